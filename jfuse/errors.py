@@ -1,0 +1,76 @@
+"""The errors that jfuse raises: fields first, text made from the fields."""
+
+from __future__ import annotations
+
+
+class JfuseError(Exception):
+    """Base of every error that jfuse raises on purpose.
+
+    `op` is what failed, `where` the place in the user's model, `expected`/`found` the disagreement, `remedy` the next
+    step, `context` the text of the equation. Every field is optional; the message prints those that are there.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        where: str | None = None,
+        expected: object = None,
+        found: object = None,
+        remedy: str | None = None,
+        context: str | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.message = message
+        self.where = where
+        self.expected = expected
+        self.found = found
+        self.remedy = remedy
+        self.context = context
+
+    def __str__(self) -> str:
+        lines = [self.message + (f" at {self.where}" if self.where else "")]
+        rows = (("expected", self.expected), ("found", self.found), ("try", self.remedy), ("in", self.context))
+        lines += [f"  {label:<9} {text}" for label, text in rows if text is not None]
+        return "\n".join(lines)
+
+
+class ImportFailed(JfuseError):
+    """The source could not be read: a corrupt file, a missing signature, an object of an unknown kind."""
+
+
+class TypeMismatch(JfuseError):
+    """An equation's operands, parameters or result types do not fit its op."""
+
+
+class LowerError(JfuseError):
+    """The graph holds something that TFLite's builtin ops cannot say."""
+
+
+class VerifyFailed(JfuseError):
+    """Two forms of the model answer differently."""
+
+
+class BadFlatbuffer(JfuseError):
+    """The bytes are not a TFLite file that can be read."""
+
+
+class RuleError(JfuseError):
+    """A rule was registered or called in a way that cannot work."""
+
+
+class NotFused(JfuseError):
+    """Raised by `need` and caught by the fuse pass: a refusal with a name, never seen by users as an error."""
+
+    def __init__(self, condition: str, *, want: object = None, got: object = None) -> None:
+        super().__init__(condition, expected=want, found=got)
+        self.condition = condition
+        self.want = want
+        self.got = got
+
+    def __str__(self) -> str:
+        if self.want is None and self.got is None:
+            return self.condition
+        if self.want is None:
+            return f"{self.condition}: got {self.got}"
+        return f"{self.condition}: want {self.want}, got {self.got}"

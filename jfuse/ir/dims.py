@@ -1,0 +1,88 @@
+"""Dimensions: an int, or a symbolic expression over sizes that are known only at run time.
+
+Symbols are jax.export's, so that kernels type-check on them. jax refuses to mix scopes, and a symbol carries no
+constraint of its own here, so one scope serves every model: the names are what tells symbols apart, and each model
+hands out its own names (`SymbolNames`).
+"""
+
+from __future__ import annotations
+
+import operator
+import re
+from collections.abc import Mapping
+from typing import Any, TypeAlias
+
+from jax import export
+from jax.core import max_dim, min_dim
+from jax.errors import InconclusiveDimensionOperation
+
+SCOPE = export.SymbolicScope()
+SymbolicDim: TypeAlias = Any  # jax.export keeps the class private; `is_known` is the test for it
+Dim: TypeAlias = int | SymbolicDim
+Shape: TypeAlias = tuple[Dim, ...]
+
+_NAME = re.compile(r"[A-Za-z_]\w*")
+_FUNCTIONS = {  # the ones jax.export prints
+    "floordiv": operator.floordiv,
+    "mod": operator.mod,
+    "max": max_dim,
+    "min": min_dim,
+}
+
+
+def symbol(text: str) -> Dim:
+    """The dimension that `text` denotes: a name ("B"), an expression ("20*B") or a number ("4")."""
+    (dim,) = export.symbolic_shape(text, scope=SCOPE)
+    return int(dim) if is_known(dim) else dim
+
+
+def is_known(dim: Dim) -> bool:
+    """True where the size is a number now."""
+    return not export.is_symbolic_dim(dim)
+
+
+def same(d: Dim, e: Dim) -> bool | None:
+    """Whether two dimensions are equal: True, False, or None where that depends on run-time sizes."""
+    difference = d - e
+    if is_known(difference):
+        return int(difference) == 0
+    try:
+        return False if difference >= 1 or difference <= -1 else None
+    except InconclusiveDimensionOperation:
+        return None
+
+
+def product(shape: Shape) -> Dim:
+    """The number of elements of a shape."""
+    size: Dim = 1
+    for dim in shape:
+        size = size * dim
+    return size
+
+
+def symbols_of(dim: Dim) -> frozenset[str]:
+    """The names of the symbols in a dimension."""
+    return frozenset() if is_known(dim) else frozenset(_NAME.findall(str(dim))) - _FUNCTIONS.keys()
+
+
+def substitute_dim(dim: Dim, sizes: Mapping[str, Dim]) -> Dim:
+    """`dim` with each symbol named in `sizes` replaced."""
+    if is_known(dim) or not symbols_of(dim) & sizes.keys():
+        return dim
+    # jax.export has no public substitution, so the printed form (documented syntax) is evaluated over the new sizes.
+    names = {name: sizes.get(name, symbol(name)) for name in symbols_of(dim)}
+    result = eval(str(dim).replace("^", "**"), {"__builtins__": {}}, {**_FUNCTIONS, **names})
+    return int(result) if is_known(result) else result
+
+
+class SymbolNames:
+    """Hands out the symbol names of one model, the same for the same sequence of requests: B, B1, …, N, N1, …"""
+
+    def __init__(self) -> None:
+        self._counts: dict[str, int] = {}
+
+    def fresh(self, stem: str) -> Dim:
+        """A symbol that no earlier call of this object returned."""
+        count = self._counts.get(stem, 0)
+        self._counts[stem] = count + 1
+        return symbol(stem if count == 0 else f"{stem}{count}")

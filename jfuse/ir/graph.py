@@ -1,0 +1,152 @@
+"""The program as a value: variables, constants, equations, graphs and the signatures over them."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, Protocol, TypeAlias
+
+import numpy as np
+
+from jfuse.ir.types import DType, TensorType
+
+Params: TypeAlias = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Where an equation came from: a node of the user's model and the functions around it, outermost first."""
+
+    node: str = ""
+    op: str = ""
+    stack: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        path = "/".join((*self.stack, self.node)) if self.node else "/".join(self.stack)
+        return f"{path} ({self.op})" if self.op and path else path or self.op
+
+
+@dataclass(frozen=True, eq=False)
+class Var:
+    """A tensor computed at run time. Compared by identity; `name` and `value` are not part of the program's text.
+
+    `value` is what is already known of an integer tensor: an object array of ints and symbolic dimensions.
+    """
+
+    type: TensorType
+    name: str | None = None
+    value: np.ndarray | None = None
+
+    def __repr__(self) -> str:
+        return f"Var({self.type})"
+
+    # For type checkers and rule authors a Var is an array, as jax's tracers are.
+    @property
+    def shape(self) -> tuple[Any, ...]:
+        """The shape, with symbolic dimensions where a size is known only at run time."""
+        return self.type.shape
+
+    @property
+    def ndim(self) -> int:
+        """The rank."""
+        return self.type.rank
+
+
+@dataclass(frozen=True, eq=False)
+class Const:
+    """A tensor whose value is known: a NumPy array, possibly memory-mapped or borrowed, never copied or written."""
+
+    array: np.ndarray
+    name: str | None = None
+
+    def __repr__(self) -> str:
+        return f"Const({self.type})"
+
+    @cached_property
+    def type(self) -> TensorType:
+        """Shape and dtype of the array."""
+        return TensorType(self.array.shape, DType.of(self.array.dtype))
+
+    @cached_property
+    def digest(self) -> str:
+        """Sixteen hex digits that depend on dtype, shape and contents."""
+        digest = hashlib.blake2b(str(self.type).encode(), digest_size=8)
+        if self.array.dtype == object:
+            for item in self.array.ravel():
+                digest.update(len(item).to_bytes(8, "little") + item)
+        else:
+            digest.update(np.ascontiguousarray(self.array).reshape(-1).view(np.uint8).data)
+        return digest.hexdigest()
+
+
+Atom: TypeAlias = Var | Const
+
+
+class Op(Protocol):
+    """What an equation applies. Ops are compared by identity; `name` is unique among them."""
+
+    @property
+    def name(self) -> str:
+        """The printed name: `reshape`, `tf.Erf`, `composite`."""
+
+    def infer(self, inputs: Sequence[Atom | None], params: Params, bodies: Sequence[Graph]) -> tuple[TensorType, ...]:
+        """The result types; raises TypeMismatch where operands or parameters do not fit."""
+
+    def run(self, inputs: Sequence[Any], params: Params, bodies: Sequence[Graph]) -> tuple[Any, ...]:
+        """The results for arrays, or for Vars while a trace is active: then equations are recorded."""
+
+
+@dataclass(frozen=True, eq=False)
+class Eqn:
+    """One application of an op. `None` among the inputs is an omitted optional operand."""
+
+    op: Op
+    inputs: tuple[Atom | None, ...]
+    outputs: tuple[Var, ...]
+    params: Params = field(default_factory=dict)
+    source: Source = Source()
+    bodies: tuple[Graph, ...] = ()
+    effects: tuple[str, ...] = ()
+
+    def __repr__(self) -> str:
+        return f"Eqn({self.op.name})"
+
+
+@dataclass(frozen=True, eq=False)
+class Graph:
+    """Equations in execution order, with named inputs and results."""
+
+    name: str
+    inputs: tuple[Var, ...]
+    eqns: tuple[Eqn, ...]
+    outputs: tuple[Atom, ...]
+
+    def __repr__(self) -> str:
+        return f"Graph({self.name}: {len(self.inputs)} inputs, {len(self.eqns)} equations, {len(self.outputs)} outputs)"
+
+
+@dataclass(frozen=True)
+class Signature:
+    """One callable of the model: its key, its graph, and the names of the graph's inputs and outputs, in order."""
+
+    key: str
+    graph: Graph
+    input_names: tuple[str, ...]
+    output_names: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Program:
+    """The signatures of one model. Keys with an equal target share one graph object.
+
+    `assumptions` are the equalities of dimensions that were taken for granted, as text ("B1 = B").
+    """
+
+    signatures: tuple[Signature, ...]
+    assumptions: tuple[str, ...] = ()
+
+    def graphs(self) -> tuple[Graph, ...]:
+        """Each distinct graph once, in order of first use."""
+        return tuple({id(s.graph): s.graph for s in self.signatures}.values())

@@ -1,0 +1,151 @@
+"""Recording: while a trace is active, an op called on Vars appends an equation instead of computing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any
+
+import numpy as np
+
+from jfuse.errors import JfuseError, TypeMismatch
+from jfuse.ir.dims import Dim, SymbolNames, is_known, same, substitute_dim, symbols_of
+from jfuse.ir.graph import Atom, Const, Eqn, Graph, Op, Params, Source, Var
+from jfuse.ir.types import TensorType
+from jfuse.ir.walk import rename_dims
+
+_ACTIVE: ContextVar[Trace | None] = ContextVar("jfuse_trace", default=None)
+
+
+class Trace:
+    """The equations recorded so far, and what nested traces share with it: symbol names, equalities, place."""
+
+    def __init__(self, outer: Trace | None = None, names: SymbolNames | None = None) -> None:
+        self.eqns: list[Eqn] = []
+        self.names: SymbolNames = names or (outer.names if outer else SymbolNames())
+        self.sizes: dict[str, Dim] = outer.sizes if outer else {}
+        self.source: Source = outer.source if outer else Source()
+        self._consts: dict[int, Const] = outer._consts if outer else {}
+
+    def constant(self, array: np.ndarray) -> Const:
+        """The Const of an array; the same array object gives the same Const, so weights are listed once."""
+        found = self._consts.get(id(array))
+        if found is None:
+            found = self._consts[id(array)] = Const(array)
+        return found
+
+    def resolve(self, tensor_type: TensorType) -> TensorType:
+        """A type with the equalities found so far put in."""
+        return tensor_type.substitute(self.sizes)
+
+    def equate(self, d: Dim, e: Dim) -> bool:
+        """Take two dimensions for equal from now on. True where that resolved a symbol that was open."""
+        d, e = substitute_dim(d, self.sizes), substitute_dim(e, self.sizes)
+        if same(d, e) is not None:
+            return False
+        for old, new in ((e, d), (d, e)):
+            name = str(old)
+            if symbols_of(old) == {name} and name not in symbols_of(new):
+                for key, value in self.sizes.items():
+                    self.sizes[key] = substitute_dim(value, {name: new})
+                self.sizes[name] = new
+                return True
+        return False
+
+    def append(
+        self,
+        op: Op,
+        inputs: Sequence[Atom | None],
+        types: Sequence[TensorType],
+        params: Params,
+        bodies: Sequence[Graph] = (),
+        values: Sequence[np.ndarray | None] = (),
+    ) -> tuple[Var, ...]:
+        """Record one equation; its fresh result Vars."""
+        values = values or [None] * len(types)
+        outputs = tuple(Var(t, value=v) for t, v in zip(types, values, strict=True))
+        self.eqns.append(Eqn(op, tuple(inputs), outputs, dict(params), self.source, tuple(bodies)))
+        return outputs
+
+    def finish(self, name: str, inputs: Sequence[Var], outputs: Sequence[Any]) -> Graph:
+        """The graph of what was recorded, with every equality of dimensions put in."""
+        atoms = tuple(o if isinstance(o, Var | Const) else self.constant(np.asarray(o)) for o in outputs)
+        return rename_dims(Graph(name, tuple(inputs), tuple(self.eqns), atoms), self.sizes)
+
+
+def active_trace() -> Trace:
+    """The trace that records now; raises JfuseError where none is active."""
+    trace = _ACTIVE.get()
+    if trace is None:
+        raise JfuseError("an op was called on graph variables outside of a trace")
+    return trace
+
+
+def is_tracing() -> bool:
+    """Whether a trace is active."""
+    return _ACTIVE.get() is not None
+
+
+@contextmanager
+def recording(*, nested: bool = False, names: SymbolNames | None = None) -> Iterator[Trace]:
+    """A fresh trace that is active within the `with`; a nested one shares names and equalities with the outer one."""
+    trace = Trace(_ACTIVE.get() if nested else None, names)
+    token = _ACTIVE.set(trace)
+    try:
+        yield trace
+    finally:
+        _ACTIVE.reset(token)
+
+
+@contextmanager
+def at_source(source: Source) -> Iterator[None]:
+    """Equations recorded within the `with` carry this source."""
+    trace = active_trace()
+    previous, trace.source = trace.source, source
+    try:
+        yield
+    except JfuseError as error:
+        error.where = error.where or str(source)
+        raise
+    finally:
+        trace.source = previous
+
+
+def trace_graph(
+    function: Callable[..., Any],
+    inputs: Sequence[TensorType | Var],
+    name: str = "main",
+    names: SymbolNames | None = None,
+) -> Graph:
+    """The graph that `function` records when it is called with one Var per input.
+
+    function: takes that many positional arguments; returns a Var, an array, or a tuple of them.
+    A trace that is already active is suspended, and shares its symbol names and equalities.
+    """
+    variables = [i if isinstance(i, Var) else Var(i) for i in inputs]
+    with recording(nested=is_tracing(), names=names) as trace:
+        outputs = function(*variables)
+        outputs = outputs if isinstance(outputs, tuple | list) else (outputs,)
+        return trace.finish(name, variables, outputs)
+
+
+def equate_operands(trace: Trace, shapes: Sequence[Sequence[Dim]]) -> bool:
+    """Equate the symbols on which operands disagree, axes aligned at the end as broadcasting does.
+
+    True where something was resolved, so that type inference is worth another try.
+    """
+    progress = False
+    for axis in range(1, max((len(s) for s in shapes), default=0) + 1):
+        dims = [s[-axis] for s in shapes if len(s) >= axis]
+        dims = [d for d in dims if not (is_known(d) and d == 1)]
+        for other in dims[1:]:
+            progress |= same(dims[0], other) is None and trace.equate(dims[0], other)
+    return progress
+
+
+def mismatch(op: Op, inputs: Sequence[Atom | None], params: Mapping[str, Any], reason: object) -> TypeMismatch:
+    """The error for operands that an op can not take, with the equation as far as it is known."""
+    operands = ", ".join("-" if i is None else str(i.type) for i in inputs)
+    options = " ".join(f"{k}={v!r}" for k, v in params.items())
+    return TypeMismatch(f"{op.name} does not take these operands", found=str(reason), context=f"{op.name}[{options}] {operands}")

@@ -1,0 +1,135 @@
+"""What a tensor is: its element type, shape and (later) quantization."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+import ml_dtypes
+import numpy as np
+
+from jfuse.ir.dims import Dim, Shape, is_known, product, substitute_dim
+
+
+class DType(enum.Enum):
+    """An element type of TFLite's schema. The value is the short name that the text form prints."""
+
+    f32 = "f32"
+    f16 = "f16"
+    bf16 = "bf16"
+    f64 = "f64"
+    i8 = "i8"
+    i16 = "i16"
+    i32 = "i32"
+    i64 = "i64"
+    u8 = "u8"
+    u16 = "u16"
+    u32 = "u32"
+    u64 = "u64"
+    i4 = "i4"
+    u4 = "u4"
+    i2 = "i2"
+    f8e4m3fn = "f8e4m3fn"
+    f8e5m2 = "f8e5m2"
+    c64 = "c64"
+    c128 = "c128"
+    bool = "bool"
+    string = "string"
+    resource = "resource"
+    variant = "variant"
+
+    def __repr__(self) -> str:
+        return self.value
+
+    @property
+    def numpy(self) -> np.dtype:  # type: ignore[type-arg]
+        """The NumPy dtype of arrays of this type; strings are object arrays of bytes."""
+        return _NUMPY[self]
+
+    @property
+    def is_float(self) -> bool:
+        """f16, bf16, f32, f64 and the 8-bit floats."""
+        return self in _FLOATS
+
+    @property
+    def is_integer(self) -> bool:
+        """Signed and unsigned integers of any width; bool is not one."""
+        return self.value[0] in "iu" and self.value[1:].isdigit()
+
+    @classmethod
+    def of(cls, dtype: object) -> DType:
+        """The DType of a NumPy dtype, or of anything that `np.dtype` takes. Raises KeyError for those TFLite lacks."""
+        found = np.dtype(dtype)  # type: ignore[call-overload]
+        return cls.string if found.kind in "SUO" else _FROM_NUMPY[found]
+
+
+_NUMPY: Mapping[DType, np.dtype] = {  # type: ignore[type-arg]
+    DType.f32: np.dtype(np.float32),
+    DType.f16: np.dtype(np.float16),
+    DType.bf16: np.dtype(ml_dtypes.bfloat16),
+    DType.f64: np.dtype(np.float64),
+    DType.i8: np.dtype(np.int8),
+    DType.i16: np.dtype(np.int16),
+    DType.i32: np.dtype(np.int32),
+    DType.i64: np.dtype(np.int64),
+    DType.u8: np.dtype(np.uint8),
+    DType.u16: np.dtype(np.uint16),
+    DType.u32: np.dtype(np.uint32),
+    DType.u64: np.dtype(np.uint64),
+    DType.i4: np.dtype(ml_dtypes.int4),
+    DType.u4: np.dtype(ml_dtypes.uint4),
+    DType.i2: np.dtype(ml_dtypes.int2),
+    DType.f8e4m3fn: np.dtype(ml_dtypes.float8_e4m3fn),
+    DType.f8e5m2: np.dtype(ml_dtypes.float8_e5m2),
+    DType.c64: np.dtype(np.complex64),
+    DType.c128: np.dtype(np.complex128),
+    DType.bool: np.dtype(np.bool_),
+    DType.string: np.dtype(object),
+    DType.resource: np.dtype(object),
+    DType.variant: np.dtype(object),
+}
+_FROM_NUMPY = {numpy: dtype for dtype, numpy in _NUMPY.items() if numpy != np.dtype(object)}
+_FLOATS = frozenset({DType.f16, DType.bf16, DType.f32, DType.f64, DType.f8e4m3fn, DType.f8e5m2})
+
+
+@dataclass(frozen=True, slots=True)
+class Quantization:
+    """real = scale * (q - zero_point), per tensor (one entry) or along `axis` (one entry per index)."""
+
+    scale: tuple[float, ...]
+    zero_point: tuple[int, ...]
+    axis: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class TensorType:
+    """Shape and dtype of one tensor; a dimension is an int or symbolic, known only at run time."""
+
+    shape: Shape
+    dtype: DType
+    quantization: Quantization | None = None
+
+    def __str__(self) -> str:
+        return f"{self.dtype.value}[{','.join(str(dim).replace(' ', '') for dim in self.shape)}]"
+
+    @property
+    def rank(self) -> int:
+        """The number of dimensions."""
+        return len(self.shape)
+
+    @property
+    def size(self) -> Dim:
+        """The number of elements."""
+        return product(self.shape)
+
+    @property
+    def is_static(self) -> bool:
+        """Whether every dimension is a number."""
+        return all(is_known(dim) for dim in self.shape)
+
+    def substitute(self, sizes: Mapping[str, Dim]) -> TensorType:
+        """This type with symbols replaced."""
+        if not sizes or self.is_static:
+            return self
+        return replace(self, shape=tuple(substitute_dim(dim, sizes) for dim in self.shape))

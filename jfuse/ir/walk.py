@@ -1,0 +1,140 @@
+"""Questions and small rewrites on graphs; each is one linear walk."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from jfuse.ir.dims import Dim, is_known, substitute_dim
+from jfuse.ir.graph import Atom, Const, Eqn, Graph, Var
+from jfuse.ir.types import DType, TensorType
+
+
+def producers(graph: Graph) -> dict[Var, Eqn]:
+    """The equation that binds each Var; inputs are not in it."""
+    return {var: eqn for eqn in graph.eqns for var in eqn.outputs}
+
+
+def use_counts(graph: Graph) -> Counter[Var]:
+    """How often each Var is read, by equations and as a result of the graph."""
+    counts = Counter(atom for eqn in graph.eqns for atom in eqn.inputs if isinstance(atom, Var))
+    counts.update(atom for atom in graph.outputs if isinstance(atom, Var))
+    return counts
+
+
+def users(graph: Graph) -> dict[Var, list[Eqn]]:
+    """The equations that read each Var, in order, an equation once for each operand."""
+    found: dict[Var, list[Eqn]] = {}
+    for eqn in graph.eqns:
+        for atom in eqn.inputs:
+            if isinstance(atom, Var):
+                found.setdefault(atom, []).append(eqn)
+    return found
+
+
+def all_graphs(graph: Graph) -> Iterator[Graph]:
+    """The graph and every body in it, outermost first."""
+    yield graph
+    for eqn in graph.eqns:
+        for body in eqn.bodies:
+            yield from all_graphs(body)
+
+
+def all_eqns(graph: Graph) -> Iterator[Eqn]:
+    """Every equation, those of bodies included."""
+    for inner in all_graphs(graph):
+        yield from inner.eqns
+
+
+def live_eqns(graph: Graph, wanted: Sequence[Atom]) -> tuple[Eqn, ...]:
+    """The equations that `wanted` needs or that have an effect, in their order."""
+    needed = {atom for atom in wanted if isinstance(atom, Var)}
+    kept: list[Eqn] = []
+    for eqn in reversed(graph.eqns):
+        if eqn.effects or any(out in needed for out in eqn.outputs):
+            needed.update(atom for atom in eqn.inputs if isinstance(atom, Var))
+            kept.append(eqn)
+    return tuple(reversed(kept))
+
+
+def substitute(eqn: Eqn, mapping: Mapping[Var, Atom]) -> Eqn:
+    """The equation with operands replaced."""
+    if not any(isinstance(atom, Var) and atom in mapping for atom in eqn.inputs):
+        return eqn
+    return replace(eqn, inputs=tuple(mapping.get(a, a) if isinstance(a, Var) else a for a in eqn.inputs))
+
+
+def substitute_graph(graph: Graph, mapping: Mapping[Var, Atom]) -> Graph:
+    """The graph with every use of a Var replaced; binders stay."""
+    if not mapping:
+        return graph
+    outputs = tuple(mapping.get(a, a) if isinstance(a, Var) else a for a in graph.outputs)
+    return replace(graph, eqns=tuple(substitute(eqn, mapping) for eqn in graph.eqns), outputs=outputs)
+
+
+def map_bodies(graph: Graph, function: Callable[[Graph], Graph]) -> Graph:
+    """The graph with `function` applied to the bodies of its equations (not to the graph itself)."""
+    if not any(eqn.bodies for eqn in graph.eqns):
+        return graph
+    eqns = (replace(e, bodies=tuple(function(b) for b in e.bodies)) if e.bodies else e for e in graph.eqns)
+    return replace(graph, eqns=tuple(eqns))
+
+
+def rename_dims(graph: Graph, sizes: Mapping[str, Dim]) -> Graph:
+    """The graph with symbols replaced in every type, known value and parameter, bodies included."""
+    return retype(graph, lambda t: t.substitute(sizes), lambda value: _substitute_value(value, sizes)) if sizes else graph
+
+
+def retype(
+    graph: Graph,
+    on_type: Callable[[TensorType], TensorType],
+    on_value: Callable[[Any], Any] = lambda value: value,
+    on_const: Callable[[Const], Const] = lambda const: const,
+) -> Graph:
+    """The graph rebuilt with new types: `on_type` for Vars, `on_value` for known values and parameters."""
+    mapping: dict[Var, Var] = {}
+
+    def renew(var: Var) -> Var:
+        mapping[var] = Var(on_type(var.type), var.name, None if var.value is None else on_value(var.value))
+        return mapping[var]
+
+    def atom(a: Atom | None) -> Any:
+        return mapping[a] if isinstance(a, Var) else on_const(a) if isinstance(a, Const) else None
+
+    inputs = tuple(renew(v) for v in graph.inputs)
+    eqns = []
+    for eqn in graph.eqns:
+        operands = tuple(atom(a) for a in eqn.inputs)
+        bodies = tuple(retype(body, on_type, on_value, on_const) for body in eqn.bodies)
+        params = {k: on_value(v) for k, v in eqn.params.items()}
+        eqns.append(replace(eqn, inputs=operands, outputs=tuple(renew(v) for v in eqn.outputs), params=params, bodies=bodies))
+    return Graph(graph.name, inputs, tuple(eqns), tuple(atom(a) for a in graph.outputs))
+
+
+def with_float(graph: Graph, dtype: DType) -> Graph:
+    """The graph computed in another float width: every f32 tensor, constant and dtype parameter becomes `dtype`."""
+
+    def on_type(t: TensorType) -> TensorType:
+        return replace(t, dtype=dtype) if t.dtype is DType.f32 else t
+
+    def on_value(value: Any) -> Any:
+        return dtype if value is DType.f32 else value
+
+    def on_const(const: Const) -> Const:
+        return Const(const.array.astype(dtype.numpy)) if const.type.dtype is DType.f32 else const
+
+    return retype(graph, on_type, on_value, on_const)
+
+
+def _substitute_value(value: Any, sizes: Mapping[str, Dim]) -> Any:
+    if isinstance(value, np.ndarray):
+        if value.dtype != object:
+            return value
+        return np.array([substitute_dim(d, sizes) for d in value.ravel()], object).reshape(value.shape)
+    if isinstance(value, tuple):
+        return tuple(_substitute_value(v, sizes) for v in value)
+    return value if is_known(value) else substitute_dim(value, sizes)

@@ -1,0 +1,57 @@
+"""What a conversion did: what fused, what was refused and why, what was assumed, and how far outputs differ."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True)
+class Fusion:
+    """A composite that became fused ops, with the proof: how many samples, and the largest relative error."""
+
+    composite: str
+    rule: str
+    source: str
+    becomes: tuple[str, ...]
+    samples: int
+    error: float
+    recovered: bool = False
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """A composite or loop that did not fuse, under the name of the condition that failed."""
+
+    what: str
+    rule: str
+    condition: str
+    source: str
+    detail: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.rule}: {self.condition} failed at {self.source}" + (f": {self.detail}" if self.detail else "")
+
+
+@dataclass(frozen=True)
+class Difference:
+    """How far one output of one signature is from its reference: max|a - b| / max|b|, the worst over all samples."""
+
+    signature: str
+    output: str
+    pair: str
+    error: float
+    tolerance: float
+
+
+@dataclass
+class Report:
+    """Everything that is worth telling about one conversion."""
+
+    fused: list[Fusion] = field(default_factory=list)
+    refused: list[Refusal] = field(default_factory=list)
+    assumptions: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    differences: list[Difference] = field(default_factory=list)
+    operators: dict[str, int] = field(default_factory=dict)
+    size_bytes: int = 0
+    seconds: dict[str, float] = field(default_factory=dict)

@@ -1,0 +1,371 @@
+"""What turns a Python function into an op: its signature names operands and options, its body gives types and values."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from types import ModuleType
+from typing import Annotated, Any, TypeAlias, get_args, get_origin, get_type_hints
+
+import jax
+import jax.numpy as jnp
+import ml_dtypes
+import numpy as np
+from jax.errors import InconclusiveDimensionOperation
+
+from jfuse.errors import JfuseError, RuleError, TypeMismatch
+from jfuse.ir.dims import is_known
+from jfuse.ir.graph import Atom, Const, Graph, Params, Var
+from jfuse.ir.trace import Trace, active_trace, equate_operands, mismatch
+from jfuse.ir.types import DType, TensorType
+
+Array: TypeAlias = Any
+"""A NumPy array, a jax array or tracer, or a Var: what an op is called with decides what it does."""
+
+Static: TypeAlias = Annotated[Any, "static"]
+"""An operand that the body gets by value: an int, or nested tuples of ints and symbolic dimensions."""
+
+ShapeOnly: TypeAlias = Annotated[Any, "shape_only"]
+"""An operand of which only the shape is looked at (SHAPE, RANK)."""
+
+TypeRule: TypeAlias = Callable[..., TensorType | tuple[TensorType, ...]]
+
+_OPS: dict[str, TflOp] = {}
+_STRING_STAND_IN = np.dtype(ml_dtypes.float8_e4m3b11fnuz)  # no TFLite type; lets jax type-check ops on strings
+_LARGEST_SHAPE_VALUE = 64  # elements; tensors beyond this are data, not shapes
+
+
+def namespace(*operands: Array) -> ModuleType:
+    """NumPy where every operand is a NumPy value (constants, shapes), jax.numpy otherwise."""
+    return np if all(isinstance(o, np.ndarray | np.generic | int | float | bool) for o in operands) else jnp
+
+
+@dataclass(frozen=True)
+class Operand:
+    """One operand of an op's signature."""
+
+    name: str
+    static: bool = False
+    shape_only: bool = False
+    optional: bool = False
+    variadic: bool = False
+
+
+@dataclass(eq=False)
+class TflOp:
+    """One TFLite builtin. Call it on arrays to compute, on Vars to record an equation."""
+
+    builtin: str
+    body: Callable[..., Any]
+    operands: tuple[Operand, ...]
+    options: Mapping[str, inspect.Parameter]
+    updates: Mapping[str, int]
+    on_shapes: bool
+    traceable: bool
+    elementwise: bool
+    linear: str | None
+    switch: str | None
+    type_rule: TypeRule | None = None
+    _memo: dict[Any, tuple[TensorType, ...]] = field(default_factory=dict, repr=False)
+
+    @property
+    def name(self) -> str:
+        """The builtin's name in small letters."""
+        return self.builtin.lower()
+
+    def types(self, rule: TypeRule) -> TypeRule:
+        """Register a type rule: called with operand types (values for Static operands) and the options."""
+        self.type_rule = rule
+        return rule
+
+    def operand_index(self, name: str) -> int:
+        """The position of an operand, as in the file."""
+        return next(i for i, o in enumerate(self.operands) if o.name == name)
+
+    def operand_at(self, index: int) -> Operand:
+        """The declaration of the operand at a position; the last one repeats where it is variadic."""
+        return self.operands[min(index, len(self.operands) - 1)]
+
+    def __call__(self, *operands: Any, **options: Any) -> Any:
+        params = self.bind_options(options)
+        values = self._bind_operands(operands)
+        if any(isinstance(v, Var) for v in values):
+            results = record(self, values, params)
+        else:
+            results = self.run(values, params, ())
+        return results[0] if len(results) == 1 else results
+
+    def bind_options(self, options: Mapping[str, Any]) -> dict[str, Any]:
+        """All options in the declared order, defaults filled in; raises TypeMismatch for unknown or missing ones."""
+        unknown = options.keys() - self.options.keys()
+        if unknown:
+            raise TypeMismatch(f"{self.name} has no option {sorted(unknown)}", expected=list(self.options))
+        missing = [n for n, p in self.options.items() if p.default is p.empty and n not in options]
+        if missing:
+            raise TypeMismatch(f"{self.name} needs the options {missing}")
+        return {n: options.get(n, p.default) for n, p in self.options.items()}
+
+    def _bind_operands(self, operands: Sequence[Any]) -> list[Any]:
+        variadic = self.operands and self.operands[-1].variadic
+        if len(operands) > len(self.operands) and not variadic:
+            raise TypeMismatch(f"{self.name} takes {len(self.operands)} operands", found=len(operands))
+        values = list(operands)
+        for declared in self.operands[len(operands) :]:
+            if not declared.optional and not declared.variadic:
+                raise TypeMismatch(f"{self.name} needs its operand {declared.name!r}")
+            if declared.optional:
+                values.append(None)
+        dtype = next((_numpy_dtype(v) for v in values if isinstance(v, Var | np.ndarray | jax.Array)), None)
+        return [self._as_operand(v, self.operand_at(i), dtype) for i, v in enumerate(values)]
+
+    def _as_operand(self, value: Any, declared: Operand, dtype: Any) -> Any:
+        if isinstance(value, Const):
+            return value.array
+        if declared.static and not isinstance(value, Var | np.ndarray | jax.Array):
+            return _shape_array(value)
+        if isinstance(value, bool | int | float):
+            return np.asarray(value, dtype)  # a Python number takes the type of the first array
+        if value is None and not declared.optional:
+            raise TypeMismatch(f"{self.name} needs its operand {declared.name!r}")
+        return _as_array(value) if isinstance(value, list | tuple | bytes | np.generic) else value
+
+    def run(self, inputs: Sequence[Any], params: Params, bodies: Sequence[Graph] = ()) -> tuple[Any, ...]:
+        """The results for arrays; for Vars an equation is recorded."""
+        if any(isinstance(i, Var) for i in inputs):
+            return record(self, inputs, params)
+        arguments = [_static(v) if self.operand_at(i).static else v for i, v in enumerate(inputs)]
+        with jax.enable_x64(True), np.errstate(all="ignore"):
+            results = self.body(*arguments, **params)
+        results = results if isinstance(results, tuple) else (results,)
+        on_numpy = all(isinstance(v, np.ndarray) or v is None for v in inputs)
+        return tuple(_to_numpy(r) for r in results) if on_numpy else results
+
+    def infer(self, inputs: Sequence[Atom | None], params: Params, bodies: Sequence[Graph] = ()) -> tuple[TensorType, ...]:
+        """The result types, by abstract evaluation of the body or by the op's own type rule."""
+        try:
+            return self._infer(inputs, params)
+        except JfuseError:
+            raise
+        except Exception as error:  # jax and the bodies raise whatever they like for operands that do not fit
+            raise mismatch(self, inputs, params, str(error).split("\n")[0]) from error
+
+    def _infer(self, inputs: Sequence[Atom | None], params: Params) -> tuple[TensorType, ...]:
+        facts = tuple(self._fact(atom, self.operand_at(i)) for i, atom in enumerate(inputs))
+        if self.type_rule is not None:
+            found = self.type_rule(*facts, **params)
+            return found if isinstance(found, tuple) else (found,)
+        key = (facts, tuple(params.items()))
+        known = self._memo.get(key)
+        if known is None:
+            known = self._memo[key] = _abstract_types(self, facts, dict(params))
+        return known
+
+    def _fact(self, atom: Atom | None, declared: Operand) -> Any:
+        if not declared.static or atom is None:
+            return None if atom is None else atom.type
+        value = static_value(atom)
+        if value is None:
+            raise TypeMismatch(
+                f"operand {declared.name!r} of {self.name} is computed at run time",
+                expected="a constant, or a value that follows from shapes",
+                found=str(atom.type),
+            )
+        return value
+
+
+def static_value(atom: Atom) -> Any:
+    """The value of a Const, or what is known of a Var: an int or nested tuples; None where nothing is known."""
+    array = atom.array if isinstance(atom, Const) else atom.value
+    return None if array is None else _static(array)
+
+
+def tfl(
+    builtin: str,
+    *,
+    updates: Mapping[str, int] | None = None,
+    on_shapes: bool = False,
+    traceable: bool = True,
+    elementwise: bool = False,
+    linear: str | None = None,
+    switch: str | None = None,
+) -> Callable[[Callable[..., Any]], TflOp]:
+    """Declare the decorated function as the TFLite builtin of that name.
+
+    Positional parameters are operands (`None` as default where optional, `*name` where variadic, annotated `Static`
+    where the type depends on the value), keyword-only ones are options, spelled as in the schema.
+
+    updates: operand name -> index of the extra result that lives in that operand's tensor (state kept in place).
+    on_shapes: the body also computes on object arrays of dimensions, so that shape arithmetic can go through it.
+    traceable: False where jax cannot trace the body (result sizes that depend on data).
+    elementwise: each result element depends on the operands' elements at the same (broadcast) place only.
+    linear: "joint" where the op is linear in all its data operands together (ADD, RESHAPE), "each" where it is linear
+        in each data operand alone (MUL, FULLY_CONNECTED); None where it is not linear.
+    switch: the family of case distinction that the op makes ("compare", "select", "clip", "round", "cast", …), which a
+        proof by sampling could miss.
+    """
+
+    def declare(body: Callable[..., Any]) -> TflOp:
+        if builtin in _OPS:
+            raise RuleError(f"{builtin} is declared in both {_OPS[builtin].body.__module__} and {body.__module__}")
+        hints = get_type_hints(body, include_extras=True)
+        operands, options = [], {}
+        for parameter in inspect.signature(body).parameters.values():
+            if parameter.kind is parameter.KEYWORD_ONLY:
+                options[parameter.name] = parameter
+            else:
+                operands.append(
+                    Operand(
+                        parameter.name,
+                        static=_is_marked(hints.get(parameter.name), "static"),
+                        shape_only=_is_marked(hints.get(parameter.name), "shape_only"),
+                        optional=parameter.default is None,
+                        variadic=parameter.kind is parameter.VAR_POSITIONAL,
+                    )
+                )
+        op = TflOp(builtin, body, tuple(operands), options, dict(updates or {}), on_shapes, traceable, elementwise, linear, switch)
+        op.__doc__ = body.__doc__
+        _OPS[builtin] = op
+        return op
+
+    return declare
+
+
+def builtin_ops() -> Mapping[str, TflOp]:
+    """Every declared op by its builtin name."""
+    return _OPS
+
+
+def record(op: TflOp, operands: Sequence[Any], params: Params) -> tuple[Any, ...]:
+    """Append an equation to the active trace, or fold it where every result follows from shapes alone."""
+    trace = active_trace()
+    inputs: list[Atom | None] = [_as_atom(trace, o) for o in operands]
+    types = _infer_resolving(op, trace, inputs, params)
+    values = _known_values(op, inputs, params, len(types))
+    if all(v is not None and v.dtype != object for v in values):
+        return tuple(v.astype(t.dtype.numpy) for v, t in zip(values, types, strict=True) if v is not None)
+    return trace.append(op, inputs, types, params, values=values)
+
+
+def _infer_resolving(op: TflOp, trace: Trace, inputs: list[Atom | None], params: Params) -> tuple[TensorType, ...]:
+    while True:
+        resolved = [_resolved(trace, i) for i in inputs]
+        try:
+            return op.infer(resolved, params)
+        except TypeMismatch:
+            data = [i.type.shape for n, i in enumerate(resolved) if i is not None and not op.operand_at(n).static]
+            if not equate_operands(trace, data):
+                raise
+
+
+def _resolved(trace: Trace, atom: Atom | None) -> Atom | None:
+    if not trace.sizes or not isinstance(atom, Var):
+        return atom
+    resolved = trace.resolve(atom.type)
+    return atom if resolved is atom.type else Var(resolved, value=atom.value)
+
+
+def _as_atom(trace: Trace, operand: Any) -> Atom | None:
+    if operand is None or isinstance(operand, Var | Const):
+        return operand
+    array = _as_array(operand)
+    if array.dtype == object and not _is_text(array):
+        raise TypeMismatch("symbolic sizes as an operand", found=array.tolist(), remedy="make a tensor of them with `shape_tensor`")
+    return trace.constant(array)
+
+
+def _known_values(op: TflOp, inputs: Sequence[Atom | None], params: Params, count: int) -> list[np.ndarray | None]:
+    """Values of the results where the op works on shapes and every operand is known and small."""
+    nothing: list[np.ndarray | None] = [None] * count
+    if not op.on_shapes:
+        return nothing
+    arrays = [_shape_operand(op, i, atom) for i, atom in enumerate(inputs)]
+    if any(a is None and atom is not None for a, atom in zip(arrays, inputs, strict=True)):
+        return nothing
+    try:
+        results = op.run(arrays, params)
+    except (InconclusiveDimensionOperation, TypeError, ValueError, JfuseError):
+        return nothing
+    found = [np.asarray(r) for r in results]
+    return [_tightened(f) for f in found]
+
+
+def _shape_operand(op: TflOp, index: int, atom: Atom | None) -> Any:
+    if atom is None:
+        return None
+    if op.operand_at(index).shape_only:
+        return jax.ShapeDtypeStruct(atom.type.shape, np.bool_)
+    if isinstance(atom, Const):
+        small = atom.array.size <= _LARGEST_SHAPE_VALUE and atom.type.dtype in (DType.i32, DType.i64, DType.bool)
+        return atom.array if small else None
+    return atom.value
+
+
+def _tightened(array: np.ndarray) -> np.ndarray | None:
+    if array.dtype != object:
+        return array
+    return array.astype(np.int64) if all(is_known(d) for d in array.ravel()) else array
+
+
+def _abstract_types(op: TflOp, facts: Sequence[Any], params: dict[str, Any]) -> tuple[TensorType, ...]:
+    data = [i for i, fact in enumerate(facts) if isinstance(fact, TensorType)]
+
+    def call(*arrays: Any) -> Any:
+        arguments = list(facts)
+        for i, array in zip(data, arrays, strict=True):
+            arguments[i] = array
+        return op.body(*arguments, **params)
+
+    with jax.enable_x64(True):
+        results = jax.eval_shape(call, *(_aval(facts[i]) for i in data))
+    return tuple(_type_of_aval(r) for r in (results if isinstance(results, tuple) else (results,)))
+
+
+def _aval(tensor_type: TensorType) -> jax.ShapeDtypeStruct:
+    dtype = _STRING_STAND_IN if tensor_type.dtype is DType.string else tensor_type.dtype.numpy
+    return jax.ShapeDtypeStruct(tensor_type.shape, dtype)
+
+
+def _type_of_aval(aval: Any) -> TensorType:
+    dtype = DType.string if aval.dtype == _STRING_STAND_IN else DType.of(aval.dtype)
+    return TensorType(tuple(int(d) if is_known(d) else d for d in aval.shape), dtype)
+
+
+def _to_numpy(value: Any) -> Any:
+    return value if isinstance(value, jax.core.Tracer | jax.ShapeDtypeStruct) else np.asarray(value)
+
+
+def _static(value: Any) -> Any:
+    return _tuples(value.tolist()) if isinstance(value, np.ndarray | np.generic | jax.Array) else value
+
+
+def _tuples(value: Any) -> Any:
+    return tuple(_tuples(v) for v in value) if isinstance(value, list) else value
+
+
+def _as_array(value: Any) -> np.ndarray:
+    array = np.asarray(value)
+    return array.astype(object) if array.dtype.kind in "SU" else array  # strings are object arrays of bytes
+
+
+def _shape_array(value: Any) -> np.ndarray:
+    flat = _leaves(value)
+    if all(is_known(d) for d in flat):
+        return np.asarray(value, np.int32)
+    return np.array(value, object)
+
+
+def _leaves(value: Any) -> Iterable[Any]:
+    return [leaf for v in value for leaf in _leaves(v)] if isinstance(value, tuple | list) else [value]
+
+
+def _is_text(array: np.ndarray) -> bool:
+    return all(isinstance(item, bytes) for item in array.ravel())
+
+
+def _numpy_dtype(value: Any) -> Any:
+    return value.type.dtype.numpy if isinstance(value, Var) else value.dtype
+
+
+def _is_marked(hint: Any, mark: str) -> bool:
+    return any(get_origin(h) is Annotated and mark in get_args(h)[1:] for h in (hint, *get_args(hint)))

@@ -1,0 +1,146 @@
+"""Rules and where they are kept: `lowers` for TensorFlow ops, `fuses` for composites, `need` to refuse with a name."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from jfuse.errors import NotFused, RuleError
+
+
+@dataclass(frozen=True)
+class LowerRule:
+    """Spells a TensorFlow op in TFLite ops. Calling it calls the function.
+
+    The function takes the node's operands by position (`*operands` where their number varies), NumPy arrays or Vars,
+    and the node's attributes that it names as keyword-only parameters. It returns one value, or a tuple of them.
+    """
+
+    names: tuple[str, ...]
+    function: Callable[..., Any]
+
+    def __call__(self, *operands: Any, **attributes: Any) -> Any:
+        return self.function(*operands, **attributes)
+
+    @property
+    def attributes(self) -> Mapping[str, inspect.Parameter]:
+        """The node attributes that the rule reads, by name."""
+        return _keywords(self.function)
+
+
+@dataclass(frozen=True)
+class FuseRule:
+    """Spells a composite in fused TFLite ops. Calling it calls the function.
+
+    Positional parameters bind to the composite's operands by name (by position where no name matches), keyword-only
+    ones to the Python value of a constant operand or to an attribute of the annotation.
+    `claims`: the families of case distinction (`switch` of an op) in the body that this rule accounts for.
+    """
+
+    names: tuple[str, ...]
+    function: Callable[..., Any]
+    claims: frozenset[str] = frozenset()
+
+    def __call__(self, *operands: Any, **attributes: Any) -> Any:
+        return self.function(*operands, **attributes)
+
+    @property
+    def name(self) -> str:
+        """The function's name, as reports print it."""
+        return self.function.__name__
+
+    @property
+    def operands(self) -> tuple[inspect.Parameter, ...]:
+        """The positional parameters."""
+        parameters = inspect.signature(self.function).parameters.values()
+        return tuple(p for p in parameters if p.kind is not p.KEYWORD_ONLY)
+
+    @property
+    def attributes(self) -> Mapping[str, inspect.Parameter]:
+        """The keyword-only parameters, by name."""
+        return _keywords(self.function)
+
+
+@dataclass
+class RuleSet:
+    """Rules by the name that they answer to."""
+
+    lowers: dict[str, LowerRule] = field(default_factory=dict)
+    fuses: dict[str, FuseRule] = field(default_factory=dict)
+
+    def add(self, rule: LowerRule | FuseRule, *, override: bool = False) -> None:
+        """Register a rule; raises RuleError where a name is taken and `override` is not given."""
+        table: dict[str, Any] = self.lowers if isinstance(rule, LowerRule) else self.fuses
+        for name in rule.names:
+            if name in table and not override:
+                raise RuleError(
+                    f"two rules for {name!r}",
+                    expected=f"one; the first is {_place(table[name].function)}",
+                    found=_place(rule.function),
+                    remedy="override=True where the new rule is meant to replace the first",
+                )
+            table[name] = rule
+
+    def extended(self, rules: Iterable[LowerRule | FuseRule]) -> RuleSet:
+        """A copy with more rules, which take precedence over those that are there."""
+        copy = RuleSet(dict(self.lowers), dict(self.fuses))
+        fresh = RuleSet()
+        for rule in rules:
+            if not isinstance(rule, LowerRule | FuseRule):
+                raise RuleError("rules= takes rules", found=repr(rule), remedy="decorate the function with @jfuse.fuses or @jfuse.lowers")
+            fresh.add(rule)
+            copy.add(rule, override=True)
+        return copy
+
+
+DEFAULT = RuleSet()
+
+
+def lowers(*names: str, override: bool = False, default: bool = True) -> Callable[[Callable[..., Any]], LowerRule]:
+    """Register the decorated function as the rule for TensorFlow ops of these names.
+
+    default: False keeps it out of the default rules, for use through `rules=[…]`.
+    """
+
+    def register(function: Callable[..., Any]) -> LowerRule:
+        rule = LowerRule(names, function)
+        if default:
+            DEFAULT.add(rule, override=override)
+        return rule
+
+    return register
+
+
+def fuses(
+    *names: str, claims: Iterable[str] = (), override: bool = False, default: bool = True
+) -> Callable[[Callable[..., Any]], FuseRule]:
+    """Register the decorated function as the fusion of composites of these names.
+
+    claims: families of case distinction in the body that the fused ops make as well.
+    default: False keeps it out of the default rules, for use through `rules=[…]`.
+    """
+
+    def register(function: Callable[..., Any]) -> FuseRule:
+        rule = FuseRule(names, function, frozenset(claims))
+        if default:
+            DEFAULT.add(rule, override=override)
+        return rule
+
+    return register
+
+
+def need(holds: object, condition: str, *, want: object = None, got: object = None) -> None:
+    """Refuse the fusion under a snake_case name unless `holds`. The composite then keeps its body."""
+    if not holds:
+        raise NotFused(condition, want=want, got=got)
+
+
+def _keywords(function: Callable[..., Any]) -> Mapping[str, inspect.Parameter]:
+    parameters = inspect.signature(function).parameters.values()
+    return {p.name: p for p in parameters if p.kind is p.KEYWORD_ONLY}
+
+
+def _place(function: Callable[..., Any]) -> str:
+    return f"{function.__module__}.{function.__qualname__}"

@@ -1,0 +1,44 @@
+"""What all tests share: quiet libraries, two CPU devices, golden texts."""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+# Both are read when TensorFlow and jax start, so they stand before any import of them.
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+# Two devices, so that sharding over devices is tested without a GPU.
+os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} --xla_force_host_platform_device_count=2".strip()
+
+
+@dataclass(frozen=True)
+class Golden:
+    """The expected text of one test, in the folder `golden` beside it."""
+
+    path: Path
+    update: bool
+
+    def check(self, value: object) -> None:
+        """Compare `str(value)` with the file; with --update-golden write it."""
+        text = f"{value}".rstrip("\n") + "\n"
+        if self.update:
+            self.path.parent.mkdir(exist_ok=True)
+            self.path.write_text(text, encoding="utf-8")
+        if not self.path.exists():
+            pytest.fail(f"no golden text {self.path}; write it with: pytest --update-golden")
+        assert text == self.path.read_text(encoding="utf-8")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--update-golden", action="store_true", help="write the golden texts instead of comparing them")
+
+
+@pytest.fixture
+def golden(request: pytest.FixtureRequest) -> Golden:
+    """The test's golden text: test_gelu[f32] has golden/gelu-f32.txt."""
+    name = re.sub(r"[^\w.=,+-]+", "-", request.node.name.removeprefix("test_")).strip("-")
+    return Golden(request.path.parent / "golden" / f"{name}.txt", request.config.getoption("--update-golden"))
