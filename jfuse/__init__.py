@@ -1,0 +1,1 @@
+"""jfuse: TensorFlow functions to proven, fused TensorFlow Lite files."""

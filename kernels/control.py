@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import jax
@@ -11,11 +11,13 @@ import jax.numpy as jnp
 import numpy as np
 
 from jfuse.errors import TypeMismatch
-from jfuse.ir.dims import same
+from jfuse.ir.dims import same, substitute_value
 from jfuse.ir.evaluate import evaluate
 from jfuse.ir.graph import Atom, Const, Graph, Params, Var
-from jfuse.ir.trace import active_trace, mismatch
+from jfuse.ir.registry import register_op
+from jfuse.ir.trace import Trace, active_trace, mismatch
 from jfuse.ir.types import DType, TensorType
+from jfuse.ir.walk import rename_dims
 
 Infer = Callable[[Sequence[Any], Params, Sequence[Graph]], tuple[TensorType, ...]]
 Run = Callable[[Sequence[Any], Params, Sequence[Graph]], tuple[Any, ...]]
@@ -23,41 +25,57 @@ Run = Callable[[Sequence[Any], Params, Sequence[Graph]], tuple[Any, ...]]
 
 @dataclass(frozen=True, eq=False)
 class BodyOp:
-    """An op whose equations carry graphs. `builtin` is its TFLite name, None where a pass must resolve it first."""
+    """An op whose equations carry graphs. `builtin` is its TFLite name, None where a pass must resolve it first.
+
+    defaults: the parameters in the order in which they print, `...` where there is no default.
+    """
 
     name: str
     builtin: str | None
     infer_types: Infer
     compute: Run
+    defaults: Mapping[str, Any] = field(default_factory=dict)
     switch: str | None = None
 
     def __call__(self, operands: Sequence[Any], bodies: Sequence[Graph], **params: Any) -> tuple[Any, ...]:
         """The results of the op on operands and bodies: a tuple always."""
-        return self.run(operands, params, bodies)
+        given = {**self.defaults, **params}
+        missing = [name for name, value in given.items() if value is ...]
+        if missing:
+            raise TypeMismatch(f"{self.name} needs the parameters {missing}")
+        return self.run(operands, given, bodies)
 
     def infer(self, inputs: Sequence[Atom | None], params: Params, bodies: Sequence[Graph]) -> tuple[TensorType, ...]:
         """The result types; raises TypeMismatch where operands and bodies do not fit together."""
         try:
             return self.infer_types([None if i is None else i.type for i in inputs], params, bodies)
-        except TypeMismatch as error:
-            raise mismatch(self, inputs, params, error) from error  # type: ignore[arg-type]
+        except (TypeMismatch, KeyError, IndexError, ValueError) as error:  # the last for a wrong number of bodies
+            raise mismatch(self, inputs, params, error) from error
 
     def run(self, inputs: Sequence[Any], params: Params, bodies: Sequence[Graph]) -> tuple[Any, ...]:
         """The results for arrays; for Vars an equation is recorded."""
         if not any(isinstance(i, Var) for i in inputs):
-            return self.compute(inputs, params, bodies)
+            return self.compute([i.array if isinstance(i, Const) else i for i in inputs], params, bodies)
         trace = active_trace()
         atoms = [i if isinstance(i, Var | Const) or i is None else trace.constant(np.asarray(i)) for i in inputs]
-        resolved = [a if a is None or not trace.sizes else Var(trace.resolve(a.type)) for a in atoms]
-        return trace.append(self, atoms, self.infer(resolved, params, bodies), params, bodies)
+        types = self.infer(atoms, params, bodies) if not trace.sizes else self._resolved(trace, atoms, params, bodies)
+        return trace.append(self, atoms, types, params, bodies)
+
+    def _resolved(
+        self, trace: Trace, atoms: Sequence[Atom | None], params: Params, bodies: Sequence[Graph]
+    ) -> tuple[TensorType, ...]:
+        # The trace puts the equalities of sizes in when it ends; until then they count for the types only.
+        operands = [None if a is None else Var(trace.resolve(a.type)) for a in atoms]
+        resolved = [rename_dims(body, trace.sizes) for body in bodies]
+        return self.infer(operands, substitute_value(params, trace.sizes), resolved)
 
 
 def _expect(found: Sequence[TensorType], wanted: Sequence[TensorType], what: str) -> None:
     if len(found) != len(wanted):
         raise TypeMismatch(f"{what}: {len(found)} values for {len(wanted)}")
     for i, (f, w) in enumerate(zip(found, wanted, strict=True)):
-        fits = f.dtype is w.dtype and f.rank == w.rank and all(same(a, b) for a, b in zip(f.shape, w.shape, strict=True))
-        if not fits:
+        alike = f.dtype is w.dtype and f.rank == w.rank
+        if not alike or not all(same(a, b) for a, b in zip(f.shape, w.shape, strict=True)):
             raise TypeMismatch(f"{what} {i}: {f} for {w}")
 
 
@@ -78,18 +96,21 @@ def _while_types(inputs: Sequence[Any], params: Params, bodies: Sequence[Graph])
 
 def _while_run(inputs: Sequence[Any], params: Params, bodies: Sequence[Graph]) -> tuple[Any, ...]:
     cond, body = bodies
-    if not any(isinstance(i, jax.core.Tracer) for i in inputs):
-        carried = tuple(inputs)
-        while bool(np.asarray(evaluate(cond, carried)[0]).reshape(())):
-            carried = evaluate(body, carried)
-        return carried
+    carried = tuple(inputs)
+    # On concrete values a plain loop: it takes any body. Weights may be tracers although no operand is one; then the
+    # first traced value turns what is left of the loop over to jax.
+    while not _traced(carried):
+        flag = evaluate(cond, carried)[0]
+        if _traced([flag]):
+            break
+        if not bool(np.asarray(flag).reshape(())):
+            return carried
+        carried = evaluate(body, carried)
     with jax.enable_x64(True):
-        start = tuple(jnp.asarray(i) for i in inputs)
-        return jax.lax.while_loop(
-            lambda c: jnp.reshape(evaluate(cond, c)[0], ()),
-            lambda c: tuple(jnp.asarray(o) for o in evaluate(body, c)),
-            start,
+        final: tuple[Any, ...] = jax.lax.while_loop(
+            lambda c: jnp.reshape(evaluate(cond, c)[0], ()), lambda c: _as_jax(evaluate(body, c)), _as_jax(carried)
         )
+    return final
 
 
 def _if_types(inputs: Sequence[Any], params: Params, bodies: Sequence[Graph]) -> tuple[TensorType, ...]:
@@ -109,10 +130,11 @@ def _if_run(inputs: Sequence[Any], params: Params, bodies: Sequence[Graph]) -> t
         return evaluate(then if bool(np.asarray(flag).reshape(())) else other, operands)
 
     def branch(graph: Graph) -> Callable[..., tuple[Any, ...]]:
-        return lambda *args: tuple(jnp.asarray(o) for o in evaluate(graph, args))
+        return lambda *args: _as_jax(evaluate(graph, args))
 
     with jax.enable_x64(True):
-        return jax.lax.cond(jnp.reshape(flag, ()), branch(then), branch(other), *(jnp.asarray(o) for o in operands))
+        results: tuple[Any, ...] = jax.lax.cond(jnp.reshape(flag, ()), branch(then), branch(other), *_as_jax(operands))
+    return results
 
 
 def scan_parts(inputs: Sequence[Any], params: Params) -> tuple[Sequence[Any], Sequence[Any], Sequence[Any]]:
@@ -142,15 +164,15 @@ def _scan_run(inputs: Sequence[Any], params: Params, bodies: Sequence[Graph]) ->
     count = len(carries)
 
     def step(carry: tuple[Any, ...], x: tuple[Any, ...]) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
-        results = tuple(jnp.asarray(r) for r in evaluate(body, (*consts, *carry, *x)))
+        results = _as_jax(evaluate(body, (*consts, *carry, *x)))
         return results[:count], results[count:]
 
+    length = None if xs else params["length"]
     with jax.enable_x64(True):
-        start = tuple(jnp.asarray(c) for c in carries)
-        steps = tuple(jnp.asarray(x) for x in xs)
-        length = None if xs else params["length"]
-        final, stacked = jax.lax.scan(step, start, steps, length=length, reverse=params["reverse"])
-    return (*final, *stacked)
+        final, stacked = jax.lax.scan(step, _as_jax(carries), _as_jax(xs), length=length, reverse=params["reverse"])
+    results = (*final, *stacked)
+    on_numpy = all(isinstance(i, np.ndarray) for i in inputs) and not _traced(results)
+    return tuple(np.asarray(r) for r in results) if on_numpy else results
 
 
 def _composite_types(inputs: Sequence[Any], params: Params, bodies: Sequence[Graph]) -> tuple[TensorType, ...]:
@@ -163,16 +185,28 @@ def _composite_run(inputs: Sequence[Any], params: Params, bodies: Sequence[Graph
     return evaluate(bodies[0], inputs)
 
 
-while_ = BodyOp("while", "WHILE", _while_types, _while_run, switch="compare")
-"""Bodies (cond, body): carried values through `body` for as long as `cond` gives true.   Source: tflite/kernels/while.cc"""
+def _traced(values: Sequence[Any]) -> bool:
+    return any(isinstance(v, jax.core.Tracer) for v in values)
 
-if_ = BodyOp("if", "IF", _if_types, _if_run, switch="select")
+
+def _as_jax(values: Sequence[Any]) -> tuple[Any, ...]:
+    return tuple(jnp.asarray(v) for v in values)
+
+
+while_ = register_op(BodyOp("while", "WHILE", _while_types, _while_run, switch="compare"))
+"""Bodies (cond, body): carried values through `body` while `cond` gives true.   Source: tflite/kernels/while.cc"""
+
+if_ = register_op(BodyOp("if", "IF", _if_types, _if_run, switch="select"))
 """Operands (flag, *values), bodies (then, else).   Source: tflite/kernels/if.cc"""
 
-scan = BodyOp("scan", None, _scan_types, _scan_run)
+scan = register_op(
+    BodyOp("scan", None, _scan_types, _scan_run, {"consts": ..., "carries": ..., "length": ..., "reverse": False})
+)
 """jax's scan: operands (*consts, *carries, *xs), one body (consts, carries, x) -> (carries, y), stacked along axis 0.
 
 Parameters: consts, carries (counts), length (a dimension), reverse (bool)."""
 
-composite = BodyOp("composite", None, _composite_types, _composite_run)
-"""A function that keeps its boundary. Parameters: name, arguments (names of the operands), attributes."""
+composite = register_op(
+    BodyOp("composite", None, _composite_types, _composite_run, {"name": ..., "arguments": (), "attributes": ()})
+)
+"""A function that keeps its boundary. Parameters: name, arguments (names of the operands), attributes (pairs)."""

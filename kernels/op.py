@@ -1,4 +1,4 @@
-"""What turns a Python function into an op: its signature names operands and options, its body gives types and values."""
+"""What turns a Python function into an op: its signature names operands and options, its body types and values."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from jax.errors import InconclusiveDimensionOperation
 from jfuse.errors import JfuseError, RuleError, TypeMismatch
 from jfuse.ir.dims import is_known
 from jfuse.ir.graph import Atom, Const, Graph, Params, Var
+from jfuse.ir.registry import register_op
 from jfuse.ir.trace import Trace, active_trace, equate_operands, mismatch
 from jfuse.ir.types import DType, TensorType
 
@@ -67,6 +68,7 @@ class TflOp:
     linear: str | None
     switch: str | None
     type_rule: TypeRule | None = None
+    atom_rule: TypeRule | None = None
     _memo: dict[Any, tuple[TensorType, ...]] = field(default_factory=dict, repr=False)
 
     @property
@@ -74,9 +76,19 @@ class TflOp:
         """The builtin's name in small letters."""
         return self.builtin.lower()
 
+    @property
+    def defaults(self) -> Mapping[str, Any]:
+        """The options in the declared order with their defaults, `...` where there is none."""
+        return {n: ... if p.default is p.empty else p.default for n, p in self.options.items()}
+
     def types(self, rule: TypeRule) -> TypeRule:
         """Register a type rule: called with operand types (values for Static operands) and the options."""
         self.type_rule = rule
+        return rule
+
+    def types_of_atoms(self, rule: TypeRule) -> TypeRule:
+        """Register a type rule that gets the operands themselves: for RANGE, which needs both values and dtypes."""
+        self.atom_rule = rule
         return rule
 
     def operand_index(self, name: str) -> int:
@@ -122,11 +134,13 @@ class TflOp:
     def _as_operand(self, value: Any, declared: Operand, dtype: Any) -> Any:
         if isinstance(value, Const):
             return value.array
+        if value is None and declared.optional:
+            return None
         if declared.static and not isinstance(value, Var | np.ndarray | jax.Array):
             return _shape_array(value)
         if isinstance(value, bool | int | float):
             return np.asarray(value, dtype)  # a Python number takes the type of the first array
-        if value is None and not declared.optional:
+        if value is None:
             raise TypeMismatch(f"{self.name} needs its operand {declared.name!r}")
         return _as_array(value) if isinstance(value, list | tuple | bytes | np.generic) else value
 
@@ -141,7 +155,13 @@ class TflOp:
         on_numpy = all(isinstance(v, np.ndarray) or v is None for v in inputs)
         return tuple(_to_numpy(r) for r in results) if on_numpy else results
 
-    def infer(self, inputs: Sequence[Atom | None], params: Params, bodies: Sequence[Graph] = ()) -> tuple[TensorType, ...]:
+    def known_values(self, inputs: Sequence[Atom | None], params: Params, count: int) -> Sequence[np.ndarray | None]:
+        """What is known of the values of the results, `count` of them, where the op works on shapes."""
+        return _known_values(self, inputs, params, count)
+
+    def infer(
+        self, inputs: Sequence[Atom | None], params: Params, bodies: Sequence[Graph] = ()
+    ) -> tuple[TensorType, ...]:
         """The result types, by abstract evaluation of the body or by the op's own type rule."""
         try:
             return self._infer(inputs, params)
@@ -151,6 +171,9 @@ class TflOp:
             raise mismatch(self, inputs, params, str(error).split("\n")[0]) from error
 
     def _infer(self, inputs: Sequence[Atom | None], params: Params) -> tuple[TensorType, ...]:
+        if self.atom_rule is not None:
+            found = self.atom_rule(*inputs, **params)
+            return found if isinstance(found, tuple) else (found,)
         facts = tuple(self._fact(atom, self.operand_at(i)) for i, atom in enumerate(inputs))
         if self.type_rule is not None:
             found = self.type_rule(*facts, **params)
@@ -192,15 +215,18 @@ def tfl(
 ) -> Callable[[Callable[..., Any]], TflOp]:
     """Declare the decorated function as the TFLite builtin of that name.
 
-    Positional parameters are operands (`None` as default where optional, `*name` where variadic, annotated `Static`
-    where the type depends on the value), keyword-only ones are options, spelled as in the schema.
+    Positional parameters are operands (annotated `Array | None`, or `None` as default, where optional, `*name` where
+    variadic, annotated `Static` where the type depends on the value), keyword-only ones are options, spelled as in the
+    schema.
 
     updates: operand name -> index of the extra result that lives in that operand's tensor (state kept in place).
     on_shapes: the body also computes on object arrays of dimensions, so that shape arithmetic can go through it.
     traceable: False where jax cannot trace the body (result sizes that depend on data).
     elementwise: each result element depends on the operands' elements at the same (broadcast) place only.
     linear: "joint" where the op is linear in all its data operands together (ADD, RESHAPE), "each" where it is linear
-        in each data operand alone (MUL, FULLY_CONNECTED); None where it is not linear.
+        in each data operand alone, the others fixed (MUL, BATCH_MATMUL), up to what an operand `bias` adds
+        (FULLY_CONNECTED), "first" where it is linear in the first operand alone (DIV); None where it is not linear.
+        Holds between floats, and where no fused activation is given.
     switch: the family of case distinction that the op makes ("compare", "select", "clip", "round", "cast", …), which a
         proof by sampling could miss.
     """
@@ -219,14 +245,15 @@ def tfl(
                         parameter.name,
                         static=_is_marked(hints.get(parameter.name), "static"),
                         shape_only=_is_marked(hints.get(parameter.name), "shape_only"),
-                        optional=parameter.default is None,
+                        optional=parameter.default is None or type(None) in get_args(hints.get(parameter.name)),
                         variadic=parameter.kind is parameter.VAR_POSITIONAL,
                     )
                 )
-        op = TflOp(builtin, body, tuple(operands), options, dict(updates or {}), on_shapes, traceable, elementwise, linear, switch)
+        state = dict(updates or {})
+        op = TflOp(builtin, body, tuple(operands), options, state, on_shapes, traceable, elementwise, linear, switch)
         op.__doc__ = body.__doc__
         _OPS[builtin] = op
-        return op
+        return register_op(op)
 
     return declare
 
@@ -270,7 +297,9 @@ def _as_atom(trace: Trace, operand: Any) -> Atom | None:
         return operand
     array = _as_array(operand)
     if array.dtype == object and not _is_text(array):
-        raise TypeMismatch("symbolic sizes as an operand", found=array.tolist(), remedy="make a tensor of them with `shape_tensor`")
+        raise TypeMismatch(
+            "symbolic sizes as an operand", found=array.tolist(), remedy="make a tensor of them with `shape_tensor`"
+        )
     return trace.constant(array)
 
 

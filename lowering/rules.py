@@ -89,7 +89,11 @@ class RuleSet:
         fresh = RuleSet()
         for rule in rules:
             if not isinstance(rule, LowerRule | FuseRule):
-                raise RuleError("rules= takes rules", found=repr(rule), remedy="decorate the function with @jfuse.fuses or @jfuse.lowers")
+                raise RuleError(
+                    "rules= takes rules",
+                    found=repr(rule),
+                    remedy="decorate the function with @jfuse.fuses or @jfuse.lowers",
+                )
             fresh.add(rule)
             copy.add(rule, override=True)
         return copy

@@ -40,5 +40,5 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 @pytest.fixture
 def golden(request: pytest.FixtureRequest) -> Golden:
     """The test's golden text: test_gelu[f32] has golden/gelu-f32.txt."""
-    name = re.sub(r"[^\w.=,+-]+", "-", request.node.name.removeprefix("test_")).strip("-")
+    name = re.sub(r"[^\w.=,]+", "-", request.node.name.removeprefix("test_")).strip("-")
     return Golden(request.path.parent / "golden" / f"{name}.txt", request.config.getoption("--update-golden"))

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from jfuse.errors import JfuseError, TypeMismatch
-from jfuse.ir.dims import same
+from jfuse.ir.dims import SymbolNames, same
 from jfuse.ir.graph import Atom, Const, Eqn, Graph, Var
+from jfuse.ir.trace import recording
 from jfuse.ir.types import TensorType
 
 
@@ -15,18 +16,34 @@ def check_graph(graph: Graph, *, types: bool = True) -> None:
     """
     bound: set[Var] = set()
     for var in graph.inputs:
-        _bind(var, bound, f"input of {graph.name}")
+        _bind(var, bound, f"the inputs of {graph.name}", None)
     for eqn in graph.eqns:
         for atom in eqn.inputs:
-            _read(atom, bound, eqn)
+            _read(atom, bound, _place(eqn), eqn)
         for body in eqn.bodies:
             check_graph(body, types=types)
         if types:
-            _check_types(eqn)
+            check_eqn(eqn)
         for var in eqn.outputs:
-            _bind(var, bound, _place(eqn))
+            _bind(var, bound, _place(eqn), eqn)
     for atom in graph.outputs:
-        _read(atom, bound, None, graph.name)
+        _read(atom, bound, f"the results of {graph.name}", None)
+
+
+def check_eqn(eqn: Eqn) -> None:
+    """Raise TypeMismatch where operands and parameters do not fit the op, or the result types are others."""
+    try:
+        # Where result sizes depend on data, ops ask a trace for fresh symbols; these must not meet the graph's own.
+        with recording(names=SymbolNames(prefix="_")):
+            derived = eqn.op.infer(eqn.inputs, eqn.params, eqn.bodies)
+    except JfuseError as error:
+        error.where = error.where or _place(eqn)
+        raise
+    found = [out.type for out in eqn.outputs]
+    if len(derived) != len(found):
+        raise _wrong_types(f"{eqn.op.name} has {len(derived)} results, not {len(found)}", eqn, derived)
+    if not all(map(agrees, found, derived)):
+        raise _wrong_types(f"{eqn.op.name} has results of other types", eqn, derived)
 
 
 def agrees(found: TensorType, derived: TensorType) -> bool:
@@ -38,33 +55,31 @@ def agrees(found: TensorType, derived: TensorType) -> bool:
     )
 
 
-def _check_types(eqn: Eqn) -> None:
-    try:
-        derived = eqn.op.infer(eqn.inputs, eqn.params, eqn.bodies)
-    except JfuseError as error:
-        error.where = error.where or _place(eqn)
-        raise
-    if len(derived) != len(eqn.outputs):
-        raise TypeMismatch(f"{eqn.op.name} has {len(eqn.outputs)} results", where=_place(eqn), expected=len(derived))
-    for out, want in zip(eqn.outputs, derived, strict=True):
-        if not agrees(out.type, want):
-            raise TypeMismatch(
-                f"{eqn.op.name} has a result of another type", where=_place(eqn), expected=str(want), found=str(out.type)
-            )
+def _wrong_types(message: str, eqn: Eqn, derived: tuple[TensorType, ...]) -> TypeMismatch:
+    return TypeMismatch(
+        message,
+        where=_place(eqn),
+        expected=", ".join(map(str, derived)),
+        found=", ".join(str(out.type) for out in eqn.outputs),
+        context=str(eqn),
+    )
 
 
-def _bind(var: Var, bound: set[Var], where: str) -> None:
+def _bind(var: Var, bound: set[Var], where: str, eqn: Eqn | None) -> None:
     if var in bound:
-        raise TypeMismatch("a variable is bound twice", where=where, found=repr(var))
+        raise TypeMismatch("a variable is bound twice", where=where, found=repr(var), context=_text(eqn))
     bound.add(var)
 
 
-def _read(atom: Atom | None, bound: set[Var], eqn: Eqn | None, name: str = "") -> None:
+def _read(atom: Atom | None, bound: set[Var], where: str, eqn: Eqn | None) -> None:
     if atom is None or isinstance(atom, Const) or atom in bound:
         return
-    where = _place(eqn) if eqn is not None else f"results of {name}"
-    raise TypeMismatch("a variable is read before it is bound", where=where, found=repr(atom))
+    raise TypeMismatch("a variable is read before it is bound", where=where, found=repr(atom), context=_text(eqn))
 
 
 def _place(eqn: Eqn) -> str:
     return str(eqn.source) or eqn.op.name
+
+
+def _text(eqn: Eqn | None) -> str | None:
+    return None if eqn is None else str(eqn)

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import operator
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, TypeAlias
 
+import numpy as np
 from jax import export
 from jax.core import max_dim, min_dim
 from jax.errors import InconclusiveDimensionOperation
@@ -75,14 +76,53 @@ def substitute_dim(dim: Dim, sizes: Mapping[str, Dim]) -> Dim:
     return int(result) if is_known(result) else result
 
 
-class SymbolNames:
-    """Hands out the symbol names of one model, the same for the same sequence of requests: B, B1, …, N, N1, …"""
+def symbols_in(value: Any) -> frozenset[str]:
+    """The names of the symbols in a parameter or known value: a dimension, a tuple, mapping or array of such."""
+    if isinstance(value, np.ndarray):
+        return symbols_in(tuple(value.ravel())) if value.dtype == object else frozenset()
+    if isinstance(value, Mapping):
+        return symbols_in(tuple(value.values()))
+    if isinstance(value, tuple):
+        return frozenset().union(*map(symbols_in, value))
+    return symbols_of(value)
 
-    def __init__(self) -> None:
+
+def substitute_value(value: Any, sizes: Mapping[str, Dim]) -> Any:
+    """A parameter or known value with symbols replaced in it, as deep as `symbols_in` looks."""
+    if isinstance(value, np.ndarray):
+        if value.dtype != object:
+            return value
+        renewed = np.empty(value.shape, object)
+        renewed.ravel()[:] = [substitute_dim(d, sizes) for d in value.ravel()]
+        return renewed
+    if isinstance(value, Mapping):
+        return {k: substitute_value(v, sizes) for k, v in value.items()}
+    if isinstance(value, tuple):
+        return tuple(substitute_value(v, sizes) for v in value)
+    return substitute_dim(value, sizes)
+
+
+class SymbolNames:
+    """Hands out the symbol names of one model, the same for the same sequence of requests: B, B1, …, N, N1, …
+
+    prefix: stands before every name, for names that must not meet those of any model.
+    """
+
+    def __init__(self, prefix: str = "") -> None:
+        self._prefix = prefix
         self._counts: dict[str, int] = {}
+        self._taken: set[str] = set()
+
+    def reserve(self, names: Iterable[str]) -> None:
+        """Never hand out these names: they stand for sizes already."""
+        self._taken.update(names)
 
     def fresh(self, stem: str) -> Dim:
-        """A symbol that no earlier call of this object returned."""
-        count = self._counts.get(stem, 0)
-        self._counts[stem] = count + 1
-        return symbol(stem if count == 0 else f"{stem}{count}")
+        """A symbol that is not reserved and that no earlier call of this object returned."""
+        while True:
+            count = self._counts.get(stem, 0)
+            self._counts[stem] = count + 1
+            name = f"{self._prefix}{stem}{count or ''}"
+            if name not in self._taken:
+                self._taken.add(name)
+                return symbol(name)

@@ -2,59 +2,134 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any, TypeAlias
 
 import numpy as np
 
 from jfuse.errors import JfuseError
-from jfuse.ir.graph import Atom, Const, Eqn, Graph, Source, Var
-from jfuse.ir.trace import at_source, is_tracing
-from jfuse.ir.walk import all_graphs
+from jfuse.ir.dims import Dim, same, substitute_value, symbol, symbols_in, symbols_of
+from jfuse.ir.graph import Atom, Const, Eqn, Graph, Params, Var
+from jfuse.ir.trace import active_trace, at_source, is_tracing
+from jfuse.ir.walk import all_graphs, rename_dims
+
+Observe: TypeAlias = Callable[[Eqn, tuple[Any, ...]], None]
 
 _HOISTED = 64  # float constants with more elements than this become arguments of a jitted program
 
 
-def evaluate(graph: Graph, args: Sequence[Any], observe: Callable[[Eqn, tuple[Any, ...]], None] | None = None) -> tuple[Any, ...]:
+def evaluate(graph: Graph, args: Sequence[Any], observe: Observe | None = None) -> tuple[Any, ...]:
     """The results of `graph` for `args`: NumPy or jax arrays, tracers, or Vars of the active trace.
 
+    Symbols in parameters (the length of a scan) take the sizes that the arguments have.
     observe: called after each equation of this graph (not of bodies) with its results.
     """
     if len(args) != len(graph.inputs):
         raise JfuseError(f"graph {graph.name} takes {len(graph.inputs)} inputs", found=len(args))
+    if is_tracing() and any(isinstance(a, Var) for a in args):
+        return _record(graph, args, observe)
+    return _compute(graph, args, observe)
+
+
+def _record(graph: Graph, args: Sequence[Any], observe: Observe | None) -> tuple[Any, ...]:
+    trace = active_trace()
+    shapes = [trace.resolve(a.type).shape if isinstance(a, Var) else np.shape(a) for a in args]
+    sizes: dict[str, Dim] = {}
+    for var, shape in zip(graph.inputs, shapes, strict=True):
+        sizes = _matched(var, shape) | sizes
+    graph = rename_dims(graph, {k: v for k, v in sizes.items() if same(symbol(k), v) is not True})
     env: dict[Var, Any] = dict(zip(graph.inputs, args, strict=True))
-
-    def read(atom: Atom | None) -> Any:
-        return env[atom] if isinstance(atom, Var) else None if atom is None else _CONSTANTS.get(id(atom.array), atom.array)
-
-    recording = any(isinstance(a, Var) for a in args) and is_tracing()
     for eqn in graph.eqns:
-        inputs = [read(a) for a in eqn.inputs]
-        if recording:
-            with at_source(eqn.source):
-                results = eqn.op.run(inputs, eqn.params, eqn.bodies)
-        else:
-            results = _run(eqn, inputs)
+        with at_source(eqn.source):
+            results = eqn.op.run([_read(a, env) for a in eqn.inputs], eqn.params, eqn.bodies)
         env.update(zip(eqn.outputs, results, strict=True))
         if observe is not None:
             observe(eqn, results)
-    return tuple(read(a) for a in graph.outputs)
+    return tuple(_read(a, env) for a in graph.outputs)
 
 
-def _run(eqn: Eqn, inputs: Sequence[Any]) -> tuple[Any, ...]:
+def _compute(graph: Graph, args: Sequence[Any], observe: Observe | None) -> tuple[Any, ...]:
+    env: dict[Var, Any] = dict(zip(graph.inputs, args, strict=True))
+    with _sizes_of(env) as sizes:
+        for eqn in graph.eqns:
+            try:
+                results = eqn.op.run([_read(a, env) for a in eqn.inputs], sizes.put_into(eqn), eqn.bodies)
+            except JfuseError as error:
+                error.where = error.where or str(eqn.source) or None
+                raise
+            env.update(zip(eqn.outputs, results, strict=True))
+            if observe is not None:
+                observe(eqn, results)
+    return tuple(_read(a, env) for a in graph.outputs)
+
+
+def _read(atom: Atom | None, env: Mapping[Var, Any]) -> Any:
+    if atom is None:
+        return None
+    return env[atom] if isinstance(atom, Var) else _STAND_INS.get().get(id(atom.array), atom.array)
+
+
+class _Sizes:
+    """The sizes that symbols have in one run of a graph, found when a parameter asks for them.
+
+    env: what is computed so far; inputs come first in it. outer: the run that this one is a part of.
+    """
+
+    def __init__(self, env: Mapping[Var, Any], outer: _Sizes | None) -> None:
+        self._env = env
+        self._outer = outer
+        self._found: dict[str, Dim] = {}
+
+    def put_into(self, eqn: Eqn) -> Params:
+        """The equation's parameters in numbers."""
+        names = symbols_in(eqn.params)
+        if not names:
+            return eqn.params
+        sizes = {name: self.find(name) for name in names}
+        unknown = sorted(name for name, size in sizes.items() if size is None)
+        if unknown:
+            raise JfuseError(
+                f"a parameter of {eqn.op.name} needs the size {unknown[0]}, which no shape gives", context=str(eqn)
+            )
+        known: Params = substitute_value(eqn.params, sizes)
+        return known
+
+    def find(self, name: str) -> Dim | None:
+        """The size of a symbol, None where no tensor so far has it as an axis."""
+        if name not in self._found:
+            size = next((m[name] for v, a in self._env.items() if name in (m := _matched(v, np.shape(a)))), None)
+            if size is None:
+                return None if self._outer is None else self._outer.find(name)
+            self._found[name] = size
+        return self._found[name]
+
+
+def _matched(var: Var, shape: Sequence[Dim]) -> dict[str, Dim]:
+    """Symbols that are an axis of the Var by themselves, with the sizes there."""
+    return {str(d): size for d, size in zip(var.type.shape, shape, strict=False) if symbols_of(d) == {str(d)}}
+
+
+_SIZES: ContextVar[_Sizes | None] = ContextVar("jfuse_sizes", default=None)
+
+
+@contextmanager
+def _sizes_of(env: Mapping[Var, Any]) -> Iterator[_Sizes]:
+    sizes = _Sizes(env, _SIZES.get())
+    token = _SIZES.set(sizes)
     try:
-        return eqn.op.run(inputs, eqn.params, eqn.bodies)
-    except JfuseError as error:
-        error.where = error.where or str(eqn.source) or None
-        raise
+        yield sizes
+    finally:
+        _SIZES.reset(token)
 
 
-# Constants that stand for others while a jitted program is traced: the arguments that carry the weights.
-_CONSTANTS: dict[int, Any] = {}
+# What stands for constants, by the id of the array, while a jitted program is traced: the arguments with the weights.
+_STAND_INS: ContextVar[Mapping[int, Any]] = ContextVar("jfuse_stand_ins", default={})  # noqa: B039 (never written)
 
 
 def large_constants(graph: Graph) -> list[np.ndarray]:
-    """The float arrays that a jitted program should get as arguments, each once."""
+    """The float arrays that a jitted program should get as arguments, each once, in order of first use."""
     found: dict[int, np.ndarray] = {}
     for inner in all_graphs(graph):
         for eqn in inner.eqns:
@@ -64,16 +139,20 @@ def large_constants(graph: Graph) -> list[np.ndarray]:
     return list(found.values())
 
 
-def with_constants(graph: Graph, arrays: Sequence[np.ndarray]) -> Callable[[Sequence[Any], Sequence[Any]], tuple[Any, ...]]:
-    """A function of (values for `arrays`, args) that evaluates the graph: for jit, with the weights as arguments."""
+def with_constants(
+    graph: Graph, arrays: Sequence[np.ndarray]
+) -> Callable[[Sequence[Any], Sequence[Any]], tuple[Any, ...]]:
+    """A function of (values for `arrays`, args) that evaluates the graph: for jit, with the weights as arguments.
+
+    One such function, jitted, serves every graph of equal `format_graph(graph, sources=False, hoisted=arrays)`.
+    """
 
     def call(values: Sequence[Any], args: Sequence[Any]) -> tuple[Any, ...]:
-        previous = dict(_CONSTANTS)
-        _CONSTANTS.update({id(a): v for a, v in zip(arrays, values, strict=True)})
+        stand_ins = {id(a): v for a, v in zip(arrays, values, strict=True)}
+        token = _STAND_INS.set({**_STAND_INS.get(), **stand_ins})
         try:
             return evaluate(graph, args)
         finally:
-            _CONSTANTS.clear()
-            _CONSTANTS.update(previous)
+            _STAND_INS.reset(token)
 
     return call

@@ -3,16 +3,24 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias, TypeVar
 
 import numpy as np
 
 from jfuse.ir.types import DType, TensorType
 
 Params: TypeAlias = Mapping[str, Any]
+
+T = TypeVar("T")
+_TEXTS: dict[type, Callable[[Any], str]] = {}
+
+
+def prints_as(kind: type[T], text: Callable[[T], str]) -> None:
+    """Set what `str` gives for graphs, equations and programs; `ir.text`, which builds on this module, does."""
+    _TEXTS[kind] = text
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +121,9 @@ class Eqn:
     def __repr__(self) -> str:
         return f"Eqn({self.op.name})"
 
+    def __str__(self) -> str:
+        return _TEXTS[Eqn](self)
+
 
 @dataclass(frozen=True, eq=False)
 class Graph:
@@ -125,6 +136,9 @@ class Graph:
 
     def __repr__(self) -> str:
         return f"Graph({self.name}: {len(self.inputs)} inputs, {len(self.eqns)} equations, {len(self.outputs)} outputs)"
+
+    def __str__(self) -> str:
+        return _TEXTS[Graph](self)
 
 
 @dataclass(frozen=True)
@@ -150,3 +164,6 @@ class Program:
     def graphs(self) -> tuple[Graph, ...]:
         """Each distinct graph once, in order of first use."""
         return tuple({id(s.graph): s.graph for s in self.signatures}.values())
+
+    def __str__(self) -> str:
+        return _TEXTS[Program](self)

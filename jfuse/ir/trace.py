@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 
 from jfuse.errors import JfuseError, TypeMismatch
-from jfuse.ir.dims import Dim, SymbolNames, is_known, same, substitute_dim, symbols_of
+from jfuse.ir.dims import Dim, SymbolNames, is_known, same, substitute_dim, symbols_in, symbols_of
 from jfuse.ir.graph import Atom, Const, Eqn, Graph, Op, Params, Source, Var
+from jfuse.ir.literals import format_value
 from jfuse.ir.types import TensorType
 from jfuse.ir.walk import rename_dims
 
@@ -125,6 +126,7 @@ def trace_graph(
     """
     variables = [i if isinstance(i, Var) else Var(i) for i in inputs]
     with recording(nested=is_tracing(), names=names) as trace:
+        trace.names.reserve(symbols_in(tuple(v.type.shape for v in variables)))
         outputs = function(*variables)
         outputs = outputs if isinstance(outputs, tuple | list) else (outputs,)
         return trace.finish(name, variables, outputs)
@@ -147,5 +149,6 @@ def equate_operands(trace: Trace, shapes: Sequence[Sequence[Dim]]) -> bool:
 def mismatch(op: Op, inputs: Sequence[Atom | None], params: Mapping[str, Any], reason: object) -> TypeMismatch:
     """The error for operands that an op can not take, with the equation as far as it is known."""
     operands = ", ".join("-" if i is None else str(i.type) for i in inputs)
-    options = " ".join(f"{k}={v!r}" for k, v in params.items())
-    return TypeMismatch(f"{op.name} does not take these operands", found=str(reason), context=f"{op.name}[{options}] {operands}")
+    options = " ".join(f"{k}={format_value(v)}" for k, v in params.items())
+    context = f"{op.name}[{options}] {operands}"
+    return TypeMismatch(f"{op.name} does not take these operands", found=str(reason), context=context)

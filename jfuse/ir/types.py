@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import builtins
 import enum
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
 import ml_dtypes
 import numpy as np
@@ -43,17 +45,17 @@ class DType(enum.Enum):
         return self.value
 
     @property
-    def numpy(self) -> np.dtype:  # type: ignore[type-arg]
+    def numpy(self) -> np.dtype[Any]:
         """The NumPy dtype of arrays of this type; strings are object arrays of bytes."""
         return _NUMPY[self]
 
     @property
-    def is_float(self) -> bool:
+    def is_float(self) -> builtins.bool:
         """f16, bf16, f32, f64 and the 8-bit floats."""
         return self in _FLOATS
 
     @property
-    def is_integer(self) -> bool:
+    def is_integer(self) -> builtins.bool:
         """Signed and unsigned integers of any width; bool is not one."""
         return self.value[0] in "iu" and self.value[1:].isdigit()
 
@@ -64,7 +66,7 @@ class DType(enum.Enum):
         return cls.string if found.kind in "SUO" else _FROM_NUMPY[found]
 
 
-_NUMPY: Mapping[DType, np.dtype] = {  # type: ignore[type-arg]
+_NUMPY: Mapping[DType, np.dtype[Any]] = {
     DType.f32: np.dtype(np.float32),
     DType.f16: np.dtype(np.float16),
     DType.bf16: np.dtype(ml_dtypes.bfloat16),
@@ -101,6 +103,10 @@ class Quantization:
     zero_point: tuple[int, ...]
     axis: int = 0
 
+    def __str__(self) -> str:
+        scale, zero_point = (str(v).replace(" ", "") for v in (self.scale, self.zero_point))
+        return f"{{scale={scale} zero_point={zero_point} axis={self.axis}}}"
+
 
 @dataclass(frozen=True, slots=True)
 class TensorType:
@@ -111,7 +117,8 @@ class TensorType:
     quantization: Quantization | None = None
 
     def __str__(self) -> str:
-        return f"{self.dtype.value}[{','.join(str(dim).replace(' ', '') for dim in self.shape)}]"
+        dims = ",".join(str(dim).replace(" ", "") for dim in self.shape)
+        return f"{self.dtype.value}[{dims}]{self.quantization or ''}"
 
     @property
     def rank(self) -> int:

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-import numpy as np
-
-from jfuse.ir.dims import Dim, is_known, substitute_dim
+from jfuse.ir.dims import Dim, substitute_value
 from jfuse.ir.graph import Atom, Const, Eqn, Graph, Var
 from jfuse.ir.types import DType, TensorType
 
@@ -86,7 +84,9 @@ def map_bodies(graph: Graph, function: Callable[[Graph], Graph]) -> Graph:
 
 def rename_dims(graph: Graph, sizes: Mapping[str, Dim]) -> Graph:
     """The graph with symbols replaced in every type, known value and parameter, bodies included."""
-    return retype(graph, lambda t: t.substitute(sizes), lambda value: _substitute_value(value, sizes)) if sizes else graph
+    if not sizes:
+        return graph
+    return retype(graph, lambda t: t.substitute(sizes), lambda value: substitute_value(value, sizes))
 
 
 def retype(
@@ -95,24 +95,43 @@ def retype(
     on_value: Callable[[Any], Any] = lambda value: value,
     on_const: Callable[[Const], Const] = lambda const: const,
 ) -> Graph:
-    """The graph rebuilt with new types: `on_type` for Vars, `on_value` for known values and parameters."""
-    mapping: dict[Var, Var] = {}
+    """The graph rebuilt with new types: `on_type` for Vars, `on_value` for known values and parameters.
 
-    def renew(var: Var) -> Var:
-        mapping[var] = Var(on_type(var.type), var.name, None if var.value is None else on_value(var.value))
-        return mapping[var]
+    on_const: called once for each Const object, so that what was shared stays shared.
+    """
+    return _Retype(on_type, on_value, on_const).graph(graph)
 
-    def atom(a: Atom | None) -> Any:
-        return mapping[a] if isinstance(a, Var) else on_const(a) if isinstance(a, Const) else None
 
-    inputs = tuple(renew(v) for v in graph.inputs)
-    eqns = []
-    for eqn in graph.eqns:
-        operands = tuple(atom(a) for a in eqn.inputs)
-        bodies = tuple(retype(body, on_type, on_value, on_const) for body in eqn.bodies)
-        params = {k: on_value(v) for k, v in eqn.params.items()}
-        eqns.append(replace(eqn, inputs=operands, outputs=tuple(renew(v) for v in eqn.outputs), params=params, bodies=bodies))
-    return Graph(graph.name, inputs, tuple(eqns), tuple(atom(a) for a in graph.outputs))
+@dataclass
+class _Retype:
+    on_type: Callable[[TensorType], TensorType]
+    on_value: Callable[[Any], Any]
+    on_const: Callable[[Const], Const]
+    renewed: dict[Atom, Atom] = field(default_factory=dict)
+
+    def graph(self, graph: Graph) -> Graph:
+        inputs = tuple(self.var(v) for v in graph.inputs)
+        eqns = tuple(self.eqn(eqn) for eqn in graph.eqns)
+        return Graph(graph.name, inputs, eqns, tuple(self.atom(a) for a in graph.outputs))
+
+    def eqn(self, eqn: Eqn) -> Eqn:
+        return replace(
+            eqn,
+            inputs=tuple(None if a is None else self.atom(a) for a in eqn.inputs),
+            bodies=tuple(self.graph(body) for body in eqn.bodies),
+            params={k: self.on_value(v) for k, v in eqn.params.items()},
+            outputs=tuple(self.var(v) for v in eqn.outputs),
+        )
+
+    def var(self, var: Var) -> Var:
+        value = None if var.value is None else self.on_value(var.value)
+        renewed = self.renewed[var] = Var(self.on_type(var.type), var.name, value)
+        return renewed
+
+    def atom(self, atom: Atom) -> Atom:
+        if isinstance(atom, Const) and atom not in self.renewed:
+            self.renewed[atom] = self.on_const(atom)
+        return self.renewed[atom]
 
 
 def with_float(graph: Graph, dtype: DType) -> Graph:
@@ -125,16 +144,6 @@ def with_float(graph: Graph, dtype: DType) -> Graph:
         return dtype if value is DType.f32 else value
 
     def on_const(const: Const) -> Const:
-        return Const(const.array.astype(dtype.numpy)) if const.type.dtype is DType.f32 else const
+        return Const(const.array.astype(dtype.numpy), const.name) if const.type.dtype is DType.f32 else const
 
     return retype(graph, on_type, on_value, on_const)
-
-
-def _substitute_value(value: Any, sizes: Mapping[str, Dim]) -> Any:
-    if isinstance(value, np.ndarray):
-        if value.dtype != object:
-            return value
-        return np.array([substitute_dim(d, sizes) for d in value.ravel()], object).reshape(value.shape)
-    if isinstance(value, tuple):
-        return tuple(_substitute_value(v, sizes) for v in value)
-    return value if is_known(value) else substitute_dim(value, sizes)

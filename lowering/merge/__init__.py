@@ -1,0 +1,18 @@
+"""Small rewrites among TFLite ops. A new file adds its line here; its rules run in this order."""
+
+from jfuse.lowering.merge import activation, arithmetic, bias, cast, reshape, slicing, transpose
+from jfuse.lowering.merge.registry import MERGES, Merge, View, merges
+
+__all__ = [
+    "MERGES",
+    "Merge",
+    "View",
+    "activation",
+    "arithmetic",
+    "bias",
+    "cast",
+    "merges",
+    "reshape",
+    "slicing",
+    "transpose",
+]

@@ -1,0 +1,125 @@
+"""The steps a user can take: load, lower, verify, and convert, which is all of them."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+from jfuse.errors import JfuseError
+from jfuse.frontends.sources import import_tensorflow
+from jfuse.frontends.tflite_file import load_tflite
+from jfuse.ir.graph import Graph
+from jfuse.ir.walk import all_eqns
+from jfuse.lowering.defaults import default_rules
+from jfuse.lowering.rules import FuseRule, LowerRule
+from jfuse.model import Model
+from jfuse.passes.context import Context
+from jfuse.passes.pipeline import PIPELINE, Pass, run_pipeline
+from jfuse.report import Report
+from jfuse.verification.compare import verify_model
+
+Rule = LowerRule | FuseRule
+OnStage = Callable[[str], None]
+
+
+def load(
+    source: Any,
+    *,
+    signatures: Sequence[str] | None = None,
+    input_signature: Sequence[Any] | None = None,
+    rules: Iterable[Rule] = (),
+) -> Model:
+    """The model in `source` as a jfuse program, composites with their bodies.
+
+    source: path of a SavedModel folder, a `.keras` or a `.tflite` file; a Keras 3 or tf_keras model; a tf.function; a
+        concrete function, or a sequence or mapping (signature key -> function) of them.
+    signatures: keys to load; None for all.
+    input_signature: tf.TensorSpecs, for a tf.function without one or to fix the sizes of a Keras model.
+    Raises ImportFailed, BadFlatbuffer.
+    """
+    if isinstance(source, str | Path) and Path(source).suffix == ".tflite":
+        if not Path(source).is_file():
+            raise JfuseError(f"{source} does not exist")
+        return Model(load_tflite(Path(source)))
+    table = default_rules().extended(rules).lowers
+    imported = import_tensorflow(source, table, signatures=signatures, input_signature=input_signature)
+    report = Report(assumptions=list(imported.program.assumptions), notes=list(imported.notes))
+    return Model(imported.program, imported, report)
+
+
+def lower(
+    model: Model,
+    *,
+    rules: Iterable[Rule] = (),
+    passes: tuple[Pass, ...] = PIPELINE,
+    recover: bool = True,
+    state: str = "source",
+    dump_dir: str | Path | None = None,
+    on_stage: OnStage = lambda stage: None,
+) -> Model:
+    """The model in TFLite builtins: loops recognised, composites fused and proven, states placed.
+
+    rules: rules for this call, before the registered ones.
+    recover: look for recurrences that nobody annotated.
+    state: "source": every invoke answers as the source's call would.
+    dump_dir: a folder to write the text after each pass to.
+    Raises LowerError where something has no TFLite spelling; nothing is written then.
+    """
+    report = Report(assumptions=list(model.report.assumptions), notes=list(model.report.notes))
+    ctx = Context(default_rules().extended(rules), report, recover, state, on_stage)
+    program = run_pipeline(model.program, ctx, passes, dump_dir=None if dump_dir is None else Path(dump_dir))
+    report.operators = operator_counts(program.graphs())
+    return Model(program, model.imported, report)
+
+
+def verify(lite: Model, *, reference: Model | None = None, seed: int = 0) -> Report:
+    """Compare a lowered model with its TensorFlow source: on XLA, and as bytes in LiteRT, three invokes in a row.
+
+    reference: the model whose source is the reference; by default the lowered model's own.
+    Returns the report with the differences. Raises VerifyFailed naming the first equation that differs.
+    """
+    lite.report.differences = verify_model(lite, reference or lite, seed=seed)
+    return lite.report
+
+
+def convert(
+    source: Any,
+    *,
+    signatures: Sequence[str] | None = None,
+    input_signature: Sequence[Any] | None = None,
+    rules: Iterable[Rule] = (),
+    recover: bool = True,
+    state: str = "source",
+    verify: bool = True,
+    dump_dir: str | Path | None = None,
+    on_stage: OnStage = lambda stage: None,
+) -> Model:
+    """`load`, `lower` and `verify` in one; `result.save(path)` writes the file, `result.report` tells what happened.
+
+    Arguments as for `load` and `lower`; `verify=False` skips the comparison with TensorFlow and LiteRT (fusions are
+    still proven).
+    """
+    rules = tuple(rules)
+    started = time.perf_counter()
+    on_stage("import")
+    model = load(source, signatures=signatures, input_signature=input_signature, rules=rules)
+    imported = time.perf_counter() - started
+    lite = lower(model, rules=rules, recover=recover, state=state, dump_dir=dump_dir, on_stage=on_stage)
+    lite.report.seconds = {"import": imported, **lite.report.seconds}
+    on_stage("export")
+    lite.report.size_bytes = len(lite.to_bytes())
+    if verify:
+        on_stage("verify")
+        started = time.perf_counter()
+        lite.report.differences = verify_model(lite, model)
+        lite.report.seconds["verify"] = time.perf_counter() - started
+    return lite
+
+
+def operator_counts(graphs: Iterable[Graph]) -> dict[str, int]:
+    """How many operators of each kind the files' subgraphs hold, most frequent first."""
+    counts = Counter(eqn.op.name for graph in graphs for eqn in all_eqns(graph))
+    return dict(counts.most_common())

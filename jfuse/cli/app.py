@@ -1,0 +1,90 @@
+"""`jfuse convert`, `jfuse inspect` and `jfuse demo`. Exit codes: 0 done, 1 refused or differing or unreadable, 2 usage."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+import jfuse
+from jfuse.cli.demo import run_demo
+from jfuse.cli.tables import print_summary
+from jfuse.errors import JfuseError
+
+app = typer.Typer(
+    help="TensorFlow functions to proven, fused TensorFlow Lite files.", no_args_is_help=True, add_completion=False
+)
+console = Console()
+errors = Console(stderr=True)
+
+Output = Annotated[Path, typer.Option("-o", "--output", help="The .tflite file to write.")]
+Signatures = Annotated[list[str] | None, typer.Option("--signature", help="A signature to take; all without it.")]
+
+
+def main() -> None:
+    """The console script."""
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")  # TensorFlow's start-up chatter is not about the user's model
+    app()
+
+
+@app.command()
+def convert(
+    source: Annotated[Path, typer.Argument(help="A SavedModel folder or a .keras file.")],
+    output: Output,
+    signature: Signatures = None,
+    state: Annotated[str, typer.Option(help="Recurrent state between invokes: 'source' answers as the source does.")] = "source",
+    verify: Annotated[bool, typer.Option(help="Compare with TensorFlow and LiteRT.")] = True,
+    dump_dir: Annotated[Path | None, typer.Option(help="A folder for the text after each pass.")] = None,
+) -> None:
+    """Convert SOURCE, prove what was fused, compare the file with TensorFlow, and write it."""
+    with _progress() as on_stage:
+        result = jfuse.convert(
+            source, signatures=signature, state=state, verify=verify, dump_dir=dump_dir, on_stage=on_stage
+        )
+        result.save(output)
+    print_summary(console, result.report, output)
+
+
+@app.command()
+def inspect(
+    source: Annotated[Path, typer.Argument(help="A .tflite file, a SavedModel folder or a .keras file.")],
+    signature: Signatures = None,
+) -> None:
+    """Print the text form of SOURCE."""
+    with _progress() as on_stage:
+        on_stage("import")
+        model = jfuse.load(source, signatures=signature)
+    console.print(str(model), markup=False, highlight=False, soft_wrap=True)
+
+
+@app.command()
+def demo(
+    folder: Annotated[Path, typer.Option(help="Where to put the SavedModel and the file.")] = Path("jfuse-demo"),
+) -> None:
+    """Make a small Keras 3 LSTM classifier, save it with model.export, convert that, and time the file."""
+    with _progress() as on_stage:
+        done = run_demo(folder, on_stage)
+    console.print(f"Keras {done.keras_version} model saved with model.export in [bold]{done.saved_model}[/bold]")
+    print_summary(console, done.result.report, done.file)
+    console.print(f"one invoke in LiteRT, one thread: [bold]{done.latency_ms:.3f} ms[/bold] (median of {done.invokes})")
+
+
+@contextmanager
+def _progress() -> Iterator[jfuse.api.OnStage]:
+    """A line with the stage that runs now; a JfuseError becomes its message and exit code 1."""
+    with errors.status("starting") as status:
+        try:
+            yield lambda stage: status.update(f"{stage} …")
+        except JfuseError as error:
+            status.stop()
+            errors.print(f"{type(error).__name__}: {error}", markup=False, highlight=False, soft_wrap=True)
+            raise typer.Exit(1) from error
+        except OSError as error:
+            status.stop()
+            errors.print(f"cannot read or write: {error}", markup=False, highlight=False, soft_wrap=True)
+            raise typer.Exit(1) from error

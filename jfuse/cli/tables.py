@@ -1,0 +1,54 @@
+"""The summary of a conversion, as tables."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+
+from jfuse.report import Report
+
+
+def print_summary(console: Console, report: Report, file: Path) -> None:
+    """What fused, what was refused and why, operators, the largest error, size and time."""
+    if report.fused:
+        console.print(_fusions(report))
+    if report.refused:
+        console.print(_refusals(report))
+    table = Table(show_header=False, title="file", title_justify="left")
+    table.add_row("written", str(file))
+    table.add_row("size", f"{report.size_bytes:,} bytes")
+    table.add_row("operators", ", ".join(f"{count} {name}" for name, count in report.operators.items()))
+    table.add_row("largest error", _largest_error(report))
+    table.add_row("time", f"{sum(report.seconds.values()):.1f} s ({_slowest(report)})")
+    for line in (*(f"taken for equal: {a}" for a in report.assumptions), *report.notes):
+        table.add_row("note", line)
+    console.print(table)
+
+
+def _fusions(report: Report) -> Table:
+    table = Table("fused", "into", "where", "proof", title="fusions", title_justify="left")
+    for fusion in report.fused:
+        proof = f"{fusion.samples} samples, largest error {fusion.error:.1e}"
+        table.add_row(fusion.composite, ", ".join(fusion.becomes), fusion.source, proof)
+    return table
+
+
+def _refusals(report: Report) -> Table:
+    table = Table("not fused", "because", "where", title="refusals", title_justify="left")
+    for refusal in report.refused:
+        table.add_row(refusal.what, refusal.detail or refusal.condition, refusal.source)
+    return table
+
+
+def _largest_error(report: Report) -> str:
+    if not report.differences:
+        return "not compared"
+    worst = max(report.differences, key=lambda d: d.error)
+    return f"{worst.error:.1e} of at most {worst.tolerance:.0e} ({worst.pair}, {worst.output})"
+
+
+def _slowest(report: Report) -> str:
+    ranked = sorted(report.seconds.items(), key=lambda item: -item[1])[:3]
+    return ", ".join(f"{name} {seconds:.1f}" for name, seconds in ranked)

@@ -1,0 +1,124 @@
+"""The schema's tables by name: builtin codes, tensor types, option tables and enum options, both ways.
+
+Exporter and importer meet the generated schema module here; elsewhere ops, options and dtypes have jfuse's names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from ai_edge_litert import schema_py_generated as generated
+
+from jfuse.errors import JfuseError
+from jfuse.ir.types import DType
+
+TENSOR_TYPES: Mapping[DType, int] = {
+    DType.f32: generated.TensorType.FLOAT32,
+    DType.f16: generated.TensorType.FLOAT16,
+    DType.bf16: generated.TensorType.BFLOAT16,
+    DType.f64: generated.TensorType.FLOAT64,
+    DType.i8: generated.TensorType.INT8,
+    DType.i16: generated.TensorType.INT16,
+    DType.i32: generated.TensorType.INT32,
+    DType.i64: generated.TensorType.INT64,
+    DType.u8: generated.TensorType.UINT8,
+    DType.u16: generated.TensorType.UINT16,
+    DType.u32: generated.TensorType.UINT32,
+    DType.u64: generated.TensorType.UINT64,
+    DType.i4: generated.TensorType.INT4,
+    DType.u4: generated.TensorType.UINT4,
+    DType.i2: generated.TensorType.INT2,
+    DType.f8e4m3fn: generated.TensorType.FLOAT8_E4M3FN,
+    DType.f8e5m2: generated.TensorType.FLOAT8_E5M2,
+    DType.c64: generated.TensorType.COMPLEX64,
+    DType.c128: generated.TensorType.COMPLEX128,
+    DType.bool: generated.TensorType.BOOL,
+    DType.string: generated.TensorType.STRING,
+    DType.resource: generated.TensorType.RESOURCE,
+    DType.variant: generated.TensorType.VARIANT,
+}
+DTYPES: Mapping[int, DType] = {code: dtype for dtype, code in TENSOR_TYPES.items()}
+
+
+def members(enum: type) -> dict[str, int]:
+    """The names and numbers of one of the schema's enums."""
+    return {name: value for name, value in vars(enum).items() if isinstance(value, int)}
+
+
+BUILTIN_CODES: Mapping[str, int] = members(generated.BuiltinOperator)
+BUILTIN_NAMES: Mapping[int, str] = {code: name for name, code in BUILTIN_CODES.items()}
+
+# Enum options by the field that holds them: a field of one name has one enum in all tables.
+ENUM_FIELDS: Mapping[str, Mapping[str, int]] = {
+    "fusedActivationFunction": members(generated.ActivationFunctionType),
+    "padding": members(generated.Padding),
+    "mode": members(generated.MirrorPadMode),
+    "weightsFormat": members(generated.FullyConnectedOptionsWeightsFormat),
+    "kernelType": members(generated.LSTMKernelType),
+    "combiner": members(generated.CombinerType),
+    "type": members(generated.LSHProjectionType),
+    "reduceFunction": members(generated.ReduceWindowFunction),
+}
+DTYPE_FIELDS = frozenset(
+    {"outType", "idxOutType", "inDataType", "outDataType", "outputType", "quantizedBiasType", "keyDtype", "valueDtype"}
+)
+
+# Builtins whose option table is not named after them.
+_TABLE_EXCEPTIONS: Mapping[str, str] = {
+    "AVERAGE_POOL_2D": "Pool2D",
+    "MAX_POOL_2D": "Pool2D",
+    "L2_POOL_2D": "Pool2D",
+    "L2_NORMALIZATION": "L2Norm",
+    "MAXIMUM": "MaximumMinimum",
+    "MINIMUM": "MaximumMinimum",
+    "MEAN": "Reducer",
+    "SUM": "Reducer",
+    "REDUCE_PROD": "Reducer",
+    "REDUCE_MAX": "Reducer",
+    "REDUCE_MIN": "Reducer",
+    "REDUCE_ANY": "Reducer",
+    "REDUCE_ALL": "Reducer",
+    "UNIDIRECTIONAL_SEQUENCE_RNN": "SequenceRNN",
+    "CONV_3D_TRANSPOSE": "Conv3D",
+    "RANDOM_STANDARD_NORMAL": "Random",
+    "RANDOM_UNIFORM": "Random",
+    "MULTINOMIAL": "Random",
+}
+
+
+def _table_name(builtin: str) -> str:
+    return (_TABLE_EXCEPTIONS.get(builtin, builtin) + "Options").replace("_", "").lower()
+
+
+def _unions() -> dict[str, tuple[int, int, str]]:
+    """Lower-case table name -> (1 or 2 for the union, its number there, the table's name)."""
+    found = {}
+    for union, enum in ((1, generated.BuiltinOptions), (2, generated.BuiltinOptions2)):
+        found.update({name.lower(): (union, code, name) for name, code in members(enum).items() if code})
+    return found
+
+
+_UNIONS = _unions()
+
+
+def new_options(builtin: str) -> tuple[int, int, Any]:
+    """An option table with the schema's defaults: (union 1 or 2, number in the union, table or None)."""
+    union, code, name = _UNIONS.get(_table_name(builtin), (1, 0, ""))
+    return union, code, getattr(generated, f"{name}T")() if name else None
+
+
+def option_fields(table: Any) -> dict[str, str]:
+    """Option name without underscores -> field of the table. (`dilation_w_factor` is `dilationWFactor` there.)"""
+    return {} if table is None else {field.lower(): field for field in vars(table)}
+
+
+def encode_option(field: str, value: Any) -> Any:
+    """An option's value as the table holds it."""
+    if isinstance(value, DType):
+        return TENSOR_TYPES[value]
+    if isinstance(value, str) and field in ENUM_FIELDS:
+        if value not in ENUM_FIELDS[field]:
+            raise JfuseError(f"{value!r} is no {field}", expected=sorted(ENUM_FIELDS[field]))
+        return ENUM_FIELDS[field][value]
+    return value

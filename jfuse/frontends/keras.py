@@ -1,0 +1,92 @@
+"""Keras 3 and tf_keras: model objects and `.keras` files."""
+
+from __future__ import annotations
+
+import json
+import zipfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from jfuse.errors import ImportFailed
+from jfuse.frontends.tf_callable import DEFAULT_KEY
+from jfuse.frontends.tf_function import TfSignature, flat_names
+
+
+def is_keras_model(source: object) -> bool:
+    """Whether the object is a model of Keras 3 or tf_keras (seen without importing either)."""
+    roots = {base.__module__.split(".")[0] for base in type(source).__mro__ if base.__name__ == "Model"}
+    return bool(roots & {"keras", "tf_keras"})
+
+
+def load_keras_file(path: Path) -> Any:
+    """The model in a `.keras` file, by the library that wrote it."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            config = json.loads(archive.read("config.json"))
+    except (OSError, zipfile.BadZipFile, KeyError, ValueError) as error:
+        raise ImportFailed(f"{path} cannot be read as a .keras file", found=str(error)) from error
+    try:
+        if str(config.get("module", "")).startswith("tf_keras"):
+            import tf_keras
+
+            return tf_keras.models.load_model(path, compile=False)
+        import keras
+
+        return keras.models.load_model(path, compile=False)
+    except Exception as error:  # both libraries raise whatever their layers raise
+        raise ImportFailed(f"{path} cannot be read as a .keras file", found=str(error).split("\n")[0]) from error
+
+
+def keras_signature(model: Any, input_signature: Sequence[Any] | None) -> TfSignature:
+    """The model's inference call as one signature; inputs and outputs are named as `model.export` names them."""
+    import tensorflow as tf
+
+    _need_tensorflow_backend(model)
+    structure = _input_structure(model)
+    tensors = tf.nest.flatten(structure)
+    specs = [_spec(t, i) for i, t in enumerate(tensors)] if input_signature is None else tf.nest.flatten(input_signature)
+    if len(specs) != len(tensors):
+        raise ImportFailed(f"the model has {len(tensors)} inputs", found=f"an input_signature of {len(specs)}")
+
+    @tf.function(autograph=False)
+    def call(*inputs: Any) -> Any:
+        return model(tf.nest.pack_sequence_as(structure, inputs), training=False)
+
+    function = call.get_concrete_function(*specs)
+    names = tuple(_name(t, i) for i, t in enumerate(tensors))
+    return TfSignature(DEFAULT_KEY, function, names, flat_names(function.structured_outputs, "output"))
+
+
+def _input_structure(model: Any) -> Any:
+    for attribute in ("_inputs_struct", "_nested_inputs", "inputs"):
+        structure = getattr(model, attribute, None)
+        if structure is not None and structure != []:
+            if isinstance(structure, list) and len(structure) == 1:
+                return structure[0]
+            return structure
+    raise ImportFailed(
+        f"the model {getattr(model, 'name', '')!r} does not know its inputs",
+        remedy="build it, or call it once on data, or pass a concrete function of it",
+    )
+
+
+def _spec(tensor: Any, index: int) -> Any:
+    import tensorflow as tf
+
+    return tf.TensorSpec(tuple(tensor.shape), tensor.dtype, name=_name(tensor, index))
+
+
+def _name(tensor: Any, index: int) -> str:
+    return str(getattr(tensor, "name", None) or f"input_{index}").split(":")[0]
+
+
+def _need_tensorflow_backend(model: Any) -> None:
+    if type(model).__module__.startswith("tf_keras"):
+        return
+    import keras
+
+    if keras.backend.backend() != "tensorflow":
+        raise ImportFailed(
+            f"Keras runs on {keras.backend.backend()}", expected="KERAS_BACKEND=tensorflow", remedy="set it before keras is imported"
+        )

@@ -1,0 +1,126 @@
+"""Concrete functions, live or reloaded: captures, names, and the graph of one signature."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+import jfuse.frontends.tf_control  # noqa: F401  (registers its node handlers)
+from jfuse.errors import ImportFailed
+from jfuse.frontends.tf_graph import Walker
+from jfuse.frontends.tf_nodes import Library, decode_dtype, decode_shape
+from jfuse.frontends.tf_variables import Resource, WriteAnalysis, borrow_array
+from jfuse.ir.dims import SymbolNames
+from jfuse.ir.graph import Graph, Signature, Var
+from jfuse.ir.trace import recording
+from jfuse.ir.types import TensorType
+from jfuse.lowering.rules import LowerRule
+
+
+@dataclass(frozen=True)
+class TfSignature:
+    """One concrete function with the names that its inputs and outputs go by, flat and in TensorFlow's order."""
+
+    key: str
+    function: Any
+    input_names: tuple[str, ...]
+    output_names: tuple[str, ...]
+
+
+def import_signatures(
+    signatures: Sequence[TfSignature], rules: Mapping[str, LowerRule]
+) -> tuple[list[Signature], list[str], list[str]]:
+    """The signatures as graphs, the dimensions taken for equal, and notes for the report.
+
+    A variable that any of the signatures writes is mutable for all of them.
+    """
+    analyses = [_analyse(s) for s in signatures]
+    written = {name for a in analyses for name in a.written}
+    found, assumptions, notes = [], dict[str, None](), dict[str, None]()
+    arrays: dict[int, np.ndarray] = {}
+    for signature, analysis in zip(signatures, analyses, strict=True):
+        walker = Walker(analysis.library, rules, analysis.writes, notes)
+        graph, equal = _import_one(signature, analysis, walker, written, arrays)
+        assumptions.update(dict.fromkeys(equal))
+        found.append(Signature(signature.key, graph, signature.input_names, signature.output_names))
+    return found, list(assumptions), list(notes)
+
+
+@dataclass(frozen=True)
+class _Analysis:
+    graph_def: Any
+    library: Library
+    writes: WriteAnalysis
+    captures: Mapping[str, Any]  # placeholder name -> variable or tensor
+    written: frozenset[int]  # ids of the captures' handles that are written
+
+
+def _analyse(signature: TfSignature) -> _Analysis:
+    function = signature.function
+    graph_def = function.graph.as_graph_def(add_shapes=True)
+    library = Library.of(graph_def)
+    writes = WriteAnalysis(library)
+    count = len(function.inputs) - len(function.captured_inputs)
+    captures = {p.op.name: t for t, p in zip(function.captured_inputs, function.inputs[count:], strict=True)}
+    names = writes.written_placeholders(graph_def.node)
+    written = frozenset(id(captures[n]) for n in names if n in captures)
+    return _Analysis(graph_def, library, writes, captures, written)
+
+
+def _import_one(
+    signature: TfSignature, analysis: _Analysis, walker: Walker, written: set[int], arrays: dict[int, np.ndarray]
+) -> tuple[Graph, list[str]]:
+    function = signature.function
+    count = len(function.inputs) - len(function.captured_inputs)
+    symbols = SymbolNames()
+    inputs = [_input(t, n, symbols) for t, n in zip(function.inputs[:count], signature.input_names, strict=True)]
+    given: dict[str, Any] = {t.op.name: v for t, v in zip(function.inputs[:count], inputs, strict=True)}
+    variables = {id(v.handle): v for v in function.variables}
+    for name, tensor in analysis.captures.items():
+        given[name] = _captured(tensor, variables.get(id(tensor)), id(tensor) in written, arrays)
+    with recording(names=symbols) as trace:
+        results = walker.walk_nodes(analysis.graph_def.node, [t.name for t in function.outputs], given)
+        graph = trace.finish(signature.key, inputs, results)
+        equal = [f"{name} = {size}" for name, size in trace.sizes.items()]
+    return graph, equal
+
+
+def _input(tensor: Any, name: str, symbols: SymbolNames) -> Var:
+    shape = decode_shape(tensor.shape.as_proto())
+    if shape is None:
+        raise ImportFailed(
+            f"the input {name!r} has no known rank", remedy="trace the function with a TensorSpec that states its rank"
+        )
+    dims = tuple(symbols.fresh("N" if axis else "B") if d is None else d for axis, d in enumerate(shape))
+    return Var(TensorType(dims, decode_dtype(tensor.dtype.as_datatype_enum)), name)
+
+
+def _captured(tensor: Any, variable: Any, written: bool, arrays: dict[int, np.ndarray]) -> Any:
+    if variable is not None:
+        if id(tensor) not in arrays:
+            arrays[id(tensor)] = borrow_array(variable)
+        return Resource(variable.name, arrays[id(tensor)], written)
+    if tensor.dtype.name in ("resource", "variant"):
+        return Resource(str(tensor.name) if hasattr(tensor, "graph") else "a table", None)
+    array = np.asarray(tensor.numpy())
+    return array.astype(object) if array.dtype.kind in "SUO" else array
+
+
+def flat_names(structure: Any, stem: str) -> tuple[str, ...]:
+    """Names for the tensors of a nest as TensorFlow's SavedModels give them: dict keys, else stem_0, stem_1, …"""
+    if isinstance(structure, Mapping):
+        return tuple(n for key in sorted(structure) for n in _named(structure[key], str(key)))
+    if isinstance(structure, list | tuple):
+        return tuple(n for i, item in enumerate(structure) for n in _named(item, f"{stem}_{i}"))
+    return () if structure is None else (f"{stem}_0",)
+
+
+def _named(structure: Any, name: str) -> tuple[str, ...]:
+    if isinstance(structure, Mapping):
+        return tuple(n for key in sorted(structure) for n in _named(structure[key], f"{name}_{key}"))
+    if isinstance(structure, list | tuple):
+        return tuple(n for i, item in enumerate(structure) for n in _named(item, f"{name}_{i}"))
+    return () if structure is None else (name,)

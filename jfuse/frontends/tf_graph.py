@@ -1,0 +1,289 @@
+"""The one walk over a TensorFlow graph: each node's rule is called with variables or constants, and so lowers itself.
+
+Values on the way are Vars, NumPy arrays, Resources (captured variables) and PendingLists (lists whose element type is
+not known yet). Nodes are visited from the results backwards, so that what nobody needs is never looked at.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from jfuse.errors import ImportFailed, LowerError
+from jfuse.frontends.tf_nodes import (
+    Library,
+    PartialShape,
+    data_inputs,
+    decode_attr,
+    decode_dtype,
+    output_dtypes,
+    output_offset,
+    output_shapes,
+    split_reference,
+)
+from jfuse.frontends.tf_opaque import TfOp
+from jfuse.frontends.tf_variables import Resource, WriteAnalysis, is_write
+from jfuse.ir.dims import Dim, is_known
+from jfuse.ir.graph import Const, Source, Var
+from jfuse.ir.trace import active_trace, at_source
+from jfuse.ir.types import DType, TensorType
+from jfuse.kernels.op import static_value
+from jfuse.lowering.query import type_of
+from jfuse.lowering.rules import LowerRule
+
+Handler = Callable[["Walker", Any, list[Any]], Sequence[Any]]
+HANDLERS: dict[str, Handler] = {}
+"""Nodes that are about the graph itself (constants, calls, loops, variables), by TensorFlow op."""
+
+
+@dataclass(eq=False)
+class PendingList:
+    """A TensorList of which only the length and dtype are known; `element` is filled in by the first write."""
+
+    length: Dim
+    dtype: DType
+    element: TensorType | None = None
+
+
+@dataclass
+class Scope:
+    """The nodes of one graph or function, the values computed so far, and how references are resolved."""
+
+    nodes: Mapping[str, Any]
+    values: dict[str, Sequence[Any]]
+    arguments: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass
+class Walker:
+    """What one import shares: the library, the rules, the state of variables, and notes for the report."""
+
+    library: Library
+    rules: Mapping[str, LowerRule]
+    writes: WriteAnalysis
+    notes: dict[str, None] = field(default_factory=dict)
+    stack: tuple[str, ...] = ()
+
+    def walk_nodes(self, nodes: Sequence[Any], references: Sequence[str], given: Mapping[str, Any]) -> list[Any]:
+        """The values of tensor references in a graph whose placeholders have the `given` values."""
+        scope = Scope({n.name: n for n in nodes}, {}, given)
+        self._note_dropped(nodes)
+        for name in _in_order(scope, [split_reference(r)[0] for r in references]):
+            self._visit(scope, scope.nodes[name])
+        return [self._read(scope, r) for r in references]
+
+    def walk_function(self, name: str, arguments: Sequence[Any]) -> list[Any]:
+        """The results of a library function for the values of its arguments."""
+        function = self.library.functions.get(name)
+        if function is None:
+            raise ImportFailed(f"the graph calls the function {name!r}, which it does not define")
+        given = {arg.name: value for arg, value in zip(function.signature.input_arg, arguments, strict=True)}
+        references = [function.ret[o.name] for o in function.signature.output_arg]
+        return self.walk_nodes(function.node_def, references, given)
+
+    def source(self, node: Any) -> Source:
+        """The place of a node in the user's model."""
+        return Source(node.name, node.op, self.stack)
+
+    def _note_dropped(self, nodes: Sequence[Any]) -> None:
+        """Effects that no result needs are left out; a result that needs a written variable is refused where it reads."""
+        for node in nodes:
+            if node.op == "Assert":
+                self.notes[f"the assertion {node.name!r} is not checked by the file"] = None
+            elif is_write(node.op):
+                self.notes[f"the variable written at {node.name!r} is not kept: no result depends on it"] = None
+
+    def _read(self, scope: Scope, reference: str) -> Any:
+        name, output, index = split_reference(reference)
+        if name in scope.arguments:
+            return scope.arguments[name]
+        node = scope.nodes[name]
+        offset = output_offset(node, self._op_def(node), output) if output else 0
+        return scope.values[name][offset + index]
+
+    def _op_def(self, node: Any) -> Any:
+        op_def = self.library.op_def(node.op)
+        if op_def is None:
+            raise ImportFailed(f"TensorFlow does not know the op {node.op}", where=node.name)
+        return op_def
+
+    def _visit(self, scope: Scope, node: Any) -> None:
+        operands = [self._read(scope, r) for r in data_inputs(node)]
+        with at_source(self.source(node)):
+            scope.values[node.name] = self._results(node, operands)
+
+    def _results(self, node: Any, operands: list[Any]) -> Sequence[Any]:
+        handler = HANDLERS.get(node.op)
+        if handler is not None:
+            return handler(self, node, operands)
+        if any(isinstance(o, PendingList) for o in operands):
+            return (_write_pending(node, operands),) if node.op == "TensorListSetItem" else self._on_resolved(node, operands)
+        return self._lower(node, operands)
+
+    def _on_resolved(self, node: Any, operands: list[Any]) -> Sequence[Any]:
+        if node.op == "Identity":
+            return operands
+        raise LowerError(
+            "a TensorList is read before its element shape is known",
+            remedy="give the TensorArray an element_shape",
+        )
+
+    def _lower(self, node: Any, operands: list[Any]) -> Sequence[Any]:
+        if node.op == "Identity":  # also passes resources on
+            return operands[:1]
+        rule = self.rules.get(node.op)
+        if rule is None:
+            return self._opaque(node, operands)
+        try:
+            results = rule(*operands, **self._attributes(node, rule))
+        except LowerError as error:
+            return self._opaque(node, operands, reason=str(error))
+        results = results if isinstance(results, tuple | list) else (results,)
+        self._compare_types(node, results)
+        return results
+
+    def _attributes(self, node: Any, rule: LowerRule) -> dict[str, Any]:
+        found = {}
+        for spec in self._op_def(node).attr:
+            if spec.name in rule.attributes:
+                found[spec.name] = decode_attr(node.attr[spec.name])
+            elif spec.name in node.attr and not _is_harmless(spec, node.attr[spec.name]):
+                value = decode_attr(node.attr[spec.name])
+                raise LowerError(f"{node.op} with {spec.name}={value!r} has no TFLite spelling")
+        return found
+
+    def _opaque(self, node: Any, operands: list[Any], reason: str = "") -> Sequence[Any]:
+        dtypes = output_dtypes(node, self._op_def(node))
+        shapes = output_shapes(node) or [None] * len(dtypes)
+        types = tuple(_full_type(node, s, d) for s, d in zip(shapes, dtypes, strict=True))
+        resources = [o for o in operands if isinstance(o, Resource | PendingList)]
+        if resources:
+            raise LowerError(f"{node.op} on a variable, table or list has no TFLite spelling", found=getattr(resources[0], "name", None))
+        trace = active_trace()
+        inputs = [o if isinstance(o, Var) else trace.constant(np.asarray(o)) for o in operands]
+        return trace.append(TfOp(node.op, types, reason), inputs, types, _plain_attributes(node))
+
+    def _compare_types(self, node: Any, results: Sequence[Any]) -> None:
+        """Every type must be compatible with TensorFlow's own; where TensorFlow knows more, take it over."""
+        for result, shape in zip(results, output_shapes(node), strict=False):
+            if shape is None or not isinstance(result, Var | np.ndarray) or _is_list(node):
+                continue
+            found = active_trace().resolve(type_of(result)).shape
+            if len(found) != len(shape) or any(_contradicts(f, s) for f, s in zip(found, shape, strict=True)):
+                raise ImportFailed(
+                    f"{node.op} was given a type that TensorFlow contradicts",
+                    expected=f"shape {list(shape)} as TensorFlow infers it",
+                    found=str(type_of(result)),
+                    remedy="report this model: the rule for this op is wrong",
+                )
+            for ours, theirs in zip(found, shape, strict=True):
+                if theirs is not None and not is_known(ours):
+                    active_trace().equate(ours, theirs)
+
+
+def handles(*ops: str) -> Callable[[Handler], Handler]:
+    """Register what the importer itself does with nodes of these ops."""
+
+    def register(handler: Handler) -> Handler:
+        HANDLERS.update(dict.fromkeys(ops, handler))
+        return handler
+
+    return register
+
+
+@handles("Const")
+def _const(walker: Walker, node: Any, operands: list[Any]) -> Sequence[Any]:
+    return (decode_attr(node.attr["value"]),)
+
+
+@handles("Placeholder")
+def _placeholder(walker: Walker, node: Any, operands: list[Any]) -> Sequence[Any]:
+    raise ImportFailed(f"the input {node.name!r} of the graph has no value")
+
+
+@handles("PlaceholderWithDefault")
+def _placeholder_with_default(walker: Walker, node: Any, operands: list[Any]) -> Sequence[Any]:
+    return operands[:1]
+
+
+@handles("ReadVariableOp")
+def _read_variable(walker: Walker, node: Any, operands: list[Any]) -> Sequence[Any]:
+    (resource,) = operands
+    if not isinstance(resource, Resource) or resource.array is None:
+        raise ImportFailed("a variable is read that has no value")
+    if resource.written:
+        raise LowerError(
+            f"the variable {resource.name!r} is written by the model while its results depend on it",
+            remedy="make the state an input and an output of the function, or export a stateless model (stateful=False)",
+        )
+    return (resource.array,)
+
+
+@handles("TensorListReserve")
+def _reserve(walker: Walker, node: Any, operands: list[Any]) -> Sequence[Any]:
+    element_shape, length = operands
+    size = static_value(length if isinstance(length, Var) else Const(np.asarray(length)))
+    if size is None:
+        raise LowerError("a TensorList has a length that is computed at run time")
+    return (PendingList(size, decode_dtype(node.attr["element_dtype"].type)),)
+
+
+def _write_pending(node: Any, operands: list[Any]) -> PendingList | Any:
+    """Outside of a loop the first write tells the element type; inside, `tf_control` has resolved the list before."""
+    pending, index, item = operands
+    if not isinstance(pending, PendingList):
+        raise LowerError("a list is stored in a list, which TFLite cannot say")
+    pending.element = type_of(item)
+    return pending
+
+
+def _in_order(scope: Scope, roots: Sequence[str]) -> Iterator[str]:
+    """The nodes that `roots` need, operands first; control edges carry no values and are not followed. No recursion: graphs are deeper than Python's stack."""
+    done: set[str] = set()
+    pending = [(name, False) for name in reversed(roots)]
+    while pending:
+        name, operands_done = pending.pop()
+        if name in done or name in scope.arguments:
+            continue
+        if operands_done:
+            done.add(name)
+            yield name
+            continue
+        if name not in scope.nodes:
+            raise ImportFailed(f"the graph refers to the node {name!r}, which it does not have")
+        pending.append((name, True))
+        needed = [split_reference(i)[0] for i in data_inputs(scope.nodes[name])]
+        pending += [(i, False) for i in reversed(needed) if i not in done]
+
+
+def _is_harmless(spec: Any, attr: Any) -> bool:
+    """Whether an attribute that a rule does not read can change nothing: a type, a count, or the op's default."""
+    kinds = ("type", "list(type)", "shape", "list(shape)")
+    if spec.type in kinds or spec.name in ("N", "num_split", "num", "container", "shared_name", "debug_name"):
+        return True
+    return spec.HasField("default_value") and attr == spec.default_value
+
+
+def _is_list(node: Any) -> bool:
+    return node.op.startswith("TensorList") and node.op not in ("TensorListStack", "TensorListGetItem")
+
+
+def _contradicts(ours: Dim, theirs: int | None) -> bool:
+    return theirs is not None and is_known(ours) and int(ours) != theirs
+
+
+def _full_type(node: Any, shape: PartialShape | None, dtype: DType) -> TensorType:
+    if shape is None:
+        raise LowerError(f"{node.op} has no TFLite spelling, and TensorFlow does not know its rank")
+    names = active_trace().names
+    return TensorType(tuple(names.fresh("N") if d is None else d for d in shape), dtype)
+
+
+def _plain_attributes(node: Any) -> dict[str, Any]:
+    found = {key: decode_attr(node.attr[key]) for key in sorted(node.attr) if not key.startswith("_")}
+    return {key: value for key, value in found.items() if isinstance(value, str | int | float | bool | DType | tuple)}
+
+

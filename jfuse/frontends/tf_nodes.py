@@ -1,0 +1,159 @@
+"""Reading GraphDefs: attributes as Python values, tensor references, and TensorFlow's own opinion of types."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+from jfuse.errors import ImportFailed
+from jfuse.ir.types import DType
+
+# tensorflow/core/framework/types.proto
+_DTYPES: Mapping[int, DType] = {
+    1: DType.f32,
+    2: DType.f64,
+    3: DType.i32,
+    4: DType.u8,
+    5: DType.i16,
+    6: DType.i8,
+    7: DType.string,
+    8: DType.c64,
+    9: DType.i64,
+    10: DType.bool,
+    14: DType.bf16,
+    17: DType.u16,
+    18: DType.c128,
+    19: DType.f16,
+    20: DType.resource,
+    21: DType.variant,
+    22: DType.u32,
+    23: DType.u64,
+}
+_REF_OFFSET = 100
+
+PartialShape = tuple[int | None, ...]
+"""A shape as TensorFlow writes it: None where a dimension is unknown."""
+
+
+@dataclass(frozen=True)
+class Library:
+    """The functions of a graph by name, and the definitions of TensorFlow's ops."""
+
+    functions: Mapping[str, Any]
+    op_def: Any
+
+    @classmethod
+    def of(cls, graph_def: Any) -> Library:
+        """The library of a GraphDef."""
+        from tensorflow.python.framework import op_def_registry
+
+        return cls({f.signature.name: f for f in graph_def.library.function}, op_def_registry.get)
+
+
+def decode_dtype(number: int) -> DType:
+    """The DType of a TensorFlow type number; raises ImportFailed for quantized and other types that TFLite lacks."""
+    found = _DTYPES.get(number - _REF_OFFSET if number > _REF_OFFSET else number)
+    if found is None:
+        raise ImportFailed(f"TensorFlow's data type {number} has no TFLite counterpart")
+    return found
+
+
+def decode_shape(proto: Any) -> PartialShape | None:
+    """A TensorShapeProto; None where the rank is unknown."""
+    if proto.unknown_rank:
+        return None
+    return tuple(None if dim.size < 0 else int(dim.size) for dim in proto.dim)
+
+
+def decode_attr(attr: Any) -> Any:
+    """An AttrValue as a Python value: str, int, float, bool, DType, shape tuple (-1 unknown), array, name, or a tuple."""
+    kind = attr.WhichOneof("value")
+    if kind == "list":
+        for field in ("s", "i", "f", "b", "type", "shape", "tensor", "func"):
+            values = getattr(attr.list, field)
+            if values:
+                return tuple(_decode(field, value) for value in values)
+        return ()
+    return None if kind is None else _decode(kind, getattr(attr, kind))
+
+
+def _decode(kind: str, value: Any) -> Any:
+    if kind == "s":
+        return value.decode("utf-8", "surrogateescape")
+    if kind == "type":
+        return decode_dtype(value)
+    if kind == "shape":
+        shape = decode_shape(value)
+        return None if shape is None else tuple(-1 if d is None else d for d in shape)
+    if kind == "tensor":
+        return decode_tensor(value)
+    return value.name if kind == "func" else value
+
+
+def decode_tensor(proto: Any) -> np.ndarray:
+    """The array of a TensorProto."""
+    import tensorflow as tf
+
+    array = tf.make_ndarray(proto)
+    if array.dtype.kind in "SU":
+        array = array.astype(object)
+    if array.dtype.name == "bfloat16":
+        array = array.view(ml_dtypes.bfloat16)
+    return np.asarray(array)
+
+
+def output_shapes(node: Any) -> list[PartialShape | None]:
+    """TensorFlow's shapes of a node's outputs, where the graph carries them."""
+    attr = node.attr.get("_output_shapes") if "_output_shapes" in node.attr else None
+    return [] if attr is None else [decode_shape(shape) for shape in attr.list.shape]
+
+
+def output_dtypes(node: Any, op_def: Any) -> list[DType]:
+    """The dtypes of a node's outputs, from its op's definition."""
+    dtypes: list[DType] = []
+    for arg in op_def.output_arg:
+        if arg.type_list_attr:
+            dtypes += [decode_dtype(t) for t in node.attr[arg.type_list_attr].list.type]
+            continue
+        number = node.attr[arg.type_attr].type if arg.type_attr else arg.type
+        dtypes += [decode_dtype(number)] * _repeats(node, arg)
+    return dtypes
+
+
+def output_offset(node: Any, op_def: Any, name: str) -> int:
+    """The position of the first result that a function body calls `name` (`Split:output:2` counts from here)."""
+    offset = 0
+    for arg in op_def.output_arg:
+        if arg.name == name:
+            return offset
+        offset += len(node.attr[arg.type_list_attr].list.type) if arg.type_list_attr else _repeats(node, arg)
+    raise ImportFailed(f"{node.op} has no output {name!r}", where=node.name)
+
+
+def _repeats(node: Any, arg: Any) -> int:
+    return int(node.attr[arg.number_attr].i) if arg.number_attr else 1
+
+
+def split_reference(reference: str) -> tuple[str, str, int]:
+    """A tensor reference as (node, output name or "", index): `a`, `a:1` (top level), `a:out:1` (in functions)."""
+    parts = reference.split(":")
+    if len(parts) == 3:
+        return parts[0], parts[1], int(parts[2])
+    return parts[0], "", int(parts[1]) if len(parts) == 2 else 0
+
+
+def called_functions(node: Any) -> list[str]:
+    """The functions that a node's attributes name."""
+    names = [attr.func.name for attr in node.attr.values() if attr.WhichOneof("value") == "func"]
+    for attr in node.attr.values():
+        names += [f.name for f in attr.list.func] if attr.WhichOneof("value") == "list" else []
+    return names
+
+
+def data_inputs(node: Any) -> Sequence[str]:
+    """The node's tensor operands, control edges left out."""
+    return [name for name in node.input if not name.startswith("^")]

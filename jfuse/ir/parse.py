@@ -1,0 +1,290 @@
+"""Reads the text form of graphs and programs, and checks every equation on the way."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from jfuse.errors import JfuseError
+from jfuse.ir.check import check_eqn
+from jfuse.ir.graph import Atom, Const, Eqn, Graph, Op, Program, Signature, Source, Var
+from jfuse.ir.literals import BYTES, parse_elements
+from jfuse.ir.registry import defaults_of, find_op, known_values
+from jfuse.ir.scanner import Scanner
+from jfuse.ir.types import DType, TensorType
+
+_VARIABLE = re.compile(r"[A-Za-z_]\w*")
+_BINDER = re.compile(r"[A-Za-z_]\w*[ \t]*:")
+_RETURN = re.compile(r"return\b(?![ \t]*:)")
+_GRAPH = re.compile(r"graph[ \t]+(?=[\w\"])")
+_OP = re.compile(r"[A-Za-z_][\w.:/-]*")
+_OMITTED = re.compile(r"-(?!\S)")
+_LARGE = re.compile(r"const<")
+_DIGEST = re.compile(r"\d+B ([0-9a-f]{16})>")
+_TYPED = re.compile(r"\w+\[")
+_BARE = re.compile(r"(?:True|False)\b|-?\d[\w.+-]*")
+_ELEMENT = re.compile(rf"{BYTES.pattern}|[^\s()]+")
+_NUMBER = re.compile(r"\d+")
+_INTEGER = re.compile(r"-?\d+")
+_COMMENT = re.compile(r"#[ \t]*([^\n]*)")
+_SOURCE = re.compile(r"(.*) \((.*)\)")
+
+
+def parse(text: str, *, consts: Mapping[str, np.ndarray] | None = None) -> Graph:
+    """The graph that prints as `text`; raises JfuseError with line and column where it is none, or does not check.
+
+    consts: the arrays of the constants that print by digest, as `constants_of(graph)` gives them.
+    """
+    scanner = Scanner(text)
+    scanner.skip_lines()
+    graph = _GraphParser(scanner, consts or {}).graph()
+    scanner.end()
+    return graph
+
+
+def parse_program(text: str, *, consts: Mapping[str, np.ndarray] | None = None) -> Program:
+    """The program that prints as `text`."""
+    scanner = Scanner(text)
+    scanner.skip_lines()
+    scanner.expect("program")
+    scanner.expect("{")
+    assumptions: list[str] = []
+    while scanner.accept_line("assume"):
+        assumptions.append(scanner.string())
+    headers: list[_Header] = []
+    while scanner.accept_line("signature"):
+        headers.append(_header(scanner))
+    parser = _GraphParser(scanner, consts or {})
+    graphs: list[Graph] = []
+    while not scanner.accept_line("}"):
+        graphs.append(parser.graph())
+    scanner.end()
+    return Program(tuple(_signature(scanner, header, graphs) for header in headers), tuple(assumptions))
+
+
+@dataclass
+class _Header:
+    key: str
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    graph: re.Match[str]
+
+
+def _header(scanner: Scanner) -> _Header:
+    key = scanner.string()
+    inputs = _strings(scanner)
+    scanner.expect("->")
+    outputs = _strings(scanner)
+    scanner.expect("=")
+    scanner.expect("graph")
+    return _Header(key, inputs, outputs, scanner.take(_NUMBER, "the number of a graph"))
+
+
+def _strings(scanner: Scanner) -> tuple[str, ...]:
+    scanner.expect("(")
+    found: list[str] = []
+    while not scanner.accept(")"):
+        if found:
+            scanner.expect(",")
+        found.append(scanner.string())
+    return tuple(found)
+
+
+def _signature(scanner: Scanner, header: _Header, graphs: list[Graph]) -> Signature:
+    number = int(header.graph[0])
+    if number >= len(graphs):
+        scanner.fail(f"the number of one of the {len(graphs)} graphs", at=header.graph.start())
+    return Signature(header.key, graphs[number], header.inputs, header.outputs)
+
+
+@dataclass
+class _GraphParser:
+    """Graphs from one scanner, which share one table of large constants."""
+
+    scanner: Scanner
+    arrays: Mapping[str, np.ndarray]
+    large: dict[str, Const] = field(default_factory=dict)
+
+    def graph(self) -> Graph:
+        scanner = self.scanner
+        scanner.take(_GRAPH, "'graph' and a name")
+        name = scanner.name("the name of the graph")
+        variables: dict[str, Var] = {}
+        inputs = self.inputs(variables)
+        scanner.expect("{")
+        eqns: list[Eqn] = []
+        scanner.skip_lines()
+        while not scanner.peek(_RETURN):
+            eqns.append(self.eqn(variables))
+            scanner.skip_lines()
+        scanner.expect("return")
+        outputs = self.results(variables)
+        scanner.skip_lines()
+        scanner.expect("}")
+        return Graph(name, inputs, tuple(eqns), outputs)
+
+    def inputs(self, variables: dict[str, Var]) -> tuple[Var, ...]:
+        scanner = self.scanner
+        scanner.expect("(")
+        while not scanner.accept(")"):
+            if variables:
+                scanner.expect(",")
+            name, tensor_type = self.binder(variables)
+            variables[name] = Var(tensor_type, value=self.known(tensor_type))
+        return tuple(variables.values())
+
+    def binder(self, bound: Collection[str]) -> tuple[str, TensorType]:
+        """`a: f32[B,8]`, of a name that is not bound yet."""
+        match = self.scanner.take(_VARIABLE, "a variable, as in 'a: f32[B,8]'")
+        if match[0] in bound:
+            self.scanner.fail("each variable bound once", at=match.start())
+        self.scanner.expect(":")
+        return match[0], self.scanner.type()
+
+    def known(self, tensor_type: TensorType) -> np.ndarray | None:
+        """The known value of an input: `=(B,8)` after its type."""
+        if not self.scanner.accept("="):
+            return None
+        start = self.scanner.skip()
+        try:
+            return np.array(self.scanner.value(), object).reshape(tensor_type.shape)
+        except (TypeError, ValueError) as error:
+            self.scanner.fail(f"a value of {tensor_type}", found=str(error), at=start)
+
+    def eqn(self, variables: dict[str, Var]) -> Eqn:
+        names, types = self.binders(variables)
+        name = self.scanner.take(_OP, "an equation, or 'return'")
+        op = find_op(name[0], types)
+        if op is None:
+            self.scanner.fail("the name of an op", found=name[0], at=name.start())
+        params = _filled(op, self.scanner.params("]") if self.scanner.accept("[") else {})
+        inputs, effects = self.operands(variables)
+        source, bodies = self.source(), self.bodies()
+        eqn = Eqn(op, inputs, tuple(Var(t) for t in types), params, source, bodies, effects)
+        try:
+            check_eqn(eqn)
+        except JfuseError as error:
+            error.where = self.scanner.place(name.start())
+            raise
+        values = known_values(op, inputs, params, len(types))
+        eqn = replace(eqn, outputs=tuple(Var(t, value=v) for t, v in zip(types, values, strict=True)))
+        variables.update(zip(names, eqn.outputs, strict=True))
+        return eqn
+
+    def binders(self, variables: Mapping[str, Var]) -> tuple[list[str], list[TensorType]]:
+        """The results of an equation up to `=`; none where it has no result."""
+        names: list[str] = []
+        types: list[TensorType] = []
+        while self.scanner.peek(_BINDER):
+            name, tensor_type = self.binder([*variables, *names])
+            names.append(name)
+            types.append(tensor_type)
+            if not self.scanner.accept(","):
+                self.scanner.expect("=")
+                break
+        return names, types
+
+    def operands(self, variables: Mapping[str, Var]) -> tuple[tuple[Atom | None, ...], tuple[str, ...]]:
+        """Operands and effects up to the end of the line."""
+        inputs: list[Atom | None] = []
+        effects: list[str] = []
+        while not self.at_end():
+            if self.scanner.accept("!"):
+                effects.append(self.scanner.name("the name of a state"))
+            elif self.scanner.peek(_OMITTED):
+                self.scanner.expect("-")
+                inputs.append(None)
+            else:
+                inputs.append(self.atom(variables))
+        return tuple(inputs), tuple(effects)
+
+    def results(self, variables: Mapping[str, Var]) -> tuple[Atom, ...]:
+        found: list[Atom] = []
+        while not self.at_end():
+            if found:
+                self.scanner.expect(",")
+            found.append(self.atom(variables))
+        return tuple(found)
+
+    def at_end(self) -> bool:
+        return self.scanner.at_line_end() or self.scanner.peek(_COMMENT) is not None
+
+    def source(self) -> Source:
+        """The comment at the end of the line; path and stack are not told apart again."""
+        if not self.scanner.peek(_COMMENT):
+            return Source()
+        text = self.scanner.take(_COMMENT, "a comment")[1].strip()
+        match = _SOURCE.fullmatch(text)
+        return Source(match[1], match[2]) if match else Source(text)
+
+    def bodies(self) -> tuple[Graph, ...]:
+        found: list[Graph] = []
+        self.scanner.skip_lines()
+        while self.scanner.peek(_GRAPH):
+            found.append(self.graph())
+            self.scanner.skip_lines()
+        return tuple(found)
+
+    def atom(self, variables: Mapping[str, Var]) -> Atom:
+        scanner = self.scanner
+        if scanner.peek(_LARGE):
+            return self.large_constant()
+        if scanner.peek(_TYPED):
+            return self.typed_constant()
+        if scanner.peek(_BARE):
+            match = scanner.take(_BARE, "a constant")
+            return self.constant([match[0]], TensorType((), _bare_dtype(match[0])), match.start())
+        match = scanner.take(_VARIABLE, "a variable or a constant")
+        if match[0] not in variables:
+            scanner.fail("a variable that is bound above", found=match[0], at=match.start())
+        return variables[match[0]]
+
+    def typed_constant(self) -> Const:
+        """`i64[2](1 2)`."""
+        scanner = self.scanner
+        start = scanner.skip()
+        tensor_type = scanner.type()
+        scanner.expect("(")
+        words: list[str] = []
+        while not scanner.accept(")"):
+            words.append(scanner.take(_ELEMENT, "an element, or ')'")[0])
+        return self.constant(words, tensor_type, start)
+
+    def constant(self, words: list[str], tensor_type: TensorType, start: int) -> Const:
+        if not tensor_type.is_static:
+            self.scanner.fail("a constant's shape in numbers", at=start)
+        try:
+            return Const(parse_elements(words, tensor_type.dtype, tensor_type.shape))
+        except (ValueError, OverflowError) as error:
+            self.scanner.fail(f"the elements of {tensor_type}", found=str(error), at=start)
+
+    def large_constant(self) -> Const:
+        """`const<f32[64,8] 2048B 0123456789abcdef>`; one digest is one Const."""
+        scanner = self.scanner
+        scanner.expect("const<")
+        tensor_type = scanner.type()
+        match = scanner.take(_DIGEST, "the size in bytes and the digest of a constant, as '2048B 0123456789abcdef>'")
+        digest = match[1]
+        if digest not in self.large:
+            if digest not in self.arrays:
+                scanner.fail("an array for every digest: consts={digest: array}", found=digest, at=match.start())
+            self.large[digest] = Const(self.arrays[digest])
+        if self.large[digest].type != tensor_type:
+            scanner.fail(str(tensor_type), found=f"consts[{digest!r}] is {self.large[digest].type}", at=match.start())
+        return self.large[digest]
+
+
+def _filled(op: Op, given: Mapping[str, Any]) -> dict[str, Any]:
+    """All parameters in the declared order, defaults filled in."""
+    defaults = {name: given.get(name, default) for name, default in defaults_of(op).items()}
+    return {name: value for name, value in (defaults | dict(given)).items() if value is not ...}
+
+
+def _bare_dtype(word: str) -> DType:
+    if word in ("True", "False"):
+        return DType.bool
+    return DType.i32 if _INTEGER.fullmatch(word) else DType.f32

@@ -1,0 +1,142 @@
+"""The text form of graphs and programs, the same in messages, logs and golden files. `parse` reads it back."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from jfuse.ir.graph import Atom, Const, Eqn, Graph, Program, Signature, Source, Var, prints_as
+from jfuse.ir.literals import PRINTED_IN_FULL, format_const, format_known, format_value
+from jfuse.ir.registry import defaults_of
+from jfuse.ir.walk import all_graphs
+
+_NAME = re.compile(r"[A-Za-z_][\w.$/:-]*")
+
+
+def format_graph(graph: Graph, *, sources: bool = True, hoisted: Sequence[np.ndarray] = ()) -> str:
+    """The graph as text.
+
+    sources: False leaves the comments out.
+    hoisted: arrays that print by their place in this sequence, so that graphs that differ in these weights alone have
+        the same text (which does not read back).
+    """
+    return "\n".join(_Printer(sources, {id(a): i for i, a in enumerate(hoisted)}).graph(graph, ""))
+
+
+def format_program(program: Program) -> str:
+    """The assumptions, the signatures and each distinct graph once."""
+    graphs = program.graphs()
+    index = {id(graph): i for i, graph in enumerate(graphs)}
+    lines = ["program {"]
+    lines += [f"  assume {_quoted(text)}" for text in program.assumptions]
+    lines += [f"  {_signature(s)} = graph {index[id(s.graph)]}" for s in program.signatures]
+    for graph in graphs:
+        lines += _Printer(True, {}).graph(graph, "  ")
+    return "\n".join([*lines, "}"])
+
+
+def format_eqn(eqn: Eqn) -> str:
+    """One equation without its bodies; the letters are its own."""
+    printer = _Printer(True, {})
+    names: dict[Var, str] = {}
+    for atom in (*eqn.inputs, *eqn.outputs):
+        if isinstance(atom, Var) and atom not in names:
+            names[atom] = letters(len(names))
+    return printer.eqn(eqn, names)
+
+
+def constants_of(*graphs: Graph) -> dict[str, np.ndarray]:
+    """The constants that print by digest: what `parse` needs besides the text."""
+    found: dict[str, np.ndarray] = {}
+    for outer in graphs:
+        for graph in all_graphs(outer):
+            for atoms in (*(eqn.inputs for eqn in graph.eqns), graph.outputs):
+                found |= {a.digest: a.array for a in atoms if isinstance(a, Const) and a.array.size > PRINTED_IN_FULL}
+    return found
+
+
+def letters(index: int) -> str:
+    """0 -> a, 25 -> z, 26 -> aa, and so on."""
+    text = ""
+    while index >= 0:
+        index, letter = divmod(index, 26)
+        text, index = chr(ord("a") + letter) + text, index - 1
+    return text
+
+
+@dataclass
+class _Printer:
+    sources: bool
+    hoisted: Mapping[int, int]
+
+    def graph(self, graph: Graph, indent: str) -> Iterator[str]:
+        names = {var: letters(i) for i, var in enumerate(graph.inputs)}
+        inputs = ", ".join(_binder(var, names) + _known(var) for var in graph.inputs)
+        yield f"{indent}graph {_word(graph.name)}({inputs}) {{"
+        for eqn in graph.eqns:
+            for var in eqn.outputs:
+                names[var] = letters(len(names))
+            yield f"{indent}  {self.eqn(eqn, names)}"
+            for body in eqn.bodies:
+                yield from self.graph(body, indent + "    ")
+        results = ", ".join(self.atom(a, names) for a in graph.outputs)
+        yield f"{indent}  return {results}".rstrip()
+        yield f"{indent}}}"
+
+    def eqn(self, eqn: Eqn, names: Mapping[Var, str]) -> str:
+        results = ", ".join(_binder(var, names) for var in eqn.outputs)
+        words = [_application(eqn), *(self.atom(a, names) for a in eqn.inputs), *(f"!{_word(e)}" for e in eqn.effects)]
+        comment = f"  # {_comment(eqn.source)}" if self.sources and _comment(eqn.source) else ""
+        return (f"{results} = " if results else "") + " ".join(words) + comment
+
+    def atom(self, atom: Atom | None, names: Mapping[Var, str]) -> str:
+        if atom is None:
+            return "-"
+        if isinstance(atom, Var):
+            return names.get(atom, "?")  # only in graphs that the checker refuses
+        place = self.hoisted.get(id(atom.array))
+        return format_const(atom) if place is None else f"const<{atom.type} #{place}>"
+
+
+def _binder(var: Var, names: Mapping[Var, str]) -> str:
+    return f"{names[var]}: {var.type}"
+
+
+def _known(var: Var) -> str:
+    # Of other variables the known value follows from their equation; an input's would be lost.
+    return "" if var.value is None else f"={format_known(var.value)}"
+
+
+def _application(eqn: Eqn) -> str:
+    """The op with its parameters: declared ones first, in the declared order, those equal to their default left out."""
+    defaults = defaults_of(eqn.op)
+    shown = {k: format_value(v) for k, v in eqn.params.items()}
+    order = [k for k in defaults if k in shown] + sorted(shown.keys() - defaults.keys())
+    parts = [f"{k}={shown[k]}" for k in order if defaults.get(k, ...) is ... or format_value(defaults[k]) != shown[k]]
+    return eqn.op.name + (f"[{' '.join(parts)}]" if parts else "")
+
+
+def _comment(source: Source) -> str:
+    return " ".join(str(source).split())
+
+
+def _signature(signature: Signature) -> str:
+    names = [", ".join(map(_quoted, group)) for group in (signature.input_names, signature.output_names)]
+    return f"signature {_quoted(signature.key)}({names[0]}) -> ({names[1]})"
+
+
+def _word(name: str) -> str:
+    return name if _NAME.fullmatch(name) else _quoted(name)
+
+
+def _quoted(text: str) -> str:
+    return json.dumps(text, ensure_ascii=not text.isprintable())
+
+
+prints_as(Graph, format_graph)
+prints_as(Program, format_program)
+prints_as(Eqn, format_eqn)

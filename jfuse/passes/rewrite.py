@@ -1,0 +1,208 @@
+"""Rebuilding a graph equation by equation: what a pass does not replace stays the same object."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from jfuse.errors import TypeMismatch
+from jfuse.ir.dims import same
+from jfuse.ir.graph import Atom, Const, Eqn, Graph, Var
+from jfuse.ir.trace import Trace, active_trace, at_source, recording
+from jfuse.ir.types import TensorType
+from jfuse.ir.walk import all_eqns, substitute, use_counts
+
+Visit = Callable[[Eqn], Sequence[Any] | None]
+"""Called with an equation whose operands are up to date. Returns its new results, recorded in the active trace, or None
+to keep it."""
+
+
+class Rewriting:
+    """A graph while it is rebuilt: who made which Var, how often each is read, and what replaced what.
+
+    A replaced equation gives its Vars to the new one, so names, known values and later equations stay as they are.
+    Equations that lose their last reader on the way are left out of the result.
+    """
+
+    def __init__(self, graph: Graph, trace: Trace) -> None:
+        self.graph = graph
+        self.changed = False
+        self._trace = trace
+        self._replaced: dict[Var, Atom] = {}
+        self._made_by: dict[Var, Eqn] = {}
+        self._reads = use_counts(graph)
+        self._dead: set[Eqn] = set()
+        self._consts: dict[int, Const] = {}
+
+    def producer(self, atom: Atom | None) -> Eqn | None:
+        """The equation that makes a Var; None for constants and inputs of the graph."""
+        return self._made_by.get(atom) if isinstance(atom, Var) else None
+
+    def readers(self, var: Var) -> int:
+        """How often a Var is read, results of the graph included. At times too many, never too few."""
+        return self._reads[var]
+
+    def is_live(self, eqn: Eqn) -> bool:
+        """Whether an equation that was kept or recorded still has a reader."""
+        return eqn not in self._dead
+
+    def visit(self, eqn: Eqn, visit: Visit) -> None:
+        """Pass one equation of the old graph to `visit`, then keep or replace it."""
+        eqn = substitute(eqn, self._replaced)
+        start = len(self._trace.eqns)
+        with at_source(eqn.source):
+            results = visit(eqn)
+        if results is None or self._trace.sizes or not self._replace(eqn, results, start):
+            self._trace.sizes.clear()  # a replacement may not assume that two sizes are equal
+            del self._trace.eqns[start:]
+            self.keep(eqn)
+
+    def keep(self, eqn: Eqn) -> None:
+        """Append an equation whose operands are counted already."""
+        self._trace.eqns.append(eqn)
+        self._made_by.update((out, eqn) for out in eqn.outputs)
+        # Rules see arrays and lose the Const that holds them, with its name.
+        self._consts.update((id(a.array), a) for a in eqn.inputs if isinstance(a, Const))
+
+    def finish(self) -> Graph:
+        """The new graph; the old object where nothing was replaced."""
+        if not self.changed:
+            return self.graph
+        outputs = tuple(self._replaced.get(a, a) if isinstance(a, Var) else a for a in self.graph.outputs)
+        eqns = tuple(e for e in self._trace.eqns if e not in self._dead)
+        return Graph(self.graph.name, self.graph.inputs, eqns, outputs)
+
+    def _replace(self, eqn: Eqn, results: Sequence[Any], start: int) -> bool:
+        recorded = self._trace.eqns[start:]
+        atoms = [r if isinstance(r, Var | Const) else self._constant(np.asarray(r)) for r in results]
+        if not all(_fits(eqn, old, new) for old, new in zip(eqn.outputs, atoms, strict=True)):
+            return False
+        del self._trace.eqns[start:]
+        fresh = {out for e in recorded for out in e.outputs}
+        renamed: dict[Var, Atom] = {}
+        for old, new in zip(eqn.outputs, atoms, strict=True):
+            if isinstance(new, Var) and new in fresh and new not in renamed:
+                renamed[new] = old
+            else:
+                self._forward(old, renamed.get(new, new) if isinstance(new, Var) else new)
+        for made in recorded:
+            outputs = tuple(renamed.get(out, out) for out in made.outputs)
+            self._record(replace(substitute(made, renamed), outputs=outputs))  # type: ignore[arg-type]
+        for atom in eqn.inputs:
+            self._release(atom)
+        self.changed = True
+        return True
+
+    def _record(self, eqn: Eqn) -> None:
+        inputs = tuple(self._consts.get(id(a.array), a) if isinstance(a, Const) else a for a in eqn.inputs)
+        for atom in inputs:
+            self._acquire(atom)
+        self.keep(replace(eqn, inputs=inputs))
+
+    def _constant(self, array: np.ndarray) -> Const:
+        return self._consts.get(id(array)) or self._trace.constant(array)
+
+    def _forward(self, old: Var, new: Atom) -> None:
+        """Every later use of `old` becomes one of `new`."""
+        self._replaced[old] = new
+        if isinstance(new, Var):
+            self._reads[new] += self._reads[old]
+
+    def _acquire(self, atom: Atom | None) -> None:
+        """One more reader; an equation that had lost its last one comes back."""
+        pending = [atom]
+        while pending:
+            var = pending.pop()
+            if not isinstance(var, Var):
+                continue
+            self._reads[var] += 1
+            made = self._made_by.get(var)
+            if made is not None and made in self._dead:
+                self._dead.remove(made)
+                pending.extend(made.inputs)
+
+    def _release(self, atom: Atom | None) -> None:
+        pending = [atom]
+        while pending:
+            var = pending.pop()
+            if not isinstance(var, Var):
+                continue
+            self._reads[var] -= 1
+            made = self._made_by.get(var)
+            if made is None or made in self._dead or made.effects or any(self._reads[out] > 0 for out in made.outputs):
+                continue
+            self._dead.add(made)
+            pending.extend(made.inputs)
+
+
+@contextmanager
+def rewriting(graph: Graph) -> Iterator[Rewriting]:
+    """A Rewriting of the graph, with a trace of its own."""
+    with recording() as trace:
+        yield Rewriting(graph, trace)
+
+
+def rewrite(graph: Graph, visit: Visit) -> Graph:
+    """The graph with each equation kept or replaced as `visit` says. Bodies are the visitor's own concern."""
+    with rewriting(graph) as state:
+        for eqn in graph.eqns:
+            state.visit(eqn, visit)
+        return state.finish()
+
+
+def inline(graph: Graph, args: Sequence[Atom]) -> tuple[Atom, ...]:
+    """The results of a graph whose equations are copied into the active trace, its inputs bound to `args`.
+
+    args: of the types of the inputs. Unlike with `evaluate` nothing is inferred again, so data-dependent sizes keep
+        their symbols.
+    """
+    trace = active_trace()
+    bound: dict[Var, Atom] = dict(zip(graph.inputs, args, strict=True))
+    for eqn in graph.eqns:
+        outputs = tuple(Var(out.type, out.name, out.value) for out in eqn.outputs)
+        trace.eqns.append(replace(substitute(eqn, bound), outputs=outputs))
+        bound.update(zip(eqn.outputs, outputs, strict=True))
+    return tuple(bound[a] if isinstance(a, Var) else a for a in graph.outputs)
+
+
+def with_bodies(graph: Graph, function: Callable[[Graph], Graph]) -> Graph:
+    """The graph with `function` applied to the bodies of its equations; the same object where it changes none."""
+    eqns = tuple(with_new_bodies(eqn, function) for eqn in graph.eqns)
+    return graph if all(map(operator.is_, eqns, graph.eqns)) else replace(graph, eqns=eqns)
+
+
+def with_new_bodies(eqn: Eqn, function: Callable[[Graph], Graph]) -> Eqn:
+    """The equation with `function` applied to its bodies; the same object where it changes none."""
+    bodies = tuple(map(function, eqn.bodies))
+    return eqn if all(map(operator.is_, bodies, eqn.bodies)) else replace(eqn, bodies=bodies)
+
+
+def has_effects(graph: Graph) -> bool:
+    """Whether some equation, those of bodies included, reads or writes a state."""
+    return any(eqn.effects for eqn in all_eqns(graph))
+
+
+def is_same_type(a: TensorType, b: TensorType) -> bool:
+    """Whether two tensors are surely of one type, whatever the run-time sizes."""
+    return a == b or (
+        a.dtype is b.dtype
+        and a.quantization == b.quantization
+        and a.rank == b.rank
+        and all(same(d, e) is True for d, e in zip(a.shape, b.shape, strict=True))
+    )
+
+
+def _fits(eqn: Eqn, old: Var, new: Atom) -> bool:
+    if is_same_type(old.type, new.type):
+        return True
+    known_to_differ = old.type.dtype is not new.type.dtype or old.type.rank != new.type.rank
+    if known_to_differ or any(same(d, e) is False for d, e in zip(old.type.shape, new.type.shape, strict=True)):
+        raise TypeMismatch(
+            f"{eqn.op.name} was replaced by a result of another type", expected=str(old.type), found=str(new.type)
+        )
+    return False

@@ -1,0 +1,107 @@
+"""Where two forms of a model part: the first equation whose value differs from the same place in the reference."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import jax
+import numpy as np
+
+from jfuse.errors import JfuseError
+from jfuse.frontends.sources import Imported
+from jfuse.ir.evaluate import evaluate
+from jfuse.ir.graph import Eqn, Graph, Program, Signature
+from jfuse.ir.text import format_eqn
+from jfuse.verification.measure import relative_error
+from jfuse.verification.oracles import LiteRt
+from jfuse.verification.oracles_tensorflow import tensorflow_nodes
+
+Values = Mapping[str, np.ndarray]
+"""The value of each node of the source, by its name."""
+
+
+class Runnable(Protocol):
+    """What `first_difference` looks into."""
+
+    program: Program
+    imported: Imported | None
+
+
+@dataclass(frozen=True)
+class Place:
+    """The first equation that differs: its source, its text, and by how much."""
+
+    place: str
+    text: str
+    error: float
+
+
+def first_difference(
+    lite: Runnable, reference: Runnable, key: str, pair: str, inputs: Mapping[str, np.ndarray], data: bytes, tolerance: float
+) -> Place | None:
+    """The first equation of the lowered graph that differs, or None where no single equation can be named.
+
+    pair: the comparison that failed. For LiteRT each operator's result is compared with XLA's; else each equation's
+    with TensorFlow's value of the node that it came from, first as imported, then as lowered.
+    """
+    lowered = _signature(lite.program, key)
+    if pair.endswith("/litert"):
+        found = _against_litert(lowered, inputs, data, tolerance)
+        if found is not None:
+            return found
+    if reference.imported is None:
+        return _against(lowered, inputs, _values(_signature(reference.program, key), inputs), tolerance)
+    wanted = tensorflow_nodes(reference.imported.functions[key], inputs)
+    imported = _signature(reference.program, key)
+    return _against(imported, inputs, wanted, tolerance) or _against(
+        lowered, inputs, {**wanted, **_values(imported, inputs)}, tolerance
+    )
+
+
+def _signature(program: Program, key: str) -> Signature:
+    return next(s for s in program.signatures if s.key == key)
+
+
+def _results(signature: Signature, inputs: Mapping[str, np.ndarray]) -> list[tuple[Eqn, tuple[Any, ...]]]:
+    """Every equation of the main graph with its results, computed one by one on XLA; what ran before one that cannot."""
+    seen: list[tuple[Eqn, tuple[Any, ...]]] = []
+    args = [inputs[name] for name in signature.input_names]
+    with jax.enable_x64(True), jax.default_matmul_precision("highest"):
+        try:
+            evaluate(signature.graph, args, lambda eqn, results: seen.append((eqn, results)))
+        except JfuseError:  # an opaque op: what comes after it cannot be compared
+            pass
+    return seen
+
+
+def _values(signature: Signature, inputs: Mapping[str, np.ndarray]) -> Values:
+    # A node may have become several equations; the last of them holds its result.
+    return {eqn.source.node: np.asarray(results[0]) for eqn, results in _results(signature, inputs) if eqn.source.node}
+
+
+def _against(signature: Signature, inputs: Mapping[str, np.ndarray], wanted: Values, tolerance: float) -> Place | None:
+    last = {eqn.source.node: eqn for eqn in signature.graph.eqns}
+    for eqn, results in _results(signature, inputs):
+        reference = wanted.get(eqn.source.node)
+        if reference is None or last[eqn.source.node] is not eqn or reference.shape != np.shape(results[0]):
+            continue
+        error = relative_error(np.asarray(results[0]), reference)
+        if error > tolerance:
+            return _place(signature.graph, eqn, error)
+    return None
+
+
+def _against_litert(signature: Signature, inputs: Mapping[str, np.ndarray], data: bytes, tolerance: float) -> Place | None:
+    produced = LiteRt(data, preserve_all=True).operator_results(signature.key, dict(inputs))
+    for (eqn, results), arrays in zip(_results(signature, inputs), produced, strict=True):
+        for result, array in zip(results, arrays, strict=False):
+            error = relative_error(array, np.asarray(result))
+            if error > tolerance:
+                return _place(signature.graph, eqn, error)
+    return None
+
+
+def _place(graph: Graph, eqn: Eqn, error: float) -> Place:
+    return Place(str(eqn.source) or eqn.op.name, format_eqn(graph, eqn), error)

@@ -1,0 +1,107 @@
+"""Whole models against their source: TensorFlow, the graph on XLA, and the bytes in LiteRT."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Protocol
+
+import jax
+import numpy as np
+
+from jfuse.errors import VerifyFailed
+from jfuse.export.flatbuffer import to_bytes
+from jfuse.frontends.sources import Imported
+from jfuse.ir.graph import Program, Signature
+from jfuse.ir.walk import all_eqns
+from jfuse.report import Difference
+from jfuse.verification.bisect import Place, first_difference
+from jfuse.verification.inputs import draws, size_choices
+from jfuse.verification.measure import relative_error
+from jfuse.verification.oracles import LiteRt
+from jfuse.verification.oracles_tensorflow import run_tensorflow
+
+Outputs = Mapping[str, np.ndarray]
+Run = Callable[[Mapping[str, np.ndarray]], Outputs]
+
+
+class Runnable(Protocol):
+    """What can be compared: a model of jfuse, with the TensorFlow source that it came from or None."""
+
+    program: Program
+    imported: Imported | None
+
+    def run(self, inputs: Mapping[str, np.ndarray], key: str | None = None) -> dict[str, np.ndarray]:
+        """The outputs of one signature on XLA."""
+
+
+_CONVOLUTIONS = frozenset({"CONV_2D", "DEPTHWISE_CONV_2D", "TRANSPOSE_CONV", "CONV_3D", "CONV_3D_TRANSPOSE"})
+
+
+def tolerance_of(program: Program) -> float:
+    """The largest max|a - b| / max|b| that float32 kernels of another summation order may differ by.
+
+    1e-4 for stacks of convolutions (thousands of terms a sum, dozens of layers), 1e-5 else (measured: 1e-6).
+    """
+    builtins = {getattr(eqn.op, "builtin", "") for graph in program.graphs() for eqn in all_eqns(graph)}
+    return 1e-4 if builtins & _CONVOLUTIONS else 1e-5
+
+
+def verify_model(lite: Runnable, reference: Runnable, *, seed: int = 0) -> list[Difference]:
+    """The worst difference of each output of each signature; raises VerifyFailed where one is beyond its tolerance.
+
+    The reference is TensorFlow where the source is at hand, else the reference model on XLA. Every open dimension is
+    tried at two sizes, three invokes in a row each, in one LiteRT interpreter.
+    """
+    data = to_bytes(lite.program)
+    interpreter = LiteRt(data)
+    worst: dict[tuple[str, str, str], float] = {}
+    tolerance = tolerance_of(lite.program)
+    for signature in _distinct(lite.program):
+        oracle, name = _oracle(reference, signature.key)
+        runs: dict[str, Run] = {
+            f"{name}/xla": lambda x, key=signature.key: lite.run(x, key),  # type: ignore[misc]
+            f"{name}/litert": lambda x, key=signature.key: interpreter.run(key, dict(x)),  # type: ignore[misc]
+        }
+        for inputs in _all_draws(signature, seed):
+            wanted = oracle(inputs)
+            for pair, run in runs.items():
+                found = run(inputs)
+                for output in signature.output_names:
+                    error = relative_error(np.asarray(found[output]), np.asarray(wanted[output]))
+                    key = (signature.key, output, pair)
+                    worst[key] = max(error, worst.get(key, 0.0))
+                    if not error <= tolerance:
+                        place = first_difference(lite, reference, signature.key, pair, inputs, data, tolerance)
+                        raise _failure(signature.key, output, pair, error, tolerance, place)
+    return [Difference(s, o, pair, error, tolerance) for (s, o, pair), error in worst.items()]
+
+
+def _distinct(program: Program) -> Iterator[Signature]:
+    seen: set[int] = set()
+    for signature in program.signatures:
+        if id(signature.graph) not in seen:
+            seen.add(id(signature.graph))
+            yield signature
+
+
+def _all_draws(signature: Signature, seed: int) -> Iterator[dict[str, np.ndarray]]:
+    for sizes in size_choices(signature.graph):
+        yield from draws(signature, sizes, seed)
+
+
+def _oracle(reference: Runnable, key: str) -> tuple[Run, str]:
+    if reference.imported is None:
+        return lambda inputs: reference.run(inputs, key), "reference"
+    function = reference.imported.functions[key]
+    return lambda inputs: run_tensorflow(function, inputs), "tensorflow"
+
+
+def _failure(key: str, output: str, pair: str, error: float, tolerance: float, place: Place | None) -> VerifyFailed:
+    return VerifyFailed(
+        f"output {output!r} of signature {key!r} differs ({pair})",
+        where=place.place if place else None,
+        expected=f"max|a-b| / max|b| of at most {tolerance:g}",
+        found=f"{error:.3g} (XLA on {jax.default_backend()})",
+        remedy="report this model; verify=False writes the file all the same",
+        context=f"{place.text}  differs by {place.error:.3g}" if place else None,
+    )

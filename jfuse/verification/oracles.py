@@ -1,0 +1,76 @@
+"""Independent runners to compare with: the LiteRT interpreter on the exported bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+import numpy as np
+from ai_edge_litert import schema_py_generated as schema
+from ai_edge_litert.interpreter import Interpreter, OpResolverType
+
+from jfuse.errors import VerifyFailed
+
+
+class LiteRt:
+    """The LiteRT interpreter on one file. It lives as long as this object, so what a file keeps between calls is kept.
+
+    delegates: False runs every operator on its builtin kernel, without XNNPACK.
+    preserve_all: keep every operator's result, for `operator_results`; delegates then stay out.
+    """
+
+    def __init__(
+        self, model: bytes, *, delegates: bool = True, threads: int = 1, preserve_all: bool = False
+    ) -> None:
+        plain = preserve_all or not delegates
+        self._model = model
+        try:
+            self._interpreter = Interpreter(
+                model_content=model,
+                num_threads=threads,
+                experimental_op_resolver_type=OpResolverType.BUILTIN_WITHOUT_DEFAULT_DELEGATES if plain else OpResolverType.AUTO,
+                experimental_preserve_all_tensors=preserve_all,
+            )
+        except (ValueError, RuntimeError) as error:
+            raise VerifyFailed("LiteRT does not load the file", found=_reason(error)) from error
+
+    def signatures(self) -> dict[str, tuple[tuple[str, ...], tuple[str, ...]]]:
+        """The names of the inputs and of the outputs of each signature, by its key."""
+        listed = self._interpreter.get_signature_list()
+        return {key: (tuple(names["inputs"]), tuple(names["outputs"])) for key, names in listed.items()}
+
+    def run(self, key: str, inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+        """The outputs of one invoke by name; inputs may have another size on each call."""
+        try:
+            runner = self._interpreter.get_signature_runner(key)
+            outputs = runner(**{name: np.asarray(value) for name, value in inputs.items()})
+        except (ValueError, RuntimeError) as error:
+            raise VerifyFailed(f"LiteRT does not run the signature {key!r}", found=_reason(error)) from error
+        return {name: np.array(value) for name, value in outputs.items()}
+
+    def operator_results(self, key: str, inputs: Mapping[str, np.ndarray]) -> list[tuple[np.ndarray, ...]]:
+        """The outputs of each operator of a signature's subgraph after one invoke, in order; needs `preserve_all`.
+
+        Without those that live in a state's tensor, and without results that are left unallocated (no elements).
+        """
+        self.run(key, inputs)
+        model = schema.Model.GetRootAs(self._model, 0)
+        tables = (model.SignatureDefs(i) for i in range(model.SignatureDefsLength()))
+        index = next(t.SubgraphIndex() for t in tables if t.SignatureKey() == key.encode())
+        subgraph = model.Subgraphs(index)
+        operators = (subgraph.Operators(i) for i in range(subgraph.OperatorsLength()))
+        return [tuple(self._readable(op.OutputsAsNumpy(), index)) for op in operators]
+
+    def reset_states(self) -> None:
+        """Put every state that the file keeps between calls back to zero."""
+        self._interpreter.reset_all_variables()
+
+    def _readable(self, tensors: np.ndarray, subgraph: int) -> Iterator[np.ndarray]:
+        for tensor in tensors:
+            try:
+                yield np.array(self._interpreter.get_tensor(int(tensor), subgraph))
+            except ValueError:
+                return
+
+
+def _reason(error: Exception) -> str:
+    return " ".join(str(error).split())

@@ -1,0 +1,75 @@
+"""TensorFlow as the reference: a signature's own function, called on arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from jfuse.errors import VerifyFailed
+from jfuse.frontends.tf_function import TfSignature
+
+
+def run_tensorflow(signature: TfSignature, inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """The source's outputs by name. Raises VerifyFailed where TensorFlow itself refuses the inputs."""
+    import tensorflow as tf
+
+    function = signature.function
+    count = len(function.inputs) - len(function.captured_inputs)
+    placeholders = function.inputs[:count]
+    tensors = [tf.constant(inputs[n], p.dtype) for n, p in zip(signature.input_names, placeholders, strict=True)]
+    args, kwargs = _structured(function.structured_input_signature, iter(tensors))
+    try:
+        results = tf.nest.flatten(function(*args, **kwargs))
+    except tf.errors.OpError as error:
+        raise VerifyFailed(
+            f"TensorFlow fails on the inputs drawn for signature {signature.key!r}",
+            found=error.message.split("\n")[0],
+            remedy="verify with inputs of your own, or convert with verify=False",
+        ) from error
+    arrays = [np.asarray(r) for r in results if r is not None]
+    return dict(zip(signature.output_names, arrays, strict=True))
+
+
+def _structured(structure: Any, tensors: Any) -> Any:
+    import tensorflow as tf
+
+    def leaf(item: Any) -> Any:
+        return next(tensors) if isinstance(item, tf.TensorSpec) else item
+
+    return tf.nest.map_structure(leaf, structure)
+
+
+def tensorflow_nodes(signature: TfSignature, inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """The first output of every node outside of loops, by the name that the node has within its function.
+
+    TensorFlow inlines all calls for this, which prefixes names with those of the calls; names that are not unique
+    without the prefix are left out.
+    """
+    import tensorflow as tf
+    from tensorflow.python.framework.convert_to_constants import convert_variables_to_constants_v2
+
+    frozen = convert_variables_to_constants_v2(signature.function, lower_control_flow=False)
+    tensors = [op.outputs[0] for op in frozen.graph.get_operations() if op.outputs and _is_plain(op.outputs[0])]
+    count = len(signature.input_names)
+    run = frozen.prune(frozen.inputs[:count], tensors)
+    feeds = [tf.constant(inputs[n], p.dtype) for n, p in zip(signature.input_names, frozen.inputs, strict=False)]
+    values = [np.asarray(v) for v in run(*feeds)]
+    found: dict[str, np.ndarray] = {}
+    repeated: set[str] = set()
+    for tensor, value in zip(tensors, values, strict=True):
+        for name in _suffixes(tensor.op.name):
+            if name in found:
+                repeated.add(name)
+            found[name] = value
+    return {name: value for name, value in found.items() if name not in repeated}
+
+
+def _is_plain(tensor: Any) -> bool:
+    return tensor.dtype.name not in ("resource", "variant")
+
+
+def _suffixes(name: str) -> list[str]:
+    parts = name.split("/")
+    return ["/".join(parts[i:]) for i in range(len(parts))]

@@ -1,0 +1,56 @@
+"""Axes and dimensions: what the layout ops ask of shapes that may be symbolic."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from jfuse.errors import TypeMismatch
+from jfuse.ir.dims import Dim, Shape, product, same
+from jfuse.ir.trace import active_trace, is_tracing
+
+
+def from_front(axis: int, rank: int) -> int:
+    """`axis` counted from the front; raises TypeMismatch where the rank has no such axis."""
+    if not -rank <= axis < rank:
+        raise TypeMismatch("there is no such axis", expected=f"from {-rank} to {rank - 1}", found=axis)
+    return axis % rank
+
+
+def axes_from_front(axes: Any, rank: int) -> tuple[int, ...]:
+    """Static axes, one or several, counted from the front."""
+    return tuple(from_front(a, rank) for a in (axes if isinstance(axes, tuple) else (axes,)))
+
+
+def with_dim(shape: Shape, axis: int, *dims: Dim) -> Shape:
+    """`shape` with the dimension at `axis` replaced by those given, none for leaving it out."""
+    return (*shape[:axis], *dims, *shape[axis + 1 :])
+
+
+def agreed(d: Dim, e: Dim) -> Dim:
+    """The one dimension that two operands must share; open symbols are equated in the active trace.
+
+    Equated here because the tracer itself aligns operands at their last axes, as broadcasting does.
+    """
+    equal = same(d, e)
+    if equal is False:
+        raise TypeMismatch("two operands differ in a dimension that they must share", expected=d, found=e)
+    if equal is None and is_tracing():
+        active_trace().equate(d, e)
+    return d
+
+
+def resolved_shape(shape: Shape, target: Sequence[Dim]) -> Shape:
+    """`target` of a reshape with its -1 computed; raises TypeMismatch where the sizes are known to differ."""
+    unknown = [i for i, d in enumerate(target) if same(d, -1)]
+    if len(unknown) > 1:
+        raise TypeMismatch("at most one dimension of a new shape may be -1", found=tuple(target))
+    size = product(shape)
+    if unknown:
+        rest = product(with_dim(tuple(target), unknown[0]))
+        if same(rest, 0):
+            raise TypeMismatch("the -1 of a new shape cannot be computed beside a dimension of 0", found=tuple(target))
+        target = with_dim(tuple(target), unknown[0], size // rest)
+    if same(product(tuple(target)), size) is False:
+        raise TypeMismatch("a reshape keeps the number of elements", expected=size, found=tuple(target))
+    return tuple(target)

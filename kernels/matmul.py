@@ -1,0 +1,51 @@
+"""Matrix products: FULLY_CONNECTED and BATCH_MATMUL."""
+
+from __future__ import annotations
+
+import jax.numpy as jnp
+from jax.lax import Precision
+
+from jfuse.ir.types import DType
+from jfuse.kernels.activation import activate
+from jfuse.kernels.elementwise import matched
+from jfuse.kernels.op import Array, tfl
+
+
+def product(x: Array, y: Array) -> Array:
+    """The matrix product, in full precision on every device.   x: f[..., m, k], y: f[..., k, n] -> f[..., m, n]"""
+    xp = matched(x, y)
+    # GPUs multiply f32 in a shorter format unless told otherwise.
+    return jnp.matmul(x, y, precision=Precision.HIGHEST) if xp is jnp else xp.matmul(x, y)
+
+
+@tfl("FULLY_CONNECTED", linear="each")
+def fully_connected(
+    x: Array,
+    weights: Array,
+    bias: Array | None = None,
+    /,
+    *,
+    fused_activation_function: str = "NONE",
+    weights_format: str = "DEFAULT",
+    keep_num_dims: bool = False,
+    asymmetric_quantize_inputs: bool = False,
+    quantized_bias_type: DType = DType.f32,
+) -> Array:
+    """x times the transposed weights, plus bias.   x: f[..., k] or any shape of rows of k, weights: f[n, k], bias: f[n]
+
+    Result: f[..., n] where keep_num_dims is set, else f[rows, n].   Source: tflite/kernels/fully_connected.cc
+    """
+    rows = x if keep_num_dims else x.reshape((-1, weights.shape[1]))
+    result = product(rows, weights.T)
+    return activate(result if bias is None else result + bias, fused_activation_function)
+
+
+@tfl("BATCH_MATMUL", linear="each")
+def batch_matmul(
+    x: Array, y: Array, /, *, adj_x: bool = False, adj_y: bool = False, asymmetric_quantize_inputs: bool = False
+) -> Array:
+    """The product of the last two axes, leading axes broadcast; adj_ transposes an operand's last two axes.
+
+    x: f[..., m, k], y: f[..., k, n] -> f[..., m, n]   Source: tflite/kernels/batch_matmul.cc
+    """
+    return product(x.swapaxes(-1, -2) if adj_x else x, y.swapaxes(-1, -2) if adj_y else y)

@@ -1,0 +1,12 @@
+"""The modules that fill the default rule set, each once."""
+
+from __future__ import annotations
+
+from jfuse.lowering import activation, array, elementwise, gather, lists, matmul, reduce, shapes, slicing  # noqa: F401
+from jfuse.lowering.composites import embedding, keras, recurrent  # noqa: F401
+from jfuse.lowering.rules import DEFAULT, RuleSet
+
+
+def default_rules() -> RuleSet:
+    """jfuse's own rules, and what the user has registered by decorator."""
+    return DEFAULT

@@ -1,0 +1,53 @@
+"""Chains of TRANSPOSE are one; those that move no element are none."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from jfuse.ir.dims import same
+from jfuse.ir.graph import Atom, Eqn
+from jfuse.kernels import array
+from jfuse.kernels.layout import axes_from_front
+from jfuse.kernels.op import static_value
+from jfuse.lowering.merge.registry import View, merges
+from jfuse.lowering.merge.reshape import reshaped
+
+
+@merges(array.transpose)
+def transpose_chain(eqn: Eqn, view: View) -> Any:
+    """TRANSPOSE(TRANSPOSE(x, p), q) = TRANSPOSE(x, p[q]); the identity vanishes."""
+    x, perm = eqn.inputs
+    axes = _axes(eqn)
+    if x is None or perm is None or axes == tuple(range(len(axes))):
+        return x
+    before = view.producer(x)
+    if before is None or before.op is not array.transpose:
+        return None
+    first = _axes(before)
+    composed = tuple(first[a] for a in axes)
+    return (
+        before.inputs[0]
+        if composed == tuple(range(len(axes)))
+        else array.transpose(before.inputs[0], _vector(composed))
+    )
+
+
+@merges(array.transpose)
+def transpose_of_ones(eqn: Eqn, view: View) -> Any:
+    """A TRANSPOSE that keeps the order of all dimensions but those of size 1 is a RESHAPE."""
+    x: Atom | None = eqn.inputs[0]
+    if x is None:
+        return None
+    moved = [a for a in _axes(eqn) if same(x.type.shape[a], 1) is not True]
+    return reshaped(x, eqn.outputs[0].type) if moved == sorted(moved) else None
+
+
+def _axes(eqn: Eqn) -> tuple[int, ...]:
+    perm = eqn.inputs[1]
+    return axes_from_front(None if perm is None else static_value(perm), eqn.outputs[0].type.rank)
+
+
+def _vector(axes: tuple[int, ...]) -> np.ndarray:
+    return np.array(axes, np.int32)

@@ -1,0 +1,271 @@
+"""The LSTM among scans: which carried value is which state, and the weights of each gate."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from jfuse.errors import NotFused
+from jfuse.ir.dims import is_known
+from jfuse.ir.graph import Atom, Const, Eqn, Graph, Source, Var
+from jfuse.ir.types import DType
+from jfuse.ir.walk import substitute_graph
+from jfuse.kernels.control import scan_parts
+from jfuse.kernels.op import TflOp
+from jfuse.lowering.recover.expressions import (
+    Activation,
+    Apply,
+    Expr,
+    Leaf,
+    Terms,
+    ends,
+    parts,
+    replaced,
+    terms_of,
+    text_of,
+    with_activations,
+)
+from jfuse.lowering.recover.forms import Dependence, Form, linear_forms, row_size
+from jfuse.lowering.recover.reader import Reader
+from jfuse.lowering.rules import need
+
+GATES = ("input", "forget", "cell", "output")  # in the order of UNIDIRECTIONAL_SEQUENCE_LSTM's operands
+_CELL = "c' = sigmoid(f)*c + sigmoid(i)*tanh(g)"
+_OUTPUT = "h' = sigmoid(o)*tanh(c')"
+
+
+@dataclass(frozen=True)
+class Gate:
+    """weights: f32[units, inputs]; recurrent: f32[units, units]; bias: f32[units]."""
+
+    weights: np.ndarray
+    recurrent: np.ndarray
+    bias: np.ndarray
+
+
+@dataclass(frozen=True)
+class Lstm:
+    """A scan read as an LSTM: positions of its step input and states among its operands, and what its results are.
+
+    results: for each result of the scan "h", "c" (the last states) or "y" (h of every step).
+    """
+
+    x: int
+    h: int
+    c: int
+    gates: Mapping[str, Gate]
+    results: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class _Roles:
+    h: int  # among the carries
+    c: int
+    gates: Mapping[str, Activation]
+
+
+def recover_lstm(eqn: Eqn) -> Lstm:
+    """The LSTM that a scan computes; raises NotFused, with the nearest reading and where it differs."""
+    body = _with_constants(eqn)
+    consts, carries, xs = scan_parts(body.inputs, eqn.params)
+    dependence = Dependence(body)
+    _refuse_switches(dependence)
+    state_vars = [v for v in carries if v.type.dtype.is_float and v.type.rank == 2]
+    need(len(state_vars) >= 2, "not_lstm", want=f"two states: {_CELL}, {_OUTPUT}", got=[str(v.type) for v in carries])
+    reader = Reader(body, dependence, _rows(state_vars[0]))
+    next_carries = body.outputs[: len(carries)]
+    roles = _find_roles(reader, carries, next_carries, state_vars)
+    h, c = carries[roles.h], carries[roles.c]
+    x = _step_input(xs, h)
+    for name in GATES:
+        _check_sources(dependence, name, roles.gates[name].operand.var, x, h, c, consts)
+    results = _results(reader, body.outputs, carries, roles)
+    return Lstm(
+        x=body.inputs.index(x),
+        h=body.inputs.index(h),
+        c=body.inputs.index(c),
+        gates=_gates(body, roles, x, h),
+        results=results,
+    )
+
+
+def _with_constants(eqn: Eqn) -> Graph:
+    """The body with loop-invariant operands that are constant put in as constants."""
+    (body,) = eqn.bodies
+    invariant = range(eqn.params["consts"])
+    known = {body.inputs[i]: a for i in invariant if isinstance(a := eqn.inputs[i], Const)}
+    return substitute_graph(body, known)
+
+
+def _rows(state: Var) -> int:
+    """The batch, or two rows for one that is known only at run time."""
+    batch = state.type.shape[0]
+    return int(batch) if is_known(batch) else 2
+
+
+def _refuse_switches(dependence: Dependence) -> None:
+    """Raise where the body tells cases apart: sampling could miss one, and no plain LSTM has any."""
+    for eqn in dependence.body.eqns:
+        switch = getattr(eqn.op, "switch", None)
+        rounds_only = switch == "cast" and all(o.type.dtype.is_float for o in eqn.outputs)
+        if switch and not rounds_only and dependence.depends(eqn):
+            raise NotFused(
+                "unexplained_switch", want="no case distinction in the step", got=f"{eqn.op.name} at {_place(eqn)}"
+            )
+
+
+def _find_roles(
+    reader: Reader, carries: Sequence[Var], next_carries: Sequence[Atom], states: Sequence[Var]
+) -> _Roles:
+    """The first assignment of carries to h and c that fits; else the refusal of the one that came closest."""
+    nearest: list[tuple[int, NotFused]] = []
+    for state in states:
+        c = carries.index(state)
+        cell_expr = reader.read(next_carries[c])
+        try:
+            gates = _read_cell(cell_expr, reader.read(state))
+        except NotFused as error:
+            nearest.append((0 if error.condition == "not_lstm" else 1, error))
+            continue
+        for h, other in enumerate(carries):
+            if h == c or other.type != state.type:
+                continue
+            try:
+                output = _read_output(reader.read(next_carries[h]), cell_expr, state)
+            except NotFused as error:
+                nearest.append((2 if error.condition == "not_lstm" else 3, error))
+                continue
+            return _Roles(h, c, {**gates, "output": output})
+    raise max(nearest, key=lambda entry: entry[0])[1]
+
+
+def _read_cell(expr: Expr, state: Expr) -> dict[str, Activation]:
+    """The forget, input and cell gates of c'."""
+    terms = terms_of(with_activations(expr))
+    forget = [_sigmoids(m) for m in terms if (state, 1) in m and len(m) == 2]
+    update = [m for m in terms if not any(f == state for f, _ in m) and len(m) == 2]
+    if len(terms) == 2 and all(v == 1 for v in terms.values()) and len(forget) == 1 and forget[0] and len(update) == 1:
+        gates, activated = _sigmoids(update[0]), _tanhs(update[0])
+        if gates and activated:
+            return {"forget": forget[0][0], "input": gates[0], "cell": activated[0]}
+    need(not _is_coupled(terms, state), "coupled_gates", want=_CELL, got=f"c' = {text_of(terms)}")
+    raise NotFused("not_lstm", want=_CELL, got=f"c' = {text_of(terms)}")
+
+
+def _read_output(expr: Expr, cell: Expr, state: Var) -> Activation:
+    """The output gate of h', in which c' may occur only within the tanh."""
+    new_cell = Leaf(state, b"next")
+    tree = with_activations(replaced(expr, cell, new_cell))
+    terms = terms_of(tree)
+    ((monomial, coefficient),) = terms.items() if len(terms) == 1 else ((frozenset(), 0.0),)
+    gates = [a for a in _sigmoids(monomial) if a.operand != new_cell]
+    activated = [a for a in _tanhs(monomial) if a.operand == new_cell and a.scale == 1]
+    if coefficient == 1 and len(monomial) == 2 and gates and activated:
+        return gates[0]
+    need(not _has_peephole(tree, new_cell), "peephole", want=_OUTPUT, got="an output gate that reads c'")
+    raise NotFused("not_lstm", want=_OUTPUT, got=f"h' = {text_of(terms)}")
+
+
+def _sigmoids(monomial: frozenset[tuple[Expr, int]]) -> list[Activation]:
+    return [f for f, n in monomial if n == 1 and isinstance(f, Activation) and f.function == "sigmoid"]
+
+
+def _tanhs(monomial: frozenset[tuple[Expr, int]]) -> list[Activation]:
+    return [f for f, n in monomial if n == 1 and isinstance(f, Activation) and f.function == "tanh"]
+
+
+def _is_coupled(terms: Terms, state: Expr) -> bool:
+    """Whether one sigmoid weighs both the old state and the new value, once with each sign."""
+    gated = [(frozenset(_sigmoids(m)), (state, 1) in m, v) for m, v in terms.items() if _sigmoids(m)]
+    old = {g for g, has_state, _ in gated if has_state}
+    new = {g for g, has_state, _ in gated if not has_state}
+    return len(terms) == 3 and bool(old & new) and {v for *_, v in gated} == {1.0, -1.0}
+
+
+def _has_peephole(expr: Expr, cell: Leaf) -> bool:
+    if isinstance(expr, Apply):
+        found = set(ends(expr))
+        return cell in found and any(isinstance(e, Leaf) and e != cell for e in found)
+    return any(_has_peephole(part, cell) for part in parts(expr))
+
+
+def _step_input(xs: Sequence[Var], h: Var) -> Var:
+    need(len(xs) == 1, "one_step_input", want=1, got=len(xs))
+    (x,) = xs
+    need(x.type.dtype is DType.f32, "step_input_dtype", want="f32", got=str(x.type))
+    need(h.type.dtype is DType.f32, "state_dtype", want="f32", got=str(h.type))
+    need(x.type.rank == 2, "step_input_rank", want=2, got=str(x.type))
+    return x
+
+
+def _check_sources(
+    dependence: Dependence, gate: str, value: Var, x: Var, h: Var, c: Var, consts: Sequence[Var]
+) -> None:
+    """Refuse a gate that is not affine in the step input and h alone."""
+    sources = dependence.of(value)
+    need(c not in sources, "peephole", want=f"a {gate} gate of x and h", got=f"a {gate} gate that reads c")
+    varying = [v for v in consts if v in sources]
+    need(
+        not varying, "varying_constant", want=f"constant weights in the {gate} gate", got=[str(v.type) for v in varying]
+    )
+    made = [eqn for v in sources if (eqn := dependence.made_by.get(v)) is not None]
+    need(
+        not made,
+        "nonlinear_gate",
+        want=f"a {gate} gate that is affine in x and h",
+        got=", ".join(f"{e.op.name} at {_place(e)}" for e in made),
+    )
+    others = sources - {x, h}
+    need(not others, "extra_carry", want=f"a {gate} gate of x and h", got=[str(v.type) for v in others])
+
+
+def _results(reader: Reader, outputs: Sequence[Atom], carries: Sequence[Var], roles: _Roles) -> tuple[str, ...]:
+    """What each result of the scan is."""
+    values = {"h": outputs[roles.h], "c": outputs[roles.c]}
+    found = []
+    for i, atom in enumerate(outputs):
+        same = [n for n, v in values.items() if v.type == atom.type and reader.read(v) == reader.read(atom)]
+        if i < len(carries):
+            need(same, "extra_carry", want="h, c or a copy of them", got=f"a carried {carries[i].type} that is neither")
+            found.append("h" if i == roles.h else "c" if i == roles.c else same[0])
+        else:
+            need(
+                "h" in same,
+                "output_is_h",
+                want="h of every step",
+                got=f"c of every step, {atom.type}" if same else atom.type,
+            )
+            found.append("y")
+    return tuple(found)
+
+
+def _gates(body: Graph, roles: _Roles, x: Var, h: Var) -> dict[str, Gate]:
+    values = tuple(dict.fromkeys(roles.gates[name].operand.var for name in GATES))
+    forms = linear_forms(body, values, (x, h))
+    return {name: _gate(forms[roles.gates[name].operand.var], roles.gates[name], x, h) for name in GATES}
+
+
+def _gate(form: Form, activation: Activation, x: Var, h: Var) -> Gate:
+    columns = _columns(activation.operand, form.bias.size, row_size(h.type))
+
+    def single(array: np.ndarray) -> np.ndarray:
+        return np.ascontiguousarray((activation.scale * array[..., columns]).T, np.float32)
+
+    return Gate(single(form.matrices[x]), single(form.matrices[h]), single(form.bias))
+
+
+def _columns(leaf: Leaf, width: int, units: int) -> np.ndarray:
+    """The column of each unit; raises where rows of the gate are not rows of the batch."""
+    places = np.frombuffer(leaf.index, np.int64).reshape(-1, units)
+    by_row = places - width * np.arange(len(places))[:, None]
+    fits = (by_row == by_row[0]).all() and (by_row[0] >= 0).all() and (by_row[0] < width).all()
+    need(fits, "gate_layout", want="the gates of a row in that row", got=str(leaf.var.type))
+    return by_row[0]
+
+
+def _place(eqn: Eqn) -> Any:
+    return eqn.source if eqn.source != Source() else eqn.op.name
+

@@ -1,0 +1,150 @@
+"""Shapes as run-time tensors: what TensorFlow asks of shapes, and tensors made for symbolic dimensions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from jfuse.errors import LowerError
+from jfuse.ir.dims import Dim, Shape, is_known, same, symbol, symbols_of
+from jfuse.ir.graph import Var
+from jfuse.ir.trace import active_trace
+from jfuse.ir.types import DType
+from jfuse.kernels import ops
+from jfuse.kernels.op import Array, TflOp
+from jfuse.lowering.query import rank
+from jfuse.lowering.rules import lowers
+
+
+@lowers("Shape")
+def lower_shape(x: Array, *, out_type: DType = DType.i32) -> Array:
+    """The sizes; a constant where all are known."""
+    return ops.shape(x, out_type=out_type)
+
+
+@lowers("ShapeN")
+def lower_shape_n(*tensors: Array, out_type: DType = DType.i32) -> tuple[Array, ...]:
+    """The sizes of each tensor."""
+    return tuple(ops.shape(x, out_type=out_type) for x in tensors)
+
+
+@lowers("Size")
+def lower_size(x: Array, *, out_type: DType = DType.i32) -> Array:
+    """The number of elements: the product of the sizes."""
+    return ops.reduce_prod(ops.shape(x, out_type=out_type), np.zeros(1, np.int32), keep_dims=False)
+
+
+@lowers("Rank")
+def lower_rank(x: Array) -> Array:
+    """The number of dimensions, always a constant."""
+    return np.asarray(rank(x), np.int32)
+
+
+def shape_tensor(dims: Sequence[Dim], sources: Sequence[Var]) -> Array:
+    """A shape as i32[rank]: a constant where every dimension is a number, else computed in the active trace.
+
+    Each symbol is read from a Var among `sources` that has it as a dimension; raises LowerError where none has.
+    """
+    if all(is_known(d) for d in dims):
+        return np.asarray([int(d) for d in dims], np.int32)
+    return ops.pack(*(size_tensor(d, sources) for d in dims))
+
+
+def size_tensor(dim: Dim, sources: Sequence[Var]) -> Array:
+    """A dimension as i32[], computed as `shape_tensor` does it."""
+    if is_known(dim):
+        return np.asarray(int(dim), np.int32)
+    found = _existing(dim)
+    if found is not None:
+        return found
+    return _evaluated(dim, {name: _read(symbol(name), sources) for name in sorted(symbols_of(dim))})
+
+
+def zeros(shape: Shape, dtype: DType, sources: Sequence[Var]) -> Array:
+    """Zeros of a shape that may be symbolic: a constant, or FILL. `sources` as for `shape_tensor`."""
+    sizes = shape_tensor(shape, sources)
+    return ops.fill(sizes, np.zeros((), dtype.numpy))
+
+
+def _existing(dim: Dim) -> Array | None:
+    """A scalar of the active trace that is known to be `dim`, so that each size is computed once."""
+    for eqn in active_trace().eqns:
+        for var in eqn.outputs:
+            if (
+                var.value is not None
+                and var.type.rank == 0
+                and var.type.dtype is DType.i32
+                and same(var.value.item(), dim)
+            ):
+                return var
+    return None
+
+
+def _read(dim: Dim, sources: Sequence[Var]) -> Array:
+    for source in sources:
+        for axis, size in enumerate(active_trace().resolve(source.type).shape):
+            if same(size, dim):
+                existing = _existing(dim)
+                return size_of(source, axis) if existing is None else existing
+    raise LowerError(
+        f"the size {dim} is needed at run time, and no tensor at hand has it as a dimension",
+        found=", ".join(str(s.type) for s in sources),
+    )
+
+
+def size_of(x: Array, axis: int) -> Array:
+    """The size of one dimension as i32[]: a constant, or SHAPE and STRIDED_SLICE."""
+    place = np.asarray([axis], np.int32)
+    return ops.strided_slice(ops.shape(x), place, place + 1, np.ones(1, np.int32), shrink_axis_mask=1)
+
+
+def _evaluated(dim: Dim, symbols: Mapping[str, Array]) -> Array:
+    # As in ir/dims: jax.export keeps its expressions private, their printed form is documented syntax.
+    names: dict[str, Any] = {name: _Size(value) for name, value in symbols.items()}
+    return eval(str(dim).replace("^", "**"), {"__builtins__": {}}, {**_FUNCTIONS, **names}).value
+
+
+class _Size:
+    """An i32[] tensor under the arithmetic that printed dimensions use."""
+
+    def __init__(self, value: Array) -> None:
+        self.value = value
+
+    def __add__(self, other: Any) -> _Size:
+        return _applied(ops.add, self, other)
+
+    def __sub__(self, other: Any) -> _Size:
+        return _applied(ops.sub, self, other)
+
+    def __rsub__(self, other: Any) -> _Size:
+        return _applied(ops.sub, other, self)
+
+    def __mul__(self, other: Any) -> _Size:
+        return _applied(ops.mul, self, other)
+
+    def __pow__(self, power: int) -> _Size:
+        result = self
+        for _ in range(power - 1):
+            result = result * self
+        return result
+
+    def __neg__(self) -> _Size:
+        return _applied(ops.sub, 0, self)
+
+    __radd__ = __add__
+    __rmul__ = __mul__
+
+
+def _applied(op: TflOp, x: Any, y: Any) -> _Size:
+    return _Size(op(*(v.value if isinstance(v, _Size) else np.asarray(v, np.int32) for v in (x, y))))
+
+
+_FUNCTIONS = {
+    "floordiv": partial(_applied, ops.floor_div),
+    "mod": partial(_applied, ops.floor_mod),
+    "max": partial(_applied, ops.maximum),
+    "min": partial(_applied, ops.minimum),
+}

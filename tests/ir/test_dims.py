@@ -1,0 +1,110 @@
+"""Dimensions: equality that knows when it does not know, substitution, names."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from jax.core import max_dim, min_dim
+
+from jfuse.ir.dims import (
+    SymbolNames,
+    is_known,
+    product,
+    same,
+    substitute_dim,
+    substitute_value,
+    symbol,
+    symbols_in,
+    symbols_of,
+)
+
+B, T = symbol("B"), symbol("T")
+
+# Each as dimensions and as plain arithmetic.
+FORMULAS: list[tuple[Any, Callable[[int, int], int]]] = [
+    (B * 20, lambda b, t: 20 * b),
+    (2 * B * T - 3, lambda b, t: 2 * b * t - 3),
+    (B**2 - T, lambda b, t: b * b - t),
+    (-B + 40, lambda b, t: 40 - b),
+    ((B + 7) // 3, lambda b, t: (b + 7) // 3),
+    ((B * T) % 5, lambda b, t: (b * t) % 5),
+    (max_dim(B, 2 * T - 9), lambda b, t: max(b, 2 * t - 9)),
+    (min_dim(B + 1, T), lambda b, t: min(b + 1, t)),
+]
+
+
+@pytest.mark.parametrize(
+    ("text", "known"), [("4", True), ("B", False), ("20*B", False), ("B-B+3", True), ("floordiv(T+1,2)", False)]
+)
+def test_symbol_reads_numbers_names_and_expressions(text: str, known: bool) -> None:
+    dim = symbol(text)
+    assert is_known(dim) is known
+    assert symbol(str(dim).replace(" ", "")) == dim
+
+
+@pytest.mark.parametrize(
+    ("d", "e", "answer"),
+    [
+        (3, 3, True),
+        (3, 4, False),
+        (B, B, True),
+        (B, T, None),
+        (B, 1, None),
+        (B, B + 1, False),
+        (2 * B, B + B, True),
+        (B, 0, False),  # symbols stand for sizes of at least 1
+        (B * T, T * B, True),
+        (B // 2, 1, None),
+    ],
+)
+def test_same(d: Any, e: Any, answer: bool | None) -> None:
+    assert same(d, e) is answer
+    assert same(e, d) is answer
+
+
+@pytest.mark.parametrize(("dim", "formula"), FORMULAS, ids=[str(d) for d, _ in FORMULAS])
+@given(b=st.integers(1, 50), t=st.integers(1, 50))
+def test_substitution_computes(dim: Any, formula: Callable[[int, int], int], b: int, t: int) -> None:
+    assert substitute_dim(dim, {"B": b, "T": t}) == formula(b, t)
+
+
+def test_substitution_is_simultaneous() -> None:
+    assert substitute_dim(B + 2 * T, {"B": T, "T": B}) == T + 2 * B
+
+
+def test_substitution_leaves_the_rest() -> None:
+    assert substitute_dim(B * T, {"T": 3}) == 3 * B
+    assert substitute_dim(B, {"T": 3}) is B
+    assert substitute_dim(7, {"T": 3}) == 7
+
+
+def test_symbols_of_knows_functions_from_names() -> None:
+    assert symbols_of((B + 1) // 2 + max_dim(T, 4 * B)) == {"B", "T"}
+    assert symbols_of(4) == frozenset()
+
+
+def test_values_are_searched_and_substituted_in_depth() -> None:
+    value = {"shape": (B, (T, 2)), "known": np.array([B + 1, 3], object), "name": "T", "none": None}
+    assert symbols_in(value) == {"B", "T"}
+    found = substitute_value(value, {"B": 4, "T": 5})
+    assert found["shape"] == (4, (5, 2))
+    assert found["known"].tolist() == [5, 3]
+    assert (found["name"], found["none"]) == ("T", None)
+    assert value["known"].tolist() == [B + 1, 3]
+
+
+def test_product() -> None:
+    assert product((2, B, 3)) == 6 * B
+    assert product(()) == 1
+
+
+def test_names_are_fresh_and_repeatable() -> None:
+    names = SymbolNames()
+    names.reserve({"N1"})
+    assert [str(names.fresh(stem)) for stem in "BNBNB"] == ["B", "N", "B1", "N2", "B2"]
+    assert str(SymbolNames(prefix="_").fresh("N")) == "_N"
