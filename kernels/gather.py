@@ -179,28 +179,33 @@ def _where_type(condition: TensorType) -> TensorType:
 def range_(start: Array, limit: Array, delta: Array, /) -> Array:
     """start, start + delta, … as long as it is short of limit.
 
-    start, limit, delta: i32[], i64[] or f32[], constants or values that follow from shapes.
+    start, limit, delta: i32[], i64[] or f32[], constants or values that follow from shapes. Floats are summed up one
+    by one, as the kernel does.
     Source: tflite/kernels/range.cc
     """
-    first, last, step = (np.reshape(np.asarray(v), ()).item() for v in (start, limit, delta))
-    count = _count(first, last, step)
-    return start + np.arange(count, dtype=start.dtype) * np.asarray(step, start.dtype)
+    first, last, step = (np.asarray(v).reshape(()) for v in (start, limit, delta))
+    count = range_length(first.item(), last.item(), step.item(), DType.of(first.dtype))
+    steps = np.full(max(count, 1), step, first.dtype)
+    steps[0] = first
+    return np.cumsum(steps, dtype=first.dtype)[:count]
 
 
 @range_.types_of_atoms
 def _range_type(*operands: Atom) -> TensorType:
     values = [static_value(o) for o in operands]
     if any(v is None for v in values):
-        raise TypeMismatch(
-            "a range whose length is computed at run time", found=", ".join(str(o.type) for o in operands)
-        )
-    return TensorType((_count(*values),), operands[0].type.dtype)
+        raise TypeMismatch("a range whose length is computed at run time", found=", ".join(str(o.type) for o in operands))
+    dtype = operands[0].type.dtype
+    return TensorType((range_length(*values, dtype),), dtype)
 
 
-def _count(start: Any, limit: Any, delta: Any) -> Dim:
+def range_length(start: Any, limit: Any, delta: Any, dtype: DType) -> Dim:
+    """The number of elements of a range; raises TypeMismatch where the step is 0 or unknown."""
     if not is_known(delta) or delta == 0:
         raise TypeMismatch("a range needs a step that is known and not 0", found=delta)
+    if dtype.is_float:  # in the operands' precision, which decides whether 0.3 / 0.1 is 3 or a little more
+        first, last, step = np.asarray([start, limit, delta], dtype.numpy)
+        return max(0, int(np.ceil((last - first) / step)))
     distance = limit - start
-    if is_known(distance):
-        return max(0, math.ceil(distance / delta)) if isinstance(distance, float) else max(0, -(-distance // delta))
-    return max_dim(0, -(-distance // delta))
+    steps = -(-distance // delta)
+    return max(0, steps) if is_known(steps) else max_dim(0, steps)

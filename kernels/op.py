@@ -128,7 +128,8 @@ class TflOp:
                 raise TypeMismatch(f"{self.name} needs its operand {declared.name!r}")
             if declared.optional:
                 values.append(None)
-        dtype = next((_numpy_dtype(v) for v in values if isinstance(v, Var | np.ndarray | jax.Array)), None)
+        data = (v for i, v in enumerate(values) if not self.operand_at(i).static)
+        dtype = next((_numpy_dtype(v) for v in data if isinstance(v, Var | np.ndarray | jax.Array)), None)
         return [self._as_operand(v, self.operand_at(i), dtype) for i, v in enumerate(values)]
 
     def _as_operand(self, value: Any, declared: Operand, dtype: Any) -> Any:
@@ -139,10 +140,24 @@ class TflOp:
         if declared.static and not isinstance(value, Var | np.ndarray | jax.Array):
             return _shape_array(value)
         if isinstance(value, bool | int | float):
-            return np.asarray(value, dtype)  # a Python number takes the type of the first array
+            return self._number(value, dtype)
         if value is None:
             raise TypeMismatch(f"{self.name} needs its operand {declared.name!r}")
         return _as_array(value) if isinstance(value, list | tuple | bytes | np.generic) else value
+
+    def _number(self, value: bool | int | float, dtype: Any) -> np.ndarray:
+        """A Python number in the dtype of the first data operand, which must be able to hold it."""
+        number = np.asarray(value)
+        if dtype is None:
+            return number
+        if not np.can_cast(number.dtype, dtype, "same_kind") and number.astype(dtype) != value:
+            raise TypeMismatch(
+                f"{self.name} is given a number that its first operand's dtype cannot hold",
+                expected=str(DType.of(dtype)),
+                found=value,
+                remedy="pass an array of the dtype that is meant",
+            )
+        return number.astype(dtype)
 
     def run(self, inputs: Sequence[Any], params: Params, bodies: Sequence[Graph] = ()) -> tuple[Any, ...]:
         """The results for arrays; for Vars an equation is recorded."""

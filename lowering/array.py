@@ -103,11 +103,11 @@ def lower_split(split_dim: Array, value: Array, *, num_split: int) -> Any:
 
 
 @lowers("SplitV")
-def lower_split_v(value: Array, size_splits: Array, split_dim: Array) -> Any:
+def lower_split_v(value: Array, size_splits: Array, split_dim: Array, *, num_split: int) -> Any:
     """SPLIT_V; nothing for one part."""
     (axis,) = axes_of(split_dim, rank(value), "split_dim")
     sizes = i32_operand(size_splits, "size_splits")
-    return value if sizes.shape == (1,) else ops.split_v(value, sizes, np.asarray(axis, np.int32))
+    return value if num_split == 1 else ops.split_v(value, sizes, np.asarray(axis, np.int32))
 
 
 @lowers("Pad")

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from jfuse.ir.types import DType
 from jfuse.kernels import ops
+from jfuse.kernels.gather import range_length
 from jfuse.kernels.layout import from_front
 from jfuse.kernels.op import Array
 from jfuse.lowering.operands import i32_operand
-from jfuse.lowering.query import axes_of, dtype, rank, static
+from jfuse.lowering.query import axes_of, dtype, is_constant, rank, static
 from jfuse.lowering.rules import lowers
 
 _INDICES = (DType.i32, DType.i64)
@@ -85,6 +88,10 @@ def lower_where(condition: Array) -> Array:
 @lowers("Range")
 def lower_range(start: Array, limit: Array, delta: Array) -> Array:
     """RANGE; a constant where all three operands are."""
+    if all(is_constant(o) for o in (start, limit, delta)):
+        # TensorFlow multiplies where TFLite's kernel sums up.
+        count = range_length(start.item(), limit.item(), delta.item(), dtype(start))
+        return start + np.arange(count).astype(start.dtype) * delta
     for operand, name in ((start, "start"), (limit, "limit"), (delta, "delta")):
         static(operand, name)
     return ops.range_(start, limit, delta)

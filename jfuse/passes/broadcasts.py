@@ -37,7 +37,9 @@ def unbroadcast(atom: Atom, producers: Mapping[Var, Eqn]) -> Atom:
         eqn = producers.get(atom)
         if eqn is None or not isinstance(eqn.op, TflOp) or not isinstance(source := eqn.inputs[0], Var):
             break
-        spread = eqn.op.builtin == "BROADCAST_TO" or (eqn.op.builtin == "TILE" and _only_broadcasts(eqn, source.type.shape))
+        spread = eqn.op.builtin == "BROADCAST_TO" or (
+            eqn.op.builtin == "TILE" and _only_broadcasts(eqn, source.type.shape)
+        )
         if not spread:
             break
         atom = source

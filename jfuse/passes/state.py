@@ -34,7 +34,9 @@ def state(graph: Graph, ctx: Context) -> Graph:
     Bodies likewise. ctx.state: "source", every invoke starts from the initial states that the graph gives.
     """
     if ctx.state not in MODES:
-        raise JfuseError(f"no state mode {ctx.state!r}", expected=" or ".join(map(repr, MODES)), remedy='state="source"')
+        raise JfuseError(
+            f"no state mode {ctx.state!r}", expected=" or ".join(map(repr, MODES)), remedy='state="source"'
+        )
     return _with_own_states(graph)
 
 
@@ -96,7 +98,11 @@ class _Owner:
             written: Var = ops.tile(zeros, [1, shape[1]])
             return written
         source = unbroadcast(initial, self.producers)
-        value = initial if constant is None and source is initial else ops.add(zeros, source if constant is None else constant)
+        value = (
+            initial
+            if constant is None and source is initial
+            else ops.add(zeros, source if constant is None else constant)
+        )
         written = ops.concatenation(value, axis=1)  # copies, unlike ADD, which may share the tensor of its operand
         return written
 

@@ -1,6 +1,6 @@
 """Small rewrites among TFLite ops. A new file adds its line here; its rules run in this order."""
 
-from jfuse.lowering.merge import activation, arithmetic, bias, cast, reshape, slicing, transpose
+from jfuse.lowering.merge import activation, arithmetic, bias, cast, reshape, sink, slicing, transpose
 from jfuse.lowering.merge.registry import MERGES, Merge, View, merges
 
 __all__ = [
@@ -13,6 +13,7 @@ __all__ = [
     "cast",
     "merges",
     "reshape",
+    "sink",
     "slicing",
     "transpose",
 ]

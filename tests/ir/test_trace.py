@@ -8,7 +8,18 @@ import numpy as np
 import pytest
 
 from jfuse.errors import JfuseError, TypeMismatch
-from jfuse.ir import Const, Source, Var, active_trace, at_source, check_graph, is_tracing, recording, symbol, trace_graph
+from jfuse.ir import (
+    Const,
+    Source,
+    Var,
+    active_trace,
+    at_source,
+    check_graph,
+    is_tracing,
+    recording,
+    symbol,
+    trace_graph,
+)
 from jfuse.kernels import ops
 from tests.ir.graphs import B, T, f32, i32
 

@@ -114,20 +114,18 @@ def one_state_for_both(cell: LSTM) -> Model:
     return Model(build, lambda x, s: (written(cell, x, s + s, s + s)[0], s + s), ((B, 5, cell.inputs), (B, cell.units)))
 
 
-ROW = np.linspace(-1, 1, 32, dtype=np.float32)[None]
-
-
 def constant_row(cell: LSTM) -> Model:
     """Initial states that are one constant row for every batch entry."""
+    row = np.arange(cell.units, dtype=np.float32)[None] / cell.units
 
     def build(x: Any) -> Any:
-        h = ops.broadcast_to(ROW, batch_shape(x, 32))
-        c = ops.add(filled(x, 32, 0.25), ROW)
+        h = ops.broadcast_to(row, batch_shape(x, cell.units))
+        c = ops.add(filled(x, cell.units, 0.25), row)
         return lstm(cell, x, h, c)
 
     def reference(x: np.ndarray) -> Arrays:
-        row = np.repeat(ROW, len(x), 0)
-        return written(cell, x, row, row + np.float32(0.25))
+        rows = np.repeat(row, len(x), 0)
+        return written(cell, x, rows, rows + np.float32(0.25))
 
     return Model(build, reference, ((B, 5, cell.inputs),))
 
@@ -137,7 +135,7 @@ def computed_row(cell: LSTM) -> Model:
 
     def build(x: Any, row: Any) -> Any:
         tiled = ops.tile(row, ops.pack(ops.strided_slice(ops.shape(x), [0], [1], [1], shrink_axis_mask=1), np.int32(1)))
-        return lstm(cell, x, ops.broadcast_to(row, batch_shape(x, 32)), tiled)
+        return lstm(cell, x, ops.broadcast_to(row, batch_shape(x, cell.units)), tiled)
 
     def reference(x: np.ndarray, row: np.ndarray) -> Arrays:
         rows = np.repeat(row, len(x), 0)
@@ -172,6 +170,57 @@ def stacked(first: LSTM, second: LSTM) -> Model:
     return Model(build, reference, ((B, 5, first.inputs),))
 
 
+def after_layout(cell: LSTM) -> Model:
+    """Ops that keep their shapes known at allocation, before the fused op."""
+
+    def build(x: Any) -> Any:
+        flat = ops.reshape(x, [-1, 8])
+        wide = ops.pad(ops.reshape(ops.mul(flat, np.float32(2)), [-1, 5, 8]), [[0, 0], [0, 0], [1, 0]])
+        turned = ops.reverse_v2(ops.transpose(wide, [1, 0, 2]), [0])
+        back = ops.gather(ops.transpose(turned, [1, 0, 2]), np.arange(8, dtype=np.int32)[::-1].copy(), axis=2)
+        return lstm(cell, back, filled(x, cell.units), filled(x, cell.units))
+
+    def reference(x: np.ndarray) -> Arrays:
+        wide = np.pad(2 * x, [(0, 0), (0, 0), (1, 0)])
+        return written(cell, wide[:, ::-1, 7::-1], *zeros_of(cell, x))
+
+    return Model(build, reference, ((B, 5, 8),))
+
+
+def after_loop(cell: LSTM) -> Model:
+    """A WHILE that carries tensors with an open batch, before the fused op."""
+    types = [TensorType((), DType.i32), TensorType((B, 5, cell.inputs), DType.f32)]
+
+    def build(x: Any) -> Any:
+        cond = trace_graph(lambda i, _: ops.less(i, np.int32(3)), types, "cond")
+        body = trace_graph(lambda i, v: (ops.add(i, np.int32(1)), ops.tanh(ops.add(v, v))), types, "body")
+        _, x = ops.while_((np.int32(0), x), (cond, body))
+        return lstm(cell, x, filled(x, cell.units), filled(x, cell.units))
+
+    def reference(x: np.ndarray) -> Arrays:
+        for _ in range(3):
+            x = np.tanh(x + x)
+        return written(cell, x, *zeros_of(cell, x))
+
+    return Model(build, reference, ((B, 5, cell.inputs),))
+
+
+def after_branch(cell: LSTM) -> Model:
+    """An IF whose results have an open batch, before the fused op."""
+    types = [TensorType((B, 5, cell.inputs), DType.f32)]
+
+    def build(x: Any) -> Any:
+        then, other = trace_graph(ops.tanh, types, "then"), trace_graph(lambda v: ops.add(v, v), types, "other")
+        (x,) = ops.if_((ops.greater(ops.sum_(x, [0, 1, 2]), np.float32(0)), x), (then, other))
+        return lstm(cell, x, filled(x, cell.units), filled(x, cell.units))
+
+    def reference(x: np.ndarray) -> Arrays:
+        x = np.tanh(x) if x.sum() > 0 else x + x
+        return written(cell, x, *zeros_of(cell, x))
+
+    return Model(build, reference, ((B, 5, cell.inputs),))
+
+
 def around_it(cell: LSTM) -> Model:
     """Ops on both sides, in place where the runtime likes: nothing of it may touch the states."""
 
@@ -204,6 +253,9 @@ MODELS = {
     "stacked_32": stacked(sizes(32), LSTM(units=48, inputs=32, steps=5, seed=8)),
     "stacked_256": stacked(sizes(256), LSTM(units=33, inputs=256, steps=5, seed=9)),
     "around_it": around_it(sizes(32)),
+    "after_layout": after_layout(sizes(32)),
+    "after_loop": after_loop(sizes(32)),
+    "after_branch": after_branch(sizes(32)),
 }
 each_model = pytest.mark.parametrize("model", MODELS.values(), ids=MODELS.keys())
 each_resolver = pytest.mark.parametrize("resolver", RESOLVERS)
@@ -298,7 +350,7 @@ def test_nan_does_not_outlive_its_invoke(resolver: str) -> None:
         runtime = Runtime(file_of(model.graph()), resolver)
         runtime.resize(model.draw(4, 0))
         poisoned = model.draw(4, 0)
-        poisoned[0][2] = np.nan
+        poisoned[0][2, :, 0] = np.nan  # not the whole row: the kernel takes a step of nothing but NaN for one of zeros
         found = runtime(poisoned)
         clean = [0, 1, 3]
         assert np.isnan(found[0][2]).all()
@@ -439,7 +491,9 @@ def test_refuses_what_is_dynamic_before_a_fused_op() -> None:
     dynamic = dynamic_before_fused(graph, fused_of(graph))
     assert dynamic is not None
     assert dynamic.op is ops.slice_
-    with pytest.raises(LowerError, match=r"cannot follow slice, whose result LiteRT sizes at run time(.|\n)*fix the batch"):
+    with pytest.raises(
+        LowerError, match=r"cannot follow slice, whose result LiteRT sizes at run time(.|\n)*fix the batch"
+    ):
         state(graph, Context())
 
 
@@ -452,7 +506,9 @@ def test_takes_it_where_the_batch_is_fixed() -> None:
 @each_model
 def test_zero_states_are_not_dynamic(model: Model) -> None:
     graph = model.graph()
-    assert [dynamic_before_fused(graph, e) for e in graph.eqns if e.op is ops.unidirectional_sequence_lstm][:1] == [None]
+    assert [dynamic_before_fused(graph, e) for e in graph.eqns if e.op is ops.unidirectional_sequence_lstm][:1] == [
+        None
+    ]
 
 
 def test_refuses_a_constant_input_with_constant_states() -> None:
@@ -480,6 +536,12 @@ def test_a_graph_without_states_stays_the_same_object() -> None:
 
 @pytest.mark.parametrize("name", ["finals", "constant_row", "encoder_decoder"])
 def test_text(golden: Golden, name: str) -> None:
-    small = LSTM(units=2, inputs=2, steps=5)
-    models = {"finals": finals(small), "constant_row": constant_row(sizes(32)), "encoder_decoder": encoder_decoder(small, small)}
+    cell = LSTM(units=2, inputs=2, steps=5)
+    for array in cell.operands.values():
+        array.fill(0.5)
+    models = {
+        "finals": finals(cell),
+        "constant_row": constant_row(cell),
+        "encoder_decoder": encoder_decoder(cell, cell),
+    }
     golden.check(state(models[name].graph(), Context()))

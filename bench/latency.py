@@ -1,0 +1,98 @@
+"""LiteRT latency of Keras 3 LSTMs: jfuse's fused file, jfuse's loop, and the official converter's file, in one run.
+
+    python bench/latency.py [--json bench/results/latency.json]
+
+Batch 1, one thread, random input. The three files take turns invoke by invoke, so that a noisy machine disturbs all of
+them alike; figures are medians, and what counts are the ratios. The official converter needs a fixed batch, so it gets
+the model with batch 1; jfuse gets the same.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import platform
+import statistics
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+import jfuse
+from jfuse.verification.oracles import LiteRt
+
+SHAPES = [(20, 8, 16), (50, 16, 32), (50, 32, 64), (100, 64, 256)]  # steps, features, units
+INVOKES = 300
+
+
+def official(model: keras.Model) -> bytes:
+    """The official converter's file, from the model with a fixed batch."""
+    converter = tf.lite.TFLiteConverter.from_keras_model(model)
+    return bytes(converter.convert())
+
+
+def invoker(data: bytes, x: np.ndarray) -> Callable[[], None]:
+    """A function that runs the file's default signature once."""
+    interpreter = LiteRt(data)
+    key = next(iter(interpreter.signatures()))
+    (name,) = interpreter.signatures()[key][0]
+    return lambda: interpreter.run(key, {name: x}) and None
+
+
+def medians_us(calls: list[Callable[[], None]]) -> list[float]:
+    """The median time of each call in microseconds, taken in turns."""
+    times: list[list[float]] = [[] for _ in calls]
+    for _ in range(INVOKES):
+        for call, found in zip(calls, times, strict=True):
+            started = time.perf_counter()
+            call()
+            found.append(time.perf_counter() - started)
+    return [1e6 * statistics.median(found) for found in times]
+
+
+def measure(steps: int, features: int, units: int) -> dict[str, Any]:
+    """One row: sizes, microseconds of each file, and the ratios to the fused one."""
+    keras.utils.set_random_seed(0)
+    source = keras.Input((steps, features), batch_size=1, name="x")
+    model = keras.Model(source, keras.layers.LSTM(units, return_sequences=True)(source))
+    x = np.random.default_rng(0).standard_normal((1, steps, features)).astype(np.float32)
+    files = [jfuse.convert(model).to_bytes(), jfuse.convert(model, recover=False).to_bytes(), official(model)]
+    fused, loop, theirs = medians_us([invoker(data, x) for data in files])
+    return {
+        "steps": steps,
+        "features": features,
+        "units": units,
+        "fused_us": fused,
+        "loop_us": loop,
+        "official_us": theirs,
+        "loop_per_fused": loop / fused,
+        "official_per_fused": theirs / fused,
+    }
+
+
+def main() -> None:
+    """Print the table; with --json write it as well."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--json", type=Path)
+    arguments = parser.parse_args()
+    rows = []
+    print(f"{'steps':>6}{'features':>9}{'units':>6}{'fused µs':>10}{'loop':>8}{'official':>10}")
+    for shape in SHAPES:
+        row = measure(*shape)
+        rows.append(row)
+        print(
+            f"{row['steps']:>6}{row['features']:>9}{row['units']:>6}{row['fused_us']:>10.1f}"
+            f"{row['loop_per_fused']:>7.2f}x{row['official_per_fused']:>9.2f}x",
+            flush=True,
+        )
+    if arguments.json:
+        report = {"machine": platform.processor() or platform.machine(), "jfuse": jfuse.__version__, "rows": rows}
+        arguments.json.write_text(json.dumps(report, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,119 @@
+"""The command line: exit codes, messages, and that nothing is left behind when it refuses."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+import jfuse
+from jfuse.cli import app as cli
+
+Run = Callable[..., Any]
+
+
+@pytest.fixture(scope="module")
+def run() -> Run:
+    runner = CliRunner()
+    return lambda *words: runner.invoke(cli.app, [str(w) for w in words], env={"COLUMNS": "200"})
+
+
+@pytest.fixture(scope="module")
+def demo(run: Run, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
+    folder = tmp_path_factory.mktemp("demo")
+    done = run("demo", "--folder", folder)
+    assert done.exit_code == 0, done.output
+    return folder, done.output
+
+
+@pytest.fixture(scope="module")
+def unknown_op(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    import tensorflow as tf
+
+    folder = tmp_path_factory.mktemp("unknown") / "model"
+    module = tf.Module()
+    function = tf.function(lambda x: {"y": tf.math.lgamma(x)}, input_signature=[tf.TensorSpec([2], tf.float32)])
+    tf.saved_model.save(module, str(folder), signatures={"serving_default": function})
+    return folder
+
+
+def test_demo_shows_what_fused_and_how_fast(demo: tuple[Path, str]) -> None:
+    folder, output = demo
+    assert str(folder / "lstm_classifier") in output.replace("\n", "")
+    assert "1 unidirectional_sequence_lstm" in output
+    assert "while" not in output
+    assert "ms" in output
+
+
+def test_convert_of_the_demo_gives_the_same_bytes(run: Run, demo: tuple[Path, str], tmp_path: Path) -> None:
+    folder, _ = demo
+    done = run("convert", folder / "lstm_classifier", "-o", tmp_path / "again.tflite")
+    assert done.exit_code == 0, done.output
+    assert (tmp_path / "again.tflite").read_bytes() == (folder / "lstm_classifier.tflite").read_bytes()
+
+
+def test_no_verify_says_so(run: Run, demo: tuple[Path, str], tmp_path: Path) -> None:
+    done = run("convert", demo[0] / "lstm_classifier", "-o", tmp_path / "m.tflite", "--no-verify")
+    assert done.exit_code == 0, done.output
+    assert "not compared" in done.output
+
+
+def test_inspect_prints_text_that_parses(run: Run, demo: tuple[Path, str]) -> None:
+    done = run("inspect", demo[0] / "lstm_classifier.tflite")
+    assert done.exit_code == 0, done.output
+    assert "unidirectional_sequence_lstm" in done.output
+    assert done.output.strip() == str(jfuse.load(demo[0] / "lstm_classifier.tflite")).strip()
+
+
+def test_inspect_of_a_source_shows_the_loop(run: Run, demo: tuple[Path, str]) -> None:
+    done = run("inspect", demo[0] / "lstm_classifier", "--signature", "serving_default")
+    assert done.exit_code == 0, done.output
+    assert " = while " in done.output
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["no-such-folder"], "does not exist"),
+        (["{empty}"], "is not a SavedModel"),
+        (["{corrupt}"], "cannot be read as a SavedModel"),
+        (["{demo}", "--signature", "absent"], "has no signature 'absent'"),
+        (["{demo}", "--state", "sideways"], "sideways"),
+        (["{unknown}"], "tf.Lgamma"),
+        (["{text}"], "is of no known kind"),
+    ],
+)
+def test_refusals_exit_with_1_and_leave_no_file(
+    run: Run, demo: tuple[Path, str], unknown_op: Path, tmp_path: Path, words: list[str], message: str
+) -> None:
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "corrupt").mkdir()
+    (tmp_path / "corrupt" / "saved_model.pb").write_bytes(b"not a protocol buffer")
+    (tmp_path / "text.txt").write_text("no model")
+    places = {
+        "{empty}": tmp_path / "empty",
+        "{corrupt}": tmp_path / "corrupt",
+        "{demo}": demo[0] / "lstm_classifier",
+        "{unknown}": unknown_op,
+        "{text}": tmp_path / "text.txt",
+    }
+    output = tmp_path / "out" / "model.tflite"
+    output.parent.mkdir()
+    done = run("convert", *(places.get(w, w) for w in words), "-o", output)
+    assert done.exit_code == 1
+    assert message in done.output
+    assert list(output.parent.iterdir()) == []
+
+
+def test_an_output_folder_that_is_not_there_exits_with_1(run: Run, demo: tuple[Path, str], tmp_path: Path) -> None:
+    done = run("convert", demo[0] / "lstm_classifier", "-o", tmp_path / "absent" / "m.tflite", "--no-verify")
+    assert done.exit_code == 1
+    assert not (tmp_path / "absent").exists()
+
+
+@pytest.mark.parametrize("words", [["convert"], ["convert", "x", "-o", "y", "--sideways"], ["sideways"]])
+def test_wrong_usage_exits_with_2(run: Run, words: list[str]) -> None:
+    assert run(*words).exit_code == 2
