@@ -1,1 +1,46 @@
-"""jfuse: TensorFlow functions to proven, fused TensorFlow Lite files."""
+"""jfuse: TensorFlow functions to proven, fused TensorFlow Lite files.
+
+>>> import jfuse
+>>> result = jfuse.convert("saved_model/")          # doctest: +SKIP
+>>> result.save("model.tflite")                     # doctest: +SKIP
+"""
+
+from jfuse.api import convert, load, lower, verify
+from jfuse.errors import (
+    BadFlatbuffer,
+    ImportFailed,
+    JfuseError,
+    LowerError,
+    RuleError,
+    TypeMismatch,
+    VerifyFailed,
+)
+from jfuse.ir.parser import parse
+from jfuse.kernels import ops
+from jfuse.lowering.rules import fuses, lowers, need
+from jfuse.model import Model
+from jfuse.report import Report
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "BadFlatbuffer",
+    "ImportFailed",
+    "JfuseError",
+    "LowerError",
+    "Model",
+    "Report",
+    "RuleError",
+    "TypeMismatch",
+    "VerifyFailed",
+    "__version__",
+    "convert",
+    "fuses",
+    "load",
+    "lower",
+    "lowers",
+    "need",
+    "ops",
+    "parse",
+    "verify",
+]

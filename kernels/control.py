@@ -49,7 +49,7 @@ class BodyOp:
         """The result types; raises TypeMismatch where operands and bodies do not fit together."""
         try:
             return self.infer_types([None if i is None else i.type for i in inputs], params, bodies)
-        except (TypeMismatch, KeyError, IndexError, ValueError) as error:  # the last for a wrong number of bodies
+        except Exception as error:  # a wrong number of operands or bodies, a parameter that is missing or none
             raise mismatch(self, inputs, params, error) from error
 
     def run(self, inputs: Sequence[Any], params: Params, bodies: Sequence[Graph]) -> tuple[Any, ...]:

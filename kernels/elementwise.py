@@ -5,6 +5,7 @@ from __future__ import annotations
 from types import ModuleType
 
 import jax.numpy as jnp
+import numpy as np
 
 from jfuse.ir.types import DType
 from jfuse.kernels.activation import activate
@@ -115,10 +116,14 @@ def div(x: Array, y: Array, /, *, fused_activation_function: str = "NONE") -> Ar
 
 @tfl("FLOOR_DIV", on_shapes=True, elementwise=True, switch="round")
 def floor_div(x: Array, y: Array, /) -> Array:
-    """floor(x / y).   x, y: number[...], broadcast -> number[...]   Source: tflite/kernels/floor_div.cc"""
+    """floor(x / y), of floats from a quotient in double precision.   x, y: number[...], broadcast -> number[...]
+
+    Source: tflite/kernels/floor_div.cc
+    """
     xp = matched(x, y)
-    # NumPy's floor_divide of floats goes through the remainder and differs where x / y rounds up to an integer.
-    return xp.floor(xp.divide(x, y)) if DType.of(x.dtype).is_float else xp.floor_divide(x, y)
+    if not DType.of(x.dtype).is_float:
+        return xp.floor_divide(x, y)
+    return xp.floor(xp.divide(x.astype(np.float64), y.astype(np.float64))).astype(x.dtype)
 
 
 maximum = binary("MAXIMUM", "maximum", "The greater of x and y", on_shapes=True, switch="clip")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import jax
@@ -191,12 +190,13 @@ def range_(start: Array, limit: Array, delta: Array, /) -> Array:
 
 
 @range_.types_of_atoms
-def _range_type(*operands: Atom) -> TensorType:
-    values = [static_value(o) for o in operands]
-    if any(v is None for v in values):
-        raise TypeMismatch("a range whose length is computed at run time", found=", ".join(str(o.type) for o in operands))
-    dtype = operands[0].type.dtype
-    return TensorType((range_length(*values, dtype),), dtype)
+def _range_type(start: Atom, limit: Atom, delta: Atom) -> TensorType:
+    first, last, step = (static_value(o) for o in (start, limit, delta))
+    if first is None or last is None or step is None:
+        raise TypeMismatch(
+            "a range whose length is computed at run time", found=f"{start.type}, {limit.type}, {delta.type}"
+        )
+    return TensorType((range_length(first, last, step, start.type.dtype),), start.type.dtype)
 
 
 def range_length(start: Any, limit: Any, delta: Any, dtype: DType) -> Dim:

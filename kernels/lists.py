@@ -11,6 +11,7 @@ import numpy as np
 
 from jfuse.ir.dims import Shape, is_known
 from jfuse.ir.graph import Atom, Graph, Params
+from jfuse.ir.registry import register_op
 from jfuse.ir.trace import active_trace, is_tracing
 from jfuse.ir.types import DType, TensorType
 
@@ -41,4 +42,4 @@ class ReserveOp:
         return (jnp.zeros(shape, dtype.numpy),)
 
 
-reserve = ReserveOp()
+reserve = register_op(ReserveOp())

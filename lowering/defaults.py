@@ -2,7 +2,19 @@
 
 from __future__ import annotations
 
-from jfuse.lowering import activation, array, elementwise, gather, lists, matmul, reduce, shapes, slicing  # noqa: F401
+from jfuse.lowering import (  # noqa: F401
+    activation,
+    array,
+    einsum,
+    elementwise,
+    gather,
+    lists,
+    matmul,
+    reduce,
+    shapes,
+    slicing,
+    special,
+)
 from jfuse.lowering.composites import embedding, keras, recurrent  # noqa: F401
 from jfuse.lowering.rules import DEFAULT, RuleSet
 

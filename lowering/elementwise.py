@@ -35,7 +35,6 @@ alike("Mul", ops.mul)
 alike("RealDiv", ops.div)
 alike("Div", ops.div)
 alike("TruncateDiv", ops.div)
-alike("FloorDiv", ops.floor_div)
 alike("FloorMod", ops.floor_mod)
 alike("Maximum", ops.maximum)
 alike("Minimum", ops.minimum)
@@ -86,6 +85,12 @@ def lower_equal(x: Array, y: Array, *, incompatible_shape_error: bool = True) ->
 def lower_not_equal(x: Array, y: Array, *, incompatible_shape_error: bool = True) -> Array:
     """NOT_EQUAL. Operands that do not broadcast are an error here, whatever TensorFlow was told to answer."""
     return ops.not_equal(x, y)
+
+
+@lowers("FloorDiv")
+def lower_floor_div(x: Array, y: Array) -> Array:
+    """FLOOR_DIV of integers. Of floats FLOOR and DIV: FLOOR_DIV's quotient is in double, TensorFlow's is not."""
+    return ops.floor(ops.div(x, y)) if dtype(x).is_float else ops.floor_div(x, y)
 
 
 @lowers("Square")

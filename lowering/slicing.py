@@ -97,13 +97,13 @@ def lower_slice(x: Array, begin: Array, size: Array) -> Array:
     """STRIDED_SLICE, or GATHER of consecutive places where the begin is computed at run time."""
     ranges = []
     for axis, (first, count) in enumerate(zip(bounds(begin), bounds(size), strict=True)):
-        if first.is_computed and not count.is_computed and is_known(count.value) and count.value >= 0:
+        if same_bound(count, x.shape[axis]):
+            ranges.append(Range())
+        elif first.is_computed and not count.is_computed and is_known(count.value) and count.value >= 0:
             x = ops.gather(x, ops.add(first.value, np.arange(count.value, dtype=np.int32)), axis=axis)
             ranges.append(Range())
         elif same_bound(count, -1):
             ranges.append(Range(first))
-        elif same_bound(count, x.shape[axis]):
-            ranges.append(Range())
         else:
             ranges.append(Range(first, _sum(first, count)))
     return cut(x, ranges)

@@ -73,7 +73,7 @@ def _refuse_unspelled(program: Program) -> None:
                 found.setdefault(eqn.op.name, []).append(eqn)
     if found:
         rows = [
-            f"{name} ({len(eqns)}, first at {eqns[0].source or 'a node without a name'})"
+            f"{name} ({len(eqns)}, first at {str(eqns[0].source) or 'a node without a name'})"
             for name, eqns in found.items()
         ]
         raise LowerError(

@@ -24,10 +24,12 @@ def load_keras_file(path: Path) -> Any:
     try:
         with zipfile.ZipFile(path) as archive:
             config = json.loads(archive.read("config.json"))
+            metadata = json.loads(archive.read("metadata.json"))
     except (OSError, zipfile.BadZipFile, KeyError, ValueError) as error:
         raise ImportFailed(f"{path} cannot be read as a .keras file", found=str(error)) from error
     try:
-        if str(config.get("module", "")).startswith("tf_keras"):
+        # Both libraries write the module "keras" for a Sequential; only the version tells them apart.
+        if str(config.get("module")).startswith("tf_keras") or str(metadata.get("keras_version")).startswith("2."):
             import tf_keras
 
             return tf_keras.models.load_model(path, compile=False)
@@ -61,9 +63,9 @@ def keras_signature(model: Any, input_signature: Sequence[Any] | None) -> TfSign
 def _input_structure(model: Any) -> Any:
     for attribute in ("_inputs_struct", "_nested_inputs", "inputs"):
         structure = getattr(model, attribute, None)
-        if structure is not None and structure != []:
-            if isinstance(structure, list) and len(structure) == 1:
-                return structure[0]
+        if isinstance(structure, list) and len(structure) < 2:
+            structure = structure[0] if structure else None
+        if structure is not None:
             return structure
     raise ImportFailed(
         f"the model {getattr(model, 'name', '')!r} does not know its inputs",

@@ -137,6 +137,7 @@ class Walker:
         rule = self.rules.get(node.op)
         if rule is None:
             return self._opaque(node, operands)
+        operands = [_value_of(o) if isinstance(o, Resource) else o for o in operands]
         try:
             results = rule(*operands, **self._attributes(node, rule))
         except LowerError as error:
@@ -212,14 +213,21 @@ def _placeholder_with_default(walker: Walker, node: Any, operands: list[Any]) ->
 @handles("ReadVariableOp")
 def _read_variable(walker: Walker, node: Any, operands: list[Any]) -> Sequence[Any]:
     (resource,) = operands
-    if not isinstance(resource, Resource) or resource.array is None:
+    if not isinstance(resource, Resource):
         raise ImportFailed("a variable is read that has no value")
+    return (_value_of(resource),)
+
+
+def _value_of(resource: Resource) -> np.ndarray:
+    """What a variable that nothing writes holds."""
     if resource.written:
         raise LowerError(
             f"the variable {resource.name!r} is written by the model while its results depend on it",
             remedy="make the state an input and an output of the function, or export a stateless model (stateful=False)",
         )
-    return (resource.array,)
+    if resource.array is None:
+        raise LowerError(f"{resource.name!r} is a table or another resource that TFLite cannot hold")
+    return resource.array
 
 
 @handles("TensorListReserve")

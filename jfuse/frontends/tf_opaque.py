@@ -6,8 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from jfuse.errors import LowerError
-from jfuse.ir.graph import Atom, Graph, Params
+from jfuse.ir.graph import Atom, Const, Graph, Params, Var
+from jfuse.ir.registry import register_family
+from jfuse.ir.trace import active_trace
 from jfuse.ir.types import TensorType
 
 
@@ -29,5 +33,12 @@ class TfOp:
         return self.types
 
     def run(self, inputs: Sequence[Any], params: Params, bodies: Sequence[Graph]) -> tuple[Any, ...]:
-        """Raises LowerError: outside of TensorFlow nothing computes this op."""
+        """Recorded again on the Vars of a trace. Raises LowerError on arrays: nothing but TensorFlow computes this op."""
+        if any(isinstance(i, Var) for i in inputs):
+            trace = active_trace()
+            atoms = [i if isinstance(i, Var | Const) or i is None else trace.constant(np.asarray(i)) for i in inputs]
+            return trace.append(self, atoms, self.types, params)
         raise LowerError(f"{self.name} has no TFLite spelling", found=self.reason or None)
+
+
+register_family("tf.", lambda name, types: TfOp(name.removeprefix("tf."), types))

@@ -129,7 +129,7 @@ _STAND_INS: ContextVar[Mapping[int, Any]] = ContextVar("jfuse_stand_ins", defaul
 
 
 def large_constants(graph: Graph) -> list[np.ndarray]:
-    """The float arrays that a jitted program should get as arguments, each once, in order of first use."""
+    """The float arrays that a jitted program should get as arguments, each once, outer graphs first."""
     found: dict[int, np.ndarray] = {}
     for inner in all_graphs(graph):
         for eqn in inner.eqns:

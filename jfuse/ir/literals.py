@@ -16,7 +16,8 @@ from jfuse.ir.types import DType
 
 PRINTED_IN_FULL = 16  # elements; larger constants print as type, size and digest
 STRING = re.compile(r'"(?:[^"\\\n]|\\.)*"')
-BYTES = re.compile(r"b'(?:[^'\\\n]|\\.)*'|b\"(?:[^\"\\\n]|\\.)*\"")
+_ESCAPE = r"""\\(?:[\\'"nrt]|x[0-9a-f]{2})"""  # those that repr writes
+BYTES = re.compile(rf"""b'(?:(?!['\\])[ -~]|{_ESCAPE})*'|b"(?:(?!["\\])[ -~]|{_ESCAPE})*\"""")
 
 _NUMBER = re.compile(r"-?\d+(\.\d*)?(e[+-]?\d+)?")
 _WORDS: Mapping[str, Any] = {

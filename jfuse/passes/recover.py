@@ -6,12 +6,13 @@ from dataclasses import replace
 
 from jfuse.errors import NotFused
 from jfuse.ir.graph import Atom, Const, Eqn, Graph, Var
-from jfuse.ir.walk import map_bodies
 from jfuse.kernels.control import composite, scan
 from jfuse.lowering.recover.lstm import GATES, Lstm, recover_lstm
 from jfuse.passes.context import Context
 from jfuse.passes.drop import drop_dead
 from jfuse.report import Refusal
+
+PROPOSED = frozenset({"jfuse.lstm"})  # the names of composites that this pass makes
 
 
 def recover(graph: Graph, ctx: Context) -> Graph:
@@ -20,6 +21,13 @@ def recover(graph: Graph, ctx: Context) -> Graph:
     In bodies of loops and branches too; the body of an annotated composite is left to the composite's own rule.
     """
     return _recover(drop_dead(graph), ctx) if ctx.recover else graph
+
+
+def refused(refusal: NotFused, what: str, rule: str, eqn: Eqn) -> Refusal:
+    """The report's line for an equation that stays unfused."""
+    words = [("want", refusal.want), ("got", refusal.got)]
+    detail = ", ".join(f"{word} {value}" for word, value in words if value is not None)
+    return Refusal(what, rule, refusal.condition, str(eqn.source), detail)
 
 
 def _recover(graph: Graph, ctx: Context) -> Graph:
@@ -35,7 +43,7 @@ def _visit(eqn: Eqn, ctx: Context) -> Eqn:
     try:
         return _proposal(eqn, recover_lstm(eqn))
     except NotFused as refusal:
-        ctx.report.refused.append(Refusal("scan", "recover_lstm", refusal.condition, str(eqn.source), refusal.detail))
+        ctx.report.refused.append(refused(refusal, "scan", "recover_lstm", eqn))
         return _with_bodies(eqn, ctx)
 
 

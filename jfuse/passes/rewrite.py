@@ -47,9 +47,11 @@ class Rewriting:
         """How often a Var is read, results of the graph included. At times too many, never too few."""
         return self._reads[var]
 
-    def is_live(self, eqn: Eqn) -> bool:
-        """Whether an equation that was kept or recorded still has a reader."""
-        return eqn not in self._dead
+    def current(self, var: Var) -> Atom | None:
+        """What stands for a Var of an equation that was visited; None where it has lost its last reader."""
+        atom = self._replaced.get(var, var)
+        made = self.producer(atom)
+        return None if made is not None and made in self._dead else atom
 
     def visit(self, eqn: Eqn, visit: Visit) -> None:
         """Pass one equation of the old graph to `visit`, then keep or replace it."""

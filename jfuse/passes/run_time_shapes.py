@@ -1,21 +1,24 @@
 """Where LiteRT decides shapes at run time, and why no such op may stand before a fused recurrent op.
 
-Tensors are planned at allocation up to the first op whose result's shape is open; the rest is planned during the invoke,
-with the states' old sizes: wrong numbers, then a crash, once a state exceeds 64 bytes and the batch grows.
+Tensors are planned at allocation up to the first op whose result's shape is open; the rest is planned during the
+invoke, with the states' old sizes: wrong numbers, then a crash, once a state exceeds 64 bytes and the batch grows.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from jfuse.errors import LowerError
 from jfuse.ir.graph import Atom, Eqn, Graph, Var
+from jfuse.ir.trace import recording
 from jfuse.ir.types import DType
-from jfuse.ir.walk import all_graphs, producers
-from jfuse.kernels import control
+from jfuse.ir.walk import producers
+from jfuse.kernels import control, ops
 from jfuse.kernels.op import TflOp
+from jfuse.lowering.merge.reshape import constant_shape
 from jfuse.passes.broadcasts import broadcast_constants, constant_of, unbroadcast
+from jfuse.passes.rewrite import has_effects, inline
 
 # Their kernels leave the result open wherever a -1 stands in the input's shape_signature, constant operands or not.
 _OPEN_WITH_OPEN_INPUT = frozenset({"SLICE", "TOPK_V2"})
@@ -31,25 +34,30 @@ def state_operands(eqn: Eqn) -> dict[int, int]:
     return {eqn.op.operand_index(name): i for name, i in eqn.op.updates.items()} if isinstance(eqn.op, TflOp) else {}
 
 
-def has_run_time_shape(eqn: Eqn) -> bool:
-    """Whether LiteRT knows the shape of the results only once the equation has run. True where in doubt."""
+def has_run_time_shape(eqn: Eqn, *, simplified: bool = True) -> bool:
+    """Whether LiteRT knows the shape of the results only once the equation has run. True where in doubt.
+
+    simplified: False where shapes that can be constants may yet become ones.
+    """
     if any(out.type.dtype is DType.string for out in eqn.outputs):
         return True  # strings live in memory of their own, however many there are
     if eqn.op is control.scan:
         # The loop that it becomes collects its results in a tensor made at run time.
         return not all(out.type.is_static for out in eqn.outputs)
     if eqn.bodies:
-        return any(has_run_time_shape(inner) for body in eqn.bodies for inner in body.eqns)
+        return any(has_run_time_shape(inner, simplified=simplified) for body in eqn.bodies for inner in body.eqns)
     if not isinstance(eqn.op, TflOp):
         return not all(out.type.is_static for out in eqn.outputs)
     if eqn.op.builtin in _OPEN_WITH_OPEN_INPUT:
         return not all(a.type.is_static for a in eqn.inputs if a is not None)
-    # SHAPE alone is known at allocation, what is computed from it is not.
+    if not simplified and eqn.op is ops.reshape and constant_shape(eqn.outputs[0].type.shape) is not None:
+        return False
+    # What SHAPE gives is known at allocation, what is computed from it is not.
     computed = any(eqn.op.operand_at(i).static and isinstance(a, Var) for i, a in enumerate(eqn.inputs))
     return computed or not eqn.op.traceable
 
 
-def dynamic_before_fused(graph: Graph, fused: Eqn) -> Eqn | None:
+def dynamic_before_fused(graph: Graph, fused: Eqn, *, simplified: bool = True) -> Eqn | None:
     """The first equation with a run-time shape that must run before `fused`, where `fused` has states of open size.
 
     Initial states that are a constant, broadcast, do not count: the state pass writes them in another way.
@@ -66,7 +74,19 @@ def dynamic_before_fused(graph: Graph, fused: Eqn) -> Eqn | None:
         elif atom is not None and constant_of(atom, known) is None:
             needed.append(unbroadcast(atom, made_by))
     before = ancestors(graph, needed)
-    return next((e for e in graph.eqns if e in before and has_run_time_shape(e)), None)
+    return next((e for e in graph.eqns if e in before and has_run_time_shape(e, simplified=simplified)), None)
+
+
+def dynamic_before_replacement(before: Sequence[Eqn], replacement: Graph, args: Sequence[Atom]) -> Eqn | None:
+    """As `dynamic_before_fused`, for the fused ops of a graph that is to be put in place after the equations `before`.
+
+    args: what its inputs are bound to there. The equations are taken as they are once simplified.
+    """
+    with recording() as trace:
+        inline(replacement, args)
+    graph = Graph(replacement.name, (), (*before, *trace.eqns), ())
+    found = (dynamic_before_fused(graph, eqn, simplified=False) for eqn in trace.eqns if keeps_state(eqn))
+    return next((eqn for eqn in found if eqn is not None), None)
 
 
 def fused_first(graph: Graph) -> Graph:
@@ -81,7 +101,7 @@ def fused_first(graph: Graph) -> Graph:
         dynamic = dynamic_before_fused(graph, eqn)
         if dynamic is not None:
             raise _refused(eqn, dynamic)
-    if any(e.effects for inner in all_graphs(graph) for e in inner.eqns):
+    if has_effects(graph):  # what has effects stays where it is
         raise _refused(fused[-1], next(e for e in graph.eqns if has_run_time_shape(e)))
     # A final state is read right after the op that leaves it.
     states = {e.outputs[i] for e in fused for i in state_operands(e).values()}

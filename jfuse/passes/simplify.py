@@ -69,7 +69,7 @@ class _Sweep:
     def __init__(self, state: Rewriting, merges: Mapping[Op, Sequence[Merge]]) -> None:
         self._state = state
         self._merges = merges
-        self._seen: dict[Any, Eqn] = {}
+        self._seen: dict[Any, tuple[Var, ...]] = {}
 
     def visit(self, eqn: Eqn) -> Sequence[Any] | None:
         """The equation's results where they can be had more simply."""
@@ -82,10 +82,10 @@ class _Sweep:
 
     def _shared(self, eqn: Eqn) -> Sequence[Atom] | None:
         key = _key(eqn)
-        first = self._seen.get(key)
-        if first is not None and self._state.is_live(first):
-            return first.outputs
-        self._seen[key] = eqn
+        results = [self._state.current(out) for out in self._seen.get(key, ())]
+        if results and all(r is not None for r in results):
+            return [r for r in results if r is not None]
+        self._seen[key] = eqn.outputs
         return None
 
     def _merged(self, eqn: Eqn) -> Sequence[Any] | None:

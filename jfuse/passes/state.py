@@ -1,9 +1,9 @@
 """Recurrent states: each one gets a tensor of its own, which an operator writes before the fused op reads it.
 
 A fused op of TFLite keeps its state between invokes. So that every invoke answers as the source does, the state tensor
-is also the result of an ordinary operator. Which operators may write and read it, and in which order, was measured
-(LiteRT in-place execution, delegates that see no dependency on the fused op, plans of memory): nothing may rewrite after
-this pass.
+is also the result of an ordinary operator. Which operators may write and read it, and in which order, was measured: the
+runtime computes in place, delegates see no dependency on the fused op, memory is planned once. So nothing may rewrite
+after this pass.
 """
 
 from __future__ import annotations
@@ -11,17 +11,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-import numpy as np
-
 from jfuse.errors import JfuseError, LowerError
 from jfuse.ir.graph import Atom, Eqn, Graph, Var
 from jfuse.ir.trace import Trace, at_source, recording
-from jfuse.ir.walk import map_bodies, producers, substitute, use_counts
+from jfuse.ir.walk import producers, substitute, use_counts
 from jfuse.kernels import ops
 from jfuse.kernels.op import Array
 from jfuse.passes.broadcasts import Known, broadcast_constants, constant_of, unbroadcast
 from jfuse.passes.context import Context
 from jfuse.passes.drop import drop_dead
+from jfuse.passes.rewrite import with_bodies
 from jfuse.passes.run_time_shapes import fused_first, keeps_state, state_operands
 
 MODES = ("source",)
@@ -37,11 +36,17 @@ def state(graph: Graph, ctx: Context) -> Graph:
         raise JfuseError(
             f"no state mode {ctx.state!r}", expected=" or ".join(map(repr, MODES)), remedy='state="source"'
         )
-    return _with_own_states(graph)
+    return _with_own_states(graph, {})
 
 
-def _with_own_states(graph: Graph) -> Graph:
-    graph = map_bodies(graph, _with_own_states)
+def _with_own_states(graph: Graph, done: dict[Graph, Graph]) -> Graph:
+    """done: what came out for each body so far, so that equations that share one go on sharing it."""
+    if graph not in done:
+        done[graph] = _own_states(with_bodies(graph, lambda body: _with_own_states(body, done)))
+    return done[graph]
+
+
+def _own_states(graph: Graph) -> Graph:
     if not any(keeps_state(eqn) for eqn in graph.eqns):
         return graph
     with recording() as trace:

@@ -12,7 +12,7 @@ import numpy as np
 from jfuse.errors import JfuseError
 from jfuse.frontends.sources import Imported
 from jfuse.ir.evaluate import evaluate
-from jfuse.ir.graph import Eqn, Graph, Program, Signature
+from jfuse.ir.graph import Eqn, Program, Signature
 from jfuse.ir.text import format_eqn
 from jfuse.verification.measure import relative_error
 from jfuse.verification.oracles import LiteRt
@@ -89,7 +89,7 @@ def _against(signature: Signature, inputs: Mapping[str, np.ndarray], wanted: Val
             continue
         error = relative_error(np.asarray(results[0]), reference)
         if error > tolerance:
-            return _place(signature.graph, eqn, error)
+            return _place(eqn, error)
     return None
 
 
@@ -99,9 +99,9 @@ def _against_litert(signature: Signature, inputs: Mapping[str, np.ndarray], data
         for result, array in zip(results, arrays, strict=False):
             error = relative_error(array, np.asarray(result))
             if error > tolerance:
-                return _place(signature.graph, eqn, error)
+                return _place(eqn, error)
     return None
 
 
-def _place(graph: Graph, eqn: Eqn, error: float) -> Place:
-    return Place(str(eqn.source) or eqn.op.name, format_eqn(graph, eqn), error)
+def _place(eqn: Eqn, error: float) -> Place:
+    return Place(str(eqn.source) or eqn.op.name, format_eqn(eqn), error)

@@ -172,7 +172,7 @@ class _Cell:
         return y, jnp.reshape(h, output_state.shape), jnp.reshape(c, cell_state.shape)
 
     def input_products(self, x: Array) -> Array:
-        """x W' for all steps and gates, with the biases unless a layer norm comes first.   f[t,b,i] -> f[t,b,gates*c]"""
+        """x W' for all steps and gates, with the biases unless a norm comes first.   f[t,b,i] -> f[t,b,gates*c]"""
         gates = [self.gates[g] for g in self.computed]
         products = _product(x, jnp.concatenate([g.weights for g in gates]))
         normed = gates[0].norm is not None

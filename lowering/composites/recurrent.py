@@ -35,7 +35,7 @@ def fuse_lstm(
     x: f32[t,b,i]; h, c: f32[b,u]; weights f32[u,i], recurrent f32[u,u], bias f32[u].
     results: what each result is: "y" (h of every step, in the order of x), "h" or "c" (after the last step).
     """
-    y, last_h, last_c = ops.unidirectional_sequence_lstm(
+    y, _, last_c = ops.unidirectional_sequence_lstm(
         ops.reverse_v2(x, [0]) if reverse else x,
         *(input_weights, forget_weights, cell_weights, output_weights),
         *(input_recurrent, forget_recurrent, cell_recurrent, output_recurrent),

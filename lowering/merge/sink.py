@@ -53,15 +53,16 @@ def slice_of_transpose(eqn: Eqn, view: View) -> Any:
     if found is None or not plain or begin is None or end is None or strides is None:
         return None
     source, perm = found
-    bounds = [static_value(b) for b in (begin, end, strides)]
-    if any(len(b) != len(perm) for b in bounds):
-        return None
+    missing = len(perm) - len(static_value(begin))  # axes that are not spelled are kept whole
+    bounds = [(*static_value(b), *[d] * missing) for b, d in ((begin, 0), (end, 0), (strides, 1))]
+    kept_whole = (1 << len(perm)) - (1 << len(perm) - missing)
     shrunk = eqn.params["shrink_axis_mask"]
     kept = [axis for i, axis in enumerate(perm) if not shrunk >> i & 1]
     if kept != sorted(kept) and view.readers(x) != 1:  # type: ignore[arg-type]
         return None
     place = np.argsort(perm)
-    masks = {n: _permuted_mask(eqn.params[n], place) for n in ("begin_mask", "end_mask", "shrink_axis_mask")}
+    bits = {"begin_mask": kept_whole, "end_mask": kept_whole, "shrink_axis_mask": 0}
+    masks = {name: _permuted_mask(eqn.params[name] | more, place) for name, more in bits.items()}
     sliced = slicing.strided_slice(source, *(np.array([b[i] for i in place], np.int32) for b in bounds), **masks)
     left = np.argsort(np.argsort(kept))
     return sliced if kept == sorted(kept) else array.transpose(sliced, left.astype(np.int32))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import reduce
 from typing import Any, TypeAlias
 
@@ -24,10 +24,14 @@ _FUNCTIONS: Mapping[str, Callable[[np.ndarray], np.ndarray]] = {
 
 @dataclass(frozen=True)
 class Leaf:
-    """Elements of a value that is taken as it is: `index` are places in the flattened tensor, as bytes of i64."""
+    """Elements of a value that is taken as it is: `index` are places in the flattened tensor, as bytes of i64.
+
+    number: counts leaves as they are met, so that texts come out the same on every run.
+    """
 
     var: Var
     index: bytes
+    number: int = field(default=0, compare=False)
 
 
 @dataclass(frozen=True)
@@ -74,6 +78,7 @@ class Opaque:
     op: Op
     var: Var
     index: bytes
+    number: int = field(default=0, compare=False)
 
 
 @dataclass(frozen=True)
@@ -82,7 +87,7 @@ class Activation:
 
     function: str
     scale: float
-    operand: Leaf
+    operand: Expr
 
 
 Expr: TypeAlias = Leaf | Number | Vector | Sum | Product | Apply | Opaque | Activation
@@ -116,14 +121,10 @@ def replaced(expr: Expr, old: Expr, new: Expr) -> Expr:
 
 
 def with_activations(expr: Expr) -> Expr:
-    """The expression with each part that computes an activation of a single leaf replaced by an Activation."""
-    leaves = {end for end in ends(expr) if not isinstance(end, Number)}
-    if parts(expr) and len(leaves) == 1:
-        (leaf,) = leaves
-        found = _activation(expr, leaf) if isinstance(leaf, Leaf) else None
-        if found is not None:
-            return found
-    return _rebuilt(expr, with_activations)
+    """The expression with each part that computes an activation, of a leaf or by one op, replaced by an Activation."""
+    argument = _argument(expr)
+    found = None if argument is None else _activation(expr, argument)
+    return _rebuilt(expr, with_activations) if found is None else found
 
 
 def terms_of(expr: Expr) -> Terms:
@@ -152,11 +153,17 @@ def text_of(terms: Terms) -> str:
         return letters.setdefault(expr, "abdegijklmnpqrstuvwxyz"[len(letters) % 22])
 
     def line(monomial: Monomial, coefficient: float) -> str:
-        factors = sorted(text(f) + (f"^{n}" if n > 1 else "") for f, n in monomial)
+        factors = [text(f) + (f"^{n}" if n > 1 else "") for f, n in sorted(monomial, key=_order)]
         shown = [] if coefficient == 1 and factors else [f"{coefficient:g}"]
         return "*".join([*shown, *factors])
 
     return " + ".join(line(m, c) for m, c in terms.items()) or "0"
+
+
+def _order(factor: tuple[Expr, int]) -> tuple[bool, list[int]]:
+    """Activations first, each kind in the order in which its leaves were met."""
+    expr = factor[0]
+    return not parts(expr), [end.number for end in ends(expr) if isinstance(end, Leaf | Opaque)]
 
 
 def _rebuilt(expr: Expr, change: Callable[[Expr], Expr]) -> Expr:
@@ -169,29 +176,39 @@ def _rebuilt(expr: Expr, change: Callable[[Expr], Expr]) -> Expr:
     return expr
 
 
-def _activation(expr: Expr, leaf: Leaf) -> Activation | None:
-    """The known function that the expression is of its one leaf, by its values."""
+def _argument(expr: Expr) -> Expr | None:
+    """What the expression may be a function of: its only leaf, else the operand of its op."""
+    leaves = {end for end in ends(expr) if not isinstance(end, Number)}
+    if parts(expr) and len(leaves) == 1:
+        return leaves.pop()
+    return expr.operands[0] if isinstance(expr, Apply) and len(expr.operands) == 1 else None
+
+
+def _activation(expr: Expr, argument: Expr) -> Activation | None:
+    """The known function that the expression is of its argument, by its values."""
     with np.errstate(all="ignore"):
-        values = _values(expr, _GRID)
+        values = _values(expr, argument, _GRID)
         for name, function in _FUNCTIONS.items():
             for scale in _SCALES:
                 # 1e-6: constants such as 1/6 are rounded to f32 in the source; other activations differ by 1e-2.
                 if np.allclose(values, function(scale * _GRID), rtol=0, atol=1e-6):
-                    return Activation(name, scale, leaf)
+                    return Activation(name, scale, with_activations(argument))
     return None
 
 
-def _values(expr: Expr, t: np.ndarray) -> np.ndarray:
+def _values(expr: Expr, argument: Expr, t: np.ndarray) -> np.ndarray:
+    if expr == argument:
+        return t
     if isinstance(expr, Number):
         return np.full_like(t, expr.value)
     if isinstance(expr, Sum):
-        return np.sum([coefficient * _values(term, t) for coefficient, term in expr.terms], axis=0)
+        return sum((coefficient * _values(term, argument, t) for coefficient, term in expr.terms), np.zeros_like(t))
     if isinstance(expr, Product):
-        return np.prod([_values(f, t) for f in expr.factors], axis=0)
+        return reduce(np.multiply, (_values(f, argument, t) for f in expr.factors), np.ones_like(t))
     if isinstance(expr, Apply):
-        (result,) = expr.op.run([_values(o, t) for o in expr.operands], dict(expr.params), ())
+        (result,) = expr.op.run([_values(o, argument, t) for o in expr.operands], dict(expr.params), ())
         return np.asarray(result)
-    return t
+    raise AssertionError(f"{expr} is below an expression of another leaf")
 
 
 def _added(parts_: Iterator[tuple[float, Terms]]) -> Terms:

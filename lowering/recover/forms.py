@@ -147,7 +147,7 @@ def _program(body: Graph, values: Sequence[Var], sources: Sequence[Var], rows: i
                 args[place] = array
             return run(weights, args)
 
-        start = [jax.numpy.asarray(zeros[p]) for p in places]
+        start = tuple(jax.numpy.asarray(zeros[p]) for p in places)
         return value(*start), jax.vmap(lambda *t: jax.jvp(value, start, t)[1])(*tangents)
 
     return jax.jit(program), weights

@@ -4,25 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from jfuse.errors import NotFused
 from jfuse.ir.dims import is_known
-from jfuse.ir.graph import Atom, Const, Eqn, Graph, Source, Var
+from jfuse.ir.graph import Atom, Const, Eqn, Graph, Var
 from jfuse.ir.types import DType
 from jfuse.ir.walk import substitute_graph
 from jfuse.kernels.control import scan_parts
-from jfuse.kernels.op import TflOp
 from jfuse.lowering.recover.expressions import (
     Activation,
-    Apply,
     Expr,
     Leaf,
+    Opaque,
     Terms,
     ends,
-    parts,
     replaced,
     terms_of,
     text_of,
@@ -30,10 +27,13 @@ from jfuse.lowering.recover.expressions import (
 )
 from jfuse.lowering.recover.forms import Dependence, Form, linear_forms, row_size
 from jfuse.lowering.recover.reader import Reader
+from jfuse.lowering.recover.repeats import without_repeats
 from jfuse.lowering.rules import need
+from jfuse.lowering.switches import place_of, run_time_switches
 
 GATES = ("input", "forget", "cell", "output")  # in the order of UNIDIRECTIONAL_SEQUENCE_LSTM's operands
 _CELL = "c' = sigmoid(f)*c + sigmoid(i)*tanh(g)"
+_NEXT = b"next"  # no places: marks c' in an expression of h'
 _OUTPUT = "h' = sigmoid(o)*tanh(c')"
 
 
@@ -69,25 +69,30 @@ class _Roles:
 
 def recover_lstm(eqn: Eqn) -> Lstm:
     """The LSTM that a scan computes; raises NotFused, with the nearest reading and where it differs."""
-    body = _with_constants(eqn)
+    body = without_repeats(_with_constants(eqn))
     consts, carries, xs = scan_parts(body.inputs, eqn.params)
     dependence = Dependence(body)
-    _refuse_switches(dependence)
+    _refuse_switches(body)
+    x = _step_input(xs)
     state_vars = [v for v in carries if v.type.dtype.is_float and v.type.rank == 2]
     need(len(state_vars) >= 2, "not_lstm", want=f"two states: {_CELL}, {_OUTPUT}", got=[str(v.type) for v in carries])
     reader = Reader(body, dependence, _rows(state_vars[0]))
     next_carries = body.outputs[: len(carries)]
     roles = _find_roles(reader, carries, next_carries, state_vars)
     h, c = carries[roles.h], carries[roles.c]
-    x = _step_input(xs, h)
+    need(h.type.dtype is DType.f32, "state_dtype", want="f32", got=str(h.type))
+    leaves: dict[str, Leaf] = {}
     for name in GATES:
-        _check_sources(dependence, name, roles.gates[name].operand.var, x, h, c, consts)
+        operand = roles.gates[name].operand
+        _check_inputs(dependence, name, operand, x, h, c, consts)
+        need(isinstance(operand, Leaf), "nonlinear_gate", want=_affine(name), got=text_of(terms_of(operand)))
+        leaves[name] = operand
     results = _results(reader, body.outputs, carries, roles)
     return Lstm(
         x=body.inputs.index(x),
         h=body.inputs.index(h),
         c=body.inputs.index(c),
-        gates=_gates(body, roles, x, h),
+        gates=_gates(body, roles, leaves, x, h),
         results=results,
     )
 
@@ -106,20 +111,13 @@ def _rows(state: Var) -> int:
     return int(batch) if is_known(batch) else 2
 
 
-def _refuse_switches(dependence: Dependence) -> None:
+def _refuse_switches(body: Graph) -> None:
     """Raise where the body tells cases apart: sampling could miss one, and no plain LSTM has any."""
-    for eqn in dependence.body.eqns:
-        switch = getattr(eqn.op, "switch", None)
-        rounds_only = switch == "cast" and all(o.type.dtype.is_float for o in eqn.outputs)
-        if switch and not rounds_only and dependence.depends(eqn):
-            raise NotFused(
-                "unexplained_switch", want="no case distinction in the step", got=f"{eqn.op.name} at {_place(eqn)}"
-            )
+    for _, eqn in run_time_switches(body):
+        raise NotFused("unexplained_switch", want="no case distinction in the step", got=place_of(eqn))
 
 
-def _find_roles(
-    reader: Reader, carries: Sequence[Var], next_carries: Sequence[Atom], states: Sequence[Var]
-) -> _Roles:
+def _find_roles(reader: Reader, carries: Sequence[Var], next_carries: Sequence[Atom], states: Sequence[Var]) -> _Roles:
     """The first assignment of carries to h and c that fits; else the refusal of the one that came closest."""
     nearest: list[tuple[int, NotFused]] = []
     for state in states:
@@ -157,15 +155,13 @@ def _read_cell(expr: Expr, state: Expr) -> dict[str, Activation]:
 
 def _read_output(expr: Expr, cell: Expr, state: Var) -> Activation:
     """The output gate of h', in which c' may occur only within the tanh."""
-    new_cell = Leaf(state, b"next")
-    tree = with_activations(replaced(expr, cell, new_cell))
-    terms = terms_of(tree)
+    new_cell = Leaf(state, _NEXT)
+    terms = terms_of(with_activations(replaced(expr, cell, new_cell)))
     ((monomial, coefficient),) = terms.items() if len(terms) == 1 else ((frozenset(), 0.0),)
     gates = [a for a in _sigmoids(monomial) if a.operand != new_cell]
     activated = [a for a in _tanhs(monomial) if a.operand == new_cell and a.scale == 1]
     if coefficient == 1 and len(monomial) == 2 and gates and activated:
         return gates[0]
-    need(not _has_peephole(tree, new_cell), "peephole", want=_OUTPUT, got="an output gate that reads c'")
     raise NotFused("not_lstm", want=_OUTPUT, got=f"h' = {text_of(terms)}")
 
 
@@ -185,41 +181,30 @@ def _is_coupled(terms: Terms, state: Expr) -> bool:
     return len(terms) == 3 and bool(old & new) and {v for *_, v in gated} == {1.0, -1.0}
 
 
-def _has_peephole(expr: Expr, cell: Leaf) -> bool:
-    if isinstance(expr, Apply):
-        found = set(ends(expr))
-        return cell in found and any(isinstance(e, Leaf) and e != cell for e in found)
-    return any(_has_peephole(part, cell) for part in parts(expr))
-
-
-def _step_input(xs: Sequence[Var], h: Var) -> Var:
+def _step_input(xs: Sequence[Var]) -> Var:
     need(len(xs) == 1, "one_step_input", want=1, got=len(xs))
     (x,) = xs
     need(x.type.dtype is DType.f32, "step_input_dtype", want="f32", got=str(x.type))
-    need(h.type.dtype is DType.f32, "state_dtype", want="f32", got=str(h.type))
     need(x.type.rank == 2, "step_input_rank", want=2, got=str(x.type))
     return x
 
 
-def _check_sources(
-    dependence: Dependence, gate: str, value: Var, x: Var, h: Var, c: Var, consts: Sequence[Var]
+def _check_inputs(
+    dependence: Dependence, gate: str, operand: Expr, x: Var, h: Var, c: Var, consts: Sequence[Var]
 ) -> None:
-    """Refuse a gate that is not affine in the step input and h alone."""
-    sources = dependence.of(value)
-    need(c not in sources, "peephole", want=f"a {gate} gate of x and h", got=f"a {gate} gate that reads c")
-    varying = [v for v in consts if v in sources]
-    need(
-        not varying, "varying_constant", want=f"constant weights in the {gate} gate", got=[str(v.type) for v in varying]
-    )
-    made = [eqn for v in sources if (eqn := dependence.made_by.get(v)) is not None]
-    need(
-        not made,
-        "nonlinear_gate",
-        want=f"a {gate} gate that is affine in x and h",
-        got=", ".join(f"{e.op.name} at {_place(e)}" for e in made),
-    )
-    others = sources - {x, h}
-    need(not others, "extra_carry", want=f"a {gate} gate of x and h", got=[str(v.type) for v in others])
+    """Refuse a gate that reads anything but the step input and h."""
+    found = [e for e in ends(operand) if isinstance(e, Leaf | Opaque)]
+    need(not any(e.index == _NEXT for e in found), "peephole", want=_affine(gate), got=f"a {gate} gate that reads c'")
+    inputs = dependence.inputs_behind([e.var for e in found])
+    need(c not in inputs, "peephole", want=_affine(gate), got=f"a {gate} gate that reads c")
+    varying = [str(v.type) for v in consts if v in inputs]
+    need(not varying, "varying_constant", want=f"constant weights in the {gate} gate", got=varying)
+    others = sorted(str(v.type) for v in inputs - {x, h})
+    need(not others, "extra_carry", want=_affine(gate), got=others)
+
+
+def _affine(gate: str) -> str:
+    return f"a {gate} gate that is affine in x and h"
 
 
 def _results(reader: Reader, outputs: Sequence[Atom], carries: Sequence[Var], roles: _Roles) -> tuple[str, ...]:
@@ -242,17 +227,16 @@ def _results(reader: Reader, outputs: Sequence[Atom], carries: Sequence[Var], ro
     return tuple(found)
 
 
-def _gates(body: Graph, roles: _Roles, x: Var, h: Var) -> dict[str, Gate]:
-    values = tuple(dict.fromkeys(roles.gates[name].operand.var for name in GATES))
-    forms = linear_forms(body, values, (x, h))
-    return {name: _gate(forms[roles.gates[name].operand.var], roles.gates[name], x, h) for name in GATES}
+def _gates(body: Graph, roles: _Roles, leaves: Mapping[str, Leaf], x: Var, h: Var) -> dict[str, Gate]:
+    forms = linear_forms(body, tuple(dict.fromkeys(leaf.var for leaf in leaves.values())), (x, h))
+    return {n: _gate(forms[leaf.var], leaf, roles.gates[n].scale, x, h) for n, leaf in leaves.items()}
 
 
-def _gate(form: Form, activation: Activation, x: Var, h: Var) -> Gate:
-    columns = _columns(activation.operand, form.bias.size, row_size(h.type))
+def _gate(form: Form, leaf: Leaf, scale: float, x: Var, h: Var) -> Gate:
+    columns = _columns(leaf, form.bias.size, row_size(h.type))
 
     def single(array: np.ndarray) -> np.ndarray:
-        return np.ascontiguousarray((activation.scale * array[..., columns]).T, np.float32)
+        return np.ascontiguousarray((scale * array[..., columns]).T, np.float32)
 
     return Gate(single(form.matrices[x]), single(form.matrices[h]), single(form.bias))
 
@@ -263,9 +247,5 @@ def _columns(leaf: Leaf, width: int, units: int) -> np.ndarray:
     by_row = places - width * np.arange(len(places))[:, None]
     fits = (by_row == by_row[0]).all() and (by_row[0] >= 0).all() and (by_row[0] < width).all()
     need(fits, "gate_layout", want="the gates of a row in that row", got=str(leaf.var.type))
-    return by_row[0]
-
-
-def _place(eqn: Eqn) -> Any:
-    return eqn.source if eqn.source != Source() else eqn.op.name
-
+    columns: np.ndarray = by_row[0]
+    return columns

@@ -44,13 +44,13 @@ class Reader:
     def _read(self, var: Var, index: np.ndarray) -> Expr:
         eqn = self._dependence.made_by.get(var)
         if eqn is None:
-            return Leaf(var, index.tobytes())
+            return Leaf(var, index.tobytes(), len(self._known))
         moved = self._moved(eqn, var, index)
         if moved is not None:
             return self.read(*moved)
         if self._dependence.of(var) <= self._inputs:
-            return Leaf(var, index.tobytes())
-        return self._elementwise(eqn, index) or Opaque(eqn.op, var, index.tobytes())
+            return Leaf(var, index.tobytes(), len(self._known))
+        return self._elementwise(eqn, index) or Opaque(eqn.op, var, index.tobytes(), len(self._known))
 
     def _moved(self, eqn: Eqn, var: Var, index: np.ndarray) -> tuple[Atom, np.ndarray] | None:
         """Where the elements come from unchanged: an operand and places in it."""

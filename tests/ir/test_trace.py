@@ -118,9 +118,16 @@ def test_vars_outside_of_a_trace_are_refused() -> None:
 
 
 def test_a_failed_trace_is_over() -> None:
-    with pytest.raises(ZeroDivisionError), recording():
-        assert is_tracing()
-        raise ZeroDivisionError
+    with pytest.raises(TypeMismatch):
+        trace_graph(ops.add, [f32(3), f32(4)])
+    assert not is_tracing()
+
+
+def test_an_unrelated_trace_shares_nothing_with_the_active_one() -> None:
+    with recording() as outer, recording() as inner:
+        assert active_trace() is inner
+        assert inner.names is not outer.names
+        assert inner.sizes is not outer.sizes
     assert not is_tracing()
 
 

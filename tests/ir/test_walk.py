@@ -121,7 +121,7 @@ def test_with_float_retypes_everything_and_keeps_shared_constants_shared() -> No
 
     def main(x: Any) -> Any:
         body = trace_graph(twice, [x.type], "body")
-        return ops.cast(ops.mul(ops.composite([x], [body], name="twice")[0], 0.5), DType.f32)
+        return ops.cast(ops.mul(ops.composite([x], [body], name="twice")[0], 0.5), out_data_type=DType.f32)
 
     graph = trace_graph(main, [f32(3, 2)])
     wide = with_float(graph, DType.f64)

@@ -105,7 +105,7 @@ def activate(z: np.ndarray, name: str) -> np.ndarray:
         "RELU_N1_TO_1": lambda v: np.minimum(np.maximum(v, -1), 1),
         "SIGN_BIT": lambda v: np.where(np.signbit(v), 1.0, 0.0).astype(v.dtype),
     }
-    return written[name](z)
+    return np.asarray(written[name](z))
 
 
 def clip(z: np.ndarray, limit: float) -> np.ndarray:
@@ -124,7 +124,7 @@ def written_step(
             z = z + state * w[f"p_{gate}"]
         if lstm.norm:
             z = (z - z.mean(-1, keepdims=True)) / np.sqrt(z.var(-1, keepdims=True) + 1e-8) * w[f"l_{gate}"]
-        return z + w[f"b_{gate}"]
+        return np.asarray(z + w[f"b_{gate}"])
 
     f = sigmoid(pre("forget", c))
     i = 1 - f if lstm.coupled else sigmoid(pre("input", c))

@@ -16,7 +16,7 @@ from jfuse.ir.types import DType, TensorType
 from jfuse.kernels import ops
 from jfuse.kernels.activation import activate
 
-X = np.float32([[-9, -3, -1, -1e-3, 0, 1e-3, 0.5, 1, 2.9, 3, 9]])
+X = np.array([[-9, -3, -1, -1e-3, 0, 1e-3, 0.5, 1, 2.9, 3, 9]], np.float32)
 
 
 def litert(function: Any) -> np.ndarray:

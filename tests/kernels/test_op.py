@@ -90,7 +90,7 @@ def test_a_static_operand_must_be_known() -> None:
 
 
 def test_numpy_in_numpy_out_and_jax_in_jax_out() -> None:
-    x = np.float32([1, 2])
+    x = np.array([1, 2], np.float32)
     assert type(ops.gelu(x)) is np.ndarray  # its body uses jax
     assert type(ops.sum_(x, [0])) is np.ndarray
     assert type(ops.add(x, Const(x))) is np.ndarray

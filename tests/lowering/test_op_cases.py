@@ -11,7 +11,6 @@ import pytest
 
 from jfuse.ir.check import check_graph
 from jfuse.ir.dims import is_known
-from jfuse.ir.dims import is_known
 from jfuse.ir.graph import Graph
 from jfuse.ir.types import DType, TensorType
 from jfuse.ir.walk import all_eqns

@@ -56,6 +56,14 @@ def test_one_step_of_a_transpose_is_a_slice(index: int) -> None:
     assert_equal_values(before, after)
 
 
+def test_axes_that_a_slice_does_not_spell_are_kept() -> None:
+    before, after = simplified(
+        lambda x: ops.strided_slice(ops.transpose(x, TIME_FIRST), [-1], [0], [1], end_mask=1, shrink_axis_mask=1)
+    )
+    assert names(after) == ["strided_slice"]
+    assert_equal_values(before, after)
+
+
 def test_what_is_left_of_a_permutation_follows_the_slice() -> None:
     before, after = simplified(
         lambda x: ops.strided_slice(

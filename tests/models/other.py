@@ -52,6 +52,13 @@ def dict_inputs(library: str = "keras") -> Any:
     return awake(k.Model({"b": b, "a": a}, k.layers.Dense(2)(k.layers.Subtract()([a, b]))))
 
 
+def dict_outputs(library: str = "keras") -> Any:
+    """One input -> a nest: a dict whose entries are not in the order of their names."""
+    k = LIBRARIES[library]
+    x = k.Input((4,), name="x")
+    return awake(k.Model(x, {"second": k.layers.Dense(2)(x), "first": k.layers.Dense(3)(x)}))
+
+
 def dense_rank_3(library: str = "keras") -> Any:
     """Dense on every step of f32[b,5,4] -> f32[b,5,3]."""
     k = LIBRARIES[library]

@@ -35,9 +35,12 @@ def saved(model: Any, folder: Path) -> Path:
 
 def concrete(model: Any) -> Any:
     """A concrete function of the model's call."""
-    specs = specs_of(model)
-    function = tf.function(lambda *x: model(x if len(x) > 1 else x[0], training=False), autograph=False)
-    return function.get_concrete_function(*specs)
+    structure = model.input if model.inputs[1:] else model.inputs[0]
+
+    def call(*inputs: Any) -> Any:
+        return model(tf.nest.pack_sequence_as(structure, inputs), training=False)
+
+    return tf.function(call, autograph=False).get_concrete_function(*specs_of(model))
 
 
 def keras_file(model: Any, folder: Path) -> Path:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from jfuse.ir.types import DType
@@ -10,7 +12,7 @@ from tests.op_cases.case import Case, boolean, case, const, f32, given, i32, i64
 WORDS = [[b"a", b"bc"], [b"", b"d"]]
 
 
-def padding(op: str, *more: object, **attributes: object) -> list[Case]:
+def padding(op: str, *more: float, **attributes: Any) -> list[Case]:
     """Padding of floats and integers, of no dimension, of one, of the batch."""
     extra = [const(np.float32(v)) for v in more]
     rows = [

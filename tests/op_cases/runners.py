@@ -20,6 +20,8 @@ from jfuse.ir.walk import all_eqns
 from jfuse.kernels.op import TflOp
 from jfuse.lowering.defaults import default_rules
 from jfuse.lowering.rules import LowerRule
+from jfuse.passes.context import Context
+from jfuse.passes.fuse import fuse
 from jfuse.passes.outputs import prepare_outputs
 from tests.op_cases.case import Case
 
@@ -115,7 +117,7 @@ def litert_results(case: Case, *, delegates: bool, dynamic: bool = False) -> lis
 
 @cache
 def _file_of(case: Case, *, dynamic: bool) -> bytes:
-    graph = prepare_outputs(graph_of(case, dynamic=dynamic))
+    graph = prepare_outputs(fuse(graph_of(case, dynamic=dynamic), Context(recover=False)))  # `fuse` opens composites
     names = tuple(f"in{i}" for i in range(len(graph.inputs))), tuple(f"out{i}" for i in range(len(graph.outputs)))
     return to_bytes(Program((Signature("row", graph, *names),)))
 

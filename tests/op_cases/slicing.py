@@ -16,14 +16,14 @@ def strided(
     *,
     dynamic: bool = True,
     dtype: DType = DType.i32,
-    **masks: int,
+    **masks: Any,
 ) -> Case:
     """One row of constant bounds; strides of 1 where they are not given."""
     strides = [1] * len(begin) if strides is None else strides
     return case("StridedSlice", args=[x, *(const(v, dtype) for v in (begin, end, strides))], dynamic=dynamic, **masks)
 
 
-def element(x: Operand, *places: Any, shrink: int, **masks: int) -> Case:
+def element(x: Operand, *places: Any, shrink: int, **masks: Any) -> Case:
     """One row of elements at places that are inputs."""
     begin = given(list(places), DType.i32)
     end = given([p + 1 for p in places], DType.i32)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Container, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -137,10 +137,10 @@ class _GraphParser:
             variables[name] = Var(tensor_type, value=self.known(tensor_type))
         return tuple(variables.values())
 
-    def binder(self, bound: Collection[str]) -> tuple[str, TensorType]:
+    def binder(self, *bound: Container[str]) -> tuple[str, TensorType]:
         """`a: f32[B,8]`, of a name that is not bound yet."""
         match = self.scanner.take(_VARIABLE, "a variable, as in 'a: f32[B,8]'")
-        if match[0] in bound:
+        if any(match[0] in names for names in bound):
             self.scanner.fail("each variable bound once", at=match.start())
         self.scanner.expect(":")
         return match[0], self.scanner.type()
@@ -180,7 +180,7 @@ class _GraphParser:
         names: list[str] = []
         types: list[TensorType] = []
         while self.scanner.peek(_BINDER):
-            name, tensor_type = self.binder([*variables, *names])
+            name, tensor_type = self.binder(variables, names)
             names.append(name)
             types.append(tensor_type)
             if not self.scanner.accept(","):

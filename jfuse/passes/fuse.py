@@ -1,0 +1,210 @@
+"""Composites become fused TFLite ops where a rule takes them and the prover agrees; the others lose their boundary."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from jfuse.errors import NotFused, RuleError
+from jfuse.ir.dims import Dim, SymbolNames, symbols_of
+from jfuse.ir.graph import Atom, Const, Eqn, Graph, Var
+from jfuse.ir.trace import at_source, recording
+from jfuse.ir.walk import all_eqns, substitute_graph, use_counts
+from jfuse.kernels.control import composite
+from jfuse.kernels.op import TflOp
+from jfuse.lowering.query import type_of
+from jfuse.lowering.rules import FuseRule, need
+from jfuse.lowering.site import Site, at_site
+from jfuse.passes.context import Context
+from jfuse.passes.recover import PROPOSED, recover, refused
+from jfuse.passes.rewrite import inline, is_same_type, rewrite, with_new_bodies
+from jfuse.report import Fusion
+from jfuse.verification.inputs import integer_limits
+from jfuse.verification.prove import prove
+
+
+def fuse(graph: Graph, ctx: Context) -> Graph:
+    """Replace each composite by what its rule makes of it, proved equal, or by its body; none are left.
+
+    Bodies that are put in place are searched for recurrences, as the graph itself was before.
+    """
+    counts = use_counts(graph)
+
+    def visit(eqn: Eqn) -> Sequence[Any] | None:
+        if eqn.op is not composite:
+            return None
+        rule = ctx.rules.fuses.get(eqn.params["name"])
+        if rule is not None:
+            try:
+                return _fused(eqn, rule, [counts[out] > 0 for out in eqn.outputs], ctx)
+            except NotFused as refusal:
+                ctx.report.refused.append(refused(refusal, eqn.params["name"], rule.name, eqn))
+        return inline(_opened(eqn, ctx), _atoms(eqn))
+
+    eqns = tuple(e if e.op is composite else with_new_bodies(e, lambda body: fuse(body, ctx)) for e in graph.eqns)
+    return rewrite(replace(graph, eqns=eqns), visit)
+
+
+def _opened(eqn: Eqn, ctx: Context) -> Graph:
+    """The body of a composite that stays unfused, with its constant operands put in and its own composites resolved."""
+    (body,) = eqn.bodies
+    known: dict[Var, Atom] = {v: a for v, a in zip(body.inputs, _atoms(eqn), strict=True) if isinstance(a, Const)}
+    body = substitute_graph(body, known)
+    # What `recover` proposed and the prover refused would only be proposed again.
+    return fuse(body if eqn.params["name"] in PROPOSED else recover(body, ctx), ctx)
+
+
+def _fused(eqn: Eqn, rule: FuseRule, is_read: Sequence[bool], ctx: Context) -> list[Atom]:
+    """The results of the replacement, recorded in the active trace; raises NotFused where it may not be taken."""
+    (body,) = eqn.bodies
+    replacement, given = _replacement(eqn, rule, is_read)
+    constants = [a.array if isinstance(a, Const) else None for a in _atoms(eqn)]
+    wanted = replace(body, outputs=tuple(body.outputs[i] for i in given))
+    proof = prove(wanted, replacement, constants, rule.claims)
+    name = eqn.params["name"]
+    ctx.report.fused.append(
+        Fusion(
+            composite=name,
+            rule=rule.name,
+            source=str(eqn.source),
+            becomes=tuple(e.op.builtin for e in replacement.eqns if isinstance(e.op, TflOp)),
+            samples=proof.samples,
+            error=proof.error,
+            recovered=name in PROPOSED,
+        )
+    )
+    results = dict(zip(given, inline(replacement, _atoms(eqn)), strict=True))
+    # A result that the rule leaves out stands for itself: nothing reads it.
+    return [results.get(i, out) for i, out in enumerate(eqn.outputs)]
+
+
+def _replacement(eqn: Eqn, rule: FuseRule, is_read: Sequence[bool]) -> tuple[Graph, list[int]]:
+    """The graph that the rule records on operands of the composite's types, and which results it gives."""
+    inputs = tuple(Var(a.type, a.name, getattr(a, "value", None)) for a in _atoms(eqn))
+    operands = [a.array if isinstance(a, Const) else v for a, v in zip(_atoms(eqn), inputs, strict=True)]
+    bound = _bind(rule, eqn, operands)
+    with recording(names=_Unused(eqn.bodies[0], inputs)) as trace:
+        with at_source(eqn.source), at_site(_site(eqn, is_read, inputs)):
+            results = _call(rule, eqn, bound)
+        given = [i for i, r in enumerate(results) if r is not None]
+        _check_results(eqn, rule, results, is_read)
+        assumed = ", ".join(f"{name} = {size}" for name, size in trace.sizes.items())
+        need(not assumed, "sizes_agree", want="no assumption on run-time sizes", got=assumed)
+        graph = trace.finish(rule.name, inputs, [results[i] for i in given])
+    return _with_named_constants(graph, _atoms(eqn)), given
+
+
+def _site(eqn: Eqn, is_read: Sequence[bool], inputs: Sequence[Var]) -> Site:
+    (body,) = eqn.bodies
+    limits = integer_limits(body)
+    by_operand = {ours: limits[theirs] for ours, theirs in zip(inputs, body.inputs, strict=True) if theirs in limits}
+    return Site(body.outputs, tuple(is_read), by_operand)
+
+
+@dataclass(frozen=True)
+class _Call:
+    operands: list[Any]
+    attributes: dict[str, Any]
+
+
+def _bind(rule: FuseRule, eqn: Eqn, operands: Sequence[Any]) -> _Call:
+    """What to call the rule with: operands by name, or by position where the names are others."""
+    names: Sequence[str] = eqn.params["arguments"]
+    by_name = dict(zip(names, operands, strict=True))
+    attributes = {n: _attribute(n, p, by_name, dict(eqn.params["attributes"])) for n, p in rule.attributes.items()}
+    free = {n: o for n, o in by_name.items() if n not in rule.attributes}
+    parameters = [p for p in rule.operands if p.kind is not p.VAR_POSITIONAL]
+    required = [p.name for p in parameters if p.default is p.empty]
+    if len(parameters) == len(rule.operands) and all(name in free for name in required):
+        return _Call([free.get(p.name, p.default) for p in parameters], attributes)
+    takes_more = len(parameters) < len(rule.operands)
+    fits = len(required) <= len(free) and (takes_more or len(free) <= len(parameters))
+    need(fits, "operand_count", want=", ".join(p.name for p in rule.operands), got=", ".join(free))
+    return _Call(list(free.values()), attributes)
+
+
+def _attribute(
+    name: str, parameter: inspect.Parameter, operands: Mapping[str, Any], attributes: Mapping[str, Any]
+) -> Any:
+    """A keyword of the rule: the value of a constant operand, an attribute of the annotation, or the default."""
+    if name in operands:
+        value = operands[name]
+        need(not isinstance(value, Var), f"static_{name}", want="a constant", got=str(type_of(value)))
+        return _python_value(np.asarray(value).tolist())
+    if name in attributes:
+        return attributes[name]
+    need(parameter.default is not parameter.empty, f"missing_{name}", want=f"an argument or attribute {name!r}")
+    return parameter.default
+
+
+def _python_value(value: Any) -> Any:
+    if isinstance(value, list):
+        return tuple(_python_value(v) for v in value)
+    return value.decode() if isinstance(value, bytes) else value
+
+
+def _call(rule: FuseRule, eqn: Eqn, call: _Call) -> tuple[Any, ...]:
+    try:
+        results = rule(*call.operands, **call.attributes)
+    except NotFused:
+        raise
+    except Exception as error:  # a rule is the user's code and may raise anything
+        raise RuleError(
+            f"the rule {rule.name} failed on the composite {eqn.params['name']!r}",
+            where=str(eqn.source) or None,
+            found=f"{type(error).__name__}: {error}",
+            remedy="refuse with jfuse.need what the rule cannot take",
+        ) from error
+    results = tuple(results) if isinstance(results, tuple | list) else (results,)
+    if len(results) != len(eqn.outputs):
+        raise RuleError(
+            f"the rule {rule.name} gives another number of results than the composite {eqn.params['name']!r}",
+            where=str(eqn.source) or None,
+            expected=len(eqn.outputs),
+            found=len(results),
+        )
+    return results
+
+
+def _check_results(eqn: Eqn, rule: FuseRule, results: Sequence[Any], is_read: Sequence[bool]) -> None:
+    for number, (out, result, read) in enumerate(zip(eqn.outputs, results, is_read, strict=True)):
+        if result is None:
+            need(not read, "result_not_given", want=f"result {number} of {eqn.params['name']}", got="None")
+            continue
+        found = type_of(result if isinstance(result, Var) else np.asarray(result))
+        need(is_same_type(found, out.type), "result_type", want=f"{out.type} as result {number}", got=str(found))
+
+
+def _with_named_constants(graph: Graph, operands: Sequence[Atom]) -> Graph:
+    """The graph with the composite's own Consts where the rule passed their arrays on: they carry names."""
+    known = {id(a.array): a for a in operands if isinstance(a, Const)}
+    eqns = tuple(
+        replace(e, inputs=tuple(known.get(id(a.array), a) if isinstance(a, Const) else a for a in e.inputs))
+        for e in graph.eqns
+    )
+    return replace(graph, eqns=eqns)
+
+
+def _atoms(eqn: Eqn) -> tuple[Atom, ...]:
+    """The operands of a composite, none of which is optional."""
+    return tuple(a for a in eqn.inputs if a is not None)
+
+
+class _Unused(SymbolNames):
+    """Names of symbols that occur neither in a composite's operands nor in its body."""
+
+    def __init__(self, body: Graph, inputs: Sequence[Var]) -> None:
+        super().__init__()
+        variables = [*inputs, *(v for e in all_eqns(body) for v in e.outputs)]
+        self._taken = {name for v in variables for d in v.type.shape for name in symbols_of(d)}
+
+    def fresh(self, stem: str) -> Dim:
+        """A symbol that is new there."""
+        found = super().fresh(stem)
+        while str(found) in self._taken:
+            found = super().fresh(stem)
+        return found

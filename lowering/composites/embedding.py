@@ -1,0 +1,53 @@
+"""Embedding tables: embedding_lookup and embedding_matmul."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from jfuse.ir.graph import Var
+from jfuse.ir.types import DType
+from jfuse.kernels import ops
+from jfuse.kernels.op import Array
+from jfuse.lowering.query import dtype, is_constant, rank, scalar, type_of
+from jfuse.lowering.rules import fuses, need
+from jfuse.lowering.shapes import shape_tensor
+from jfuse.lowering.site import site
+
+_MOST_ROWS = 2**31 - 3  # an id is i32, and so is one more than the last
+
+
+@fuses("embedding_lookup", "embedding_matmul", claims={"compare"})
+def fuse_embedding(table: Array, ids: Array) -> Array:
+    """Rows of a table by id -> EMBEDDING_LOOKUP.   table: n[rows, ...]; ids: i[...] -> n[..., ...]
+
+    TFLite fails on an id out of range. So does a body that gathers; one that multiplies with a one-hot row gives zeros
+    there, and the table gets a row of zeros before and behind it for that. Claims the comparison in the one-hot row.
+    """
+    need(rank(table) >= 2, "table_rank", want="2 or more", got=str(type_of(table)))
+    need(dtype(ids).is_integer, "integer_ids", want="an integer", got=str(type_of(ids)))
+    rows = table.shape[0]
+    need(isinstance(rows, int) and 0 < rows <= _MOST_ROWS, "table_size", want=f"1 to {_MOST_ROWS} rows", got=rows)
+    if site().index_limit(ids) is None:
+        table, ids = _guarded(table, ids)
+    ids = ids if dtype(ids) is DType.i32 else ops.cast(ids, out_data_type=DType.i32)
+    if rank(ids) == 1:
+        return ops.embedding_lookup(ids, table)
+    found = ops.embedding_lookup(ops.reshape(ids, [-1]), table)
+    sources = [v for v in (ids, found) if isinstance(v, Var)]
+    return ops.reshape(found, shape_tensor((*ids.shape, *table.shape[1:]), sources))
+
+
+def _guarded(table: Array, ids: Array) -> tuple[Array, Array]:
+    """A table with a row of zeros at both ends, and ids that fall on them where they were out of range.
+
+    Compared in the dtype of the ids: an i64 is cut to 32 bits only when it is in range.
+    """
+    need(is_constant(table), "ids_out_of_range", want="a constant table", got=str(type_of(table)))
+    zeros = np.zeros_like(table[:1])
+    extended = np.concatenate([zeros, table, zeros])
+    info = np.iinfo(dtype(ids).numpy)
+    fits = info.max > len(table)
+    need(fits, "ids_dtype", want=f"ids that can be {len(table)}", got=str(type_of(ids)))
+    if info.min < 0:
+        ids = ops.maximum(ids, scalar(-1, ids))
+    return extended, ops.add(ops.minimum(ids, scalar(len(table), ids)), scalar(1, ids))

@@ -1,0 +1,89 @@
+"""Functions that tf_keras marks: keras.lstm."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from jfuse.ir.dims import same
+from jfuse.ir.graph import Const
+from jfuse.ir.types import DType
+from jfuse.kernels import ops
+from jfuse.kernels.op import Array
+from jfuse.lowering.query import dtype, is_constant, rank, type_of
+from jfuse.lowering.rules import fuses, need
+from jfuse.lowering.site import site
+
+
+@fuses("keras.lstm")
+def fuse_keras_lstm(
+    inputs: Array,
+    init_h: Array,
+    init_c: Array,
+    kernel: Array,
+    recurrent_kernel: Array,
+    bias: Array,
+    mask: Array | None = None,
+    *,
+    time_major: bool = False,
+    go_backwards: bool = False,
+) -> tuple[Any, ...]:
+    """tf_keras's LSTM -> UNIDIRECTIONAL_SEQUENCE_LSTM, which clips nothing, as Keras does not.
+
+    inputs: f32[b,t,i], f32[t,b,i] if time_major; init_h, init_c: f32[b,u]; kernel: f32[i,4u], recurrent_kernel:
+    f32[u,4u], bias: f32[4u], gates in the order i, f, c, o. go_backwards: steps from the last to the first, in that
+    order in the result too. Results: h of the last step, of every step (of the last one alone, as one step, without
+    return_sequences), h and c after the last step, and a constant.
+    Source: tf_keras/src/layers/rnn/lstm.py, standard_lstm
+    """
+    need(mask is None, "masked", want="no mask", got=None if mask is None else str(type_of(mask)))
+    need(dtype(inputs) is DType.f32 and rank(inputs) == 3, "input_type", want="f32 of rank 3", got=str(type_of(inputs)))
+    weights = {"kernel": kernel, "recurrent_kernel": recurrent_kernel, "bias": bias}
+    for name, value in weights.items():
+        need(is_constant(value), f"static_{name}", want="a constant", got=str(type_of(value)))
+    time = 0 if time_major else 1
+    sequence, _, last_c = ops.unidirectional_sequence_lstm(
+        ops.reverse_v2(inputs, [time]) if go_backwards else inputs,
+        *_gates(kernel),
+        *_gates(recurrent_kernel),
+        *(None, None, None),
+        *np.split(bias, 4),
+        *(None, None),
+        *(init_h, init_c),
+        fused_activation_function="TANH",
+        time_major=time_major,
+    )
+    # h after the last step is the last step of the sequence: reading a state costs two more ops and an order to keep.
+    last = _last_step(sequence, time, keep=False)
+    return last, _steps(sequence, time), last, last_c, _constant_result(4)
+
+
+def _gates(weights: np.ndarray) -> list[np.ndarray]:
+    """i, f, c and o, each transposed as TFLite wants it.   f32[n, 4u] -> 4 times f32[u, n]"""
+    return [np.ascontiguousarray(w.T) for w in np.split(weights, 4, axis=1)]
+
+
+def _steps(sequence: Array, time: int) -> Array:
+    """All steps, or the last one alone where the body returns no more."""
+    wanted = site().result_type(1).shape[time]
+    if same(wanted, sequence.shape[time]) is not True and same(wanted, 1) is True:
+        return _last_step(sequence, time, keep=True)
+    return sequence
+
+
+def _last_step(sequence: Array, time: int, *, keep: bool) -> Array:
+    """The last step, with its axis or without."""
+    begin, end = [0] * time + [-1], [0] * (time + 1)
+    others = (1 << time) - 1  # the axes before time, taken whole
+    ends = (1 << (time + 1)) - 1
+    shrink = 0 if keep else 1 << time
+    return ops.strided_slice(
+        sequence, begin, end, [1] * (time + 1), begin_mask=others, end_mask=ends, shrink_axis_mask=shrink
+    )
+
+
+def _constant_result(index: int) -> np.ndarray | None:
+    """A result that the body states as a constant; None where it computes it."""
+    atom = site().results[index]
+    return atom.array if isinstance(atom, Const) else None

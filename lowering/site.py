@@ -1,0 +1,56 @@
+"""What a fusion rule may ask about the composite that it is called for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+
+from jfuse.errors import RuleError
+from jfuse.ir.graph import Atom, Var
+from jfuse.ir.types import TensorType
+from jfuse.kernels.op import Array
+
+
+@dataclass(frozen=True)
+class Site:
+    """One composite in a graph.
+
+    results: the values that its body returns; is_read: whether anything reads the result of that number.
+    limits: for operands that the body uses as indices without a check, the size of the table: an index beyond it is an
+        error in the source too, not a value.
+    """
+
+    results: Sequence[Atom]
+    is_read: Sequence[bool]
+    limits: Mapping[Var, int] = field(default_factory=dict)
+
+    def result_type(self, index: int) -> TensorType:
+        """The type that the rule's result of that number must have."""
+        return self.results[index].type
+
+    def index_limit(self, operand: Array) -> int | None:
+        """The number of rows that the body itself indexes with an operand; None where it takes any value."""
+        return self.limits.get(operand) if isinstance(operand, Var) else None
+
+
+_SITE: ContextVar[Site | None] = ContextVar("jfuse_site", default=None)
+
+
+def site() -> Site:
+    """The composite for which the running rule was called."""
+    found = _SITE.get()
+    if found is None:
+        raise RuleError("site() was called outside of a fusion rule", remedy="call it in a function under @jfuse.fuses")
+    return found
+
+
+@contextmanager
+def at_site(found: Site) -> Iterator[None]:
+    """Rules called within the `with` are called for this composite."""
+    token = _SITE.set(found)
+    try:
+        yield
+    finally:
+        _SITE.reset(token)

@@ -1,0 +1,114 @@
+"""What ops declare of themselves (`linear`, `elementwise`) holds for every equation that the rows record."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pytest
+
+from jfuse.ir.graph import Const, Eqn
+from jfuse.ir.types import DType
+from jfuse.ir.walk import all_eqns
+from jfuse.kernels.op import TflOp
+from tests.op_cases import FAMILIES
+from tests.op_cases.runners import graph_of
+
+
+@cache
+def equations(family: str) -> dict[str, Eqn]:
+    """One equation of each op for each choice of options and operand types, under a readable name."""
+    found: dict[str, Eqn] = {}
+    for row in FAMILIES[family]:
+        for eqn in all_eqns(graph_of(row)):
+            if isinstance(eqn.op, TflOp) and eqn.op.traceable:
+                operands = ",".join("-" if a is None else str(a.type) for a in eqn.inputs)
+                options = "".join(f"-{k}={v}" for k, v in eqn.params.items() if v != eqn.op.options[k].default)
+                found.setdefault(f"{eqn.op.name}-{operands}{options}", eqn)
+    return found
+
+
+def linear_equations(family: str) -> dict[str, Eqn]:
+    """Those that say they are linear, between floats."""
+    groups = {name: _linear_places(eqn) for name, eqn in equations(family).items()}
+    return {n: e for n, e in equations(family).items() if groups[n] and all(_is_float(e, g) for g in groups[n])}
+
+
+def elementwise_equations(family: str) -> dict[str, Eqn]:
+    """Those of elementwise ops that have elements. SELECT with a vector takes whole slices."""
+    return {
+        n: e
+        for n, e in equations(family).items()
+        if isinstance(e.op, TflOp) and e.op.elementwise and e.op.name != "select" and 0 not in e.outputs[0].type.shape
+    }
+
+
+def _data_places(eqn: Eqn) -> list[int]:
+    """Where the operands are that carry data, not shapes or axes."""
+    declared = [eqn.op.operand_at(i) for i in range(len(eqn.inputs))]  # type: ignore[attr-defined]
+    return [i for i, d in enumerate(declared) if eqn.inputs[i] is not None and not (d.static or d.shape_only)]
+
+
+def _is_float(eqn: Eqn, places: list[int]) -> bool:
+    atoms = [*(eqn.inputs[i] for i in places), *eqn.outputs]
+    return all(a is not None and a.type.dtype is DType.f32 for a in atoms)
+
+
+def _linear_places(eqn: Eqn) -> list[list[int]]:
+    """The groups of operands in which the equation says that it is linear."""
+    places = _data_places(eqn)
+    linear = getattr(eqn.op, "linear", None)
+    if linear == "each":
+        return [[i] for i in places]
+    return {"joint": [places], "first": [places[:1]]}.get(linear or "", [])
+
+
+def _run(eqn: Eqn, values: list[Any]) -> list[np.ndarray]:
+    return [np.asarray(r) for r in eqn.op.run(values, eqn.params, ())]
+
+
+def _operands(eqn: Eqn, rng: np.random.Generator) -> list[Any]:
+    """Constants as they are, except that floats are drawn anew in double; variables drawn."""
+    values: list[Any] = []
+    for i, atom in enumerate(eqn.inputs):
+        if atom is None:
+            values.append(None)
+        elif atom.type.dtype is DType.f32 and i in _data_places(eqn):
+            values.append(rng.uniform(0.5, 2, atom.type.shape))
+        elif isinstance(atom, Const):
+            values.append(atom.array)
+        else:
+            values.append(np.zeros(atom.type.shape, atom.type.dtype.numpy))
+    return values
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_linear_ops_are_linear(family: str) -> None:
+    rng = np.random.default_rng(0)
+    for name, eqn in linear_equations(family).items():
+        first, second = _operands(eqn, rng), _operands(eqn, rng)
+        for group in _linear_places(eqn):
+            other = [second[i] if i in group else v for i, v in enumerate(first)]
+            both = [v + 3 * second[i] if i in group else v for i, v in enumerate(first)]
+            for x, y, z in zip(_run(eqn, first), _run(eqn, other), _run(eqn, both), strict=True):
+                # 1e-12: in double, sums of at most a few hundred terms.
+                np.testing.assert_allclose(z, x + 3 * y, rtol=1e-12, err_msg=name)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_elementwise_ops_look_at_one_place(family: str) -> None:
+    for name, eqn in elementwise_equations(family).items():
+        drawn = _operands(eqn, np.random.default_rng(0))
+        (whole,) = _run(eqn, drawn)
+        assert whole.shape == eqn.outputs[0].type.shape, name
+        places = [np.broadcast_to(v, whole.shape).reshape(-1) for v in drawn]
+        alone = np.concatenate([_run(eqn, [v[i : i + 1] for v in places])[0] for i in range(whole.size)])
+        # 1e-14: in double, vectors and single elements take different code paths of exp and the like.
+        tolerance = 1e-14 if whole.dtype.kind == "f" else 0
+        np.testing.assert_allclose(alone, whole.reshape(-1), rtol=tolerance, err_msg=name)
+
+
+def test_many_equations_are_met() -> None:
+    assert sum(len(linear_equations(family)) for family in FAMILIES) > 50
+    assert sum(len(elementwise_equations(family)) for family in FAMILIES) > 100

@@ -1,0 +1,268 @@
+"""Scans as WHILE: against lax.scan of a step written in jax, on XLA and in LiteRT over several invokes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from jfuse.errors import LowerError
+from jfuse.export.flatbuffer import to_bytes
+from jfuse.ir.check import check_graph
+from jfuse.ir.dims import symbol
+from jfuse.ir.evaluate import evaluate
+from jfuse.ir.graph import Graph, Program, Signature
+from jfuse.ir.trace import trace_graph
+from jfuse.ir.types import DType, TensorType
+from jfuse.ir.walk import all_eqns
+from jfuse.kernels import ops
+from jfuse.kernels.lists import reserve
+from jfuse.passes.context import Context
+from jfuse.passes.outputs import prepare_outputs
+from jfuse.passes.simplify import simplify
+from jfuse.passes.unloop import unloop
+from jfuse.verification.oracles import LiteRt
+from tests.conftest import Golden
+
+B, T = symbol("B"), symbol("T")
+WIDTH = 20  # rows of more than 64 bytes: the runtime aligns buffers to that
+SIZES = ({"T": 4, "B": 3}, {"T": 9, "B": 1}, {"T": 1, "B": 30}, {"T": 4, "B": 3})
+WEIGHTS = np.random.default_rng(0).standard_normal((WIDTH, WIDTH)).astype(np.float32) / 4
+BIAS = np.random.default_rng(1).standard_normal(WIDTH).astype(np.float32)
+
+
+def f32(*shape: Any) -> TensorType:
+    return TensorType(shape, DType.f32)
+
+
+@dataclass(frozen=True)
+class Loop:
+    """A scan over x[T, B, WIDTH] from states h and g [B, WIDTH]: its step in ops, and the same step in jax.
+
+    Both take (h, g, x) and give (new h, new g, *rows of the stacked results).
+    """
+
+    step: Callable[..., Any]
+    written: Callable[..., Any]
+
+
+LOOPS = {
+    "rnn": Loop(
+        lambda h, g, x: (ops.tanh(ops.add(ops.fully_connected(h, WEIGHTS, BIAS), x)), ops.add(g, x), ops.mul(h, x)),
+        lambda h, g, x: (jnp.tanh(h @ WEIGHTS.T + BIAS + x), g + x, h * x),
+    ),
+    "swapped-carries": Loop(lambda h, g, x: (ops.sub(g, x), h, h, g), lambda h, g, x: (g - x, h, h, g)),
+    "equal-results": Loop(
+        lambda h, g, x: ((n := ops.sub(ops.exp(ops.neg(ops.abs_(h))), x)), n, n, n, x),
+        lambda h, g, x: ((n := jnp.exp(-jnp.abs(h)) - x), n, n, n, x),
+    ),
+    "unchanged-carry": Loop(lambda h, g, x: (h, ops.sub(h, g), g), lambda h, g, x: (h, h - g, g)),
+    "no-rows": Loop(lambda h, g, x: (ops.sub(x, h), ops.maximum(g, x)), lambda h, g, x: (x - h, jnp.maximum(g, x))),
+    "scalar-and-constant-rows": Loop(
+        lambda h, g, x: (g, h, ops.reduce_max(x, np.array([0, 1], np.int32)), BIAS, ops.expand_dims(h, 1)),
+        lambda h, g, x: (g, h, jnp.max(x), BIAS, h[:, None]),
+    ),
+}
+
+
+def graph_of(loop: Loop, length: Any, batch: Any, reverse: bool) -> Graph:
+    state = f32(batch, WIDTH)
+    body = trace_graph(loop.step, [state] * 3, "step")
+
+    def function(x: Any, h: Any, g: Any) -> Any:
+        return ops.scan([h, g, x], [body], consts=0, carries=2, length=x.shape[0], reverse=reverse)
+
+    return trace_graph(function, [f32(length, batch, WIDTH), state, state])
+
+
+def written(loop: Loop, x: Any, h: Any, g: Any, reverse: bool) -> list[np.ndarray]:
+    """The results by lax.scan of the step in jax."""
+
+    def step(carry: Any, row: Any) -> Any:
+        h, g, *rows = loop.written(*carry, row)
+        return (h, g), tuple(rows)
+
+    finals, stacked = jax.lax.scan(step, (h, g), x, reverse=reverse)
+    return [np.asarray(r) for r in (*finals, *stacked)]
+
+
+def arguments(graph: Graph, sizes: dict[str, int], seed: int) -> list[np.ndarray]:
+    rng = np.random.default_rng(seed)
+    shapes = [[sizes.get(str(d), d) for d in var.type.shape] for var in graph.inputs]
+    return [rng.standard_normal(shape).astype(np.float32) for shape in shapes]
+
+
+def expect(found: Sequence[Any], wanted: Sequence[Any]) -> None:
+    for f, w in zip(found, wanted, strict=True):
+        # 1e-5: up to nine steps of products of 20 f32 terms
+        np.testing.assert_allclose(np.asarray(f), w, rtol=1e-5, atol=1e-5)
+
+
+def unlooped(graph: Graph) -> Graph:
+    flat = unloop(graph, Context())
+    check_graph(flat)
+    assert not {"scan", "reserve"} & {eqn.op.name for eqn in all_eqns(flat)}
+    return flat
+
+
+def file_of(graph: Graph) -> bytes:
+    ready = prepare_outputs(simplify(unlooped(graph), Context()))
+    names = tuple(f"x{i}" for i in range(len(graph.inputs))), tuple(f"y{i}" for i in range(len(graph.outputs)))
+    return to_bytes(Program((Signature("main", ready, *names),)))
+
+
+def run(runtime: LiteRt, args: Sequence[np.ndarray]) -> list[np.ndarray]:
+    results = runtime.run("main", {f"x{i}": a for i, a in enumerate(args)})
+    return [results[f"y{i}"] for i in range(len(results))]
+
+
+every_loop = pytest.mark.parametrize("loop", LOOPS.values(), ids=LOOPS)
+every_direction = pytest.mark.parametrize("reverse", [False, True], ids=["forward", "reverse"])
+every_size = pytest.mark.parametrize(
+    ("length", "batch"),
+    [(4, 3), (4, B), (T, 3), (T, B), (1, 1)],
+    ids=["fixed", "open-batch", "open-time", "open", "ones"],
+)
+
+
+@every_loop
+@every_direction
+@every_size
+def test_scan_is_lax_scan(loop: Loop, length: Any, batch: Any, reverse: bool) -> None:
+    graph = graph_of(loop, length, batch, reverse)
+    args = arguments(graph, SIZES[0], 5)
+    wanted = written(loop, *args, reverse)
+    flat = unlooped(graph)
+    expect(evaluate(flat, args), wanted)
+    expect(evaluate(simplify(flat, Context()), args), wanted)
+    expect(jax.jit(lambda *a: evaluate(flat, a))(*args), wanted)
+
+
+@every_loop
+@every_direction
+@every_size
+def test_scan_in_litert(loop: Loop, length: Any, batch: Any, reverse: bool) -> None:
+    graph = graph_of(loop, length, batch, reverse)
+    data = file_of(graph)
+    for delegates in (True, False):
+        runtime = LiteRt(data, delegates=delegates)
+        for seed, sizes in enumerate(SIZES):
+            args = arguments(graph, sizes, seed)
+            expect(run(runtime, args), written(loop, *args, reverse))
+
+
+@every_direction
+def test_no_step_at_all(reverse: bool) -> None:
+    loop = LOOPS["rnn"]
+    for length in (0, T):
+        graph = graph_of(loop, length, 3, reverse)
+        x, h, g = arguments(graph, {"T": 0}, 1)
+        wanted = [h, g, np.zeros((0, 3, WIDTH), np.float32)]
+        expect(evaluate(unlooped(graph), [x, h, g]), wanted)
+        runtime = LiteRt(file_of(graph))
+        expect(run(runtime, [x, h, g]), wanted)
+        if length is T:  # and then steps again
+            args = arguments(graph, {"T": 6}, 1)
+            expect(run(runtime, args), written(loop, *args, reverse))
+
+
+def test_while_of_a_small_scan(golden: Golden) -> None:
+    body = trace_graph(lambda w, h, x: (n := ops.add(ops.mul(h, w), x), n), [f32(2)] * 3, "step")
+
+    def function(h: Any, x: Any) -> Any:
+        weights = np.array([0.5, 2], np.float32)
+        return ops.scan([weights, h, x], [body], consts=1, carries=1, length=x.shape[0], reverse=True)
+
+    golden.check(unlooped(trace_graph(function, [f32(2), f32(T, 2)])))
+
+
+def nested(x: Any, h: Any) -> Any:
+    """For each row of x in reverse, a scan over its rows; in a branch."""
+    inner = trace_graph(lambda h, x: (ops.add(h, ops.tanh(x)), ops.mul(h, x)), [f32(WIDTH)] * 2, "inner")
+
+    def outer_step(h: Any, rows: Any) -> Any:
+        return ops.scan([h, rows], [inner], consts=0, carries=1, length=rows.shape[0], reverse=False)
+
+    outer = trace_graph(outer_step, [f32(WIDTH), f32(B, WIDTH)], "outer")
+
+    def loop(x: Any, h: Any) -> Any:
+        return ops.scan([h, x], [outer], consts=0, carries=1, length=x.shape[0], reverse=True)
+
+    types = [f32(T, B, WIDTH), f32(WIDTH)]
+    then, other = trace_graph(loop, types, "then"), trace_graph(lambda x, h: (ops.neg(h), ops.exp(x)), types, "else")
+    positive = ops.greater(ops.reduce_max(h, np.array([0], np.int32)), np.float32(0))
+    return ops.if_([positive, x, h], [then, other])
+
+
+def nested_written(x: np.ndarray, h: np.ndarray) -> list[np.ndarray]:
+    if h.max() <= 0:
+        return [-h, np.exp(x)]
+    stacked = np.zeros_like(x)
+    for t in reversed(range(x.shape[0])):
+        for b in range(x.shape[1]):
+            stacked[t, b] = h * x[t, b]
+            h = h + np.tanh(x[t, b])
+    return [h, stacked]
+
+
+def test_scans_in_bodies() -> None:
+    graph = trace_graph(nested, [f32(T, B, WIDTH), f32(WIDTH)])
+    flat = unlooped(graph)
+    runtimes = [LiteRt(file_of(graph), delegates=d) for d in (True, False)]
+    for seed, sizes in enumerate(SIZES):
+        for sign in (1, -1):
+            x, h = arguments(graph, sizes, seed)
+            h = sign * np.abs(h)
+            wanted = nested_written(x, h)
+            expect(evaluate(flat, [x, h]), wanted)
+            for runtime in runtimes:
+                expect(run(runtime, [x, h]), wanted)
+
+
+def test_constants_are_bound_in_the_body() -> None:
+    body = trace_graph(
+        lambda w, h, x: ops.add(ops.fully_connected(h, w), x), [f32(WIDTH, WIDTH), *[f32(1, WIDTH)] * 2], "step"
+    )
+    rows = np.random.default_rng(3).standard_normal((5, 1, WIDTH)).astype(np.float32)
+
+    def function(h: Any) -> Any:
+        return ops.scan([WEIGHTS, h, rows], [body], consts=1, carries=1, length=5, reverse=False)
+
+    (loop,) = unlooped(trace_graph(function, [f32(1, WIDTH)])).eqns
+    assert len(loop.inputs) == 2  # the counter and h
+    arrays = {id(a.array) for e in loop.bodies[1].eqns for a in e.inputs if hasattr(a, "array")}
+    assert {id(WEIGHTS), id(rows)} <= arrays
+
+
+def test_steps_share_one_read_of_an_operand_given_twice() -> None:
+    body = trace_graph(lambda h, x, y: ops.add(h, ops.mul(x, y)), [f32(2)] * 3, "step")
+    graph = trace_graph(
+        lambda h, x: ops.scan([h, x, x], [body], consts=0, carries=1, length=3, reverse=False), [f32(2), f32(3, 2)]
+    )
+    loop = unlooped(graph).eqns[-1]
+    assert len(loop.inputs) == 3  # the counter, h and x once
+
+
+def test_reserve_is_fill() -> None:
+    graph = trace_graph(lambda x: ops.add(x, reserve((B, 2 * T), DType.f32)), [f32(B, 2 * T)])
+    assert "reserve" in [eqn.op.name for eqn in graph.eqns]
+    flat = unlooped(graph)
+    assert "fill" in [eqn.op.name for eqn in flat.eqns]
+    x = np.ones((3, 4), np.float32)
+    np.testing.assert_array_equal(evaluate(flat, [x])[0], x)
+
+
+def test_reserve_of_a_size_that_no_tensor_has() -> None:
+    graph = trace_graph(lambda x: (x, reserve((T,), DType.f32)), [f32(B)])
+    with pytest.raises(LowerError, match="the size T is needed at run time, and no tensor at hand has it"):
+        unloop(graph, Context())
+
+
+def test_a_graph_without_loops_is_returned_as_it_is() -> None:
+    graph = trace_graph(lambda x: ops.exp(x), [f32(B)])
+    assert unloop(graph, Context()) is graph
