@@ -66,7 +66,9 @@ class Model:
         chosen = self.signature(key)
         given = {**dict(zip(chosen.input_names, args, strict=False)), **named}
         if len(args) > len(chosen.input_names) or given.keys() != set(chosen.input_names):
-            raise JfuseError(f"signature {chosen.key!r} takes other inputs", expected=list(chosen.input_names), found=list(given))
+            raise JfuseError(
+                f"signature {chosen.key!r} takes other inputs", expected=list(chosen.input_names), found=list(given)
+            )
         types = dict(zip(chosen.input_names, chosen.graph.inputs, strict=True))
         return {name: np.asarray(given[name], types[name].type.dtype.numpy) for name in chosen.input_names}
 

@@ -1,4 +1,4 @@
-"""`reserve`: the zeros that a TensorList starts from, of a shape that may be symbolic. `unloop` spells it in builtins."""
+"""`reserve`: the zeros that a TensorList starts from, of a shape that may be symbolic."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from jfuse.ir.types import DType, TensorType
 
 @dataclass(frozen=True, eq=False)
 class ReserveOp:
-    """Zeros of the parameters `shape` and `dtype`, without operands."""
+    """Zeros of the parameters `shape` and `dtype`, without operands. `unloop` spells them in builtins."""
 
     name: str = "reserve"
     builtin: str | None = None

@@ -29,7 +29,7 @@ def lower_batch_matmul_v3(x: Array, y: Array, *, Tout: DType, adj_x: bool = Fals
         raise LowerError(
             "a matrix product of mixed dtypes",
             expected="operands and result of one dtype",
-            found=f"{type_of(x)} times {type_of(y)} as {Tout}",
+            found=f"{type_of(x)} times {type_of(y)} as {Tout.value}",
             remedy="cast both operands to the result's dtype before the product",
         )
     return matrix_product(x, y, adj_x, adj_y)

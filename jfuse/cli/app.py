@@ -1,4 +1,7 @@
-"""`jfuse convert`, `jfuse inspect` and `jfuse demo`. Exit codes: 0 done, 1 refused or differing or unreadable, 2 usage."""
+"""`jfuse convert`, `jfuse inspect` and `jfuse demo`.
+
+Exit codes: 0 done; 1 refused, differing or unreadable; 2 wrong usage of the command line.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +40,9 @@ def convert(
     source: Annotated[Path, typer.Argument(help="A SavedModel folder or a .keras file.")],
     output: Output,
     signature: Signatures = None,
-    state: Annotated[str, typer.Option(help="Recurrent state between invokes: 'source' answers as the source does.")] = "source",
+    state: Annotated[
+        str, typer.Option(help="Recurrent state between invokes: 'source' answers as the source does.")
+    ] = "source",
     verify: Annotated[bool, typer.Option(help="Compare with TensorFlow and LiteRT.")] = True,
     dump_dir: Annotated[Path | None, typer.Option(help="A folder for the text after each pass.")] = None,
 ) -> None:

@@ -6,7 +6,10 @@ from pathlib import Path
 
 
 def export_example(path: Path) -> str:
-    """Save a seeded LSTM classifier (50 steps of 16 features, 32 units, 4 classes) with model.export; Keras's version."""
+    """Save a seeded LSTM classifier with model.export: 50 steps of 16 features, 32 units, 4 classes.
+
+    Returns Keras's version.
+    """
     import keras
 
     keras.utils.set_random_seed(0)

@@ -47,15 +47,16 @@ def keras_signature(model: Any, input_signature: Sequence[Any] | None) -> TfSign
     _need_tensorflow_backend(model)
     structure = _input_structure(model)
     tensors = tf.nest.flatten(structure)
-    specs = [_spec(t, i) for i, t in enumerate(tensors)] if input_signature is None else tf.nest.flatten(input_signature)
+    specs = (
+        [_spec(t, i) for i, t in enumerate(tensors)] if input_signature is None else tf.nest.flatten(input_signature)
+    )
     if len(specs) != len(tensors):
         raise ImportFailed(f"the model has {len(tensors)} inputs", found=f"an input_signature of {len(specs)}")
 
-    @tf.function(autograph=False)
     def call(*inputs: Any) -> Any:
         return model(tf.nest.pack_sequence_as(structure, inputs), training=False)
 
-    function = call.get_concrete_function(*specs)
+    function = tf.function(call, autograph=False).get_concrete_function(*specs)
     names = tuple(_name(t, i) for i, t in enumerate(tensors))
     return TfSignature(DEFAULT_KEY, function, names, flat_names(function.structured_outputs, "output"))
 
@@ -90,5 +91,7 @@ def _need_tensorflow_backend(model: Any) -> None:
 
     if keras.backend.backend() != "tensorflow":
         raise ImportFailed(
-            f"Keras runs on {keras.backend.backend()}", expected="KERAS_BACKEND=tensorflow", remedy="set it before keras is imported"
+            f"Keras runs on {keras.backend.backend()}",
+            expected="KERAS_BACKEND=tensorflow",
+            remedy="set it before keras is imported",
         )

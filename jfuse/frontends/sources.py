@@ -54,7 +54,9 @@ def _signatures(
         if path.is_dir():
             return saved_model_signatures(path, keys)
         if path.suffix != ".keras":
-            raise ImportFailed(f"{path} is of no known kind", expected="a SavedModel folder, a .keras or a .tflite file")
+            raise ImportFailed(
+                f"{path} is of no known kind", expected="a SavedModel folder, a .keras or a .tflite file"
+            )
         source = load_keras_file(path)
     if is_keras_model(source):
         found = [keras_signature(source, input_signature)]

@@ -193,10 +193,10 @@ def _unify_carried(body: Graph) -> None:
 
 def _refuse_writes(walker: Walker, node: Any) -> None:
     if walker.writes.writes(node):
-        raise LowerError("a variable is written inside of a loop or branch", remedy="carry the value through the loop instead")
+        raise LowerError(
+            "a variable is written inside of a loop or branch", remedy="carry the value through the loop instead"
+        )
 
 
 def _short(name: str) -> str:
     return re.sub(r"^__inference_|_\d+(_\d+)*$", "", name)
-
-

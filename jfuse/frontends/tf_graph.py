@@ -89,7 +89,7 @@ class Walker:
         return Source(node.name, node.op, self.stack)
 
     def _note_dropped(self, nodes: Sequence[Any]) -> None:
-        """Effects that no result needs are left out; a result that needs a written variable is refused where it reads."""
+        """Effects that no result needs are left out; what needs a written variable is refused where it reads it."""
         for node in nodes:
             if node.op == "Assert":
                 self.notes[f"the assertion {node.name!r} is not checked by the file"] = None
@@ -120,7 +120,11 @@ class Walker:
         if handler is not None:
             return handler(self, node, operands)
         if any(isinstance(o, PendingList) for o in operands):
-            return (_write_pending(node, operands),) if node.op == "TensorListSetItem" else self._on_resolved(node, operands)
+            return (
+                (_write_pending(node, operands),)
+                if node.op == "TensorListSetItem"
+                else self._on_resolved(node, operands)
+            )
         return self._lower(node, operands)
 
     def _on_resolved(self, node: Any, operands: list[Any]) -> Sequence[Any]:
@@ -162,7 +166,10 @@ class Walker:
         types = tuple(_full_type(node, s, d) for s, d in zip(shapes, dtypes, strict=True))
         resources = [o for o in operands if isinstance(o, Resource | PendingList)]
         if resources:
-            raise LowerError(f"{node.op} on a variable, table or list has no TFLite spelling", found=getattr(resources[0], "name", None))
+            raise LowerError(
+                f"{node.op} on a variable, table or list has no TFLite spelling",
+                found=getattr(resources[0], "name", None),
+            )
         trace = active_trace()
         inputs = [o if isinstance(o, Var) else trace.constant(np.asarray(o)) for o in operands]
         return trace.append(TfOp(node.op, types, reason), inputs, types, _plain_attributes(node))
@@ -232,7 +239,7 @@ def _value_of(resource: Resource) -> np.ndarray:
 
 @handles("TensorListReserve")
 def _reserve(walker: Walker, node: Any, operands: list[Any]) -> Sequence[Any]:
-    element_shape, length = operands
+    length = operands[1]
     size = static_value(length if isinstance(length, Var) else Const(np.asarray(length)))
     if size is None:
         raise LowerError("a TensorList has a length that is computed at run time")
@@ -241,7 +248,7 @@ def _reserve(walker: Walker, node: Any, operands: list[Any]) -> Sequence[Any]:
 
 def _write_pending(node: Any, operands: list[Any]) -> PendingList | Any:
     """Outside of a loop the first write tells the element type; inside, `tf_control` has resolved the list before."""
-    pending, index, item = operands
+    pending, _, item = operands
     if not isinstance(pending, PendingList):
         raise LowerError("a list is stored in a list, which TFLite cannot say")
     pending.element = type_of(item)
@@ -249,7 +256,10 @@ def _write_pending(node: Any, operands: list[Any]) -> PendingList | Any:
 
 
 def _in_order(scope: Scope, roots: Sequence[str]) -> Iterator[str]:
-    """The nodes that `roots` need, operands first; control edges carry no values and are not followed. No recursion: graphs are deeper than Python's stack."""
+    """The nodes that `roots` need, operands first; control edges carry no values and are not followed.
+
+    Without recursion: graphs are deeper than Python's stack.
+    """
     done: set[str] = set()
     pending = [(name, False) for name in reversed(roots)]
     while pending:
@@ -272,7 +282,7 @@ def _is_harmless(spec: Any, attr: Any) -> bool:
     kinds = ("type", "list(type)", "shape", "list(shape)")
     if spec.type in kinds or spec.name in ("N", "num_split", "num", "container", "shared_name", "debug_name"):
         return True
-    return spec.HasField("default_value") and attr == spec.default_value
+    return bool(spec.HasField("default_value") and attr == spec.default_value)
 
 
 def _is_list(node: Any) -> bool:
@@ -293,5 +303,3 @@ def _full_type(node: Any, shape: PartialShape | None, dtype: DType) -> TensorTyp
 def _plain_attributes(node: Any) -> dict[str, Any]:
     found = {key: decode_attr(node.attr[key]) for key in sorted(node.attr) if not key.startswith("_")}
     return {key: value for key, value in found.items() if isinstance(value, str | int | float | bool | DType | tuple)}
-
-

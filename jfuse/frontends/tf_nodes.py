@@ -70,7 +70,7 @@ def decode_shape(proto: Any) -> PartialShape | None:
 
 
 def decode_attr(attr: Any) -> Any:
-    """An AttrValue as a Python value: str, int, float, bool, DType, shape tuple (-1 unknown), array, name, or a tuple."""
+    """An AttrValue in Python: str, int, float, bool, DType, shape (-1 unknown), array, function name, or a tuple."""
     kind = attr.WhichOneof("value")
     if kind == "list":
         for field in ("s", "i", "f", "b", "type", "shape", "tensor", "func"):

@@ -33,7 +33,7 @@ class TfOp:
         return self.types
 
     def run(self, inputs: Sequence[Any], params: Params, bodies: Sequence[Graph]) -> tuple[Any, ...]:
-        """Recorded again on the Vars of a trace. Raises LowerError on arrays: nothing but TensorFlow computes this op."""
+        """Recorded again on the Vars of a trace; raises LowerError on arrays, which only TensorFlow could compute."""
         if any(isinstance(i, Var) for i in inputs):
             trace = active_trace()
             atoms = [i if isinstance(i, Var | Const) or i is None else trace.constant(np.asarray(i)) for i in inputs]

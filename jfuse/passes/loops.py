@@ -70,7 +70,7 @@ class _Frame:
     @classmethod
     def of(cls, eqn: Eqn, used: set[Var]) -> _Frame:
         """The frame of a while equation; raises NotFused with the condition that fails."""
-        cond, body = eqn.bodies
+        body = eqn.bodies[1]
         made = producers(body)
         counters = _counters(eqn, made)
         length = _trip_count(eqn, counters)
@@ -215,12 +215,11 @@ def _written(
         return None
     _, row, begin = producer.inputs
     shape = var.type.shape
-    whole = isinstance(row, Var) and same(row.type.shape[0], 1) and same(shape[0], length)
-    whole = whole and all(same(a, b) for a, b in zip(row.type.shape[1:], shape[1:], strict=True))  # type: ignore[union-attr]
-    read_once = sum(a is var for e in body.eqns for a in e.inputs) == 1 and use_counts(body)[out] == 1
-    if not whole or not read_once or not _starts_at_step(begin, made, positions, counters, length):
+    if not isinstance(row, Var):
         return None
-    return row if isinstance(row, Var) else None
+    whole = same(row.type.shape[0], 1) and same(shape[0], length) and all(map(same, row.type.shape[1:], shape[1:]))
+    read_once = sum(a is var for e in body.eqns for a in e.inputs) == 1 and use_counts(body)[producer.outputs[0]] == 1
+    return row if whole and read_once and _starts_at_step(begin, made, positions, counters, length) else None
 
 
 def _starts_at_step(
@@ -243,7 +242,7 @@ def _read_positions(body: Graph, wanted: Sequence[Atom], positions: dict[Var, in
     return {positions[a] for a in atoms if isinstance(a, Var) and a in positions}
 
 
-def _var(atom: Atom) -> Var:
+def _var(atom: Atom | None) -> Var:
     need(isinstance(atom, Var), "constant_result", want="a value computed in the step")
     assert isinstance(atom, Var)
     return atom
@@ -297,7 +296,7 @@ def _last_values(frame: _Frame, body: Graph) -> tuple[dict[int, tuple[Var, Eqn |
             maker is not None and maker.op in (ops.expand_dims, ops.reshape) and not isinstance(maker.inputs[1], Var)
         )
         if reshaped and maker is not None and maker.inputs[0] in carried:
-            found[i] = (_var(maker.inputs[0]), maker)  # type: ignore[arg-type]
+            found[i] = (_var(maker.inputs[0]), maker)
             continue
         if var not in carried:
             stacked[var] = None

@@ -39,7 +39,13 @@ class Place:
 
 
 def first_difference(
-    lite: Runnable, reference: Runnable, key: str, pair: str, inputs: Mapping[str, np.ndarray], data: bytes, tolerance: float
+    lite: Runnable,
+    reference: Runnable,
+    key: str,
+    pair: str,
+    inputs: Mapping[str, np.ndarray],
+    data: bytes,
+    tolerance: float,
 ) -> Place | None:
     """The first equation of the lowered graph that differs, or None where no single equation can be named.
 
@@ -65,7 +71,7 @@ def _signature(program: Program, key: str) -> Signature:
 
 
 def _results(signature: Signature, inputs: Mapping[str, np.ndarray]) -> list[tuple[Eqn, tuple[Any, ...]]]:
-    """Every equation of the main graph with its results, computed one by one on XLA; what ran before one that cannot."""
+    """Every equation of the main graph with its results, one by one on XLA, up to one that cannot run."""
     seen: list[tuple[Eqn, tuple[Any, ...]]] = []
     args = [inputs[name] for name in signature.input_names]
     with jax.enable_x64(True), jax.default_matmul_precision("highest"):
@@ -93,7 +99,9 @@ def _against(signature: Signature, inputs: Mapping[str, np.ndarray], wanted: Val
     return None
 
 
-def _against_litert(signature: Signature, inputs: Mapping[str, np.ndarray], data: bytes, tolerance: float) -> Place | None:
+def _against_litert(
+    signature: Signature, inputs: Mapping[str, np.ndarray], data: bytes, tolerance: float
+) -> Place | None:
     produced = LiteRt(data, preserve_all=True).operator_results(signature.key, dict(inputs))
     for (eqn, results), arrays in zip(_results(signature, inputs), produced, strict=True):
         for result, array in zip(results, arrays, strict=False):

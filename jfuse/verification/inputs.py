@@ -13,7 +13,9 @@ from jfuse.kernels import ops
 
 _SCALES = (1.0, 0.1, 4.0)
 _LARGEST_INTEGER = 100  # for integer inputs that index nothing
-_PASS_ON = frozenset({ops.cast, ops.reshape, ops.expand_dims, ops.squeeze, ops.transpose, ops.strided_slice, ops.gather})
+_PASS_ON = frozenset(
+    {ops.cast, ops.reshape, ops.expand_dims, ops.squeeze, ops.transpose, ops.strided_slice, ops.gather}
+)
 
 
 def size_choices(graph: Graph) -> list[dict[str, int]]:
@@ -74,8 +76,8 @@ def integer_limits(graph: Graph) -> dict[Var, int]:
             for var, limit in integer_limits(body).items():
                 lower(operands.get(var), limit)
         known = [limits[o] for o in eqn.outputs if o in limits]
-        if known and eqn.op in _PASS_ON:
-            lower(eqn.inputs[0], min(known))
+        for position in _PASS_ON.get(eqn.op, ()) if known else ():
+            lower(eqn.inputs[position], min(known))
     return {v: limits[v] for v in graph.inputs if v in limits}
 
 

@@ -18,16 +18,16 @@ class LiteRt:
     preserve_all: keep every operator's result, for `operator_results`; delegates then stay out.
     """
 
-    def __init__(
-        self, model: bytes, *, delegates: bool = True, threads: int = 1, preserve_all: bool = False
-    ) -> None:
+    def __init__(self, model: bytes, *, delegates: bool = True, threads: int = 1, preserve_all: bool = False) -> None:
         plain = preserve_all or not delegates
         self._model = model
         try:
             self._interpreter = Interpreter(
                 model_content=model,
                 num_threads=threads,
-                experimental_op_resolver_type=OpResolverType.BUILTIN_WITHOUT_DEFAULT_DELEGATES if plain else OpResolverType.AUTO,
+                experimental_op_resolver_type=OpResolverType.BUILTIN_WITHOUT_DEFAULT_DELEGATES
+                if plain
+                else OpResolverType.AUTO,
                 experimental_preserve_all_tensors=preserve_all,
             )
         except (ValueError, RuntimeError) as error:

@@ -60,7 +60,7 @@ def slice_of_transpose(eqn: Eqn, view: View) -> Any:
     kept = [axis for i, axis in enumerate(perm) if not shrunk >> i & 1]
     if kept != sorted(kept) and view.readers(x) != 1:  # type: ignore[arg-type]
         return None
-    place = np.argsort(perm)
+    place = [perm.index(axis) for axis in range(len(perm))]
     bits = {"begin_mask": kept_whole, "end_mask": kept_whole, "shrink_axis_mask": 0}
     masks = {name: _permuted_mask(eqn.params[name] | more, place) for name, more in bits.items()}
     sliced = slicing.strided_slice(source, *(np.array([b[i] for i in place], np.int32) for b in bounds), **masks)
@@ -69,7 +69,7 @@ def slice_of_transpose(eqn: Eqn, view: View) -> Any:
 
 
 def _permuted_mask(mask: int, place: Sequence[int]) -> int:
-    return sum((mask >> int(i) & 1) << axis for axis, i in enumerate(place))
+    return sum((mask >> i & 1) << axis for axis, i in enumerate(place))
 
 
 def _transposed(x: Atom | None, view: View) -> tuple[Any, tuple[int, ...]] | None:

@@ -30,7 +30,7 @@ def gather_model() -> Any:
 
     @tf.function(input_signature=[tf.TensorSpec([None, 3], tf.int32, name="ids")], autograph=False)
     def call(ids: Any) -> Any:
-        return tf.einsum("bsi,io->bso", tf.gather(table, ids), kernel)
+        return tf.matmul(tf.gather(table, ids), kernel)
 
     return call
 

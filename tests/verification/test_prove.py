@@ -126,8 +126,9 @@ def test_bools_take_each_value() -> None:
 
 def test_switches_on_constants_and_shapes_need_no_explanation() -> None:
     def body(x: Array, limit: Array) -> Array:
-        size = ops.cast(ops.maximum(ops.shape(x), np.zeros(2, np.int32)), out_data_type=DType.f32)
-        return ops.add(ops.mul(x, ops.maximum(limit, np.float32(1))), ops.sub(size[0], size[0]) if False else limit)
+        rows = ops.maximum(ops.cast(ops.shape(x), out_data_type=DType.f32), np.float32(0))
+        nothing = ops.mul(ops.sum_(rows, [0]), np.float32(0))
+        return ops.add(ops.add(ops.mul(x, ops.maximum(limit, np.float32(1))), limit), nothing)
 
     types = [*ROW, f32()]
     half = [None, np.asarray(0.5, np.float32)]

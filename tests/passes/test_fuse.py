@@ -1,0 +1,462 @@
+"""The fuse pass: how rules are called, what is refused and why, and the rules that come with jfuse."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+
+from jfuse.errors import RuleError
+from jfuse.ir.check import check_graph
+from jfuse.ir.dims import symbol
+from jfuse.ir.evaluate import evaluate
+from jfuse.ir.graph import Graph
+from jfuse.ir.trace import trace_graph
+from jfuse.ir.types import DType, TensorType
+from jfuse.kernels import ops
+from jfuse.kernels.control import composite
+from jfuse.kernels.op import Array
+from jfuse.lowering.composites import embedding, keras, recurrent
+from jfuse.lowering.rules import FuseRule, RuleSet, fuses
+from jfuse.passes.context import Context
+from jfuse.passes.fuse import fuse
+from jfuse.passes.recover import recover
+from tests import cells
+from tests.cells import BATCH, INPUTS, STEPS, UNITS, Loop, dense, f32, gate, weights
+from tests.lowering.test_recover_lstm import DECOYS, SPELLINGS
+
+Function = Callable[..., Any]
+X = f32(BATCH, 4)
+KERNEL = weights(4, 4)
+
+
+def call(
+    function: Function, operands: Sequence[Any], arguments: Sequence[str], name: str = "acme.cell", **attributes: Any
+) -> tuple[Any, ...]:
+    """A composite over the function's own ops, recorded in the active trace."""
+    types = [o.type if hasattr(o, "type") else TensorType(o.shape, DType.of(o.dtype)) for o in operands]
+    body = trace_graph(function, types, name)
+    params = {"name": name, "arguments": tuple(arguments), "attributes": tuple(attributes.items())}
+    return composite(operands, [body], **params)
+
+
+def fused(graph: Graph, *rules: FuseRule) -> tuple[Graph, Context]:
+    """The graph after the pass with these rules alone, checked; and the context with its report."""
+    ctx = Context(rules=RuleSet().extended(rules))
+    result = fuse(graph, ctx)
+    check_graph(result)
+    return result, ctx
+
+
+def op_names(graph: Graph) -> list[str]:
+    return [eqn.op.name for eqn in graph.eqns]
+
+
+def conditions(ctx: Context) -> list[str]:
+    return [r.condition for r in ctx.report.refused]
+
+
+# The composite of most tests: relu(scale * (x w)), as the source spells it.
+
+
+def scaled_body(x: Array, w: Array, scale: Array) -> Array:
+    return ops.maximum(ops.mul(ops.batch_matmul(x, w), scale), np.float32(0))
+
+
+def scaled(x: Array, scale: Any = 2.0) -> Array:
+    scale = np.asarray(scale, np.float32) if isinstance(scale, float) else scale
+    return call(scaled_body, [x, KERNEL, scale], ["x", "w", "scale"])[0]
+
+
+@fuses("acme.cell", default=False)
+def fuse_scaled(w: np.ndarray, x: Array, *, scale: float) -> Array:
+    return ops.fully_connected(x, np.float32(scale) * w.T, fused_activation_function="RELU")
+
+
+def test_operands_bind_by_name_and_keywords_to_constants() -> None:
+    graph = trace_graph(scaled, [X])
+    result, ctx = fused(graph, fuse_scaled)
+    assert op_names(result) == ["fully_connected"]
+    (fusion,) = ctx.report.fused
+    assert (fusion.composite, fusion.rule, fusion.becomes) == ("acme.cell", "fuse_scaled", ("FULLY_CONNECTED",))
+    assert fusion.samples >= 100
+    assert fusion.error < 1e-12  # f64 rounding
+    x = np.array([[1, -2, 3, -4]], np.float32)
+    (found,) = evaluate(result, [x])
+    np.testing.assert_allclose(found, np.maximum(2 * (x @ KERNEL), 0), rtol=1e-6)  # 4-term sums in f32
+
+
+def test_operands_bind_by_position_where_names_are_others() -> None:
+    @fuses("acme.cell", default=False)
+    def fuse_by_position(data: Array, kernel: np.ndarray, factor: np.ndarray) -> Array:
+        return ops.fully_connected(data, factor * kernel.T, fused_activation_function="RELU")
+
+    result, _ = fused(trace_graph(scaled, [X]), fuse_by_position)
+    assert op_names(result) == ["fully_connected"]
+
+
+def test_a_keyword_that_is_computed_at_run_time_refuses() -> None:
+    graph = trace_graph(scaled, [X, f32()])
+    result, ctx = fused(graph, fuse_scaled)
+    assert conditions(ctx) == ["static_scale"]
+    assert op_names(result) == ["batch_matmul", "mul", "maximum"]
+    assert ctx.report.refused[0].what == "acme.cell"
+
+
+@pytest.mark.parametrize(("attributes", "expected"), [({}, ["missing_scale"]), ({"scale": 1.0}, [])])
+def test_keywords_bind_to_attributes_or_defaults(attributes: dict[str, float], expected: list[str]) -> None:
+    @fuses("acme.cell", default=False)
+    def fuse_plain(x: Array, *, scale: float, mode: str = "plain") -> Array:
+        assert mode == "plain"
+        return ops.tanh(x) if scale == 1.0 else ops.sin(x)
+
+    graph = trace_graph(lambda x: call(ops.tanh, [x], ["x"], **attributes)[0], [X])
+    _, ctx = fused(graph, fuse_plain)
+    assert conditions(ctx) == expected
+
+
+def test_text_arguments_reach_the_rule_as_text() -> None:
+    seen = []
+
+    @fuses("acme.cell", default=False)
+    def fuse_text(x: Array, *, mode: str) -> Array:
+        seen.append(mode)
+        return ops.tanh(x)
+
+    text = np.array(b"fast", object)
+    graph = trace_graph(lambda x: call(lambda x, mode: ops.tanh(x), [x, text], ["x", "mode"])[0], [X])
+    fused(graph, fuse_text)
+    assert seen == ["fast"]
+
+
+def test_a_wrong_rule_is_refused_and_the_body_kept() -> None:
+    @fuses("acme.cell", default=False)
+    def fuse_wrong(x: Array, w: np.ndarray, *, scale: float) -> Array:
+        return ops.fully_connected(x, w.T, fused_activation_function="RELU")
+
+    result, ctx = fused(trace_graph(scaled, [X]), fuse_wrong)
+    assert conditions(ctx) == ["not_equal"]
+    assert "what the body computes" in str(ctx.report.refused[0])
+    assert op_names(result) == ["batch_matmul", "mul", "maximum"]
+
+
+@pytest.mark.parametrize(
+    ("function", "condition"),
+    [
+        (lambda x, w, scale: ops.cast(x, out_data_type=DType.f16), "result_type"),
+        (lambda x, w, scale: None, "result_not_given"),
+        (lambda x: x, "operand_count"),
+    ],
+)
+def test_results_and_operands_that_do_not_fit_are_refused(function: Function, condition: str) -> None:
+    _, ctx = fused(trace_graph(scaled, [X]), FuseRule(("acme.cell",), function))
+    assert conditions(ctx) == [condition]
+
+
+def test_a_result_that_nothing_reads_may_be_left_out() -> None:
+    def body(x: Array) -> tuple[Array, Array]:
+        return ops.tanh(x), ops.floor(x)
+
+    @fuses("acme.cell", default=False)
+    def fuse_first(x: Array) -> tuple[Array, None]:
+        return ops.tanh(x), None
+
+    result, ctx = fused(trace_graph(lambda x: call(body, [x], ["x"])[0], [X]), fuse_first)
+    assert (op_names(result), conditions(ctx)) == (["tanh"], [])
+    _, ctx = fused(trace_graph(lambda x: call(body, [x], ["x"]), [X]), fuse_first)
+    assert conditions(ctx) == ["result_not_given"]
+
+
+def test_an_error_in_a_rule_names_the_rule_and_the_composite() -> None:
+    @fuses("acme.cell", default=False)
+    def fuse_broken(x: Array, w: np.ndarray, *, scale: float) -> Array:
+        raise KeyError("units")
+
+    with pytest.raises(RuleError, match=r"fuse_broken failed on the composite 'acme.cell'(.|\n)*KeyError: 'units'"):
+        fused(trace_graph(scaled, [X]), fuse_broken)
+
+
+def test_another_number_of_results_is_an_error_of_the_rule() -> None:
+    @fuses("acme.cell", default=False)
+    def fuse_two(x: Array, w: np.ndarray, *, scale: float) -> tuple[Array, Array]:
+        return x, x
+
+    with pytest.raises(RuleError, match="fuse_two gives another number of results"):
+        fused(trace_graph(scaled, [X]), fuse_two)
+
+
+def test_without_a_rule_the_body_is_inlined_without_a_word() -> None:
+    result, ctx = fused(trace_graph(scaled, [X]))
+    assert op_names(result) == ["batch_matmul", "mul", "maximum"]
+    assert ctx.report.refused == []
+
+
+def nested(x: Array) -> Array:
+    return ops.neg(call(scaled, [ops.abs_(x)], ["x"], name="acme.outer")[0])
+
+
+def test_composites_within_inlined_ones_are_fused() -> None:
+    result, _ = fused(trace_graph(nested, [X]), fuse_scaled)
+    assert op_names(result) == ["abs", "fully_connected", "neg"]
+
+
+def test_composites_within_branches_are_fused() -> None:
+    def branching(flag: Array, x: Array) -> Array:
+        other = trace_graph(ops.neg, [X])
+        return ops.if_([flag, x], [trace_graph(nested, [X]), other])[0]
+
+    result, _ = fused(trace_graph(branching, [TensorType((), DType.bool), X]), fuse_scaled)
+    assert op_names(result.eqns[0].bodies[0]) == ["abs", "fully_connected", "neg"]
+
+
+def test_one_body_at_two_call_sites() -> None:
+    body = trace_graph(lambda x: ops.tanh(ops.neg(x)), [X])
+
+    def twice(x: Array) -> Array:
+        params: dict[str, Any] = {"name": "acme.none", "arguments": ("x",), "attributes": ()}
+        (first,) = composite([x], [body], **params)
+        return composite([first], [body], **params)[0]
+
+    result, _ = fused(trace_graph(twice, [X]))
+    assert op_names(result) == ["neg", "tanh", "neg", "tanh"]
+
+
+def test_a_recurrence_in_an_inlined_body_is_recovered() -> None:
+    """Its weights come as operands of the composite."""
+
+    def step(kernel: Array, h: Array, c: Array, x: Array) -> tuple[Array, ...]:
+        z = ops.add(ops.add(ops.batch_matmul(x, kernel), dense(h, cells.R)), cells.B)
+        new_h, new_c = cells.update(*ops.split(1, z, num_splits=4), c)
+        return new_h, new_c, new_h
+
+    inner = Loop(step, consts=[f32(INPUTS, 4 * UNITS)]).graph()
+    params: dict[str, Any] = {"name": "acme.lstm", "arguments": ("w", "h", "c", "x"), "attributes": ()}
+    graph = trace_graph(lambda *o: composite([cells.W, *o], [inner], **params), [v.type for v in inner.inputs[1:]])
+    result, ctx = fused(graph, recurrent.fuse_lstm)
+    assert "unidirectional_sequence_lstm" in op_names(result)
+    assert "scan" not in op_names(result)
+    assert ctx.report.fused[0].recovered
+
+
+# Recurrences, against the written equations.
+
+
+def lstm(x: np.ndarray, h: np.ndarray, c: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """h of every step, and the last h and c, by the equations.   x: f[t,b,i]"""
+    steps = []
+    for row in x.astype(np.float64):
+        z = row @ cells.W + h @ cells.R + cells.B
+        i, f, g, o = (gate(z, k) for k in range(4))
+        c = c / (1 + np.exp(-f)) + np.tanh(g) / (1 + np.exp(-i))
+        h = np.tanh(c) / (1 + np.exp(-o))
+        steps.append(h)
+    return np.stack(steps), h, c
+
+
+def draw(*shape: int) -> np.ndarray:
+    return np.random.default_rng(11).standard_normal(shape).astype(np.float32)
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+@pytest.mark.parametrize("spelling", SPELLINGS)
+def test_recovered_lstms_answer_like_the_equations(spelling: str, reverse: bool) -> None:
+    ctx = Context(rules=RuleSet().extended([recurrent.fuse_lstm]))
+    result = fuse(recover(Loop(SPELLINGS[spelling], reverse=reverse).graph(), ctx), ctx)
+    check_graph(result)
+    assert op_names(result).count("unidirectional_sequence_lstm") == 1
+    assert "scan" not in op_names(result)
+    assert ctx.report.fused[0].error < 1e-12  # f64 rounding over three steps
+    h, c, x = draw(2, UNITS), draw(2, UNITS), draw(7, 2, INPUTS)
+    y, last_h, last_c = lstm(x[::-1] if reverse else x, h, c)
+    for found, wanted in zip(evaluate(result, [h, c, x]), (last_h, last_c, y[::-1] if reverse else y), strict=True):
+        np.testing.assert_allclose(found, wanted, atol=1e-6)  # f32, 7 steps
+
+
+def batch_mean(h: Array, c: Array, x: Array) -> tuple[Array, ...]:
+    return cells.keras(h, c, ops.sub(x, ops.mean(x, [0], keep_dims=True)))
+
+
+@pytest.mark.parametrize("decoy", [*DECOYS, "batch_mean"])
+def test_no_decoy_is_fused(decoy: str) -> None:
+    step, condition = DECOYS.get(decoy, (batch_mean, "not_equal"))
+    ctx = Context(rules=RuleSet().extended([recurrent.fuse_lstm]))
+    graph = Loop(step).graph()
+    result = fuse(recover(graph, ctx), ctx)
+    check_graph(result)
+    assert op_names(result) == ["scan"]
+    assert conditions(ctx) == [condition]
+    args = [draw(2, UNITS), draw(2, UNITS), draw(5, 2, INPUTS)]
+    for found, wanted in zip(evaluate(result, args), evaluate(graph, args), strict=True):
+        np.testing.assert_array_equal(found, wanted)
+
+
+# keras.lstm
+
+
+def keras_lstm(
+    inputs: Array,
+    h: Array,
+    c: Array,
+    kernel: Array,
+    recurrent_kernel: Array,
+    bias: Array,
+    *,
+    attributes: dict[str, bool],
+) -> tuple[Array, ...]:
+    """What standard_lstm does with time first inside; results last, sequence, h, c, a constant."""
+
+    def step(kernel: Array, recurrent_kernel: Array, bias: Array, h: Array, c: Array, x: Array) -> tuple[Array, ...]:
+        z = ops.add(ops.add(ops.batch_matmul(x, kernel), ops.batch_matmul(h, recurrent_kernel)), bias)
+        new_h, new_c = cells.update(*ops.split(1, z, num_splits=4), c)
+        return new_h, new_c, new_h
+
+    x = inputs if attributes["time_major"] else ops.transpose(inputs, [1, 0, 2])
+    x = ops.reverse_v2(x, [0]) if attributes["go_backwards"] else x
+    consts = [kernel, recurrent_kernel, bias]
+    (eqn,) = (
+        Loop(step, consts=[v.type for v in consts], batch=x.shape[1], steps=x.shape[0], carries=[h.type, c.type])
+        .graph()
+        .eqns
+    )
+    last_h, last_c, y = eqn.op.run([*consts, h, c, x], eqn.params, eqn.bodies)
+    y = ops.expand_dims(last_h, 0) if attributes["last"] else y
+    return last_h, y if attributes["time_major"] else ops.transpose(y, [1, 0, 2]), last_h, last_c, np.float32(0)
+
+
+KERAS_ARGUMENTS = ["inputs", "init_h", "init_c", "kernel", "recurrent_kernel", "bias"]
+FLAGS = ["time_major", "go_backwards", "last"]
+
+
+def keras_graph(batch: Any = BATCH, steps: Any = STEPS, kernel: Any = None, **flags: bool) -> Graph:
+    attributes = {name: flags.get(name, False) for name in FLAGS}
+    shape = (steps, batch) if attributes["time_major"] else (batch, steps)
+
+    def model(x: Array, h: Array, c: Array, *kernels: Array) -> tuple[Any, ...]:
+        operands = [x, h, c, kernels[0] if kernels else cells.W, cells.R, cells.B]
+        body = lambda *o: keras_lstm(*o, attributes=attributes)  # noqa: E731
+        shown = {k: v for k, v in attributes.items() if k != "last"}
+        return call(body, operands, KERAS_ARGUMENTS, "keras.lstm", **shown)
+
+    extra = [] if kernel is None else [kernel]
+    return trace_graph(model, [f32(*shape, INPUTS), f32(batch, UNITS), f32(batch, UNITS), *extra])
+
+
+@pytest.mark.parametrize("flags", [[], ["time_major"], ["go_backwards"], ["last"], FLAGS])
+@pytest.mark.parametrize(("batch", "steps"), [(BATCH, STEPS), (2, 7)])
+def test_keras_lstm(flags: list[str], batch: Any, steps: Any) -> None:
+    graph = keras_graph(batch, steps, **dict.fromkeys(flags, True))
+    result, ctx = fused(graph, keras.fuse_keras_lstm)
+    assert conditions(ctx) == []
+    names = op_names(result)
+    assert names.count("unidirectional_sequence_lstm") == 1
+    assert "scan" not in names
+    (eqn,) = [e for e in result.eqns if e.op is ops.unidirectional_sequence_lstm]
+    assert (eqn.params["cell_clip"], eqn.params["fused_activation_function"]) == (0.0, "TANH")
+    x, h, c = draw(7, 2, INPUTS), draw(2, UNITS), draw(2, UNITS)
+    y, last_h, last_c = lstm(x[::-1] if "go_backwards" in flags else x, h, c)
+    y = y[-1:] if "last" in flags else y
+    by_batch = "time_major" not in flags
+    found = evaluate(result, [x.swapaxes(0, 1) if by_batch else x, h, c])
+    for a, b in zip(found, (last_h, y.swapaxes(0, 1) if by_batch else y, last_h, last_c, 0.0), strict=True):
+        np.testing.assert_allclose(a, b, atol=1e-6)  # f32, 7 steps
+
+
+def test_keras_lstm_with_a_kernel_that_is_computed_keeps_its_loop() -> None:
+    result, ctx = fused(keras_graph(kernel=f32(INPUTS, 4 * UNITS)), keras.fuse_keras_lstm)
+    assert conditions(ctx)[0] == "static_kernel"
+    assert "scan" in op_names(result)
+
+
+def test_keras_lstm_with_a_mask_keeps_its_loop() -> None:
+    def masked(x: Array, h: Array, c: Array, mask: Array) -> tuple[Any, ...]:
+        attributes = dict.fromkeys(FLAGS, False)
+
+        def body(*o: Array) -> Any:
+            return keras_lstm(*o[:6], attributes=attributes)
+
+        operands = [x, h, c, cells.W, cells.R, cells.B, mask]
+        return call(body, operands, [*KERAS_ARGUMENTS, "mask"], "keras.lstm", time_major=False, go_backwards=False)
+
+    types = [f32(BATCH, STEPS, INPUTS), f32(BATCH, UNITS), f32(BATCH, UNITS), TensorType((BATCH, STEPS), DType.bool)]
+    _, ctx = fused(trace_graph(masked, types), keras.fuse_keras_lstm)
+    assert conditions(ctx) == ["masked"]
+
+
+# Embeddings
+
+TABLE = weights(5, 3)
+
+
+def gathered(table: Array, ids: Array) -> Array:
+    return ops.gather(table, ids, axis=0)
+
+
+def one_hot(table: Array, ids: Array) -> Array:
+    """What the guide's embedding_matmul does: rows of zeros for ids out of range."""
+    rows = ops.one_hot(ids, 5, np.asarray(1, np.float32), np.asarray(0, np.float32))
+    return ops.batch_matmul(rows, table)
+
+
+def embedding_graph(body: Function, ids: TensorType, table: TensorType | None = None) -> Graph:
+    def model(ids: Array, *tables: Array) -> Array:
+        return call(body, [tables[0] if tables else TABLE, ids], ["params", "indices"], "embedding_matmul")[0]
+
+    return trace_graph(model, [ids] + ([] if table is None else [table]))
+
+
+@pytest.mark.parametrize("shape", [(BATCH,), (BATCH, 6), (BATCH, STEPS), (2, 3)])
+@pytest.mark.parametrize("dtype", [DType.i32, DType.i64])
+def test_embedding_by_gather(shape: tuple[Any, ...], dtype: DType) -> None:
+    result, ctx = fused(embedding_graph(gathered, TensorType(shape, dtype)), embedding.fuse_embedding)
+    assert conditions(ctx) == []
+    assert op_names(result).count("embedding_lookup") == 1
+    assert "maximum" not in op_names(result)
+    sizes = [2, 6 if len(shape) > 1 and shape[1] == 6 else 3][: len(shape)]
+    ids = np.random.default_rng(2).integers(0, 5, sizes).astype(dtype.numpy)
+    np.testing.assert_array_equal(evaluate(result, [ids])[0], TABLE[ids])
+
+
+@pytest.mark.parametrize("dtype", [DType.i32, DType.i64])
+def test_embedding_by_one_hot_gives_zeros_out_of_range(dtype: DType) -> None:
+    result, ctx = fused(embedding_graph(one_hot, TensorType((BATCH, 3), dtype)), embedding.fuse_embedding)
+    assert conditions(ctx) == []
+    assert op_names(result).count("embedding_lookup") == 1
+    info = np.iinfo(dtype.numpy)
+    ids = np.array([[0, 4, 2], [-1, 5, 3], [info.min, info.max, 1]], dtype.numpy)
+    expected = [[TABLE[i] if 0 <= i < 5 else np.zeros(3) for i in row] for row in ids.tolist()]
+    np.testing.assert_array_equal(evaluate(result, [ids])[0], expected)
+
+
+def test_embedding_by_one_hot_in_a_computed_table_is_refused() -> None:
+    graph = embedding_graph(one_hot, TensorType((BATCH,), DType.i32), f32(5, 3))
+    result, ctx = fused(graph, embedding.fuse_embedding)
+    assert conditions(ctx) == ["ids_out_of_range"]
+    assert "embedding_lookup" not in op_names(result)
+
+
+def test_embedding_by_gather_in_a_computed_table() -> None:
+    graph = embedding_graph(gathered, TensorType((BATCH,), DType.i32), f32(5, 3))
+    result, _ = fused(graph, embedding.fuse_embedding)
+    assert op_names(result) == ["embedding_lookup"]
+
+
+@pytest.mark.parametrize(
+    ("ids", "table", "condition"),
+    [
+        (TensorType((BATCH,), DType.i32), f32(symbol("V"), 3), "table_size"),
+        (TensorType((BATCH,), DType.i32), f32(5), "table_rank"),
+    ],
+)
+def test_embeddings_that_are_refused(ids: TensorType, table: TensorType, condition: str) -> None:
+    _, ctx = fused(embedding_graph(gathered, ids, table), embedding.fuse_embedding)
+    assert conditions(ctx) == [condition]
+
+
+def test_float_ids_are_refused() -> None:
+    def body(table: Array, ids: Array) -> Array:
+        return ops.gather(table, ops.cast(ids, out_data_type=DType.i32), axis=0)
+
+    _, ctx = fused(embedding_graph(body, f32(BATCH)), embedding.fuse_embedding)
+    assert conditions(ctx) == ["integer_ids"]
