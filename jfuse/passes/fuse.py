@@ -13,7 +13,7 @@ from jfuse.errors import NotFused, RuleError
 from jfuse.ir.dims import Dim, SymbolNames, symbols_of
 from jfuse.ir.graph import Atom, Const, Eqn, Graph, Var
 from jfuse.ir.trace import at_source, recording
-from jfuse.ir.walk import all_eqns, substitute_graph, use_counts
+from jfuse.ir.walk import all_eqns, live_eqns, substitute_graph, use_counts
 from jfuse.kernels.control import composite
 from jfuse.kernels.op import TflOp
 from jfuse.lowering.query import type_of
@@ -63,7 +63,8 @@ def _fused(eqn: Eqn, rule: FuseRule, is_read: Sequence[bool], ctx: Context) -> l
     (body,) = eqn.bodies
     replacement, given = _replacement(eqn, rule, is_read)
     constants = [a.array if isinstance(a, Const) else None for a in _atoms(eqn)]
-    wanted = replace(body, outputs=tuple(body.outputs[i] for i in given))
+    outputs = tuple(body.outputs[i] for i in given)
+    wanted = replace(body, eqns=live_eqns(body, outputs), outputs=outputs)
     proof = prove(wanted, replacement, constants, rule.claims)
     name = eqn.params["name"]
     ctx.report.fused.append(

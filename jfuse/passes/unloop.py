@@ -115,8 +115,8 @@ def _while_of(loop: _Scan, homes: _Homes) -> Sequence[Atom]:
 
     bodies = trace_graph(condition, types, "cond"), trace_graph(turn, types, "body")
     results = trace.append(while_, [*moving, *still], types, {}, bodies)[1 : len(moving)]
-    finals, stacks = results[: len(loop.carries)], results[len(loop.carries) :]
-    return [*finals, *map(_filled_stack, stacks, loop.stacked)]
+    finals, filled = results[: len(loop.carries)], results[len(loop.carries) :]
+    return [*finals, *map(_filled_stack, filled, loop.stacked)]
 
 
 def _empty_stack(stacked: TensorType, homes: _Homes) -> Atom:
