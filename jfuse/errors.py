@@ -71,6 +71,5 @@ class NotFused(JfuseError):
     def __str__(self) -> str:
         if self.want is None and self.got is None:
             return self.condition
-        if self.want is None:
-            return f"{self.condition}: got {self.got}"
-        return f"{self.condition}: want {self.want}, got {self.got}"
+        parts = (f"{word} {value}" for word, value in (("want", self.want), ("got", self.got)) if value is not None)
+        return f"{self.condition}: {', '.join(parts)}"

@@ -52,15 +52,16 @@ def sums(x: Array, h: Array) -> tuple[Array, ...]:
     return parts
 
 
-def update(i: Array, f: Array, g: Array, o: Array, c: Array) -> tuple[Array, Array]:
+def update(gates: Sequence[Array], c: Array) -> tuple[Array, Array]:
     """h' and c' from what enters the gates."""
+    i, f, g, o = gates
     new_c = ops.add(ops.mul(ops.logistic(f), c), ops.mul(ops.logistic(i), ops.tanh(g)))
     return ops.mul(ops.logistic(o), ops.tanh(new_c)), new_c
 
 
 def keras(h: Array, c: Array, x: Array) -> tuple[Array, ...]:
     """The step as Keras writes it; results h', c', y."""
-    new_h, new_c = update(*sums(x, h), c)
+    new_h, new_c = update(sums(x, h), c)
     return new_h, new_c, new_h
 
 
@@ -114,7 +115,7 @@ def permuted(h: Array, c: Array, x: Array) -> tuple[Array, ...]:
     order = (3, 1, 2, 0)
     kernel, recurrent, bias = (np.concatenate([gate(a, k) for k in order], -1) for a in (W, R, B))
     o, f, g, i = ops.split(1, ops.add(ops.add(dense(x, kernel), dense(h, recurrent)), bias), num_splits=4)
-    new_h, new_c = update(i, ops.add(f, np.float32(1.0)), g, o, c)
+    new_h, new_c = update((i, ops.add(f, np.float32(1.0)), g, o), c)
     return new_h, new_c, new_h
 
 
@@ -124,13 +125,13 @@ def joined(h: Array, c: Array, x: Array) -> tuple[Array, ...]:
     parts = [
         ops.strided_slice(z, [0, k * UNITS], [0, (k + 1) * UNITS], [1, 1], begin_mask=1, end_mask=1) for k in range(4)
     ]
-    new_h, new_c = update(*parts, c)
+    new_h, new_c = update(parts, c)
     return new_h, new_c, new_h
 
 
 def eight_products(h: Array, c: Array, x: Array) -> tuple[Array, ...]:
     parts = [ops.add(ops.add(dense(x, gate(W, k)), gate(B, k)), dense(h, gate(R, k))) for k in range(4)]
-    new_h, new_c = update(*parts, c)
+    new_h, new_c = update(parts, c)
     return new_h, new_c, new_h
 
 
@@ -139,7 +140,7 @@ def transposed(h: Array, c: Array, x: Array) -> tuple[Array, ...]:
     products = ops.add(
         ops.batch_matmul(W.T, ops.transpose(x, [1, 0])), ops.batch_matmul(R, ops.transpose(h, [1, 0]), adj_x=True)
     )
-    new_h, new_c = update(*ops.split(1, ops.add(ops.transpose(products, [1, 0]), B), num_splits=4), c)
+    new_h, new_c = update(ops.split(1, ops.add(ops.transpose(products, [1, 0]), B), num_splits=4), c)
     return new_h, new_c, new_h
 
 
@@ -182,7 +183,7 @@ def spelled_out(h: Array, c: Array, x: Array) -> tuple[Array, ...]:
 def squeezed(h: Array, c: Array, x: Array) -> tuple[Array, ...]:
     """What Keras 3 makes at batch 1: the product with h loses the batch axis and is added like a bias."""
     z = ops.add(ops.add(dense(x, W), ops.squeeze(dense(h, R))), B)
-    new_h, new_c = update(*ops.split(1, z, num_splits=4), c)
+    new_h, new_c = update(ops.split(1, z, num_splits=4), c)
     return new_h, new_c, new_h
 
 

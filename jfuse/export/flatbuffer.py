@@ -122,6 +122,7 @@ class _Writer:
             return 0  # no bytes: the runtime cannot tell such a constant from other tensors
         found = self._buffer_of.get(const.digest)
         if found is None:
+            self._reserve(const.array.nbytes)  # before `pack`, which may copy
             found = self._buffer_of[const.digest] = self._add_buffer(pack(const.array, const.type.dtype))
         return found
 
@@ -138,15 +139,18 @@ class _Writer:
         return self._index_of[id(graph)]
 
     def _add_buffer(self, data: np.ndarray) -> int:
-        self.buffers.append(_AlignedBuffer(data))
+        self._reserve(data.size)
         self.size += data.size + _ALIGNMENT
-        if self.size > _LARGEST_FILE:
+        self.buffers.append(_AlignedBuffer(data))
+        return len(self.buffers) - 1
+
+    def _reserve(self, size: int) -> None:
+        if self.size + size > _LARGEST_FILE:
             raise LowerError(
                 "the constants do not fit into one file",
                 expected="less than 2 GiB in all",
                 remedy="convert parts of the model, or store weights in a narrower type",
             )
-        return len(self.buffers) - 1
 
     def _signatures(
         self, signatures: Sequence[Signature], entries: Mapping[int, tuple[list[int], list[int]]]

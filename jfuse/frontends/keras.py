@@ -45,7 +45,7 @@ def keras_signature(model: Any, input_signature: Sequence[Any] | None) -> TfSign
     import tensorflow as tf
 
     _need_tensorflow_backend(model)
-    structure = _input_structure(model)
+    structure = _input_structure(model, input_signature)
     tensors = tf.nest.flatten(structure)
     specs = (
         [_spec(t, i) for i, t in enumerate(tensors)] if input_signature is None else tf.nest.flatten(input_signature)
@@ -56,21 +56,28 @@ def keras_signature(model: Any, input_signature: Sequence[Any] | None) -> TfSign
     def call(*inputs: Any) -> Any:
         return model(tf.nest.pack_sequence_as(structure, inputs), training=False)
 
-    function = tf.function(call, autograph=False).get_concrete_function(*specs)
+    try:
+        function = tf.function(call, autograph=False).get_concrete_function(*specs)
+    except Exception as error:  # tracing runs the layers' code
+        raise ImportFailed(
+            f"the model {model.name!r} could not be traced", found=f"{type(error).__name__}: {error}".split("\n")[0]
+        ) from error
     names = tuple(_name(t, i) for i, t in enumerate(tensors))
     return TfSignature(DEFAULT_KEY, function, names, flat_names(function.structured_outputs, "output"))
 
 
-def _input_structure(model: Any) -> Any:
+def _input_structure(model: Any, input_signature: Sequence[Any] | None) -> Any:
     for attribute in ("_inputs_struct", "_nested_inputs", "inputs"):
         structure = getattr(model, attribute, None)
         if isinstance(structure, list) and len(structure) < 2:
             structure = structure[0] if structure else None
         if structure is not None:
             return structure
+    if input_signature:  # a subclass of Model
+        return input_signature[0] if len(input_signature) == 1 else input_signature
     raise ImportFailed(
-        f"the model {getattr(model, 'name', '')!r} does not know its inputs",
-        remedy="build it, or call it once on data, or pass a concrete function of it",
+        f"the model {model.name!r} does not know its inputs",
+        remedy="pass input_signature=[tf.TensorSpec(…), …], or a concrete function of it",
     )
 
 

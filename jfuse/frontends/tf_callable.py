@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from jfuse.errors import ImportFailed
-from jfuse.frontends.tf_function import TfSignature, flat_names
+from jfuse.frontends.tf_function import TfSignature, flat_names, unique_names
 
 DEFAULT_KEY = "serving_default"
 
@@ -38,7 +38,7 @@ def callable_signatures(source: Any, input_signature: Sequence[Any] | None) -> l
 def _one(key: str, source: Any, input_signature: Sequence[Any] | None) -> TfSignature:
     function = source if is_concrete(source) else _traced(source, input_signature)
     count = len(function.inputs) - len(function.captured_inputs)
-    names = tuple(_input_name(t) for t in function.inputs[:count])
+    names = unique_names([_input_name(t) for t in function.inputs[:count]])
     return TfSignature(key, function, names, flat_names(function.structured_outputs, "output"))
 
 
@@ -47,10 +47,10 @@ def _traced(source: Any, input_signature: Sequence[Any] | None) -> Any:
         raise ImportFailed("this is no TensorFlow function", found=repr(source))
     try:
         return source.get_concrete_function(*(input_signature or ()))
-    except (TypeError, ValueError) as error:
+    except Exception as error:  # tracing runs the user's code
         raise ImportFailed(
             "the tf.function could not be traced",
-            found=str(error).split("\n")[0],
+            found=f"{type(error).__name__}: {error}".split("\n")[0],
             remedy="pass input_signature=[tf.TensorSpec(…), …], or a concrete function",
         ) from error
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -116,6 +117,15 @@ def flat_names(structure: Any, stem: str) -> tuple[str, ...]:
     if isinstance(structure, list | tuple):
         return tuple(n for i, item in enumerate(structure) for n in _named(item, f"{stem}_{i}"))
     return () if structure is None else (f"{stem}_0",)
+
+
+def unique_names(names: Sequence[str]) -> tuple[str, ...]:
+    """The names with a number behind those that came before, as TensorFlow saves them: v, v_1, v_2."""
+    taken: dict[str, None] = {}
+    for name in names:
+        candidates = itertools.chain([name], (f"{name}_{i}" for i in itertools.count(1)))
+        taken[next(c for c in candidates if c not in taken)] = None
+    return tuple(taken)
 
 
 def _named(structure: Any, name: str) -> tuple[str, ...]:

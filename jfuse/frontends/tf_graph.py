@@ -230,7 +230,7 @@ def _value_of(resource: Resource) -> np.ndarray:
     if resource.written:
         raise LowerError(
             f"the variable {resource.name!r} is written by the model while its results depend on it",
-            remedy="make the state an input and an output of the function, or export a stateless model (stateful=False)",
+            remedy="make the state an input and a result of the function, or use a stateless layer (stateful=False)",
         )
     if resource.array is None:
         raise LowerError(f"{resource.name!r} is a table or another resource that TFLite cannot hold")

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from jfuse.errors import NotFused, RuleError
+from jfuse.errors import JfuseError, NotFused, RuleError
 from jfuse.ir.dims import Dim, SymbolNames, symbols_of
 from jfuse.ir.graph import Atom, Const, Eqn, Graph, Var
 from jfuse.ir.trace import at_source, recording
@@ -22,9 +22,10 @@ from jfuse.lowering.site import Site, at_site
 from jfuse.passes.context import Context
 from jfuse.passes.recover import PROPOSED, recover, refused
 from jfuse.passes.rewrite import inline, is_same_type, rewrite, with_new_bodies
+from jfuse.passes.rounding import rounds_to, widened
 from jfuse.report import Fusion
 from jfuse.verification.inputs import integer_limits
-from jfuse.verification.prove import prove
+from jfuse.verification.prove import Proof, prove
 
 
 def fuse(graph: Graph, ctx: Context) -> Graph:
@@ -60,12 +61,8 @@ def _opened(eqn: Eqn, ctx: Context) -> Graph:
 
 def _fused(eqn: Eqn, rule: FuseRule, is_read: Sequence[bool], ctx: Context) -> list[Atom]:
     """The results of the replacement, recorded in the active trace; raises NotFused where it may not be taken."""
-    (body,) = eqn.bodies
     replacement, given = _replacement(eqn, rule, is_read)
-    constants = [a.array if isinstance(a, Const) else None for a in _atoms(eqn)]
-    outputs = tuple(body.outputs[i] for i in given)
-    wanted = replace(body, eqns=live_eqns(body, outputs), outputs=outputs)
-    proof = prove(wanted, replacement, constants, rule.claims)
+    proof = _proof(eqn, rule, is_read, replacement, given)
     name = eqn.params["name"]
     ctx.report.fused.append(
         Fusion(
@@ -81,6 +78,31 @@ def _fused(eqn: Eqn, rule: FuseRule, is_read: Sequence[bool], ctx: Context) -> l
     results = dict(zip(given, inline(replacement, _atoms(eqn)), strict=True))
     # A result that the rule leaves out stands for itself: nothing reads it.
     return [results.get(i, out) for i, out in enumerate(eqn.outputs)]
+
+
+def _proof(eqn: Eqn, rule: FuseRule, is_read: Sequence[bool], replacement: Graph, given: Sequence[int]) -> Proof:
+    """The proof of a replacement; where it computes constants, of what it would be without rounding them to f32."""
+    try:
+        return _proved(eqn, rule, replacement, given)
+    except NotFused as refusal:
+        if refusal.condition != "not_equal":
+            raise
+        wide = widened(eqn)
+        try:
+            exact, _ = _replacement(wide, rule, is_read)
+        except JfuseError:  # the rule takes no f64
+            raise refusal from None
+        if not rounds_to(exact, replacement):
+            raise
+        return _proved(wide, rule, exact, given)
+
+
+def _proved(eqn: Eqn, rule: FuseRule, replacement: Graph, given: Sequence[int]) -> Proof:
+    (body,) = eqn.bodies
+    outputs = tuple(body.outputs[i] for i in given)
+    wanted = replace(body, eqns=live_eqns(body, outputs), outputs=outputs)
+    constants = [a.array if isinstance(a, Const) else None for a in _atoms(eqn)]
+    return prove(wanted, replacement, constants, rule.claims)
 
 
 def _replacement(eqn: Eqn, rule: FuseRule, is_read: Sequence[bool]) -> tuple[Graph, list[int]]:

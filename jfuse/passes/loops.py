@@ -17,6 +17,7 @@ from jfuse.ir.dims import Dim, is_known, same
 from jfuse.ir.evaluate import evaluate
 from jfuse.ir.graph import Atom, Const, Eqn, Graph, Var
 from jfuse.ir.trace import at_source, trace_graph
+from jfuse.ir.types import DType
 from jfuse.ir.walk import live_eqns, map_bodies, producers, substitute_graph, use_counts
 from jfuse.kernels import ops
 from jfuse.kernels.control import scan, while_
@@ -37,7 +38,7 @@ def loops(graph: Graph, ctx: Context) -> Graph:
         try:
             return _emit(_Frame.of(eqn, used), eqn, inputs)
         except NotFused as refusal:
-            detail = str(refusal) if refusal.want is not None or refusal.got is not None else ""
+            detail = str(refusal).removeprefix(refusal.condition).removeprefix(": ")
             ctx.report.refused.append(Refusal("loop", "loops", refusal.condition, str(eqn.source), detail))
             return None
 
@@ -125,7 +126,9 @@ def _trip_count(eqn: Eqn, counters: frozenset[int]) -> Dim:
         need(producer is not None and producer.op in (ops.less, ops.greater), "early_exit", want="counter < limit")
         assert producer is not None
         small, large = producer.inputs if producer.op is ops.less else producer.inputs[::-1]
-        need(isinstance(small, Var) and positions.get(small) in counters, "not_from_zero", want="a counter 0, 1, 2, …")
+        carried = isinstance(small, Var) and small in positions and small.type.dtype.is_integer
+        need(carried, "early_exit", want="counter < limit", got=f"a condition on {small!r}")
+        need(positions.get(small) in counters, "not_from_zero", want="a counter 0, 1, 2, …")  # type: ignore[arg-type]
         limits.append(_limit(large))
     need(limits, "early_exit", want="counter < limit")
     return _least(limits)
@@ -160,7 +163,8 @@ def _is_step_index(
         if atom in positions:
             return positions[atom] in counters
         producer = made[atom]
-        if producer.op in (ops.reshape, ops.expand_dims, ops.squeeze, ops.cast):
+        wide = producer.outputs[0].type.dtype in (DType.i32, DType.i64)  # a cast to anything smaller may wrap
+        if producer.op in (ops.reshape, ops.expand_dims, ops.squeeze) or (producer.op is ops.cast and wide):
             atom = producer.inputs[0]
         elif producer.op is ops.floor_mod and _at_least(producer.inputs[1], length):
             atom = producer.inputs[0]  # x[t] wraps negative t; the step number is never negative
@@ -189,9 +193,10 @@ def _reads(
         if not isinstance(sequence, Var) or sequence not in positions or index is None or index.type.rank != 0:
             continue
         position, axis = positions[sequence], eqn.params["axis"] % sequence.type.rank
-        fits = sequence is body.outputs[position] and same(sequence.type.shape[axis], length) is True
-        if not fits or not _is_step_index(index, made, positions, counters, length):
+        if sequence is not body.outputs[position] or not _is_step_index(index, made, positions, counters, length):
             continue
+        whole = same(sequence.type.shape[axis], length) is True
+        need(whole, "not_every_step", want=f"{length} steps", got=f"a sequence of {sequence.type}")
         if (position, axis) in found:
             aliases[eqn.outputs[0]] = found[position, axis].step
         else:

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -17,7 +16,7 @@ from jfuse.ir.trace import Trace, active_trace, at_source, recording
 from jfuse.ir.types import TensorType
 from jfuse.ir.walk import all_eqns, substitute, use_counts
 
-Visit = Callable[[Eqn], Sequence[Any] | None]
+Visit: TypeAlias = Callable[[Eqn], Sequence[Any] | None]
 """Called with an equation whose operands are up to date. Returns its new results, recorded in the active trace, or None
 to keep it."""
 
@@ -26,17 +25,16 @@ class Rewriting:
     """A graph while it is rebuilt: who made which Var, how often each is read, and what replaced what.
 
     A replaced equation gives its Vars to the new one, so names, known values and later equations stay as they are.
-    Equations that lose their last reader on the way are left out of the result.
+    What a replaced equation alone has read stays, for `drop_dead` to find.
     """
 
-    def __init__(self, graph: Graph, trace: Trace) -> None:
-        self.graph = graph
-        self.changed = False
-        self._trace = trace
+    def __init__(self, graph: Graph) -> None:
+        self._graph = graph
+        self._changed = False
+        self._trace = Trace()
         self._replaced: dict[Var, Atom] = {}
         self._made_by: dict[Var, Eqn] = {}
         self._reads = use_counts(graph)
-        self._dead: set[Eqn] = set()
         self._consts: dict[int, Const] = {}
 
     def producer(self, atom: Atom | None) -> Eqn | None:
@@ -47,14 +45,21 @@ class Rewriting:
         """How often a Var is read, results of the graph included. At times too many, never too few."""
         return self._reads[var]
 
-    def current(self, var: Var) -> Atom | None:
-        """What stands for a Var of an equation that was visited; None where it has lost its last reader."""
-        atom = self._replaced.get(var, var)
-        made = self.producer(atom)
-        return None if made is not None and made in self._dead else atom
+    def current(self, var: Var) -> Atom:
+        """What stands for a Var of an equation that was visited."""
+        return self._replaced.get(var, var)
 
-    def visit(self, eqn: Eqn, visit: Visit) -> None:
-        """Pass one equation of the old graph to `visit`, then keep or replace it."""
+    def run(self, visit: Visit) -> Graph:
+        """The graph with each equation kept or replaced as `visit` says; the old object where nothing was replaced."""
+        with recording() as self._trace:
+            for eqn in self._graph.eqns:
+                self._visit(eqn, visit)
+        if not self._changed:
+            return self._graph
+        outputs = tuple(self._replaced.get(a, a) if isinstance(a, Var) else a for a in self._graph.outputs)
+        return Graph(self._graph.name, self._graph.inputs, tuple(self._trace.eqns), outputs)
+
+    def _visit(self, eqn: Eqn, visit: Visit) -> None:
         eqn = substitute(eqn, self._replaced)
         start = len(self._trace.eqns)
         with at_source(eqn.source):
@@ -62,22 +67,14 @@ class Rewriting:
         if results is None or self._trace.sizes or not self._replace(eqn, results, start):
             self._trace.sizes.clear()  # a replacement may not assume that two sizes are equal
             del self._trace.eqns[start:]
-            self.keep(eqn)
+            self._keep(eqn)
 
-    def keep(self, eqn: Eqn) -> None:
+    def _keep(self, eqn: Eqn) -> None:
         """Append an equation whose operands are counted already."""
         self._trace.eqns.append(eqn)
         self._made_by.update((out, eqn) for out in eqn.outputs)
         # Rules see arrays and lose the Const that holds them, with its name.
         self._consts.update((id(a.array), a) for a in eqn.inputs if isinstance(a, Const))
-
-    def finish(self) -> Graph:
-        """The new graph; the old object where nothing was replaced."""
-        if not self.changed:
-            return self.graph
-        outputs = tuple(self._replaced.get(a, a) if isinstance(a, Var) else a for a in self.graph.outputs)
-        eqns = tuple(e for e in self._trace.eqns if e not in self._dead)
-        return Graph(self.graph.name, self.graph.inputs, eqns, outputs)
 
     def _replace(self, eqn: Eqn, results: Sequence[Any], start: int) -> bool:
         recorded = self._trace.eqns[start:]
@@ -95,16 +92,13 @@ class Rewriting:
         for made in recorded:
             outputs = tuple(renamed.get(out, out) for out in made.outputs)
             self._record(replace(substitute(made, renamed), outputs=outputs))  # type: ignore[arg-type]
-        for atom in eqn.inputs:
-            self._release(atom)
-        self.changed = True
+        self._changed = True
         return True
 
     def _record(self, eqn: Eqn) -> None:
         inputs = tuple(self._consts.get(id(a.array), a) if isinstance(a, Const) else a for a in eqn.inputs)
-        for atom in inputs:
-            self._acquire(atom)
-        self.keep(replace(eqn, inputs=inputs))
+        self._reads.update(a for a in inputs if isinstance(a, Var))
+        self._keep(replace(eqn, inputs=inputs))
 
     def _constant(self, array: np.ndarray) -> Const:
         return self._consts.get(id(array)) or self._trace.constant(array)
@@ -115,46 +109,10 @@ class Rewriting:
         if isinstance(new, Var):
             self._reads[new] += self._reads[old]
 
-    def _acquire(self, atom: Atom | None) -> None:
-        """One more reader; an equation that had lost its last one comes back."""
-        pending = [atom]
-        while pending:
-            var = pending.pop()
-            if not isinstance(var, Var):
-                continue
-            self._reads[var] += 1
-            made = self._made_by.get(var)
-            if made is not None and made in self._dead:
-                self._dead.remove(made)
-                pending.extend(made.inputs)
-
-    def _release(self, atom: Atom | None) -> None:
-        pending = [atom]
-        while pending:
-            var = pending.pop()
-            if not isinstance(var, Var):
-                continue
-            self._reads[var] -= 1
-            made = self._made_by.get(var)
-            if made is None or made in self._dead or made.effects or any(self._reads[out] > 0 for out in made.outputs):
-                continue
-            self._dead.add(made)
-            pending.extend(made.inputs)
-
-
-@contextmanager
-def rewriting(graph: Graph) -> Iterator[Rewriting]:
-    """A Rewriting of the graph, with a trace of its own."""
-    with recording() as trace:
-        yield Rewriting(graph, trace)
-
 
 def rewrite(graph: Graph, visit: Visit) -> Graph:
     """The graph with each equation kept or replaced as `visit` says. Bodies are the visitor's own concern."""
-    with rewriting(graph) as state:
-        for eqn in graph.eqns:
-            state.visit(eqn, visit)
-        return state.finish()
+    return Rewriting(graph).run(visit)
 
 
 def inline(graph: Graph, args: Sequence[Atom]) -> tuple[Atom, ...]:

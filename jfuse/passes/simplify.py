@@ -16,7 +16,7 @@ from jfuse.lowering.merge import MERGES, Merge
 from jfuse.passes.carried import bind_carried
 from jfuse.passes.context import Context
 from jfuse.passes.drop import drop_dead
-from jfuse.passes.rewrite import Rewriting, has_effects, rewriting, with_bodies
+from jfuse.passes.rewrite import Rewriting, has_effects, with_bodies
 
 _FOLDED_BYTES = 64 << 10  # a folded result may be this large, or as large as what it is made of
 _COMPARED_BYTES = (
@@ -41,7 +41,7 @@ def _simplified(graph: Graph, merges: Mapping[Op, Sequence[Merge]], done: dict[G
     current = graph
     for _ in range(_SWEEPS):
         current = with_bodies(drop_dead(current), lambda body: _simplified(body, merges, done))
-        swept = _swept(current, merges)
+        swept = _Sweep(current, merges).run()
         if swept is current:
             break
         current = swept
@@ -55,23 +55,19 @@ def _simplified(graph: Graph, merges: Mapping[Op, Sequence[Merge]], done: dict[G
     return current
 
 
-def _swept(graph: Graph, merges: Mapping[Op, Sequence[Merge]]) -> Graph:
-    with rewriting(graph) as state:
-        sweep = _Sweep(state, merges)
-        for eqn in graph.eqns:
-            state.visit(eqn, sweep.visit)
-        return state.finish()
-
-
 class _Sweep:
     """One walk over a graph in execution order."""
 
-    def __init__(self, state: Rewriting, merges: Mapping[Op, Sequence[Merge]]) -> None:
-        self._state = state
+    def __init__(self, graph: Graph, merges: Mapping[Op, Sequence[Merge]]) -> None:
+        self._state = Rewriting(graph)
         self._merges = merges
-        self._seen: dict[Any, tuple[Var, ...]] = {}
+        self._seen: dict[Any, Eqn] = {}
 
-    def visit(self, eqn: Eqn) -> Sequence[Any] | None:
+    def run(self) -> Graph:
+        """The graph after the walk; the same object where nothing changed."""
+        return self._state.run(self._visit)
+
+    def _visit(self, eqn: Eqn) -> Sequence[Any] | None:
         """The equation's results where they can be had more simply."""
         if eqn.effects:
             return None
@@ -82,11 +78,8 @@ class _Sweep:
 
     def _shared(self, eqn: Eqn) -> Sequence[Atom] | None:
         key = _key(eqn)
-        results = [self._state.current(out) for out in self._seen.get(key, ())]
-        if results and all(r is not None for r in results):
-            return [r for r in results if r is not None]
-        self._seen[key] = eqn.outputs
-        return None
+        first = self._seen.setdefault(key, eqn)
+        return None if first is eqn else [self._state.current(out) for out in first.outputs]
 
     def _merged(self, eqn: Eqn) -> Sequence[Any] | None:
         trace = active_trace()

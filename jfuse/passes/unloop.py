@@ -17,7 +17,7 @@ from jfuse.kernels.control import scan, scan_parts, while_
 from jfuse.kernels.lists import reserve
 from jfuse.lowering.shapes import size_tensor, zeros
 from jfuse.passes.context import Context
-from jfuse.passes.rewrite import inline, rewriting, with_bodies
+from jfuse.passes.rewrite import inline, rewrite, with_bodies
 
 _SCALAR = TensorType((), DType.i32)
 
@@ -31,12 +31,7 @@ def _unlooped(graph: Graph, done: dict[Graph, Graph]) -> Graph:
     """done: what came out for each body so far, so that equations that share one go on sharing it."""
     if graph not in done:
         inner = with_bodies(graph, lambda body: _unlooped(body, done))
-        homes = _Homes(inner.inputs)
-        with rewriting(inner) as state:
-            for eqn in inner.eqns:
-                state.visit(eqn, homes.visit)
-                homes.add(eqn.outputs)
-            done[graph] = state.finish()
+        done[graph] = rewrite(inner, _Homes(inner.inputs).visit)
     return done[graph]
 
 
@@ -61,10 +56,14 @@ class _Homes:
 
     def visit(self, eqn: Eqn) -> Sequence[Any] | None:
         """The equation in builtins; None where it is one already."""
+        results: Sequence[Any] | None = None
         if eqn.op is reserve:
             shape = eqn.outputs[0].type.shape
-            return (zeros(shape, eqn.params["dtype"], self.of(shape)),)
-        return _while_of(_Scan.of(eqn), self) if eqn.op is scan else None
+            results = (zeros(shape, eqn.params["dtype"], self.of(shape)),)
+        elif eqn.op is scan:
+            results = _while_of(_Scan.of(eqn), self)
+        self.add(eqn.outputs)
+        return results
 
 
 @dataclass(frozen=True)

@@ -13,9 +13,11 @@ from jfuse.kernels import ops
 
 _SCALES = (1.0, 0.1, 4.0)
 _LARGEST_INTEGER = 100  # for integer inputs that index nothing
-_PASS_ON = frozenset(
-    {ops.cast, ops.reshape, ops.expand_dims, ops.squeeze, ops.transpose, ops.strided_slice, ops.gather}
-)
+_PASS_ON = {
+    **dict.fromkeys((ops.cast, ops.reshape, ops.expand_dims, ops.squeeze, ops.transpose, ops.strided_slice), (0,)),
+    **{ops.gather: (0,), ops.select: (1, 2), ops.select_v2: (1, 2)},
+}
+"""The operands whose entries are the entries of an op's result."""
 
 
 def size_choices(graph: Graph) -> list[dict[str, int]]:
@@ -45,7 +47,7 @@ def draw(
     shape = concrete(of.shape, sizes)
     if of.dtype is DType.string:
         words = np.array([b"", b"a", b"jfuse", "größe".encode()], object)
-        return words[generator.integers(0, len(words), shape)]
+        return np.asarray(words[generator.integers(0, len(words), shape)], object)
     if of.dtype is DType.bool:
         return generator.integers(0, 2, shape).astype(np.bool_)
     if of.dtype.is_integer:

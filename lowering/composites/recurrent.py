@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from jfuse.kernels import ops
 from jfuse.kernels.op import Array
+from jfuse.lowering.query import dtype
 from jfuse.lowering.rules import fuses
 
 
@@ -32,15 +35,15 @@ def fuse_lstm(
 ) -> tuple[Any, ...]:
     """A scan that is an LSTM -> UNIDIRECTIONAL_SEQUENCE_LSTM.
 
-    x: f32[t,b,i]; h, c: f32[b,u]; weights f32[u,i], recurrent f32[u,u], bias f32[u].
+    x: f[t,b,i]; h, c: f[b,u]; weights f[u,i], recurrent f[u,u], bias f[u], rounded to the dtype of x.
     results: what each result is: "y" (h of every step, in the order of x), "h" or "c" (after the last step).
     """
     y, _, last_c = ops.unidirectional_sequence_lstm(
         ops.reverse_v2(x, [0]) if reverse else x,
-        *(input_weights, forget_weights, cell_weights, output_weights),
-        *(input_recurrent, forget_recurrent, cell_recurrent, output_recurrent),
+        *_as(x, input_weights, forget_weights, cell_weights, output_weights),
+        *_as(x, input_recurrent, forget_recurrent, cell_recurrent, output_recurrent),
         *(None, None, None),
-        *(input_bias, forget_bias, cell_bias, output_bias),
+        *_as(x, input_bias, forget_bias, cell_bias, output_bias),
         *(None, None),
         *(h, c),
         fused_activation_function="TANH",
@@ -53,3 +56,7 @@ def fuse_lstm(
     if "y" in results:
         values["y"] = ops.reverse_v2(y, [0]) if reverse else y
     return tuple(values[result] for result in results)
+
+
+def _as(x: Array, *arrays: np.ndarray) -> list[np.ndarray]:
+    return [array.astype(dtype(x).numpy, copy=False) for array in arrays]

@@ -39,7 +39,10 @@ _OUTPUT = "h' = sigmoid(o)*tanh(c')"
 
 @dataclass(frozen=True)
 class Gate:
-    """weights: f32[units, inputs]; recurrent: f32[units, units]; bias: f32[units]."""
+    """weights: f[units, inputs]; recurrent: f[units, units]; bias: f[units].
+
+    f32, or f64 where an array was computed in the body and f32 would round it.
+    """
 
     weights: np.ndarray
     recurrent: np.ndarray
@@ -81,12 +84,9 @@ def recover_lstm(eqn: Eqn) -> Lstm:
     roles = _find_roles(reader, carries, next_carries, state_vars)
     h, c = carries[roles.h], carries[roles.c]
     need(h.type.dtype is DType.f32, "state_dtype", want="f32", got=str(h.type))
-    leaves: dict[str, Leaf] = {}
     for name in GATES:
-        operand = roles.gates[name].operand
-        _check_inputs(dependence, name, operand, x, h, c, consts)
-        need(isinstance(operand, Leaf), "nonlinear_gate", want=_affine(name), got=text_of(terms_of(operand)))
-        leaves[name] = operand
+        _check_inputs(dependence, name, roles.gates[name].operand, x, h, c, consts)
+    leaves = {name: _leaf(name, roles.gates[name].operand) for name in GATES}
     results = _results(reader, body.outputs, carries, roles)
     return Lstm(
         x=body.inputs.index(x),
@@ -203,6 +203,12 @@ def _check_inputs(
     need(not others, "extra_carry", want=_affine(gate), got=others)
 
 
+def _leaf(gate: str, operand: Expr) -> Leaf:
+    if isinstance(operand, Leaf):
+        return operand
+    raise NotFused("nonlinear_gate", want=_affine(gate), got=text_of(terms_of(operand)))
+
+
 def _affine(gate: str) -> str:
     return f"a {gate} gate that is affine in x and h"
 
@@ -236,7 +242,9 @@ def _gate(form: Form, leaf: Leaf, scale: float, x: Var, h: Var) -> Gate:
     columns = _columns(leaf, form.bias.size, row_size(h.type))
 
     def single(array: np.ndarray) -> np.ndarray:
-        return np.ascontiguousarray((scale * array[..., columns]).T, np.float32)
+        exact = np.ascontiguousarray((scale * array[..., columns]).T)
+        narrow = exact.astype(np.float32)
+        return narrow if np.array_equal(narrow, exact) else exact
 
     return Gate(single(form.matrices[x]), single(form.matrices[h]), single(form.bias))
 

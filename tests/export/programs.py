@@ -105,11 +105,17 @@ def lstm(units: int = 4, features: int = 3) -> Program:
     biases = [weights(units) for _ in range(4)]
 
     def main(x: Any) -> Any:
-        zero = ops.zeros_like(ops.strided_slice(x, [0, 0, 0], [0, 1, 1], [1, 1, 1], begin_mask=1, end_mask=1, shrink_axis_mask=2))
+        zero = ops.zeros_like(
+            ops.strided_slice(x, [0, 0, 0], [0, 1, 1], [1, 1, 1], begin_mask=1, end_mask=1, shrink_axis_mask=2)
+        )
         h, c = ops.tile(zero, [1, units]), ops.tile(zero, [1, units])
         operands = [x, *arrays, None, None, None, *biases, None, None, h, c]
         y, _, last = ops.unidirectional_sequence_lstm(*operands)
-        steps = ops.concatenation(last, ops.strided_slice(y, [0, -1, 0], [0, 0, 0], [1, 1, 1], begin_mask=5, end_mask=5, shrink_axis_mask=2), axis=1)
+        steps = ops.concatenation(
+            last,
+            ops.strided_slice(y, [0, -1, 0], [0, 0, 0], [1, 1, 1], begin_mask=5, end_mask=5, shrink_axis_mask=2),
+            axis=1,
+        )
         return y, ops.strided_slice(steps, [0, 0], [0, units], [1, 1], begin_mask=3, end_mask=1)
 
     return program(main, f32(BATCH, 6, features))

@@ -76,7 +76,9 @@ def test_options_are_written() -> None:
 def test_options_that_repeat_operands_are_written() -> None:
     def main(x: Any) -> Any:
         first, second = ops.unpack(x, axis=0)
-        return ops.pack(first, second, ops.cast(ops.cast(first, out_data_type=DType.i32), out_data_type=DType.f32), axis=0)
+        return ops.pack(
+            first, second, ops.cast(ops.cast(first, out_data_type=DType.i32), out_data_type=DType.f32), axis=0
+        )
 
     unpack, down, up, pack = read(program(main, f32(2, 3))).subgraphs[0].operators
     types = schema.TensorType
@@ -238,7 +240,9 @@ def test_a_state_that_no_equation_owns_is_refused(states: Callable[..., Any], re
 
     def main(x: Any, h: Any) -> Any:
         given = states(h, lambda n: ops.tile(ops.zeros_like(ops.reshape(h, [1, 2])), [1, 1]))
-        return ops.unidirectional_sequence_lstm(x, w, w, w, w, u, u, u, u, None, None, None, b, b, b, b, None, None, *given)[0]
+        return ops.unidirectional_sequence_lstm(
+            x, w, w, w, w, u, u, u, u, None, None, None, b, b, b, b, None, None, *given
+        )[0]
 
     with pytest.raises(LowerError, match=rf"output_state.* in place(.|\n)*{reason}(.|\n)*run the state pass"):
         to_bytes(program(main, f32(1, 5, 3), f32(1, 2)))

@@ -30,10 +30,10 @@ def assert_weights(step: Step, *, h: int = 0, c: int = 1, forget_constant: float
     found = recover_lstm(Loop(step, **loop).eqn())
     assert (found.h, found.c, found.x) == (h, c, 2)
     for index, name in enumerate(GATES):
-        constant = np.float32(forget_constant if name == "forget" else 0.0)
+        constant = forget_constant if name == "forget" else 0.0
         np.testing.assert_array_equal(found.gates[name].weights, gate(cells.W, index).T)
         np.testing.assert_array_equal(found.gates[name].recurrent, gate(cells.R, index).T)
-        np.testing.assert_array_equal(found.gates[name].bias, gate(cells.B, index) + constant)
+        np.testing.assert_array_equal(found.gates[name].bias, gate(cells.B, index).astype(np.float64) + constant)
 
 
 @pytest.mark.parametrize("batch", [BATCH, 1, 3], ids=["open", "1", "3"])
@@ -57,7 +57,7 @@ def test_batch_one_as_keras_3_writes_it() -> None:
 def test_a_negated_gate_has_negated_weights() -> None:
     def step(h: Array, c: Array, x: Array) -> tuple[Array, ...]:
         i, f, g, o = sums(x, h)
-        new_h, new_c = update(i, ops.neg(f), g, o, c)
+        new_h, new_c = update((i, ops.neg(f), g, o), c)
         return new_h, new_c, new_h
 
     found = recover_lstm(Loop(step).eqn())
@@ -77,7 +77,7 @@ def test_results_without_a_sequence_and_with_a_copy_of_h() -> None:
 def test_weights_that_are_constant_operands_of_the_loop() -> None:
     def step(kernel: Array, h: Array, c: Array, x: Array) -> tuple[Array, ...]:
         z = ops.add(ops.add(ops.batch_matmul(x, kernel), dense(h, cells.R)), cells.B)
-        new_h, new_c = update(*ops.split(1, z, num_splits=4), c)
+        new_h, new_c = update(ops.split(1, z, num_splits=4), c)
         return new_h, new_c, new_h
 
     loop = Loop(step, consts=[f32(INPUTS, 4 * UNITS)])
@@ -146,13 +146,13 @@ def coupled_as_a_step_towards(h: Array, c: Array, x: Array) -> tuple[Array, ...]
 
 def peephole(h: Array, c: Array, x: Array) -> tuple[Array, ...]:
     i, f, g, o = sums(x, h)
-    new_h, new_c = update(i, ops.add(f, ops.mul(c, cells.B[:UNITS])), g, o, c)
+    new_h, new_c = update((i, ops.add(f, ops.mul(c, cells.B[:UNITS])), g, o), c)
     return new_h, new_c, new_h
 
 
 def output_peephole(h: Array, c: Array, x: Array) -> tuple[Array, ...]:
     i, f, g, o = sums(x, h)
-    _, new_c = update(i, f, g, o, c)
+    _, new_c = update((i, f, g, o), c)
     new_h = ops.mul(ops.logistic(ops.add(o, ops.mul(new_c, cells.B[:UNITS]))), ops.tanh(new_c))
     return new_h, new_c, new_h
 
@@ -160,7 +160,7 @@ def output_peephole(h: Array, c: Array, x: Array) -> tuple[Array, ...]:
 def normed(h: Array, c: Array, x: Array) -> tuple[Array, ...]:
     i, f, g, o = sums(x, h)
     g = ops.div(g, ops.sqrt(ops.mean(ops.square(g), [1], keep_dims=True)))
-    new_h, new_c = update(i, f, g, o, c)
+    new_h, new_c = update((i, f, g, o), c)
     return new_h, new_c, new_h
 
 
@@ -180,7 +180,7 @@ def row_kept(h: Array, c: Array, x: Array) -> tuple[Array, ...]:
 
 def relu_cell(h: Array, c: Array, x: Array) -> tuple[Array, ...]:
     i, f, g, o = sums(x, h)
-    new_h, new_c = update(i, f, ops.relu(g), o, c)
+    new_h, new_c = update((i, f, ops.relu(g), o), c)
     return new_h, new_c, new_h
 
 
@@ -253,7 +253,7 @@ def test_one_state_is_no_lstm() -> None:
         recover_lstm(Loop(step, carries=[f32(BATCH, UNITS)]).eqn())
 
 
-STEP_INPUTS = {
+STEP_INPUTS: dict[str, tuple[list[TensorType], Any]] = {
     "step_input_dtype": ([TensorType((BATCH, INPUTS), DType.i32)], lambda x: ops.cast(x, out_data_type=DType.f32)),
     "step_input_rank": ([f32(BATCH, 1, INPUTS)], lambda x: ops.reshape(x, [-1, INPUTS])),
     "one_step_input": ([f32(BATCH, INPUTS)] * 2, ops.add),

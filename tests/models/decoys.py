@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import tensorflow as tf
 
 from tests.models.lstm_written import Cell, Loop, Weights, gates_to_state
@@ -25,7 +26,7 @@ def _gates(weights: Weights) -> Gates:
 
 
 def plain_cell(gates: Gates) -> Cell:
-    """An LSTM after all: for decoys whose loop is what differs."""
+    """No decoy: an LSTM."""
     return lambda x, h, c: gates_to_state(*gates(x, h), c)
 
 
@@ -105,7 +106,7 @@ def coupled_cell(gates: Gates) -> Cell:
 
 _CELLS: dict[str, Callable[[Gates], Cell]] = {
     "clipped_narrow": clipped_cell(0.3),
-    "clipped_wide": clipped_cell(10.0),
+    "clipped_wide": clipped_cell(4.0),  # reached only when every gate is open for five steps
     "h_and_c_swapped": swapped_cell,
     "tanh_missing": no_tanh_cell,
     "zero_row_kept": kept_row_cell,
@@ -116,7 +117,9 @@ _CELLS: dict[str, Callable[[Gates], Cell]] = {
 }
 
 
-def _loop(start: int = 0, stop: int = _STEPS, *, early: bool = False, reverse: bool = False, counted: bool = False) -> Any:
+def _loop(
+    start: int = 0, stop: int = _STEPS, *, early: bool = False, reverse: bool = False, counted: bool = False
+) -> Any:
     """A tf.function around the plain cell whose loop differs.
 
     start, stop: the steps that it makes. early: it ends when h has grown. reverse: step t reads x[T-1-t].
@@ -137,7 +140,7 @@ def _loop(start: int = 0, stop: int = _STEPS, *, early: bool = False, reverse: b
         zeros = tf.zeros([_BATCH, _UNITS])
         rows = tf.TensorArray(tf.float32, _STEPS, element_shape=(_BATCH, _UNITS))
         _, rows, h, c = tf.while_loop(more, lambda *args: step(x, *args), (start, rows, zeros, zeros))
-        return {"y": rows.stack(), "h": h, "c": c}
+        return {"y": tf.transpose(rows.stack(), [1, 0, 2]), "h": h, "c": c}
 
     spec = tf.TensorSpec([_BATCH, _STEPS, _FEATURES], tf.float32, name="x")
     return tf.function(run, input_signature=[spec], autograph=False)
@@ -152,6 +155,24 @@ _LOOPS: dict[str, dict[str, Any]] = {
 }
 
 DECOYS = (*_CELLS, *_LOOPS)
+
+
+def telling_input(name: str, seed: int = 0) -> np.ndarray:
+    """An input f32[3,6,5] on which the decoy answers otherwise than an LSTM does."""
+    x = np.random.default_rng(seed).standard_normal((_BATCH, _STEPS, _FEATURES)).astype(np.float32)
+    if name == "clipped_wide":
+        return np.repeat(x[:, :1] * 30, _STEPS, axis=1)
+    x[1, 2] = 0.0
+    x[0, 1:3, 2] = 7.0
+    if name == "nan_to_num":
+        x[2, 1, 3] = np.nan
+    return x
+
+
+def build_lstm() -> Any:
+    """The LSTM that every decoy resembles."""
+    weights = Weights.random(_FEATURES, _UNITS)
+    return Loop(batch=_BATCH, steps=_STEPS).function(weights, plain_cell(_gates(weights)))
 
 
 def build_decoy(name: str) -> Any:

@@ -122,7 +122,9 @@ class TwoSignatures(tf.Module):
 
     def save(self, folder: Path) -> Path:
         """Write the SavedModel."""
-        tf.saved_model.save(self, str(folder), signatures={"scale": self.scale, "shift": self.shift, "again": self.scale})
+        tf.saved_model.save(
+            self, str(folder), signatures={"scale": self.scale, "shift": self.shift, "again": self.scale}
+        )
         return folder
 
 

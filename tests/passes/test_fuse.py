@@ -12,7 +12,7 @@ from jfuse.errors import RuleError
 from jfuse.ir.check import check_graph
 from jfuse.ir.dims import symbol
 from jfuse.ir.evaluate import evaluate
-from jfuse.ir.graph import Graph
+from jfuse.ir.graph import Const, Graph
 from jfuse.ir.trace import trace_graph
 from jfuse.ir.types import DType, TensorType
 from jfuse.kernels import ops
@@ -106,7 +106,7 @@ def test_a_keyword_that_is_computed_at_run_time_refuses() -> None:
 
 
 @pytest.mark.parametrize(("attributes", "expected"), [({}, ["missing_scale"]), ({"scale": 1.0}, [])])
-def test_keywords_bind_to_attributes_or_defaults(attributes: dict[str, float], expected: list[str]) -> None:
+def test_keywords_bind_to_attributes_or_defaults(attributes: dict[str, Any], expected: list[str]) -> None:
     @fuses("acme.cell", default=False)
     def fuse_plain(x: Array, *, scale: float, mode: str = "plain") -> Array:
         assert mode == "plain"
@@ -228,7 +228,7 @@ def test_a_recurrence_in_an_inlined_body_is_recovered() -> None:
 
     def step(kernel: Array, h: Array, c: Array, x: Array) -> tuple[Array, ...]:
         z = ops.add(ops.add(ops.batch_matmul(x, kernel), dense(h, cells.R)), cells.B)
-        new_h, new_c = cells.update(*ops.split(1, z, num_splits=4), c)
+        new_h, new_c = cells.update(ops.split(1, z, num_splits=4), c)
         return new_h, new_c, new_h
 
     inner = Loop(step, consts=[f32(INPUTS, 4 * UNITS)]).graph()
@@ -275,6 +275,39 @@ def test_recovered_lstms_answer_like_the_equations(spelling: str, reverse: bool)
         np.testing.assert_allclose(found, wanted, atol=1e-6)  # f32, 7 steps
 
 
+def test_a_computed_bias_is_proved_exactly_and_rounded_once() -> None:
+    ctx = Context(rules=RuleSet().extended([recurrent.fuse_lstm]))
+    result = fuse(recover(Loop(cells.permuted).graph(), ctx), ctx)
+    check_graph(result)
+    (eqn,) = [e for e in result.eqns if e.op is ops.unidirectional_sequence_lstm]
+    bias = eqn.inputs[ops.unidirectional_sequence_lstm.operand_index("forget_gate_bias")]
+    assert isinstance(bias, Const)
+    np.testing.assert_array_equal(bias.array, gate(cells.B, 1) + np.float32(1))
+    assert bias.array.dtype == np.float32
+    assert ctx.report.fused[0].error < 1e-12  # f64 rounding over three steps
+
+
+def test_a_rule_that_computes_its_constants_in_f32_is_proved() -> None:
+    @fuses("acme.cell", default=False)
+    def fuse_folded(x: Array, w: np.ndarray, *, scale: float) -> Array:
+        return ops.fully_connected(x, scale * w.T, fused_activation_function="RELU")
+
+    result, ctx = fused(trace_graph(lambda x: scaled(x, 0.3), [X]), fuse_folded)
+    assert (op_names(result), conditions(ctx)) == (["fully_connected"], [])
+
+
+def test_a_constant_that_is_off_by_more_than_its_rounding_is_refused() -> None:
+    @fuses("acme.cell", default=False)
+    def fuse_off(x: Array, w: np.ndarray, *, scale: float) -> Array:
+        exact = scale * w.T
+        return ops.fully_connected(
+            x, exact if w.dtype == np.float64 else exact * np.float32(1.0001), fused_activation_function="RELU"
+        )
+
+    _, ctx = fused(trace_graph(scaled, [X]), fuse_off)
+    assert conditions(ctx) == ["not_equal"]
+
+
 def batch_mean(h: Array, c: Array, x: Array) -> tuple[Array, ...]:
     return cells.keras(h, c, ops.sub(x, ops.mean(x, [0], keep_dims=True)))
 
@@ -310,7 +343,7 @@ def keras_lstm(
 
     def step(kernel: Array, recurrent_kernel: Array, bias: Array, h: Array, c: Array, x: Array) -> tuple[Array, ...]:
         z = ops.add(ops.add(ops.batch_matmul(x, kernel), ops.batch_matmul(h, recurrent_kernel)), bias)
-        new_h, new_c = cells.update(*ops.split(1, z, num_splits=4), c)
+        new_h, new_c = cells.update(ops.split(1, z, num_splits=4), c)
         return new_h, new_c, new_h
 
     x = inputs if attributes["time_major"] else ops.transpose(inputs, [1, 0, 2])
@@ -369,7 +402,8 @@ def test_keras_lstm(flags: list[str], batch: Any, steps: Any) -> None:
     y = y[-1:] if "last" in flags else y
     by_batch = "time_major" not in flags
     found = evaluate(result, [x.swapaxes(0, 1) if by_batch else x, h, c])
-    for a, b in zip(found, (last_h, y.swapaxes(0, 1) if by_batch else y, last_h, last_c, 0.0), strict=True):
+    wanted = (last_h, y.swapaxes(0, 1) if by_batch else y, last_h, last_c, np.zeros(()))
+    for a, b in zip(found, wanted, strict=True):
         np.testing.assert_allclose(a, b, atol=1e-6)  # f32, 7 steps
 
 

@@ -85,18 +85,32 @@ def test_a_body_hands_inputs_on_at_their_own_place_only() -> None:
 
     before, graph = prepared(main, *[f32()] * 4)
     loop = next(eqn for eqn in graph.eqns if eqn.op is ops.while_)
-    assert unprepared(before.eqns[0].bodies[1], is_body=True) == [0, 1, 3]
-    assert len(loop.bodies[1].eqns) == 3
+    assert unprepared(before.eqns[0].bodies[1], is_body=True) == [0, 1]
+    assert len(loop.bodies[1].eqns) == 2
     assert loop.bodies[1].outputs[2] is loop.bodies[1].inputs[2]
     found = in_litert(graph, [np.float32(v) for v in (1, 2, 3, 4)])
     assert [float(f) for f in found] == [2, 1, 3, 7]
 
 
+def test_branches_may_give_constants() -> None:
+    def main(flag: Any, x: Any) -> Any:
+        then = trace_graph(lambda v: (ops.neg(v), np.float32(3), np.float32(3)), [f32(2)], "then")
+        other = trace_graph(lambda v: (v, np.float32(4), np.float32(5)), [f32(2)], "else")
+        return ops.if_([flag, x], [then, other])
+
+    _, graph = prepared(main, TensorType((), DType.bool), f32(2))
+    x = np.array([1, 2], np.float32)
+    assert [f.tolist() for f in in_litert(graph, [np.array(True), x])] == [[-1, -2], 3, 3]
+    assert [f.tolist() for f in in_litert(graph, [np.array(False), x])] == [[1, 2], 4, 5]
+
+
 def test_shared_bodies_stay_shared() -> None:
-    body = trace_graph(lambda x: np.float32(1), [f32()], "body")
-    graph = trace_graph(lambda flag, x: ops.if_([flag, x], [body, body]), [TensorType((), DType.bool), f32()])
+    body = trace_graph(lambda x, y: (y, x), [f32(), f32()], "body")
+    types = [TensorType((), DType.bool), f32(), f32()]
+    graph = trace_graph(lambda flag, x, y: ops.if_([flag, x, y], [body, body]), types)
     after = prepare_outputs(graph)
     assert after.eqns[0].bodies[0] is after.eqns[0].bodies[1]
+    assert len(after.eqns[0].bodies[0].eqns) == 2
     assert all(not unprepared(g, is_body=g is not after) for g in all_graphs(after))
 
 

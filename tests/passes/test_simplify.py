@@ -85,16 +85,28 @@ def test_unread_equations_are_dropped_but_effects_stay() -> None:
     assert names(simplify(with_effect(graph, "neg"), Context())) == ["log", "exp", "sin", "neg"]
 
 
+def test_an_effect_stays_where_a_merge_takes_its_last_reader() -> None:
+    graph = trace_graph(lambda x: ops.squeeze(ops.expand_dims(x, 0), squeeze_dims=(0,)), [f32(2)])
+    assert names(simplify(graph, Context())) == []
+    assert names(simplify(with_effect(graph, "expand_dims"), Context())) == ["expand_dims"]
+
+
 def while_loop(x: Any, y: Any, z: Any) -> Any:
-    """Carries a counter, y (needed by x), x (read) and z (needed by nobody)."""
-    types = [COUNTER, f32(2), f32(2), f32(2)]
-    cond = trace_graph(lambda i, a, b, c: ops.less(i, np.int32(3)), types, "cond")
+    """Carries a counter, x (read), y and w (needed by x, w two turns later) and z (needed by nobody)."""
+    types = [COUNTER, *[f32(2)] * 4]
+    cond = trace_graph(lambda i, *values: ops.less(i, np.int32(3)), types, "cond")
     body = trace_graph(
-        lambda i, a, b, c: (ops.add(i, np.int32(1)), ops.add(a, b), ops.mul(b, b), ops.exp(ops.sub(c, a))),
+        lambda i, x, y, w, z: (
+            ops.add(i, np.int32(1)),
+            ops.add(x, y),
+            ops.mul(y, w),
+            ops.neg(w),
+            ops.exp(ops.sub(z, x)),
+        ),
         types,
         "body",
     )
-    return ops.while_([np.int32(0), x, y, z], [cond, body])[1]
+    return ops.while_([np.int32(0), x, y, y, z], [cond, body])[1]
 
 
 def test_dead_carried_values_of_while_are_dropped() -> None:
@@ -102,10 +114,10 @@ def test_dead_carried_values_of_while_are_dropped() -> None:
     simple = simplify(graph, Context())
     check_graph(simple)
     loop = only(simple, "while")
-    assert len(loop.inputs) == len(loop.outputs) == 3
-    assert names(loop.bodies[1]) == ["add", "add", "mul"]
-    args = [np.array([0.5, -1], np.float32) * k for k in (1, 2, 3)]
-    np.testing.assert_allclose(evaluate(simple, args)[0], evaluate(graph, args)[0], rtol=1e-6)
+    assert len(loop.inputs) == len(loop.outputs) == 4
+    assert names(loop.bodies[1]) == ["add", "add", "mul", "neg"]
+    x, y, z = (np.array([0.5, -1], np.float32) * k for k in (1, 2, 3))
+    np.testing.assert_allclose(evaluate(simple, [x, y, z])[0], x + y + y * y - y**3, rtol=1e-6)
 
 
 def test_carried_values_that_effects_read_stay() -> None:
@@ -113,7 +125,7 @@ def test_carried_values_that_effects_read_stay() -> None:
     loop = only(graph, "while")
     acting = replace(loop, bodies=(loop.bodies[0], with_effect(loop.bodies[1], "exp")))
     simple = simplify(replace(graph, eqns=(acting,)), Context())
-    assert len(only(simple, "while").inputs) == 4
+    assert len(only(simple, "while").inputs) == 5
 
 
 def scan_loop(h: Any, g: Any, x: Any, k: Any) -> Any:

@@ -114,10 +114,13 @@ def test_every_operator_s_result() -> None:
 @pytest.mark.parametrize(
     ("run", "reason"),
     [
-        (lambda lite: lite.run("other", {}), "signature 'other'"),
+        (lambda lite: lite.run("other", {}), "Invalid signature_key"),
         (lambda lite: lite.run(KEY, {"x": np.zeros((1, 8), np.float32)}), "Invalid Input name"),
-        (lambda lite: lite.run(KEY, {"x0": np.zeros((1, 8), np.int32)}), "Got value of type INT32 but expected type FLOAT32"),
-        (lambda lite: lite.run(KEY, {"x0": np.zeros((1, 7), np.float32)}), "fully_connected"),
+        (
+            lambda lite: lite.run(KEY, {"x0": np.zeros((1, 8), np.int32)}),
+            "Got value of type INT32 but expected type FLOAT32",
+        ),
+        (lambda lite: lite.run(KEY, {"x0": np.zeros((1, 7), np.float32)}), "failed to prepare"),
     ],
 )
 def test_what_it_cannot_run(run: Callable[[LiteRt], Any], reason: str) -> None:

@@ -1,0 +1,118 @@
+"""Whole-model comparison: a difference anywhere is an error that names the first equation that differs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+import jfuse
+from jfuse.export.flatbuffer import to_bytes
+from jfuse.ir.graph import Const, Eqn, Graph, Program
+from jfuse.verification import compare
+from jfuse.verification.measure import relative_error
+
+GENERATOR = np.random.default_rng(0)
+KERNELS = [GENERATOR.standard_normal((4, 4)).astype(np.float32) for _ in range(3)]
+
+
+@pytest.fixture(scope="module")
+def model() -> jfuse.Model:
+    import tensorflow as tf
+
+    def layers(x: Any) -> Any:
+        for i, kernel in enumerate(KERNELS):
+            with tf.name_scope(f"layer{i}"):
+                x = tf.tanh(tf.matmul(x, kernel, name="product"), name="act")
+        return x
+
+    return jfuse.load(tf.function(layers, input_signature=[tf.TensorSpec([None, 4], tf.float32, name="x")]))
+
+
+@pytest.fixture(scope="module")
+def lite(model: jfuse.Model) -> jfuse.Model:
+    return jfuse.lower(model)
+
+
+def with_fault(program: Program, node: str, change: Callable[[Eqn], Eqn]) -> Program:
+    """The program with the equation of one node changed."""
+
+    def changed(graph: Graph) -> Graph:
+        return replace(graph, eqns=tuple(change(e) if e.source.node == node else e for e in graph.eqns))
+
+    return Program(tuple(replace(s, graph=changed(s.graph)) for s in program.signatures))
+
+
+def transposed_weights(eqn: Eqn) -> Eqn:
+    weights = eqn.inputs[1]
+    assert isinstance(weights, Const)
+    return replace(eqn, inputs=(eqn.inputs[0], Const(np.ascontiguousarray(weights.array.T)), *eqn.inputs[2:]))
+
+
+@pytest.mark.parametrize("layer", [0, 1, 2])
+def test_a_fault_of_the_lowering_is_found_at_its_node(model: jfuse.Model, lite: jfuse.Model, layer: int) -> None:
+    node = f"layer{layer}/product"
+    broken = jfuse.Model(with_fault(lite.program, node, transposed_weights), lite.imported)
+    with pytest.raises(jfuse.VerifyFailed, match=rf"\(tensorflow/xla\) at {node}") as caught:
+        jfuse.verify(broken, reference=model)
+    assert "fully_connected" in str(caught.value)
+
+
+@pytest.mark.parametrize("layer", [0, 2])
+def test_a_fault_of_the_file_is_found_at_its_operator(
+    model: jfuse.Model, lite: jfuse.Model, layer: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    node = f"layer{layer}/product"
+    monkeypatch.setattr(compare, "to_bytes", lambda program: to_bytes(with_fault(program, node, transposed_weights)))
+    with pytest.raises(jfuse.VerifyFailed, match=rf"\(tensorflow/litert\) at {node}"):
+        jfuse.verify(lite, reference=model)
+
+
+def test_a_state_that_is_not_written_anew_is_found_on_the_second_invoke(lite: jfuse.Model) -> None:
+    """What the official converter does to Keras 2 LSTMs: right once, wrong from then on."""
+    calls = iter(range(100))
+
+    class Forgetful(jfuse.Model):
+        def run(self, inputs: Any, key: str | None = None) -> dict[str, np.ndarray]:
+            found = super().run(inputs, key)
+            return {name: value + (next(calls) > 0) for name, value in found.items()}
+
+    with pytest.raises(jfuse.VerifyFailed, match="tensorflow/xla"):
+        jfuse.verify(Forgetful(lite.program, lite.imported), reference=lite)
+
+
+def test_inputs_that_tensorflow_refuses_say_so() -> None:
+    import tensorflow as tf
+
+    def guarded(x: Any) -> Any:
+        with tf.control_dependencies([tf.debugging.assert_less(x, -1e9)]):
+            return tf.identity(x)
+
+    function = tf.function(guarded, input_signature=[tf.TensorSpec([2], tf.float32, name="x")])
+    with pytest.raises(jfuse.VerifyFailed, match="TensorFlow fails on the inputs"):
+        jfuse.convert(function)
+
+
+@pytest.mark.parametrize(
+    ("found", "wanted", "error"),
+    [
+        ([1.0, 2.0], [1.0, 2.0], 0.0),
+        ([1.0, 2.2], [1.0, 2.0], 0.1),
+        ([0.0], [0.0], 0.0),
+        ([1e-9], [0.0], np.inf),
+        ([np.nan, 1.0], [np.nan, 1.0], 0.0),
+        ([np.nan], [1.0], np.inf),
+        ([np.inf], [-np.inf], np.inf),
+        ([1.0, 2.0], [1.0], np.inf),
+    ],
+)
+def test_the_measure(found: list[float], wanted: list[float], error: float) -> None:
+    assert relative_error(np.array(found), np.array(wanted)) == pytest.approx(error)
+
+
+def test_integers_are_equal_or_not() -> None:
+    assert relative_error(np.array([1, 2]), np.array([1, 2])) == 0.0
+    assert relative_error(np.array([1, 2]), np.array([1, 3])) == np.inf
