@@ -10,7 +10,6 @@ import numpy as np
 from jfuse.errors import JfuseError
 from jfuse.ir.dims import is_known
 from jfuse.ir.graph import Atom, Const, Eqn, Graph, Op, Var
-from jfuse.ir.trace import active_trace
 from jfuse.kernels.op import TflOp
 from jfuse.lowering.merge import MERGES, Merge
 from jfuse.passes.carried import bind_carried
@@ -82,13 +81,10 @@ class _Sweep:
         return None if first is eqn else [self._state.current(out) for out in first.outputs]
 
     def _merged(self, eqn: Eqn) -> Sequence[Any] | None:
-        trace = active_trace()
-        start = len(trace.eqns)
         for rule in self._merges.get(eqn.op, ()):
             found = rule(eqn, self._state)
             if found is not None:
                 return found if isinstance(found, tuple) else (found,)
-            del trace.eqns[start:]  # a rule may give up halfway
         return None
 
 

@@ -329,7 +329,7 @@ def test_save_writes_the_whole_file_or_nothing(tmp_path: Path, monkeypatch: pyte
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr("os.fsync", fail)
-    with pytest.raises(JfuseError, match="cannot be written at .*model.tflite\n.*No space left"):
+    with pytest.raises(JfuseError, match=r"cannot be written at .*model\.tflite\n.*No space left"):
         write_atomic(target, b"new")
     assert [p.name for p in tmp_path.iterdir()] == ["model.tflite"]
     assert target.read_bytes() == to_bytes(dense())

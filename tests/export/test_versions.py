@@ -1,4 +1,4 @@
-"""Operator versions and oldest runtimes, as TFLite's own tables state them (reference: op_version.cc, runtime_version.cc)."""
+"""Operator versions and oldest runtimes, as TFLite's op_version.cc and runtime_version.cc state them."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Named:
 
 
 def tensor(text: str, quantization: Quantization | None = None) -> Var:
-    """`i8` is a matrix of that dtype, `i8/5` one of rank 5, `i8q` one with a scale, `i8c` one with a scale per channel."""
+    """`i8` is a matrix of that dtype, `i8/5` has rank 5, `i8q` has one scale, `i8c` one per channel."""
     dtype, mark, rank = re.fullmatch(r"([a-z]+\d*)([qc]?)(?:/(\d))?", text).groups()  # type: ignore[union-attr]
     found = {"": quantization, "q": PER_TENSOR, "c": PER_CHANNEL}[mark]
     return Var(TensorType((2,) * int(rank or 2), DType(dtype), found))

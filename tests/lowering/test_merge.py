@@ -93,6 +93,12 @@ ACTIVATION = [
         f32(6),
         left="add relu6",
     ),
+    case(
+        "relu-beside-another-reshape",
+        lambda x: (y := ops.reshape(dense(x), ints(-1, 3)), ops.relu(ops.reshape(y, ints(-1, 2)))),
+        f32(B, 4),
+        left="fully_connected reshape reshape relu",
+    ),
     case("relu-of-input", lambda x: ops.relu(x), f32(6), left="relu"),
     case("relu-beside-another-reader", lambda x: twice(ops.add(x, VECTOR)), f32(6), left="add relu exp"),
     case("relu-after-result", lambda x: (y := ops.add(x, VECTOR), ops.relu(y)), f32(6), left="add relu"),

@@ -88,7 +88,7 @@ def test_a_body_hands_inputs_on_at_their_own_place_only() -> None:
     assert unprepared(before.eqns[0].bodies[1], is_body=True) == [0, 1]
     assert len(loop.bodies[1].eqns) == 2
     assert loop.bodies[1].outputs[2] is loop.bodies[1].inputs[2]
-    found = in_litert(graph, [np.float32(v) for v in (1, 2, 3, 4)])
+    found = in_litert(graph, [np.array(v, np.float32) for v in (1, 2, 3, 4)])
     assert [float(f) for f in found] == [2, 1, 3, 7]
 
 

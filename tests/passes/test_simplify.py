@@ -266,19 +266,22 @@ def test_if_of_a_constant_is_its_branch() -> None:
     assert simple.outputs[1] is simple.outputs[2]
 
 
-def test_unchanging_carried_values_are_bound() -> None:
-    def function(x: Any, y: Any) -> Any:
-        types = [COUNTER, f32(2), f32(2), f32(2)]
-        cond = trace_graph(lambda i, a, b, c: ops.less(i, np.int32(3)), types, "cond")
-        body = trace_graph(lambda i, a, b, c: (ops.add(i, np.int32(1)), ops.add(ops.mul(a, b), c), b, c), types, "body")
-        results = ops.while_([np.int32(0), x, y, np.ones(2, np.float32)], [cond, body])
-        return results[1], ops.exp(results[2])
+def three_turns(x: Any, y: Any, c: Any) -> Any:
+    """x * y + c, three times over, and exp of the y that comes out of the loop."""
+    types = [COUNTER, f32(2), f32(2), f32(2)]
+    cond = trace_graph(lambda i, x, y, c: ops.less(i, np.int32(3)), types, "cond")
+    body = trace_graph(lambda i, x, y, c: (ops.add(i, np.int32(1)), ops.add(ops.mul(x, y), c), y, c), types, "body")
+    results = ops.while_([np.int32(0), x, y, c], [cond, body])
+    return results[1], ops.exp(results[2])
 
-    simple = simplified(function, f32(2), f32(2))
-    loop = only(simple, "while")
-    assert len(loop.inputs) == 3  # counter, x and y
+
+@pytest.mark.parametrize("bound", [True, False], ids=["constant", "input"])
+def test_unchanging_carried_values_are_bound(bound: bool) -> None:
+    ones = np.ones(2, np.float32)
+    simple = simplified(lambda x, y, c: three_turns(x, y, ones if bound else c), *[f32(2)] * 3)
+    assert len(only(simple, "while").inputs) == (3 if bound else 4)
     assert only(simple, "exp").inputs == (simple.inputs[1],)
-    (found, _) = evaluate(simple, [np.zeros(2, np.float32), np.full(2, 2, np.float32)])
+    found, _ = evaluate(simple, [0 * ones, 2 * ones, ones])
     np.testing.assert_array_equal(found, [7, 7])  # ((0*2+1)*2+1)*2+1
 
 

@@ -19,7 +19,7 @@ from tests.export import programs
 from tests.export.programs import BATCH, KEY, f32, program
 
 both_kernels = pytest.mark.parametrize("delegates", [True, False])
-CLOSE = {"rtol": 0, "atol": 1e-5}  # 1e-5: sums of 8 products of values up to 3 in f32
+TOLERANCE = 1e-5  # 1e-5: sums of 8 products of values up to 3 in f32
 
 
 def draw(*shape: int) -> np.ndarray:
@@ -34,7 +34,7 @@ def test_batches_of_every_size(delegates: bool) -> None:
         found = lite.run(KEY, {"x0": x})
         for i, wanted in enumerate(programs.dense_reference(x)):
             assert found[f"y{i}"].shape == wanted.shape
-            np.testing.assert_allclose(found[f"y{i}"], wanted, **CLOSE)
+            np.testing.assert_allclose(found[f"y{i}"], wanted, rtol=0, atol=TOLERANCE)
 
 
 @both_kernels
@@ -43,7 +43,7 @@ def test_a_loop(a: int, b: int, delegates: bool) -> None:
     lite = LiteRt(to_bytes(programs.loop()), delegates=delegates)
     for batch in (1, 3, 2):
         x = draw(batch, 3)
-        found = lite.run(KEY, {"x0": np.int32(a), "x1": np.int32(b), "x2": x})
+        found = lite.run(KEY, {"x0": np.array(a, np.int32), "x1": np.array(b, np.int32), "x2": x})
         wanted = programs.loop_reference(a, b, x)
         assert [int(found["y0"]), int(found["y1"])] == list(wanted[:2])
         np.testing.assert_array_equal(found["y2"], wanted[2])
@@ -78,7 +78,7 @@ def test_a_recurrent_op_starts_anew_on_every_invoke(delegates: bool) -> None:
         x = draw(batch, 6, 3)
         found = lite.run(KEY, {"x0": x})
         for name, wanted in zip(("y0", "y1"), evaluate(source.signatures[0].graph, [x]), strict=True):
-            np.testing.assert_allclose(found[name], wanted, **CLOSE)
+            np.testing.assert_allclose(found[name], wanted, rtol=0, atol=TOLERANCE)
 
 
 def test_signatures_by_name() -> None:
@@ -107,7 +107,7 @@ def test_every_operator_s_result() -> None:
     states = {i for i, eqn in enumerate(graph.eqns) if eqn.op is ops.tile}
     for i, (arrays, want) in enumerate(zip(found, wanted, strict=True)):
         if i not in states:  # the two that the recurrent op has overwritten since
-            np.testing.assert_allclose(arrays[0], want, **CLOSE)
+            np.testing.assert_allclose(arrays[0], want, rtol=0, atol=TOLERANCE)
     assert len(states) == 2
 
 

@@ -1,0 +1,88 @@
+"""tf.functions and concrete functions: names, keys, and what cannot be traced."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import tensorflow as tf
+
+import jfuse
+from jfuse.errors import ImportFailed
+from tests.frontends.against_tensorflow import check_model, spec
+from tests.models import other
+
+
+def double(x: Any) -> Any:
+    return x * 2.0
+
+
+def test_a_function_with_specs() -> None:
+    model = jfuse.load(tf.function(double), input_signature=[spec(None, 3)])
+    assert [str(d) for d in model.signature().graph.inputs[0].type.shape] == ["B", "3"]
+    check_model(model)
+
+
+def test_names_of_inputs_and_results() -> None:
+    signature = jfuse.load(other.nested_inputs()).signature()
+    assert signature.key == "serving_default"
+    assert signature.input_names == ("alone", "first", "second")
+    assert signature.output_names == ("difference", "sums_0", "sums_1")
+
+
+def test_names_that_repeat_get_numbers() -> None:
+    nest = {"p": (spec(2), spec(2)), "q": spec(2)}
+
+    def call(values: Any) -> Any:
+        return values["p"][0] - values["p"][1] * 2.0 + values["q"] * 3.0
+
+    model = jfuse.load(tf.function(call, input_signature=[nest], autograph=False))
+    assert model.signature().input_names == ("values", "values_1", "values_2")
+    check_model(model)
+
+
+def test_several_functions() -> None:
+    module = other.TwoSignatures()
+    concrete = {"a": module.scale.get_concrete_function(), "b": module.shift.get_concrete_function()}
+    model = jfuse.load(concrete)
+    assert list(model.signatures) == ["a", "b"]
+    assert model.signatures["b"].output_names == ("input", "shifted")
+    check_model(model)
+    assert list(jfuse.load([concrete["b"]]).signatures) == ["serving_default"]
+
+
+def test_results_that_are_none_numbers_or_inputs() -> None:
+    call = tf.function(lambda x: (x, None, 5.0), input_signature=[spec(3, name="x")], autograph=False)
+    model = jfuse.load(call)
+    assert model.signature().output_names == ("output_0", "output_2")
+    check_model(model)
+
+
+def test_a_function_that_needs_specs() -> None:
+    with pytest.raises(ImportFailed, match=r"could not be traced\n.*\n.*pass input_signature="):
+        jfuse.load(tf.function(double))
+
+
+def test_a_function_that_fails() -> None:
+    def broken(x: Any) -> Any:
+        raise RuntimeError("the user's own words")
+
+    with pytest.raises(ImportFailed, match="RuntimeError: the user's own words"):
+        jfuse.load(tf.function(broken, autograph=False), input_signature=[spec(3)])
+
+
+@pytest.mark.parametrize("source", [object(), 5, None, double])
+def test_objects_of_no_known_kind(source: Any) -> None:
+    with pytest.raises(ImportFailed, match="does not know what to do with"):
+        jfuse.load(source)
+
+
+def test_sequences_of_no_functions() -> None:
+    with pytest.raises(ImportFailed, match="this is no TensorFlow function"):
+        jfuse.load([double, double])
+
+
+def test_a_missing_key() -> None:
+    call = tf.function(double, input_signature=[spec(3)])
+    with pytest.raises(ImportFailed, match=r"no signature 'serve'\n.*serving_default"):
+        jfuse.load(call, signatures=["serve"])

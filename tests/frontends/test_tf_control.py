@@ -1,0 +1,94 @@
+"""Branches, loops and lists: what is walked, what is refused."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import tensorflow as tf
+
+import jfuse
+from jfuse.errors import JfuseError, LowerError
+from jfuse.ir.graph import Graph
+from tests.frontends.against_tensorflow import check_model, spec
+
+
+def load(function: Any, *specs: Any, autograph: bool = False) -> jfuse.Model:
+    return jfuse.load(tf.function(function, input_signature=list(specs), autograph=autograph))
+
+
+def names(graph: Graph) -> list[str]:
+    return [eqn.op.name for eqn in graph.eqns]
+
+
+def test_a_branch_on_data() -> None:
+    model = load(lambda x: tf.cond(x[0] > 0.0, lambda: x * 2.0, lambda: x - 1.0), spec(3))
+    (branch,) = [e for e in model.signature().graph.eqns if e.op.name == "if"]
+    assert [names(body) for body in branch.bodies] == [["mul"], ["sub"]]
+    check_model(model)
+
+
+def test_a_branch_on_a_known_shape_is_taken_at_once() -> None:
+    model = load(lambda x: tf.cond(tf.shape(x)[1] > 2, lambda: x * 2.0, lambda: x - 1.0), spec(None, 3))
+    assert names(model.signature().graph) == ["mul"]
+
+
+def test_a_loop_of_data_dependent_length() -> None:
+    def call(x: Any) -> Any:
+        return tf.while_loop(lambda v: tf.reduce_sum(v) < 100.0, lambda v: (v * v + 1.5,), (x,))
+
+    model = load(call, spec(2))
+    (loop,) = model.signature().graph.eqns
+    assert loop.op.name == "while"
+    check_model(model)
+
+
+def test_nested_loops() -> None:
+    def inner(i: Any, value: Any) -> Any:
+        return tf.while_loop(lambda j, _: j < 2, lambda j, v: (j + 1, v * 1.5), (0, value))[1]
+
+    def call(x: Any) -> Any:
+        return tf.while_loop(lambda i, _: i < 3, lambda i, v: (i + 1, inner(i, v) + 1.0), (0, x))[1]
+
+    check_model(load(call, spec(2)))
+
+
+def test_autograph_loops() -> None:
+    def call(x: Any) -> Any:
+        total = tf.zeros([2])
+        for t in tf.range(tf.shape(x)[0]):
+            if tf.reduce_sum(x[t]) > 0.0:
+                total += x[t]
+        return total
+
+    check_model(load(call, spec(None, 2), autograph=True))
+
+
+def test_map_and_scan() -> None:
+    check_model(load(lambda x: tf.map_fn(lambda row: row * 2.0 + tf.reduce_sum(row), x), spec(None, 3)))
+    check_model(load(lambda x: tf.scan(lambda total, row: total * 0.5 + row, x), spec(5, 3)))
+
+
+def test_a_list_with_elements_of_an_element_shape_that_only_the_body_knows() -> None:
+    def call(x: Any) -> Any:
+        rows = tf.TensorArray(tf.float32, 4)
+        return tf.while_loop(lambda t, _: t < 4, lambda t, r: (t + 1, r.write(t, x * 2.0)), (0, rows))[1].stack()
+
+    model = load(call, spec(None, 3))
+    assert [str(d) for d in model.signature().graph.outputs[0].type.shape] == ["4", "B", "3"]
+    check_model(model)
+
+
+def test_a_carried_value_that_grows_is_refused() -> None:
+    def call(x: Any) -> Any:
+        shapes = [tf.TensorShape([]), tf.TensorShape([None])]
+        grow = lambda i, v: (i + 1, tf.concat([v, v], 0))  # noqa: E731
+        return tf.while_loop(lambda i, _: i < 3, grow, (0, x), shape_invariants=shapes)[1]
+
+    with pytest.raises(LowerError, match="a value carried by a loop changes its type"):
+        load(call, spec(2))
+
+
+def test_a_loop_that_never_ends_is_refused() -> None:
+    with pytest.raises(JfuseError, match="never ends"):
+        load(lambda x: tf.while_loop(lambda v: True, lambda v: (v,), (tf.constant(1.0),))[0] + x, spec(2))
