@@ -5,7 +5,7 @@ import tensorflow as tf
 
 import jfuse
 
-T, I, U = 12, 8, 16  # steps, features, units
+T, F, U = 12, 8, 16  # steps, features, units
 
 
 @tf.function(experimental_implements="acme.PeepholeLstm")
@@ -27,10 +27,10 @@ def fuse_peephole_lstm(x, h, c, kernel, recurrent, bias, peepholes):
     return jfuse.ops.unidirectional_sequence_lstm(x, *weights, None, None, h, c)[0]
 
 
-@tf.function(input_signature=[tf.TensorSpec((None, T, I), name="x")])
+@tf.function(input_signature=[tf.TensorSpec((None, T, F), name="x")])
 def model(x):
     h = c = tf.zeros((tf.shape(x)[0], U))
-    shapes = [(I, 4 * U), (U, 4 * U), (4 * U,), (3, U)]
+    shapes = [(F, 4 * U), (U, 4 * U), (4 * U,), (3, U)]
     return peephole_lstm(x, h, c, *(0.3 * np.random.default_rng(0).standard_normal(s, np.float32) for s in shapes))
 
 

@@ -30,6 +30,7 @@ _IDENTIFIER = b"TFL3"
 _SCHEMA_VERSION = 3
 _ALIGNMENT = 16  # of constant data; the schema's force_align, which delegates and memory-mapped files rely on
 _LARGEST_FILE = 2**31 - 2**20  # bytes; offsets are signed 32-bit, and tables need room beside the constants
+_KEEP_OMITTED = frozenset({"FULLY_CONNECTED"})  # -1 for the bias runs from version 1 on, two operands need version 6
 _PLACEHOLDER = BUILTIN_CODES["PLACEHOLDER_FOR_GREATER_OP_CODES"]
 
 
@@ -216,7 +217,7 @@ class _SubgraphWriter:
         updates: Mapping[str, int] = getattr(eqn.op, "updates", {})
         table = schema.OperatorT()
         table.opcodeIndex = self._file.operator_code(builtin, version_of(eqn))
-        table.inputs = np.array(self._operands(eqn, keep_all=bool(updates)), np.int32)
+        table.inputs = np.array(self._operands(eqn, keep_all=bool(updates) or builtin in _KEEP_OMITTED), np.int32)
         for operand, position in updates.items():
             self._update_in_place(eqn, operand, position)
         results = [(i, var) for i, var in enumerate(eqn.outputs) if i not in updates.values()]
@@ -234,7 +235,7 @@ class _SubgraphWriter:
         """Tensor indices, -1 for omitted operands.
 
         Omitted ones at the end are left off, as kernels ask how many operands there are (CONV_2D for its bias), except
-        for recurrent ops, whose operands are told by their fixed number.
+        for recurrent ops, whose operands are told by their fixed number, and for those of `_KEEP_OMITTED`.
         """
         places = [
             -1 if atom is None else self._tensor(atom, _operand_name(eqn, i)) for i, atom in enumerate(eqn.inputs)

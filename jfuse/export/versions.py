@@ -303,7 +303,7 @@ _TABLE: dict[str, Versions] = {
         (12, both(hybrid(1), per_channel(1))),
         (11, both(product_of("i16", "i8"), _bias_typed)),
         (7, product_of("i16", "i16")),
-        (6, lambda eqn: len(eqn.inputs) < 3 or eqn.inputs[2] is None),
+        (6, lambda eqn: len(eqn.inputs) < 3),
         (5, option("keep_num_dims")),
         (4, product_of("i8", "i8")),
         (10, product_of("i8", "i4")),

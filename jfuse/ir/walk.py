@@ -74,14 +74,6 @@ def substitute_graph(graph: Graph, mapping: Mapping[Var, Atom]) -> Graph:
     return replace(graph, eqns=tuple(substitute(eqn, mapping) for eqn in graph.eqns), outputs=outputs)
 
 
-def map_bodies(graph: Graph, function: Callable[[Graph], Graph]) -> Graph:
-    """The graph with `function` applied to the bodies of its equations (not to the graph itself)."""
-    if not any(eqn.bodies for eqn in graph.eqns):
-        return graph
-    eqns = (replace(e, bodies=tuple(function(b) for b in e.bodies)) if e.bodies else e for e in graph.eqns)
-    return replace(graph, eqns=tuple(eqns))
-
-
 def rename_dims(graph: Graph, sizes: Mapping[str, Dim]) -> Graph:
     """The graph with symbols replaced in every type, known value and parameter, bodies included."""
     if not sizes:

@@ -16,34 +16,34 @@ from jfuse.errors import NotFused
 from jfuse.ir.dims import Dim, is_known, same
 from jfuse.ir.evaluate import evaluate
 from jfuse.ir.graph import Atom, Const, Eqn, Graph, Var
-from jfuse.ir.trace import at_source, trace_graph
+from jfuse.ir.trace import trace_graph
 from jfuse.ir.types import DType
-from jfuse.ir.walk import live_eqns, map_bodies, producers, substitute_graph, use_counts
+from jfuse.ir.walk import live_eqns, producers, substitute_graph, use_counts
 from jfuse.kernels import ops
 from jfuse.kernels.control import scan, while_
 from jfuse.kernels.op import static_value
 from jfuse.lowering.rules import need
 from jfuse.passes.context import Context
-from jfuse.passes.rebuild import rebuild
+from jfuse.passes.rewrite import rewrite, with_bodies
 from jfuse.report import Refusal
 
 
 def loops(graph: Graph, ctx: Context) -> Graph:
     """Turn every while whose frame is that of a scan into one, in bodies as well. Results stay exactly the same."""
-    graph = map_bodies(graph, lambda body: loops(body, ctx))
+    graph = with_bodies(graph, lambda body: loops(body, ctx))
 
-    def as_scan(eqn: Eqn, inputs: Sequence[Any]) -> Sequence[Any] | None:
+    def as_scan(eqn: Eqn) -> Sequence[Any] | None:
         if eqn.op is not while_:
             return None
         try:
-            return _emit(_Frame.of(eqn, used), eqn, inputs)
+            return _emit(_Frame.of(eqn, used), eqn)
         except NotFused as refusal:
             detail = str(refusal).removeprefix(refusal.condition).removeprefix(": ")
             ctx.report.refused.append(Refusal("loop", "loops", refusal.condition, str(eqn.source), detail))
             return None
 
     used = set(use_counts(graph))
-    return rebuild(graph, as_scan)
+    return rewrite(graph, as_scan)
 
 
 @dataclass(frozen=True)
@@ -128,7 +128,8 @@ def _trip_count(eqn: Eqn, counters: frozenset[int]) -> Dim:
         small, large = producer.inputs if producer.op is ops.less else producer.inputs[::-1]
         carried = isinstance(small, Var) and small in positions and small.type.dtype.is_integer
         need(carried, "early_exit", want="counter < limit", got=f"a condition on {small!r}")
-        need(positions.get(small) in counters, "not_from_zero", want="a counter 0, 1, 2, …")  # type: ignore[arg-type]
+        assert isinstance(small, Var)
+        need(positions[small] in counters, "not_from_zero", want="a counter 0, 1, 2, …")
         limits.append(_limit(large))
     need(limits, "early_exit", want="counter < limit")
     return _least(limits)
@@ -253,37 +254,34 @@ def _var(atom: Atom | None) -> Var:
     return atom
 
 
-def _emit(frame: _Frame, eqn: Eqn, inputs: Sequence[Any]) -> Sequence[Any]:
+def _emit(frame: _Frame, eqn: Eqn) -> Sequence[Any]:
     """Record the scan in the active trace; the values for all results of the while."""
     body = _without_reads(eqn.bodies[1], frame.reads, frame.aliases)
-    lasts, stacked_lasts = _last_values(frame, body)
+    lasts, stacked = _last_values(frame, body)
     carried = [body.outputs[i] for i in frame.carries]
-    ys = [*frame.writes.values(), *stacked_lasts]
-    # A row is written as [1, …]: the scan stacks rows, so that axis goes.
-    step = _step_graph(frame, body, carried, ys, len(frame.writes))
-    with at_source(eqn.source):
-        xs = [_time_first(inputs[r.position], r.axis) for r in frame.reads]
-        operands = [*(inputs[i] for i in frame.consts), *(inputs[i] for i in frame.carries), *xs]
-        results = scan(
-            operands, (step,), consts=len(frame.consts), carries=len(frame.carries), length=frame.length, reverse=False
-        )
-        values = list(inputs)
-        for i in frame.counters:
-            values[i] = np.asarray(frame.length if is_known(frame.length) else 0, body.inputs[i].type.dtype.numpy)
-        values_of = dict(zip(frame.carries, results, strict=False))
-        values_of |= dict(zip(frame.writes, results[len(frame.carries) :], strict=False))
-        for i, value in values_of.items():
-            values[i] = value
-        finals = dict(zip([v for v in carried if isinstance(v, Var)], results, strict=False))
-        tails = dict(zip(stacked_lasts, results[len(frame.carries) + len(frame.writes) :], strict=True))
-        for i, (source, maker) in lasts.items():
-            last = finals[source] if source in finals else _last_row(tails[source])
-            values[i] = last if maker is None else maker.op.run([last, *_operand_arrays(maker)], maker.params, ())[0]
+    step = _step_graph(frame, body, carried, [*frame.writes.values(), *stacked], len(frame.writes))
+    xs = [_time_first(eqn.inputs[r.position], r.axis) for r in frame.reads]
+    operands = [*(eqn.inputs[i] for i in (*frame.consts, *frame.carries)), *xs]
+    counts = {"consts": len(frame.consts), "carries": len(carried)}
+    results = scan(operands, (step,), **counts, length=frame.length, reverse=False)
+    split = [len(carried), len(carried) + len(frame.writes)]
+    finals, rows, tails = results[: split[0]], results[split[0] : split[1]], results[split[1] :]
+    values: list[Any] = list(eqn.inputs)  # what the loop only passes on
+    for i in frame.counters:
+        # Where the length is open nobody reads the counter's result.
+        values[i] = np.asarray(frame.length if is_known(frame.length) else 0, body.inputs[i].type.dtype.numpy)
+    for i, value in zip((*frame.carries, *frame.writes), (*finals, *rows), strict=True):
+        values[i] = value
+    sources = dict(zip(stacked, map(_last_row, tails), strict=True))
+    sources |= {v: final for v, final in zip(carried, finals, strict=True) if isinstance(v, Var)}
+    for i, (source, maker) in lasts.items():
+        values[i] = sources[source] if maker is None else _made_again(maker, sources[source])
     return values
 
 
-def _operand_arrays(eqn: Eqn) -> list[Any]:
-    return [None if a is None else a.array for a in eqn.inputs[1:] if not isinstance(a, Var)]
+def _made_again(maker: Eqn, operand: Any) -> Any:
+    constants = [None if a is None else a.array for a in maker.inputs[1:] if not isinstance(a, Var)]
+    return maker.op.run([operand, *constants], maker.params, ())[0]
 
 
 def _last_values(frame: _Frame, body: Graph) -> tuple[dict[int, tuple[Var, Eqn | None]], list[Var]]:

@@ -8,9 +8,9 @@ import numpy as np
 
 from jfuse.ir.dims import is_known
 from jfuse.ir.graph import Atom, Const, Eqn, Graph, Source, Var
-from jfuse.ir.walk import map_bodies
 from jfuse.kernels import ops
 from jfuse.passes.context import Context
+from jfuse.passes.rewrite import with_bodies
 
 
 def prepare_outputs(graph: Graph, ctx: Context | None = None) -> Graph:
@@ -46,7 +46,7 @@ def _prepare(graph: Graph, is_body: bool, done: dict[int, Graph]) -> Graph:
             done[id(inner)] = _prepare(inner, True, done)
         return done[id(inner)]
 
-    graph = map_bodies(graph, body)
+    graph = with_bodies(graph, body)
     outputs = list(graph.outputs)
     copies = []
     for i in unprepared(graph, is_body=is_body):

@@ -208,8 +208,9 @@ def test_omitted_operands() -> None:
     def main(x: Any) -> Any:
         return ops.fully_connected(x, WEIGHTS)
 
-    (operator,) = read(program(main, f32(2, 8))).subgraphs[0].operators
-    assert operator.inputs.tolist() == [0, 1]
+    model = read(program(main, f32(2, 8)))
+    assert model.subgraphs[0].operators[0].inputs.tolist() == [0, 1, -1]
+    assert model.operatorCodes[0].version == 1
     (lstm,) = (o for o in read(programs.lstm()).subgraphs[0].operators if len(o.inputs) > 9)
     assert len(lstm.inputs) == 24
     assert lstm.inputs[20:].tolist() == [-1] * 4

@@ -79,7 +79,7 @@ CASES = [
     ("FILL", "i32/1 string/0", {}, 2, "2.3.0"),
     ("FULLY_CONNECTED", "f32 f32 f32/1", {}, 1, "1.5.0"),
     ("FULLY_CONNECTED", "f32 f32", {}, 6, "2.1.0"),
-    ("FULLY_CONNECTED", "f32 f32 -", {"keep_num_dims": True}, 6, "2.1.0"),
+    ("FULLY_CONNECTED", "f32 f32 -", {}, 1, "1.5.0"),
     ("FULLY_CONNECTED", "f32/3 f32 f32/1", {"keep_num_dims": True}, 5, "2.0.0"),
     ("FULLY_CONNECTED", "f32 i8 f32/1", {}, 3, "1.14.0"),
     ("FULLY_CONNECTED", "f32 i8 f32/1", {"asymmetric_quantize_inputs": True}, 9, "2.3.0"),

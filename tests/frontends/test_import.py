@@ -46,8 +46,8 @@ PLAIN = {
 RECURRENT = ("gru", "gru_reset_before", "simple_rnn", "bidirectional", "masked", "dropout")
 FUNCTIONS: dict[str, Callable[[], Any]] = {
     "gather": other.gather_model,
-    "nested_composites": lambda: other.Composites().nested,
-    "composite_in_loop": lambda: other.Composites().in_loop,
+    "nested_composites": other.nested_composites,
+    "composite_in_loop": other.composite_in_loop,
     "branches": other.branches,
     "nested_inputs": other.nested_inputs,
     "with_python_arguments": other.with_python_arguments,
@@ -76,7 +76,7 @@ def test_symbols_of_two_inputs_are_one_after_they_meet() -> None:
 
 
 def test_composites_keep_names_arguments_and_bodies() -> None:
-    graph = jfuse.load(other.Composites().nested).signature().graph
+    graph = jfuse.load(other.nested_composites()).signature().graph
     blocks = [e for e in graph.eqns if e.op.name == "composite"]
     assert [(e.params["name"], e.params["arguments"]) for e in blocks] == [
         ("acme.block", ("values", "kernel", "bias"))
@@ -90,7 +90,7 @@ def test_composites_keep_names_arguments_and_bodies() -> None:
 
 
 def test_composites_survive_in_loops() -> None:
-    graph = jfuse.load(other.Composites().in_loop).signature().graph
+    graph = jfuse.load(other.composite_in_loop()).signature().graph
     assert [e.params["name"] for e in all_eqns(graph) if e.op.name == "composite"] == ["acme.scaled_relu"]
 
 

@@ -81,7 +81,8 @@ def test_a_variable_that_only_another_function_writes() -> None:
 
 
 def test_a_write_that_no_result_needs_is_dropped_and_noted() -> None:
-    model = jfuse.load(Counter().log)
+    counter = Counter()
+    model = jfuse.load(counter.log)
     assert [e.op.name for e in model.signature().graph.eqns] == ["mul"]
     assert ["no result depends on it" in note for note in model.report.notes] == [True]
 

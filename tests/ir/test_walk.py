@@ -13,7 +13,6 @@ from jfuse.ir.walk import (
     all_eqns,
     all_graphs,
     live_eqns,
-    map_bodies,
     producers,
     rename_dims,
     substitute_graph,
@@ -78,26 +77,6 @@ def test_substitute_graph_replaces_uses_and_keeps_binders() -> None:
     assert [eqn.outputs for eqn in renewed.eqns] == [(b,), exp.outputs, (d,)]
     assert renewed.outputs == (b, b)
     assert substitute_graph(graph, {}) is graph
-
-
-def test_map_bodies_reaches_each_body_of_the_graph_and_no_deeper() -> None:
-    def wrapped(x: Any) -> Any:
-        return ops.composite([x], [trace_graph(ops.neg, [x.type], "inner")], name="inner")[0]
-
-    def main(x: Any) -> Any:
-        return ops.composite([x], [trace_graph(wrapped, [x.type], "outer")], name="outer")[0]
-
-    seen: list[str] = []
-
-    def note(body: Graph) -> Graph:
-        seen.append(body.name)
-        return replace(body, name="seen")
-
-    graph = trace_graph(main, [f32(2)])
-    assert [g.name for g in all_graphs(map_bodies(graph, note))] == ["main", "seen", "inner"]
-    assert seen == ["outer"]
-    plain = diamond()
-    assert map_bodies(plain, note) is plain
 
 
 def test_rename_dims_reaches_types_bodies_parameters_and_values() -> None:

@@ -141,28 +141,31 @@ def block(values: Any, kernel: Any, bias: Any) -> tuple[Any, Any]:
     return scaled_relu(z, 0.5), z
 
 
-class Composites(tf.Module):
-    """Annotated functions: one in another, one in the body of a loop, one called at two batch sizes."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.kernel, self.bias = tf.Variable(_normal(4, 4)), tf.Variable(_normal(4, seed=1))
+def nested_composites() -> Any:
+    """A tf.function that calls `block` twice, the second time on one row: f32[b,4] -> f32[b,4]."""
+    kernel, bias = tf.Variable(_normal(4, 4)), tf.Variable(_normal(4, seed=1))
 
     @tf.function(input_signature=[tf.TensorSpec([None, 4], tf.float32, name="x")], autograph=False)
-    def nested(self, x: Any) -> Any:
-        """`block`, twice, the second time on one row."""
-        first, _ = block(x, self.kernel, self.bias)
-        second, z = block(tf.reduce_sum(first, axis=0, keepdims=True), self.kernel, self.bias)
+    def call(x: Any) -> Any:
+        first, _ = block(x, kernel, bias)
+        second, z = block(tf.reduce_sum(first, axis=0, keepdims=True), kernel, bias)
         return first + second + z
 
+    return call
+
+
+def composite_in_loop() -> Any:
+    """A tf.function with `scaled_relu` three times over, in a loop over no sequence: f32[2,4] -> f32[2,4]."""
+    kernel = tf.Variable(_normal(4, 4))
+
+    def step(t: Any, value: Any) -> tuple[Any, Any]:
+        return t + 1, scaled_relu(value @ kernel, tf.constant(0.7)) + value
+
     @tf.function(input_signature=[tf.TensorSpec([2, 4], tf.float32, name="x")], autograph=False)
-    def in_loop(self, x: Any) -> Any:
-        """`scaled_relu` three times over, in a loop over no sequence."""
-
-        def step(t: Any, value: Any) -> tuple[Any, Any]:
-            return t + 1, scaled_relu(value @ self.kernel, tf.constant(0.7)) + value
-
+    def call(x: Any) -> Any:
         return tf.while_loop(lambda t, _: t < 3, step, (0, x))[1]
+
+    return call
 
 
 def branches() -> Any:
