@@ -290,13 +290,20 @@ def record(op: TflOp, operands: Sequence[Any], params: Params) -> tuple[Any, ...
 
 
 def _infer_resolving(op: TflOp, trace: Trace, inputs: list[Atom | None], params: Params) -> tuple[TensorType, ...]:
+    """The result types; where operands disagree on open sizes that the op needs equal, those are equated first.
+
+    Bodies say which sizes those are by `layout.agreed`; of ops that broadcast it is known.
+    """
+    broadcasts = op.elementwise or op.linear == "each"
     while True:
+        equated = len(trace.sizes)
         resolved = [_resolved(trace, i) for i in inputs]
         try:
             return op.infer(resolved, params)
         except TypeMismatch:
             data = [i.type.shape for n, i in enumerate(resolved) if i is not None and not op.operand_at(n).static]
-            if not equate_operands(trace, data):
+            progress = len(trace.sizes) > equated or (broadcasts and equate_operands(trace, data))
+            if not progress:
                 raise
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from jfuse.errors import ImportFailed
-from jfuse.frontends.tf_callable import DEFAULT_KEY
+from jfuse.frontends.tf_callable import DEFAULT_KEY, reason_of
 from jfuse.frontends.tf_function import TfSignature, flat_names
 
 
@@ -26,7 +26,7 @@ def load_keras_file(path: Path) -> Any:
             config = json.loads(archive.read("config.json"))
             metadata = json.loads(archive.read("metadata.json"))
     except (OSError, zipfile.BadZipFile, KeyError, ValueError) as error:
-        raise ImportFailed(f"{path} cannot be read as a .keras file", found=str(error)) from error
+        raise ImportFailed(f"{path} cannot be read as a .keras file", found=reason_of(error)) from error
     try:
         # Both libraries write the module "keras" for a Sequential; only the version tells them apart.
         if str(config.get("module")).startswith("tf_keras") or str(metadata.get("keras_version")).startswith("2."):
@@ -37,7 +37,7 @@ def load_keras_file(path: Path) -> Any:
 
         return keras.models.load_model(path, compile=False)
     except Exception as error:  # both libraries raise whatever their layers raise
-        raise ImportFailed(f"{path} cannot be read as a .keras file", found=str(error).split("\n")[0]) from error
+        raise ImportFailed(f"{path} cannot be read as a .keras file", found=reason_of(error)) from error
 
 
 def keras_signature(model: Any, input_signature: Sequence[Any] | None) -> TfSignature:
@@ -59,9 +59,7 @@ def keras_signature(model: Any, input_signature: Sequence[Any] | None) -> TfSign
     try:
         function = tf.function(call, autograph=False).get_concrete_function(*specs)
     except Exception as error:  # tracing runs the layers' code
-        raise ImportFailed(
-            f"the model {model.name!r} could not be traced", found=f"{type(error).__name__}: {error}".split("\n")[0]
-        ) from error
+        raise ImportFailed(f"the model {model.name!r} could not be traced", found=reason_of(error)) from error
     names = tuple(_name(t, i) for i, t in enumerate(tensors))
     return TfSignature(DEFAULT_KEY, function, names, flat_names(function.structured_outputs, "output"))
 

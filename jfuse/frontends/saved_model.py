@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from jfuse.errors import ImportFailed
+from jfuse.frontends.tf_callable import reason_of
 from jfuse.frontends.tf_function import TfSignature, flat_names
 
 
@@ -22,7 +23,7 @@ def saved_model_signatures(path: Path, keys: Sequence[str] | None) -> tuple[list
     try:
         loaded = tf.saved_model.load(str(path))
     except Exception as error:  # TensorFlow raises whatever its readers raise
-        raise ImportFailed(f"{path} cannot be read as a SavedModel", found=str(error).split("\n")[0]) from error
+        raise ImportFailed(f"{path} cannot be read as a SavedModel", found=reason_of(error)) from error
     available = dict(loaded.signatures)
     if not available:
         raise ImportFailed(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -9,6 +10,8 @@ from jfuse.errors import ImportFailed
 from jfuse.frontends.tf_function import TfSignature, flat_names, unique_names
 
 DEFAULT_KEY = "serving_default"
+_COLOUR = re.compile(r"\x1b\[[0-9;]*m")
+_LONGEST = 300  # characters of a foreign message
 
 
 def is_concrete(source: object) -> bool:
@@ -50,7 +53,7 @@ def _traced(source: Any, input_signature: Sequence[Any] | None) -> Any:
     except Exception as error:  # tracing runs the user's code
         raise ImportFailed(
             "the tf.function could not be traced",
-            found=f"{type(error).__name__}: {error}".split("\n")[0],
+            found=reason_of(error),
             remedy="pass input_signature=[tf.TensorSpec(…), …], or a concrete function",
         ) from error
 
@@ -64,3 +67,9 @@ def _input_name(tensor: Any) -> str:
 def _name(function: Any) -> str:
     name = getattr(function, "__name__", None) or getattr(function, "name", None)
     return str(name or DEFAULT_KEY)
+
+
+def reason_of(error: Exception) -> str:
+    """What a library raised, on one line and without colours."""
+    text = " ".join(_COLOUR.sub("", str(error)).split())
+    return f"{type(error).__name__}: {text[:_LONGEST]}" + (" …" if len(text) > _LONGEST else "")

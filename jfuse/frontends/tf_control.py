@@ -14,14 +14,15 @@ from jfuse.frontends.tf_graph import PendingList, Walker, handles
 from jfuse.frontends.tf_nodes import decode_attr, split_reference
 from jfuse.frontends.tf_variables import Resource
 from jfuse.ir.dims import same, substitute_dim
+from jfuse.ir.evaluate import evaluate
 from jfuse.ir.graph import Graph, Var
 from jfuse.ir.trace import active_trace, recording, trace_graph
 from jfuse.ir.walk import rename_dims
 from jfuse.kernels.control import composite, if_, while_
-from jfuse.kernels.lists import reserve
 from jfuse.lowering.query import type_of
 
 _UUID = re.compile(r"_[0-9a-f]{8}-([0-9a-f]{4}-){3}[0-9a-f]{12}$")
+_MOST_STEPS = 10_000  # of a loop over constants, which is computed at once
 _SHAPE_SIZED = 64  # integer operands up to this size keep their value inside a body: they may be shapes
 
 
@@ -104,10 +105,25 @@ def _while(walker: Walker, node: Any, operands: list[Any]) -> Sequence[Any]:
     graphs[1] = replace(graphs[1], outputs=tuple(graphs[1].outputs[i] for i in carried))
     _unify_carried(graphs[1])
     graphs = [rename_dims(g, active_trace().sizes) for g in graphs]
+    start = [values[i] for i in carried]
+    final = while_(start, graphs) if any(isinstance(v, Var) for v in start) else _computed(start, *graphs)
     results = list(values)
-    for i, result in zip(carried, while_([values[i] for i in carried], graphs), strict=True):
+    for i, result in zip(carried, final, strict=True):
         results[i] = result
     return results
+
+
+def _computed(values: Sequence[Any], cond: Graph, body: Graph) -> Sequence[Any]:
+    """What a loop over constants ends with."""
+    for _ in range(_MOST_STEPS):
+        if not np.asarray(evaluate(cond, values)[0]).any():
+            return values
+        values = evaluate(body, values)
+    raise LowerError(
+        "a loop over constants does not end",
+        expected=f"at most {_MOST_STEPS} steps",
+        remedy="compute its result before the function is traced",
+    )
 
 
 def _trace_call(
@@ -166,10 +182,7 @@ def _resolved_lists(
     with recording(nested=True):
         walker.walk_function(body, trial)
     for i in pending:
-        element = trial[i].element
-        if element is None:
-            raise LowerError("a TensorList is carried by a loop that never writes it")
-        resolved[i] = reserve((values[i].length, *active_trace().resolve(element).shape), values[i].dtype)
+        resolved[i] = trial[i].zeros()
     return resolved
 
 

@@ -6,7 +6,7 @@ not known yet). Nodes are visited from the results backwards, so that what nobod
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,6 +16,7 @@ from jfuse.errors import ImportFailed, LowerError
 from jfuse.frontends.tf_nodes import (
     Library,
     PartialShape,
+    called_functions,
     data_inputs,
     decode_attr,
     decode_dtype,
@@ -30,6 +31,7 @@ from jfuse.ir.dims import Dim, is_known
 from jfuse.ir.graph import Const, Source, Var
 from jfuse.ir.trace import active_trace, at_source
 from jfuse.ir.types import DType, TensorType
+from jfuse.kernels.lists import reserve
 from jfuse.kernels.op import static_value
 from jfuse.lowering.query import type_of
 from jfuse.lowering.rules import LowerRule
@@ -46,6 +48,12 @@ class PendingList:
     length: Dim
     dtype: DType
     element: TensorType | None = None
+
+    def zeros(self) -> Any:
+        """The list before anything is written: raises LowerError where its elements are not known."""
+        if self.element is None:
+            raise LowerError("a TensorList is carried by a loop that never writes it")
+        return reserve((self.length, *active_trace().resolve(self.element).shape), self.dtype)
 
 
 @dataclass
@@ -70,9 +78,9 @@ class Walker:
     def walk_nodes(self, nodes: Sequence[Any], references: Sequence[str], given: Mapping[str, Any]) -> list[Any]:
         """The values of tensor references in a graph whose placeholders have the `given` values."""
         scope = Scope({n.name: n for n in nodes}, {}, given)
-        self._note_dropped(nodes)
         for name in _in_order(scope, [split_reference(r)[0] for r in references]):
             self._visit(scope, scope.nodes[name])
+        self._note_dropped(node for node in nodes if node.name not in scope.values)
         return [self._read(scope, r) for r in references]
 
     def walk_function(self, name: str, arguments: Sequence[Any]) -> list[Any]:
@@ -88,13 +96,16 @@ class Walker:
         """The place of a node in the user's model."""
         return Source(node.name, node.op, self.stack)
 
-    def _note_dropped(self, nodes: Sequence[Any]) -> None:
+    def _note_dropped(self, nodes: Iterable[Any]) -> None:
         """Effects that no result needs are left out; what needs a written variable is refused where it reads it."""
         for node in nodes:
             if node.op == "Assert":
                 self.notes[f"the assertion {node.name!r} is not checked by the file"] = None
             elif is_write(node.op):
                 self.notes[f"the variable written at {node.name!r} is not kept: no result depends on it"] = None
+            called = (self.library.functions.get(name) for name in called_functions(node))
+            for function in filter(None, called):
+                self._note_dropped(function.node_def)
 
     def _read(self, scope: Scope, reference: str) -> Any:
         name, output, index = split_reference(reference)
@@ -120,20 +131,22 @@ class Walker:
         if handler is not None:
             return handler(self, node, operands)
         if any(isinstance(o, PendingList) for o in operands):
-            return (
-                (_write_pending(node, operands),)
-                if node.op == "TensorListSetItem"
-                else self._on_resolved(node, operands)
-            )
+            operands = self._on_pending(node, operands)
         return self._lower(node, operands)
 
-    def _on_resolved(self, node: Any, operands: list[Any]) -> Sequence[Any]:
+    def _on_pending(self, node: Any, operands: list[Any]) -> list[Any]:
+        """Operands for a node that has a list of unknown elements among them: the first write tells what they are."""
         if node.op == "Identity":
             return operands
-        raise LowerError(
-            "a TensorList is read before its element shape is known",
-            remedy="give the TensorArray an element_shape",
-        )
+        pending, *others = operands
+        first_write = node.op == "TensorListSetItem" and not any(isinstance(o, PendingList) for o in others)
+        if not first_write or not isinstance(pending, PendingList):
+            raise LowerError(
+                "a TensorList is read before its element shape is known",
+                remedy="give the TensorArray an element_shape",
+            )
+        pending.element = type_of(others[1])
+        return [pending.zeros(), *others]
 
     def _lower(self, node: Any, operands: list[Any]) -> Sequence[Any]:
         if node.op == "Identity":  # also passes resources on
@@ -244,15 +257,6 @@ def _reserve(walker: Walker, node: Any, operands: list[Any]) -> Sequence[Any]:
     if size is None:
         raise LowerError("a TensorList has a length that is computed at run time")
     return (PendingList(size, decode_dtype(node.attr["element_dtype"].type)),)
-
-
-def _write_pending(node: Any, operands: list[Any]) -> PendingList | Any:
-    """Outside of a loop the first write tells the element type; inside, `tf_control` has resolved the list before."""
-    pending, _, item = operands
-    if not isinstance(pending, PendingList):
-        raise LowerError("a list is stored in a list, which TFLite cannot say")
-    pending.element = type_of(item)
-    return pending
 
 
 def _in_order(scope: Scope, roots: Sequence[str]) -> Iterator[str]:

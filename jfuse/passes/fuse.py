@@ -12,17 +12,19 @@ import numpy as np
 from jfuse.errors import JfuseError, NotFused, RuleError
 from jfuse.ir.dims import Dim, SymbolNames, symbols_of
 from jfuse.ir.graph import Atom, Const, Eqn, Graph, Var
-from jfuse.ir.trace import at_source, recording
+from jfuse.ir.trace import active_trace, at_source, recording
 from jfuse.ir.walk import all_eqns, live_eqns, substitute_graph, use_counts
 from jfuse.kernels.control import composite
 from jfuse.kernels.op import TflOp
 from jfuse.lowering.query import type_of
 from jfuse.lowering.rules import FuseRule, need
 from jfuse.lowering.site import Site, at_site
+from jfuse.lowering.switches import place_of
 from jfuse.passes.context import Context
 from jfuse.passes.recover import PROPOSED, recover, refused
 from jfuse.passes.rewrite import inline, is_same_type, rewrite, with_new_bodies
 from jfuse.passes.rounding import rounds_to, widened
+from jfuse.passes.run_time_shapes import dynamic_before_replacement
 from jfuse.report import Fusion
 from jfuse.verification.inputs import integer_limits
 from jfuse.verification.prove import Proof, prove
@@ -62,6 +64,13 @@ def _opened(eqn: Eqn, ctx: Context) -> Graph:
 def _fused(eqn: Eqn, rule: FuseRule, is_read: Sequence[bool], ctx: Context) -> list[Atom]:
     """The results of the replacement, recorded in the active trace; raises NotFused where it may not be taken."""
     replacement, given = _replacement(eqn, rule, is_read)
+    dynamic = dynamic_before_replacement(active_trace().eqns, replacement, _atoms(eqn))
+    need(
+        dynamic is None,
+        "dynamic_before_fused",
+        want="sizes that LiteRT knows at allocation",
+        got=dynamic and place_of(dynamic),
+    )
     proof = _proof(eqn, rule, is_read, replacement, given)
     name = eqn.params["name"]
     ctx.report.fused.append(

@@ -187,7 +187,7 @@ def _reads(
     """The steps that the body takes out of sequences it is given, equal ones once (`aliases` says which)."""
     found: dict[tuple[int, int], _Read] = {}
     aliases: dict[Var, Var] = {}
-    for eqn in body.eqns:
+    for eqn in live_eqns(body, body.outputs):
         if eqn.op is not ops.gather or eqn.params["batch_dims"] != 0:
             continue
         sequence, index = eqn.inputs

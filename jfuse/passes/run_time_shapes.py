@@ -6,7 +6,7 @@ invoke, with the states' old sizes: wrong numbers, then a crash, once a state ex
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from jfuse.errors import LowerError
@@ -66,14 +66,16 @@ def dynamic_before_fused(graph: Graph, fused: Eqn, *, simplified: bool = True) -
         return None
     made_by = producers(graph)
     known = broadcast_constants(graph)
-    states = state_operands(fused)
-    needed: list[Atom | None] = []
-    for i, atom in enumerate(fused.inputs):
-        if i not in states:
-            needed.append(atom)
-        elif atom is not None and constant_of(atom, known) is None:
-            needed.append(unbroadcast(atom, made_by))
-    before = ancestors(graph, needed)
+
+    def operands(eqn: Eqn) -> Iterator[Atom | None]:
+        states = state_operands(eqn)
+        for i, atom in enumerate(eqn.inputs):
+            if i not in states:
+                yield atom
+            elif atom is not None and constant_of(atom, known) is None:
+                yield unbroadcast(atom, made_by)
+
+    before = ancestors(graph, operands(fused), operands)
     return next((e for e in graph.eqns if e in before and has_run_time_shape(e, simplified=simplified)), None)
 
 
@@ -110,14 +112,18 @@ def fused_first(graph: Graph) -> Graph:
     return replace(graph, eqns=(*(e for e in graph.eqns if e in first), *(e for e in graph.eqns if e not in first)))
 
 
-def ancestors(graph: Graph, atoms: Iterable[Atom | None]) -> set[Eqn]:
-    """The equations that must run before all of `atoms` are there."""
+def ancestors(
+    graph: Graph,
+    atoms: Iterable[Atom | None],
+    operands: Callable[[Eqn], Iterable[Atom | None]] = lambda eqn: eqn.inputs,
+) -> set[Eqn]:
+    """The equations that must run before all of `atoms` are there. `operands`: what an equation needs."""
     needed = {a for a in atoms if isinstance(a, Var)}
     found: set[Eqn] = set()
     for eqn in reversed(graph.eqns):
         if needed.intersection(eqn.outputs):
             found.add(eqn)
-            needed.update(a for a in eqn.inputs if isinstance(a, Var))
+            needed.update(a for a in operands(eqn) if isinstance(a, Var))
     return found
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from itertools import zip_longest
 from typing import Protocol
 
 import jax
@@ -11,8 +13,11 @@ import numpy as np
 from jfuse.errors import VerifyFailed
 from jfuse.export.flatbuffer import to_bytes
 from jfuse.frontends.sources import Imported
-from jfuse.ir.graph import Program, Signature
-from jfuse.ir.walk import all_eqns
+from jfuse.frontends.tflite_file import load_tflite
+from jfuse.ir.dims import symbol, symbols_of
+from jfuse.ir.graph import Graph, Program, Signature
+from jfuse.ir.text import format_graph
+from jfuse.ir.walk import all_eqns, all_graphs, rename_dims
 from jfuse.report import Difference
 from jfuse.verification.bisect import Place, first_difference
 from jfuse.verification.inputs import draws, size_choices
@@ -53,6 +58,7 @@ def verify_model(lite: Runnable, reference: Runnable, *, seed: int = 0) -> list[
     tried at two sizes, three invokes in a row each, in one LiteRT interpreter.
     """
     data = to_bytes(lite.program)
+    reads_back(lite.program, data)
     interpreter = LiteRt(data)
     worst: dict[tuple[str, str, str], float] = {}
     tolerance = tolerance_of(lite.program)
@@ -74,6 +80,31 @@ def verify_model(lite: Runnable, reference: Runnable, *, seed: int = 0) -> list[
                         place = first_difference(lite, reference, signature.key, pair, inputs, data, tolerance)
                         raise _failure(signature.key, output, pair, error, tolerance, place)
     return [Difference(s, o, pair, error, tolerance) for (s, o, pair), error in worst.items()]
+
+
+def reads_back(program: Program, data: bytes) -> None:
+    """Raise VerifyFailed, naming the first equation, where the bytes do not say what the program says."""
+    loaded = {s.key: s for s in load_tflite(data).signatures}
+    for signature in program.signatures:
+        texts = [_comparable(s.graph) for s in (signature, loaded[signature.key])]
+        for written, read in zip_longest(*texts):
+            if written != read:
+                raise VerifyFailed(
+                    f"the file does not read back as signature {signature.key!r} was written",
+                    expected=written,
+                    found=read,
+                    remedy="report this model",
+                )
+
+
+def _comparable(graph: Graph) -> list[str]:
+    """The text without what a file does not hold: sources, names, and which open sizes are equal."""
+    symbols = {
+        name for inner in all_graphs(graph) for v in inner.inputs for d in v.type.shape for name in symbols_of(d)
+    }
+    symbols |= {n for e in all_eqns(graph) for out in e.outputs for d in out.type.shape for n in symbols_of(d)}
+    anonymous = rename_dims(graph, {name: symbol("N") for name in symbols})
+    return format_graph(replace(anonymous, name=""), sources=False).splitlines()
 
 
 def _distinct(program: Program) -> Iterator[Signature]:

@@ -65,24 +65,29 @@ def prove(
     _refuse_unchecked_indices(body, replacement)
     pair = _Pair.of(body, replacement)
     sampler = Sampler.of(body, replacement)
-    shapes = open_shapes([v.type for v in body.inputs])
-    if len(shapes) > 1:
-        return pair.compare(sampler, [Case.of(s, _SAMPLES) for s in shapes], seed)
-    return _prove_static(pair, sampler, shapes[0], seed)
-
-
-def _prove_static(pair: _Pair, sampler: Sampler, shapes: tuple[tuple[int, ...], ...], seed: int) -> Proof:
-    """At the sizes given; where that is a long recurrence with few samples, and more at lengths 1 to 3."""
-    short = list(_shortened(pair, shapes))
-    if not short:
-        return pair.compare(sampler, [Case.of(shapes, _SAMPLES)], seed)
-    whole = pair.compare(sampler, [Case.of(shapes, _FEW)], seed)
+    sizes = open_shapes([v.type for v in body.inputs])
+    every = [Case.of(s, _SAMPLES) for s in sizes]
+    cheap = _short_cases(pair, sizes)
+    if not cheap:
+        return pair.compare(sampler, every, seed)
     try:
-        steps = pair.compare(sampler, [Case.of(s, _SAMPLES) for s in short], seed)
+        return pair.compare(sampler, cheap, seed)
     except NotFused:
         # The body may be right at its own length alone (it reads step 19 as the last one): that is what counts.
-        return pair.compare(sampler, [Case.of(shapes, _SAMPLES)], seed)
-    return Proof(whole.samples + steps.samples, max(whole.error, steps.error))
+        return pair.compare(sampler, every, seed)
+
+
+def _short_cases(pair: _Pair, sizes: Sequence[tuple[tuple[int, ...], ...]]) -> list[Case]:
+    """For a long recurrence: few samples at its own length, and all of them at 1 to 3 steps; else none.
+
+    With open sizes each set of sizes gets one of the lengths, to compile no more programs than without this.
+    """
+    short = [list(_shortened(pair, s)) for s in sizes]
+    if not all(short):
+        return []
+    if len(sizes) == 1:
+        return [Case.of(sizes[0], _FEW), *(Case.of(s, _SAMPLES) for s in short[0])]
+    return [Case.of(sizes[1], _FEW), Case.of(short[0][0], _SAMPLES), Case.of(short[2][2], _SAMPLES)]
 
 
 def _bound(graph: Graph, constants: Sequence[np.ndarray | None]) -> Graph:

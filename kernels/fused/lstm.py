@@ -12,6 +12,7 @@ import jax.numpy as jnp
 from jfuse.errors import TypeMismatch
 from jfuse.ir.dims import same
 from jfuse.kernels.activation import activate
+from jfuse.kernels.layout import agreed
 from jfuse.kernels.op import Array, tfl
 
 _EPSILON = 1e-8  # of the layer norm; tflite/kernels/internal/tensor_utils_common.h, kNormalizationConstant
@@ -289,7 +290,9 @@ def _check_operands(cell: _Cell, x: Array, output_state: Array, cell_state: Arra
 def _expect(what: str, operand: Array | None, shape: tuple[Any, ...]) -> None:
     if operand is None:
         return
-    fits = operand.ndim == len(shape) and all(same(d, e) for d, e in zip(operand.shape, shape, strict=True))
+    pairs = list(zip(operand.shape, shape, strict=False))
+    fits = operand.ndim == len(shape) and all(same(d, e) is not False for d, e in pairs)
+    fits = fits and all(same(agreed(d, e), e) for d, e in pairs)
     _refuse_unless(fits, f"{what}: {list(operand.shape)} where {list(shape)} belongs")
 
 

@@ -143,7 +143,7 @@ def test_an_attribute_that_the_rule_does_not_read_is_refused() -> None:
         lambda x: tf.matmul(x, kernel, transpose_b=True), input_signature=[spec(2, 4)], autograph=False
     )
     with pytest.raises(LowerError, match="MatMul with transpose_b=True has no TFLite spelling"):
-        jfuse.load(transposed, rules=[product])
+        jfuse.lower(jfuse.load(transposed, rules=[product]))
 
 
 def test_dead_branches_and_assertions_are_left_out() -> None:

@@ -221,3 +221,18 @@ def test_refuses_an_input_of_rank_2() -> None:
     x, h, c = lstm.inputs_and_state()
     with pytest.raises(TypeMismatch, match="rank 3, not 2"):
         run(lstm, x[0], h, c)
+
+
+def test_a_state_of_another_open_batch_takes_the_batch_of_the_input() -> None:
+    """Two inputs of a model have batches of their own until an op needs them equal."""
+    generator = np.random.default_rng(0)
+    draw = [generator.standard_normal(s).astype(np.float32) for s in [(4, 3)] * 4 + [(4, 4)] * 4 + [(4,)] * 4]
+    batch, other = symbol("B"), symbol("B1")
+    types = [TensorType((batch, 7, 3), DType.f32), TensorType((other, 4), DType.f32)]
+
+    def run(x: Any, h: Any) -> Any:
+        return op(x, *draw[:8], *[None] * 3, *draw[8:], None, None, h, h)[0]
+
+    graph = trace_graph(run, types)
+    assert [str(v.type) for v in graph.inputs] == ["f32[B,7,3]", "f32[B,4]"]
+    assert str(graph.outputs[0].type) == "f32[B,7,4]"

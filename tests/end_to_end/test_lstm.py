@@ -1,0 +1,96 @@
+"""LSTMs from TensorFlow to LiteRT: one fused op a layer, no loop, and TensorFlow's answers on every invoke."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import cycle
+from pathlib import Path
+
+import pytest
+
+import jfuse
+from jfuse.model import Model
+from tests.end_to_end.invokes import check_invokes
+from tests.models import other
+from tests.models.lstm_keras import KerasLstm
+from tests.models.lstm_written import WRITTEN
+from tests.models.sources import SOURCES
+
+WAYS = ("export", "saved_model", "concrete", "object")
+
+LAYERS = (
+    KerasLstm(),
+    KerasLstm(batch=1),
+    KerasLstm(batch=4),
+    KerasLstm(units=256, features=40, steps=5),
+    KerasLstm(return_sequences=True),
+    KerasLstm(batch=1, return_sequences=True),
+    KerasLstm(units=256, batch=4, return_sequences=True),
+    KerasLstm(return_state=True),
+    KerasLstm(batch=4, return_sequences=True, return_state=True),
+    KerasLstm(go_backwards=True),
+    KerasLstm(go_backwards=True, return_sequences=True, return_state=True),
+    KerasLstm(layers=2),
+    KerasLstm(layers=2, batch=1, return_sequences=True),
+    KerasLstm(initial_state="dense", return_sequences=True),
+    KerasLstm(initial_state="encoder", return_state=True),
+    KerasLstm(steps=None),
+)
+MODELS = [replace(layers, library=library) for layers in LAYERS for library in ("keras", "tf_keras")]
+
+# Each model in one way, each way with many models; the other combinations take minutes.
+_way = cycle(WAYS)
+ROWS = [(model, next(_way)) for model in MODELS]
+OTHER_ROWS = [(model, way) for model in MODELS for way in WAYS if (model, way) not in ROWS]
+
+
+def check_fused(lite: Model, layers: int) -> None:
+    assert lite.report.operators.get("unidirectional_sequence_lstm") == layers
+    assert not {"while", "if"} & lite.report.operators.keys()
+    assert [f.composite for f in lite.report.fused] != []
+    assert all(f.samples > 100 for f in lite.report.fused)
+    assert lite.report.refused == []
+    check_invokes(lite)
+
+
+def convert_and_check(model: KerasLstm, way: str, folder: Path) -> None:
+    lite = jfuse.convert(SOURCES[way](model.build(), folder / "model"))
+    assert lite.report.differences
+    check_fused(lite, model.lstm_count)
+
+
+@pytest.mark.parametrize(("model", "way"), ROWS, ids=lambda part: str(part))
+def test_keras(model: KerasLstm, way: str, tmp_path: Path) -> None:
+    convert_and_check(model, way, tmp_path)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("model", "way"), OTHER_ROWS, ids=lambda part: str(part))
+def test_keras_in_every_way(model: KerasLstm, way: str, tmp_path: Path) -> None:
+    convert_and_check(model, way, tmp_path)
+
+
+@pytest.mark.parametrize("name", WRITTEN)
+def test_written(name: str) -> None:
+    check_fused(jfuse.convert(WRITTEN[name].build()), 1)
+
+
+@pytest.mark.parametrize("library", ["keras", "tf_keras"])
+@pytest.mark.parametrize(("kind", "layers"), [("bidirectional", 2), ("dropout", 1)])
+def test_layers_around_an_lstm(kind: str, layers: int, library: str) -> None:
+    check_fused(jfuse.convert(other.recurrent(kind, library)), layers)
+
+
+def test_without_recovery_the_loop_stays() -> None:
+    lite = jfuse.convert(KerasLstm(return_state=True).build(), recover=False)
+    assert lite.report.operators["while"] == 1
+    assert "unidirectional_sequence_lstm" not in lite.report.operators
+    check_invokes(lite)
+
+
+def test_the_clip_is_the_sources() -> None:
+    """Keras clips nothing; an op with cell_clip 10 would be wrong where c is driven beyond it."""
+    lite = jfuse.convert(KerasLstm(library="tf_keras", steps=24).build())
+    (lstm,) = [e for e in lite.signature().graph.eqns if e.op.name == "unidirectional_sequence_lstm"]
+    assert lstm.params["cell_clip"] == 0.0
+    assert lstm.params["proj_clip"] == 0.0
