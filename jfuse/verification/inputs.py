@@ -7,13 +7,13 @@ from collections.abc import Iterator, Mapping, Sequence
 import numpy as np
 
 from jfuse.ir.dims import Dim, is_known, substitute_dim, symbols_of
-from jfuse.ir.graph import Atom, Eqn, Graph, Signature, Var
+from jfuse.ir.graph import Atom, Eqn, Graph, Op, Signature, Var
 from jfuse.ir.types import DType, TensorType
 from jfuse.kernels import ops
 
 _SCALES = (1.0, 0.1, 4.0)
 _LARGEST_INTEGER = 100  # for integer inputs that index nothing
-_PASS_ON = {
+_PASS_ON: dict[Op, tuple[int, ...]] = {
     **dict.fromkeys((ops.cast, ops.reshape, ops.expand_dims, ops.squeeze, ops.transpose, ops.strided_slice), (0,)),
     **{ops.gather: (0,), ops.select: (1, 2), ops.select_v2: (1, 2)},
 }

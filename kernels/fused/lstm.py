@@ -292,7 +292,7 @@ def _expect(what: str, operand: Array | None, shape: tuple[Any, ...]) -> None:
         return
     pairs = list(zip(operand.shape, shape, strict=False))
     fits = operand.ndim == len(shape) and all(same(d, e) is not False for d, e in pairs)
-    fits = fits and all(same(agreed(d, e), e) for d, e in pairs)
+    fits = fits and all(same(agreed(e, d), d) for d, e in pairs)
     _refuse_unless(fits, f"{what}: {list(operand.shape)} where {list(shape)} belongs")
 
 

@@ -19,7 +19,8 @@ Run = Callable[..., Any]
 @pytest.fixture(scope="module")
 def run() -> Run:
     runner = CliRunner()
-    return lambda *words: runner.invoke(cli.app, [str(w) for w in words], env={"COLUMNS": "200"})
+    cli.console.width = cli.errors.width = 300  # wide enough that no path is wrapped
+    return lambda *words: runner.invoke(cli.app, [str(w) for w in words])
 
 
 @pytest.fixture(scope="module")

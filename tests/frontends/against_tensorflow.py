@@ -28,7 +28,7 @@ def check_model(model: Model) -> None:
         check_types(signature, function.function)
         runner = Runner(signature.graph)
         for sizes in size_choices(signature.graph):
-            for inputs in draws(signature, sizes, seed=1, count=2):
+            for inputs in draws(signature, sizes, seed=1, count=1):
                 wanted = run_tensorflow(function, inputs)
                 found = runner([inputs[name] for name in signature.input_names])
                 assert tuple(wanted) == signature.output_names

@@ -62,14 +62,14 @@ def test_sizes_of_a_model_object_can_be_fixed() -> None:
         jfuse.load(other.two_towers(), input_signature=[spec(3, 6)])
 
 
-class Doubling(keras.Model):  # type: ignore[misc]
+class Doubling(keras.Model):
     """A model that only its call describes."""
 
     def call(self, x: Any) -> Any:
         return x * 2.0
 
 
-class Failing(keras.Model):  # type: ignore[misc]
+class Failing(keras.Model):
     """A model whose call fails."""
 
     def call(self, x: Any) -> Any:

@@ -45,7 +45,8 @@ class Weights:
     def joined(self, gates: str) -> tuple[Any, Any, Any]:
         """Variables with the gates side by side in the order of `gates`: f32[i,4u], f32[u,4u], f32[4u]."""
         parts = [np.concatenate([table[g] for g in gates], -1) for table in (self.w, self.u, self.b)]
-        return tuple(tf.Variable(p) for p in parts)  # type: ignore[return-value]
+        w, u, b = (tf.Variable(p) for p in parts)
+        return w, u, b
 
 
 @dataclass(frozen=True)
@@ -103,7 +104,8 @@ class Loop:
         if self.indexed:
             return lambda t: x[t] if self.time_major else x[:, t]
         time_first = x if self.time_major else tf.transpose(x, [1, 0, 2])
-        return tf.TensorArray(tf.float32, self.steps).unstack(time_first).read
+        rows = tf.TensorArray(tf.float32, self.steps).unstack(time_first)
+        return lambda t: rows.read(t)
 
 
 def gates_to_state(i: Any, f: Any, g: Any, o: Any, c: Any) -> tuple[Any, Any]:
@@ -141,7 +143,7 @@ def eight_products_cell(weights: Weights) -> Cell:
 
     def cell(x: Any, h: Any, c: Any) -> tuple[Any, Any]:
         gates = {k: tf.matmul(h, u[k]) + tf.matmul(x, w[k]) + b[k] for k in "ifgo"}
-        return gates_to_state(*(gates[k] for k in "ifgo"), c)
+        return gates_to_state(gates["i"], gates["f"], gates["g"], gates["o"], c)
 
     return cell
 
@@ -153,7 +155,8 @@ def transposed_cell(weights: Weights) -> Cell:
 
     def cell(x: Any, h: Any, c: Any) -> tuple[Any, Any]:
         z = tf.matmul(x, tf.transpose(wt)) + tf.matmul(h, ut, transpose_b=True) + b
-        return gates_to_state(*tf.split(z, 4, -1), c)
+        i, f, g, o = tf.split(z, 4, -1)
+        return gates_to_state(i, f, g, o, c)
 
     return cell
 

@@ -67,6 +67,9 @@ def test_a_fault_of_the_file_is_found_at_its_operator(
 ) -> None:
     node = f"layer{layer}/product"
     monkeypatch.setattr(compare, "to_bytes", lambda program: to_bytes(with_fault(program, node, transposed_weights)))
+    with pytest.raises(jfuse.VerifyFailed, match="does not read back as signature 'serving_default'"):
+        jfuse.verify(lite, reference=model)
+    monkeypatch.setattr(compare, "reads_back", lambda program, data: None)
     with pytest.raises(jfuse.VerifyFailed, match=rf"\(tensorflow/litert\) at {node}"):
         jfuse.verify(lite, reference=model)
 
