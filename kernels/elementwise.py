@@ -77,7 +77,7 @@ def logical(builtin: str, function: str, text: str) -> TflOp:
     return tfl(builtin, elementwise=True)(body)
 
 
-@tfl("ADD", on_shapes=True, elementwise=True, linear="joint")
+@tfl("ADD", on_shapes=True, elementwise=True, linear="joint", clamps=True)
 def add(x: Array, y: Array, /, *, fused_activation_function: str = "NONE", pot_scale_int16: bool = True) -> Array:
     """x + y.   x, y: number[...], broadcast -> number[...]   Source: tflite/kernels/add.cc"""
     return activate(matched(x, y).add(x, y), fused_activation_function)
@@ -90,19 +90,19 @@ def add_n(*values: Array) -> Array:
     return sum(values[1:], start=values[0])
 
 
-@tfl("SUB", on_shapes=True, elementwise=True, linear="joint")
+@tfl("SUB", on_shapes=True, elementwise=True, linear="joint", clamps=True)
 def sub(x: Array, y: Array, /, *, fused_activation_function: str = "NONE", pot_scale_int16: bool = True) -> Array:
     """x - y.   x, y: number[...], broadcast -> number[...]   Source: tflite/kernels/sub.cc"""
     return activate(matched(x, y).subtract(x, y), fused_activation_function)
 
 
-@tfl("MUL", on_shapes=True, elementwise=True, linear="each")
+@tfl("MUL", on_shapes=True, elementwise=True, linear="each", clamps=True)
 def mul(x: Array, y: Array, /, *, fused_activation_function: str = "NONE") -> Array:
     """x * y.   x, y: number[...], broadcast -> number[...]   Source: tflite/kernels/mul.cc"""
     return activate(matched(x, y).multiply(x, y), fused_activation_function)
 
 
-@tfl("DIV", elementwise=True, linear="first")
+@tfl("DIV", elementwise=True, linear="first", clamps=True)
 def div(x: Array, y: Array, /, *, fused_activation_function: str = "NONE") -> Array:
     """x / y, of integers rounded toward zero.   x, y: number[...], broadcast -> number[...]
 

@@ -18,7 +18,7 @@ def product(x: Array, y: Array) -> Array:
     return jnp.matmul(x, y, precision=Precision.HIGHEST) if xp is jnp else xp.matmul(x, y)
 
 
-@tfl("FULLY_CONNECTED", linear="each")
+@tfl("FULLY_CONNECTED", linear="each", clamps=True)
 def fully_connected(
     x: Array,
     weights: Array,

@@ -61,12 +61,13 @@ class TflOp:
     body: Callable[..., Any]
     operands: tuple[Operand, ...]
     options: Mapping[str, inspect.Parameter]
-    updates: Mapping[str, int]
-    on_shapes: bool
-    traceable: bool
-    elementwise: bool
-    linear: str | None
-    switch: str | None
+    updates: Mapping[str, int] = field(default_factory=dict)
+    on_shapes: bool = False
+    traceable: bool = True
+    elementwise: bool = False
+    linear: str | None = None
+    switch: str | None = None
+    clamps: bool = False
     type_rule: TypeRule | None = None
     atom_rule: TypeRule | None = None
     _memo: dict[Any, tuple[TensorType, ...]] = field(default_factory=dict, repr=False)
@@ -227,6 +228,7 @@ def tfl(
     elementwise: bool = False,
     linear: str | None = None,
     switch: str | None = None,
+    clamps: bool = False,
 ) -> Callable[[Callable[..., Any]], TflOp]:
     """Declare the decorated function as the TFLite builtin of that name.
 
@@ -244,6 +246,8 @@ def tfl(
         Holds between floats, and where no fused activation is given.
     switch: the family of case distinction that the op makes ("compare", "select", "clip", "round", "cast", …), which a
         proof by sampling could miss.
+    clamps: the float kernel applies RELU, RELU6 and RELU_N1_TO_1 as `fused_activation_function` (CONCATENATION has the
+        option and refuses it; recurrent ops mean the activation of a cell by it).
     """
 
     def declare(body: Callable[..., Any]) -> TflOp:
@@ -265,7 +269,9 @@ def tfl(
                     )
                 )
         state = dict(updates or {})
-        op = TflOp(builtin, body, tuple(operands), options, state, on_shapes, traceable, elementwise, linear, switch)
+        op = TflOp(
+            builtin, body, tuple(operands), options, state, on_shapes, traceable, elementwise, linear, switch, clamps
+        )
         op.__doc__ = body.__doc__
         _OPS[builtin] = op
         return register_op(op)

@@ -18,9 +18,8 @@ from jfuse.passes.drop import drop_dead
 from jfuse.passes.rewrite import Rewriting, has_effects, with_bodies
 
 _FOLDED_BYTES = 64 << 10  # a folded result may be this large, or as large as what it is made of
-_COMPARED_BYTES = (
-    1 << 10
-)  # constants up to this size are equal by content, larger ones by identity: weights are not read
+# Constants up to this size are equal by content, larger ones by identity: weights are not read.
+_COMPARED_BYTES = 1 << 10
 _SWEEPS = 100  # far more than any graph needs; rules that undo each other need more
 
 

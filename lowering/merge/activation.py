@@ -9,25 +9,8 @@ from jfuse.kernels import activation, array
 from jfuse.kernels.op import TflOp
 from jfuse.lowering.merge.registry import View, again, is_plain_float, merges, sole_producer
 
-# Builtins whose float kernels clamp their result by the option. Others have it too and refuse it (CONCATENATION) or
-# mean the activation of a cell by it (RNN, SVDF, LSTM).   Source: CalculateActivationRange in tflite/kernels/*.cc
-_CLAMPS = frozenset(
-    {
-        "ADD",
-        "AVERAGE_POOL_2D",
-        "CONV_2D",
-        "DEPTHWISE_CONV_2D",
-        "DIV",
-        "FULLY_CONNECTED",
-        "L2_POOL_2D",
-        "MAX_POOL_2D",
-        "MUL",
-        "SUB",
-    }
-)
 
-
-# TANH is a value of the option as well, but the kernels above compute it as NONE.
+# TANH is a value of the option as well, but kernels that clamp compute it as NONE.
 @merges(activation.relu, activation.relu6, activation.relu_n1_to_1)
 def activation_into_producer(eqn: Eqn, view: View) -> Any:
     """RELU(ADD(x, y)) = ADD[RELU](x, y), also where a RESHAPE stands between them."""
@@ -42,7 +25,7 @@ def activation_into_producer(eqn: Eqn, view: View) -> Any:
 
 
 def _activated(eqn: Eqn, name: str) -> Any:
-    fits = isinstance(eqn.op, TflOp) and eqn.op.builtin in _CLAMPS and is_plain_float(eqn.outputs[0])
+    fits = isinstance(eqn.op, TflOp) and eqn.op.clamps and is_plain_float(eqn.outputs[0])
     if not fits or eqn.params["fused_activation_function"] != "NONE":
         return None
     return again(eqn, fused_activation_function=name)

@@ -11,9 +11,8 @@ from jfuse.kernels import elementwise
 from jfuse.lowering.merge.registry import View, merges
 from jfuse.lowering.merge.reshape import keeps_type
 
-_LARGEST = (
-    1 << 16
-)  # elements; larger constants are weights, and reading them in every sweep would cost more than it gives
+# Elements; larger constants are weights, and reading them in every sweep would cost more than it gives.
+_LARGEST = 1 << 16
 
 
 # x + 0 turns -0 into 0, which only the sign of an infinity could show; TensorFlow's own optimizer drops it too.

@@ -28,7 +28,7 @@ def floats(*shape: Any) -> TensorType:
 
 def scratch(body: Any, *operands: Operand) -> TflOp:
     """An op outside of the registry."""
-    return TflOp("SCRATCH", body, operands, {}, {}, False, True, False, None, None)
+    return TflOp("SCRATCH", body, operands, {})
 
 
 def test_every_builtin_is_among_the_ops_under_its_name() -> None:
