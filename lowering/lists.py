@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from jfuse.errors import LowerError
 from jfuse.ir.dims import same
 from jfuse.kernels import ops
 from jfuse.kernels.op import Array
@@ -34,6 +35,10 @@ def list_get_item(handle: Array, index: Array, element_shape: Array) -> Array:
 @lowers("TensorListSetItem")
 def list_set_item(handle: Array, index: Array, item: Array, *, resize_if_index_out_of_bounds: bool = False) -> Array:
     """The list with row `index` replaced."""
+    if resize_if_index_out_of_bounds:
+        raise LowerError(
+            "a TensorArray that grows has no TFLite spelling", remedy="give it its size, without dynamic_size=True"
+        )
     row = ops.expand_dims(item, 0)
     if is_constant(index) and same(type_of(handle).shape[0], 1):
         return row

@@ -14,7 +14,7 @@ from jfuse.errors import ImportFailed
 from jfuse.frontends.tf_graph import Walker
 from jfuse.frontends.tf_nodes import Library, decode_dtype, decode_shape
 from jfuse.frontends.tf_variables import Resource, WriteAnalysis, borrow_array
-from jfuse.ir.dims import SymbolNames
+from jfuse.ir.dims import SymbolNames, symbols_in
 from jfuse.ir.graph import Graph, Signature, Var
 from jfuse.ir.trace import recording
 from jfuse.ir.types import TensorType
@@ -85,7 +85,9 @@ def _import_one(
     with recording(names=symbols) as trace:
         results = walker.walk_nodes(analysis.graph_def.node, [t.name for t in function.outputs], given)
         graph = trace.finish(signature.key, inputs, results)
-        equal = [f"{name} = {size}" for name, size in trace.sizes.items()]
+        # Sizes inside the graph are resolved, not assumed; what is assumed is about what the user feeds.
+        ours = symbols_in(tuple(v.type.shape for v in inputs))
+        equal = [f"{name} = {size}" for name, size in trace.sizes.items() if name in ours]
     return graph, equal
 
 
@@ -113,10 +115,12 @@ def _captured(tensor: Any, variable: Any, written: bool, arrays: dict[int, np.nd
 def flat_names(structure: Any, stem: str) -> tuple[str, ...]:
     """Names for the tensors of a nest as TensorFlow's SavedModels give them: dict keys, else stem_0, stem_1, …"""
     if isinstance(structure, Mapping):
-        return tuple(n for key in sorted(structure) for n in _named(structure[key], str(key)))
-    if isinstance(structure, list | tuple):
-        return tuple(n for i, item in enumerate(structure) for n in _named(item, f"{stem}_{i}"))
-    return () if structure is None else (f"{stem}_0",)
+        names = [n for key in sorted(structure) for n in _named(structure[key], str(key))]
+    elif isinstance(structure, list | tuple):
+        names = [n for i, item in enumerate(structure) for n in _named(item, f"{stem}_{i}")]
+    else:
+        names = [] if structure is None else [f"{stem}_0"]
+    return unique_names(names)
 
 
 def unique_names(names: Sequence[str]) -> tuple[str, ...]:

@@ -158,6 +158,8 @@ class Walker:
         try:
             results = rule(*operands, **self._attributes(node, rule))
         except LowerError as error:
+            if DType.variant in output_dtypes(node, self._op_def(node)):  # nothing can go on with a list that is none
+                raise
             return self._opaque(node, operands, reason=str(error))
         results = results if isinstance(results, tuple | list) else (results,)
         self._compare_types(node, results)
@@ -189,18 +191,19 @@ class Walker:
 
     def _compare_types(self, node: Any, results: Sequence[Any]) -> None:
         """Every type must be compatible with TensorFlow's own; where TensorFlow knows more, take it over."""
-        for result, shape in zip(results, output_shapes(node), strict=False):
-            if shape is None or not isinstance(result, Var | np.ndarray) or _is_list(node):
-                continue
-            found = active_trace().resolve(type_of(result)).shape
-            if len(found) != len(shape) or any(_contradicts(f, s) for f, s in zip(found, shape, strict=True)):
+        if _is_list(node):
+            return
+        dtypes = output_dtypes(node, self._op_def(node))
+        for result, shape, dtype in zip(results, output_shapes(node), dtypes, strict=False):
+            found = active_trace().resolve(type_of(result))
+            if found.dtype is not dtype or _contradicts(found.shape, shape):
                 raise ImportFailed(
                     f"{node.op} was given a type that TensorFlow contradicts",
-                    expected=f"shape {list(shape)} as TensorFlow infers it",
-                    found=str(type_of(result)),
+                    expected=f"{dtype.value} of shape {shape} as TensorFlow infers it",
+                    found=str(found),
                     remedy="report this model: the rule for this op is wrong",
                 )
-            for ours, theirs in zip(found, shape, strict=True):
+            for ours, theirs in zip(found.shape, shape or (), strict=False):
                 if theirs is not None and not is_known(ours):
                     active_trace().equate(ours, theirs)
 
@@ -228,6 +231,22 @@ def _placeholder(walker: Walker, node: Any, operands: list[Any]) -> Sequence[Any
 @handles("PlaceholderWithDefault")
 def _placeholder_with_default(walker: Walker, node: Any, operands: list[Any]) -> Sequence[Any]:
     return operands[:1]
+
+
+@handles("Enter", "Exit", "LoopCond", "Merge", "NextIteration", "Switch")
+def _control_flow_v1(walker: Walker, node: Any, operands: list[Any]) -> Sequence[Any]:
+    raise LowerError(
+        "loops and branches of TensorFlow 1 have no TFLite spelling",
+        remedy="build and save the model again after tf.compat.v1.enable_control_flow_v2()",
+    )
+
+
+@handles("Variable", "VariableV2")
+def _reference_variable(walker: Walker, node: Any, operands: list[Any]) -> Sequence[Any]:
+    raise LowerError(
+        "a reference variable of TensorFlow 1 cannot be read",
+        remedy="build and save the model again after tf.compat.v1.enable_resource_variables()",
+    )
 
 
 @handles("ReadVariableOp")
@@ -293,8 +312,11 @@ def _is_list(node: Any) -> bool:
     return node.op.startswith("TensorList") and node.op not in ("TensorListStack", "TensorListGetItem")
 
 
-def _contradicts(ours: Dim, theirs: int | None) -> bool:
-    return theirs is not None and is_known(ours) and int(ours) != theirs
+def _contradicts(ours: Sequence[Dim], theirs: PartialShape | None) -> bool:
+    if theirs is None:
+        return False
+    known = ((int(a), b) for a, b in zip(ours, theirs, strict=False) if is_known(a) and b is not None)
+    return len(ours) != len(theirs) or any(a != b for a, b in known)
 
 
 def _full_type(node: Any, shape: PartialShape | None, dtype: DType) -> TensorType:

@@ -20,6 +20,7 @@ from tests.models.sources import SOURCES
 WAYS = ("export", "saved_model", "concrete", "object")
 
 LAYERS = (
+    KerasLstm(units=1, features=1, steps=1, batch=1),
     KerasLstm(),
     KerasLstm(batch=1),
     KerasLstm(batch=4),

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import tensorflow as tf
 
 import jfuse
-from jfuse.errors import ImportFailed
+from jfuse.errors import ImportFailed, LowerError
 from jfuse.ir.graph import Const
 from jfuse.ir.walk import all_eqns
 from jfuse.model import Model
@@ -54,6 +56,42 @@ def test_chosen_signatures(folder: Path) -> None:
 def test_a_missing_signature(folder: Path) -> None:
     with pytest.raises(ImportFailed, match=r"has no signature 'nope'\n.*'again', 'scale', 'shift'"):
         jfuse.load(folder, signatures=["nope"])
+
+
+def save_v1(folder: Path, build: Callable[[Any], Any]) -> Path:
+    """A SavedModel of TensorFlow 1 of a function of x f32[b,3]."""
+    v1 = tf.compat.v1
+    with v1.Graph().as_default(), v1.Session() as session:
+        x = v1.placeholder(tf.float32, [None, 3], name="x")
+        y = build(x)
+        session.run(v1.global_variables_initializer())
+        builder = v1.saved_model.Builder(str(folder))
+        signature = v1.saved_model.predict_signature_def({"x": x}, {"y": y})
+        builder.add_meta_graph_and_variables(session, ["serve"], {"serving_default": signature})
+        builder.save()
+    return folder
+
+
+def test_tensorflow_1(tmp_path: Path) -> None:
+    def build(x: Any) -> Any:
+        kernel = tf.compat.v1.Variable([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]], use_resource=True)
+        return x @ kernel * tf.compat.v1.placeholder_with_default(0.5, [], name="factor")
+
+    model = jfuse.load(save_v1(tmp_path / "model", build))
+    assert (model.signature().input_names, model.signature().output_names) == (("x",), ("y",))
+    check_model(model)
+
+
+@pytest.mark.parametrize(
+    ("build", "message"),
+    [
+        (lambda x: x * tf.compat.v1.Variable(2.0, use_resource=False), "a reference variable of TensorFlow 1"),
+        (lambda x: tf.raw_ops.Enter(data=x, frame_name="loop"), "loops and branches of TensorFlow 1"),
+    ],
+)
+def test_what_only_tensorflow_1_has_is_refused(build: Callable[[Any], Any], message: str, tmp_path: Path) -> None:
+    with pytest.raises(LowerError, match=message):
+        jfuse.load(save_v1(tmp_path / "model", build))
 
 
 def test_no_signatures(tmp_path: Path) -> None:

@@ -41,6 +41,13 @@ def test_names_that_repeat_get_numbers() -> None:
     check_model(model)
 
 
+def test_names_of_results_that_repeat_get_numbers() -> None:
+    call = tf.function(lambda x: {"a": {"b": x + 1.0}, "a_b": x * 2.0}, input_signature=[spec(3)], autograph=False)
+    model = jfuse.load(call)
+    assert model.signature().output_names == ("a_b", "a_b_1")
+    check_model(model)
+
+
 def test_several_functions() -> None:
     module = other.TwoSignatures()
     concrete = {"a": module.scale.get_concrete_function(), "b": module.shift.get_concrete_function()}
