@@ -68,8 +68,11 @@ class NotFused(JfuseError):
         self.want = want
         self.got = got
 
-    def __str__(self) -> str:
-        if self.want is None and self.got is None:
-            return self.condition
+    @property
+    def detail(self) -> str:
+        """What was wanted and what was found, where the refusal says so."""
         parts = (f"{word} {value}" for word, value in (("want", self.want), ("got", self.got)) if value is not None)
-        return f"{self.condition}: {', '.join(parts)}"
+        return ", ".join(parts)
+
+    def __str__(self) -> str:
+        return f"{self.condition}: {self.detail}" if self.detail else self.condition

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from jfuse.errors import NotFused
+
 
 @dataclass(frozen=True)
 class Fusion:
@@ -27,6 +29,11 @@ class Refusal:
     condition: str
     source: str
     detail: str = ""
+
+    @classmethod
+    def of(cls, refusal: NotFused, what: str, rule: str, source: object) -> Refusal:
+        """The report's line for a rule or pass that refused."""
+        return cls(what, rule, refusal.condition, str(source), refusal.detail)
 
     def __str__(self) -> str:
         return f"{self.rule}: {self.condition} failed at {self.source}" + (f": {self.detail}" if self.detail else "")

@@ -21,13 +21,15 @@ from jfuse.lowering.rules import FuseRule, need
 from jfuse.lowering.site import Site, at_site
 from jfuse.lowering.switches import place_of
 from jfuse.passes.context import Context
-from jfuse.passes.recover import PROPOSED, recover, refused
+from jfuse.passes.recover import PROPOSED, recover
 from jfuse.passes.rewrite import inline, is_same_type, rewrite, with_new_bodies
 from jfuse.passes.rounding import rounds_to, widened
 from jfuse.passes.run_time_shapes import dynamic_before_replacement
-from jfuse.report import Fusion
+from jfuse.report import Fusion, Refusal
 from jfuse.verification.inputs import integer_limits
 from jfuse.verification.prove import Proof, prove
+
+_OWN = "jfuse."  # composites that jfuse makes for itself need no rule
 
 
 def fuse(graph: Graph, ctx: Context) -> Graph:
@@ -45,7 +47,10 @@ def fuse(graph: Graph, ctx: Context) -> Graph:
             try:
                 return _fused(eqn, rule, [counts[out] > 0 for out in eqn.outputs], ctx)
             except NotFused as refusal:
-                ctx.report.refused.append(refused(refusal, eqn.params["name"], rule.name, eqn))
+                ctx.report.refused.append(Refusal.of(refusal, eqn.params["name"], rule.name, eqn.source))
+        elif not eqn.params["name"].startswith(_OWN):
+            missing = NotFused("no_rule", want=f"a rule for {eqn.params['name']!r}")
+            ctx.report.refused.append(Refusal.of(missing, eqn.params["name"], "fuse", eqn.source))
         return inline(_opened(eqn, ctx), _atoms(eqn))
 
     eqns = tuple(e if e.op is composite else with_new_bodies(e, lambda body: fuse(body, ctx)) for e in graph.eqns)

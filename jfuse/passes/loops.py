@@ -38,8 +38,7 @@ def loops(graph: Graph, ctx: Context) -> Graph:
         try:
             return _emit(_Frame.of(eqn, used), eqn)
         except NotFused as refusal:
-            detail = str(refusal).removeprefix(refusal.condition).removeprefix(": ")
-            ctx.report.refused.append(Refusal("loop", "loops", refusal.condition, str(eqn.source), detail))
+            ctx.report.refused.append(Refusal.of(refusal, "loop", "loops", eqn.source))
             return None
 
     used = set(use_counts(graph))

@@ -23,13 +23,6 @@ def recover(graph: Graph, ctx: Context) -> Graph:
     return _recover(drop_dead(graph), ctx) if ctx.recover else graph
 
 
-def refused(refusal: NotFused, what: str, rule: str, eqn: Eqn) -> Refusal:
-    """The report's line for an equation that stays unfused."""
-    words = [("want", refusal.want), ("got", refusal.got)]
-    detail = ", ".join(f"{word} {value}" for word, value in words if value is not None)
-    return Refusal(what, rule, refusal.condition, str(eqn.source), detail)
-
-
 def _recover(graph: Graph, ctx: Context) -> Graph:
     eqns = tuple(_visit(eqn, ctx) for eqn in graph.eqns)
     return replace(graph, eqns=eqns)
@@ -43,7 +36,7 @@ def _visit(eqn: Eqn, ctx: Context) -> Eqn:
     try:
         return _proposal(eqn, recover_lstm(eqn))
     except NotFused as refusal:
-        ctx.report.refused.append(refused(refusal, "scan", "recover_lstm", eqn))
+        ctx.report.refused.append(Refusal.of(refusal, "scan", "recover_lstm", eqn.source))
         return _with_bodies(eqn, ctx)
 
 

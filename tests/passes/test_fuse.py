@@ -187,10 +187,10 @@ def test_another_number_of_results_is_an_error_of_the_rule() -> None:
         fused(trace_graph(scaled, [X]), fuse_two)
 
 
-def test_without_a_rule_the_body_is_inlined_without_a_word() -> None:
+def test_without_a_rule_the_body_is_inlined_and_the_report_says_so() -> None:
     result, ctx = fused(trace_graph(scaled, [X]))
     assert op_names(result) == ["batch_matmul", "mul", "maximum"]
-    assert ctx.report.refused == []
+    assert [(r.what, r.condition) for r in ctx.report.refused] == [("acme.cell", "no_rule")]
 
 
 def nested(x: Array) -> Array:
