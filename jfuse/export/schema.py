@@ -43,7 +43,7 @@ DTYPES: Mapping[int, DType] = {code: dtype for dtype, code in TENSOR_TYPES.items
 
 def members(enum: type) -> dict[str, int]:
     """The names and numbers of one of the schema's enums."""
-    return {name: value for name, value in vars(enum).items() if isinstance(value, int)}
+    return {name: value for name, value in vars(enum).items() if isinstance(value, int) and name[0] != "_"}
 
 
 BUILTIN_CODES: Mapping[str, int] = members(generated.BuiltinOperator)

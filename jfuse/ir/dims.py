@@ -32,8 +32,14 @@ _FUNCTIONS = {  # the ones jax.export prints
 
 
 def symbol(text: str) -> Dim:
-    """The dimension that `text` denotes: a name ("B"), an expression ("20*B") or a number ("4")."""
-    (dim,) = export.symbolic_shape(text, scope=SCOPE)
+    """The dimension that `text` denotes: a name ("B"), an expression ("20*B") or a number ("4").
+
+    Raises ValueError where it denotes none.
+    """
+    try:
+        (dim,) = export.symbolic_shape(text, scope=SCOPE)
+    except TokenError as error:  # jax reads dimensions with Python's tokenizer, which is stricter from 3.12 on
+        raise ValueError(f"{text!r} is no dimension") from error
     return int(dim) if is_known(dim) else dim
 
 
