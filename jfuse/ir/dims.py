@@ -10,6 +10,7 @@ from __future__ import annotations
 import operator
 import re
 from collections.abc import Iterable, Mapping
+from tokenize import TokenError
 from typing import Any, TypeAlias
 
 import numpy as np
