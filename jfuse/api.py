@@ -17,7 +17,7 @@ from jfuse.lowering.defaults import default_rules
 from jfuse.lowering.rules import FuseRule, LowerRule
 from jfuse.model import Model
 from jfuse.passes.context import Context
-from jfuse.passes.pipeline import PIPELINE, Pass, run_pipeline
+from jfuse.passes.pipeline import PIPELINE, Step, run_pipeline
 from jfuse.report import Report
 from jfuse.verification.compare import verify_model
 
@@ -54,7 +54,7 @@ def lower(
     model: Model,
     *,
     rules: Iterable[Rule] = (),
-    passes: tuple[Pass, ...] = PIPELINE,
+    passes: tuple[Step, ...] = PIPELINE,
     recover: bool = True,
     state: str = "source",
     dump_dir: str | Path | None = None,

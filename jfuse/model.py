@@ -11,7 +11,7 @@ import jax
 import numpy as np
 
 from jfuse.errors import JfuseError
-from jfuse.export.flatbuffer import save, to_bytes
+from jfuse.export.flatbuffer import to_bytes, write_atomic
 from jfuse.frontends.sources import Imported
 from jfuse.ir.evaluate import evaluate, large_constants, with_constants
 from jfuse.ir.graph import Graph, Program, Signature
@@ -32,6 +32,7 @@ class Model:
         self.imported = imported
         self.report = report or Report()
         self._runners: dict[str, Runner] = {}
+        self._bytes: bytes | None = None
 
     def __str__(self) -> str:
         return format_program(self.program)
@@ -91,12 +92,14 @@ class Model:
         return lambda *args: evaluate(chosen.graph, args)
 
     def to_bytes(self) -> bytes:
-        """The .tflite file. Raises LowerError where the program has not been lowered to builtins."""
-        return to_bytes(self.program)
+        """The .tflite file, written once. Raises LowerError where the program has not been lowered to builtins."""
+        if self._bytes is None:
+            self._bytes = to_bytes(self.program)
+        return self._bytes
 
     def save(self, path: str | os.PathLike[str]) -> Path:
         """Write the .tflite file: to a temporary name first, then renamed, so that nothing is left half written."""
-        save(self.program, Path(path))
+        write_atomic(path, self.to_bytes())
         return Path(path)
 
 

@@ -23,7 +23,8 @@ from jfuse.export.versions import version_of
 from jfuse.ir.dims import is_known
 from jfuse.ir.graph import Atom, Const, Eqn, Graph, Program, Signature, Var
 from jfuse.ir.types import TensorType
-from jfuse.ir.walk import all_eqns, producers, use_counts
+from jfuse.ir.walk import producers, use_counts
+from jfuse.passes.legal import legal
 from jfuse.passes.outputs import unprepared
 
 _IDENTIFIER = b"TFL3"
@@ -39,13 +40,8 @@ def to_bytes(program: Program, *, description: str = "jfuse") -> bytes:
 
     Every equation must be of a builtin op, and `prepare_outputs` must have run on every graph.
     """
-    _refuse_unspelled(program)
+    legal(program.graphs())
     return _Writer().program(program, description)
-
-
-def save(program: Program, path: str | os.PathLike[str], *, description: str = "jfuse") -> None:
-    """Write the .tflite file of a program; the path holds the whole new file or is left as it was."""
-    write_atomic(path, to_bytes(program, description=description))
 
 
 def write_atomic(path: str | os.PathLike[str], data: bytes) -> None:
@@ -63,26 +59,6 @@ def write_atomic(path: str | os.PathLike[str], data: bytes) -> None:
     finally:
         with suppress(OSError):
             temporary.unlink()
-
-
-def _refuse_unspelled(program: Program) -> None:
-    """Raise LowerError for all equations whose op is no TFLite builtin, with counts and the first node of each."""
-    found: dict[str, list[Eqn]] = {}
-    for graph in program.graphs():
-        for eqn in all_eqns(graph):
-            if getattr(eqn.op, "builtin", None) not in BUILTIN_CODES:
-                found.setdefault(eqn.op.name, []).append(eqn)
-    if found:
-        rows = [
-            f"{name} ({len(eqns)}, first at {str(eqns[0].source) or 'a node without a name'})"
-            for name, eqns in found.items()
-        ]
-        raise LowerError(
-            f"{len(found)} {'op has' if len(found) == 1 else 'ops have'} no TFLite spelling",
-            expected="TFLite builtin ops only",
-            found="\n            ".join(rows),
-            remedy="register a rule for each with @jfuse.lowers, or keep these ops out of the exported function",
-        )
 
 
 class _Writer:

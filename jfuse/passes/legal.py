@@ -2,33 +2,31 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections.abc import Iterable
 
 from jfuse.errors import LowerError
+from jfuse.export.schema import BUILTIN_CODES
 from jfuse.ir.graph import Eqn, Graph
 from jfuse.ir.walk import all_eqns
-from jfuse.passes.context import Context
 
 
-def legal(graph: Graph, ctx: Context) -> Graph:
-    """Raise LowerError naming every op without a builtin, with counts and the first node of each; else no change."""
-    first: dict[str, Eqn] = {}
-    counts: Counter[str] = Counter()
-    for eqn in all_eqns(graph):
-        if getattr(eqn.op, "builtin", None) is None:
-            counts[eqn.op.name] += 1
-            first.setdefault(eqn.op.name, eqn)
-    if not first:
-        return graph
-    lines = [_line(name, counts[name], first[name]) for name in sorted(first)]
-    raise LowerError(
-        f"{len(first)} kind(s) of op have no TFLite spelling",
-        expected="builtin ops only",
-        found="; ".join(lines),
-        remedy="write a rule with @jfuse.lowers, or compute this part outside of the model",
-    )
+def legal(graphs: Iterable[Graph]) -> None:
+    """Raise LowerError for all equations whose op is no TFLite builtin, with counts and the first node of each."""
+    found: dict[str, list[Eqn]] = {}
+    for graph in graphs:
+        for eqn in all_eqns(graph):
+            if getattr(eqn.op, "builtin", None) not in BUILTIN_CODES:
+                found.setdefault(eqn.op.name, []).append(eqn)
+    if found:
+        raise LowerError(
+            f"{len(found)} {'op has' if len(found) == 1 else 'ops have'} no TFLite spelling",
+            expected="TFLite builtin ops only",
+            found="\n            ".join(_line(name, found[name]) for name in sorted(found)),
+            remedy="register a rule for each with @jfuse.lowers, or keep these ops out of the function",
+        )
 
 
-def _line(name: str, count: int, eqn: Eqn) -> str:
-    reason = getattr(eqn.op, "reason", "")
-    return f"{name} ({count}x, first at {eqn.source})" + (f": {reason.splitlines()[0]}" if reason else "")
+def _line(name: str, eqns: list[Eqn]) -> str:
+    reason = getattr(eqns[0].op, "reason", "")
+    place = str(eqns[0].source) or "a node without a name"
+    return f"{name} ({len(eqns)}x, first at {place})" + (f": {reason.splitlines()[0]}" if reason else "")

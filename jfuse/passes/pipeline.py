@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from pathlib import Path
 
 from jfuse.errors import JfuseError
@@ -21,13 +22,27 @@ from jfuse.passes.unloop import unloop
 
 Pass = Callable[[Graph, Context], Graph]
 
-PIPELINE: tuple[Pass, ...] = (
+
+@dataclass(frozen=True)
+class Gate:
+    """A check of all graphs together, which raises or lets them pass as they are."""
+
+    check: Callable[[Iterable[Graph]], None]
+
+    @property
+    def __name__(self) -> str:
+        return self.check.__name__
+
+
+Step = Pass | Gate
+
+PIPELINE: tuple[Step, ...] = (
     loops,  # first: recurrences are looked for in scans only
     recover,  # before fuse, which proves and places what recover proposes
     fuse,  # before unloop, so that only what nothing fused takes becomes a loop of the file
     unloop,  # after it every equation is a builtin
     simplify,  # needs the whole graph in builtins: what merges is an operator of the file
-    legal,  # before state, so that the message speaks of the source's ops and not of writers
+    Gate(legal),  # before state, so that the message speaks of the source's ops and not of writers
     state,  # last that changes what operators do: nothing may reorder around a state's writer
     prepare_outputs,  # results that are inputs, constants or repeated get a tensor of their own
 )
@@ -36,7 +51,7 @@ PIPELINE: tuple[Pass, ...] = (
 def run_pipeline(
     program: Program,
     ctx: Context,
-    passes: tuple[Pass, ...] = PIPELINE,
+    passes: tuple[Step, ...] = PIPELINE,
     *,
     check_types: bool = False,
     dump_dir: Path | None = None,
@@ -50,7 +65,10 @@ def run_pipeline(
     for number, step in enumerate(passes):
         started = time.perf_counter()
         ctx.on_stage(step.__name__)
-        lowered = {key: _apply(step, graph, ctx, passes[:number], check_types) for key, graph in lowered.items()}
+        if isinstance(step, Gate):
+            step.check(lowered.values())
+        else:
+            lowered = {key: _apply(step, graph, ctx, passes[:number], check_types) for key, graph in lowered.items()}
         seconds = ctx.report.seconds
         seconds[step.__name__] = seconds.get(step.__name__, 0.0) + time.perf_counter() - started
         if dump_dir is not None:
@@ -61,7 +79,7 @@ def run_pipeline(
     return Program(signatures, program.assumptions)
 
 
-def _apply(step: Pass, graph: Graph, ctx: Context, before: tuple[Pass, ...], check_types: bool) -> Graph:
+def _apply(step: Pass, graph: Graph, ctx: Context, before: tuple[Step, ...], check_types: bool) -> Graph:
     result = step(graph, ctx)
     try:
         check_graph(result, types=check_types)
@@ -77,7 +95,7 @@ def _apply(step: Pass, graph: Graph, ctx: Context, before: tuple[Pass, ...], che
     return result
 
 
-def _dump(folder: Path, number: int, step: Pass, graphs: dict[int, Graph]) -> None:
+def _dump(folder: Path, number: int, step: Step, graphs: dict[int, Graph]) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     text = "\n".join(str(graph) for graph in graphs.values())
     (folder / f"{number:02d}_{step.__name__}.txt").write_text(text)

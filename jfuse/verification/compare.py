@@ -11,7 +11,6 @@ import jax
 import numpy as np
 
 from jfuse.errors import VerifyFailed
-from jfuse.export.flatbuffer import to_bytes
 from jfuse.frontends.sources import Imported
 from jfuse.frontends.tflite_file import load_tflite
 from jfuse.ir.dims import symbol, symbols_of
@@ -35,6 +34,9 @@ class Runnable(Protocol):
 
     program: Program
     imported: Imported | None
+
+    def to_bytes(self) -> bytes:
+        """The file."""
 
     def run(self, inputs: Mapping[str, np.ndarray], key: str | None = None) -> dict[str, np.ndarray]:
         """The outputs of one signature on XLA."""
@@ -64,7 +66,7 @@ def verify_model(lite: Runnable, reference: Runnable, *, seed: int = 0) -> list[
     The reference is TensorFlow where the source is at hand, else the reference model on XLA. Every open dimension is
     tried at two sizes, three invokes in a row each, in one LiteRT interpreter.
     """
-    data = to_bytes(lite.program)
+    data = lite.to_bytes()
     reads_back(lite.program, data)
     interpreter = LiteRt(data)
     worst: dict[tuple[str, str, str], float] = {}

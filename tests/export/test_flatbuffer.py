@@ -15,7 +15,7 @@ import pytest
 from ai_edge_litert import schema_py_generated as schema
 
 from jfuse.errors import JfuseError, LowerError
-from jfuse.export.flatbuffer import save, to_bytes, write_atomic
+from jfuse.export.flatbuffer import to_bytes, write_atomic
 from jfuse.ir.graph import Const, Program, Source, Var
 from jfuse.ir.trace import at_source, trace_graph
 from jfuse.ir.types import DType, TensorType
@@ -263,8 +263,8 @@ def test_ops_without_a_spelling_are_refused_together() -> None:
         to_bytes(Program((signature(graph),)))
     text = str(caught.value)
     assert "2 ops have no TFLite spelling" in text
-    assert "composite (2, first at cell (PartitionedCall))" in text
-    assert "scan (1, first at a node without a name)" in text
+    assert "composite (2x, first at cell (PartitionedCall))" in text
+    assert "scan (1x, first at a node without a name)" in text
 
 
 @pytest.mark.parametrize("make", [lambda x: x, lambda x: np.float32(1), lambda x: (y := ops.neg(x), y)])
@@ -323,7 +323,7 @@ def test_a_reshape_to_a_scalar_leaves_shapes_static() -> None:
 
 def test_save_writes_the_whole_file_or_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     target = tmp_path / "model.tflite"
-    save(dense(), target)
+    write_atomic(target, to_bytes(dense()))
     assert target.read_bytes() == to_bytes(dense())
 
     def fail(*_: object) -> None:
@@ -338,7 +338,7 @@ def test_save_writes_the_whole_file_or_nothing(tmp_path: Path, monkeypatch: pyte
 
 def test_save_into_a_folder_that_is_not_there(tmp_path: Path) -> None:
     with pytest.raises(JfuseError, match="No such file or directory"):
-        save(dense(), tmp_path / "missing" / "model.tflite")
+        write_atomic(tmp_path / "missing" / "model.tflite", to_bytes(dense()))
     assert list(tmp_path.iterdir()) == []
 
 

@@ -12,7 +12,7 @@ import pytest
 from ai_edge_litert import schema_py_generated as schema
 
 from jfuse.errors import BadFlatbuffer, ImportFailed, JfuseError, LowerError
-from jfuse.export.flatbuffer import save, to_bytes
+from jfuse.export.flatbuffer import to_bytes, write_atomic
 from jfuse.export.names import source_of
 from jfuse.frontends.tflite_file import load_tflite
 from jfuse.ir.check import check_graph
@@ -159,7 +159,7 @@ def test_constants_are_views_of_the_file(tmp_path: Path) -> None:
     assert np.shares_memory(weights, np.frombuffer(data, np.uint8))
     assert np.array_equal(weights, WEIGHTS)
     path = tmp_path / "dense.tflite"
-    save(dense(), path)
+    write_atomic(path, to_bytes(dense()))
     mapped = _constants(load_tflite(path), WEIGHTS.shape)
     assert np.array_equal(mapped, WEIGHTS)
     assert not mapped.flags.writeable

@@ -270,3 +270,39 @@ def test_step_inputs_that_the_op_does_not_take(condition: str) -> None:
     with pytest.raises(NotFused) as refusal:
         recover_lstm(Loop(step, xs=types).eqn())
     assert refusal.value.condition == condition
+
+
+def test_gates_of_other_rows_are_refused() -> None:
+    def step(h: Array, c: Array, x: Array) -> tuple[Array, ...]:
+        new_h, new_c = update([ops.reverse_v2(part, [0]) for part in sums(x, h)], c)
+        return new_h, new_c, new_h
+
+    for batch in (BATCH, 2):
+        with pytest.raises(NotFused, match="gate_layout: want the gates of a row in that row"):
+            recover_lstm(Loop(step, batch=batch).eqn())
+
+
+@pytest.mark.parametrize("dtype", [DType.f16, DType.f64])
+def test_states_of_another_width_are_refused(dtype: DType) -> None:
+    def step(h: Array, c: Array, x: Array) -> tuple[Array, ...]:
+        z = ops.add(
+            ops.cast(dense(x, cells.W, cells.B), out_data_type=dtype), ops.batch_matmul(h, cells.R.astype(dtype.numpy))
+        )
+        new_h, new_c = update(ops.split(1, z, num_splits=4), c)
+        return new_h, new_c, new_h
+
+    state = TensorType((BATCH, UNITS), dtype)
+    with pytest.raises(NotFused, match=f"state_dtype: want f32, got {dtype.value}"):
+        recover_lstm(Loop(step, carries=[state, state]).eqn())
+
+
+def test_a_step_with_an_op_that_nobody_can_run_is_refused() -> None:
+    def step(h: Array, c: Array, x: Array) -> tuple[Array, ...]:
+        (strange,) = opaque(x)
+        return keras(h, c, strange)
+
+    def opaque(x: Array) -> tuple[Array, ...]:
+        return active_trace().append(OpaqueOp("tf.Lgamma", "no rule"), [x], [x.type], {})
+
+    with pytest.raises(NotFused, match=r"body_not_executable: got .*tf\.Lgamma"):
+        recover_lstm(Loop(step).eqn())

@@ -215,10 +215,26 @@ def rows_of(x: Any, place: Callable[[Any], Any], length: int = 5) -> Any:
             lambda x: tf.while_loop(lambda t, _: t < 0, lambda t, v: (t + 1, v + x[t]), (0, x[0]))[1],
             "no_steps",
         ),
+        (
+            lambda x: tf.while_loop(
+                lambda t, *_: t < 5, lambda t, v, _: (t + 1, v + x[t], 3.0), (0, tf.zeros([3]), tf.reduce_sum(x))
+            )[1:],
+            "constant_result",
+        ),
     ],
 )
 def test_conditions(function: Callable[[Any], Any], condition: str) -> None:
     assert refused(function, spec(5, 3)) == [condition]
+
+
+def test_a_limit_of_its_own_beside_an_open_length() -> None:
+    """Which of the two ends the loop is known at run time only."""
+
+    def call(x: Any) -> Any:
+        more = lambda t, _: tf.logical_and(t < tf.shape(x)[0], t < 3)  # noqa: E731
+        return tf.while_loop(more, lambda t, v: (t + 1, v * 0.5 + x[t]), (0, tf.zeros([3])))[1]
+
+    assert refused(call, spec(None, 3)) == ["trip_count_unknown"]
 
 
 def test_a_list_that_the_step_also_reads() -> None:

@@ -66,7 +66,8 @@ def test_a_fault_of_the_file_is_found_at_its_operator(
     model: jfuse.Model, lite: jfuse.Model, layer: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     node = f"layer{layer}/product"
-    monkeypatch.setattr(compare, "to_bytes", lambda program: to_bytes(with_fault(program, node, transposed_weights)))
+    broken = to_bytes(with_fault(lite.program, node, transposed_weights))
+    monkeypatch.setattr(lite, "_bytes", broken)
     with pytest.raises(jfuse.VerifyFailed, match="does not read back as signature 'serving_default'"):
         jfuse.verify(lite, reference=model)
     monkeypatch.setattr(compare, "reads_back", lambda program, data: None)
