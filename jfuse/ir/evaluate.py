@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 
@@ -16,6 +16,8 @@ from jfuse.ir.trace import active_trace, at_source, is_tracing
 from jfuse.ir.walk import all_graphs, rename_dims
 
 Observe: TypeAlias = Callable[[Eqn, tuple[Any, ...]], None]
+
+Program = TypeVar("Program", bound=Callable[..., Any])
 
 _HOISTED = 64  # float constants with more elements than this become arguments of a jitted program
 
@@ -156,3 +158,17 @@ def with_constants(
             _STAND_INS.reset(token)
 
     return call
+
+
+_PROGRAMS: dict[Hashable, Any] = {}
+_MOST_PROGRAMS = 64
+
+
+def shared_program(key: Hashable, make: Callable[[], Program]) -> Program:
+    """The jitted program of a key, made on first use: equal graphs (`with_constants`) share their compilations."""
+    if key not in _PROGRAMS:
+        if len(_PROGRAMS) >= _MOST_PROGRAMS:
+            del _PROGRAMS[next(iter(_PROGRAMS))]
+        _PROGRAMS[key] = make()
+    found: Program = _PROGRAMS[key]
+    return found

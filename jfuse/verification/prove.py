@@ -10,7 +10,7 @@ import jax
 import numpy as np
 
 from jfuse.errors import JfuseError, NotFused
-from jfuse.ir.evaluate import evaluate, large_constants, with_constants
+from jfuse.ir.evaluate import evaluate, large_constants, shared_program, with_constants
 from jfuse.ir.graph import Atom, Const, Eqn, Graph, Var
 from jfuse.ir.text import format_graph
 from jfuse.ir.types import DType
@@ -29,8 +29,6 @@ TOLERANCE = 1e-9
 _SAMPLES = 64  # of each case
 _FEW = 3  # where a case is long
 _SHORT = (1, 2, 3)  # steps at which a longer recurrence is compared as well
-_PROGRAMS: dict[tuple[str, str], Callable[..., Any]] = {}
-_MOST_PROGRAMS = 64
 
 
 @dataclass(frozen=True)
@@ -140,12 +138,7 @@ class _Pair:
         both = with_float(body, DType.f64), with_float(replacement, DType.f64)
         weights = large_constants(both[0]), large_constants(both[1])
         text = [format_graph(g, sources=False, hoisted=w) for g, w in zip(both, weights, strict=True)]
-        key = (text[0], text[1])
-        if key not in _PROGRAMS:
-            if len(_PROGRAMS) >= _MOST_PROGRAMS:
-                _PROGRAMS.clear()
-            _PROGRAMS[key] = _program(*both, *weights)
-        return cls(*both, weights, _PROGRAMS[key])
+        return cls(*both, weights, shared_program(("prove", *text), lambda: _program(*both, *weights)))
 
     def compare(self, sampler: Sampler, cases: Sequence[Case], seed: int) -> Proof:
         """Run both on the samples of each case; raises NotFused at the first that differs."""

@@ -10,8 +10,9 @@ import jax
 import numpy as np
 
 from jfuse.ir.dims import is_known
-from jfuse.ir.evaluate import large_constants, with_constants
+from jfuse.ir.evaluate import large_constants, shared_program, with_constants
 from jfuse.ir.graph import Atom, Eqn, Graph, Var
+from jfuse.ir.text import format_graph
 from jfuse.ir.types import DType, TensorType
 from jfuse.ir.walk import live_eqns, producers, with_float
 from jfuse.kernels.op import TflOp
@@ -138,6 +139,11 @@ def _program(body: Graph, values: Sequence[Var], sources: Sequence[Var], rows: i
     weights = large_constants(graph)
     places = [body.inputs.index(s) for s in sources]
     zeros = [concrete_zeros(v.type, rows) for v in graph.inputs]
+    key = ("forms", format_graph(graph, sources=False, hoisted=weights), tuple(places), rows)
+    return shared_program(key, lambda: _jitted(graph, weights, places, zeros)), weights
+
+
+def _jitted(graph: Graph, weights: Sequence[np.ndarray], places: Sequence[int], zeros: Sequence[np.ndarray]) -> Any:
     run = with_constants(graph, weights)
 
     def program(weights: Sequence[Any], tangents: Sequence[Any]) -> tuple[Any, Any]:
@@ -150,7 +156,7 @@ def _program(body: Graph, values: Sequence[Var], sources: Sequence[Var], rows: i
         start = tuple(jax.numpy.asarray(zeros[p]) for p in places)
         return value(*start), jax.vmap(lambda *t: jax.jvp(value, start, t)[1])(*tangents)
 
-    return jax.jit(program), weights
+    return jax.jit(program)
 
 
 def _basis(sources: Sequence[Var], widths: Sequence[int], start: int, group: int, rows: int) -> list[np.ndarray]:

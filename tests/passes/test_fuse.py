@@ -155,6 +155,39 @@ def test_results_and_operands_that_do_not_fit_are_refused(function: Function, co
     assert conditions(ctx) == [condition]
 
 
+def test_a_rule_may_not_take_open_sizes_for_equal() -> None:
+    """The source runs for any two sizes; what the rule makes of it only where they agree."""
+
+    @fuses("acme.cell", default=False)
+    def fuse_added(x: Array, y: Array) -> Array:
+        return ops.sub(ops.add(ops.tanh(x), y), y)
+
+    def model(x: Array, y: Array) -> Array:
+        return call(lambda x, y: ops.tanh(x), [x, y], ["x", "y"])[0]
+
+    _, ctx = fused(trace_graph(model, [X, f32(symbol("C"), 4)]), fuse_added)
+    (refusal,) = ctx.report.refused
+    assert (refusal.condition, refusal.detail) == ("sizes_agree", "want no assumption on run-time sizes, got C = B")
+
+
+@pytest.mark.parametrize(("batch", "expected"), [(BATCH, ["dynamic_before_fused"]), (2, [])], ids=["open", "2"])
+def test_states_of_open_size_may_not_follow_what_gets_its_size_at_run_time(batch: Any, expected: list[str]) -> None:
+    inner = Loop(cells.keras, batch=batch).graph()
+
+    def model(h: Array, c: Array, x: Array) -> Any:
+        first = ops.slice_(x, [0, 0, 0], [-1, -1, INPUTS])  # the runtime leaves its size open until it has run
+        (eqn,) = inner.eqns
+        return eqn.op.run([h, c, first], eqn.params, eqn.bodies)
+
+    state = f32(batch, UNITS)
+    ctx = Context(rules=RuleSet().extended([recurrent.fuse_lstm]))
+    result = fuse(recover(trace_graph(model, [state, state, f32(STEPS, batch, 2 * INPUTS)]), ctx), ctx)
+    check_graph(result)
+    assert conditions(ctx) == expected
+    assert all(r.detail == "want sizes that LiteRT knows at allocation, got slice" for r in ctx.report.refused)
+    assert ("scan" in op_names(result)) == bool(expected)
+
+
 def test_a_result_that_nothing_reads_may_be_left_out() -> None:
     def body(x: Array) -> tuple[Array, Array]:
         return ops.tanh(x), ops.floor(x)
@@ -413,6 +446,23 @@ def test_keras_lstm_with_a_kernel_that_is_computed_keeps_its_loop() -> None:
     assert "scan" in op_names(result)
 
 
+@pytest.mark.parametrize(
+    "inputs", [f32(BATCH, INPUTS), TensorType((BATCH, STEPS, INPUTS), DType.f16)], ids=["rank_2", "f16"]
+)
+def test_keras_lstm_of_other_inputs_keeps_its_loop(inputs: TensorType) -> None:
+    def body(x: Array, h: Array, c: Array, *kernels: Array) -> tuple[Any, ...]:
+        return h, x, h, c, np.float32(0)
+
+    def model(x: Array, h: Array, c: Array) -> tuple[Any, ...]:
+        operands = [x, h, c, cells.W, cells.R, cells.B]
+        return call(body, operands, KERAS_ARGUMENTS, "keras.lstm", time_major=False, go_backwards=False)
+
+    _, ctx = fused(trace_graph(model, [inputs, f32(BATCH, UNITS), f32(BATCH, UNITS)]), keras.fuse_keras_lstm)
+    assert [str(r) for r in ctx.report.refused] == [
+        f"fuse_keras_lstm: input_type failed at : want f32 of rank 3, got {inputs}"
+    ]
+
+
 def test_keras_lstm_with_a_mask_keeps_its_loop() -> None:
     def masked(x: Array, h: Array, c: Array, mask: Array) -> tuple[Any, ...]:
         attributes = dict.fromkeys(FLAGS, False)
@@ -504,3 +554,23 @@ def test_float_ids_are_refused() -> None:
 
     _, ctx = fused(embedding_graph(body, f32(BATCH)), embedding.fuse_embedding)
     assert conditions(ctx) == ["integer_ids"]
+
+
+@pytest.mark.parametrize(("rows", "dtype", "condition"), [(126, "i8", None), (127, "i8", "ids_dtype")])
+def test_ids_too_narrow_for_the_rows_around_the_table_are_refused(rows: int, dtype: str, condition: str | None) -> None:
+    table = weights(rows, 3)
+
+    def body(table: Array, ids: Array) -> Array:
+        wide = ops.cast(ids, out_data_type=DType.i32)
+        found = ops.one_hot(wide, rows, np.asarray(1, np.float32), np.asarray(0, np.float32))
+        return ops.batch_matmul(found, table)
+
+    def model(ids: Array) -> Array:
+        return call(body, [table, ids], ["params", "indices"], "embedding_matmul")[0]
+
+    result, ctx = fused(trace_graph(model, [TensorType((BATCH,), DType(dtype))]), embedding.fuse_embedding)
+    assert conditions(ctx) == ([] if condition is None else [condition])
+    assert ("embedding_lookup" in op_names(result)) == (condition is None)
+    ids = np.array([-128, -1, 0, rows - 1, 127], np.int8)
+    wanted = [table[i] if 0 <= i < rows else np.zeros(3) for i in ids.tolist()]
+    np.testing.assert_array_equal(evaluate(result, [ids])[0], wanted)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -153,6 +154,13 @@ def test_a_loop_is_a_case_distinction() -> None:
 def test_ops_that_xla_cannot_run_are_refused() -> None:
     found = refusal(ops.where, ops.where, [TensorType((BATCH,), DType.bool)])
     assert found.condition == "body_not_executable"
+
+
+def test_bodies_that_keep_variables_are_refused() -> None:
+    body = trace_graph(lambda x: ops.tanh(ops.neg(x)), ROW)
+    writing = replace(body, eqns=(body.eqns[0], replace(body.eqns[1], effects=("count",))))
+    with pytest.raises(NotFused, match="stateful_body: want no variables, got tanh"):
+        prove(writing, body)
 
 
 TABLE = weights(5, 3)

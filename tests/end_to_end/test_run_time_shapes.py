@@ -1,0 +1,76 @@
+"""Fused recurrences behind ops whose results LiteRT sizes only when it runs them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import jfuse
+from tests.end_to_end.invokes import Arrays, check_invokes
+from tests.models.lstm_written import Loop, Weights, reordered_cell
+
+_STEPS, _FEATURES, _UNITS = 6, 5, 32  # states of 128 bytes: smaller ones would be right by luck
+
+
+def masked_rows(x: Any) -> Any:
+    """The rows that begin with a positive number."""
+    return tf.boolean_mask(x, x[:, 0, 0] > 0.0)
+
+
+def found_rows(x: Any) -> Any:
+    """The same rows, looked up."""
+    return tf.gather(x, tf.where(x[:, 0, 0] > 0.0)[:, 0])
+
+
+def repeated_rows(x: Any) -> Any:
+    """All rows, as often as there are rows."""
+    return tf.tile(x, tf.stack([tf.shape(x)[0], 1, 1]))
+
+
+def build(select: Callable[[Any], Any], batch: int | None = None) -> Any:
+    """A tf.function of x f32[b,6,5]: an LSTM over some of its rows."""
+    weights = Weights.random(_FEATURES, _UNITS)
+    lstm = Loop(batch=None, steps=_STEPS).function(weights, reordered_cell(weights)).python_function
+    spec = tf.TensorSpec([batch, _STEPS, _FEATURES], tf.float32, name="x")
+    return tf.function(lambda x: lstm(select(x)), input_signature=[spec], autograph=False)
+
+
+def some_rows(seed: int) -> Arrays:
+    """Inputs of which at least one row, and often not every row, is taken; batches that grow and shrink."""
+    batch = (4, 64, 2, 100)[seed % 4]
+    x = np.random.default_rng(seed).standard_normal((batch, _STEPS, _FEATURES)).astype(np.float32)
+    x[0, 0, 0] = 1.0
+    return {"x": x}
+
+
+@pytest.mark.parametrize("select", [masked_rows, found_rows, repeated_rows], ids=lambda f: f.__name__)
+def test_an_lstm_behind_a_run_time_size_stays_a_loop(select: Callable[[Any], Any]) -> None:
+    lite = jfuse.convert(build(select))
+    (refusal,) = lite.report.refused
+    assert (refusal.condition, refusal.source) == ("dynamic_before_fused", "while (While)")
+    assert lite.report.operators["while"] == 1
+    assert "unidirectional_sequence_lstm" not in lite.report.operators
+    check_invokes(lite, some_rows)
+
+
+def test_an_lstm_over_rows_of_known_number_is_fused() -> None:
+    lite = jfuse.convert(build(repeated_rows, batch=2))
+    assert lite.report.refused == []
+    assert lite.report.operators["unidirectional_sequence_lstm"] == 1
+
+
+def test_a_reshape_to_a_size_that_is_data_is_no_tflite() -> None:
+    """Not even the loop can be written: RESHAPE with a computed shape has no known rank of its sizes."""
+    weights = Weights.random(_FEATURES, _UNITS)
+    lstm = Loop(batch=None, steps=_STEPS).function(weights, reordered_cell(weights)).python_function
+    specs = [tf.TensorSpec([None], tf.float32, name="x"), tf.TensorSpec([1], tf.int32, name="rows")]
+
+    def call(x: Any, rows: Any) -> Any:
+        return lstm(tf.reshape(x, tf.stack([rows[0], _STEPS, _FEATURES])))
+
+    with pytest.raises(jfuse.LowerError, match=r"tf\.Reshape \(1x, first at Reshape(.|\n)*computed at run time"):
+        jfuse.convert(tf.function(call, input_signature=specs, autograph=False))
