@@ -11,7 +11,7 @@ from jfuse.errors import ImportFailed
 from jfuse.frontends.keras import is_keras_model, keras_signature, load_keras_file
 from jfuse.frontends.saved_model import saved_model_signatures
 from jfuse.frontends.tf_callable import callable_signatures, is_concrete, is_traceable
-from jfuse.frontends.tf_function import TfSignature, import_signatures
+from jfuse.frontends.tf_function import TfSignature, import_signatures, live_variables
 from jfuse.ir.graph import Graph, Program, Signature
 from jfuse.lowering.rules import LowerRule
 
@@ -23,7 +23,7 @@ class Imported:
     program: Program
     functions: Mapping[str, TfSignature]
     notes: tuple[str, ...] = ()
-    keep_alive: Any = None  # TensorFlow deletes the variables of a SavedModel with the loaded object
+    keep_alive: Any = None  # concrete functions hold their variables weakly
 
 
 def import_tensorflow(
@@ -41,7 +41,8 @@ def import_tensorflow(
     found, keep_alive = _signatures(source, signatures, input_signature)
     imported, assumptions, notes = import_signatures(found, rules)
     program = Program(tuple(_shared(imported)), tuple(assumptions))
-    return Imported(program, {s.key: s for s in found}, tuple(notes), keep_alive)
+    variables = [live_variables(s.function) for s in found]
+    return Imported(program, {s.key: s for s in found}, tuple(notes), (keep_alive, variables))
 
 
 def _signatures(

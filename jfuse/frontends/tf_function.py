@@ -79,7 +79,7 @@ def _import_one(
     symbols = SymbolNames()
     inputs = [_input(t, n, symbols) for t, n in zip(function.inputs[:count], signature.input_names, strict=True)]
     given: dict[str, Any] = {t.op.name: v for t, v in zip(function.inputs[:count], inputs, strict=True)}
-    variables = {id(v.handle): v for v in function.variables}
+    variables = {id(v.handle): v for v in live_variables(function)}
     for name, tensor in analysis.captures.items():
         given[name] = _captured(tensor, variables.get(id(tensor)), id(tensor) in written, arrays)
     with recording(names=symbols) as trace:
@@ -89,6 +89,18 @@ def _import_one(
         ours = symbols_in(tuple(v.type.shape for v in inputs))
         equal = [f"{name} = {size}" for name, size in trace.sizes.items() if name in ours]
     return graph, equal
+
+
+def live_variables(function: Any) -> tuple[Any, ...]:
+    """The variables of a concrete function, which holds them weakly; raises ImportFailed where they are gone."""
+    try:
+        return tuple(function.variables)
+    except AssertionError as error:
+        raise ImportFailed(
+            "the variables of the function have been deleted",
+            expected="the model or module that owns them, for as long as its function is used",
+            remedy="keep it in a variable until the conversion is done",
+        ) from error
 
 
 def _input(tensor: Any, name: str, symbols: SymbolNames) -> Var:

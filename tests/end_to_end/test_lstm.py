@@ -60,7 +60,8 @@ def check_fused(lite: Model, layers: int) -> None:
 
 
 def convert_and_check(model: KerasLstm, way: str, folder: Path) -> None:
-    lite = jfuse.convert(SOURCES[way](model.build(), folder / "model"))
+    source = model.build()  # owns the variables, which functions hold weakly
+    lite = jfuse.convert(SOURCES[way](source, folder / "model"))
     assert lite.report.differences
     check_fused(lite, model.lstm_count)
 

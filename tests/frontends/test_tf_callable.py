@@ -93,3 +93,20 @@ def test_a_missing_key() -> None:
     call = tf.function(double, input_signature=[spec(3)])
     with pytest.raises(ImportFailed, match=r"no signature 'serve'\n.*serving_default"):
         jfuse.load(call, signatures=["serve"])
+
+
+def test_a_function_whose_variables_are_gone_is_refused() -> None:
+    def function() -> Any:
+        weight = tf.Variable([2.0, 3.0])
+        return tf.function(lambda x: x * weight, input_signature=[spec(2)], autograph=False).get_concrete_function()
+
+    with pytest.raises(ImportFailed, match="the variables of the function have been deleted"):
+        jfuse.load(function())
+
+
+def test_a_loaded_model_keeps_its_variables() -> None:
+    def load() -> jfuse.Model:
+        weight = tf.Variable([2.0, 3.0])
+        return jfuse.load(tf.function(lambda x: x * weight, input_signature=[spec(2)], autograph=False))
+
+    jfuse.verify(jfuse.lower(load()))
