@@ -15,6 +15,8 @@ from jfuse.lowering.query import dtype, is_constant, rank, type_of
 from jfuse.lowering.rules import fuses, need
 from jfuse.lowering.site import site
 
+_SWAP = (1, 0, 2)  # time-major and batch-major
+
 
 @fuses("keras.lstm")
 def fuse_keras_lstm(
@@ -42,9 +44,9 @@ def fuse_keras_lstm(
     weights = {"kernel": kernel, "recurrent_kernel": recurrent_kernel, "bias": bias}
     for name, value in weights.items():
         need(is_constant(value), f"static_{name}", want="a constant", got=str(type_of(value)))
-    time = 0 if time_major else 1
+    steps = inputs if time_major else ops.transpose(inputs, _SWAP)
     sequence, _, last_c = ops.unidirectional_sequence_lstm(
-        ops.reverse_v2(inputs, [time]) if go_backwards else inputs,
+        ops.reverse_v2(steps, [0]) if go_backwards else steps,
         *_gates(kernel),
         *_gates(recurrent_kernel),
         *(None, None, None),
@@ -52,11 +54,11 @@ def fuse_keras_lstm(
         *(None, None),
         *(init_h, init_c),
         fused_activation_function="TANH",
-        time_major=time_major,
+        time_major=True,  # as tf_keras's own body; `simplify` changes the layout where that is better
     )
     # h after the last step is the last step of the sequence: reading a state costs two more ops and an order to keep.
-    last = _last_step(sequence, time, keep=False)
-    return last, _steps(sequence, time), last, last_c, _constant_result(4)
+    last = ops.strided_slice(sequence, [-1], [0], [1], end_mask=1, shrink_axis_mask=1)
+    return last, _steps(sequence, time_major), last, last_c, _constant_result(4)
 
 
 def _gates(weights: np.ndarray) -> list[np.ndarray]:
@@ -64,23 +66,12 @@ def _gates(weights: np.ndarray) -> list[np.ndarray]:
     return [np.ascontiguousarray(w.T) for w in np.split(weights, 4, axis=1)]
 
 
-def _steps(sequence: Array, time: int) -> Array:
-    """All steps, or the last one alone where the body returns no more."""
-    wanted = site().result_type(1).shape[time]
-    if same(wanted, sequence.shape[time]) is not True and same(wanted, 1) is True:
-        return _last_step(sequence, time, keep=True)
-    return sequence
-
-
-def _last_step(sequence: Array, time: int, *, keep: bool) -> Array:
-    """The last step, with its axis or without."""
-    begin, end = [0] * time + [-1], [0] * (time + 1)
-    others = (1 << time) - 1  # the axes before time, taken whole
-    ends = (1 << (time + 1)) - 1
-    shrink = 0 if keep else 1 << time
-    return ops.strided_slice(
-        sequence, begin, end, [1] * (time + 1), begin_mask=others, end_mask=ends, shrink_axis_mask=shrink
-    )
+def _steps(sequence: Array, time_major: bool) -> Array:
+    """All steps in the layout of the result, or the last one alone where the body returns no more."""
+    wanted = site().result_type(1).shape[0 if time_major else 1]
+    if same(wanted, sequence.shape[0]) is not True and same(wanted, 1) is True:
+        sequence = ops.strided_slice(sequence, [-1], [0], [1], end_mask=1)
+    return sequence if time_major else ops.transpose(sequence, _SWAP)
 
 
 def _constant_result(index: int) -> np.ndarray | None:

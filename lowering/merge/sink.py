@@ -1,7 +1,8 @@
 """TRANSPOSE moves behind ops that can work in another layout, where it meets its inverse or has less to move.
 
-Keras and tf.while_loop step along axis 0, so a recurrence over [b, t, i] stands between two transposes; the fused ops
-take either layout.
+Keras and tf.while_loop step along axis 0, so a recurrence over [b, t, i] stands between two transposes. The fused ops
+take either layout, but compute [b, t, i] one sequence after the other: with more than one sequence that is up to 2.6
+times slower than two transposes (LiteRT 2.3.0, batch 32, 16 units), with one it is the same thing.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from jfuse.ir.dims import same
 from jfuse.ir.graph import Atom, Eqn
 from jfuse.kernels import array, slicing
 from jfuse.kernels.fused import lstm
@@ -23,10 +25,10 @@ _SWAP = (1, 0, 2)  # time-major and batch-major
 
 @merges(lstm.unidirectional_sequence_lstm)
 def recurrence_of_transpose(eqn: Eqn, view: View) -> Any:
-    """A time-major recurrence over TRANSPOSE(x) is the batch-major one over x, its sequence transposed."""
+    """A time-major recurrence over TRANSPOSE(x) of one sequence is the batch-major one over x."""
     x, *others = eqn.inputs
     found = _transposed(x, view)
-    if not eqn.params["time_major"] or found is None or found[1] != _SWAP:
+    if not eqn.params["time_major"] or found is None or found[1] != _SWAP or not same(found[0].type.shape[0], 1):
         return None
     y, *states = eqn.op.run([found[0], *others], {**eqn.params, "time_major": False}, ())
     return (array.transpose(y, np.array(_SWAP, np.int32)), *states)
@@ -72,10 +74,15 @@ def _permuted_mask(mask: int, place: Sequence[int]) -> int:
     return sum((mask >> i & 1) << axis for axis, i in enumerate(place))
 
 
-def _transposed(x: Atom | None, view: View) -> tuple[Any, tuple[int, ...]] | None:
-    """The operand and the permutation of the TRANSPOSE that makes x."""
+def _transposed(x: Atom | None, view: View) -> tuple[Atom, tuple[int, ...]] | None:
+    """The operand and the permutation of the TRANSPOSE that makes x, also where it is spelled as a RESHAPE."""
     before = view.producer(x)
-    if before is None or before.op is not array.transpose or before.inputs[1] is None:
+    source = None if before is None else before.inputs[0]
+    if before is None or source is None:
         return None
-    perm = axes_from_front(static_value(before.inputs[1]), before.outputs[0].type.rank)
-    return before.inputs[0], tuple(int(a) for a in perm)
+    if before.op is array.transpose and before.inputs[1] is not None:
+        perm = axes_from_front(static_value(before.inputs[1]), before.outputs[0].type.rank)
+        return source, tuple(int(a) for a in perm)
+    old, new = source.type.shape, before.outputs[0].type.shape
+    one_sequence = before.op is array.reshape and len(old) == len(new) == 3 and same(old[0], 1) and same(new[1], 1)
+    return (source, _SWAP) if one_sequence and same(old[1], new[0]) and same(old[2], new[2]) else None

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from jfuse.ir.dims import symbol
+from jfuse.ir.dims import Dim, symbol
 from jfuse.ir.evaluate import evaluate
 from jfuse.ir.graph import Graph
 from jfuse.ir.trace import trace_graph
@@ -85,7 +85,8 @@ def test_a_transpose_that_others_read_stays() -> None:
     assert names(after) == ["transpose", "strided_slice"]
 
 
-def test_a_recurrence_between_transposes_is_batch_major() -> None:
+@pytest.mark.parametrize(("batch", "time_major"), [(1, False), (4, True), (symbol("B"), True)])
+def test_one_sequence_needs_no_transposes_and_several_keep_them(batch: Dim, time_major: bool) -> None:
     generator = np.random.default_rng(1)
 
     def draw(*shape: int) -> np.ndarray:
@@ -93,17 +94,17 @@ def test_a_recurrence_between_transposes_is_batch_major() -> None:
 
     weights = [draw(2, 3) for _ in range(4)] + [draw(2, 2) for _ in range(4)] + [None] * 3 + [draw(2) for _ in range(4)]
 
-    def function(x: Any) -> Any:
-        state = ops.strided_slice(x, [0, 0], [0, 1], [1, 1], begin_mask=1, end_mask=1, shrink_axis_mask=2)
-        zeros = ops.mul(ops.strided_slice(state, [0, 0], [0, 2], [1, 1], begin_mask=1, end_mask=1), 0.0)
-        y, _, _ = ops.unidirectional_sequence_lstm(
-            ops.transpose(x, TIME_FIRST), *weights, None, None, zeros, zeros, time_major=True
-        )
+    def function(x: Any, h: Any) -> Any:
+        steps = ops.reverse_v2(ops.transpose(x, TIME_FIRST), [0])
+        y, _, _ = ops.unidirectional_sequence_lstm(steps, *weights, None, None, h, h, time_major=True)
         return ops.transpose(y, TIME_FIRST)
 
-    before, after = simplified(function)
+    before = trace_graph(function, [TensorType((batch, 5, 3), DType.f32), TensorType((batch, 2), DType.f32)])
+    after = simplify(before, Context())
     fused = next(eqn for eqn in after.eqns if eqn.op is ops.unidirectional_sequence_lstm)
-    assert fused.params["time_major"] is False
-    assert "transpose" not in names(after)
-    x = draw(4, 5, 3)
-    np.testing.assert_allclose(evaluate(after, [x])[0], evaluate(before, [x])[0], rtol=1e-6, atol=1e-7)
+    assert fused.params["time_major"] is time_major
+    wanted = ["reverse_v2", "unidirectional_sequence_lstm"]
+    assert names(after) == ([wanted[0], "transpose", wanted[1], "transpose"] if time_major else wanted)
+    rows = batch if isinstance(batch, int) else 3
+    args = [draw(rows, 5, 3), draw(rows, 2)]
+    np.testing.assert_allclose(evaluate(after, args)[0], evaluate(before, args)[0], rtol=1e-6, atol=1e-7)
