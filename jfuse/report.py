@@ -35,8 +35,14 @@ class Refusal:
         """The report's line for a rule or pass that refused."""
         return cls(what, rule, refusal.condition, str(source), refusal.detail)
 
+    @property
+    def reason(self) -> str:
+        """The condition, and what was wanted and found where the refusal says so."""
+        return f"{self.condition}: {self.detail}" if self.detail else self.condition
+
     def __str__(self) -> str:
-        return f"{self.rule}: {self.condition} failed at {self.source}" + (f": {self.detail}" if self.detail else "")
+        place = f" at {self.source}" if self.source else ""
+        return f"{self.rule}: {self.condition} failed{place}" + (f": {self.detail}" if self.detail else "")
 
 
 @dataclass(frozen=True)

@@ -110,14 +110,18 @@ class TflOp:
         return results[0] if len(results) == 1 else results
 
     def bind_options(self, options: Mapping[str, Any]) -> dict[str, Any]:
-        """All options in the declared order, defaults filled in; raises TypeMismatch for unknown or missing ones."""
+        """All options in the declared order, defaults filled in; raises TypeMismatch for unknown or missing ones.
+
+        Floats are rounded to f32, as the file keeps them: the graph and its proofs speak of what the file will do.
+        """
         unknown = options.keys() - self.options.keys()
         if unknown:
             raise TypeMismatch(f"{self.name} has no option {sorted(unknown)}", expected=list(self.options))
         missing = [n for n, p in self.options.items() if p.default is p.empty and n not in options]
         if missing:
             raise TypeMismatch(f"{self.name} needs the options {missing}")
-        return {n: options.get(n, p.default) for n, p in self.options.items()}
+        bound = {n: options.get(n, p.default) for n, p in self.options.items()}
+        return {n: float(np.float32(v)) if self.options[n].annotation is float else v for n, v in bound.items()}
 
     def _bind_operands(self, operands: Sequence[Any]) -> list[Any]:
         variadic = self.operands and self.operands[-1].variadic
@@ -130,7 +134,7 @@ class TflOp:
             if declared.optional:
                 values.append(None)
         data = (v for i, v in enumerate(values) if not self.operand_at(i).static)
-        dtype = next((_numpy_dtype(v) for v in data if isinstance(v, Var | np.ndarray | jax.Array)), None)
+        dtype = next((v.dtype for v in data if isinstance(v, Var | np.ndarray | jax.Array)), None)
         return [self._as_operand(v, self.operand_at(i), dtype) for i, v in enumerate(values)]
 
     def _as_operand(self, value: Any, declared: Operand, dtype: Any) -> Any:
@@ -257,7 +261,7 @@ def tfl(
         operands, options = [], {}
         for parameter in inspect.signature(body).parameters.values():
             if parameter.kind is parameter.KEYWORD_ONLY:
-                options[parameter.name] = parameter
+                options[parameter.name] = parameter.replace(annotation=hints.get(parameter.name))
             else:
                 operands.append(
                     Operand(
@@ -418,10 +422,6 @@ def _leaves(value: Any) -> Iterable[Any]:
 
 def _is_text(array: np.ndarray) -> bool:
     return all(isinstance(item, bytes) for item in array.ravel())
-
-
-def _numpy_dtype(value: Any) -> Any:
-    return value.type.dtype.numpy if isinstance(value, Var) else value.dtype
 
 
 def _is_marked(hint: Any, mark: str) -> bool:

@@ -50,8 +50,12 @@ def lower_expand_dims(x: Array, dim: Array) -> Array:
 
 @lowers("Squeeze")
 def lower_squeeze(x: Array, *, squeeze_dims: tuple[int, ...] = ()) -> Array:
-    """SQUEEZE of the dimensions named, or of all that are known to be 1."""
+    """SQUEEZE of the dimensions named, or of all that are 1."""
     named = tuple(from_front(a, rank(x)) for a in squeeze_dims)
+    if not named and any(same(d, 1) is None for d in x.shape):
+        raise LowerError(
+            f"a squeeze of {type_of(x)}, whose result has a rank that depends on the sizes at run time; name its axis"
+        )
     axes = named or tuple(i for i, d in enumerate(x.shape) if same(d, 1))
     return ops.squeeze(x, squeeze_dims=tuple(sorted(axes))) if axes else x
 

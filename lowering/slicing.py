@@ -164,11 +164,22 @@ def _plain(r: Range, size: Dim) -> Range:
     if r.shrink:
         return Range(begin, shrink=True)
     forward = r.stride > 0
+    if _is_empty(begin, end, r.stride, size):
+        return _EMPTY
     if begin is not None and _at_edge(begin.value, size, first=forward, inclusive=True):
         begin = None
     if end is not None and _at_edge(end.value, size, first=not forward, inclusive=False):
         end = None
     return Range(begin, end, r.stride)
+
+
+def _is_empty(begin: Bound | None, end: Bound | None, stride: int, size: Dim) -> bool:
+    """Whether nothing is taken, whatever the run time brings."""
+    first, last = (None if b is None else b.value for b in (begin, end))
+    if stride > 0 and is_known(last) and last == 0:
+        return True
+    known = all(v is None or is_known(v) for v in (first, last, size))
+    return known and size > 0 and not range(int(size))[slice(first, last, stride)]
 
 
 def _from_end(bound: Bound, size: Dim) -> Bound:
@@ -214,6 +225,8 @@ def _strided_slice(x: Array, ranges: Sequence[Range]) -> Array:
     )
 
 
+_ONE = Bound(1, lambda: np.asarray(1, np.int32))
+_EMPTY = Range(_ONE, _ONE)  # XNNPACK takes 0:0 for the whole dimension (LiteRT 2.3.0)
 _NOWHERE = Bound(0, lambda: np.asarray(0, np.int32))  # beside a mask bit
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from jfuse.report import Report
@@ -31,14 +32,14 @@ def _fusions(report: Report) -> Table:
     table = Table("fused", "into", "where", "proof", title="fusions", title_justify="left")
     for fusion in report.fused:
         proof = f"{fusion.samples} samples, largest error {fusion.error:.1e}"
-        table.add_row(fusion.composite, ", ".join(fusion.becomes), fusion.source, proof)
+        table.add_row(*map(escape, (fusion.composite, ", ".join(fusion.becomes), fusion.source)), proof)
     return table
 
 
 def _refusals(report: Report) -> Table:
     table = Table("not fused", "because", "where", title="refusals", title_justify="left")
     for refusal in report.refused:
-        table.add_row(refusal.what, refusal.detail or refusal.condition, refusal.source)
+        table.add_row(*map(escape, (refusal.what, refusal.reason, refusal.source)))
     return table
 
 

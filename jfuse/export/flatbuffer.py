@@ -24,7 +24,7 @@ from jfuse.ir.dims import is_known
 from jfuse.ir.graph import Atom, Const, Eqn, Graph, Program, Signature, Var
 from jfuse.ir.types import TensorType
 from jfuse.ir.walk import producers, use_counts
-from jfuse.passes.legal import legal
+from jfuse.passes.legal import builtins_only
 from jfuse.passes.outputs import unprepared
 
 _IDENTIFIER = b"TFL3"
@@ -40,7 +40,7 @@ def to_bytes(program: Program, *, description: str = "jfuse") -> bytes:
 
     Every equation must be of a builtin op, and `prepare_outputs` must have run on every graph.
     """
-    legal(program.graphs())
+    builtins_only(program.graphs())
     return _Writer().program(program, description)
 
 

@@ -134,8 +134,6 @@ def _decoded(builtin: str, field: str, value: Any) -> Any:
         return _named(DTYPES, value, builtin, field)
     if field in ENUM_FIELDS:
         return _named({number: name for name, number in ENUM_FIELDS[field].items()}, value, builtin, field)
-    if isinstance(value, float):
-        return float(str(np.float32(value)))  # the file holds float32: the shortest decimal that gives it
     if isinstance(value, np.ndarray):
         return tuple(value.tolist())
     if isinstance(value, bytes):

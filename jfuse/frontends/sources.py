@@ -38,7 +38,11 @@ def import_tensorflow(
     signatures: keys of a SavedModel to import; None for all.
     input_signature: tf.TensorSpecs for a tf.function or a Keras model, one for each input.
     """
+    if isinstance(signatures, str):
+        raise ImportFailed("signatures= takes a sequence of keys", found=repr(signatures), remedy=f"[{signatures!r}]")
     found, keep_alive = _signatures(source, signatures, input_signature)
+    if not found:
+        raise ImportFailed("no function or signature is given", remedy="name one at least")
     imported, assumptions, notes = import_signatures(found, rules)
     program = Program(tuple(_shared(imported)), tuple(assumptions))
     variables = [live_variables(s.function) for s in found]

@@ -61,6 +61,7 @@ class _Analysis:
 
 def _analyse(signature: TfSignature) -> _Analysis:
     function = signature.function
+    _refuse_composites(signature)
     graph_def = function.graph.as_graph_def(add_shapes=True)
     library = Library.of(graph_def)
     writes = WriteAnalysis(library)
@@ -69,6 +70,26 @@ def _analyse(signature: TfSignature) -> _Analysis:
     names = writes.written_placeholders(graph_def.node)
     written = frozenset(id(captures[n]) for n in names if n in captures)
     return _Analysis(graph_def, library, writes, captures, written)
+
+
+def _refuse_composites(signature: TfSignature) -> None:
+    """Raise where an argument or a result is of several tensors, which have no name each."""
+    import tensorflow as tf
+
+    several = (tf.RaggedTensor, tf.SparseTensor, tf.IndexedSlices)
+    specs = (tf.RaggedTensorSpec, tf.SparseTensorSpec, tf.IndexedSlicesSpec)
+    nests = {
+        "an argument": signature.function.structured_input_signature,
+        "a result": signature.function.structured_outputs,
+    }
+    for what, nest in nests.items():
+        found = [item for item in tf.nest.flatten(nest) if isinstance(item, (*several, *specs))]
+        if found:
+            raise ImportFailed(
+                f"{what} of signature {signature.key!r} is no plain tensor",
+                found=type(found[0]).__name__,
+                remedy="take and return the tensors that it is made of (values, row_splits, indices, …)",
+            )
 
 
 def _import_one(

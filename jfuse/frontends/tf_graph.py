@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from jfuse.errors import ImportFailed, LowerError
+from jfuse.errors import ImportFailed, LowerError, TypeMismatch
 from jfuse.frontends.tf_nodes import (
     Library,
     PartialShape,
@@ -39,6 +39,7 @@ from jfuse.lowering.rules import LowerRule
 Handler = Callable[["Walker", Any, list[Any]], Sequence[Any]]
 HANDLERS: dict[str, Handler] = {}
 """Nodes that are about the graph itself (constants, calls, loops, variables), by TensorFlow op."""
+_REMEDY = "register a rule for it with @jfuse.lowers, or keep the op out of the function"
 
 
 @dataclass(eq=False)
@@ -74,6 +75,7 @@ class Walker:
     writes: WriteAnalysis
     notes: dict[str, None] = field(default_factory=dict)
     stack: tuple[str, ...] = ()
+    opaque: dict[str, LowerError] = field(default_factory=dict)  # by node: what to say where its type is missed
 
     def walk_nodes(self, nodes: Sequence[Any], references: Sequence[str], given: Mapping[str, Any]) -> list[Any]:
         """The values of tensor references in a graph whose placeholders have the `given` values."""
@@ -161,6 +163,10 @@ class Walker:
             if DType.variant in output_dtypes(node, self._op_def(node)):  # nothing can go on with a list that is none
                 raise
             return self._opaque(node, operands, reason=str(error))
+        except TypeMismatch as error:
+            if not self.opaque:
+                raise
+            raise next(iter(self.opaque.values())) from error
         results = results if isinstance(results, tuple | list) else (results,)
         self._compare_types(node, results)
         return results
@@ -178,7 +184,7 @@ class Walker:
     def _opaque(self, node: Any, operands: list[Any], reason: str = "") -> Sequence[Any]:
         dtypes = output_dtypes(node, self._op_def(node))
         shapes = output_shapes(node) or [None] * len(dtypes)
-        types = tuple(_full_type(node, s, d) for s, d in zip(shapes, dtypes, strict=True))
+        types = tuple(_full_type(node, s, d, reason) for s, d in zip(shapes, dtypes, strict=True))
         resources = [o for o in operands if isinstance(o, Resource | PendingList)]
         if resources:
             raise LowerError(
@@ -187,6 +193,13 @@ class Walker:
             )
         trace = active_trace()
         inputs = [o if isinstance(o, Var) else trace.constant(np.asarray(o)) for o in operands]
+        if not all(is_known(d) for t in types for d in t.shape):
+            self.opaque[node.name] = LowerError(
+                f"{node.op} has no TFLite spelling, and what follows needs its shape",
+                where=str(self.source(node)),
+                found=reason or None,
+                remedy=_REMEDY,
+            )
         return trace.append(TfOp(node.op, types, reason), inputs, types, _plain_attributes(node))
 
     def _compare_types(self, node: Any, results: Sequence[Any]) -> None:
@@ -319,9 +332,13 @@ def _contradicts(ours: Sequence[Dim], theirs: PartialShape | None) -> bool:
     return len(ours) != len(theirs) or any(a != b for a, b in known)
 
 
-def _full_type(node: Any, shape: PartialShape | None, dtype: DType) -> TensorType:
+def _full_type(node: Any, shape: PartialShape | None, dtype: DType, reason: str) -> TensorType:
     if shape is None:
-        raise LowerError(f"{node.op} has no TFLite spelling, and TensorFlow does not know its rank")
+        raise LowerError(
+            f"{node.op} has no TFLite spelling, and TensorFlow does not know its rank",
+            found=reason or None,
+            remedy=_REMEDY,
+        )
     names = active_trace().names
     return TensorType(tuple(names.fresh("N") if d is None else d for d in shape), dtype)
 

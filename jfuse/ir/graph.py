@@ -57,6 +57,11 @@ class Var:
         return self.type.shape
 
     @property
+    def dtype(self) -> np.dtype:
+        """The NumPy dtype."""
+        return self.type.dtype.numpy
+
+    @property
     def ndim(self) -> int:
         """The rank."""
         return self.type.rank

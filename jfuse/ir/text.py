@@ -17,14 +17,14 @@ from jfuse.ir.walk import all_graphs
 _NAME = re.compile(r"[A-Za-z_][\w.$/:-]*")
 
 
-def format_graph(graph: Graph, *, sources: bool = True, hoisted: Sequence[np.ndarray] = ()) -> str:
+def format_graph(graph: Graph, *, sources: bool = True, known: bool = True, hoisted: Sequence[np.ndarray] = ()) -> str:
     """The graph as text.
 
-    sources: False leaves the comments out.
+    sources: False leaves the comments out. known: False leaves the known values of inputs out.
     hoisted: arrays that print by their place in this sequence, so that graphs that differ in these weights alone have
         the same text (which does not read back).
     """
-    return "\n".join(_Printer(sources, {id(a): i for i, a in enumerate(hoisted)}).graph(graph, ""))
+    return "\n".join(_Printer(sources, {id(a): i for i, a in enumerate(hoisted)}, known).graph(graph, ""))
 
 
 def format_program(program: Program) -> str:
@@ -72,10 +72,11 @@ def letters(index: int) -> str:
 class _Printer:
     sources: bool
     hoisted: Mapping[int, int]
+    known: bool = True
 
     def graph(self, graph: Graph, indent: str) -> Iterator[str]:
         names = {var: letters(i) for i, var in enumerate(graph.inputs)}
-        inputs = ", ".join(_binder(var, names) + _known(var) for var in graph.inputs)
+        inputs = ", ".join(_binder(var, names) + (_known(var) if self.known else "") for var in graph.inputs)
         yield f"{indent}graph {_word(graph.name)}({inputs}) {{"
         for eqn in graph.eqns:
             for var in eqn.outputs:

@@ -128,7 +128,7 @@ def _replacement(eqn: Eqn, rule: FuseRule, is_read: Sequence[bool]) -> tuple[Gra
         with at_source(eqn.source), at_site(_site(eqn, is_read, inputs)):
             results = _call(rule, eqn, bound)
         given = [i for i, r in enumerate(results) if r is not None]
-        _check_results(eqn, rule, results, is_read)
+        _check_results(eqn, results, is_read)
         assumed = ", ".join(f"{name} = {size}" for name, size in trace.sizes.items())
         need(not assumed, "sizes_agree", want="no assumption on run-time sizes", got=assumed)
         graph = trace.finish(rule.name, inputs, [results[i] for i in given])
@@ -207,7 +207,7 @@ def _call(rule: FuseRule, eqn: Eqn, call: _Call) -> tuple[Any, ...]:
     return results
 
 
-def _check_results(eqn: Eqn, rule: FuseRule, results: Sequence[Any], is_read: Sequence[bool]) -> None:
+def _check_results(eqn: Eqn, results: Sequence[Any], is_read: Sequence[bool]) -> None:
     for number, (out, result, read) in enumerate(zip(eqn.outputs, results, is_read, strict=True)):
         if result is None:
             need(not read, "result_not_given", want=f"result {number} of {eqn.params['name']}", got="None")

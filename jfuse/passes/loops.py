@@ -55,6 +55,14 @@ class _Read:
 
 
 @dataclass(frozen=True)
+class _Copy:
+    """A carried value that is another one after each step, or that one with its shape changed by `maker`."""
+
+    position: int
+    maker: Eqn | None
+
+
+@dataclass(frozen=True)
 class _Frame:
     """What a while loop turned out to be. Numbers are positions among the carried values."""
 
@@ -63,7 +71,7 @@ class _Frame:
     reads: tuple[_Read, ...]
     aliases: dict[Var, Var]
     writes: dict[int, Var]  # position of the list -> what is written each step
-    lasts: dict[int, Var]  # values that no step reads -> what the last step leaves
+    copies: dict[int, _Copy]  # values that no step reads -> the carry that they follow
     carries: tuple[int, ...]
     consts: tuple[int, ...]
 
@@ -82,12 +90,12 @@ class _Frame:
         writes = {i: v for i in others if (v := _written(step, i, made, positions, counters, length)) is not None}
         rest = [i for i in others if i not in writes]
         needed = _read_positions(step, [step.outputs[i] for i in rest] + list(writes.values()), positions)
-        lasts = {i: _var(step.outputs[i]) for i in rest if i not in needed}
+        copies = _copies(step, [i for i in rest if i in needed], [i for i in rest if i not in needed], length)
         need(not needed & counters, "counter_is_a_value", want="the step number only as an index")
         for i in counters:
             need(eqn.outputs[i] not in used or is_known(length), "counter_is_a_result", want="a loop of known length")
-        carries = tuple(i for i in rest if i in needed)
-        return cls(length, counters, reads, aliases, writes, lasts, carries, tuple(sorted(needed & invariant)))
+        carries = tuple(i for i in rest if i not in copies)
+        return cls(length, counters, reads, aliases, writes, copies, carries, tuple(sorted(needed & invariant)))
 
 
 def _counters(eqn: Eqn, made: dict[Var, Eqn]) -> frozenset[int]:
@@ -247,34 +255,44 @@ def _read_positions(body: Graph, wanted: Sequence[Atom], positions: dict[Var, in
     return {positions[a] for a in atoms if isinstance(a, Var) and a in positions}
 
 
-def _var(atom: Atom | None) -> Var:
-    need(isinstance(atom, Var), "constant_result", want="a value computed in the step")
-    assert isinstance(atom, Var)
-    return atom
+def _copies(body: Graph, read: Sequence[int], others: Sequence[int], length: Dim) -> dict[int, _Copy]:
+    """Which of the values that no step reads follow one that is read, after one step at least.
+
+    Keras keeps the last output as a list of one row, EXPAND_DIMS of what is also the new h.
+    """
+    made = producers(body)
+    carried = {v: i for i in read if isinstance(v := body.outputs[i], Var)}
+    found: dict[int, _Copy] = {}
+    for i in others:
+        atom = body.outputs[i]
+        maker = made.get(atom) if isinstance(atom, Var) else None
+        if atom in carried and is_known(length):  # an open length may be 0, and they may start differently
+            found[i] = _Copy(carried[atom], None)
+        elif maker is not None and maker.op in (ops.expand_dims, ops.reshape) and not isinstance(maker.inputs[1], Var):
+            source = maker.inputs[0]
+            if source in carried:
+                found[i] = _Copy(carried[source], maker)
+    return found
 
 
 def _emit(frame: _Frame, eqn: Eqn) -> Sequence[Any]:
     """Record the scan in the active trace; the values for all results of the while."""
     body = _without_reads(eqn.bodies[1], frame.reads, frame.aliases)
-    lasts, stacked = _last_values(frame, body)
     carried = [body.outputs[i] for i in frame.carries]
-    step = _step_graph(frame, body, carried, [*frame.writes.values(), *stacked], len(frame.writes))
+    step = _step_graph(frame, body, carried, list(frame.writes.values()))
     xs = [_time_first(eqn.inputs[r.position], r.axis) for r in frame.reads]
     operands = [*(eqn.inputs[i] for i in (*frame.consts, *frame.carries)), *xs]
     counts = {"consts": len(frame.consts), "carries": len(carried)}
     results = scan(operands, (step,), **counts, length=frame.length, reverse=False)
-    split = [len(carried), len(carried) + len(frame.writes)]
-    finals, rows, tails = results[: split[0]], results[split[0] : split[1]], results[split[1] :]
     values: list[Any] = list(eqn.inputs)  # what the loop only passes on
     for i in frame.counters:
         # Where the length is open nobody reads the counter's result.
         values[i] = np.asarray(frame.length if is_known(frame.length) else 0, body.inputs[i].type.dtype.numpy)
-    for i, value in zip((*frame.carries, *frame.writes), (*finals, *rows), strict=True):
+    for i, value in zip((*frame.carries, *frame.writes), results, strict=True):
         values[i] = value
-    sources = dict(zip(stacked, map(_last_row, tails), strict=True))
-    sources |= {v: final for v, final in zip(carried, finals, strict=True) if isinstance(v, Var)}
-    for i, (source, maker) in lasts.items():
-        values[i] = sources[source] if maker is None else _made_again(maker, sources[source])
+    for i, copy in frame.copies.items():
+        source = values[copy.position]
+        values[i] = source if copy.maker is None else _made_again(copy.maker, source)
     return values
 
 
@@ -283,35 +301,12 @@ def _made_again(maker: Eqn, operand: Any) -> Any:
     return maker.op.run([operand, *constants], maker.params, ())[0]
 
 
-def _last_values(frame: _Frame, body: Graph) -> tuple[dict[int, tuple[Var, Eqn | None]], list[Var]]:
-    """Where the values that only the last step leaves come from: a carry if possible, else the last of a stack.
-
-    Keras keeps the last output as a list of one row, EXPAND_DIMS of what is also the new h.
-    """
-    made = producers(body)
-    carried = {body.outputs[i] for i in frame.carries}
-    found: dict[int, tuple[Var, Eqn | None]] = {}
-    stacked: dict[Var, None] = {}
-    for i, var in frame.lasts.items():
-        maker = made.get(var)
-        reshaped = (
-            maker is not None and maker.op in (ops.expand_dims, ops.reshape) and not isinstance(maker.inputs[1], Var)
-        )
-        if reshaped and maker is not None and maker.inputs[0] in carried:
-            found[i] = (_var(maker.inputs[0]), maker)
-            continue
-        if var not in carried:
-            stacked[var] = None
-        found[i] = (var, None)
-    return found, list(stacked)
-
-
-def _step_graph(frame: _Frame, body: Graph, carried: Sequence[Atom], ys: Sequence[Var], rows: int) -> Graph:
+def _step_graph(frame: _Frame, body: Graph, carried: Sequence[Atom], rows: Sequence[Var]) -> Graph:
     inputs = [body.inputs[i] for i in (*frame.consts, *frame.carries)] + [r.step for r in frame.reads]
     made = producers(body)
-    contents = [_row_content(y, made) if i < rows else None for i, y in enumerate(ys)]
-    flat = {i for i in range(rows) if contents[i] is None}  # rows that have to lose their first axis by an op
-    ys = [content or y for content, y in zip(contents, ys, strict=True)]
+    contents = [_row_content(row, made) for row in rows]
+    flat = {i for i, content in enumerate(contents) if content is None}  # these have to lose their first axis by an op
+    ys = [content or row for content, row in zip(contents, rows, strict=True)]
     whole = Graph("step", tuple(inputs), live_eqns(body, [*carried, *ys]), (*carried, *ys))
 
     def step(*args: Any) -> Sequence[Any]:
@@ -340,10 +335,3 @@ def _without_first_axis(row: Any) -> Any:
 def _time_first(x: Any, axis: int) -> Any:
     rank = len(x.shape)
     return x if axis == 0 else ops.transpose(x, (axis, *(i for i in range(rank) if i != axis)))
-
-
-def _last_row(stack: Any) -> Any:
-    rank = len(stack.shape)
-    begin, end, one = (-1,) + (0,) * (rank - 1), (0,) * rank, (1,) * rank
-    mask = (1 << rank) - 1
-    return ops.strided_slice(stack, begin, end, one, begin_mask=mask - 1, end_mask=mask, shrink_axis_mask=1)

@@ -11,15 +11,13 @@ import numpy as np
 from jfuse.ir.dims import Dim, is_known, symbols_of
 from jfuse.ir.graph import Atom, Const, Eqn, Graph, Var
 from jfuse.ir.trace import active_trace, trace_graph
-from jfuse.ir.types import DType, TensorType
+from jfuse.ir.types import TensorType
 from jfuse.kernels import ops
 from jfuse.kernels.control import scan, scan_parts, while_
 from jfuse.kernels.lists import reserve
 from jfuse.lowering.shapes import size_tensor, zeros
 from jfuse.passes.context import Context
 from jfuse.passes.rewrite import inline, rewrite, with_bodies
-
-_SCALAR = TensorType((), DType.i32)
 
 
 def unloop(graph: Graph, ctx: Context) -> Graph:

@@ -107,13 +107,13 @@ def reads_back(program: Program, data: bytes) -> None:
 
 
 def _comparable(graph: Graph) -> list[str]:
-    """The text without what a file does not hold: sources, names, and which open sizes are equal."""
+    """The text without what a file does not hold: sources, names, known values, and which open sizes are equal."""
     symbols = {
         name for inner in all_graphs(graph) for v in inner.inputs for d in v.type.shape for name in symbols_of(d)
     }
     symbols |= {n for e in all_eqns(graph) for out in e.outputs for d in out.type.shape for n in symbols_of(d)}
     anonymous = rename_dims(graph, {name: symbol("N") for name in symbols})
-    return format_graph(replace(anonymous, name=""), sources=False).splitlines()
+    return format_graph(replace(anonymous, name=""), sources=False, known=False).splitlines()
 
 
 def _distinct(program: Program) -> Iterator[Signature]:

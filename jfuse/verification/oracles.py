@@ -44,7 +44,11 @@ class LiteRt:
             runner = self._interpreter.get_signature_runner(key)
             outputs = runner(**{name: np.asarray(value) for name, value in inputs.items()})
         except (ValueError, RuntimeError) as error:
-            raise VerifyFailed(f"LiteRT does not run the signature {key!r}", found=_reason(error)) from error
+            raise VerifyFailed(
+                f"LiteRT does not run the signature {key!r}",
+                found=_reason(error),
+                remedy="report this model; for sizes or types that a kernel does not take, change them in the source",
+            ) from error
         return {name: np.array(value) for name, value in outputs.items()}
 
     def operator_results(self, key: str, inputs: Mapping[str, np.ndarray]) -> list[tuple[np.ndarray, ...]]:
@@ -59,10 +63,6 @@ class LiteRt:
         subgraph = model.Subgraphs(index)
         operators = (subgraph.Operators(i) for i in range(subgraph.OperatorsLength()))
         return [tuple(self._readable(op.OutputsAsNumpy(), index)) for op in operators]
-
-    def reset_states(self) -> None:
-        """Put every state that the file keeps between calls back to zero."""
-        self._interpreter.reset_all_variables()
 
     def _readable(self, tensors: np.ndarray, subgraph: int) -> Iterator[np.ndarray]:
         for tensor in tensors:

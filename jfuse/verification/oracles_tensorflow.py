@@ -25,11 +25,17 @@ def run_tensorflow(signature: TfSignature, inputs: Mapping[str, np.ndarray]) -> 
     except tf.errors.OpError as error:
         raise VerifyFailed(
             f"TensorFlow fails on the inputs drawn for signature {signature.key!r}",
-            found=error.message.split("\n")[0],
-            remedy="verify with inputs of your own, or convert with verify=False",
+            found=_reason(error.message),
+            remedy="convert with verify=False, and compare on inputs that the model takes",
         ) from error
     arrays = [np.asarray(r) for r in results if r is not None]
     return dict(zip(signature.output_names, arrays, strict=True))
+
+
+def _reason(message: str) -> str:
+    """The line that says what is wrong: the last one before the node's place, below the trace of the source."""
+    lines = [line.strip() for line in message.split("\n[[")[0].split("\n\t [[")[0].splitlines()]
+    return next((line for line in reversed(lines) if line), message)
 
 
 def _structured(structure: Any, tensors: Any) -> Any:

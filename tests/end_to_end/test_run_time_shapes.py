@@ -63,8 +63,8 @@ def test_an_lstm_over_rows_of_known_number_is_fused() -> None:
     assert lite.report.operators["unidirectional_sequence_lstm"] == 1
 
 
-def test_a_reshape_to_a_size_that_is_data_is_no_tflite() -> None:
-    """Not even the loop can be written: RESHAPE with a computed shape has no known rank of its sizes."""
+def test_a_reshape_to_sizes_that_are_data_is_an_error() -> None:
+    """Such a result has no type, so not even the loop can be written."""
     weights = Weights.random(_FEATURES, _UNITS)
     lstm = Loop(batch=None, steps=_STEPS).function(weights, reordered_cell(weights)).python_function
     specs = [tf.TensorSpec([None], tf.float32, name="x"), tf.TensorSpec([1], tf.int32, name="rows")]
@@ -72,5 +72,7 @@ def test_a_reshape_to_a_size_that_is_data_is_no_tflite() -> None:
     def call(x: Any, rows: Any) -> Any:
         return lstm(tf.reshape(x, tf.stack([rows[0], _STEPS, _FEATURES])))
 
-    with pytest.raises(jfuse.LowerError, match=r"tf\.Reshape \(1x, first at Reshape(.|\n)*computed at run time"):
+    with pytest.raises(
+        jfuse.LowerError, match=r"tf\.Reshape \(1x, first at Reshape(.|\n)*computed at run time\n  try .*@jfuse.lowers"
+    ):
         jfuse.convert(tf.function(call, input_signature=specs, autograph=False))

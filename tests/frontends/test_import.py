@@ -123,6 +123,23 @@ def test_unknown_ops_stay_opaque_and_are_reported_together() -> None:
     assert "tf.MatrixDeterminant (1x" in str(caught.value)
 
 
+def test_an_op_without_a_shape_is_named_rather_than_what_follows() -> None:
+    kernel = tf.constant(np.ones((4, 4), np.float32))
+
+    def call(x: Any) -> Any:
+        def step(i: Any, h: Any, rows: Any) -> Any:
+            h = tf.tanh(x[:, i : i + 1] @ kernel[:1] + h @ kernel)
+            return i + 1, h, rows.write(i, h)
+
+        rows = tf.TensorArray(tf.float32, 4)
+        return tf.while_loop(lambda i, *_: i < 4, step, (0, tf.zeros([tf.shape(x)[0], 4]), rows))[2].stack()
+
+    with pytest.raises(
+        LowerError, match=r"StridedSlice has no TFLite spelling.* at while/(.|\n)*run time(.|\n)*@jfuse"
+    ):
+        jfuse.load(tf.function(call, input_signature=[spec(None, 4)], autograph=False))
+
+
 def test_a_rule_that_contradicts_tensorflow_is_caught() -> None:
     @lowers("Neg", default=False)
     def wrong(x: Array) -> Array:

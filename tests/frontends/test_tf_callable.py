@@ -110,3 +110,28 @@ def test_a_loaded_model_keeps_its_variables() -> None:
         return jfuse.load(tf.function(lambda x: x * weight, input_signature=[spec(2)], autograph=False))
 
     jfuse.verify(jfuse.lower(load()))
+
+
+@pytest.mark.parametrize("source", [[], {}])
+def test_nothing_to_convert(source: Any) -> None:
+    with pytest.raises(ImportFailed, match="no function or signature is given"):
+        jfuse.load(source)
+
+
+def test_keys_come_as_a_sequence() -> None:
+    with pytest.raises(ImportFailed, match=r"takes a sequence of keys(.|\n)*\['serving_default'\]"):
+        jfuse.load(tf.function(double, input_signature=[spec(3)]), signatures="serving_default")
+
+
+@pytest.mark.parametrize(
+    ("what", "call", "given"),
+    [
+        ("an argument", lambda x: tf.reduce_sum(x), tf.RaggedTensorSpec([None, None], tf.float32)),
+        ("an argument", lambda x: x.values * 2.0, tf.SparseTensorSpec([3, 4], tf.float32)),
+        ("a result", lambda x: tf.RaggedTensor.from_row_lengths(x, [1, 2]), tf.TensorSpec([3], tf.float32)),
+    ],
+)
+def test_what_is_no_plain_tensor_is_refused(what: str, call: Any, given: Any) -> None:
+    function = tf.function(call, input_signature=[given], autograph=False)
+    with pytest.raises(ImportFailed, match=rf"{what} of signature 'serving_default' is no plain tensor"):
+        jfuse.load(function)

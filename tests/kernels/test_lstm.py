@@ -27,8 +27,8 @@ CASES = {
     "projection_bias": L(width=4, projection_bias=True),
     "projection_wide": L(width=9),
     "norm": L(norm=True),
-    "cell_clip": L(cell_clip=0.3),
-    "proj_clip": L(width=4, proj_clip=0.2),
+    "cell_clip": L(cell_clip=0.25),
+    "proj_clip": L(width=4, proj_clip=0.1875),
     "time_major": L(time_major=True),
     "diagonal": L(diagonal=True),
     "relu": L(activation="RELU"),
@@ -39,10 +39,10 @@ CASES = {
     "coupled_norm": L(coupled=True, norm=True),
     "coupled_diagonal": L(coupled=True, diagonal=True),
     "diagonal_peephole_time_major": L(diagonal=True, peephole=True, time_major=True),
-    "peephole_clip": L(peephole=True, cell_clip=0.3),
-    "all": L(width=4, projection_bias=True, peephole=True, norm=True, cell_clip=0.4, proj_clip=0.3, time_major=True),
+    "peephole_clip": L(peephole=True, cell_clip=0.25),
+    "all": L(width=4, projection_bias=True, peephole=True, norm=True, cell_clip=0.375, proj_clip=0.25, time_major=True),
     "all_coupled": L(
-        coupled=True, width=4, projection_bias=True, peephole=True, norm=True, cell_clip=0.4, proj_clip=0.3
+        coupled=True, width=4, projection_bias=True, peephole=True, norm=True, cell_clip=0.375, proj_clip=0.25
     ),
     "one_unit": L(units=1, inputs=1, batch=1, steps=1),
     "32_units": L(units=32, batch=1),

@@ -53,6 +53,15 @@ def test_signatures_become_operands_and_options() -> None:
     assert ops.shape.operands[0].shape_only
 
 
+def test_float_options_are_what_the_file_holds() -> None:
+    """32 bits, and a float where an int was given: a file read back says the same."""
+    for given in (0.3, np.float32(0.3), 2):
+        alpha = ops.leaky_relu.bind_options({"alpha": given})["alpha"]
+        assert (type(alpha), alpha) == (float, float(np.float32(given)))
+    x = np.array([-1.0])
+    np.testing.assert_array_equal(ops.leaky_relu(x, alpha=0.3), -np.float64(np.float32(0.3)) * np.ones(1))
+
+
 @pytest.mark.parametrize(
     ("call", "message"),
     [

@@ -96,7 +96,6 @@ def test_a_target_with_two_open_sizes_is_computed() -> None:
         lambda x: tf_op("ConcatV2", x, np.int32(1)),
         lambda x: tf_op("Tile", x, i32(1, 1, 1)),
         lambda x: tf_op("BroadcastTo", x, tf_op("Shape", x)),
-        lambda x: tf_op("Squeeze", x),
         lambda x: tf_op("Pad", x, np.zeros((3, 2), np.int32)),
         lambda x: tf_op("Split", np.int32(0), x, num_split=1),
         lambda x: tf_op("ReverseV2", x, np.zeros(0, np.int32)),
@@ -193,3 +192,8 @@ def test_axes_that_are_not_adjacent_are_reversed_one_after_the_other() -> None:
     graph = live(lambda x: tf_op("ReverseV2", x, i32(2, 0)), STEPS)
     assert [eqn.inputs[1].array.tolist() for eqn in graph.eqns if isinstance(eqn.inputs[1], Const)] == [[0], [2]]
     assert isinstance(graph.outputs[0], Var)
+
+
+def test_a_squeeze_whose_rank_depends_on_the_batch_is_refused() -> None:
+    with pytest.raises(LowerError, match=r"a squeeze of f32\[B,1,4\](.|\n)*name its axis"):
+        live(lambda x: tf_op("Squeeze", x), TensorType((B, 1, 4), DType.f32))

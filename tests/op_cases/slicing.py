@@ -32,6 +32,10 @@ def element(x: Operand, *places: Any, shrink: int, **masks: Any) -> Case:
 
 STRIDED = (
     strided(f32(3, 4, 5), [0, 1, 2], [3, 3, 4]),
+    strided(f32(3, 4, 5), [0, 0], [0, 0], begin_mask=1, end_mask=1),
+    strided(f32(3, 4, 5), [0], [0]),
+    strided(f32(3, 4, 5), [0, 3], [0, 1], begin_mask=1, end_mask=1),
+    strided(f32(3, 4, 5), [0, 1], [0, -1], [1, -1], begin_mask=1, end_mask=1),
     strided(f32(3, 4, 5), [0, -1], [0, 0], begin_mask=1, end_mask=1, shrink_axis_mask=2),
     strided(f32(3, 4, 5), [1], [2], shrink_axis_mask=1),
     strided(f32(3, 4, 5), [-1], [0], shrink_axis_mask=1),

@@ -459,7 +459,7 @@ def test_keras_lstm_of_other_inputs_keeps_its_loop(inputs: TensorType) -> None:
 
     _, ctx = fused(trace_graph(model, [inputs, f32(BATCH, UNITS), f32(BATCH, UNITS)]), keras.fuse_keras_lstm)
     assert [str(r) for r in ctx.report.refused] == [
-        f"fuse_keras_lstm: input_type failed at : want f32 of rank 3, got {inputs}"
+        f"fuse_keras_lstm: input_type failed: want f32 of rank 3, got {inputs}"
     ]
 
 

@@ -169,6 +169,27 @@ def test_the_counter_as_a_result() -> None:
     assert refused(dynamic, spec(None, 3)) == ["counter_is_a_result"]
 
 
+@pytest.mark.parametrize("length", [5, None])
+def test_values_that_only_the_last_step_leaves(length: int | None) -> None:
+    """They are what they were at the start where an open length turns out to be 0."""
+
+    def call(x: Any) -> Any:
+        def step(t: Any, v: Any, *_: Any) -> tuple[Any, ...]:
+            new = v * 0.5 + x[t]
+            return t + 1, new, new, x[t] * 2.0, 3.0
+
+        start = (0, tf.zeros([3]), tf.ones([3]), tf.ones([3]), tf.constant(1.0))
+        return tf.while_loop(lambda t, *_: t < tf.shape(x)[0], step, start)[1:]
+
+    function = tf.function(call, input_signature=[spec(length, 3)], autograph=False)
+    _, after, _ = run(function)
+    assert counts(after) == (1, 0)
+    for rows in (5,) if length else (0, 1, 5):
+        x = normal(rows, 3)
+        for found, wanted in zip(Runner(after)([x]), function(x), strict=True):
+            assert relative_error(found, wanted.numpy()) <= 1e-6  # five steps in f32
+
+
 def test_loops_in_loops() -> None:
     def call(x: Any) -> Any:
         def inner(row: Any) -> Any:
@@ -214,12 +235,6 @@ def rows_of(x: Any, place: Callable[[Any], Any], length: int = 5) -> Any:
         (
             lambda x: tf.while_loop(lambda t, _: t < 0, lambda t, v: (t + 1, v + x[t]), (0, x[0]))[1],
             "no_steps",
-        ),
-        (
-            lambda x: tf.while_loop(
-                lambda t, *_: t < 5, lambda t, v, _: (t + 1, v + x[t], 3.0), (0, tf.zeros([3]), tf.reduce_sum(x))
-            )[1:],
-            "constant_result",
         ),
     ],
 )

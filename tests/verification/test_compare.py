@@ -100,6 +100,28 @@ def test_inputs_that_tensorflow_refuses_say_so() -> None:
         jfuse.convert(function)
 
 
+def test_the_reason_is_tensorflows_own() -> None:
+    import tensorflow as tf
+
+    table = np.ones((3, 2), np.float32)
+    specs = [tf.TensorSpec([2], tf.int32, name="ids")]
+    function = tf.function(lambda ids: tf.gather(table, ids + 100), input_signature=specs, autograph=False)
+    with pytest.raises(jfuse.VerifyFailed, match=r"found .*indices\[0\] = \d+ is not in \[0, 3\)\n"):
+        jfuse.convert(function)
+
+
+def test_sizes_that_a_loop_knows_are_not_in_the_file() -> None:
+    """A carried size stays known in the loop's bodies, which the text form prints and a file cannot hold."""
+    import tensorflow as tf
+
+    def shrunk(x: Any) -> Any:
+        size = tf.shape(x)[0]
+        return tf.while_loop(lambda i, v: (i < size) & (i < 2), lambda i, v: (i + 1, v * 0.5), (0, x))[1]
+
+    function = tf.function(shrunk, input_signature=[tf.TensorSpec([None, 3], tf.float32)], autograph=False)
+    assert jfuse.convert(function).report.differences
+
+
 @pytest.mark.parametrize(
     ("found", "wanted", "error"),
     [

@@ -1,0 +1,131 @@
+"""The documents: refusals are listed as the code has them, and code that is marked runs."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from jfuse.lowering.rules import DEFAULT
+
+ROOT = Path(__file__).parents[2]
+ROOMS = ("jfuse", "lowering", "kernels")
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+MARK = "<!-- runs -->"
+
+
+def modules(*folders: str) -> Iterator[tuple[Path, ast.Module]]:
+    for folder in folders:
+        for path in sorted((ROOT / folder).rglob("*.py")):
+            yield path, ast.parse(path.read_text(encoding="utf-8"))
+
+
+def refusals(tree: ast.Module) -> Iterator[ast.expr]:
+    """The names that a module gives to `need` and `NotFused`."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+            place = {"need": 1, "NotFused": 0}.get(node.func.id)
+            if place is not None and len(node.args) > place:
+                yield node.args[place]
+
+
+def condition(name: ast.expr) -> str | None:
+    """A literal name, `static_<name>` where the end is computed; None where all of it is."""
+    stem = name.values[0] if isinstance(name, ast.JoinedStr) else name
+    if not isinstance(stem, ast.Constant) or not isinstance(stem.value, str):
+        return None
+    return stem.value if stem is name else f"{stem.value}<name>"
+
+
+def conditions() -> set[str]:
+    return {found for _, tree in modules(*ROOMS) for name in refusals(tree) if (found := condition(name))}
+
+
+def rows() -> list[list[str]]:
+    """The cells of each row of docs/refusals.md, the name without its quotes."""
+    lines = (ROOT / "docs" / "refusals.md").read_text(encoding="utf-8").splitlines()
+    return [[c.strip().strip("`") for c in line.strip("|").split("|")] for line in lines if line.startswith("| `")]
+
+
+def test_every_condition_has_one_row_and_no_row_is_without_a_condition() -> None:
+    listed = Counter(name for name, *_ in rows())
+    assert {name: count for name, count in listed.items() if count > 1} == {}
+    assert set(listed) == conditions()
+
+
+def test_every_row_says_what_it_means_and_what_to_do() -> None:
+    assert [row for row in rows() if len(row) != 3 or not all(row)] == []
+
+
+def test_conditions_are_written_where_they_are_refused() -> None:
+    """A name that is passed on could not be found by the tests above; `need` itself is the one place."""
+    computed = [path for path, tree in modules(*ROOMS) for name in refusals(tree) if condition(name) is None]
+    assert [path.relative_to(ROOT) for path in computed] == [Path("lowering/rules.py")]
+
+
+def test_every_condition_has_a_test() -> None:
+    texts = [
+        node.value
+        for path, tree in modules("tests")
+        if path != Path(__file__)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Constant) and isinstance(node.value, str)
+    ]
+    words = set(re.findall(r"\w+", " ".join(texts)))
+    stems = {name.removesuffix("<name>"): name for name in conditions()}
+    untested = [
+        name
+        for stem, name in stems.items()
+        if not (stem in words if stem == name else any(w.startswith(stem) and w != stem for w in words))
+    ]
+    assert untested == []
+
+
+def program(page: Path) -> str:
+    """The marked python blocks of a page, on the lines on which they stand there."""
+    kept, inside, marked = [], False, False
+    for line in page.read_text(encoding="utf-8").splitlines():
+        fence = line.startswith("```")
+        if fence and inside:
+            inside = False
+        kept.append(line if inside else "")
+        if fence and marked:
+            assert line == "```python", f"{page.name}: {MARK} stands before {line}"
+            inside = True
+        marked = line == MARK
+    return "\n".join(kept) + "\n"
+
+
+RUNNABLE = [page for page in PAGES if MARK in page.read_text(encoding="utf-8")]
+
+
+@pytest.fixture
+def own_rules() -> Iterator[None]:
+    """Take back what a page registers."""
+    lowers, fuses = dict(DEFAULT.lowers), dict(DEFAULT.fuses)
+    yield
+    DEFAULT.lowers, DEFAULT.fuses = lowers, fuses
+
+
+@pytest.mark.usefixtures("own_rules")
+@pytest.mark.parametrize("page", RUNNABLE, ids=lambda page: page.stem)
+def test_marked_code_runs(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    script = tmp_path / f"{page.stem}.py"  # a file, for TensorFlow reads the source of what it traces
+    script.write_text(program(page), encoding="utf-8")
+    exec(compile(script.read_text(encoding="utf-8"), str(script), "exec"), {"__name__": page.stem})
+
+
+def test_the_page_on_rules_is_run() -> None:
+    assert "rules" in [page.stem for page in RUNNABLE]
+    assert program(ROOT / "docs" / "rules.md").count("@jfuse.fuses") >= 5
+
+
+def test_links_between_pages_lead_somewhere() -> None:
+    for page in PAGES:
+        for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page.read_text(encoding="utf-8")):
+            assert (page.parent / target).exists(), f"{page.name} links {target}"
