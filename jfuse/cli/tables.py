@@ -23,7 +23,7 @@ def print_summary(console: Console, report: Report, file: Path) -> None:
     table.add_row("operators", ", ".join(f"{count} {name}" for name, count in report.operators.items()))
     table.add_row("largest error", _largest_error(report))
     table.add_row("time", f"{sum(report.seconds.values()):.1f} s ({_slowest(report)})")
-    for line in (*(f"taken for equal: {a}" for a in report.assumptions), *report.notes):
+    for line in (*(f"assumed: {a}" for a in report.assumptions), *report.notes):
         table.add_row("note", line)
     console.print(table)
 

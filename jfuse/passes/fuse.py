@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from jfuse.errors import JfuseError, NotFused, RuleError
-from jfuse.ir.dims import Dim, SymbolNames, symbols_of
+from jfuse.ir.dims import Dim, SymbolNames, is_known, symbols_of
 from jfuse.ir.graph import Atom, Const, Eqn, Graph, Var
 from jfuse.ir.trace import active_trace, at_source, recording
 from jfuse.ir.walk import all_eqns, live_eqns, substitute_graph, use_counts
@@ -24,7 +24,7 @@ from jfuse.passes.context import Context
 from jfuse.passes.recover import PROPOSED, recover
 from jfuse.passes.rewrite import inline, is_same_type, rewrite, with_new_bodies
 from jfuse.passes.rounding import rounds_to, widened
-from jfuse.passes.run_time_shapes import dynamic_before_replacement
+from jfuse.passes.run_time_shapes import dynamic_before_replacement, keeps_state
 from jfuse.report import Fusion, Refusal
 from jfuse.verification.inputs import integer_limits
 from jfuse.verification.prove import Proof, prove
@@ -89,9 +89,18 @@ def _fused(eqn: Eqn, rule: FuseRule, is_read: Sequence[bool], ctx: Context) -> l
             recovered=name in PROPOSED,
         )
     )
+    _assume_steps(replacement, ctx)
     results = dict(zip(given, inline(replacement, _atoms(eqn)), strict=True))
     # A result that the rule leaves out stands for itself: nothing reads it.
     return [results.get(i, out) for i, out in enumerate(eqn.outputs)]
+
+
+def _assume_steps(replacement: Graph, ctx: Context) -> None:
+    """Note that a recurrence of open length makes a step: the last one is read, and TFLite has none to give."""
+    for eqn in filter(keeps_state, replacement.eqns):
+        steps = eqn.outputs[0].type.shape[0 if eqn.params["time_major"] else 1]
+        if not is_known(steps) and f"{steps} >= 1" not in ctx.report.assumptions:
+            ctx.report.assumptions.append(f"{steps} >= 1")
 
 
 def _proof(eqn: Eqn, rule: FuseRule, is_read: Sequence[bool], replacement: Graph, given: Sequence[int]) -> Proof:

@@ -107,3 +107,7 @@ def test_the_clip_is_the_sources() -> None:
     answer = run_tensorflow(lite.imported.functions["serving_default"], open_gates(0))
     assert np.abs(answer["output_2"]).max() > 20
     check_invokes(lite, open_gates)
+
+
+def test_an_open_length_is_assumed_to_hold_a_step() -> None:
+    assert jfuse.convert(KerasLstm(steps=None).build(), verify=False).report.assumptions == ["N >= 1"]
