@@ -110,7 +110,9 @@ def convert(
     lite = lower(model, rules=rules, recover=recover, state=state, dump_dir=dump_dir, on_stage=on_stage)
     lite.report.seconds = {"import": imported, **lite.report.seconds}
     on_stage("export")
+    started = time.perf_counter()
     lite.report.size_bytes = len(lite.to_bytes())
+    lite.report.seconds["export"] = time.perf_counter() - started
     if verify:
         on_stage("verify")
         started = time.perf_counter()

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from rich.console import Console
 from rich.markup import escape
-from rich.table import Table
+from rich.table import Column, Table
 
 from jfuse.report import Report
 
@@ -18,18 +18,18 @@ def print_summary(console: Console, report: Report, file: Path) -> None:
     if report.refused:
         console.print(_refusals(report))
     table = Table(show_header=False, title="file", title_justify="left")
-    table.add_row("written", str(file))
+    table.add_row("written", escape(str(file)))
     table.add_row("size", f"{report.size_bytes:,} bytes")
     table.add_row("operators", ", ".join(f"{count} {name}" for name, count in report.operators.items()))
     table.add_row("largest error", _largest_error(report))
     table.add_row("time", f"{sum(report.seconds.values()):.1f} s ({_slowest(report)})")
     for line in (*(f"assumed: {a}" for a in report.assumptions), *report.notes):
-        table.add_row("note", line)
+        table.add_row("note", escape(line))
     console.print(table)
 
 
 def _fusions(report: Report) -> Table:
-    table = Table("fused", "into", "where", "proof", title="fusions", title_justify="left")
+    table = _titled("fusions", "fused", "into", "where", "proof")
     for fusion in report.fused:
         proof = f"{fusion.samples} samples, largest error {fusion.error:.1e}"
         table.add_row(*map(escape, (fusion.composite, ", ".join(fusion.becomes), fusion.source)), proof)
@@ -37,10 +37,15 @@ def _fusions(report: Report) -> Table:
 
 
 def _refusals(report: Report) -> Table:
-    table = Table("not fused", "because", "where", title="refusals", title_justify="left")
+    table = _titled("refusals", "not fused", "because", "where")
     for refusal in report.refused:
         table.add_row(*map(escape, (refusal.what, refusal.reason, refusal.source)))
     return table
+
+
+def _titled(title: str, *headers: str) -> Table:
+    """A table whose cells wrap: op names and node paths are longer than a terminal likes."""
+    return Table(*(Column(h, overflow="fold") for h in headers), title=title, title_justify="left")
 
 
 def _largest_error(report: Report) -> str:
