@@ -42,13 +42,15 @@ class Runnable(Protocol):
         """The outputs of one signature on XLA."""
 
 
+_PRODUCTS = frozenset({"FULLY_CONNECTED", "BATCH_MATMUL"})
 _CONVOLUTIONS = frozenset({"CONV_2D", "DEPTHWISE_CONV_2D", "TRANSPOSE_CONV", "CONV_3D", "CONV_3D_TRANSPOSE"})
 
 
 def tolerance_of(program: Program) -> float:
     """The largest max|a - b| / max|b| that kernels of another summation order may differ by.
 
-    In f32 1e-4 for stacks of convolutions (thousands of terms a sum, dozens of layers), 1e-5 else (measured: 1e-6).
+    In f32 1e-4 for stacks of convolutions (thousands of terms a sum, dozens of layers), 1e-5 else (measured: 1e-6), and
+    more for stacks of more than 200 matrix products, in proportion (measured: 1.1e-5 for 600 dense layers).
     Where something is computed in f16 or bf16, five roundings of that type (2^-11, 2^-8).
     """
     eqns = [eqn for graph in program.graphs() for eqn in all_eqns(graph)]
@@ -57,7 +59,10 @@ def tolerance_of(program: Program) -> float:
         return 5 * 2**-8
     if DType.f16 in dtypes:
         return 5 * 2**-11
-    return 1e-4 if {getattr(eqn.op, "builtin", "") for eqn in eqns} & _CONVOLUTIONS else 1e-5
+    builtins = [getattr(eqn.op, "builtin", "") for eqn in eqns]
+    if _CONVOLUTIONS.intersection(builtins):
+        return 1e-4
+    return 1e-5 * max(1.0, sum(b in _PRODUCTS for b in builtins) / 200)
 
 
 def verify_model(lite: Runnable, reference: Runnable, *, seed: int = 0) -> list[Difference]:
@@ -77,8 +82,8 @@ def verify_model(lite: Runnable, reference: Runnable, *, seed: int = 0) -> list[
             f"{name}/xla": lambda x, key=signature.key: lite.run(x, key),  # type: ignore[misc]
             f"{name}/litert": lambda x, key=signature.key: interpreter.run(key, dict(x)),  # type: ignore[misc]
         }
-        for inputs in _all_draws(signature, seed):
-            wanted = oracle(inputs)
+        for drawn in _all_draws(signature, seed):
+            inputs, wanted = _accepted(oracle, drawn)
             for pair, run in runs.items():
                 found = run(inputs)
                 for output in signature.output_names:
@@ -127,6 +132,17 @@ def _distinct(program: Program) -> Iterator[Signature]:
 def _all_draws(signature: Signature, seed: int) -> Iterator[dict[str, np.ndarray]]:
     for sizes in size_choices(signature.graph):
         yield from draws(signature, sizes, seed)
+
+
+def _accepted(oracle: Run, drawn: Mapping[str, np.ndarray]) -> tuple[Mapping[str, np.ndarray], Outputs]:
+    """Inputs that the reference takes, and its outputs: the drawn ones, else with integers (ids, sizes) of 0 and 1."""
+    try:
+        return drawn, oracle(drawn)
+    except VerifyFailed:
+        small = {name: a % 2 if a.dtype.kind in "iu" else a for name, a in drawn.items()}
+        if all(small[name] is a for name, a in drawn.items()):
+            raise
+        return small, oracle(small)
 
 
 def _oracle(reference: Runnable, key: str) -> tuple[Run, str]:

@@ -11,7 +11,10 @@ import pytest
 
 import jfuse
 from jfuse.export.flatbuffer import to_bytes
-from jfuse.ir.graph import Const, Eqn, Graph, Program
+from jfuse.ir.graph import Const, Eqn, Graph, Program, Signature
+from jfuse.ir.trace import trace_graph
+from jfuse.ir.types import DType, TensorType
+from jfuse.kernels import ops
 from jfuse.verification import compare
 from jfuse.verification.measure import relative_error
 
@@ -142,3 +145,24 @@ def test_the_measure(found: list[float], wanted: list[float], error: float) -> N
 def test_integers_are_equal_or_not() -> None:
     assert relative_error(np.array([1, 2]), np.array([1, 2])) == 0.0
     assert relative_error(np.array([1, 2]), np.array([1, 3])) == np.inf
+
+
+@pytest.mark.parametrize(("layers", "tolerance"), [(1, 1e-5), (200, 1e-5), (400, 2e-5)])
+def test_the_tolerance_grows_with_hundreds_of_products(layers: int, tolerance: float) -> None:
+    def deep(x: Any) -> Any:
+        for _ in range(layers):
+            x = ops.tanh(ops.fully_connected(x, KERNELS[0]))
+        return x
+
+    graph = trace_graph(deep, [TensorType((2, 4), DType.f32)])
+    program = Program((Signature("deep", graph, ("x",), ("y",)),))
+    assert compare.tolerance_of(program) == pytest.approx(tolerance)
+
+
+def test_ids_that_tensorflow_refuses_are_drawn_smaller() -> None:
+    import tensorflow as tf
+
+    table = np.arange(24, dtype=np.float32).reshape(6, 4)
+    spec = tf.TensorSpec([3], tf.int32, name="ids")
+    shifted = tf.function(lambda ids: tf.gather(table, ids + 4), input_signature=[spec], autograph=False)
+    assert all(d.error == 0 for d in jfuse.convert(shifted).report.differences)
