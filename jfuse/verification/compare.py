@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
+from functools import partial
 from itertools import zip_longest
 from typing import Protocol
 
@@ -79,8 +80,8 @@ def verify_model(lite: Runnable, reference: Runnable, *, seed: int = 0) -> list[
     for signature in _distinct(lite.program):
         oracle, name = _oracle(reference, signature.key)
         runs: dict[str, Run] = {
-            f"{name}/xla": lambda x, key=signature.key: lite.run(x, key),  # type: ignore[misc]
-            f"{name}/litert": lambda x, key=signature.key: interpreter.run(key, dict(x)),  # type: ignore[misc]
+            f"{name}/xla": partial(lite.run, key=signature.key),
+            f"{name}/litert": partial(interpreter.run, signature.key),
         }
         for drawn in _all_draws(signature, seed):
             inputs, wanted = _accepted(oracle, drawn)

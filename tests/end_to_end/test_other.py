@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,31 +13,13 @@ from jfuse.errors import ImportFailed, JfuseError, LowerError
 from jfuse.verification.oracles import LiteRt
 from tests.end_to_end.invokes import check_invokes
 from tests.models import other
+from tests.models.keras_libraries import LIBRARIES
 from tests.models.sources import exported
 
-LIBRARIES = ("keras", "tf_keras")
-PLAIN: dict[str, Callable[..., Any]] = {
-    "embedding_classifier": other.embedding_classifier,
-    "two_towers": other.two_towers,
-    "dict_inputs": other.dict_inputs,
-    "dict_outputs": other.dict_outputs,
-    "dense_rank_3": other.dense_rank_3,
-    "sequential": other.sequential,
-}
-MODELS: dict[str, Callable[[], Any]] = {
-    **{f"{library}-{name}": partial(make, library) for library in LIBRARIES for name, make in PLAIN.items()},
-    "gather": other.gather_model,
-    "nested_composites": other.nested_composites,
-    "composite_in_loop": other.composite_in_loop,
-    "branches": other.branches,
-    "nested_inputs": other.nested_inputs,
-    "with_python_arguments": other.with_python_arguments,
-}
 
-
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("name", other.MODELS)
 def test_model(name: str) -> None:
-    check_invokes(jfuse.convert(MODELS[name]()))
+    check_invokes(jfuse.convert(other.MODELS[name]()))
 
 
 @pytest.mark.parametrize("library", LIBRARIES)

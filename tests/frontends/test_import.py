@@ -20,10 +20,9 @@ from jfuse.kernels.op import Array
 from jfuse.lowering.rules import lowers
 from tests.frontends.against_tensorflow import check_model, spec
 from tests.models import decoys, other
+from tests.models.keras_libraries import LIBRARIES
 from tests.models.lstm_keras import KerasLstm
 from tests.models.lstm_written import WRITTEN
-
-LIBRARIES = ("keras", "tf_keras")
 
 KERAS_LSTMS = (
     KerasLstm(),
@@ -35,31 +34,14 @@ KERAS_LSTMS = (
     KerasLstm(initial_state="encoder", return_state=True),
     KerasLstm(steps=None, return_sequences=True),
 )
-PLAIN = {
-    "embedding_classifier": other.embedding_classifier,
-    "two_towers": other.two_towers,
-    "dict_inputs": other.dict_inputs,
-    "dict_outputs": other.dict_outputs,
-    "dense_rank_3": other.dense_rank_3,
-    "sequential": other.sequential,
-}
 RECURRENT = ("gru", "gru_reset_before", "simple_rnn", "bidirectional", "masked", "dropout")
-FUNCTIONS: dict[str, Callable[[], Any]] = {
-    "gather": other.gather_model,
-    "nested_composites": other.nested_composites,
-    "composite_in_loop": other.composite_in_loop,
-    "branches": other.branches,
-    "nested_inputs": other.nested_inputs,
-    "with_python_arguments": other.with_python_arguments,
-}
 
 MODELS: dict[str, Callable[[], Any]] = {
     **{str(k): k.build for base in KERAS_LSTMS for k in (base, replace(base, library="tf_keras"))},
     **{name: written.build for name, written in WRITTEN.items()},
     **{name: partial(decoys.build_decoy, name) for name in decoys.DECOYS},
-    **{f"{library}-{name}": partial(make, library) for library in LIBRARIES for name, make in PLAIN.items()},
     **{f"{library}-{kind}": partial(other.recurrent, kind, library) for library in LIBRARIES for kind in RECURRENT},
-    **FUNCTIONS,
+    **other.MODELS,
 }
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -209,3 +211,23 @@ def without_rule() -> Any:
         return tf.math.lgamma(tf.math.lgamma(x)) * tf.linalg.det(x)
 
     return call
+
+
+KERAS: dict[str, Callable[..., Any]] = {
+    "embedding_classifier": embedding_classifier,
+    "two_towers": two_towers,
+    "dict_inputs": dict_inputs,
+    "dict_outputs": dict_outputs,
+    "dense_rank_3": dense_rank_3,
+    "sequential": sequential,
+}
+MODELS: dict[str, Callable[[], Any]] = {
+    **{f"{library}-{name}": partial(make, library) for library in LIBRARIES for name, make in KERAS.items()},
+    "gather": gather_model,
+    "nested_composites": nested_composites,
+    "composite_in_loop": composite_in_loop,
+    "branches": branches,
+    "nested_inputs": nested_inputs,
+    "with_python_arguments": with_python_arguments,
+}
+"""The models that convert without a recurrence, by name."""
