@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +41,8 @@ def import_tensorflow(
     """
     if isinstance(signatures, str):
         raise ImportFailed("signatures= takes a sequence of keys", found=repr(signatures), remedy=f"[{signatures!r}]")
+    if find_spec("tensorflow") is None:
+        raise ImportFailed("TensorFlow is not installed", expected="it, to read anything but .tflite files")
     found, keep_alive = _signatures(source, signatures, input_signature)
     if not found:
         raise ImportFailed("no function or signature is given", remedy="name one at least")
