@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterator
 
 from jfuse.ir.graph import Eqn, Graph, Source, Var
 from jfuse.ir.walk import all_eqns
+from jfuse.kernels.control import EXACT
 from jfuse.kernels.op import TflOp, builtin_ops
 
 _CLIPS = ("cell_clip", "proj_clip")
@@ -38,6 +39,8 @@ def run_time_switches(graph: Graph, constant: Collection[Var] = ()) -> Iterator[
         family = switch_of(eqn) or _of_activation(eqn)
         if family is not None:
             yield family, eqn
+        if eqn.params.get("name") in EXACT:
+            continue  # how its body approximates an analytic function is not the user's case distinction
         for body in eqn.bodies:
             yield from run_time_switches(body)
 

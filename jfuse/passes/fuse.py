@@ -27,7 +27,7 @@ from jfuse.passes.rounding import rounds_to, widened
 from jfuse.passes.run_time_shapes import dynamic_before_replacement, keeps_state
 from jfuse.report import Fusion, Refusal
 from jfuse.verification.inputs import integer_limits
-from jfuse.verification.prove import Proof, prove
+from jfuse.verification.prove import ROUNDED, TOLERANCE, Proof, prove
 
 _OWN = "jfuse."  # composites that jfuse makes for itself need no rule
 
@@ -104,28 +104,37 @@ def _assume_steps(replacement: Graph, ctx: Context) -> None:
 
 
 def _proof(eqn: Eqn, rule: FuseRule, is_read: Sequence[bool], replacement: Graph, given: Sequence[int]) -> Proof:
-    """The proof of a replacement; where it computes constants, of what it would be without rounding them to f32."""
+    """The proof of a replacement: as it is, or without the rounding of constants, the rule's own or the source's."""
     try:
         return _proved(eqn, rule, replacement, given)
     except NotFused as refusal:
         if refusal.condition != "not_equal":
             raise
-        wide = widened(eqn)
-        try:
-            exact, _ = _replacement(wide, rule, is_read)
-        except JfuseError:  # the rule takes no f64
-            raise refusal from None
-        if not rounds_to(exact, replacement):
-            raise
-        return _proved(wide, rule, exact, given)
+    try:
+        return _proved_unrounded(eqn, rule, is_read, replacement, given)
+    except NotFused:
+        return _proved(eqn, rule, replacement, given, ROUNDED)
 
 
-def _proved(eqn: Eqn, rule: FuseRule, replacement: Graph, given: Sequence[int]) -> Proof:
+def _proved_unrounded(
+    eqn: Eqn, rule: FuseRule, is_read: Sequence[bool], replacement: Graph, given: Sequence[int]
+) -> Proof:
+    """The proof of what a rule makes in f64, of which the replacement must be the rounded form."""
+    wide = widened(eqn)
+    try:
+        exact, _ = _replacement(wide, rule, is_read)
+    except JfuseError as error:
+        raise NotFused("not_equal", want="a rule that takes f64") from error
+    need(rounds_to(exact, replacement), "not_equal", want="the same ops in f64 and in f32")
+    return _proved(wide, rule, exact, given)
+
+
+def _proved(eqn: Eqn, rule: FuseRule, replacement: Graph, given: Sequence[int], tolerance: float = TOLERANCE) -> Proof:
     (body,) = eqn.bodies
     outputs = tuple(body.outputs[i] for i in given)
     wanted = replace(body, eqns=live_eqns(body, outputs), outputs=outputs)
     constants = [a.array if isinstance(a, Const) else None for a in _atoms(eqn)]
-    return prove(wanted, replacement, constants, rule.claims)
+    return prove(wanted, replacement, constants, rule.claims, tolerance=tolerance)
 
 
 def _replacement(eqn: Eqn, rule: FuseRule, is_read: Sequence[bool]) -> tuple[Graph, list[int]]:
