@@ -44,14 +44,8 @@ def unary(builtin: str, function: str, text: str, *, switch: str | None = None) 
 
 def binary(builtin: str, function: str, text: str, *, on_shapes: bool = False, switch: str | None = None) -> TflOp:
     """Declare an op on two operands that broadcast, the function of that name in NumPy and jax.numpy."""
-
-    def body(x: Array, y: Array, /) -> Array:
-        return getattr(matched(x, y), function)(x, y)
-
-    body.__doc__ = (
-        f"{text}.   x, y: number[...], broadcast -> number[...]   Source: tflite/kernels/{builtin.lower()}.cc"
-    )
-    return tfl(builtin, elementwise=True, on_shapes=on_shapes, switch=switch)(body)
+    doc = f"{text}.   x, y: number[...], broadcast -> number[...]   Source: tflite/kernels/{builtin.lower()}.cc"
+    return _of_two(builtin, function, doc, on_shapes=on_shapes, switch=switch)
 
 
 def compare(builtin: str, function: str, text: str) -> TflOp:
@@ -59,22 +53,22 @@ def compare(builtin: str, function: str, text: str) -> TflOp:
 
     Not on shapes: a comparison of symbols is false where it should be unknown.
     """
-
-    def body(x: Array, y: Array, /) -> Array:
-        return getattr(matched(x, y), function)(x, y)
-
-    body.__doc__ = f"{text}.   x, y: any[...], broadcast -> bool[...]   Source: tflite/kernels/comparisons.cc"
-    return tfl(builtin, elementwise=True, switch="compare")(body)
+    doc = f"{text}.   x, y: any[...], broadcast -> bool[...]   Source: tflite/kernels/comparisons.cc"
+    return _of_two(builtin, function, doc, switch="compare")
 
 
 def logical(builtin: str, function: str, text: str) -> TflOp:
     """Declare an op on two bools, the function of that name in NumPy and jax.numpy."""
+    doc = f"{text}.   x, y: bool[...], broadcast -> bool[...]   Source: tflite/kernels/logical.cc"
+    return _of_two(builtin, function, doc)
 
+
+def _of_two(builtin: str, function: str, doc: str, *, on_shapes: bool = False, switch: str | None = None) -> TflOp:
     def body(x: Array, y: Array, /) -> Array:
-        return getattr(namespace(x, y), function)(x, y)
+        return getattr(matched(x, y), function)(x, y)
 
-    body.__doc__ = f"{text}.   x, y: bool[...], broadcast -> bool[...]   Source: tflite/kernels/logical.cc"
-    return tfl(builtin, elementwise=True)(body)
+    body.__doc__ = doc
+    return tfl(builtin, elementwise=True, on_shapes=on_shapes, switch=switch)(body)
 
 
 @tfl("ADD", on_shapes=True, elementwise=True, linear="joint", clamps=True)

@@ -24,6 +24,7 @@ from jfuse.ir.dims import is_known
 from jfuse.ir.graph import Atom, Const, Eqn, Graph, Program, Signature, Var
 from jfuse.ir.types import TensorType
 from jfuse.ir.walk import producers, use_counts
+from jfuse.kernels.op import TflOp
 from jfuse.passes.legal import builtins_only
 from jfuse.passes.outputs import unprepared
 
@@ -246,7 +247,8 @@ class _SubgraphWriter:
 
     def _update_in_place(self, eqn: Eqn, operand: str, position: int) -> None:
         """Let the result at `position` live in the tensor of the operand, which the op overwrites."""
-        state = eqn.inputs[eqn.op.operand_index(operand)]  # type: ignore[attr-defined]
+        assert isinstance(eqn.op, TflOp), "only builtins keep states"
+        state = eqn.inputs[eqn.op.operand_index(operand)]
         reason = self._why_not_state(state)
         if reason or not isinstance(state, Var):
             raise LowerError(

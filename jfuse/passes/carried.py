@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
-from typing import Any
 
 from jfuse.ir.graph import Atom, Const, Eqn, Graph, Op, Params, Var
 from jfuse.ir.trace import active_trace
@@ -96,6 +95,6 @@ def _record(
     return results
 
 
-def _atom(atom: Any) -> Atom:
+def _atom(atom: Atom | None) -> Atom:
     assert atom is not None, "structured ops have no optional operands"
-    return atom  # type: ignore[no-any-return]
+    return atom

@@ -83,7 +83,7 @@ class Rewriting:
             return False
         del self._trace.eqns[start:]
         fresh = {out for e in recorded for out in e.outputs}
-        renamed: dict[Var, Atom] = {}
+        renamed: dict[Var, Var] = {}
         for old, new in zip(eqn.outputs, atoms, strict=True):
             if isinstance(new, Var) and new in fresh and new not in renamed:
                 renamed[new] = old
@@ -91,7 +91,7 @@ class Rewriting:
                 self._forward(old, renamed.get(new, new) if isinstance(new, Var) else new)
         for made in recorded:
             outputs = tuple(renamed.get(out, out) for out in made.outputs)
-            self._record(replace(substitute(made, renamed), outputs=outputs))  # type: ignore[arg-type]
+            self._record(replace(substitute(made, renamed), outputs=outputs))
         self._changed = True
         return True
 

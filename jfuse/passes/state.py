@@ -16,7 +16,7 @@ from jfuse.ir.graph import Atom, Eqn, Graph, Var
 from jfuse.ir.trace import Trace, at_source, recording
 from jfuse.ir.walk import producers, substitute, use_counts
 from jfuse.kernels import ops
-from jfuse.kernels.op import Array
+from jfuse.kernels.op import Array, TflOp
 from jfuse.passes.broadcasts import Known, broadcast_constants, constant_of, unbroadcast
 from jfuse.passes.context import Context
 from jfuse.passes.drop import drop_dead
@@ -89,7 +89,8 @@ class _Owner:
         if not self.read.isdisjoint(finals.values()):
             last = _last_step(eqn)  # reads that nobody needs are dropped with the rest of what is dead
             for place, final in finals.items():
-                name = eqn.op.operand_at(place).name  # type: ignore[attr-defined]
+                assert isinstance(eqn.op, TflOp), "only builtins keep states"
+                name = eqn.op.operand_at(place).name
                 self.renamed[final] = last if name == _LAST_OUTPUT else _tied_read(final, last)
 
     def written(self, initial: Atom, zeros: Array) -> Var:
