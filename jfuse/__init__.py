@@ -17,7 +17,7 @@ from jfuse.errors import (
 )
 from jfuse.ir.parser import parse
 from jfuse.kernels import ops
-from jfuse.lowering.rules import fuses, lowers, need
+from jfuse.lowering.rules import Proposal, fuses, lowers, need, recovers
 from jfuse.model import Model
 from jfuse.report import Report
 
@@ -29,6 +29,7 @@ __all__ = [
     "JfuseError",
     "LowerError",
     "Model",
+    "Proposal",
     "Report",
     "RuleError",
     "TypeMismatch",
@@ -42,5 +43,6 @@ __all__ = [
     "need",
     "ops",
     "parse",
+    "recovers",
     "verify",
 ]

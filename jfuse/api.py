@@ -14,14 +14,13 @@ from jfuse.frontends.tflite_file import load_tflite
 from jfuse.ir.graph import Graph
 from jfuse.ir.walk import all_eqns
 from jfuse.lowering.defaults import default_rules
-from jfuse.lowering.rules import FuseRule, LowerRule
+from jfuse.lowering.rules import Rule
 from jfuse.model import Model
 from jfuse.passes.context import Context
 from jfuse.passes.pipeline import PIPELINE, Step, run_pipeline
 from jfuse.report import Report
 from jfuse.verification.compare import verify_model
 
-Rule = LowerRule | FuseRule
 OnStage = Callable[[str], None]
 
 
@@ -57,6 +56,8 @@ def lower(
     passes: tuple[Step, ...] = PIPELINE,
     recover: bool = True,
     state: str = "source",
+    padding: str | None = None,
+    loop: str = "auto",
     dump_dir: str | Path | None = None,
     on_stage: OnStage = lambda stage: None,
 ) -> Model:
@@ -64,12 +65,17 @@ def lower(
 
     rules: rules for this call, before the registered ones.
     recover: look for recurrences that nobody annotated.
-    state: "source": every invoke answers as the source's call would.
+    state: what lasts from one invoke to the next. "source": what the source keeps in variables; "reset": nothing;
+        "keep": the states of all recurrences, for streaming; "io": nothing, the states are inputs and outputs.
+    padding: what the caller promises of every mask: "right" (True up to a length, then False) or "left".
+    loop: the form of recurrences that do not fuse: "while", "unroll", or "auto", whichever is faster.
     dump_dir: a folder to write the text after each pass to.
     Raises LowerError where something has no TFLite spelling; nothing is written then.
     """
     report = Report(assumptions=list(model.report.assumptions), notes=list(model.report.notes))
-    ctx = Context(default_rules().extended(rules), report, recover, state, on_stage)
+    choice("padding", padding, (None, "right", "left"))
+    choice("loop", loop, ("auto", "while", "unroll"))
+    ctx = Context(default_rules().extended(rules), report, recover, state, padding, loop, on_stage)
     program = run_pipeline(model.program, ctx, passes, dump_dir=None if dump_dir is None else Path(dump_dir))
     report.operators = operator_counts(program.graphs())
     return Model(program, model.imported, report)
@@ -93,6 +99,8 @@ def convert(
     rules: Iterable[Rule] = (),
     recover: bool = True,
     state: str = "source",
+    padding: str | None = None,
+    loop: str = "auto",
     verify: bool = True,
     dump_dir: str | Path | None = None,
     on_stage: OnStage = lambda stage: None,
@@ -107,7 +115,16 @@ def convert(
     on_stage("import")
     model = load(source, signatures=signatures, input_signature=input_signature, rules=rules)
     imported = time.perf_counter() - started
-    lite = lower(model, rules=rules, recover=recover, state=state, dump_dir=dump_dir, on_stage=on_stage)
+    lite = lower(
+        model,
+        rules=rules,
+        recover=recover,
+        state=state,
+        padding=padding,
+        loop=loop,
+        dump_dir=dump_dir,
+        on_stage=on_stage,
+    )
     lite.report.seconds = {"import": imported, **lite.report.seconds}
     on_stage("export")
     started = time.perf_counter()
@@ -119,6 +136,13 @@ def convert(
         lite.report.differences = verify_model(lite, model)
         lite.report.seconds["verify"] = time.perf_counter() - started
     return lite
+
+
+def choice(name: str, value: object, choices: Sequence[object]) -> None:
+    """Raise JfuseError unless the option has one of these values."""
+    if value not in choices:
+        known = " or ".join(map(repr, choices))
+        raise JfuseError(f"no {name} {value!r}", expected=known, remedy=f"{name}={choices[0]!r}")
 
 
 def operator_counts(graphs: Iterable[Graph]) -> dict[str, int]:

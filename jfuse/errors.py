@@ -60,13 +60,17 @@ class RuleError(JfuseError):
 
 
 class NotFused(JfuseError):
-    """Raised by `need` and caught by the fuse pass: a refusal with a name, never seen by users as an error."""
+    """Raised by `need` and caught by the passes: a refusal with a name, never seen by users as an error.
 
-    def __init__(self, condition: str, *, want: object = None, got: object = None) -> None:
+    near: how far the reading got before it failed. Of several refusals of one loop the nearest is reported.
+    """
+
+    def __init__(self, condition: str, *, want: object = None, got: object = None, near: int = 0) -> None:
         super().__init__(condition, expected=want, found=got)
         self.condition = condition
         self.want = want
         self.got = got
+        self.near = near
 
     @property
     def detail(self) -> str:

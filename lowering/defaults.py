@@ -16,6 +16,7 @@ from jfuse.lowering import (  # noqa: F401
     special,
 )
 from jfuse.lowering.composites import embedding, keras, recurrent  # noqa: F401
+from jfuse.lowering.recover import lstm  # noqa: F401
 from jfuse.lowering.rules import DEFAULT, RuleSet
 
 

@@ -1,4 +1,4 @@
-"""Rules and where they are kept: `lowers` for TensorFlow ops, `fuses` for composites, `need` to refuse with a name."""
+"""Rules and where they are kept: `lowers` for ops, `fuses` for composites, `recovers` for loops, `need` to refuse."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import inspect
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
+
+import numpy as np
 
 from jfuse.errors import NotFused, RuleError
 
@@ -63,16 +65,53 @@ class FuseRule:
         return _keywords(self.function)
 
 
+@dataclass(frozen=True)
+class Proposal:
+    """What a recover rule read in a loop: which operands are what, and what the weights are.
+
+    operands: name in the composite -> position among the scan's operands. constants: arrays derived from the body, by
+    name; f64 where f32 would round them. attributes: keyword arguments for the fusion rule. It is a proposal: `fuse`
+    proves it.
+    """
+
+    operands: Mapping[str, int]
+    constants: Mapping[str, np.ndarray] = field(default_factory=dict)
+    attributes: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class RecoverRule:
+    """Reads a loop that nobody marked as the composite `name`. Calling it calls the function.
+
+    The function takes a `Step` (lowering/recover/step.py) and returns a Proposal, or refuses with `need`.
+    """
+
+    names: tuple[str, ...]
+    function: Callable[[Any], Proposal]
+
+    def __call__(self, step: Any) -> Proposal:
+        return self.function(step)
+
+    @property
+    def name(self) -> str:
+        """The function's name, as reports print it."""
+        return self.function.__name__
+
+
+Rule = LowerRule | FuseRule | RecoverRule
+
+
 @dataclass
 class RuleSet:
     """Rules by the name that they answer to."""
 
     lowers: dict[str, LowerRule] = field(default_factory=dict)
     fuses: dict[str, FuseRule] = field(default_factory=dict)
+    recovers: dict[str, RecoverRule] = field(default_factory=dict)
 
-    def add(self, rule: LowerRule | FuseRule, *, override: bool = False) -> None:
+    def add(self, rule: Rule, *, override: bool = False) -> None:
         """Register a rule; raises RuleError where a name is taken and `override` is not given."""
-        table: dict[str, Any] = self.lowers if isinstance(rule, LowerRule) else self.fuses
+        table: dict[str, Any] = self._table(rule)
         for name in rule.names:
             if name in table and not override:
                 raise RuleError(
@@ -83,16 +122,21 @@ class RuleSet:
                 )
             table[name] = rule
 
-    def extended(self, rules: Iterable[LowerRule | FuseRule]) -> RuleSet:
+    def _table(self, rule: Rule) -> dict[str, Any]:
+        if isinstance(rule, LowerRule):
+            return self.lowers
+        return self.fuses if isinstance(rule, FuseRule) else self.recovers
+
+    def extended(self, rules: Iterable[Rule]) -> RuleSet:
         """A copy with more rules, which take precedence over those that are there."""
-        copy = RuleSet(dict(self.lowers), dict(self.fuses))
+        copy = RuleSet(dict(self.lowers), dict(self.fuses), dict(self.recovers))
         fresh = RuleSet()
         for rule in rules:
-            if not isinstance(rule, LowerRule | FuseRule):
+            if not isinstance(rule, Rule):
                 raise RuleError(
                     "rules= takes rules",
                     found=repr(rule),
-                    remedy="decorate the function with @jfuse.fuses or @jfuse.lowers",
+                    remedy="decorate the function with @jfuse.fuses, @jfuse.lowers or @jfuse.recovers",
                 )
             fresh.add(rule)
             copy.add(rule, override=True)
@@ -128,6 +172,24 @@ def fuses(
 
     def register(function: Callable[..., Any]) -> FuseRule:
         rule = FuseRule(names, function, frozenset(claims))
+        if default:
+            DEFAULT.add(rule, override=override)
+        return rule
+
+    return register
+
+
+def recovers(
+    name: str, *, override: bool = False, default: bool = True
+) -> Callable[[Callable[[Any], Proposal]], RecoverRule]:
+    """Register the decorated function as the reader of loops as the composite `name`, which a fusion rule then takes.
+
+    It is called with the Step of each loop (lowering/recover/step.py) and returns a Proposal or refuses with `need`.
+    default: False keeps it out of the default rules, for use through `rules=[…]`.
+    """
+
+    def register(function: Callable[[Any], Proposal]) -> RecoverRule:
+        rule = RecoverRule((name,), function)
         if default:
             DEFAULT.add(rule, override=override)
         return rule

@@ -41,15 +41,24 @@ def convert(
     output: Output,
     signature: Signatures = None,
     state: Annotated[
-        str, typer.Option(help="Recurrent state between invokes: 'source' answers as the source does.")
+        str, typer.Option(help="What lasts from one invoke to the next: source, reset, keep or io.")
     ] = "source",
+    padding: Annotated[str | None, typer.Option(help="Your promise of every mask: right or left.")] = None,
+    loop: Annotated[str, typer.Option(help="Recurrences that do not fuse: auto, while or unroll.")] = "auto",
     verify: Annotated[bool, typer.Option(help="Compare with TensorFlow and LiteRT.")] = True,
     dump_dir: Annotated[Path | None, typer.Option(help="A folder for the text after each pass.")] = None,
 ) -> None:
     """Convert SOURCE, prove what was fused, compare the file with TensorFlow, and write it."""
     with _progress() as on_stage:
         result = jfuse.convert(
-            source, signatures=signature, state=state, verify=verify, dump_dir=dump_dir, on_stage=on_stage
+            source,
+            signatures=signature,
+            state=state,
+            padding=padding,
+            loop=loop,
+            verify=verify,
+            dump_dir=dump_dir,
+            on_stage=on_stage,
         )
         result.save(output)
     print_summary(console, result.report, output)

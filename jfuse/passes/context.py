@@ -11,10 +11,15 @@ from jfuse.report import Report
 
 @dataclass
 class Context:
-    """Rules, options and report of one conversion. `on_stage` is told the name of each stage as it starts."""
+    """Rules, options and report of one conversion. `on_stage` is told the name of each stage as it starts.
+
+    state, padding, loop: as `jfuse.lower` has them.
+    """
 
     rules: RuleSet = field(default_factory=lambda: DEFAULT)
     report: Report = field(default_factory=Report)
     recover: bool = True
     state: str = "source"
+    padding: str | None = None
+    loop: str = "auto"
     on_stage: Callable[[str], None] = lambda stage: None

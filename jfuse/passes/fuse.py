@@ -21,7 +21,7 @@ from jfuse.lowering.rules import FuseRule, need
 from jfuse.lowering.site import Site, at_site
 from jfuse.lowering.switches import place_of
 from jfuse.passes.context import Context
-from jfuse.passes.recover import PROPOSED, recover
+from jfuse.passes.recover import recover
 from jfuse.passes.rewrite import inline, is_same_type, rewrite, with_new_bodies
 from jfuse.passes.rounding import rounds_to, widened
 from jfuse.passes.run_time_shapes import dynamic_before_replacement, keeps_state
@@ -63,7 +63,7 @@ def _opened(eqn: Eqn, ctx: Context) -> Graph:
     known: dict[Var, Atom] = {v: a for v, a in zip(body.inputs, _atoms(eqn), strict=True) if isinstance(a, Const)}
     body = substitute_graph(body, known)
     # What `recover` proposed and the prover refused would only be proposed again.
-    return fuse(body if eqn.params["name"] in PROPOSED else recover(body, ctx), ctx)
+    return fuse(body if eqn.params["name"] in ctx.rules.recovers else recover(body, ctx), ctx)
 
 
 def _fused(eqn: Eqn, rule: FuseRule, is_read: Sequence[bool], ctx: Context) -> list[Atom]:
@@ -86,7 +86,7 @@ def _fused(eqn: Eqn, rule: FuseRule, is_read: Sequence[bool], ctx: Context) -> l
             becomes=tuple(e.op.builtin for e in replacement.eqns if isinstance(e.op, TflOp)),
             samples=proof.samples,
             error=proof.error,
-            recovered=name in PROPOSED,
+            recovered=name in ctx.rules.recovers,
         )
     )
     _assume_steps(replacement, ctx)

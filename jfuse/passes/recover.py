@@ -7,16 +7,15 @@ from dataclasses import replace
 from jfuse.errors import NotFused
 from jfuse.ir.graph import Atom, Const, Eqn, Graph, Var
 from jfuse.kernels.control import composite, scan
-from jfuse.lowering.recover.lstm import GATES, Lstm, recover_lstm
+from jfuse.lowering.recover.step import Step
+from jfuse.lowering.rules import Proposal
 from jfuse.passes.context import Context
 from jfuse.passes.drop import drop_dead
 from jfuse.report import Refusal
 
-PROPOSED = frozenset({"jfuse.lstm"})  # the names of composites that this pass makes
-
 
 def recover(graph: Graph, ctx: Context) -> Graph:
-    """Wrap each scan that is read as an LSTM in a composite `jfuse.lstm`, a proposal that `fuse` proves or undoes.
+    """Wrap each scan that a recover rule reads in a composite of its name, a proposal that `fuse` proves or undoes.
 
     In bodies of loops and branches too; the body of an annotated composite is left to the composite's own rule.
     """
@@ -33,33 +32,43 @@ def _visit(eqn: Eqn, ctx: Context) -> Eqn:
         return eqn
     if eqn.op is not scan:
         return _with_bodies(eqn, ctx)
-    try:
-        return _proposal(eqn, recover_lstm(eqn))
-    except NotFused as refusal:
-        ctx.report.refused.append(Refusal.of(refusal, "scan", "recover_lstm", eqn.source))
-        return _with_bodies(eqn, ctx)
+    found = _read(eqn, ctx)
+    return _with_bodies(eqn, ctx) if found is None else found
+
+
+def _read(eqn: Eqn, ctx: Context) -> Eqn | None:
+    """The composite of the first recover rule that reads the scan; None, with the nearest refusal reported."""
+    refusals: list[tuple[NotFused, str]] = []
+    step = Step(eqn)
+    for name, rule in ctx.rules.recovers.items():
+        try:
+            return _composite(name, eqn, rule(step))
+        except NotFused as refusal:
+            refusals.append((refusal, rule.name))
+    if refusals:
+        nearest, rule_name = max(refusals, key=lambda pair: pair[0].near)
+        ctx.report.refused.append(Refusal.of(nearest, "scan", rule_name, eqn.source))
+    return None
 
 
 def _with_bodies(eqn: Eqn, ctx: Context) -> Eqn:
     return replace(eqn, bodies=tuple(_recover(body, ctx) for body in eqn.bodies)) if eqn.bodies else eqn
 
 
-def _proposal(eqn: Eqn, lstm: Lstm) -> Eqn:
-    """The composite around a scan: its own operands, then the derived weights, which only the rule reads."""
-    places = {"x": lstm.x, "h": lstm.h, "c": lstm.c}
-    named: dict[str, Atom] = {name: _operand(eqn, place) for name, place in places.items()}
-    named |= {f"operand_{i}": a for i, a in enumerate(eqn.inputs) if i not in places.values() and isinstance(a, Var)}
-    for name in GATES:
-        gate = lstm.gates[name]
-        named |= {f"{name}_weights": Const(gate.weights), f"{name}_recurrent": Const(gate.recurrent)}
-        named |= {f"{name}_bias": Const(gate.bias)}
-    inputs = {name: Var(atom.type) for name, atom in named.items()}
-    by_place = {place: inputs[name] for name, place in places.items()}
-    operands = tuple(by_place.get(i) or inputs.get(f"operand_{i}") or a for i, a in enumerate(eqn.inputs))
+def _composite(name: str, eqn: Eqn, found: Proposal) -> Eqn:
+    """The composite around a scan: its own operands, then the derived weights, which only the fusion rule reads."""
+    named: dict[str, Atom] = {role: _operand(eqn, place) for role, place in found.operands.items()}
+    by_place = {place: role for role, place in found.operands.items()}
+    for i, atom in enumerate(eqn.inputs):
+        if i not in by_place and isinstance(atom, Var):
+            by_place[i] = f"operand_{i}"
+            named[by_place[i]] = atom
+    named |= {role: Const(array) for role, array in found.constants.items()}
+    inputs = {role: Var(atom.type) for role, atom in named.items()}
+    operands = tuple(inputs[by_place[i]] if i in by_place else a for i, a in enumerate(eqn.inputs))
     results = tuple(Var(out.type) for out in eqn.outputs)
-    body = Graph("lstm", tuple(inputs.values()), (replace(eqn, inputs=operands, outputs=results),), results)
-    attributes = (("results", lstm.results), ("reverse", eqn.params["reverse"]))
-    params = {"name": "jfuse.lstm", "arguments": tuple(named), "attributes": attributes}
+    body = Graph("step", tuple(inputs.values()), (replace(eqn, inputs=operands, outputs=results),), results)
+    params = {"name": name, "arguments": tuple(named), "attributes": tuple(found.attributes.items())}
     return Eqn(composite, tuple(named.values()), eqn.outputs, params, eqn.source, (body,))
 
 

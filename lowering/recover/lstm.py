@@ -8,11 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from jfuse.errors import NotFused
-from jfuse.ir.dims import is_known
-from jfuse.ir.graph import Atom, Const, Eqn, Graph, Var
+from jfuse.ir.graph import Atom, Graph, Var
 from jfuse.ir.types import DType
-from jfuse.ir.walk import substitute_graph
-from jfuse.kernels.control import scan_parts
 from jfuse.lowering.recover.expressions import (
     Activation,
     Expr,
@@ -27,8 +24,8 @@ from jfuse.lowering.recover.expressions import (
 )
 from jfuse.lowering.recover.forms import Dependence, Form, linear_forms, row_size
 from jfuse.lowering.recover.reader import Reader
-from jfuse.lowering.recover.repeats import without_repeats
-from jfuse.lowering.rules import need
+from jfuse.lowering.recover.step import Step
+from jfuse.lowering.rules import Proposal, need, recovers
 from jfuse.lowering.switches import place_of, run_time_switches
 
 GATES = ("input", "forget", "cell", "output")  # in the order of UNIDIRECTIONAL_SEQUENCE_LSTM's operands
@@ -50,65 +47,37 @@ class Gate:
 
 
 @dataclass(frozen=True)
-class Lstm:
-    """A scan read as an LSTM: positions of its step input and states among its operands, and what its results are.
-
-    results: for each result of the scan "h", "c" (the last states) or "y" (h of every step).
-    """
-
-    x: int
-    h: int
-    c: int
-    gates: Mapping[str, Gate]
-    results: tuple[str, ...]
-
-
-@dataclass(frozen=True)
 class _Roles:
     h: int  # among the carries
     c: int
     gates: Mapping[str, Activation]
 
 
-def recover_lstm(eqn: Eqn) -> Lstm:
-    """The LSTM that a scan computes; raises NotFused, with the nearest reading and where it differs."""
-    body = without_repeats(_with_constants(eqn))
-    consts, carries, xs = scan_parts(body.inputs, eqn.params)
-    dependence = Dependence(body)
-    _refuse_switches(body)
-    x = _step_input(xs)
-    state_vars = [v for v in carries if v.type.dtype.is_float and v.type.rank == 2]
-    need(len(state_vars) >= 2, "not_lstm", want=f"two states: {_CELL}, {_OUTPUT}", got=[str(v.type) for v in carries])
-    reader = Reader(body, dependence, _rows(state_vars[0]))
-    next_carries = body.outputs[: len(carries)]
-    roles = _find_roles(reader, carries, next_carries, state_vars)
+@recovers("jfuse.lstm")
+def recover_lstm(step: Step) -> Proposal:
+    """A scan as an LSTM; refuses with the nearest reading and where it differs.
+
+    Operands x, h and c; weights, recurrent weights and biases of each gate; attributes: `reverse`, and `results`: for
+    each result of the scan "h", "c" (the last states) or "y" (h of every step).
+    """
+    _refuse_switches(step.body)
+    x = _step_input(step.xs)
+    carries = step.carries
+    states = [v for v in carries if v.type.dtype.is_float and v.type.rank == 2]
+    need(len(states) >= 2, "not_lstm", want=f"two states: {_CELL}, {_OUTPUT}", got=[str(v.type) for v in carries])
+    roles = _find_roles(step.reader, carries, step.next_carries, states)
     h, c = carries[roles.h], carries[roles.c]
     need(h.type.dtype is DType.f32, "state_dtype", want="f32", got=str(h.type))
     for name in GATES:
-        _check_inputs(dependence, name, roles.gates[name].operand, x, h, c, consts)
+        _check_inputs(step.dependence, name, roles.gates[name].operand, x, h, c, step.consts)
     leaves = {name: _leaf(name, roles.gates[name].operand) for name in GATES}
-    results = _results(reader, body.outputs, carries, roles)
-    return Lstm(
-        x=body.inputs.index(x),
-        h=body.inputs.index(h),
-        c=body.inputs.index(c),
-        gates=_gates(body, roles, leaves, x, h),
-        results=results,
+    results = _results(step.reader, step.body.outputs, carries, roles)
+    gates = _gates(step.body, roles, leaves, x, h)
+    return Proposal(
+        operands={"x": step.place(x), "h": step.place(h), "c": step.place(c)},
+        constants={f"{gate}_{part}": array for gate, parts in gates.items() for part, array in vars(parts).items()},
+        attributes={"results": results, "reverse": step.eqn.params["reverse"]},
     )
-
-
-def _with_constants(eqn: Eqn) -> Graph:
-    """The body with loop-invariant operands that are constant put in as constants."""
-    (body,) = eqn.bodies
-    invariant = range(eqn.params["consts"])
-    known = {body.inputs[i]: a for i in invariant if isinstance(a := eqn.inputs[i], Const)}
-    return substitute_graph(body, known)
-
-
-def _rows(state: Var) -> int:
-    """The batch, or two rows for one that is known only at run time."""
-    batch = state.type.shape[0]
-    return int(batch) if is_known(batch) else 2
 
 
 def _refuse_switches(body: Graph) -> None:

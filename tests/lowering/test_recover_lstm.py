@@ -13,6 +13,7 @@ from jfuse.ir.types import DType, TensorType
 from jfuse.kernels import ops
 from jfuse.kernels.op import Array
 from jfuse.lowering.recover.lstm import GATES, recover_lstm
+from jfuse.lowering.recover.step import Step as ScanStep
 from tests import cells
 from tests.cells import BATCH, INPUTS, UNITS, Loop, Step, dense, f32, gate, keras, sums, update
 
@@ -28,13 +29,15 @@ SPELLINGS = {
 
 
 def assert_weights(step: Step, *, h: int = 0, c: int = 1, forget_constant: float = 0.0, **loop: Any) -> None:
-    found = recover_lstm(Loop(step, **loop).eqn())
-    assert (found.h, found.c, found.x) == (h, c, 2)
+    found = recover_lstm(ScanStep(Loop(step, **loop).eqn()))
+    assert found.operands == {"x": 2, "h": h, "c": c}
     for index, name in enumerate(GATES):
         constant = forget_constant if name == "forget" else 0.0
-        np.testing.assert_array_equal(found.gates[name].weights, gate(cells.W, index).T)
-        np.testing.assert_array_equal(found.gates[name].recurrent, gate(cells.R, index).T)
-        np.testing.assert_array_equal(found.gates[name].bias, gate(cells.B, index).astype(np.float64) + constant)
+        np.testing.assert_array_equal(found.constants[f"{name}_weights"], gate(cells.W, index).T)
+        np.testing.assert_array_equal(found.constants[f"{name}_recurrent"], gate(cells.R, index).T)
+        np.testing.assert_array_equal(
+            found.constants[f"{name}_bias"], gate(cells.B, index).astype(np.float64) + constant
+        )
 
 
 @pytest.mark.parametrize("batch", [BATCH, 1, 3], ids=["open", "1", "3"])
@@ -61,9 +64,9 @@ def test_a_negated_gate_has_negated_weights() -> None:
         new_h, new_c = update((i, ops.neg(f), g, o), c)
         return new_h, new_c, new_h
 
-    found = recover_lstm(Loop(step).eqn())
-    np.testing.assert_array_equal(found.gates["forget"].weights, -gate(cells.W, 1).T)
-    np.testing.assert_array_equal(found.gates["input"].weights, gate(cells.W, 0).T)
+    found = recover_lstm(ScanStep(Loop(step).eqn()))
+    np.testing.assert_array_equal(found.constants["forget_weights"], -gate(cells.W, 1).T)
+    np.testing.assert_array_equal(found.constants["input_weights"], gate(cells.W, 0).T)
 
 
 def test_results_without_a_sequence_and_with_a_copy_of_h() -> None:
@@ -71,8 +74,8 @@ def test_results_without_a_sequence_and_with_a_copy_of_h() -> None:
         new_h, new_c, _ = keras(h, c, x)
         return new_h, new_c, new_h
 
-    found = recover_lstm(Loop(step, carries=[f32(BATCH, UNITS)] * 3).eqn())
-    assert found.results == ("h", "c", "h")
+    found = recover_lstm(ScanStep(Loop(step, carries=[f32(BATCH, UNITS)] * 3).eqn()))
+    assert found.attributes["results"] == ("h", "c", "h")
 
 
 def test_weights_that_are_constant_operands_of_the_loop() -> None:
@@ -83,9 +86,9 @@ def test_weights_that_are_constant_operands_of_the_loop() -> None:
 
     loop = Loop(step, consts=[f32(INPUTS, 4 * UNITS)])
     with pytest.raises(NotFused, match="varying_constant"):
-        recover_lstm(loop.eqn())
-    found = recover_lstm(loop.eqn_with(cells.W))
-    np.testing.assert_array_equal(found.gates["cell"].weights, gate(cells.W, 2).T)
+        recover_lstm(ScanStep(loop.eqn()))
+    found = recover_lstm(ScanStep(loop.eqn_with(cells.W)))
+    np.testing.assert_array_equal(found.constants["cell_weights"], gate(cells.W, 2).T)
 
 
 def c_as_output(h: Array, c: Array, x: Array) -> tuple[Array, ...]:
@@ -217,13 +220,13 @@ def test_decoys_are_refused_by_name(decoy: str) -> None:
     step, condition = DECOYS[decoy]
     for batch in (BATCH, 2):
         with pytest.raises(NotFused) as refusal:
-            recover_lstm(Loop(step, batch=batch).eqn())
+            recover_lstm(ScanStep(Loop(step, batch=batch).eqn()))
         assert refusal.value.condition == condition
 
 
 def test_the_refusal_says_where_the_nearest_reading_differs() -> None:
     with pytest.raises(NotFused, match=r"h' = sigmoid\(o\)\*tanh\(c'\), got h' = sigmoid\(a\)\*b"):
-        recover_lstm(Loop(without_output_tanh).eqn())
+        recover_lstm(ScanStep(Loop(without_output_tanh).eqn()))
 
 
 def test_a_counter_in_a_gate_is_refused() -> None:
@@ -233,7 +236,7 @@ def test_a_counter_in_a_gate_is_refused() -> None:
 
     state = f32(BATCH, UNITS)
     with pytest.raises(NotFused, match="extra_carry"):
-        recover_lstm(Loop(step, carries=[state, state, f32()]).eqn())
+        recover_lstm(ScanStep(Loop(step, carries=[state, state, f32()]).eqn()))
 
 
 def test_a_carry_beside_the_states_is_refused() -> None:
@@ -242,7 +245,7 @@ def test_a_carry_beside_the_states_is_refused() -> None:
         return new_h, new_c, ops.add(total, new_h), new_h
 
     with pytest.raises(NotFused, match="extra_carry"):
-        recover_lstm(Loop(step, carries=[f32(BATCH, UNITS)] * 3).eqn())
+        recover_lstm(ScanStep(Loop(step, carries=[f32(BATCH, UNITS)] * 3).eqn()))
 
 
 def test_one_state_is_no_lstm() -> None:
@@ -251,7 +254,7 @@ def test_one_state_is_no_lstm() -> None:
         return new_h, new_h
 
     with pytest.raises(NotFused, match="not_lstm: want two states"):
-        recover_lstm(Loop(step, carries=[f32(BATCH, UNITS)]).eqn())
+        recover_lstm(ScanStep(Loop(step, carries=[f32(BATCH, UNITS)]).eqn()))
 
 
 STEP_INPUTS: dict[str, tuple[list[TensorType], Any]] = {
@@ -269,7 +272,7 @@ def test_step_inputs_that_the_op_does_not_take(condition: str) -> None:
         return keras(h, c, combined(*xs))
 
     with pytest.raises(NotFused) as refusal:
-        recover_lstm(Loop(step, xs=types).eqn())
+        recover_lstm(ScanStep(Loop(step, xs=types).eqn()))
     assert refusal.value.condition == condition
 
 
@@ -280,7 +283,7 @@ def test_gates_of_other_rows_are_refused() -> None:
 
     for batch in (BATCH, 2):
         with pytest.raises(NotFused, match="gate_layout: want the gates of a row in that row"):
-            recover_lstm(Loop(step, batch=batch).eqn())
+            recover_lstm(ScanStep(Loop(step, batch=batch).eqn()))
 
 
 @pytest.mark.parametrize("dtype", [DType.f16, DType.f64])
@@ -294,7 +297,7 @@ def test_states_of_another_width_are_refused(dtype: DType) -> None:
 
     state = TensorType((BATCH, UNITS), dtype)
     with pytest.raises(NotFused, match=f"state_dtype: want f32, got {dtype.value}"):
-        recover_lstm(Loop(step, carries=[state, state]).eqn())
+        recover_lstm(ScanStep(Loop(step, carries=[state, state]).eqn()))
 
 
 def test_a_step_with_an_op_that_nobody_can_run_is_refused() -> None:
@@ -302,4 +305,4 @@ def test_a_step_with_an_op_that_nobody_can_run_is_refused() -> None:
         return keras(h, c, TfOp("Lgamma", (x.type,)).run([x], {}, ())[0])
 
     with pytest.raises(NotFused, match=r"body_not_executable: got .*tf\.Lgamma"):
-        recover_lstm(Loop(step).eqn())
+        recover_lstm(ScanStep(Loop(step).eqn()))

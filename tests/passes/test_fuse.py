@@ -20,7 +20,8 @@ from jfuse.kernels.control import composite
 from jfuse.kernels.op import Array
 from jfuse.lowering import special
 from jfuse.lowering.composites import embedding, keras, recurrent
-from jfuse.lowering.rules import FuseRule, RuleSet, fuses
+from jfuse.lowering.recover.lstm import recover_lstm
+from jfuse.lowering.rules import FuseRule, Rule, RuleSet, fuses
 from jfuse.passes.context import Context
 from jfuse.passes.fuse import fuse
 from jfuse.passes.recover import recover
@@ -43,7 +44,7 @@ def call(
     return composite(operands, [body], **params)
 
 
-def fused(graph: Graph, *rules: FuseRule) -> tuple[Graph, Context]:
+def fused(graph: Graph, *rules: Rule) -> tuple[Graph, Context]:
     """The graph after the pass with these rules alone, checked; and the context with its report."""
     ctx = Context(rules=RuleSet().extended(rules))
     result = fuse(graph, ctx)
@@ -181,7 +182,7 @@ def test_states_of_open_size_may_not_follow_what_gets_its_size_at_run_time(batch
         return eqn.op.run([h, c, first], eqn.params, eqn.bodies)
 
     state = f32(batch, UNITS)
-    ctx = Context(rules=RuleSet().extended([recurrent.fuse_lstm]))
+    ctx = Context(rules=RuleSet().extended([recover_lstm, recurrent.fuse_lstm]))
     result = fuse(recover(trace_graph(model, [state, state, f32(STEPS, batch, 2 * INPUTS)]), ctx), ctx)
     check_graph(result)
     assert conditions(ctx) == expected
@@ -268,7 +269,7 @@ def test_a_recurrence_in_an_inlined_body_is_recovered() -> None:
     inner = Loop(step, consts=[f32(INPUTS, 4 * UNITS)]).graph()
     params: dict[str, Any] = {"name": "acme.lstm", "arguments": ("w", "h", "c", "x"), "attributes": ()}
     graph = trace_graph(lambda *o: composite([cells.W, *o], [inner], **params), [v.type for v in inner.inputs[1:]])
-    result, ctx = fused(graph, recurrent.fuse_lstm)
+    result, ctx = fused(graph, recover_lstm, recurrent.fuse_lstm)
     assert "unidirectional_sequence_lstm" in op_names(result)
     assert "scan" not in op_names(result)
     assert ctx.report.fused[0].recovered
@@ -297,7 +298,7 @@ def draw(*shape: int) -> np.ndarray:
     ("spelling", "reverse"), [("keras", False), ("keras", True), ("transposed", False), ("spelled_out", False)]
 )
 def test_recovered_lstms_answer_like_the_equations(spelling: str, reverse: bool) -> None:
-    ctx = Context(rules=RuleSet().extended([recurrent.fuse_lstm]))
+    ctx = Context(rules=RuleSet().extended([recover_lstm, recurrent.fuse_lstm]))
     result = fuse(recover(Loop(SPELLINGS[spelling], reverse=reverse).graph(), ctx), ctx)
     check_graph(result)
     assert op_names(result).count("unidirectional_sequence_lstm") == 1
@@ -310,7 +311,7 @@ def test_recovered_lstms_answer_like_the_equations(spelling: str, reverse: bool)
 
 
 def test_a_computed_bias_is_proved_exactly_and_rounded_once() -> None:
-    ctx = Context(rules=RuleSet().extended([recurrent.fuse_lstm]))
+    ctx = Context(rules=RuleSet().extended([recover_lstm, recurrent.fuse_lstm]))
     result = fuse(recover(Loop(cells.permuted).graph(), ctx), ctx)
     check_graph(result)
     (eqn,) = [e for e in result.eqns if e.op is ops.unidirectional_sequence_lstm]
@@ -349,7 +350,7 @@ def batch_mean(h: Array, c: Array, x: Array) -> tuple[Array, ...]:
 @pytest.mark.parametrize("decoy", [*DECOYS, "batch_mean"])
 def test_no_decoy_is_fused(decoy: str) -> None:
     step, condition = DECOYS.get(decoy, (batch_mean, "not_equal"))
-    ctx = Context(rules=RuleSet().extended([recurrent.fuse_lstm]))
+    ctx = Context(rules=RuleSet().extended([recover_lstm, recurrent.fuse_lstm]))
     graph = Loop(step).graph()
     result = fuse(recover(graph, ctx), ctx)
     check_graph(result)
