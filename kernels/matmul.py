@@ -14,8 +14,10 @@ from jfuse.kernels.op import Array, tfl
 def product(x: Array, y: Array) -> Array:
     """The matrix product, in full precision on every device.   x: f[..., m, k], y: f[..., k, n] -> f[..., m, n]"""
     xp = matched(x, y)
-    # GPUs multiply f32 in a shorter format unless told otherwise.
-    return jnp.matmul(x, y, precision=Precision.HIGHEST) if xp is jnp else xp.matmul(x, y)
+    if xp is jnp:
+        # GPUs multiply f32 in a shorter format unless told otherwise.
+        return jnp.matmul(x, y, precision=Precision.HIGHEST)
+    return xp.matmul(x, y).astype(x.dtype)  # of bfloat16 NumPy gives f32
 
 
 @tfl("FULLY_CONNECTED", linear="each", clamps=True)

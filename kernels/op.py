@@ -16,7 +16,7 @@ from jax.errors import InconclusiveDimensionOperation
 
 from jfuse.errors import JfuseError, RuleError, TypeMismatch
 from jfuse.ir.dims import is_known
-from jfuse.ir.graph import Atom, Const, Graph, Params, Var
+from jfuse.ir.graph import Atom, Const, Eqn, Graph, Params, Var
 from jfuse.ir.registry import register_op
 from jfuse.ir.trace import Trace, active_trace, equate_operands, mismatch
 from jfuse.ir.types import DType, TensorType
@@ -68,6 +68,7 @@ class TflOp:
     linear: str | None = None
     switch: str | None = None
     clamps: bool = False
+    repeats: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     type_rule: TypeRule | None = None
     atom_rule: TypeRule | None = None
     _memo: dict[Any, tuple[TensorType, ...]] = field(default_factory=dict, repr=False)
@@ -91,6 +92,10 @@ class TflOp:
         """Register a type rule that gets the operands themselves: for RANGE, which needs both values and dtypes."""
         self.atom_rule = rule
         return rule
+
+    def new_states(self, results: int) -> dict[str, int]:
+        """For each operand that the op updates in place, the one of so many results that it becomes."""
+        return {name: index % results for name, index in self.updates.items()}
 
     def operand_index(self, name: str) -> int:
         """The position of an operand, as in the file."""
@@ -217,6 +222,11 @@ class TflOp:
         return value
 
 
+def new_states(eqn: Eqn) -> dict[str, int]:
+    """For each operand that an equation updates in place, by name, the result that it becomes."""
+    return eqn.op.new_states(len(eqn.outputs)) if isinstance(eqn.op, TflOp) else {}
+
+
 def static_value(atom: Atom) -> Any:
     """The value of a Const, or what is known of a Var: an int or nested tuples; None where nothing is known."""
     array = atom.array if isinstance(atom, Const) else atom.value
@@ -227,6 +237,7 @@ def tfl(
     builtin: str,
     *,
     updates: Mapping[str, int] | None = None,
+    repeats: Mapping[str, tuple[int, int]] | None = None,
     on_shapes: bool = False,
     traceable: bool = True,
     elementwise: bool = False,
@@ -240,7 +251,9 @@ def tfl(
     variadic, annotated `Static` where the type depends on the value), keyword-only ones are options, spelled as in the
     schema.
 
-    updates: operand name -> index of the extra result that lives in that operand's tensor (state kept in place).
+    updates: operand name -> index of the extra result that lives in that operand's tensor (state kept in place),
+        counted from the end where negative.
+    repeats: operand name of such a state -> index of another result that repeats it, and the step (0 or -1) of that.
     on_shapes: the body also computes on object arrays of dimensions, so that shape arithmetic can go through it.
     traceable: False where jax cannot trace the body (result sizes that depend on data).
     elementwise: each result element depends on the operands' elements at the same (broadcast) place only.
@@ -274,7 +287,18 @@ def tfl(
                 )
         state = dict(updates or {})
         op = TflOp(
-            builtin, body, tuple(operands), options, state, on_shapes, traceable, elementwise, linear, switch, clamps
+            builtin,
+            body,
+            tuple(operands),
+            options,
+            state,
+            on_shapes,
+            traceable,
+            elementwise,
+            linear,
+            switch,
+            clamps,
+            dict(repeats or {}),
         )
         op.__doc__ = body.__doc__
         _OPS[builtin] = op

@@ -5,6 +5,8 @@ from __future__ import annotations
 from jfuse.lowering import (  # noqa: F401
     activation,
     array,
+    block_cells,
+    conv,
     einsum,
     elementwise,
     gather,
@@ -15,8 +17,8 @@ from jfuse.lowering import (  # noqa: F401
     slicing,
     special,
 )
-from jfuse.lowering.composites import embedding, keras, recurrent  # noqa: F401
-from jfuse.lowering.recover import lstm  # noqa: F401
+from jfuse.lowering.composites import embedding, keras, lingvo, recurrent  # noqa: F401
+from jfuse.lowering.recover import lstm, rnn, svdf, unfused  # noqa: F401
 from jfuse.lowering.rules import DEFAULT, RuleSet
 
 

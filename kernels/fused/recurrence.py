@@ -1,0 +1,74 @@
+"""What the fused recurrent ops share: products, the walk over the steps, and the checks of their operands."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from jfuse.errors import TypeMismatch
+from jfuse.ir.dims import same
+from jfuse.kernels.layout import agreed
+from jfuse.kernels.op import Array
+
+_FLOATS = ("float32", "float64")  # TFLite has f32; f64 is for proofs
+
+Step = Callable[[Any, Array], tuple[Any, Array]]
+"""One step: the state and what enters the step -> the new state and the step's output."""
+
+
+def product(x: Array, weights: Array) -> Array:
+    """x W'.   f[..., i], f[c,i] -> f[..., c]"""
+    # Highest precision: the default of GPUs would round the operands to fewer bits.
+    return jnp.matmul(x, jnp.transpose(weights), precision=jax.lax.Precision.HIGHEST)
+
+
+def time_first(x: Array, time_major: bool) -> Array:
+    """f[t,b,i] of a sequence in either layout, and a sequence of either layout of that."""
+    return jnp.asarray(x) if time_major else jnp.swapaxes(x, 0, 1)
+
+
+def over_time(step: Step, state: Any, entering: Array, *, backwards: bool = False) -> tuple[Any, Array]:
+    """The last state and the outputs of all steps; backwards: from the last step to the first, outputs in place."""
+    return jax.lax.scan(step, state, entering, reverse=backwards)
+
+
+def given(operand: Array | None) -> Array | None:
+    """An operand as a jax array: on NumPy arrays an op computes in NumPy's promotion, and scan takes jax arrays."""
+    return None if operand is None else jnp.asarray(operand)
+
+
+@dataclass(frozen=True)
+class Checks:
+    """What an op demands of its operands, for messages that name it."""
+
+    op: str
+
+    def refuse_unless(self, holds: object, reason: str) -> None:
+        """Raise TypeMismatch with a reason."""
+        if not holds:
+            raise TypeMismatch(f"{self.op}: {reason}")
+
+    def expect(self, what: str, operand: Array | None, shape: tuple[Any, ...]) -> None:
+        """Raise TypeMismatch where an operand is there and has another shape; open sizes are equated."""
+        if operand is None:
+            return
+        pairs = list(zip(operand.shape, shape, strict=False))
+        fits = operand.ndim == len(shape) and all(same(d, e) is not False for d, e in pairs)
+        fits = fits and all(same(agreed(e, d), d) for d, e in pairs)
+        self.refuse_unless(fits, f"{what}: {list(operand.shape)} where {list(shape)} belongs")
+
+    def rank(self, what: str, operand: Array, rank: int) -> None:
+        """Raise TypeMismatch where an operand has another rank."""
+        self.refuse_unless(operand.ndim == rank, f"{what} has rank {rank}, not {operand.ndim}")
+
+    def one_float_dtype(self, operands: Iterable[Array | None]) -> None:
+        """Raise TypeMismatch unless all operands that are there are f32, or all f64."""
+        dtypes = {str(o.dtype) for o in operands if o is not None}
+        self.refuse_unless(
+            len(dtypes) == 1 and dtypes <= set(_FLOATS),
+            f"operands of {', '.join(sorted(dtypes))}; they are all f32, or all f64",
+        )

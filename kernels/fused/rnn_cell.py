@@ -1,0 +1,67 @@
+"""The simple recurrent cell that TFLite's three RNN ops share: h' = act(x W' + h R' + b)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import jax.numpy as jnp
+
+from jfuse.kernels.activation import activate
+from jfuse.kernels.fused.recurrence import Checks, over_time, product, time_first
+from jfuse.kernels.op import Array
+
+
+@dataclass(frozen=True)
+class RnnCell:
+    """The recurrence without its state. weights: f[u,i]; recurrent: f[u,u]; bias: f[u]; aux: f[u,a] or None.
+
+    `op` names it in messages.
+    """
+
+    op: str
+    weights: Array
+    recurrent: Array
+    bias: Array
+    activation: str
+    aux: Array | None = None
+
+    @property
+    def aux_weights(self) -> list[Array | None]:
+        """The weights of an auxiliary input, None where absent."""
+        return [self.aux]
+
+    def run(
+        self, x: Array, state: Array, *, time_major: bool, aux: Array | None = None, backwards: bool = False
+    ) -> tuple[Array, Array]:
+        """All steps: every h in a row, and the one after the last step."""
+        entering = self.input_products(time_first(x, time_major))
+        if aux is not None:
+            entering = entering + product(time_first(aux, time_major), self.aux)
+
+        def step(h: Array, total: Array) -> tuple[Array, Array]:
+            h = self.step(total, h)
+            return h, h
+
+        h, y = over_time(step, jnp.asarray(state), entering, backwards=backwards)
+        return time_first(y, time_major), h
+
+    def input_products(self, x: Array) -> Array:
+        """x W' + b.   f[...,i] -> f[...,u]"""
+        return product(jnp.asarray(x), self.weights) + jnp.asarray(self.bias)
+
+    def step(self, total: Array, h: Array) -> Array:
+        """One step from the input's part of the sum and h to the new h."""
+        return activate(total + product(h, self.recurrent), self.activation)
+
+    def check(self, x: Array, state: Array, batch: object) -> None:
+        """Raise TypeMismatch for operands of other shapes or dtypes. batch: of x, whose last axis holds the inputs."""
+        checks = Checks(self.op)
+        checks.rank("the recurrent weights matrix", self.recurrent, 2)
+        units = self.recurrent.shape[0]
+        checks.expect("input weights", self.weights, (units, x.shape[-1]))
+        checks.expect("recurrent weights", self.recurrent, (units, units))
+        checks.expect("bias", self.bias, (units,))
+        if self.aux is not None:
+            checks.expect("aux weights", self.aux, (units, self.aux.shape[-1]))
+        checks.expect("hidden state", state, (batch, units))
+        checks.one_float_dtype([x, self.weights, self.recurrent, self.bias, self.aux, state])
