@@ -18,6 +18,7 @@ from jfuse.lowering.rules import Rule
 from jfuse.model import Model
 from jfuse.passes.context import Context
 from jfuse.passes.pipeline import PIPELINE, Step, run_pipeline
+from jfuse.passes.streams import MODES
 from jfuse.report import Report
 from jfuse.verification.compare import verify_model
 
@@ -29,14 +30,18 @@ def load(
     *,
     signatures: Sequence[str] | None = None,
     input_signature: Sequence[Any] | None = None,
+    inputs: Sequence[str] | None = None,
+    outputs: Sequence[str] | None = None,
     rules: Iterable[Rule] = (),
 ) -> Model:
     """The model in `source` as a jfuse program, composites with their bodies.
 
     source: path of a SavedModel folder, a `.keras` or a `.tflite` file; a Keras 3 or tf_keras model; a tf.function; a
-        concrete function, or a sequence or mapping (signature key -> function) of them.
+        concrete function, or a sequence or mapping (signature key -> function) of them; a GraphDef, or the path of a
+        `.pb` file with one.
     signatures: keys to load; None for all.
-    input_signature: tf.TensorSpecs, for a tf.function without one or to fix the sizes of a Keras model.
+    input_signature: tf.TensorSpecs, for a tf.function without one or to fix the sizes of a Keras model or a GraphDef.
+    inputs, outputs: names of tensors of a GraphDef; by default its inputs are the placeholders that the outputs need.
     Raises ImportFailed, BadFlatbuffer.
     """
     if isinstance(source, str | Path) and Path(source).suffix == ".tflite":
@@ -44,7 +49,9 @@ def load(
             raise JfuseError(f"{source} does not exist")
         return Model(load_tflite(Path(source)))
     table = default_rules().extended(rules).lowers
-    imported = import_tensorflow(source, table, signatures=signatures, input_signature=input_signature)
+    imported = import_tensorflow(
+        source, table, signatures=signatures, input_signature=input_signature, inputs=inputs, outputs=outputs
+    )
     report = Report(assumptions=list(imported.program.assumptions), notes=list(imported.notes))
     return Model(imported.program, imported, report)
 
@@ -73,9 +80,11 @@ def lower(
     Raises LowerError where something has no TFLite spelling; nothing is written then.
     """
     report = Report(assumptions=list(model.report.assumptions), notes=list(model.report.notes))
+    choice("state", state, MODES)
     choice("padding", padding, (None, "right", "left"))
     choice("loop", loop, ("auto", "while", "unroll"))
-    ctx = Context(default_rules().extended(rules), report, recover, state, padding, loop, on_stage)
+    variables = model.imported.variable_names if model.imported else ()
+    ctx = Context(default_rules().extended(rules), report, recover, state, padding, loop, on_stage, variables)
     program = run_pipeline(model.program, ctx, passes, dump_dir=None if dump_dir is None else Path(dump_dir))
     report.operators = operator_counts(program.graphs())
     return Model(program, model.imported, report)
@@ -96,6 +105,8 @@ def convert(
     *,
     signatures: Sequence[str] | None = None,
     input_signature: Sequence[Any] | None = None,
+    inputs: Sequence[str] | None = None,
+    outputs: Sequence[str] | None = None,
     rules: Iterable[Rule] = (),
     recover: bool = True,
     state: str = "source",
@@ -113,7 +124,9 @@ def convert(
     rules = tuple(rules)
     started = time.perf_counter()
     on_stage("import")
-    model = load(source, signatures=signatures, input_signature=input_signature, rules=rules)
+    model = load(
+        source, signatures=signatures, input_signature=input_signature, inputs=inputs, outputs=outputs, rules=rules
+    )
     imported = time.perf_counter() - started
     lite = lower(
         model,

@@ -15,6 +15,7 @@ from jfuse.export.flatbuffer import to_bytes, write_atomic
 from jfuse.frontends.sources import Imported
 from jfuse.ir.evaluate import evaluate, large_constants, with_constants
 from jfuse.ir.graph import Graph, Program, Signature
+from jfuse.ir.states import first_states, initial_values
 from jfuse.ir.text import format_program
 from jfuse.ir.types import DType
 from jfuse.ir.walk import all_eqns
@@ -55,34 +56,52 @@ class Model:
         return table[key]
 
     def __call__(self, *args: Any, signature: str | None = None, **named: Any) -> Any:
-        """Run one signature on arrays, given by position or by input name.
+        """Run one signature on arrays, given by position or by input name, as a first call: from the initial states.
 
         Returns the result as a NumPy array where there is one, else a dict of them by output name.
         """
-        results = self.run(self.bind(signature, args, named), signature)
-        return next(iter(results.values())) if len(results) == 1 else results
+        return one_or_all(self.run(self.bind(signature, args, named), signature))
+
+    def stream(self) -> Stream:
+        """The model as an interpreter runs it: what it keeps between calls is kept in the returned object."""
+        return Stream(self)
 
     def bind(self, key: str | None, args: Sequence[Any], named: Mapping[str, Any]) -> dict[str, np.ndarray]:
-        """Arguments by input name, converted to the inputs' dtypes; raises JfuseError where they do not fit."""
+        """Arguments by input name, converted to the inputs' dtypes; raises JfuseError where they do not fit.
+
+        Exposed states that are not given are the initial ones.
+        """
         chosen = self.signature(key)
         given = {**dict(zip(chosen.input_names, args, strict=False)), **named}
-        if len(args) > len(chosen.input_names) or given.keys() != set(chosen.input_names):
+        optional = {state.name for state in chosen.exposed}
+        if len(args) > len(chosen.input_names) or given.keys() | optional != set(chosen.input_names):
             raise JfuseError(
                 f"signature {chosen.key!r} takes other inputs", expected=list(chosen.input_names), found=list(given)
             )
-        types = dict(zip(chosen.input_names, chosen.graph.inputs, strict=True))
-        return {name: np.asarray(given[name], types[name].type.dtype.numpy) for name in chosen.input_names}
+        types = {name: var.type for name, var in zip(chosen.input_names, chosen.graph.inputs, strict=False)}
+        bound = {name: np.asarray(value, types[name].dtype.numpy) for name, value in given.items()}
+        bound |= initial_values([s for s in chosen.exposed if s.name not in bound], types, bound)
+        return {name: bound[name] for name in chosen.input_names}
 
     def run(self, inputs: Mapping[str, np.ndarray], key: str | None = None) -> dict[str, np.ndarray]:
-        """Run one signature on arrays by input name; the results by output name."""
+        """Run one signature on arrays by input name, as a first call; the results by output name."""
+        return self.step(first_states(self.program), inputs, key)[0]
+
+    def step(
+        self, states: Mapping[str, np.ndarray], inputs: Mapping[str, np.ndarray], key: str | None = None
+    ) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
+        """One call where the states are given by name: the results by output name, and the states after it."""
         chosen = self.signature(key)
         runner = self._runners.setdefault(chosen.key, Runner(chosen.graph))
-        results = runner([inputs[name] for name in chosen.input_names])
-        return dict(zip(chosen.output_names, results, strict=True))
+        names = [state.name for state in chosen.states]
+        results = runner([*(inputs[name] for name in chosen.input_names), *(states[name] for name in names)])
+        outputs = dict(zip(chosen.output_names, results, strict=False))
+        return outputs, {**states, **dict(zip(names, results[len(outputs) :], strict=True))}
 
     def jax(self, key: str | None = None) -> Callable[..., tuple[Any, ...]]:
         """One signature as a pure JAX function of its inputs, in order, to jit, vmap or differentiate.
 
+        What the signature keeps comes last: the states before the call as arguments, those after it as results.
         Raises JfuseError where jax cannot trace the graph (result sizes that depend on data, strings).
         """
         chosen = self.signature(key)
@@ -101,6 +120,32 @@ class Model:
         """Write the .tflite file: to a temporary name first, then renamed, so that nothing is left half written."""
         write_atomic(path, self.to_bytes())
         return Path(path)
+
+
+class Stream:
+    """Calls in a row: each starts from the states that the one before it left. `states` has them by name."""
+
+    def __init__(self, model: Model) -> None:
+        self._model = model
+        self.reset()
+
+    def reset(self) -> None:
+        """Go back to the initial states."""
+        self.states = first_states(self._model.program)
+
+    def __call__(self, *args: Any, signature: str | None = None, **named: Any) -> Any:
+        """Run one signature, as `Model.__call__` does, and keep its states."""
+        return one_or_all(self.run(self._model.bind(signature, args, named), signature))
+
+    def run(self, inputs: Mapping[str, np.ndarray], key: str | None = None) -> dict[str, np.ndarray]:
+        """Run one signature on arrays by input name, and keep its states; the results by output name."""
+        outputs, self.states = self._model.step(self.states, inputs, key)
+        return outputs
+
+
+def one_or_all(results: Mapping[str, np.ndarray]) -> Any:
+    """The one result there is, else all of them by name."""
+    return next(iter(results.values())) if len(results) == 1 else dict(results)
 
 
 class Runner:

@@ -5,11 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from jfuse.errors import NotFused
+from jfuse.ir.graph import Graph, Var
 
 
 @dataclass(frozen=True)
 class Fusion:
-    """A composite that became fused ops, with the proof: how many samples, and the largest relative error."""
+    """A composite that became fused ops, with the proof: how many samples, and the largest relative error.
+
+    recovered: whether it was found in a loop that nobody marked. cell: the recurrence in words, where it is one.
+    """
 
     composite: str
     rule: str
@@ -18,6 +22,7 @@ class Fusion:
     samples: int
     error: float
     recovered: bool = False
+    cell: str = ""
 
 
 @dataclass(frozen=True)
@@ -56,6 +61,51 @@ class Difference:
     tolerance: float
 
 
+@dataclass(frozen=True)
+class LoopForm:
+    """What became of a loop that nothing fused takes: its steps and their size, and the form that was chosen."""
+
+    source: str
+    size: str
+    form: str
+
+    def __str__(self) -> str:
+        return f"{self.form} ({self.size})"
+
+
+@dataclass(frozen=True)
+class Kept:
+    """A state of the file: a value that one call hands to the next, and where it is meanwhile."""
+
+    name: str
+    type: str
+    where: str
+
+    def __str__(self) -> str:
+        return f"{self.name}: {self.type} in {self.where}"
+
+
+@dataclass(frozen=True)
+class Promise:
+    """The user's word on a mask: on which side it is padded along an axis.
+
+    graph: computes the mask from inputs of a signature's graph. source: the node that makes it.
+    """
+
+    side: str
+    axis: int
+    graph: Graph
+    source: str
+
+    @property
+    def inputs(self) -> tuple[Var, ...]:
+        """What decides the mask."""
+        return self.graph.inputs
+
+    def __str__(self) -> str:
+        return f"the mask of {self.source} is padding on the {self.side}"
+
+
 @dataclass
 class Report:
     """Everything that is worth telling about one conversion."""
@@ -63,7 +113,10 @@ class Report:
     fused: list[Fusion] = field(default_factory=list)
     refused: list[Refusal] = field(default_factory=list)
     assumptions: list[str] = field(default_factory=list)
+    promises: list[Promise] = field(default_factory=list)
+    loops: list[LoopForm] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    kept: list[Kept] = field(default_factory=list)
     differences: list[Difference] = field(default_factory=list)
     operators: dict[str, int] = field(default_factory=dict)
     size_bytes: int = 0

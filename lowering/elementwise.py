@@ -63,7 +63,6 @@ alike("GreaterEqual", ops.greater_equal)
 alike("LogicalAnd", ops.logical_and)
 alike("LogicalOr", ops.logical_or)
 alike("LogicalNot", ops.logical_not)
-alike("Select", ops.select)
 alike("SelectV2", ops.select_v2)
 
 composed("Reciprocal", lambda x: ops.div(one_like(x), x))
@@ -91,6 +90,19 @@ def lower_not_equal(x: Array, y: Array, *, incompatible_shape_error: bool = True
 def lower_floor_div(x: Array, y: Array) -> Array:
     """FLOOR_DIV of integers. Of floats FLOOR and DIV: FLOOR_DIV's quotient is in double, TensorFlow's is not."""
     return ops.floor(ops.div(x, y)) if dtype(x).is_float else ops.floor_div(x, y)
+
+
+@lowers("Select")
+def lower_select(condition: Array, x: Array, y: Array) -> Array:
+    """SELECT; a vector condition chooses rows of x and y, as one more column that SELECT_V2 broadcasts.
+
+    SELECT takes vectors too, but is no elementwise op then.
+    """
+    if rank(condition) != 1 or rank(x) == 1:
+        return ops.select(condition, x, y)
+    for axis in range(1, rank(x)):
+        condition = ops.expand_dims(condition, axis)
+    return ops.select_v2(condition, x, y)
 
 
 @lowers("Square")

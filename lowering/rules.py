@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from jfuse.errors import NotFused, RuleError
+from jfuse.ir.graph import Graph
 
 
 @dataclass(frozen=True)
@@ -70,13 +71,14 @@ class Proposal:
     """What a recover rule read in a loop: which operands are what, and what the weights are.
 
     operands: name in the composite -> position among the scan's operands. constants: arrays derived from the body, by
-    name; f64 where f32 would round them. attributes: keyword arguments for the fusion rule. It is a proposal: `fuse`
-    proves it.
+    name; f64 where f32 would round them. attributes: keyword arguments for the fusion rule. body: the step that is
+    meant, where the fused op differs from the source by less than f32 can tell. It is a proposal: `fuse` proves it.
     """
 
     operands: Mapping[str, int]
     constants: Mapping[str, np.ndarray] = field(default_factory=dict)
     attributes: Mapping[str, Any] = field(default_factory=dict)
+    body: Graph | None = None
 
 
 @dataclass(frozen=True)
@@ -197,10 +199,13 @@ def recovers(
     return register
 
 
-def need(holds: object, condition: str, *, want: object = None, got: object = None) -> None:
-    """Refuse the fusion under a snake_case name unless `holds`. The composite then keeps its body."""
+def need(holds: object, condition: str, *, want: object = None, got: object = None, near: int = 0) -> None:
+    """Refuse the fusion under a snake_case name unless `holds`. The composite then keeps its body.
+
+    near: how far a reading got; of several rules that refuse a loop the nearest is reported.
+    """
     if not holds:
-        raise NotFused(condition, want=want, got=got)
+        raise NotFused(condition, want=want, got=got, near=near)
 
 
 def _keywords(function: Callable[..., Any]) -> Mapping[str, inspect.Parameter]:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 
 from jfuse.errors import RuleError
-from jfuse.ir.graph import Atom, Var
+from jfuse.ir.graph import Atom, Graph, Var
 from jfuse.ir.types import TensorType
 from jfuse.kernels.op import Array
 
@@ -17,14 +17,23 @@ from jfuse.kernels.op import Array
 class Site:
     """One composite in a graph.
 
-    results: the values that its body returns; is_read: whether anything reads the result of that number.
+    body: what the function computes, a graph whose inputs are the operands. arguments: the names of the operands.
+    is_read: whether anything reads the result of that number.
     limits: for operands that the body uses as indices without a check, the size of the table: an index beyond it is an
         error in the source too, not a value.
+    side_of: for an operand and an axis, the side on which that mask is padded.
     """
 
-    results: Sequence[Atom]
+    body: Graph
+    arguments: Sequence[str]
     is_read: Sequence[bool]
     limits: Mapping[Var, int] = field(default_factory=dict)
+    side_of: Callable[[Var, int], str | None] = lambda operand, axis: None
+
+    @property
+    def results(self) -> Sequence[Atom]:
+        """The values that the body returns."""
+        return self.body.outputs
 
     def result_type(self, index: int) -> TensorType:
         """The type that the rule's result of that number must have."""
@@ -33,6 +42,13 @@ class Site:
     def index_limit(self, operand: Array) -> int | None:
         """The number of rows that the body itself indexes with an operand; None where it takes any value."""
         return self.limits.get(operand) if isinstance(operand, Var) else None
+
+    def padding(self, mask: Array, axis: int) -> str | None:
+        """How a mask, an operand of the composite, is padded along an axis: "right" where True comes first, or "left".
+
+        Known from how the mask is made or promised by the user (`padding=`); None where it may have gaps.
+        """
+        return self.side_of(mask, axis) if isinstance(mask, Var) else None
 
 
 _SITE: ContextVar[Site | None] = ContextVar("jfuse_site", default=None)

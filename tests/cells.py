@@ -192,3 +192,236 @@ def detour(h: Array, c: Array, x: Array) -> tuple[Array, ...]:
     row = ops.reshape(ops.expand_dims(x, 1), [-1, INPUTS])
     new_h, new_c, y = keras(h, ops.squeeze(ops.expand_dims(c, 1), squeeze_dims=(1,)), row)
     return new_h, ops.reverse_v2(ops.reverse_v2(new_c, [1]), [1]), y
+
+
+# What TFLite's LSTM has beyond the plain one.
+
+PEEPHOLES = {name: weights(UNITS) for name in ("input", "forget", "output")}
+PROJECTION, PROJECTION_BIAS = weights(UNITS, 3), weights(3)
+SCALES, SHIFTS = weights(4, UNITS), weights(4, UNITS)
+
+
+def peepholes(h: Array, c: Array, x: Array) -> tuple[Array, ...]:
+    """The input and forget gates see c, the output gate sees c'."""
+    i, f, g, o = sums(x, h)
+    i, f = (ops.add(z, ops.mul(c, PEEPHOLES[name])) for name, z in (("input", i), ("forget", f)))
+    _, new_c = update((i, f, g, o), c)
+    o = ops.add(o, ops.mul(PEEPHOLES["output"], new_c))
+    new_h = ops.mul(ops.logistic(o), ops.tanh(new_c))
+    return new_h, new_c, new_h
+
+
+def one_peephole(h: Array, c: Array, x: Array) -> tuple[Array, ...]:
+    i, f, g, o = sums(x, h)
+    new_h, new_c = update((i, ops.add(f, ops.mul(c, PEEPHOLES["forget"])), g, o), c)
+    return new_h, new_c, new_h
+
+
+def late_peephole(h: Array, c: Array, x: Array) -> tuple[Array, ...]:
+    """The output gate sees the old c, which TFLite has not."""
+    i, f, g, o = sums(x, h)
+    new_h, new_c = update((i, f, g, ops.add(o, ops.mul(c, PEEPHOLES["output"]))), c)
+    return new_h, new_c, new_h
+
+
+def full_peephole(h: Array, c: Array, x: Array) -> tuple[Array, ...]:
+    """A gate sees c through a matrix."""
+    i, f, g, o = sums(x, h)
+    new_h, new_c = update((i, ops.add(f, dense(c, gate(R, 0))), g, o), c)
+    return new_h, new_c, new_h
+
+
+def cell_peephole(h: Array, c: Array, x: Array) -> tuple[Array, ...]:
+    i, f, g, o = sums(x, h)
+    new_h, new_c = update((i, f, ops.add(g, ops.mul(c, PEEPHOLES["input"])), o), c)
+    return new_h, new_c, new_h
+
+
+def projected(clip: float = 0.0, bias: np.ndarray | None = PROJECTION_BIAS, kernel: np.ndarray = PROJECTION) -> Step:
+    """h is sigmoid(o)*tanh(c') times a kernel, clipped where `clip` is not 0."""
+    width = kernel.shape[1]
+
+    def step(h: Array, c: Array, x: Array) -> tuple[Array, ...]:
+        z = ops.add(ops.add(dense(x, W), dense(h, R[:width])), B)
+        new_h, new_c = update(ops.split(1, z, num_splits=4), c)
+        new_h = dense(new_h, kernel, bias)
+        new_h = ops.minimum(ops.maximum(new_h, np.float32(-clip)), np.float32(clip)) if clip else new_h
+        return new_h, new_c, new_h
+
+    return step
+
+
+def clipped(limit: float) -> Step:
+    """c' is clipped."""
+
+    def step(h: Array, c: Array, x: Array) -> tuple[Array, ...]:
+        i, f, g, o = sums(x, h)
+        new_c = ops.add(ops.mul(ops.logistic(f), c), ops.mul(ops.logistic(i), ops.tanh(g)))
+        new_c = ops.minimum(ops.maximum(new_c, np.float32(-limit)), np.float32(limit))
+        new_h = ops.mul(ops.logistic(o), ops.tanh(new_c))
+        return new_h, new_c, new_h
+
+    return step
+
+
+def ended(new_c: Array, o: Array) -> tuple[Array, ...]:
+    """h', c' and y from c' and what enters the output gate."""
+    new_h = ops.mul(ops.logistic(o), ops.tanh(new_c))
+    return new_h, new_c, new_h
+
+
+ONE = np.float32(1)
+
+
+def coupled(h: Array, c: Array, x: Array) -> tuple[Array, ...]:
+    """f*c + (1-f)*g."""
+    _, f, g, o = sums(x, h)
+    keep = ops.logistic(f)
+    return ended(ops.add(ops.mul(keep, c), ops.mul(ops.sub(ONE, keep), ops.tanh(g))), o)
+
+
+def coupled_difference(h: Array, c: Array, x: Array) -> tuple[Array, ...]:
+    """g + f*(c-g)."""
+    _, f, g, o = sums(x, h)
+    new = ops.tanh(g)
+    return ended(ops.add(new, ops.mul(ops.logistic(f), ops.sub(c, new))), o)
+
+
+def coupled_input(h: Array, c: Array, x: Array) -> tuple[Array, ...]:
+    """(1-i)*c + i*g."""
+    i, _, g, o = sums(x, h)
+    admit = ops.logistic(i)
+    return ended(ops.add(ops.mul(ops.sub(ONE, admit), c), ops.mul(admit, ops.tanh(g))), o)
+
+
+def coupled_as_a_step_towards(h: Array, c: Array, x: Array) -> tuple[Array, ...]:
+    """c + i*(g-c)."""
+    i, _, g, o = sums(x, h)
+    return ended(ops.add(c, ops.mul(ops.logistic(i), ops.sub(ops.tanh(g), c))), o)
+
+
+def activated(act: Callable[[Array], Array], after: Callable[[Array], Array] | None = None) -> Step:
+    """Another activation in place of tanh, in both places, or `after` in the second."""
+
+    def step(h: Array, c: Array, x: Array) -> tuple[Array, ...]:
+        i, f, g, o = sums(x, h)
+        new_c = ops.add(ops.mul(ops.logistic(f), c), ops.mul(ops.logistic(i), act(g)))
+        new_h = ops.mul(ops.logistic(o), (after or act)(new_c))
+        return new_h, new_c, new_h
+
+    return step
+
+
+def chosen_relu(z: Array) -> Array:
+    """relu as a choice."""
+    return ops.select_v2(ops.greater(z, np.float32(0)), z, np.float32(0))
+
+
+def negative_update(h: Array, c: Array, x: Array) -> tuple[Array, ...]:
+    """f*c - i*tanh(g)."""
+    i, f, g, o = sums(x, h)
+    return ended(ops.sub(ops.mul(ops.logistic(f), c), ops.mul(ops.logistic(i), ops.tanh(g))), o)
+
+
+def exponentials(h: Array, c: Array, x: Array) -> tuple[Array, ...]:
+    """sigmoid(z) = 1 / (1 + exp(-z)), tanh(z) = (exp(z) - exp(-z)) / (exp(z) + exp(-z))."""
+
+    def sigmoid(z: Array) -> Array:
+        return ops.div(ONE, ops.add(ONE, ops.exp(ops.neg(z))))
+
+    def tanh(z: Array) -> Array:
+        up, down = ops.exp(z), ops.exp(ops.neg(z))
+        return ops.div(ops.sub(up, down), ops.add(up, down))
+
+    i, f, g, o = sums(x, h)
+    new_c = ops.add(ops.mul(sigmoid(f), c), ops.mul(sigmoid(i), tanh(g)))
+    new_h = ops.mul(sigmoid(o), tanh(new_c))
+    return new_h, new_c, new_h
+
+
+def diagonal(h: Array, c: Array, x: Array) -> tuple[Array, ...]:
+    """Each unit sees its own h alone."""
+    z = ops.split(1, ops.add(dense(x, W), B), num_splits=4)
+    new_h, new_c = update([ops.add(part, ops.mul(h, PEEPHOLES["input"])) for part in z], c)
+    return new_h, new_c, new_h
+
+
+Norm = Callable[[Array, np.ndarray, np.ndarray, float], Array]
+
+
+def written_norm(z: Array, scale: np.ndarray, shift: np.ndarray, epsilon: float) -> Array:
+    """(z - mean) * rsqrt(variance + epsilon) * scale + shift."""
+    mean = ops.mean(z, [1], keep_dims=True)
+    variance = ops.mean(ops.squared_difference(z, mean), [1], keep_dims=True)
+    normed = ops.mul(ops.sub(z, mean), ops.rsqrt(ops.add(variance, np.float32(epsilon))))
+    return ops.add(ops.mul(normed, scale), shift)
+
+
+def folded_norm(z: Array, scale: np.ndarray, shift: np.ndarray, epsilon: float) -> Array:
+    """z * r + (shift - mean * r) with r = scale / sqrt(variance + epsilon), as batch normalization is written."""
+    mean = ops.mean(z, [1], keep_dims=True)
+    centred = ops.sub(z, mean)
+    variance = ops.mean(ops.mul(centred, centred), [1], keep_dims=True)
+    factor = ops.div(scale, ops.sqrt(ops.add(variance, np.float32(epsilon))))
+    return ops.add(ops.mul(z, factor), ops.sub(shift, ops.mul(mean, factor)))
+
+
+def root_mean_square_norm(z: Array, scale: np.ndarray, shift: np.ndarray, epsilon: float) -> Array:
+    """Without the mean taken away: not TFLite's."""
+    size = ops.rsqrt(ops.add(ops.mean(ops.square(z), [1], keep_dims=True), np.float32(epsilon)))
+    return ops.add(ops.mul(ops.mul(z, size), scale), shift)
+
+
+def normed(
+    norm: Norm = written_norm, epsilon: float = 1e-8, *, bias: bool = False, gates: Sequence[int] = range(4)
+) -> Step:
+    """A layer norm in gates; bias: added to what is normalized as well."""
+
+    def step(h: Array, c: Array, x: Array) -> tuple[Array, ...]:
+        z = ops.add(dense(x, W), dense(h, R))
+        parts = ops.split(1, ops.add(z, B) if bias else z, num_splits=4)
+        parts = [norm(p, SCALES[k], SHIFTS[k], epsilon) if k in gates else p for k, p in enumerate(parts)]
+        new_h, new_c = update(parts, c)
+        return new_h, new_c, new_h
+
+    return step
+
+
+def normed_together(h: Array, c: Array, x: Array) -> tuple[Array, ...]:
+    """All gates in one tensor of three axes, each normalized over its own units."""
+    z = ops.reshape(ops.add(dense(x, W), dense(h, R)), [-1, 4, UNITS])
+    centred = ops.sub(z, ops.mean(z, [2], keep_dims=True))
+    variance = ops.mean(ops.square(centred), [2], keep_dims=True)
+    found = ops.div(centred, ops.sqrt(ops.add(variance, np.float32(1e-8))))
+    new_h, new_c = update(ops.unpack(ops.add(ops.mul(found, SCALES), SHIFTS), axis=1), c)
+    return new_h, new_c, new_h
+
+
+def normed_over_all(h: Array, c: Array, x: Array) -> tuple[Array, ...]:
+    """Statistics over the units of all gates: not TFLite's."""
+    z = written_norm(ops.add(dense(x, W), dense(h, R)), SCALES.reshape(-1), SHIFTS.reshape(-1), 1e-8)
+    new_h, new_c = update(ops.split(1, z, num_splits=4), c)
+    return new_h, new_c, new_h
+
+
+def simple(act: Callable[[Array], Array] = ops.tanh) -> Step:
+    """h' = act(W x + R h + b)."""
+
+    def step(h: Array, x: Array) -> tuple[Array, ...]:
+        new_h = act(ops.add(ops.add(dense(x, gate(W, 0)), dense(h, gate(R, 0))), gate(B, 0)))
+        return new_h, new_h
+
+    return step
+
+
+def gru(*, reset_after: bool) -> Step:
+    """A GRU; the state moves from its old value to a new one."""
+
+    def step(h: Array, x: Array) -> tuple[Array, ...]:
+        z, r = (ops.logistic(ops.add(dense(x, gate(W, k)), dense(h, gate(R, k)))) for k in (0, 1))
+        seen = ops.mul(r, dense(h, gate(R, 2), gate(B, 2))) if reset_after else dense(ops.mul(r, h), gate(R, 2))
+        new = ops.tanh(ops.add(dense(x, gate(W, 2), gate(B, 1)), seen))
+        new_h = ops.add(ops.mul(z, h), ops.mul(ops.sub(ONE, z), new))
+        return new_h, new_h
+
+    return step

@@ -143,3 +143,47 @@ def test_what_nobody_can_spell_is_listed_at_once() -> None:
     function = tf.function(strange, input_signature=[tf.TensorSpec([2], tf.float32)])
     with pytest.raises(jfuse.LowerError, match=r"tf.Digamma \(2x, first at (.|\n)*tf.Lgamma \(1x"):
         jfuse.convert(function)
+
+
+@pytest.fixture(scope="module")
+def adding() -> tuple[Any, jfuse.Model]:
+    import tensorflow as tf
+
+    total = tf.Variable([1.0, 2.0], name="total")
+
+    def add(x: Any) -> Any:
+        return total.assign_add(x) * 2.0
+
+    function = tf.function(add, input_signature=[tf.TensorSpec([2], tf.float32, name="x")], autograph=False)
+    return total, jfuse.convert(function)
+
+
+def test_a_stream_goes_on_and_a_plain_call_is_a_first_one(adding: tuple[Any, jfuse.Model]) -> None:
+    _, result = adding
+    x = np.array([0.5, 0.25], np.float32)
+    stream = result.stream()
+    assert [stream(x).tolist(), stream(x=x).tolist()] == [[3.0, 4.5], [4.0, 5.0]]
+    assert stream.states["total"].tolist() == [2.0, 2.5]
+    assert result(x).tolist() == [3.0, 4.5]
+    stream.reset()
+    assert stream(x).tolist() == [3.0, 4.5]
+
+
+def test_the_jax_function_takes_and_gives_states(adding: tuple[Any, jfuse.Model]) -> None:
+    _, result = adding
+    x, total = np.ones((3, 2), np.float32), np.arange(6, dtype=np.float32).reshape(3, 2)
+    y, after = jax.jit(jax.vmap(result.jax()))(x, total)
+    np.testing.assert_array_equal(after, total + 1)
+    np.testing.assert_array_equal(y, (total + 1) * 2)
+
+
+def test_the_text_of_a_saved_file_has_the_states(adding: tuple[Any, jfuse.Model], tmp_path: Path) -> None:
+    _, result = adding
+    path = result.save(tmp_path / "adding.tflite")
+    assert str(jfuse.load(path)).split("#")[0] == str(result).split("#")[0]
+    assert 'state "total" = f32[2](1.0 2.0)' in str(result)
+
+
+def test_unknown_modes_are_refused(dense: Any) -> None:
+    with pytest.raises(jfuse.JfuseError, match=r"no state 'kept'(.|\n)*'source' or 'reset' or 'keep' or 'io'"):
+        jfuse.convert(dense, state="kept")

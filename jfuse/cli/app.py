@@ -1,4 +1,4 @@
-"""`jfuse convert`, `jfuse inspect` and `jfuse demo`.
+"""`jfuse convert`, `jfuse inspect`, `jfuse explain` and `jfuse demo`.
 
 Exit codes: 0 done; 1 refused, differing or unreadable; 2 wrong usage of the command line.
 """
@@ -18,6 +18,7 @@ import jfuse
 from jfuse.cli.demo import run_demo
 from jfuse.cli.tables import print_summary
 from jfuse.errors import JfuseError
+from jfuse.explain import explain_lines
 
 app = typer.Typer(
     help="TensorFlow functions to proven, fused TensorFlow Lite files.", no_args_is_help=True, add_completion=False
@@ -26,6 +27,7 @@ console = Console()
 errors = Console(stderr=True)
 
 Output = Annotated[Path, typer.Option("-o", "--output", help="The .tflite file to write.")]
+Padding = Annotated[str | None, typer.Option(help="Your promise of every mask: right or left.")]
 Signatures = Annotated[list[str] | None, typer.Option("--signature", help="A signature to take; all without it.")]
 
 
@@ -43,7 +45,7 @@ def convert(
     state: Annotated[
         str, typer.Option(help="What lasts from one invoke to the next: source, reset, keep or io.")
     ] = "source",
-    padding: Annotated[str | None, typer.Option(help="Your promise of every mask: right or left.")] = None,
+    padding: Padding = None,
     loop: Annotated[str, typer.Option(help="Recurrences that do not fuse: auto, while or unroll.")] = "auto",
     verify: Annotated[bool, typer.Option(help="Compare with TensorFlow and LiteRT.")] = True,
     dump_dir: Annotated[Path | None, typer.Option(help="A folder for the text after each pass.")] = None,
@@ -74,6 +76,19 @@ def inspect(
         on_stage("import")
         model = jfuse.load(source, signatures=signature)
     console.print(str(model), markup=False, highlight=False, soft_wrap=True)
+
+
+@app.command()
+def explain(
+    source: Annotated[Path, typer.Argument(help="A SavedModel folder or a .keras file.")],
+    signature: Signatures = None,
+    padding: Padding = None,
+) -> None:
+    """Say of each recurrence in SOURCE what it is, how it was proven and what it becomes, or why it does not fuse."""
+    with _progress() as on_stage:
+        result = jfuse.convert(source, signatures=signature, padding=padding, verify=False, on_stage=on_stage)
+    for line in explain_lines(result.report):
+        console.print(line, markup=False, highlight=False, soft_wrap=True)
 
 
 @app.command()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -17,14 +17,15 @@ from jfuse.errors import JfuseError, LowerError
 from jfuse.export.metadata import MIN_RUNTIME_VERSION, min_runtime_bytes
 from jfuse.export.names import Names, equation_name
 from jfuse.export.options import as_stored, to_table
-from jfuse.export.schema import BUILTIN_CODES, TENSOR_TYPES
+from jfuse.export.schema import BUILTIN_CODES, TENSOR_TYPES, new_options
 from jfuse.export.tensor_data import pack
 from jfuse.export.versions import version_of
 from jfuse.ir.dims import is_known
-from jfuse.ir.graph import Atom, Const, Eqn, Graph, Program, Signature, Var
-from jfuse.ir.types import TensorType
+from jfuse.ir.graph import Atom, Const, Eqn, Graph, Program, Signature, State, Var
+from jfuse.ir.types import DType, TensorType
 from jfuse.ir.walk import producers, use_counts
-from jfuse.kernels.op import TflOp
+from jfuse.kernels.op import TflOp, new_states
+from jfuse.passes.kept import held_in_place
 from jfuse.passes.legal import builtins_only
 from jfuse.passes.outputs import unprepared
 
@@ -72,6 +73,7 @@ class _Writer:
         self._code_of: dict[tuple[str, int], int] = {}
         self._subgraphs: list[Any] = []
         self._index_of: dict[int, int] = {}
+        self.initial: int | None = None  # the subgraph that gives variables their first values
 
     def program(self, program: Program, description: str) -> bytes:
         """The bytes of the whole file."""
@@ -79,9 +81,11 @@ class _Writer:
         self._index_of = {id(graph): i for i, graph in enumerate(graphs)}  # entry subgraphs come first
         self._subgraphs = [None] * len(graphs)
         entries: dict[int, tuple[list[int], list[int]]] = {}
+        in_place = held_in_place(program)
+        self._add_initial(tuple(s for s in program.states() if s.name not in in_place))
         for graph in graphs:
             named = next(s for s in program.signatures if s.graph is graph)
-            writer = _SubgraphWriter(self, graph, input_names=named.input_names)
+            writer = _SubgraphWriter(self, graph, input_names=named.input_names, states=named.states, in_place=in_place)
             self._subgraphs[self._index_of[id(graph)]] = writer.finish()
             entries[id(graph)] = (writer.inputs, writer.outputs)
         model = schema.ModelT()
@@ -93,6 +97,12 @@ class _Writer:
         model.metadata = [schema.MetadataT(MIN_RUNTIME_VERSION, self._add_buffer(min_runtime_bytes(self._code_of)))]
         model.buffers = self.buffers
         return self._finish(model)
+
+    def _add_initial(self, variables: Sequence[State]) -> None:
+        """Add the subgraph that gives variables their first values, where there are any."""
+        if variables:
+            self.initial = len(self._subgraphs)
+            self._subgraphs.append(_SubgraphWriter(self, Graph("initial_states", (), (), ())).finish_initial(variables))
 
     def constant_buffer(self, const: Const) -> int:
         """The buffer that holds a constant; equal constants share one."""
@@ -157,8 +167,17 @@ class _Writer:
 class _SubgraphWriter:
     """One graph as a subgraph: its tensors, operators and names."""
 
-    def __init__(self, file: _Writer, graph: Graph, *, input_names: Sequence[str] = (), is_body: bool = False) -> None:
-        copies = unprepared(graph, is_body=is_body)
+    def __init__(
+        self,
+        file: _Writer,
+        graph: Graph,
+        *,
+        input_names: Sequence[str] = (),
+        is_body: bool = False,
+        states: Sequence[State] = (),
+        in_place: Container[str] = (),
+    ) -> None:
+        copies = unprepared(graph, is_body=is_body, states=len(states))
         if copies:
             raise JfuseError(
                 f"results {copies} of {graph.name} are inputs, constants or repeated",
@@ -172,12 +191,19 @@ class _SubgraphWriter:
         self._constant_of: dict[str, int] = {}
         self._producers = producers(graph)
         self._uses = use_counts(graph)
-        for i, var in enumerate(graph.inputs):
+        self._operators: list[Any] = []
+        inputs, outputs = len(graph.inputs) - len(states), len(graph.outputs) - len(states)
+        for i, var in enumerate(graph.inputs[:inputs]):
             name = input_names[i] if i < len(input_names) else var.name or f"{graph.name}/input_{i}"
             self._tensor_of[var] = self._add_tensor(name, var.type)
-        self._operators = [self._operator(as_stored(eqn)) for eqn in graph.eqns]
-        self.inputs = [self._tensor_of[var] for var in graph.inputs]
-        self.outputs = [self._tensor(atom, "") for atom in graph.outputs]
+        self._kept = frozenset(v for v, s in zip(graph.inputs[inputs:], states, strict=True) if s.name in in_place)
+        handles = [self._state(s, v) for s, v in zip(states, graph.inputs[inputs:], strict=True)]
+        self._operators += [self._operator(as_stored(eqn)) for eqn in graph.eqns]
+        for handle, var, after in zip(handles, graph.inputs[inputs:], graph.outputs[outputs:], strict=True):
+            if handle is not None and after is not var:
+                self._operators.append(self._plain_operator("ASSIGN_VARIABLE", [handle, self._tensor(after, "")], []))
+        self.inputs = [self._tensor_of[var] for var in graph.inputs[:inputs]]
+        self.outputs = [self._tensor(atom, "") for atom in graph.outputs[:outputs]]
 
     def finish(self) -> Any:
         """The subgraph's table."""
@@ -189,9 +215,44 @@ class _SubgraphWriter:
         table.outputs = np.array(self.outputs, np.int32)
         return table
 
+    def finish_initial(self, variables: Sequence[State]) -> Any:
+        """The table of the subgraph that gives variables their first values."""
+        for variable in variables:
+            operands = [self._handle(variable), self._tensor(variable.initial, f"{variable.name}/initial")]
+            self._operators.append(self._plain_operator("ASSIGN_VARIABLE", operands, []))
+        return self.finish()
+
+    def _state(self, state: State, var: Var) -> int | None:
+        """The handle of the variable that holds a state, read if an equation needs it; None for one kept in place."""
+        if var in self._kept:
+            self._tensor_of[var] = self._add_tensor(state.name, var.type)
+            return None
+        if not self._operators:  # in each subgraph: whichever runs first gives the first values
+            self._operators.append(self._plain_operator("CALL_ONCE", [], [], initSubgraphIndex=self._file.initial))
+        handle = self._handle(state)
+        if self._uses[var]:
+            self._tensor_of[var] = self._add_tensor(f"{state.name}/read", var.type)
+            self._operators.append(self._plain_operator("READ_VARIABLE", [handle], [self._tensor_of[var]]))
+        return handle
+
+    def _handle(self, state: State) -> int:
+        handle = self._add_tensor(state.name, TensorType((), DType.resource))
+        self._operators.append(self._plain_operator("VAR_HANDLE", [], [handle], sharedName=state.name))
+        return handle
+
+    def _plain_operator(self, builtin: str, inputs: Sequence[int], outputs: Sequence[int], **options: Any) -> Any:
+        """An operator that stands for no equation."""
+        table = schema.OperatorT()
+        table.opcodeIndex = self._file.operator_code(builtin, 1)
+        table.inputs, table.outputs = np.array(inputs, np.int32), np.array(outputs, np.int32)
+        _, table.builtinOptionsType, table.builtinOptions = new_options(builtin)
+        for name, value in options.items():
+            setattr(table.builtinOptions, name, value)
+        return table
+
     def _operator(self, eqn: Eqn) -> Any:
         builtin = str(getattr(eqn.op, "builtin", None))
-        updates: Mapping[str, int] = getattr(eqn.op, "updates", {})
+        updates = new_states(eqn)
         table = schema.OperatorT()
         table.opcodeIndex = self._file.operator_code(builtin, version_of(eqn))
         table.inputs = np.array(self._operands(eqn, keep_all=bool(updates) or builtin in _KEEP_OMITTED), np.int32)
@@ -267,8 +328,10 @@ class _SubgraphWriter:
             return "a constant"
         writer = self._producers.get(state)
         if writer is None:
+            if state in self._kept:
+                return ""
             return f"an input of {self._graph.name}"
-        if writer.outputs.index(state) in getattr(writer.op, "updates", {}).values():
+        if writer.outputs.index(state) in new_states(writer).values():
             return f"the final state of {writer.op.name}"
         if self._uses[state] != 1:
             return f"a tensor that is read in {self._uses[state]} places"

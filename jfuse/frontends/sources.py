@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 from jfuse.errors import ImportFailed
+from jfuse.frontends.graph_def import SUFFIX, graph_def_signature, is_graph_def, read_graph_def
 from jfuse.frontends.keras import is_keras_model, keras_signature, load_keras_file
 from jfuse.frontends.saved_model import saved_model_signatures
 from jfuse.frontends.tf_callable import callable_signatures, is_concrete, is_traceable
@@ -19,11 +20,17 @@ from jfuse.lowering.rules import LowerRule
 
 @dataclass(frozen=True)
 class Imported:
-    """A program with where it came from: the TensorFlow functions behind its signatures, and notes for the report."""
+    """A program with where it came from: the TensorFlow functions behind its signatures, and notes for the report.
+
+    variables: TensorFlow's variable behind each state of the program, by the state's name.
+    variable_names: of all variables that the functions use.
+    """
 
     program: Program
     functions: Mapping[str, TfSignature]
     notes: tuple[str, ...] = ()
+    variables: Mapping[str, Any] = field(default_factory=dict)
+    variable_names: tuple[str, ...] = ()
     keep_alive: Any = None  # concrete functions hold their variables weakly
 
 
@@ -33,39 +40,63 @@ def import_tensorflow(
     *,
     signatures: Sequence[str] | None = None,
     input_signature: Sequence[Any] | None = None,
+    inputs: Sequence[str] | None = None,
+    outputs: Sequence[str] | None = None,
 ) -> Imported:
-    """Import a SavedModel folder, a `.keras` file, a Keras model, tf.functions or concrete functions.
+    """Import a SavedModel folder, a `.keras` file, a Keras model, tf.functions, concrete functions or a GraphDef.
 
     signatures: keys of a SavedModel to import; None for all.
-    input_signature: tf.TensorSpecs for a tf.function or a Keras model, one for each input.
+    input_signature: tf.TensorSpecs for a tf.function, a Keras model or a GraphDef, one for each input.
+    inputs, outputs: names of tensors of a GraphDef.
     """
+    for keyword, names in (("inputs", inputs), ("outputs", outputs)):
+        if isinstance(names, str):
+            raise ImportFailed(f"{keyword}= takes a sequence of names", found=repr(names), remedy=f"[{names!r}]")
     if isinstance(signatures, str):
         raise ImportFailed("signatures= takes a sequence of keys", found=repr(signatures), remedy=f"[{signatures!r}]")
     if find_spec("tensorflow") is None:
         raise ImportFailed("TensorFlow is not installed", expected="it, to read anything but .tflite files")
-    found, keep_alive = _signatures(source, signatures, input_signature)
+    source = _opened(source)
+    if is_graph_def(source):
+        found, keep_alive = [graph_def_signature(source, inputs, outputs, input_signature)], source
+    elif inputs is not None or outputs is not None:
+        raise ImportFailed("inputs= and outputs= name tensors of a GraphDef", found=f"a {type(source).__name__}")
+    else:
+        found, keep_alive = _signatures(source, signatures, input_signature)
     if not found:
         raise ImportFailed("no function or signature is given", remedy="name one at least")
-    imported, assumptions, notes = import_signatures(found, rules)
-    program = Program(tuple(_shared(imported)), tuple(assumptions))
-    variables = [live_variables(s.function) for s in found]
-    return Imported(program, {s.key: s for s in found}, tuple(notes), (keep_alive, variables))
+    imported = import_signatures(found, rules)
+    program = Program(tuple(_shared(imported.signatures)), imported.assumptions)
+    variables = [v for s in found for v in live_variables(s.function)]
+    names = tuple(dict.fromkeys(v.name.removesuffix(":0") for v in variables))
+    functions = {s.key: s for s in found}
+    return Imported(program, functions, imported.notes, imported.variables, names, (keep_alive, variables))
+
+
+def _opened(source: Any) -> Any:
+    """What a path leads to: a SavedModel's folder as it is, files as what is in them."""
+    if not isinstance(source, str | Path):
+        return source
+    path = Path(source)
+    if not path.exists():
+        raise ImportFailed(f"{path} does not exist")
+    if path.is_dir():
+        return path
+    if path.suffix == SUFFIX:
+        return read_graph_def(path)
+    if path.suffix != ".keras":
+        raise ImportFailed(
+            f"{path} is of no known kind",
+            expected="a SavedModel folder, a .keras or a .tflite file, or a .pb file with a GraphDef",
+        )
+    return load_keras_file(path)
 
 
 def _signatures(
     source: Any, keys: Sequence[str] | None, input_signature: Sequence[Any] | None
 ) -> tuple[list[TfSignature], Any]:
-    if isinstance(source, str | Path):
-        path = Path(source)
-        if not path.exists():
-            raise ImportFailed(f"{path} does not exist")
-        if path.is_dir():
-            return saved_model_signatures(path, keys)
-        if path.suffix != ".keras":
-            raise ImportFailed(
-                f"{path} is of no known kind", expected="a SavedModel folder, a .keras or a .tflite file"
-            )
-        source = load_keras_file(path)
+    if isinstance(source, Path):
+        return saved_model_signatures(source, keys)
     if is_keras_model(source):
         found = [keras_signature(source, input_signature)]
     elif is_concrete(source) or is_traceable(source) or isinstance(source, Mapping | list | tuple):
@@ -73,7 +104,7 @@ def _signatures(
     else:
         raise ImportFailed(
             f"jfuse does not know what to do with a {type(source).__name__}",
-            expected="a path, a Keras model, a tf.function or concrete functions",
+            expected="a path, a Keras model, a tf.function, concrete functions or a GraphDef",
         )
     missing = [key for key in keys or () if key not in {s.key for s in found}]
     if missing:
@@ -83,10 +114,10 @@ def _signatures(
 
 def _shared(signatures: Sequence[Signature]) -> list[Signature]:
     """Signatures with an equal target share one graph (`serve` and `serving_default` of `model.export`)."""
-    graphs: dict[str, Graph] = {}
+    graphs: dict[tuple[str, ...], Graph] = {}
     result = []
     for s in signatures:
         text = str(s.graph).split("(", 1)[1]  # all but the graph's name, which is the key
-        graph = graphs.setdefault(text, s.graph)
-        result.append(Signature(s.key, graph, s.input_names, s.output_names))
+        graph = graphs.setdefault((text, *(state.name for state in s.states)), s.graph)
+        result.append(replace(s, graph=graph))
     return result

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from jfuse.errors import ImportFailed, LowerError
+from jfuse.frontends.tf_arrays import TensorArray
 from jfuse.frontends.tf_graph import PendingList, Walker, handles
 from jfuse.frontends.tf_nodes import decode_attr, split_reference
 from jfuse.frontends.tf_variables import Resource
@@ -43,7 +44,9 @@ def composite_marking(function: Any) -> tuple[str, tuple[tuple[str, Any], ...]] 
     if "_implements" in function.attr:
         attr = function.attr["_implements"]
         if attr.WhichOneof("value") != "func":
-            return attr.s.decode(), ()
+            # "LSTMCellSimple,CoupleInputForgetGates": what follows the name are options.
+            first, *options = attr.s.decode().split(",")
+            return first, tuple((option, True) for option in options)
         return attr.func.name, tuple((k, decode_attr(attr.func.attr[k])) for k in sorted(attr.func.attr))
     if "api_implements" not in function.attr:
         return None
@@ -56,6 +59,8 @@ def composite_marking(function: Any) -> tuple[str, tuple[tuple[str, Any], ...]] 
 def _composite(
     walker: Walker, function: Any, operands: list[Any], name: str, attributes: tuple[tuple[str, Any], ...]
 ) -> Sequence[Any]:
+    if any(isinstance(operand, Resource) and operand.is_state for operand in operands):
+        return walker.walk_function(function.signature.name, operands)  # rules know tensors only
     tensors = [i for i, operand in enumerate(operands) if not isinstance(operand, Resource)]
     arguments = tuple(function.signature.input_arg[i].name for i in tensors)
 
@@ -80,37 +85,76 @@ def _if(walker: Walker, node: Any, operands: list[Any]) -> Sequence[Any]:
     branches = [node.attr[a].func.name for a in ("then_branch", "else_branch")]
     if not isinstance(flag, Var):
         return walker.walk_function(branches[0] if np.asarray(flag).any() else branches[1], values)
-    _refuse_writes(walker, node)
     if type_of(flag).rank or type_of(flag).dtype.value != "bool":
         raise LowerError("the condition of an If is not a bool scalar", found=str(type_of(flag)))
+    pending = [i for i, v in enumerate(values) if _is_pending(v)]
+    values = _resolved_lists(walker, branches, values, values, pending)
     variable = [i for i, v in enumerate(values) if isinstance(v, Var)]
-
-    inputs = [_body_input(values[i]) for i in variable]
-    graphs = [_trace_call(walker, name, values, variable, inputs) for name in branches]
-    return if_([flag, *(values[i] for i in variable)], graphs)
+    states = _States.of(walker, branches, values)
+    inputs = [_body_input(values[i]) for i in variable] + [_body_input(v) for v in states.computed]
+    graphs = [_trace_call(walker, name, values, variable, inputs, states) for name in branches]
+    results = if_([flag, *(values[i] for i in variable), *states.computed], graphs)
+    return states.assigned(walker, results)
 
 
 @handles("While", "StatelessWhile")
 def _while(walker: Walker, node: Any, operands: list[Any]) -> Sequence[Any]:
-    _refuse_writes(walker, node)
     cond, body = (node.attr[a].func.name for a in ("cond", "body"))
+    states = _States.of(walker, [body], operands, always=True)
+    _refuse_writes(walker, cond, operands)
     invariant = _invariant_arguments(walker, body)
     # What the loop only passes on and is known now, is known inside.
     carried = [i for i, value in enumerate(operands) if i not in invariant or isinstance(value, Var)]
     if not carried:
         raise LowerError("a loop carries no value that changes, so it never ends")
-    values = _resolved_lists(walker, body, operands, carried, invariant)
+    pending = [i for i in carried if _is_pending(operands[i])]
+    trial = list(operands)
+    for i in set(carried).difference(pending):
+        trial[i] = _body_input(operands[i], known=i in invariant)
+    values = _resolved_lists(walker, [body], operands, trial, pending)
     inputs = [_body_input(values[i], known=i in invariant) for i in carried]
-    graphs = [_trace_call(walker, name, values, carried, inputs) for name in (cond, body)]
-    graphs[1] = replace(graphs[1], outputs=tuple(graphs[1].outputs[i] for i in carried))
+    inputs += [_body_input(v, known=r not in states.written) for r, v in states.inputs.items()]
+    graphs = [_trace_call(walker, cond, values, carried, inputs, replace(states, written=()))]
+    graphs += [_trace_call(walker, body, values, carried, inputs, replace(states, written=tuple(states.inputs)))]
+    tail = graphs[1].outputs[len(operands) :]
+    graphs[1] = replace(graphs[1], outputs=(*(graphs[1].outputs[i] for i in carried), *tail))
     _unify_carried(graphs[1])
     graphs = [rename_dims(g, active_trace().sizes) for g in graphs]
-    start = [values[i] for i in carried]
+    start = [*(values[i] for i in carried), *states.inputs.values()]
     final = while_(start, graphs) if any(isinstance(v, Var) for v in start) else _computed(start, *graphs)
+    final = replace(states, written=tuple(states.inputs)).assigned(walker, final)
     results = list(values)
     for i, result in zip(carried, final, strict=True):
         results[i] = result
     return results
+
+
+@dataclass(frozen=True)
+class _States:
+    """The variables that a branch or a loop is given, with what they hold at its start, and those that it writes."""
+
+    inputs: Mapping[Resource, Any]
+    written: tuple[Resource, ...]
+
+    @classmethod
+    def of(cls, walker: Walker, functions: Sequence[str], arguments: Sequence[Any], *, always: bool = False) -> _States:
+        """Those that `functions` write, or that hold what was computed. always: what is written is an input too."""
+        variables = walker.variables
+        found = (r for name in functions for r in walker.writes.written_resources(name, arguments))
+        written = tuple(dict.fromkeys(r for r in found if r in variables.live))
+        inputs = dict.fromkeys([*variables.computed(arguments), *(written if always else ())])
+        return cls({r: variables.current[r] for r in inputs}, written)
+
+    @property
+    def computed(self) -> list[Any]:
+        """The values of the inputs."""
+        return list(self.inputs.values())
+
+    def assigned(self, walker: Walker, results: Sequence[Any]) -> Sequence[Any]:
+        """The results without those that the written variables become, which come last and are assigned."""
+        first = len(results) - len(self.written)
+        walker.variables.current.update(zip(self.written, results[first:], strict=True))
+        return results[:first]
 
 
 def _computed(values: Sequence[Any], cond: Graph, body: Graph) -> Sequence[Any]:
@@ -127,22 +171,32 @@ def _computed(values: Sequence[Any], cond: Graph, body: Graph) -> Sequence[Any]:
 
 
 def _trace_call(
-    walker: Walker, name: str, values: Sequence[Any], variable: Sequence[int], inputs: Sequence[Var]
+    walker: Walker, name: str, values: Sequence[Any], variable: Sequence[int], inputs: Sequence[Var], states: _States
 ) -> Graph:
-    """The graph of a function whose `variable` arguments are inputs; the other values are known inside."""
+    """The graph of a function whose `variable` arguments are inputs; the other values are known inside.
+
+    The inputs of `states` follow as inputs, and what its written variables become as results.
+    """
 
     def run(*inner: Var) -> Sequence[Any]:
         arguments = list(values)
-        for i, var in zip(variable, inner, strict=True):
+        for i, var in zip(variable, inner, strict=False):
             arguments[i] = var
-        return [_tensor(r) for r in walker.walk_function(name, arguments)]
+        held = dict(zip(states.inputs, inner[len(variable) :], strict=True))
+        nested = replace(walker, variables=walker.variables.within(held))
+        results = [_tensor(r) for r in nested.walk_function(name, arguments)]
+        return [*results, *(nested.variables.current[r] for r in states.written)]
 
     return trace_graph(run, [Var(v.type, value=v.value) for v in inputs], name=_short(name))
 
 
 def _tensor(value: Any) -> Any:
-    """A result of a body as a tensor; resources that it passes on are no tensors and are read by nobody."""
-    return np.zeros((), np.bool_) if isinstance(value, Resource) else value
+    """A result of a body as a tensor; resources and handles that it passes on are none, and are read by nobody."""
+    return np.zeros((), np.bool_) if isinstance(value, Resource | TensorArray) else value
+
+
+def _is_pending(value: Any) -> bool:
+    return isinstance(value, PendingList)
 
 
 def _body_input(value: Any, *, known: bool = True) -> Var:
@@ -169,20 +223,20 @@ def _invariant_arguments(walker: Walker, body: str) -> set[int]:
 
 
 def _resolved_lists(
-    walker: Walker, body: str, values: Sequence[Any], carried: Sequence[int], invariant: set[int]
+    walker: Walker, functions: Sequence[str], values: Sequence[Any], trial: Sequence[Any], pending: Sequence[int]
 ) -> list[Any]:
-    """Lists whose element type only the body tells: walk it once on trial, then start from zeros of that type."""
-    resolved = list(values)
-    pending = [i for i in carried if isinstance(values[i], PendingList)]
+    """Lists whose element type only the functions tell: walk them on `trial`, then start from zeros of that type."""
+    resolved, attempt = list(values), list(trial)
     if not pending:
         return resolved
-    trial = list(values)
-    for i in carried:
-        trial[i] = _body_input(values[i], known=i in invariant) if i not in pending else replace(values[i])
-    with recording(nested=True):
-        walker.walk_function(body, trial)
     for i in pending:
-        resolved[i] = trial[i].zeros()
+        attempt[i] = replace(values[i])
+    with recording(nested=True):
+        for name in functions:
+            replace(walker, variables=walker.variables.within({})).walk_function(name, attempt)
+    for i in pending:
+        values[i].element = attempt[i].element  # whoever walks this on trial is told as well
+        resolved[i] = values[i].zeros()
     return resolved
 
 
@@ -204,10 +258,12 @@ def _unify_carried(body: Graph) -> None:
             )
 
 
-def _refuse_writes(walker: Walker, node: Any) -> None:
-    if walker.writes.writes(node):
+def _refuse_writes(walker: Walker, cond: str, operands: Sequence[Any]) -> None:
+    written = walker.variables.live.intersection(walker.writes.written_resources(cond, operands))
+    if written:
         raise LowerError(
-            "a variable is written inside of a loop or branch", remedy="carry the value through the loop instead"
+            f"the variable {next(iter(written)).name!r} is written by the condition of a loop",
+            remedy="write it in the body of the loop",
         )
 
 

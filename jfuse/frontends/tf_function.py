@@ -4,20 +4,24 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-import jfuse.frontends.tf_control  # noqa: F401  (registers its node handlers)
+import jfuse.frontends.tf_arrays
+import jfuse.frontends.tf_control  # noqa: F401  (both register their node handlers)
 from jfuse.errors import ImportFailed
+from jfuse.frontends.tf_functional import functional_library, functional_nodes
 from jfuse.frontends.tf_graph import Walker
 from jfuse.frontends.tf_nodes import Library, decode_dtype, decode_shape
-from jfuse.frontends.tf_variables import Resource, WriteAnalysis, borrow_array
+from jfuse.frontends.tf_variables import Resource, Variables, WriteAnalysis, borrow_array
 from jfuse.ir.dims import SymbolNames, symbols_in
-from jfuse.ir.graph import Graph, Signature, Var
+from jfuse.ir.graph import Const, Signature, State, Var
 from jfuse.ir.trace import recording
 from jfuse.ir.types import TensorType
+from jfuse.ir.walk import without_idle_states
+from jfuse.lowering.query import type_of
 from jfuse.lowering.rules import LowerRule
 
 
@@ -31,28 +35,43 @@ class TfSignature:
     output_names: tuple[str, ...]
 
 
-def import_signatures(
-    signatures: Sequence[TfSignature], rules: Mapping[str, LowerRule]
-) -> tuple[list[Signature], list[str], list[str]]:
-    """The signatures as graphs, the dimensions taken for equal, and notes for the report.
+@dataclass(frozen=True)
+class ImportedSignatures:
+    """Signatures as graphs, the dimensions taken for equal, notes for the report, and the variable of each state."""
 
-    A variable that any of the signatures writes is mutable for all of them.
+    signatures: tuple[Signature, ...]
+    assumptions: tuple[str, ...]
+    notes: tuple[str, ...]
+    variables: Mapping[str, Any]
+
+
+def import_signatures(signatures: Sequence[TfSignature], rules: Mapping[str, LowerRule]) -> ImportedSignatures:
+    """The signatures as graphs.
+
+    A variable that any of the signatures writes, and that any result needs, is a state of all that use it.
     """
     analyses = [_analyse(s) for s in signatures]
-    written = {name for a in analyses for name in a.written}
-    found, assumptions, notes = [], dict[str, None](), dict[str, None]()
-    arrays: dict[int, np.ndarray] = {}
-    for signature, analysis in zip(signatures, analyses, strict=True):
-        walker = Walker(analysis.library, rules, analysis.writes, notes)
-        graph, equal = _import_one(signature, analysis, walker, written, arrays)
-        assumptions.update(dict.fromkeys(equal))
-        found.append(Signature(signature.key, graph, signature.input_names, signature.output_names))
-    return found, list(assumptions), list(notes)
+    resources = _resources(signatures, analyses)
+    live: frozenset[Resource] = frozenset()
+    while True:
+        # What a write needs may be further variables: walk again until no new ones are read.
+        assumptions, notes, read = dict[str, None](), dict[str, None](), set[Resource]()
+        found = []
+        for signature, analysis in zip(signatures, analyses, strict=True):
+            walker = Walker(analysis.library, rules, analysis.writes, Variables(live, read), notes)
+            imported, equal = _import_one(signature, analysis, walker, resources)
+            assumptions.update(dict.fromkeys(equal))
+            found.append(imported)
+        if read <= live:
+            named, variables = _named(found)
+            return ImportedSignatures(tuple(named), tuple(assumptions), tuple(notes), variables)
+        live |= read
 
 
 @dataclass(frozen=True)
 class _Analysis:
-    graph_def: Any
+    nodes: Sequence[Any]
+    results: Sequence[str]  # references to what the function returns
     library: Library
     writes: WriteAnalysis
     captures: Mapping[str, Any]  # placeholder name -> variable or tensor
@@ -63,13 +82,14 @@ def _analyse(signature: TfSignature) -> _Analysis:
     function = signature.function
     _refuse_composites(signature)
     graph_def = function.graph.as_graph_def(add_shapes=True)
-    library = Library.of(graph_def)
+    library = functional_library(graph_def)
+    nodes, results = functional_nodes(graph_def.node, [t.name for t in function.outputs], library)
     writes = WriteAnalysis(library)
     count = len(function.inputs) - len(function.captured_inputs)
     captures = {p.op.name: t for t, p in zip(function.captured_inputs, function.inputs[count:], strict=True)}
-    names = writes.written_placeholders(graph_def.node)
+    names = writes.written_placeholders(nodes)
     written = frozenset(id(captures[n]) for n in names if n in captures)
-    return _Analysis(graph_def, library, writes, captures, written)
+    return _Analysis(nodes, results, library, writes, captures, written)
 
 
 def _refuse_composites(signature: TfSignature) -> None:
@@ -92,24 +112,50 @@ def _refuse_composites(signature: TfSignature) -> None:
             )
 
 
+def _resources(signatures: Sequence[TfSignature], analyses: Sequence[_Analysis]) -> dict[int, Any]:
+    """What the captures of all signatures are, by the id of the captured tensor: variables, tables and arrays."""
+    written = {name for a in analyses for name in a.written}
+    found: dict[int, Any] = {}
+    for signature, analysis in zip(signatures, analyses, strict=True):
+        variables = {id(v.handle): v for v in live_variables(signature.function)}
+        for tensor in analysis.captures.values():
+            if id(tensor) not in found:
+                found[id(tensor)] = _captured(tensor, variables.get(id(tensor)), id(tensor) in written)
+    return found
+
+
 def _import_one(
-    signature: TfSignature, analysis: _Analysis, walker: Walker, written: set[int], arrays: dict[int, np.ndarray]
-) -> tuple[Graph, list[str]]:
+    signature: TfSignature, analysis: _Analysis, walker: Walker, resources: Mapping[int, Any]
+) -> tuple[tuple[Signature, tuple[Resource, ...]], list[str]]:
+    """The signature with the variables that are its states, and the sizes of inputs that are taken for equal."""
     function = signature.function
     count = len(function.inputs) - len(function.captured_inputs)
     symbols = SymbolNames()
     inputs = [_input(t, n, symbols) for t, n in zip(function.inputs[:count], signature.input_names, strict=True)]
     given: dict[str, Any] = {t.op.name: v for t, v in zip(function.inputs[:count], inputs, strict=True)}
-    variables = {id(v.handle): v for v in live_variables(function)}
-    for name, tensor in analysis.captures.items():
-        given[name] = _captured(tensor, variables.get(id(tensor)), id(tensor) in written, arrays)
+    given |= {name: resources[id(tensor)] for name, tensor in analysis.captures.items()}
+    held = {r: Var(type_of(r.array), r.name) for r in given.values() if isinstance(r, Resource) and r.is_state}
+    walker.variables.current = dict(held)
     with recording(names=symbols) as trace:
-        results = walker.walk_nodes(analysis.graph_def.node, [t.name for t in function.outputs], given)
-        graph = trace.finish(signature.key, inputs, results)
+        results = walker.walk_nodes(analysis.nodes, analysis.results, given)
+        after = walker.variables.current
+        graph = trace.finish(signature.key, [*inputs, *held.values()], [*results, *(after[r] for r in held)])
         # Sizes inside the graph are resolved, not assumed; what is assumed is about what the user feeds.
         ours = symbols_in(tuple(v.type.shape for v in inputs))
         equal = [f"{name} = {size}" for name, size in trace.sizes.items() if name in ours]
-    return graph, equal
+    graph, kept = without_idle_states(graph, len(held))
+    states = tuple(resource for resource, is_kept in zip(held, kept, strict=True) if is_kept)
+    return (Signature(signature.key, graph, signature.input_names, signature.output_names), states), equal
+
+
+def _named(found: Sequence[tuple[Signature, Sequence[Resource]]]) -> tuple[list[Signature], dict[str, Any]]:
+    """The signatures with their states, each variable one state under a name of its own; the variables by that name."""
+    resources = list(dict.fromkeys(r for _, held in found for r in held))
+    names = dict(zip(resources, unique_names([r.name.removesuffix(":0") for r in resources]), strict=True))
+    # A copy: TensorFlow may go on writing into the variable's memory.
+    states = {r: State(name, Const(np.array(r.array))) for r, name in names.items()}
+    named = [replace(s, states=tuple(states[r] for r in held)) for s, held in found]
+    return named, {name: r.variable for r, name in names.items()}
 
 
 def live_variables(function: Any) -> tuple[Any, ...]:
@@ -134,11 +180,9 @@ def _input(tensor: Any, name: str, symbols: SymbolNames) -> Var:
     return Var(TensorType(dims, decode_dtype(tensor.dtype.as_datatype_enum)), name)
 
 
-def _captured(tensor: Any, variable: Any, written: bool, arrays: dict[int, np.ndarray]) -> Any:
+def _captured(tensor: Any, variable: Any, written: bool) -> Any:
     if variable is not None:
-        if id(tensor) not in arrays:
-            arrays[id(tensor)] = borrow_array(variable)
-        return Resource(variable.name, arrays[id(tensor)], written)
+        return Resource(variable.name, borrow_array(variable), written, variable)
     if tensor.dtype.name in ("resource", "variant"):
         return Resource(str(tensor.name) if hasattr(tensor, "graph") else "a table", None)
     array = np.asarray(tensor.numpy())
@@ -148,9 +192,9 @@ def _captured(tensor: Any, variable: Any, written: bool, arrays: dict[int, np.nd
 def flat_names(structure: Any, stem: str) -> tuple[str, ...]:
     """Names for the tensors of a nest as TensorFlow's SavedModels give them: dict keys, else stem_0, stem_1, …"""
     if isinstance(structure, Mapping):
-        names = [n for key in sorted(structure) for n in _named(structure[key], str(key))]
+        names = [n for key in sorted(structure) for n in _leaf_names(structure[key], str(key))]
     elif isinstance(structure, list | tuple):
-        names = [n for i, item in enumerate(structure) for n in _named(item, f"{stem}_{i}")]
+        names = [n for i, item in enumerate(structure) for n in _leaf_names(item, f"{stem}_{i}")]
     else:
         names = [] if structure is None else [f"{stem}_0"]
     return unique_names(names)
@@ -165,9 +209,9 @@ def unique_names(names: Sequence[str]) -> tuple[str, ...]:
     return tuple(taken)
 
 
-def _named(structure: Any, name: str) -> tuple[str, ...]:
+def _leaf_names(structure: Any, name: str) -> tuple[str, ...]:
     if isinstance(structure, Mapping):
-        return tuple(n for key in sorted(structure) for n in _named(structure[key], f"{name}_{key}"))
+        return tuple(n for key in sorted(structure) for n in _leaf_names(structure[key], f"{name}_{key}"))
     if isinstance(structure, list | tuple):
-        return tuple(n for i, item in enumerate(structure) for n in _named(item, f"{name}_{i}"))
+        return tuple(n for i, item in enumerate(structure) for n in _leaf_names(item, f"{name}_{i}"))
     return () if structure is None else (name,)

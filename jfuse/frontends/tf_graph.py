@@ -26,7 +26,7 @@ from jfuse.frontends.tf_nodes import (
     split_reference,
 )
 from jfuse.frontends.tf_opaque import TfOp
-from jfuse.frontends.tf_variables import Resource, WriteAnalysis, is_write
+from jfuse.frontends.tf_variables import Resource, Variables, WriteAnalysis, is_write
 from jfuse.ir.dims import Dim, is_known
 from jfuse.ir.graph import Const, Source, Var
 from jfuse.ir.trace import active_trace, at_source
@@ -73,6 +73,7 @@ class Walker:
     library: Library
     rules: Mapping[str, LowerRule]
     writes: WriteAnalysis
+    variables: Variables = field(default_factory=Variables)
     notes: dict[str, None] = field(default_factory=dict)
     stack: tuple[str, ...] = ()
     opaque: dict[str, LowerError] = field(default_factory=dict)  # by node: what to say where its type is missed
@@ -80,7 +81,9 @@ class Walker:
     def walk_nodes(self, nodes: Sequence[Any], references: Sequence[str], given: Mapping[str, Any]) -> list[Any]:
         """The values of tensor references in a graph whose placeholders have the `given` values."""
         scope = Scope({n.name: n for n in nodes}, {}, given)
-        for name in _in_order(scope, [split_reference(r)[0] for r in references]):
+        writers = self.writes.writers(nodes, given, self.variables.live)
+        roots = [*(split_reference(r)[0] for r in references), *writers]
+        for name in _in_program_order(scope, roots) if writers else _in_order(scope, roots):
             self._visit(scope, scope.nodes[name])
         self._note_dropped(node for node in nodes if node.name not in scope.values)
         return [self._read(scope, r) for r in references]
@@ -99,7 +102,7 @@ class Walker:
         return Source(node.name, node.op, self.stack)
 
     def _note_dropped(self, nodes: Iterable[Any]) -> None:
-        """Effects that no result needs are left out; what needs a written variable is refused where it reads it."""
+        """Effects that no result needs are left out."""
         for node in nodes:
             if node.op == "Assert":
                 self.notes[f"the assertion {node.name!r} is not checked by the file"] = None
@@ -132,6 +135,8 @@ class Walker:
         handler = HANDLERS.get(node.op)
         if handler is not None:
             return handler(self, node, operands)
+        if node.op in self.library.functions:  # how TensorFlow 1 calls
+            return self.walk_function(node.op, operands)
         if any(isinstance(o, PendingList) for o in operands):
             operands = self._on_pending(node, operands)
         return self._lower(node, operands)
@@ -156,7 +161,7 @@ class Walker:
         rule = self.rules.get(node.op)
         if rule is None:
             return self._opaque(node, operands)
-        operands = [_value_of(o) if isinstance(o, Resource) else o for o in operands]
+        operands = [self.variables.value(o) if isinstance(o, Resource) else o for o in operands]
         try:
             results = rule(*operands, **self._attributes(node, rule))
         except LowerError as error:
@@ -246,14 +251,6 @@ def _placeholder_with_default(walker: Walker, node: Any, operands: list[Any]) ->
     return operands[:1]
 
 
-@handles("Enter", "Exit", "LoopCond", "Merge", "NextIteration", "Switch")
-def _control_flow_v1(walker: Walker, node: Any, operands: list[Any]) -> Sequence[Any]:
-    raise LowerError(
-        "loops and branches of TensorFlow 1 have no TFLite spelling",
-        remedy="build and save the model again after tf.compat.v1.enable_control_flow_v2()",
-    )
-
-
 @handles("Variable", "VariableV2")
 def _reference_variable(walker: Walker, node: Any, operands: list[Any]) -> Sequence[Any]:
     raise LowerError(
@@ -267,19 +264,26 @@ def _read_variable(walker: Walker, node: Any, operands: list[Any]) -> Sequence[A
     (resource,) = operands
     if not isinstance(resource, Resource):
         raise ImportFailed("a variable is read that has no value")
-    return (_value_of(resource),)
+    return (walker.variables.value(resource),)
 
 
-def _value_of(resource: Resource) -> np.ndarray:
-    """What a variable that nothing writes holds."""
-    if resource.written:
-        raise LowerError(
-            f"the variable {resource.name!r} is written by the model while its results depend on it",
-            remedy="make the state an input and a result of the function, or use a stateless layer (stateful=False)",
-        )
-    if resource.array is None:
-        raise LowerError(f"{resource.name!r} is a table or another resource that TFLite cannot hold")
-    return resource.array
+@handles("VarIsInitializedOp")
+def _is_initialized(walker: Walker, node: Any, operands: list[Any]) -> Sequence[Any]:
+    return (np.asarray(True),)
+
+
+@handles("AssignVariableOp")
+def _assign(walker: Walker, node: Any, operands: list[Any]) -> Sequence[Any]:
+    walker.variables.assign(*operands)
+    return ()
+
+
+@handles("AssignAddVariableOp", "AssignSubVariableOp")
+def _assign_changed(walker: Walker, node: Any, operands: list[Any]) -> Sequence[Any]:
+    resource, change = operands
+    rule = walker.rules["AddV2" if node.op == "AssignAddVariableOp" else "Sub"]
+    walker.variables.assign(resource, rule(walker.variables.value(resource), change))
+    return ()
 
 
 @handles("TensorListReserve")
@@ -291,26 +295,36 @@ def _reserve(walker: Walker, node: Any, operands: list[Any]) -> Sequence[Any]:
     return (PendingList(size, decode_dtype(node.attr["element_dtype"].type)),)
 
 
-def _in_order(scope: Scope, roots: Sequence[str]) -> Iterator[str]:
-    """The nodes that `roots` need, operands first; control edges carry no values and are not followed.
+def _in_order(scope: Scope, roots: Sequence[str], edges: Callable[[Any], Sequence[str]] = data_inputs) -> Iterator[str]:
+    """The nodes that `roots` need, operands first; without control edges, which carry no values, unless asked for.
 
     Without recursion: graphs are deeper than Python's stack.
     """
-    done: set[str] = set()
+    opened: set[str] = set()
     pending = [(name, False) for name in reversed(roots)]
     while pending:
         name, operands_done = pending.pop()
-        if name in done or name in scope.arguments:
-            continue
         if operands_done:
-            done.add(name)
             yield name
+            continue
+        if name in opened or name in scope.arguments:
             continue
         if name not in scope.nodes:
             raise ImportFailed(f"the graph refers to the node {name!r}, which it does not have")
+        opened.add(name)
         pending.append((name, True))
-        needed = [split_reference(i)[0] for i in data_inputs(scope.nodes[name])]
-        pending += [(i, False) for i in reversed(needed) if i not in done]
+        needed = [split_reference(i)[0] for i in edges(scope.nodes[name])]
+        pending += [(i, False) for i in reversed(needed) if i not in opened]
+
+
+def _in_program_order(scope: Scope, roots: Sequence[str]) -> list[str]:
+    """As `_in_order`, in an order that control edges allow: they say when variables are read and written."""
+
+    def edges(node: Any) -> list[str]:
+        return [name.removeprefix("^") for name in node.input]
+
+    needed = set(_in_order(scope, roots))
+    return [name for name in _in_order(scope, roots, edges) if name in needed]
 
 
 def _is_harmless(spec: Any, attr: Any) -> bool:

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -19,11 +20,13 @@ from jfuse.export.names import source_of
 from jfuse.export.options import as_recorded, body_indices, from_table
 from jfuse.export.schema import BUILTIN_NAMES, DTYPES, new_options
 from jfuse.export.tensor_data import unpack
+from jfuse.frontends.tflite_states import ON_VARIABLES, Held, StateNames, first_values
 from jfuse.ir.dims import SymbolNames, same
-from jfuse.ir.graph import Atom, Const, Graph, Op, Program, Signature, Var
+from jfuse.ir.graph import Atom, Const, Graph, Op, Program, Signature, State, Var
 from jfuse.ir.registry import find_op
 from jfuse.ir.trace import active_trace, at_source, trace_graph
 from jfuse.ir.types import DType, TensorType
+from jfuse.ir.walk import rename_dims
 from jfuse.kernels import ops as _declared  # noqa: F401 - declares every op, so that `find_op` knows it
 from jfuse.kernels.op import TflOp, record
 
@@ -85,6 +88,21 @@ class _File:
         self._entries: dict[int, Graph] = {}
         self._bodies: dict[Any, Graph] = {}
         self._open: list[int] = []
+        self._states: dict[int, tuple[State, ...]] = {}
+
+    @cached_property
+    def state_names(self) -> StateNames:
+        """The variables of the file, by the name that all subgraphs share, as CALL_ONCE makes them."""
+        calls = (
+            int(operator.builtinOptions.initSubgraphIndex)
+            for table in self.subgraphs
+            for operator in table.operators or ()
+            if self.builtin(operator) == "CALL_ONCE" and operator.builtinOptions is not None
+        )
+        found: dict[str, State] = {}
+        for index in dict.fromkeys(calls):
+            found |= first_values(_Subgraph(self, _index(index, len(self.subgraphs), "subgraph")))
+        return StateNames(found)
 
     def program(self) -> Program:
         """All signatures; a file without any has one for its first subgraph."""
@@ -95,7 +113,7 @@ class _File:
             graph = self._entry(0)
             reader = _Subgraph(self, 0)
             inputs, outputs = (_unique([reader.name(i) for i in places]) for places in (reader.inputs, reader.outputs))
-            return Program((Signature(_DEFAULT_KEY, graph, inputs, outputs),))
+            return Program((Signature(_DEFAULT_KEY, graph, inputs, outputs, self._states[0]),))
         return Program(tuple(self._signature(table) for table in self._signatures))
 
     def builtin(self, operator: Any) -> str:
@@ -143,9 +161,11 @@ class _File:
     def _entry(self, index: int) -> Graph:
         if index not in self._entries:
             reader = _Subgraph(self, index)
-            self._entries[index] = self._traced(
-                reader, [Var(reader.input_type(i), reader.name(i)) for i in reader.inputs]
-            )
+            reader.held = Held.of(reader, self.state_names.variables)
+            inputs = [Var(reader.input_type(i), reader.name(i)) for i in reader.inputs]
+            states = [Var(state.initial.type, state.name) for state in reader.held.states]
+            self._entries[index] = self._traced(reader, [*inputs, *states])
+            self._states[index] = reader.held.states
         return self._entries[index]
 
     def _traced(self, reader: _Subgraph, variables: Sequence[Var]) -> Graph:
@@ -169,7 +189,8 @@ class _File:
         index = _index(table.subgraphIndex, len(self.subgraphs), "subgraph", where)
         graph, reader = self._entry(index), _Subgraph(self, index)
         inputs = _names_in_order(table.inputs or (), reader.inputs, f"{where}, inputs")
-        return Signature(key, graph, inputs, _names_in_order(table.outputs or (), reader.outputs, f"{where}, outputs"))
+        outputs = _names_in_order(table.outputs or (), reader.outputs, f"{where}, outputs")
+        return Signature(key, graph, inputs, outputs, self._states[index])
 
     def _refuse_unknown(self) -> None:
         """Raise LowerError for all operators that jfuse has no op for, with counts."""
@@ -177,7 +198,7 @@ class _File:
         for index in range(len(self.subgraphs)):
             for operator in _Subgraph(self, index).operators:
                 builtin = self.builtin(operator)
-                found[builtin] += _op_of(builtin) is None
+                found[builtin] += _op_of(builtin) is None and builtin not in ON_VARIABLES
         unknown = {name: count for name, count in found.items() if count}
         if unknown:
             raise LowerError(
@@ -197,10 +218,11 @@ class _Subgraph:
         self.where = f"subgraph {index}"
         self.operators: Sequence[Any] = table.operators or ()
         self._tensors: Sequence[Any] = table.tensors or ()
-        self.inputs = self._places(table.inputs)
-        self.outputs = self._places(table.outputs)
+        self.inputs = self.places(table.inputs)
+        self.outputs = self.places(table.outputs)
         self._file = file
         self._bound: dict[int, Atom] = {}
+        self.held = Held(self)
         if len(set(self.inputs)) != len(self.inputs):
             raise BadFlatbuffer("an input is listed twice", where=self.where)
 
@@ -208,15 +230,28 @@ class _Subgraph:
         """The name of a tensor."""
         return _text(self._tensors[index].name)
 
+    def calls(self) -> Iterator[tuple[str, Any]]:
+        """The operators with the names of their builtins."""
+        return ((self._file.builtin(operator), operator) for operator in self.operators)
+
+    def state_tensors(self) -> list[int]:
+        """The tensors that are marked as variable."""
+        return [index for index, tensor in enumerate(self._tensors) if tensor.isVariable]
+
+    def state_name(self, index: int) -> str:
+        """A name for a state tensor, which no other state of the file has."""
+        name = source_of(self.name(index)).node or f"state_{self.index}_{index}"
+        return self._file.state_names.unique(name, (self.index, index))
+
     def input_type(self, index: int) -> TensorType:
         """The type of an input: each open dimension is a symbol of its own, B for axis 0 and N for others."""
-        shape, dtype = self._declared(index)
+        shape, dtype = self.declared(index)
         dims = (self._file.names.fresh("N" if axis else "B") if d < 0 else d for axis, d in enumerate(shape))
         return TensorType(tuple(dims), dtype)
 
     def compare(self, index: int, derived: TensorType) -> None:
         """Raise BadFlatbuffer where the file states another type than follows from the operators."""
-        shape, dtype = self._declared(index)
+        shape, dtype = self.declared(index)
         unranked = not shape and not self._tensors[index].hasRank
         dims = zip(shape, derived.shape, strict=False)
         fits = unranked or (len(shape) == derived.rank and all(d < 0 or same(d, e) is not False for d, e in dims))
@@ -228,17 +263,21 @@ class _Subgraph:
             )
 
     def record(self, *variables: Var) -> tuple[Atom | None, ...]:
-        """Record all operators in the active trace; the results."""
-        self._bound = dict(zip(self.inputs, variables, strict=True))
+        """Record all operators in the active trace; the results, then what the states hold after them."""
+        count = len(self.inputs)
+        self._bound = {**dict(zip(self.inputs, variables[:count], strict=True)), **self.held.start(variables[count:])}
         for number, operator in enumerate(self.operators):
             self._record(operator, f"{self.where} operator {number}")
-        return tuple(self._read(index) for index in self.outputs)
+        return (*(self.read(index) for index in self.outputs), *self.held.after(self._bound))
 
     def _record(self, operator: Any, where: str) -> None:
         builtin = self._file.builtin(operator)
         where = f"{where} ({builtin})"
-        outputs = self._places(operator.outputs)
-        operands = [None if i == -1 else self._read(i) for i in self._places(operator.inputs, optional=True)]
+        if builtin in ON_VARIABLES:
+            self._bound |= self.held.record(builtin, operator, where)
+            return
+        outputs = self.places(operator.outputs)
+        operands = [None if i == -1 else self.read(i) for i in self.places(operator.inputs, optional=True)]
         op = _op_of(builtin)
         try:
             with at_source(source_of(self.name(outputs[0])) if outputs else source_of(";")):
@@ -277,12 +316,15 @@ class _Subgraph:
         bodies = [
             self._file.body(index, [trace.resolve(a.type) for a in carried]) for index in body_indices(builtin, table)
         ]
-        resolved = [Var(trace.resolve(a.type)) for a in atoms]  # after the bodies, which may equate sizes
+        # After the bodies, which may equate sizes, also of those read before.
+        resolved = [Var(trace.resolve(a.type)) for a in atoms]
+        renamed = {id(body): rename_dims(body, trace.sizes) for body in bodies}
+        bodies = [renamed[id(body)] for body in bodies]
         return trace.append(op, operands, op.infer(resolved, {}, bodies), {}, bodies)
 
     def _bind(self, op: Any, operator: Any, results: Sequence[Var], outputs: Sequence[int], where: str) -> None:
         """Bind the results to the operator's outputs, and new states to the tensors that they overwrite."""
-        updates: dict[str, int] = dict(getattr(op, "updates", {}))
+        updates = op.new_states(len(results)) if isinstance(op, TflOp) else {}
         plain = [r for i, r in enumerate(results) if i not in updates.values()]
         if len(plain) != len(outputs):
             raise BadFlatbuffer(
@@ -293,25 +335,25 @@ class _Subgraph:
                 raise BadFlatbuffer("a tensor is written twice", where=self._tensor_place(index))
             self.compare(index, result.type)
             self._bound[index] = result
-        inputs = self._places(operator.inputs, optional=True)
+        inputs = self.places(operator.inputs, optional=True)
         for operand, position in updates.items():
             index = inputs[op.operand_index(operand)]
             if not self._tensors[index].isVariable:
                 raise BadFlatbuffer(f"the state {operand} is no variable tensor", where=where)
             self._bound[index] = results[position]
 
-    def _read(self, index: int) -> Atom:
+    def read(self, index: int) -> Atom:
+        """What a tensor holds by now."""
         if index in self._bound:
             return self._bound[index]
         tensor = self._tensors[index]
-        shape, dtype = self._declared(index)
+        shape, dtype = self.declared(index)
         where = self._tensor_place(index)
         if tensor.isVariable:
             raise LowerError(
-                "a state is kept from one call to the next",
+                "a state is kept from one turn of a loop or branch to the next",
                 where=where,
-                expected="a state that the graph writes before it is read",
-                remedy='convert the model with state="source" or "io"',
+                expected="a state that an operator writes before it is read",
             )
         found = self._file.constant(tensor, dtype, shape, where)
         if found is None and 0 in shape and dtype is not DType.string:
@@ -322,7 +364,7 @@ class _Subgraph:
             raise BadFlatbuffer("a tensor is read before it is written", where=where)
         return found
 
-    def _declared(self, index: int) -> tuple[tuple[int, ...], DType]:
+    def declared(self, index: int) -> tuple[tuple[int, ...], DType]:
         """The shape, -1 where it is open, and the dtype that the file states for a tensor."""
         tensor = self._tensors[index]
         where = self._tensor_place(index)
@@ -339,7 +381,8 @@ class _Subgraph:
             raise BadFlatbuffer("a tensor has an impossible shape", where=where, found=f"{shape}, {signature}")
         return signature, DTYPES[tensor.type]
 
-    def _places(self, vector: Any, *, optional: bool = False) -> tuple[int, ...]:
+    def places(self, vector: Any, *, optional: bool = False) -> tuple[int, ...]:
+        """The tensors that a vector names; -1 for an omitted operand where it may be one."""
         places = _ints(vector)
         for place in places:
             if not (optional and place == -1):

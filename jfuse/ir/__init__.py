@@ -3,7 +3,7 @@
 from jfuse.ir.check import check_eqn, check_graph
 from jfuse.ir.dims import Dim, Shape, is_known, same, symbol
 from jfuse.ir.evaluate import evaluate
-from jfuse.ir.graph import Atom, Const, Eqn, Graph, Op, Params, Program, Signature, Source, Var
+from jfuse.ir.graph import Atom, Const, Eqn, Graph, Op, Params, Program, Signature, Source, State, Var
 from jfuse.ir.parser import parse, parse_program
 from jfuse.ir.text import constants_of, format_eqn, format_graph, format_program
 from jfuse.ir.trace import active_trace, at_source, is_tracing, recording, trace_graph
@@ -23,6 +23,7 @@ __all__ = [
     "Shape",
     "Signature",
     "Source",
+    "State",
     "TensorType",
     "Var",
     "active_trace",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Protocol, TypeAlias, TypeVar
 
@@ -146,19 +146,38 @@ class Graph:
         return _TEXTS[Graph](self)
 
 
+@dataclass(frozen=True, eq=False)
+class State:
+    """A value that a call hands to the next one, with what it is before the first. One name is one state."""
+
+    name: str
+    initial: Const
+
+    def __repr__(self) -> str:
+        return f"State({self.name}: {self.initial.type})"
+
+
 @dataclass(frozen=True)
 class Signature:
-    """One callable of the model: its key, its graph, and the names of the graph's inputs and outputs, in order."""
+    """One callable of the model: its key, its graph, and the names of the graph's inputs and outputs, in order.
+
+    states: what is kept between calls. The last inputs of the graph are what they hold before the call, its last
+        outputs what they hold after it, in this order; neither has a name among the inputs and outputs.
+    exposed: states that are not kept, as the last of the named inputs and outputs are theirs. Where a dimension is
+        open, their initial value has one element, to be broadcast.
+    """
 
     key: str
     graph: Graph
     input_names: tuple[str, ...]
     output_names: tuple[str, ...]
+    states: tuple[State, ...] = ()
+    exposed: tuple[State, ...] = ()
 
 
 @dataclass(frozen=True)
 class Program:
-    """The signatures of one model. Keys with an equal target share one graph object.
+    """The signatures of one model. Keys with an equal target share one graph object, signatures share states.
 
     `assumptions` are the equalities of dimensions that were taken for granted, as text ("B1 = B").
     """
@@ -169,6 +188,15 @@ class Program:
     def graphs(self) -> tuple[Graph, ...]:
         """Each distinct graph once, in order of first use."""
         return tuple({id(s.graph): s.graph for s in self.signatures}.values())
+
+    def with_graphs(self, change: Callable[[Graph], Graph]) -> Program:
+        """The program with each distinct graph changed; it must take and give as many values as before."""
+        changed = {id(graph): change(graph) for graph in self.graphs()}
+        return replace(self, signatures=tuple(replace(s, graph=changed[id(s.graph)]) for s in self.signatures))
+
+    def states(self) -> tuple[State, ...]:
+        """Each state that is kept between calls once, in order of first use."""
+        return tuple({state.name: state for s in self.signatures for state in s.states}.values())
 
     def __str__(self) -> str:
         return _TEXTS[Program](self)

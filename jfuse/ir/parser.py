@@ -11,7 +11,7 @@ import numpy as np
 
 from jfuse.errors import JfuseError
 from jfuse.ir.check import check_eqn
-from jfuse.ir.graph import Atom, Const, Eqn, Graph, Op, Program, Signature, Source, Var
+from jfuse.ir.graph import Atom, Const, Eqn, Graph, Op, Program, Signature, Source, State, Var
 from jfuse.ir.literals import BYTES, parse_elements
 from jfuse.ir.registry import defaults_of, find_op, known_values
 from jfuse.ir.scanner import Scanner
@@ -55,10 +55,15 @@ def parse_program(text: str, *, consts: Mapping[str, np.ndarray] | None = None) 
     assumptions: list[str] = []
     while scanner.accept_line("assume"):
         assumptions.append(scanner.string())
+    parser = _GraphParser(scanner, consts or {})
+    states: dict[str, State] = {}
+    while scanner.accept_line("state"):
+        name = scanner.string()
+        scanner.expect("=")
+        states[name] = State(name, parser.constant_atom())
     headers: list[_Header] = []
     while scanner.accept_line("signature"):
-        headers.append(_header(scanner))
-    parser = _GraphParser(scanner, consts or {})
+        headers.append(_header(scanner, states))
     graphs: list[Graph] = []
     while not scanner.accept_line("}"):
         graphs.append(parser.graph())
@@ -71,17 +76,29 @@ class _Header:
     key: str
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
+    states: tuple[State, ...]
+    exposed: tuple[State, ...]
     graph: re.Match[str]
 
 
-def _header(scanner: Scanner) -> _Header:
+def _header(scanner: Scanner, states: Mapping[str, State]) -> _Header:
     key = scanner.string()
     inputs = _strings(scanner)
     scanner.expect("->")
     outputs = _strings(scanner)
+    kept, exposed = (_states(scanner, word, states) for word in ("keeps", "exposes"))
     scanner.expect("=")
     scanner.expect("graph")
-    return _Header(key, inputs, outputs, scanner.take(_NUMBER, "the number of a graph"))
+    return _Header(key, inputs, outputs, kept, exposed, scanner.take(_NUMBER, "the number of a graph"))
+
+
+def _states(scanner: Scanner, word: str, states: Mapping[str, State]) -> tuple[State, ...]:
+    start = scanner.skip()
+    names = _strings(scanner) if scanner.accept(word) else ()
+    unknown = [name for name in names if name not in states]
+    if unknown:
+        scanner.fail("states that are given above", found=unknown[0], at=start)
+    return tuple(states[name] for name in names)
 
 
 def _strings(scanner: Scanner) -> tuple[str, ...]:
@@ -98,7 +115,11 @@ def _signature(scanner: Scanner, header: _Header, graphs: list[Graph]) -> Signat
     number = int(header.graph[0])
     if number >= len(graphs):
         scanner.fail(f"the number of one of the {len(graphs)} graphs", at=header.graph.start())
-    return Signature(header.key, graphs[number], header.inputs, header.outputs)
+    graph = graphs[number]
+    counts = (len(graph.inputs), len(graph.outputs))
+    if counts != (len(header.inputs) + len(header.states), len(header.outputs) + len(header.states)):
+        scanner.fail("a name or a state for each input and output of the graph", at=header.graph.start())
+    return Signature(header.key, graph, header.inputs, header.outputs, header.states, header.exposed)
 
 
 @dataclass
@@ -242,6 +263,14 @@ class _GraphParser:
         if match[0] not in variables:
             scanner.fail("a variable that is bound above", found=match[0], at=match.start())
         return variables[match[0]]
+
+    def constant_atom(self) -> Const:
+        """A constant in any of its forms."""
+        start = self.scanner.skip()
+        atom = self.atom({})
+        if not isinstance(atom, Const):
+            self.scanner.fail("a constant", at=start)
+        return atom
 
     def typed_constant(self) -> Const:
         """`i64[2](1 2)`."""

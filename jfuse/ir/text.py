@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from jfuse.ir.graph import Atom, Const, Eqn, Graph, Program, Signature, Source, Var, prints_as
+from jfuse.ir.graph import Atom, Const, Eqn, Graph, Program, Signature, Source, State, Var, prints_as
 from jfuse.ir.literals import PRINTED_IN_FULL, format_const, format_known, format_value
 from jfuse.ir.registry import defaults_of
 from jfuse.ir.walk import all_graphs
@@ -28,11 +28,12 @@ def format_graph(graph: Graph, *, sources: bool = True, known: bool = True, hois
 
 
 def format_program(program: Program) -> str:
-    """The assumptions, the signatures and each distinct graph once."""
+    """The assumptions, the states with their initial values, the signatures and each distinct graph once."""
     graphs = program.graphs()
     index = {id(graph): i for i, graph in enumerate(graphs)}
     lines = ["program {"]
     lines += [f"  assume {_quoted(text)}" for text in program.assumptions]
+    lines += [f"  state {_quoted(s.name)} = {format_const(s.initial)}" for s in _all_states(program)]
     lines += [f"  {_signature(s)} = graph {index[id(s.graph)]}" for s in program.signatures]
     for graph in graphs:
         lines += _Printer(True, {}).graph(graph, "  ")
@@ -49,14 +50,30 @@ def format_eqn(eqn: Eqn) -> str:
     return printer.eqn(eqn, names)
 
 
-def constants_of(*graphs: Graph) -> dict[str, np.ndarray]:
-    """The constants that print by digest: what `parse` needs besides the text."""
+def constants_of(*printed: Graph | Program) -> dict[str, np.ndarray]:
+    """The constants that print by digest: what `parse` and `parse_program` need besides the text."""
     found: dict[str, np.ndarray] = {}
-    for outer in graphs:
-        for graph in all_graphs(outer):
-            for atoms in (*(eqn.inputs for eqn in graph.eqns), graph.outputs):
-                found |= {a.digest: a.array for a in atoms if isinstance(a, Const) and a.array.size > PRINTED_IN_FULL}
+    for outer in printed:
+        for atom in _atoms(outer):
+            if isinstance(atom, Const) and atom.array.size > PRINTED_IN_FULL:
+                found[atom.digest] = atom.array
     return found
+
+
+def _atoms(printed: Graph | Program) -> Iterator[Atom | None]:
+    if isinstance(printed, Program):
+        yield from (state.initial for state in _all_states(printed))
+    for outer in printed.graphs() if isinstance(printed, Program) else (printed,):
+        for graph in all_graphs(outer):
+            for eqn in graph.eqns:
+                yield from eqn.inputs
+            yield from graph.outputs
+
+
+def _all_states(program: Program) -> Iterator[State]:
+    """Each state once, kept or exposed."""
+    found = {state.name: state for s in program.signatures for state in (*s.states, *s.exposed)}
+    yield from found.values()
 
 
 def letters(index: int) -> str:
@@ -127,7 +144,9 @@ def _comment(source: Source) -> str:
 
 def _signature(signature: Signature) -> str:
     names = [", ".join(map(_quoted, group)) for group in (signature.input_names, signature.output_names)]
-    return f"signature {_quoted(signature.key)}({names[0]}) -> ({names[1]})"
+    groups = {"keeps": signature.states, "exposes": signature.exposed}
+    states = (f" {word} ({', '.join(_quoted(s.name) for s in group)})" for word, group in groups.items() if group)
+    return f"signature {_quoted(signature.key)}({names[0]}) -> ({names[1]}){''.join(states)}"
 
 
 def _word(name: str) -> str:

@@ -59,6 +59,20 @@ def live_eqns(graph: Graph, wanted: Sequence[Atom]) -> tuple[Eqn, ...]:
     return tuple(reversed(kept))
 
 
+def without_idle_states(graph: Graph, count: int) -> tuple[Graph, list[bool]]:
+    """The graph without those of its `count` states that it neither reads nor changes; which of them are kept."""
+    outputs = len(graph.outputs) - count
+    states = list(zip(graph.inputs[len(graph.inputs) - count :], graph.outputs[outputs:], strict=True))
+    read = use_counts(replace(graph, outputs=graph.outputs[:outputs]))
+    read.update(after for before, after in states if after is not before and isinstance(after, Var))
+    kept = [after is not before or read[before] > 0 for before, after in states]
+    if all(kept):
+        return graph, kept
+    left = [pair for pair, is_kept in zip(states, kept, strict=True) if is_kept]
+    inputs = (*graph.inputs[: len(graph.inputs) - count], *(before for before, _ in left))
+    return replace(graph, inputs=inputs, outputs=(*graph.outputs[:outputs], *(after for _, after in left))), kept
+
+
 def substitute(eqn: Eqn, mapping: Mapping[Var, Atom]) -> Eqn:
     """The equation with operands replaced."""
     if not any(isinstance(atom, Var) and atom in mapping for atom in eqn.inputs):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -15,9 +16,12 @@ from jfuse.kernels.op import TflOp, static_value
 Known = Mapping[Var, np.ndarray]
 
 
-def broadcast_constants(graph: Graph) -> dict[Var, np.ndarray]:
-    """For each Var that holds a constant broadcast to its shape, that constant: zeros of any shape give a scalar 0."""
-    known: dict[Var, np.ndarray] = {}
+def broadcast_constants(graph: Graph, given: Known = MappingProxyType({})) -> dict[Var, np.ndarray]:
+    """For each Var that holds a constant broadcast to its shape, that constant: zeros of any shape give a scalar 0.
+
+    given: what is known of inputs of the graph.
+    """
+    known = dict(given)
     for eqn in graph.eqns:
         if isinstance(eqn.op, TflOp) and len(eqn.outputs) == 1 and not eqn.effects:
             found = _result(eqn, eqn.op, known)

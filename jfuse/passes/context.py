@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from jfuse.lowering.rules import DEFAULT, RuleSet
@@ -13,7 +13,7 @@ from jfuse.report import Report
 class Context:
     """Rules, options and report of one conversion. `on_stage` is told the name of each stage as it starts.
 
-    state, padding, loop: as `jfuse.lower` has them.
+    state, padding, loop: as `jfuse.lower` has them. variables: the names of the source's variables, paths of layers.
     """
 
     rules: RuleSet = field(default_factory=lambda: DEFAULT)
@@ -23,3 +23,4 @@ class Context:
     padding: str | None = None
     loop: str = "auto"
     on_stage: Callable[[str], None] = lambda stage: None
+    variables: Sequence[str] = ()

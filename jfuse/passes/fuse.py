@@ -21,13 +21,18 @@ from jfuse.lowering.rules import FuseRule, need
 from jfuse.lowering.site import Site, at_site
 from jfuse.lowering.switches import place_of
 from jfuse.passes.context import Context
+from jfuse.passes.describe import describe
+from jfuse.passes.promises import Masks
 from jfuse.passes.recover import recover
 from jfuse.passes.rewrite import inline, is_same_type, rewrite, with_new_bodies
 from jfuse.passes.rounding import rounds_to, widened
-from jfuse.passes.run_time_shapes import dynamic_before_replacement, keeps_state
+from jfuse.passes.run_time_shapes import dynamic_before_fused, dynamic_before_replacement, keeps_state
+from jfuse.passes.simplify import simplify
+from jfuse.passes.unloop import unloop
 from jfuse.report import Fusion, Refusal
 from jfuse.verification.inputs import integer_limits
 from jfuse.verification.prove import ROUNDED, TOLERANCE, Proof, prove
+from jfuse.verification.samples import Padded
 
 _OWN = "jfuse."  # composites that jfuse makes for itself need no rule
 
@@ -37,6 +42,24 @@ def fuse(graph: Graph, ctx: Context) -> Graph:
 
     Bodies that are put in place are searched for recurrences, as the graph itself was before.
     """
+    return _fuse(graph, ctx, is_main=True)
+
+
+def _fuse(graph: Graph, ctx: Context, *, is_main: bool = False) -> Graph:
+    graph = _with_fused_bodies(graph, ctx)
+    while any(eqn.op is composite for eqn in graph.eqns):  # bodies that are put in place may hold some
+        graph = _resolved(graph, ctx, graph.inputs if is_main else None)
+    return graph
+
+
+def _with_fused_bodies(graph: Graph, ctx: Context) -> Graph:
+    """The graph with what loops and branches hold resolved."""
+    eqns = tuple(e if e.op is composite else with_new_bodies(e, lambda body: _fuse(body, ctx)) for e in graph.eqns)
+    return replace(graph, eqns=eqns)
+
+
+def _resolved(graph: Graph, ctx: Context, inputs: Sequence[Var] | None) -> Graph:
+    """The graph with each composite replaced. inputs: those of the graph, where it is a signature's."""
     counts = use_counts(graph)
 
     def visit(eqn: Eqn) -> Sequence[Any] | None:
@@ -45,7 +68,7 @@ def fuse(graph: Graph, ctx: Context) -> Graph:
         rule = ctx.rules.fuses.get(eqn.params["name"])
         if rule is not None:
             try:
-                return _fused(eqn, rule, [counts[out] > 0 for out in eqn.outputs], ctx)
+                return _fused(eqn, rule, [counts[out] > 0 for out in eqn.outputs], ctx, inputs)
             except NotFused as refusal:
                 ctx.report.refused.append(Refusal.of(refusal, eqn.params["name"], rule.name, eqn.source))
         elif not eqn.params["name"].startswith(_OWN):
@@ -53,30 +76,34 @@ def fuse(graph: Graph, ctx: Context) -> Graph:
             ctx.report.refused.append(Refusal.of(missing, eqn.params["name"], "fuse", eqn.source))
         return inline(_opened(eqn, ctx), _atoms(eqn))
 
-    eqns = tuple(e if e.op is composite else with_new_bodies(e, lambda body: fuse(body, ctx)) for e in graph.eqns)
-    return rewrite(replace(graph, eqns=eqns), visit)
+    return rewrite(graph, visit)
 
 
 def _opened(eqn: Eqn, ctx: Context) -> Graph:
-    """The body of a composite that stays unfused, with its constant operands put in and its own composites resolved."""
+    """The body of a composite that stays unfused, with its constant operands put in and recurrences recovered in it."""
     (body,) = eqn.bodies
     known: dict[Var, Atom] = {v: a for v, a in zip(body.inputs, _atoms(eqn), strict=True) if isinstance(a, Const)}
     body = substitute_graph(body, known)
     # What `recover` proposed and the prover refused would only be proposed again.
-    return fuse(body if eqn.params["name"] in ctx.rules.recovers else recover(body, ctx), ctx)
+    return _with_fused_bodies(body if eqn.params["name"] in ctx.rules.recovers else recover(body, ctx), ctx)
 
 
-def _fused(eqn: Eqn, rule: FuseRule, is_read: Sequence[bool], ctx: Context) -> list[Atom]:
-    """The results of the replacement, recorded in the active trace; raises NotFused where it may not be taken."""
-    replacement, given = _replacement(eqn, rule, is_read)
-    dynamic = dynamic_before_replacement(active_trace().eqns, replacement, _atoms(eqn))
+def _fused(eqn: Eqn, rule: FuseRule, is_read: Sequence[bool], ctx: Context, inputs: Sequence[Var] | None) -> list[Atom]:
+    """The results of the replacement, recorded in the active trace; raises NotFused where it may not be taken.
+
+    inputs: those of the graph, where it is a signature's.
+    """
+    masks = Masks(ctx, _atoms(eqn), active_trace().eqns, inputs)
+    replacement, given = _replacement(eqn, rule, is_read, masks)
+    dynamic = _dynamic_before(replacement, _atoms(eqn), ctx)
     need(
         dynamic is None,
         "dynamic_before_fused",
         want="sizes that LiteRT knows at allocation",
         got=dynamic and place_of(dynamic),
     )
-    proof = _proof(eqn, rule, is_read, replacement, given)
+    proof = _proof(eqn, rule, is_read, replacement, given, masks)
+    masks.keep()
     name = eqn.params["name"]
     ctx.report.fused.append(
         Fusion(
@@ -87,6 +114,7 @@ def _fused(eqn: Eqn, rule: FuseRule, is_read: Sequence[bool], ctx: Context) -> l
             samples=proof.samples,
             error=proof.error,
             recovered=name in ctx.rules.recovers,
+            cell=", ".join(filter(None, map(describe, replacement.eqns))),
         )
     )
     _assume_steps(replacement, ctx)
@@ -95,55 +123,84 @@ def _fused(eqn: Eqn, rule: FuseRule, is_read: Sequence[bool], ctx: Context) -> l
     return [results.get(i, out) for i, out in enumerate(eqn.outputs)]
 
 
+def _dynamic_before(replacement: Graph, args: Sequence[Atom], ctx: Context) -> Eqn | None:
+    """The first equation before the fused ops of a replacement that has a run-time shape, in the file as well."""
+    before = active_trace().eqns
+    found = dynamic_before_replacement(before, replacement, args)
+    if found is None:
+        return None
+    with recording() as trace:
+        results = inline(replacement, args)
+    wanted = tuple(r for r in results if isinstance(r, Var))
+    # Most of what is sized at run time here will not be: loops and their zeros are spelled in other ways by then.
+    apart = Context(ctx.rules, loop=ctx.loop)
+    eqns = (*before, *trace.eqns)
+    made = {out for eqn in eqns for out in eqn.outputs}
+    given = dict.fromkeys(a for eqn in eqns for a in eqn.inputs if isinstance(a, Var) and a not in made)
+    file = simplify(unloop(Graph(replacement.name, tuple(given), eqns, wanted), apart), apart)
+    return next((d for e in file.eqns if (d := dynamic_before_fused(file, e)) is not None), None)
+
+
 def _assume_steps(replacement: Graph, ctx: Context) -> None:
     """Note that a recurrence of open length makes a step: the last one is read, and TFLite has none to give."""
     for eqn in filter(keeps_state, replacement.eqns):
+        if "time_major" not in eqn.params:
+            continue  # one step
         steps = eqn.outputs[0].type.shape[0 if eqn.params["time_major"] else 1]
         if not is_known(steps) and f"{steps} >= 1" not in ctx.report.assumptions:
             ctx.report.assumptions.append(f"{steps} >= 1")
 
 
-def _proof(eqn: Eqn, rule: FuseRule, is_read: Sequence[bool], replacement: Graph, given: Sequence[int]) -> Proof:
+def _proof(
+    eqn: Eqn, rule: FuseRule, is_read: Sequence[bool], replacement: Graph, given: Sequence[int], masks: Masks
+) -> Proof:
     """The proof of a replacement: as it is, or without the rounding of constants, the rule's own or the source's."""
     try:
-        return _proved(eqn, rule, replacement, given)
+        return _proved(eqn, rule, replacement, given, masks.asked)
     except NotFused as refusal:
         if refusal.condition != "not_equal":
             raise
     try:
-        return _proved_unrounded(eqn, rule, is_read, replacement, given)
+        return _proved_unrounded(eqn, rule, is_read, replacement, given, masks)
     except NotFused:
-        return _proved(eqn, rule, replacement, given, ROUNDED)
+        return _proved(eqn, rule, replacement, given, masks.asked, ROUNDED)
 
 
 def _proved_unrounded(
-    eqn: Eqn, rule: FuseRule, is_read: Sequence[bool], replacement: Graph, given: Sequence[int]
+    eqn: Eqn, rule: FuseRule, is_read: Sequence[bool], replacement: Graph, given: Sequence[int], masks: Masks
 ) -> Proof:
     """The proof of what a rule makes in f64, of which the replacement must be the rounded form."""
     wide = widened(eqn)
     try:
-        exact, _ = _replacement(wide, rule, is_read)
+        exact, _ = _replacement(wide, rule, is_read, masks)
     except JfuseError as error:
         raise NotFused("not_equal", want="a rule that takes f64") from error
     need(rounds_to(exact, replacement), "not_equal", want="the same ops in f64 and in f32")
-    return _proved(wide, rule, exact, given)
+    return _proved(wide, rule, exact, given, masks.asked)
 
 
-def _proved(eqn: Eqn, rule: FuseRule, replacement: Graph, given: Sequence[int], tolerance: float = TOLERANCE) -> Proof:
+def _proved(
+    eqn: Eqn,
+    rule: FuseRule,
+    replacement: Graph,
+    given: Sequence[int],
+    padded: Mapping[int, Padded],
+    tolerance: float = TOLERANCE,
+) -> Proof:
     (body,) = eqn.bodies
     outputs = tuple(body.outputs[i] for i in given)
     wanted = replace(body, eqns=live_eqns(body, outputs), outputs=outputs)
     constants = [a.array if isinstance(a, Const) else None for a in _atoms(eqn)]
-    return prove(wanted, replacement, constants, rule.claims, tolerance=tolerance)
+    return prove(wanted, replacement, constants, rule.claims, padded=padded, tolerance=tolerance)
 
 
-def _replacement(eqn: Eqn, rule: FuseRule, is_read: Sequence[bool]) -> tuple[Graph, list[int]]:
+def _replacement(eqn: Eqn, rule: FuseRule, is_read: Sequence[bool], masks: Masks) -> tuple[Graph, list[int]]:
     """The graph that the rule records on operands of the composite's types, and which results it gives."""
     inputs = tuple(Var(a.type, a.name, getattr(a, "value", None)) for a in _atoms(eqn))
     operands = [a.array if isinstance(a, Const) else v for a, v in zip(_atoms(eqn), inputs, strict=True)]
     bound = _bind(rule, eqn, operands)
     with recording(names=_Unused(eqn.bodies[0], inputs)) as trace:
-        with at_source(eqn.source), at_site(_site(eqn, is_read, inputs)):
+        with at_source(eqn.source), at_site(_site(eqn, is_read, inputs, masks)):
             results = _call(rule, eqn, bound)
         given = [i for i, r in enumerate(results) if r is not None]
         _check_results(eqn, results, is_read)
@@ -153,11 +210,13 @@ def _replacement(eqn: Eqn, rule: FuseRule, is_read: Sequence[bool]) -> tuple[Gra
     return _with_named_constants(graph, _atoms(eqn)), given
 
 
-def _site(eqn: Eqn, is_read: Sequence[bool], inputs: Sequence[Var]) -> Site:
+def _site(eqn: Eqn, is_read: Sequence[bool], inputs: Sequence[Var], masks: Masks) -> Site:
     (body,) = eqn.bodies
+    places = {v: i for i, v in enumerate(inputs)}
     limits = integer_limits(body)
     by_operand = {ours: limits[theirs] for ours, theirs in zip(inputs, body.inputs, strict=True) if theirs in limits}
-    return Site(body.outputs, tuple(is_read), by_operand)
+    names = eqn.params["arguments"]
+    return Site(body, names, tuple(is_read), by_operand, lambda v, axis: masks.side_of(places[v], axis))
 
 
 @dataclass(frozen=True)

@@ -13,23 +13,24 @@ from jfuse.passes.context import Context
 from jfuse.passes.rewrite import with_bodies
 
 
-def prepare_outputs(graph: Graph, ctx: Context | None = None) -> Graph:
+def prepare_outputs(graph: Graph, ctx: Context | None = None, *, states: int = 0) -> Graph:
     """Promise that no result is an input, a constant or the same tensor as another result; bodies nearly so.
 
     A body may give an input back at its own place, as a loop should not copy what it only hands on; at another place
     WHILE overwrites it too early. And it may give constants: a copy of one is computed while the runtime prepares, and
     freed twice when it is the result of an IF (LiteRT 2.3.0, both measured).
     ctx: not needed; every pass of the pipeline is given one.
+    states: so many results come last that are no outputs of the file; these are left as they are.
     """
-    return _prepare(graph, False, {})
+    return _prepare(graph, False, {}, states)
 
 
-def unprepared(graph: Graph, *, is_body: bool = False) -> list[int]:
+def unprepared(graph: Graph, *, is_body: bool = False, states: int = 0) -> list[int]:
     """The positions of the results that `prepare_outputs` would copy."""
     own = set(graph.inputs)
     seen: set[Var] = set()
     found = []
-    for i, atom in enumerate(graph.outputs):
+    for i, atom in enumerate(graph.outputs[: len(graph.outputs) - states]):
         handed_on = is_body and i < len(graph.inputs) and atom is graph.inputs[i]
         if isinstance(atom, Const):
             found += [] if is_body else [i]
@@ -40,7 +41,7 @@ def unprepared(graph: Graph, *, is_body: bool = False) -> list[int]:
     return found
 
 
-def _prepare(graph: Graph, is_body: bool, done: dict[int, Graph]) -> Graph:
+def _prepare(graph: Graph, is_body: bool, done: dict[int, Graph], states: int = 0) -> Graph:
     def body(inner: Graph) -> Graph:
         if id(inner) not in done:  # equations that share a body go on sharing it
             done[id(inner)] = _prepare(inner, True, done)
@@ -49,7 +50,7 @@ def _prepare(graph: Graph, is_body: bool, done: dict[int, Graph]) -> Graph:
     graph = with_bodies(graph, body)
     outputs = list(graph.outputs)
     copies = []
-    for i in unprepared(graph, is_body=is_body):
+    for i in unprepared(graph, is_body=is_body, states=states):
         copies.append(_copy(outputs[i], f"{graph.name}/output_{i}"))
         outputs[i] = copies[-1].outputs[0]
     return replace(graph, eqns=(*graph.eqns, *copies), outputs=tuple(outputs)) if copies else graph

@@ -9,16 +9,21 @@ from pathlib import Path
 
 from jfuse.errors import JfuseError
 from jfuse.ir.check import check_graph
-from jfuse.ir.graph import Graph, Program, Signature
+from jfuse.ir.graph import Graph, Program
 from jfuse.passes.context import Context
 from jfuse.passes.fuse import fuse
+from jfuse.passes.kept import place_states, prepare_results
 from jfuse.passes.legal import legal
 from jfuse.passes.loops import loops
-from jfuse.passes.outputs import prepare_outputs
 from jfuse.passes.recover import recover
+from jfuse.passes.roll import roll
+from jfuse.passes.settle import settle
 from jfuse.passes.simplify import simplify
-from jfuse.passes.state import state
+from jfuse.passes.split import split
+from jfuse.passes.streams import streams
 from jfuse.passes.unloop import unloop
+from jfuse.passes.unpack import unpack
+from jfuse.passes.widen import widen, widen_loops
 
 Pass = Callable[[Graph, Context], Graph]
 
@@ -34,17 +39,35 @@ class Gate:
         return self.check.__name__
 
 
-Step = Pass | Gate
+@dataclass(frozen=True)
+class Whole:
+    """A pass over the whole program: it may change what signatures take, give and keep."""
+
+    run: Callable[[Program, Context], Program]
+
+    @property
+    def __name__(self) -> str:
+        return self.run.__name__
+
+
+Step = Pass | Gate | Whole
 
 PIPELINE: tuple[Step, ...] = (
     loops,  # first: recurrences are looked for in scans only
+    widen_loops,  # before whatever reads scans: rules speak of f32
+    settle,  # before roll and split, which would take a decided choice for a mask
+    roll,  # before split: what code spells out step by step is a scan as well
+    unpack,  # before split, which would leave results in the packed form
+    split,  # before recover, which takes a scan for one recurrence
+    Whole(streams),  # each scan is one recurrence now, and what becomes of it must take any initial state
     recover,  # before fuse, which proves and places what recover proposes
     fuse,  # before unloop, so that only what nothing fused takes becomes a loop of the file
     unloop,  # after it every equation is a builtin
     simplify,  # needs the whole graph in builtins: what merges is an operator of the file
+    widen,  # once it is known which operators there are
     Gate(legal),  # before state, so that the message speaks of the source's ops and not of writers
-    state,  # last that changes what operators do: nothing may reorder around a state's writer
-    prepare_outputs,  # results that are inputs, constants or repeated get a tensor of their own
+    Whole(place_states),  # last that changes what operators do: nothing may reorder around a state's writer
+    Whole(prepare_results),  # results that are inputs, constants or repeated get a tensor of their own
 )
 
 
@@ -61,26 +84,30 @@ def run_pipeline(
     check_types: derive every type again after every pass (tests), instead of checking bindings only.
     dump_dir: a folder to write the text after each pass to.
     """
-    lowered = {id(graph): graph for graph in program.graphs()}
     for number, step in enumerate(passes):
         started = time.perf_counter()
         ctx.on_stage(step.__name__)
-        if isinstance(step, Gate):
-            step.check(lowered.values())
-        else:
-            lowered = {key: _apply(step, graph, ctx, passes[:number], check_types) for key, graph in lowered.items()}
+        program = _step(step, program, ctx, passes[:number], check_types)
         seconds = ctx.report.seconds
         seconds[step.__name__] = seconds.get(step.__name__, 0.0) + time.perf_counter() - started
         if dump_dir is not None:
-            _dump(dump_dir, number, step, lowered)
-    signatures = tuple(
-        Signature(s.key, lowered[id(s.graph)], s.input_names, s.output_names) for s in program.signatures
-    )
-    return Program(signatures, program.assumptions)
+            _dump(dump_dir, number, step, program)
+    return program
 
 
-def _apply(step: Pass, graph: Graph, ctx: Context, before: tuple[Step, ...], check_types: bool) -> Graph:
-    result = step(graph, ctx)
+def _step(step: Step, program: Program, ctx: Context, before: tuple[Step, ...], check_types: bool) -> Program:
+    if isinstance(step, Gate):
+        step.check(program.graphs())
+        return program
+    if not isinstance(step, Whole):
+        return program.with_graphs(lambda graph: _checked(step, step(graph, ctx), before, check_types))
+    result = step.run(program, ctx)
+    for graph in result.graphs():
+        _checked(step, graph, before, check_types)
+    return result
+
+
+def _checked(step: Step, result: Graph, before: tuple[Step, ...], check_types: bool) -> Graph:
     try:
         check_graph(result, types=check_types)
     except JfuseError as error:
@@ -95,7 +122,7 @@ def _apply(step: Pass, graph: Graph, ctx: Context, before: tuple[Step, ...], che
     return result
 
 
-def _dump(folder: Path, number: int, step: Step, graphs: dict[int, Graph]) -> None:
+def _dump(folder: Path, number: int, step: Step, program: Program) -> None:
     folder.mkdir(parents=True, exist_ok=True)
-    text = "\n".join(str(graph) for graph in graphs.values())
+    text = "\n".join(str(graph) for graph in program.graphs())
     (folder / f"{number:02d}_{step.__name__}.txt").write_text(text)

@@ -2,57 +2,73 @@
 
 from __future__ import annotations
 
+import operator
+from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 from jfuse.errors import NotFused
 from jfuse.ir.graph import Atom, Const, Eqn, Graph, Var
+from jfuse.ir.trace import active_trace
 from jfuse.kernels.control import composite, scan
+from jfuse.lowering.recover.mask import with_mask
+from jfuse.lowering.recover.normal import normal_form
 from jfuse.lowering.recover.step import Step
 from jfuse.lowering.rules import Proposal
 from jfuse.passes.context import Context
 from jfuse.passes.drop import drop_dead
+from jfuse.passes.rewrite import opened, rewrite, with_new_bodies
+from jfuse.passes.single_steps import recover_single_steps
 from jfuse.report import Refusal
 
 
 def recover(graph: Graph, ctx: Context) -> Graph:
     """Wrap each scan that a recover rule reads in a composite of its name, a proposal that `fuse` proves or undoes.
 
-    In bodies of loops and branches too; the body of an annotated composite is left to the composite's own rule.
+    In bodies of loops and branches too; the body of an annotated composite is left to the composite's own rule. Single
+    steps, whose states are inputs and results of the graph, are loops of one step.
     """
-    return _recover(drop_dead(graph), ctx) if ctx.recover else graph
+    if not ctx.recover:
+        return graph
+    graph = _recover(drop_dead(graph), ctx)
+    return recover_single_steps(graph, lambda eqn: _read(eqn, ctx, one_step=True))
 
 
 def _recover(graph: Graph, ctx: Context) -> Graph:
-    eqns = tuple(_visit(eqn, ctx) for eqn in graph.eqns)
-    return replace(graph, eqns=eqns)
+    def visit(eqn: Eqn) -> Sequence[Any] | None:
+        return _read(eqn, ctx) if eqn.op is scan else None
+
+    graph = rewrite(graph, visit)
+    eqns = tuple(e if e.op is composite else with_new_bodies(e, lambda body: _recover(body, ctx)) for e in graph.eqns)
+    return graph if all(map(operator.is_, eqns, graph.eqns)) else replace(graph, eqns=eqns)
 
 
-def _visit(eqn: Eqn, ctx: Context) -> Eqn:
-    if eqn.op is composite:
-        return eqn
-    if eqn.op is not scan:
-        return _with_bodies(eqn, ctx)
-    found = _read(eqn, ctx)
-    return _with_bodies(eqn, ctx) if found is None else found
+def _read(eqn: Eqn, ctx: Context, *, one_step: bool = False) -> Sequence[Any] | None:
+    """The results of the first recover rule's composite; None, with the nearest refusal reported, where none fits.
 
-
-def _read(eqn: Eqn, ctx: Context) -> Eqn | None:
-    """The composite of the first recover rule that reads the scan; None, with the nearest refusal reported."""
+    one_step: the scan is only a way to look at straight code, which need not be a recurrence.
+    """
     refusals: list[tuple[NotFused, str]] = []
-    step = Step(eqn)
-    for name, rule in ctx.rules.recovers.items():
+    # A marked cell is read as what it computes: all of its steps together are worth more than each by itself.
+    normal, finish = normal_form(with_new_bodies(eqn, opened))
+    step = Step(normal, one_step=one_step)
+    # The user's rules first: what reads a special case may be the general case of another rule.
+    for name, rule in sorted(ctx.rules.recovers.items(), key=lambda item: item[0].startswith("jfuse.")):
         try:
-            return _composite(name, eqn, rule(step))
+            found = rule(step)
+            if step.mask is not None:
+                found = with_mask(found, step.mask, step.body.inputs, step.carries)
         except NotFused as refusal:
             refusals.append((refusal, rule.name))
-    if refusals:
+        else:
+            own = {"one_step": True} if one_step else {}
+            proposed = _composite(name, normal, replace(found, attributes={**found.attributes, **own}))
+            active_trace().eqns.append(proposed)
+            return finish(proposed.outputs)
+    if refusals and not one_step:
         nearest, rule_name = max(refusals, key=lambda pair: pair[0].near)
         ctx.report.refused.append(Refusal.of(nearest, "scan", rule_name, eqn.source))
     return None
-
-
-def _with_bodies(eqn: Eqn, ctx: Context) -> Eqn:
-    return replace(eqn, bodies=tuple(_recover(body, ctx) for body in eqn.bodies)) if eqn.bodies else eqn
 
 
 def _composite(name: str, eqn: Eqn, found: Proposal) -> Eqn:
@@ -67,7 +83,9 @@ def _composite(name: str, eqn: Eqn, found: Proposal) -> Eqn:
     inputs = {role: Var(atom.type) for role, atom in named.items()}
     operands = tuple(inputs[by_place[i]] if i in by_place else a for i, a in enumerate(eqn.inputs))
     results = tuple(Var(out.type) for out in eqn.outputs)
-    body = Graph("step", tuple(inputs.values()), (replace(eqn, inputs=operands, outputs=results),), results)
+    bodies = eqn.bodies if found.body is None else (found.body,)
+    stepping = replace(eqn, inputs=operands, outputs=results, bodies=bodies)
+    body = Graph("step", tuple(inputs.values()), (stepping,), results)
     params = {"name": name, "arguments": tuple(named), "attributes": tuple(found.attributes.items())}
     return Eqn(composite, tuple(named.values()), eqn.outputs, params, eqn.source, (body,))
 

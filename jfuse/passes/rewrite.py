@@ -15,6 +15,7 @@ from jfuse.ir.graph import Atom, Const, Eqn, Graph, Var
 from jfuse.ir.trace import Trace, active_trace, at_source, recording
 from jfuse.ir.types import TensorType
 from jfuse.ir.walk import all_eqns, substitute, use_counts
+from jfuse.kernels.control import EXACT, composite
 
 Visit: TypeAlias = Callable[[Eqn], Sequence[Any] | None]
 """Called with an equation whose operands are up to date. Returns its new results, recorded in the active trace, or None
@@ -128,6 +129,16 @@ def inline(graph: Graph, args: Sequence[Atom]) -> tuple[Atom, ...]:
         trace.eqns.append(replace(substitute(eqn, bound), outputs=outputs))
         bound.update(zip(eqn.outputs, outputs, strict=True))
     return tuple(bound[a] if isinstance(a, Var) else a for a in graph.outputs)
+
+
+def opened(graph: Graph) -> Graph:
+    """The graph with the bodies of marked functions in their place, but for those that stand for one known function."""
+
+    def visit(eqn: Eqn) -> Sequence[Any] | None:
+        marked = eqn.op is composite and eqn.params["name"] not in EXACT
+        return inline(opened(eqn.bodies[0]), [a for a in eqn.inputs if a is not None]) if marked else None
+
+    return rewrite(graph, visit)
 
 
 def with_bodies(graph: Graph, function: Callable[[Graph], Graph]) -> Graph:

@@ -15,7 +15,7 @@ from jfuse.ir.trace import recording
 from jfuse.ir.types import DType
 from jfuse.ir.walk import producers
 from jfuse.kernels import control, ops
-from jfuse.kernels.op import TflOp
+from jfuse.kernels.op import TflOp, new_states
 from jfuse.lowering.merge.reshape import constant_shape
 from jfuse.passes.broadcasts import broadcast_constants, constant_of, unbroadcast
 from jfuse.passes.rewrite import has_effects, inline
@@ -31,7 +31,9 @@ def keeps_state(eqn: Eqn) -> bool:
 
 def state_operands(eqn: Eqn) -> dict[int, int]:
     """For each operand that the op updates in place, by position, the result that it becomes."""
-    return {eqn.op.operand_index(name): i for name, i in eqn.op.updates.items()} if isinstance(eqn.op, TflOp) else {}
+    if not isinstance(eqn.op, TflOp):
+        return {}
+    return {eqn.op.operand_index(name): i for name, i in new_states(eqn).items()}
 
 
 def has_run_time_shape(eqn: Eqn, *, simplified: bool = True) -> bool:

@@ -11,7 +11,7 @@ from jfuse.errors import JfuseError
 from jfuse.ir.dims import is_known
 from jfuse.ir.graph import Atom, Const, Eqn, Graph, Op, Var
 from jfuse.kernels.op import TflOp
-from jfuse.lowering.merge import MERGES, Merge
+from jfuse.lowering.merge import GRAPH_MERGES, MERGES, Merge
 from jfuse.passes.carried import bind_carried
 from jfuse.passes.context import Context
 from jfuse.passes.drop import drop_dead
@@ -40,6 +40,9 @@ def _simplified(graph: Graph, merges: Mapping[Op, Sequence[Merge]], done: dict[G
     for _ in range(_SWEEPS):
         current = with_bodies(drop_dead(current), lambda body: _simplified(body, merges, done))
         swept = _Sweep(current, merges).run()
+        if swept is current:
+            for merge in GRAPH_MERGES:
+                swept = merge(swept)
         if swept is current:
             break
         current = swept

@@ -10,8 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 
-from jfuse.errors import JfuseError, LowerError
+from jfuse.errors import LowerError
+from jfuse.ir.dims import same
 from jfuse.ir.graph import Atom, Eqn, Graph, Var
 from jfuse.ir.trace import Trace, at_source, recording
 from jfuse.ir.walk import producers, substitute, use_counts
@@ -23,37 +25,35 @@ from jfuse.passes.drop import drop_dead
 from jfuse.passes.rewrite import with_bodies
 from jfuse.passes.run_time_shapes import fused_first, keeps_state, state_operands
 
-MODES = ("source",)
-_LAST_OUTPUT = "output_state"  # the state that is also the last step of the op's first result
 
-
-def state(graph: Graph, ctx: Context) -> Graph:
+def state(graph: Graph, ctx: Context | None = None, *, in_place: Mapping[int, Var] = MappingProxyType({})) -> Graph:
     """Promise that every state updated in place is written by an operator of its own, and read only after the update.
 
-    Bodies likewise. ctx.state: "source", every invoke starts from the initial states that the graph gives.
+    Bodies likewise.
+    ctx: not needed; every pass of the pipeline is given one.
+    in_place: inputs of the graph that are the state tensor of the op that reads them, without a writer: what the op
+        leaves there is the next call's. By the position of the result that is that new value.
     """
-    if ctx.state not in MODES:
-        raise JfuseError(
-            f"no state mode {ctx.state!r}", expected=" or ".join(map(repr, MODES)), remedy='state="source"'
-        )
-    return _with_own_states(graph, {})
+    return _with_own_states(graph, {}, in_place)
 
 
-def _with_own_states(graph: Graph, done: dict[Graph, Graph]) -> Graph:
+def _with_own_states(graph: Graph, done: dict[Graph, Graph], in_place: Mapping[int, Var]) -> Graph:
     """done: what came out for each body so far, so that equations that share one go on sharing it."""
     if graph not in done:
-        done[graph] = _own_states(with_bodies(graph, lambda body: _with_own_states(body, done)))
+        done[graph] = _own_states(with_bodies(graph, lambda body: _with_own_states(body, done, {})), in_place)
     return done[graph]
 
 
-def _own_states(graph: Graph) -> Graph:
+def _own_states(graph: Graph, in_place: Mapping[int, Var]) -> Graph:
     if not any(keeps_state(eqn) for eqn in graph.eqns):
         return graph
+    read = use_counts(replace(graph, outputs=tuple(a for i, a in enumerate(graph.outputs) if i not in in_place)))
     with recording() as trace:
-        owner = _Owner(trace, broadcast_constants(graph), producers(graph), frozenset(+use_counts(graph)))
+        kept = frozenset(in_place.values())
+        owner = _Owner(trace, broadcast_constants(graph), producers(graph), frozenset(+read), kept)
         for eqn in graph.eqns:
             owner.visit(eqn)
-        outputs = tuple(owner.renamed.get(a, a) if isinstance(a, Var) else a for a in graph.outputs)
+        outputs = tuple(a if i in in_place else owner.current(a) for i, a in enumerate(graph.outputs))
         # What only made the zeros of a state is dead now; left in, it would be a dynamic op before the fused one.
         return fused_first(drop_dead(replace(graph, eqns=tuple(trace.eqns), outputs=outputs)))
 
@@ -66,7 +66,12 @@ class _Owner:
     known: Known
     producers: Mapping[Var, Eqn]
     read: frozenset[Var]
+    kept: frozenset[Var]
     renamed: dict[Var, Atom] = field(default_factory=dict)
+
+    def current(self, atom: Atom) -> Atom:
+        """What stands for an atom of the old graph."""
+        return self.renamed.get(atom, atom) if isinstance(atom, Var) else atom
 
     def visit(self, eqn: Eqn) -> None:
         """Append an equation; a fused one with its writers before it and its tied reads after it."""
@@ -82,16 +87,17 @@ class _Owner:
         zeros = _zero_column(eqn)
         for place in state_operands(eqn):
             initial = inputs[place]
-            if initial is not None:
+            if initial is not None and initial not in self.kept:
                 inputs[place] = self.written(initial, zeros)
         self.trace.eqns.append(replace(eqn, inputs=tuple(inputs)))
         finals = {place: eqn.outputs[result] for place, result in state_operands(eqn).items()}
         if not self.read.isdisjoint(finals.values()):
-            last = _last_step(eqn)  # reads that nobody needs are dropped with the rest of what is dead
-            for place, final in finals.items():
-                assert isinstance(eqn.op, TflOp), "only builtins keep states"
-                name = eqn.op.operand_at(place).name
-                self.renamed[final] = last if name == _LAST_OUTPUT else _tied_read(final, last)
+            steps: dict[tuple[int, int], Var] = {}
+            for place, final in finals.items():  # reads that nobody needs are dropped with the rest of what is dead
+                repeated = _repeated(eqn, place)
+                at = repeated or (0, -1)
+                step = steps[at] if at in steps else steps.setdefault(at, _step(eqn, *at))
+                self.renamed[final] = step if repeated else _tied_read(final, step)
 
     def written(self, initial: Atom, zeros: Array) -> Var:
         """The initial value, written by an operator that runs on every invoke and never in place.
@@ -139,17 +145,29 @@ def _batch_axis(eqn: Eqn) -> int:
     return 1 if eqn.params.get("time_major") else 0
 
 
-def _last_step(eqn: Eqn) -> Var:
-    """The last step of the first result.   f[b,t,o] or f[t,b,o] -> f[b,o]; a result without steps as it is"""
-    y = eqn.outputs[0]
+def _repeated(eqn: Eqn, place: int) -> tuple[int, int] | None:
+    """The result, and the step of it, that is the new value of the state at a place, where there is one."""
+    assert isinstance(eqn.op, TflOp), "only builtins keep states"
+    found = eqn.op.repeats.get(eqn.op.operand_at(place).name)
+    if found is None or found[0] >= len(eqn.outputs) - len(eqn.op.updates):
+        return None
+    final = eqn.outputs[state_operands(eqn)[place]]
+    # Both directions of a bidirectional op may stand in one result.
+    return found if same(eqn.outputs[found[0]].type.shape[-1], final.type.shape[-1]) is True else None
+
+
+def _step(eqn: Eqn, result: int, step: int) -> Var:
+    """The first (0) or last (-1) step of a result.   f[b,t,o] or f[t,b,o] -> f[b,o]; one without steps as it is"""
+    y = eqn.outputs[result]
     if y.type.rank == 2:
         return y
     time_axis = 1 - _batch_axis(eqn)
-    begin, mask = [-1 if axis == time_axis else 0 for axis in range(3)], 0b111 ^ 1 << time_axis
-    last: Var = ops.strided_slice(
-        y, begin, [0, 0, 0], [1, 1, 1], begin_mask=mask, end_mask=mask, shrink_axis_mask=1 << time_axis
+    begin, end = ([n if axis == time_axis else 0 for axis in range(3)] for n in (step, step + 1))
+    mask = 0b111 ^ 1 << time_axis
+    found: Var = ops.strided_slice(
+        y, begin, end, [1, 1, 1], begin_mask=mask, end_mask=mask, shrink_axis_mask=1 << time_axis
     )
-    return last
+    return found
 
 
 def _tied_read(final: Var, last: Var) -> Var:

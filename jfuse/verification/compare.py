@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
-from functools import partial
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass, field, replace
 from itertools import zip_longest
 from typing import Protocol
 
@@ -16,18 +16,34 @@ from jfuse.frontends.sources import Imported
 from jfuse.frontends.tflite_file import load_tflite
 from jfuse.ir.dims import symbol, symbols_of
 from jfuse.ir.graph import Graph, Program, Signature
+from jfuse.ir.states import first_states, initial_values
 from jfuse.ir.text import format_graph
 from jfuse.ir.types import DType
 from jfuse.ir.walk import all_eqns, all_graphs, rename_dims
-from jfuse.report import Difference
-from jfuse.verification.bisect import Place, first_difference
+from jfuse.report import Difference, Report
+from jfuse.verification.bisect import Call, Place, first_difference
 from jfuse.verification.inputs import draws, size_choices
 from jfuse.verification.measure import relative_error
 from jfuse.verification.oracles import LiteRt
-from jfuse.verification.oracles_tensorflow import run_tensorflow
+from jfuse.verification.oracles_tensorflow import run_tensorflow, set_variables, variables_restored
+from jfuse.verification.promised import keep_promises
 
 Outputs = Mapping[str, np.ndarray]
 Run = Callable[[Mapping[str, np.ndarray]], Outputs]
+
+
+class Calls(Protocol):
+    """Calls of a model on XLA, each from the states that the one before it left."""
+
+    @property
+    def states(self) -> Mapping[str, np.ndarray]:
+        """What they hold by now, by name."""
+
+    def run(self, inputs: Mapping[str, np.ndarray], key: str | None = None) -> dict[str, np.ndarray]:
+        """The outputs of one signature."""
+
+    def reset(self) -> None:
+        """Go back to the initial states."""
 
 
 class Runnable(Protocol):
@@ -35,12 +51,13 @@ class Runnable(Protocol):
 
     program: Program
     imported: Imported | None
+    report: Report
 
     def to_bytes(self) -> bytes:
         """The file."""
 
-    def run(self, inputs: Mapping[str, np.ndarray], key: str | None = None) -> dict[str, np.ndarray]:
-        """The outputs of one signature on XLA."""
+    def stream(self) -> Calls:
+        """Calls in a row on XLA."""
 
 
 _PRODUCTS = frozenset({"FULLY_CONNECTED", "BATCH_MATMUL"})
@@ -71,36 +88,132 @@ def verify_model(lite: Runnable, reference: Runnable, *, seed: int = 0) -> list[
 
     The reference is TensorFlow where the source is at hand, else the reference model on XLA. Every open dimension is
     tried at two sizes, three invokes in a row each, in one LiteRT interpreter.
+
+    What both keep between calls is kept in both. What the file alone keeps, or takes and gives, the source cannot
+    know: its calls are compared with first calls of the file, and rows of calls on XLA with rows of calls in LiteRT.
     """
     data = lite.to_bytes()
     reads_back(lite.program, data)
-    interpreter = LiteRt(data)
-    worst: dict[tuple[str, str, str], float] = {}
-    tolerance = tolerance_of(lite.program)
-    for signature in _distinct(lite.program):
-        oracle, name = _oracle(reference, signature.key)
-        runs: dict[str, Run] = {
-            f"{name}/xla": partial(lite.run, key=signature.key),
-            f"{name}/litert": partial(interpreter.run, signature.key),
-        }
-        for drawn in _all_draws(signature, seed):
-            inputs, wanted = _accepted(oracle, drawn)
-            for pair, run in runs.items():
-                found = run(inputs)
-                for output in signature.output_names:
-                    error = relative_error(np.asarray(found[output]), np.asarray(wanted[output]))
-                    key = (signature.key, output, pair)
-                    worst[key] = max(error, worst.get(key, 0.0))
-                    if not error <= tolerance:
-                        place = first_difference(lite, reference, signature.key, pair, inputs, data, tolerance)
-                        raise _failure(signature.key, output, pair, error, tolerance, place)
-    return [Difference(s, o, pair, error, tolerance) for (s, o, pair), error in worst.items()]
+    with _restored(reference):
+        comparison = _Comparison(lite, reference, data, tolerance_of(lite.program))
+        for drawn in _all_draws(lite, seed):
+            comparison.with_reference(*drawn)
+    if not comparison.in_a_row:
+        comparison.start_anew()
+        for drawn in _all_draws(lite, seed):
+            comparison.xla_with_litert(*drawn)
+    worst = comparison.worst
+    return [Difference(s, o, pair, error, comparison.tolerance) for (s, o, pair), error in worst.items()]
+
+
+@dataclass
+class _Comparison:
+    """The runners of one verification, and the worst differences so far, by signature, output and pair."""
+
+    lite: Runnable
+    reference: Runnable
+    data: bytes
+    tolerance: float
+    worst: dict[tuple[str, str, str], float] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        source = self.reference.imported.program if self.reference.imported else self.reference.program
+        kept, known = ({s.name for s in p.states()} for p in (self.lite.program, source))
+        self._first = first_states(source)
+        self._lite_keeps_more = not kept <= known
+        self._source_keeps_more = not known <= kept
+        self._stream = self.reference.stream()
+        self.start_anew()
+        if self.reference.imported is not None:
+            set_variables(self.reference.imported, self._first)
+
+    @property
+    def in_a_row(self) -> bool:
+        """Whether the file keeps, and takes, just what the source does: then one row of calls says everything."""
+        exposed = any(s.exposed for s in self.lite.program.signatures)
+        return not (self._lite_keeps_more or self._source_keeps_more or exposed)
+
+    def start_anew(self) -> None:
+        """Let the file keep nothing of the calls so far."""
+        self._xla = self.lite.stream()
+        self._litert = LiteRt(self.data)
+        self._before: list[tuple[str, Outputs]] = []
+
+    def with_reference(self, signature: Signature, drawn: Mapping[str, np.ndarray]) -> None:
+        """One call of everything; where the file and the source do not keep the same, as if it were the first."""
+        if self._lite_keeps_more:
+            self.start_anew()
+        if not self.in_a_row:
+            self._start_source_anew()
+            types = {n: v.type for n, v in zip(signature.input_names, signature.graph.inputs, strict=False)}
+            given = {n: a for n, a in drawn.items() if n not in {s.name for s in signature.exposed}}
+            drawn = {**given, **initial_values(signature.exposed, types, given)}
+        inputs, wanted = _accepted(lambda inputs: self._wanted(signature.key, inputs), drawn)
+        name = "reference" if self.reference.imported is None else "tensorflow"
+        states = self._xla.states
+        xla = {**self._xla.run(inputs, signature.key), **_as_outputs(self._xla.states)}
+        call = Call(signature.key, inputs, states, tuple(self._before))
+        if self.in_a_row:
+            wanted = {**wanted, **_as_outputs(self._held())}
+        self._compare(call, f"{name}/xla", xla, wanted)
+        self._compare(call, f"{name}/litert", self._litert.run(signature.key, inputs), wanted)
+        self._before.append((signature.key, inputs))
+
+    def xla_with_litert(self, signature: Signature, drawn: Mapping[str, np.ndarray]) -> None:
+        """One more call in a row on XLA and in LiteRT, with the inputs as drawn."""
+        call = Call(signature.key, drawn, self._xla.states, tuple(self._before))
+        wanted = self._xla.run(drawn, signature.key)
+        self._compare(call, "xla/litert", self._litert.run(signature.key, drawn), wanted)
+        self._before.append((signature.key, drawn))
+
+    def _start_source_anew(self) -> None:
+        self._stream.reset()
+        if self.reference.imported is not None:
+            set_variables(self.reference.imported, self._first)
+
+    def _wanted(self, key: str, inputs: Mapping[str, np.ndarray]) -> Outputs:
+        if self.reference.imported is None:
+            return self._stream.run(inputs, key)
+        return run_tensorflow(self.reference.imported.functions[key], inputs)
+
+    def _held(self) -> Outputs:
+        """The states of the source by now, by name, in the file's shapes: it has no scalar ones."""
+        held = self._stream.states
+        if self.reference.imported is not None:
+            held = {name: variable.numpy() for name, variable in self.reference.imported.variables.items()}
+        shapes = {s.name: s.initial.array.shape for s in self.lite.program.states()}
+        return {name: np.reshape(value, shapes[name]) for name, value in held.items() if name in shapes}
+
+    def _compare(self, call: Call, pair: str, found: Outputs, wanted: Outputs) -> None:
+        for output in (name for name in wanted if name in found):
+            error = relative_error(np.asarray(found[output]), np.asarray(wanted[output]))
+            place = (call.key, output, pair)
+            self.worst[place] = max(error, self.worst.get(place, 0.0))
+            if not error <= self.tolerance:
+                first = first_difference(self.lite, self.reference, call, pair, self.data, self.tolerance)
+                raise _failure(call.key, output, pair, error, self.tolerance, first)
+
+
+def _as_outputs(states: Outputs) -> dict[str, np.ndarray]:
+    """States among outputs: under a name that no output has."""
+    return {f"state {name}": value for name, value in states.items()}
+
+
+@contextmanager
+def _restored(reference: Runnable) -> Iterator[None]:
+    with nullcontext() if reference.imported is None else variables_restored(reference.imported):
+        yield
 
 
 def reads_back(program: Program, data: bytes) -> None:
     """Raise VerifyFailed, naming the first equation, where the bytes do not say what the program says."""
     loaded = {s.key: s for s in load_tflite(data).signatures}
     for signature in program.signatures:
+        states = [[(s.name, s.initial.digest) for s in of.states] for of in (signature, loaded[signature.key])]
+        if states[0] != states[1]:
+            raise VerifyFailed(
+                f"the file does not keep the states of signature {signature.key!r}", expected=states[0], found=states[1]
+            )
         texts = [_comparable(s.graph) for s in (signature, loaded[signature.key])]
         for written, read in zip_longest(*texts):
             if written != read:
@@ -130,9 +243,12 @@ def _distinct(program: Program) -> Iterator[Signature]:
             yield signature
 
 
-def _all_draws(signature: Signature, seed: int) -> Iterator[dict[str, np.ndarray]]:
-    for sizes in size_choices(signature.graph):
-        yield from draws(signature, sizes, seed)
+def _all_draws(lite: Runnable, seed: int) -> Iterator[tuple[Signature, dict[str, np.ndarray]]]:
+    promises = lite.report.promises
+    for signature in _distinct(lite.program):
+        for sizes in size_choices(signature.graph):
+            for number, drawn in enumerate(draws(signature, sizes, seed)):
+                yield signature, keep_promises(signature, drawn, promises, seed + number)
 
 
 def _accepted(oracle: Run, drawn: Mapping[str, np.ndarray]) -> tuple[Mapping[str, np.ndarray], Outputs]:
@@ -144,13 +260,6 @@ def _accepted(oracle: Run, drawn: Mapping[str, np.ndarray]) -> tuple[Mapping[str
         if all(small[name] is a for name, a in drawn.items()):
             raise
         return small, oracle(small)
-
-
-def _oracle(reference: Runnable, key: str) -> tuple[Run, str]:
-    if reference.imported is None:
-        return lambda inputs: reference.run(inputs, key), "reference"
-    function = reference.imported.functions[key]
-    return lambda inputs: run_tensorflow(function, inputs), "tensorflow"
 
 
 def _failure(key: str, output: str, pair: str, error: float, tolerance: float, place: Place | None) -> VerifyFailed:

@@ -36,7 +36,7 @@ def draws(signature: Signature, sizes: Mapping[str, int], seed: int, count: int 
         scale = _SCALES[number % len(_SCALES)]
         yield {
             name: draw(generator, var.type, sizes, scale, limits.get(var, _LARGEST_INTEGER))
-            for name, var in zip(signature.input_names, signature.graph.inputs, strict=True)
+            for name, var in zip(signature.input_names, signature.graph.inputs, strict=False)  # states come last
         }
 
 

@@ -10,6 +10,9 @@ from ai_edge_litert.interpreter import Interpreter, OpResolverType
 
 from jfuse.errors import VerifyFailed
 
+_BUILTINS = schema.BuiltinOperator
+_ON_VARIABLES = {_BUILTINS.CALL_ONCE, _BUILTINS.VAR_HANDLE, _BUILTINS.READ_VARIABLE, _BUILTINS.ASSIGN_VARIABLE}
+
 
 class LiteRt:
     """The LiteRT interpreter on one file. It lives as long as this object, so what a file keeps between calls is kept.
@@ -54,7 +57,8 @@ class LiteRt:
     def operator_results(self, key: str, inputs: Mapping[str, np.ndarray]) -> list[tuple[np.ndarray, ...]]:
         """The outputs of each operator of a signature's subgraph after one invoke, in order; needs `preserve_all`.
 
-        Without those that live in a state's tensor, and without results that are left unallocated (no elements).
+        Without operators on variables, which stand for no equation; without those that live in a state's tensor, and
+        without results that are left unallocated (no elements).
         """
         self.run(key, inputs)
         model = schema.Model.GetRootAs(self._model, 0)
@@ -62,7 +66,9 @@ class LiteRt:
         index = next(t.SubgraphIndex() for t in tables if t.SignatureKey() == key.encode())
         subgraph = model.Subgraphs(index)
         operators = (subgraph.Operators(i) for i in range(subgraph.OperatorsLength()))
-        return [tuple(self._readable(op.OutputsAsNumpy(), index)) for op in operators]
+        codes = [model.OperatorCodes(i).BuiltinCode() for i in range(model.OperatorCodesLength())]
+        computing = (op for op in operators if codes[op.OpcodeIndex()] not in _ON_VARIABLES)
+        return [tuple(self._readable(op.OutputsAsNumpy(), index)) for op in computing]
 
     def _readable(self, tensors: np.ndarray, subgraph: int) -> Iterator[np.ndarray]:
         for tensor in tensors:

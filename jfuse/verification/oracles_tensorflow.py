@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 
 from jfuse.errors import VerifyFailed
-from jfuse.frontends.tf_function import TfSignature
+from jfuse.frontends.sources import Imported
+from jfuse.frontends.tf_function import TfSignature, live_variables
 
 
 def run_tensorflow(signature: TfSignature, inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
@@ -30,6 +32,24 @@ def run_tensorflow(signature: TfSignature, inputs: Mapping[str, np.ndarray]) -> 
         ) from error
     arrays = [np.asarray(r) for r in results if r is not None]
     return dict(zip(signature.output_names, arrays, strict=True))
+
+
+@contextmanager
+def variables_restored(imported: Imported) -> Iterator[None]:
+    """Within the `with` every variable of the source may change; after it they hold again what they held before."""
+    variables = {id(v): v for s in imported.functions.values() for v in live_variables(s.function)}
+    held = [(v, v.read_value()) for v in variables.values()]  # shares the memory until the variable is assigned
+    try:
+        yield
+    finally:
+        for variable, value in held:
+            variable.assign(value)
+
+
+def set_variables(imported: Imported, values: Mapping[str, np.ndarray]) -> None:
+    """Let TensorFlow's variables hold the given values, by the names of the states that they are."""
+    for name, value in values.items():
+        imported.variables[name].assign(value)
 
 
 def _reason(message: str) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -20,7 +20,7 @@ from jfuse.kernels.op import TflOp
 from jfuse.lowering.rules import need
 from jfuse.lowering.switches import families, place_of, run_time_switches
 from jfuse.verification.inputs import integer_limits
-from jfuse.verification.samples import Case, Sampler, open_shapes
+from jfuse.verification.samples import Case, Padded, Sampler, open_shapes
 
 # In f64, relative to the largest element of an output: what computes the same differs by about 1e-15, what only
 # resembles it by 0.1 and more. Constants that were folded into each other and rounded to f32 (a forget gate's `+ 1`)
@@ -48,6 +48,7 @@ def prove(
     constants: Sequence[np.ndarray | None] = (),
     claims: Iterable[str] = (),
     *,
+    padded: Mapping[int, Padded] | None = None,
     tolerance: float = TOLERANCE,
     seed: int = 0,
 ) -> Proof:
@@ -59,15 +60,17 @@ def prove(
 
     constants: for each operand its value, None where it is known at run time only (all, where the sequence is empty).
     claims: families of case distinction that the replacement is known to make.
+    padded: by position of the operand, masks that have no gaps.
     tolerance: the largest error relative to the largest element of an output; `TOLERANCE` or `ROUNDED`.
     """
     known = tuple(constants) or (None,) * len(body.inputs)
+    masks = {body.inputs[place]: of for place, of in (padded or {}).items()}
     body, replacement = _bound(body, known), _bound(replacement, known)
     _refuse_unrunnable(body)
     _refuse_unexplained(body, replacement, claims)
     _refuse_unchecked_indices(body, replacement)
     pair = _Pair.of(body, replacement, tolerance)
-    sampler = Sampler.of(body, replacement)
+    sampler = Sampler.of(body, replacement, padded=masks)
     sizes = open_shapes([v.type for v in body.inputs])
     every = [Case.of(s, _SAMPLES) for s in sizes]
     cheap = _short_cases(pair, sizes)

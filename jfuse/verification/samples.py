@@ -58,6 +58,21 @@ def _positive(types: Sequence[TensorType], sizes: Mapping[str, int]) -> tuple[tu
 
 
 @dataclass(frozen=True)
+class Padded:
+    """A mask without gaps along an axis: True up to a length and then False (side "right"), or the reverse ("left")."""
+
+    axis: int
+    side: str
+
+    def draw(self, random: np.random.Generator, shape: Sequence[int]) -> np.ndarray:
+        """A mask of that shape with random lengths, those of nothing and of everything among them.   bool[*shape]"""
+        steps = shape[self.axis]
+        lengths = random.integers(0, steps + 1, [1 if i == self.axis else d for i, d in enumerate(shape)])
+        places = np.arange(steps).reshape([-1 if i == self.axis else 1 for i in range(len(shape))])
+        return places < lengths if self.side == "right" else places >= steps - lengths
+
+
+@dataclass(frozen=True)
 class Sampler:
     """Draws inputs for the graph whose switches and lookups decide what is worth trying."""
 
@@ -65,12 +80,13 @@ class Sampler:
     limits: Mapping[Var, int]
     compared: Sequence[float]
     largest: int
+    padded: Mapping[Var, Padded]
 
     @classmethod
-    def of(cls, *graphs: Graph) -> Sampler:
-        """A sampler for the inputs of the first graph."""
+    def of(cls, *graphs: Graph, padded: Mapping[Var, Padded] | None = None) -> Sampler:
+        """A sampler for the inputs of the first graph. padded: the masks among them that have no gaps."""
         first = graphs[0]
-        return cls(first.inputs, integer_limits(first), compared_constants(graphs), _largest_size(first))
+        return cls(first.inputs, integer_limits(first), compared_constants(graphs), _largest_size(first), padded or {})
 
     def draw(self, case: Case, seed: int) -> list[np.ndarray]:
         """One array for each input, samples along the first axis; f32 is drawn as f64."""
@@ -82,6 +98,8 @@ class Sampler:
         if dtype is DType.bool:
             array = random.integers(0, 2, (count, *shape)).astype(np.bool_)
             array[0], array[1] = False, True
+            if var in self.padded:
+                array[2:] = [self.padded[var].draw(random, shape) for _ in array[2:]]
             return array
         if dtype.is_integer:
             return self._integers(random, var, (count, *shape))

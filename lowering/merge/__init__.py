@@ -1,19 +1,44 @@
 """Small rewrites among TFLite ops. A new file adds its line here; its rules run in this order."""
 
-from jfuse.lowering.merge import activation, arithmetic, bias, cast, reshape, sink, slicing, transpose
+from collections.abc import Callable
+
+from jfuse.ir.graph import Graph
+from jfuse.lowering.merge import (
+    activation,
+    arithmetic,
+    bias,
+    bidirectional,
+    cast,
+    product,
+    reshape,
+    reverse,
+    sink,
+    slicing,
+    transpose,
+    uniform,
+)
 from jfuse.lowering.merge.registry import MERGES, Merge, View, merges
 
+GRAPH_MERGES: tuple[Callable[[Graph], Graph], ...] = (bidirectional.pair_directions,)
+"""Rewrites of what no single equation ends, tried once no rule applies any more. They return the same graph where they
+find nothing."""
+
 __all__ = [
+    "GRAPH_MERGES",
     "MERGES",
     "Merge",
     "View",
     "activation",
     "arithmetic",
     "bias",
+    "bidirectional",
     "cast",
     "merges",
+    "product",
     "reshape",
+    "reverse",
     "sink",
     "slicing",
     "transpose",
+    "uniform",
 ]

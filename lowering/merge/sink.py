@@ -14,31 +14,40 @@ import numpy as np
 
 from jfuse.ir.dims import same
 from jfuse.ir.graph import Atom, Eqn
-from jfuse.kernels import array, slicing
-from jfuse.kernels.fused import lstm
-from jfuse.kernels.layout import axes_from_front
+from jfuse.kernels import array, elementwise, slicing
+from jfuse.kernels.fused import bidirectional, lstm, rnn
+from jfuse.kernels.layout import axes_from_front, from_front
 from jfuse.kernels.op import static_value
-from jfuse.lowering.merge.registry import View, merges
+from jfuse.lowering.merge.registry import View, again, merges, sole_producer
+from jfuse.lowering.merge.reshape import keeps_type
+from jfuse.lowering.merge.transpose import permutation
 
-_SWAP = (1, 0, 2)  # time-major and batch-major
+SWAP = (1, 0, 2)  # time-major and batch-major
 
 
-@merges(lstm.unidirectional_sequence_lstm)
+@merges(
+    bidirectional.bidirectional_sequence_lstm,
+    bidirectional.bidirectional_sequence_rnn,
+    lstm.unidirectional_sequence_lstm,
+    rnn.unidirectional_sequence_rnn,
+)
 def recurrence_of_transpose(eqn: Eqn, view: View) -> Any:
     """A time-major recurrence over TRANSPOSE(x) of one sequence is the batch-major one over x."""
     x, *others = eqn.inputs
-    found = _transposed(x, view)
-    if not eqn.params["time_major"] or found is None or found[1] != _SWAP or not same(found[0].type.shape[0], 1):
+    found = transposed(x, view)
+    if not eqn.params["time_major"] or found is None or found[1] != SWAP or not same(found[0].type.shape[0], 1):
         return None
-    y, *states = eqn.op.run([found[0], *others], {**eqn.params, "time_major": False}, ())
-    return (array.transpose(y, np.array(_SWAP, np.int32)), *states)
+    if any(a is not None and a.type.rank == 3 for a in others):
+        return None  # an auxiliary sequence
+    results = eqn.op.run([found[0], *others], {**eqn.params, "time_major": False}, ())
+    return tuple(array.transpose(r, np.array(SWAP, np.int32)) if r.ndim == 3 else r for r in results)
 
 
 @merges(array.reverse_v2)
 def reverse_of_transpose(eqn: Eqn, view: View) -> Any:
     """REVERSE_V2(TRANSPOSE(x, p), a) = TRANSPOSE(REVERSE_V2(x, p[a]), p)."""
     x, axes = eqn.inputs
-    found = _transposed(x, view)
+    found = transposed(x, view)
     if found is None or axes is None:
         return None
     source, perm = found
@@ -50,7 +59,7 @@ def reverse_of_transpose(eqn: Eqn, view: View) -> Any:
 def slice_of_transpose(eqn: Eqn, view: View) -> Any:
     """STRIDED_SLICE(TRANSPOSE(x, p)) slices x along the permuted axes; what is left of p follows, often nothing."""
     x, begin, end, strides = eqn.inputs
-    found = _transposed(x, view)
+    found = transposed(x, view)
     plain = not eqn.params["ellipsis_mask"] and not eqn.params["new_axis_mask"] and not eqn.params["offset"]
     if found is None or not plain or begin is None or end is None or strides is None:
         return None
@@ -70,19 +79,38 @@ def slice_of_transpose(eqn: Eqn, view: View) -> Any:
     return sliced if kept == sorted(kept) else array.transpose(sliced, left.astype(np.int32))
 
 
+@merges(
+    array.concatenation, elementwise.add, elementwise.sub, elementwise.mul, elementwise.maximum, elementwise.minimum
+)
+def joined_transposes(eqn: Eqn, view: View) -> Any:
+    """CONCATENATION and ADD of several TRANSPOSE by one permutation are one TRANSPOSE: of both directions' results."""
+    before = [sole_producer(view, x) for x in eqn.inputs]
+    made = [b for b in before if b is not None and b.op is array.transpose]
+    perms = {permutation(b) for b in made}
+    if len(made) < 2 or len(made) != len(eqn.inputs) or len(perms) != 1:
+        return None
+    (perm,) = perms
+    if eqn.op is array.concatenation:
+        options = {"axis": perm[from_front(eqn.params["axis"], len(perm))]}
+    elif all(keeps_type(b.outputs[0].type, eqn.outputs[0].type) for b in made):
+        options = {}
+    else:
+        return None  # sizes that are broadcast stand elsewhere before
+    return array.transpose(again(eqn, inputs=tuple(b.inputs[0] for b in made), **options), np.array(perm, np.int32))
+
+
 def _permuted_mask(mask: int, place: Sequence[int]) -> int:
     return sum((mask >> i & 1) << axis for axis, i in enumerate(place))
 
 
-def _transposed(x: Atom | None, view: View) -> tuple[Atom, tuple[int, ...]] | None:
+def transposed(x: Atom | None, view: View) -> tuple[Atom, tuple[int, ...]] | None:
     """The operand and the permutation of the TRANSPOSE that makes x, also where it is spelled as a RESHAPE."""
     before = view.producer(x)
     source = None if before is None else before.inputs[0]
     if before is None or source is None:
         return None
-    if before.op is array.transpose and before.inputs[1] is not None:
-        perm = axes_from_front(static_value(before.inputs[1]), before.outputs[0].type.rank)
-        return source, tuple(int(a) for a in perm)
+    if before.op is array.transpose:
+        return source, permutation(before)
     old, new = source.type.shape, before.outputs[0].type.shape
     one_sequence = before.op is array.reshape and len(old) == len(new) == 3 and same(old[0], 1) and same(new[1], 1)
-    return (source, _SWAP) if one_sequence and same(old[1], new[0]) and same(old[2], new[2]) else None
+    return (source, SWAP) if one_sequence and same(old[1], new[0]) and same(old[2], new[2]) else None

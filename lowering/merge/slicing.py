@@ -9,10 +9,10 @@ import numpy as np
 from jfuse.ir.dims import same
 from jfuse.ir.graph import Atom, Const, Eqn
 from jfuse.ir.types import DType
-from jfuse.kernels import gather, slicing
-from jfuse.kernels.layout import from_front
+from jfuse.kernels import array, gather, slicing
+from jfuse.kernels.layout import axes_from_front, from_front
 from jfuse.kernels.op import static_value
-from jfuse.lowering.merge.registry import View, merges
+from jfuse.lowering.merge.registry import View, again, merges
 from jfuse.lowering.merge.reshape import keeps_type, reshaped
 
 # What STRIDED_SLICE takes wherever GATHER does.   Source: tflite/kernels/strided_slice.cc
@@ -34,6 +34,43 @@ def block_of_everything(eqn: Eqn, view: View) -> Any:
     """A SLICE of the type of its operand is its operand."""
     x = eqn.inputs[0]
     return x if x is not None and keeps_type(x.type, eqn.outputs[0].type) else None
+
+
+@merges(slicing.strided_slice)
+def slice_backwards(eqn: Eqn, view: View) -> Any:
+    """x[:, ::-1] is a REVERSE_V2, which other rules know."""
+    x, _, _, strides = eqn.inputs
+    if x is None or not isinstance(strides, Const) or x.type.dtype not in _SLICED:
+        return None
+    turned = np.flatnonzero(strides.array == -1).astype(np.int32)
+    whole = (1 << strides.array.size) - 1
+    everything = all(eqn.params[name] & whole == whole for name in ("begin_mask", "end_mask"))
+    plain = not any(eqn.params[name] for name in ("ellipsis_mask", "new_axis_mask", "shrink_axis_mask"))
+    # REVERSE_V2 takes neighbouring axes only, and one is all that recurrences turn round.
+    if turned.size != 1 or np.any(np.abs(strides.array) != 1) or not everything or not plain:
+        return None
+    return array.reverse_v2(x, turned)
+
+
+@merges(slicing.strided_slice)
+def place_of_reverse(eqn: Eqn, view: View) -> Any:
+    """One place along the axes that REVERSE_V2 turns round is the place of the operand counted from the other end."""
+    x, begin, end, strides = eqn.inputs
+    before = view.producer(x)
+    if before is None or before.op is not array.reverse_v2:
+        return None
+    source, axes = before.inputs
+    plain = not eqn.params["ellipsis_mask"] and not eqn.params["new_axis_mask"] and not eqn.params["offset"]
+    if axes is None or source is None or not plain or not isinstance(begin, Const) or not isinstance(end, Const):
+        return None
+    first, last = begin.array.copy(), end.array.copy()
+    for axis in axes_from_front(static_value(axes), source.type.rank):
+        is_place = axis < len(first) and eqn.params["shrink_axis_mask"] >> axis & 1
+        if not is_place or eqn.params["begin_mask"] >> axis & 1:
+            return None
+        first[axis] = -1 - first[axis]
+        last[axis] = first[axis] + 1
+    return again(eqn, inputs=(source, first, last, strides))
 
 
 @merges(gather.gather)

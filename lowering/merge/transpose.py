@@ -19,13 +19,13 @@ from jfuse.lowering.merge.reshape import reshaped
 def transpose_chain(eqn: Eqn, view: View) -> Any:
     """TRANSPOSE(TRANSPOSE(x, p), q) = TRANSPOSE(x, p[q]); the identity vanishes."""
     x, perm = eqn.inputs
-    axes = _axes(eqn)
+    axes = permutation(eqn)
     if x is None or perm is None or axes == tuple(range(len(axes))):
         return x
     before = view.producer(x)
     if before is None or before.op is not array.transpose:
         return None
-    first = _axes(before)
+    first = permutation(before)
     composed = tuple(first[a] for a in axes)
     return (
         before.inputs[0]
@@ -40,13 +40,14 @@ def transpose_of_ones(eqn: Eqn, view: View) -> Any:
     x: Atom | None = eqn.inputs[0]
     if x is None:
         return None
-    moved = [a for a in _axes(eqn) if same(x.type.shape[a], 1) is not True]
+    moved = [a for a in permutation(eqn) if same(x.type.shape[a], 1) is not True]
     return reshaped(x, eqn.outputs[0].type) if moved == sorted(moved) else None
 
 
-def _axes(eqn: Eqn) -> tuple[int, ...]:
+def permutation(eqn: Eqn) -> tuple[int, ...]:
+    """The axes of the operand of a TRANSPOSE in the order of its result."""
     perm = eqn.inputs[1]
-    return axes_from_front(None if perm is None else static_value(perm), eqn.outputs[0].type.rank)
+    return tuple(map(int, axes_from_front(None if perm is None else static_value(perm), eqn.outputs[0].type.rank)))
 
 
 def _vector(axes: tuple[int, ...]) -> np.ndarray:

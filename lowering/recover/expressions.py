@@ -12,9 +12,11 @@ import numpy as np
 
 from jfuse.errors import NotFused
 from jfuse.ir.graph import Op, Var
+from jfuse.kernels import ops
 
 _MOST_TERMS = 64
-_SCALES = (1.0, 2.0, 0.5)
+_ENDLESS = float("inf")
+_SCALES = (1.0, 2.0, 0.5, -1.0, -2.0, -0.5)
 _GRID = np.linspace(-6, 6, 49)
 _FUNCTIONS: Mapping[str, Callable[[np.ndarray], np.ndarray]] = {
     "sigmoid": lambda t: 1 / (1 + np.exp(-t)),
@@ -90,7 +92,31 @@ class Activation:
     operand: Expr
 
 
-Expr: TypeAlias = Leaf | Number | Vector | Sum | Product | Apply | Opaque | Activation
+@dataclass(frozen=True)
+class Clamp:
+    """The operand within [low, high], however it is spelled. `spelled`: the applications of ops that say so."""
+
+    low: float
+    high: float
+    operand: Expr
+    spelled: tuple[Apply, ...] = field(default=(), compare=False)
+
+
+@dataclass(frozen=True)
+class Norm:
+    """The leaf's rows with mean 0 and variance 1 (`epsilon` added to it), times `scale`, plus `shift`: bytes of f64.
+
+    var: the value that computes it.
+    """
+
+    leaf: Leaf
+    scale: bytes
+    shift: bytes
+    epsilon: float
+    var: Var
+
+
+Expr: TypeAlias = Leaf | Number | Vector | Sum | Product | Apply | Opaque | Activation | Clamp | Norm
 Monomial: TypeAlias = frozenset[tuple[Expr, int]]
 Terms: TypeAlias = dict[Monomial, float]
 
@@ -103,7 +129,7 @@ def parts(expr: Expr) -> tuple[Expr, ...]:
         return expr.factors
     if isinstance(expr, Apply):
         return expr.operands
-    return (expr.operand,) if isinstance(expr, Activation) else ()
+    return (expr.operand,) if isinstance(expr, Activation | Clamp) else ()
 
 
 def ends(expr: Expr) -> Iterator[Expr]:
@@ -115,16 +141,47 @@ def ends(expr: Expr) -> Iterator[Expr]:
         yield from ends(part)
 
 
-def replaced(expr: Expr, old: Expr, new: Expr) -> Expr:
-    """The expression with `new` wherever `old` stood."""
-    return new if expr == old else _rebuilt(expr, lambda part: replaced(part, old, new))
+def clamps(expr: Expr) -> Iterator[Clamp]:
+    """The clamps in an expression."""
+    if isinstance(expr, Clamp):
+        yield expr
+    for part in parts(expr):
+        yield from clamps(part)
 
 
-def with_activations(expr: Expr) -> Expr:
-    """The expression with each part that computes an activation, of a leaf or by one op, replaced by an Activation."""
-    argument = _argument(expr)
-    found = None if argument is None else _activation(expr, argument)
-    return _rebuilt(expr, with_activations) if found is None else found
+def canonical(expr: Expr) -> Expr:
+    """The expression with each part that is an activation or a clamp as an Activation or Clamp, however it is spelled.
+
+    Clamps are read from structure. Activations are known by their values, so only parts without case distinctions are.
+    """
+    return _clamp(expr) or _activation(expr) or _rebuilt(expr, canonical)
+
+
+def divided(terms: Terms, factor: Expr) -> tuple[Terms, Terms]:
+    """The terms that have a factor exactly once, without it; and the others."""
+    having = {m: v for m, v in terms.items() if (factor, 1) in m}
+    others = {m: v for m, v in terms.items() if m not in having}
+    return {m - {(factor, 1)}: v for m, v in having.items()}, others
+
+
+def scaled_leaf(expr: Expr) -> tuple[float, Leaf | None]:
+    """The factor and the leaf of an expression that is a multiple of one."""
+    terms = terms_of(expr)
+    if len(terms) == 1:
+        ((monomial, factor),) = terms.items()
+        leaves = [f for f, n in monomial if n == 1 and isinstance(f, Leaf)]
+        if len(monomial) == len(leaves) == 1:
+            return factor, leaves[0]
+    return 0.0, None
+
+
+def expression(terms: Terms) -> Expr:
+    """The terms as a sum of products."""
+    return Sum(tuple((v, _product([f for f, n in m for _ in range(n)])) for m, v in terms.items()))
+
+
+def _product(factors: list[Expr]) -> Expr:
+    return factors[0] if len(factors) == 1 else Product(tuple(factors)) if factors else Number(1.0)
 
 
 def terms_of(expr: Expr) -> Terms:
@@ -145,7 +202,14 @@ def text_of(terms: Terms) -> str:
     def text(expr: Expr) -> str:
         if isinstance(expr, Activation):
             scale = "" if expr.scale == 1 else f"{expr.scale:g}*"
-            return f"{expr.function}({scale}{text(expr.operand)})"
+            inner = (
+                text(expr.operand) if not isinstance(expr.operand, Sum | Product) else text_of(terms_of(expr.operand))
+            )
+            return f"{expr.function}({scale}{inner})"
+        if isinstance(expr, Clamp):
+            return f"clip({text_of(terms_of(expr.operand))}, {expr.low:g}, {expr.high:g})"
+        if isinstance(expr, Norm):
+            return f"norm({text(expr.leaf)})"
         if isinstance(expr, Apply):
             return f"{expr.op.name}({', '.join(text_of(terms_of(o)) for o in expr.operands)})"
         if isinstance(expr, Opaque):
@@ -176,23 +240,104 @@ def _rebuilt(expr: Expr, change: Callable[[Expr], Expr]) -> Expr:
     return expr
 
 
-def _argument(expr: Expr) -> Expr | None:
-    """What the expression may be a function of: its only leaf, else the operand of its op."""
+# Clamps
+
+
+_BOUNDS = {ops.relu: (0.0, _ENDLESS), ops.relu6: (0.0, 6.0), ops.relu_n1_to_1: (-1.0, 1.0)}
+_GREATER = {ops.greater: True, ops.greater_equal: True, ops.less: False, ops.less_equal: False}
+
+
+def _clamp(expr: Expr) -> Clamp | None:
+    """Bounds that are put around one operand, one by one: each narrows what is there, or replaces it."""
+    found = _bounds(expr)
+    if found is None:
+        return None
+    low, high, operand, spelled = found
+    inner = _clamp(operand)
+    if inner is None:
+        return Clamp(low, high, canonical(operand), spelled)
+    least, most = (min(max(bound, low), high) for bound in (inner.low, inner.high))
+    return Clamp(least, most, inner.operand, (*spelled, *inner.spelled))
+
+
+def _bounds(expr: Expr) -> tuple[float, float, Expr, tuple[Apply, ...]] | None:
+    if not isinstance(expr, Apply):
+        return None
+    if expr.op in _BOUNDS:
+        return (*_BOUNDS[expr.op], expr.operands[0], (expr,))
+    if expr.op in (ops.maximum, ops.minimum):
+        numbers = [o.value for o in expr.operands if isinstance(o, Number)]
+        others = [o for o in expr.operands if not isinstance(o, Number)]
+        if len(numbers) == len(others) == 1:
+            return (*_half(numbers[0], expr.op is ops.maximum), others[0], (expr,))
+    return _chosen(expr) if expr.op in (ops.select, ops.select_v2) else None
+
+
+def _chosen(expr: Apply) -> tuple[float, float, Expr, tuple[Apply, ...]] | None:
+    """`a if a > k else k` and its like."""
+    condition, first, second = expr.operands
+    if not isinstance(condition, Apply) or condition.op not in _GREATER:
+        return None
+    left, right = condition.operands
+    is_greater = _GREATER[condition.op]
+    if isinstance(left, Number):
+        left, right, is_greater = right, left, not is_greater
+    if not isinstance(right, Number) or {first, second} != {left, right}:
+        return None
+    return (*_half(right.value, is_greater is (first == left)), left, (expr, condition))
+
+
+def _half(bound: float, is_least: bool) -> tuple[float, float]:
+    return (bound, _ENDLESS) if is_least else (-_ENDLESS, bound)
+
+
+# Activations
+
+
+def _activation(expr: Expr) -> Activation | None:
+    """The known function that an expression is of one of its parts, by its values."""
+    for argument in _arguments(expr):
+        if _is_analytic(expr, argument):
+            found = _known_function(expr, argument)
+            if found is not None:
+                return found
+    return None
+
+
+def _arguments(expr: Expr) -> list[Expr]:
+    """What an expression may be a function of, the innermost part first."""
+    found: list[Expr] = []
+    below = _varying(expr)
+    while len(below) == 1:
+        (part,) = below
+        found.append(part)
+        below = _varying(part)
     leaves = {end for end in ends(expr) if not isinstance(end, Number)}
-    if parts(expr) and len(leaves) == 1:
-        return leaves.pop()
-    return expr.operands[0] if isinstance(expr, Apply) and len(expr.operands) == 1 else None
+    if len(leaves) == 1 and parts(expr) and not leaves & set(found):
+        found.append(leaves.pop())
+    return found[::-1]
 
 
-def _activation(expr: Expr, argument: Expr) -> Activation | None:
-    """The known function that the expression is of its argument, by its values."""
+def _varying(expr: Expr) -> set[Expr]:
+    return {part for part in parts(expr) if not isinstance(part, Number)}
+
+
+def _is_analytic(expr: Expr, argument: Expr) -> bool:
+    """Whether an expression reaches its argument without a case distinction."""
+    if expr == argument:
+        return True
+    told_apart = isinstance(expr, Apply) and getattr(expr.op, "switch", None) is not None
+    return not told_apart and not isinstance(expr, Clamp) and all(_is_analytic(p, argument) for p in parts(expr))
+
+
+def _known_function(expr: Expr, argument: Expr) -> Activation | None:
     with np.errstate(all="ignore"):
         values = _values(expr, argument, _GRID)
         for name, function in _FUNCTIONS.items():
             for scale in _SCALES:
                 # 1e-6: constants such as 1/6 are rounded to f32 in the source; other activations differ by 1e-2.
                 if np.allclose(values, function(scale * _GRID), rtol=0, atol=1e-6):
-                    return Activation(name, scale, with_activations(argument))
+                    return Activation(name, scale, canonical(argument))
     return None
 
 
@@ -205,6 +350,8 @@ def _values(expr: Expr, argument: Expr, t: np.ndarray) -> np.ndarray:
         return sum((coefficient * _values(term, argument, t) for coefficient, term in expr.terms), np.zeros_like(t))
     if isinstance(expr, Product):
         return reduce(np.multiply, (_values(f, argument, t) for f in expr.factors), np.ones_like(t))
+    if isinstance(expr, Activation):
+        return _FUNCTIONS[expr.function](expr.scale * _values(expr.operand, argument, t))
     if isinstance(expr, Apply):
         (result,) = expr.op.run([_values(o, argument, t) for o in expr.operands], dict(expr.params), ())
         return np.asarray(result)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
 
 import numpy as np
 
@@ -18,35 +20,59 @@ TOLERANCE = 1e-5  # f32 sums of up to 300 terms, through a dozen steps of a recu
 _SIZES = (3, 1, 5, 2)  # of every open dimension in turn: they grow and shrink
 
 Arrays = Mapping[str, np.ndarray]
+Draw = Callable[[int], Arrays]
 
 
-def check_invokes(lite: Model, draw_inputs: Callable[[int], Arrays] | None = None) -> None:
+def check_invokes(
+    lite: Model, draw_inputs: Draw | None = None, tolerance: float = TOLERANCE, *, reset: bool = False
+) -> None:
     """Invokes in a row of one interpreter answer like TensorFlow, with and without delegates, for every signature.
 
-    draw_inputs: from a seed the inputs by name; random ones by default.
+    What the source keeps in variables goes on from invoke to invoke, and starts anew for each interpreter; with `reset`
+    for each invoke. draw_inputs: from a seed the inputs by name; random ones by default.
     """
     data = lite.to_bytes()
     assert lite.imported is not None
     for delegates in (True, False):
         runtime = LiteRt(data, delegates=delegates)
         for signature in lite.program.signatures:
-            _check_signature(runtime, signature, lite.imported.functions[signature.key], draw_inputs)
+            function = lite.imported.functions[signature.key]
+            drawn = _drawn(signature, draw_inputs)
+            answers = [(x, runtime.run(signature.key, x)) for x in drawn]
+            _check_answers(answers, _tensorflow(function, drawn, reset), tolerance)
 
 
-def _check_signature(
-    runtime: LiteRt, signature: Signature, function: TfSignature, draw_inputs: Callable[[int], Arrays] | None
-) -> None:
-    answers: list[Arrays] = []
-    for seed, sizes in enumerate(_all_sizes(signature)):
-        inputs = draw_inputs(seed) if draw_inputs else _random(signature, sizes, seed)
-        wanted = run_tensorflow(function, inputs)
-        found = runtime.run(signature.key, inputs)
-        assert found.keys() == wanted.keys()
-        for name, value in wanted.items():
-            assert relative_error(found[name], value) <= TOLERANCE, f"{name}, invoke {seed}, sizes {sizes}"
-        answers.append(wanted)
+@contextmanager
+def variables_restored(signature: TfSignature) -> Iterator[tuple[Any, ...]]:
+    """The variables of a function; what is written to them within does not last."""
+    variables = tuple(signature.function.variables)
+    before = [v.numpy() for v in variables]
+    yield variables
+    for variable, value in zip(variables, before, strict=True):
+        variable.assign(value)
+
+
+def _drawn(signature: Signature, draw_inputs: Draw | None) -> list[Arrays]:
+    sizes = _all_sizes(signature)
+    return [draw_inputs(i) if draw_inputs else random_inputs(signature, s, i) for i, s in enumerate(sizes)]
+
+
+def _tensorflow(function: TfSignature, drawn: Sequence[Arrays], reset: bool) -> list[Arrays]:
+    if not reset:
+        with variables_restored(function):
+            return [run_tensorflow(function, inputs) for inputs in drawn]
+    return [answer for inputs in drawn for answer in _tensorflow(function, [inputs], False)]
+
+
+def _check_answers(found: Sequence[tuple[Arrays, Arrays]], wanted: Sequence[Arrays], tolerance: float) -> None:
+    for number, ((inputs, results), known) in enumerate(zip(found, wanted, strict=True)):
+        assert results.keys() == known.keys()
+        for name, value in known.items():
+            error = relative_error(results[name], value)
+            shapes = {key: array.shape for key, array in inputs.items()}
+            assert error <= tolerance, f"{name}, invoke {number}, {shapes}: error {error:.1e}"
     # A model that answers the same whatever it is given proves nothing.
-    first, *others = answers
+    first, *others = wanted
     assert all(not _close(first, other) for other in others)
 
 
@@ -56,12 +82,13 @@ def _all_sizes(signature: Signature) -> Iterator[dict[str, int]]:
         yield {name: _SIZES[(i + k) % len(_SIZES)] for k, name in enumerate(names)}
 
 
-def _random(signature: Signature, sizes: Mapping[str, int], seed: int) -> dict[str, np.ndarray]:
+def random_inputs(signature: Signature, sizes: Mapping[str, int], seed: int) -> dict[str, np.ndarray]:
+    """Normal floats, and integers that index what they index, by name."""
     rng = np.random.default_rng(seed)
     limits = integer_limits(signature.graph)
     return {
         name: draw(rng, var.type, sizes, 1.0, limits.get(var, 10))
-        for name, var in zip(signature.input_names, signature.graph.inputs, strict=True)
+        for name, var in zip(signature.input_names, signature.graph.inputs, strict=False)  # states follow
     }
 
 

@@ -25,7 +25,7 @@ def test_model(name: str) -> None:
 @pytest.mark.parametrize("library", LIBRARIES)
 @pytest.mark.parametrize("kind", ["gru", "gru_reset_before", "simple_rnn", "masked"])
 def test_recurrent_layers_that_stay_loops(kind: str, library: str) -> None:
-    lite = jfuse.convert(other.recurrent(kind, library))
+    lite = jfuse.convert(other.recurrent(kind, library), loop="while")
     assert lite.report.operators["while"] == 1
     assert lite.report.refused != []
     check_invokes(lite)
@@ -62,10 +62,6 @@ def no_rule(folder: Path) -> Any:
     return other.without_rule()
 
 
-def stateful(folder: Path) -> Any:
-    return other.stateful_lstm()
-
-
 def corrupt(folder: Path) -> Path:
     folder.mkdir()
     (folder / "saved_model.pb").write_bytes(b"no protocol buffer")
@@ -80,7 +76,6 @@ def corrupt(folder: Path) -> Path:
             LowerError,
             r"2 ops have no TFLite spelling(.|\n)*tf\.Lgamma(.|\n)*tf\.MatrixDeterminant",
         ),
-        (stateful, LowerError, r"the variable .*rnn_state.* is written by the model"),
         (corrupt, ImportFailed, "cannot be read as a SavedModel"),
     ],
 )

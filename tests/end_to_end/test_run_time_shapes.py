@@ -49,7 +49,7 @@ def some_rows(seed: int) -> Arrays:
 
 @pytest.mark.parametrize("select", [masked_rows, found_rows, repeated_rows], ids=lambda f: f.__name__)
 def test_an_lstm_behind_a_run_time_size_stays_a_loop(select: Callable[[Any], Any]) -> None:
-    lite = jfuse.convert(build(select))
+    lite = jfuse.convert(build(select), loop="while")
     (refusal,) = lite.report.refused
     assert (refusal.condition, refusal.source) == ("dynamic_before_fused", "while (While)")
     assert lite.report.operators["while"] == 1

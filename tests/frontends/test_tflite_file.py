@@ -335,13 +335,13 @@ def test_a_body_with_other_operands() -> None:
         load_tflite(changed(programs.loop(), change))
 
 
-def test_states_that_persist_are_refused() -> None:
+def test_a_state_of_open_size_without_a_writer_is_refused() -> None:
     def drop_writer(model: Any) -> None:
         subgraph = model.subgraphs[0]
         state = next(i for i, t in enumerate(subgraph.tensors) if t.isVariable)
         subgraph.operators = [o for o in subgraph.operators if list(o.outputs) != [state]]
 
-    with pytest.raises(LowerError, match="a state is kept from one call to the next"):
+    with pytest.raises(LowerError, match="a state of open size is kept between calls"):
         load_tflite(changed(programs.lstm(), drop_writer))
 
 

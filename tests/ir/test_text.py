@@ -303,6 +303,38 @@ def test_programs_read_back() -> None:
         assert_same(found, wanted)
 
 
+STATES = """
+program {
+  state "count" = 3.0
+  state "h" = const<f32[2,16] 128B 46b1bdc3d4ec4b92>
+  signature "next"("x") -> ("y") keeps ("count", "h") = graph 0
+  signature "given"("x", "count") -> ("y", "count") exposes ("count") = graph 1
+  graph next(a: f32[2,16], b: f32[], c: f32[2,16]) {
+    d: f32[2,16] = add a c
+    e: f32[] = add b 1.0
+    return d, e, d
+  }
+  graph given(a: f32[], b: f32[]) {
+    c: f32[] = add a b
+    return c, c
+  }
+}
+"""
+
+
+def test_states_are_part_of_the_text() -> None:
+    large = Const(np.zeros((2, 16), np.float32))
+    text = STATES.strip().replace("46b1bdc3d4ec4b92", large.digest)
+    one = parse_program(text, consts={large.digest: large.array})
+    assert str(one) == text
+    kept, exposing = one.signatures
+    assert [s.name for s in kept.states] == ["count", "h"]
+    assert exposing.exposed == kept.states[:1]  # one name is one state
+    assert one.states() == kept.states
+    assert constants_of(one).keys() == {large.digest}
+    assert str(parse_program(str(one), consts=constants_of(one))) == text
+
+
 def test_program(golden: Golden) -> None:
     graph = trace_graph(ops.neg, [f32(B)])
     golden.check(Program((Signature("serving_default", graph, ("x",), ("y",)),), ("B1 = B",)))
@@ -381,6 +413,16 @@ def test_a_constant_of_another_type_than_printed_is_refused() -> None:
         ('program {\n  signature "x"() -> () = graph 1\n  graph main() {\n    return\n  }\n}', "one of the 1 graphs"),
         ("program {\n  signature x() -> () = graph 0\n}", "a string in double quotes"),
         ('program {\n  signature "x"() -> () = 0\n}', "expected  'graph'"),
+        (
+            'program {\n  signature "x"() -> () keeps ("n") = graph 0\n}',
+            r"expected  states that are given above(.|\n)*n",
+        ),
+        ('program {\n  state "n" = x\n}', "a variable that is bound above"),
+        (
+            'program {\n  state "n" = 1.0\n  signature "x"() -> () keeps ("n") = graph 0\n'
+            "  graph main() {\n    return\n  }\n}",
+            "a name or a state for each input and output",
+        ),
     ],
 )
 def test_malformed_programs(text: str, complaint: str) -> None:

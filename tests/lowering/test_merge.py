@@ -237,10 +237,62 @@ SLICING = [
     case("gather-vector-of-one", lambda x: ops.gather(x, ints(3), axis=-1), f32(B, 2, 4), left="strided_slice"),
     case("gather-only-place", lambda x: ops.gather(x, np.int32(0), axis=1), f32(B, 1, 4), left="reshape"),
     case(
-        "strided-reversed",
+        "strided-backwards",
         lambda x: ops.strided_slice(x, ints(0), ints(0), ints(-1), begin_mask=1, end_mask=1),
         f32(4),
+        left="reverse_v2",
+    ),
+    case(
+        "strided-backwards-along-the-second-axis",
+        lambda x: ops.strided_slice(x, ints(0, 0), ints(0, 0), ints(1, -1), begin_mask=3, end_mask=3),
+        f32(B, 4, 2),
+        left="reverse_v2",
+    ),
+    case(
+        "strided-backwards-along-two-axes",
+        lambda x: ops.strided_slice(x, ints(0, 0), ints(0, 0), ints(-1, -1), begin_mask=3, end_mask=3),
+        f32(3, 4),
         left="strided_slice",
+    ),
+    case(
+        "strided-backwards-by-two",
+        lambda x: ops.strided_slice(x, ints(0), ints(0), ints(-2), begin_mask=1, end_mask=1),
+        f32(4),
+        left="strided_slice",
+    ),
+    case(
+        "strided-part-backwards",
+        lambda x: ops.strided_slice(x, ints(2), ints(0), ints(-1), end_mask=1),
+        f32(4),
+        left="strided_slice",
+    ),
+    case(
+        "place-of-reverse",
+        lambda x: ops.strided_slice(
+            ops.reverse_v2(x, ints(1)), ints(0, 1), ints(0, 2), ints(1, 1), begin_mask=1, end_mask=1, shrink_axis_mask=2
+        ),
+        f32(B, 4),
+        left="strided_slice",
+    ),
+    case(
+        "last-place-of-reverse",
+        lambda x: ops.strided_slice(
+            ops.reverse_v2(x, ints(1)),
+            ints(0, -1),
+            ints(0, 0),
+            ints(1, 1),
+            begin_mask=1,
+            end_mask=1,
+            shrink_axis_mask=2,
+        ),
+        f32(B, T),
+        left="strided_slice",
+    ),
+    case(
+        "range-of-reverse",
+        lambda x: ops.strided_slice(ops.reverse_v2(x, ints(1)), ints(0, 0), ints(0, 2), ints(1, 1), end_mask=1),
+        f32(B, 4),
+        left="reverse_v2 strided_slice",
     ),
     case("strided-part", lambda x: ops.strided_slice(x, ints(1), ints(4), ints(1)), f32(4), left="strided_slice"),
     case("slice-part", lambda x: ops.slice_(x, ints(0), ints(3)), f32(4), left="slice"),
@@ -266,6 +318,13 @@ CAST = [
         left="cast cast",
     ),
     case("to-another", lambda x: ops.cast(x, out_data_type=DType.i64), i32(4), left="cast"),
+]
+PRODUCT = [
+    case("matrix", lambda x: ops.batch_matmul(x, WEIGHTS.T), f32(B, 4), left="fully_connected"),
+    case("matrix-adjoint", lambda x: ops.batch_matmul(x, WEIGHTS, adj_y=True), f32(2, B, 4), left="fully_connected"),
+    case("matrix-left-adjoint", lambda x: ops.batch_matmul(x, WEIGHTS, adj_x=True), f32(6, 3), left="batch_matmul"),
+    case("stack", lambda x: ops.batch_matmul(x, floats(2, 4, 3)), f32(2, B, 4), left="batch_matmul"),
+    case("variables", ops.batch_matmul, f32(2, 4), f32(4, 3), left="batch_matmul"),
 ]
 
 
@@ -328,3 +387,14 @@ def test_slicing(item: Case) -> None:
 @pytest.mark.parametrize("item", CAST)
 def test_cast(item: Case) -> None:
     check(item)
+
+
+@pytest.mark.parametrize("item", PRODUCT)
+def test_product(item: Case) -> None:
+    check(item)
+
+
+def test_a_constant_operand_is_transposed_in_the_file() -> None:
+    graph = simplify(trace_graph(lambda x: ops.batch_matmul(x, floats(2, 4, 3)), [f32(2, B, 4)]), Context())
+    (eqn,) = graph.eqns
+    assert eqn.params["adj_y"]

@@ -9,11 +9,13 @@ import pytest
 
 from jfuse.errors import NotFused
 from jfuse.frontends.tf_opaque import TfOp
+from jfuse.ir.graph import Const
 from jfuse.ir.types import DType, TensorType
 from jfuse.kernels import ops
 from jfuse.kernels.op import Array
 from jfuse.lowering.recover.lstm import GATES, recover_lstm
 from jfuse.lowering.recover.step import Step as ScanStep
+from jfuse.lowering.rules import Proposal
 from tests import cells
 from tests.cells import BATCH, INPUTS, UNITS, Loop, Step, dense, f32, gate, keras, sums, update
 
@@ -25,6 +27,7 @@ SPELLINGS = {
     "activated_before_split": cells.activated_before_split,
     "spelled_out": cells.spelled_out,
     "detour": cells.detour,
+    "exponentials": cells.exponentials,
 }
 
 
@@ -67,6 +70,147 @@ def test_a_negated_gate_has_negated_weights() -> None:
     found = recover_lstm(ScanStep(Loop(step).eqn()))
     np.testing.assert_array_equal(found.constants["forget_weights"], -gate(cells.W, 1).T)
     np.testing.assert_array_equal(found.constants["input_weights"], gate(cells.W, 0).T)
+
+
+def read(step: Step, **loop: Any) -> Proposal:
+    return recover_lstm(ScanStep(Loop(step, **loop).eqn()))
+
+
+def attributes(found: Proposal) -> dict[str, Any]:
+    return {name: value for name, value in found.attributes.items() if name not in ("results", "reverse")}
+
+
+def test_an_update_with_a_minus_has_a_negated_cell_gate() -> None:
+    found = read(cells.negative_update)
+    np.testing.assert_array_equal(found.constants["cell_weights"], -gate(cells.W, 2).T)
+    np.testing.assert_array_equal(found.constants["input_weights"], gate(cells.W, 0).T)
+
+
+@pytest.mark.parametrize("batch", [BATCH, 1, 3], ids=["open", "1", "3"])
+def test_peepholes(batch: Any) -> None:
+    found = read(cells.peepholes, batch=batch)
+    for name in ("input", "forget", "output"):
+        np.testing.assert_array_equal(found.constants[f"{name}_peephole"], cells.PEEPHOLES[name])
+    np.testing.assert_array_equal(found.constants["output_weights"], gate(cells.W, 3).T)
+
+
+def test_gates_without_a_peephole_get_zeros_where_others_have_one() -> None:
+    found = read(cells.one_peephole)
+    np.testing.assert_array_equal(found.constants["forget_peephole"], cells.PEEPHOLES["forget"])
+    for name in ("input", "output"):
+        np.testing.assert_array_equal(found.constants[f"{name}_peephole"], np.zeros(UNITS))
+    assert "cell_peephole" not in found.constants
+
+
+@pytest.mark.parametrize("bias", [None, cells.PROJECTION_BIAS], ids=["plain", "bias"])
+@pytest.mark.parametrize("clip", [0.0, 0.75])
+def test_projections(clip: float, bias: Any) -> None:
+    found = read(cells.projected(clip, bias), carries=[f32(BATCH, 3), f32(BATCH, UNITS)])
+    np.testing.assert_array_equal(found.constants["projection_weights"], cells.PROJECTION.T)
+    assert ("projection_bias" in found.constants) == (bias is not None)
+    np.testing.assert_array_equal(found.constants["forget_recurrent"], gate(cells.R[:3], 1).T)
+    assert attributes(found) == ({"proj_clip": clip} if clip else {})
+
+
+def test_a_projection_to_more_values_than_units_adds_units_without_weights() -> None:
+    kernel = cells.weights(2, 3)
+
+    def step(h: Array, c: Array, x: Array) -> tuple[Array, ...]:
+        z = ops.add(dense(x, cells.W[:, :8]), dense(h, cells.R[:3, :8]))
+        new_h, new_c = update(ops.split(1, z, num_splits=4), c)
+        new_h = dense(new_h, kernel)
+        return new_h, new_c, new_h
+
+    found = read(step, carries=[f32(BATCH, 3), f32(BATCH, 2)])
+    assert found.constants["input_weights"].shape == (3, INPUTS)
+    assert not found.constants["input_weights"][2].any()
+    np.testing.assert_array_equal(found.constants["projection_weights"][:, :2], kernel.T)
+    assert not found.constants["projection_weights"][:, 2].any()
+
+
+@pytest.mark.parametrize("limit", [0.5, 50.0])
+def test_clips_of_the_cell(limit: float) -> None:
+    assert attributes(read(cells.clipped(limit))) == {"cell_clip": limit}
+
+
+COUPLED = {
+    "coupled": (cells.coupled, 1, 1.0),
+    "coupled_difference": (cells.coupled_difference, 1, 1.0),
+    "coupled_input": (cells.coupled_input, 0, -1.0),
+    "coupled_as_a_step_towards": (cells.coupled_as_a_step_towards, 0, -1.0),
+}
+
+
+@pytest.mark.parametrize("spelling", COUPLED)
+def test_coupled_gates(spelling: str) -> None:
+    step, index, sign = COUPLED[spelling]
+    found = read(step)
+    np.testing.assert_array_equal(found.constants["forget_weights"], sign * gate(cells.W, index).T)
+    np.testing.assert_array_equal(found.constants["forget_bias"], sign * gate(cells.B, index))
+    assert not [name for name in found.constants if name.startswith("input_")]
+
+
+ACTIVATIONS = {
+    "RELU": ops.relu,
+    "RELU6": ops.relu6,
+    "RELU_N1_TO_1": ops.relu_n1_to_1,
+}
+OTHER_SPELLINGS = {
+    "maximum": (lambda z: ops.maximum(z, np.float32(0)), "RELU"),
+    "chosen": (cells.chosen_relu, "RELU"),
+    "bounded": (lambda z: ops.minimum(ops.relu(z), np.float32(6)), "RELU6"),
+    "both": (lambda z: ops.maximum(ops.minimum(z, np.float32(1)), np.float32(-1)), "RELU_N1_TO_1"),
+    "fused": (lambda z: ops.add(z, np.float32(0), fused_activation_function="RELU6"), "RELU6"),
+}
+
+
+@pytest.mark.parametrize("name", ACTIVATIONS)
+def test_activations(name: str) -> None:
+    assert attributes(read(cells.activated(ACTIVATIONS[name]))) == {"activation": name}
+
+
+@pytest.mark.parametrize("spelling", OTHER_SPELLINGS)
+def test_spellings_of_activations(spelling: str) -> None:
+    act, name = OTHER_SPELLINGS[spelling]
+    assert attributes(read(cells.activated(act))) == {"activation": name}
+
+
+def test_a_diagonal_recurrence_has_vectors() -> None:
+    found = read(cells.diagonal)
+    for name in GATES:
+        np.testing.assert_array_equal(found.constants[f"{name}_recurrent"], cells.PEEPHOLES["input"])
+
+
+NORMS: dict[str, Step] = {
+    "written": cells.normed(),
+    "folded": cells.normed(cells.folded_norm),
+    "together": cells.normed_together,
+}
+
+
+@pytest.mark.parametrize("batch", [BATCH, 1, 3], ids=["open", "1", "3"])
+@pytest.mark.parametrize("spelling", NORMS)
+def test_layer_norms(spelling: str, batch: Any) -> None:
+    found = read(NORMS[spelling], batch=batch)
+    assert found.body is None
+    for index, name in enumerate(GATES):
+        np.testing.assert_array_equal(found.constants[f"{name}_norm"], cells.SCALES[index])
+        np.testing.assert_array_equal(found.constants[f"{name}_bias"], cells.SHIFTS[index])
+        np.testing.assert_array_equal(found.constants[f"{name}_weights"], gate(cells.W, index).T)
+
+
+def test_a_bias_within_a_layer_norm_is_the_weight_of_an_input_of_one() -> None:
+    found = read(cells.normed(bias=True))
+    for index, name in enumerate(GATES):
+        np.testing.assert_array_equal(found.constants[f"{name}_weights"][:, :-1], gate(cells.W, index).T)
+        np.testing.assert_array_equal(found.constants[f"{name}_weights"][:, -1], gate(cells.B, index))
+
+
+def test_a_small_epsilon_becomes_the_kernels() -> None:
+    found = read(cells.normed(epsilon=1e-7))
+    assert found.body is not None
+    added = [c for e in found.body.eqns if e.op is ops.add for c in e.inputs if isinstance(c, Const)]
+    assert sum(c.array.size == 1 and c.array == np.float32(1e-8) for c in added) == 4
 
 
 def test_results_without_a_sequence_and_with_a_copy_of_h() -> None:
@@ -115,56 +259,34 @@ def without_input_tanh(h: Array, c: Array, x: Array) -> tuple[Array, ...]:
     return new_h, new_c, new_h
 
 
-def negative_update(h: Array, c: Array, x: Array) -> tuple[Array, ...]:
+def clipped_in_the_output(h: Array, c: Array, x: Array) -> tuple[Array, ...]:
+    """c' is clipped for h' alone."""
+    *_, o = sums(x, h)
+    _, new_c, _ = keras(h, c, x)
+    near = ops.minimum(ops.maximum(new_c, np.float32(-1)), np.float32(1))
+    new_h = ops.mul(ops.logistic(o), ops.tanh(near))
+    return new_h, new_c, new_h
+
+
+def clipped_below(h: Array, c: Array, x: Array) -> tuple[Array, ...]:
+    """c' has a lower bound alone."""
     i, f, g, o = sums(x, h)
-    new_c = ops.sub(ops.mul(ops.logistic(f), c), ops.mul(ops.logistic(i), ops.tanh(g)))
-    new_h = ops.mul(ops.logistic(o), ops.tanh(new_c))
+    new_c = ops.add(ops.mul(ops.logistic(f), c), ops.mul(ops.logistic(i), ops.tanh(g)))
+    return cells.ended(ops.maximum(new_c, np.float32(-1)), o)
+
+
+def clipped_h(h: Array, c: Array, x: Array) -> tuple[Array, ...]:
+    """h' has an upper bound alone."""
+    new_h, new_c, _ = keras(h, c, x)
+    new_h = ops.minimum(new_h, np.float32(0.5))
     return new_h, new_c, new_h
 
 
-def clipped(limit: float) -> Step:
-    def step(h: Array, c: Array, x: Array) -> tuple[Array, ...]:
-        i, f, g, o = sums(x, h)
-        new_c = ops.add(ops.mul(ops.logistic(f), c), ops.mul(ops.logistic(i), ops.tanh(g)))
-        new_c = ops.minimum(ops.maximum(new_c, np.float32(-limit)), np.float32(limit))
-        new_h = ops.mul(ops.logistic(o), ops.tanh(new_c))
-        return new_h, new_c, new_h
-
-    return step
-
-
-def coupled(h: Array, c: Array, x: Array) -> tuple[Array, ...]:
-    _, f, g, o = sums(x, h)
-    keep = ops.logistic(f)
-    new_c = ops.add(ops.mul(keep, c), ops.mul(ops.sub(np.float32(1), keep), ops.tanh(g)))
-    new_h = ops.mul(ops.logistic(o), ops.tanh(new_c))
-    return new_h, new_c, new_h
-
-
-def coupled_as_a_step_towards(h: Array, c: Array, x: Array) -> tuple[Array, ...]:
-    i, _, g, o = sums(x, h)
-    new_c = ops.add(c, ops.mul(ops.logistic(i), ops.sub(ops.tanh(g), c)))
-    new_h = ops.mul(ops.logistic(o), ops.tanh(new_c))
-    return new_h, new_c, new_h
-
-
-def peephole(h: Array, c: Array, x: Array) -> tuple[Array, ...]:
+def negative_relu(h: Array, c: Array, x: Array) -> tuple[Array, ...]:
+    """f*c - i*relu(g): relu is not odd."""
     i, f, g, o = sums(x, h)
-    new_h, new_c = update((i, ops.add(f, ops.mul(c, cells.B[:UNITS])), g, o), c)
-    return new_h, new_c, new_h
-
-
-def output_peephole(h: Array, c: Array, x: Array) -> tuple[Array, ...]:
-    i, f, g, o = sums(x, h)
-    _, new_c = update((i, f, g, o), c)
-    new_h = ops.mul(ops.logistic(ops.add(o, ops.mul(new_c, cells.B[:UNITS]))), ops.tanh(new_c))
-    return new_h, new_c, new_h
-
-
-def normed(h: Array, c: Array, x: Array) -> tuple[Array, ...]:
-    i, f, g, o = sums(x, h)
-    g = ops.div(g, ops.sqrt(ops.mean(ops.square(g), [1], keep_dims=True)))
-    new_h, new_c = update((i, f, g, o), c)
+    new_c = ops.sub(ops.mul(ops.logistic(f), c), ops.mul(ops.logistic(i), ops.relu(g)))
+    new_h = ops.mul(ops.logistic(o), ops.relu(new_c))
     return new_h, new_c, new_h
 
 
@@ -193,14 +315,22 @@ DECOYS: dict[str, tuple[Step, str]] = {
     "swapped": (swapped, "not_lstm"),
     "without_output_tanh": (without_output_tanh, "not_lstm"),
     "without_input_tanh": (without_input_tanh, "not_lstm"),
-    "negative_update": (negative_update, "not_lstm"),
-    "clipped_narrow": (clipped(0.5), "unexplained_switch"),
-    "clipped_wide": (clipped(50.0), "unexplained_switch"),
-    "coupled": (coupled, "coupled_gates"),
-    "coupled_as_a_step_towards": (coupled_as_a_step_towards, "coupled_gates"),
-    "peephole": (peephole, "peephole"),
-    "output_peephole": (output_peephole, "peephole"),
-    "normed": (normed, "nonlinear_gate"),
+    "clipped_once": (clipped_in_the_output, "not_lstm"),
+    "clipped_below": (clipped_below, "not_lstm"),
+    "clipped_h": (clipped_h, "not_lstm"),
+    "late_peephole": (cells.late_peephole, "peephole"),
+    "full_peephole": (cells.full_peephole, "peephole"),
+    "cell_peephole": (cells.cell_peephole, "peephole"),
+    "relu_and_tanh": (cells.activated(ops.relu, ops.tanh), "not_lstm"),
+    "relu6_and_relu": (cells.activated(ops.relu6, ops.relu), "not_lstm"),
+    "negative_relu": (negative_relu, "not_lstm"),
+    "leaky_relu": (cells.activated(lambda z: ops.leaky_relu(z, alpha=0.1)), "unexplained_switch"),
+    "clip_at_2": (cells.activated(lambda z: ops.minimum(ops.relu(z), np.float32(2))), "not_lstm"),
+    "no_activation": (cells.activated(lambda z: z), "not_lstm"),
+    "epsilon": (cells.normed(epsilon=1e-3), "layer_norm_epsilon"),
+    "some_norms": (cells.normed(gates=(0, 2, 3)), "mixed_layer_norm"),
+    "root_mean_square": (cells.normed(cells.root_mean_square_norm), "nonlinear_gate"),
+    "norm_over_all": (cells.normed_over_all, "nonlinear_gate"),
     "squared_input": (on_input(ops.square), "nonlinear_gate"),
     "row_kept": (row_kept, "unexplained_switch"),
     "special_case": (

@@ -108,3 +108,37 @@ def test_one_sequence_needs_no_transposes_and_several_keep_them(batch: Dim, time
     rows = batch if isinstance(batch, int) else 3
     args = [draw(rows, 5, 3), draw(rows, 2)]
     np.testing.assert_allclose(evaluate(after, args)[0], evaluate(before, args)[0], rtol=1e-6, atol=1e-7)
+
+
+@pytest.mark.parametrize(
+    "join",
+    [
+        lambda y, z: ops.concatenation(y, z, axis=2),
+        lambda y, z: ops.concatenation(y, z, axis=-3),
+        lambda y, z: ops.add(y, z, fused_activation_function="RELU"),
+        ops.mul,
+        ops.maximum,
+    ],
+)
+def test_transposes_that_meet_become_one(join: Callable[[Any, Any], Any]) -> None:
+    def both(x: Any) -> Any:
+        return join(ops.transpose(ops.sin(x), [1, 2, 0]), ops.transpose(ops.cos(x), [1, 2, 0]))
+
+    before, after = simplified(both)
+    assert names(after).count("transpose") == 1
+    assert names(after)[-1] == "transpose"
+    assert_equal_values(before, after)
+
+
+@pytest.mark.parametrize(
+    "join",
+    [
+        lambda y, z: ops.add(y, ops.transpose(z, [0, 2, 1])),  # another permutation
+        lambda y, z: ops.add(y, ops.transpose(ops.sum_(z, [1], keep_dims=True), [2, 1, 0])),  # is broadcast
+        lambda y, z: (ops.add(y, ops.transpose(z, [2, 1, 0])), y),  # needed as well
+    ],
+)
+def test_other_transposes_stay(join: Callable[[Any, Any], Any]) -> None:
+    cube = TensorType((4, 4, 4), DType.f32)
+    graph = trace_graph(lambda x: join(ops.transpose(ops.sin(x), [2, 1, 0]), ops.cos(x)), [cube])
+    assert names(simplify(graph, Context())).count("transpose") == 2

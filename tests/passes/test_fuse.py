@@ -21,6 +21,7 @@ from jfuse.kernels.op import Array
 from jfuse.lowering import special
 from jfuse.lowering.composites import embedding, keras, recurrent
 from jfuse.lowering.recover.lstm import recover_lstm
+from jfuse.lowering.recover.rnn import recover_rnn
 from jfuse.lowering.rules import FuseRule, Rule, RuleSet, fuses
 from jfuse.passes.context import Context
 from jfuse.passes.fuse import fuse
@@ -308,6 +309,62 @@ def test_recovered_lstms_answer_like_the_equations(spelling: str, reverse: bool)
     y, last_h, last_c = lstm(x[::-1] if reverse else x, h, c)
     for found, wanted in zip(evaluate(result, [h, c, x]), (last_h, last_c, y[::-1] if reverse else y), strict=True):
         np.testing.assert_allclose(found, wanted, atol=1e-6)  # f32, 7 steps
+
+
+STATES = {"projection": [f32(BATCH, 3), f32(BATCH, UNITS)], "simple": [f32(BATCH, UNITS)]}
+VARIANTS = {
+    "negative_update": cells.negative_update,
+    "peepholes": cells.peepholes,
+    "projection": cells.projected(0.75),
+    "clipped": cells.clipped(0.5),
+    "coupled": cells.coupled,
+    "relu": cells.activated(ops.relu),
+    "relu_as_a_choice": cells.activated(cells.chosen_relu),
+    "relu6": cells.activated(ops.relu6),
+    "diagonal": cells.diagonal,
+    "layer_norm_with_bias": cells.normed(bias=True),
+}
+SIMPLE = {
+    "tanh": cells.simple(),
+    "relu": cells.simple(ops.relu),
+    "relu_as_a_choice": cells.simple(cells.chosen_relu),
+    "linear": cells.simple(lambda z: z),
+}
+
+
+def check_fused_as(loop: Loop, operator: str) -> None:
+    """The loop becomes the operator, which answers as the loop does on XLA."""
+    rules: list[Rule] = [recover_lstm, recover_rnn, recurrent.fuse_lstm, recurrent.fuse_rnn]
+    ctx = Context(rules=RuleSet().extended(rules))
+    graph = loop.graph()
+    result = fuse(recover(graph, ctx), ctx)
+    check_graph(result, types=True)
+    assert (op_names(result).count(operator), conditions(ctx)) == (1, [])
+    assert "scan" not in op_names(result)
+    assert ctx.report.fused[0].error < 1e-11  # f64 rounding over three steps; layer norms divide by small variances
+    args = [draw(*(2 if d is BATCH else 7 if d is STEPS else d for d in v.type.shape)) for v in graph.inputs]
+    for found, wanted in zip(evaluate(result, args), evaluate(graph, args), strict=True):
+        np.testing.assert_allclose(found, wanted, rtol=2e-6, atol=2e-6)  # f32, 7 steps
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_variants_of_lstms_are_proved(variant: str) -> None:
+    check_fused_as(Loop(VARIANTS[variant], carries=STATES.get(variant)), "unidirectional_sequence_lstm")
+
+
+@pytest.mark.parametrize("variant", SIMPLE)
+def test_simple_rnns_are_proved(variant: str) -> None:
+    check_fused_as(Loop(SIMPLE[variant], carries=STATES["simple"]), "unidirectional_sequence_rnn")
+
+
+def test_a_projection_to_more_values_than_units_keeps_c() -> None:
+    def step(h: Array, c: Array, x: Array) -> tuple[Array, ...]:
+        z = ops.add(dense(x, cells.W[:, :8]), dense(h, cells.R[:3, :8]))
+        new_h, new_c = cells.update(ops.split(1, z, num_splits=4), c)
+        new_h = dense(new_h, cells.PROJECTION[:2])
+        return new_h, new_c, new_h
+
+    check_fused_as(Loop(step, carries=[f32(BATCH, 3), f32(BATCH, 2)]), "unidirectional_sequence_lstm")
 
 
 def test_a_computed_bias_is_proved_exactly_and_rounded_once() -> None:
@@ -599,3 +656,36 @@ def test_the_error_function_within_a_composite_is_proven_exactly() -> None:
     result, ctx = fused(graph, fuse_tanh_gelu)
     assert [r.condition for r in ctx.report.refused] == ["not_equal"]
     assert "gelu" not in op_names(result)
+
+
+def test_a_mask_and_layer_norms_do_not_go_together() -> None:
+    """Where c is read: what freezes it is a large number in a gate, which a norm takes away."""
+    mask = TensorType((BATCH, 1), DType.bool)
+
+    def step(h: Array, c: Array, x: Array, counts: Array) -> tuple[Array, ...]:
+        new_h, new_c, _ = cells.normed()(h, c, x)
+        kept = ops.select_v2(counts, new_h, h)
+        return kept, ops.select_v2(counts, new_c, c), kept
+
+    ctx = Context(rules=RuleSet().extended([recover_lstm, recurrent.fuse_lstm]), padding="right")
+    graph = Loop(step, xs=[f32(BATCH, INPUTS), mask]).graph()
+    result = fuse(recover(graph, ctx), ctx)
+    assert conditions(ctx) == ["masked_layer_norm"]
+    assert "scan" in op_names(result)
+
+
+@pytest.mark.parametrize("norm", [None, cells.written_norm])
+def test_a_wide_projection_and_layer_norms_do_not_go_together(norm: Any) -> None:
+    kernel = weights(UNITS, UNITS + 1)
+
+    def step(h: Array, c: Array, x: Array) -> tuple[Array, ...]:
+        z = ops.split(1, ops.add(dense(x, cells.W), dense(h, weights_of_h)), num_splits=4)
+        z = z if norm is None else [norm(p, cells.SCALES[k], cells.SHIFTS[k], 1e-8) for k, p in enumerate(z)]
+        new_h, new_c = cells.update(z, c)
+        new_h = dense(new_h, kernel)
+        return new_h, new_c, new_h
+
+    weights_of_h = weights(UNITS + 1, 4 * UNITS)
+    ctx = Context(rules=RuleSet().extended([recover_lstm, recurrent.fuse_lstm]))
+    recover(Loop(step, carries=[f32(BATCH, UNITS + 1), f32(BATCH, UNITS)]).graph(), ctx)
+    assert conditions(ctx) == ([] if norm is None else ["projection_width"])

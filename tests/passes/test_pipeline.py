@@ -88,7 +88,7 @@ def small() -> Graph:
 
 
 def context() -> Context:
-    return Context(rules=default_rules())
+    return Context(rules=default_rules(), loop="while")
 
 
 def last_h(x: np.ndarray, activation: Callable[[Any], Any]) -> np.ndarray:

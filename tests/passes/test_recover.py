@@ -14,7 +14,7 @@ from jfuse.kernels.op import Array
 from jfuse.passes.context import Context
 from jfuse.passes.recover import recover
 from tests.cells import BATCH, INPUTS, STEPS, UNITS, Loop, f32, keras
-from tests.lowering.test_recover_lstm import clipped
+from tests.lowering.test_recover_lstm import relu_cell
 
 TYPES = [f32(BATCH, UNITS), f32(BATCH, UNITS), f32(STEPS, BATCH, INPUTS)]
 
@@ -54,13 +54,13 @@ def test_dead_carries_and_results_are_left_out_first() -> None:
 
 
 def test_other_scans_stay_with_a_reason() -> None:
-    graph = Loop(clipped(3.0)).graph()
+    graph = Loop(relu_cell).graph()
     ctx = Context()
     result = recover(graph, ctx)
     assert op_names(result) == ["scan"]
     (refusal,) = ctx.report.refused
     assert (refusal.rule, refusal.condition) == ("recover_lstm", "unexplained_switch")
-    assert "got maximum" in refusal.detail
+    assert "got relu" in refusal.detail
 
 
 def test_recovery_can_be_switched_off() -> None:

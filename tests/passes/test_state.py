@@ -11,7 +11,7 @@ import pytest
 from ai_edge_litert.interpreter import Interpreter
 
 import jfuse.ir.text  # noqa: F401 - golden texts
-from jfuse.errors import JfuseError, LowerError
+from jfuse.errors import LowerError
 from jfuse.export.flatbuffer import to_bytes
 from jfuse.ir.check import check_graph
 from jfuse.ir.dims import symbol
@@ -262,7 +262,7 @@ MODELS = {
     "finals_256": finals(sizes(256)),
     "from_inputs_32": from_inputs(sizes(32)),
     "from_inputs_256": from_inputs(sizes(256)),
-    "from_inputs_projection": from_inputs(sizes(32, width=48)),
+    "from_inputs_projection": from_inputs(sizes(32, width=24)),
     "delegated_on_both_sides": delegated_on_both_sides(sizes(32)),
     "one_state_for_both": one_state_for_both(sizes(32)),
     "constant_row": constant_row(sizes(32)),
@@ -558,11 +558,6 @@ def test_refuses_a_constant_input_with_constant_states() -> None:
     graph = trace_graph(build, [TensorType((32,), DType.f32)])
     with pytest.raises(LowerError, match="constant input and constant initial states"):
         state(graph, Context())
-
-
-def test_refuses_unknown_modes() -> None:
-    with pytest.raises(JfuseError, match=r"no state mode 'kept'(.|\n)*'source'"):
-        state(MODELS["plain_32"].graph(), Context(state="kept"))
 
 
 def test_a_graph_without_states_stays_the_same_object() -> None:

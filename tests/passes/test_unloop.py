@@ -11,10 +11,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jfuse.errors import LowerError
+from jfuse.errors import JfuseError, LowerError
 from jfuse.export.flatbuffer import to_bytes
 from jfuse.ir.check import check_graph
-from jfuse.ir.dims import symbol
+from jfuse.ir.dims import is_known, symbol
 from jfuse.ir.evaluate import evaluate
 from jfuse.ir.graph import Const, Graph, Program, Signature
 from jfuse.ir.trace import trace_graph
@@ -22,8 +22,11 @@ from jfuse.ir.types import DType, TensorType
 from jfuse.ir.walk import all_eqns
 from jfuse.kernels import ops
 from jfuse.kernels.lists import reserve
+from jfuse.lowering.shapes import size_of
 from jfuse.passes.context import Context
+from jfuse.passes.loop_cost import Form
 from jfuse.passes.outputs import prepare_outputs
+from jfuse.passes.run_time_shapes import has_run_time_shape
 from jfuse.passes.simplify import simplify
 from jfuse.passes.unloop import unloop
 from jfuse.verification.oracles import LiteRt
@@ -103,15 +106,15 @@ def expect(found: Sequence[Any], wanted: Sequence[Any]) -> None:
         np.testing.assert_allclose(np.asarray(f), w, rtol=1e-5, atol=1e-5)
 
 
-def unlooped(graph: Graph) -> Graph:
-    flat = unloop(graph, Context())
+def unlooped(graph: Graph, form: Form | None = None) -> Graph:
+    flat = unloop(graph, Context()) if form is None else unloop(graph, Context(), lambda size, room: form)
     check_graph(flat)
     assert not {"scan", "reserve"} & {eqn.op.name for eqn in all_eqns(flat)}
     return flat
 
 
-def file_of(graph: Graph) -> bytes:
-    ready = prepare_outputs(simplify(unlooped(graph), Context()))
+def file_of(graph: Graph, form: Form | None = None) -> bytes:
+    ready = prepare_outputs(simplify(unlooped(graph, form), Context()))
     names = tuple(f"x{i}" for i in range(len(graph.inputs))), tuple(f"y{i}" for i in range(len(graph.outputs)))
     return to_bytes(Program((Signature("main", ready, *names),)))
 
@@ -121,8 +124,14 @@ def run(runtime: LiteRt, args: Sequence[np.ndarray]) -> list[np.ndarray]:
     return [results[f"y{i}"] for i in range(len(results))]
 
 
+ONE_STEP, THREE_STEPS, UNROLLED = Form(), Form(steps=3), Form(unrolled=True)
+BLOCKS, BLOCKS_OF_TURNS = Form(block=3), Form(steps=2, block=4)
+
 every_loop = pytest.mark.parametrize("loop", LOOPS.values(), ids=LOOPS)
 every_direction = pytest.mark.parametrize("reverse", [False, True], ids=["forward", "reverse"])
+every_while = pytest.mark.parametrize(
+    "form", [ONE_STEP, THREE_STEPS, BLOCKS, BLOCKS_OF_TURNS], ids=["one", "three", "blocks", "blocks-of-turns"]
+)
 every_size = pytest.mark.parametrize(
     ("length", "batch"),
     [(4, 3), (4, B), (T, 3), (T, B), (1, 1)],
@@ -132,11 +141,12 @@ every_size = pytest.mark.parametrize(
 
 @every_loop
 @every_direction
+@pytest.mark.parametrize("form", [None, BLOCKS_OF_TURNS], ids=["auto", "blocks-of-turns"])
 @pytest.mark.parametrize(("length", "batch"), [(4, 3), (T, B)], ids=["fixed", "open"])
-def test_scan_on_xla(loop: Loop, length: Any, batch: Any, reverse: bool) -> None:
+def test_scan_on_xla(loop: Loop, length: Any, batch: Any, reverse: bool, form: Form | None) -> None:
     graph = graph_of(loop, length, batch, reverse)
     args = arguments(graph, SIZES[0], 5)
-    flat = unlooped(graph)
+    flat = unlooped(graph, form)
     expect(jax.jit(lambda *a: evaluate(flat, a))(*args), written(loop, args, reverse))
 
 
@@ -144,8 +154,36 @@ def test_scan_on_xla(loop: Loop, length: Any, batch: Any, reverse: bool) -> None
 @every_direction
 @every_size
 def test_scan_in_litert(loop: Loop, length: Any, batch: Any, reverse: bool) -> None:
-    graph = graph_of(loop, length, batch, reverse)
-    data = file_of(graph)
+    expect_in_litert(loop, graph_of(loop, length, batch, reverse), reverse)
+
+
+@pytest.mark.parametrize(
+    "loop",
+    [
+        pytest.param(loop, id=name, marks=() if name in ("rnn", "scalar-and-constant-rows") else pytest.mark.slow)
+        for name, loop in LOOPS.items()
+    ],
+)
+@every_direction
+@every_while
+@pytest.mark.parametrize(("length", "batch"), [(11, 3), (T, B)], ids=["fixed", "open"])
+def test_forms_in_litert(loop: Loop, length: Any, batch: Any, reverse: bool, form: Form) -> None:
+    expect_in_litert(loop, graph_of(loop, length, batch, reverse), reverse, form)
+
+
+@every_loop
+@every_direction
+@pytest.mark.parametrize(
+    ("length", "batch", "form"),
+    [(2, 1, THREE_STEPS), (2, 1, BLOCKS), (6, B, BLOCKS), (5, B, UNROLLED), (1, 3, UNROLLED)],
+    ids=["two-three", "two-blocks", "whole-blocks", "unrolled", "one-unrolled"],
+)
+def test_known_lengths_in_litert(loop: Loop, length: Any, batch: Any, reverse: bool, form: Form) -> None:
+    expect_in_litert(loop, graph_of(loop, length, batch, reverse), reverse, form)
+
+
+def expect_in_litert(loop: Loop, graph: Graph, reverse: bool, form: Form | None = None) -> None:
+    data = file_of(graph, form)
     for delegates in (True, False):
         runtime = LiteRt(data, delegates=delegates)
         for seed, sizes in enumerate(SIZES):
@@ -167,17 +205,19 @@ def test_scan_is_lax_scan(reverse: bool) -> None:
 
 
 @every_direction
-def test_no_step_at_all(reverse: bool) -> None:
+@every_while
+@pytest.mark.parametrize("batch", [3, B], ids=["fixed", "open-batch"])
+def test_no_step_at_all(reverse: bool, form: Form, batch: Any) -> None:
     loop = LOOPS["rnn"]
     for length in (0, T):
-        graph = graph_of(loop, length, 3, reverse)
-        x, h, g = arguments(graph, {"T": 0}, 1)
+        graph = graph_of(loop, length, batch, reverse)
+        x, h, g = arguments(graph, {"T": 0, "B": 3}, 1)
         wanted = [h, g, np.zeros((0, 3, WIDTH), np.float32)]
-        expect(evaluate(unlooped(graph), [x, h, g]), wanted)
-        runtime = LiteRt(file_of(graph))
+        expect(evaluate(unlooped(graph, form), [x, h, g]), wanted)
+        runtime = LiteRt(file_of(graph, form))
         expect(run(runtime, [x, h, g]), wanted)
         if length is T:  # and then steps again
-            args = arguments(graph, {"T": 6}, 1)
+            args = arguments(graph, {"T": 6, "B": 2}, 1)
             expect(run(runtime, args), written(loop, args, reverse))
 
 
@@ -188,7 +228,7 @@ def test_while_of_a_small_scan(golden: Golden) -> None:
         weights = np.array([0.5, 2], np.float32)
         return ops.scan([weights, h, x], [body], consts=1, carries=1, length=x.shape[0], reverse=True)
 
-    golden.check(unlooped(trace_graph(function, [f32(2), f32(T, 2)])))
+    golden.check(unlooped(trace_graph(function, [f32(2), f32(T, 2)]), ONE_STEP))
 
 
 def nested(x: Any, h: Any) -> Any:
@@ -243,7 +283,7 @@ def test_constants_are_bound_in_the_body() -> None:
     def function(h: Any) -> Any:
         return ops.scan([WEIGHTS, h, rows], [body], consts=1, carries=1, length=5, reverse=False)
 
-    (loop,) = unlooped(trace_graph(function, [f32(1, WIDTH)])).eqns
+    (loop,) = unlooped(trace_graph(function, [f32(1, WIDTH)]), ONE_STEP).eqns
     assert len(loop.inputs) == 2  # the counter and h
     arrays = {id(a.array) for e in loop.bodies[1].eqns for a in e.inputs if isinstance(a, Const)}
     assert {id(WEIGHTS), id(rows)} <= arrays
@@ -254,11 +294,87 @@ def test_steps_share_one_read_of_an_operand_given_twice() -> None:
     graph = trace_graph(
         lambda h, x: ops.scan([h, x, x], [body], consts=0, carries=1, length=3, reverse=False), [f32(2), f32(3, 2)]
     )
-    loop = unlooped(graph).eqns[-1]
+    loop = unlooped(graph, ONE_STEP).eqns[-1]
     assert len(loop.inputs) == 3  # the counter, h and x once
 
 
-def test_reserve_is_fill() -> None:
+def plain_loop(length: Any) -> Graph:
+    body = trace_graph(
+        lambda h, x: (n := ops.tanh(ops.add(ops.fully_connected(h, WEIGHTS, BIAS), x)), n), [f32(3, WIDTH)] * 2, "step"
+    )
+    return trace_graph(
+        lambda x, h: ops.scan([h, x], [body], consts=0, carries=1, length=length, reverse=False),
+        [f32(length, 3, WIDTH), f32(3, WIDTH)],
+    )
+
+
+def ops_of(graph: Graph) -> set[str]:
+    return {eqn.op.name for eqn in all_eqns(graph)}
+
+
+@pytest.mark.parametrize(("option", "is_loop"), [("auto", False), ("while", True), ("unroll", False)])
+def test_the_form_that_the_user_asks_for(option: str, is_loop: bool) -> None:
+    ctx = Context(loop=option)
+    flat = unloop(plain_loop(6), ctx)
+    assert ("while" in ops_of(flat)) is is_loop
+    (found,) = ctx.report.loops
+    assert found.size == "6 steps of 3 operators and 1600 bytes of weights"
+    assert ("WHILE" in found.form) is is_loop
+
+
+@pytest.mark.parametrize("option", ["auto", "while", "unroll"])
+def test_one_step_is_no_loop(option: str) -> None:
+    assert "while" not in ops_of(unloop(plain_loop(1), Context(loop=option)))
+
+
+def test_a_loop_of_open_length_cannot_be_unrolled() -> None:
+    with pytest.raises(
+        LowerError, match=r"cannot be unrolled(.|\n)*T steps, known only at run time(.|\n)*loop=\"auto\""
+    ):
+        unloop(plain_loop(T), Context(loop="unroll"))
+
+
+def test_no_such_form_of_loops() -> None:
+    with pytest.raises(JfuseError, match="no form of loops 'for'"):
+        unloop(plain_loop(T), Context(loop="for"))
+
+
+def test_steps_share_the_loop_inside_them() -> None:
+    inner = trace_graph(lambda h, x: ops.sub(x, h), [f32(WIDTH)] * 2, "inner")
+
+    def outer_step(h: Any, rows: Any) -> Any:
+        return ops.scan([h, rows], [inner], consts=0, carries=1, length=rows.shape[0], reverse=False)
+
+    outer = trace_graph(outer_step, [f32(WIDTH), f32(T, WIDTH)], "outer")
+    graph = trace_graph(
+        lambda h, x: ops.scan([h, x], [outer], consts=0, carries=1, length=3, reverse=False),
+        [f32(WIDTH), f32(3, T, WIDTH)],
+    )
+    flat = unloop(graph, Context(), lambda size, room: Form(unrolled=is_known(size.length)))
+    loops = [eqn for eqn in flat.eqns if eqn.op.name == "while"]
+    assert len(loops) == 3
+    assert len({id(eqn.bodies[1]) for eqn in loops}) == 1
+
+
+@every_while
+def test_a_loop_of_open_sizes_leaves_no_shape_to_run_time(form: Form) -> None:
+    body = trace_graph(LOOPS["rnn"].step, [f32(B, WIDTH)] * 3, "step")
+
+    def function(x: Any) -> Any:
+        state = ops.fill(ops.pack(size_of(x, 1), np.int32(WIDTH)), np.float32(0.5))
+        return ops.scan([state, state, x], [body], consts=0, carries=2, length=T, reverse=False)
+
+    graph = trace_graph(function, [f32(T, B, WIDTH)])
+    ready = simplify(unlooped(graph, form), Context())
+    assert not [eqn for eqn in ready.eqns if has_run_time_shape(eqn)]
+    runtime = LiteRt(file_of(graph, form))
+    for seed, sizes in enumerate(SIZES):
+        (x,) = arguments(graph, sizes, seed)
+        state = np.full(x.shape[1:], 0.5, np.float32)
+        expect(run(runtime, [x]), written(LOOPS["rnn"], [x, state, state], False))
+
+
+def test_reserve_of_a_computed_size_is_fill() -> None:
     graph = trace_graph(lambda x: ops.concatenation(x, x, reserve((B, 2 * T), DType.f32), axis=1), [f32(B, T)])
     assert "reserve" in [eqn.op.name for eqn in graph.eqns]
     flat = unlooped(graph)

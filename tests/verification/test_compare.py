@@ -8,10 +8,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+import tensorflow as tf
 
 import jfuse
 from jfuse.export.flatbuffer import to_bytes
-from jfuse.ir.graph import Const, Eqn, Graph, Program, Signature
+from jfuse.ir.graph import Const, Eqn, Graph, Program, Signature, State
+from jfuse.ir.states import first_states
 from jfuse.ir.trace import trace_graph
 from jfuse.ir.types import DType, TensorType
 from jfuse.kernels import ops
@@ -24,8 +26,6 @@ KERNELS = [GENERATOR.standard_normal((4, 4)).astype(np.float32) for _ in range(3
 
 @pytest.fixture(scope="module")
 def model() -> jfuse.Model:
-    import tensorflow as tf
-
     def layers(x: Any) -> Any:
         for i, kernel in enumerate(KERNELS):
             with tf.name_scope(f"layer{i}"):
@@ -83,17 +83,83 @@ def test_a_state_that_is_not_written_anew_is_found_on_the_second_invoke(lite: jf
     calls = iter(range(100))
 
     class Forgetful(jfuse.Model):
-        def run(self, inputs: Any, key: str | None = None) -> dict[str, np.ndarray]:
-            found = super().run(inputs, key)
-            return {name: value + (next(calls) > 0) for name, value in found.items()}
+        def step(self, states: Any, inputs: Any, key: str | None = None) -> tuple[dict[str, Any], dict[str, Any]]:
+            found, after = super().step(states, inputs, key)
+            return {name: value + (next(calls) > 0) for name, value in found.items()}, after
 
     with pytest.raises(jfuse.VerifyFailed, match="tensorflow/xla"):
         jfuse.verify(Forgetful(lite.program, lite.imported), reference=lite)
 
 
-def test_inputs_that_tensorflow_refuses_say_so() -> None:
-    import tensorflow as tf
+class Sum(tf.Module):
+    """Adds up what it is given."""
 
+    def __init__(self) -> None:
+        super().__init__()
+        self.total = tf.Variable([1.0, 2.0], name="total")
+
+    def add(self, x: Any) -> Any:
+        return self.total.assign_add(x) * 2.0
+
+
+@pytest.fixture
+def adder() -> tuple[Sum, jfuse.Model]:
+    module = Sum()
+    return module, jfuse.load(tf.function(module.add, input_signature=[tf.TensorSpec([2], name="x")], autograph=False))
+
+
+def test_rows_of_calls_are_compared_and_variables_put_back(adder: tuple[Sum, jfuse.Model]) -> None:
+    module, model = adder
+    module.total.assign([5.0, 6.0])  # since the import: the comparison starts from what was imported
+    report = jfuse.verify(jfuse.lower(model), reference=model)
+    assert [(d.output, d.pair) for d in report.differences] == [
+        ("output_0", "tensorflow/xla"),
+        ("state total", "tensorflow/xla"),
+        ("output_0", "tensorflow/litert"),
+    ]
+    assert module.total.numpy().tolist() == [5.0, 6.0]
+
+
+def test_a_state_that_is_lost_is_found_on_the_second_call(adder: tuple[Sum, jfuse.Model]) -> None:
+    module, model = adder
+    lite = jfuse.lower(model)
+
+    class Lossy(jfuse.Model):
+        def step(self, states: Any, inputs: Any, key: str | None = None) -> tuple[dict[str, Any], dict[str, Any]]:
+            return super().step(first_states(self.program), inputs, key)
+
+    with pytest.raises(jfuse.VerifyFailed, match=r"output 'output_0' .* differs \(tensorflow/xla\)"):
+        jfuse.verify(Lossy(lite.program, lite.imported), reference=model)
+    assert module.total.numpy().tolist() == [1.0, 2.0]
+
+
+def test_a_file_that_starts_elsewhere_does_not_read_back(adder: tuple[Sum, jfuse.Model]) -> None:
+    _, model = adder
+    lite = jfuse.lower(model)
+    (signature,) = lite.program.signatures
+    moved = (State("total", Const(np.array([1.0, 3.0], np.float32))),)
+    other = jfuse.Model(Program((replace(signature, states=moved),)), lite.imported)
+    with pytest.raises(jfuse.VerifyFailed, match="does not keep the states"):
+        compare.reads_back(other.program, lite.to_bytes())
+
+
+@pytest.mark.parametrize(
+    ("state", "pairs"),
+    [
+        ("reset", {"tensorflow/xla", "tensorflow/litert", "xla/litert"}),
+        ("io", {"tensorflow/xla", "tensorflow/litert", "xla/litert"}),
+    ],
+)
+def test_what_the_source_does_not_keep_alike_is_compared_with_its_first_call(
+    adder: tuple[Sum, jfuse.Model], state: str, pairs: set[str]
+) -> None:
+    module, model = adder
+    report = jfuse.verify(jfuse.lower(model, state=state), reference=model)
+    assert {d.pair for d in report.differences} == pairs
+    assert module.total.numpy().tolist() == [1.0, 2.0]
+
+
+def test_inputs_that_tensorflow_refuses_say_so() -> None:
     def guarded(x: Any) -> Any:
         with tf.control_dependencies([tf.debugging.assert_less(x, -1e9)]):
             return tf.identity(x)
@@ -104,8 +170,6 @@ def test_inputs_that_tensorflow_refuses_say_so() -> None:
 
 
 def test_the_reason_is_tensorflows_own() -> None:
-    import tensorflow as tf
-
     table = np.ones((3, 2), np.float32)
     specs = [tf.TensorSpec([2], tf.int32, name="ids")]
     function = tf.function(lambda ids: tf.gather(table, ids + 100), input_signature=specs, autograph=False)
@@ -115,7 +179,6 @@ def test_the_reason_is_tensorflows_own() -> None:
 
 def test_sizes_that_a_loop_knows_are_not_in_the_file() -> None:
     """A carried size stays known in the loop's bodies, which the text form prints and a file cannot hold."""
-    import tensorflow as tf
 
     def shrunk(x: Any) -> Any:
         size = tf.shape(x)[0]
@@ -160,8 +223,6 @@ def test_the_tolerance_grows_with_hundreds_of_products(layers: int, tolerance: f
 
 
 def test_ids_that_tensorflow_refuses_are_drawn_smaller() -> None:
-    import tensorflow as tf
-
     table = np.arange(24, dtype=np.float32).reshape(6, 4)
     spec = tf.TensorSpec([3], tf.int32, name="ids")
     shifted = tf.function(lambda ids: tf.gather(table, ids + 4), input_signature=[spec], autograph=False)

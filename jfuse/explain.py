@@ -1,0 +1,62 @@
+"""What became of each recurrence and composite of a model, and why, in words."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cache
+from importlib.resources import files
+
+from jfuse.report import Fusion, LoopForm, Refusal, Report
+
+
+def explain_lines(report: Report) -> list[str]:
+    """A paragraph for each composite or loop: what it is, how it was found and proven, what it became; or why not."""
+    lines: list[str] = []
+    forms = {form.source: form for form in report.loops}
+    for fusion in report.fused:
+        lines += [*_of_fusion(fusion), ""]
+    told: set[str] = set()
+    for refusal in report.refused:
+        lines += [*_of_refusal(refusal, forms.get(refusal.source)), ""]
+        told.add(refusal.source)
+    for form in report.loops:
+        if form.source not in told:
+            lines += [f"loop at {form.source}", f"  becomes    {form}", ""]
+    lines += [f"assumed: {assumption}" for assumption in report.assumptions]
+    lines += [f"note: {note}" for note in report.notes]
+    if not lines:
+        lines.append("no recurrences, no composites: every operation is converted by itself")
+    return lines
+
+
+def remedy_of(condition: str) -> str:
+    """What the user can do about a refusal, as docs/refusals.md has it; "" for names of the user's own rules."""
+    return _remedies().get(condition, "")
+
+
+def _of_fusion(fusion: Fusion) -> Iterator[str]:
+    yield f"{fusion.cell or fusion.composite} at {fusion.source}"
+    how = "recovered from what nobody marked" if fusion.recovered else f"marked as {fusion.composite!r}"
+    yield f"  found      {how}; the rule is {fusion.rule}"
+    yield f"  proven     with {fusion.samples} samples in float64, largest error {fusion.error:.1e}"
+    yield f"  becomes    {', '.join(fusion.becomes)}"
+
+
+def _of_refusal(refusal: Refusal, form: LoopForm | None) -> Iterator[str]:
+    yield f"{refusal.what} at {refusal.source}" if refusal.source else refusal.what
+    yield f"  not fused  {refusal.condition} ({refusal.rule})"
+    if refusal.detail:
+        yield f"  because    {refusal.detail}"
+    remedy = remedy_of(refusal.condition)
+    if remedy:
+        yield f"  try        {remedy}"
+    if form is not None:
+        yield f"  becomes    {form}"
+
+
+@cache
+def _remedies() -> dict[str, str]:
+    """The last column of the tables in docs/refusals.md, by the first."""
+    text = files("jfuse").joinpath("refusals.md").read_text(encoding="utf-8")
+    rows = ([cell.strip() for cell in line.strip().strip("|").split("|")] for line in text.splitlines())
+    return {row[0].strip("`"): row[-1] for row in rows if len(row) == 3 and row[0].startswith("`")}

@@ -1,0 +1,130 @@
+"""GraphDefs, as objects and as files: the frozen graphs of TensorFlow 1."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from jfuse.errors import ImportFailed
+from jfuse.frontends.tf_callable import DEFAULT_KEY, reason_of
+from jfuse.frontends.tf_function import TfSignature, unique_names
+from jfuse.frontends.tf_nodes import data_inputs, split_reference
+
+SUFFIX = ".pb"
+_MOST_LISTED = 8  # names in a message
+
+
+def is_graph_def(source: object) -> bool:
+    """Whether the object is a GraphDef (seen without importing TensorFlow)."""
+    return type(source).__name__ == "GraphDef" and hasattr(source, "node")
+
+
+def read_graph_def(path: Path) -> Any:
+    """The GraphDef in a `.pb` file."""
+    from tensorflow.core.framework import graph_pb2
+
+    graph_def = graph_pb2.GraphDef()
+    try:
+        graph_def.ParseFromString(path.read_bytes())
+    except Exception as error:  # protobuf's parser raises errors of its own
+        graph_def.Clear()
+        reason = reason_of(error)
+    else:
+        reason = "no nodes"
+    if not graph_def.node:
+        raise ImportFailed(
+            f"{path} cannot be read as a GraphDef",
+            found=reason,
+            remedy="for a SavedModel give its folder, not the saved_model.pb in it",
+        )
+    return graph_def
+
+
+def graph_def_signature(
+    graph_def: Any, inputs: Sequence[str] | None, outputs: Sequence[str] | None, specs: Sequence[Any] | None
+) -> TfSignature:
+    """The part of a GraphDef between named tensors as one signature.
+
+    inputs: what is fed, `name` or `name:0`; the placeholders that the outputs need by default.
+    specs: tf.TensorSpecs for the shapes of the inputs, which old graphs often leave open.
+    """
+    import tensorflow as tf
+
+    if not outputs:
+        raise ImportFailed(
+            "a GraphDef does not say what it computes",
+            expected="outputs=[…], names of its tensors",
+            found=f"nodes that nothing reads: {_listed(_unread(graph_def))}",
+        )
+    fed = list(inputs) if inputs is not None else _placeholders(graph_def, outputs)
+    graph_def = graph_def if specs is None else _with_shapes(graph_def, fed, specs)
+    _expect_names(graph_def, [*fed, *outputs])
+    try:
+        wrapped = tf.compat.v1.wrap_function(lambda: tf.graph_util.import_graph_def(graph_def, name=""), [])
+        tensors = [[wrapped.graph.get_tensor_by_name(_tensor_name(n)) for n in names] for names in (fed, outputs)]
+        pruned = wrapped.prune(*tensors)
+        # What is pruned knows no signature of its own.
+        given = [tf.TensorSpec(t.shape, t.dtype) for t in tensors[0]]
+        function = tf.function(lambda *a: pruned(*a), input_signature=given, autograph=False).get_concrete_function()
+    except Exception as error:  # TensorFlow raises whatever its importers raise
+        raise ImportFailed(
+            "TensorFlow cannot run the graph between its inputs and outputs",
+            found=reason_of(error),
+            remedy="name all placeholders that the outputs need in inputs=[…]",
+        ) from error
+    return TfSignature(DEFAULT_KEY, function, _short_names(fed), _short_names(outputs))
+
+
+def _placeholders(graph_def: Any, outputs: Sequence[str]) -> list[str]:
+    """The placeholders that the outputs need, in the graph's order."""
+    nodes = {node.name: node for node in graph_def.node}
+    pending = [split_reference(o)[0] for o in outputs]
+    seen: set[str] = set()
+    while pending:
+        name = pending.pop()
+        if name in nodes and name not in seen:
+            seen.add(name)
+            pending += [split_reference(i)[0] for i in data_inputs(nodes[name])]
+    return [node.name for node in graph_def.node if node.op == "Placeholder" and node.name in seen]
+
+
+def _unread(graph_def: Any) -> list[str]:
+    read = {split_reference(i)[0].removeprefix("^") for node in graph_def.node for i in node.input}
+    return [node.name for node in graph_def.node if node.name not in read]
+
+
+def _expect_names(graph_def: Any, names: Sequence[str]) -> None:
+    known = {node.name for node in graph_def.node}
+    missing = [name for name in names if split_reference(name)[0] not in known]
+    if missing:
+        placeholders = [node.name for node in graph_def.node if node.op == "Placeholder"]
+        raise ImportFailed(
+            f"the graph has no tensor {missing[0]!r}",
+            expected=f"placeholders: {_listed(placeholders)}; nodes that nothing reads: {_listed(_unread(graph_def))}",
+        )
+
+
+def _with_shapes(graph_def: Any, inputs: Sequence[str], specs: Sequence[Any]) -> Any:
+    if len(specs) != len(inputs):
+        raise ImportFailed(f"the graph has {len(inputs)} inputs", found=f"an input_signature of {len(specs)}")
+    changed = type(graph_def)()
+    changed.CopyFrom(graph_def)
+    nodes = {node.name: node for node in changed.node}
+    for name, spec in zip(inputs, specs, strict=True):
+        node = nodes.get(split_reference(name)[0])
+        if node is not None and node.op.startswith("Placeholder"):
+            node.attr["shape"].shape.CopyFrom(spec.shape.as_proto())
+    return changed
+
+
+def _tensor_name(name: str) -> str:
+    return name if ":" in name else f"{name}:0"
+
+
+def _short_names(names: Sequence[str]) -> tuple[str, ...]:
+    return unique_names([name.removesuffix(":0") for name in names])
+
+
+def _listed(names: Sequence[str]) -> str:
+    return ", ".join(names[:_MOST_LISTED]) + (" …" if len(names) > _MOST_LISTED else "")

@@ -1,0 +1,178 @@
+"""Which form a loop takes in the file: a cost model whose constants `bench/loops.py` measures in LiteRT.
+
+What was found there, one thread, with XNNPACK:
+- A turn of WHILE costs as much as several small operators, and every carried tensor that changes is copied. The stack
+  that collects the results is copied twice, whole: once by DYNAMIC_UPDATE_SLICE, once from the body's result to its
+  input. So the cost grows with the square of the length, and several times faster once the stack is large. What is
+  handed on unchanged is not copied.
+- Every invoke prepares the operators of the body again, so a body of many steps pays only where there are many turns.
+- XNNPACK packs a copy of the weights for each FULLY_CONNECTED of the file. Steps that stand side by side therefore
+  read different memory: beyond the cache they are slower than a loop, and they need that memory. The same goes for the
+  operators themselves, where there are very many.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from jfuse.ir.dims import Dim, is_known
+from jfuse.ir.graph import Const, Graph
+from jfuse.ir.types import TensorType
+from jfuse.ir.walk import all_eqns
+
+WHILE_US = 5.0  # the operator itself, once for each time that it runs
+TURN_US = 0.33  # a turn of WHILE: condition, counter, reading and writing rows
+PREPARE_US = 0.11  # an operator of a body, once for each time that its WHILE runs
+COPY_US = 2e-5  # a byte of a stack in each turn
+FAR_COPY_US = 7.5e-5  # a byte of a stack that is large
+ALLOCATE_US = 1.5e-4  # a byte of a body's sequences and stacks, which the system hands out anew for each run
+FAR_US = 4.5e-6  # a byte of weights more, where the copies of all steps leave the near cache
+OPERATOR_US = 0.053  # an operator on a few numbers
+WEIGHT_US = 1.55e-5  # a byte of weights, multiplied with one row
+FORM_CONSTANTS = ("WHILE_US", "TURN_US", "PREPARE_US", "COPY_US", "FAR_COPY_US", "ALLOCATE_US", "FAR_US")
+"""In the order of `LoopSize.features`."""
+WORK_CONSTANTS = ("OPERATOR_US", "WEIGHT_US")
+"""In the order of `LoopSize.work`."""
+
+NEAR_STACK = 200 << 10  # bytes of a stack that is not large
+NEAR_BYTES = 512 << 10  # weights of the steps side by side that stay in the near cache
+MAX_BYTES = 768 << 10  # weights and rows of the steps side by side: cache, and memory at run time
+NEAR_OPERATORS = 900  # operators side by side: beyond, each one takes several times as long, as its data is far
+MAX_OPERATORS = 4000  # of a graph: each takes about 200 bytes of the file
+STEPS = (1, 2, 3, 4, 5, 6, 8, 10, 12, 16)  # of a turn that are considered
+BLOCKS = (0, 24, 48, 96)  # sizes of blocks that are considered, divisible by most of the steps; 0: none
+WORTH = 1.05  # a longer file must be so much faster
+OPEN_LENGTH = 150  # the number of steps that is assumed where it is known only at run time
+
+
+@dataclass(frozen=True)
+class Form:
+    """How a loop is written: straight-line code, or WHILE with so many steps in a turn.
+
+    block: where it is not 0, the turns of so many steps are a WHILE of their own, inside one over the blocks.
+    """
+
+    unrolled: bool = False
+    steps: int = 1
+    block: int = 0
+
+    def __str__(self) -> str:
+        if self.unrolled:
+            return "unrolled"
+        turn = f"WHILE, {self.steps} steps a turn" if self.steps > 1 else "WHILE, one step a turn"
+        return f"{turn}, in blocks of {self.block} steps" if self.block else turn
+
+    def within(self, length: Dim) -> Form:
+        """The form as a loop of this length can have it."""
+        if not is_known(length) or self.unrolled:
+            return self
+        steps = min(self.steps, int(length))
+        return Form(steps=steps, block=self.block if self.block % steps == 0 and self.block < length else 0)
+
+
+@dataclass(frozen=True)
+class LoopSize:
+    """What the cost of a loop depends on.
+
+    length: of steps; open where it is known only at run time. operators, weights (bytes), rows (of the batch): of one
+    step. given, collected: bytes that a step reads of sequences, and that it adds to the stacked results.
+    """
+
+    length: Dim
+    operators: int
+    weights: int
+    rows: int
+    given: int
+    collected: int
+
+    @classmethod
+    def of(cls, body: Graph, length: Dim, given: Sequence[TensorType], collected: Sequence[TensorType]) -> LoopSize:
+        """The size of a loop with this body, and the types of what each step is given and collects."""
+        eqns = list(all_eqns(body))
+        consts = {a for eqn in eqns for a in eqn.inputs if isinstance(a, Const) and a.type.rank > 1}
+        rows = max((_closed(t.shape[0]) for v in body.inputs if (t := v.type).rank > 1), default=1)
+        weights = sum(c.array.nbytes for c in consts)
+        return cls(length, len(eqns), weights, rows, sum(map(_bytes, given)), sum(map(_bytes, collected)))
+
+    @property
+    def steps(self) -> int:
+        """The number of steps, assumed where it is open."""
+        return int(self.length) if is_known(self.length) else OPEN_LENGTH
+
+    def microseconds(self, form: Form) -> float:
+        """What one invoke of the loop takes."""
+        form_us = (WHILE_US, TURN_US, PREPARE_US, COPY_US, FAR_COPY_US, ALLOCATE_US, FAR_US)
+        work_us = (OPERATOR_US, WEIGHT_US)
+        pairs = (*zip(self.features(form), form_us, strict=True), *zip(self.work(), work_us, strict=True))
+        return sum(count * us for count, us in pairs)
+
+    def work(self) -> tuple[float, float]:
+        """What the steps do in any form: operators run, bytes of weights multiplied with a row."""
+        return self.steps * self.operators, self.steps * self.weights * self.rows
+
+    def features(self, form: Form) -> tuple[float, ...]:
+        """What the form adds.
+
+        WHILEs, turns, operators prepared, bytes of stacks copied near and far, of bodies allocated, of far weights.
+        """
+        abreast = self.steps if form.unrolled else form.steps
+        far = self.steps * self.weights if abreast * self.weights > NEAR_BYTES else 0
+        if form.unrolled:
+            return 0, 0, 0, 0, 0, 0, far
+        single = 0 if is_known(self.length) else (form.steps - 1) / 2  # steps in a second loop
+        turns = (self.steps - single) // form.steps + single
+        blocks = -(-self.steps // form.block) if form.block else 0
+        runs, seconds = max(blocks, 1), 1 if single else 0
+        near, far_off = (
+            sum(count * stack for count, stack in self._copies(form, turns, blocks) if (stack > NEAR_STACK) is is_far)
+            for is_far in (False, True)
+        )
+        prepared = self.operators * (form.steps * runs + seconds)
+        bodies = 1 + (blocks > 0) + seconds  # of which each has the whole sequences, at once or block by block
+        allocated = bodies * self.steps * (self.given + 2 * self.collected)
+        return runs + (blocks > 0) + seconds, turns + blocks, prepared, near, far_off, allocated, far
+
+    def _copies(self, form: Form, turns: float, blocks: float) -> list[tuple[float, int]]:
+        """How often which stack is copied, in bytes."""
+        whole = self.steps * self.collected
+        return [(turns, form.block * self.collected), (blocks, whole)] if form.block else [(turns, whole)]
+
+    def added_operators(self, form: Form) -> int:
+        """About how many operators the form writes."""
+        if form.unrolled:
+            return self.steps * self.operators
+        return self.operators * (form.steps + (self.steps % form.steps if is_known(self.length) else form.steps > 1))
+
+    def allows(self, form: Form, room: int) -> bool:
+        """Whether a loop may have the form where so many operators may be added to the graph."""
+        steps = self.steps if form.unrolled else form.steps
+        if form.unrolled and not is_known(self.length):
+            return False
+        if form.block and (form.block % steps or form.block >= self.steps or not self.collected):
+            return False
+        bytes_ = steps * (self.weights + self.given + self.collected)
+        near = bytes_ <= MAX_BYTES and steps * self.operators <= NEAR_OPERATORS
+        return steps == 1 or (steps <= self.steps and near and self.added_operators(form) <= room)
+
+
+FORMS = (*(Form(steps=steps, block=block) for block in BLOCKS for steps in STEPS), Form(unrolled=True))
+
+
+def fastest(size: LoopSize, room: int, *, unroll: bool = True) -> Form:
+    """The form with the least cost; among those about as fast the shortest. unroll: allow straight-line code."""
+    allowed = [form for form in FORMS if size.allows(form, room) and (unroll or not form.unrolled)]
+    costs = {form: size.microseconds(form) for form in sorted(allowed, key=size.added_operators)}
+    limit = WORTH * min(costs.values())
+    return next(form for form, cost in costs.items() if cost <= limit)
+
+
+def _bytes(t: TensorType) -> int:
+    size = t.dtype.numpy.itemsize
+    for dim in t.shape:
+        size *= _closed(dim)
+    return size
+
+
+def _closed(dim: Dim) -> int:
+    return int(dim) if is_known(dim) else 1

@@ -1,0 +1,217 @@
+"""Cells that lingvo marks, or that are written after its: LSTMCellSimple, LayerNormalizedLstmCellSimple.
+
+Two contracts. With the states among the arguments, a step is read as a loop's would be. Without them, as the official
+converter has it, every step starts from states of zero, and the weights are known by their places.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import permutations
+from typing import Any
+
+import numpy as np
+
+from jfuse.errors import NotFused
+from jfuse.ir.evaluate import evaluate
+from jfuse.ir.graph import Atom, Const, Eqn, Graph, Var
+from jfuse.ir.walk import live_eqns, producers, substitute_graph
+from jfuse.kernels import ops
+from jfuse.kernels.op import Array
+from jfuse.lowering.composites.recurrent import fuse_lstm
+from jfuse.lowering.query import dtype, is_constant, rank, type_of
+from jfuse.lowering.recover.lstm import recover_lstm
+from jfuse.lowering.recover.one_step import one_step
+from jfuse.lowering.rules import Proposal, fuses, need
+from jfuse.lowering.shapes import zeros
+from jfuse.lowering.site import site
+
+_SELECTS = (ops.select, ops.select_v2)
+_STATES = ("m", "c")
+_PADDINGS = ("padding", "paddings")
+_WEIGHTS = {
+    "weight": ("wm", "weight", "weights", "kernel"),
+    "bias": ("b", "bias"),
+    "projection": ("w_proj", "projection"),
+    "scale": ("ln_scale", "layer_norm_scale"),
+}
+"""What the arguments of a marked function are called, lingvo's names first."""
+_PLACES = ("input", "weight", "bias", "projection", "scale")  # of the official contract
+_BLOCKS = ("cell", "input", "forget", "output")  # of lingvo's matrices; without "input" where gates are coupled
+_LARGEST_EPSILON = 1.001e-7  # the kernel's is 1e-8, and the two differ by less than f32 can tell
+
+
+# Recovery reads an activation that is spelled as a choice from its structure, case by case: hence the claims.
+@fuses(
+    "LSTMCellSimple",
+    "LayerNormalizedLstmCellSimple",
+    "LayerNormalizedLSTMCellSimple",
+    claims={"compare", "select"},
+)
+def fuse_lingvo_cell(*operands: Array) -> tuple[Array | None, ...]:
+    """One step of lingvo's LSTM -> LSTM, with what the function itself does: its cap, biases, coupled gates, norm.
+
+    By the names of the arguments, in any order: m f[b,o] and c f[b,u], the states, with the weights constant and
+    a padding f[b,1], where the states stay if it is above 0, or none -> m', c' in any order. Else without states:
+    input f[b,i], weight f[i+o,4u], bias f[4u], projection f[u,o] (of another rank where there is none), and the scale
+    of the layer norm f[4u] -> m'. 3u instead of 4u where the input gate is 1 minus the forget gate.
+    Source: lingvo/core/rnn_cell.py; tflite/converter/utils/lstm_utils.cc
+    """
+    named = dict(zip(site().arguments, operands, strict=True))
+    if all(name in named for name in _STATES):
+        return _with_states(named)
+    return _from_zero(named)
+
+
+@dataclass(frozen=True)
+class _Result:
+    """A result of the body: the new value of a state; where `kept` is set, the old one stays in the rows it says."""
+
+    value: Atom
+    kept: Eqn | None = None
+
+
+def _with_states(named: Mapping[str, Array]) -> tuple[Array | None, ...]:
+    body = site().body
+    by_name = dict(zip(named, body.inputs, strict=True))
+    known = {v: Const(named[n]) for n, v in by_name.items() if is_constant(named[n]) and n not in _STATES}
+    body = substitute_graph(body, known)
+    states = [by_name[name] for name in _STATES]
+    taken = {*_STATES, *_PADDINGS, *(name for names in _WEIGHTS.values() for name in names)}
+    inputs = [n for n, v in by_name.items() if n not in taken and v not in known and v.type.dtype.is_float]
+    need(len(inputs) == 1, "one_step_input", want="one argument that is the step input", got=inputs)
+    results = [_result(body, atom, states) for atom in body.outputs]
+    order, found = _read(body, by_name[inputs[0]], states, results)
+    new = _stepped(named, inputs[0], found, order)
+    return tuple(_masked(named, r, by_name, value) for r, value in zip(results, new, strict=True))
+
+
+def _result(body: Graph, atom: Atom, states: Sequence[Var]) -> _Result:
+    """The new state behind the select that keeps the old one where a step does not count."""
+    eqn = producers(body).get(atom) if isinstance(atom, Var) else None
+    if eqn is None or eqn.op not in _SELECTS or not any(s in eqn.inputs[1:] for s in states):
+        return _Result(atom)
+    new = next(a for a in eqn.inputs[1:] if a not in states)
+    assert new is not None, "a select has no optional operands"
+    return _Result(new, eqn)
+
+
+def _read(body: Graph, x: Var, states: Sequence[Var], results: Sequence[_Result]) -> tuple[tuple[int, ...], Proposal]:
+    """Which state each result is, by its number, and the cell; else the refusal of the order that came closest."""
+    need(len(results) == len(states), "cell_results", want="the two new states", got=len(results))
+    refusals: list[NotFused] = []
+    for order in permutations(range(len(states))):
+        pairs = [(r, states[i]) for r, i in zip(results, order, strict=True)]
+        if any(r.value.type != s.type or (r.kept is not None and s not in r.kept.inputs) for r, s in pairs):
+            continue
+        after = [results[order.index(i)].value for i in range(len(states))]
+        try:
+            return order, recover_lstm(one_step(body, x, states, after))
+        except NotFused as refusal:
+            refusals.append(refusal)
+    need(refusals, "cell_results", want="results of the types of m and c", got=[str(r.value.type) for r in results])
+    raise max(refusals, key=lambda refusal: refusal.near)
+
+
+def _stepped(named: Mapping[str, Array], x: str, found: Proposal, order: Sequence[int]) -> list[Array | None]:
+    """The new states, in the order of the results; None where nothing reads one."""
+    options = {name: value for name, value in found.attributes.items() if name not in ("results", "reverse")}
+    roles = found.attributes["results"]
+    states = dict(zip(roles, (named[name] for name in _STATES), strict=True))
+    results = tuple(roles[i] for i in order)
+    return _one_step(named[x], states["h"], states["c"], results, {**found.constants, **options})
+
+
+def _one_step(x: Array, h: Array, c: Array, results: tuple[str, ...], cell: Mapping[str, Any]) -> list[Array | None]:
+    """The results "h" and "c" of a step; cell: weights and options as those of `jfuse.lstm`."""
+    return list(fuse_lstm(ops.expand_dims(x, 0), h, c, results=results, one_step=True, **cell))
+
+
+def _masked(named: Mapping[str, Array], result: _Result, by_name: Mapping[str, Var], new: Array | None) -> Array | None:
+    """A new state, or the old one in the rows in which the body keeps it."""
+    if result.kept is None or new is None:
+        return new
+    condition, yes, no = result.kept.inputs
+    assert condition is not None, "a select has no optional operands"
+    operands = {v: named[n] for n, v in by_name.items()}
+    old = next(operands[a] for a in (yes, no) if isinstance(a, Var) and a in operands)
+    body = site().body
+    (rows,) = evaluate(replace(body, eqns=live_eqns(body, [condition]), outputs=(condition,)), list(operands.values()))
+    return ops.select_v2(rows, *((new, old) if yes is result.value else (old, new)))
+
+
+def _from_zero(named: Mapping[str, Array]) -> tuple[Array | None, ...]:
+    x, weight, bias, projection, scale = _by_place(named)
+    for name, value in (("weight", weight), ("bias", bias), ("projection", projection), ("scale", scale)):
+        if value is not None:
+            need(is_constant(value), f"static_{name}", want="a constant", got=str(type_of(value)))
+    need(rank(x) == 2 and rank(weight) == 2, "input_rank", want="input and weight of rank 2", got=str(type_of(x)))
+    need(len(site().results) == 1, "cell_results", want="m' alone", got=len(site().results))
+    wanted = site().result_type(0)
+    outputs = wanted.shape[-1]
+    units = outputs if projection is None else projection.shape[0]
+    count, rest = divmod(weight.shape[1], units)
+    shapes = f"{weight.shape}, {units} units"
+    need(count in (3, 4) and not rest, "cell_weights", want="3 or 4 gates in the columns of the weight", got=shapes)
+    need(weight.shape[0] == x.shape[1] + outputs, "cell_weights", want="a row for each input and output", got=shapes)
+    weights = _blocks(weight, bias, scale, count, int(x.shape[1]))
+    if projection is not None:
+        weights["projection_weights"] = projection.T
+    states = [zeros((x.shape[0], n), dtype(x), [x] if isinstance(x, Var) else []) for n in (outputs, units)]
+    return tuple(_one_step(x, *states, ("h",), {**weights, "cell_clip": _cap(site().body)}))
+
+
+def _by_place(named: Mapping[str, Array]) -> list[Array | None]:
+    """Input, weight, bias, projection and scale: by lingvo's names where all are such, else in this order."""
+    roles = {name: role for role, names in _WEIGHTS.items() for name in names}
+    others = [name for name in named if name not in roles]
+    if len(others) == 1 and len(roles.keys() & named.keys()) == len(named) - 1:
+        found = {"input": named[others[0]], **{roles[n]: v for n, v in named.items() if n in roles}}
+    else:
+        found = dict(zip(_PLACES, named.values(), strict=False))
+    need(
+        {"input", "weight", "bias"} <= found.keys() and len(named) <= len(_PLACES),
+        "cell_arguments",
+        want="m and c among the arguments, or (input, weight, bias, projection[, layer_norm_scale])",
+        got=", ".join(named),
+    )
+    projection = found.get("projection")
+    if projection is not None and rank(projection) != 2:
+        found["projection"] = None
+    return [found.get(role) for role in _PLACES]
+
+
+def _blocks(
+    weight: np.ndarray, bias: np.ndarray, scale: np.ndarray | None, count: int, inputs: int
+) -> dict[str, np.ndarray]:
+    """The weights of each gate from lingvo's, whose columns are blocks in the order cell, input, forget, output."""
+    blocks = [block for block in _BLOCKS if count == 4 or block != "input"]
+    found = {}
+    for gate, columns, part in zip(blocks, np.split(weight, count, axis=1), np.split(bias, count), strict=True):
+        found |= {f"{gate}_weights": columns[:inputs].T, f"{gate}_recurrent": columns[inputs:].T, f"{gate}_bias": part}
+    if scale is not None:
+        found |= {f"{gate}_norm": part for gate, part in zip(blocks, np.split(scale, count), strict=True)}
+    return found
+
+
+def _cap(body: Graph) -> float:
+    """The constant that the body clips to, 0 where there is none; what it clips is for the proof to find out."""
+    _check_epsilon(body)
+    limits = {abs(value) for eqn in body.eqns if eqn.op in (ops.minimum, ops.maximum) for value in _scalars(eqn)}
+    need(len(limits) <= 1, "cell_clip", want="one limit, of the cell state", got=sorted(limits))
+    return limits.pop() if limits else 0.0
+
+
+def _check_epsilon(body: Graph) -> None:
+    made = producers(body)
+    for eqn in body.eqns:
+        if eqn.op in (ops.rsqrt, ops.sqrt) and isinstance(entering := eqn.inputs[0], Var) and entering in made:
+            epsilon = max(_scalars(made[entering]), default=0.0)
+            want = "an epsilon of at most 1e-07, TFLite's is 1e-08"
+            need(epsilon <= _LARGEST_EPSILON, "layer_norm_epsilon", want=want, got=f"{epsilon:.3g}")
+
+
+def _scalars(eqn: Eqn) -> list[float]:
+    """The constant operands of one element."""
+    return [float(a.array.reshape(())) for a in eqn.inputs if isinstance(a, Const) and a.array.size == 1]

@@ -1,0 +1,26 @@
+"""Products with constants: what was lowered before its operand was known to be one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from jfuse.ir.graph import Const, Eqn
+from jfuse.kernels import matmul
+from jfuse.lowering.merge.registry import View, again, is_plain_float, merges
+
+
+@merges(matmul.batch_matmul)
+def product_with_constant(eqn: Eqn, view: View) -> Any:
+    """BATCH_MATMUL with a constant -> FULLY_CONNECTED, or BATCH_MATMUL with the constant transposed.
+
+    The kernel keeps its own transpose of a constant and loses it when an open batch grows behind a fused recurrent op
+    (LiteRT 2.3.0, without delegates): wrong from the next invoke on.   Source: tflite/kernels/batch_matmul.cc
+    """
+    x, y = eqn.inputs
+    if not isinstance(y, Const) or x is None or isinstance(x, Const) or not is_plain_float(y):
+        return None
+    transposed = bool(eqn.params["adj_y"])
+    if y.array.ndim == 2 and not eqn.params["adj_x"]:
+        weights = y.array if transposed else y.array.T
+        return matmul.fully_connected(x, weights, keep_num_dims=len(x.type.shape) > 2)
+    return None if transposed else again(eqn, inputs=(x, Const(y.array.swapaxes(-1, -2))), adj_y=True)

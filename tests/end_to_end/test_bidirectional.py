@@ -1,0 +1,65 @@
+"""Bidirectional layers from Keras to LiteRT: one fused op a layer, no loop, TensorFlow's answers on every invoke."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+import jfuse
+from tests.end_to_end.invokes import check_invokes
+from tests.models.bidirectional_keras import KerasBidirectional as K
+
+LAYERS = (
+    K(return_sequences=True),
+    K(merge_mode="ave", return_sequences=True, batch=1),
+    K(merge_mode="mul", batch=2),
+    K(return_sequences=True, return_state=True),
+    K(initial_state=True, return_sequences=True),
+    K(layers=2, return_sequences=True),
+    K(merge_mode=None, return_sequences=True),
+    K(),
+    K(merge_mode="sum", return_sequences=True, batch=5),
+    K(merge_mode=None, batch=1),
+    K(return_state=True, batch=2),
+    K(layers=3, batch=1),
+    K(steps=None, return_sequences=True),
+)
+LIBRARIES = ("keras", "tf_keras")
+KINDS = ("LSTM", "SimpleRNN")
+MODELS = [replace(m, library=library, kind=kind) for m in LAYERS for library in LIBRARIES for kind in KINDS]
+# Some ways of wiring, with libraries and kinds in turn; the other combinations take minutes.
+ROWS = [replace(m, library=LIBRARIES[i % 2], kind=KINDS[i // 2 % 2]) for i, m in enumerate(LAYERS[:7])]
+
+
+def convert_and_check(model: K) -> None:
+    source = model.build()  # owns the variables, which functions hold weakly
+    lite = jfuse.convert(source)
+    found = lite.report.operators
+    assert {n: c for n, c in found.items() if "sequence" in n} == {model.op: model.layers}
+    assert not {"while", "if", "reverse_v2"} & found.keys()
+    # The sequence is turned once before and once behind all layers, each result by itself where there are two.
+    results = 2 if model.merge_mode is None else 1
+    assert found.get("transpose", 0) <= (0 if model.batch == 1 else 1 + results)
+    assert lite.report.refused == []
+    check_invokes(lite)
+
+
+@pytest.mark.parametrize("model", ROWS, ids=str)
+def test_keras(model: K) -> None:
+    convert_and_check(model)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("model", [m for m in MODELS if m not in ROWS], ids=str)
+def test_every_keras_and_kind(model: K) -> None:
+    convert_and_check(model)
+
+
+def test_directions_of_two_sizes_stay_two_lstms() -> None:
+    """TFLite's op has one size for both; the results are put together all the same."""
+    source = K(own_backward=4, return_sequences=True).build()
+    lite = jfuse.convert(source)
+    assert lite.report.operators["unidirectional_sequence_lstm"] == 2
+    assert "while" not in lite.report.operators
+    check_invokes(lite)

@@ -1,0 +1,105 @@
+"""The matrix of recurrent models: each becomes what it should, and answers like TensorFlow on every invoke."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import jfuse
+from jfuse.frontends.tf_function import TfSignature
+from jfuse.model import Model
+from jfuse.verification.inputs import size_choices
+from jfuse.verification.measure import relative_error
+from jfuse.verification.oracles_tensorflow import run_tensorflow
+from tests.end_to_end.invokes import TOLERANCE, check_invokes, random_inputs, variables_restored
+from tests.models.recurrent import ROWS, first_of_each_kind
+from tests.models.recurrent_rows import Row
+
+_RECURRENCES = {
+    "unidirectional_sequence_lstm": ("lstm", 1),
+    "bidirectional_sequence_lstm": ("lstm", 2),
+    "lstm": ("lstm", 1),
+    "unidirectional_sequence_rnn": ("rnn", 1),
+    "bidirectional_sequence_rnn": ("rnn", 2),
+    "rnn": ("rnn", 1),
+    "svdf": ("svdf", 1),
+}
+"""What each fused operator counts as."""
+
+DEFAULT = first_of_each_kind()
+OTHERS = tuple(row for row in ROWS if row not in DEFAULT)
+
+
+def test_the_matrix_is_large_and_no_two_rows_are_named_alike() -> None:
+    assert len(ROWS) >= 150
+    assert len({row.name for row in ROWS}) == len(ROWS)
+
+
+@pytest.mark.parametrize("row", DEFAULT, ids=str)
+def test_one_of_each_kind(row: Row, tmp_path: Path) -> None:
+    check_row(row, tmp_path, verify=row.tolerance is None)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("row", OTHERS, ids=str)
+def test_recurrent(row: Row, tmp_path: Path) -> None:
+    check_row(row, tmp_path, verify=False)
+
+
+def check_row(row: Row, folder: Path, *, verify: bool) -> Model:
+    """Convert a row's model and check its operators and answers, and that the model is awake."""
+    source = row.build(folder)  # owns the variables, which functions hold weakly
+    lite = jfuse.convert(source, verify=verify, **row.options)
+    check_operators(row, lite.report.operators)
+    check_invokes(lite, row.draw, row.tolerance or TOLERANCE, reset=row.options.get("state") == "reset")
+    check_awake(row, lite)
+    return lite
+
+
+def check_operators(row: Row, operators: Mapping[str, int]) -> None:
+    """Every recurrence became the op that it should, and the loops that are left are those that should be."""
+    assert fused_counts(operators) == row.fused
+    assert {name: operators.get(name, 0) for name in row.operators} == row.operators
+    if row.loops is not None:
+        assert operators.get("while", 0) == row.loops
+
+
+def fused_counts(operators: Mapping[str, int]) -> dict[str, int]:
+    """How many recurrences of each family are in fused operators; two directions count twice."""
+    fused = Counter[str]()
+    for operator, count in operators.items():
+        family, directions = _RECURRENCES.get(operator, ("", 0))
+        fused[family] += directions * count
+    return {family: count for family, count in fused.items() if count}
+
+
+def check_awake(row: Row, lite: Model) -> None:
+    """Negating any of the variables changes the source's answer by far more than the tolerance."""
+    assert lite.imported is not None
+    for signature in lite.program.signatures:
+        function = lite.imported.functions[signature.key]
+        sizes = size_choices(signature.graph)[0]
+        inputs = row.draw(2) if row.draw else random_inputs(signature, sizes, 2)
+        with variables_restored(function):
+            before = run_tensorflow(function, inputs)
+        asleep = [name for name in _unread(function, inputs, before) if not any(part in name for part in row.asleep)]
+        assert asleep == []
+
+
+def _unread(function: TfSignature, inputs: Mapping[str, np.ndarray], before: Mapping[str, np.ndarray]) -> list[str]:
+    """The names of the variables that may be negated without a difference."""
+    found = []
+    for position, variable in enumerate(function.function.variables):
+        value = variable.numpy()
+        if value.dtype.kind != "f" or not value.any():  # seeds of dropout, and states before the first call
+            continue
+        with variables_restored(function) as variables:
+            variables[position].assign(-value)
+            after = run_tensorflow(function, inputs)
+        if all(relative_error(after[name], before[name]) <= 1000 * TOLERANCE for name in before):
+            found.append(str(variable.name))
+    return found

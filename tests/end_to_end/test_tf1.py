@@ -1,0 +1,91 @@
+"""Recurrent layers of TensorFlow 1 in its SavedModels, and frozen graphs, from TensorFlow to LiteRT."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import tensorflow as tf
+
+import jfuse
+from jfuse.errors import ImportFailed
+from tests.end_to_end.invokes import check_invokes
+from tests.frontends.against_tensorflow import spec
+from tests.models import tf1
+
+_QUICK = {"lstm", "lengths_open_sizes", "gru", "both_ways_lengths"}
+_ROWS = [name if name in _QUICK else pytest.param(name, marks=pytest.mark.slow) for name in tf1.RECURRENT]
+
+
+@pytest.mark.parametrize("name", _ROWS)
+def test_recurrent(name: str, tmp_path: Path) -> None:
+    row = tf1.RECURRENT[name]
+    lite = jfuse.convert(row.save(tmp_path / "model"), verify=False)
+    found = {op: lite.report.operators.get(op, 0) for op in row.operators}
+    assert found == row.operators
+    check_invokes(lite, row.draw)
+
+
+def test_verification_with_lengths(tmp_path: Path) -> None:
+    """Lengths beyond the steps are drawn, too: TensorFlow takes them for all steps."""
+    lite = jfuse.convert(tf1.RECURRENT["lengths"].save(tmp_path / "model"))
+    assert lite.report.differences != []
+    assert all(d.error <= d.tolerance for d in lite.report.differences)
+
+
+@pytest.fixture(scope="module")
+def frozen() -> tf1.Graph:
+    return tf1.frozen(tf1.dynamic(lambda: tf1.cells().LSTMCell(4)), spec(2, 6, 3))
+
+
+def test_a_file_with_a_frozen_graph(frozen: tf1.Graph, tmp_path: Path) -> None:
+    (tmp_path / "model.pb").write_bytes(frozen.graph_def.SerializeToString())
+    lite = jfuse.convert(tmp_path / "model.pb", outputs=["y0", "y2:0"])
+    assert lite.report.operators["unidirectional_sequence_lstm"] == 1
+    (signature,) = lite.program.signatures
+    assert (signature.input_names, signature.output_names) == (("x0",), ("y0", "y2"))
+    check_invokes(lite)
+
+
+def test_a_graph_between_inner_tensors() -> None:
+    source = tf1.frozen(lambda x: tf.tanh(tf.nn.relu(x, name="middle") * 2.0), spec(2, 3))
+    model = jfuse.load(source.graph_def, inputs=["middle"], outputs=["y0"])
+    assert [e.op.name for e in model.signature().graph.eqns] == ["mul", "tanh"]
+
+
+def test_open_shapes_are_given() -> None:
+    with tf.Graph().as_default() as graph:
+        x = tf.compat.v1.placeholder(tf.float32, None, name="x")
+        tf.identity(tf.reshape(x, [-1, 3]) * 2.0, name="y")
+    graph_def = graph.as_graph_def()
+    with pytest.raises(ImportFailed, match="the input 'x' has no known rank"):
+        jfuse.load(graph_def, outputs=["y"])
+    model = jfuse.load(graph_def, outputs=["y"], input_signature=[spec(2, 6)])
+    assert str(model.signature().graph.outputs[0].type) == "f32[4,3]"
+
+
+@pytest.mark.parametrize(
+    ("names", "message"),
+    [
+        ({}, "does not say what it computes\n.*outputs=.*\n.*nodes that nothing reads: y0, y1, y2"),
+        ({"outputs": ["z"]}, "no tensor 'z'\n.*placeholders: x0; nodes that nothing reads: y0"),
+        ({"outputs": ["y0"], "inputs": []}, "cannot run the graph between its inputs and outputs\n.*\n.*placeholders"),
+        ({"outputs": "y0"}, r"outputs= takes a sequence of names\n.*'y0'\n.*\['y0'\]"),
+        ({"outputs": ["y0"], "input_signature": []}, "the graph has 1 inputs"),
+    ],
+)
+def test_what_a_graph_needs(frozen: tf1.Graph, names: dict[str, Any], message: str) -> None:
+    with pytest.raises(ImportFailed, match=message):
+        jfuse.load(frozen.graph_def, **names)
+
+
+def test_names_are_for_graphs_only(tmp_path: Path) -> None:
+    with pytest.raises(ImportFailed, match="inputs= and outputs= name tensors of a GraphDef"):
+        jfuse.load(tf.function(lambda x: x + 1.0, input_signature=[spec(2)]), outputs=["y"])
+
+
+def test_a_file_that_is_no_graph(tmp_path: Path) -> None:
+    (tmp_path / "model.pb").write_bytes(b"no graph")
+    with pytest.raises(ImportFailed, match=r"cannot be read as a GraphDef\n.*\n.*give its folder"):
+        jfuse.load(tmp_path / "model.pb", outputs=["y"])
