@@ -7,10 +7,13 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 
+import numpy as np
+
 from jfuse.errors import RuleError
 from jfuse.ir.graph import Atom, Graph, Var
 from jfuse.ir.types import TensorType
 from jfuse.kernels.op import Array
+from jfuse.lowering.recover.padding import side_of_values
 
 
 @dataclass(frozen=True)
@@ -48,7 +51,9 @@ class Site:
 
         Known from how the mask is made or promised by the user (`padding=`); None where it may have gaps.
         """
-        return self.side_of(mask, axis) if isinstance(mask, Var) else None
+        if isinstance(mask, Var):
+            return self.side_of(mask, axis)
+        return None if mask is None else side_of_values(np.moveaxis(np.asarray(mask), axis, 0))
 
 
 _SITE: ContextVar[Site | None] = ContextVar("jfuse_site", default=None)

@@ -8,8 +8,12 @@ from dataclasses import dataclass
 
 from jfuse.ir.graph import Source
 
-_INNER = re.compile(r"(while|scan|foldl|foldr|map|cond|\w*PartitionedCall|(Stateless)?(While|If))(_\d+)*", re.ASCII)
-"""Parts of a node's name that stand for a layer's loop or function."""
+_INNER = re.compile(
+    r"(while|scan|foldl|foldr|map|cond|\w*PartitionedCall|(Stateless)?(While|If)"
+    r"|(lstm|gru|simple_rnn|stacked_rnn)_cells?)(_\d+)*",
+    re.ASCII,
+)
+"""Parts of a node's name that stand for a layer's loop, function or cell."""
 _NUMBER = re.compile(r"_\d+$")
 
 

@@ -13,6 +13,7 @@ from jfuse.ir.graph import Graph, Program
 from jfuse.passes.context import Context
 from jfuse.passes.fuse import fuse
 from jfuse.passes.kept import place_states, prepare_results
+from jfuse.passes.last_steps import last_steps
 from jfuse.passes.legal import legal
 from jfuse.passes.loops import loops
 from jfuse.passes.recover import recover
@@ -57,6 +58,7 @@ PIPELINE: tuple[Step, ...] = (
     widen_loops,  # before whatever reads scans: rules speak of f32
     settle,  # before roll and split, which would take a decided choice for a mask
     roll,  # before split: what code spells out step by step is a scan as well
+    last_steps,  # before split and recover: a state whose last value alone is read needs no sequence
     unpack,  # before split, which would leave results in the packed form
     split,  # before recover, which takes a scan for one recurrence
     Whole(streams),  # each scan is one recurrence now, and what becomes of it must take any initial state

@@ -22,16 +22,16 @@ from jfuse.passes.single_steps import recover_single_steps
 from jfuse.report import Refusal
 
 
-def recover(graph: Graph, ctx: Context) -> Graph:
+def recover(graph: Graph, ctx: Context, *, single_steps: bool = True) -> Graph:
     """Wrap each scan that a recover rule reads in a composite of its name, a proposal that `fuse` proves or undoes.
 
     In bodies of loops and branches too; the body of an annotated composite is left to the composite's own rule. Single
-    steps, whose states are inputs and results of the graph, are loops of one step.
+    steps, whose states are inputs and results of the graph, are loops of one step, where `single_steps` are wanted.
     """
     if not ctx.recover:
         return graph
     graph = _recover(drop_dead(graph), ctx)
-    return recover_single_steps(graph, lambda eqn: _read(eqn, ctx, one_step=True))
+    return recover_single_steps(graph, lambda eqn: _read(eqn, ctx, one_step=True)) if single_steps else graph
 
 
 def _recover(graph: Graph, ctx: Context) -> Graph:

@@ -74,7 +74,7 @@ class _Sweep:
             return None
         if eqn.bodies:
             return None if any(map(has_effects, eqn.bodies)) else bind_carried(eqn, self._state)
-        results = _folded(eqn) or self._shared(eqn)
+        results = folded(eqn) or self._shared(eqn)
         return self._merged(eqn) if results is None else results
 
     def _shared(self, eqn: Eqn) -> Sequence[Atom] | None:
@@ -109,7 +109,7 @@ def _exact(value: Any) -> Any:
     return (type(value), repr(value)) if isinstance(value, bool | int | float) else value
 
 
-def _folded(eqn: Eqn) -> Sequence[np.ndarray] | None:
+def folded(eqn: Eqn) -> Sequence[np.ndarray] | None:
     """The results of an equation on constants; None where it has others, or they would grow the file."""
     arrays = [a.array if isinstance(a, Const) else a for a in eqn.inputs]
     if not isinstance(eqn.op, TflOp) or not arrays or any(isinstance(a, Var) for a in arrays):

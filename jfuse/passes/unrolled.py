@@ -25,7 +25,6 @@ from jfuse.passes.orbits import (
 from jfuse.passes.repetition import Repetition
 from jfuse.passes.rewrite import is_same_type
 
-_TAILS = 4  # so many times a repetition is looked at again without its last steps
 LEAST_STEPS = 3  # two equal pieces of code are a pair of anything; a third makes it likely that they are steps
 
 
@@ -51,44 +50,24 @@ class Unrolled:
 def unrolled_loops(graph: Graph) -> list[Unrolled]:
     """The loops in straight-line code that do not share an equation, later ones first."""
     found = Repetition.of(graph)
-    for _ in range(_TAILS):
-        regions = regions_of(found)
-        runs = [_loop(found, region) for region in regions]
-        loops = [run for run in runs if isinstance(run, Unrolled)]
-        if loops or not regions:
-            return loops
-        for region, run in zip(regions, runs, strict=True):
-            if isinstance(run, int):
-                _cut(region, run, found)
-    return []
+    return [loop for region in regions_of(found) for loop in [_loop(found, region)] if loop is not None]
 
 
-def _cut(region: Sequence[Orbit], number: int, found: Repetition) -> None:
-    """Forget the last steps, from that of a number on: of those before them another equation may be the last."""
-    for orbit in region:
-        later = [n for n in orbit.places if n - orbit.shift >= number and n - 1 in orbit.places]
-        for pair in ((orbit.places[n - 1], orbit.places[n]) for n in later):
-            first, second = pair if found.next.get(pair[0]) == pair[1] else pair[::-1]
-            del found.next[first], found.previous[second]
-
-
-def _loop(found: Repetition, region: Sequence[Orbit]) -> Unrolled | int | None:
-    """The loop that the orbits of a region make up; where too few steps are equal, where the last equal ones start."""
+def _loop(found: Repetition, region: Sequence[Orbit]) -> Unrolled | None:
+    """The loop that the orbits of a region make up; None where too few of their steps are equal."""
     align(region)
     core = _core(region)
     check = _Check(found, core)
-    end = last = _last_step(region, core, found)
-    tail, least = last, min(min(o.places) - o.shift for o in core)
+    last, least = _last_step(region, core, found), min(min(o.places) - o.shift for o in core)
     while last - least >= LEAST_STEPS - 2:  # the one before may be folded
         steps, before = check.run(last)
-        tail = min(tail, steps.start) if last == end else tail
         if len(steps) >= LEAST_STEPS - 1:
             steps, before = with_folded_step(found, core, steps, before)
         if len(steps) >= LEAST_STEPS:
             others = [o for o in region if o not in set(core)]
             return _finished(found, core, others, steps, before)
         last = min(last, steps.start) - 1
-    return tail
+    return None
 
 
 def _core(region: Sequence[Orbit]) -> list[Orbit]:

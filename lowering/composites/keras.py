@@ -1,4 +1,4 @@
-"""Functions that tf_keras marks: keras.lstm."""
+"""Functions that tf_keras marks, or with the same interface: keras.lstm."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from jfuse.lowering.site import site
 _SWAP = (1, 0, 2)  # time-major and batch-major
 
 
-@fuses("keras.lstm")
+@fuses("keras.lstm", "keras_lstm")
 def fuse_keras_lstm(
     inputs: Array,
     init_h: Array,
@@ -31,14 +31,16 @@ def fuse_keras_lstm(
     time_major: bool = False,
     go_backwards: bool = False,
 ) -> tuple[Any, ...]:
-    """tf_keras's LSTM -> UNIDIRECTIONAL_SEQUENCE_LSTM, which clips nothing, as Keras does not.
+    """tf_keras's LSTM, or one with its interface -> UNIDIRECTIONAL_SEQUENCE_LSTM, which clips nothing, as Keras does not.
 
     inputs: f32[b,t,i], f32[t,b,i] if time_major; init_h, init_c: f32[b,u]; kernel: f32[i,4u], recurrent_kernel:
     f32[u,4u], bias: f32[4u], gates in the order i, f, c, o. go_backwards: steps from the last to the first, in that
     order in the result too. Results: h of the last step, of every step (of the last one alone, as one step, without
-    return_sequences), h and c after the last step, and a constant.
+    return_sequences), h and c after the last step, and a constant, which tf_keras alone has.
     Source: tf_keras/src/layers/rnn/lstm.py, standard_lstm
     """
+    count = len(site().results)
+    need(count in (4, 5), "keras_results", want="last output, outputs, h, c", got=f"{count} results")
     need(mask is None, "masked", want="no mask", got=None if mask is None else str(type_of(mask)))
     need(dtype(inputs) is DType.f32 and rank(inputs) == 3, "input_type", want="f32 of rank 3", got=str(type_of(inputs)))
     weights = {"kernel": kernel, "recurrent_kernel": recurrent_kernel, "bias": bias}
@@ -58,7 +60,8 @@ def fuse_keras_lstm(
     )
     # h after the last step is the last step of the sequence: reading a state costs two more ops and an order to keep.
     last = ops.strided_slice(sequence, [-1], [0], [1], end_mask=1, shrink_axis_mask=1)
-    return last, _steps(sequence, time_major), last, last_c, _constant_result(4)
+    results = last, _steps(sequence, time_major), last, last_c
+    return results if count == 4 else (*results, _constant_result(4))
 
 
 def _gates(weights: np.ndarray) -> list[np.ndarray]:

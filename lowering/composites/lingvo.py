@@ -37,7 +37,7 @@ _WEIGHTS = {
     "scale": ("ln_scale", "layer_norm_scale"),
 }
 """What the arguments of a marked function are called, lingvo's names first."""
-_PLACES = ("input", "weight", "bias", "projection", "scale")  # of the official contract
+_PLACES = ("input", *_WEIGHTS)  # of the official contract
 _BLOCKS = ("cell", "input", "forget", "output")  # of lingvo's matrices; without "input" where gates are coupled
 _LARGEST_EPSILON = 1.001e-7  # the kernel's is 1e-8, and the two differ by less than f32 can tell
 
@@ -142,32 +142,28 @@ def _masked(named: Mapping[str, Array], result: _Result, by_name: Mapping[str, V
 
 
 def _from_zero(named: Mapping[str, Array]) -> tuple[Array | None, ...]:
-    x, weight, bias, projection, scale = _by_place(named)
-    for name, value in (("weight", weight), ("bias", bias), ("projection", projection), ("scale", scale)):
-        if value is not None:
-            need(is_constant(value), f"static_{name}", want="a constant", got=str(type_of(value)))
+    given = _by_place(named)
+    for role, value in given.items():
+        need(role == "input" or is_constant(value), f"static_{role}", want="a constant", got=str(type_of(value)))
+    x, weight = given["input"], given["weight"]
     need(rank(x) == 2 and rank(weight) == 2, "input_rank", want="input and weight of rank 2", got=str(type_of(x)))
     need(len(site().results) == 1, "cell_results", want="m' alone", got=len(site().results))
-    wanted = site().result_type(0)
-    outputs = wanted.shape[-1]
-    units = outputs if projection is None else projection.shape[0]
+    outputs = site().result_type(0).shape[-1]
+    units = given["projection"].shape[0] if "projection" in given else outputs
     count, rest = divmod(weight.shape[1], units)
     shapes = f"{weight.shape}, {units} units"
     need(count in (3, 4) and not rest, "cell_weights", want="3 or 4 gates in the columns of the weight", got=shapes)
     need(weight.shape[0] == x.shape[1] + outputs, "cell_weights", want="a row for each input and output", got=shapes)
-    weights = _blocks(weight, bias, scale, count, int(x.shape[1]))
-    if projection is not None:
-        weights["projection_weights"] = projection.T
-    states = [zeros((x.shape[0], n), dtype(x), [x] if isinstance(x, Var) else []) for n in (outputs, units)]
-    return tuple(_one_step(x, *states, ("h",), {**weights, "cell_clip": _cap(site().body)}))
+    h, c = (zeros((x.shape[0], n), dtype(x), [x]) for n in (outputs, units))
+    return tuple(_one_step(x, h, c, ("h",), {**_weights(given, count), "cell_clip": _cap(site().body)}))
 
 
-def _by_place(named: Mapping[str, Array]) -> list[Array | None]:
+def _by_place(named: Mapping[str, Array]) -> dict[str, Array]:
     """Input, weight, bias, projection and scale: by lingvo's names where all are such, else in this order."""
     roles = {name: role for role, names in _WEIGHTS.items() for name in names}
     others = [name for name in named if name not in roles]
-    if len(others) == 1 and len(roles.keys() & named.keys()) == len(named) - 1:
-        found = {"input": named[others[0]], **{roles[n]: v for n, v in named.items() if n in roles}}
+    if len(others) == 1 and len({roles[name] for name in named if name in roles}) == len(named) - 1:
+        found = {roles.get(name, "input"): value for name, value in named.items()}
     else:
         found = dict(zip(_PLACES, named.values(), strict=False))
     need(
@@ -176,23 +172,21 @@ def _by_place(named: Mapping[str, Array]) -> list[Array | None]:
         want="m and c among the arguments, or (input, weight, bias, projection[, layer_norm_scale])",
         got=", ".join(named),
     )
-    projection = found.get("projection")
-    if projection is not None and rank(projection) != 2:
-        found["projection"] = None
-    return [found.get(role) for role in _PLACES]
+    return {r: v for r, v in found.items() if r != "projection" or rank(v) == 2}
 
 
-def _blocks(
-    weight: np.ndarray, bias: np.ndarray, scale: np.ndarray | None, count: int, inputs: int
-) -> dict[str, np.ndarray]:
+def _weights(given: Mapping[str, Array], count: int) -> dict[str, np.ndarray]:
     """The weights of each gate from lingvo's, whose columns are blocks in the order cell, input, forget, output."""
-    blocks = [block for block in _BLOCKS if count == 4 or block != "input"]
-    found = {}
-    for gate, columns, part in zip(blocks, np.split(weight, count, axis=1), np.split(bias, count), strict=True):
-        found |= {f"{gate}_weights": columns[:inputs].T, f"{gate}_recurrent": columns[inputs:].T, f"{gate}_bias": part}
-    if scale is not None:
-        found |= {f"{gate}_norm": part for gate, part in zip(blocks, np.split(scale, count), strict=True)}
-    return found
+    gates = [gate for gate in _BLOCKS if count == 4 or gate != "input"]
+    weight, recurrent = np.split(given["weight"], [given["input"].shape[1]])
+    kinds = {"weights": weight.T, "recurrent": recurrent.T, "bias": given["bias"], "norm": given.get("scale")}
+    found = {
+        f"{gate}_{kind}": part
+        for kind, array in kinds.items()
+        if array is not None
+        for gate, part in zip(gates, np.split(array, count), strict=True)
+    }
+    return found | ({"projection_weights": given["projection"].T} if "projection" in given else {})
 
 
 def _cap(body: Graph) -> float:

@@ -72,12 +72,8 @@ def _between(body: Graph, source: Var, var: Var) -> Graph:
 def _has_statistics(body: Graph, dependence: Dependence, var: Var) -> bool:
     """Whether an equation before the value takes sums over what is not affine in the inputs, as a variance does."""
     inputs = frozenset(body.inputs)
-    for eqn in live_eqns(body, [var]):
-        op = eqn.op
-        mixes = isinstance(op, TflOp) and not op.elementwise and op.linear == "joint" and op.operand_at(1).static
-        if mixes and any(a is not None and not dependence.of(a) <= inputs for a in eqn.inputs):
-            return True
-    return False
+    eqns = (e for e in live_eqns(body, [var]) if e.op in (ops.mean, ops.sum_))
+    return any(a is not None and not dependence.of(a) <= inputs for e in eqns for a in e.inputs)
 
 
 def _affine_sources(body: Graph, dependence: Dependence, var: Var) -> Iterator[tuple[Var, Graph]]:

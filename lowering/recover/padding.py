@@ -38,7 +38,7 @@ class Padding:
 def padding_of(mask: Atom, axis: int, made: Mapping[Var, Eqn], flipped: bool = False) -> Padding:
     """The side of a mask along an axis, by the operators that make it: comparisons of step numbers with lengths."""
     if isinstance(mask, Const):
-        return Padding(_turned(_side_of_values(np.moveaxis(mask.array, axis, 0)), flipped), mask, axis, flipped)
+        return Padding(_turned(side_of_values(np.moveaxis(mask.array, axis, 0)), flipped), mask, axis, flipped)
     eqn = made.get(mask)
     if eqn is None:
         return Padding(None, mask, axis, flipped)
@@ -61,7 +61,7 @@ def _turned(side: str | None, flipped: bool) -> str | None:
     return _OTHER[side] if side and flipped else side
 
 
-def _side_of_values(steps: np.ndarray) -> str | None:
+def side_of_values(steps: np.ndarray) -> str | None:
     """Of bool[t,…]; all True is right padding by nothing."""
     values = steps.astype(np.int8)
     change = np.diff(values, axis=0)

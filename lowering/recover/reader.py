@@ -24,10 +24,13 @@ from jfuse.lowering.recover.expressions import (
     Product,
     Sum,
     Vector,
+    parts,
     scaled_leaf,
 )
 from jfuse.lowering.recover.forms import Dependence, concrete_zeros
 from jfuse.lowering.recover.norm import RowNorm, row_norm
+
+_MOST_NODES = 2000  # of an expression
 
 
 class Reader:
@@ -43,6 +46,7 @@ class Reader:
         self._rows = rows
         self._dependence = dependence
         self._known: dict[tuple[Var, bytes], Expr] = {}
+        self._sizes: dict[int, int] = {}
         self._norms: dict[Var, RowNorm | None] = {}
         self._made: dict[Apply, set[Var]] = {}
         self._arrays: dict[Var, np.ndarray] = {v: concrete_zeros(v.type, rows) for v in body.inputs}
@@ -58,8 +62,13 @@ class Reader:
             return _constant(self._array(atom).reshape(-1)[places])
         key = (atom, places.tobytes())
         if key not in self._known:
-            self._known[key] = self._read(atom, places)
+            found = self._known[key] = self._read(atom, places)
+            self._sizes[id(found)] = 1 + sum(map(self._size, parts(found)))
         return self._known[key]
+
+    def _size(self, expr: Expr) -> int:
+        """The number of nodes of an expression that was read, shared ones counted each time."""
+        return self._sizes.get(id(expr), 1)
 
     def origin(self, atom: Atom) -> Atom:
         """The first value that is the same as this one, element by element in the same order."""
@@ -149,6 +158,8 @@ class Reader:
             return None
         shape = self._array(eqn.outputs[0]).shape
         operands = [self.read(a, _broadcast(self._array(a).shape, shape)[index]) for a in eqn.inputs if a is not None]
+        if sum(map(self._size, operands)) > _MOST_NODES:
+            return None  # no known cell is as long; what is read twice in a row doubles the expression each time
         activation = eqn.params.get("fused_activation_function", "NONE")
         if activation == "NONE":
             return self._applied(eqn, operands)

@@ -106,9 +106,9 @@ RUNNABLE = [page for page in PAGES if MARK in page.read_text(encoding="utf-8")]
 @pytest.fixture
 def own_rules() -> Iterator[None]:
     """Take back what a page registers."""
-    lowers, fuses = dict(DEFAULT.lowers), dict(DEFAULT.fuses)
+    lowers, fuses, recovers = dict(DEFAULT.lowers), dict(DEFAULT.fuses), dict(DEFAULT.recovers)
     yield
-    DEFAULT.lowers, DEFAULT.fuses = lowers, fuses
+    DEFAULT.lowers, DEFAULT.fuses, DEFAULT.recovers = lowers, fuses, recovers
 
 
 @pytest.mark.usefixtures("own_rules")

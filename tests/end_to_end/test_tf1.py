@@ -14,7 +14,7 @@ from tests.end_to_end.invokes import check_invokes
 from tests.frontends.against_tensorflow import spec
 from tests.models import tf1
 
-_QUICK = {"lstm", "lengths_open_sizes", "gru", "both_ways_lengths"}
+_QUICK = {"lstm", "lengths_open_sizes", "gru"}
 _ROWS = [name if name in _QUICK else pytest.param(name, marks=pytest.mark.slow) for name in tf1.RECURRENT]
 
 

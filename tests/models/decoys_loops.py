@@ -198,17 +198,22 @@ def growing_bias(number: int, p: Parts, x: Any, h: Any, c: Any) -> tuple[Any, An
 
 
 _LOOPS: dict[str, Callable[[], Any]] = {
-    "start_at_1": partial(loop, start=1),
-    "stop_before_the_end": partial(loop, stop=STEPS - 1),
     "early_exit": partial(loop, early=True),
-    "reversed_read": partial(loop, read=lambda t: STEPS - 1 - t),
-    "read_one_ahead": partial(loop, read=lambda t: tf.minimum(t + 1, STEPS - 1)),
-    "read_every_second": partial(loop, read=lambda t: 2 * (t // 2)),
     "counter_in_a_gate": partial(loop, counted=True),
     "collects_c": partial(loop, written=lambda h, c: c),
     "fed_weights": with_fed_weights,
     "decaying_weights": with_decaying_weights,
 }
+_OTHER_SEQUENCES: dict[str, Callable[[], Any]] = {
+    "start_at_1": partial(loop, start=1),
+    "stop_before_the_end": partial(loop, stop=STEPS - 1),
+    "reversed_read": partial(loop, read=lambda t: STEPS - 1 - t),
+    "read_one_ahead": partial(loop, read=lambda t: tf.minimum(t + 1, STEPS - 1)),
+    "read_every_second": partial(loop, read=lambda t: 2 * (t // 2)),
+    "last_input_carried": with_last_input,
+}
+"""They may fuse, over another sequence than x."""
+
 _MASKED: tuple[Keep, ...] = (only_h_kept, only_c_kept, c_kept_early, c_kept_otherwise, zeroed)
 _UNROLLED: dict[str, Callable[[], Any]] = {
     "unrolled_with_other_weights": partial(unrolled, one_step_with_other_weights),
@@ -232,8 +237,10 @@ DECOYS: dict[str, Decoy] = {
         name: Decoy(build, partial(in_loop, lstm), telling(), fused={"lstm": 1} if name in _OTHER_ROWS else {})
         for name, build in _LOOPS.items()
     },
-    # It may fuse: an LSTM over the sequence, moved by a step.
-    "last_input_carried": Decoy(with_last_input, partial(in_loop, lstm), telling(), fused={"lstm": 1}),
+    **{
+        name: Decoy(build, partial(in_loop, lstm), telling(), fused={"lstm": 1})
+        for name, build in _OTHER_SEQUENCES.items()
+    },
     **{
         f"mask_{keep.__name__}": Decoy(
             partial(masked, keep), partial(masked, both_kept), telling(mask=True), {"padding": "right"}

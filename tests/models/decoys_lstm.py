@@ -20,8 +20,8 @@ Change = Callable[["Parts", Any, Any, Any], tuple[Any, Any]]
 class Parts:
     """Weights of an LSTM: of its gates i, f, g, o, and what a variant has beyond them."""
 
-    def __init__(self) -> None:
-        r = Random()
+    def __init__(self, seed: int = 0) -> None:
+        r = Random(seed)
         self.w, self.u, self.b = r.kernel(FEATURES, 4 * UNITS), r.kernel(UNITS, 4 * UNITS), r.vector(4 * UNITS)
         self.peephole = {gate: r.vector(UNITS) for gate in "ifgo"}
         self.mixed = r.kernel(UNITS, UNITS)

@@ -53,7 +53,7 @@ _SIMPLE: dict[str, tuple[Simple, Simple]] = {
 
 def two_directions(backward: Callable[[Any], Any], back: Callable[[Any], Any], *, from_forward: bool = False) -> Any:
     """Two LSTMs side by side. backward: what the second reads; back: how its outputs are turned."""
-    first, second = Parts(), Parts()
+    first, second = Parts(0), Parts(1)
 
     def run(x: Any) -> dict[str, Any]:
         zeros = (tf.zeros([BATCH, UNITS]),) * 2
@@ -113,7 +113,6 @@ def svdf(
 
 
 _SVDF: dict[str, Callable[[], Any]] = {
-    "svdf_newest_first": partial(svdf, lambda window, newest: tf.concat([newest, window[:, :, :-1]], 2)),
     "svdf_decaying": partial(svdf, lambda window, newest: tf.concat([0.5 * window[:, :, 1:], newest], 2)),
     "svdf_largest": partial(svdf, weigh=lambda window, time: tf.reduce_max(window * time, 2)),
     "svdf_oldest_kept": partial(
@@ -158,6 +157,13 @@ DECOYS: dict[str, Decoy] = {
         for name, build in _TWO.items()
     },
     **{name: Decoy(build, svdf, single_step((_WIDTH,))) for name, build in _SVDF.items()},
+    # It may fuse: the op's own window is the state, turned around.
+    "svdf_newest_first": Decoy(
+        partial(svdf, lambda window, newest: tf.concat([newest, window[:, :, :-1]], 2)),
+        svdf,
+        single_step((_WIDTH,)),
+        fused={"svdf": 1},
+    ),
     **{
         f"step_{change.__name__}": Decoy(partial(single_lstm, change), partial(single_lstm, lstm), single_step(STATES))
         for change in (states_exchanged, single_state)

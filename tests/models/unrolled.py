@@ -324,15 +324,6 @@ def other_activation_once(x: Any) -> Any:
     return h
 
 
-@decoy(loops=((2, 1, 3),))
-def a_run_before_shorter_ones(x: Any) -> Any:
-    """Steps 0 to 2 are equal, 3 is another one, 4 and 5 are too few, and so are two more on the first rows."""
-    h = c = zeros(x)
-    for t in range(STEPS + 2):
-        h, c = lstm(x[:, t % STEPS], h, c, activation=tf.nn.relu if t == 3 else tf.tanh)
-    return h
-
-
 @decoy(loops=((2, 1, 5),))
 def other_activation_at_last(x: Any) -> Any:
     h = c = zeros(x)

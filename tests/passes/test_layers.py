@@ -16,6 +16,8 @@ FUNCTIONAL = ["lstm/lstm_cell/kernel", "lstm_1/lstm_cell/kernel", "dense/kernel"
         ("sequential/lstm/while", "lstm"),
         ("model/encoder/PartitionedCall_1", "encoder"),
         ("model/gru/StatefulPartitionedCall/while", "gru"),
+        ("model/encoder/lstm_cell_2", "encoder"),
+        ("model/memory_cell/while", "memory_cell"),
         ("while", "while"),
         ("while_1", "while_1"),
         ("scan/while", "scan"),

@@ -11,8 +11,12 @@ from jfuse.ir.types import DType, TensorType
 from jfuse.kernels import ops
 from jfuse.kernels.control import composite, scan
 from jfuse.kernels.op import Array
+from jfuse.lowering.recover.lstm import recover_lstm
+from jfuse.lowering.recover.step import Step
+from jfuse.lowering.rules import Proposal, RuleSet, recovers
 from jfuse.passes.context import Context
 from jfuse.passes.recover import recover
+from tests import cells
 from tests.cells import BATCH, INPUTS, STEPS, UNITS, Loop, f32, keras
 from tests.lowering.test_recover_lstm import relu_cell
 
@@ -92,3 +96,22 @@ def test_the_body_of_an_annotated_composite_is_left_alone() -> None:
 
     result = recover(trace_graph(annotated, TYPES), Context())
     assert op_names(result.eqns[0].bodies[0]) == ["scan"]
+
+
+def test_the_users_rules_are_asked_first() -> None:
+    @recovers("acme.lstm", default=False)
+    def recover_any(step: Step) -> Proposal:
+        return Proposal(operands={"x": step.place(step.xs[0])})
+
+    ctx = Context(rules=RuleSet().extended([recover_lstm, recover_any]))
+    (eqn,) = recover(Loop(keras).graph(), ctx).eqns
+    assert eqn.params["name"] == "acme.lstm"
+    assert eqn.params["arguments"][0] == "x"
+
+
+def test_of_several_refusals_the_nearest_is_reported() -> None:
+    ctx = Context()
+    recover(Loop(cells.gru(reset_after=True), carries=[f32(BATCH, UNITS)]).graph(), ctx)
+    (refusal,) = ctx.report.refused
+    assert (refusal.rule, refusal.condition) == ("recover_gru", "no_builtin_op")
+    assert "GRU, reset_after=True, 4 units, tanh, sigmoid" in refusal.detail

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -77,9 +78,14 @@ def test_decoys(name: str) -> None:
     check_written(DECOYS[name])
 
 
-@pytest.mark.parametrize("batch", [None, 1, 2])
-@pytest.mark.parametrize("name", KERAS)
-@pytest.mark.parametrize("library", LIBRARIES)
+def keras_rows() -> Iterator[Any]:
+    """The default suite has Keras 3 with an open and a fixed batch."""
+    for library, name, batch in product(LIBRARIES, KERAS, (None, 1, 2)):
+        usual = library == "keras" and batch != 1
+        yield pytest.param(library, name, batch, marks=() if usual else pytest.mark.slow)
+
+
+@pytest.mark.parametrize(("library", "name", "batch"), keras_rows())
 def test_keras(library: str, name: str, batch: int | None) -> None:
     """Nothing of the steps is left, the folded first one of a fixed batch included."""
     model = awake(unrolled.keras_model(LIBRARIES[library], name, batch))

@@ -176,3 +176,15 @@ def test_what_is_no_svdf_is_refused_by_name() -> None:
 
     with pytest.raises(NotFused, match=r"not_svdf: .* got a state that moves otherwise"):
         recover_svdf(Step(Loop(step, carries=[STATE]).eqn(), one_step=True))
+
+
+def test_a_long_computation_is_given_up_early() -> None:
+    """Read as a tree it would have 2**60 leaves."""
+
+    def doubled(x: Array, h: Array) -> Array:
+        for _ in range(60):
+            h = ops.add(ops.mul(h, h), ops.mul(ops.tanh(h), 0.5))
+        return ops.add(h, dense(x, gate(cells.W, 0)))
+
+    graph = trace_graph(doubled, [X, STATE])
+    assert recover(graph, Context(rules=RuleSet().extended(RULES))) is graph
