@@ -10,7 +10,7 @@ T, F, U, P = 12, 8, 16, 6  # steps, features, units of the cell, values that are
 
 @tf.function(experimental_implements="acme.ProjectedLstm")
 def projected_lstm(frames, state, cell, theta, peep, out):
-    """frames f32[b,t,f]; state f32[b,p]; cell f32[b,u]; theta f32[f+p+1,4u], the bias last; peep f32[3,u]; out f32[u,p]."""
+    """frames f32[b,t,f]; state f32[b,p]; cell f32[b,u]; theta f32[f+p+1,4u], its last row the bias; out f32[u,p]."""
     ones, ys = tf.ones_like(frames[:, 0, :1]), tf.TensorArray(tf.float32, T)
     for t in tf.range(T):
         z = tf.concat([frames[:, t], state, ones], 1) @ theta

@@ -74,7 +74,7 @@ def lower(
     recover: look for recurrences that nobody annotated.
     state: what lasts from one invoke to the next. "source": what the source keeps in variables; "reset": nothing;
         "keep": the states of all recurrences, for streaming; "io": nothing, the states are inputs and outputs.
-    padding: what the caller promises of every mask: "right" (True up to a length, then False) or "left".
+    padding: what the caller promises of every mask: the steps that do not count stand on the "right", or on the "left".
     loop: the form of recurrences that do not fuse: "while", "unroll", or "auto", whichever is faster.
     dump_dir: a folder to write the text after each pass to.
     Raises LowerError where something has no TFLite spelling; nothing is written then.

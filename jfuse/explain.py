@@ -23,6 +23,7 @@ def explain_lines(report: Report) -> list[str]:
         if form.source not in told:
             lines += [f"loop at {form.source}", f"  becomes    {form}", ""]
     lines += [f"assumed: {assumption}" for assumption in report.assumptions]
+    lines += [f"kept between calls: {kept}" for kept in report.kept]
     lines += [f"note: {note}" for note in report.notes]
     if not lines:
         lines.append("no recurrences, no composites: every operation is converted by itself")

@@ -87,15 +87,17 @@ class Kept:
 
 @dataclass(frozen=True)
 class Promise:
-    """The user's word on a mask: on which side it is padded along an axis.
+    """The user's word on a mask: on which side of an axis the steps that do not count stand.
 
-    graph: computes the mask from inputs of a signature's graph. source: the node that makes it.
+    graph: computes the mask from inputs of a signature's graph. source: the node that makes it. counts: the value of
+    the mask where a step counts.
     """
 
     side: str
     axis: int
     graph: Graph
     source: str
+    counts: bool = True
 
     @property
     def inputs(self) -> tuple[Var, ...]:

@@ -9,7 +9,7 @@ import numpy as np
 
 from jfuse.ir.types import DType
 from jfuse.kernels.activation import activate
-from jfuse.kernels.op import Array, TflOp, namespace, tfl
+from jfuse.kernels.op import Array, ShapeOnly, TflOp, namespace, tfl
 
 
 def matched(*operands: Array) -> ModuleType:
@@ -211,6 +211,6 @@ def cast(x: Array, /, *, out_data_type: DType) -> Array:
 
 
 @tfl("ZEROS_LIKE")
-def zeros_like(x: Array, /) -> Array:
+def zeros_like(x: ShapeOnly, /) -> Array:
     """Zeros of the type of x.   x: number[...] -> number[...]   Source: tflite/kernels/zeros_like.cc"""
     return namespace(x).zeros_like(x)

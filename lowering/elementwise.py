@@ -71,7 +71,14 @@ composed("DivNoNan", lambda x, y: ops.select_v2(ops.equal(y, scalar(0, y)), scal
 composed("IsNan", lambda x: ops.not_equal(x, x))
 composed("IsInf", lambda x: ops.equal(ops.abs_(x), scalar(np.inf, x)))
 composed("IsFinite", lambda x: ops.less(ops.abs_(x), scalar(np.inf, x)))
-composed("OnesLike", lambda x: ops.fill(ops.shape(x), one_like(x)))
+
+
+@lowers("OnesLike")
+def lower_ones_like(x: Array) -> Array:
+    """Ones of the type of x, made from ZEROS_LIKE where that takes it: FILL leaves its result's shape to run time."""
+    if dtype(x) in (DType.f32, DType.i32, DType.i64):
+        return ops.add(ops.zeros_like(x), one_like(x))
+    return ops.fill(ops.shape(x), one_like(x))
 
 
 @lowers("Equal")

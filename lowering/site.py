@@ -24,14 +24,14 @@ class Site:
     is_read: whether anything reads the result of that number.
     limits: for operands that the body uses as indices without a check, the size of the table: an index beyond it is an
         error in the source too, not a value.
-    side_of: for an operand and an axis, the side on which that mask is padded.
+    side_of: for an operand, an axis, and the value where a step counts, the side on which that mask is padded.
     """
 
     body: Graph
     arguments: Sequence[str]
     is_read: Sequence[bool]
     limits: Mapping[Var, int] = field(default_factory=dict)
-    side_of: Callable[[Var, int], str | None] = lambda operand, axis: None
+    side_of: Callable[[Var, int, bool], str | None] = lambda operand, axis, counts: None
 
     @property
     def results(self) -> Sequence[Atom]:
@@ -46,13 +46,14 @@ class Site:
         """The number of rows that the body itself indexes with an operand; None where it takes any value."""
         return self.limits.get(operand) if isinstance(operand, Var) else None
 
-    def padding(self, mask: Array, axis: int) -> str | None:
+    def padding(self, mask: Array, axis: int, counts: bool = True) -> str | None:
         """How a mask, an operand of the composite, is padded along an axis: "right" where True comes first, or "left".
 
-        Known from how the mask is made or promised by the user (`padding=`); None where it may have gaps.
+        counts: the value where a step counts. Known from how the mask is made or promised by the user (`padding=`);
+        None where it may have gaps.
         """
         if isinstance(mask, Var):
-            return self.side_of(mask, axis)
+            return self.side_of(mask, axis, counts)
         return None if mask is None else side_of_values(np.moveaxis(np.asarray(mask), axis, 0))
 
 

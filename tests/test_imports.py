@@ -21,7 +21,7 @@ LAYERS = (
     {"kernels"},
     {"ops"},
     {"lowering"},
-    {"report"},
+    {"report", "explain"},
     {"export", "frontends", "passes", "quantization", "verification"},
     {"", "api", "cli", "compat", "model"},
 )

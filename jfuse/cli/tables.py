@@ -23,9 +23,15 @@ def print_summary(console: Console, report: Report, file: Path) -> None:
     table.add_row("operators", ", ".join(f"{count} {name}" for name, count in report.operators.items()))
     table.add_row("largest error", _largest_error(report))
     table.add_row("time", f"{sum(report.seconds.values()):.1f} s ({_slowest(report)})")
-    for line in (*(f"assumed: {a}" for a in report.assumptions), *report.notes):
+    for line in told(report):
         table.add_row("note", escape(line))
     console.print(table)
+
+
+def told(report: Report) -> list[str]:
+    """What was assumed, what is kept between calls, what became of loops, and what else is worth a line."""
+    loops = (f"loop at {loop.source}: {loop}" if loop.source else f"loop: {loop}" for loop in report.loops)
+    return [*(f"assumed: {a}" for a in report.assumptions), *(f"kept: {k}" for k in report.kept), *loops, *report.notes]
 
 
 def _fusions(report: Report) -> Table:

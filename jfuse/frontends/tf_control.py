@@ -50,8 +50,10 @@ def composite_marking(function: Any) -> tuple[str, tuple[tuple[str, Any], ...]] 
         return attr.func.name, tuple((k, decode_attr(attr.func.attr[k])) for k in sorted(attr.func.attr))
     if "api_implements" not in function.attr:
         return None
-    # tf_keras appends a fresh uuid to each layer's name; it would make texts and bytes differ from run to run.
+    # tf_keras appends a fresh uuid to each layer's name; it would make texts and bytes differ from run to run. The
+    # official converter looks at no more than the start of it.
     name = _UUID.sub("", function.attr["api_implements"].s.decode())
+    name = "lstm" if name.startswith("lstm_") else name
     attributes = tuple((k, function.attr[k].b) for k in ("go_backwards", "time_major") if k in function.attr)
     return f"keras.{name}", attributes
 
@@ -61,22 +63,32 @@ def _composite(
 ) -> Sequence[Any]:
     if any(isinstance(operand, Resource) and operand.is_state for operand in operands):
         return walker.walk_function(function.signature.name, operands)  # rules know tensors only
-    tensors = [i for i, operand in enumerate(operands) if not isinstance(operand, Resource)]
+    tensors = [i for i, operand in enumerate(operands) if _is_argument(function, i, operand)]
     arguments = tuple(function.signature.input_arg[i].name for i in tensors)
 
     def body(*inner: Var) -> Sequence[Any]:
         values = list(operands)
         for i, var in zip(tensors, inner, strict=True):
-            values[i] = var
+            if not isinstance(operands[i], Resource):  # whose value is known wherever it is read
+                values[i] = var
         nested = replace(walker, stack=(*walker.stack, active_trace().source.node))
         return nested.walk_function(function.signature.name, values)
 
-    inputs = [_body_input(operands[i]) for i in tensors]
+    given = [operands[i].array if isinstance(operands[i], Resource) else operands[i] for i in tensors]
+    inputs = [_body_input(value) for value in given]
     graph = trace_graph(body, inputs, name="body")
-    given = [operands[i] for i in tensors]
     if not any(isinstance(g, Var) for g in given):
         return walker.walk_function(function.signature.name, operands)
     return composite(given, (graph,), name=name, arguments=arguments, attributes=attributes)
+
+
+def _is_argument(function: Any, place: int, operand: Any) -> bool:
+    """Whether an operand of a call is a tensor, or a variable that was passed by name and not captured."""
+    if not isinstance(operand, Resource):
+        return True
+    name = function.signature.input_arg[place].name
+    given = function.arg_attr[place].attr["_user_specified_name"].s.decode() if place in function.arg_attr else ""
+    return operand.array is not None and name == given
 
 
 @handles("If", "StatelessIf")

@@ -230,7 +230,7 @@ def _site(eqn: Eqn, is_read: Sequence[bool], inputs: Sequence[Var], masks: Masks
     limits = integer_limits(body)
     by_operand = {ours: limits[theirs] for ours, theirs in zip(inputs, body.inputs, strict=True) if theirs in limits}
     names = eqn.params["arguments"]
-    return Site(body, names, tuple(is_read), by_operand, lambda v, axis: masks.side_of(places[v], axis))
+    return Site(body, names, tuple(is_read), by_operand, lambda v, *of: masks.side_of(places[v], *of))
 
 
 @dataclass(frozen=True)

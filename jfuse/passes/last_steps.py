@@ -26,6 +26,7 @@ def last_steps(graph: Graph, ctx: Context | None = None) -> Graph:
     graph = with_bodies(graph, last_steps)
     if not any(eqn.op is scan for eqn in graph.eqns):
         return graph
+    graph = drop_dead(graph)  # a state that is carried for nobody would be kept alive
     reads, made = reads_of(graph), producers(graph)
 
     def visit(eqn: Eqn) -> Sequence[Any] | None:

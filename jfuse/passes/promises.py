@@ -28,14 +28,17 @@ class Masks:
     asked: dict[int, Padded] = field(default_factory=dict)
     _promises: list[Promise] = field(default_factory=list)
 
-    def side_of(self, place: int, axis: int) -> str | None:
-        """The side on which operand `place` is padded along an axis; None where it may have gaps."""
+    def side_of(self, place: int, axis: int, counts: bool = True) -> str | None:
+        """The side on which operand `place` is padded along an axis; None where it may have gaps.
+
+        counts: its value where a step counts.
+        """
         made = {out: eqn for eqn in self.eqns for out in eqn.outputs}
         found = padding_of(self.atoms[place], axis, made)
         side = found.side
         if side is None and self.ctx.padding is not None and self.inputs is not None:
-            side = found.promised(self.ctx.padding)
-            self._promises.append(self._promise(found, self.ctx.padding, self.inputs))
+            side = found.promised(self.ctx.padding, counts)
+            self._promises.append(self._promise(found, counts, self.ctx.padding, self.inputs))
         if side is not None:
             self.asked[place] = Padded(axis, side)
         return side
@@ -48,10 +51,11 @@ class Masks:
                 report.assumptions.append(str(promise))
                 report.promises.append(promise)
 
-    def _promise(self, found: Padding, side: str, inputs: Sequence[Var]) -> Promise:
+    def _promise(self, found: Padding, counts: bool, side: str, inputs: Sequence[Var]) -> Promise:
         known = Graph("mask", tuple(inputs), tuple(self.eqns), (found.root,))
         eqns = live_eqns(known, known.outputs)
         read = {a for a in (*known.outputs, *(a for eqn in eqns for a in eqn.inputs)) if isinstance(a, Var)}
         graph = Graph("mask", tuple(v for v in inputs if v in read), eqns, known.outputs)
         made_by = [eqn for eqn in graph.eqns if found.root in eqn.outputs]
-        return Promise(side, found.axis, graph, str(made_by[0].source) if made_by else "an input")
+        source = str(made_by[0].source) if made_by else "an input"
+        return Promise(side, found.axis, graph, source, counts ^ found.negated)

@@ -1,4 +1,4 @@
-"""Choices that are decided before the model runs: a select whose condition is one constant is one of its values."""
+"""Choices that are decided before the model runs: selects by one constant, products with ones."""
 
 from __future__ import annotations
 
@@ -25,7 +25,8 @@ Done = dict[Any, Graph]
 def settle(graph: Graph, ctx: Context | None = None) -> Graph:
     """The graph with the chosen value for each select whose condition is one constant, in bodies too.
 
-    Cells are called with paddings and masks that are zeros of whatever batch: they would be read as masked steps.
+    Cells are called with paddings and masks that are zeros of whatever batch: they would be read as masked steps; and
+    with dropout masks of ones, a product for each gate.
     ctx: not needed; every pass of the pipeline is given one.
     """
     return _settled(graph, {}, {})
@@ -44,12 +45,15 @@ def _settled(graph: Graph, given: Known, done: Done) -> Graph:
 
 
 def _chosen(eqn: Eqn, known: Known) -> Sequence[Any] | None:
-    """The value that a select takes, where the condition is known and the value has the select's shape."""
-    if eqn.op not in _SELECTS:
-        return None
-    condition, yes, no = eqn.inputs
-    value = _value(condition, known)
-    chosen = None if value is None else yes if value.item() else no
+    """The value that a select or a product surely is, where that has the result's shape."""
+    chosen: Atom | None = None
+    if eqn.op is ops.mul and eqn.params["fused_activation_function"] == "NONE":
+        x, y = eqn.inputs
+        chosen = x if _value(y, known) == 1 else y if _value(x, known) == 1 else None
+    elif eqn.op in _SELECTS:
+        condition, yes, no = eqn.inputs
+        value = _value(condition, known)
+        chosen = None if value is None else yes if value.item() else no
     fits = chosen is not None and is_same_type(chosen.type, eqn.outputs[0].type)
     return [chosen] if fits else None
 

@@ -27,7 +27,7 @@ def keep_promises(
         if not set(promise.inputs) <= arrays.keys():
             continue  # of another signature
         tried = [p for p in _padded(promise, arrays, seed) if _is_kept(promise, p)]
-        kept = min(tried, key=lambda p: float(_mask(promise, p).astype(bool).mean()), default=None)
+        kept = max(tried, key=lambda p: float((_mask(promise, p) != promise.counts).mean()), default=None)
         if kept is None:
             raise VerifyFailed(
                 "no inputs found that keep a promise",
@@ -46,7 +46,15 @@ def _padded(promise: Promise, arrays: Mapping[Var, np.ndarray], seed: int) -> It
     mask = _mask(promise, arrays)
     valid = Padded(promise.axis, promise.side).draw(random, mask.shape)
     for value in dict.fromkeys((0.0, *compared_constants([promise.graph]))):
-        yield {v: _filled(a, valid, value) if v in promise.inputs else a for v, a in arrays.items()}
+        for filled in (_filled, _above):
+            marked = valid if promise.counts or filled is _filled else ~valid
+            yield {v: filled(a, marked, value) if v in promise.inputs else a for v, a in arrays.items()}
+
+
+def _above(array: np.ndarray, valid: np.ndarray, value: float) -> np.ndarray:
+    """As `_filled`, with nothing below the value: a comparison with it tells the rows apart."""
+    other = array if array.dtype == bool else np.asarray(value).astype(array.dtype) + np.abs(array)
+    return _filled(other, valid, value)
 
 
 def _filled(array: np.ndarray, valid: np.ndarray, value: float) -> np.ndarray:
@@ -65,7 +73,8 @@ def _filled(array: np.ndarray, valid: np.ndarray, value: float) -> np.ndarray:
 def _is_kept(promise: Promise, arrays: Mapping[Var, np.ndarray]) -> bool:
     steps = np.moveaxis(_mask(promise, arrays) != 0, promise.axis, 0).astype(np.int8)
     change = np.diff(steps, axis=0)
-    return bool((change <= 0).all() if promise.side == "right" else (change >= 0).all())
+    falls = (promise.side == "right") == promise.counts
+    return bool((change <= 0).all() if falls else (change >= 0).all())
 
 
 def _mask(promise: Promise, arrays: Mapping[Var, np.ndarray]) -> np.ndarray:

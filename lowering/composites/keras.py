@@ -31,7 +31,7 @@ def fuse_keras_lstm(
     time_major: bool = False,
     go_backwards: bool = False,
 ) -> tuple[Any, ...]:
-    """tf_keras's LSTM, or one with its interface -> UNIDIRECTIONAL_SEQUENCE_LSTM, which clips nothing, as Keras does not.
+    """tf_keras's LSTM, or one with its interface -> UNIDIRECTIONAL_SEQUENCE_LSTM, which clips nothing, as in Keras.
 
     inputs: f32[b,t,i], f32[t,b,i] if time_major; init_h, init_c: f32[b,u]; kernel: f32[i,4u], recurrent_kernel:
     f32[u,4u], bias: f32[4u], gates in the order i, f, c, o. go_backwards: steps from the last to the first, in that

@@ -14,8 +14,10 @@ from typing import Any
 import numpy as np
 
 from jfuse.errors import NotFused
+from jfuse.ir.dims import is_known
 from jfuse.ir.evaluate import evaluate
 from jfuse.ir.graph import Atom, Const, Eqn, Graph, Var
+from jfuse.ir.types import DType
 from jfuse.ir.walk import live_eqns, producers, substitute_graph
 from jfuse.kernels import ops
 from jfuse.kernels.op import Array
@@ -92,9 +94,8 @@ def _result(body: Graph, atom: Atom, states: Sequence[Var]) -> _Result:
     eqn = producers(body).get(atom) if isinstance(atom, Var) else None
     if eqn is None or eqn.op not in _SELECTS or not any(s in eqn.inputs[1:] for s in states):
         return _Result(atom)
-    new = next(a for a in eqn.inputs[1:] if a not in states)
-    assert new is not None, "a select has no optional operands"
-    return _Result(new, eqn)
+    new = next((a for a in eqn.inputs[1:] if a not in states), None)
+    return _Result(atom) if new is None else _Result(new, eqn)
 
 
 def _read(body: Graph, x: Var, states: Sequence[Var], results: Sequence[_Result]) -> tuple[tuple[int, ...], Proposal]:
@@ -145,15 +146,18 @@ def _from_zero(named: Mapping[str, Array]) -> tuple[Array | None, ...]:
     given = _by_place(named)
     for role, value in given.items():
         need(role == "input" or is_constant(value), f"static_{role}", want="a constant", got=str(type_of(value)))
-    x, weight = given["input"], given["weight"]
-    need(rank(x) == 2 and rank(weight) == 2, "input_rank", want="input and weight of rank 2", got=str(type_of(x)))
+    x = given["input"]
+    fits = rank(x) == 2 and is_known(x.shape[1]) and dtype(x) in (DType.f32, DType.f64)
+    need(fits, "cell_input", want="f32[batch, inputs]", got=str(type_of(x)))
     need(len(site().results) == 1, "cell_results", want="m' alone", got=len(site().results))
     outputs = site().result_type(0).shape[-1]
     units = given["projection"].shape[0] if "projection" in given else outputs
-    count, rest = divmod(weight.shape[1], units)
-    shapes = f"{weight.shape}, {units} units"
-    need(count in (3, 4) and not rest, "cell_weights", want="3 or 4 gates in the columns of the weight", got=shapes)
-    need(weight.shape[0] == x.shape[1] + outputs, "cell_weights", want="a row for each input and output", got=shapes)
+    count = given["bias"].size // units
+    shapes = {role: value.shape for role, value in given.items()}
+    want = {"input": x.shape, "weight": (x.shape[1] + outputs, count * units), "bias": (count * units,)}
+    want |= {"projection": (units, outputs)} if "projection" in given else {}
+    want |= {"scale": (count * units,)} if "scale" in given else {}
+    need(shapes == want and count in (3, 4) and outputs <= units, "cell_weights", want=want, got=shapes)
     h, c = (zeros((x.shape[0], n), dtype(x), [x]) for n in (outputs, units))
     return tuple(_one_step(x, h, c, ("h",), {**_weights(given, count), "cell_clip": _cap(site().body)}))
 

@@ -63,7 +63,7 @@ def fuse_lstm(
     """
     wanted = tuple(name if read else None for name, read in zip(results, site().is_read, strict=True))
     needs_one = int(forget_weights.shape[1]) > x.shape[2]
-    steps = Steps(_with_one(x) if needs_one else x, reverse, mask, counts, site().padding(mask, 0))
+    steps = Steps(_with_one(x) if needs_one else x, reverse, mask, counts, site().padding(mask, 0, counts))
     weights = [input_weights, forget_weights, cell_weights, output_weights]
     freezes = mask is not None and "c" in wanted
     if freezes:
@@ -124,7 +124,7 @@ def fuse_rnn(
     op that has no axis of steps is meant.
     """
     wanted = tuple(name if read else None for name, read in zip(results, site().is_read, strict=True))
-    steps = Steps(x, reverse, mask, counts, site().padding(mask, 0))
+    steps = Steps(x, reverse, mask, counts, site().padding(mask, 0, counts))
     operands = [*_as(x, weights, recurrent, bias), h]
     if one_step:
         y = ops.expand_dims(ops.rnn(_only_step(steps.x), *operands, fused_activation_function=activation)[0], 0)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -21,18 +21,22 @@ _RISES: Mapping[Op, int] = {ops.less: 1, ops.less_equal: 1, ops.greater: 0, ops.
 class Padding:
     """side: "right" (True up to a length, then False), "left" (False first), None where data decides.
 
-    Then `root` is the value that decides, `axis` its axis of steps, and `flipped` says whether the mask is its reverse
-    or its negation.
+    Then `root` is the value that decides, `axis` its axis of steps; `flipped` says whether the mask is its reverse or
+    its negation, `negated` whether it is its negation.
     """
 
     side: str | None
     root: Atom
     axis: int
     flipped: bool = False
+    negated: bool = False
 
-    def promised(self, side: str) -> str:
-        """The side of the mask where that of the root is promised."""
-        return _OTHER[side] if self.flipped else side
+    def promised(self, side: str, counts: bool = True) -> str:
+        """The side of the mask where the steps of the root that do not count are promised to stand on a side.
+
+        counts: the value of the mask where a step counts.
+        """
+        return _OTHER[side] if self.flipped ^ self.negated ^ (not counts) else side
 
 
 def padding_of(mask: Atom, axis: int, made: Mapping[Var, Eqn], flipped: bool = False) -> Padding:
@@ -44,7 +48,8 @@ def padding_of(mask: Atom, axis: int, made: Mapping[Var, Eqn], flipped: bool = F
         return Padding(None, mask, axis, flipped)
     operand = eqn.inputs[0] if eqn.inputs else None
     if eqn.op is ops.logical_not and operand is not None:
-        return padding_of(operand, axis, made, not flipped)
+        found = padding_of(operand, axis, made, not flipped)
+        return replace(found, negated=not found.negated)
     if eqn.op is ops.logical_and:
         return _of_both(eqn, axis, made, flipped)
     if eqn.op in _RISES:

@@ -57,6 +57,15 @@ def test_convert_of_the_demo_gives_the_same_bytes(run: Run, demo: tuple[Path, st
     assert (tmp_path / "again.tflite").read_bytes() == (folder / "lstm_classifier.tflite").read_bytes()
 
 
+def test_explain_tells_of_each_recurrence(run: Run, demo: tuple[Path, str]) -> None:
+    folder, _ = demo
+    done = run("explain", folder / "lstm_classifier")
+    assert done.exit_code == 0, done.output
+    assert re.search(r"LSTM of \d+ units, \d+ inputs, .* steps at ", done.output)
+    assert re.search(r"proven +with \d+ samples", done.output)
+    assert "becomes    UNIDIRECTIONAL_SEQUENCE_LSTM" in done.output
+
+
 def test_no_verify_says_so(run: Run, demo: tuple[Path, str], tmp_path: Path) -> None:
     done = run("convert", demo[0] / "lstm_classifier", "-o", tmp_path / "m.tflite", "--no-verify")
     assert done.exit_code == 0, done.output

@@ -23,7 +23,7 @@ def test_model(name: str) -> None:
 
 
 @pytest.mark.parametrize("library", LIBRARIES)
-@pytest.mark.parametrize("kind", ["gru", "gru_reset_before", "simple_rnn", "masked"])
+@pytest.mark.parametrize("kind", ["gru", "gru_reset_before", "masked"])
 def test_recurrent_layers_that_stay_loops(kind: str, library: str) -> None:
     lite = jfuse.convert(other.recurrent(kind, library), loop="while")
     assert lite.report.operators["while"] == 1

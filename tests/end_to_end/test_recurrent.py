@@ -41,7 +41,8 @@ def test_the_matrix_is_large_and_no_two_rows_are_named_alike() -> None:
 
 @pytest.mark.parametrize("row", DEFAULT, ids=str)
 def test_one_of_each_kind(row: Row, tmp_path: Path) -> None:
-    check_row(row, tmp_path, verify=row.tolerance is None)
+    # Where a row has inputs or a tolerance of its own, random ones and the usual one are not what it is about.
+    check_row(row, tmp_path, verify=row.draw is None and row.tolerance is None)
 
 
 @pytest.mark.slow

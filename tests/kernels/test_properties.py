@@ -60,8 +60,14 @@ def _linear_places(eqn: Eqn) -> list[list[int]]:
     places = _data_places(eqn)
     linear = getattr(eqn.op, "linear", None)
     if linear == "each":
-        return [[i] for i in places]
+        return [[i] for i in places if i not in _bias_places(eqn)]
     return {"joint": [places], "first": [places[:1]]}.get(linear or "", [])
+
+
+def _bias_places(eqn: Eqn) -> list[int]:
+    """Operands that are added, and so are zeros here: what is linear in the others is affine with them."""
+    assert isinstance(eqn.op, TflOp)
+    return [i for i in _data_places(eqn) if eqn.op.operand_at(i).name == "bias"]
 
 
 def _run(eqn: Eqn, values: list[Any]) -> list[np.ndarray]:
@@ -75,7 +81,8 @@ def _operands(eqn: Eqn, rng: np.random.Generator) -> list[Any]:
         if atom is None:
             values.append(None)
         elif atom.type.dtype is DType.f32 and i in _data_places(eqn):
-            values.append(rng.uniform(0.5, 2, atom.type.shape))
+            drawn = rng.uniform(0.5, 2, atom.type.shape)
+            values.append(np.zeros_like(drawn) if i in _bias_places(eqn) else drawn)
         elif isinstance(atom, Const):
             values.append(atom.array)
         else:

@@ -95,3 +95,16 @@ def test_a_promise_is_about_the_value_that_decides() -> None:
     mask = found(lambda x: ops.reverse_v2(time_first(ops.not_equal(x, np.int32(0))), [0]), ids)
     assert (mask.side, mask.axis, mask.flipped) == (None, 1, True)
     assert (mask.promised("right"), mask.promised("left")) == ("left", "right")
+
+
+@pytest.mark.parametrize("counts", [True, False])
+def test_a_promise_is_about_the_steps_that_do_not_count(counts: bool) -> None:
+    """Whether a mask says which steps count or which do not, padding on the right leaves those on the left."""
+    ids = TensorType((B, 5), DType.i32)
+
+    def mask(x: Array) -> Array:
+        is_zero = time_first(ops.equal(x, np.int32(0)))
+        return ops.logical_not(is_zero) if counts else is_zero
+
+    assert found(mask, ids).negated is counts
+    assert found(mask, ids).promised("right", counts) == ("right" if counts else "left")

@@ -61,6 +61,8 @@ _VARIANTS: dict[str, tuple[Variant, Shell]] = {
     "peephole-separate": (Variant(spelled.separate, peephole=True, order="fogi"), Shell(batch=1)),
     "projection": (Variant(projection=3), Shell(initial=True)),
     "projection-bias": (Variant(spelled.concatenated, projection=2, projection_bias=True), Shell()),
+    # The kernel takes no projection that is wider than the cell, unless the cell is widened.
+    "projection-wider": (Variant(projection=6), Shell()),
     "cell_clip": (Variant(cell_clip=0.4), Shell()),
     "projection_clip": (Variant(projection=3, projection_clip=0.3), Shell()),
     "all_of_them": (
@@ -202,8 +204,6 @@ ROWS: tuple[Row, ...] = (
     *(_row(f"lstm-{n}", "written_lstm", v.of, s, lstm=1) for n, (v, s) in _SPELLINGS.items()),
     *(_row(f"lstm-{n}", "written_lstm", Variant(order="fiog").of, s, lstm=1) for n, s in _SHELLS.items()),
     *(_row(f"lstm-{n}", n.split("-")[0], v.of, s, lstm=1) for n, (v, s) in _VARIANTS.items()),
-    # The kernel takes no projection that is wider than the cell.
-    _row("lstm-projection_wider", "projection_loop", Variant(projection=6).of, Shell(), None),
     _row("lstm-layer_norm-together", "layer_norm", normed_together, Shell(), lstm=1),
     _row("lstm-layer_norm_1e-3", "layer_norm_loop", Variant(bias=False, norm=1e-3).of, Shell(), None),
     *(_row(n, "written_rnn", cell, s, rnn=1) for n, (cell, s) in _SIMPLE.items()),

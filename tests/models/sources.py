@@ -21,7 +21,7 @@ def exported(model: Any, folder: Path) -> Path:
     if _is_tf_keras(model):  # has no input_signature, and always exports a dynamic batch
         model.export(str(folder))
     elif fixed:
-        model.export(str(folder), verbose=False, input_signature=specs if len(specs) > 1 else specs[:1])
+        model.export(str(folder), verbose=False, input_signature=[specs] if len(specs) > 1 else specs)
     else:
         model.export(str(folder), verbose=False)
     return folder

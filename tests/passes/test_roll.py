@@ -85,7 +85,7 @@ def keras_rows() -> Iterator[Any]:
         yield pytest.param(library, name, batch, marks=() if usual else pytest.mark.slow)
 
 
-@pytest.mark.parametrize(("library", "name", "batch"), keras_rows())
+@pytest.mark.parametrize(("library", "name", "batch"), [*keras_rows()])
 def test_keras(library: str, name: str, batch: int | None) -> None:
     """Nothing of the steps is left, the folded first one of a fixed batch included."""
     model = awake(unrolled.keras_model(LIBRARIES[library], name, batch))
