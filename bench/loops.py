@@ -5,8 +5,8 @@
 One thread, XNNPACK as it comes, random input, fixed shapes. Files take turns invoke by invoke, so that a noisy machine
 disturbs them alike: the official one with what jfuse chooses, then each form forced; figures are 10th percentiles.
 
-In the end the constants of `jfuse/passes/loop_cost.py` are fitted to all rows by least squares: each model has a time
-of its own for the work of its steps, and the forms differ from it by what the cost model says.
+In the end the constants of `jfuse/passes/unlooping/loop_cost.py` are fitted to all rows by least squares: each model
+has a time of its own for the work of its steps, and the forms differ from it by what the cost model says.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ from ai_edge_litert.interpreter import Interpreter
 
 import jfuse
 from jfuse.ir.graph import Graph
-from jfuse.passes import loop_cost
 from jfuse.passes.context import Context
-from jfuse.passes.loop_cost import Form, LoopSize
 from jfuse.passes.pipeline import PIPELINE
-from jfuse.passes.unloop import unloop
+from jfuse.passes.unlooping import loop_cost
+from jfuse.passes.unlooping.loop_cost import Form, LoopSize
+from jfuse.passes.unlooping.unloop import unloop
 
 SECONDS = 1.0  # of invokes for each model
 MEASURED = (

@@ -18,7 +18,7 @@ from jfuse.lowering.rules import Rule
 from jfuse.model import Model
 from jfuse.passes.context import Context
 from jfuse.passes.pipeline import PIPELINE, Step, run_pipeline
-from jfuse.passes.streams import MODES
+from jfuse.passes.states.streams import MODES
 from jfuse.report import Report
 from jfuse.verification.compare import verify_model
 

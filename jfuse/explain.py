@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from functools import cache
 from importlib.resources import files
@@ -31,7 +32,7 @@ def explain_lines(report: Report) -> list[str]:
 
 
 def remedy_of(condition: str) -> str:
-    """What the user can do about a refusal, as docs/refusals.md has it; "" for names of the user's own rules."""
+    """What the user can do about a refusal, as jfuse/refusals.md has it; "" for names of the user's own rules."""
     return _remedies().get(condition, "")
 
 
@@ -55,9 +56,13 @@ def _of_refusal(refusal: Refusal, form: LoopForm | None) -> Iterator[str]:
         yield f"  becomes    {form}"
 
 
+_LINK = re.compile(r"\[([^\]]+)\]\([^)]*\)")
+
+
 @cache
 def _remedies() -> dict[str, str]:
-    """The last column of the tables in docs/refusals.md, by the first."""
+    """The last column of the tables in jfuse/refusals.md, by the first."""
     text = files("jfuse").joinpath("refusals.md").read_text(encoding="utf-8")
+    text = _LINK.sub(r"docs/\1", text)
     rows = ([cell.strip() for cell in line.strip().strip("|").split("|")] for line in text.splitlines())
     return {row[0].strip("`"): row[-1] for row in rows if len(row) == 3 and row[0].startswith("`")}

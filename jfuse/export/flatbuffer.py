@@ -25,9 +25,9 @@ from jfuse.ir.graph import Atom, Const, Eqn, Graph, Program, Signature, State, V
 from jfuse.ir.types import DType, TensorType
 from jfuse.ir.walk import producers, use_counts
 from jfuse.kernels.op import TflOp, new_states
-from jfuse.passes.kept import held_in_place
 from jfuse.passes.legal import builtins_only
 from jfuse.passes.outputs import unprepared
+from jfuse.passes.states.kept import held_in_place
 
 _IDENTIFIER = b"TFL3"
 _SCHEMA_VERSION = 3

@@ -28,7 +28,7 @@ from jfuse.passes.rewrite import inline, is_same_type, rewrite, with_new_bodies
 from jfuse.passes.rounding import rounds_to, widened
 from jfuse.passes.run_time_shapes import dynamic_before_fused, dynamic_before_replacement, keeps_state
 from jfuse.passes.simplify import folded, simplify
-from jfuse.passes.unloop import unloop
+from jfuse.passes.unlooping.unloop import unloop
 from jfuse.report import Fusion, Refusal
 from jfuse.verification.inputs import integer_limits
 from jfuse.verification.prove import ROUNDED, TOLERANCE, Proof, prove

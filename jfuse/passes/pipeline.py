@@ -12,18 +12,18 @@ from jfuse.ir.check import check_graph
 from jfuse.ir.graph import Graph, Program
 from jfuse.passes.context import Context
 from jfuse.passes.fuse import fuse
-from jfuse.passes.kept import place_states, prepare_results
-from jfuse.passes.last_steps import last_steps
 from jfuse.passes.legal import legal
-from jfuse.passes.loops import loops
+from jfuse.passes.looping.last_steps import last_steps
+from jfuse.passes.looping.loops import loops
 from jfuse.passes.recover import recover
-from jfuse.passes.roll import roll
+from jfuse.passes.rolling.roll import roll
 from jfuse.passes.settle import settle
 from jfuse.passes.simplify import simplify
-from jfuse.passes.split import split
-from jfuse.passes.streams import streams
-from jfuse.passes.unloop import unloop
-from jfuse.passes.unpack import unpack
+from jfuse.passes.splitting.split import split
+from jfuse.passes.splitting.unpack import unpack
+from jfuse.passes.states.kept import place_states, prepare_results
+from jfuse.passes.states.streams import streams
+from jfuse.passes.unlooping.unloop import unloop
 from jfuse.passes.widen import widen, widen_loops
 
 Pass = Callable[[Graph, Context], Graph]

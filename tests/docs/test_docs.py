@@ -14,7 +14,8 @@ from jfuse.lowering.rules import DEFAULT
 
 ROOT = Path(__file__).parents[2]
 ROOMS = ("jfuse", "lowering", "kernels")
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+REFUSALS = ROOT / "jfuse" / "refusals.md"  # in the package: `jfuse explain` reads it
+PAGES = [ROOT / "README.md", REFUSALS, *sorted((ROOT / "docs").glob("*.md"))]
 MARK = "<!-- runs -->"
 
 
@@ -46,8 +47,8 @@ def conditions() -> set[str]:
 
 
 def rows() -> list[list[str]]:
-    """The cells of each row of docs/refusals.md, the name without its quotes."""
-    lines = (ROOT / "docs" / "refusals.md").read_text(encoding="utf-8").splitlines()
+    """The cells of each row of jfuse/refusals.md, the name without its quotes."""
+    lines = REFUSALS.read_text(encoding="utf-8").splitlines()
     return [[c.strip().strip("`") for c in line.strip("|").split("|")] for line in lines if line.startswith("| `")]
 
 

@@ -22,7 +22,7 @@ from jfuse.ir.types import DType, TensorType
 from jfuse.kernels import ops
 from jfuse.model import Model
 from jfuse.passes.context import Context
-from jfuse.passes.kept import held_in_place, place_states
+from jfuse.passes.states.kept import held_in_place, place_states
 from jfuse.verification.compare import reads_back
 from jfuse.verification.oracles import LiteRt
 

@@ -22,8 +22,8 @@ from jfuse.passes.drop import drop_dead
 from jfuse.passes.outputs import prepare_outputs
 from jfuse.passes.rewrite import rewrite
 from jfuse.passes.simplify import simplify
-from jfuse.passes.split import hoisted, split
-from jfuse.passes.unloop import unloop
+from jfuse.passes.splitting.split import hoisted, split
+from jfuse.passes.unlooping.unloop import unloop
 from jfuse.verification.oracles import LiteRt
 
 B, T = symbol("B"), symbol("T")

@@ -8,7 +8,7 @@ import pytest
 
 from jfuse.ir.graph import Var
 from jfuse.ir.types import DType, TensorType
-from jfuse.passes.cuts import smallest_cut
+from jfuse.passes.splitting.cuts import smallest_cut
 
 SCALAR = TensorType((), DType.f32)
 

@@ -18,7 +18,7 @@ from jfuse.ir.trace import trace_graph
 from jfuse.ir.types import DType, TensorType
 from jfuse.kernels import ops
 from jfuse.passes.context import Context
-from jfuse.passes.kept import held_in_place, place_states, prepare_results
+from jfuse.passes.states.kept import held_in_place, place_states, prepare_results
 
 RNG = np.random.default_rng(0)
 WEIGHTS = [RNG.normal(size=(4, n)).astype(np.float32) for n in (3,) * 4 + (4,) * 4]

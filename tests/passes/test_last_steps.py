@@ -15,7 +15,7 @@ from jfuse.kernels import ops
 from jfuse.kernels.control import scan
 from jfuse.kernels.op import Array
 from jfuse.passes.drop import drop_dead
-from jfuse.passes.last_steps import last_steps
+from jfuse.passes.looping.last_steps import last_steps
 from tests.cells import f32
 
 T = 4

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from jfuse.ir.graph import Source
-from jfuse.passes.layers import Layers
+from jfuse.passes.states.layers import Layers
 
 FUNCTIONAL = ["lstm/lstm_cell/kernel", "lstm_1/lstm_cell/kernel", "dense/kernel"]
 

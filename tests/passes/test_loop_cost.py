@@ -12,7 +12,7 @@ from jfuse.ir.dims import symbol
 from jfuse.ir.trace import trace_graph
 from jfuse.ir.types import DType, TensorType
 from jfuse.kernels import ops
-from jfuse.passes.loop_cost import FORMS, MAX_OPERATORS, Form, LoopSize, fastest
+from jfuse.passes.unlooping.loop_cost import FORMS, MAX_OPERATORS, Form, LoopSize, fastest
 
 T, B = symbol("T"), symbol("B")
 

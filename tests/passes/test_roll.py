@@ -20,7 +20,7 @@ from jfuse.ir.walk import all_eqns, all_graphs
 from jfuse.kernels import ops
 from jfuse.model import Runner
 from jfuse.passes.context import Context
-from jfuse.passes.roll import roll
+from jfuse.passes.rolling.roll import roll
 from jfuse.verification.measure import relative_error
 from tests.conftest import Golden
 from tests.frontends.against_tensorflow import spec

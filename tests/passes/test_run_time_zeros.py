@@ -15,7 +15,7 @@ from jfuse.ir.types import DType, TensorType
 from jfuse.kernels import ops
 from jfuse.passes.outputs import prepare_outputs
 from jfuse.passes.run_time_shapes import has_run_time_shape
-from jfuse.passes.run_time_zeros import Homes, empty, spread
+from jfuse.passes.unlooping.run_time_zeros import Homes, empty, spread
 from jfuse.verification.oracles import LiteRt
 
 B, T, N = symbol("B"), symbol("T"), symbol("N")

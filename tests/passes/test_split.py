@@ -13,7 +13,7 @@ from jfuse.ir.trace import trace_graph
 from jfuse.ir.types import DType, TensorType
 from jfuse.kernels import ops
 from jfuse.passes.context import Context
-from jfuse.passes.split import hoisted, split
+from jfuse.passes.splitting.split import hoisted, split
 from tests.passes.steps import (
     BIAS,
     RNG,

@@ -25,7 +25,7 @@ from jfuse.kernels.op import TflOp
 from jfuse.passes.context import Context
 from jfuse.passes.outputs import prepare_outputs
 from jfuse.passes.run_time_shapes import dynamic_before_fused, dynamic_before_replacement
-from jfuse.passes.state import state
+from jfuse.passes.states.state import state
 from tests.conftest import Golden
 from tests.kernels.lstm_oracle import LSTM, RESOLVERS, written
 

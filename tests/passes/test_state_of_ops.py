@@ -17,7 +17,7 @@ from jfuse.ir.types import DType, TensorType
 from jfuse.ir.walk import rename_dims, with_float
 from jfuse.kernels import ops
 from jfuse.passes.context import Context
-from jfuse.passes.kept import held_in_place, place_states, prepare_results
+from jfuse.passes.states.kept import held_in_place, place_states, prepare_results
 from tests.kernels import rnn_oracle, test_svdf
 from tests.kernels.lstm_oracle import LSTM, RESOLVERS, written, written_step
 from tests.kernels.rnn_oracle import RNN

@@ -18,7 +18,7 @@ from jfuse.ir.types import DType, TensorType
 from jfuse.kernels import ops
 from jfuse.kernels.control import composite, if_, scan, while_
 from jfuse.passes.context import Context
-from jfuse.passes.streams import streams
+from jfuse.passes.states.streams import streams
 
 WEIGHTS = np.random.default_rng(0).normal(size=(4, 4)).astype(np.float32)
 STEPS = TensorType((5, 2, 4), DType.f32)

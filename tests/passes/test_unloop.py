@@ -24,11 +24,11 @@ from jfuse.kernels import ops
 from jfuse.kernels.lists import reserve
 from jfuse.lowering.shapes import size_of
 from jfuse.passes.context import Context
-from jfuse.passes.loop_cost import Form
 from jfuse.passes.outputs import prepare_outputs
 from jfuse.passes.run_time_shapes import has_run_time_shape
 from jfuse.passes.simplify import simplify
-from jfuse.passes.unloop import unloop
+from jfuse.passes.unlooping.loop_cost import Form
+from jfuse.passes.unlooping.unloop import unloop
 from jfuse.verification.oracles import LiteRt
 from tests.conftest import Golden
 

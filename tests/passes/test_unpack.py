@@ -13,7 +13,7 @@ from jfuse.kernels import ops
 from jfuse.kernels.control import scan
 from jfuse.kernels.op import Array
 from jfuse.passes.context import Context
-from jfuse.passes.unpack import unpack
+from jfuse.passes.splitting.unpack import unpack
 from tests.cells import BATCH, INPUTS, UNITS, Loop, f32, keras
 
 

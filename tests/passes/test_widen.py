@@ -18,7 +18,7 @@ from jfuse.ir.walk import all_eqns
 from jfuse.kernels import ops
 from jfuse.model import Runner
 from jfuse.passes.context import Context
-from jfuse.passes.loops import loops
+from jfuse.passes.looping.loops import loops
 from jfuse.passes.widen import widen, widen_loops
 from jfuse.verification.measure import relative_error
 from tests.frontends.against_tensorflow import spec

@@ -22,9 +22,9 @@ from jfuse.ir.types import TensorType
 from jfuse.ir.walk import producers
 from jfuse.kernels.control import while_
 from jfuse.passes.broadcasts import broadcast_constants, constant_of
-from jfuse.passes.carries import Carry, Recurrence, inner_recurrences, recurrences
 from jfuse.passes.context import Context
-from jfuse.passes.layers import Layers
+from jfuse.passes.states.carries import Carry, Recurrence, inner_recurrences, recurrences
+from jfuse.passes.states.layers import Layers
 
 MODES = ("source", "reset", "keep", "io")
 _WITH_ITS_STATE = "a function that takes its state as an argument and returns the last one"

@@ -19,11 +19,11 @@ from jfuse.kernels.control import scan, while_
 from jfuse.lowering.rules import need
 from jfuse.lowering.shapes import size_tensor
 from jfuse.passes.context import Context
-from jfuse.passes.frame import Frame, Read, Write, rows
-from jfuse.passes.idle import is_idle_beyond
+from jfuse.passes.looping.frame import Frame, Read, Write, rows
+from jfuse.passes.looping.idle import is_idle_beyond
+from jfuse.passes.looping.schedule import Scheduled, scheduled
+from jfuse.passes.looping.step_index import Index
 from jfuse.passes.rewrite import Rewriting, with_bodies
-from jfuse.passes.schedule import Scheduled, scheduled
-from jfuse.passes.step_index import Index
 from jfuse.report import Refusal
 
 

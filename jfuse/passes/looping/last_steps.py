@@ -14,7 +14,7 @@ from jfuse.kernels.op import static_value
 from jfuse.passes.context import Context
 from jfuse.passes.drop import drop_dead
 from jfuse.passes.rewrite import is_same_type, rewrite, with_bodies
-from jfuse.passes.sequence_reads import Read, reads_of
+from jfuse.passes.rolling.sequence_reads import Read, reads_of
 
 
 def last_steps(graph: Graph, ctx: Context | None = None) -> Graph:

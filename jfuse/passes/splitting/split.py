@@ -18,10 +18,10 @@ from jfuse.kernels.control import composite, scan
 from jfuse.kernels.op import TflOp
 from jfuse.lowering.recover.forms import is_affine
 from jfuse.passes.context import Context
-from jfuse.passes.fission import Part, Plan, Step
-from jfuse.passes.products import joined
 from jfuse.passes.rewrite import has_effects, inline, rewrite, with_new_bodies
-from jfuse.passes.vectorize import vectorized
+from jfuse.passes.splitting.fission import Part, Plan, Step
+from jfuse.passes.splitting.products import joined
+from jfuse.passes.splitting.vectorize import vectorized
 
 _Place: TypeAlias = Part | Eqn | Var  # what makes a value: a scan, an equation outside, or the carry that is delayed
 

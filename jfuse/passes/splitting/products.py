@@ -15,8 +15,8 @@ from jfuse.kernels import ops
 from jfuse.kernels.layout import from_front
 from jfuse.kernels.op import TflOp, static_value
 from jfuse.passes.drop import drop_dead
-from jfuse.passes.fission import Step
 from jfuse.passes.rewrite import is_same_type, rewrite
+from jfuse.passes.splitting.fission import Step
 
 
 def joined(eqn: Eqn) -> Eqn:

@@ -8,8 +8,9 @@ from graphlib import CycleError
 
 from jfuse.ir.graph import Atom, Const, Eqn, Graph, Var
 from jfuse.kernels.op import TflOp
-from jfuse.passes.folded_step import with_folded_step
-from jfuse.passes.orbits import (
+from jfuse.passes.rewrite import is_same_type
+from jfuse.passes.rolling.folded_step import with_folded_step
+from jfuse.passes.rolling.orbits import (
     Before,
     Operand,
     Orbit,
@@ -22,8 +23,7 @@ from jfuse.passes.orbits import (
     matches,
     regions_of,
 )
-from jfuse.passes.repetition import Repetition
-from jfuse.passes.rewrite import is_same_type
+from jfuse.passes.rolling.repetition import Repetition
 
 LEAST_STEPS = 3  # two equal pieces of code are a pair of anything; a third makes it likely that they are steps
 

@@ -11,8 +11,8 @@ import numpy as np
 from jfuse.ir.graph import Atom, Const, Eqn, Graph, Var
 from jfuse.ir.types import DType, TensorType
 from jfuse.kernels import ops
-from jfuse.passes.orbits import Counter, Operand, Orbit, Same, Slot, Step, Value
-from jfuse.passes.unrolled import Unrolled
+from jfuse.passes.rolling.orbits import Counter, Operand, Orbit, Same, Slot, Step, Value
+from jfuse.passes.rolling.unrolled import Unrolled
 
 Strided: TypeAlias = tuple[Var, int, int, int]
 """What is read step by step: a tensor, its axis, the place that the first step reads, the distance to the next one."""

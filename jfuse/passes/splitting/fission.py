@@ -10,9 +10,9 @@ from jfuse.ir.graph import Atom, Eqn, Var
 from jfuse.ir.walk import live_eqns
 from jfuse.kernels.control import scan_parts
 from jfuse.kernels.op import TflOp
-from jfuse.passes.cuts import smallest_cut
-from jfuse.passes.steps import Steps
-from jfuse.passes.vectorize import can_vectorize, data_operands
+from jfuse.passes.splitting.cuts import smallest_cut
+from jfuse.passes.splitting.steps import Steps
+from jfuse.passes.splitting.vectorize import can_vectorize, data_operands
 
 
 class Step:

@@ -10,7 +10,7 @@ from jfuse.ir.dims import same
 from jfuse.ir.graph import Op
 from jfuse.kernels import ops
 from jfuse.kernels.layout import axes_from_front, from_front
-from jfuse.passes.steps import Rule, Stepped
+from jfuse.passes.splitting.steps import Rule, Stepped
 
 _TABLE: dict[Op, Rule] = {}
 RULES: Mapping[Op, Rule] = MappingProxyType(_TABLE)

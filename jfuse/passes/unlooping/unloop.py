@@ -15,13 +15,13 @@ from jfuse.kernels.control import scan
 from jfuse.kernels.lists import reserve
 from jfuse.passes.broadcasts import broadcast_constants, constant_of
 from jfuse.passes.context import Context
-from jfuse.passes.loop_cost import MAX_OPERATORS, Form, LoopSize, fastest
-from jfuse.passes.loop_forms import Loop, written
 from jfuse.passes.rewrite import rewrite, with_bodies
 from jfuse.passes.run_time_shapes import keeps_state, state_operands
-from jfuse.passes.run_time_zeros import Homes, empty, spread
 from jfuse.passes.simplify import simplify
-from jfuse.passes.split import hoisted
+from jfuse.passes.splitting.split import hoisted
+from jfuse.passes.unlooping.loop_cost import MAX_OPERATORS, Form, LoopSize, fastest
+from jfuse.passes.unlooping.loop_forms import Loop, written
+from jfuse.passes.unlooping.run_time_zeros import Homes, empty, spread
 from jfuse.report import LoopForm
 
 FORMS = ("auto", "while", "unroll")

@@ -11,8 +11,8 @@ from jfuse.ir.trace import active_trace, recording
 from jfuse.ir.types import DType, TensorType
 from jfuse.kernels.op import TflOp
 from jfuse.passes.rewrite import is_same_type
-from jfuse.passes.steps import Rule, Stepped, Steps
-from jfuse.passes.vectorize_rules import RULES, elementwise
+from jfuse.passes.splitting.steps import Rule, Stepped, Steps
+from jfuse.passes.splitting.vectorize_rules import RULES, elementwise
 
 
 def vectorized(eqn: Eqn, operands: Sequence[Any], places: frozenset[int], steps: Steps) -> tuple[Any, ...] | None:

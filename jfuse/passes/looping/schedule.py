@@ -15,8 +15,8 @@ from jfuse.ir.dims import Dim, same
 from jfuse.ir.graph import Atom, Const, Eqn, Graph, Var
 from jfuse.ir.types import DType
 from jfuse.ir.walk import live_eqns, substitute_graph
-from jfuse.passes.steps import Steps
-from jfuse.passes.vectorize import vectorized
+from jfuse.passes.splitting.steps import Steps
+from jfuse.passes.splitting.vectorize import vectorized
 
 _SMALL = 16  # elements of a constant that is compared by value
 

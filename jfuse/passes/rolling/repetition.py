@@ -18,7 +18,7 @@ from jfuse.ir.graph import Atom, Const, Eqn, Graph, Var
 from jfuse.ir.text import format_graph
 from jfuse.kernels.op import TflOp
 from jfuse.passes.rewrite import has_effects
-from jfuse.passes.sequence_reads import Read, reads_of
+from jfuse.passes.rolling.sequence_reads import Read, reads_of
 
 _DEPTHS = (8, 4, 2)  # how far around an equation its likeness to others is looked at, the best guess first
 _PATIENCE = 40  # pairs that may be tried in vain, for each equation: keeps the search linear

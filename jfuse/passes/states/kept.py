@@ -26,7 +26,7 @@ from jfuse.passes.context import Context
 from jfuse.passes.drop import drop_dead
 from jfuse.passes.outputs import prepare_outputs
 from jfuse.passes.run_time_shapes import state_operands
-from jfuse.passes.state import state
+from jfuse.passes.states.state import state
 from jfuse.report import Kept
 from jfuse.verification.inputs import concrete
 

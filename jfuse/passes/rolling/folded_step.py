@@ -18,9 +18,9 @@ from jfuse.ir.dims import is_known
 from jfuse.ir.graph import Atom, Const, Var
 from jfuse.ir.types import TensorType
 from jfuse.kernels.op import TflOp
-from jfuse.passes.orbits import Before, Orbit, Same, Slot, Value, in_order, is_linked, matches
-from jfuse.passes.repetition import Repetition
 from jfuse.passes.rewrite import is_same_type
+from jfuse.passes.rolling.orbits import Before, Orbit, Same, Slot, Value, in_order, is_linked, matches
+from jfuse.passes.rolling.repetition import Repetition
 
 
 def with_folded_step(found: Repetition, orbits: Sequence[Orbit], steps: range, before: Before) -> tuple[range, Before]:

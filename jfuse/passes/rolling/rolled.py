@@ -16,11 +16,11 @@ from jfuse.ir.walk import producers, substitute, users
 from jfuse.kernels import ops
 from jfuse.kernels.control import scan
 from jfuse.lowering.shapes import shape_tensor
-from jfuse.passes.orbits import Slot
 from jfuse.passes.rewrite import is_same_type
-from jfuse.passes.sequence_reads import taken, time_at, time_first
-from jfuse.passes.step_graph import StepGraph
-from jfuse.passes.unrolled import Unrolled
+from jfuse.passes.rolling.orbits import Slot
+from jfuse.passes.rolling.sequence_reads import taken, time_at, time_first
+from jfuse.passes.rolling.step_graph import StepGraph
+from jfuse.passes.rolling.unrolled import Unrolled
 
 _JOINED = 3  # so many steps side by side are taken out of the stacked results together
 

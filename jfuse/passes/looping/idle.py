@@ -15,8 +15,8 @@ from jfuse.ir.walk import producers
 from jfuse.kernels import ops
 from jfuse.kernels.lists import reserve
 from jfuse.kernels.op import static_value
-from jfuse.passes.frame import Frame
-from jfuse.passes.step_index import Counting, Index, is_at_least
+from jfuse.passes.looping.frame import Frame
+from jfuse.passes.looping.step_index import Counting, Index, is_at_least
 
 _LAYOUT = frozenset({ops.reshape, ops.expand_dims, ops.squeeze, ops.broadcast_to, ops.tile})
 _SELECTS = frozenset({ops.select, ops.select_v2})

@@ -15,9 +15,9 @@ from jfuse.ir.types import TensorType
 from jfuse.kernels import ops
 from jfuse.kernels.control import scan_parts, while_
 from jfuse.lowering.shapes import size_tensor
-from jfuse.passes.loop_cost import Form
 from jfuse.passes.rewrite import inline
-from jfuse.passes.run_time_zeros import Homes, empty
+from jfuse.passes.unlooping.loop_cost import Form
+from jfuse.passes.unlooping.run_time_zeros import Homes, empty
 
 Place: TypeAlias = int | Var
 """The index of a step: a number, or an i32[] of the file."""

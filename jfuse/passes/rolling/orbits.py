@@ -15,8 +15,8 @@ from typing import TypeAlias
 import numpy as np
 
 from jfuse.ir.graph import Atom, Const, Var
-from jfuse.passes.repetition import Repetition, is_number
-from jfuse.passes.sequence_reads import Read
+from jfuse.passes.rolling.repetition import Repetition, is_number
+from jfuse.passes.rolling.sequence_reads import Read
 
 
 @dataclass(frozen=True)

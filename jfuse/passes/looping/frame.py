@@ -14,7 +14,7 @@ from jfuse.ir.graph import Atom, Const, Eqn, Graph, Var
 from jfuse.ir.walk import live_eqns, producers, substitute_graph, use_counts
 from jfuse.kernels import ops
 from jfuse.lowering.rules import need
-from jfuse.passes.step_index import Counting, Index, Limits, counters_of, limits_of
+from jfuse.passes.looping.step_index import Counting, Index, Limits, counters_of, limits_of
 
 
 @dataclass(frozen=True)

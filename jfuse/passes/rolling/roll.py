@@ -16,8 +16,8 @@ from jfuse.ir.walk import producers
 from jfuse.passes.context import Context
 from jfuse.passes.drop import drop_dead
 from jfuse.passes.rewrite import with_bodies
-from jfuse.passes.rolled import Emitter, needs_of
-from jfuse.passes.unrolled import Unrolled, unrolled_loops
+from jfuse.passes.rolling.rolled import Emitter, needs_of
+from jfuse.passes.rolling.unrolled import Unrolled, unrolled_loops
 
 _ROUNDS = 16  # a layer that reads another one backwards is seen only when that one is rolled
 

@@ -1,0 +1,1 @@
+"""While loops become scans: the frame of a loop, proven from structure."""

@@ -1,0 +1,1 @@
+"""Straight-line code that repeats a step becomes a scan."""

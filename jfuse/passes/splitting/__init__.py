@@ -1,0 +1,1 @@
+"""Scans taken apart: one recurrence each, what carries nothing on all steps at once."""

@@ -1,0 +1,1 @@
+"""Scans that nothing fused takes become the fastest loop that TFLite has."""
