@@ -39,7 +39,9 @@ def split(graph: Graph, ctx: Context) -> Graph:
     eqns = tuple(map(inside, graph.eqns))
     same = all(map(operator.is_, eqns, graph.eqns))
     inner = graph if same else replace(graph, eqns=eqns)
-    return rewrite(inner, lambda eqn: _taken_apart(eqn, _is_affine_or_layout, late=False))
+    # States become inputs after this (states/streams.py); what was computed from their initial values would not follow.
+    delays = ctx.state not in ("keep", "io")
+    return rewrite(inner, lambda eqn: _taken_apart(eqn, _is_affine_or_layout, late=False, delays=delays))
 
 
 def hoisted(eqn: Eqn) -> Sequence[Any] | None:
@@ -57,11 +59,16 @@ def hoisted(eqn: Eqn) -> Sequence[Any] | None:
     return results
 
 
-def _taken_apart(eqn: Eqn, stays: Callable[[Eqn, frozenset[int]], bool], *, late: bool) -> Sequence[Any] | None:
+def _taken_apart(
+    eqn: Eqn, stays: Callable[[Eqn, frozenset[int]], bool], *, late: bool, delays: bool = True
+) -> Sequence[Any] | None:
+    """delays: whether the old values of a carry may be read outside of its recurrence, as its values one step later."""
     if eqn.op is not scan or any(map(has_effects, eqn.bodies)) or eqn.params["length"] == 0:
         return None
     plan = Plan(Step(eqn), stays, late=late)
-    return None if plan.changes_nothing else _Emission(plan).results()
+    if plan.changes_nothing or (plan.delayed and not delays):
+        return None
+    return _Emission(plan).results()
 
 
 def _is_affine_or_layout(eqn: Eqn, places: frozenset[int]) -> bool:
