@@ -9,6 +9,7 @@ from itertools import islice
 import numpy as np
 
 from jfuse.errors import JfuseError
+from jfuse.ir.dims import is_known
 from jfuse.ir.evaluate import evaluate
 from jfuse.ir.graph import Atom, Const, Eqn, Graph, Var
 from jfuse.ir.types import DType
@@ -101,7 +102,6 @@ def _is_shape_only(eqn: Eqn, place: int) -> bool:
 
 def _fitted(graph: Graph, source: Var) -> RowNorm | None:
     like, *others = (concrete_zeros(v.type, _ROWS) for v in graph.inputs)
-    (result,) = graph.outputs
     rows = like.shape[0]
     width = like.size // rows
 
@@ -113,7 +113,8 @@ def _fitted(graph: Graph, source: Var) -> RowNorm | None:
         shift = run(np.zeros_like(like))
         if shift.shape != (rows, width) or not np.isfinite(shift).all() or not (shift == shift[0]).all():
             return None
-        sizes = dict.fromkeys([width, int(result.type.shape[-1])])
+        shapes = (out.type.shape for eqn in graph.eqns for out in eqn.outputs if out.type.rank)
+        sizes = dict.fromkeys([width, *(int(shape[-1]) for shape in shapes if is_known(shape[-1]))])
         for units in (u for u in sizes if u > 1 and width % u == 0):
             scale = _scale(run, shift[0], rows, units)
             epsilon = _epsilon(run, shift[0], scale, rows, units)
