@@ -65,6 +65,7 @@ def lower(
     state: str = "source",
     padding: str | None = None,
     loop: str = "auto",
+    prefer: str = "fused",
     dump_dir: str | Path | None = None,
     on_stage: OnStage = lambda stage: None,
 ) -> Model:
@@ -76,6 +77,8 @@ def lower(
         "keep": the states of all recurrences, for streaming; "io": nothing, the states are inputs and outputs.
     padding: what the caller promises of every mask: the steps that do not count stand on the "right", or on the "left".
     loop: the form of recurrences that do not fuse: "while", "unroll", or "auto", whichever is faster.
+    prefer: "fused" takes every fusion; "speed" leaves a recurrence a loop where that was measured to be faster in
+        LiteRT on a desktop processor (XNNPACK does not take fused ops).
     dump_dir: a folder to write the text after each pass to.
     Raises LowerError where something has no TFLite spelling; nothing is written then.
     """
@@ -83,8 +86,19 @@ def lower(
     choice("state", state, MODES)
     choice("padding", padding, (None, "right", "left"))
     choice("loop", loop, ("auto", "while", "unroll"))
+    choice("prefer", prefer, ("fused", "speed"))
     variables = model.imported.variable_names if model.imported else ()
-    ctx = Context(default_rules().extended(rules), report, recover, state, padding, loop, on_stage, variables)
+    ctx = Context(
+        default_rules().extended(rules),
+        report,
+        recover=recover,
+        state=state,
+        padding=padding,
+        loop=loop,
+        prefer=prefer,
+        on_stage=on_stage,
+        variables=variables,
+    )
     program = run_pipeline(model.program, ctx, passes, dump_dir=None if dump_dir is None else Path(dump_dir))
     report.operators = operator_counts(program.graphs())
     return Model(program, model.imported, report)
@@ -112,6 +126,7 @@ def convert(
     state: str = "source",
     padding: str | None = None,
     loop: str = "auto",
+    prefer: str = "fused",
     verify: bool = True,
     dump_dir: str | Path | None = None,
     on_stage: OnStage = lambda stage: None,
@@ -135,6 +150,7 @@ def convert(
         state=state,
         padding=padding,
         loop=loop,
+        prefer=prefer,
         dump_dir=dump_dir,
         on_stage=on_stage,
     )

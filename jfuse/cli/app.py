@@ -47,6 +47,7 @@ def convert(
     ] = "source",
     padding: Padding = None,
     loop: Annotated[str, typer.Option(help="Recurrences that do not fuse: auto, while or unroll.")] = "auto",
+    prefer: Annotated[str, typer.Option(help="fused, or speed: a loop where that is faster.")] = "fused",
     verify: Annotated[bool, typer.Option(help="Compare with TensorFlow and LiteRT.")] = True,
     dump_dir: Annotated[Path | None, typer.Option(help="A folder for the text after each pass.")] = None,
 ) -> None:
@@ -58,6 +59,7 @@ def convert(
             state=state,
             padding=padding,
             loop=loop,
+            prefer=prefer,
             verify=verify,
             dump_dir=dump_dir,
             on_stage=on_stage,

@@ -13,7 +13,8 @@ from jfuse.report import Report
 class Context:
     """Rules, options and report of one conversion. `on_stage` is told the name of each stage as it starts.
 
-    state, padding, loop: as `jfuse.lower` has them. variables: the names of the source's variables, paths of layers.
+    state, padding, loop, prefer: as `jfuse.lower` has them. variables: the names of the source's variables, which are
+    paths of layers.
     """
 
     rules: RuleSet = field(default_factory=lambda: DEFAULT)
@@ -22,5 +23,6 @@ class Context:
     state: str = "source"
     padding: str | None = None
     loop: str = "auto"
+    prefer: str = "fused"
     on_stage: Callable[[str], None] = lambda stage: None
     variables: Sequence[str] = ()

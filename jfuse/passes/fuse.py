@@ -22,6 +22,7 @@ from jfuse.lowering.site import Site, at_site
 from jfuse.lowering.switches import place_of
 from jfuse.passes.context import Context
 from jfuse.passes.describe import describe
+from jfuse.passes.faster import need_faster
 from jfuse.passes.promises import Masks
 from jfuse.passes.recover import recover
 from jfuse.passes.rewrite import inline, is_same_type, rewrite, with_new_bodies
@@ -116,6 +117,8 @@ def _fused(eqn: Eqn, rule: FuseRule, is_read: Sequence[bool], ctx: Context, plac
         want="sizes that LiteRT knows at allocation",
         got=dynamic and place_of(dynamic),
     )
+    if ctx.prefer == "speed":
+        need_faster(eqn.bodies[0], replacement, ctx)
     proof = _proof(eqn, rule, is_read, replacement, given, masks)
     masks.keep()
     name = eqn.params["name"]
