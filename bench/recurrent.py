@@ -1,6 +1,6 @@
 """LiteRT latency of recurrent models: jfuse's file against the official converter's, ratio by ratio in one run.
 
-    python -m bench.recurrent [--json bench/results/recurrent.json] [-k SUBSTRING] [--rounds 200]
+    python -m bench.recurrent [--json bench/results/recurrent.json] [-k SUBSTRING] [--rounds 200] [--prefer speed]
 
 Batch 1, one thread. Both converters read one SavedModel with a fixed batch. The two files take turns, some invokes
 each, and a ratio is taken in each round; their median does not depend on how busy the machine is. A file is right where
@@ -277,10 +277,10 @@ def target(model: Model, theirs: str, right: tuple[bool, bool]) -> float | None:
     return 1.5 if model.family == "gru" and model.units <= 128 else 1.0
 
 
-def measure(model: Model, converter: Official, folder: Path, rounds: int) -> Result:
-    """One model through both converters."""
+def measure(model: Model, converter: Official, folder: Path, rounds: int, prefer: str) -> Result:
+    """One model through both converters. prefer: as jfuse.convert has it."""
     saved = model.save(folder / "model")
-    lite = jfuse.convert(saved, signatures=["serving_default"], verify=False, **model.options)
+    lite = jfuse.convert(saved, signatures=["serving_default"], verify=False, prefer=prefer, **model.options)
     assert lite.imported is not None
     (signature,), function = lite.program.signatures, lite.imported.functions["serving_default"]
     types = [(name, var.type) for name, var in zip(signature.input_names, signature.graph.inputs, strict=False)]
@@ -340,13 +340,14 @@ def main() -> None:
     parser.add_argument("--json", type=Path)
     parser.add_argument("-k", default="", help="only models whose names hold this")
     parser.add_argument("--rounds", type=int, default=200)
+    parser.add_argument("--prefer", choices=["fused", "speed"], default="fused", help="as jfuse.convert has it")
     arguments = parser.parse_args()
     print(f"{'model':<32}{'jfuse µs':>9}{'official':>10}{'ratio':>9}   {'jfuse':<28}{'official':<28}official is")
     converter, results = Official(), []
     for model in models():
         if arguments.k in model.name:
             with tempfile.TemporaryDirectory() as folder:
-                results.append(measure(model, converter, Path(folder), arguments.rounds))
+                results.append(measure(model, converter, Path(folder), arguments.rounds, arguments.prefer))
             print(line(results[-1]), flush=True)
     converter.close()
     found = summary(results)
