@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from jfuse.errors import JfuseError
 from jfuse.frontends.sources import import_tensorflow
+from jfuse.frontends.tf_opaque import TfOp
 from jfuse.frontends.tflite_file import load_tflite
-from jfuse.ir.graph import Graph
+from jfuse.ir.graph import Graph, Program
 from jfuse.ir.walk import all_eqns
 from jfuse.lowering.defaults import default_rules
 from jfuse.lowering.rules import Rule
 from jfuse.model import Model
-from jfuse.passes.context import Context
+from jfuse.passes.context import Context, CustomOptions
 from jfuse.passes.pipeline import PIPELINE, Step, run_pipeline
 from jfuse.passes.states.streams import MODES
 from jfuse.report import Report
@@ -33,6 +34,7 @@ def load(
     inputs: Sequence[str] | None = None,
     outputs: Sequence[str] | None = None,
     rules: Iterable[Rule] = (),
+    custom_ops: Collection[str] = (),
 ) -> Model:
     """The model in `source` as a jfuse program, composites with their bodies.
 
@@ -42,6 +44,7 @@ def load(
     signatures: keys to load; None for all.
     input_signature: tf.TensorSpecs, for a tf.function without one or to fix the sizes of a Keras model or a GraphDef.
     inputs, outputs: names of tensors of a GraphDef; by default its inputs are the placeholders that the outputs need.
+    custom_ops: TensorFlow ops to leave as they are, whatever rule there is: `lower` makes custom operators of them.
     Raises ImportFailed, BadFlatbuffer.
     """
     if isinstance(source, str | Path) and Path(source).suffix == ".tflite":
@@ -50,8 +53,15 @@ def load(
         return Model(load_tflite(Path(source)))
     table = default_rules().extended(rules).lowers
     imported = import_tensorflow(
-        source, table, signatures=signatures, input_signature=input_signature, inputs=inputs, outputs=outputs
+        source,
+        table,
+        signatures=signatures,
+        input_signature=input_signature,
+        inputs=inputs,
+        outputs=outputs,
+        custom_ops=custom_ops,
     )
+    _need_nodes_of(custom_ops, imported.program)
     report = Report(assumptions=list(imported.program.assumptions), notes=list(imported.notes))
     return Model(imported.program, imported, report)
 
@@ -66,6 +76,8 @@ def lower(
     padding: str | None = None,
     loop: str = "auto",
     prefer: str = "fused",
+    select_tf_ops: bool = False,
+    custom_ops: Mapping[str, CustomOptions] | None = None,
     dump_dir: str | Path | None = None,
     on_stage: OnStage = lambda stage: None,
 ) -> Model:
@@ -79,6 +91,10 @@ def lower(
     loop: the form of recurrences that do not fuse: "while", "unroll", or "auto", whichever is faster.
     prefer: "fused" takes every fusion; "speed" leaves a recurrence a loop where that was measured to be faster in
         LiteRT on a desktop processor (XNNPACK does not take fused ops).
+    select_tf_ops: write ops without a rule as Flex operators, which only a runtime with the Flex delegate runs.
+    custom_ops: TensorFlow ops to write as custom operators under their own name, for kernels of your own: those that
+        `load` was given. Their options are a flexbuffer map of the node's attributes (None or True) or of other ones (a
+        dict), bytes, or what a function of the node's attributes returns.
     dump_dir: a folder to write the text after each pass to.
     Raises LowerError where something has no TFLite spelling; nothing is written then.
     """
@@ -98,6 +114,8 @@ def lower(
         prefer=prefer,
         on_stage=on_stage,
         variables=variables,
+        select_tf_ops=select_tf_ops,
+        custom_ops=custom_ops or {},
     )
     program = run_pipeline(model.program, ctx, passes, dump_dir=None if dump_dir is None else Path(dump_dir))
     report.operators = operator_counts(program.graphs())
@@ -127,6 +145,8 @@ def convert(
     padding: str | None = None,
     loop: str = "auto",
     prefer: str = "fused",
+    select_tf_ops: bool = False,
+    custom_ops: Mapping[str, CustomOptions] | None = None,
     verify: bool = True,
     dump_dir: str | Path | None = None,
     on_stage: OnStage = lambda stage: None,
@@ -140,7 +160,13 @@ def convert(
     started = time.perf_counter()
     on_stage("import")
     model = load(
-        source, signatures=signatures, input_signature=input_signature, inputs=inputs, outputs=outputs, rules=rules
+        source,
+        signatures=signatures,
+        input_signature=input_signature,
+        inputs=inputs,
+        outputs=outputs,
+        rules=rules,
+        custom_ops=tuple(custom_ops or ()),
     )
     imported = time.perf_counter() - started
     lite = lower(
@@ -151,6 +177,8 @@ def convert(
         padding=padding,
         loop=loop,
         prefer=prefer,
+        select_tf_ops=select_tf_ops,
+        custom_ops=custom_ops,
         dump_dir=dump_dir,
         on_stage=on_stage,
     )
@@ -172,6 +200,17 @@ def choice(name: str, value: object, choices: Sequence[object]) -> None:
     if value not in choices:
         known = " or ".join(map(repr, choices))
         raise JfuseError(f"no {name} {value!r}", expected=known, remedy=f"{name}={choices[0]!r}")
+
+
+def _need_nodes_of(custom_ops: Collection[str], program: Program) -> None:
+    """Raise JfuseError for names of which the program has no opaque node."""
+    found = {e.op.tf_name for graph in program.graphs() for e in all_eqns(graph) if isinstance(e.op, TfOp)}
+    unknown = sorted(set(custom_ops) - found)
+    if unknown:
+        raise JfuseError(
+            f"custom_ops names {', '.join(unknown)}, of which the model has no node that its results need",
+            expected="names of TensorFlow ops" + (f"; without a rule are {', '.join(sorted(found))}" if found else ""),
+        )
 
 
 def operator_counts(graphs: Iterable[Graph]) -> dict[str, int]:

@@ -25,6 +25,7 @@ def explain_lines(report: Report) -> list[str]:
             lines += [f"loop at {form.source}", f"  becomes    {form}", ""]
     lines += [f"assumed: {assumption}" for assumption in report.assumptions]
     lines += [f"kept between calls: {kept}" for kept in report.kept]
+    lines += [f"custom operators: {custom}" for custom in report.custom]
     lines += [f"note: {note}" for note in report.notes]
     if not lines:
         lines.append("no recurrences, no composites: every operation is converted by itself")

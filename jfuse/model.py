@@ -13,12 +13,15 @@ import numpy as np
 from jfuse.errors import JfuseError
 from jfuse.export.flatbuffer import to_bytes, write_atomic
 from jfuse.frontends.sources import Imported
+from jfuse.frontends.tf_opaque import CustomOp, TfOp
+from jfuse.ir.compilation import quick_jit
 from jfuse.ir.evaluate import evaluate, large_constants, with_constants
 from jfuse.ir.graph import Graph, Program, Signature
 from jfuse.ir.states import first_states, initial_values
 from jfuse.ir.text import format_program
 from jfuse.ir.types import DType
 from jfuse.ir.walk import all_eqns
+from jfuse.kernels.op import depends_on_data
 from jfuse.report import Report
 
 
@@ -32,7 +35,7 @@ class Model:
         self.program = program
         self.imported = imported
         self.report = report or Report()
-        self._runners: dict[str, Runner] = {}
+        self._runners: dict[tuple[str, bool], Runner] = {}
         self._bytes: bytes | None = None
 
     def __str__(self) -> str:
@@ -62,9 +65,12 @@ class Model:
         """
         return one_or_all(self.run(self.bind(signature, args, named), signature))
 
-    def stream(self) -> Stream:
-        """The model as an interpreter runs it: what it keeps between calls is kept in the returned object."""
-        return Stream(self)
+    def stream(self, *, quick: bool = False) -> Stream:
+        """The model as an interpreter runs it: what it keeps between calls is kept in the returned object.
+
+        quick: compiled sooner and running slower, which pays for a few calls.
+        """
+        return Stream(self, quick)
 
     def bind(self, key: str | None, args: Sequence[Any], named: Mapping[str, Any]) -> dict[str, np.ndarray]:
         """Arguments by input name, converted to the inputs' dtypes; raises JfuseError where they do not fit.
@@ -88,15 +94,28 @@ class Model:
         return self.step(first_states(self.program), inputs, key)[0]
 
     def step(
-        self, states: Mapping[str, np.ndarray], inputs: Mapping[str, np.ndarray], key: str | None = None
+        self,
+        states: Mapping[str, np.ndarray],
+        inputs: Mapping[str, np.ndarray],
+        key: str | None = None,
+        *,
+        quick: bool = False,
     ) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
-        """One call where the states are given by name: the results by output name, and the states after it."""
+        """One call where the states are given by name: the results by output name, and the states after it.
+
+        quick: as `stream` has it.
+        """
         chosen = self.signature(key)
-        runner = self._runners.setdefault(chosen.key, Runner(chosen.graph))
+        runner = self._runner(chosen, quick)
         names = [state.name for state in chosen.states]
         results = runner([*(inputs[name] for name in chosen.input_names), *(states[name] for name in names)])
         outputs = dict(zip(chosen.output_names, results, strict=False))
         return outputs, {**states, **dict(zip(names, results[len(outputs) :], strict=True))}
+
+    def _runner(self, signature: Signature, quick: bool) -> Runner:
+        if (signature.key, quick) not in self._runners:
+            self._runners[signature.key, quick] = Runner(signature.graph, quick)
+        return self._runners[signature.key, quick]
 
     def jax(self, key: str | None = None) -> Callable[..., tuple[Any, ...]]:
         """One signature as a pure JAX function of its inputs, in order, to jit, vmap or differentiate.
@@ -125,8 +144,9 @@ class Model:
 class Stream:
     """Calls in a row: each starts from the states that the one before it left. `states` has them by name."""
 
-    def __init__(self, model: Model) -> None:
+    def __init__(self, model: Model, quick: bool = False) -> None:
         self._model = model
+        self._quick = quick
         self.reset()
 
     def reset(self) -> None:
@@ -139,7 +159,7 @@ class Stream:
 
     def run(self, inputs: Mapping[str, np.ndarray], key: str | None = None) -> dict[str, np.ndarray]:
         """Run one signature on arrays by input name, and keep its states; the results by output name."""
-        outputs, self.states = self._model.step(self.states, inputs, key)
+        outputs, self.states = self._model.step(self.states, inputs, key, quick=self._quick)
         return outputs
 
 
@@ -151,11 +171,11 @@ def one_or_all(results: Mapping[str, np.ndarray]) -> Any:
 class Runner:
     """Runs one graph on XLA: as one jitted program, or equation by equation where jax cannot trace it."""
 
-    def __init__(self, graph: Graph) -> None:
+    def __init__(self, graph: Graph, quick: bool = False) -> None:
         self.graph = graph
         self.untraceable = untraceable(graph)
         self._constants = large_constants(graph)
-        self._jitted = jax.jit(with_constants(graph, self._constants))
+        self._jitted = (quick_jit if quick else jax.jit)(with_constants(graph, self._constants))
 
     def __call__(self, args: Sequence[np.ndarray]) -> tuple[np.ndarray, ...]:
         with jax.enable_x64(True), jax.default_matmul_precision("highest"):
@@ -166,7 +186,9 @@ class Runner:
 def untraceable(graph: Graph) -> str | None:
     """Why jax cannot trace the graph as one program; None where it can."""
     for eqn in all_eqns(graph):
-        if not getattr(eqn.op, "traceable", True):
+        if isinstance(eqn.op, TfOp | CustomOp):
+            return f"{eqn.op.name} is computed by TensorFlow ({eqn.source})"
+        if depends_on_data(eqn):
             return f"the result size of {eqn.op.name} depends on data ({eqn.source})"
         if any(a is not None and a.type.dtype is DType.string for a in (*eqn.inputs, *eqn.outputs)):
             return f"{eqn.op.name} works on strings ({eqn.source})"

@@ -108,6 +108,24 @@ class Promise:
         return f"the mask of {self.source} is padding on the {self.side}"
 
 
+@dataclass(frozen=True)
+class CustomOperators:
+    """Operators of one kind that the runtime's own kernels do not run.
+
+    code: their name in the file. op: the TensorFlow op that they stand for. count: how many there are. source: the
+    node of the first. cost: what they need at run time.
+    """
+
+    code: str
+    op: str
+    count: int
+    source: str
+    cost: str
+
+    def __str__(self) -> str:
+        return f"{self.count} {self.code} for {self.op} (first at {self.source}): {self.cost}"
+
+
 @dataclass
 class Report:
     """Everything that is worth telling about one conversion."""
@@ -119,6 +137,7 @@ class Report:
     loops: list[LoopForm] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     kept: list[Kept] = field(default_factory=list)
+    custom: list[CustomOperators] = field(default_factory=list)
     differences: list[Difference] = field(default_factory=list)
     operators: dict[str, int] = field(default_factory=dict)
     size_bytes: int = 0

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 import jax
+import numpy as np
 
 from jfuse.errors import TypeMismatch
 from jfuse.kernels.op import Array, namespace, tfl
@@ -21,9 +22,9 @@ def activate(x: Array, name: str) -> Array:
     if name == "RELU":
         return xp.maximum(x, 0)
     if name == "RELU6":
-        return xp.clip(x, 0, 6)
+        return xp.minimum(xp.maximum(x, 0), 6)
     if name == "RELU_N1_TO_1":
-        return xp.clip(x, -1, 1)
+        return xp.minimum(xp.maximum(x, -1), 1)
     if name == "TANH":
         return xp.tanh(x)
     if name == "SIGN_BIT":
@@ -49,10 +50,26 @@ def relu_n1_to_1(x: Array, /) -> Array:
     return activate(x, "RELU_N1_TO_1")
 
 
+@tfl("RELU_0_TO_1", elementwise=True, switch="clip")
+def relu_0_to_1(x: Array, /) -> Array:
+    """x between 0 and 1.   x: f[...] -> f[...]   Source: tflite/kernels/activations.cc"""
+    xp = namespace(x)
+    return xp.minimum(xp.maximum(x, 0), 1)
+
+
+@tfl("PRELU", elementwise=True, switch="clip")
+def prelu(x: Array, alpha: Array, /) -> Array:
+    """x where x >= 0, else alpha * x.   x, alpha: f[...], broadcast -> f[...]
+
+    Source: tflite/kernels/activations.cc
+    """
+    return namespace(x, alpha).where(x >= 0, x, alpha * x)
+
+
 @tfl("LEAKY_RELU", elementwise=True, switch="clip")
 def leaky_relu(x: Array, /, *, alpha: float) -> Array:
     """x where x > 0, else alpha * x.   x: f[...] -> f[...]   Source: tflite/kernels/activations.cc"""
-    return namespace(x).where(x > 0, x, alpha * x)
+    return namespace(x).where(x > 0, x, x.dtype.type(alpha) * x)
 
 
 @tfl("ELU", elementwise=True, switch="clip")
@@ -98,8 +115,13 @@ def softmax(x: Array, /, *, beta: float = 1.0) -> Array:
     Source: tflite/kernels/activations.cc
     """
     xp = namespace(x)
-    powers = xp.exp(beta * (x - xp.max(x, axis=-1, keepdims=True)))
+    powers = xp.exp(x.dtype.type(beta) * (x - _greatest(x)))
     return powers / xp.sum(powers, axis=-1, keepdims=True)
+
+
+def _greatest(x: Array) -> Array:
+    """The greatest element along the last axis, which may be of any size: N - 1 is not known to be 1 or more."""
+    return namespace(x).max(x, axis=-1, keepdims=True, initial=-np.inf)
 
 
 @tfl("LOG_SOFTMAX")
@@ -109,5 +131,5 @@ def log_softmax(x: Array, /) -> Array:
     Source: tflite/kernels/activations.cc
     """
     xp = namespace(x)
-    shifted = x - xp.max(x, axis=-1, keepdims=True)
+    shifted = x - _greatest(x)
     return shifted - xp.log(xp.sum(xp.exp(shifted), axis=-1, keepdims=True))

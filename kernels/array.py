@@ -18,7 +18,7 @@ from jfuse.kernels.layout import agreed, axes_from_front, from_front, resolved_s
 from jfuse.kernels.op import Array, Static, namespace, tfl
 
 
-@tfl("RESHAPE", on_shapes=True, linear="joint")
+@tfl("RESHAPE", on_shapes=True, sized_by_data=True, linear="joint")
 def reshape(x: Array, shape: Static = None, /, *, new_shape: tuple[int, ...] | None = None) -> Array:
     """The elements of x in another shape, one dimension of which may be -1.
 
@@ -199,7 +199,7 @@ def _cut(x: Array, axis: int, sizes: tuple[Any, ...]) -> tuple[Array, ...]:
     return tuple(parts)
 
 
-@tfl("PAD", linear="joint")
+@tfl("PAD", sized_by_data=True, linear="joint")
 def pad(x: Array, paddings: Static, /) -> Array:
     """x with zeros around it.   x: n[...]; paddings: i32|i64[rank,2]   Source: tflite/kernels/pad.cc"""
     return namespace(x).pad(x, paddings)
@@ -210,7 +210,7 @@ def _pad_type(x: TensorType, paddings: Any) -> TensorType:
     return _padded(x, paddings)
 
 
-@tfl("PADV2", linear="joint")
+@tfl("PADV2", sized_by_data=True, linear="joint")
 def padv2(x: Array, paddings: Static, value: Array, /) -> Array:
     """x with `value` around it.   x: n[...]; paddings: i32|i64[rank,2]; value: n[]   Source: tflite/kernels/pad.cc"""
     xp = namespace(x, value)
@@ -246,13 +246,13 @@ def _padded(x: TensorType, paddings: Any) -> TensorType:
     return TensorType(tuple(d + low + high for d, (low, high) in zip(x.shape, paddings, strict=True)), x.dtype)
 
 
-@tfl("TILE", on_shapes=True, linear="joint")
+@tfl("TILE", on_shapes=True, sized_by_data=True, linear="joint")
 def tile(x: Array, multiples: Static, /) -> Array:
     """x repeated along each dimension.   x: any[...]; multiples: i32|i64[rank]   Source: tflite/kernels/tile.cc"""
     return namespace(x).tile(x, multiples)
 
 
-@tfl("BROADCAST_TO", on_shapes=True, linear="joint")
+@tfl("BROADCAST_TO", on_shapes=True, sized_by_data=True, linear="joint")
 def broadcast_to(x: Array, shape: Static, /) -> Array:
     """x broadcast to shape.
 
@@ -295,7 +295,7 @@ def _broadcast_dim(d: Any, e: Any) -> Any:
     raise TypeMismatch(f"whether {d} or {e} is broadcast depends on run-time sizes")
 
 
-@tfl("FILL", on_shapes=True, linear="joint")
+@tfl("FILL", on_shapes=True, sized_by_data=True, linear="joint")
 def fill(dims: Static, value: Array, /) -> Array:
     """`value` in every element of a tensor of shape dims.
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import jax
@@ -11,11 +12,11 @@ import jax.numpy as jnp
 import numpy as np
 
 from jfuse.errors import TypeMismatch
-from jfuse.ir.dims import same, substitute_value
+from jfuse.ir.dims import Dim, same, substitute_value, symbol, symbols_of
 from jfuse.ir.evaluate import evaluate
-from jfuse.ir.graph import Atom, Const, Graph, Params, Var
+from jfuse.ir.graph import Atom, Const, Eqn, Graph, Params, Var
 from jfuse.ir.registry import register_op
-from jfuse.ir.trace import Trace, active_trace, mismatch
+from jfuse.ir.trace import Trace, active_trace, is_tracing, mismatch
 from jfuse.ir.types import DType, TensorType
 from jfuse.ir.walk import rename_dims
 
@@ -28,6 +29,7 @@ class BodyOp:
     """An op whose equations carry graphs. `builtin` is its TFLite name, None where a pass must resolve it first.
 
     defaults: the parameters in the order in which they print, `...` where there is no default.
+    varies: whether an equation's branches, or steps, give results of different sizes; jax cannot trace it then.
     """
 
     name: str
@@ -36,6 +38,7 @@ class BodyOp:
     compute: Run
     defaults: Mapping[str, Any] = field(default_factory=dict)
     switch: str | None = None
+    varies: Callable[[Eqn], bool] = lambda eqn: False
 
     def __call__(self, operands: Sequence[Any], bodies: Sequence[Graph], **params: Any) -> tuple[Any, ...]:
         """The results of the op on operands and bodies: a tuple always."""
@@ -83,15 +86,64 @@ def _types(atoms: Sequence[Var | Const]) -> list[TensorType]:
     return [a.type for a in atoms]
 
 
+def _either(found: Sequence[TensorType], others: Sequence[TensorType], what: str) -> tuple[TensorType, ...]:
+    """The types of values that are of one or of the other type: a size on which these differ is known at run time."""
+    if len(found) != len(others):
+        raise TypeMismatch(f"{what}: {len(found)} values for {len(others)}")
+    for i, (f, o) in enumerate(zip(found, others, strict=True)):
+        if f.dtype is not o.dtype or f.rank != o.rank:
+            raise TypeMismatch(f"{what} {i}: {f} for {o}")
+    dims = [[_one_of(d, e) for d, e in zip(f.shape, o.shape, strict=True)] for f, o in zip(found, others, strict=True)]
+    return tuple(TensorType(tuple(shape), f.dtype) for shape, f in zip(dims, found, strict=True))
+
+
+def _one_of(d: Dim, e: Dim) -> Dim:
+    if same(d, e):
+        return d
+    return active_trace().names.fresh("N") if is_tracing() else symbol("N")
+
+
+def _branches_differ(eqn: Eqn) -> bool:
+    return _differ(*(_types(body.outputs) for body in eqn.bodies))
+
+
+def _steps_differ(eqn: Eqn) -> bool:
+    return _differ(_types(eqn.bodies[1].inputs), _types(eqn.bodies[1].outputs))
+
+
+def _differ(found: Sequence[TensorType], others: Sequence[TensorType]) -> bool:
+    return any(
+        not same(d, e) for f, o in zip(found, others, strict=True) for d, e in zip(f.shape, o.shape, strict=True)
+    )
+
+
 def _while_types(inputs: Sequence[Any], params: Params, bodies: Sequence[Graph]) -> tuple[TensorType, ...]:
     cond, body = bodies
-    _expect(inputs, _types(body.inputs), "operand")
-    _expect(_types(cond.inputs), _types(body.inputs), "condition input")
-    _expect(_types(body.outputs), _types(body.inputs), "carried value")
+    carried = _types(body.inputs)
+    _expect(_types(cond.inputs), carried, "condition input")
+    known = frozenset(name for t in inputs for d in t.shape for name in symbols_of(d))
+    _expect(inputs, _filled(carried, inputs, known), "operand")
+    _expect(_types(body.outputs), _filled(carried, _types(body.outputs), known), "carried value")
     (flag,) = cond.outputs
     if flag.type.dtype is not DType.bool or any(same(d, 1) is not True for d in flag.type.shape):
         raise TypeMismatch(f"the condition gives {flag.type}, not one bool")
-    return tuple(_types(body.outputs))
+    return _either(inputs, _types(body.outputs), "carried value")
+
+
+def _filled(carried: Sequence[TensorType], given: Sequence[TensorType], known: Collection[str]) -> Sequence[TensorType]:
+    """The types that a body carries, with the given sizes where one may change from step to step.
+
+    Such a size is a symbol of the body alone. known: the symbols that are not.
+    """
+    if len(carried) != len(given) or any(c.rank != g.rank for c, g in zip(carried, given, strict=True)):
+        return carried
+    size = partial(_size, known)
+    return [replace(c, shape=tuple(map(size, c.shape, g.shape))) for c, g in zip(carried, given, strict=True)]
+
+
+def _size(known: Collection[str], carried: Dim, given: Dim) -> Dim:
+    names = symbols_of(carried)
+    return given if names == {str(carried)} and not names & set(known) else carried
 
 
 def _while_run(inputs: Sequence[Any], params: Params, bodies: Sequence[Graph]) -> tuple[Any, ...]:
@@ -119,8 +171,7 @@ def _if_types(inputs: Sequence[Any], params: Params, bodies: Sequence[Graph]) ->
         raise TypeMismatch(f"the condition is {inputs[0]}, not one bool")
     for branch in bodies:
         _expect(inputs[1:], _types(branch.inputs), "operand")
-    _expect(_types(other.outputs), _types(then.outputs), "branch result")
-    return tuple(_types(then.outputs))
+    return _either(_types(then.outputs), _types(other.outputs), "branch result")
 
 
 def _if_run(inputs: Sequence[Any], params: Params, bodies: Sequence[Graph]) -> tuple[Any, ...]:
@@ -201,10 +252,10 @@ def _as_jax(values: Sequence[Any]) -> tuple[Any, ...]:
     return tuple(jnp.asarray(v) for v in values)
 
 
-while_ = register_op(BodyOp("while", "WHILE", _while_types, _while_run, switch="compare"))
+while_ = register_op(BodyOp("while", "WHILE", _while_types, _while_run, switch="compare", varies=_steps_differ))
 """Bodies (cond, body): carried values through `body` while `cond` gives true.   Source: tflite/kernels/while.cc"""
 
-if_ = register_op(BodyOp("if", "IF", _if_types, _if_run, switch="select"))
+if_ = register_op(BodyOp("if", "IF", _if_types, _if_run, switch="select", varies=_branches_differ))
 """Operands (flag, *values), bodies (then, else).   Source: tflite/kernels/if.cc"""
 
 scan = register_op(

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from types import ModuleType
+from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
+from jax.core import max_dim, min_dim
 
 from jfuse.ir.types import DType
 from jfuse.kernels.activation import activate
@@ -120,10 +123,24 @@ def floor_div(x: Array, y: Array, /) -> Array:
     return xp.floor(xp.divide(x.astype(np.float64), y.astype(np.float64))).astype(x.dtype)
 
 
-maximum = binary("MAXIMUM", "maximum", "The greater of x and y", on_shapes=True, switch="clip")
-minimum = binary("MINIMUM", "minimum", "The smaller of x and y", on_shapes=True, switch="clip")
+def _extreme(builtin: str, function: str, of_sizes: Callable[[Any, Any], Any], text: str) -> TflOp:
+    """Declare the greater or smaller of two; of sizes an expression where the run time decides."""
+    on_sizes = np.frompyfunc(of_sizes, 2, 1)
+
+    def body(x: Array, y: Array, /) -> Array:
+        if object in (x.dtype, y.dtype):
+            return np.asarray(on_sizes(x, y), object)
+        return getattr(matched(x, y), function)(x, y)
+
+    body.__doc__ = f"{text}.   x, y: number[...], broadcast -> number[...]   Source: tflite/kernels/{function}.cc"
+    return tfl(builtin, elementwise=True, on_shapes=True, switch="clip")(body)
+
+
+maximum = _extreme("MAXIMUM", "maximum", max_dim, "The greater of x and y")
+minimum = _extreme("MINIMUM", "minimum", min_dim, "The smaller of x and y")
 floor_mod = binary("FLOOR_MOD", "mod", "x - y * floor(x / y), with the sign of y", on_shapes=True, switch="mod")
 pow_ = binary("POW", "power", "x to the power of y")
+atan2 = binary("ATAN2", "arctan2", "The angle of the point (y, x), from -pi to pi; the operands come in that order")
 
 
 @tfl("SQUARED_DIFFERENCE", elementwise=True)

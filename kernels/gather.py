@@ -1,21 +1,20 @@
-"""Ops that pick or place elements by index: gather, scatter, one-hot, top-k, where, range."""
+"""Ops that pick or place elements by index: gather, scatter, one-hot, where, range."""
 
 from __future__ import annotations
 
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.core import max_dim
 
 from jfuse.errors import TypeMismatch
-from jfuse.ir.dims import Dim, is_known, symbol
+from jfuse.ir.dims import Dim, is_known
 from jfuse.ir.graph import Atom
-from jfuse.ir.trace import active_trace, is_tracing
 from jfuse.ir.types import DType, TensorType
+from jfuse.kernels.known import fresh_size, static_value
 from jfuse.kernels.layout import agreed, from_front
-from jfuse.kernels.op import Array, Static, namespace, static_value, tfl
+from jfuse.kernels.op import Array, Measure, Static, namespace, tfl
 
 
 @tfl("GATHER", on_shapes=True, linear="first")
@@ -100,7 +99,7 @@ def embedding_lookup(ids: Array, params: Array, /) -> Array:
     return _take(params, ids, 0)
 
 
-@tfl("SCATTER_ND")
+@tfl("SCATTER_ND", sized_by_data=True)
 def scatter_nd(indices: Array, updates: Array, shape: Static, /) -> Array:
     """Zeros of `shape` with the updates added at the places in the last dimension of indices.
 
@@ -122,7 +121,30 @@ def _scatter_nd_type(indices: TensorType, updates: TensorType, shape: Any) -> Te
     return TensorType(tuple(shape), updates.dtype)
 
 
-@tfl("ONE_HOT", switch="compare")
+@tfl("SPARSE_TO_DENSE", sized_by_data=True)
+def sparse_to_dense(indices: Array, shape: Static, values: Array, default_value: Array, /) -> Array:
+    """A tensor of `shape` that holds the values at the places in the rows of indices, default_value elsewhere.
+
+    indices: i32|i64[n, rank], or [n] for a vector; shape: i32|i64[rank], 4 at most; values: n[n] or n[], for all
+    places; default_value: n[]. Of several values for a place the last one counts.
+    Source: tflite/kernels/sparse_to_dense.cc
+    """
+    xp = namespace(indices, values, default_value)
+    start = xp.broadcast_to(xp.reshape(default_value, ()), shape)
+    places = _places(indices if len(indices.shape) == 2 else indices.reshape(-1, 1))
+    if xp is np:
+        result = start.copy()
+        result[places] = values
+        return result
+    return start.at[places].set(values)
+
+
+@sparse_to_dense.types
+def _sparse_to_dense_type(indices: TensorType, shape: Any, values: TensorType, default_value: TensorType) -> TensorType:
+    return TensorType(tuple(shape), values.dtype)
+
+
+@tfl("ONE_HOT", sized_by_data=True, switch="compare")
 def one_hot(indices: Array, depth: Static, on_value: Array, off_value: Array, /, *, axis: int = -1) -> Array:
     """on_value where the new dimension's index is the one in indices, off_value elsewhere.
 
@@ -143,22 +165,6 @@ def _one_hot_type(
     return TensorType((*indices.shape[:place], depth, *indices.shape[place:]), on_value.dtype)
 
 
-@tfl("TOPK_V2", switch="select")
-def topk_v2(x: Array, k: Static, /) -> tuple[Array, Array]:
-    """The k largest elements along the last dimension, largest first, and their places; of equals the first one.
-
-    x: n[..., size]; k: i32[]; results: n[..., k], i32[..., k]   Source: tflite/kernels/topk_v2.cc
-    """
-    values, places = jax.lax.top_k(x, k)
-    return values, places.astype(np.int32)
-
-
-@topk_v2.types
-def _topk_v2_type(x: TensorType, k: Any) -> tuple[TensorType, TensorType]:
-    shape = (*x.shape[:-1], k)
-    return TensorType(shape, x.dtype), TensorType(shape, DType.i32)
-
-
 @tfl("WHERE", traceable=False)
 def where(condition: Array, /) -> Array:
     """The indices of the true (or nonzero) elements, in row-major order.
@@ -170,16 +176,14 @@ def where(condition: Array, /) -> Array:
 
 @where.types
 def _where_type(condition: TensorType) -> TensorType:
-    count = active_trace().names.fresh("N") if is_tracing() else symbol("N")
-    return TensorType((count, condition.rank), DType.i64)
+    return TensorType((fresh_size(), condition.rank), DType.i64)
 
 
 @tfl("RANGE")
-def range_(start: Array, limit: Array, delta: Array, /) -> Array:
+def range_(start: Measure, limit: Measure, delta: Measure, /) -> Array:
     """start, start + delta, … as long as it is short of limit.
 
-    start, limit, delta: i32[], i64[] or f32[], constants or values that follow from shapes. Floats are summed up one
-    by one, as the kernel does.
+    start, limit, delta: i32[], i64[] or f32[]. Floats are summed up one by one, as the kernel does.
     Source: tflite/kernels/range.cc
     """
     first, last, step = (np.asarray(v).reshape(()) for v in (start, limit, delta))
@@ -192,10 +196,8 @@ def range_(start: Array, limit: Array, delta: Array, /) -> Array:
 @range_.types_of_atoms
 def _range_type(start: Atom, limit: Atom, delta: Atom) -> TensorType:
     first, last, step = (static_value(o) for o in (start, limit, delta))
-    if first is None or last is None or step is None:
-        raise TypeMismatch(
-            "a range whose length is computed at run time", found=f"{start.type}, {limit.type}, {delta.type}"
-        )
+    if first is None or last is None or step is None or not is_known(step):
+        return TensorType((fresh_size(),), start.type.dtype)
     return TensorType((range_length(first, last, step, start.type.dtype),), start.type.dtype)
 
 

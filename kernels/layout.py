@@ -7,7 +7,7 @@ from typing import Any
 
 from jfuse.errors import TypeMismatch
 from jfuse.ir.dims import Dim, Shape, product, same
-from jfuse.ir.trace import active_trace, is_tracing
+from jfuse.ir.trace import active_trace, equate_operands, is_tracing
 
 
 def from_front(axis: int, rank: int) -> int:
@@ -38,6 +38,12 @@ def agreed(d: Dim, e: Dim) -> Dim:
     if equal is None and is_tracing():
         active_trace().equate(d, e)
     return d
+
+
+def agreed_where_broadcast(*shapes: Sequence[Dim]) -> None:
+    """Equate the open symbols, in the active trace, on which shapes that must broadcast disagree."""
+    if is_tracing():
+        equate_operands(active_trace(), shapes)
 
 
 def resolved_shape(shape: Shape, target: Sequence[Dim]) -> Shape:

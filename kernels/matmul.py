@@ -8,6 +8,7 @@ from jax.lax import Precision
 from jfuse.ir.types import DType
 from jfuse.kernels.activation import activate
 from jfuse.kernels.elementwise import matched
+from jfuse.kernels.layout import agreed, agreed_where_broadcast
 from jfuse.kernels.op import Array, tfl
 
 
@@ -37,6 +38,8 @@ def fully_connected(
 
     Result: f[..., n] where keep_num_dims is set, else f[rows, n].   Source: tflite/kernels/fully_connected.cc
     """
+    if keep_num_dims:
+        agreed(x.shape[-1], weights.shape[1])
     rows = x if keep_num_dims else x.reshape((-1, weights.shape[1]))
     result = product(rows, weights.T)
     return activate(result if bias is None else result + bias, fused_activation_function)
@@ -50,4 +53,7 @@ def batch_matmul(
 
     x: f[..., m, k], y: f[..., k, n] -> f[..., m, n]   Source: tflite/kernels/batch_matmul.cc
     """
-    return product(x.swapaxes(-1, -2) if adj_x else x, y.swapaxes(-1, -2) if adj_y else y)
+    left, right = x.swapaxes(-1, -2) if adj_x else x, y.swapaxes(-1, -2) if adj_y else y
+    agreed(left.shape[-1], right.shape[-2])
+    agreed_where_broadcast(left.shape[:-2], right.shape[:-2])
+    return product(left, right)

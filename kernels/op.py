@@ -15,11 +15,13 @@ import numpy as np
 from jax.errors import InconclusiveDimensionOperation
 
 from jfuse.errors import JfuseError, RuleError, TypeMismatch
-from jfuse.ir.dims import is_known
+from jfuse.ir.dims import broadcast_shape, is_known
 from jfuse.ir.graph import Atom, Const, Eqn, Graph, Params, Var
 from jfuse.ir.registry import register_op
-from jfuse.ir.trace import Trace, active_trace, equate_operands, mismatch
+from jfuse.ir.trace import Trace, active_trace, equate_operands, is_tracing, mismatch
 from jfuse.ir.types import DType, TensorType
+from jfuse.kernels.known import as_static, named_sizes
+from jfuse.kernels.known import static_value as static_value
 
 Array: TypeAlias = Any
 """A NumPy array, a jax array or tracer, or a Var: what an op is called with decides what it does."""
@@ -29,6 +31,9 @@ Static: TypeAlias = Annotated[Any, "static"]
 
 ShapeOnly: TypeAlias = Annotated[Any, "shape_only"]
 """An operand of which only the shape is looked at (SHAPE, RANK)."""
+
+Measure: TypeAlias = Annotated[Any, "measure"]
+"""An operand that the body gets as it is, and whose value decides the size of the result (RANGE)."""
 
 TypeRule: TypeAlias = Callable[..., TensorType | tuple[TensorType, ...]]
 
@@ -49,8 +54,14 @@ class Operand:
     name: str
     static: bool = False
     shape_only: bool = False
+    measure: bool = False
     optional: bool = False
     variadic: bool = False
+
+    @property
+    def decides_size(self) -> bool:
+        """Whether the sizes of the results may follow from the operand's value."""
+        return self.static or self.measure
 
 
 @dataclass(eq=False)
@@ -64,13 +75,16 @@ class TflOp:
     updates: Mapping[str, int] = field(default_factory=dict)
     on_shapes: bool = False
     traceable: bool = True
+    sized_by_data: bool = False
     elementwise: bool = False
     linear: str | None = None
     switch: str | None = None
     clamps: bool = False
+    draws: bool = False
     repeats: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     type_rule: TypeRule | None = None
     atom_rule: TypeRule | None = None
+    data_rule: TypeRule | None = None
     _memo: dict[Any, tuple[TensorType, ...]] = field(default_factory=dict, repr=False)
 
     @property
@@ -93,6 +107,11 @@ class TflOp:
         self.atom_rule = rule
         return rule
 
+    def types_by_data(self, rule: TypeRule) -> TypeRule:
+        """Register a type rule for Static operands that are computed at run time; it gets the operands themselves."""
+        self.data_rule = rule
+        return rule
+
     def new_states(self, results: int) -> dict[str, int]:
         """For each operand that the op updates in place, the one of so many results that it becomes."""
         return {name: index % results for name, index in self.updates.items()}
@@ -108,7 +127,7 @@ class TflOp:
     def __call__(self, *operands: Any, **options: Any) -> Any:
         params = self.bind_options(options)
         values = self._bind_operands(operands)
-        if any(isinstance(v, Var) for v in values):
+        if any(isinstance(v, Var) for v in values) or (self.draws and is_tracing()):
             results = record(self, values, params)
         else:
             results = self.run(values, params, ())
@@ -171,9 +190,9 @@ class TflOp:
 
     def run(self, inputs: Sequence[Any], params: Params, bodies: Sequence[Graph] = ()) -> tuple[Any, ...]:
         """The results for arrays; for Vars an equation is recorded."""
-        if any(isinstance(i, Var) for i in inputs):
+        if any(isinstance(i, Var) for i in inputs) or (self.draws and is_tracing()):
             return record(self, inputs, params)
-        arguments = [_static(v) if self.operand_at(i).static else v for i, v in enumerate(inputs)]
+        arguments = [as_static(v) if self.operand_at(i).static else v for i, v in enumerate(inputs)]
         with jax.enable_x64(True), np.errstate(all="ignore"):
             results = self.body(*arguments, **params)
         results = results if isinstance(results, tuple) else (results,)
@@ -196,8 +215,11 @@ class TflOp:
             raise mismatch(self, inputs, params, str(error).split("\n")[0]) from error
 
     def _infer(self, inputs: Sequence[Atom | None], params: Params) -> tuple[TensorType, ...]:
-        if self.atom_rule is not None:
-            found = self.atom_rule(*inputs, **params)
+        on_atoms = self.atom_rule
+        if on_atoms is None and self.data_rule is not None and any(map(self._is_open, enumerate(inputs))):
+            on_atoms = self.data_rule
+        if on_atoms is not None:
+            found = on_atoms(*inputs, **params)
             return found if isinstance(found, tuple) else (found,)
         facts = tuple(self._fact(atom, self.operand_at(i)) for i, atom in enumerate(inputs))
         if self.type_rule is not None:
@@ -206,13 +228,36 @@ class TflOp:
         key = (facts, tuple(params.items()))
         known = self._memo.get(key)
         if known is None:
-            known = self._memo[key] = _abstract_types(self, facts, dict(params))
+            known = self._memo[key] = self._broadcast_types(facts, params) or _abstract_types(self, facts, dict(params))
         return known
+
+    def _broadcast_types(self, facts: tuple[Any, ...], params: Params) -> tuple[TensorType, ...] | None:
+        """The result type of an elementwise op: the body is asked about scalars only, once for all shapes.
+
+        None where it must be asked about these operands: SELECT takes rows, and sizes may be open or not agree.
+        """
+        types = [f for f in facts if isinstance(f, TensorType)]
+        if not self.elementwise or self.switch == "select" or len(types) < len(facts) or not any(t.rank for t in types):
+            return None
+        shape = broadcast_shape([t.shape for t in types])
+        if shape is None:
+            return None
+        scalars = tuple(TensorType((), t.dtype, t.quantization) for t in types)
+        key = (scalars, tuple(params.items()))
+        if key not in self._memo:
+            self._memo[key] = _abstract_types(self, scalars, dict(params))
+        return tuple(TensorType(shape, t.dtype) for t in self._memo[key])
+
+    def _is_open(self, operand: tuple[int, Atom | None]) -> bool:
+        index, atom = operand
+        return self.operand_at(index).static and isinstance(atom, Var) and static_value(atom) is None
 
     def _fact(self, atom: Atom | None, declared: Operand) -> Any:
         if not declared.static or atom is None:
             return None if atom is None else atom.type
         value = static_value(atom)
+        if value is None and self.sized_by_data:
+            value = named_sizes(atom)
         if value is None:
             raise TypeMismatch(
                 f"operand {declared.name!r} of {self.name} is computed at run time",
@@ -222,15 +267,22 @@ class TflOp:
         return value
 
 
+def depends_on_data(eqn: Eqn) -> bool:
+    """Whether the sizes of the results follow from values that are computed at run time."""
+    if not isinstance(eqn.op, TflOp):
+        return bool(eqn.bodies) and bool(getattr(eqn.op, "varies")(eqn))  # noqa: B009 (ops with bodies have it)
+    operands = ((eqn.op.operand_at(i), atom) for i, atom in enumerate(eqn.inputs) if isinstance(atom, Var))
+    return not eqn.op.traceable or any(o.decides_size and static_value(atom) is None for o, atom in operands)
+
+
+def draws(eqn: Eqn) -> bool:
+    """Whether an equation's results are random numbers."""
+    return isinstance(eqn.op, TflOp) and eqn.op.draws
+
+
 def new_states(eqn: Eqn) -> dict[str, int]:
     """For each operand that an equation updates in place, by name, the result that it becomes."""
     return eqn.op.new_states(len(eqn.outputs)) if isinstance(eqn.op, TflOp) else {}
-
-
-def static_value(atom: Atom) -> Any:
-    """The value of a Const, or what is known of a Var: an int or nested tuples; None where nothing is known."""
-    array = atom.array if isinstance(atom, Const) else atom.value
-    return None if array is None else _static(array)
 
 
 def tfl(
@@ -240,10 +292,12 @@ def tfl(
     repeats: Mapping[str, tuple[int, int]] | None = None,
     on_shapes: bool = False,
     traceable: bool = True,
+    sized_by_data: bool = False,
     elementwise: bool = False,
     linear: str | None = None,
     switch: str | None = None,
     clamps: bool = False,
+    draws: bool = False,
 ) -> Callable[[Callable[..., Any]], TflOp]:
     """Declare the decorated function as the TFLite builtin of that name.
 
@@ -256,6 +310,7 @@ def tfl(
     repeats: operand name of such a state -> index of another result that repeats it, and the step (0 or -1) of that.
     on_shapes: the body also computes on object arrays of dimensions, so that shape arithmetic can go through it.
     traceable: False where jax cannot trace the body (result sizes that depend on data).
+    sized_by_data: the runtime takes the Static operands computed from data as well; the result has fresh symbols then.
     elementwise: each result element depends on the operands' elements at the same (broadcast) place only.
     linear: "joint" where the op is linear in all its data operands together (ADD, RESHAPE), "each" where it is linear
         in each data operand alone, the others fixed (MUL, BATCH_MATMUL), up to what an operand `bias` adds
@@ -265,6 +320,7 @@ def tfl(
         proof by sampling could miss.
     clamps: the float kernel applies RELU, RELU6 and RELU_N1_TO_1 as `fused_activation_function` (CONCATENATION has the
         option and refuses it; recurrent ops mean the activation of a cell by it).
+    draws: the results are random numbers, others in each call: an equation is never folded, nor two of them shared.
     """
 
     def declare(body: Callable[..., Any]) -> TflOp:
@@ -281,6 +337,7 @@ def tfl(
                         parameter.name,
                         static=_is_marked(hints.get(parameter.name), "static"),
                         shape_only=_is_marked(hints.get(parameter.name), "shape_only"),
+                        measure=_is_marked(hints.get(parameter.name), "measure"),
                         optional=parameter.default is None or type(None) in get_args(hints.get(parameter.name)),
                         variadic=parameter.kind is parameter.VAR_POSITIONAL,
                     )
@@ -294,10 +351,12 @@ def tfl(
             state,
             on_shapes,
             traceable,
+            sized_by_data,
             elementwise,
             linear,
             switch,
             clamps,
+            draws,
             dict(repeats or {}),
         )
         op.__doc__ = body.__doc__
@@ -326,9 +385,8 @@ def record(op: TflOp, operands: Sequence[Any], params: Params) -> tuple[Any, ...
 def _infer_resolving(op: TflOp, trace: Trace, inputs: list[Atom | None], params: Params) -> tuple[TensorType, ...]:
     """The result types; where operands disagree on open sizes that the op needs equal, those are equated first.
 
-    Bodies say which sizes those are by `layout.agreed`; of ops that broadcast it is known.
+    Bodies say which sizes those are by `layout.agreed`; of elementwise ops it is known.
     """
-    broadcasts = op.elementwise or op.linear == "each"
     while True:
         equated = len(trace.sizes)
         resolved = [_resolved(trace, i) for i in inputs]
@@ -336,7 +394,7 @@ def _infer_resolving(op: TflOp, trace: Trace, inputs: list[Atom | None], params:
             return op.infer(resolved, params)
         except TypeMismatch:
             data = [i.type.shape for n, i in enumerate(resolved) if i is not None and not op.operand_at(n).static]
-            progress = len(trace.sizes) > equated or (broadcasts and equate_operands(trace, data))
+            progress = len(trace.sizes) > equated or (op.elementwise and equate_operands(trace, data))
             if not progress:
                 raise
 
@@ -418,14 +476,6 @@ def _type_of_aval(aval: Any) -> TensorType:
 
 def _to_numpy(value: Any) -> Any:
     return value if isinstance(value, jax.core.Tracer | jax.ShapeDtypeStruct) else np.asarray(value)
-
-
-def _static(value: Any) -> Any:
-    return _tuples(value.tolist()) if isinstance(value, np.ndarray | np.generic | jax.Array) else value
-
-
-def _tuples(value: Any) -> Any:
-    return tuple(_tuples(v) for v in value) if isinstance(value, list) else value
 
 
 def _as_array(value: Any) -> np.ndarray:

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from jfuse.ir.types import DType
+import numpy as np
+
+from jfuse.ir.types import DType, TensorType
 from jfuse.kernels.elementwise import truncated_quotient
+from jfuse.kernels.layout import from_front, with_dim
 from jfuse.kernels.op import Array, Static, TflOp, namespace, tfl
 
 
@@ -16,7 +19,6 @@ def reduction(
     *,
     on_shapes: bool = False,
     linear: str | None = None,
-    switch: str | None = None,
     keeps_dtype: bool = False,
 ) -> TflOp:
     """Declare a reduction: the function of that name in NumPy and jax.numpy.
@@ -29,7 +31,7 @@ def reduction(
         return getattr(namespace(x), function)(x, axis=axis_tuple(axes), keepdims=keep_dims, **dtype)
 
     body.__doc__ = f"{text} along axes; none for no axes.   x: any[...] -> any[...]   Source: tflite/kernels/reduce.cc"
-    return tfl(builtin, on_shapes=on_shapes, linear=linear, switch=switch)(body)
+    return tfl(builtin, on_shapes=on_shapes, linear=linear)(body)
 
 
 def axis_tuple(axes: Any) -> tuple[int, ...]:
@@ -53,8 +55,33 @@ def mean(x: Array, axes: Static, /, *, keep_dims: bool = False) -> Array:
 
 sum_ = reduction("SUM", "sum", "The sum", on_shapes=True, linear="joint", keeps_dtype=True)
 reduce_prod = reduction("REDUCE_PROD", "prod", "The product", on_shapes=True, keeps_dtype=True)
-reduce_max = reduction("REDUCE_MAX", "max", "The greatest element", switch="clip")
-reduce_min = reduction("REDUCE_MIN", "min", "The smallest element", switch="clip")
+
+
+@tfl("REDUCE_MAX", switch="clip")
+def reduce_max(x: Array, axes: Static, /, *, keep_dims: bool = False) -> Array:
+    """The greatest element along axes; none for no axes.   x: number[...] -> number[...]
+
+    Source: tflite/kernels/reduce.cc
+    """
+    # With a first value the axes may have any size: N - 1 is not known to be 1 or more.
+    first = -_infinity(x.dtype) if DType.of(x.dtype).is_float else np.iinfo(x.dtype).min
+    return namespace(x).max(x, axis=axis_tuple(axes), keepdims=keep_dims, initial=first)
+
+
+@tfl("REDUCE_MIN", switch="clip")
+def reduce_min(x: Array, axes: Static, /, *, keep_dims: bool = False) -> Array:
+    """The smallest element along axes; none for no axes.   x: number[...] -> number[...]
+
+    Source: tflite/kernels/reduce.cc
+    """
+    first = _infinity(x.dtype) if DType.of(x.dtype).is_float else np.iinfo(x.dtype).max
+    return namespace(x).min(x, axis=axis_tuple(axes), keepdims=keep_dims, initial=first)
+
+
+def _infinity(dtype: Any) -> Any:
+    return np.asarray(np.inf, dtype)[()]
+
+
 reduce_any = reduction("REDUCE_ANY", "any", "Whether an element is true")
 reduce_all = reduction("REDUCE_ALL", "all", "Whether all elements are true")
 
@@ -75,6 +102,13 @@ def arg_min(x: Array, axis: Static, /, *, output_type: DType = DType.i64) -> Arr
     Source: tflite/kernels/arg_min_max.cc
     """
     return namespace(x).argmin(x, axis=axis_tuple(axis)[0]).astype(output_type.numpy)
+
+
+@arg_max.types
+@arg_min.types
+def _without_axis(x: TensorType, axis: Any, *, output_type: DType) -> TensorType:
+    """Said without jax, which wants to know that there is an element."""
+    return TensorType(with_dim(x.shape, from_front(axis_tuple(axis)[0], x.rank)), output_type)
 
 
 @tfl("CUMSUM", linear="joint")

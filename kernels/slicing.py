@@ -5,9 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import jax.numpy as jnp
+import numpy as np
 
 from jfuse.errors import TypeMismatch
 from jfuse.ir.dims import is_known, same
+from jfuse.ir.graph import Atom, Const, Var
+from jfuse.ir.types import DType, TensorType
+from jfuse.kernels.known import fresh_size, known_entries
 from jfuse.kernels.op import Array, Static, tfl
 
 
@@ -15,8 +19,8 @@ from jfuse.kernels.op import Array, Static, tfl
 def slice_(x: Array, begin: Static, size: Static, /) -> Array:
     """The block of x of that size from begin; a size of -1 reaches to the end.
 
-    x: any[...]; begin, size: i32|i64[rank]. Not for files with open dimensions: there the runtime takes the result's
-    shape for dynamic, which STRIDED_SLICE does not suffer from.
+    x: any[...]; begin, size: i32|i64[rank]. Only where data decides the size: with open dimensions the runtime takes
+    the result's shape for dynamic, which STRIDED_SLICE does not suffer from.
     Source: tflite/kernels/slice.cc
     """
     if not len(begin) == len(size) == len(x.shape):
@@ -28,6 +32,17 @@ def slice_(x: Array, begin: Static, size: Static, /) -> Array:
             raise TypeMismatch(f"a slice from {start} to {stop} of a dimension of {dim}")
         index.append(slice(start, stop))
     return x[tuple(index)]
+
+
+@slice_.types_by_data
+def _slice_by_data(x: Atom, begin: Atom, size: Atom) -> TensorType:
+    shape = []
+    for dim, start, count in zip(x.type.shape, known_entries(begin), known_entries(size), strict=True):
+        if count is None or (start is None and same(count, -1)):
+            shape.append(fresh_size())
+        else:
+            shape.append(dim - start if same(count, -1) else count)
+    return TensorType(tuple(shape), x.type.dtype)
 
 
 @tfl("STRIDED_SLICE", on_shapes=True, linear="joint")
@@ -69,6 +84,41 @@ def strided_slice(
             index.append(_place(whole, first, stride) if shrink_axis_mask & bit else _range(first, last, stride))
             axis += 1
     return x[tuple(index)]
+
+
+@strided_slice.types_by_data
+def _strided_slice_by_data(x: Atom, begin: Atom, end: Atom, strides: Atom, **options: Any) -> TensorType:
+    """As if the dimensions whose bounds are computed were taken whole, with fresh symbols for what is left of them."""
+    places = [known_entries(a) for a in (begin, end)]
+    skipped = options["begin_mask"], options["end_mask"]
+    computed = [
+        i
+        for i in range(begin.type.shape[0])
+        if any(place[i] is None and not mask >> i & 1 for place, mask in zip(places, skipped, strict=True))
+        and not (options["shrink_axis_mask"] | options["new_axis_mask"] | options["ellipsis_mask"]) >> i & 1
+    ]
+    whole = sum(1 << i for i in computed)
+    bounds = [_bounds([0 if v is None else v for v in place]) for place in places]
+    masks = {"begin_mask": skipped[0] | whole, "end_mask": skipped[1] | whole}
+    (found,) = strided_slice.infer([x, *bounds, strides], {**options, **masks})
+    shape = list(found.shape)
+    for i in computed:
+        shape[_result_axis(i, len(shape), len(places[0]), options)] = fresh_size()
+    return TensorType(tuple(shape), found.dtype)
+
+
+def _bounds(values: list[Any]) -> Atom:
+    known = all(map(is_known, values))
+    vector = np.array(values, np.int32 if known else object)
+    return Const(vector) if known else Var(TensorType((len(values),), DType.i32), value=vector)
+
+
+def _result_axis(i: int, rank: int, entries: int, options: dict[str, Any]) -> int:
+    """Which dimension of the result entry i becomes: counted from the end where the ellipsis stands before it."""
+    gone = options["shrink_axis_mask"]
+    if options["ellipsis_mask"] & ((1 << i) - 1):
+        return rank - sum(not gone >> k & 1 for k in range(i, entries))
+    return sum(not gone >> k & 1 for k in range(i))
 
 
 def _axes_after(i: int, count: int, new_axis_mask: int) -> int:

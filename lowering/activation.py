@@ -2,23 +2,58 @@
 
 from __future__ import annotations
 
+import numpy as np
+
+from jfuse.ir.dims import product
 from jfuse.kernels import ops
 from jfuse.kernels.op import Array
-from jfuse.lowering.elementwise import alike, lost_beside_one
-from jfuse.lowering.query import one_like, scalar
+from jfuse.lowering.elementwise import alike, clipped, lost_beside_one
+from jfuse.lowering.narrow import in_f32
+from jfuse.lowering.query import dtype, one_like, rank, scalar
 from jfuse.lowering.rules import lowers
+from jfuse.lowering.shapes import shaped
 
 # tensorflow/core/kernels/relu_op_functor.h, Selu
 _SELU_SCALE = 1.0507009873554804934193349852946
 _SELU_SCALE_ALPHA = 1.7580993408473768599402175208123
+_SOFTMAX_AXES = 6  # measured on LiteRT 2.3.0
 
-alike("Relu", ops.relu)
-alike("Relu6", ops.relu6)
 alike("Elu", ops.elu)
 alike("Tanh", ops.tanh)
 alike("Sigmoid", ops.logistic)
-alike("Softmax", ops.softmax)
 alike("LogSoftmax", ops.log_softmax)
+
+
+@lowers("Softmax")
+def lower_softmax(logits: Array) -> Array:
+    """SOFTMAX, on one axis before the last where its kernel would not take them all."""
+    if rank(logits) <= _SOFTMAX_AXES:
+        return ops.softmax(logits)
+    *batch, last = logits.shape
+    return shaped(ops.softmax(shaped(logits, (product(tuple(batch)), last))), tuple(logits.shape), logits)
+
+
+@lowers("SoftmaxCrossEntropyWithLogits")
+def lower_softmax_cross_entropy(features: Array, labels: Array) -> tuple[Array, Array]:
+    """-sum(labels * log_softmax(features)), and its gradient softmax(features) - labels.
+
+    features, labels: f[b,n], broadcast -> f[b], f[b,n]
+    """
+    shares = ops.mul(labels, ops.neg(ops.log_softmax(features)))
+    loss = ops.sum_(shares, np.array([1], np.int32), keep_dims=False)
+    return loss, ops.sub(ops.softmax(features), labels)
+
+
+@lowers("Relu")
+def lower_relu(features: Array) -> Array:
+    """RELU of floats, MAXIMUM with 0 of integers."""
+    return ops.relu(features) if dtype(features).is_float else ops.maximum(features, scalar(0, features))
+
+
+@lowers("Relu6")
+def lower_relu6(features: Array) -> Array:
+    """RELU6 of floats; integers are clipped."""
+    return ops.relu6(features) if dtype(features).is_float else clipped(features, 0, 6)
 
 
 @lowers("LeakyRelu")
@@ -28,6 +63,7 @@ def lower_leaky_relu(features: Array, *, alpha: float = 0.2) -> Array:
 
 
 @lowers("Softplus")
+@in_f32
 def lower_softplus(features: Array) -> Array:
     """log(1 + exp(x)) as max(x, 0) + log1p(exp(-|x|)), which neither overflows nor vanishes.   x: f[...] -> f[...]"""
     power = ops.exp(ops.neg(ops.abs_(features)))
@@ -36,12 +72,14 @@ def lower_softplus(features: Array) -> Array:
 
 
 @lowers("Softsign")
+@in_f32
 def lower_softsign(features: Array) -> Array:
     """x / (1 + |x|).   x: f[...] -> f[...]"""
     return ops.div(features, ops.add(ops.abs_(features), one_like(features)))
 
 
 @lowers("Selu")
+@in_f32
 def lower_selu(features: Array) -> Array:
     """scale * x where x > 0, else scale * alpha * (exp(x) - 1).   x: f[...] -> f[...]"""
     negative = ops.elu(ops.minimum(features, scalar(0, features)))

@@ -11,13 +11,16 @@ from typing import Any
 import numpy as np
 
 from jfuse.errors import LowerError
-from jfuse.ir.dims import Shape, is_known, same
+from jfuse.ir.dims import Shape, is_known, product, same
+from jfuse.ir.types import DType
 from jfuse.kernels import ops
-from jfuse.kernels.layout import agreed, from_front, resolved_shape
+from jfuse.kernels.known import known_entries
+from jfuse.kernels.layout import agreed, from_front, resolved_shape, with_dim
 from jfuse.kernels.op import Array
-from jfuse.lowering.operands import as_i32, i32_operand
-from jfuse.lowering.query import axes_of, is_constant, rank, static, type_of
+from jfuse.lowering.operands import as_i32, i32_operand, known_sizes, sizes_operand
+from jfuse.lowering.query import axes_of, dtype, is_constant, rank, static, type_of
 from jfuse.lowering.rules import lowers
+from jfuse.lowering.shapes import shaped, zeros
 
 
 def reshaped(x: Array, target: Shape, shape: Array) -> Array:
@@ -37,8 +40,14 @@ def _is_shape(x: Array, target: Shape) -> bool:
 
 @lowers("Reshape")
 def lower_reshape(tensor: Array, shape: Array) -> Array:
-    """RESHAPE, with -1 for the one size that is open."""
-    return reshaped(tensor, static(shape, "shape"), shape)
+    """RESHAPE, with -1 for the one size that is open; to sizes that data decides as it is."""
+    target = known_sizes(shape)
+    if target is not None:
+        return reshaped(tensor, target, shape)
+    entries = known_entries(shape)
+    if all(e is None or is_known(e) for e in entries) and sum(e is None or e < 0 for e in entries) == 1:
+        return reshaped(tensor, tuple(-1 if e is None else e for e in entries), shape)  # the others decide it
+    return ops.reshape(tensor, as_i32(shape))
 
 
 @lowers("ExpandDims")
@@ -82,7 +91,24 @@ def lower_concat(axis: Array, *values: Array) -> Array:
 
 def _concatenated(values: list[Array], axis: Array) -> Array:
     (place,) = axes_of(axis, rank(values[0]))
-    return values[0] if len(values) == 1 else ops.concatenation(*values, axis=place)
+    if len(values) == 1:
+        return values[0]
+    if rank(values[0]) > _DELEGATED:
+        return _around(ops.concatenation(*(_in_three(v, place) for v in values), axis=1), values[0], place)
+    return ops.concatenation(*values, axis=place)
+
+
+_DELEGATED = 6  # dimensions: XNNPACK takes joints and cuts of more and fails on them (LiteRT 2.3.0)
+
+
+def _in_three(x: Array, axis: int) -> Array:
+    """x with the dimensions before the axis merged into one, and those after it."""
+    return shaped(x, (product(x.shape[:axis]), x.shape[axis], product(x.shape[axis + 1 :])), x)
+
+
+def _around(part: Array, x: Array, axis: int) -> Array:
+    """Undo `_in_three` on a result of another size along the axis."""
+    return shaped(part, (*x.shape[:axis], part.shape[1], *x.shape[axis + 1 :]), x)
 
 
 @lowers("Pack")
@@ -93,17 +119,34 @@ def lower_pack(*values: Array, axis: int = 0) -> Array:
 
 @lowers("Unpack")
 def lower_unpack(value: Array, *, num: int, axis: int = 0) -> Any:
-    """UNPACK; an open dimension is taken to be of the size that TensorFlow knows."""
+    """UNPACK, or STRIDED_SLICEs of wide types; an open dimension is taken to be of the size that TensorFlow knows."""
     place = from_front(axis, rank(value))
     agreed(value.shape[place], num)
+    if num and 0 in value.shape:  # the kernel refuses tensors without elements
+        return tuple(zeros(with_dim(value.shape, place), dtype(value), [value]) for _ in range(num))
+    if dtype(value) in (DType.i64, DType.f64, DType.u32, DType.u64) and not is_constant(value):
+        return tuple(_element(value, place, i) for i in range(num))  # the kernel has none of these
     return ops.unpack(value, axis=place) if num else ()
+
+
+def _element(x: Array, axis: int, i: int) -> Array:
+    n, bit = rank(x), 1 << axis
+    begin = np.zeros(n, np.int32)
+    begin[axis] = i
+    masks = {"begin_mask": (1 << n) - 1 - bit, "end_mask": (1 << n) - 1 - bit, "shrink_axis_mask": bit}
+    return ops.strided_slice(x, begin, begin + 1, np.ones(n, np.int32), **masks)
 
 
 @lowers("Split")
 def lower_split(split_dim: Array, value: Array, *, num_split: int) -> Any:
     """SPLIT; nothing for one part."""
     (axis,) = axes_of(split_dim, rank(value), "split_dim")
-    return value if num_split == 1 else ops.split(np.asarray(axis, np.int32), value, num_splits=num_split)
+    if num_split == 1:
+        return value
+    if rank(value) > _DELEGATED:
+        parts = ops.split(np.int32(1), _in_three(value, axis), num_splits=num_split)
+        return tuple(_around(part, value, axis) for part in parts)
+    return ops.split(np.asarray(axis, np.int32), value, num_splits=num_split)
 
 
 @lowers("SplitV")
@@ -117,17 +160,35 @@ def lower_split_v(value: Array, size_splits: Array, split_dim: Array, *, num_spl
 @lowers("Pad")
 def lower_pad(x: Array, paddings: Array) -> Array:
     """PAD; nothing where all amounts are 0."""
-    amounts = i32_operand(paddings, "paddings")
-    return x if _is_zero(amounts) else ops.pad(x, amounts)
+    return _padded(x, sizes_operand(paddings), None)
 
 
 @lowers("PadV2")
 def lower_pad_v2(x: Array, paddings: Array, constant_values: Array) -> Array:
     """PADV2, or PAD where the padding is a constant 0."""
-    amounts = i32_operand(paddings, "paddings")
+    return _padded(x, sizes_operand(paddings), None if _is_zero(constant_values) else constant_values)
+
+
+def _padded(x: Array, amounts: Array, value: Array | None) -> Array:
     if _is_zero(amounts):
         return x
-    return ops.pad(x, amounts) if _is_zero(constant_values) else ops.padv2(x, amounts, constant_values)
+    if rank(x) > _PADDED and is_constant(amounts):
+        return _padded_in_parts(x, amounts, value)
+    return ops.pad(x, amounts) if value is None else ops.padv2(x, amounts, value)
+
+
+_PADDED = 5  # dimensions at most, of PAD
+
+
+def _padded_in_parts(x: Array, amounts: Array, value: Array | None) -> Array:
+    """Two dimensions at a time, with those around them merged."""
+    for axis in range(0, rank(x), 2):
+        some = amounts[axis : axis + 2]
+        before, own, after = x.shape[:axis], x.shape[axis : axis + 2], x.shape[axis + 2 :]
+        merged = shaped(x, (product(before), *own, product(after)), x)
+        padded = _padded(merged, np.array([[0, 0], *some, [0, 0]], np.int32), value)
+        x = shaped(padded, (*before, *padded.shape[1:-1], *after), x)
+    return x
 
 
 @lowers("MirrorPad")
@@ -144,15 +205,15 @@ def _is_zero(x: Array) -> bool:
 @lowers("Tile")
 def lower_tile(x: Array, multiples: Array) -> Array:
     """TILE; nothing where nothing is repeated."""
-    counts = i32_operand(multiples, "multiples")
+    counts = sizes_operand(multiples)
     return x if is_constant(counts) and np.all(counts == 1) else ops.tile(x, counts)
 
 
 @lowers("BroadcastTo")
 def lower_broadcast_to(x: Array, shape: Array) -> Array:
     """BROADCAST_TO; nothing where the shape stays."""
-    target = static(shape, "shape")
-    return x if _is_shape(x, target) else ops.broadcast_to(x, i32_operand(shape, "shape"))
+    target = known_sizes(shape)
+    return x if target is not None and _is_shape(x, target) else ops.broadcast_to(x, sizes_operand(shape))
 
 
 @lowers("BroadcastArgs")
@@ -161,39 +222,20 @@ def lower_broadcast_args(s0: Array, s1: Array) -> Array:
     return ops.broadcast_args(s0, s1)
 
 
+@lowers("BroadcastGradientArgs")
+def lower_broadcast_gradient_args(s0: Array, s1: Array) -> tuple[Array, ...]:
+    """For each of two shapes the axes along which it is broadcast: constants, the shapes being known."""
+    shapes = [static(s, "a shape") for s in (s0, s1)]
+    rank_ = max(map(len, shapes))
+    first, second = ((1,) * (rank_ - len(s)) + tuple(s) for s in shapes)
+    pairs = list(enumerate(zip(first, second, strict=True)))
+    if any(same(v, 1) is None for _, pair in pairs for v in pair):
+        raise LowerError("whether a gradient is summed depends on open sizes", found=f"{first} and {second}")
+    ones = ([i for i, (d, e) in pairs if d == 1], [i for i, (d, e) in pairs if e == 1])
+    return tuple(np.asarray(axes, dtype(s0).numpy) for axes in ones)
+
+
 @lowers("Fill")
 def lower_fill(dims: Array, value: Array) -> Array:
     """FILL; a constant where sizes and value are."""
-    return ops.fill(i32_operand(dims, "dims"), value)
-
-
-@lowers("ReverseV2")
-def lower_reverse_v2(x: Array, axis: Array) -> Array:
-    """REVERSE_V2, once for each run of adjacent axes, which is what the runtime takes."""
-    for run in _adjacent(sorted(axes_of(axis, rank(x)))):
-        x = ops.reverse_v2(x, np.asarray(run, np.int32))
-    return x
-
-
-def _adjacent(axes: list[int]) -> list[list[int]]:
-    runs: list[list[int]] = []
-    for axis in axes:
-        if runs and runs[-1][-1] == axis - 1:
-            runs[-1].append(axis)
-        else:
-            runs.append([axis])
-    return runs
-
-
-@lowers("ReverseSequence")
-def lower_reverse_sequence(x: Array, seq_lengths: Array, *, seq_dim: int, batch_dim: int = 0) -> Array:
-    """REVERSE_SEQUENCE."""
-    return ops.reverse_sequence(x, seq_lengths, seq_dim=seq_dim, batch_dim=batch_dim)
-
-
-@lowers("InvertPermutation")
-def lower_invert_permutation(x: Array) -> Array:
-    """The inverse of a constant permutation."""
-    if not is_constant(x):
-        raise LowerError("a permutation that is computed at run time has no inverse in TFLite", found=str(type_of(x)))
-    return np.argsort(x).astype(x.dtype)
+    return ops.fill(sizes_operand(dims), value)

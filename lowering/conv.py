@@ -1,18 +1,18 @@
-"""Convolutions and pooling over images."""
+"""Convolutions over images and volumes."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
 from jfuse.errors import LowerError
+from jfuse.ir.dims import same
 from jfuse.kernels import ops
 from jfuse.kernels.op import Array
+from jfuse.lowering.images import on_images, spatial
+from jfuse.lowering.query import rank, type_of
 from jfuse.lowering.rules import lowers
-
-_TO_NHWC = (0, 2, 3, 1)
-_TO_NCHW = (0, 3, 1, 2)
 
 
 @lowers("Conv2D")
@@ -25,24 +25,31 @@ def lower_conv_2d(
     explicit_paddings: Sequence[int] = (),
     data_format: str = "NHWC",
     dilations: Sequence[int] = (1, 1, 1, 1),
-    use_cudnn_on_gpu: bool = True,
 ) -> Array:
     """x: f[b,h,w,i] (or f[b,i,h,w]), weights: f[kh,kw,i/groups,o].   -> CONV_2D"""
-    (stride_h, stride_w), (dilation_h, dilation_w) = (_spatial(v, data_format) for v in (strides, dilations))
+    steps, spacing = spatial(strides, data_format), spatial(dilations, data_format)
+    filters = ops.transpose(weights, (3, 0, 1, 2))  # of a constant a view
 
     def convolve(image: Array, padding: str) -> Array:
-        return ops.conv_2d(
-            image,
-            ops.transpose(weights, (3, 0, 1, 2)),  # of a constant a view
-            _no_bias(weights, weights.shape[3]),
-            padding=padding,
-            stride_w=stride_w,
-            stride_h=stride_h,
-            dilation_w_factor=dilation_w,
-            dilation_h_factor=dilation_h,
-        )
+        return conv_2d(image, filters, padding, steps, spacing)
 
-    return _on_images(x, convolve, padding, explicit_paddings, data_format)
+    return on_images(x, convolve, weights.shape[:2], steps, spacing, padding, explicit_paddings, data_format)
+
+
+def conv_2d(
+    image: Array, filters: Array, padding: str, strides: Sequence[int], dilations: Sequence[int] = (1, 1)
+) -> Array:
+    """CONV_2D with zeros as bias, which TFLite's kernels want.   image: f[b,h,w,i], filters: f[o,kh,kw,i/groups]"""
+    return ops.conv_2d(
+        image,
+        filters,
+        no_bias(filters, filters.shape[0]),
+        padding=padding,
+        stride_w=strides[1],
+        stride_h=strides[0],
+        dilation_w_factor=dilations[1],
+        dilation_h_factor=dilations[0],
+    )
 
 
 @lowers("DepthwiseConv2dNative")
@@ -57,95 +64,90 @@ def lower_depthwise_conv_2d(
     dilations: Sequence[int] = (1, 1, 1, 1),
 ) -> Array:
     """x: f[b,h,w,i] (or f[b,i,h,w]), weights: f[kh,kw,i,m].   -> DEPTHWISE_CONV_2D"""
-    (stride_h, stride_w), (dilation_h, dilation_w) = (_spatial(v, data_format) for v in (strides, dilations))
+    steps, spacing = spatial(strides, data_format), spatial(dilations, data_format)
     height, width, channels, multiplier = weights.shape
-    shape = (1, height, width, channels * multiplier)
+    filters = ops.reshape(weights, (1, height, width, channels * multiplier))
 
     def convolve(image: Array, padding: str) -> Array:
         return ops.depthwise_conv_2d(
             image,
-            ops.reshape(weights, shape),
-            _no_bias(weights, channels * multiplier),
+            filters,
+            no_bias(weights, channels * multiplier),
             padding=padding,
-            stride_w=stride_w,
-            stride_h=stride_h,
+            stride_w=steps[1],
+            stride_h=steps[0],
             depth_multiplier=multiplier,
-            dilation_w_factor=dilation_w,
-            dilation_h_factor=dilation_h,
+            dilation_w_factor=spacing[1],
+            dilation_h_factor=spacing[0],
         )
 
-    return _on_images(x, convolve, padding, explicit_paddings, data_format)
+    return on_images(x, convolve, (height, width), steps, spacing, padding, explicit_paddings, data_format)
 
 
-@lowers("MaxPool")
-def lower_max_pool(
+@lowers("Conv3D")
+def lower_conv_3d(
     x: Array,
+    weights: Array,
     *,
-    ksize: Sequence[int],
     strides: Sequence[int],
     padding: str,
     explicit_paddings: Sequence[int] = (),
-    data_format: str = "NHWC",
+    data_format: str = "NDHWC",
+    dilations: Sequence[int] = (1, 1, 1, 1, 1),
 ) -> Array:
-    """The largest element of each window.   f[b,h,w,c] (or f[b,c,h,w])"""
-    window = _window(ksize, strides, data_format)
+    """x: f[b,d,h,w,i] (or f[b,i,d,h,w]), weights: f[kd,kh,kw,i/groups,o].   -> CONV_3D, one for each group"""
+    steps, spacing = spatial(strides, data_format), spatial(dilations, data_format)
 
-    def pool(image: Array, padding: str) -> Array:
-        return ops.max_pool_2d(image, padding=padding, **window)
+    def convolve(volume: Array, padding: str) -> Array:
+        return conv_3d(volume, weights, padding, steps, spacing)
 
-    return _on_images(x, pool, padding, explicit_paddings, data_format, fill=-np.inf)
+    return on_images(x, convolve, weights.shape[:3], steps, spacing, padding, explicit_paddings, data_format)
 
 
-@lowers("AvgPool")
-def lower_avg_pool(
-    value: Array, *, ksize: Sequence[int], strides: Sequence[int], padding: str, data_format: str = "NHWC"
+def conv_3d(volume: Array, weights: Array, padding: str, strides: Sequence[int], dilations: Sequence[int]) -> Array:
+    """CONV_3D, which knows no groups: so one for each.   volume: f[b,d,h,w,i], weights: f[kd,kh,kw,i/groups,o]"""
+    groups = volume.shape[4] // weights.shape[3]
+    if same(groups, 1) is False:
+        parts = zip(*(ops.split(np.int32(4), v, num_splits=groups) for v in (volume, weights)), strict=True)
+        return ops.concatenation(*(conv_3d(x, w, padding, strides, dilations) for x, w in parts), axis=4)
+    return ops.conv_3d(
+        volume,
+        weights,
+        no_bias(weights, weights.shape[4]),
+        padding=padding,
+        **{f"stride_{axis}": step for axis, step in zip("dhw", strides, strict=True)},
+        **{f"dilation_{axis}_factor": step for axis, step in zip("dhw", dilations, strict=True)},
+    )
+
+
+@lowers("Conv")
+def lower_conv(
+    x: Array,
+    weights: Array,
+    *,
+    strides: Sequence[int],
+    padding: str,
+    explicit_paddings: Sequence[int] = (),
+    data_format: str = "CHANNELS_LAST",
+    dilations: Sequence[int] = (),
+    batch_dims: int = 1,
 ) -> Array:
-    """The mean of each window, of its elements within the image.   f[b,h,w,c] (or f[b,c,h,w])"""
-    window = _window(ksize, strides, data_format)
+    """As Conv2D or Conv3D, which the rank tells: any number of axes with one spelling of layouts."""
+    axes = {4: "HW", 5: "DHW"}.get(rank(x))
+    if axes is None or batch_dims != 1:
+        raise LowerError(
+            "a convolution over other than two or three axes",
+            expected="x[batch, height, width, channels], or with a depth",
+            found=f"{type_of(x)} with {batch_dims} axes for the batch",
+            remedy="reshape it to a convolution with one batch axis",
+        )
+    layout = f"NC{axes}" if data_format == "CHANNELS_FIRST" else f"N{axes}C"
+    options = {"strides": strides, "padding": padding, "data_format": layout}
+    options["dilations"] = dilations or (1,) * rank(x)
+    options["explicit_paddings"] = explicit_paddings
+    return (lower_conv_2d if len(axes) == 2 else lower_conv_3d)(x, weights, **options)
 
-    def pool(image: Array, padding: str) -> Array:
-        return ops.average_pool_2d(image, padding=padding, **window)
 
-    return _on_images(value, pool, padding, (), data_format)
-
-
-def _no_bias(weights: Array, channels: int) -> np.ndarray:
+def no_bias(weights: Array, channels: int) -> np.ndarray:
     """Zeros: TFLite's kernels want a bias."""
     return np.zeros(channels, weights.dtype)
-
-
-def _window(ksize: Sequence[int], strides: Sequence[int], data_format: str) -> dict[str, int]:
-    (height, width), (stride_h, stride_w) = (_spatial(v, data_format) for v in (ksize, strides))
-    if np.prod(ksize) != height * width:
-        raise LowerError(
-            "pooling over the batch or the channels",
-            expected="windows over height and width",
-            found=f"ksize {tuple(ksize)}",
-            remedy="use tf.reduce_max or tf.reduce_mean over these axes",
-        )
-    return {"filter_height": height, "filter_width": width, "stride_h": stride_h, "stride_w": stride_w}
-
-
-def _spatial(values: Sequence[int], data_format: str) -> tuple[int, int]:
-    """Those of height and width."""
-    place = data_format.index("H")
-    return values[place], values[place + 1]
-
-
-def _on_images(
-    x: Array,
-    apply: Callable[[Array, str], Array],
-    padding: str,
-    explicit: Sequence[int],
-    data_format: str,
-    fill: float = 0.0,
-) -> Array:
-    """`apply` on f[b,h,w,c] with a padding that TFLite knows."""
-    images = x if data_format == "NHWC" else ops.transpose(x, _TO_NHWC)
-    if padding == "EXPLICIT":
-        place = 2 * data_format.index("H")
-        sides = np.array([(0, 0), explicit[place : place + 2], explicit[place + 2 : place + 4], (0, 0)], np.int32)
-        images = ops.padv2(images, sides, np.array(fill, images.dtype)) if fill else ops.pad(images, sides)
-        padding = "VALID"
-    result = apply(images, padding)
-    return result if data_format == "NHWC" else ops.transpose(result, _TO_NCHW)

@@ -1,18 +1,13 @@
-"""Picking and placing elements: gather, embedding tables, scatter, one-hot, top-k, where, range."""
+"""Picking elements: gather, embedding tables, one-hot, where."""
 
 from __future__ import annotations
 
-from typing import Any
-
-import numpy as np
-
 from jfuse.ir.types import DType
 from jfuse.kernels import ops
-from jfuse.kernels.gather import range_length
 from jfuse.kernels.layout import from_front
 from jfuse.kernels.op import Array
-from jfuse.lowering.operands import i32_operand
-from jfuse.lowering.query import axes_of, dtype, is_constant, rank, static
+from jfuse.lowering.operands import sizes_operand
+from jfuse.lowering.query import axes_of, dtype, rank
 from jfuse.lowering.rules import lowers
 
 _INDICES = (DType.i32, DType.i64)
@@ -58,40 +53,14 @@ def lower_resource_gather_nd(resource: Array, indices: Array) -> Array:
     return ops.gather_nd(resource, _indices(indices))
 
 
-@lowers("ScatterNd")
-def lower_scatter_nd(indices: Array, updates: Array, shape: Array) -> Array:
-    """SCATTER_ND, whose indices and shape are i32."""
-    places = indices if dtype(indices) is DType.i32 else ops.cast(indices, out_data_type=DType.i32)
-    return ops.scatter_nd(places, updates, i32_operand(shape, "shape"))
-
-
 @lowers("OneHot")
 def lower_one_hot(indices: Array, depth: Array, on_value: Array, off_value: Array, *, axis: int = -1) -> Array:
     """ONE_HOT."""
     place = from_front(axis, rank(indices) + 1)
-    return ops.one_hot(_indices(indices), i32_operand(depth, "depth"), on_value, off_value, axis=place)
-
-
-@lowers("TopKV2")
-def lower_top_k(x: Array, k: Array, *, sorted: bool = True, index_type: DType = DType.i32) -> Any:  # noqa: A002
-    """TOPK_V2, which always sorts; its indices are i32."""
-    values, places = ops.topk_v2(x, i32_operand(k, "k"))
-    return values, places if index_type is DType.i32 else ops.cast(places, out_data_type=index_type)
+    return ops.one_hot(_indices(indices), sizes_operand(depth), on_value, off_value, axis=place)
 
 
 @lowers("Where")
 def lower_where(condition: Array) -> Array:
-    """WHERE."""
-    return ops.where(condition)
-
-
-@lowers("Range")
-def lower_range(start: Array, limit: Array, delta: Array) -> Array:
-    """RANGE; a constant where all three operands are."""
-    if all(is_constant(o) for o in (start, limit, delta)):
-        # TensorFlow multiplies where TFLite's kernel sums up.
-        count = range_length(start.item(), limit.item(), delta.item(), dtype(start))
-        return start + np.arange(count).astype(start.dtype) * delta
-    for operand, name in ((start, "start"), (limit, "limit"), (delta, "delta")):
-        static(operand, name)
-    return ops.range_(start, limit, delta)
+    """WHERE; of doubles, which its kernel lacks, where they are cast to true."""
+    return ops.where(ops.cast(condition, out_data_type=DType.bool) if dtype(condition) is DType.f64 else condition)

@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 
 from jfuse.ir.dims import is_known
-from jfuse.ir.graph import Var
+from jfuse.ir.graph import Const, Var
 from jfuse.ir.trace import active_trace
 from jfuse.ir.types import DType
 from jfuse.kernels import ops
-from jfuse.kernels.op import Array, static_value
+from jfuse.kernels.op import Array, TflOp, static_value
 from jfuse.lowering.query import static
 
 
@@ -24,6 +24,38 @@ def i32_operand(x: Array, what: str) -> Array:
     if all_known(value):
         return np.asarray(value, np.int32)
     return as_i32(x)
+
+
+def sizes_operand(x: Array) -> Array:
+    """Sizes as i32 that data may decide: a constant where every entry is a number, else the tensor."""
+    value = known_sizes(x)
+    return np.asarray(value, np.int32) if value is not None and all_known(value) else as_i32(x)
+
+
+def known_sizes(x: Array) -> Any:
+    """The value of a size operand, None where data decides it."""
+    if not isinstance(x, Var):
+        return static_value(Const(np.asarray(x)))
+    value = static_value(x)
+    return _clamped(x) if value is None else value
+
+
+def _clamped(x: Var) -> Any:
+    """The one value of min(max(…, a), b) where a is not below b: TensorFlow says the length of a histogram so."""
+    high = _bound(x, ops.minimum)
+    low = None if high is None else _bound(high[0], ops.maximum)
+    return high[1] if high is not None and low is not None and low[1] >= high[1] else None
+
+
+def _bound(x: Array, op: TflOp) -> tuple[Array, int] | None:
+    """The scalar that the op limited to give x in the active trace, and the limit."""
+    made_by = next((e for e in reversed(active_trace().eqns) if x in e.outputs), None)
+    if made_by is None or made_by.op is not op or x.type.rank:
+        return None
+    y, z = made_by.inputs
+    if isinstance(y, Const):
+        y, z = z, y
+    return (y, int(z.array.item())) if isinstance(y, Var) and isinstance(z, Const) else None
 
 
 def as_i32(x: Array) -> Array:

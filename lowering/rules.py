@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -27,7 +28,7 @@ class LowerRule:
     def __call__(self, *operands: Any, **attributes: Any) -> Any:
         return self.function(*operands, **attributes)
 
-    @property
+    @cached_property
     def attributes(self) -> Mapping[str, inspect.Parameter]:
         """The node attributes that the rule reads, by name."""
         return _keywords(self.function)

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
 import numpy as np
 
 from jfuse.errors import LowerError
-from jfuse.ir.dims import Dim, Shape, is_known, same, symbol, symbols_of
+from jfuse.ir.dims import Dim, Shape, is_known, product, same, substitute_dim, symbol, symbols_of
 from jfuse.ir.graph import Var
 from jfuse.ir.trace import active_trace
 from jfuse.ir.types import DType
@@ -43,27 +43,54 @@ def lower_rank(x: Array) -> Array:
     return np.asarray(rank(x), np.int32)
 
 
-def shape_tensor(dims: Sequence[Dim], sources: Sequence[Var]) -> Array:
+@lowers("EnsureShape")
+def lower_ensure_shape(x: Array, *, shape: Sequence[int] | None = None) -> Array:
+    """x, or a RESHAPE where its sizes are not known to be these: it fails at run time where TensorFlow does."""
+    if shape is None:
+        return x
+    return shaped(x, tuple(d if size < 0 else size for d, size in zip(x.shape, shape, strict=True)))
+
+
+def shape_tensor(dims: Sequence[Dim], sources: Sequence[Array]) -> Array:
     """A shape as i32[rank]: a constant where every dimension is a number, else computed in the active trace.
 
-    Each symbol is read from a Var among `sources` that has it as a dimension; raises LowerError where none has.
+    Each symbol is read from a Var among `sources` that has it in a dimension (constants have none); raises LowerError
+    where none has.
     """
     if all(is_known(d) for d in dims):
         return np.asarray([int(d) for d in dims], np.int32)
     return ops.pack(*(size_tensor(d, sources) for d in dims))
 
 
-def size_tensor(dim: Dim, sources: Sequence[Var]) -> Array:
+def size_tensor(dim: Dim, sources: Sequence[Array]) -> Array:
     """A dimension as i32[], computed as `shape_tensor` does it."""
     if is_known(dim):
         return np.asarray(int(dim), np.int32)
     found = _existing(dim)
-    if found is not None:
-        return found
-    return _evaluated(dim, {name: _read(symbol(name), sources) for name in sorted(symbols_of(dim))})
+    if found is None:
+        found = _read(dim, sources)
+    return _evaluated(dim, {n: _symbol(n, sources) for n in sorted(symbols_of(dim))}) if found is None else found
 
 
-def zeros(shape: Shape, dtype: DType, sources: Sequence[Var]) -> Array:
+def shaped(x: Array, target: Shape, *sources: Array) -> Array:
+    """x in the shape `target`, from a constant where one size at most is open. `sources` as for `shape_tensor`."""
+    if rank(x) == len(target) and all(same(d, e) for d, e in zip(x.shape, target, strict=True)):
+        return x
+    open_ = sum(not is_known(d) for d in target)
+    # Where the number of elements is not known to stay, -1 would be what is left over, and not the size that is meant.
+    if open_ == 0 or (open_ == 1 and 0 not in target and same(product(target), product(tuple(x.shape))) is True):
+        return ops.reshape(x, np.array([int(d) if is_known(d) else -1 for d in target], np.int32))
+    return ops.reshape(x, shape_tensor(target, [x, *sources]))
+
+
+def counted(count: Dim, *sources: Array) -> Array:
+    """0, 1, … up to `count`, exclusive, as i32[count]. `sources` as for `shape_tensor`."""
+    if is_known(count):
+        return np.arange(int(count), dtype=np.int32)
+    return ops.range_(np.int32(0), size_tensor(count, sources), np.int32(1))
+
+
+def zeros(shape: Shape, dtype: DType, sources: Sequence[Array]) -> Array:
     """Zeros of a shape that may be symbolic: a constant, or FILL. `sources` as for `shape_tensor`."""
     sizes = shape_tensor(shape, sources)
     return ops.fill(sizes, np.zeros((), dtype.numpy))
@@ -83,16 +110,40 @@ def _existing(dim: Dim) -> Array | None:
     return None
 
 
-def _read(dim: Dim, sources: Sequence[Var]) -> Array:
-    for source in sources:
-        for axis, size in enumerate(active_trace().resolve(source.type).shape):
-            if same(size, dim):
-                existing = _existing(dim)
-                return size_of(source, axis) if existing is None else existing
+def _read(dim: Dim, sources: Sequence[Array]) -> Array | None:
+    """A dimension that one of the sources has."""
+    for source, axis, size in _dimensions(sources):
+        if same(size, dim):
+            return size_of(source, axis)
+    return None
+
+
+def _symbol(name: str, sources: Sequence[Array]) -> Array:
+    """A symbol, read or solved for: n where a source has 2n + 1."""
+    found = _existing(symbol(name))
+    if found is None:
+        found = _read(symbol(name), sources)
+    if found is not None:
+        return found
+    for source, axis, size in _dimensions(sources):
+        first, second = (substitute_dim(size, {name: n}) for n in (1, 2))
+        if is_known(first) and is_known(second) and first != second:
+            factor, constant = int(second - first), int(2 * first - second)
+            if same(size, factor * symbol(name) + constant):
+                rest = ops.sub(size_of(source, axis), np.int32(constant))
+                return rest if factor == 1 else ops.floor_div(rest, np.int32(factor))
     raise LowerError(
-        f"the size {dim} is needed at run time, and no tensor at hand has it as a dimension",
-        found=", ".join(str(s.type) for s in sources),
+        f"the size {name} is needed at run time, and no tensor at hand has it as a dimension",
+        found=", ".join(str(s.type) for s in sources if isinstance(s, Var)),
     )
+
+
+def _dimensions(sources: Sequence[Array]) -> Iterator[tuple[Var, int, Dim]]:
+    """Each dimension of the Vars among the sources, with its axis."""
+    for source in sources:
+        if isinstance(source, Var):
+            for axis, size in enumerate(active_trace().resolve(source.type).shape):
+                yield source, axis, size
 
 
 def size_of(x: Array, axis: int) -> Array:

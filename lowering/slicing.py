@@ -1,6 +1,7 @@
 """Slices: dense STRIDED_SLICE without ellipsis and new-axis masks, GATHER where a place is computed at run time.
 
-SLICE is never emitted: with an open dimension the runtime takes its result for dynamic, which breaks what follows.
+SLICE is emitted only where a size is computed: with an open dimension the runtime takes its result for dynamic, which
+breaks what follows.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from jfuse.kernels.op import Array
 from jfuse.lowering.operands import element, entries
 from jfuse.lowering.query import rank, static
 from jfuse.lowering.rules import lowers
-from jfuse.lowering.shapes import size_of
+from jfuse.lowering.shapes import shaped, size_of
 
 
 @dataclass(frozen=True)
@@ -94,28 +95,37 @@ def lower_strided_slice(
 
 @lowers("Slice")
 def lower_slice(x: Array, begin: Array, size: Array) -> Array:
-    """STRIDED_SLICE, or GATHER of consecutive places where the begin is computed at run time."""
+    """STRIDED_SLICE, GATHER of consecutive places where the begin is computed at run time, SLICE where the size is."""
+    firsts, counts = bounds(begin), bounds(size)
+    if any(count.is_computed for count in counts):
+        return ops.slice_(x, _vector(firsts), _vector(counts))
     ranges = []
-    for axis, (first, count) in enumerate(zip(bounds(begin), bounds(size), strict=True)):
+    for axis, (first, count) in enumerate(zip(firsts, counts, strict=True)):
         if same_bound(count, x.shape[axis]):
             ranges.append(Range())
-        elif first.is_computed and not count.is_computed and is_known(count.value) and count.value >= 0:
+        elif first.is_computed and is_known(count.value) and count.value >= 0:
             x = ops.gather(x, ops.add(first.value, np.arange(count.value, dtype=np.int32)), axis=axis)
             ranges.append(Range())
         elif same_bound(count, -1):
             ranges.append(Range(first))
         else:
             ranges.append(Range(first, _sum(first, count)))
-    return cut(x, ranges)
+    return _of_size(cut(x, ranges), counts)
+
+
+def _of_size(x: Array, counts: Sequence[Bound]) -> Array:
+    """x in the sizes that TensorFlow's Slice is sure of: it refuses what STRIDED_SLICE cuts off at the end."""
+    open_ = [same_bound(count, -1) for count in counts]
+    return shaped(x, tuple(d if o else c.value for d, o, c in zip(x.shape, open_, counts, strict=True)))
 
 
 def bounds(x: Array) -> list[Bound]:
     """The elements of an index vector."""
-    return [Bound(value, _element_of(x, i)) for i, value in enumerate(entries(x))]
+    return [Bound(value, _tensor_of(value, x, i)) for i, value in enumerate(entries(x))]
 
 
-def _element_of(x: Array, i: int) -> Callable[[], Array]:
-    return lambda: element(x, i)
+def _tensor_of(value: Any, x: Array, i: int) -> Callable[[], Array]:
+    return lambda: value if isinstance(value, Var) else element(x, i)
 
 
 def same_bound(bound: Bound, dim: Dim) -> bool:
@@ -127,11 +137,7 @@ def _sum(first: Bound, count: Bound) -> Bound:
     def tensor() -> Array:
         return ops.add(first.tensor(), count.tensor())
 
-    if first.is_computed or count.is_computed:
-        raise LowerError(
-            "a slice whose size is computed at run time", expected="a size that is constant or follows from shapes"
-        )
-    return Bound(first.value + count.value, tensor)
+    return Bound(tensor() if first.is_computed else first.value + count.value, tensor)
 
 
 def cut(x: Array, ranges: Sequence[Range]) -> Array:
@@ -156,10 +162,7 @@ def _wrapped(index: Array, x: Array, axis: int) -> Array:
 def _plain(r: Range, size: Dim) -> Range:
     """The range with bounds at the edge left out, and those that count from the end as negative numbers."""
     if any(b is not None and b.is_computed for b in (r.begin, r.end)):
-        raise LowerError(
-            "a slice whose bounds are computed at run time, so that the size of its result depends on data",
-            expected="bounds that are constant or follow from shapes, or a single element",
-        )
+        return r
     begin, end = (None if b is None else _from_end(b, size) for b in (r.begin, r.end))
     if r.shrink:
         return Range(begin, shrink=True)
@@ -235,6 +238,7 @@ def _next(begin: Bound) -> Bound:
 
 
 def _vector(values: Sequence[Bound]) -> Array:
-    if all(is_known(b.value) for b in values):
+    known = [not b.is_computed and is_known(b.value) for b in values]
+    if all(known):
         return np.array([int(b.value) for b in values], np.int32)
-    return ops.pack(*(np.asarray(b.value, np.int32) if is_known(b.value) else b.tensor() for b in values))
+    return ops.pack(*(np.int32(b.value) if k else b.tensor() for b, k in zip(values, known, strict=True)))

@@ -16,6 +16,7 @@ from jfuse.ir.types import DType
 from jfuse.kernels import ops
 from jfuse.kernels.control import EXACT
 from jfuse.kernels.op import Array
+from jfuse.lowering.narrow import in_f32
 from jfuse.lowering.query import dtype, one_like, scalar, type_of
 from jfuse.lowering.rules import lowers
 
@@ -59,14 +60,16 @@ EXACT.update({"jfuse.erf": jax.scipy.special.erf, "jfuse.erfc": jax.scipy.specia
 
 
 @lowers("Erf")
+@in_f32
 def lower_erf(x: Array) -> Array:
-    """The error function.   x: f32[...] -> f32[...]; relative error 3e-7 in NumPy's f32."""
+    """The error function.   x: f32|f16|bf16[...] -> the same type; relative error 3e-7 in NumPy's f32."""
     return _as_composite("jfuse.erf", _erf, x)
 
 
 @lowers("Erfc")
+@in_f32
 def lower_erfc(x: Array) -> Array:
-    """1 - erf(x), without cancellation.   x: f32[...] -> f32[...]; relative error 5e-7 in NumPy's f32."""
+    """1 - erf(x), without cancellation.   x: f32|f16|bf16[...] -> the same type; relative error 5e-7 in NumPy's f32."""
     return _as_composite("jfuse.erfc", _erfc, x)
 
 

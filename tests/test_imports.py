@@ -23,7 +23,7 @@ LAYERS = (
     {"lowering"},
     {"report", "explain"},
     {"export", "frontends", "passes", "quantization", "verification"},
-    {"", "api", "cli", "compat", "model"},
+    {"", "api", "cli", "compat", "coverage", "model"},
 )
 LEVEL = {name: level for level, names in enumerate(LAYERS) for name in names}
 

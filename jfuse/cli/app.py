@@ -1,4 +1,4 @@
-"""`jfuse convert`, `jfuse inspect`, `jfuse explain` and `jfuse demo`.
+"""`jfuse convert`, `jfuse inspect`, `jfuse explain`, `jfuse ops` and `jfuse demo`.
 
 Exit codes: 0 done; 1 refused, differing or unreadable; 2 wrong usage of the command line.
 """
@@ -15,6 +15,7 @@ import typer
 from rich.console import Console
 
 import jfuse
+from jfuse import coverage
 from jfuse.cli.demo import run_demo
 from jfuse.cli.tables import print_summary
 from jfuse.errors import JfuseError
@@ -48,6 +49,12 @@ def convert(
     padding: Padding = None,
     loop: Annotated[str, typer.Option(help="Recurrences that do not fuse: auto, while or unroll.")] = "auto",
     prefer: Annotated[str, typer.Option(help="fused, or speed: a loop where that is faster.")] = "fused",
+    select_tf_ops: Annotated[
+        bool, typer.Option("--select-tf-ops", help="Write ops without a rule for the Flex delegate.")
+    ] = False,
+    custom_op: Annotated[
+        list[str] | None, typer.Option("--custom-op", help="A TensorFlow op to write as a custom operator of its name.")
+    ] = None,
     verify: Annotated[bool, typer.Option(help="Compare with TensorFlow and LiteRT.")] = True,
     dump_dir: Annotated[Path | None, typer.Option(help="A folder for the text after each pass.")] = None,
 ) -> None:
@@ -60,6 +67,8 @@ def convert(
             padding=padding,
             loop=loop,
             prefer=prefer,
+            select_tf_ops=select_tf_ops,
+            custom_ops=dict.fromkeys(custom_op or ()),
             verify=verify,
             dump_dir=dump_dir,
             on_stage=on_stage,
@@ -90,6 +99,20 @@ def explain(
     with _progress() as on_stage:
         result = jfuse.convert(source, signatures=signature, padding=padding, verify=False, on_stage=on_stage)
     for line in explain_lines(result.report):
+        console.print(line, markup=False, highlight=False, soft_wrap=True)
+
+
+@app.command()
+def ops(
+    name: Annotated[str | None, typer.Argument(help="An op of TensorFlow or a builtin of TFLite.")] = None,
+    markdown: Annotated[bool, typer.Option("--markdown", help="Print docs/ops.md.")] = False,
+) -> None:
+    """Say what jfuse knows of an op: its rule, its builtins and types, or what can be done without a rule."""
+    if markdown:
+        typer.echo(coverage.markdown(), nl=False)
+        return
+    lines = coverage.about(name) if name else coverage.listing()
+    for line in lines:
         console.print(line, markup=False, highlight=False, soft_wrap=True)
 
 

@@ -31,7 +31,9 @@ def print_summary(console: Console, report: Report, file: Path) -> None:
 def told(report: Report) -> list[str]:
     """What was assumed, what is kept between calls, what became of loops, and what else is worth a line."""
     loops = (f"loop at {loop.source}: {loop}" if loop.source else f"loop: {loop}" for loop in report.loops)
-    return [*(f"assumed: {a}" for a in report.assumptions), *(f"kept: {k}" for k in report.kept), *loops, *report.notes]
+    custom = (f"custom operators: {c}" for c in report.custom)
+    facts = (*(f"assumed: {a}" for a in report.assumptions), *(f"kept: {k}" for k in report.kept), *custom)
+    return [*facts, *loops, *report.notes]
 
 
 def _fusions(report: Report) -> Table:

@@ -17,13 +17,15 @@ from jfuse.errors import JfuseError, LowerError
 from jfuse.export.metadata import MIN_RUNTIME_VERSION, min_runtime_bytes
 from jfuse.export.names import Names, equation_name
 from jfuse.export.options import as_stored, to_table
-from jfuse.export.schema import BUILTIN_CODES, TENSOR_TYPES, new_options
+from jfuse.export.schema import BUILTIN_CODES, TENSOR_TYPES, custom_code, custom_name, is_custom, new_options
+from jfuse.export.tables import Table, Tables, is_lookup
 from jfuse.export.tensor_data import pack
 from jfuse.export.versions import version_of
+from jfuse.frontends.tf_opaque import CustomOp
 from jfuse.ir.dims import is_known
 from jfuse.ir.graph import Atom, Const, Eqn, Graph, Program, Signature, State, Var
 from jfuse.ir.types import DType, TensorType
-from jfuse.ir.walk import producers, use_counts
+from jfuse.ir.walk import all_eqns, producers, use_counts
 from jfuse.kernels.op import TflOp, new_states
 from jfuse.passes.legal import builtins_only
 from jfuse.passes.outputs import unprepared
@@ -33,7 +35,9 @@ _IDENTIFIER = b"TFL3"
 _SCHEMA_VERSION = 3
 _ALIGNMENT = 16  # of constant data; the schema's force_align, which delegates and memory-mapped files rely on
 _LARGEST_FILE = 2**31 - 2**20  # bytes; offsets are signed 32-bit, and tables need room beside the constants
-_KEEP_OMITTED = frozenset({"FULLY_CONNECTED"})  # -1 for the bias runs from version 1 on, two operands need version 6
+# -1 for the bias of FULLY_CONNECTED runs from version 1 on, two operands need version 6; what custom kernels ask for is
+# theirs to know.
+_KEEP_OMITTED = frozenset({"FULLY_CONNECTED", "CUSTOM"})
 _PLACEHOLDER = BUILTIN_CODES["PLACEHOLDER_FOR_GREATER_OP_CODES"]
 
 
@@ -73,7 +77,8 @@ class _Writer:
         self._code_of: dict[tuple[str, int], int] = {}
         self._subgraphs: list[Any] = []
         self._index_of: dict[int, int] = {}
-        self.initial: int | None = None  # the subgraph that gives variables their first values
+        self.initial: int | None = None  # the subgraph that gives variables their first values, and fills tables
+        self.tables = Tables(())
 
     def program(self, program: Program, description: str) -> bytes:
         """The bytes of the whole file."""
@@ -82,6 +87,7 @@ class _Writer:
         self._subgraphs = [None] * len(graphs)
         entries: dict[int, tuple[list[int], list[int]]] = {}
         in_place = held_in_place(program)
+        self.tables = Tables(graphs)
         self._add_initial(tuple(s for s in program.states() if s.name not in in_place))
         for graph in graphs:
             named = next(s for s in program.signatures if s.graph is graph)
@@ -94,15 +100,18 @@ class _Writer:
         model.subgraphs = self._subgraphs
         model.operatorCodes = [_operator_code(builtin, version) for builtin, version in self._code_of]
         model.signatureDefs = self._signatures(program.signatures, entries)
-        model.metadata = [schema.MetadataT(MIN_RUNTIME_VERSION, self._add_buffer(min_runtime_bytes(self._code_of)))]
+        oldest = min_runtime_bytes(code for code in self._code_of if not is_custom(code[0]))
+        model.metadata = [schema.MetadataT(MIN_RUNTIME_VERSION, self._add_buffer(oldest))]
         model.buffers = self.buffers
         return self._finish(model)
 
     def _add_initial(self, variables: Sequence[State]) -> None:
-        """Add the subgraph that gives variables their first values, where there are any."""
-        if variables:
+        """Add the subgraph that gives variables their first values and fills tables, where there are any."""
+        tables = self.tables.all()
+        if variables or tables:
             self.initial = len(self._subgraphs)
-            self._subgraphs.append(_SubgraphWriter(self, Graph("initial_states", (), (), ())).finish_initial(variables))
+            writer = _SubgraphWriter(self, Graph("initial_states", (), (), ()))
+            self._subgraphs.append(writer.finish_initial(variables, tables))
 
     def constant_buffer(self, const: Const) -> int:
         """The buffer that holds a constant; equal constants share one."""
@@ -115,7 +124,7 @@ class _Writer:
         return found
 
     def operator_code(self, builtin: str, version: int) -> int:
-        """The index of an operator code."""
+        """The index of an operator code.   builtin: its name, or `custom_code(…)`"""
         return self._code_of.setdefault((builtin, version), len(self._code_of))
 
     def body(self, graph: Graph) -> int:
@@ -197,7 +206,13 @@ class _SubgraphWriter:
             name = input_names[i] if i < len(input_names) else var.name or f"{graph.name}/input_{i}"
             self._tensor_of[var] = self._add_tensor(name, var.type)
         self._kept = frozenset(v for v, s in zip(graph.inputs[inputs:], states, strict=True) if s.name in in_place)
+        looked_up = [eqn for eqn in all_eqns(graph) if is_lookup(eqn)]
+        if not is_body and (looked_up or len(self._kept) < len(states)):
+            # In each subgraph: whichever runs first gives the first values.
+            self._operators.append(self._plain_operator("CALL_ONCE", [], [], initSubgraphIndex=file.initial))
         handles = [self._state(s, v) for s, v in zip(states, graph.inputs[inputs:], strict=True)]
+        tables = dict.fromkeys(file.tables.of(eqn) for eqn in graph.eqns if is_lookup(eqn))
+        self._table_of = {table.number: self._table(table) for table in tables}
         self._operators += [self._operator(as_stored(eqn)) for eqn in graph.eqns]
         for handle, var, after in zip(handles, graph.inputs[inputs:], graph.outputs[outputs:], strict=True):
             if handle is not None and after is not var:
@@ -215,11 +230,14 @@ class _SubgraphWriter:
         table.outputs = np.array(self.outputs, np.int32)
         return table
 
-    def finish_initial(self, variables: Sequence[State]) -> Any:
-        """The table of the subgraph that gives variables their first values."""
+    def finish_initial(self, variables: Sequence[State], tables: Sequence[Table]) -> Any:
+        """The subgraph's table, of the one that gives variables their first values and fills tables."""
         for variable in variables:
             operands = [self._handle(variable), self._tensor(variable.initial, f"{variable.name}/initial")]
             self._operators.append(self._plain_operator("ASSIGN_VARIABLE", operands, []))
+        for table in tables:
+            contents = [self._tensor(c, f"table_{table.number}/contents") for c in (table.keys, table.values)]
+            self._operators.append(self._plain_operator("HASHTABLE_IMPORT", [self._table(table), *contents], []))
         return self.finish()
 
     def _state(self, state: State, var: Var) -> int | None:
@@ -227,8 +245,6 @@ class _SubgraphWriter:
         if var in self._kept:
             self._tensor_of[var] = self._add_tensor(state.name, var.type)
             return None
-        if not self._operators:  # in each subgraph: whichever runs first gives the first values
-            self._operators.append(self._plain_operator("CALL_ONCE", [], [], initSubgraphIndex=self._file.initial))
         handle = self._handle(state)
         if self._uses[var]:
             self._tensor_of[var] = self._add_tensor(f"{state.name}/read", var.type)
@@ -238,6 +254,11 @@ class _SubgraphWriter:
     def _handle(self, state: State) -> int:
         handle = self._add_tensor(state.name, TensorType((), DType.resource))
         self._operators.append(self._plain_operator("VAR_HANDLE", [], [handle], sharedName=state.name))
+        return handle
+
+    def _table(self, table: Table) -> int:
+        handle = self._add_tensor(f"table_{table.number}", TensorType((1,), DType.resource))
+        self._operators.append(self._plain_operator("HASHTABLE", [], [handle], **table.options))
         return handle
 
     def _plain_operator(self, builtin: str, inputs: Sequence[int], outputs: Sequence[int], **options: Any) -> Any:
@@ -254,7 +275,11 @@ class _SubgraphWriter:
         builtin = str(getattr(eqn.op, "builtin", None))
         updates = new_states(eqn)
         table = schema.OperatorT()
-        table.opcodeIndex = self._file.operator_code(builtin, version_of(eqn))
+        if isinstance(eqn.op, CustomOp):
+            table.opcodeIndex = self._file.operator_code(custom_code(eqn.op.code), eqn.params["version"])
+            table.customOptions = np.frombuffer(eqn.params["options"], np.uint8) if eqn.params["options"] else None
+        else:
+            table.opcodeIndex = self._file.operator_code(builtin, version_of(eqn))
         table.inputs = np.array(self._operands(eqn, keep_all=bool(updates) or builtin in _KEEP_OMITTED), np.int32)
         for operand, position in updates.items():
             self._update_in_place(eqn, operand, position)
@@ -262,6 +287,8 @@ class _SubgraphWriter:
         for i, var in results:
             self._tensor_of[var] = self._add_tensor(equation_name(eqn) + (f":{i}" if i else ""), var.type)
         table.outputs = np.array([self._tensor_of[var] for _, var in results], np.int32)
+        if isinstance(eqn.op, CustomOp):
+            return table
         union, number, options = to_table(eqn, builtin, [self._file.body(body) for body in eqn.bodies])
         if union == 1:
             table.builtinOptionsType, table.builtinOptions = number, options
@@ -276,8 +303,12 @@ class _SubgraphWriter:
         for recurrent ops, whose operands are told by their fixed number, and for those of `_KEEP_OMITTED`.
         """
         places = [
-            -1 if atom is None else self._tensor(atom, _operand_name(eqn, i)) for i, atom in enumerate(eqn.inputs)
+            -1 if atom is None else self._tensor(atom, _operand_name(eqn, i))
+            for i, atom in enumerate(eqn.inputs)
+            if i > 1 or not is_lookup(eqn)
         ]
+        if is_lookup(eqn):
+            return [self._table_of[self._file.tables.of(eqn).number], *places]
         while places and places[-1] == -1 and not keep_all:
             places.pop()
         return places
@@ -358,8 +389,9 @@ class _AlignedBuffer(schema.BufferT):  # type: ignore[misc]
 
 
 def _operator_code(builtin: str, version: int) -> Any:
-    code = BUILTIN_CODES[builtin]
     table = schema.OperatorCodeT()
+    code = BUILTIN_CODES[builtin.partition(" ")[0]]
+    table.customCode = custom_name(builtin)
     table.builtinCode = code
     table.deprecatedBuiltinCode = min(code, _PLACEHOLDER)  # the only field that runtimes before 2.4 read
     table.version = version

@@ -32,6 +32,8 @@ _REPEATED: Mapping[tuple[str, str], Callable[[Eqn], Any]] = {
     ("CAST", "inDataType"): lambda eqn: _operand_type(eqn),
     ("CAST", "outDataType"): lambda eqn: TENSOR_TYPES[eqn.outputs[0].type.dtype],
 }
+# Options of an op that the schema leaves to the result's type: not written, and read back from there.
+_RESULT_TYPE: Mapping[str, str] = {"BITCAST": "out_data_type", "MULTINOMIAL": "output_type"}
 _BODIES: Mapping[str, tuple[str, ...]] = {
     "WHILE": ("condSubgraphIndex", "bodySubgraphIndex"),
     "IF": ("thenSubgraphIndex", "elseSubgraphIndex"),
@@ -74,8 +76,8 @@ def to_table(eqn: Eqn, builtin: str, bodies: Sequence[int] = ()) -> tuple[int, i
     for body_field, index in zip(_BODIES.get(builtin, ()), bodies, strict=True):
         setattr(table, body_field, index)
     for name, value in eqn.params.items():
-        if value is None:
-            continue  # not given; the schema's default says the same
+        if value is None or _RESULT_TYPE.get(builtin) == name:
+            continue  # not given, or said by the schema's default or the result
         field = fields.get(name.replace("_", ""))
         if field is None:
             raise LowerError(
@@ -89,7 +91,7 @@ def _encoded(name: str, field: str, value: Any) -> Any:
     if isinstance(value, tuple):
         if not all(is_known(v) for v in value):
             raise LowerError(f"the option {name} depends on sizes that are known only at run time", found=value)
-        return np.asarray(value, np.int32)
+        return np.asarray(value, np.float32 if any(isinstance(v, float) for v in value) else np.int32)
     return encode_option(field, value)
 
 
@@ -98,15 +100,18 @@ def body_indices(builtin: str, table: Any) -> tuple[int, ...]:
     return tuple(int(getattr(table, field)) for field in _BODIES.get(builtin, ()))
 
 
-def from_table(builtin: str, table: Any, names: Sequence[str]) -> dict[str, Any]:
+def from_table(builtin: str, table: Any, names: Sequence[str], result: DType | None = None) -> dict[str, Any]:
     """The parameters that an op of these option names reads from an operator's table (the schema's defaults for None).
 
+    result: the dtype that the file states for the first result, if there is one.
     Raises LowerError where the table sets something that the op does not know of.
     """
     if table is None:
         table = new_options(builtin)[2]
     fields = option_fields(table)
-    params = {}
+    derived = _RESULT_TYPE.get(builtin)
+    params: dict[str, Any] = {} if derived is None else {derived: result}
+    names = [n for n in names if n != derived]
     for name in names:
         field = fields.get(name.replace("_", ""))
         if field is None:

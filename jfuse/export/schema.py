@@ -49,6 +49,24 @@ def members(enum: type) -> dict[str, int]:
 BUILTIN_CODES: Mapping[str, int] = members(generated.BuiltinOperator)
 BUILTIN_NAMES: Mapping[int, str] = {code: name for name, code in BUILTIN_CODES.items()}
 
+_CUSTOM = "CUSTOM "
+
+
+def custom_code(name: str) -> str:
+    """What stands for a custom operator where else a builtin's name does."""
+    return _CUSTOM + name
+
+
+def is_custom(builtin: str) -> bool:
+    """Whether that is what `custom_code` made."""
+    return builtin.startswith(_CUSTOM)
+
+
+def custom_name(builtin: str) -> str | None:
+    """The name of a custom operator; None for a builtin."""
+    return builtin.removeprefix(_CUSTOM) if is_custom(builtin) else None
+
+
 # Enum options by the field that holds them: a field of one name has one enum in all tables.
 ENUM_FIELDS: Mapping[str, Mapping[str, int]] = {
     "fusedActivationFunction": members(generated.ActivationFunctionType),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from importlib.util import find_spec
 from pathlib import Path
@@ -42,12 +42,14 @@ def import_tensorflow(
     input_signature: Sequence[Any] | None = None,
     inputs: Sequence[str] | None = None,
     outputs: Sequence[str] | None = None,
+    custom_ops: Container[str] = (),
 ) -> Imported:
     """Import a SavedModel folder, a `.keras` file, a Keras model, tf.functions, concrete functions or a GraphDef.
 
     signatures: keys of a SavedModel to import; None for all.
     input_signature: tf.TensorSpecs for a tf.function, a Keras model or a GraphDef, one for each input.
     inputs, outputs: names of tensors of a GraphDef.
+    custom_ops: TensorFlow ops that are to stay opaque.
     """
     for keyword, names in (("inputs", inputs), ("outputs", outputs)):
         if isinstance(names, str):
@@ -65,7 +67,7 @@ def import_tensorflow(
         found, keep_alive = _signatures(source, signatures, input_signature)
     if not found:
         raise ImportFailed("no function or signature is given", remedy="name one at least")
-    imported = import_signatures(found, rules)
+    imported = import_signatures(found, rules, custom_ops)
     program = Program(tuple(_shared(imported.signatures)), imported.assumptions)
     variables = [v for s in found for v in live_variables(s.function)]
     names = tuple(dict.fromkeys(v.name.removesuffix(":0") for v in variables))
@@ -114,6 +116,8 @@ def _signatures(
 
 def _shared(signatures: Sequence[Signature]) -> list[Signature]:
     """Signatures with an equal target share one graph (`serve` and `serving_default` of `model.export`)."""
+    if len(signatures) < 2:
+        return list(signatures)
     graphs: dict[tuple[str, ...], Graph] = {}
     result = []
     for s in signatures:

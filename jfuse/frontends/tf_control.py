@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from jfuse.errors import ImportFailed, LowerError
+from jfuse.frontends.carried_types import carried_types
 from jfuse.frontends.tf_arrays import TensorArray
 from jfuse.frontends.tf_graph import PendingList, Walker, handles
 from jfuse.frontends.tf_nodes import decode_attr, split_reference
 from jfuse.frontends.tf_variables import Resource
-from jfuse.ir.dims import same, substitute_dim
 from jfuse.ir.evaluate import evaluate
 from jfuse.ir.graph import Graph, Var
 from jfuse.ir.trace import active_trace, recording, trace_graph
 from jfuse.ir.walk import rename_dims
+from jfuse.kernels import ops
 from jfuse.kernels.control import composite, if_, while_
 from jfuse.lowering.query import type_of
 
@@ -99,12 +101,58 @@ def _if(walker: Walker, node: Any, operands: list[Any]) -> Sequence[Any]:
         return walker.walk_function(branches[0] if np.asarray(flag).any() else branches[1], values)
     if type_of(flag).rank or type_of(flag).dtype.value != "bool":
         raise LowerError("the condition of an If is not a bool scalar", found=str(type_of(flag)))
+    return _branched(walker, flag, values, _Branch.of(branches[0]), _Branch.of(branches[1]))
+
+
+@handles("Case", "StatelessCase")
+def _case(walker: Walker, node: Any, operands: list[Any]) -> Sequence[Any]:
+    index, *values = operands
+    names = [f.name for f in node.attr["branches"].list.func]
+    last = len(names) - 1
+    if not isinstance(index, Var):
+        number = int(np.asarray(index).reshape(()))
+        return walker.walk_function(names[number if 0 <= number <= last else last], values)
+    if len(names) == 2:
+        return _branched(walker, ops.equal(index, np.int32(0)), values, *map(_Branch.of, names))
+    # All numbers that are none of a branch mean the last one; those beyond it are found there anyway.
+    index = ops.select_v2(ops.less(index, np.int32(0)), np.int32(last), index)
+    return _one_of(walker, [index, *values], names=names, first=0)
+
+
+def _one_of(walker: Walker, values: Sequence[Any], *, names: Sequence[str], first: int) -> Sequence[Any]:
+    """The results of the branch that values[0] names, of those that are numbered from `first` on: by halves."""
+    if len(names) == 1:
+        return walker.walk_function(names[0], values[1:])
+    middle = len(names) // 2
+    halves = ((names[:middle], first), (names[middle:], first + middle))
+    branches = [_Branch(tuple(half), partial(_one_of, names=half, first=start)) for half, start in halves]
+    return _branched(walker, ops.less(values[0], np.int32(first + middle)), values, *branches, skip=1)
+
+
+@dataclass(frozen=True)
+class _Branch:
+    """A body of an If or While: `run` gives its results, `functions` are those that it may call."""
+
+    functions: tuple[str, ...]
+    run: Callable[[Walker, Sequence[Any]], Sequence[Any]]
+
+    @classmethod
+    def of(cls, name: str) -> _Branch:
+        """The one that is a function of the library."""
+        return cls((name,), lambda walker, values: walker.walk_function(name, values))
+
+
+def _branched(
+    walker: Walker, flag: Any, values: Sequence[Any], then: _Branch, other: _Branch, *, skip: int = 0
+) -> Sequence[Any]:
+    """The results of one of two branches. skip: so many values come first that are no arguments of the functions."""
+    functions = [*then.functions, *other.functions]
     pending = [i for i, v in enumerate(values) if _is_pending(v)]
-    values = _resolved_lists(walker, branches, values, values, pending)
+    values = _resolved_lists(walker, functions, values, values, pending, skip)
     variable = [i for i, v in enumerate(values) if isinstance(v, Var)]
-    states = _States.of(walker, branches, values)
+    states = _States.of(walker, functions, values[skip:])
     inputs = [_body_input(values[i]) for i in variable] + [_body_input(v) for v in states.computed]
-    graphs = [_trace_call(walker, name, values, variable, inputs, states) for name in branches]
+    graphs = [_trace_call(walker, branch, values, variable, inputs, states) for branch in (then, other)]
     results = if_([flag, *(values[i] for i in variable), *states.computed], graphs)
     return states.assigned(walker, results)
 
@@ -126,15 +174,21 @@ def _while(walker: Walker, node: Any, operands: list[Any]) -> Sequence[Any]:
     values = _resolved_lists(walker, [body], operands, trial, pending)
     inputs = [_body_input(values[i], known=i in invariant) for i in carried]
     inputs += [_body_input(v, known=r not in states.written) for r, v in states.inputs.items()]
-    graphs = [_trace_call(walker, cond, values, carried, inputs, replace(states, written=()))]
-    graphs += [_trace_call(walker, body, values, carried, inputs, replace(states, written=tuple(states.inputs)))]
-    tail = graphs[1].outputs[len(operands) :]
-    graphs[1] = replace(graphs[1], outputs=(*(graphs[1].outputs[i] for i in carried), *tail))
-    _unify_carried(graphs[1])
+    writing = replace(states, written=tuple(states.inputs))
+    opened: set[str] = set()
+    while True:
+        graphs = [_trace_call(walker, _Branch.of(cond), values, carried, inputs, replace(states, written=()))]
+        graphs += [_trace_call(walker, _Branch.of(body), values, carried, inputs, writing)]
+        tail = graphs[1].outputs[len(operands) :]
+        graphs[1] = replace(graphs[1], outputs=(*(graphs[1].outputs[i] for i in carried), *tail))
+        types = carried_types(graphs[1], opened)
+        if types == [v.type for v in graphs[1].inputs]:
+            break
+        inputs = [Var(t, value=v.value) for t, v in zip(types, inputs, strict=True)]
     graphs = [rename_dims(g, active_trace().sizes) for g in graphs]
     start = [*(values[i] for i in carried), *states.inputs.values()]
     final = while_(start, graphs) if any(isinstance(v, Var) for v in start) else _computed(start, *graphs)
-    final = replace(states, written=tuple(states.inputs)).assigned(walker, final)
+    final = writing.assigned(walker, final)
     results = list(values)
     for i, result in zip(carried, final, strict=True):
         results[i] = result
@@ -183,9 +237,14 @@ def _computed(values: Sequence[Any], cond: Graph, body: Graph) -> Sequence[Any]:
 
 
 def _trace_call(
-    walker: Walker, name: str, values: Sequence[Any], variable: Sequence[int], inputs: Sequence[Var], states: _States
+    walker: Walker,
+    branch: _Branch,
+    values: Sequence[Any],
+    variable: Sequence[int],
+    inputs: Sequence[Var],
+    states: _States,
 ) -> Graph:
-    """The graph of a function whose `variable` arguments are inputs; the other values are known inside.
+    """The graph of a body whose `variable` arguments are inputs; the other values are known inside.
 
     The inputs of `states` follow as inputs, and what its written variables become as results.
     """
@@ -196,10 +255,10 @@ def _trace_call(
             arguments[i] = var
         held = dict(zip(states.inputs, inner[len(variable) :], strict=True))
         nested = replace(walker, variables=walker.variables.within(held))
-        results = [_tensor(r) for r in nested.walk_function(name, arguments)]
+        results = [_tensor(r) for r in branch.run(nested, arguments)]
         return [*results, *(nested.variables.current[r] for r in states.written)]
 
-    return trace_graph(run, [Var(v.type, value=v.value) for v in inputs], name=_short(name))
+    return trace_graph(run, [Var(v.type, value=v.value) for v in inputs], name=_short(branch.functions[0]))
 
 
 def _tensor(value: Any) -> Any:
@@ -235,7 +294,12 @@ def _invariant_arguments(walker: Walker, body: str) -> set[int]:
 
 
 def _resolved_lists(
-    walker: Walker, functions: Sequence[str], values: Sequence[Any], trial: Sequence[Any], pending: Sequence[int]
+    walker: Walker,
+    functions: Sequence[str],
+    values: Sequence[Any],
+    trial: Sequence[Any],
+    pending: Sequence[int],
+    skip: int = 0,
 ) -> list[Any]:
     """Lists whose element type only the functions tell: walk them on `trial`, then start from zeros of that type."""
     resolved, attempt = list(values), list(trial)
@@ -245,29 +309,11 @@ def _resolved_lists(
         attempt[i] = replace(values[i])
     with recording(nested=True):
         for name in functions:
-            replace(walker, variables=walker.variables.within({})).walk_function(name, attempt)
+            replace(walker, variables=walker.variables.within({})).walk_function(name, attempt[skip:])
     for i in pending:
         values[i].element = attempt[i].element  # whoever walks this on trial is told as well
         resolved[i] = values[i].zeros()
     return resolved
-
-
-def _unify_carried(body: Graph) -> None:
-    """Each carried value keeps its shape from step to step: sizes that are open are taken for equal, others refused."""
-    for var, out in zip(body.inputs, body.outputs, strict=True):
-        pairs = list(zip(var.type.shape, out.type.shape, strict=False))
-        for before, after in pairs:
-            if same(before, after) is None:
-                active_trace().equate(before, after)
-        fits = var.type.dtype is out.type.dtype and var.type.rank == out.type.rank
-        sizes = active_trace().sizes
-        if not fits or not all(same(substitute_dim(a, sizes), substitute_dim(b, sizes)) for a, b in pairs):
-            raise LowerError(
-                "a value carried by a loop changes its type",
-                expected=str(var.type),
-                found=str(out.type),
-                remedy="keep the shape fixed: pad it, or write into a TensorArray",
-            )
 
 
 def _refuse_writes(walker: Walker, cond: str, operands: Sequence[Any]) -> None:

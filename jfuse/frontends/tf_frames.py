@@ -17,13 +17,14 @@ from jfuse.frontends.tf_nodes import data_inputs, output_offset, split_reference
 Ref = tuple[str, int]
 """A tensor: the node that makes it, and the number of its result."""
 
-_CONTROL = frozenset({"Enter", "Exit", "LoopCond", "Merge", "NextIteration", "Switch"})
+CONTROL = frozenset({"Enter", "Exit", "LoopCond", "Merge", "NextIteration", "Switch"})
+"""The ops of which TensorFlow 1 makes loops and branches."""
 
 
 def kind_of(node: Any) -> str:
     """The control-flow op of a node; "" for any other. The ops on reference variables mean the same."""
     op = str(node.op).removeprefix("Ref")
-    return op if op in _CONTROL else ""
+    return op if op in CONTROL else ""
 
 
 @dataclass(frozen=True, eq=False)

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 import jfuse.frontends.tf_arrays
-import jfuse.frontends.tf_control  # noqa: F401  (both register their node handlers)
-from jfuse.errors import ImportFailed
+import jfuse.frontends.tf_control
+import jfuse.frontends.tf_lists
+import jfuse.frontends.tf_tables
+import jfuse.frontends.tf_updates  # noqa: F401  (all register their node handlers)
+from jfuse.errors import ImportFailed, LowerError
 from jfuse.frontends.tf_functional import functional_library, functional_nodes
 from jfuse.frontends.tf_graph import Walker
 from jfuse.frontends.tf_nodes import Library, decode_dtype, decode_shape
+from jfuse.frontends.tf_survey import with_missing_ops
 from jfuse.frontends.tf_variables import Resource, Variables, WriteAnalysis, borrow_array
 from jfuse.ir.dims import SymbolNames, symbols_in
 from jfuse.ir.graph import Const, Signature, State, Var
@@ -45,8 +49,10 @@ class ImportedSignatures:
     variables: Mapping[str, Any]
 
 
-def import_signatures(signatures: Sequence[TfSignature], rules: Mapping[str, LowerRule]) -> ImportedSignatures:
-    """The signatures as graphs.
+def import_signatures(
+    signatures: Sequence[TfSignature], rules: Mapping[str, LowerRule], custom_ops: Container[str] = ()
+) -> ImportedSignatures:
+    """The signatures as graphs.   custom_ops: the ops that stay opaque although there are rules for them
 
     A variable that any of the signatures writes, and that any result needs, is a state of all that use it.
     """
@@ -58,7 +64,8 @@ def import_signatures(signatures: Sequence[TfSignature], rules: Mapping[str, Low
         assumptions, notes, read = dict[str, None](), dict[str, None](), set[Resource]()
         found = []
         for signature, analysis in zip(signatures, analyses, strict=True):
-            walker = Walker(analysis.library, rules, analysis.writes, Variables(live, read), notes)
+            held = Variables(live, read)
+            walker = Walker(analysis.library, rules, analysis.writes, held, notes, custom_ops=custom_ops)
             imported, equal = _import_one(signature, analysis, walker, resources)
             assumptions.update(dict.fromkeys(equal))
             found.append(imported)
@@ -137,7 +144,10 @@ def _import_one(
     held = {r: Var(type_of(r.array), r.name) for r in given.values() if isinstance(r, Resource) and r.is_state}
     walker.variables.current = dict(held)
     with recording(names=symbols) as trace:
-        results = walker.walk_nodes(analysis.nodes, analysis.results, given)
+        try:
+            results = walker.walk_nodes(analysis.nodes, analysis.results, given)
+        except LowerError as error:
+            raise with_missing_ops(error, analysis.nodes, analysis.results, analysis.library, walker.rules) from error
         after = walker.variables.current
         graph = trace.finish(signature.key, [*inputs, *held.values()], [*results, *(after[r] for r in held)])
         # Sizes inside the graph are resolved, not assumed; what is assumed is about what the user feeds.
@@ -184,7 +194,9 @@ def _captured(tensor: Any, variable: Any, written: bool) -> Any:
     if variable is not None:
         return Resource(variable.name, borrow_array(variable), written, variable)
     if tensor.dtype.name in ("resource", "variant"):
-        return Resource(str(tensor.name) if hasattr(tensor, "graph") else "a table", None)
+        is_graph_tensor = hasattr(tensor, "graph")
+        name = str(tensor.name) if is_graph_tensor else "a table"
+        return Resource(name, None, written, handle=None if is_graph_tensor else tensor)
     array = np.asarray(tensor.numpy())
     return array.astype(object) if array.dtype.kind in "SUO" else array
 

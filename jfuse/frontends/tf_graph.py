@@ -6,7 +6,7 @@ not known yet). Nodes are visited from the results backwards, so that what nobod
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -19,20 +19,19 @@ from jfuse.frontends.tf_nodes import (
     called_functions,
     data_inputs,
     decode_attr,
-    decode_dtype,
     output_dtypes,
     output_offset,
     output_shapes,
     split_reference,
 )
 from jfuse.frontends.tf_opaque import TfOp
+from jfuse.frontends.tf_single import result_shapes, run_node, single_node, why_not_single
 from jfuse.frontends.tf_variables import Resource, Variables, WriteAnalysis, is_write
 from jfuse.ir.dims import Dim, is_known
-from jfuse.ir.graph import Const, Source, Var
+from jfuse.ir.graph import Source, Var
 from jfuse.ir.trace import active_trace, at_source
 from jfuse.ir.types import DType, TensorType
 from jfuse.kernels.lists import reserve
-from jfuse.kernels.op import static_value
 from jfuse.lowering.query import type_of
 from jfuse.lowering.rules import LowerRule
 
@@ -77,13 +76,14 @@ class Walker:
     notes: dict[str, None] = field(default_factory=dict)
     stack: tuple[str, ...] = ()
     opaque: dict[str, LowerError] = field(default_factory=dict)  # by node: what to say where its type is missed
+    custom_ops: Container[str] = ()  # ops that the user writes as custom operators, whatever rule there is
 
     def walk_nodes(self, nodes: Sequence[Any], references: Sequence[str], given: Mapping[str, Any]) -> list[Any]:
         """The values of tensor references in a graph whose placeholders have the `given` values."""
         scope = Scope({n.name: n for n in nodes}, {}, given)
         writers = self.writes.writers(nodes, given, self.variables.live)
         roots = [*(split_reference(r)[0] for r in references), *writers]
-        for name in _in_program_order(scope, roots) if writers else _in_order(scope, roots):
+        for name in _in_program_order(scope, roots) if writers else in_order(scope, roots):
             self._visit(scope, scope.nodes[name])
         self._note_dropped(node for node in nodes if node.name not in scope.values)
         return [self._read(scope, r) for r in references]
@@ -106,6 +106,8 @@ class Walker:
         for node in nodes:
             if node.op == "Assert":
                 self.notes[f"the assertion {node.name!r} is not checked by the file"] = None
+            elif node.op == "PrintV2":
+                self.notes[f"what {node.name!r} prints is not printed by the file"] = None
             elif is_write(node.op):
                 self.notes[f"the variable written at {node.name!r} is not kept: no result depends on it"] = None
             called = (self.library.functions.get(name) for name in called_functions(node))
@@ -132,6 +134,8 @@ class Walker:
             scope.values[node.name] = self._results(node, operands)
 
     def _results(self, node: Any, operands: list[Any]) -> Sequence[Any]:
+        if node.op in self.custom_ops:
+            return self._opaque(node, operands)
         handler = HANDLERS.get(node.op)
         if handler is not None:
             return handler(self, node, operands)
@@ -139,23 +143,27 @@ class Walker:
             return self.walk_function(node.op, operands)
         if any(isinstance(o, PendingList) for o in operands):
             operands = self._on_pending(node, operands)
-        return self._lower(node, operands)
+        return self.lower(node, operands)
 
     def _on_pending(self, node: Any, operands: list[Any]) -> list[Any]:
         """Operands for a node that has a list of unknown elements among them: the first write tells what they are."""
         if node.op == "Identity":
             return operands
+        if not any(isinstance(o, PendingList) and o.element is None for o in operands):
+            return [o.zeros() if isinstance(o, PendingList) else o for o in operands]
         pending, *others = operands
-        first_write = node.op == "TensorListSetItem" and not any(isinstance(o, PendingList) for o in others)
+        writes = node.op in ("TensorListSetItem", "TensorListPushBack")
+        first_write = writes and not any(isinstance(o, PendingList) for o in others)
         if not first_write or not isinstance(pending, PendingList):
             raise LowerError(
                 "a TensorList is read before its element shape is known",
                 remedy="give the TensorArray an element_shape",
             )
-        pending.element = type_of(others[1])
+        pending.element = type_of(others[-1])
         return [pending.zeros(), *others]
 
-    def _lower(self, node: Any, operands: list[Any]) -> Sequence[Any]:
+    def lower(self, node: Any, operands: list[Any]) -> Sequence[Any]:
+        """The results of the node's rule, or of TensorFlow's op as it is."""
         if node.op == "Identity":  # also passes resources on
             return operands[:1]
         rule = self.rules.get(node.op)
@@ -187,25 +195,33 @@ class Walker:
         return found
 
     def _opaque(self, node: Any, operands: list[Any], reason: str = "") -> Sequence[Any]:
-        dtypes = output_dtypes(node, self._op_def(node))
-        shapes = output_shapes(node) or [None] * len(dtypes)
-        types = tuple(_full_type(node, s, d, reason) for s, d in zip(shapes, dtypes, strict=True))
+        """The results of a node without a rule: of constants TensorFlow's own, else those of an opaque equation."""
+        op_def = self._op_def(node)
         resources = [o for o in operands if isinstance(o, Resource | PendingList)]
         if resources:
             raise LowerError(
                 f"{node.op} on a variable, table or list has no TFLite spelling",
                 found=getattr(resources[0], "name", None),
             )
+        alone = b"" if why_not_single(node, op_def) else single_node(node, len(operands))
         trace = active_trace()
+        values = [trace.resolve(o.type) if isinstance(o, Var) else np.asarray(o) for o in operands]
+        constants = [v for v in values if isinstance(v, np.ndarray)]
+        if alone and len(constants) == len(values) and not op_def.is_stateful and node.op not in self.custom_ops:
+            return run_node(alone, constants)
+        dtypes = output_dtypes(node, op_def)
+        shapes = result_shapes(alone, values) if alone else output_shapes(node) or [None] * len(dtypes)
+        types = tuple(_full_type(node, s, d, reason) for s, d in zip(shapes, dtypes, strict=True))
         inputs = [o if isinstance(o, Var) else trace.constant(np.asarray(o)) for o in operands]
-        if not all(is_known(d) for t in types for d in t.shape):
+        if any(shape is None or None in shape for shape in shapes):
             self.opaque[node.name] = LowerError(
                 f"{node.op} has no TFLite spelling, and what follows needs its shape",
                 where=str(self.source(node)),
                 found=reason or None,
                 remedy=_REMEDY,
             )
-        return trace.append(TfOp(node.op, types, reason), inputs, types, _plain_attributes(node))
+        op = TfOp(node.op, types, reason, alone, bool(op_def.is_stateful))
+        return trace.append(op, inputs, types, _plain_attributes(node))
 
     def _compare_types(self, node: Any, results: Sequence[Any]) -> None:
         """Every type must be compatible with TensorFlow's own; where TensorFlow knows more, take it over."""
@@ -286,16 +302,7 @@ def _assign_changed(walker: Walker, node: Any, operands: list[Any]) -> Sequence[
     return ()
 
 
-@handles("TensorListReserve")
-def _reserve(walker: Walker, node: Any, operands: list[Any]) -> Sequence[Any]:
-    length = operands[1]
-    size = static_value(length if isinstance(length, Var) else Const(np.asarray(length)))
-    if size is None:
-        raise LowerError("a TensorList has a length that is computed at run time")
-    return (PendingList(size, decode_dtype(node.attr["element_dtype"].type)),)
-
-
-def _in_order(scope: Scope, roots: Sequence[str], edges: Callable[[Any], Sequence[str]] = data_inputs) -> Iterator[str]:
+def in_order(scope: Scope, roots: Sequence[str], edges: Callable[[Any], Sequence[str]] = data_inputs) -> Iterator[str]:
     """The nodes that `roots` need, operands first; without control edges, which carry no values, unless asked for.
 
     Without recursion: graphs are deeper than Python's stack.
@@ -318,13 +325,13 @@ def _in_order(scope: Scope, roots: Sequence[str], edges: Callable[[Any], Sequenc
 
 
 def _in_program_order(scope: Scope, roots: Sequence[str]) -> list[str]:
-    """As `_in_order`, in an order that control edges allow: they say when variables are read and written."""
+    """As `in_order`, in an order that control edges allow: they say when variables are read and written."""
 
     def edges(node: Any) -> list[str]:
         return [name.removeprefix("^") for name in node.input]
 
-    needed = set(_in_order(scope, roots))
-    return [name for name in _in_order(scope, roots, edges) if name in needed]
+    needed = set(in_order(scope, roots))
+    return [name for name in in_order(scope, roots, edges) if name in needed]
 
 
 def _is_harmless(spec: Any, attr: Any) -> bool:
@@ -346,7 +353,7 @@ def _contradicts(ours: Sequence[Dim], theirs: PartialShape | None) -> bool:
     return len(ours) != len(theirs) or any(a != b for a, b in known)
 
 
-def _full_type(node: Any, shape: PartialShape | None, dtype: DType, reason: str) -> TensorType:
+def _full_type(node: Any, shape: Sequence[Dim | None] | None, dtype: DType, reason: str) -> TensorType:
     if shape is None:
         raise LowerError(
             f"{node.op} has no TFLite spelling, and TensorFlow does not know its rank",

@@ -32,13 +32,14 @@ _WRITE_PREFIXES = ("ResourceScatter", "ResourceApply", "ResourceSparseApply")
 class Resource:
     """A captured variable (or table). `array` is its value at import; None for what is not a variable.
 
-    written: some function of the model may change it. variable: TensorFlow's own.
+    written: some function of the model may change it. variable: TensorFlow's own. handle: of a table, as it was made.
     """
 
     name: str
     array: np.ndarray | None
     written: bool = False
     variable: Any = None
+    handle: Any = None
 
     @property
     def is_state(self) -> bool:

@@ -18,10 +18,13 @@ from ai_edge_litert import schema_py_generated as schema
 from jfuse.errors import BadFlatbuffer, ImportFailed, JfuseError, LowerError, TypeMismatch
 from jfuse.export.names import source_of
 from jfuse.export.options import as_recorded, body_indices, from_table
-from jfuse.export.schema import BUILTIN_NAMES, DTYPES, new_options
+from jfuse.export.schema import BUILTIN_NAMES, DTYPES, custom_code, is_custom, new_options
 from jfuse.export.tensor_data import unpack
+from jfuse.frontends.carried_types import carried_types
+from jfuse.frontends.tflite_custom import record_custom
 from jfuse.frontends.tflite_states import ON_VARIABLES, Held, StateNames, first_values
-from jfuse.ir.dims import SymbolNames, same
+from jfuse.frontends.tflite_tables import ON_TABLES, Contents, filled_tables, lookup_operands
+from jfuse.ir.dims import SymbolNames, is_known, same
 from jfuse.ir.graph import Atom, Const, Graph, Op, Program, Signature, State, Var
 from jfuse.ir.registry import find_op
 from jfuse.ir.trace import active_trace, at_source, trace_graph
@@ -83,7 +86,7 @@ class _File:
         self._signatures: Sequence[Any] = model.signatureDefs or ()
         self._buffers: Sequence[Any] = model.buffers or ()
         self._codes: Sequence[Any] = model.operatorCodes or ()
-        self._data = data
+        self.data = data
         self._constants: dict[tuple[int, DType, tuple[int, ...]], Const] = {}
         self._entries: dict[int, Graph] = {}
         self._bodies: dict[Any, Graph] = {}
@@ -93,16 +96,21 @@ class _File:
     @cached_property
     def state_names(self) -> StateNames:
         """The variables of the file, by the name that all subgraphs share, as CALL_ONCE makes them."""
+        return StateNames({k: v for reader in self._called_once() for k, v in first_values(reader).items()})
+
+    @cached_property
+    def tables(self) -> dict[int, Contents]:
+        """The contents of the tables of the file, by the number that all subgraphs share, as CALL_ONCE fills them."""
+        return {k: v for reader in self._called_once() for k, v in filled_tables(reader).items()}
+
+    def _called_once(self) -> list[_Subgraph]:
         calls = (
             int(operator.builtinOptions.initSubgraphIndex)
             for table in self.subgraphs
             for operator in table.operators or ()
             if self.builtin(operator) == "CALL_ONCE" and operator.builtinOptions is not None
         )
-        found: dict[str, State] = {}
-        for index in dict.fromkeys(calls):
-            found |= first_values(_Subgraph(self, _index(index, len(self.subgraphs), "subgraph")))
-        return StateNames(found)
+        return [_Subgraph(self, _index(i, len(self.subgraphs), "subgraph")) for i in dict.fromkeys(calls)]
 
     def program(self) -> Program:
         """All signatures; a file without any has one for its first subgraph."""
@@ -118,13 +126,17 @@ class _File:
 
     def builtin(self, operator: Any) -> str:
         """The name of an operator's builtin."""
-        code = self._codes[_index(operator.opcodeIndex, len(self._codes), "operator code")]
+        code = self.code(operator)
         number = max(
             code.builtinCode, code.deprecatedBuiltinCode
         )  # readers take the larger one, old files have the second
         if number not in BUILTIN_NAMES:
             raise BadFlatbuffer("an operator code is none of the schema's", found=number)
-        return BUILTIN_NAMES[number] if number != _CUSTOM else f"CUSTOM {_text(code.customCode)}"
+        return BUILTIN_NAMES[number] if number != _CUSTOM else custom_code(_text(code.customCode))
+
+    def code(self, operator: Any) -> Any:
+        """The table of an operator's code."""
+        return self._codes[_index(operator.opcodeIndex, len(self._codes), "operator code")]
 
     def constant(self, tensor: Any, dtype: DType, shape: tuple[int, ...], where: str) -> Const | None:
         """The constant that a tensor stands for; None for one that is computed."""
@@ -178,9 +190,9 @@ class _File:
     def _bytes(self, index: int, where: str) -> np.ndarray | None:
         buffer = self._buffers[index]
         if buffer.offset > _IN_FILE:
-            if buffer.offset + buffer.size > len(self._data):
+            if buffer.offset + buffer.size > len(self.data):
                 raise BadFlatbuffer("a buffer lies beyond the end of the file", where=where)
-            return np.frombuffer(self._data, np.uint8, buffer.size, buffer.offset)
+            return np.frombuffer(self.data, np.uint8, buffer.size, buffer.offset)
         return None if buffer.data is None or not len(buffer.data) else np.asarray(buffer.data)
 
     def _signature(self, table: Any) -> Signature:
@@ -198,7 +210,8 @@ class _File:
         for index in range(len(self.subgraphs)):
             for operator in _Subgraph(self, index).operators:
                 builtin = self.builtin(operator)
-                found[builtin] += _op_of(builtin) is None and builtin not in ON_VARIABLES
+                known = is_custom(builtin) or builtin in ON_VARIABLES | ON_TABLES
+                found[builtin] += _op_of(builtin) is None and not known
         unknown = {name: count for name, count in found.items() if count}
         if unknown:
             raise LowerError(
@@ -244,7 +257,7 @@ class _Subgraph:
         return self._file.state_names.unique(name, (self.index, index))
 
     def input_type(self, index: int) -> TensorType:
-        """The type of an input: each open dimension is a symbol of its own, B for axis 0 and N for others."""
+        """The stated type of a tensor: each open dimension is a symbol of its own, B for axis 0 and N for others."""
         shape, dtype = self.declared(index)
         dims = (self._file.names.fresh("N" if axis else "B") if d < 0 else d for axis, d in enumerate(shape))
         return TensorType(tuple(dims), dtype)
@@ -276,12 +289,18 @@ class _Subgraph:
         if builtin in ON_VARIABLES:
             self._bound |= self.held.record(builtin, operator, where)
             return
+        if builtin in ON_TABLES:
+            return
         outputs = self.places(operator.outputs)
-        operands = [None if i == -1 else self.read(i) for i in self.places(operator.inputs, optional=True)]
+        operands = self._operands(builtin, operator)
         op = _op_of(builtin)
         try:
             with at_source(source_of(self.name(outputs[0])) if outputs else source_of(";")):
-                results = self._results(op, builtin, operands, _table_of(builtin, operator))
+                if is_custom(builtin):
+                    self._bind(None, operator, self._custom(operator, operands, outputs), outputs, where)
+                    return
+                result = self.declared(outputs[0])[1] if outputs else None
+                results = self._results(op, builtin, operands, _table_of(builtin, operator), result)
         except TypeMismatch as error:
             raise BadFlatbuffer(
                 error.message, where=where, expected=error.expected, found=error.found, context=error.context
@@ -291,10 +310,17 @@ class _Subgraph:
             raise
         self._bind(op, operator, results, outputs, where)
 
-    def _results(self, op: Any, builtin: str, operands: list[Atom | None], table: Any) -> Sequence[Var]:
+    def _operands(self, builtin: str, operator: Any) -> list[Atom | None]:
+        if builtin == "HASHTABLE_FIND":
+            return lookup_operands(self, self._file.tables, operator)
+        return [None if i == -1 else self.read(i) for i in self.places(operator.inputs, optional=True)]
+
+    def _results(
+        self, op: Any, builtin: str, operands: list[Atom | None], table: Any, result: DType | None
+    ) -> Sequence[Var]:
         if not isinstance(op, TflOp):
             return self._structured(op, builtin, operands, table)
-        params = from_table(builtin, table, tuple(op.options))
+        params = from_table(builtin, table, tuple(op.options), result)
         as_recorded(builtin, operands, params)
         if not any(o.variadic for o in op.operands):
             if len(operands) > len(op.operands):
@@ -307,15 +333,27 @@ class _Subgraph:
         types = op.infer(operands, params)
         return active_trace().append(op, operands, types, params, values=[np.asarray(r) for r in results])
 
+    def _custom(self, operator: Any, operands: list[Atom | None], outputs: Sequence[int]) -> Sequence[Var]:
+        code = self._file.code(operator)
+        for index in outputs:
+            if not self.declared(index)[0] and not self._tensors[index].hasRank:
+                raise LowerError("the result of a custom operator has no rank", where=self._tensor_place(index))
+        types = [self.input_type(index) for index in outputs]
+        return record_custom(_text(code.customCode), code.version, operator, operands, types, self._file.data)
+
     def _structured(self, op: Any, builtin: str, operands: list[Atom | None], table: Any) -> Sequence[Var]:
         if table is None or None in operands:
             raise BadFlatbuffer("an operator with bodies needs its options and all its operands")
         trace = active_trace()
         atoms = [a for a in operands if a is not None]
         carried = atoms[1:] if builtin == "IF" else atoms  # the first operand of IF is the flag
-        bodies = [
-            self._file.body(index, [trace.resolve(a.type) for a in carried]) for index in body_indices(builtin, table)
-        ]
+        types, opened = [a.type for a in carried], set[str]()
+        while True:
+            bodies = [self._file.body(i, [*map(trace.resolve, types)]) for i in body_indices(builtin, table)]
+            renewed = carried_types(bodies[1], opened) if builtin == "WHILE" else types
+            if renewed == types:
+                break
+            types = renewed
         # After the bodies, which may equate sizes, also of those read before.
         resolved = [Var(trace.resolve(a.type)) for a in atoms]
         renamed = {id(body): rename_dims(body, trace.sizes) for body in bodies}
@@ -334,6 +372,9 @@ class _Subgraph:
             if index in self._bound:
                 raise BadFlatbuffer("a tensor is written twice", where=self._tensor_place(index))
             self.compare(index, result.type)
+            for stated, dim in zip(self.declared(index)[0], result.type.shape, strict=False):
+                if stated > 0 and not is_known(dim):  # what reads a result may need a size that only the file tells
+                    active_trace().equate(dim, stated)
             self._bound[index] = result
         inputs = self.places(operator.inputs, optional=True)
         for operand, position in updates.items():

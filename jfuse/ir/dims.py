@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import operator
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from tokenize import TokenError
 from typing import Any, TypeAlias
 
@@ -66,6 +66,32 @@ def product(shape: Shape) -> Dim:
     for dim in shape:
         size = size * dim
     return size
+
+
+def broadcast_shape(shapes: Sequence[Shape]) -> Shape | None:
+    """The shape of operands that broadcast, axes aligned at the end; None where open or unequal sizes meet."""
+    result: list[Dim] = []
+    for axis in range(1, max(map(len, shapes), default=0) + 1):
+        dims = [s[-axis] for s in shapes if len(s) >= axis]
+        wide = [d for d in dims if not (is_known(d) and d == 1)]
+        if any(same(wide[0], d) is not True for d in wide[1:]):
+            return None
+        result.append(wide[0] if wide else 1)
+    return tuple(int(d) if is_known(d) else d for d in reversed(result))
+
+
+def floor_divided(dim: Dim, divisor: int) -> Dim:
+    """dim // divisor, in one form for all ways of writing it: (B - 1) // 2 + 1 and (B + 1) // 2 are the same.
+
+    jax.export keeps the two apart, and `same` could not tell.
+    """
+    if is_known(dim):
+        return int(dim) // divisor
+    try:
+        constant = substitute_dim(dim, dict.fromkeys(symbols_of(dim), 0))
+    except ZeroDivisionError:  # a size divided by another one
+        return dim // divisor
+    return (dim - constant + constant % divisor) // divisor + constant // divisor
 
 
 def symbols_of(dim: Dim) -> frozenset[str]:

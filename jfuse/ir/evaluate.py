@@ -10,9 +10,9 @@ from typing import Any, TypeAlias, TypeVar
 import numpy as np
 
 from jfuse.errors import JfuseError
-from jfuse.ir.dims import Dim, same, substitute_value, symbol, symbols_in, symbols_of
+from jfuse.ir.dims import Dim, is_known, same, substitute_value, symbol, symbols_in, symbols_of
 from jfuse.ir.graph import Atom, Const, Eqn, Graph, Params, Var
-from jfuse.ir.trace import active_trace, at_source, is_tracing
+from jfuse.ir.trace import Trace, active_trace, at_source, is_tracing
 from jfuse.ir.walk import all_graphs, rename_dims
 
 Observe: TypeAlias = Callable[[Eqn, tuple[Any, ...]], None]
@@ -42,14 +42,30 @@ def _record(graph: Graph, args: Sequence[Any], observe: Observe | None) -> tuple
     for var, shape in zip(graph.inputs, shapes, strict=True):
         sizes = _matched(var, shape) | sizes
     graph = rename_dims(graph, {k: v for k, v in sizes.items() if same(symbol(k), v) is not True})
+    as_before = all(map(_is_shape, (var.type.shape for var in graph.inputs), shapes))
     env: dict[Var, Any] = dict(zip(graph.inputs, args, strict=True))
     for eqn in graph.eqns:
         with at_source(eqn.source):
             results = eqn.op.run([_read(a, env) for a in eqn.inputs], eqn.params, eqn.bodies)
+        if as_before:
+            _equate_known(trace, eqn.outputs, results)
         env.update(zip(eqn.outputs, results, strict=True))
         if observe is not None:
             observe(eqn, results)
     return tuple(_read(a, env) for a in graph.outputs)
+
+
+def _is_shape(shape: Sequence[Dim], other: Sequence[Dim]) -> bool:
+    return len(shape) == len(other) and all(same(d, e) is True for d, e in zip(shape, other, strict=True))
+
+
+def _equate_known(trace: Trace, before: Sequence[Var], results: Sequence[Any]) -> None:
+    """Take over the sizes that were found when the graph was first recorded: from what reads a result, for one."""
+    for var, result in zip(before, results, strict=True):
+        if isinstance(result, Var) and not result.type.is_static:
+            for size, dim in zip(var.type.shape, result.type.shape, strict=True):
+                if is_known(size) and not is_known(dim):
+                    trace.equate(dim, size)
 
 
 def _compute(graph: Graph, args: Sequence[Any], observe: Observe | None) -> tuple[Any, ...]:

@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, Protocol, TypeAlias, TypeVar
+from typing import Any, Protocol, TypeAlias, TypeVar, runtime_checkable
 
 import numpy as np
 
@@ -82,6 +82,11 @@ class Const:
         """Shape and dtype of the array."""
         return TensorType(self.array.shape, DType.of(self.array.dtype))
 
+    @property
+    def memory(self) -> int:
+        """Where the array begins: the same for two views of one, as weights and their transpose are."""
+        return int(self.array.__array_interface__["data"][0])
+
     @cached_property
     def digest(self) -> str:
         """Sixteen hex digits that depend on dtype, shape and contents."""
@@ -109,6 +114,18 @@ class Op(Protocol):
 
     def run(self, inputs: Sequence[Any], params: Params, bodies: Sequence[Graph]) -> tuple[Any, ...]:
         """The results for arrays, or for Vars while a trace is active: then equations are recorded."""
+
+
+@runtime_checkable
+class HasStatedTypes(Protocol):
+    """An op that is told the types of its results, as nothing here could derive them."""
+
+    @property
+    def types(self) -> tuple[TensorType, ...]:
+        """The types that were stated."""
+
+    def with_types(self, types: tuple[TensorType, ...]) -> Op:
+        """The same op with results of these types."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from jfuse.ir.dims import Dim, substitute_value
-from jfuse.ir.graph import Atom, Const, Eqn, Graph, Var
+from jfuse.ir.graph import Atom, Const, Eqn, Graph, HasStatedTypes, Op, Var
 from jfuse.ir.types import DType, TensorType
 
 
@@ -123,11 +123,15 @@ class _Retype:
     def eqn(self, eqn: Eqn) -> Eqn:
         return replace(
             eqn,
+            op=self.op(eqn.op),
             inputs=tuple(None if a is None else self.atom(a) for a in eqn.inputs),
             bodies=tuple(self.graph(body) for body in eqn.bodies),
             params={k: self.on_value(v) for k, v in eqn.params.items()},
             outputs=tuple(self.var(v) for v in eqn.outputs),
         )
+
+    def op(self, op: Op) -> Op:
+        return op.with_types(tuple(map(self.on_type, op.types))) if isinstance(op, HasStatedTypes) else op
 
     def var(self, var: Var) -> Var:
         value = None if var.value is None else self.on_value(var.value)

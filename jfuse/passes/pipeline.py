@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 from jfuse.errors import JfuseError
 from jfuse.ir.check import check_graph
 from jfuse.ir.graph import Graph, Program
+from jfuse.passes.complex_parts import complex_parts
 from jfuse.passes.context import Context
+from jfuse.passes.custom import custom_operators
 from jfuse.passes.fuse import fuse
-from jfuse.passes.legal import legal
+from jfuse.passes.legal import no_lost_ops, only_operators
 from jfuse.passes.looping.last_steps import last_steps
 from jfuse.passes.looping.loops import loops
 from jfuse.passes.recover import recover
@@ -21,23 +23,13 @@ from jfuse.passes.settle import settle
 from jfuse.passes.simplify import simplify
 from jfuse.passes.splitting.split import split
 from jfuse.passes.splitting.unpack import unpack
+from jfuse.passes.spread import spread
 from jfuse.passes.states.kept import place_states, prepare_results
 from jfuse.passes.states.streams import streams
 from jfuse.passes.unlooping.unloop import unloop
 from jfuse.passes.widen import widen, widen_loops
 
 Pass = Callable[[Graph, Context], Graph]
-
-
-@dataclass(frozen=True)
-class Gate:
-    """A check of all graphs together, which raises or lets them pass as they are."""
-
-    check: Callable[[Iterable[Graph]], None]
-
-    @property
-    def __name__(self) -> str:
-        return self.check.__name__
 
 
 @dataclass(frozen=True)
@@ -51,23 +43,27 @@ class Whole:
         return self.run.__name__
 
 
-Step = Pass | Gate | Whole
+Step = Pass | Whole
 
 PIPELINE: tuple[Step, ...] = (
     loops,  # first: recurrences are looked for in scans only
     widen_loops,  # before whatever reads scans: rules speak of f32
     settle,  # before roll and split, which would take a decided choice for a mask
+    Whole(no_lost_ops),  # before roll, fuse and whatever else takes time; after settle, which drops choices
     roll,  # before split: what code spells out step by step is a scan as well
     last_steps,  # before split and recover: a state whose last value alone is read needs no sequence
     unpack,  # before split, which would leave results in the packed form
     split,  # before recover, which takes a scan for one recurrence
     Whole(streams),  # each scan is one recurrence now, and what becomes of it must take any initial state
     recover,  # before fuse, which proves and places what recover proposes
+    complex_parts,  # before fuse, which opens what complex numbers were made of
     fuse,  # before unloop, so that only what nothing fused takes becomes a loop of the file
     unloop,  # after it every equation is a builtin
     simplify,  # needs the whole graph in builtins: what merges is an operator of the file
-    widen,  # once it is known which operators there are
-    Gate(legal),  # before state, so that the message speaks of the source's ops and not of writers
+    spread,  # once it is known which operators there are; before widen, which knows the types of what this adds
+    widen,
+    Whole(custom_operators),  # last of what makes operators: no rule or merge looks into them
+    Whole(only_operators),  # before state, so that the message speaks of the source's ops and not of writers
     Whole(place_states),  # last that changes what operators do: nothing may reorder around a state's writer
     Whole(prepare_results),  # results that are inputs, constants or repeated get a tensor of their own
 )
@@ -98,9 +94,6 @@ def run_pipeline(
 
 
 def _step(step: Step, program: Program, ctx: Context, before: tuple[Step, ...], check_types: bool) -> Program:
-    if isinstance(step, Gate):
-        step.check(program.graphs())
-        return program
     if not isinstance(step, Whole):
         return program.with_graphs(lambda graph: _checked(step, step(graph, ctx), before, check_types))
     result = step.run(program, ctx)

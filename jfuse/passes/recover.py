@@ -13,6 +13,7 @@ from jfuse.ir.trace import active_trace
 from jfuse.kernels.control import composite, scan
 from jfuse.lowering.recover.mask import with_mask
 from jfuse.lowering.recover.normal import normal_form
+from jfuse.lowering.recover.pointwise import Pointwise
 from jfuse.lowering.recover.step import Step
 from jfuse.lowering.rules import Proposal
 from jfuse.passes.context import Context
@@ -31,7 +32,22 @@ def recover(graph: Graph, ctx: Context, *, single_steps: bool = True) -> Graph:
     if not ctx.recover:
         return graph
     graph = _recover(drop_dead(graph), ctx)
-    return recover_single_steps(graph, lambda eqn: _read(eqn, ctx, one_step=True)) if single_steps else graph
+    if single_steps:
+        graph = recover_single_steps(graph, lambda eqn: _read(eqn, ctx, one_step=True))
+    return drop_dead(recover_activations(graph))
+
+
+def recover_activations(graph: Graph) -> Graph:
+    """The graph with activations that are spelled in arithmetic as one operator each, in bodies of loops too."""
+    pointwise = Pointwise(graph)
+
+    def visit(eqn: Eqn) -> Sequence[Any] | None:
+        found = pointwise.visit(eqn)
+        return None if found is None else [found]
+
+    graph = rewrite(graph, visit)
+    eqns = tuple(e if e.op is composite else with_new_bodies(e, recover_activations) for e in graph.eqns)
+    return graph if all(map(operator.is_, eqns, graph.eqns)) else replace(graph, eqns=eqns)
 
 
 def _recover(graph: Graph, ctx: Context) -> Graph:

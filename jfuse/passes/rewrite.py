@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, TypeAlias
@@ -36,15 +37,19 @@ class Rewriting:
         self._replaced: dict[Var, Atom] = {}
         self._made_by: dict[Var, Eqn] = {}
         self._reads = use_counts(graph)
+        self._memory_reads = Counter(a.memory for e in graph.eqns for a in e.inputs if isinstance(a, Const))
         self._consts: dict[int, Const] = {}
 
     def producer(self, atom: Atom | None) -> Eqn | None:
         """The equation that makes a Var; None for constants and inputs of the graph."""
         return self._made_by.get(atom) if isinstance(atom, Var) else None
 
-    def readers(self, var: Var) -> int:
-        """How often a Var is read, results of the graph included. At times too many, never too few."""
-        return self._reads[var]
+    def readers(self, atom: Atom) -> int:
+        """How often a Var is read, results of the graph included, or the memory of a constant, views of it included.
+
+        At times too many, never too few.
+        """
+        return self._memory_reads[atom.memory] if isinstance(atom, Const) else self._reads[atom]
 
     def current(self, var: Var) -> Atom:
         """What stands for a Var of an equation that was visited."""
@@ -99,6 +104,7 @@ class Rewriting:
     def _record(self, eqn: Eqn) -> None:
         inputs = tuple(self._consts.get(id(a.array), a) if isinstance(a, Const) else a for a in eqn.inputs)
         self._reads.update(a for a in inputs if isinstance(a, Var))
+        self._memory_reads.update(a.memory for a in inputs if isinstance(a, Const))
         self._keep(replace(eqn, inputs=inputs))
 
     def _constant(self, array: np.ndarray) -> Const:

@@ -15,13 +15,16 @@ from jfuse.ir.trace import recording
 from jfuse.ir.types import DType
 from jfuse.ir.walk import producers
 from jfuse.kernels import control, ops
-from jfuse.kernels.op import TflOp, new_states
+from jfuse.kernels.op import TflOp, depends_on_data, new_states
 from jfuse.lowering.merge.reshape import constant_shape
 from jfuse.passes.broadcasts import broadcast_constants, constant_of, unbroadcast
 from jfuse.passes.rewrite import has_effects, inline
 
 # Their kernels leave the result open wherever a -1 stands in the input's shape_signature, constant operands or not.
 _OPEN_WITH_OPEN_INPUT = frozenset({"SLICE", "TOPK_V2"})
+
+# Operands that decide no size, and without whose values the kernels leave the result open all the same.
+_LOOKED_AT = {f"UNSORTED_SEGMENT_{name}": (1,) for name in ("SUM", "PROD", "MIN", "MAX")}
 
 
 def keeps_state(eqn: Eqn) -> bool:
@@ -47,7 +50,8 @@ def has_run_time_shape(eqn: Eqn, *, simplified: bool = True) -> bool:
         # The loop that it becomes collects its results in a tensor made at run time.
         return not all(out.type.is_static for out in eqn.outputs)
     if eqn.bodies:
-        return any(has_run_time_shape(inner, simplified=simplified) for body in eqn.bodies for inner in body.eqns)
+        inside = (inner for body in eqn.bodies for inner in body.eqns)
+        return depends_on_data(eqn) or any(has_run_time_shape(inner, simplified=simplified) for inner in inside)
     if not isinstance(eqn.op, TflOp):
         return not all(out.type.is_static for out in eqn.outputs)
     if eqn.op.builtin in _OPEN_WITH_OPEN_INPUT:
@@ -55,7 +59,10 @@ def has_run_time_shape(eqn: Eqn, *, simplified: bool = True) -> bool:
     if not simplified and eqn.op is ops.reshape and constant_shape(eqn.outputs[0].type.shape) is not None:
         return False
     # What SHAPE gives is known at allocation, what is computed from it is not.
-    computed = any(eqn.op.operand_at(i).static and isinstance(a, Var) for i, a in enumerate(eqn.inputs))
+    measures = _LOOKED_AT.get(eqn.op.builtin, ())
+    computed = any(
+        (eqn.op.operand_at(i).decides_size or i in measures) and isinstance(a, Var) for i, a in enumerate(eqn.inputs)
+    )
     return computed or not eqn.op.traceable
 
 

@@ -10,7 +10,7 @@ import numpy as np
 from jfuse.errors import JfuseError
 from jfuse.ir.dims import is_known
 from jfuse.ir.graph import Atom, Const, Eqn, Graph, Op, Var
-from jfuse.kernels.op import TflOp
+from jfuse.kernels.op import TflOp, draws
 from jfuse.lowering.merge import GRAPH_MERGES, MERGES, Merge
 from jfuse.passes.carried import bind_carried
 from jfuse.passes.context import Context
@@ -74,7 +74,7 @@ class _Sweep:
             return None
         if eqn.bodies:
             return None if any(map(has_effects, eqn.bodies)) else bind_carried(eqn, self._state)
-        results = folded(eqn) or self._shared(eqn)
+        results = None if draws(eqn) else folded(eqn) or self._shared(eqn)
         return self._merged(eqn) if results is None else results
 
     def _shared(self, eqn: Eqn) -> Sequence[Atom] | None:

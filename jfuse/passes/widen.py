@@ -1,4 +1,4 @@
-"""16-bit floats where f32 does better: loops, which fuse and run fast in f32 only, and operators without a kernel.
+"""Types where others do better: 16-bit floats in loops, which fuse and run fast in f32 only; types without a kernel.
 
 No value loses a digit by it, and the report says so.
 """
@@ -12,14 +12,14 @@ from typing import Any
 
 import numpy as np
 
-from jfuse.export.dtypes import unsupported
-from jfuse.ir.graph import Atom, Const, Eqn, Graph, Var
+from jfuse.export.wider import Encoding, keeps_values, wider
+from jfuse.ir.graph import Atom, Const, Eqn, Graph
 from jfuse.ir.types import DType, TensorType
 from jfuse.ir.walk import retype
 from jfuse.kernels import ops
 from jfuse.kernels.control import scan
-from jfuse.kernels.op import TflOp
 from jfuse.passes.context import Context
+from jfuse.passes.drop import drop_dead
 from jfuse.passes.rewrite import rewrite, with_bodies
 
 _NARROW = (DType.f16, DType.bf16)
@@ -52,26 +52,49 @@ def _in_f32(graph: Graph) -> Graph:
 
 
 def widen(graph: Graph, ctx: Context) -> Graph:
-    """Put casts around operators that take no 16-bit floats, in bodies too: they round once, as TensorFlow's do."""
+    """Put casts around operators on types without a kernel, in bodies too, where that gives the same results.
+
+    16-bit floats round once, as TensorFlow's do; integers overflow as they would in their own type.
+    """
     found: Counter[str] = Counter()
     widened = _widened(graph, found)
     for what, count in sorted(found.items()):
-        ctx.report.notes.append(f"{what} computes in f32 ({count}x): the runtime has no narrower kernel")
+        ctx.report.notes.append(f"{what} ({count}x): the runtime has no kernel of its own")
     return widened
 
 
 def _widened(graph: Graph, found: Counter[str]) -> Graph:
-    def visit(eqn: Eqn) -> Sequence[Any] | None:
-        dtypes = {a.type.dtype for a in (*eqn.inputs, *eqn.outputs) if a is not None}
-        if not isinstance(eqn.op, TflOp) or eqn.op.updates or dtypes.isdisjoint(_NARROW) or not unsupported(eqn):
-            return None
-        if unsupported(replace(eqn, inputs=tuple(map(_wide_type, eqn.inputs)), outputs=_wide_types(eqn.outputs))):
-            return None
-        found[f"{eqn.op.name} of {', '.join(sorted(d.value for d in dtypes & set(_NARROW)))}"] += 1
-        results = eqn.op.run([_wide(a) for a in eqn.inputs], eqn.params, ())
-        return [_narrow(r, out.type.dtype) for r, out in zip(results, eqn.outputs, strict=True)]
+    held: dict[tuple[Atom, Encoding], Any] = {}  # what is there in another type already, so that it is cast once
 
-    return rewrite(with_bodies(graph, lambda body: _widened(body, found)), visit)
+    def encoded(atom: Atom, encoding: Encoding) -> Any:
+        if (atom, encoding) not in held:
+            held[atom, encoding] = _converted(atom, encoding.wide, encoding)
+        return held[atom, encoding]
+
+    def visit(eqn: Eqn) -> Sequence[Any] | None:
+        encoding = wider(eqn)
+        if encoding is None:
+            return None
+        found[f"{eqn.op.name} of {encoding.narrow.value} computes in {encoding.wide.value}"] += 1
+        operands = [
+            encoded(a, encoding) if a is not None and encoding.applies(eqn, i) else a for i, a in enumerate(eqn.inputs)
+        ]
+        results = list(eqn.op.run([a.array if isinstance(a, Const) else a for a in operands], eqn.params, ()))
+        for i, out in enumerate(eqn.outputs):
+            if out.type.dtype is encoding.narrow:
+                if keeps_values(eqn, encoding):
+                    held[out, encoding] = results[i]
+                results[i] = _converted(results[i], encoding.narrow, encoding)
+        return results
+
+    whole = with_bodies(graph, lambda body: _widened(body, found))
+    widened = rewrite(whole, visit)
+    return whole if widened is whole else drop_dead(widened)
+
+
+def _converted(value: Any, dtype: DType, encoding: Encoding) -> Any:
+    convert = ops.bitcast if encoding.bits else ops.cast
+    return convert(value.array if isinstance(value, Const) else value, out_data_type=dtype)
 
 
 def _wide(atom: Atom | None) -> Any:
@@ -82,13 +105,3 @@ def _wide(atom: Atom | None) -> Any:
 
 def _narrow(value: Any, dtype: DType) -> Any:
     return ops.cast(value, out_data_type=dtype) if dtype in _NARROW else value
-
-
-def _wide_type(atom: Atom | None) -> Atom | None:
-    if atom is None or atom.type.dtype not in _NARROW:
-        return atom
-    return Var(replace(atom.type, dtype=DType.f32))
-
-
-def _wide_types(results: Sequence[Var]) -> tuple[Var, ...]:
-    return tuple(Var(replace(v.type, dtype=DType.f32)) if v.type.dtype in _NARROW else v for v in results)

@@ -21,12 +21,14 @@ from jfuse.ir.text import format_graph
 from jfuse.ir.types import DType
 from jfuse.ir.walk import all_eqns, all_graphs, rename_dims
 from jfuse.report import Difference, Report
+from jfuse.verification.around import AroundCustom, can_be_cut, has_custom, results_by_chance
 from jfuse.verification.bisect import Call, Place, first_difference
 from jfuse.verification.inputs import draws, size_choices
 from jfuse.verification.measure import relative_error
 from jfuse.verification.oracles import LiteRt
 from jfuse.verification.oracles_tensorflow import run_tensorflow, set_variables, variables_restored
 from jfuse.verification.promised import keep_promises
+from jfuse.verification.vocabularies import vocabularies, with_keys
 
 Outputs = Mapping[str, np.ndarray]
 Run = Callable[[Mapping[str, np.ndarray]], Outputs]
@@ -56,7 +58,7 @@ class Runnable(Protocol):
     def to_bytes(self) -> bytes:
         """The file."""
 
-    def stream(self) -> Calls:
+    def stream(self, *, quick: bool = False) -> Calls:
         """Calls in a row on XLA."""
 
 
@@ -91,6 +93,9 @@ def verify_model(lite: Runnable, reference: Runnable, *, seed: int = 0) -> list[
 
     What both keep between calls is kept in both. What the file alone keeps, or takes and gives, the source cannot
     know: its calls are compared with first calls of the file, and rows of calls on XLA with rows of calls in LiteRT.
+
+    Custom operators run in no interpreter at hand: TensorFlow computes them on the way, and LiteRT all the others. The
+    report says so.
     """
     data = lite.to_bytes()
     reads_back(lite.program, data)
@@ -102,6 +107,7 @@ def verify_model(lite: Runnable, reference: Runnable, *, seed: int = 0) -> list[
         comparison.start_anew()
         for drawn in _all_draws(lite, seed):
             comparison.xla_with_litert(*drawn)
+    lite.report.notes += [note for note in comparison.notes() if note not in lite.report.notes]
     worst = comparison.worst
     return [Difference(s, o, pair, error, comparison.tolerance) for (s, o, pair), error in worst.items()]
 
@@ -122,7 +128,7 @@ class _Comparison:
         self._first = first_states(source)
         self._lite_keeps_more = not kept <= known
         self._source_keeps_more = not known <= kept
-        self._stream = self.reference.stream()
+        self._stream = self.reference.stream(quick=True)
         self.start_anew()
         if self.reference.imported is not None:
             set_variables(self.reference.imported, self._first)
@@ -135,8 +141,10 @@ class _Comparison:
 
     def start_anew(self) -> None:
         """Let the file keep nothing of the calls so far."""
-        self._xla = self.lite.stream()
-        self._litert = LiteRt(self.data)
+        self._xla = self.lite.stream(quick=True)
+        custom = has_custom(self.lite.program)
+        self._litert = None if custom else LiteRt(self.data)
+        self._around = AroundCustom(self.lite.program) if custom and can_be_cut(self.lite.program) else None
         self._before: list[tuple[str, Outputs]] = []
 
     def with_reference(self, signature: Signature, drawn: Mapping[str, np.ndarray]) -> None:
@@ -148,23 +156,44 @@ class _Comparison:
             types = {n: v.type for n, v in zip(signature.input_names, signature.graph.inputs, strict=False)}
             given = {n: a for n, a in drawn.items() if n not in {s.name for s in signature.exposed}}
             drawn = {**given, **initial_values(signature.exposed, types, given)}
-        inputs, wanted = _accepted(lambda inputs: self._wanted(signature.key, inputs), drawn)
+        inputs, wanted = _accepted(lambda inputs: self._wanted(signature.key, inputs), drawn, signature)
         name = "reference" if self.reference.imported is None else "tensorflow"
         states = self._xla.states
         xla = {**self._xla.run(inputs, signature.key), **_as_outputs(self._xla.states)}
         call = Call(signature.key, inputs, states, tuple(self._before))
         if self.in_a_row:
             wanted = {**wanted, **_as_outputs(self._held())}
+        wanted = {n: v for n, v in wanted.items() if n not in _by_chance(signature)}
         self._compare(call, f"{name}/xla", xla, wanted)
-        self._compare(call, f"{name}/litert", self._litert.run(signature.key, inputs), wanted)
+        self._compare_litert(call, name, wanted)
         self._before.append((signature.key, inputs))
 
     def xla_with_litert(self, signature: Signature, drawn: Mapping[str, np.ndarray]) -> None:
         """One more call in a row on XLA and in LiteRT, with the inputs as drawn."""
         call = Call(signature.key, drawn, self._xla.states, tuple(self._before))
-        wanted = self._xla.run(drawn, signature.key)
-        self._compare(call, "xla/litert", self._litert.run(signature.key, drawn), wanted)
+        wanted = {n: v for n, v in self._xla.run(drawn, signature.key).items() if n not in _by_chance(signature)}
+        self._compare_litert(call, "xla", wanted)
         self._before.append((signature.key, drawn))
+
+    def _compare_litert(self, call: Call, name: str, wanted: Outputs) -> None:
+        """Compare LiteRT's outputs with those of `name`; what it computes around custom operators with XLA's."""
+        if self._litert is not None:
+            self._compare(call, f"{name}/litert", self._litert.run(call.key, call.inputs), wanted)
+        elif self._around is not None:
+            self._compare(call, "xla/litert", *self._around.run(call.key, call.inputs, call.states))
+
+    def notes(self) -> Iterator[str]:
+        """What was not compared."""
+        chance = sorted({n for s in self.lite.program.signatures for n in _by_chance(s)})
+        if chance:
+            yield f"{', '.join(chance)} depend on random numbers, which were not compared with the source's"
+        if self._litert is not None:
+            return
+        yield "the custom operators did not run: TensorFlow computed them where the graph was compared with the source"
+        if self._around is None:
+            yield "LiteRT did not run the file: custom operators stand in a loop or branch"
+        else:
+            yield "LiteRT ran the file without its custom operators, and was given their results"
 
     def _start_source_anew(self) -> None:
         self._stream.reset()
@@ -190,8 +219,19 @@ class _Comparison:
             place = (call.key, output, pair)
             self.worst[place] = max(error, self.worst.get(place, 0.0))
             if not error <= self.tolerance:
-                first = first_difference(self.lite, self.reference, call, pair, self.data, self.tolerance)
+                first = self._first_difference(call, pair)
                 raise _failure(call.key, output, pair, error, self.tolerance, first)
+
+    def _first_difference(self, call: Call, pair: str) -> Place | None:
+        if self._litert is None and pair.endswith("/litert"):  # the name of what differs says where
+            return None
+        return first_difference(self.lite, self.reference, call, pair, self.data, self.tolerance)
+
+
+def _by_chance(signature: Signature) -> frozenset[str]:
+    """The outputs and states that differ from call to call, by name."""
+    names = (*signature.output_names, *_as_outputs({s.name: s.initial.array for s in signature.states}))
+    return frozenset(names[i] for i in results_by_chance(signature.graph))
 
 
 def _as_outputs(states: Outputs) -> dict[str, np.ndarray]:
@@ -248,14 +288,23 @@ def _all_draws(lite: Runnable, seed: int) -> Iterator[tuple[Signature, dict[str,
     for signature in _distinct(lite.program):
         for sizes in size_choices(signature.graph):
             for number, drawn in enumerate(draws(signature, sizes, seed)):
+                drawn = with_keys(signature, drawn, seed + number)
                 yield signature, keep_promises(signature, drawn, promises, seed + number)
 
 
-def _accepted(oracle: Run, drawn: Mapping[str, np.ndarray]) -> tuple[Mapping[str, np.ndarray], Outputs]:
-    """Inputs that the reference takes, and its outputs: the drawn ones, else with integers (ids, sizes) of 0 and 1."""
+def _accepted(
+    oracle: Run, drawn: Mapping[str, np.ndarray], signature: Signature
+) -> tuple[Mapping[str, np.ndarray], Outputs]:
+    """Inputs that the reference takes, and its outputs: the drawn ones.
+
+    Else with keys of the tables that they are looked up in alone, or with integers (ids, sizes) of 0 and 1.
+    """
     try:
         return drawn, oracle(drawn)
     except VerifyFailed:
+        if vocabularies(signature.graph):
+            known = with_keys(signature, drawn, len(drawn), every=True)
+            return known, oracle(known)
         small = {name: a % 2 if a.dtype.kind in "iu" else a for name, a in drawn.items()}
         if all(small[name] is a for name, a in drawn.items()):
             raise

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import zip_longest
 
 import numpy as np
 
@@ -10,8 +12,10 @@ from jfuse.ir.dims import Dim, is_known, substitute_dim, symbols_of
 from jfuse.ir.graph import Atom, Eqn, Graph, Op, Signature, Var
 from jfuse.ir.types import DType, TensorType
 from jfuse.kernels import ops
+from jfuse.kernels.op import TflOp
 
 _SCALES = (1.0, 0.1, 4.0)
+_LARGEST_SIZE = 512  # what no network needs to leave a pixel of an image
 _LARGEST_INTEGER = 100  # for integer inputs that index nothing
 _PASS_ON: dict[Op, tuple[int, ...]] = {
     **dict.fromkeys((ops.cast, ops.reshape, ops.expand_dims, ops.squeeze, ops.transpose, ops.strided_slice), (0,)),
@@ -21,11 +25,62 @@ _PASS_ON: dict[Op, tuple[int, ...]] = {
 
 
 def size_choices(graph: Graph) -> list[dict[str, int]]:
-    """Two independent sizes for each open dimension, 1 among them; a single empty choice where all is static."""
+    """Two independent sizes for each open dimension, 1 among them; a single empty choice where all is static.
+
+    Larger ones where the operators of the graph need that.
+    """
     symbols = sorted({s for v in graph.inputs for d in v.type.shape for s in symbols_of(d)})
     if not symbols:
         return [{}]
-    return [{s: 3 + i for i, s in enumerate(symbols)}, {s: 1 + i for i, s in enumerate(symbols)}]
+    choices = [{s: 3 + i for i, s in enumerate(symbols)}, {s: 1 + i for i, s in enumerate(symbols)}]
+    return [_filled(graph, sizes) for sizes in choices]
+
+
+def _filled(graph: Graph, sizes: dict[str, int]) -> dict[str, int]:
+    """The least sizes from the given ones on at which operands fit and each convolution and pool has a window.
+
+    A network that halves an image and joins what it enlarges with what it halved takes even sizes only. The given ones
+    where no larger ones help.
+    """
+    open_, grown = [g for g in _groups(graph) if _symbols(g.dims) and _symbols(g.dims) <= sizes.keys()], dict(sizes)
+    for _ in range(_LARGEST_SIZE):
+        wrong = [g for g in open_ if not g.holds([int(substitute_dim(d, grown)) for d in g.dims])]
+        if not wrong:
+            return grown
+        for name in frozenset().union(*(_symbols(g.dims) for g in wrong)):
+            grown[name] += 1
+    return sizes
+
+
+@dataclass(frozen=True)
+class _Group:
+    """Dimensions that must be related at run time: all equal but for those of 1, or none below 1."""
+
+    dims: tuple[Dim, ...]
+    agree: bool
+
+    def holds(self, sizes: Sequence[int]) -> bool:
+        return len(set(sizes) - {1}) <= 1 if self.agree else min(sizes) >= 1
+
+
+def _groups(graph: Graph) -> frozenset[_Group]:
+    """What an operator asks of sizes: LiteRT refuses windows that do not fit, and operands that do not."""
+    found = set()
+    for eqn in graph.eqns:
+        shapes = [a.type.shape for a in eqn.inputs if a is not None]
+        if "padding" in eqn.params:
+            found |= {_Group((d,), False) for v in eqn.outputs for d in v.type.shape}
+        elif eqn.op is ops.concatenation:
+            axis = eqn.params["axis"] % len(shapes[0])
+            found |= {_Group(dims, True) for i, dims in enumerate(zip(*shapes, strict=True)) if i != axis}
+        elif isinstance(eqn.op, TflOp) and eqn.op.elementwise:
+            columns = zip_longest(*(reversed(s) for s in shapes), fillvalue=1)
+            found |= {_Group(dims, True) for dims in columns}
+    return frozenset(g for g in found if not g.agree or len(set(map(str, g.dims))) > 1)
+
+
+def _symbols(dims: Sequence[Dim]) -> frozenset[str]:
+    return frozenset().union(*map(symbols_of, dims))
 
 
 def draws(signature: Signature, sizes: Mapping[str, int], seed: int, count: int = 3) -> Iterator[dict[str, np.ndarray]]:

@@ -11,7 +11,8 @@ def relative_error(found: np.ndarray, wanted: np.ndarray) -> float:
         return float("inf")
     if wanted.dtype.kind not in "fcV":  # V: bfloat16 and the 8-bit floats
         return 0.0 if np.array_equal(found, wanted) else float("inf")
-    a, b = found.astype(np.float64), wanted.astype(np.float64)
+    wide = np.complex128 if wanted.dtype.kind == "c" else np.float64
+    a, b = found.astype(wide), wanted.astype(wide)
     odd = ~(np.isfinite(a) & np.isfinite(b))
     if not np.array_equal(a[odd], b[odd], equal_nan=True):
         return float("inf")

@@ -11,7 +11,8 @@ from ai_edge_litert.interpreter import Interpreter, OpResolverType
 from jfuse.errors import VerifyFailed
 
 _BUILTINS = schema.BuiltinOperator
-_ON_VARIABLES = {_BUILTINS.CALL_ONCE, _BUILTINS.VAR_HANDLE, _BUILTINS.READ_VARIABLE, _BUILTINS.ASSIGN_VARIABLE}
+_ON_RESOURCES = {_BUILTINS.CALL_ONCE, _BUILTINS.VAR_HANDLE, _BUILTINS.READ_VARIABLE, _BUILTINS.ASSIGN_VARIABLE}
+_ON_RESOURCES |= {_BUILTINS.HASHTABLE, _BUILTINS.HASHTABLE_IMPORT}
 
 
 class LiteRt:
@@ -57,8 +58,8 @@ class LiteRt:
     def operator_results(self, key: str, inputs: Mapping[str, np.ndarray]) -> list[tuple[np.ndarray, ...]]:
         """The outputs of each operator of a signature's subgraph after one invoke, in order; needs `preserve_all`.
 
-        Without operators on variables, which stand for no equation; without those that live in a state's tensor, and
-        without results that are left unallocated (no elements).
+        Without operators on variables and tables as such, which stand for no equation; without those that live in a
+        state's tensor, and without results that are left unallocated (no elements).
         """
         self.run(key, inputs)
         model = schema.Model.GetRootAs(self._model, 0)
@@ -67,7 +68,7 @@ class LiteRt:
         subgraph = model.Subgraphs(index)
         operators = (subgraph.Operators(i) for i in range(subgraph.OperatorsLength()))
         codes = [model.OperatorCodes(i).BuiltinCode() for i in range(model.OperatorCodesLength())]
-        computing = (op for op in operators if codes[op.OpcodeIndex()] not in _ON_VARIABLES)
+        computing = (op for op in operators if codes[op.OpcodeIndex()] not in _ON_RESOURCES)
         return [tuple(self._readable(op.OutputsAsNumpy(), index)) for op in computing]
 
     def _readable(self, tensors: np.ndarray, subgraph: int) -> Iterator[np.ndarray]:

@@ -10,15 +10,17 @@ import jax
 import numpy as np
 
 from jfuse.errors import JfuseError, NotFused
+from jfuse.ir.compilation import quick_jit
 from jfuse.ir.evaluate import evaluate, large_constants, shared_program, with_constants
 from jfuse.ir.graph import Atom, Const, Eqn, Graph, Var
 from jfuse.ir.text import format_graph
 from jfuse.ir.types import DType
 from jfuse.ir.walk import all_eqns, substitute_graph, with_float
 from jfuse.kernels.control import BodyOp, scan
-from jfuse.kernels.op import TflOp
+from jfuse.kernels.op import TflOp, depends_on_data
 from jfuse.lowering.rules import need
 from jfuse.lowering.switches import families, place_of, run_time_switches
+from jfuse.verification.computed import agree, works_on_bytes
 from jfuse.verification.inputs import integer_limits
 from jfuse.verification.samples import Case, Padded, Sampler, open_shapes
 
@@ -66,6 +68,9 @@ def prove(
     known = tuple(constants) or (None,) * len(body.inputs)
     masks = {body.inputs[place]: of for place, of in (padded or {}).items()}
     body, replacement = _bound(body, known), _bound(replacement, known)
+    if works_on_bytes(replacement):
+        _refuse_unexplained(body, replacement, claims)
+        return Proof(agree(body, replacement, seed), 0.0)
     _refuse_unrunnable(body)
     _refuse_unexplained(body, replacement, claims)
     _refuse_unchecked_indices(body, replacement)
@@ -108,7 +113,7 @@ def _bound(graph: Graph, constants: Sequence[np.ndarray | None]) -> Graph:
 def _refuse_unrunnable(body: Graph) -> None:
     """Raise where XLA cannot run the body: opaque ops, sizes that depend on data, strings."""
     for eqn in all_eqns(body):
-        runs = isinstance(eqn.op, BodyOp) or (isinstance(eqn.op, TflOp) and eqn.op.traceable)
+        runs = isinstance(eqn.op, BodyOp) or (isinstance(eqn.op, TflOp) and not depends_on_data(eqn))
         text = any(a is not None and a.type.dtype is DType.string for a in (*eqn.inputs, *eqn.outputs))
         need(runs and not text, "body_not_executable", want="ops that XLA runs", got=place_of(eqn))
         need(not eqn.effects, "stateful_body", want="no variables", got=place_of(eqn))
@@ -183,7 +188,7 @@ def _program(
 
         return jax.vmap(both)(*args) if args else jax.tree.map(lambda o: jax.numpy.asarray(o)[None], both())
 
-    return jax.jit(program)
+    return quick_jit(program)
 
 
 def largest_error(found: np.ndarray, wanted: np.ndarray) -> float:

@@ -5,21 +5,36 @@ from collections.abc import Callable
 from jfuse.ir.graph import Graph
 from jfuse.lowering.merge import (
     activation,
+    affine,
     arithmetic,
-    bias,
+    attention,
     bidirectional,
+    broadcast,
     cast,
+    dilation,
+    moves,
+    normal,
+    pad,
     product,
+    regions,
     reshape,
     reverse,
+    shared,
     sink,
     slicing,
+    spelled,
+    strides,
     transpose,
     uniform,
 )
 from jfuse.lowering.merge.registry import MERGES, Merge, View, merges
 
-GRAPH_MERGES: tuple[Callable[[Graph], Graph], ...] = (bidirectional.pair_directions,)
+GRAPH_MERGES: tuple[Callable[[Graph], Graph], ...] = (
+    bidirectional.pair_directions,
+    regions.fewest_transposes,
+    normal.shared_differences,
+    shared.affine_before_products,
+)
 """Rewrites of what no single equation ends, tried once no rule applies any more. They return the same graph where they
 find nothing."""
 
@@ -29,16 +44,26 @@ __all__ = [
     "Merge",
     "View",
     "activation",
+    "affine",
     "arithmetic",
-    "bias",
+    "attention",
     "bidirectional",
+    "broadcast",
     "cast",
+    "dilation",
     "merges",
+    "moves",
+    "normal",
+    "pad",
     "product",
+    "regions",
     "reshape",
     "reverse",
+    "shared",
     "sink",
     "slicing",
+    "spelled",
+    "strides",
     "transpose",
     "uniform",
 ]

@@ -1,4 +1,4 @@
-"""Operands that change nothing: zeros added, ones multiplied, selections that are decided."""
+"""Operands that change nothing, and constants with which an operator is a simpler one."""
 
 from __future__ import annotations
 
@@ -8,11 +8,12 @@ import numpy as np
 
 from jfuse.ir.graph import Atom, Const, Eqn
 from jfuse.kernels import elementwise
-from jfuse.lowering.merge.registry import View, merges
+from jfuse.lowering.merge.registry import View, is_plain_float, merges, sole_producer
 from jfuse.lowering.merge.reshape import keeps_type
 
 # Elements; larger constants are weights, and reading them in every sweep would cost more than it gives.
 _LARGEST = 1 << 16
+_POWERS = ((2, elementwise.square), (0.5, elementwise.sqrt), (-0.5, elementwise.rsqrt))
 
 
 # x + 0 turns -0 into 0, which only the sign of an infinity could show; TensorFlow's own optimizer drops it too.
@@ -79,3 +80,47 @@ def _neutral(eqn: Eqn, value: float, *, either: bool = False) -> Any:
         if kept is not None and is_filled(constant, value) and keeps_type(kept.type, eqn.outputs[0].type):
             return kept
     return None
+
+
+@merges(elementwise.div)
+def div_by_power_of_two(eqn: Eqn, view: View) -> Any:
+    """x / 4 = x * 0.25 exactly, which is faster; other quotients round otherwise, which FLOOR or a comparison shows."""
+    x, divisor = eqn.inputs
+    if not is_plain_float(eqn.outputs[0]) or not isinstance(divisor, Const) or divisor.array.size > _LARGEST:
+        return None
+    mantissa, exponent = np.frexp(divisor.array)
+    # Of the smallest and largest numbers the reciprocal is none of full precision.
+    exact = divisor.array.size > 0 and np.all((np.abs(mantissa) == 0.5) & (np.abs(exponent) < 100))
+    if not exact:
+        return None
+    return elementwise.mul(x, 1 / divisor.array, fused_activation_function=eqn.params["fused_activation_function"])
+
+
+@merges(elementwise.div)
+def one_by_root(eqn: Eqn, view: View) -> Any:
+    """1 / SQRT(x) = RSQRT(x)."""
+    one, root = eqn.inputs
+    before = sole_producer(view, root)
+    plain = eqn.params["fused_activation_function"] == "NONE" and is_plain_float(eqn.outputs[0])
+    if not plain or before is None or before.op is not elementwise.sqrt or not is_filled(one, 1):
+        return None
+    return elementwise.rsqrt(before.inputs[0]) if keeps_type(before.outputs[0].type, eqn.outputs[0].type) else None
+
+
+@merges(elementwise.pow_)
+def small_powers(eqn: Eqn, view: View) -> Any:
+    """POW(x, 2) = SQUARE(x), and roots likewise; only of a negative infinity the root is another one."""
+    x, exponent = eqn.inputs
+    if x is None or not is_plain_float(eqn.outputs[0]) or not keeps_type(x.type, eqn.outputs[0].type):
+        return None
+    if is_filled(exponent, 1):
+        return x
+    op = next((op for value, op in _POWERS if is_filled(exponent, value)), None)
+    return None if op is None else op(x)
+
+
+@merges(elementwise.neg)
+def neg_of_neg(eqn: Eqn, view: View) -> Any:
+    """NEG(NEG(x)) = x."""
+    before = view.producer(eqn.inputs[0])
+    return before.inputs[0] if before is not None and before.op is elementwise.neg else None

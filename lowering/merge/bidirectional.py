@@ -126,7 +126,7 @@ class _Producers:
     def producer(self, atom: Atom | None, /) -> Eqn | None:
         return self._made_by.get(atom) if isinstance(atom, Var) else None
 
-    def readers(self, var: Var, /) -> int:
+    def readers(self, atom: Atom, /) -> int:
         return 2  # at times too many: nothing is decided by it
 
 

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
+from jfuse.ir.dims import is_known
 from jfuse.ir.graph import Const, Eqn
-from jfuse.kernels import matmul
+from jfuse.kernels import conv, matmul
 from jfuse.lowering.merge.registry import View, again, is_plain_float, merges
 
 
@@ -24,3 +27,18 @@ def product_with_constant(eqn: Eqn, view: View) -> Any:
         weights = y.array if transposed else y.array.T
         return matmul.fully_connected(x, weights, keep_num_dims=len(x.type.shape) > 2)
     return None if transposed else again(eqn, inputs=(x, Const(y.array.swapaxes(-1, -2))), adj_y=True)
+
+
+@merges(conv.conv_2d)
+def convolution_of_channels(eqn: Eqn, view: View) -> Any:
+    """CONV_2D of groups of one channel = DEPTHWISE_CONV_2D, which XNNPACK has, and CONV_2D of groups it has not."""
+    x, weights, bias = eqn.inputs
+    if x is None or not isinstance(weights, Const) or not is_plain_float(weights) or not is_plain_float(x):
+        return None
+    channels, outputs = x.type.shape[3], weights.array.shape[0]
+    if weights.array.shape[3] != 1 or not is_known(channels) or channels == 1:
+        return None
+    names = set(eqn.params) & set(conv.depthwise_conv_2d.options)
+    options = {name: eqn.params[name] for name in names}
+    kernel = np.ascontiguousarray(np.moveaxis(weights.array[..., 0], 0, -1)[None])
+    return conv.depthwise_conv_2d(x, kernel, bias, depth_multiplier=outputs // channels, **options)

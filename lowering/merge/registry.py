@@ -17,8 +17,11 @@ class View(Protocol):
     def producer(self, atom: Atom | None, /) -> Eqn | None:
         """The equation that makes a Var; None for constants and inputs of the graph."""
 
-    def readers(self, var: Var, /) -> int:
-        """How often a Var is read, results of the graph included. At times too many, never too few."""
+    def readers(self, atom: Atom, /) -> int:
+        """How often a Var is read, results of the graph included, or the memory of a constant, views of it included.
+
+        At times too many, never too few.
+        """
 
 
 Merge: TypeAlias = Callable[[Eqn, View], Any]

@@ -1,4 +1,7 @@
-"""RESHAPE, EXPAND_DIMS and SQUEEZE only name the dimensions of the same elements: chains of them are one RESHAPE."""
+"""RESHAPE, EXPAND_DIMS and SQUEEZE only name the dimensions of the same elements.
+
+Chains of them are one RESHAPE, and operators that can give their result either shape, or read it so, need none.
+"""
 
 from __future__ import annotations
 
@@ -6,11 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from jfuse.ir.dims import Shape, is_known, same
+from jfuse.ir.dims import Dim, Shape, is_known, same
 from jfuse.ir.graph import Atom, Const, Eqn
 from jfuse.ir.types import TensorType
-from jfuse.kernels import array
-from jfuse.lowering.merge.registry import View, merges
+from jfuse.kernels import array, matmul
+from jfuse.lowering.merge.registry import View, again, merges, sole_producer
 
 _RENAMES = frozenset({array.reshape, array.expand_dims, array.squeeze})
 
@@ -35,6 +38,57 @@ def reshape_to_known_shape(eqn: Eqn, view: View) -> Any:
     """A new shape computed at run time, of which one size at most is open, becomes a constant with -1."""
     x, shape = eqn.inputs
     return None if x is None or shape is None or isinstance(shape, Const) else reshaped(x, eqn.outputs[0].type)
+
+
+@merges(array.reshape, array.expand_dims, array.squeeze)
+def reshape_of_reduction(eqn: Eqn, view: View) -> Any:
+    """RESHAPE of what MEAN, SUM, … give, with sizes of 1 for the axes that are gone or without them."""
+    before = sole_producer(view, eqn.inputs[0])
+    if before is None or "keep_dims" not in before.params:
+        return None
+    result = again(before, keep_dims=not before.params["keep_dims"])
+    return result if keeps_type(result.type, eqn.outputs[0].type) else None
+
+
+@merges(array.reshape, array.expand_dims, array.squeeze)
+def reshape_of_rows(eqn: Eqn, view: View) -> Any:
+    """RESHAPE(FULLY_CONNECTED(x)) to the leading sizes of x = FULLY_CONNECTED[keep_num_dims](x)."""
+    before = sole_producer(view, eqn.inputs[0])
+    if before is None or before.op is not matmul.fully_connected or before.params["keep_num_dims"]:
+        return None
+    x, result = before.inputs[0], eqn.outputs[0]
+    leading = x is not None and x.type.rank == result.type.rank and same(x.type.shape[-1], _columns(before)) is True
+    if not leading or x is None or not keeps_type(x.type, _with_last(result.type, x.type.shape[-1])):
+        return None
+    return again(before, keep_num_dims=True)
+
+
+@merges(matmul.fully_connected)
+def rows_of_reshape(eqn: Eqn, view: View) -> Any:
+    """FULLY_CONNECTED(RESHAPE(x)) = FULLY_CONNECTED(x), which takes its operand as rows whatever shape that has."""
+    before = view.producer(eqn.inputs[0])
+    if before is None or before.op not in _RENAMES or eqn.params["keep_num_dims"]:
+        return None
+    x = before.inputs[0]
+    if x is None or not x.type.rank or not _is_multiple(_columns(eqn), x.type.shape[-1]):
+        return None
+    result = again(eqn, inputs=(x, *eqn.inputs[1:]))
+    return result if keeps_type(result.type, eqn.outputs[0].type) else None
+
+
+def _columns(eqn: Eqn) -> Dim:
+    """How many elements of x a FULLY_CONNECTED takes for a row."""
+    assert eqn.inputs[1] is not None
+    return eqn.inputs[1].type.shape[1]
+
+
+def _is_multiple(columns: Dim, last: Dim) -> bool:
+    # XNNPACK leaves rows that end within an axis to the slower kernel.
+    return is_known(columns) and is_known(last) and last > 0 and columns % last == 0
+
+
+def _with_last(type_: TensorType, last: Dim) -> TensorType:
+    return TensorType((*type_.shape[:-1], last), type_.dtype)
 
 
 def reshaped(x: Atom, to: TensorType) -> Any:

@@ -9,6 +9,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from jfuse.ir.compilation import quick_jit
 from jfuse.ir.dims import is_known
 from jfuse.ir.evaluate import large_constants, shared_program, with_constants
 from jfuse.ir.graph import Atom, Eqn, Graph, Var
@@ -94,7 +95,8 @@ class Form:
 
 
 def row_size(tensor_type: TensorType) -> int:
-    """The number of elements in one row, an index of the first dimension."""
+    """The number of elements in one row, an index of the first dimension; refuses where it is open."""
+    need(all(map(is_known, tensor_type.shape[1:])), "open_row", want="known sizes but for the first", got=tensor_type)
     return int(np.prod([int(d) for d in tensor_type.shape[1:]]))
 
 
@@ -156,7 +158,7 @@ def _jitted(graph: Graph, weights: Sequence[np.ndarray], places: Sequence[int], 
         start = tuple(jax.numpy.asarray(zeros[p]) for p in places)
         return value(*start), jax.vmap(lambda *t: jax.jvp(value, start, t)[1])(*tangents)
 
-    return jax.jit(program)
+    return quick_jit(program)
 
 
 def _basis(sources: Sequence[Var], widths: Sequence[int], start: int, group: int, rows: int) -> list[np.ndarray]:

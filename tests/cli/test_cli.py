@@ -11,6 +11,7 @@ import pytest
 from typer.testing import CliRunner
 
 import jfuse
+from jfuse import coverage
 from jfuse.cli import app as cli
 
 Run = Callable[..., Any]
@@ -128,3 +129,22 @@ def test_an_output_folder_that_is_not_there_exits_with_1(run: Run, demo: tuple[P
 @pytest.mark.parametrize("words", [["convert"], ["convert", "x", "-o", "y", "--sideways"], ["sideways"]])
 def test_wrong_usage_exits_with_2(run: Run, words: list[str]) -> None:
     assert run(*words).exit_code == 2
+
+
+def test_ops_without_a_rule_can_be_let_in(run: Run, unknown_op: Path, tmp_path: Path) -> None:
+    done = run("convert", unknown_op, "-o", tmp_path / "flex.tflite", "--select-tf-ops")
+    assert done.exit_code == 0, done.output
+    assert "custom operators: 1 FlexLgamma for Lgamma (first at" in " ".join(done.output.split())
+    assert "needs a runtime with the Flex delegate" in " ".join(done.output.split())
+    done = run("convert", unknown_op, "-o", tmp_path / "own.tflite", "--custom-op", "Lgamma", "--no-verify")
+    assert done.exit_code == 0, done.output
+    assert "custom.Lgamma" in str(jfuse.load(tmp_path / "own.tflite"))
+    done = run("convert", unknown_op, "-o", tmp_path / "no.tflite", "--custom-op", "Lgama")
+    assert done.exit_code == 1
+    assert "custom_ops names Lgama" in done.output
+
+
+def test_ops_tells_about_one_or_all(run: Run) -> None:
+    assert "rule      lowering/conv.py lower_conv_2d" in run("ops", "Conv2D").output
+    assert re.search(r"^Relu: .*RELU", run("ops").output, re.MULTILINE)
+    assert run("ops", "--markdown").output == coverage.markdown()

@@ -63,16 +63,25 @@ def test_an_lstm_over_rows_of_known_number_is_fused() -> None:
     assert lite.report.operators["unidirectional_sequence_lstm"] == 1
 
 
-def test_a_reshape_to_sizes_that_are_data_is_an_error() -> None:
-    """Such a result has no type, so not even the loop can be written."""
+def reshaped() -> Any:
+    """An LSTM of x f32[b,6,5] in a shape whose first size is given as data."""
     weights = Weights.random(_FEATURES, _UNITS)
     lstm = Loop(batch=None, steps=_STEPS).function(weights, reordered_cell(weights)).python_function
-    specs = [tf.TensorSpec([None], tf.float32, name="x"), tf.TensorSpec([1], tf.int32, name="rows")]
+    specs = [tf.TensorSpec([None, _STEPS, _FEATURES], tf.float32, name="x"), tf.TensorSpec([], tf.int32, name="rows")]
 
     def call(x: Any, rows: Any) -> Any:
-        return lstm(tf.reshape(x, tf.stack([rows[0], _STEPS, _FEATURES])))
+        return lstm(tf.reshape(x, tf.stack([rows, _STEPS, _FEATURES])))
 
-    with pytest.raises(
-        jfuse.LowerError, match=r"tf\.Reshape \(1x, first at Reshape(.|\n)*computed at run time\n  try .*@jfuse.lowers"
-    ):
-        jfuse.convert(tf.function(call, input_signature=specs, autograph=False))
+    return tf.function(call, input_signature=specs, autograph=False)
+
+
+def reshaped_inputs(seed: int) -> Arrays:
+    """A batch and its size."""
+    inputs = some_rows(seed)
+    return {**inputs, "rows": np.asarray(inputs["x"].shape[0], np.int32)}
+
+
+def test_a_size_that_is_data_and_follows_from_the_others_is_known_at_allocation() -> None:
+    lite = jfuse.convert(reshaped(), verify=False)  # which would draw the number of rows
+    assert lite.report.operators["unidirectional_sequence_lstm"] == 1
+    check_invokes(lite, reshaped_inputs)

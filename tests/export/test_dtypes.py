@@ -21,6 +21,15 @@ from tests.export.programs import KEY, program
 
 Function = Callable[..., Any]
 
+_WINDOWS = [np.array(v, np.int64) for v in ([1, 1, 2, 1], [1, 1, 1, 1], [1, 1, 1, 1])]
+_PAIRS = {"padding": "VALID", "stride_w": 1, "stride_h": 1, "filter_width": 2, "filter_height": 1}
+
+
+def _on_image(function: Function) -> Function:
+    """The function of an image of one channel and of the sizes of x, as rows of x."""
+    return lambda x: ops.reshape(function(ops.reshape(x, [1, 2, 3, 1])), [2, -1])
+
+
 OPS: dict[str, tuple[Function, Function]] = {
     "add": (lambda x: ops.add(x, x), lambda x: x + x),
     "mul": (lambda x: ops.mul(x, x), lambda x: x * x),
@@ -29,7 +38,30 @@ OPS: dict[str, tuple[Function, Function]] = {
     "maximum": (lambda x: ops.maximum(x, ops.reverse_v2(x, [0])), lambda x: np.maximum(x, x[::-1])),
     "pack": (lambda x: ops.pack(x, x, axis=0), lambda x: np.stack([x, x])),
     "concatenation": (lambda x: ops.concatenation(x, x, axis=0), lambda x: np.concatenate([x, x])),
+    "sub": (lambda x: ops.sub(x, ops.reverse_v2(x, [0])), lambda x: x - x[::-1]),
+    "abs": (ops.abs_, np.abs),
+    "relu": (ops.relu, lambda x: np.maximum(x, 0)),
+    "bitwise_xor": (lambda x: ops.bitwise_xor(x, x), lambda x: x ^ x),
+    "right_shift": (lambda x: ops.right_shift(x, x), lambda x: x >> x),
+    "stablehlo_and": (lambda x: ops.stablehlo_and(x, x), lambda x: x & x),
+    "bitcast": (lambda x: ops.bitcast(x, out_data_type=DType.u8), lambda x: x.view(np.uint8).reshape(2, 3, -1)),
     "cast": (lambda x: ops.cast(x, out_data_type=DType.f32), lambda x: x.astype(np.float32)),
+    "max_pool_2d": (
+        _on_image(lambda x: ops.max_pool_2d(x, **_PAIRS)),
+        lambda x: np.maximum(x[:, 1:], x[:, :-1]),
+    ),
+    "average_pool_2d": (
+        _on_image(lambda x: ops.average_pool_2d(x, **_PAIRS)),
+        lambda x: (x[:, 1:] + x[:, :-1]) / x.dtype.type(2),
+    ),
+    "space_to_batch_nd": (
+        _on_image(lambda x: ops.space_to_batch_nd(x, [2, 1], np.zeros((2, 2), np.int32))),
+        lambda x: x,
+    ),
+    "reduce_window": (
+        _on_image(lambda x: ops.reduce_window(x, np.ones((), x.dtype), *_WINDOWS, reduce_function="MAXIMUM")),
+        lambda x: np.maximum(np.maximum(x[:, 1:], x[:, :-1]), x.dtype.type(1)),
+    ),
 }
 TAKEN = [
     ("add", "f32 i16 i32 i64"),
@@ -39,7 +71,17 @@ TAKEN = [
     ("maximum", "f32 i8 i16 i32 i64 u8"),
     ("pack", "f32 i8 i32 i64 u8"),
     ("concatenation", "f32 i8 i32 i64 u8"),
+    ("sub", "f32 i32 i64"),
+    ("abs", "f32 i16 i32"),
+    ("bitwise_xor", "i8 i16 i32 u8 u16 u32"),
+    ("right_shift", "i8 i16 i32 u8 u16 u32"),
+    ("stablehlo_and", "i8 i16 i32 i64 u8 u16 u32 u64 bool"),
+    ("bitcast", "f32 f64 i16 i64 u64"),
     ("cast", "f64 i8 i16 i64 u8 u32 bool"),
+    ("max_pool_2d", "f32 i8 i16 u8"),
+    ("average_pool_2d", "f32"),
+    ("space_to_batch_nd", "f32 f64 i8 i16 i32 i64 u8 u16 u32 bool"),
+    ("reduce_window", "f32 f64 i8 i16 i32 i64 u8"),
 ]
 REFUSED = [
     ("add", "i8 u8 f64 bf16 u32"),  # i8 and u8 end the process
@@ -48,7 +90,14 @@ REFUSED = [
     ("less", "i8 u8"),
     ("pack", "f16 bool"),
     ("concatenation", "f64 string"),
+    ("sub", "f16 i16"),  # f16 runs with delegates only, i16 ends the process
+    ("abs", "f16 i8 i64"),
+    ("relu", "f16 i8 i16 u8"),  # integers are taken for quantized
+    ("bitwise_xor", "i64 u64"),
     ("cast", "u64"),
+    ("max_pool_2d", "f64 i32 i64"),
+    ("average_pool_2d", "i8 u8"),  # both answer what no rounding explains
+    ("reduce_window", "f16 u16 u32"),
 ]
 
 

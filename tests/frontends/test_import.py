@@ -106,20 +106,17 @@ def test_unknown_ops_stay_opaque_and_are_reported_together() -> None:
 
 
 def test_an_op_without_a_shape_is_named_rather_than_what_follows() -> None:
-    kernel = tf.constant(np.ones((4, 4), np.float32))
+    @lowers("Neg", default=False)
+    def in_threes(x: Array) -> Array:
+        return ops.add(ops.reshape(x, (-1, 2)), np.zeros((3, 3), np.int32))
 
     def call(x: Any) -> Any:
-        def step(i: Any, h: Any, rows: Any) -> Any:
-            h = tf.tanh(x[:, i : i + 1] @ kernel[:1] + h @ kernel)
-            return i + 1, h, rows.write(i, h)
+        return -tf.raw_ops.DenseToDenseSetOperation(set1=x, set2=x, set_operation="a-b").result_values
 
-        rows = tf.TensorArray(tf.float32, 4)
-        return tf.while_loop(lambda i, *_: i < 4, step, (0, tf.zeros([tf.shape(x)[0], 4]), rows))[2].stack()
-
-    with pytest.raises(
-        LowerError, match=r"StridedSlice has no TFLite spelling.* at while/(.|\n)*run time(.|\n)*@jfuse"
-    ):
-        jfuse.load(tf.function(call, input_signature=[spec(None, 4)], autograph=False))
+    function = tf.function(call, input_signature=[tf.TensorSpec([2, 3], tf.int32)], autograph=False)
+    message = r"DenseToDenseSetOperation has no TFLite spelling, and what follows .* at Dense(.|\n)*@jfuse"
+    with pytest.raises(LowerError, match=message):
+        jfuse.load(function, rules=[in_threes])
 
 
 def test_a_rule_that_contradicts_tensorflow_is_caught() -> None:

@@ -92,22 +92,22 @@ def test_a_list_of_unknown_elements_is_refused() -> None:
         load(lambda x: tf.TensorArray(tf.float32, 4).read(0) + x, spec(3))
 
 
-def test_a_list_that_grows_is_refused() -> None:
+def test_a_list_of_open_elements_that_grows_is_refused() -> None:
     def call(x: Any) -> Any:
-        rows = tf.TensorArray(tf.float32, 0, dynamic_size=True, element_shape=(3,))
+        rows = tf.TensorArray(tf.float32, 0, dynamic_size=True, element_shape=(None, 3))
         return tf.while_loop(lambda t, _: t < 4, lambda t, r: (t + 1, r.write(t, x)), (0, rows))[1].stack()
 
     with pytest.raises(LowerError, match=r"a TensorArray that grows(.|\n)*without dynamic_size=True"):
-        load(call, spec(3))
+        load(call, spec(None, 3))
 
 
-def test_a_carried_value_that_grows_is_refused() -> None:
+def test_a_carried_value_that_changes_its_rank_is_refused() -> None:
     def call(x: Any) -> Any:
         return tf.while_loop(
             lambda i, _: i < 3,
-            lambda i, v: (i + 1, tf.concat([v, v], 0)),
+            lambda i, v: (i + 1, tf.expand_dims(v, 0)),
             (0, x),
-            shape_invariants=(tf.TensorShape([]), tf.TensorShape([None])),
+            shape_invariants=(tf.TensorShape([]), tf.TensorShape(None)),
         )[1]
 
     with pytest.raises(LowerError, match="a value carried by a loop changes its type"):
@@ -128,3 +128,15 @@ def test_a_loop_over_constants_that_does_not_end_is_refused() -> None:
 
     with pytest.raises(LowerError, match=r"a loop over constants does not end.*\n.*at most 10000 steps"):
         load(call, spec(2))
+
+
+def test_what_is_printed_and_asserted_is_dropped_and_noted() -> None:
+    def call(x: Any) -> Any:
+        tf.print("the sum is", tf.reduce_sum(x))
+        tf.debugging.assert_greater(tf.reduce_sum(x), -1e9)
+        return tf.raw_ops.Print(input=x * 2.0, data=[x], message="x")
+
+    model = load(call, spec(3))
+    assert names(model.signature().graph) == ["mul"]
+    assert sorted("print" in note for note in model.report.notes) == [False, True]
+    check_model(model)

@@ -222,21 +222,32 @@ def test_a_variable_that_changes_its_shape_is_refused() -> None:
         jfuse.load(tf.function(call, input_signature=[spec(1, 3)], autograph=False))
 
 
+def test_parts_of_a_variable_are_written() -> None:
+    """Rows by their number, elements by their place, and slices; several times."""
+    table = tf.Variable(np.arange(12, dtype=np.float32).reshape(4, 3), name="table")
+
+    def call(x: Any) -> Any:
+        table.scatter_update(tf.IndexedSlices(x, tf.constant([2, 0])))
+        table.scatter_add(tf.IndexedSlices(x, tf.constant([1, 1])))
+        table.scatter_sub(tf.IndexedSlices(tf.constant(0.5), tf.constant([3])))
+        table.scatter_max(tf.IndexedSlices(x[:1], tf.constant([3])))
+        table.scatter_nd_update([[0, 1], [3, 2]], x[:, 0])
+        table.scatter_nd_sub([[0]], x[:1])
+        table[1:3, ::2].assign(x[:, 1:])
+        table[0].assign(x[1])
+        return table * 1.0
+
+    model = jfuse.load(tf.function(call, input_signature=[spec(2, 3, name="x")], autograph=False))
+    check_calls(model, ["serving_default"] * 3, (2, 3))
+    jfuse.verify(jfuse.lower(model), reference=model)
+
+
 def test_a_change_that_has_no_rule_is_refused_by_name() -> None:
     table = tf.Variable(np.ones((4, 2), np.float32), name="table")
 
     def call(x: Any) -> Any:
-        table.scatter_update(tf.IndexedSlices(x, tf.constant([1])))
+        table.scatter_div(tf.IndexedSlices(x, tf.constant([1])))
         return table + 0.0
 
-    with pytest.raises(LowerError, match=r"ResourceScatterUpdate on a variable(.|\n)*table"):
+    with pytest.raises(LowerError, match=r"ResourceScatterDiv on a variable(.|\n)*table"):
         jfuse.load(tf.function(call, input_signature=[spec(1, 2)], autograph=False))
-
-
-def test_a_table_is_refused() -> None:
-    table = tf.lookup.StaticHashTable(
-        tf.lookup.KeyValueTensorInitializer(tf.constant([1, 2], tf.int64), tf.constant([5.0, 6.0])), 0.0
-    )
-    lookup = tf.function(lambda x: table.lookup(x), input_signature=[spec(3, dtype=tf.int64)], autograph=False)
-    with pytest.raises(LowerError, match="LookupTableFindV2"):
-        jfuse.load(lookup)

@@ -24,6 +24,7 @@ from jfuse.ir.trace import at_source, trace_graph
 from jfuse.ir.types import DType, TensorType
 from jfuse.ir.walk import rename_dims
 from jfuse.kernels import ops
+from jfuse.lowering.matmul import matrix_product
 from jfuse.passes.context import Context
 from jfuse.passes.fuse import fuse
 from jfuse.passes.outputs import prepare_outputs
@@ -192,6 +193,22 @@ def test_a_state_is_a_value_again() -> None:
         assert np.array_equal(found, wanted)
 
 
+def test_sizes_that_the_file_tells_reach_what_reads_them() -> None:
+    """A slice between bounds that are computed has a size that follows from the product alone."""
+
+    def column(x: Any, i: Any) -> Any:
+        begin, end = ops.pack(np.int32(0), i), ops.pack(np.int32(0), ops.add(i, 1))
+        part = ops.strided_slice(x, begin, end, [1, 1], begin_mask=1, end_mask=1)
+        return ops.add(matrix_product(part, np.ones((1, 4), np.float32), False, False), x)
+
+    written = graph_of(column, f32(BATCH, 4), i32())
+    recorded_again = trace_graph(lambda *args: evaluate(written, args), [v.type for v in written.inputs], written.name)
+    assert str(recorded_again) == str(written)
+    (read,) = load_tflite(to_bytes(Program((signature(written),)))).graphs()
+    for graph in (written, read):
+        assert [str(e.outputs[0].type) for e in graph.eqns if e.op is ops.strided_slice] == ["f32[B,1]"]
+
+
 def test_folding_does_not_drop_operators() -> None:
     graph = graph_of(lambda x: ops.mul(ops.shape(x), 2), f32(BATCH, 3))
     static = rename_dims(graph, {"B": 4})  # SHAPE of a known shape: recording it anew would fold it
@@ -356,15 +373,11 @@ def test_a_state_that_is_no_variable() -> None:
 
 def test_what_jfuse_has_no_op_for_is_named_with_counts() -> None:
     def change(model: Any) -> None:
-        model.operatorCodes[0].builtinCode = schema.BuiltinOperator.SKIP_GRAM
-        model.operatorCodes[1].builtinCode = model.operatorCodes[1].deprecatedBuiltinCode = (
-            schema.BuiltinOperator.CUSTOM
-        )
-        model.operatorCodes[1].customCode = "Mfcc"
+        model.operatorCodes[0].builtinCode = schema.BuiltinOperator.STABLEHLO_CUSTOM_CALL
+        model.operatorCodes[1].builtinCode = schema.BuiltinOperator.DELEGATE
 
-    with pytest.raises(
-        LowerError, match=r"no op for 2 of the file's builtins(.|\n)*SKIP_GRAM \(1\), CUSTOM Mfcc \(1\)"
-    ):
+    message = r"no op for 2 of the file's builtins(.|\n)*STABLEHLO_CUSTOM_CALL \(1\), DELEGATE \(1\)"
+    with pytest.raises(LowerError, match=message):
         load_tflite(changed(dense(), change))
 
 

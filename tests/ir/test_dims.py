@@ -13,6 +13,7 @@ from jax.core import max_dim, min_dim
 
 from jfuse.ir.dims import (
     SymbolNames,
+    floor_divided,
     is_known,
     product,
     same,
@@ -65,6 +66,22 @@ def test_symbol_reads_numbers_names_and_expressions(text: str, known: bool) -> N
 def test_same(d: Any, e: Any, answer: bool | None) -> None:
     assert same(d, e) is answer
     assert same(e, d) is answer
+
+
+@pytest.mark.parametrize(("dim", "formula"), FORMULAS, ids=[str(d) for d, _ in FORMULAS])
+@pytest.mark.parametrize("divisor", [1, 2, 5])
+def test_floor_divided_computes(dim: Any, formula: Callable[[int, int], int], divisor: int) -> None:
+    quotient = floor_divided(dim, divisor)
+    for b, t in ((1, 1), (2, 9), (13, 4), (50, 31)):
+        assert substitute_dim(quotient, {"B": b, "T": t}) == formula(b, t) // divisor
+
+
+def test_floor_divided_has_one_form() -> None:
+    assert same(floor_divided(B - 1, 2) + 1, floor_divided(B + 1, 2)) is True
+    assert same(floor_divided(2 * B - 5, 4) + 2, floor_divided(2 * B + 3, 4)) is True
+    assert same(floor_divided((B + 7) // 3 - 1, 2), floor_divided((B + 7) // 3 + 3, 2) - 2) is True
+    assert floor_divided(7, 2) == 3
+    assert same(floor_divided(T // B, 2), (T // B) // 2) is True
 
 
 @pytest.mark.parametrize(("dim", "formula"), FORMULAS, ids=[str(d) for d, _ in FORMULAS])

@@ -39,9 +39,21 @@ def litert(function: Any) -> np.ndarray:
         lambda x: ops.gelu(x, approximate=True),
         ops.hard_swish,
         ops.relu_n1_to_1,
+        ops.relu_0_to_1,
+        lambda x: ops.prelu(x, np.array([0.1], np.float32)),
+        lambda x: ops.prelu(x, np.linspace(-1, 2, X.size, dtype=np.float32)),
         lambda x: ops.softmax(x, beta=0.5),
     ],
-    ids=["gelu", "gelu_approximate", "hard_swish", "relu_n1_to_1", "softmax_beta"],
+    ids=[
+        "gelu",
+        "gelu_approximate",
+        "hard_swish",
+        "relu_n1_to_1",
+        "relu_0_to_1",
+        "prelu_one",
+        "prelu_each",
+        "softmax_beta",
+    ],
 )
 def test_the_body_agrees_with_litert(function: Any) -> None:
     # 1e-6 of each element: erfc, tanh and exp of two libraries; 1e-7: 1 + tanh cancels where x is far below 0.

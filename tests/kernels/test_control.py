@@ -13,6 +13,7 @@ from jfuse.errors import TypeMismatch
 from jfuse.ir import DType, Graph, TensorType, check_graph, evaluate, trace_graph
 from jfuse.ir.evaluate import with_constants
 from jfuse.kernels import ops
+from jfuse.kernels.op import depends_on_data
 from tests.ir.graphs import B, T, f32, i32, weights
 
 BOOL = TensorType((), DType.bool)
@@ -172,11 +173,39 @@ def test_if(run: Run, flag: bool) -> None:
     assert_equal(run(graph, [np.asarray(flag), x, y]), (x + y, x) if flag else (x - y, y))
 
 
-def test_if_refuses_branches_of_unequal_type() -> None:
+def test_branches_of_unequal_size_give_a_size_known_at_run_time() -> None:
     then = trace_graph(ops.neg, [f32(2)], "then")
     other = trace_graph(lambda x: ops.concatenation(x, x, axis=0), [f32(2)], "else")
-    with pytest.raises(TypeMismatch, match=r"branch result 0: f32\[4\] for f32\[2\]"):
+    graph = trace_graph(lambda flag, x: ops.if_([flag, x], [then, other]), [BOOL, f32(2)])
+    check_graph(graph)
+    assert [str(a.type) for a in graph.outputs] == ["f32[N]"]
+    assert depends_on_data(graph.eqns[0])
+    assert [evaluate(graph, [np.asarray(f), weights(2)])[0].size for f in (True, False)] == [2, 4]
+
+
+def test_if_refuses_branches_of_unequal_type() -> None:
+    then = trace_graph(ops.neg, [f32(2)], "then")
+    other = trace_graph(lambda x: ops.expand_dims(x, 0), [f32(2)], "else")
+    with pytest.raises(TypeMismatch, match=r"branch result 0: f32\[2\] for f32\[1,2\]"):
         trace_graph(lambda flag, x: ops.if_([flag, x], [then, other]), [BOOL, f32(2)])
+
+
+def test_a_while_whose_carry_grows() -> None:
+    """The body's own symbol stands for the size in each step."""
+    grow = trace_graph(lambda x: ops.concatenation(x, np.ones(1, np.float32), axis=0), [f32(B)], "body")
+    short = trace_graph(lambda x: ops.less(ops.sum_(x, np.array([0], np.int32)), np.float32(7)), [f32(B)], "cond")
+    graph = trace_graph(lambda x: ops.while_([x], [short, grow]), [f32(2)])
+    check_graph(graph)
+    assert [str(a.type) for a in graph.outputs] == ["f32[N]"]
+    assert depends_on_data(graph.eqns[0])
+    assert_equal(evaluate(graph, [np.ones(2, np.float32)]), [np.ones(7, np.float32)])
+
+
+def test_while_refuses_a_carry_whose_size_changes_although_it_is_known() -> None:
+    grow = trace_graph(lambda x: ops.concatenation(x, x, axis=0), [f32(2)], "body")
+    flag = trace_graph(lambda x: ops.less(ops.sum_(x, np.array([0], np.int32)), np.float32(7)), [f32(2)], "cond")
+    with pytest.raises(TypeMismatch, match=r"carried value 0: f32\[4\] for f32\[2\]"):
+        trace_graph(lambda x: ops.while_([x], [flag, grow]), [f32(2)])
 
 
 def test_if_refuses_a_number_as_its_flag() -> None:

@@ -45,6 +45,7 @@ def recorded(op: Any, *operands: Any) -> Any:
         (lambda x: recorded(ops.range_, np.float32(0), np.float32(0.3), np.float32(0.1)), [X]),
         (lambda x: recorded(ops.range_, np.int32(5), np.int32(-4), np.int32(-2)), [X]),
         (lambda x: recorded(ops.rank, X), [X]),
+        (lambda x, ids: ops.segment_sum(x, ids), [X.reshape(4, 6), i32(0, 0, 1, 2)]),
     ],
 )
 def test_the_body_agrees_with_litert(function: Callable[..., Any], args: Sequence[np.ndarray]) -> None:

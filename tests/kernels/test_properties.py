@@ -11,7 +11,7 @@ import pytest
 from jfuse.ir.graph import Const, Eqn
 from jfuse.ir.types import DType
 from jfuse.ir.walk import all_eqns
-from jfuse.kernels.op import TflOp
+from jfuse.kernels.op import TflOp, depends_on_data
 from tests.op_cases import FAMILIES
 from tests.op_cases.runners import graph_of
 
@@ -22,11 +22,15 @@ def equations(family: str) -> dict[str, Eqn]:
     found: dict[str, Eqn] = {}
     for row in FAMILIES[family]:
         for eqn in all_eqns(graph_of(row)):
-            if isinstance(eqn.op, TflOp) and eqn.op.traceable:
+            if isinstance(eqn.op, TflOp) and not depends_on_data(eqn) and _is_static(eqn):
                 operands = ",".join("-" if a is None else str(a.type) for a in eqn.inputs)
                 options = "".join(f"-{k}={v}" for k, v in eqn.params.items() if v != eqn.op.options[k].default)
                 found.setdefault(f"{eqn.op.name}-{operands}{options}", eqn)
     return found
+
+
+def _is_static(eqn: Eqn) -> bool:
+    return all(a is None or a.type.is_static for a in (*eqn.inputs, *eqn.outputs))
 
 
 def linear_equations(family: str) -> dict[str, Eqn]:

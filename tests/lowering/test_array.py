@@ -16,6 +16,7 @@ from jfuse.ir.graph import Const, Graph, Var
 from jfuse.ir.trace import trace_graph
 from jfuse.ir.types import DType, TensorType
 from jfuse.kernels import ops
+from jfuse.kernels.op import depends_on_data
 from jfuse.lowering.defaults import default_rules
 from jfuse.passes.drop import drop_dead
 
@@ -53,6 +54,12 @@ def keras_flatten(x: Any) -> Any:
     return tf_op("Reshape", x, tf_op("Pack", size(x, 0), np.int32(160)))
 
 
+def rows_by_data(x: Any) -> Any:
+    """A number of rows that no shape gives, and of which there is but one choice."""
+    rows = ops.cast(tf_op("Max", x, i32(0, 1, 2)), out_data_type=DType.i32)
+    return tf_op("Reshape", x, tf_op("Pack", rows, np.int32(160)))
+
+
 def dense_on_rank_3(x: Any) -> Any:
     """The flattening half of Dense on rank 3: an identity transpose, and a shape from products of gathered sizes."""
     x = tf_op("Transpose", x, tf_op("ConcatV2", i32(0, 1), i32(2), np.int32(0)))
@@ -68,6 +75,7 @@ def dense_on_rank_3(x: Any) -> Any:
         (keras_flatten, STEPS, [-1, 160], "f32[B,160]"),
         (dense_on_rank_3, OPEN, [-1, 8], "f32[B*T,8]"),
         (lambda x: tf_op("Reshape", x, i32(-1, 20, 2, 4)), STEPS, [-1, 20, 2, 4], "f32[B,20,2,4]"),
+        (rows_by_data, STEPS, [-1, 160], "f32[B,160]"),
     ],
 )
 def test_a_target_with_one_open_size_is_a_constant(
@@ -163,17 +171,32 @@ def test_an_element_at_a_computed_place_is_gathered_and_counts_from_the_end() ->
 @pytest.mark.parametrize(
     ("function", "message"),
     [
-        (lambda x, i: tf_op("StridedSlice", x, i32(0), tf_op("Pack", i), i32(1)), "bounds are computed at run time"),
-        (lambda x, i: tf_op("Slice", x, i32(0, 0, 0), tf_op("Pack", i, i, i)), "size is computed at run time"),
-        (lambda x, i: tf_op("Reshape", x, tf_op("Pack", i, np.int32(-1))), "'shape' is computed at run time"),
-        (lambda x, i: tf_op("Tile", x, tf_op("Pack", i, i, i)), "'multiples' is computed at run time"),
-        (lambda x, i: tf_op("Range", np.int32(0), i, np.int32(1)), "'limit' is computed at run time"),
-        (lambda x, i: tf_op("InvertPermutation", tf_op("Pack", i, i)), "has no inverse in TFLite"),
+        (lambda x, i: tf_op("Transpose", x, tf_op("Pack", i, i, i)), "'perm' is computed at run time"),
+        (lambda x, i: tf_op("Sum", x, i), "'axis' is computed at run time"),
+        (lambda x, i: tf_op("StridedSlice", x, i32(0), i32(1), tf_op("Pack", i)), "'strides' is computed at run time"),
+        (lambda x, i: tf_op("SplitV", x, tf_op("Pack", i, i), i32(0), num_split=2), "'size_splits' is computed"),
     ],
 )
-def test_what_depends_on_data_is_refused(function: Callable[..., Any], message: str) -> None:
+def test_what_depends_on_data_beyond_sizes_is_refused(function: Callable[..., Any], message: str) -> None:
     with pytest.raises(LowerError, match=message):
         trace_graph(function, [OPEN, PLACE])
+
+
+@pytest.mark.parametrize(
+    ("function", "wanted"),
+    [
+        (lambda x, i: tf_op("StridedSlice", x, i32(0), tf_op("Pack", i), i32(1)), "f32[N,T,8]"),
+        (lambda x, i: tf_op("Slice", x, i32(0, 0, 0), tf_op("Pack", i, i, np.int32(3))), "f32[N,N1,3]"),
+        (lambda x, i: tf_op("Reshape", x, tf_op("Pack", i, i, np.int32(4))), "f32[N,N1,4]"),
+        (lambda x, i: tf_op("Fill", tf_op("Pack", size(x, 0), i), np.float32(0)), "f32[B,N]"),
+        (lambda x, i: tf_op("Range", np.int32(0), i, np.int32(1)), "i32[N]"),
+        (lambda x, i: tf_op("TopKV2", x, i)[0], "f32[B,T,N]"),
+    ],
+)
+def test_sizes_that_data_decides_have_names_of_their_own(function: Callable[..., Any], wanted: str) -> None:
+    graph = live(function, OPEN, PLACE)
+    assert str(graph.outputs[0].type) == wanted
+    assert depends_on_data(graph.eqns[-1])
 
 
 def test_an_unpacked_open_dimension_takes_the_size_that_tensorflow_knows() -> None:

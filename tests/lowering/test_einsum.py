@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from jfuse.errors import LowerError
 from jfuse.ir.dims import symbol
 from jfuse.ir.trace import trace_graph
 from jfuse.ir.types import DType, TensorType
@@ -20,16 +19,25 @@ from jfuse.lowering.einsum import lower_einsum, parse_equation
         ("...x,xy->...y", [3, 2], ["abx", "xy"], "aby"),
         ("...ij,...jk->...ik", [3, 4], ["bij", "abjk"], "abik"),
         ("...->...", [0], [""], ""),
+        ("aab,bc,c->a", [3, 2, 1], ["aab", "bc", "c"], "a"),
     ],
 )
 def test_equations_name_every_axis(equation: str, ranks: list[int], labels: list[str], result: str) -> None:
     assert parse_equation(equation, ranks) == (labels, result)
 
 
-@pytest.mark.parametrize(("equation", "ranks"), [("aa->a", [2]), ("ab,bc,cd->ad", [2, 2, 2])])
-def test_what_one_product_cannot_say_is_refused(equation: str, ranks: list[int]) -> None:
-    with pytest.raises(LowerError, match="expected  one or two operands, no label twice"):
-        parse_equation(equation, ranks)
+def test_several_operands_are_multiplied_from_left_to_right() -> None:
+    rng = np.random.default_rng(0)
+    operands = [rng.standard_normal(shape).astype(np.float32) for shape in ((2, 3), (3, 4), (4, 4), (4,))]
+    equation = "ab,bc,cc,c->a"
+    found = lower_einsum(*operands, equation=equation)
+    np.testing.assert_allclose(found, np.einsum(equation, *operands), rtol=1e-5)  # sums of 12 products that may cancel
+
+
+def test_attention_needs_no_transpose_of_what_is_laid_out_for_it() -> None:
+    heads = TensorType((symbol("B"), 2, 3, 4), DType.f32)
+    graph = trace_graph(lambda q, k: lower_einsum(q, k, equation="bhqd,bhkd->bhqk"), [heads, heads])
+    assert [eqn.op.name for eqn in graph.eqns] == ["batch_matmul"]
 
 
 def test_dense_layers_on_many_axes_become_one_product() -> None:

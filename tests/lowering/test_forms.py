@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from jfuse.errors import NotFused
-from jfuse.ir.dims import Dim
+from jfuse.ir.dims import Dim, symbol
 from jfuse.ir.graph import Graph, Var
 from jfuse.ir.trace import trace_graph
 from jfuse.kernels import ops
@@ -93,6 +93,12 @@ def test_a_form_that_is_too_large_is_refused(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(forms, "_MOST_ROWS", INPUTS)
     graph = graph_of(AFFINE["sum"])
     with pytest.raises(NotFused, match="form_too_large: want up to 3 input columns, got 7"):
+        linear_forms(graph, [only_output(graph)], graph.inputs)
+
+
+def test_rows_of_an_open_size_are_refused() -> None:
+    graph = trace_graph(ops.neg, [f32(BATCH, symbol("T"))])
+    with pytest.raises(NotFused, match="open_row"):
         linear_forms(graph, [only_output(graph)], graph.inputs)
 
 

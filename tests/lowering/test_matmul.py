@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -48,7 +49,16 @@ def test_weights_are_not_copied(transpose: bool) -> None:
     assert np.shares_memory(weights.array, W)
 
 
-def test_a_product_wider_than_its_operands_is_refused() -> None:
-    with pytest.raises(LowerError, match="a matrix product of mixed dtypes") as refused:
-        trace_graph(lambda x, y: lower_batch_matmul_v3(x, y, Tout=DType.i32), [TensorType((2, 2), DType.i8)] * 2)
-    assert "i8[2,2] times i8[2,2] as i32" in str(refused.value)
+def test_a_product_wider_than_its_operands_is_of_casts() -> None:
+    call = partial(lower_batch_matmul_v3, Tout=DType.i32)
+    graph = trace_graph(call, [TensorType((2, 2), DType.i8)] * 2)
+    assert names(graph)[:2] == ["cast", "cast"]
+    assert str(graph.outputs[0].type) == "i32[2,2]"
+    x = np.array([[100, 100], [-3, 7]], np.int8)
+    np.testing.assert_array_equal(call(x, x), x.astype(np.int32) @ x.astype(np.int32))
+
+
+def test_a_product_narrower_than_its_operands_is_refused() -> None:
+    with pytest.raises(LowerError, match="a matrix product narrower than its operands") as refused:
+        trace_graph(lambda x, y: lower_batch_matmul_v3(x, y, Tout=DType.i8), [TensorType((2, 2), DType.i32)] * 2)
+    assert "i32[2,2] times i32[2,2] as i8" in str(refused.value)

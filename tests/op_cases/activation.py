@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from tests.op_cases.case import Case, case, f32, given
+from tests.op_cases.case import Case, case, const, f32, given
 from tests.op_cases.elementwise import CLAMPED, unary
 
 TAILS = [-100.0, -20.0, -9.0, -1e-6, 0.0, 1e-6, 9.0, 20.0, 100.0]
@@ -30,6 +30,7 @@ CASES: tuple[Case, ...] = (
     case("Softplus", args=[given(TAILS)], tolerance=XNNPACK_LOG),
     case("Softplus", args=[given(ENDS)], litert=CLAMPED),
     *unary("Softsign"),
+    case("Softsign", args=[given([-1e30, -1e-30, 0.0, 1e30])]),
     *unary("Selu"),
     case("Selu", args=[given(TAILS)]),
     case("Selu", args=[given(ENDS)], litert=CLAMPED),
@@ -40,6 +41,15 @@ CASES: tuple[Case, ...] = (
     case("Softmax", args=[f32(2, 3, 5)], dynamic=True),
     case("Softmax", args=[given([[100.0, 0.0, -100.0], [1e30, 1e30, 0.0]])]),
     case("Softmax", args=[f32(0, 3)]),
+    *(
+        case(op, args=[f32(*(2, 1, 2, 3, 1, 2, 2, 3)[-rank:])])
+        for op in ("Softmax", "LogSoftmax")
+        for rank in (1, 5, 6, 7)
+    ),
+    case("Softmax", args=[f32(2, 1, 2, 3, 1, 2, 2)], dynamic=True),
+    case("LogSoftmax", args=[f32(0, 3)]),
+    case("SoftmaxCrossEntropyWithLogits", args=[f32(2, 5), f32(2, 5, low=0, high=1)], dynamic=True),
+    case("SoftmaxCrossEntropyWithLogits", args=[f32(3, 2), const(np.array([[0, 1]], np.float32))]),
     case("LogSoftmax", args=[f32(2, 5)], dynamic=True),
     case("LogSoftmax", args=[given([[100.0, 0.0, -100.0]])]),
 )

@@ -58,6 +58,8 @@ class Case:
     dynamic: the row also runs with a symbolic axis 0: that of each input which has the first input's rank.
     tolerance: largest relative error, with the reason in a comment where it is not the default.
     litert: why LiteRT cannot run the row; None where it must.
+    results: which of the op's results the row is about; the first that many, or all where it is None.
+    compiled: TensorFlow runs the row compiled, where it has no kernel for it on CPUs.
     """
 
     op: str
@@ -66,6 +68,8 @@ class Case:
     dynamic: bool
     tolerance: float
     litert: str | None
+    results: int | None = None
+    compiled: bool = False
 
     @property
     def id(self) -> str:
@@ -105,10 +109,12 @@ def case(
     dynamic: bool = False,
     tolerance: float = ROUNDING,
     litert: str | None = None,
+    results: int | None = None,
+    compiled: bool = False,
     **attributes: Any,
 ) -> Case:
     """One row."""
-    return Case(op, tuple(args), attributes, dynamic, tolerance, litert)
+    return Case(op, tuple(args), attributes, dynamic, tolerance, litert, results, compiled)
 
 
 def f32(*shape: int, low: float | None = None, high: float | None = None) -> Operand:
@@ -126,6 +132,12 @@ def i64(*shape: int, low: float | None = None, high: float | None = None) -> Ope
     return _drawn(DType.i64, shape, low, high, (-10, 10))
 
 
+def of(dtype: DType, *shape: int, low: float | None = None, high: float | None = None) -> Operand:
+    """Numbers of a dtype between low and high: -2 and 2 for floats, -10 and 10 for integers, 0 and 10 unsigned."""
+    usual = (-2, 2) if dtype.is_float else (0, 10) if dtype.value.startswith("u") else (-10, 10)
+    return _drawn(dtype, shape, low, high, usual)
+
+
 def boolean(*shape: int) -> Operand:
     """Coin tosses."""
     return Operand(DType.bool, shape)
@@ -133,7 +145,7 @@ def boolean(*shape: int) -> Operand:
 
 def given(values: Any, dtype: DType = DType.f32) -> Operand:
     """An input with these values; bytes make it a tensor of strings."""
-    array = np.asarray(values)
+    array = np.asarray(values, dtype.numpy if dtype is DType.u64 else None)  # NumPy takes its largest for floats
     array = array.astype(object) if array.dtype.kind in "SO" else array.astype(dtype.numpy)
     return Operand(DType.of(array.dtype), array.shape, values=array)
 

@@ -17,10 +17,17 @@ def assert_close(found: Sequence[Any], wanted: Sequence[np.ndarray], tolerance: 
     for i, (f, w) in enumerate(zip(found, wanted, strict=True)):
         array = np.asarray(f)
         assert (array.dtype, array.shape) == (w.dtype, w.shape), f"result {i}"
-        if w.dtype.kind in "fV":
+        if w.dtype.kind == "c":
+            _assert_floats(_parts(array), _parts(w), tolerance)
+        elif w.dtype.kind in "fV":
             _assert_floats(array.astype(np.float64), w.astype(np.float64), tolerance)
         else:
             np.testing.assert_array_equal(array, w)
+
+
+def _parts(numbers: np.ndarray) -> np.ndarray:
+    """Real and imaginary parts along a new first axis."""
+    return np.stack([numbers.real, numbers.imag]).astype(np.float64)
 
 
 def _assert_floats(found: np.ndarray, wanted: np.ndarray, tolerance: float) -> None:

@@ -27,6 +27,17 @@ GATHERS = (
     case("GatherV2", args=[i32(4), const([3, 0]), const(0)]),
     case("GatherV2", args=[boolean(4, 2), const([3, 0]), const(0)]),
     case("GatherV2", args=[given([b"a", b"bc", b"d"]), places(4, size=3), const(0)]),
+    case("GatherV2", args=[f32(2, 3, 4, 5), places(2, 3, 6, size=4), const(2)], dynamic=True, batch_dims=2),
+    case("GatherV2", args=[f32(2, 3, 4), places(2, 1, 2, size=4), const(2)], batch_dims=1),
+    case("GatherV2", args=[f32(2, 1, 3, 1, 2, 4), places(3, 2, size=4), const(-1)], dynamic=True),
+    case("GatherV2", args=[f32(2, 3), places(0, size=2), const(0)]),
+    case("GatherV2", args=[f32(2, 0, 3), places(2, size=3), const(2)]),
+    case("GatherV2", args=[f32(4), places(2, size=4, dtype=DType.i16), const(0, DType.i64)]),
+    case("GatherV2", args=[f32(4), const([[1, 2], [3, 0]], DType.i64), const(0)]),
+    case("GatherNd", args=[f32(3, 4, 5, 2), given([[[0, 3, 1], [2, 1, 4]]], DType.i32)]),
+    case("GatherNd", args=[f32(3, 4), given(np.zeros((0, 2)), DType.i32)]),
+    case("GatherNd", args=[f32(3, 4), given([[0], [1]], DType.i16)]),
+    case("GatherNd", args=[boolean(3, 4), given([[0, 1]], DType.i64)]),
     case("GatherNd", args=[f32(3, 4, 5), given([[0, 3], [2, 1]], DType.i32)]),
     case("GatherNd", args=[f32(3, 4, 5), given([[[2]], [[0]]], DType.i64)]),
     case("GatherNd", args=[i32(3, 4), given([1, 2], DType.i32)]),
@@ -36,27 +47,26 @@ GATHERS = (
 MASK = [[True, False, True], [False, False, True]]
 
 OTHERS = (
-    case("ScatterNd", args=[given([[1], [3], [1]], DType.i32), f32(3, 2), const([5, 2])]),
-    case("ScatterNd", args=[given([[0, 1], [2, 0]], DType.i32), i32(2), const([3, 2])]),
     case("OneHot", args=[places(2, 3, size=5), const(4), const(np.float32(1)), const(np.float32(0))], dynamic=True),
     case("OneHot", args=[i32(4, low=-2, high=6), const(4), const(np.float32(3)), const(np.float32(-1))]),
     case("OneHot", args=[places(2, 3, size=5), const(4), const(1), const(0)], dynamic=True, axis=0),
     case("OneHot", args=[places(2, 3, size=5), const(4), f32(), f32()], axis=1),
-    case("TopKV2", args=[f32(3, 6), const(2)], dynamic=True),
-    case("TopKV2", args=[given([[1, 3, 3, 2, 3, 1]], DType.i32), const(4)]),
-    case("TopKV2", args=[f32(5), const(5)], sorted=True),
+    case("OneHot", args=[places(size=5), const(4), f32(), f32()]),
+    case(
+        "OneHot",
+        args=[places(2, 3, size=5, dtype=DType.i64), const(4), const(True, DType.bool), const(False, DType.bool)],
+    ),
+    case("OneHot", args=[places(2, size=5, dtype=DType.u8), const(4), f32(), f32()], axis=0),
+    case("OneHot", args=[places(2, size=5), const(0), f32(), f32()]),
+    case("OneHot", args=[places(0, 2, size=5), const(3), f32(), f32()]),
+    case("Where", args=[boolean(2, 3, 2)], dynamic=True),
+    *(case("Where", args=[given([0, 2, 1, 0], t)]) for t in (DType.i8, DType.u8, DType.i16, DType.i64, DType.f64)),
+    case("OneHot", args=[places(2, 3, size=5), given(4, DType.i32), const(1), const(0)]),
     case("Where", args=[given(MASK, DType.bool)]),
     case("Where", args=[given([0.0, 2.0, 0.0, -1.0])]),
     case(
         "Where", args=[given([False, False], DType.bool)], litert="get_tensor refuses an empty tensor that is dynamic"
     ),
-    case("Range", args=[const(2), const(11), const(3)]),
-    case("Range", args=[const(5), const(-1), const(-2)]),
-    case("Range", args=[const(np.float32(0)), const(np.float32(1)), const(np.float32(0.3))]),
-    case("Range", args=[const(3), const(3), const(1)]),
-    case("Range", args=[const(np.float32(0)), const(np.float32(0.3)), const(np.float32(0.1))]),
-    case("Range", args=[const(np.float32(0.1)), const(np.float32(4)), const(np.float32(0.1))]),
-    case("Range", args=[const(np.int64(0)), const(np.int64(4)), const(np.int64(1))]),
 )
 
 CASES: tuple[Case, ...] = (*GATHERS, *OTHERS)

@@ -21,11 +21,15 @@ def tensorflow_results(case: Case) -> tuple[np.ndarray, ...]:
 
     function = getattr(tf.raw_ops, case.op)
     op_def = op_def_registry.get(case.op)
-    given = {**_operands(case, op_def.input_arg), **{k: _attribute(v) for k, v in case.attributes.items()}}
     renamed = _renamed(function, op_def)
-    results = function(**{renamed.get(name, name): value for name, value in given.items()})
+
+    def call() -> Any:
+        given = {**_operands(case, op_def.input_arg), **{k: _attribute(v) for k, v in case.attributes.items()}}
+        return function(**{renamed.get(name, name): value for name, value in given.items()})
+
+    results = tf.function(call, jit_compile=True)() if case.compiled else call()
     results = results if isinstance(results, tuple | list) else (results,)
-    return tuple(_array(r) for r in results)
+    return tuple(_array(r) for r in results[: case.results])
 
 
 def _operands(case: Case, declared: Any) -> dict[str, Any]:

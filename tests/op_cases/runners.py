@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import jax
@@ -11,18 +11,23 @@ import numpy as np
 from ai_edge_litert.interpreter import Interpreter, OpResolverType
 
 from jfuse.export.flatbuffer import to_bytes
+from jfuse.ir.compilation import quick_jit
 from jfuse.ir.dims import symbol
 from jfuse.ir.evaluate import evaluate
 from jfuse.ir.graph import Graph, Program, Signature
 from jfuse.ir.trace import trace_graph
 from jfuse.ir.types import DType, TensorType
 from jfuse.ir.walk import all_eqns
-from jfuse.kernels.op import TflOp
+from jfuse.kernels.op import depends_on_data
 from jfuse.lowering.defaults import default_rules
 from jfuse.lowering.rules import LowerRule
+from jfuse.passes.complex_parts import complex_parts
 from jfuse.passes.context import Context
 from jfuse.passes.fuse import fuse
+from jfuse.passes.legal import legal
 from jfuse.passes.outputs import prepare_outputs
+from jfuse.passes.spread import spread
+from jfuse.passes.widen import widen
 from tests.op_cases.case import Case
 
 BATCH = "B"
@@ -30,7 +35,7 @@ BATCH = "B"
 
 def on_arrays(case: Case) -> tuple[Any, ...]:
     """The rule's results for NumPy operands."""
-    return _as_tuple(_rule(case)(*case.arrays, **case.attributes))
+    return _as_tuple(_rule(case)(*case.arrays, **case.attributes))[: case.results]
 
 
 @cache
@@ -40,7 +45,7 @@ def graph_of(case: Case, *, dynamic: bool = False) -> Graph:
     def call(*inputs: Any) -> Any:
         variables = iter(inputs)
         operands = [a if o.constant else next(variables) for a, o in zip(case.arrays, case.operands, strict=True)]
-        return _as_tuple(_rule(case)(*operands, **case.attributes))
+        return _as_tuple(_rule(case)(*operands, **case.attributes))[: case.results]
 
     return trace_graph(call, _input_types(case, dynamic), name="row")
 
@@ -65,9 +70,8 @@ def xla_results(cases: Sequence[tuple[Case, bool]]) -> dict[tuple[Case, bool], t
     graphs = {key: graph for key in cases if (graph := _graph_or_none(*key)) is not None}
     traced = [key for key, graph in graphs.items() if _is_traceable(key[0], graph)]
     with jax.enable_x64(True):
-        results = jax.jit(_run_all, static_argnums=0)(
-            tuple(graphs[key] for key in traced), [key[0].inputs for key in traced]
-        )
+        run = quick_jit(partial(_run_all, [graphs[key] for key in traced]))
+        results = run([key[0].inputs for key in traced])
         found = dict(zip(traced, results, strict=True))
         for key in graphs.keys() - found.keys():
             found[key] = evaluate(graphs[key], key[0].inputs)
@@ -81,13 +85,13 @@ def _graph_or_none(case: Case, dynamic: bool) -> Graph | None:
         return None
 
 
-def _run_all(graphs: tuple[Graph, ...], inputs: Sequence[Sequence[Any]]) -> list[tuple[Any, ...]]:
+def _run_all(graphs: Sequence[Graph], inputs: Sequence[Sequence[Any]]) -> list[tuple[Any, ...]]:
     return [evaluate(graph, args) for graph, args in zip(graphs, inputs, strict=True)]
 
 
 def _is_traceable(case: Case, graph: Graph) -> bool:
     texts = any(o.dtype is DType.string for o in case.operands)
-    return not texts and all(e.op.traceable for e in all_eqns(graph) if isinstance(e.op, TflOp))
+    return not texts and not any(map(depends_on_data, all_eqns(graph)))
 
 
 def _as_tuple(results: Any) -> tuple[Any, ...]:
@@ -117,7 +121,12 @@ def litert_results(case: Case, *, delegates: bool, dynamic: bool = False) -> lis
 
 @cache
 def _file_of(case: Case, *, dynamic: bool) -> bytes:
-    graph = prepare_outputs(fuse(graph_of(case, dynamic=dynamic), Context(recover=False)))  # `fuse` opens composites
+    ctx = Context(recover=False)
+    graph = graph_of(case, dynamic=dynamic)
+    for step in (complex_parts, fuse, spread, widen):  # `fuse` opens composites
+        graph = step(graph, ctx)
+    legal([graph])
+    graph = prepare_outputs(graph)
     names = tuple(f"in{i}" for i in range(len(graph.inputs))), tuple(f"out{i}" for i in range(len(graph.outputs)))
     return to_bytes(Program((Signature("row", graph, *names),)))
 

@@ -83,8 +83,8 @@ def test_a_state_that_is_not_written_anew_is_found_on_the_second_invoke(lite: jf
     calls = iter(range(100))
 
     class Forgetful(jfuse.Model):
-        def step(self, states: Any, inputs: Any, key: str | None = None) -> tuple[dict[str, Any], dict[str, Any]]:
-            found, after = super().step(states, inputs, key)
+        def step(self, *args: Any, **options: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+            found, after = super().step(*args, **options)
             return {name: value + (next(calls) > 0) for name, value in found.items()}, after
 
     with pytest.raises(jfuse.VerifyFailed, match="tensorflow/xla"):
@@ -125,8 +125,8 @@ def test_a_state_that_is_lost_is_found_on_the_second_call(adder: tuple[Sum, jfus
     lite = jfuse.lower(model)
 
     class Lossy(jfuse.Model):
-        def step(self, states: Any, inputs: Any, key: str | None = None) -> tuple[dict[str, Any], dict[str, Any]]:
-            return super().step(first_states(self.program), inputs, key)
+        def step(self, states: Any, *args: Any, **options: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+            return super().step(first_states(self.program), *args, **options)
 
     with pytest.raises(jfuse.VerifyFailed, match=r"output 'output_0' .* differs \(tensorflow/xla\)"):
         jfuse.verify(Lossy(lite.program, lite.imported), reference=model)

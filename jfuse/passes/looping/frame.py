@@ -13,6 +13,7 @@ from jfuse.ir.dims import Dim, is_known, same
 from jfuse.ir.graph import Atom, Const, Eqn, Graph, Var
 from jfuse.ir.walk import live_eqns, producers, substitute_graph, use_counts
 from jfuse.kernels import ops
+from jfuse.kernels.op import depends_on_data
 from jfuse.lowering.rules import need
 from jfuse.passes.looping.step_index import Counting, Index, Limits, counters_of, limits_of
 
@@ -69,6 +70,7 @@ class Frame:
     @classmethod
     def of(cls, eqn: Eqn, used: set[Var]) -> Frame:
         """The frame of a while equation; raises NotFused with the condition that fails. used: Vars that are read."""
+        need(not depends_on_data(eqn), "size_changes", want="values that keep their sizes from step to step")
         counters = counters_of(eqn)
         limits = limits_of(eqn, counters)
         whole = eqn.bodies[1]

@@ -43,3 +43,18 @@ def _scope(source: Source) -> str:
     while len(parts) > 1 and _INNER.fullmatch(parts[-1]):
         parts.pop()
     return parts[-1] if parts else "state"
+
+
+def layer_of(source: Source, variables: Collection[str]) -> str:
+    """The layer or scope of a node, for messages: `layer 'dense'`; "" where it stands in none.
+
+    variables: the names of the source's variables: what they have in common with the path of the node is a layer.
+    """
+    path = "/".join((*source.stack, source.node)).split("/")[:-1]
+    scopes = [part for part in path if part and not _INNER.fullmatch(part)]
+    known = {part for name in variables for part in name.split("/")[:-1]}
+    for scope in reversed(scopes):
+        for layer in (scope, _NUMBER.sub("", scope)):  # Keras 3 writes scopes with one number more
+            if layer in known:
+                return f"layer {layer!r}"
+    return f"scope {scopes[-1]!r}" if scopes else ""

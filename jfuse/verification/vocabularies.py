@@ -1,0 +1,63 @@
+"""Inputs that are looked up in tables: random words and numbers would never be among the keys."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+import numpy as np
+
+from jfuse.ir.graph import Atom, Const, Eqn, Graph, Op, Signature, Var
+from jfuse.kernels import ops
+
+# Ops whose result holds entries of their first operand, those of a range at least.
+_PASS_ON: frozenset[Op] = frozenset(
+    {ops.cast, ops.reshape, ops.expand_dims, ops.squeeze, ops.transpose, ops.strided_slice, ops.maximum, ops.minimum}
+)
+
+_OPERANDS: dict[Op, tuple[int, int]] = {ops.hashtable_find: (2, 0), ops.hashtable_lookup: (0, 1)}
+"""Where what is looked up stands among an op's operands, and the keys."""
+
+
+def vocabularies(graph: Graph) -> dict[Var, np.ndarray]:
+    """For each input that is looked up in tables, in bodies too, the keys of these."""
+    found: dict[Var, list[np.ndarray]] = {}
+
+    def add(atom: Atom | None, keys: list[np.ndarray]) -> None:
+        if isinstance(atom, Var) and keys:
+            found.setdefault(atom, []).extend(keys)
+
+    for eqn in reversed(graph.eqns):
+        for atom, keys in _lookups(eqn):
+            add(atom, [keys])
+        for body in eqn.bodies:
+            operands = dict(zip(body.inputs, eqn.inputs[-len(body.inputs) :], strict=False))
+            for var, words in vocabularies(body).items():
+                add(operands.get(var), [words])
+        if eqn.op in _PASS_ON:
+            add(eqn.inputs[0], [keys for out in eqn.outputs for keys in found.get(out, [])])
+    return {v: np.concatenate(found[v]) for v in graph.inputs if v in found}
+
+
+def _lookups(eqn: Eqn) -> Iterator[tuple[Atom | None, np.ndarray]]:
+    """What an equation looks up, and the keys of the table."""
+    places = _OPERANDS.get(eqn.op)
+    if places is None:
+        return
+    atom, keys = (eqn.inputs[place] for place in places)
+    if isinstance(keys, Const) and keys.array.size:
+        yield atom, keys.array
+
+
+def with_keys(
+    signature: Signature, drawn: Mapping[str, np.ndarray], seed: int, *, every: bool = False
+) -> dict[str, np.ndarray]:
+    """The drawn inputs with keys for most of what is looked up in a table, for all of it with `every`."""
+    words = vocabularies(signature.graph)
+    generator = np.random.default_rng(seed)
+    changed = dict(drawn)
+    for name, var in zip(signature.input_names, signature.graph.inputs, strict=False):
+        if var in words:
+            keys = words[var][generator.integers(0, len(words[var]), drawn[name].shape)].astype(drawn[name].dtype)
+            chosen = every or generator.random(drawn[name].shape) < 0.75
+            changed[name] = np.where(chosen, keys, drawn[name])
+    return changed

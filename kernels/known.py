@@ -1,0 +1,73 @@
+"""What is known of operands while they are recorded: values that follow from shapes, names for those that do not."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import numpy as np
+
+from jfuse.ir.dims import Dim, symbol
+from jfuse.ir.graph import Atom, Const
+from jfuse.ir.trace import active_trace, is_tracing
+
+
+def static_value(atom: Atom) -> Any:
+    """The value of a Const, or what is known of a Var: an int or nested tuples; None where nothing is known."""
+    array = atom.array if isinstance(atom, Const) else atom.value
+    return None if array is None else as_static(array)
+
+
+def as_static(value: Any) -> Any:
+    """An array as a number or nested tuples; other values as they are."""
+    return _tuples(value.tolist()) if isinstance(value, np.ndarray | np.generic | jax.Array) else value
+
+
+def fresh_size() -> Dim:
+    """A symbol for a size that data decides: a name of the active trace."""
+    return active_trace().names.fresh("N") if is_tracing() else symbol("N")
+
+
+def named_sizes(atom: Atom) -> Any:
+    """Sizes that are computed at run time, as a static value: a fresh symbol for each of which nothing is known.
+
+    None where it is open how many there are.
+    """
+    if not atom.type.is_static:
+        return None
+    return _named(known_entries(atom))
+
+
+def _named(value: Any) -> Any:
+    if isinstance(value, tuple):
+        return tuple(map(_named, value))
+    return fresh_size() if value is None else value
+
+
+def known_entries(atom: Atom) -> Any:
+    """The value of an operand whose shape is known, None for each number of which nothing is known."""
+    value = static_value(atom)
+    if value is not None:
+        return value
+    packed = _packed(atom)
+    return _nothing(atom.type.shape) if packed is None else tuple(packed)
+
+
+def _nothing(shape: Sequence[int]) -> Any:
+    return tuple(_nothing(shape[1:]) for _ in range(shape[0])) if shape else None
+
+
+def _packed(atom: Atom) -> list[Any] | None:
+    """What is known of the scalars that PACK made a vector of, casts on the way; None where another op made it."""
+    for eqn in reversed(active_trace().eqns if is_tracing() else []):
+        if atom in eqn.outputs:
+            if eqn.op.name == "cast" and eqn.inputs[0] is not None:
+                return _packed(eqn.inputs[0])
+            packs_scalars = eqn.op.name == "pack" and atom.type.rank == 1
+            return [None if a is None else static_value(a) for a in eqn.inputs] if packs_scalars else None
+    return None
+
+
+def _tuples(value: Any) -> Any:
+    return tuple(_tuples(v) for v in value) if isinstance(value, list) else value

@@ -1,0 +1,88 @@
+"""What no TensorFlow op stands for: hashtable_lookup, embedding_lookup_sparse and lsh_projection."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from jfuse.ir.types import DType
+from jfuse.kernels import ops
+from jfuse.kernels.op import Array
+from jfuse.lowering.operands import as_i32
+from jfuse.lowering.query import dtype, is_constant, rank, type_of
+from jfuse.lowering.rules import fuses, need
+from jfuse.lowering.site import site
+
+_COMBINERS = ("sum", "mean", "sqrtn")
+
+
+@fuses("hashtable_lookup", claims={"compare", "select"})
+def fuse_hashtable_lookup(lookup: Array, keys: Array, values: Array) -> tuple[Array, Array]:
+    """Rows of values by key, zeros for what is no key, and which keys there were -> HASHTABLE_LOOKUP.
+
+    lookup: i32[n]; keys: i32[k], ascending constants less than 2^31 apart; values: any[k, ...];
+    results: any[n, ...], u8|bool[n]. Claims the comparison with the keys, and the choice of zeros.
+    """
+    need(
+        dtype(lookup) is dtype(keys) is DType.i32,
+        "lookup_operands",
+        want="i32",
+        got=f"{type_of(lookup)}, {type_of(keys)}",
+    )
+    need(rank(lookup) == 1 and rank(keys) == 1, "lookup_operands", want=1, got=f"{type_of(lookup)}, {type_of(keys)}")
+    need(is_constant(keys), "lookup_at_run_time", want="constant keys", got=str(type_of(keys)))
+    wide = np.asarray(keys, np.int64)
+    need(len(wide) and bool((np.diff(wide) > 0).all()), "keys_not_sorted", want="ascending keys, one at least")
+    # The runtime subtracts what it compares; the lookup may be anything, so the keys have half of the range.
+    near = -(2**30) <= wide[0] and wide[-1] < 2**30
+    need(near, "keys_far_apart", want="keys from -2^30 to 2^30", got=f"{wide[0]} to {wide[-1]}")
+    low, high = (np.asarray(end, np.int32) for end in (wide[0] - 1, wide[-1] + 1))
+    found, hits = ops.hashtable_lookup(ops.minimum(ops.maximum(lookup, low), high), keys, values)
+    wanted = site().result_type(1).dtype
+    return found, hits if wanted is DType.u8 else ops.cast(hits, out_data_type=wanted)
+
+
+@fuses("embedding_lookup_sparse")
+def fuse_embedding_lookup_sparse(
+    params: Array, ids: Array, indices: Array, dense_shape: Array, weights: Array, *, combiner: str = "mean"
+) -> Array:
+    """Weighed sums, means, or sums over the root of the squares of embeddings by row -> EMBEDDING_LOOKUP_SPARSE.
+
+    params: f32[rows, ...]; ids: i32|i64[n]; indices: i32|i64[n, rank], where each id stands, constant and row by row;
+    dense_shape: i32|i64[rank], constant; weights: f32[n]; result: f32[*dense_shape[:-1], ...]
+    """
+    need(combiner in _COMBINERS, "combiner", want=" or ".join(_COMBINERS), got=combiner)
+    need(
+        dtype(params) is DType.f32 and dtype(weights) is DType.f32,
+        "lookup_operands",
+        want="f32",
+        got=str(type_of(params)),
+    )
+    need(rank(params) >= 2, "lookup_operands", want="2 or more", got=str(type_of(params)))
+    need(is_constant(dense_shape), "lookup_at_run_time", want="a constant shape", got=str(type_of(dense_shape)))
+    need(is_constant(indices), "lookup_at_run_time", want="constant indices", got=str(type_of(indices)))
+    outer = [tuple(place) for place in np.asarray(indices)[:, :-1].tolist()]
+    # The kernel divides a row's sum as soon as another row begins.
+    need(combiner == "sum" or outer == sorted(outer), "indices_not_sorted", want="the ids of a row side by side")
+    limit = site().index_limit(ids)
+    need(limit is not None, "ids_out_of_range", want="a body that gathers with the ids as they are")
+    return ops.embedding_lookup_sparse(
+        as_i32(ids), as_i32(indices), as_i32(dense_shape), weights, params, combiner=combiner.upper()
+    )
+
+
+@fuses("lsh_projection")
+def fuse_lsh_projection(hash: Array, input: Array, weight: Array, *, type: str = "dense") -> Array:  # noqa: A002
+    """Bits of a projection by hashing -> LSH_PROJECTION.
+
+    hash: f32[hashes, bits]; input: any[n, ...] but strings; weight: f32[n]; result: i32[hashes * bits] for dense, a
+    number for each hash for sparse.
+    """
+    need(type in ("dense", "sparse"), "projection_type", want="dense or sparse", got=type)
+    need(
+        dtype(hash) is dtype(weight) is DType.f32,
+        "lookup_operands",
+        want="f32",
+        got=f"{type_of(hash)}, {type_of(weight)}",
+    )
+    need(dtype(input) is not DType.string, "lookup_operands", want="lookup_operands", got=str(type_of(input)))
+    return ops.lsh_projection(hash, input, weight, type=type.upper())

@@ -1,0 +1,49 @@
+"""Operators that broadcast their operands need none that is broadcast or repeated for them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from jfuse.ir.dims import same
+from jfuse.ir.graph import Atom, Eqn
+from jfuse.kernels import array, elementwise
+from jfuse.kernels.op import TflOp, builtin_ops, static_value
+from jfuse.lowering.merge.registry import View, again, merges
+from jfuse.lowering.merge.reshape import keeps_type
+
+_OF_ONE_SHAPE = (elementwise.select, elementwise.add_n)
+_BROADCASTING = [
+    op for op in builtin_ops().values() if isinstance(op, TflOp) and op.elementwise and op not in _OF_ONE_SHAPE
+]
+
+
+@merges(*_BROADCASTING)
+def broadcast_operand(eqn: Eqn, view: View) -> Any:
+    """BROADCAST_TO, or TILE of dimensions of 1, beside an operand that has the shape of the result."""
+    (result,) = eqn.outputs
+    origins = [_origin(a, view) for a in eqn.inputs]
+    others = [a for a, origin in zip(eqn.inputs, origins, strict=True) if a is not None and origin is None]
+    if all(o is None for o in origins) or not any(_has_shape(a, result) for a in others):
+        return None
+    inputs = tuple(a if o is None else o for a, o in zip(eqn.inputs, origins, strict=True))
+    merged = again(eqn, inputs=inputs)
+    return merged if keeps_type(merged.type, result.type) else None
+
+
+def _has_shape(atom: Atom, result: Atom) -> bool:
+    pairs = zip(atom.type.shape, result.type.shape, strict=False)
+    return atom.type.rank == result.type.rank and all(same(d, e) is True for d, e in pairs)
+
+
+def _origin(atom: Atom | None, view: View) -> Atom | None:
+    """What was broadcast to give the operand."""
+    eqn = view.producer(atom)
+    if eqn is None:
+        return None
+    if eqn.op is array.broadcast_to:
+        return eqn.inputs[0]
+    x, counts = (eqn.inputs[0], eqn.inputs[1]) if eqn.op is array.tile else (None, None)
+    times = None if counts is None else static_value(counts)
+    if x is None or times is None:
+        return None
+    return x if all(same(d, 1) or same(n, 1) for d, n in zip(x.type.shape, times, strict=True)) else None

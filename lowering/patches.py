@@ -1,0 +1,78 @@
+"""Windows of images and volumes laid out along the channels."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from jfuse.errors import LowerError
+from jfuse.ir.dims import is_known
+from jfuse.ir.types import DType
+from jfuse.kernels import ops
+from jfuse.kernels.op import Array
+from jfuse.lowering.query import dtype, rank, type_of
+from jfuse.lowering.rules import lowers
+from jfuse.lowering.shapes import shaped
+
+
+@lowers("ExtractImagePatches")
+def lower_extract_image_patches(
+    images: Array, *, ksizes: Sequence[int], strides: Sequence[int], rates: Sequence[int], padding: str
+) -> Array:
+    """Each window of an image as one pixel, its elements in the order row, column, channel.
+
+    any[b,h,w,c] -> any[b,h',w',kh*kw*c]
+    """
+    return _patches(images, ksizes[1:-1], strides[1:-1], rates[1:-1], padding)
+
+
+@lowers("ExtractVolumePatches")
+def lower_extract_volume_patches(x: Array, *, ksizes: Sequence[int], strides: Sequence[int], padding: str) -> Array:
+    """Each window of a volume as one element.   any[b,d,h,w,c] -> any[b,d',h',w',kd*kh*kw*c]"""
+    return _patches(x, ksizes[1:-1], strides[1:-1], (1, 1, 1), padding)
+
+
+def _patches(x: Array, sizes: Sequence[int], strides: Sequence[int], rates: Sequence[int], padding: str) -> Array:
+    if not all(map(is_known, x.shape[1:])):
+        raise LowerError(
+            "windows of images whose size is known only at run time",
+            expected="a fixed height, width and number of channels",
+            found=str(type_of(x)),
+            remedy="give the input a fixed size",
+        )
+    batch, *extents, channels = x.shape
+    windows = [
+        _windows(int(extent), size, stride, rate, padding)
+        for extent, size, stride, rate in zip(extents, sizes, strides, rates, strict=True)
+    ]
+    if dtype(x) is DType.f32 and len(extents) == 2 and _is_grid(extents, sizes, strides, rates):
+        return ops.space_to_depth(x, block_size=sizes[0])
+    amounts = np.array([(0, 0), *(sides for _, sides in windows), (0, 0)], np.int32)
+    x = ops.pad(x, amounts) if amounts.any() else x
+    # Channels move along with the last of the axes, so that GATHER copies whole runs of them.
+    counts: list[int] = []
+    elements: list[int] = []
+    for places, _ in windows:
+        axis = 1 + 2 * len(counts)
+        x = ops.gather(x, places, axis=axis)
+        counts.append(places.shape[0])
+        elements.append(places.shape[1])
+    before, inside = range(1, 2 * len(counts), 2), range(2, 2 * len(counts) + 1, 2)
+    x = ops.transpose(x, np.array([0, *before, *inside, rank(x) - 1], np.int32))
+    return shaped(x, (batch, *counts, int(np.prod(elements)) * channels))
+
+
+def _is_grid(extents: Sequence[int], sizes: Sequence[int], strides: Sequence[int], rates: Sequence[int]) -> bool:
+    """Whether the windows are squares that cover an image without overlap."""
+    size = sizes[0]
+    return {*sizes, *strides} == {size} and size > 1 and set(rates) == {1} and all(e % size == 0 for e in extents)
+
+
+def _windows(extent: int, size: int, stride: int, rate: int, padding: str) -> tuple[np.ndarray, tuple[int, int]]:
+    """The places that each window takes of a padded axis, and the padding.   i32[windows,size]"""
+    reach = (size - 1) * rate + 1
+    count = -(-extent // stride) if padding == "SAME" else max(0, (extent - reach) // stride + 1)
+    missing = max(0, (count - 1) * stride + reach - extent) if padding == "SAME" else 0
+    places = np.arange(count)[:, None] * stride + np.arange(size) * rate
+    return places.astype(np.int32), (missing // 2, missing - missing // 2)

@@ -1,0 +1,60 @@
+"""Random numbers. TFLite's streams start as TensorFlow's do, where seeds are given, and go on in another way."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from jfuse.errors import LowerError
+from jfuse.ir.dims import is_known
+from jfuse.ir.types import DType
+from jfuse.kernels import ops
+from jfuse.kernels.op import Array
+from jfuse.lowering.operands import as_i32
+from jfuse.lowering.query import is_constant, static
+from jfuse.lowering.rules import lowers
+
+_EXACT = 1 << 23  # so many integers an f32 drawn from 0 to 1 can tell apart
+
+
+@lowers("RandomUniform")
+def lower_random_uniform(shape: Array, *, seed: int = 0, seed2: int = 0, dtype: DType = DType.f32) -> Array:
+    """RANDOM_UNIFORM, which draws f32."""
+    _need_f32(dtype)
+    return ops.random_uniform(as_i32(shape), seed=seed, seed2=seed2)
+
+
+@lowers("RandomStandardNormal")
+def lower_random_standard_normal(shape: Array, *, seed: int = 0, seed2: int = 0, dtype: DType = DType.f32) -> Array:
+    """RANDOM_STANDARD_NORMAL, which draws f32."""
+    _need_f32(dtype)
+    return ops.random_standard_normal(as_i32(shape), seed=seed, seed2=seed2)
+
+
+@lowers("RandomUniformInt")
+def lower_random_uniform_int(shape: Array, minval: Array, maxval: Array, *, seed: int = 0, seed2: int = 0) -> Array:
+    """RANDOM_UNIFORM, scaled and rounded down; up to 2^23 integers, which is what an f32 can tell apart."""
+    if not is_constant(minval) or not is_constant(maxval) or int(maxval) - int(minval) > _EXACT:
+        raise LowerError(
+            "random integers from a range that is large, or computed at run time, have no TFLite spelling",
+            expected=f"constants, at most {_EXACT} apart",
+        )
+    drawn = ops.random_uniform(as_i32(shape), seed=seed, seed2=seed2)
+    whole = ops.floor(ops.mul(drawn, np.float32(int(maxval) - int(minval))))
+    return ops.add(ops.cast(whole, out_data_type=DType.of(minval.dtype)), minval)
+
+
+@lowers("Multinomial")
+def lower_multinomial(
+    logits: Array, num_samples: Array, *, seed: int = 0, seed2: int = 0, output_dtype: DType = DType.i64
+) -> Array:
+    """MULTINOMIAL of f32."""
+    _need_f32(DType.of(logits.dtype))
+    samples = static(num_samples, "num_samples")
+    if not is_known(samples):
+        raise LowerError("the number of samples follows from an open size")
+    return ops.multinomial(logits, np.asarray(samples, np.int32), seed=seed, seed2=seed2, output_type=output_dtype)
+
+
+def _need_f32(dtype: DType) -> None:
+    if dtype is not DType.f32:
+        raise LowerError(f"random numbers of {dtype.value} have no TFLite operator", expected="f32")

@@ -1,0 +1,121 @@
+"""Order and identity of elements: the greatest ones, distinct ones, places in sorted lists."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from jfuse.errors import LowerError
+from jfuse.ir.types import DType
+from jfuse.kernels import ops
+from jfuse.kernels.op import Array, TflOp
+from jfuse.lowering.operands import as_i32, sizes_operand
+from jfuse.lowering.query import dtype, one_like, rank, scalar, static, type_of
+from jfuse.lowering.rules import LowerRule, lowers
+from jfuse.lowering.shapes import size_of
+
+
+@lowers("TopKV2")
+def lower_top_k(x: Array, k: Array, *, sorted: bool = True, index_type: DType = DType.i32) -> Any:  # noqa: A002
+    """TOPK_V2, which always sorts; its indices are i32."""
+    values, places = ops.topk_v2(x, sizes_operand(k))
+    return values, _as(places, index_type)
+
+
+@lowers("TopK")
+def lower_old_top_k(x: Array, *, k: int, sorted: bool = True) -> Any:  # noqa: A002
+    """TOPK_V2."""
+    return ops.topk_v2(x, np.int32(k))
+
+
+def _as(x: Array, wanted: DType) -> Array:
+    return x if dtype(x) is wanted else ops.cast(x, out_data_type=wanted)
+
+
+@lowers("InTopK", "InTopKV2")
+def lower_in_top_k(predictions: Array, targets: Array, k: Array | None = None, **attributes: int) -> Array:
+    """Whether fewer than k classes are more probable than the target; never among numbers that are not finite.
+
+    predictions: f32[b,classes]; targets: i[b]; k: i[] -> bool[b]
+    """
+    limit = as_i32(k) if k is not None else np.int32(attributes["k"])
+    places = ops.expand_dims(as_i32(targets), np.int32(1))
+    classes = size_of(predictions, 1)
+    inside = ops.equal(places, ops.floor_mod(places, classes))
+    chosen = ops.gather(predictions, ops.floor_mod(places, classes), axis=1, batch_dims=1)
+    last = np.array([1], np.int32)
+    better = ops.sum_(ops.cast(ops.greater(predictions, chosen), out_data_type=DType.i32), last)
+    finite = ops.reduce_all(ops.less(ops.abs_(predictions), scalar(np.inf, predictions)), last)
+    sound = ops.logical_and(finite, ops.squeeze(inside, squeeze_dims=(1,)))
+    return ops.logical_and(ops.less(better, limit), sound)
+
+
+@lowers("Unique")
+def lower_unique(x: Array, *, out_idx: DType = DType.i32) -> Any:
+    """UNIQUE."""
+    return ops.unique(x, idx_out_type=out_idx)
+
+
+@lowers("UniqueV2")
+def lower_unique_v2(x: Array, axis: Array, *, out_idx: DType = DType.i32) -> Any:
+    """UNIQUE, of the elements of a vector."""
+    return ops.unique(_vector(x, axis), idx_out_type=out_idx)
+
+
+@lowers("UniqueWithCounts")
+def lower_unique_with_counts(x: Array, *, out_idx: DType = DType.i32) -> Any:
+    """UNIQUE, and UNSORTED_SEGMENT_SUM of ones for the counts."""
+    distinct, which = ops.unique(x, idx_out_type=DType.i32)
+    ones = ops.add(ops.zeros_like(which), one_like(which))
+    counts = ops.unsorted_segment_sum(ones, which, size_of(distinct, 0))
+    return distinct, _as(which, out_idx), _as(counts, out_idx)
+
+
+@lowers("UniqueWithCountsV2")
+def lower_unique_with_counts_v2(x: Array, axis: Array, *, out_idx: DType = DType.i32) -> Any:
+    """As UniqueWithCounts, of the elements of a vector."""
+    return lower_unique_with_counts(_vector(x, axis), out_idx=out_idx)
+
+
+def _vector(x: Array, axis: Array) -> Array:
+    static(axis, "axis")
+    if rank(x) != 1:
+        raise LowerError(
+            "distinct slices of a tensor", expected="a vector: UNIQUE tells elements apart only", found=str(type_of(x))
+        )
+    return x
+
+
+@lowers("Bucketize")
+def lower_bucketize(x: Array, *, boundaries: tuple[float, ...]) -> Array:
+    """BUCKETIZE."""
+    return ops.bucketize(x, boundaries=tuple(boundaries))
+
+
+def searches(name: str, below: TflOp) -> LowerRule:
+    """The rule for places in sorted rows: as many as there are elements for which `below` holds."""
+
+    def lower(sorted_inputs: Array, values: Array, *, out_type: DType = DType.i32) -> Array:
+        rows = ops.expand_dims(sorted_inputs, np.int32(1))
+        wanted = ops.expand_dims(values, np.int32(2))
+        found = ops.cast(below(rows, wanted), out_data_type=out_type)
+        return ops.sum_(found, np.array([2], np.int32))
+
+    lower.__doc__ = f"""How many elements of a row are {below.name} (than) the value.
+
+    sorted_inputs: n[b,size]; values: n[b,wanted] -> i[b,wanted]
+    """
+    return lowers(name)(lower)
+
+
+searches("LowerBound", ops.less)
+searches("UpperBound", ops.less_equal)
+
+
+@lowers("ListDiff")
+def lower_list_diff(x: Array, y: Array, *, out_idx: DType = DType.i32) -> Any:
+    """The elements of x that y has not, and their places: WHERE none of the comparisons holds."""
+    equal = ops.equal(ops.expand_dims(x, np.int32(1)), y)
+    places = ops.where(ops.logical_not(ops.reduce_any(equal, np.array([1], np.int32))))
+    return ops.gather_nd(x, places), _as(ops.squeeze(places, squeeze_dims=(1,)), out_idx)

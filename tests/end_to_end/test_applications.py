@@ -1,0 +1,92 @@
+"""Keras applications, awake: TensorFlow's answers for any batch and for one, and as few operators as official files."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import jfuse
+from jfuse.model import Model
+from jfuse.verification.measure import relative_error
+from jfuse.verification.oracles import LiteRt
+from tests.models.applications import APPLICATIONS, application, images
+
+# Sums of thousands of terms, through dozens of layers, in another order than TensorFlow's.
+TOLERANCE = 1e-4
+
+# Operators of the official converter's files for a batch of 1: TensorFlow 2.21, Keras 3.15, `bench/convert.py`.
+OFFICIAL: Mapping[str, int] = {
+    "MobileNet": 30,
+    "MobileNetV2": 64,
+    "MobileNetV3Small": 110,
+    "EfficientNetB0": 238,
+    "EfficientNetV2B0": 269,
+    "ResNet50": 74,
+    "ResNet50V2": 114,
+    "DenseNet121": 310,
+    "InceptionV3": 124,
+    "Xception": 103,
+    "VGG16": 21,
+    "NASNetMobile": 570,
+    "ConvNeXtTiny": 351,
+}
+
+QUICK = ("MobileNet", "MobileNetV2", "MobileNetV3Small")
+_MODELS = [n if n in QUICK else pytest.param(n, marks=pytest.mark.slow) for n in APPLICATIONS]
+
+
+@pytest.fixture(scope="module", params=_MODELS)
+def model(request: pytest.FixtureRequest) -> Any:
+    """One application after the other, each built once."""
+    built = application(request.param)
+    built.application = request.param
+    return built
+
+
+def answers(model: Any, count: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """Images and TensorFlow's answers to them."""
+    drawn = images(model, count, seed)
+    return drawn, model(drawn, training=False).numpy()
+
+
+def check(lite: Model, model: Any, batches: tuple[int, ...]) -> None:
+    """Invokes in a row, with these numbers of images, answer as TensorFlow does."""
+    runtime = LiteRt(lite.to_bytes())
+    for seed, batch in enumerate(batches):
+        drawn, wanted = answers(model, batch, seed)
+        ((found,),) = (runtime.run("serving_default", {_input(lite): drawn}).values(),)
+        assert relative_error(found, wanted) <= TOLERANCE
+
+
+def _input(lite: Model) -> str:
+    return lite.program.signatures[0].input_names[0]
+
+
+def test_every_layer_shows(model: Any) -> None:
+    """A test of the test: another image, or one kernel negated, is far from what was answered."""
+    drawn, wanted = answers(model, 1, seed=0)
+    _, other = answers(model, 1, seed=1)
+    assert relative_error(other, wanted) > 1000 * TOLERANCE
+    kernels = [w for w in model.weights if len(w.shape) == 4]
+    kernel = kernels[len(kernels) // 2]
+    before = kernel.numpy()
+    kernel.assign(-before)
+    assert relative_error(model(drawn, training=False).numpy(), wanted) > 1000 * TOLERANCE
+    kernel.assign(before)
+
+
+def test_any_batch(model: Any) -> None:
+    lite = jfuse.convert(model, verify=False)
+    assert sum(lite.report.operators.values()) <= OFFICIAL[model.application]
+    check(lite, model, (2, 1))
+
+
+def test_one_image(model: Any) -> None:
+    spec = tf.TensorSpec((1, *model.input_shape[1:]), tf.float32)
+    lite = jfuse.convert(model, input_signature=[spec], verify=False)
+    assert sum(lite.report.operators.values()) <= OFFICIAL[model.application]
+    check(lite, model, (1, 1))

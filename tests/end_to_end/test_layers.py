@@ -1,0 +1,21 @@
+"""Each layer of Keras by itself, with a dynamic batch: TensorFlow's answers in LiteRT, invoke after invoke."""
+
+from __future__ import annotations
+
+import pytest
+
+import jfuse
+from tests.end_to_end.invokes import check_invokes
+from tests.models.keras_layers import ROWS, Row
+
+
+@pytest.mark.parametrize(
+    ("row", "library"), [pytest.param(row, lib, id=f"{row.id}-{lib}") for row in ROWS for lib in row.libraries]
+)
+def test_layer(row: Row, library: str) -> None:
+    check_invokes(jfuse.convert(row.model(library), verify=False))
+
+
+def test_ids_are_unique() -> None:
+    ids = [row.id for row in ROWS]
+    assert sorted(set(ids)) == sorted(ids)
