@@ -18,7 +18,7 @@ from jfuse.errors import JfuseError, RuleError, TypeMismatch
 from jfuse.ir.dims import broadcast_shape, is_known
 from jfuse.ir.graph import Atom, Const, Eqn, Graph, Params, Var
 from jfuse.ir.registry import register_op
-from jfuse.ir.trace import Trace, active_trace, equate_operands, is_tracing, mismatch
+from jfuse.ir.trace import Trace, active_trace, call_text, equate_operands, is_tracing, mismatch
 from jfuse.ir.types import DType, TensorType
 from jfuse.kernels.known import as_static, named_sizes
 from jfuse.kernels.known import static_value as static_value
@@ -145,7 +145,7 @@ class TflOp:
         if missing:
             raise TypeMismatch(f"{self.name} needs the options {missing}")
         bound = {n: options.get(n, p.default) for n, p in self.options.items()}
-        return {n: float(np.float32(v)) if self.options[n].annotation is float else v for n, v in bound.items()}
+        return {n: _in_f32(v, self.options[n].annotation) for n, v in bound.items()}
 
     def _bind_operands(self, operands: Sequence[Any]) -> list[Any]:
         variadic = self.operands and self.operands[-1].variadic
@@ -209,6 +209,9 @@ class TflOp:
         """The result types, by abstract evaluation of the body or by the op's own type rule."""
         try:
             return self._infer(inputs, params)
+        except TypeMismatch as error:
+            error.context = error.context or call_text(self, inputs, params)
+            raise
         except JfuseError:
             raise
         except Exception as error:  # jax and the bodies raise whatever they like for operands that do not fit
@@ -472,6 +475,12 @@ def _aval(tensor_type: TensorType) -> jax.ShapeDtypeStruct:
 def _type_of_aval(aval: Any) -> TensorType:
     dtype = DType.string if aval.dtype == _STRING_STAND_IN else DType.of(aval.dtype)
     return TensorType(tuple(int(d) if is_known(d) else d for d in aval.shape), dtype)
+
+
+def _in_f32(option: Any, annotation: Any) -> Any:
+    if annotation is float:
+        return float(np.float32(option))
+    return tuple(float(np.float32(v)) for v in option) if annotation == tuple[float, ...] else option
 
 
 def _to_numpy(value: Any) -> Any:

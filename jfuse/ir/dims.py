@@ -109,6 +109,23 @@ def substitute_dim(dim: Dim, sizes: Mapping[str, Dim]) -> Dim:
     return int(result) if is_known(result) else result
 
 
+def solved(d: Dim, e: Dim) -> tuple[str, Dim] | None:
+    """A symbol, and what it must be so that d == e: of 2*B and 2*C, C is B. None where no multiple of one decides."""
+    difference = d - e
+    for name in sorted(symbols_of(difference), reverse=True):
+        try:
+            at = [substitute_dim(difference, {name: n}) for n in (0, 1, 2)]
+        except ZeroDivisionError:  # a size divided by this one
+            continue
+        slope = at[1] - at[0]
+        if not is_known(slope) or slope == 0 or same(at[2] - at[1], slope) is not True:
+            continue
+        value = floor_divided(-at[0] if slope > 0 else at[0], abs(slope))
+        if same(value * slope, -at[0]) is True:
+            return name, value
+    return None
+
+
 def symbols_in(value: Any) -> frozenset[str]:
     """The names of the symbols in a parameter or known value: a dimension, a tuple, mapping or array of such."""
     if isinstance(value, np.ndarray):

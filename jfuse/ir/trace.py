@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from jfuse.errors import JfuseError, TypeMismatch
-from jfuse.ir.dims import Dim, SymbolNames, is_known, same, substitute_dim, symbols_in, symbols_of
+from jfuse.ir.dims import Dim, SymbolNames, is_known, same, solved, substitute_dim, symbols_in, symbols_of
 from jfuse.ir.graph import Atom, Const, Eqn, Graph, Op, Params, Source, Var
 from jfuse.ir.literals import format_value
 from jfuse.ir.types import TensorType
@@ -48,11 +48,15 @@ class Trace:
         for old, new in ((e, d), (d, e)):
             name = str(old)
             if symbols_of(old) == {name} and name not in symbols_of(new):
-                for key, value in self.sizes.items():
-                    self.sizes[key] = substitute_dim(value, {name: new})
-                self.sizes[name] = new
-                return True
-        return False
+                return self._replace(name, new)
+        found = solved(d, e)
+        return found is not None and self._replace(*found)
+
+    def _replace(self, name: str, new: Dim) -> bool:
+        for key, value in self.sizes.items():
+            self.sizes[key] = substitute_dim(value, {name: new})
+        self.sizes[name] = new
+        return True
 
     def append(
         self,
@@ -148,7 +152,12 @@ def equate_operands(trace: Trace, shapes: Sequence[Sequence[Dim]]) -> bool:
 
 def mismatch(op: Op, inputs: Sequence[Atom | None], params: Mapping[str, Any], reason: object) -> TypeMismatch:
     """The error for operands that an op can not take, with the equation as far as it is known."""
+    context = call_text(op, inputs, params)
+    return TypeMismatch(f"{op.name} does not take these operands", found=str(reason), context=context)
+
+
+def call_text(op: Op, inputs: Sequence[Atom | None], params: Mapping[str, Any]) -> str:
+    """An equation whose results are not known yet, for messages."""
     operands = ", ".join("-" if i is None else str(i.type) for i in inputs)
     options = " ".join(f"{k}={format_value(v)}" for k, v in params.items())
-    context = f"{op.name}[{options}] {operands}"
-    return TypeMismatch(f"{op.name} does not take these operands", found=str(reason), context=context)
+    return f"{op.name}[{options}] {operands}"

@@ -17,6 +17,7 @@ from jfuse.ir.dims import (
     is_known,
     product,
     same,
+    solved,
     substitute_dim,
     substitute_value,
     symbol,
@@ -126,3 +127,23 @@ def test_names_are_fresh_and_repeatable() -> None:
     names.reserve({"N1"})
     assert [str(names.fresh(stem)) for stem in "BNBNB"] == ["B", "N", "B1", "N2", "B2"]
     assert str(SymbolNames(prefix="_").fresh("N")) == "_N"
+
+
+@pytest.mark.parametrize(
+    ("d", "e", "found"),
+    [
+        (2 * B, 2 * T, ("T", B)),
+        (B + 3, T + 1, ("T", B + 2)),
+        (2 * T + 1, 4 * B + 5, ("T", 2 * B + 2)),
+        (3 * B, 12, ("B", 4)),
+        (2 * B, T, ("T", 2 * B)),
+        (B * T, T, None),
+        (3 * B, 2 * T, None),
+        (2 * B, 7, None),
+        ((B + 1) // 2, T // 2, None),
+        (B, B, None),
+    ],
+    ids=str,
+)
+def test_what_equal_dimensions_say_about_their_symbols(d: Any, e: Any, found: tuple[str, Any] | None) -> None:
+    assert solved(d, e) == found
