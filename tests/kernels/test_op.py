@@ -88,7 +88,7 @@ def test_calls_that_do_not_fit_are_refused(call: Any, message: str) -> None:
     ],
 )
 def test_operands_that_do_not_fit_are_refused_with_the_equation(call: Any) -> None:
-    with pytest.raises(TypeMismatch, match="does not take these operands|must share") as refused:
+    with pytest.raises(TypeMismatch, match=r"does not take these operands|must share") as refused:
         trace_graph(call, [floats(2, 3), TensorType((2, 3), DType.i32)])
     assert "f32[2,3]" in str(refused.value)
 
