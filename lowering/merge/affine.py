@@ -15,10 +15,10 @@ import numpy as np
 from jfuse.ir.dims import is_known, same
 from jfuse.ir.graph import Atom, Const, Eqn, Var
 from jfuse.kernels import ops
-from jfuse.lowering.merge.products import PRODUCTS, Product
 from jfuse.lowering.merge.registry import View, again, is_plain_float, merges, sole_producer
 from jfuse.lowering.merge.reshape import keeps_type
 from jfuse.lowering.merge.transpose import permutation
+from jfuse.lowering.merge.weighted import PRODUCTS, Product
 
 # (x + t) * s is exact where x is near -t, x * s + t * s is not: the error grows with the shift beside results about 1.
 _LARGEST_SHIFT = 16.0

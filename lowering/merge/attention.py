@@ -10,10 +10,10 @@ from jfuse.ir.dims import is_known
 from jfuse.ir.graph import Atom, Const, Eqn
 from jfuse.ir.types import DType
 from jfuse.kernels import ops
-from jfuse.lowering.merge.products import Product
 from jfuse.lowering.merge.registry import View, again, is_plain_float, merges, sole_producer
 from jfuse.lowering.merge.reshape import keeps_type
 from jfuse.lowering.merge.transpose import permutation
+from jfuse.lowering.merge.weighted import Product
 
 _MOVES = frozenset({ops.reshape, ops.transpose, ops.expand_dims, ops.squeeze})
 

@@ -14,8 +14,8 @@ from jfuse.ir.graph import Atom, Eqn
 from jfuse.kernels import ops
 from jfuse.kernels.op import TflOp, static_value
 from jfuse.lowering.merge.affine import Affine
-from jfuse.lowering.merge.products import Product
 from jfuse.lowering.merge.registry import View, again, merges, sole_producer
+from jfuse.lowering.merge.weighted import Product
 
 _RENAMES = (ops.reshape, ops.expand_dims, ops.squeeze)
 

@@ -11,9 +11,9 @@ from jfuse.ir.dims import is_known
 from jfuse.ir.graph import Atom, Const, Eqn
 from jfuse.kernels import ops
 from jfuse.kernels.windows import same_padding
-from jfuse.lowering.merge.products import Product
 from jfuse.lowering.merge.registry import View, again, merges
 from jfuse.lowering.merge.reshape import keeps_type
+from jfuse.lowering.merge.weighted import Product
 
 Amounts = list[tuple[int, int]]
 _NOT_NEGATIVE = frozenset({"RELU", "RELU6"})

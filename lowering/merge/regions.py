@@ -21,9 +21,9 @@ from jfuse.ir.walk import producers, users
 from jfuse.kernels import ops
 from jfuse.kernels.layout import axes_from_front, from_front
 from jfuse.kernels.op import TflOp, static_value
-from jfuse.lowering.merge.products import Product
 from jfuse.lowering.merge.registry import View, merges
 from jfuse.lowering.merge.transpose import permutation
+from jfuse.lowering.merge.weighted import Product
 
 Perm = tuple[int, ...]
 _CHANNELS_FIRST = frozenset({(0, 3, 1, 2), (0, 4, 1, 2, 3)})

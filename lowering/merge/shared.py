@@ -10,7 +10,7 @@ from jfuse.ir.graph import Atom, Const, Eqn, Graph, Var
 from jfuse.ir.trace import at_source, recording
 from jfuse.ir.walk import users
 from jfuse.lowering.merge.affine import Affine, fits_before
-from jfuse.lowering.merge.products import Product
+from jfuse.lowering.merge.weighted import Product
 
 
 @dataclass(frozen=True)

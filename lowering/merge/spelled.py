@@ -12,9 +12,9 @@ import numpy as np
 from jfuse.ir.graph import Atom, Const, Eqn
 from jfuse.kernels import ops
 from jfuse.lowering.merge.affine import Affine
-from jfuse.lowering.merge.products import Product
 from jfuse.lowering.merge.registry import View, again, is_plain_float, merges, sole_producer
 from jfuse.lowering.merge.reshape import keeps_type
+from jfuse.lowering.merge.weighted import Product
 
 _CLIPS = {(0.0, np.inf): ops.relu, (0.0, 6.0): ops.relu6, (-1.0, 1.0): ops.relu_n1_to_1, (0.0, 1.0): ops.relu_0_to_1}
 _BOUNDS = frozenset({ops.maximum, ops.minimum, ops.relu})

@@ -11,8 +11,8 @@ from jfuse.ir.graph import Const, Eqn
 from jfuse.kernels import conv, slicing
 from jfuse.kernels.windows import same_padding
 from jfuse.lowering.images import known_padding, padded
-from jfuse.lowering.merge.products import Product
 from jfuse.lowering.merge.registry import View, again, merges, sole_producer
+from jfuse.lowering.merge.weighted import Product
 
 _CONVOLUTIONS = (conv.conv_2d, conv.depthwise_conv_2d)
 
