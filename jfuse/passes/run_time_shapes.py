@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from jfuse.errors import LowerError
+from jfuse.ir.dims import Dim, symbols_of
 from jfuse.ir.graph import Atom, Eqn, Graph, Var
 from jfuse.ir.trace import recording
 from jfuse.ir.types import DType
@@ -58,12 +59,18 @@ def has_run_time_shape(eqn: Eqn, *, simplified: bool = True) -> bool:
         return not all(a.type.is_static for a in eqn.inputs if a is not None)
     if not simplified and eqn.op is ops.reshape and constant_shape(eqn.outputs[0].type.shape) is not None:
         return False
-    # What SHAPE gives is known at allocation, what is computed from it is not.
+    # What SHAPE gives is known at allocation, one size of it too; what is computed from it is not.
+    if eqn.op is ops.range_ and _is_one_size(eqn.outputs[0].type.shape[0]) and not depends_on_data(eqn):
+        return False
     measures = _LOOKED_AT.get(eqn.op.builtin, ())
     computed = any(
         (eqn.op.operand_at(i).decides_size or i in measures) and isinstance(a, Var) for i, a in enumerate(eqn.inputs)
     )
     return computed or not eqn.op.traceable
+
+
+def _is_one_size(dim: Dim) -> bool:
+    return symbols_of(dim) == {str(dim)}
 
 
 def dynamic_before_fused(graph: Graph, fused: Eqn, *, simplified: bool = True) -> Eqn | None:
