@@ -100,7 +100,7 @@ def test_wheel_holds_only_jfuse(links: bool, tmp_path: Path) -> None:
     names = set(ZipFile(wheel).namelist())
     metadata = f"jfuse-{pyproject()['project']['version']}.dist-info/"
     files = set[str]().union(*(module_files(package, folder) for package, folder in ROOMS.items()))
-    assert {name for name in names if not name.startswith(metadata)} == files | {"jfuse/py.typed"}
+    assert {name for name in names if not name.startswith(metadata)} == files | {"jfuse/py.typed", "jfuse/refusals.md"}
     assert f"{metadata}licenses/LICENSE" in names
 
 
