@@ -114,14 +114,14 @@ def solved(d: Dim, e: Dim) -> tuple[str, Dim] | None:
     difference = d - e
     for name in sorted(symbols_of(difference), reverse=True):
         try:
-            at = [substitute_dim(difference, {name: n}) for n in (0, 1, 2)]
+            start, one = (substitute_dim(difference, {name: n}) for n in (0, 1))
         except ZeroDivisionError:  # a size divided by this one
             continue
-        slope = at[1] - at[0]
-        if not is_known(slope) or slope == 0 or same(at[2] - at[1], slope) is not True:
+        slope = one - start
+        if not is_known(slope) or slope == 0 or name in symbols_of(difference - slope * symbol(name)):
             continue
-        value = floor_divided(-at[0] if slope > 0 else at[0], abs(slope))
-        if same(value * slope, -at[0]) is True:
+        value = floor_divided(-start if slope > 0 else start, abs(slope))
+        if same(value * slope, -start) is True:
             return name, value
     return None
 

@@ -141,6 +141,8 @@ def test_names_are_fresh_and_repeatable() -> None:
         (3 * B, 2 * T, None),
         (2 * B, 7, None),
         ((B + 1) // 2, T // 2, None),
+        (T, 4 * (T // 4), None),
+        (B + T // 2, 2 * T, ("B", 2 * T - T // 2)),
         (B, B, None),
     ],
     ids=str,
