@@ -76,7 +76,7 @@ def _check_sparse(ids: TensorType, indices: TensorType, weights: TensorType, par
 
 
 @tfl("LSH_PROJECTION", traceable=False, switch="compare")  # it hashes bytes, which jax cannot
-def lsh_projection(hash_: Array, x: Array, weight: Array | None = None, /, *, type: str) -> Array:  # noqa: A002
+def lsh_projection(hash_: Array, x: Array, weight: Array | None = None, /, *, type: str) -> Array:  # noqa: A002 - the schema's name
     """Bits that tell on which side of random planes the rows of x, hashed and weighed, lie together.
 
     hash_: f32[hashes, bits], a seed for each bit, 32 bits at most; x: any[n, ...] but strings; weight: f32[n].
@@ -99,7 +99,7 @@ def lsh_projection(hash_: Array, x: Array, weight: Array | None = None, /, *, ty
 
 
 @lsh_projection.types
-def _lsh_type(hash_: TensorType, x: TensorType, weight: TensorType | None, *, type: str) -> TensorType:  # noqa: A002
+def _lsh_type(hash_: TensorType, x: TensorType, weight: TensorType | None, *, type: str) -> TensorType:  # noqa: A002 - the schema's name
     if hash_.rank != 2 or not x.rank or x.dtype is DType.string or type not in ("DENSE", "SPARSE"):
         raise TypeMismatch("operands that no projection takes", found=f"{hash_}, {x}, {type}")
     hashes, bits = hash_.shape

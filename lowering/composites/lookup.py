@@ -71,7 +71,7 @@ def fuse_embedding_lookup_sparse(
 
 
 @fuses("lsh_projection")
-def fuse_lsh_projection(hash: Array, input: Array, weight: Array, *, type: str = "dense") -> Array:  # noqa: A002
+def fuse_lsh_projection(hash: Array, input: Array, weight: Array, *, type: str = "dense") -> Array:  # noqa: A002 - the interface
     """Bits of a projection by hashing -> LSH_PROJECTION.
 
     hash: f32[hashes, bits]; input: any[n, ...] but strings; weight: f32[n]; result: i32[hashes * bits] for dense, a
