@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from jfuse.errors import NotFused
 from jfuse.ir.graph import Graph, Var
+from jfuse.verification.measure import Measure
 
 
 @dataclass(frozen=True)
@@ -52,13 +53,19 @@ class Refusal:
 
 @dataclass(frozen=True)
 class Difference:
-    """How far one output of one signature is from its reference: max|a - b| / max|b|, the worst over all samples."""
+    """How far one output of one signature is from its reference: max|a - b| / max|b|, the worst over all samples.
+
+    reason: why the tolerance is what it is. measure: the difference in other units. samples: how many were compared.
+    """
 
     signature: str
     output: str
     pair: str
     error: float
     tolerance: float
+    reason: str = ""
+    measure: Measure | None = None
+    samples: int = 0
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,62 @@
 
 from __future__ import annotations
 
+import math
+from dataclasses import dataclass
+
+import ml_dtypes
 import numpy as np
+
+
+@dataclass(frozen=True)
+class Measure:
+    """How far an array is from the wanted one.
+
+    absolute: max|a - b|. relative: max|a - b| / max|b|. ulp: the largest distance counted in floats between the two
+    (for integers max|a - b|). cosine: of the angle between both, flattened. snr: of the signal b to the noise a - b, in
+    decibels. Equal NaNs and infinities count as equal; shapes or places of NaNs that differ are infinitely far.
+    """
+
+    absolute: float
+    relative: float
+    ulp: float
+    cosine: float
+    snr: float
+
+    @classmethod
+    def of(cls, found: np.ndarray, wanted: np.ndarray) -> Measure:
+        """The distance of `found` from `wanted`, of any shape and dtype."""
+        relative = relative_error(found, wanted)
+        if relative == 0.0:
+            return _EQUAL
+        if wanted.dtype.kind not in "fcViu" or (math.isinf(relative) and not _comparable(found, wanted)):
+            return _APART
+        a, b = (_wide(v).ravel() for v in (found, wanted))
+        finite = np.isfinite(a) & np.isfinite(b)
+        a, b = a[finite], b[finite]
+        noise, signal = np.linalg.norm(a - b), np.linalg.norm(b)
+        lengths = np.linalg.norm(a) * signal
+        return cls(
+            float(np.abs(a - b).max(initial=0.0)),
+            relative,
+            _ulp(found, wanted),
+            float(np.real(np.vdot(a, b)) / lengths) if lengths else 0.0,
+            float(20 * np.log10(signal / noise)) if signal and noise else -math.inf if noise else math.inf,
+        )
+
+    def worst(self, other: Measure) -> Measure:
+        """The worse of two in each respect."""
+        return Measure(
+            max(self.absolute, other.absolute),
+            max(self.relative, other.relative),
+            max(self.ulp, other.ulp),
+            min(self.cosine, other.cosine),
+            min(self.snr, other.snr),
+        )
+
+
+_EQUAL = Measure(0.0, 0.0, 0.0, 1.0, math.inf)
+_APART = Measure(math.inf, math.inf, math.inf, 0.0, -math.inf)
 
 
 def relative_error(found: np.ndarray, wanted: np.ndarray) -> float:
@@ -11,8 +66,7 @@ def relative_error(found: np.ndarray, wanted: np.ndarray) -> float:
         return float("inf")
     if wanted.dtype.kind not in "fcV":  # V: bfloat16 and the 8-bit floats
         return 0.0 if np.array_equal(found, wanted) else float("inf")
-    wide = np.complex128 if wanted.dtype.kind == "c" else np.float64
-    a, b = found.astype(wide), wanted.astype(wide)
+    a, b = _wide(found), _wide(wanted)
     odd = ~(np.isfinite(a) & np.isfinite(b))
     if not np.array_equal(a[odd], b[odd], equal_nan=True):
         return float("inf")
@@ -21,3 +75,41 @@ def relative_error(found: np.ndarray, wanted: np.ndarray) -> float:
     if worst == 0.0:
         return 0.0
     return worst / largest if largest else float("inf")
+
+
+def _comparable(found: np.ndarray, wanted: np.ndarray) -> bool:
+    """Whether the two have one shape and their NaNs and infinities at the same places."""
+    if found.shape != wanted.shape:
+        return False
+    a, b = _wide(found), _wide(wanted)
+    return np.array_equal(np.isfinite(a), np.isfinite(b))
+
+
+def _wide(array: np.ndarray) -> np.ndarray:
+    return array.astype(np.complex128 if array.dtype.kind == "c" else np.float64)
+
+
+_BITS = {2: np.int16, 4: np.int32, 8: np.int64}
+_FLOATS = (np.float16, np.float32, np.float64, ml_dtypes.bfloat16)
+
+
+def _ulp(found: np.ndarray, wanted: np.ndarray) -> float:
+    """The largest number of floats of the wanted dtype from one to the other."""
+    if wanted.dtype.kind in "iu":
+        return float(np.abs(_wide(found) - _wide(wanted)).max(initial=0.0))
+    if wanted.dtype.kind == "c":
+        part = np.float32 if wanted.dtype.itemsize == 8 else np.float64
+        pairs = ((np.real(found), np.real(wanted)), (np.imag(found), np.imag(wanted)))
+        return max(_ulp(a.astype(part), b.astype(part)) for a, b in pairs)
+    if wanted.dtype.itemsize not in _BITS or wanted.dtype not in _FLOATS:
+        return math.nan
+    a, b = (_ordered(np.ascontiguousarray(v, wanted.dtype)) for v in (found, wanted))
+    finite = np.isfinite(_wide(found)) & np.isfinite(_wide(wanted))
+    return float(np.abs(a - b)[finite].max(initial=0.0))
+
+
+def _ordered(array: np.ndarray) -> np.ndarray:
+    """The floats as numbers that grow by 1 from each float to the next one; both zeros are 0."""
+    bits = array.view(_BITS[array.dtype.itemsize])
+    least = np.iinfo(bits.dtype).min
+    return np.where(bits < 0, float(least) - bits.astype(np.float64), bits.astype(np.float64))

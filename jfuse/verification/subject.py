@@ -1,0 +1,69 @@
+"""What can be compared: anything with named signatures that can be called, whoever computes it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+
+from jfuse.ir.graph import Program
+from jfuse.ir.types import TensorType
+
+Arrays = Mapping[str, np.ndarray]
+"""Arrays by the name of an input, output or state."""
+
+
+@dataclass(frozen=True)
+class Interface:
+    """One signature: the types of the inputs by name (dimensions may be open), the names of the outputs.
+
+    states: the names of what one call leaves to the next.
+    """
+
+    inputs: Mapping[str, TensorType]
+    outputs: tuple[str, ...]
+    states: tuple[str, ...] = ()
+
+
+class Calls(Protocol):
+    """Calls in a row, each from the states that the one before it left."""
+
+    def run(self, inputs: Arrays, key: str | None = None) -> dict[str, np.ndarray]:
+        """The outputs of one signature by name. Raises VerifyFailed where the inputs are refused."""
+
+    @property
+    def states(self) -> Arrays:
+        """What is kept by now, by name; empty where it cannot be looked at."""
+
+    def reset(self) -> None:
+        """Go back to the initial states."""
+
+
+class Subject(Protocol):
+    """One side of a comparison: "XLA", "LiteRT", "TensorFlow" or "JAX" running a model.
+
+    program: the graph that it computes, where there is one to look into.
+    """
+
+    @property
+    def name(self) -> str:
+        """Who computes, in a word: as it stands in reports."""
+
+    @property
+    def signatures(self) -> Mapping[str, Interface]:
+        """What can be called."""
+
+    @property
+    def program(self) -> Program | None:
+        """The graph, if any."""
+
+    def start(self) -> Calls:
+        """Calls in a row from the initial states."""
+
+    def batch(self, inputs: Arrays, key: str) -> dict[str, np.ndarray]:
+        """First calls on many samples at once: samples along a new first axis of every input, and of every output.
+
+        Each sample is one call from the initial states, with the shapes that the signature states (batch included).
+        """
