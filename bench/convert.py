@@ -1,13 +1,14 @@
-"""Conversion of Keras applications: jfuse against the official converter, on the same models, as ratios in one run.
+"""Conversion of whole models: jfuse against the official converter, on the same models, as ratios in one run.
 
-    python -m bench.convert [--json bench/results/convert.json] [-k SUBSTRING] [--rounds 30] [--only jfuse]
+    python -m bench.convert [--json bench/results/convert.json] [-k SUBSTRING ...] [--rounds 50] [--only jfuse]
 
-Each conversion is a process of its own: it builds the model, converts it once with a fixed batch of 1 and reports what
-that took: seconds, and the most memory that the process held meanwhile, TensorFlow and the model included. jfuse
-converts without verification, as the official converter has none. Then both files are run in LiteRT, one thread, in
-turns; a ratio of latency is taken in each round and their median given. A file is right where it answers like
-TensorFlow: the differences are beside the rest. The models are awake (tests/models/applications.py). Needs Linux's
-/proc.
+The models are those of bench/models.py: Keras applications, transformers, a U-Net, detectors, text, sounds. Each
+conversion is a process of its own: it builds the model, converts it once with a fixed batch of 1 and reports what that
+took: seconds, and the most memory that the process held meanwhile, TensorFlow and the model included. jfuse converts
+without verification, as the official converter has none; that one reads functions from a SavedModel, which is written
+before. Then both files are run in LiteRT, one thread, in turns; a ratio of latency is taken in each round and their
+median given. A file is right where it answers like TensorFlow: the differences are beside the rest. Rows of models that
+-k leaves out stay in the JSON as they are. Needs Linux's /proc.
 """
 
 from __future__ import annotations
@@ -17,7 +18,9 @@ import contextlib
 import io
 import json
 import os
+import pickle
 import platform
+import re
 import statistics
 import subprocess
 import sys
@@ -25,32 +28,24 @@ import tempfile
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from ai_edge_litert import schema_py_generated as schema
+from ai_edge_litert.interpreter import Interpreter
 
 from jfuse.verification.measure import relative_error
 from jfuse.verification.oracles import LiteRt
 
 CONVERTERS = ("jfuse", "official")
 _STARTS = 10
+_TURN_MS = 1.0  # long enough for the clock, short enough to be interrupted seldom
 _NAMES = {code: name for name, code in vars(schema.BuiltinOperator).items() if not name.startswith("_")}
-
-
-def fixed(name: str) -> tuple[Any, np.ndarray, np.ndarray]:
-    """The application with a batch of 1, an image for it, and what TensorFlow answers."""
-    import keras
-
-    from tests.models.applications import application, images
-
-    model = application(name)
-    image = images(model, 1, seed=1)
-    source = keras.Input(batch_shape=image.shape)
-    return keras.Model(source, model(source)), image, model(image, training=False).numpy()
 
 
 def jfuse_file(model: Any) -> tuple[bytes, dict[str, float]]:
@@ -61,33 +56,59 @@ def jfuse_file(model: Any) -> tuple[bytes, dict[str, float]]:
     return lite.to_bytes(), dict(lite.report.seconds)
 
 
-def official_file(model: Any) -> tuple[bytes, dict[str, float]]:
-    """The official converter's file."""
+def official_converter(source: Any, folder: Path) -> Any:
+    """The official converter of a Keras model or a tf.function."""
+    import keras
     import tensorflow as tf
 
+    if isinstance(source, keras.Model):
+        return tf.lite.TFLiteConverter.from_keras_model(source)
+    concrete = source.get_concrete_function()
+    module = tf.Module()
+    module.variables_of_it = concrete.graph.variables  # a function alone keeps none
+    tf.saved_model.save(module, str(folder), signatures=concrete)
+    return tf.lite.TFLiteConverter.from_saved_model(str(folder))
+
+
+def official_file(converter: Any) -> tuple[bytes, dict[str, float]]:
+    """The official converter's file."""
     with contextlib.redirect_stdout(io.StringIO()):  # it prints what it saves
-        return bytes(tf.lite.TFLiteConverter.from_keras_model(model).convert()), {}
+        return bytes(converter.convert()), {}
+
+
+def answers(source: Any, inputs: Mapping[str, np.ndarray]) -> list[np.ndarray]:
+    """What TensorFlow answers, in order."""
+    import tensorflow as tf
+
+    values = [tf.constant(v.tolist() if v.dtype.kind in "OU" else v) for v in inputs.values()]
+    found = source(*values) if hasattr(source, "python_function") else source(values)
+    return [value.numpy() for value in tf.nest.flatten(found)]
 
 
 def convert_here(converter: str, name: str, folder: Path) -> None:
     """What the process of one conversion does: it leaves file, image, answer and figures in a folder."""
-    model, image, answer = fixed(name)
-    convert: Callable[[Any], tuple[bytes, dict[str, float]]] = jfuse_file if converter == "jfuse" else official_file
+    from bench.models import MODELS
+
+    source, inputs = MODELS[name]()
+    answer = answers(source, inputs)
     if converter == "jfuse":
-        import jfuse  # noqa: F401   not a part of the conversion, as TensorFlow is not: fixed has imported that
+        import jfuse  # noqa: F401   not a part of the conversion, as TensorFlow is not: the models have imported that
+
+        convert = partial(jfuse_file, source)
+    else:
+        convert = partial(official_file, official_converter(source, folder / "saved"))
     with ThreadPoolExecutor(1) as other:
         done = threading.Event()
         peak = other.submit(_peak_mib, done)
         started = time.perf_counter()
         try:
-            data, steps = convert(model)
+            data, steps = convert()
         finally:
             seconds = time.perf_counter() - started
             done.set()
     figures = {"seconds": seconds, "peak_mib": peak.result(), "steps": steps}
     (folder / "model.tflite").write_bytes(data)
-    np.save(folder / "image.npy", image)
-    np.save(folder / "answer.npy", answer)
+    (folder / "arrays.pickle").write_bytes(pickle.dumps((dict(inputs), answer)))
     (folder / "figures.json").write_text(json.dumps(figures))
 
 
@@ -108,14 +129,31 @@ def converted(converter: str, name: str, folder: Path) -> dict[str, Any]:
     quiet = {"TF_CPP_MIN_LOG_LEVEL": "3", "CUDA_VISIBLE_DEVICES": ""}
     run = subprocess.run(command, env={**os.environ, **quiet}, capture_output=True, text=True, check=False)
     if run.returncode:
-        return {"error": (run.stderr.strip().splitlines() or [f"exit status {run.returncode}"])[-1]}
+        return {"error": _reason(run.stderr) or f"exit status {run.returncode}"}
     figures = json.loads((folder / "figures.json").read_text())
     data = (folder / "model.tflite").read_bytes()
     counts = operators(data)
-    answer, image = np.load(folder / "answer.npy"), np.load(folder / "image.npy")
-    errors = [relative_error(found, answer) for call in [invoker(data, image)] for found in (call(), call())]
+    inputs, answer = pickle.loads((folder / "arrays.pickle").read_bytes())
+    figures["difference"] = difference(data, inputs, answer)
     size = {"operators": sum(counts.values()), "counts": dict(counts.most_common()), "file_mib": len(data) / 2**20}
-    return {**figures, **size, "error": None, "difference": max(errors)}
+    return {**figures, **size, "error": None}
+
+
+def _reason(stderr: str) -> str:
+    """Which ops the official converter lacks, or the exception."""
+    lines = stderr.strip().splitlines()
+    lacking = [line for line in lines if line.startswith("TF Select ops:")]
+    return (
+        lacking + [line for line in lines if re.match(r"[\w.]+(Error|Exception|Failed)\b", line)] + lines[-1:] + [""]
+    )[0]
+
+
+def difference(data: bytes, inputs: Mapping[str, np.ndarray], answer: Sequence[np.ndarray]) -> float:
+    """How far a file's answers are from TensorFlow's, of two invokes."""
+    runtime = LiteRt(data)
+    ((key, _),) = runtime.signatures().items()
+    found = [runtime.run(key, inputs) for _ in range(2)]
+    return max(relative_error(f[n], v) for f in found for n, v in zip(sorted(f), answer, strict=True))
 
 
 def operators(data: bytes) -> Counter[str]:
@@ -125,30 +163,37 @@ def operators(data: bytes) -> Counter[str]:
     return Counter(codes[op.opcodeIndex] for graph in model.subgraphs for op in graph.operators or ())
 
 
-def invoker(data: bytes, image: np.ndarray) -> Callable[[], np.ndarray]:
-    """A function that runs the file once and returns its result."""
-    interpreter = LiteRt(data)
-    ((key, ((name,), (result,))),) = interpreter.signatures().items()
-    return lambda: interpreter.run(key, {name: image})[result]
+def invoker(folder: Path) -> Callable[[int], float]:
+    """A function that runs a file some times, and gives the milliseconds that one takes."""
+    inputs, _ = pickle.loads((folder / "arrays.pickle").read_bytes())
+    interpreter = Interpreter(model_content=(folder / "model.tflite").read_bytes(), num_threads=1)
+    ((key, _),) = interpreter.get_signature_list().items()
+    runner = interpreter.get_signature_runner(key)
+    runner(**inputs)  # sizes tensors and fills the inputs, which stay as they are
+
+    def invoke(count: int) -> float:
+        started = time.perf_counter()
+        for _ in range(count):
+            interpreter.invoke()
+        return 1e3 * (time.perf_counter() - started) / count
+
+    return invoke
 
 
-def latencies(files: Mapping[str, Path], rounds: int) -> dict[str, float]:
+def latencies(folders: Mapping[str, Path], rounds: int) -> dict[str, float]:
     """Median milliseconds of each file, and the median of the ratio of each round.
 
     The interpreters are made anew several times, in either order: where memory happens to lie makes one file up to a
     tenth slower than itself.
     """
-    times: dict[str, list[float]] = {name: [] for name in files}
+    times: dict[str, list[float]] = {name: [] for name in folders}
     for start in range(_STARTS):
-        order = list(files)[:: 1 if start % 2 else -1]
-        calls = {n: invoker((files[n] / "model.tflite").read_bytes(), np.load(files[n] / "image.npy")) for n in order}
-        for call in calls.values():
-            call()
+        order = list(folders)[:: 1 if start % 2 else -1]
+        calls = {name: invoker(folders[name]) for name in order}
+        count = max(1, int(_TURN_MS / max(min(call(1) for _ in range(3)) for call in calls.values())))
         for turn in range(-(-rounds // _STARTS)):
             for name in order[:: 1 if turn % 2 else -1]:
-                started = time.perf_counter()
-                calls[name]()
-                times[name].append(1e3 * (time.perf_counter() - started))
+                times[name].append(calls[name](count))
     found = {f"{name}_ms": statistics.median(t) for name, t in times.items()}
     if len(times) == len(CONVERTERS):
         ours, theirs = (times[name] for name in CONVERTERS)
@@ -163,7 +208,7 @@ def measure(name: str, converters: tuple[str, ...], rounds: int) -> dict[str, An
         row: dict[str, Any] = {"model": name}
         row |= {converter: converted(converter, name, folder) for converter, folder in folders.items()}
         fine = {c: folder for c, folder in folders.items() if row[c]["error"] is None}
-        row |= latencies(fine, rounds)
+        row |= latencies(fine, rounds) if fine else {}
     if len(fine) == len(CONVERTERS):
         ours, theirs = row["jfuse"], row["official"]
         row |= {f"{figure}_ratio": ours[figure] / theirs[figure] for figure in ("seconds", "peak_mib", "operators")}
@@ -175,53 +220,60 @@ _COLUMNS = (("seconds", "seconds"), ("peak MiB", "peak_mib"), ("operators", "ope
 
 def line(row: Mapping[str, Any]) -> str:
     """A row of the table: ours, theirs and the ratio of each figure."""
-    cells = [f"{row['model']:<18}"]
+    cells = [f"{row['model']:<25}"]
     for _, figure in _COLUMNS:
         ours, theirs = (row.get(c, {}).get(figure) for c in CONVERTERS)
         cells.append(_cell(ours, theirs, row.get(f"{figure}_ratio")))
     cells.append(_cell(row.get("jfuse_ms"), row.get("official_ms"), row.get("latency")))
     cells += [f"{row[c]['difference']:>9.1e}" for c in CONVERTERS if row.get(c, {}).get("difference") is not None]
-    cells += [f"{c}: {row[c]['error']}" for c in CONVERTERS if row.get(c, {}).get("error")]
+    cells += [f"  {c}: {row[c]['error'][:90]}" for c in CONVERTERS if row.get(c, {}).get("error")]
     return "".join(cells)
 
 
 def _cell(ours: float | None, theirs: float | None, ratio: float | None) -> str:
-    numbers = "".join(" " * 8 if v is None else f"{v:>8.0f}" if v >= 100 else f"{v:>8.2f}" for v in (ours, theirs))
+    numbers = "".join(" " * 8 if v is None else f"{v:>8.{_digits(v)}f}" for v in (ours, theirs))
     return numbers + (" " * 8 if ratio is None else f"{ratio:>7.2f}x")
+
+
+def _digits(value: float) -> int:
+    return 0 if value >= 100 else 2 if value >= 1 else 3
+
+
+def write(path: Path, row: Mapping[str, Any], order: Sequence[str]) -> None:
+    """Put a row into a report, in the place of what was measured of the model before."""
+    known = json.loads(path.read_text())["rows"] if path.exists() else []
+    rows = {**{r["model"]: r for r in known}, row["model"]: row}
+    about = {"machine": f"{platform.machine()}, {os.cpu_count()} cores"}
+    about |= {name: version(name) for name in ("jfuse", "tensorflow", "keras")}
+    report = {**about, "rows": [rows[name] for name in order if name in rows]}
+    path.write_text(json.dumps(report, indent=1) + "\n")
 
 
 def main() -> None:
     """Print the table; with --json write it as well."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--json", type=Path)
-    parser.add_argument("-k", default="", metavar="SUBSTRING", help="models whose name holds this")
-    parser.add_argument("--rounds", type=int, default=30)
+    parser.add_argument("-k", nargs="*", default=[""], metavar="SUBSTRING", help="models whose name holds one of these")
+    parser.add_argument("--rounds", type=int, default=50)
     parser.add_argument("--only", choices=CONVERTERS)
     parser.add_argument("--convert", nargs=3, help=argparse.SUPPRESS)  # converter, model, folder
     arguments = parser.parse_args()
     if arguments.convert:
         converter, name, folder = arguments.convert
         return convert_here(converter, name, Path(folder))
-    from tests.models.applications import APPLICATIONS
+    from bench.models import MODELS
 
     print(
-        f"{'':<18}"
+        f"{'':<25}"
         + "".join(f"{title:>16}{'ratio':>8}" for title in (*(t for t, _ in _COLUMNS), "latency ms"))
         + "  differences"
     )
-    rows = []
-    for name in APPLICATIONS:
-        if arguments.k in name:
-            rows.append(measure(name, (arguments.only,) if arguments.only else CONVERTERS, arguments.rounds))
-            print(line(rows[-1]), flush=True)
-    if arguments.json:
-        import tensorflow as tf
-
-        import jfuse
-
-        about = {"machine": f"{platform.machine()}, {os.cpu_count()} cores", "jfuse": jfuse.__version__}
-        report = {**about, "tensorflow": tf.__version__, "rows": rows}
-        arguments.json.write_text(json.dumps(report, indent=1) + "\n")
+    for name in MODELS:
+        if any(part in name for part in arguments.k):
+            row = measure(name, (arguments.only,) if arguments.only else CONVERTERS, arguments.rounds)
+            print(line(row), flush=True)
+            if arguments.json:
+                write(arguments.json, row, list(MODELS))
     return None
 
 

@@ -5,7 +5,7 @@
 >>> result.save("model.tflite")                     # doctest: +SKIP
 """
 
-from jfuse.api import convert, load, lower, verify
+from jfuse.api import convert, load, lower
 from jfuse.errors import (
     BadFlatbuffer,
     ImportFailed,
@@ -20,6 +20,8 @@ from jfuse.kernels import ops
 from jfuse.lowering.rules import Proposal, fuses, lowers, need, recovers
 from jfuse.model import Model
 from jfuse.report import Report
+from jfuse.verification.result import Verification
+from jfuse.verifying import verify
 
 __version__ = "0.1.0"
 
@@ -33,6 +35,7 @@ __all__ = [
     "Report",
     "RuleError",
     "TypeMismatch",
+    "Verification",
     "VerifyFailed",
     "__version__",
     "convert",

@@ -1,4 +1,4 @@
-"""The steps a user can take: load, lower, verify, and convert, which is all of them."""
+"""The steps a user can take: load, lower, and convert, which is both with a verification."""
 
 from __future__ import annotations
 
@@ -21,7 +21,9 @@ from jfuse.passes.context import Context, CustomOptions
 from jfuse.passes.pipeline import PIPELINE, Step, run_pipeline
 from jfuse.passes.states.streams import MODES
 from jfuse.report import Report
-from jfuse.verification.compare import verify_model
+from jfuse.running.runner import running_notes
+from jfuse.verification.plan import Options
+from jfuse.verification.verify import Sides, verify_sides
 
 OnStage = Callable[[str], None]
 
@@ -50,7 +52,8 @@ def load(
     if isinstance(source, str | Path) and Path(source).suffix == ".tflite":
         if not Path(source).is_file():
             raise JfuseError(f"{source} does not exist")
-        return Model(load_tflite(Path(source)))
+        program = load_tflite(Path(source))
+        return Model(program, report=Report(notes=list(running_notes(program))))
     table = default_rules().extended(rules).lowers
     imported = import_tensorflow(
         source,
@@ -122,16 +125,6 @@ def lower(
     return Model(program, model.imported, report)
 
 
-def verify(lite: Model, *, reference: Model | None = None, seed: int = 0) -> Report:
-    """Compare a lowered model with its TensorFlow source: on XLA, and as bytes in LiteRT, three invokes in a row.
-
-    reference: the model whose source is the reference; by default the lowered model's own.
-    Returns the report with the differences. Raises VerifyFailed naming the first equation that differs.
-    """
-    lite.report.differences = verify_model(lite, reference or lite, seed=seed)
-    return lite.report
-
-
 def convert(
     source: Any,
     *,
@@ -190,7 +183,8 @@ def convert(
     if verify:
         on_stage("verify")
         started = time.perf_counter()
-        lite.report.differences = verify_model(lite, model)
+        found = verify_sides(Sides.of_model(lite, model), Options())
+        lite.report.compared(found.differences, found.notes)
         lite.report.seconds["verify"] = time.perf_counter() - started
     return lite
 

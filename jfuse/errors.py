@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 
 class JfuseError(Exception):
     """Base of every error that jfuse raises on purpose.
@@ -34,6 +36,14 @@ class JfuseError(Exception):
         lines += [f"  {label:<9} {text}" for label, text in rows if text is not None]
         return "\n".join(lines)
 
+    @property
+    def reason(self) -> str:
+        """The message, what was expected and what was found in one line; the remedy in a second one."""
+        rows = (("expected", self.expected), ("found", self.found))
+        details = ", ".join(f"{label} {value}" for label, value in rows if value is not None)
+        line = f"{self.message} ({details})" if details else self.message
+        return f"{line}\n{self.remedy}" if self.remedy else line
+
 
 class ImportFailed(JfuseError):
     """The source could not be read: a corrupt file, a missing signature, an object of an unknown kind."""
@@ -48,7 +58,9 @@ class LowerError(JfuseError):
 
 
 class VerifyFailed(JfuseError):
-    """Two forms of the model answer differently."""
+    """Two forms of the model answer differently. `verification` is what was found, where a whole model was compared."""
+
+    verification: Any = None
 
 
 class BadFlatbuffer(JfuseError):

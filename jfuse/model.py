@@ -3,26 +3,22 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import jax
 import numpy as np
 
 from jfuse.errors import JfuseError
-from jfuse.export.flatbuffer import to_bytes, write_atomic
+from jfuse.export.atomic import write_atomic
+from jfuse.export.flatbuffer import parts, to_bytes
 from jfuse.frontends.sources import Imported
-from jfuse.frontends.tf_opaque import CustomOp, TfOp
-from jfuse.ir.compilation import quick_jit
-from jfuse.ir.evaluate import evaluate, large_constants, with_constants
-from jfuse.ir.graph import Graph, Program, Signature
+from jfuse.ir.graph import Program, Signature
 from jfuse.ir.states import first_states, initial_values
 from jfuse.ir.text import format_program
-from jfuse.ir.types import DType
-from jfuse.ir.walk import all_eqns
-from jfuse.kernels.op import depends_on_data
 from jfuse.report import Report
+from jfuse.running.jax_function import JaxFunction
+from jfuse.running.runner import Runner
 
 
 class Model:
@@ -106,28 +102,34 @@ class Model:
         quick: as `stream` has it.
         """
         chosen = self.signature(key)
-        runner = self._runner(chosen, quick)
+        runner = self.runner(key, quick=quick)
         names = [state.name for state in chosen.states]
         results = runner([*(inputs[name] for name in chosen.input_names), *(states[name] for name in names)])
         outputs = dict(zip(chosen.output_names, results, strict=False))
         return outputs, {**states, **dict(zip(names, results[len(outputs) :], strict=True))}
 
-    def _runner(self, signature: Signature, quick: bool) -> Runner:
-        if (signature.key, quick) not in self._runners:
-            self._runners[signature.key, quick] = Runner(signature.graph, quick)
-        return self._runners[signature.key, quick]
+    def runner(self, key: str | None = None, *, quick: bool = False) -> Runner:
+        """How one signature runs: `str` of it says whether as one program, and what LiteRT computes.
 
-    def jax(self, key: str | None = None) -> Callable[..., tuple[Any, ...]]:
-        """One signature as a pure JAX function of its inputs, in order, to jit, vmap or differentiate.
-
-        What the signature keeps comes last: the states before the call as arguments, those after it as results.
-        Raises JfuseError where jax cannot trace the graph (result sizes that depend on data, strings).
+        quick: as `stream` has it.
         """
         chosen = self.signature(key)
-        reason = untraceable(chosen.graph)
-        if reason is not None:
-            raise JfuseError(f"signature {chosen.key!r} cannot be traced by jax", found=reason)
-        return lambda *args: evaluate(chosen.graph, args)
+        if (chosen.key, quick) not in self._runners:
+            self._runners[chosen.key, quick] = Runner(chosen.graph, quick)
+        return self._runners[chosen.key, quick]
+
+    def jax(self, key: str | None = None) -> JaxFunction:
+        """One signature as a pure JAX function of arrays, to jit, vmap or differentiate.
+
+        What it keeps comes last: the states before the call as arguments, those after it as results; first those of
+        `initial_states(key)`. Raises JfuseError where jax cannot trace the graph (result sizes that depend on data,
+        strings).
+        """
+        return JaxFunction(self.signature(key))
+
+    def initial_states(self, key: str | None = None) -> tuple[np.ndarray, ...]:
+        """What a signature keeps, before the first call, in the order in which `jax(key)` takes it."""
+        return tuple(state.initial.array for state in self.signature(key).states)
 
     def to_bytes(self) -> bytes:
         """The .tflite file, written once. Raises LowerError where the program has not been lowered to builtins."""
@@ -137,7 +139,7 @@ class Model:
 
     def save(self, path: str | os.PathLike[str]) -> Path:
         """Write the .tflite file: to a temporary name first, then renamed, so that nothing is left half written."""
-        write_atomic(path, self.to_bytes())
+        write_atomic(path, parts(self.program) if self._bytes is None else self._bytes)
         return Path(path)
 
 
@@ -166,30 +168,3 @@ class Stream:
 def one_or_all(results: Mapping[str, np.ndarray]) -> Any:
     """The one result there is, else all of them by name."""
     return next(iter(results.values())) if len(results) == 1 else dict(results)
-
-
-class Runner:
-    """Runs one graph on XLA: as one jitted program, or equation by equation where jax cannot trace it."""
-
-    def __init__(self, graph: Graph, quick: bool = False) -> None:
-        self.graph = graph
-        self.untraceable = untraceable(graph)
-        self._constants = large_constants(graph)
-        self._jitted = (quick_jit if quick else jax.jit)(with_constants(graph, self._constants))
-
-    def __call__(self, args: Sequence[np.ndarray]) -> tuple[np.ndarray, ...]:
-        with jax.enable_x64(True), jax.default_matmul_precision("highest"):
-            results = evaluate(self.graph, args) if self.untraceable else self._jitted(self._constants, tuple(args))
-        return tuple(np.asarray(r) for r in results)
-
-
-def untraceable(graph: Graph) -> str | None:
-    """Why jax cannot trace the graph as one program; None where it can."""
-    for eqn in all_eqns(graph):
-        if isinstance(eqn.op, TfOp | CustomOp):
-            return f"{eqn.op.name} is computed by TensorFlow ({eqn.source})"
-        if depends_on_data(eqn):
-            return f"the result size of {eqn.op.name} depends on data ({eqn.source})"
-        if any(a is not None and a.type.dtype is DType.string for a in (*eqn.inputs, *eqn.outputs)):
-            return f"{eqn.op.name} works on strings ({eqn.source})"
-    return None

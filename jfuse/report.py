@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from jfuse.errors import NotFused
@@ -149,3 +150,8 @@ class Report:
     operators: dict[str, int] = field(default_factory=dict)
     size_bytes: int = 0
     seconds: dict[str, float] = field(default_factory=dict)
+
+    def compared(self, differences: Sequence[Difference], notes: Sequence[str]) -> None:
+        """Keep what a comparison of the whole model found."""
+        self.differences = list(differences)
+        self.notes += [note for note in notes if note not in self.notes]

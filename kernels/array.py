@@ -199,7 +199,7 @@ def _cut(x: Array, axis: int, sizes: tuple[Any, ...]) -> tuple[Array, ...]:
     return tuple(parts)
 
 
-@tfl("PAD", sized_by_data=True, linear="joint")
+@tfl("PAD", sized_by_data=True, on_shapes=True, linear="joint")
 def pad(x: Array, paddings: Static, /) -> Array:
     """x with zeros around it.   x: n[...]; paddings: i32|i64[rank,2]   Source: tflite/kernels/pad.cc"""
     return namespace(x).pad(x, paddings)
@@ -210,7 +210,7 @@ def _pad_type(x: TensorType, paddings: Any) -> TensorType:
     return _padded(x, paddings)
 
 
-@tfl("PADV2", sized_by_data=True, linear="joint")
+@tfl("PADV2", sized_by_data=True, on_shapes=True, linear="joint")
 def padv2(x: Array, paddings: Static, value: Array, /) -> Array:
     """x with `value` around it.   x: n[...]; paddings: i32|i64[rank,2]; value: n[]   Source: tflite/kernels/pad.cc"""
     xp = namespace(x, value)

@@ -94,7 +94,7 @@ def _either(found: Sequence[TensorType], others: Sequence[TensorType], what: str
         if f.dtype is not o.dtype or f.rank != o.rank:
             raise TypeMismatch(f"{what} {i}: {f} for {o}")
     dims = [[_one_of(d, e) for d, e in zip(f.shape, o.shape, strict=True)] for f, o in zip(found, others, strict=True)]
-    return tuple(TensorType(tuple(shape), f.dtype) for shape, f in zip(dims, found, strict=True))
+    return tuple(replace(f, shape=tuple(shape)) for shape, f in zip(dims, found, strict=True))
 
 
 def _one_of(d: Dim, e: Dim) -> Dim:

@@ -16,6 +16,7 @@ from jfuse.ir.types import DType, TensorType
 from jfuse.kernels.activation import activate
 from jfuse.kernels.layout import agreed
 from jfuse.kernels.op import Array, Static, namespace, tfl
+from jfuse.kernels.shifted import convolved_as_product, depthwise_shifted
 from jfuse.kernels.windows import extent, same_padding, window_counts
 
 _IMAGES = ("NHWC", "OHWI", "NHWC")
@@ -42,8 +43,10 @@ def conv_2d(
     Source: tflite/kernels/conv.cc
     """
     groups = x.shape[3] // weights.shape[3]
-    dilations = (dilation_h_factor, dilation_w_factor)
-    result = convolved(x, weights, padding, (stride_h, stride_w), dilations, groups, _IMAGES)
+    strides, dilations = (stride_h, stride_w), (dilation_h_factor, dilation_w_factor)
+    result = convolved_as_product(x, weights, padding, strides, dilations)
+    if result is None:
+        result = convolved(x, weights, padding, strides, dilations, groups, _IMAGES)
     return activate(result if bias is None else result + bias, fused_activation_function)
 
 
@@ -75,9 +78,10 @@ def depthwise_conv_2d(
     x: f[b,h,w,i], weights: f[1,kh,kw,i*m], bias: f[i*m] -> f[b,h',w',i*m]. padding: "SAME" or "VALID".
     Source: tflite/kernels/depthwise_conv.cc
     """
-    dilations = (dilation_h_factor, dilation_w_factor)
-    layout = ("NHWC", "IHWO", "NHWC")
-    result = convolved(x, weights, padding, (stride_h, stride_w), dilations, x.shape[3], layout)
+    strides, dilations = (stride_h, stride_w), (dilation_h_factor, dilation_w_factor)
+    result = depthwise_shifted(x, weights, padding, strides, dilations)
+    if result is None:
+        result = convolved(x, weights, padding, strides, dilations, x.shape[3], ("NHWC", "IHWO", "NHWC"))
     return activate(result if bias is None else result + bias, fused_activation_function)
 
 

@@ -51,21 +51,21 @@ def known_entries(atom: Atom) -> Any:
     if value is not None:
         return value
     packed = _packed(atom)
-    return _nothing(atom.type.shape) if packed is None else tuple(packed)
+    return _nothing(atom.type.shape) if packed is None else tuple(map(known_entries, packed))
 
 
 def _nothing(shape: Sequence[int]) -> Any:
     return tuple(_nothing(shape[1:]) for _ in range(shape[0])) if shape else None
 
 
-def _packed(atom: Atom) -> list[Any] | None:
-    """What is known of the scalars that PACK made a vector of, casts on the way; None where another op made it."""
+def _packed(atom: Atom) -> list[Atom] | None:
+    """What PACK made a tensor of along its first axis, casts on the way; None where another op made it."""
     for eqn in reversed(active_trace().eqns if is_tracing() else []):
         if atom in eqn.outputs:
             if eqn.op.name == "cast" and eqn.inputs[0] is not None:
                 return _packed(eqn.inputs[0])
-            packs_scalars = eqn.op.name == "pack" and atom.type.rank == 1
-            return [None if a is None else static_value(a) for a in eqn.inputs] if packs_scalars else None
+            packs = eqn.op.name == "pack" and eqn.params["axis"] % atom.type.rank == 0
+            return [a for a in eqn.inputs if a is not None] if packs else None
     return None
 
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from jfuse.errors import TypeMismatch
-from jfuse.ir.dims import Dim, Shape, product, same
+from jfuse.ir.dims import Dim, Shape, floor_divided, is_known, product, same
 from jfuse.ir.trace import active_trace, equate_operands, is_tracing
 
 
@@ -56,7 +56,7 @@ def resolved_shape(shape: Shape, target: Sequence[Dim]) -> Shape:
         rest = product(with_dim(tuple(target), unknown[0]))
         if same(rest, 0):
             raise TypeMismatch("the -1 of a new shape cannot be computed beside a dimension of 0", found=tuple(target))
-        target = with_dim(tuple(target), unknown[0], size // rest)
+        target = with_dim(tuple(target), unknown[0], floor_divided(size, rest) if is_known(rest) else size // rest)
     if same(product(tuple(target)), size) is False:
         raise TypeMismatch("a reshape keeps the number of elements", expected=size, found=tuple(target))
     return tuple(target)

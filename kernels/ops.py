@@ -24,6 +24,7 @@ from jfuse.kernels.matmul import *
 from jfuse.kernels.matrix import *
 from jfuse.kernels.norm import *
 from jfuse.kernels.pool import *
+from jfuse.kernels.quantize import *
 from jfuse.kernels.random import *
 from jfuse.kernels.reduce import *
 from jfuse.kernels.reduce_window import *

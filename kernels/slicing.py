@@ -6,6 +6,7 @@ from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
+from jax.errors import InconclusiveDimensionOperation
 
 from jfuse.errors import TypeMismatch
 from jfuse.ir.dims import is_known, same
@@ -88,8 +89,8 @@ def strided_slice(
 
 @strided_slice.types_by_data
 def _strided_slice_by_data(x: Atom, begin: Atom, end: Atom, strides: Atom, **options: Any) -> TensorType:
-    """As if the dimensions whose bounds are computed were taken whole, with fresh symbols for what is left of them."""
-    places = [known_entries(a) for a in (begin, end)]
+    """As if the dimensions with bounds of which too little is known were taken whole, with fresh symbols for them."""
+    places = [[v if has_sign(v) else None for v in known_entries(a)] for a in (begin, end)]
     skipped = options["begin_mask"], options["end_mask"]
     computed = [
         i
@@ -135,7 +136,17 @@ def _extent(x: Array, axis: int) -> Any:
 def _range(first: Any, last: Any, stride: int) -> slice:
     if stride == 0:
         raise TypeMismatch("a strided slice needs a stride other than 0")
+    if stride > 0 and not all(map(has_sign, (first, last))):
+        raise InconclusiveDimensionOperation(f"a slice from {first} to {last}, which may count from the end")
     return slice(first, last, stride)
+
+
+def has_sign(bound: Any) -> bool:
+    """Whether it is known of a bound if it counts from the end."""
+    try:
+        return bound is None or (bound >= 0) in (True, False)
+    except InconclusiveDimensionOperation:
+        return False
 
 
 def _place(size: Any, first: Any, stride: int) -> Any:

@@ -7,11 +7,12 @@ import numpy as np
 from jfuse.ir.dims import product
 from jfuse.kernels import ops
 from jfuse.kernels.op import Array
-from jfuse.lowering.elementwise import alike, clipped, lost_beside_one
+from jfuse.lowering.elementwise import alike, clipped
 from jfuse.lowering.narrow import in_f32
+from jfuse.lowering.operands import as_i32
 from jfuse.lowering.query import dtype, one_like, rank, scalar
 from jfuse.lowering.rules import lowers
-from jfuse.lowering.shapes import shaped
+from jfuse.lowering.shapes import shaped, size_tensor
 
 # tensorflow/core/kernels/relu_op_functor.h, Selu
 _SELU_SCALE = 1.0507009873554804934193349852946
@@ -44,6 +45,15 @@ def lower_softmax_cross_entropy(features: Array, labels: Array) -> tuple[Array, 
     return loss, ops.sub(ops.softmax(features), labels)
 
 
+@lowers("SparseSoftmaxCrossEntropyWithLogits")
+def lower_sparse_softmax_cross_entropy(features: Array, labels: Array) -> tuple[Array, Array]:
+    """-log_softmax(features) at the labels, and its gradient.   features: f[b,n]; labels: i[b] -> f[b], f[b,n]"""
+    classes = size_tensor(features.shape[1], [features])
+    hits = ops.one_hot(as_i32(labels), classes, scalar(1, features), scalar(0, features))
+    loss, gradient = lower_softmax_cross_entropy(features, hits)
+    return loss, gradient
+
+
 @lowers("Relu")
 def lower_relu(features: Array) -> Array:
     """RELU of floats, MAXIMUM with 0 of integers."""
@@ -65,10 +75,11 @@ def lower_leaky_relu(features: Array, *, alpha: float = 0.2) -> Array:
 @lowers("Softplus")
 @in_f32
 def lower_softplus(features: Array) -> Array:
-    """log(1 + exp(x)) as max(x, 0) + log1p(exp(-|x|)), which neither overflows nor vanishes.   x: f[...] -> f[...]"""
-    power = ops.exp(ops.neg(ops.abs_(features)))
-    rest = ops.add(ops.log(ops.add(power, one_like(features))), lost_beside_one(power))
-    return ops.add(ops.relu(features), rest)
+    """log(1 + exp(x)) as max(x, 0) - log(sigmoid(|x|)), which does not overflow.   x: f[...] -> f[...]; error 2e-7
+
+    That is 2e-7 of 1: what is far below it, of x below -15, is 0, as log has the digits of 1 only.
+    """
+    return ops.sub(ops.relu(features), ops.log(ops.logistic(ops.abs_(features))))
 
 
 @lowers("Softsign")

@@ -17,6 +17,7 @@ from jfuse.kernels import ops
 from jfuse.kernels.known import known_entries
 from jfuse.kernels.layout import agreed, from_front, resolved_shape, with_dim
 from jfuse.kernels.op import Array
+from jfuse.lowering.complex_numbers import lower_conj
 from jfuse.lowering.operands import as_i32, i32_operand, known_sizes, sizes_operand
 from jfuse.lowering.query import axes_of, dtype, is_constant, rank, static, type_of
 from jfuse.lowering.rules import lowers
@@ -74,6 +75,12 @@ def lower_transpose(x: Array, perm: Array) -> Array:
     """TRANSPOSE; nothing where the order stays."""
     axes = axes_of(perm, rank(x), "perm")
     return x if axes == tuple(range(rank(x))) else ops.transpose(x, np.asarray(axes, np.int32))
+
+
+@lowers("ConjugateTranspose")
+def lower_conjugate_transpose(x: Array, perm: Array) -> Array:
+    """TRANSPOSE of the conjugates."""
+    return lower_transpose(lower_conj(x) if dtype(x) is DType.c64 else x, perm)
 
 
 @lowers("ConcatV2")

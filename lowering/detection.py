@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from jfuse.errors import LowerError
+from jfuse.ir.dims import Dim, is_known
 from jfuse.ir.types import DType
 from jfuse.kernels import ops
 from jfuse.kernels.op import Array
@@ -20,6 +21,7 @@ from jfuse.lowering.resize import as_f32
 from jfuse.lowering.rules import lowers
 from jfuse.lowering.shapes import counted, size_tensor
 
+_IN_FILE = 1 << 12  # boxes: 64 KiB for four numbers of each
 LOWEST = np.finfo(np.float32).min
 # Times k, for k up to 2**20: boxes beyond all others, none over another, with areas that are finite.
 _FAR_BOX = np.array([1, 0, 1 + 2.0**-20, 1], np.float32) * np.float32(1e12)
@@ -108,8 +110,11 @@ def _suppressed(
     """
     size, scores = sizes_operand(max_output_size), as_f32(scores)
     sorted_scores, order = ops.topk_v2(scores, size_tensor(scores.shape[0], [scores]))
-    counts = ops.cast(ops.greater(sorted_scores, as_f32(score_threshold)), out_data_type=DType.f32)
-    numbers = ops.cumsum(counts, np.int32(0), reverse=True)
+    counts = ops.greater(sorted_scores, as_f32(score_threshold))
+    if _is_written(scores.shape[0]):
+        numbers = ops.select_v2(counts, np.arange(scores.shape[0], 0, -1, dtype=np.float32), np.float32(0))
+    else:
+        numbers = ops.cumsum(ops.cast(counts, out_data_type=DType.f32), np.int32(0), reverse=True)
     sorted_boxes = ops.gather(with_area(as_f32(boxes)), order, axis=0)
     found, count = ops.non_max_suppression_v4(sorted_boxes, numbers, size, above(iou_threshold), np.float32(0))
     if not padded:
@@ -150,8 +155,17 @@ def with_area(boxes: Array) -> Array:
     corner, opposite = ops.split(last, boxes, num_splits=2)
     area = ops.reduce_prod(ops.sub(opposite, corner), last.reshape(1), keep_dims=True)
     is_flat = ops.equal(area, np.float32(0))
-    number = ops.cumsum(ops.cast(is_flat, out_data_type=DType.f32), last - np.int32(1))
+    count = boxes.shape[-2]
+    if _is_written(count):
+        number: Array = np.arange(1, count + 1, dtype=np.float32)[:, None]
+    else:
+        number = ops.cumsum(ops.cast(is_flat, out_data_type=DType.f32), last - np.int32(1))
     return ops.select_v2(is_flat, ops.mul(number, _FAR_BOX), boxes)
+
+
+def _is_written(count: Dim) -> bool:
+    """Whether numbers for so many boxes are rather constants than counted at run time."""
+    return is_known(count) and count <= _IN_FILE
 
 
 def _first(count: Array, *results: Array) -> tuple[Array, ...]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import reduce
+from typing import Any
 
 import numpy as np
 
@@ -201,12 +202,6 @@ def lower_xlog1py(x: Array, y: Array) -> Array:
     return _zero_where(x, ops.mul(x, lower_log1p(y)))
 
 
-def lost_beside_one(x: Array) -> Array:
-    """x - ((x + 1) - 1), exactly: the part of x that rounding x + 1 loses.   x: f[...] in [-1, 1] -> f[...]"""
-    one = one_like(x)
-    return ops.sub(x, ops.sub(ops.add(x, one), one))
-
-
 @lowers("Expm1")
 @in_f32
 def lower_expm1(x: Array) -> Array:
@@ -227,8 +222,8 @@ def lower_cast(x: Array, *, DstT: DType, Truncate: bool = False) -> Array:
     return ops.cast(x, out_data_type=DstT)
 
 
-@lowers("AddN")
-def lower_add_n(*values: Array) -> Array:
+@lowers("AddN", "AccumulateNV2")
+def lower_add_n(*values: Array, shape: Any = None) -> Array:
     """The sum of tensors of one type: ADD_N of f32 and i32, which is all it takes, else one ADD after the other."""
     if len(values) > 2 and dtype(values[0]) in (DType.f32, DType.i32):
         return ops.add_n(*values)

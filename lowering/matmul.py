@@ -9,6 +9,8 @@ import numpy as np
 
 from jfuse.errors import LowerError
 from jfuse.ir.dims import Shape, product, same
+from jfuse.ir.graph import Var
+from jfuse.ir.trace import active_trace
 from jfuse.ir.types import DType
 from jfuse.kernels import ops
 from jfuse.kernels.layout import agreed
@@ -59,12 +61,19 @@ def matrix_product(x: Array, y: Array, transpose_x: bool, transpose_y: bool) -> 
     if dtype(x).is_integer:
         return _of_integers(_transposed(x, transpose_x), _transposed(y, transpose_y))
     if not transpose_x and rank(y) == 2 and is_constant(y):
-        agreed(x.shape[-1], y.shape[1 if transpose_y else 0])  # FULLY_CONNECTED takes rows of any other number as well
+        x = _in_rows_of(x, y.shape[1 if transpose_y else 0])  # FULLY_CONNECTED takes rows of any other number as well
         # FULLY_CONNECTED stores weights [n, k]; the transpose of a constant is a view.
         return ops.fully_connected(x, y if transpose_y else y.T, keep_num_dims=rank(x) > 2)
     if max(rank(x), rank(y)) > _MOST_AXES:
         return _with_merged_batch(x, y, transpose_x, transpose_y)
     return ops.batch_matmul(x, y, adj_x=transpose_x, adj_y=transpose_y)
+
+
+def _in_rows_of(x: Array, size: int) -> Array:
+    """x, with rows that have this size: what no symbol can be for that fails at run time, as in TensorFlow."""
+    agreed(x.shape[-1], size)
+    found = active_trace().resolve(type_of(x)).shape[-1] if isinstance(x, Var) else x.shape[-1]
+    return x if same(found, size) else shaped(x, (*x.shape[:-1], size))
 
 
 _MOST_AXES = 5  # of BATCH_MATMUL

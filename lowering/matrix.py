@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
+from jax.core import max_dim, min_dim
 
 from jfuse.errors import LowerError
 from jfuse.ir.dims import is_known, product, same
@@ -16,7 +17,7 @@ from jfuse.kernels.op import Array
 from jfuse.lowering.operands import as_i32
 from jfuse.lowering.query import is_constant, rank, scalar, static, type_of
 from jfuse.lowering.rules import lowers
-from jfuse.lowering.shapes import counted, shaped
+from jfuse.lowering.shapes import counted, shaped, size_tensor
 
 _OUTSIDE = -1  # of the places of a diagonal: where padding stands
 
@@ -73,9 +74,25 @@ def lower_matrix_diag_part(x: Array) -> Array:
 
 def diagonal_of(x: Array) -> Array:
     """Every (columns + 1)-th element of the rows in a line: a strided slice.   x: n[..., m, n] -> n[..., min(m, n)]"""
+    if not (is_known(x.shape[-2]) and is_known(x.shape[-1])):
+        return _open_diagonal(x, 0)
     rows, columns = _sizes(x)
     flat = shaped(x, (*x.shape[:-2], rows * columns), x)
     return _every(flat, min(rows, columns) * (columns + 1), columns + 1)
+
+
+def _open_diagonal(x: Array, k: int) -> Array:
+    """Diagonal k of matrices of open sizes: GATHER of places that are computed.   x: n[..., m, n] -> n[..., length]
+
+    Diagonals outside of the matrix, which TensorFlow refuses, are empty.
+    """
+    rows, columns = x.shape[-2:]
+    height, width = rows + min(k, 0), columns - max(k, 0)
+    length = height if same(height, width) else min_dim(height, width)
+    flat = shaped(x, (*x.shape[:-2], rows * columns), x)
+    steps = ops.mul(counted(max_dim(0, length), x), ops.add(size_tensor(columns, [x]), np.int32(1)))
+    start = np.int32(k) if k >= 0 else ops.mul(size_tensor(columns, [x]), np.int32(-k))
+    return ops.gather(flat, steps if k == 0 else ops.add(steps, start), axis=rank(flat) - 1)
 
 
 def _every(flat: Array, end: int, stride: int) -> Array:
@@ -105,10 +122,12 @@ def lower_matrix_diag_part_v3(x: Array, k: Array, padding_value: Array, *, align
 
     x: n[..., m, n] -> n[..., longest], or n[..., diagonals, longest] for a band
     """
-    rows, columns = _sizes(x)
     first, last = _band(k)
     if first == last == 0:
         return diagonal_of(x)
+    if first == last and not (is_known(x.shape[-2]) and is_known(x.shape[-1])):
+        return _open_diagonal(x, first)
+    rows, columns = _sizes(x)
     places = _places(first, last, rows, columns, align)
     if first == last:
         (places,) = places
@@ -177,6 +196,11 @@ def lower_matrix_diag_v3(
     fits = all(v == -1 or same(v, size) is True for v in wanted)
     if first == last == 0 and fits and is_constant(padding_value) and not np.any(padding_value):
         return lower_matrix_diag(diagonal)
+    if first == last and all(v == -1 for v in wanted) and is_constant(padding_value) and not np.any(padding_value):
+        square = lower_matrix_diag(diagonal)
+        amounts = np.zeros((rank(square), 2), np.int32)
+        amounts[-2:] = [[0, first], [first, 0]] if first > 0 else [[-first, 0], [0, -first]]
+        return ops.pad(square, amounts)
     if not is_known(size):
         raise LowerError("a matrix of diagonals whose sizes are open", found=str(type_of(diagonal)))
     rows, columns = _matrix_sizes(wanted, int(size), first, last)

@@ -6,14 +6,14 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from jfuse.errors import LowerError
-from jfuse.ir.dims import is_known
+from jfuse.ir.dims import Dim, is_known, same
 from jfuse.ir.types import DType
 from jfuse.kernels import ops
 from jfuse.kernels.op import Array
-from jfuse.lowering.query import dtype, rank, type_of
+from jfuse.kernels.windows import same_padding, window_count
+from jfuse.lowering.query import dtype, rank
 from jfuse.lowering.rules import lowers
-from jfuse.lowering.shapes import shaped
+from jfuse.lowering.shapes import counted, shaped, size_tensor
 
 
 @lowers("ExtractImagePatches")
@@ -34,24 +34,15 @@ def lower_extract_volume_patches(x: Array, *, ksizes: Sequence[int], strides: Se
 
 
 def _patches(x: Array, sizes: Sequence[int], strides: Sequence[int], rates: Sequence[int], padding: str) -> Array:
-    if not all(map(is_known, x.shape[1:])):
-        raise LowerError(
-            "windows of images whose size is known only at run time",
-            expected="a fixed height, width and number of channels",
-            found=str(type_of(x)),
-            remedy="give the input a fixed size",
-        )
     batch, *extents, channels = x.shape
-    windows = [
-        _windows(int(extent), size, stride, rate, padding)
-        for extent, size, stride, rate in zip(extents, sizes, strides, rates, strict=True)
-    ]
+    axes = zip(extents, sizes, strides, rates, strict=True)
+    windows = [_windows(*axis, padding) if is_known(axis[0]) else _open_windows(*axis, padding, x) for axis in axes]
     if dtype(x) is DType.f32 and len(extents) == 2 and _is_grid(extents, sizes, strides, rates):
         return ops.space_to_depth(x, block_size=sizes[0])
     amounts = np.array([(0, 0), *(sides for _, sides in windows), (0, 0)], np.int32)
     x = ops.pad(x, amounts) if amounts.any() else x
     # Channels move along with the last of the axes, so that GATHER copies whole runs of them.
-    counts: list[int] = []
+    counts: list[Dim] = []
     elements: list[int] = []
     for places, _ in windows:
         axis = 1 + 2 * len(counts)
@@ -66,7 +57,20 @@ def _patches(x: Array, sizes: Sequence[int], strides: Sequence[int], rates: Sequ
 def _is_grid(extents: Sequence[int], sizes: Sequence[int], strides: Sequence[int], rates: Sequence[int]) -> bool:
     """Whether the windows are squares that cover an image without overlap."""
     size = sizes[0]
-    return {*sizes, *strides} == {size} and size > 1 and set(rates) == {1} and all(e % size == 0 for e in extents)
+    is_tiled = {*sizes, *strides} == {size} and size > 1 and set(rates) == {1}
+    return is_tiled and all(is_known(e) and e % size == 0 for e in extents)
+
+
+def _open_windows(
+    extent: Dim, size: int, stride: int, rate: int, padding: str, images: Array
+) -> tuple[Array, tuple[int, int]]:
+    """As `_windows` where the extent is open: all that "SAME" may add is, and the places are computed from there."""
+    widest = (size - 1) * rate if padding == "SAME" else 0
+    before = same_padding(extent, size, stride, rate)[0] if padding == "SAME" else 0
+    starts = ops.mul(counted(window_count(extent, size, stride, rate, padding), images), np.int32(stride))
+    if same(before, widest) is not True:
+        starts = ops.add(starts, size_tensor(widest - before, [images]))
+    return ops.add(ops.expand_dims(starts, np.int32(1)), np.arange(size, dtype=np.int32) * rate), (widest, widest)
 
 
 def _windows(extent: int, size: int, stride: int, rate: int, padding: str) -> tuple[np.ndarray, tuple[int, int]]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from jfuse.errors import LowerError
@@ -10,9 +12,12 @@ from jfuse.ir.types import DType
 from jfuse.kernels import ops
 from jfuse.kernels.op import Array
 from jfuse.lowering.operands import as_i32
+from jfuse.lowering.quantile import lower_ndtri
 from jfuse.lowering.query import is_constant, static
 from jfuse.lowering.rules import lowers
+from jfuse.lowering.shapes import size_tensor
 
+_TRUNCATED = 2.0  # standard deviations
 _EXACT = 1 << 23  # so many integers an f32 drawn from 0 to 1 can tell apart
 
 
@@ -41,6 +46,24 @@ def lower_random_uniform_int(shape: Array, minval: Array, maxval: Array, *, seed
     drawn = ops.random_uniform(as_i32(shape), seed=seed, seed2=seed2)
     whole = ops.floor(ops.mul(drawn, np.float32(int(maxval) - int(minval))))
     return ops.add(ops.cast(whole, out_data_type=DType.of(minval.dtype)), minval)
+
+
+@lowers("TruncatedNormal")
+def lower_truncated_normal(shape: Array, *, seed: int = 0, seed2: int = 0, dtype: DType = DType.f32) -> Array:
+    """Normal numbers between -2 and 2: the quantiles of uniform ones, where TensorFlow draws until one fits."""
+    _need_f32(dtype)
+    drawn = ops.random_uniform(as_i32(shape), seed=seed, seed2=seed2)
+    below = math.erfc(_TRUNCATED / math.sqrt(2)) / 2
+    quantiles = lower_ndtri(ops.add(ops.mul(drawn, np.float32(1 - 2 * below)), np.float32(below)))
+    return ops.minimum(ops.maximum(quantiles, np.float32(-_TRUNCATED)), np.float32(_TRUNCATED))
+
+
+@lowers("RandomShuffle")
+def lower_random_shuffle(value: Array, *, seed: int = 0, seed2: int = 0) -> Array:
+    """The rows in the order of random numbers, found by TOPK_V2."""
+    size = size_tensor(value.shape[0], [value])
+    drawn = ops.random_uniform(ops.reshape(size, np.ones(1, np.int32)), seed=seed, seed2=seed2)
+    return ops.gather(value, ops.topk_v2(drawn, size)[1], axis=0)
 
 
 @lowers("Multinomial")

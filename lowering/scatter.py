@@ -83,6 +83,7 @@ def accumulates(name: str, op: TflOp) -> LowerRule:
 
 
 accumulates("TensorScatterAdd", ops.add)
+accumulates("ScatterNdNonAliasingAdd", ops.add)
 accumulates("TensorScatterSub", ops.sub)
 
 

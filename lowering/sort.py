@@ -6,14 +6,14 @@ from typing import Any
 
 import numpy as np
 
-from jfuse.errors import LowerError
+from jfuse.ir.dims import product
 from jfuse.ir.types import DType
 from jfuse.kernels import ops
 from jfuse.kernels.op import Array, TflOp
 from jfuse.lowering.operands import as_i32, sizes_operand
-from jfuse.lowering.query import dtype, one_like, rank, scalar, static, type_of
+from jfuse.lowering.query import axes_of, dtype, one_like, rank, scalar
 from jfuse.lowering.rules import LowerRule, lowers
-from jfuse.lowering.shapes import size_of
+from jfuse.lowering.shapes import counted, shaped, size_of
 
 
 @lowers("TopKV2")
@@ -27,6 +27,29 @@ def lower_top_k(x: Array, k: Array, *, sorted: bool = True, index_type: DType = 
 def lower_old_top_k(x: Array, *, k: int, sorted: bool = True) -> Any:  # noqa: A002
     """TOPK_V2."""
     return ops.topk_v2(x, np.int32(k))
+
+
+@lowers("ApproxTopK")
+def lower_approx_top_k(
+    x: Array,
+    *,
+    k: int,
+    reduction_dimension: int = -1,
+    recall_target: float = 0.95,
+    is_max_k: bool = True,
+    reduction_input_size_override: int = -1,
+    aggregate_to_topk: bool = True,
+) -> Any:
+    """TOPK_V2, which is exact, of the numbers or of those negated."""
+    along = reduction_dimension % rank(x)
+    order = np.array([*(a for a in range(rank(x)) if a != along), along], np.int32)
+    turned = x if along == rank(x) - 1 else ops.transpose(x, order)
+    values, places = ops.topk_v2(turned if is_max_k else ops.neg(turned), np.int32(k))
+    values = values if is_max_k else ops.neg(values)
+    if along == rank(x) - 1:
+        return values, places
+    back = np.argsort(order).astype(np.int32)
+    return ops.transpose(values, back), ops.transpose(places, back)
 
 
 def _as(x: Array, wanted: DType) -> Array:
@@ -59,8 +82,10 @@ def lower_unique(x: Array, *, out_idx: DType = DType.i32) -> Any:
 
 @lowers("UniqueV2")
 def lower_unique_v2(x: Array, axis: Array, *, out_idx: DType = DType.i32) -> Any:
-    """UNIQUE, of the elements of a vector."""
-    return ops.unique(_vector(x, axis), idx_out_type=out_idx)
+    """UNIQUE, of the elements of a vector; of the slices along an axis of a tensor as UniqueWithCountsV2."""
+    if rank(x) != 1:
+        return lower_unique_with_counts_v2(x, axis, out_idx=out_idx)[:2]
+    return ops.unique(x, idx_out_type=out_idx)
 
 
 @lowers("UniqueWithCounts")
@@ -74,17 +99,28 @@ def lower_unique_with_counts(x: Array, *, out_idx: DType = DType.i32) -> Any:
 
 @lowers("UniqueWithCountsV2")
 def lower_unique_with_counts_v2(x: Array, axis: Array, *, out_idx: DType = DType.i32) -> Any:
-    """As UniqueWithCounts, of the elements of a vector."""
-    return lower_unique_with_counts(_vector(x, axis), out_idx=out_idx)
+    """As UniqueWithCounts, of the elements of a vector. Slices of a tensor are compared with each other.
 
-
-def _vector(x: Array, axis: Array) -> Array:
-    static(axis, "axis")
-    if rank(x) != 1:
-        raise LowerError(
-            "distinct slices of a tensor", expected="a vector: UNIQUE tells elements apart only", found=str(type_of(x))
-        )
-    return x
+    Slices that have a NaN equal none, which is why each is told to equal itself.
+    """
+    axes = axes_of(axis, rank(x))
+    if rank(x) == 1:
+        return lower_unique_with_counts(x, out_idx=out_idx)
+    along = axes[0] if axes else 0
+    order = [along, *(a for a in range(rank(x)) if a != along)]
+    turned = x if along == 0 else ops.transpose(x, np.array(order, np.int32))
+    count = turned.shape[0]
+    rows = shaped(turned, (count, product(turned.shape[1:])), turned)
+    alike = ops.reduce_all(ops.equal(ops.expand_dims(rows, np.int32(1)), rows), np.array([2], np.int32))
+    places = counted(count, x)
+    alike = ops.logical_or(alike, ops.equal(ops.expand_dims(places, np.int32(1)), places))
+    first = ops.arg_max(ops.cast(alike, out_data_type=DType.i32), np.int32(1), output_type=DType.i32)
+    is_first = ops.equal(first, places)
+    chosen = ops.cast(ops.squeeze(ops.where(is_first), squeeze_dims=(1,)), out_data_type=DType.i32)
+    ordinals = ops.sub(ops.cumsum(ops.cast(is_first, out_data_type=DType.i32), np.int32(0)), np.int32(1))
+    counts = ops.sum_(ops.cast(alike, out_data_type=DType.i32), np.array([1], np.int32))
+    which, counts = ops.gather(ordinals, first, axis=0), ops.gather(counts, chosen, axis=0)
+    return ops.gather(x, chosen, axis=along), _as(which, out_idx), _as(counts, out_idx)
 
 
 @lowers("Bucketize")

@@ -74,13 +74,7 @@ def lower_erfc(x: Array) -> Array:
 
 
 def _as_composite(name: str, spelling: Callable[[Array], Array], x: Array) -> Array:
-    if dtype(x) is not DType.f32:
-        raise LowerError(
-            f"{name.removeprefix('jfuse.')} of {type_of(x)}",
-            expected="f32, for which TFLite's ops can spell it to the last digits",
-            found=dtype(x).value,
-            remedy="cast the operand to float32",
-        )
+    need_f32(name.removeprefix("jfuse."), x)
     if not isinstance(x, Var):
         return spelling(x)
     body = trace_graph(spelling, [type_of(x)], name="body")
@@ -102,6 +96,17 @@ def _erfc(x: Array) -> Array:
     powers = ops.mul(ops.exp(ops.neg(ops.mul(coarse, coarse))), ops.exp(ops.sub(polynomial(t, _ERFC_EXPONENT), rest)))
     tail = ops.mul(t, powers)
     return ops.select_v2(ops.less(x, scalar(0, x)), ops.sub(scalar(2, x), tail), tail)
+
+
+def need_f32(name: str, x: Array) -> None:
+    """Raise LowerError where a function that is spelled to f32's digits is asked of another type."""
+    if dtype(x) is not DType.f32:
+        raise LowerError(
+            f"{name} of {type_of(x)}",
+            expected="f32, for which TFLite's ops can spell it to the last digits",
+            found=dtype(x).value,
+            remedy="cast the operand to float32",
+        )
 
 
 def polynomial(x: Array, coefficients: Sequence[float]) -> Array:

@@ -21,15 +21,14 @@ LAYERS = (
     {"kernels"},
     {"ops"},
     {"lowering"},
-    {"report", "explain"},
-    {"export", "frontends", "passes", "quantization", "verification"},
-    {"", "api", "cli", "compat", "coverage", "model"},
+    {"explain", "export", "frontends", "passes", "quantization", "report", "running", "verification"},
+    {"", "api", "cli", "compat", "coverage", "model", "parties", "reports", "verifying"},
 )
 LEVEL = {name: level for level, names in enumerate(LAYERS) for name in names}
 
 # Slow to import, and absent where only the core is used: imported by these modules alone, and only inside functions.
 LAZY = {"keras", "tensorflow", "tf_keras"}
-LAZY_USERS = ("jfuse.frontends.", "jfuse.verification.oracles", "jfuse.compat")
+LAZY_USERS = ("jfuse.frontends.", "jfuse.verification.oracles", "jfuse.verification.tensorflow_values", "jfuse.compat")
 
 
 @dataclass(frozen=True)

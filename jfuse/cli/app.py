@@ -1,4 +1,4 @@
-"""`jfuse convert`, `jfuse inspect`, `jfuse explain`, `jfuse ops` and `jfuse demo`.
+"""`jfuse convert`, `jfuse verify`, `jfuse inspect`, `jfuse explain`, `jfuse ops` and `jfuse demo`.
 
 Exit codes: 0 done; 1 refused, differing or unreadable; 2 wrong usage of the command line.
 """
@@ -16,6 +16,8 @@ from rich.console import Console
 
 import jfuse
 from jfuse import coverage
+from jfuse.cli import conversion
+from jfuse.cli import verify as verifying
 from jfuse.cli.demo import run_demo
 from jfuse.cli.tables import print_summary
 from jfuse.errors import JfuseError
@@ -57,8 +59,11 @@ def convert(
     ] = None,
     verify: Annotated[bool, typer.Option(help="Compare with TensorFlow and LiteRT.")] = True,
     dump_dir: Annotated[Path | None, typer.Option(help="A folder for the text after each pass.")] = None,
+    json: conversion.Json = None,
+    html: conversion.Html = None,
 ) -> None:
     """Convert SOURCE, prove what was fused, compare the file with TensorFlow, and write it."""
+    reported = json is not None or html is not None
     with _progress() as on_stage:
         result = jfuse.convert(
             source,
@@ -69,12 +74,59 @@ def convert(
             prefer=prefer,
             select_tf_ops=select_tf_ops,
             custom_ops=dict.fromkeys(custom_op or ()),
-            verify=verify,
+            verify=verify and not reported,
             dump_dir=dump_dir,
             on_stage=on_stage,
         )
+        if reported:
+            on_stage("report")
+            conversion.write_reports(result, source, output, json, html, verify=verify)
         result.save(output)
     print_summary(console, result.report, output)
+
+
+@app.command()
+def verify(
+    model: verifying.Model,
+    against: verifying.Against = None,
+    signature: Signatures = None,
+    samples: verifying.Samples = 0,
+    calls: verifying.Calls = 3,
+    seed: verifying.Seed = 0,
+    inputs: verifying.Inputs = None,
+    size: verifying.Size = None,
+    tolerance: verifying.AllowedError = None,
+    edges: verifying.Edges = "finite",
+    empty: verifying.Empty = False,
+    device: verifying.Device = None,
+    json: verifying.Json = None,
+    html: verifying.Html = None,
+    save_failing: verifying.SaveFailing = Path(),
+) -> None:
+    """Compare MODEL with what it should answer like: exit code 0 where it does, 1 where it does not."""
+    sizes = verifying.sizes_of(size)
+    with _refusals():
+        found, failed = verifying.verified(
+            errors,
+            model,
+            against,
+            signatures=signature,
+            samples=samples,
+            calls=calls,
+            seed=seed,
+            inputs=inputs,
+            sizes=sizes,
+            tolerance=tolerance,
+            edges=edges,
+            empty=empty,
+            device=device,
+            save_failing=save_failing,
+            equations=html is not None,
+        )
+        verifying.print_verification(console, found)
+        verifying.write_reports(found, json, html)
+        if failed is not None:
+            raise failed
 
 
 @app.command()
@@ -130,15 +182,19 @@ def demo(
 
 @contextmanager
 def _progress() -> Iterator[jfuse.api.OnStage]:
-    """A line with the stage that runs now; a JfuseError becomes its message and exit code 1."""
-    with errors.status("starting") as status:
-        try:
-            yield lambda stage: status.update(f"{stage} …")
-        except JfuseError as error:
-            status.stop()
-            errors.print(f"{type(error).__name__}: {error}", markup=False, highlight=False, soft_wrap=True)
-            raise typer.Exit(1) from error
-        except OSError as error:
-            status.stop()
-            errors.print(f"cannot read or write: {error}", markup=False, highlight=False, soft_wrap=True)
-            raise typer.Exit(1) from error
+    """A line with the stage that runs now; errors as `_refusals` has them."""
+    with _refusals(), errors.status("starting") as status:
+        yield lambda stage: status.update(f"{stage} …")
+
+
+@contextmanager
+def _refusals() -> Iterator[None]:
+    """A JfuseError becomes its message and exit code 1."""
+    try:
+        yield
+    except JfuseError as error:
+        errors.print(f"{type(error).__name__}: {error}", markup=False, highlight=False, soft_wrap=True)
+        raise typer.Exit(1) from error
+    except OSError as error:
+        errors.print(f"cannot read or write: {error}", markup=False, highlight=False, soft_wrap=True)
+        raise typer.Exit(1) from error

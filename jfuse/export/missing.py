@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import re
 
-_QUANTIZED = "belongs to quantized files, which are not read or written yet"
 _STATE = "how a file spells a state, which is a value in the IR: written and read with it"
 _TABLE = "how a file spells a lookup table, which is two constants in the IR: written and read with HASHTABLE_FIND"
 _STABLEHLO = "of a second set of operators, which converters from JAX and PyTorch write; the others say the "
@@ -22,8 +21,7 @@ _REASONS: tuple[tuple[str, str], ...] = (
     ("CALL_ONCE|VAR_HANDLE|READ_VARIABLE|ASSIGN_VARIABLE", _STATE),
     ("HASHTABLE|HASHTABLE_IMPORT", _TABLE),
     ("HASHTABLE_SIZE", "the size of a table is a constant when a model is converted"),
-    ("QUANTIZE|DEQUANTIZE", _QUANTIZED),
-    ("DENSIFY", "unpacks sparse weights, which are not read or written"),
+    ("DENSIFY", "makes sparse weights dense, which jfuse writes dense at once; kept where a file has it"),
     (f"STABLEHLO_({_WITH.replace(' ', '|')})", _STABLEHLO + "same"),
     (r"STABLEHLO_\w+", _STABLEHLO + "same, and the runtime has no kernel"),
 )  # fmt: skip

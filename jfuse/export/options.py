@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from jfuse.errors import JfuseError, LowerError
+from jfuse.errors import BadFlatbuffer, JfuseError, LowerError
 from jfuse.export.schema import (
     DTYPE_FIELDS,
     DTYPES,
@@ -104,7 +104,8 @@ def from_table(builtin: str, table: Any, names: Sequence[str], result: DType | N
     """The parameters that an op of these option names reads from an operator's table (the schema's defaults for None).
 
     result: the dtype that the file states for the first result, if there is one.
-    Raises LowerError where the table sets something that the op does not know of.
+    Raises LowerError where the table sets something that the op does not know of, BadFlatbuffer for numbers that are
+    none of the schema's.
     """
     if table is None:
         table = new_options(builtin)[2]
@@ -148,5 +149,5 @@ def _decoded(builtin: str, field: str, value: Any) -> Any:
 
 def _named(names: Mapping[int, DType] | Mapping[int, str], value: int, builtin: str, field: str) -> Any:
     if value not in names:
-        raise LowerError(f"{builtin} has an unknown {field}", found=value)
+        raise BadFlatbuffer(f"{builtin} has an unknown {field}", found=value)
     return names[value]

@@ -5,6 +5,7 @@ Exporter and importer meet the generated schema module here; elsewhere ops, opti
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -67,6 +68,10 @@ def custom_name(builtin: str) -> str | None:
     return builtin.removeprefix(_CUSTOM) if is_custom(builtin) else None
 
 
+QUANTIZED_IN_BLOCKS: int = generated.QuantizationDetails.BlockwiseQuantization
+SPARSE_FORMATS: Mapping[int, str] = {code: name for name, code in members(generated.DimensionType).items()}
+
+
 # Enum options by the field that holds them: a field of one name has one enum in all tables.
 ENUM_FIELDS: Mapping[str, Mapping[str, int]] = {
     "fusedActivationFunction": members(generated.ActivationFunctionType),
@@ -124,6 +129,14 @@ def new_options(builtin: str) -> tuple[int, int, Any]:
     """An option table with the schema's defaults: (union 1 or 2, number in the union, table or None)."""
     union, code, name = _UNIONS.get(_table_name(builtin), (1, 0, ""))
     return union, code, getattr(generated, f"{name}T")() if name else None
+
+
+def subgraph_fields(table: Any) -> list[str]:
+    """The fields of an option table that name subgraphs: one index, or a vector of them."""
+    return [field for field in ({} if table is None else vars(table)) if _NAMES_SUBGRAPHS.search(field)]
+
+
+_NAMES_SUBGRAPHS = re.compile(r"SubgraphInd(ex|ices)$|^subgraph$|^calledComputations$")
 
 
 def option_fields(table: Any) -> dict[str, str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from itertools import pairwise
 
 import numpy as np
@@ -23,12 +24,19 @@ def pack(array: np.ndarray, dtype: DType) -> np.ndarray:
     return flat.view(np.uint8)
 
 
+def packed_size(array: np.ndarray, dtype: DType) -> int:
+    """How many bytes `pack` gives."""
+    if dtype is DType.string:
+        return _STRING_HEADER.itemsize * (array.size + 2) + sum(len(item) for item in array.ravel())
+    return -(-array.size * _BITS[dtype] // 8) if dtype in _BITS else array.nbytes
+
+
 def unpack(data: np.ndarray, dtype: DType, shape: tuple[int, ...], where: str) -> np.ndarray:
     """The array in a constant's bytes, a view where it is stored as it is; raises BadFlatbuffer where they do not fit.
 
     data: u8[n]; bytes beyond what the shape needs are ignored, as the runtime does.
     """
-    size = int(np.prod(shape, dtype=np.int64))
+    size = math.prod(shape)
     if dtype is DType.string:
         return _unpack_strings(data, size, where).reshape(shape)
     bits = _BITS.get(dtype, 8 * dtype.numpy.itemsize)

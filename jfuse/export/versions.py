@@ -14,6 +14,7 @@ from typing import Any
 from jfuse.errors import JfuseError
 from jfuse.ir.dims import same
 from jfuse.ir.graph import Eqn
+from jfuse.ir.sparse import SparseConst
 from jfuse.ir.types import DType, TensorType
 
 Need = Callable[[Eqn], bool]
@@ -38,10 +39,24 @@ def version_of(eqn: Eqn) -> int:
     return next((version for version, needs in row.rules if needs(eqn)), row.default)
 
 
+def own_version(eqn: Eqn) -> int | None:
+    """As `version_of`; None for what the tables do not know, as only files that were read have it."""
+    try:
+        return version_of(eqn)
+    except (JfuseError, IndexError, ValueError, ZeroDivisionError):
+        return None
+
+
+def has_runtime(builtin: str, version: int) -> bool:
+    """Whether a runtime is known that has a version of a builtin."""
+    runtimes = _TABLE[builtin].runtimes if builtin in _TABLE else ()
+    return 1 <= version <= len(runtimes) and runtimes[version - 1] != "-"
+
+
 def min_runtime(builtin: str, version: int) -> str:
     """The oldest runtime that has a version of a builtin."""
     runtimes = _row(builtin).runtimes
-    if not 1 <= version <= len(runtimes) or runtimes[version - 1] == "-":
+    if not has_runtime(builtin, version):
         raise JfuseError(f"{builtin} has no version {version}", expected=f"1 to {len(runtimes)}")
     return runtimes[version - 1]
 
@@ -134,6 +149,11 @@ def per_channel(index: int) -> Need:
     return lambda eqn: (
         (t := _type(eqn, index)) is not None and t.quantization is not None and len(t.quantization.scale) > 1
     )
+
+
+def sparse(index: int) -> Need:
+    """The operand at `index` is a sparse constant."""
+    return lambda eqn: index < len(eqn.inputs) and isinstance(eqn.inputs[index], SparseConst)
 
 
 def both(*needs: Need) -> Need:
@@ -302,6 +322,7 @@ _TABLE: dict[str, Versions] = {
         (13, product_of("i16", "i4")),
         (12, both(hybrid(1), per_channel(1))),
         (11, both(product_of("i16", "i8"), _bias_typed)),
+        (8, sparse(1)),
         (7, product_of("i16", "i16")),
         (6, lambda eqn: len(eqn.inputs) < 3),
         (5, option("keep_num_dims")),

@@ -175,7 +175,7 @@ class Walker:
         except LowerError as error:
             if DType.variant in output_dtypes(node, self._op_def(node)):  # nothing can go on with a list that is none
                 raise
-            return self._opaque(node, operands, reason=str(error))
+            return self._opaque(node, operands, reason=error.reason)
         except TypeMismatch as error:
             if not self.opaque:
                 raise

@@ -3,47 +3,40 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 import numpy as np
 
 from jfuse.errors import BadFlatbuffer, LowerError
+from jfuse.frontends.tflite_fields import options_of, text
+from jfuse.frontends.tflite_tensors import Tensors
 from jfuse.ir.graph import Atom, Const, State, Var
-from jfuse.ir.types import DType, TensorType
+from jfuse.ir.states import reset_value
+from jfuse.ir.types import DType
 
 ON_VARIABLES = frozenset({"CALL_ONCE", "VAR_HANDLE", "READ_VARIABLE", "ASSIGN_VARIABLE"})
 """Builtins that stand for no equation: in the IR a variable is a value."""
+
+_MOST_ELEMENTS = 2**28  # of a state tensor: a file need not hold any of them
 
 
 class Reader(Protocol):
     """One subgraph, as these functions look at it. Tensors go by their index."""
 
-    @property
-    def where(self) -> str:
-        """The subgraph, for messages."""
+    where: str  # the subgraph, for messages
+    tensors: Tensors
 
     def calls(self) -> Iterable[tuple[str, Any]]:
         """The operators with the names of their builtins."""
 
-    def places(self, vector: Any) -> tuple[int, ...]:
-        """The tensors that an operator names."""
-
     def read(self, index: int) -> Atom:
         """What a tensor holds."""
 
-    def state_tensors(self) -> Sequence[int]:
-        """The tensors that are marked as variable."""
-
-    def declared(self, index: int) -> tuple[tuple[int, ...], DType]:
-        """The shape, -1 where it is open, and the dtype of a tensor."""
-
     def state_name(self, index: int) -> str:
         """A name for a state tensor, which no other state of the file has."""
-
-    def compare(self, index: int, derived: TensorType) -> None:
-        """Raise BadFlatbuffer where the file states another type."""
 
 
 @dataclass
@@ -73,18 +66,22 @@ class Held:
     values: dict[str, Atom] = field(default_factory=dict)  # of variables, by name
 
     @classmethod
-    def of(cls, reader: Reader, variables: Mapping[str, State]) -> Held:
-        """The states of a signature's subgraph, in the order of their tensors."""
-        handles = _handles(reader)
+    def of(cls, reader: Reader, variables: Mapping[str, State] | None) -> Held:
+        """The states of a signature's subgraph, in the order of their tensors.
+
+        variables: what the file's variables begin with, by name; None where they are no states.
+        """
+        handles = {} if variables is None else _handles(reader)
         found: dict[int, State] = {}
         for index, name in handles.items():
-            if name not in variables:
+            if variables is None or name not in variables:
                 raise LowerError(f"the variable {name!r} has no first value", where=reader.where, expected="CALL_ONCE")
             if variables[name] not in found.values():
                 found[index] = variables[name]
-        written = {i for _, operator in reader.calls() for i in reader.places(operator.outputs)}
-        kept = [index for index in reader.state_tensors() if index not in written]
-        found |= {index: State(reader.state_name(index), Const(_zeros(reader, index))) for index in kept}
+        written = {i for _, operator in reader.calls() for i in reader.tensors.places(operator.outputs)}
+        once = _written_once(reader)
+        kept = [index for index in reader.tensors.variables() if index not in written or index in once]
+        found |= {i: State(reader.state_name(i), once.get(i) or _first_value(reader, i)) for i in kept}
         states = tuple(found[index] for index in sorted(found))
         return cls(reader, handles, {index: found[index].name for index in kept}, states)
 
@@ -103,7 +100,7 @@ class Held:
         """One operator on variables: a read gives what the variable holds by now, as the tensor that it writes."""
         if builtin not in ("READ_VARIABLE", "ASSIGN_VARIABLE"):
             return {}
-        handle, *value = self.reader.places(operator.inputs)
+        handle, *value = self.reader.tensors.exactly(operator.inputs, 1 if builtin == "READ_VARIABLE" else 2, where)
         if handle not in self.handles:
             raise LowerError(
                 "a variable is used in a loop or branch of the file", where=where, expected="operators of the signature"
@@ -111,8 +108,8 @@ class Held:
         name = self.handles[handle]
         held = self.values[name]
         if not value:
-            (result,) = self.reader.places(operator.outputs)
-            self.reader.compare(result, held.type)
+            (result,) = self.reader.tensors.exactly(operator.outputs, 1, where)
+            self.reader.tensors.compare(result, held.type)
             return {result: held}
         atom = self.reader.read(value[0])
         if atom.type != held.type:
@@ -130,9 +127,9 @@ def first_values(reader: Reader) -> dict[str, State]:
     for builtin, operator in reader.calls():
         if builtin != "ASSIGN_VARIABLE":
             continue
-        handle, value = reader.places(operator.inputs)
-        initial = reader.read(value)
-        if not isinstance(initial, Const) or handle not in handles:
+        handle, value = reader.tensors.exactly(operator.inputs, 2, f"{reader.where} ({builtin})")
+        initial = reader.tensors.constant(value)
+        if initial is None or handle not in handles:
             raise LowerError("the first value of a variable is computed", where=reader.where, expected="a constant")
         found[handles[handle]] = State(handles[handle], initial)
     return found
@@ -141,14 +138,38 @@ def first_values(reader: Reader) -> dict[str, State]:
 def _handles(reader: Reader) -> dict[int, str]:
     found = {}
     for builtin, operator in reader.calls():
-        if builtin == "VAR_HANDLE" and (table := operator.builtinOptions) is not None:
-            names = (getattr(table, field, None) or b"" for field in ("container", "sharedName"))
-            found[reader.places(operator.outputs)[0]] = b"/".join(filter(None, names)).decode()
+        if builtin == "VAR_HANDLE" and (table := options_of(builtin, operator)) is not None:
+            where = f"{reader.where} ({builtin})"
+            names = [text(name, where) for name in (table.container, table.sharedName)]
+            (handle,) = reader.tensors.exactly(operator.outputs, 1, where)
+            found[handle] = "/".join(filter(None, names))
     return found
 
 
-def _zeros(reader: Reader, index: int) -> np.ndarray:
-    shape, dtype = reader.declared(index)
-    if any(d < 0 for d in shape):
+def _written_once(reader: Reader) -> dict[int, Const]:
+    """What DEQUANTIZE of a constant leaves in a state tensor, by tensor: the runtime runs it in the first call alone.
+
+    Measured on LiteRT 2.3.0; so the fused LSTMs of official files with halves for weights go on from call to call.
+    """
+    found = {}
+    for builtin, operator in reader.calls():
+        if builtin != "DEQUANTIZE":
+            continue
+        where = f"{reader.where} ({builtin})"
+        (result,) = reader.tensors.exactly(operator.outputs, 1, where)
+        (operand,) = reader.tensors.exactly(operator.inputs, 1, where)
+        const = reader.tensors.constant(operand) if reader.tensors.is_variable(result) else None
+        if const is not None and const.type.dtype in (DType.f16, DType.bf16):
+            found[result] = Const(const.array.astype(np.float32))
+    return found
+
+
+def _first_value(reader: Reader, index: int) -> Const:
+    tensor_type = replace(reader.tensors.element(index), shape=reader.tensors.declared(index)[0])
+    if any(d < 0 for d in tensor_type.shape):
         raise LowerError("a state of open size is kept between calls", where=f"{reader.where} tensor {index}")
-    return np.zeros(shape, dtype.numpy)
+    if math.prod(tensor_type.shape) > _MOST_ELEMENTS:
+        where = f"{reader.where} tensor {index}"
+        raise BadFlatbuffer("a state is larger than any memory", where=where, found=str(tensor_type))
+    array = np.full(tensor_type.shape, reset_value(tensor_type), tensor_type.dtype.numpy)
+    return Const(array, None, tensor_type.quantization)

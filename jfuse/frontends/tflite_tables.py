@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from jfuse.errors import BadFlatbuffer, LowerError
+from jfuse.frontends.tflite_fields import options_of
 from jfuse.frontends.tflite_states import Reader
 from jfuse.ir.graph import Atom, Const
 
@@ -22,17 +23,17 @@ def filled_tables(reader: Reader) -> dict[int, Contents]:
     for builtin, operator in reader.calls():
         if builtin != "HASHTABLE_IMPORT":
             continue
-        handle, keys, values = reader.places(operator.inputs)
-        contents = (reader.read(keys), reader.read(values))
-        if handle not in numbers or not all(isinstance(c, Const) for c in contents):
+        handle, keys, values = reader.tensors.exactly(operator.inputs, 3, f"{reader.where} ({builtin})")
+        contents = (reader.tensors.constant(keys), reader.tensors.constant(values))
+        if handle not in numbers or contents[0] is None or contents[1] is None:
             raise LowerError("the contents of a table are computed", where=reader.where, expected="constants")
-        found.setdefault(numbers[handle], contents)  # type: ignore[arg-type]  # the runtime ignores later imports
+        found.setdefault(numbers[handle], (contents[0], contents[1]))  # the runtime ignores later imports
     return found
 
 
 def lookup_operands(reader: Reader, tables: Mapping[int, Contents], operator: Any) -> list[Atom | None]:
     """The operands of a HASHTABLE_FIND, the contents of its table in place of the handle."""
-    handle, *others = reader.places(operator.inputs)
+    handle, *others = reader.tensors.exactly(operator.inputs, 3, f"{reader.where} (HASHTABLE_FIND)")
     number = _handles(reader).get(handle)
     if number is None or number not in tables:
         raise BadFlatbuffer("a table is looked up in that is never filled", where=reader.where)
@@ -41,8 +42,9 @@ def lookup_operands(reader: Reader, tables: Mapping[int, Contents], operator: An
 
 def _handles(reader: Reader) -> dict[int, int]:
     """The numbers of the tables of a subgraph, by the tensor with the handle."""
-    return {
-        reader.places(operator.outputs)[0]: int(operator.builtinOptions.tableId)
-        for builtin, operator in reader.calls()
-        if builtin == "HASHTABLE" and operator.builtinOptions is not None
-    }
+    found = {}
+    for builtin, operator in reader.calls():
+        if builtin == "HASHTABLE" and (table := options_of(builtin, operator)) is not None:
+            (handle,) = reader.tensors.exactly(operator.outputs, 1, f"{reader.where} ({builtin})")
+            found[handle] = int(table.tableId)
+    return found

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from jfuse.errors import JfuseError, TypeMismatch
 from jfuse.ir.dims import SymbolNames, same
 from jfuse.ir.graph import Atom, Const, Eqn, Graph, Var
+from jfuse.ir.stated import derived_types, fits, is_stated
 from jfuse.ir.trace import recording
 from jfuse.ir.types import TensorType
 
@@ -32,6 +35,9 @@ def check_graph(graph: Graph, *, types: bool = True) -> None:
 
 def check_eqn(eqn: Eqn) -> None:
     """Raise TypeMismatch where operands and parameters do not fit the op, or the result types are others."""
+    if is_stated(eqn):
+        _check_stated(eqn)
+        return
     try:
         # Where result sizes depend on data, ops ask a trace for fresh symbols; these must not meet the graph's own.
         with recording(names=SymbolNames(prefix="_")):
@@ -43,6 +49,19 @@ def check_eqn(eqn: Eqn) -> None:
     if len(derived) != len(found):
         raise _wrong_types(f"{eqn.op.name} has {len(derived)} results, not {len(found)}", eqn, derived)
     if not all(map(agrees, found, derived)):
+        raise _wrong_types(f"{eqn.op.name} has results of other types", eqn, derived)
+
+
+def _check_stated(eqn: Eqn) -> None:
+    """Raise TypeMismatch where results have other shapes than follow from the operands, as far as they do."""
+
+    def infer(inputs: Sequence[Atom | None]) -> tuple[TensorType, ...]:
+        return eqn.op.infer(inputs, eqn.params, eqn.bodies)
+
+    with recording(names=SymbolNames(prefix="_")):
+        derived = infer(eqn.inputs) if eqn.bodies else derived_types(infer, eqn.inputs)
+    found = [out.type for out in eqn.outputs]
+    if derived is not None and (len(derived) != len(found) or not all(map(fits, found, derived))):
         raise _wrong_types(f"{eqn.op.name} has results of other types", eqn, derived)
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import operator
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from tokenize import TokenError
 from typing import Any, TypeAlias
 
@@ -24,7 +24,7 @@ Dim: TypeAlias = int | SymbolicDim
 Shape: TypeAlias = tuple[Dim, ...]
 
 _NAME = re.compile(r"[A-Za-z_]\w*")
-_FUNCTIONS = {  # the ones jax.export prints
+FUNCTIONS = {  # the ones jax.export prints
     "floordiv": operator.floordiv,
     "mod": operator.mod,
     "max": max_dim,
@@ -83,10 +83,13 @@ def broadcast_shape(shapes: Sequence[Shape]) -> Shape | None:
 def floor_divided(dim: Dim, divisor: int) -> Dim:
     """dim // divisor, in one form for all ways of writing it: (B - 1) // 2 + 1 and (B + 1) // 2 are the same.
 
-    jax.export keeps the two apart, and `same` could not tell.
+    So are 4*B // 8 and B // 2. jax.export keeps the two apart, and `same` could not tell.
     """
     if is_known(dim):
         return int(dim) // divisor
+    for factor in _prime_factors(divisor):
+        if same(dim // factor * factor, dim):
+            dim, divisor = dim // factor, divisor // factor
     try:
         constant = substitute_dim(dim, dict.fromkeys(symbols_of(dim), 0))
     except ZeroDivisionError:  # a size divided by another one
@@ -94,9 +97,20 @@ def floor_divided(dim: Dim, divisor: int) -> Dim:
     return (dim - constant + constant % divisor) // divisor + constant // divisor
 
 
+def _prime_factors(number: int) -> Iterator[int]:
+    factor = 2
+    while factor * factor <= number:
+        while number % factor == 0:
+            yield factor
+            number //= factor
+        factor += 1
+    if number > 1:
+        yield number
+
+
 def symbols_of(dim: Dim) -> frozenset[str]:
     """The names of the symbols in a dimension."""
-    return frozenset() if is_known(dim) else frozenset(_NAME.findall(str(dim))) - _FUNCTIONS.keys()
+    return frozenset() if is_known(dim) else frozenset(_NAME.findall(str(dim))) - FUNCTIONS.keys()
 
 
 def substitute_dim(dim: Dim, sizes: Mapping[str, Dim]) -> Dim:
@@ -105,7 +119,7 @@ def substitute_dim(dim: Dim, sizes: Mapping[str, Dim]) -> Dim:
         return dim
     # jax.export has no public substitution, so the printed form (documented syntax) is evaluated over the new sizes.
     names = {name: sizes.get(name, symbol(name)) for name in symbols_of(dim)}
-    result = eval(str(dim).replace("^", "**"), {"__builtins__": {}}, {**_FUNCTIONS, **names})
+    result = eval(str(dim).replace("^", "**"), {"__builtins__": {}}, {**FUNCTIONS, **names})
     return int(result) if is_known(result) else result
 
 

@@ -70,7 +70,7 @@ def _equate_known(trace: Trace, before: Sequence[Var], results: Sequence[Any]) -
 
 def _compute(graph: Graph, args: Sequence[Any], observe: Observe | None) -> tuple[Any, ...]:
     env: dict[Var, Any] = dict(zip(graph.inputs, args, strict=True))
-    with _sizes_of(env) as sizes:
+    with sizes_of(env) as sizes:
         for eqn in graph.eqns:
             try:
                 results = eqn.op.run([_read(a, env) for a in eqn.inputs], sizes.put_into(eqn), eqn.bodies)
@@ -81,6 +81,15 @@ def _compute(graph: Graph, args: Sequence[Any], observe: Observe | None) -> tupl
             if observe is not None:
                 observe(eqn, results)
     return tuple(_read(a, env) for a in graph.outputs)
+
+
+def run_equation(eqn: Eqn, operands: Sequence[Any], env: Mapping[Var, Any]) -> tuple[Any, ...]:
+    """The results of one equation for these operands (arrays; None for omitted ones).
+
+    env: values of the graph so far, of which the sizes of symbols in parameters and bodies are taken.
+    """
+    with sizes_of(env) as sizes:
+        return eqn.op.run(operands, sizes.put_into(eqn), eqn.bodies)
 
 
 def _read(atom: Atom | None, env: Mapping[Var, Any]) -> Any:
@@ -133,7 +142,8 @@ _SIZES: ContextVar[_Sizes | None] = ContextVar("jfuse_sizes", default=None)
 
 
 @contextmanager
-def _sizes_of(env: Mapping[Var, Any]) -> Iterator[_Sizes]:
+def sizes_of(env: Mapping[Var, Any]) -> Iterator[_Sizes]:
+    """Within the `with`, symbols that a graph's own tensors do not tell have the sizes that these values have."""
     sizes = _Sizes(env, _SIZES.get())
     token = _SIZES.set(sizes)
     try:
@@ -146,13 +156,16 @@ def _sizes_of(env: Mapping[Var, Any]) -> Iterator[_Sizes]:
 _STAND_INS: ContextVar[Mapping[int, Any]] = ContextVar("jfuse_stand_ins", default={})  # noqa: B039 (never written)
 
 
-def large_constants(graph: Graph) -> list[np.ndarray]:
-    """The float arrays that a jitted program should get as arguments, each once, outer graphs first."""
+def large_constants(graph: Graph, above: int = _HOISTED) -> list[np.ndarray]:
+    """The float arrays of more than so many elements, each once, outer graphs first.
+
+    By default those that a jitted program should get as arguments.
+    """
     found: dict[int, np.ndarray] = {}
     for inner in all_graphs(graph):
         for eqn in inner.eqns:
             for atom in eqn.inputs:
-                if isinstance(atom, Const) and atom.type.dtype.is_float and atom.array.size > _HOISTED:
+                if isinstance(atom, Const) and atom.type.dtype.is_float and atom.array.size > above:
                     found[id(atom.array)] = atom.array
     return list(found.values())
 

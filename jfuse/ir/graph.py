@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -10,6 +9,7 @@ from typing import Any, Protocol, TypeAlias, TypeVar, runtime_checkable
 
 import numpy as np
 
+from jfuse.ir.quantization import Quantization, array_digest
 from jfuse.ir.types import DType, TensorType
 
 Params: TypeAlias = Mapping[str, Any]
@@ -73,14 +73,20 @@ class Const:
 
     array: np.ndarray
     name: str | None = None
+    quantization: Quantization | None = None
 
     def __repr__(self) -> str:
         return f"Const({self.type})"
 
     @cached_property
     def type(self) -> TensorType:
-        """Shape and dtype of the array."""
-        return TensorType(self.array.shape, DType.of(self.array.dtype))
+        """Shape and dtype of the array, and what its numbers stand for."""
+        return TensorType(self.array.shape, DType.of(self.array.dtype), self.quantization)
+
+    @property
+    def stored(self) -> np.ndarray:
+        """The elements that a file holds."""
+        return self.array
 
     @property
     def memory(self) -> int:
@@ -90,13 +96,7 @@ class Const:
     @cached_property
     def digest(self) -> str:
         """Sixteen hex digits that depend on dtype, shape and contents."""
-        digest = hashlib.blake2b(str(self.type).encode(), digest_size=8)
-        if self.array.dtype == object:
-            for item in self.array.ravel():
-                digest.update(len(item).to_bytes(8, "little") + item)
-        else:
-            digest.update(np.ascontiguousarray(self.array).reshape(-1).view(np.uint8).data)
-        return digest.hexdigest()
+        return array_digest(str(replace(self.type, quantization=None)), self.array)
 
 
 Atom: TypeAlias = Var | Const
@@ -130,7 +130,11 @@ class HasStatedTypes(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class Eqn:
-    """One application of an op. `None` among the inputs is an omitted optional operand."""
+    """One application of an op. `None` among the inputs is an omitted optional operand.
+
+    version: of the operator in the file that the equation was read from, where that is another than the exporter would
+        write. intermediates: tensors of the operator that are no operands and no results: quantized LSTMs have them.
+    """
 
     op: Op
     inputs: tuple[Atom | None, ...]
@@ -139,6 +143,8 @@ class Eqn:
     source: Source = Source()
     bodies: tuple[Graph, ...] = ()
     effects: tuple[str, ...] = ()
+    version: int | None = None
+    intermediates: tuple[Var, ...] = ()
 
     def __repr__(self) -> str:
         return f"Eqn({self.op.name})"
@@ -193,6 +199,21 @@ class Signature:
 
 
 @dataclass(frozen=True)
+class FileFacts:
+    """What a file says besides its signatures: kept, so that the file is saved whole.
+
+    description: None for a file of this package. metadata: entries by name, each u8[n].
+    uncalled: what no signature and no operator names; their key is "".
+    order: where among the entry graphs of the file each of `Program.entries` is; () for that order.
+    """
+
+    description: str | None = None
+    metadata: tuple[tuple[str, Const], ...] = ()
+    uncalled: tuple[Signature, ...] = ()
+    order: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
 class Program:
     """The signatures of one model. Keys with an equal target share one graph object, signatures share states.
 
@@ -201,10 +222,22 @@ class Program:
 
     signatures: tuple[Signature, ...]
     assumptions: tuple[str, ...] = ()
+    facts: FileFacts = FileFacts()
 
     def graphs(self) -> tuple[Graph, ...]:
         """Each distinct graph once, in order of first use."""
         return tuple({id(s.graph): s.graph for s in self.signatures}.values())
+
+    def entries(self) -> tuple[Graph, ...]:
+        """`graphs`, then those that no signature names."""
+        return tuple({id(s.graph): s.graph for s in (*self.signatures, *self.facts.uncalled)}.values())
+
+    def in_file_order(self) -> tuple[Graph, ...]:
+        """`entries`, as the subgraphs of the file follow each other."""
+        entries = self.entries()
+        if len(self.facts.order) != len(entries):
+            return entries
+        return tuple(graph for _, graph in sorted(zip(self.facts.order, entries, strict=True), key=lambda p: p[0]))
 
     def with_graphs(self, change: Callable[[Graph], Graph]) -> Program:
         """The program with each distinct graph changed; it must take and give as many values as before."""

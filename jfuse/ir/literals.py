@@ -12,9 +12,10 @@ import numpy as np
 
 from jfuse.ir.dims import is_known
 from jfuse.ir.graph import Const
+from jfuse.ir.quantization import PRINTED_IN_FULL
+from jfuse.ir.sparse import SparseConst
 from jfuse.ir.types import DType
 
-PRINTED_IN_FULL = 16  # elements; larger constants print as type, size and digest
 STRING = re.compile(r'"(?:[^"\\\n]|\\.)*"')
 _ESCAPE = r"""\\(?:[\\'"nrt]|x[0-9a-f]{2})"""  # those that repr writes
 BYTES = re.compile(rf"""b'(?:(?!['\\])[ -~]|{_ESCAPE})*'|b"(?:(?!["\\])[ -~]|{_ESCAPE})*\"""")
@@ -73,14 +74,27 @@ def format_known(value: np.ndarray) -> str:
 
 def format_const(const: Const) -> str:
     """A constant: bare (`0.5`, `7`, `True`), with its type (`i64[2](1 2)`), or by its digest (`const<…>`)."""
+    if isinstance(const, SparseConst):
+        return _format_sparse(const)
     array, dtype = const.array, const.type.dtype
     if array.size > PRINTED_IN_FULL:
         return f"const<{const.type} {_size_bytes(array)}B {const.digest}>"
     elements = [_format_element(item, dtype) for item in _flat(array, dtype)]
     # nan and inf could be names of variables, so they never stand alone.
-    if array.ndim == 0 and dtype in _BARE and elements[0].lstrip("-")[:3] not in ("nan", "inf"):
+    bare = array.ndim == 0 and dtype in _BARE and const.quantization is None
+    if bare and elements[0].lstrip("-")[:3] not in ("nan", "inf"):
         return elements[0]
     return f"{const.type}({' '.join(elements)})"
+
+
+def _format_sparse(const: SparseConst) -> str:
+    """`sparse<f32[8,8] order=(0,1) blocks=() values=f32[3](1.0 2.0 3.0) 8 i32[9](…):u8[3](…)>`."""
+    sparsity = const.sparsity
+    parts = [f"order={format_value(sparsity.order)}", f"blocks={format_value(sparsity.blocks)}"]
+    parts.append(f"values={format_const(Const(const.stored))}")
+    for level in sparsity.levels:
+        parts.append(str(level) if isinstance(level, int) else ":".join(map(format_const, level)))
+    return f"sparse<{const.type} {' '.join(parts)}>"
 
 
 def parse_elements(words: Iterable[str], dtype: DType, shape: tuple[int, ...]) -> np.ndarray:

@@ -11,10 +11,11 @@ import numpy as np
 
 from jfuse.errors import JfuseError
 from jfuse.ir.check import check_eqn
-from jfuse.ir.graph import Atom, Const, Eqn, Graph, Op, Program, Signature, Source, State, Var
+from jfuse.ir.graph import Atom, Const, Eqn, FileFacts, Graph, Op, Program, Signature, Source, State, Var
 from jfuse.ir.literals import BYTES, parse_elements
 from jfuse.ir.registry import defaults_of, find_op, known_values
 from jfuse.ir.scanner import Scanner
+from jfuse.ir.sparse import Level, SparseConst, Sparsity
 from jfuse.ir.types import DType, TensorType
 
 _VARIABLE = re.compile(r"[A-Za-z_]\w*")
@@ -24,7 +25,7 @@ _GRAPH = re.compile(r"graph[ \t]+(?=[\w\"])")
 _OP = re.compile(r"[A-Za-z_][\w.:/%-]*")
 _OMITTED = re.compile(r"-(?!\S)")
 _LARGE = re.compile(r"const<")
-_DIGEST = re.compile(r"\d+B ([0-9a-f]{16})>")
+_VERSION = re.compile(r"@(\d+)")
 _TYPED = re.compile(r"\w+\[")
 _BARE = re.compile(r"(?:True|False)\b|-?\d[\w.+-]*")
 _ELEMENT = re.compile(rf"{BYTES.pattern}|[^\s()]+")
@@ -39,23 +40,29 @@ def parse(text: str, *, consts: Mapping[str, np.ndarray] | None = None) -> Graph
 
     consts: the arrays of the constants that print by digest, as `constants_of(graph)` gives them.
     """
-    scanner = Scanner(text)
+    scanner = Scanner(text, consts or {})
     scanner.skip_lines()
-    graph = _GraphParser(scanner, consts or {}).graph()
+    graph = _GraphParser(scanner).graph()
     scanner.end()
     return graph
 
 
 def parse_program(text: str, *, consts: Mapping[str, np.ndarray] | None = None) -> Program:
     """The program that prints as `text`."""
-    scanner = Scanner(text)
+    scanner = Scanner(text, consts or {})
     scanner.skip_lines()
     scanner.expect("program")
     scanner.expect("{")
     assumptions: list[str] = []
     while scanner.accept_line("assume"):
         assumptions.append(scanner.string())
-    parser = _GraphParser(scanner, consts or {})
+    parser = _GraphParser(scanner)
+    description = scanner.string() if scanner.accept_line("description") else None
+    metadata: list[tuple[str, Const]] = []
+    while scanner.accept_line("metadata"):
+        name = scanner.string()
+        scanner.expect("=")
+        metadata.append((name, parser.constant_atom()))
     states: dict[str, State] = {}
     while scanner.accept_line("state"):
         name = scanner.string()
@@ -63,12 +70,18 @@ def parse_program(text: str, *, consts: Mapping[str, np.ndarray] | None = None) 
         states[name] = State(name, parser.constant_atom())
     headers: list[_Header] = []
     while scanner.accept_line("signature"):
-        headers.append(_header(scanner, states))
+        headers.append(_header(scanner, scanner.string(), states))
+    uncalled: list[_Header] = []
+    while scanner.accept_line("uncalled"):
+        uncalled.append(_header(scanner, "", states))
     graphs: list[Graph] = []
     while not scanner.accept_line("}"):
         graphs.append(parser.graph())
     scanner.end()
-    return Program(tuple(_signature(scanner, header, graphs) for header in headers), tuple(assumptions))
+    called, others = (tuple(_signature(scanner, h, graphs) for h in group) for group in (headers, uncalled))
+    order = tuple(dict.fromkeys(int(h.graph[0]) for h in (*headers, *uncalled)))
+    facts = FileFacts(description, tuple(metadata), others, order if list(order) != sorted(order) else ())
+    return Program(called, tuple(assumptions), facts)
 
 
 @dataclass
@@ -81,8 +94,7 @@ class _Header:
     graph: re.Match[str]
 
 
-def _header(scanner: Scanner, states: Mapping[str, State]) -> _Header:
-    key = scanner.string()
+def _header(scanner: Scanner, key: str, states: Mapping[str, State]) -> _Header:
     inputs = _strings(scanner)
     scanner.expect("->")
     outputs = _strings(scanner)
@@ -127,8 +139,8 @@ class _GraphParser:
     """Graphs from one scanner, which share one table of large constants."""
 
     scanner: Scanner
-    arrays: Mapping[str, np.ndarray]
-    large: dict[str, Const] = field(default_factory=dict)
+    large: dict[tuple[str, TensorType], Const] = field(default_factory=dict)
+    read: dict[str, Graph] = field(default_factory=dict)  # bodies, by their text
 
     def graph(self) -> Graph:
         scanner = self.scanner
@@ -182,10 +194,12 @@ class _GraphParser:
         op = find_op(name[0], types)
         if op is None:
             self.scanner.fail("the name of an op", found=name[0], at=name.start())
+        version = int(self.scanner.take(_VERSION, "a version")[1]) if self.scanner.peek(_VERSION) else None
         params = _filled(op, self.scanner.params("]") if self.scanner.accept("[") else {})
-        inputs, effects = self.operands(variables)
+        inputs, effects, intermediates = self.operands(variables)
         source, bodies = self.source(), self.bodies()
-        eqn = Eqn(op, inputs, tuple(Var(t) for t in types), params, source, bodies, effects)
+        results = tuple(Var(t) for t in types)
+        eqn = Eqn(op, inputs, results, params, source, bodies, effects, version, intermediates)
         try:
             check_eqn(eqn)
         except JfuseError as error:
@@ -209,19 +223,24 @@ class _GraphParser:
                 break
         return names, types
 
-    def operands(self, variables: Mapping[str, Var]) -> tuple[tuple[Atom | None, ...], tuple[str, ...]]:
-        """Operands and effects up to the end of the line."""
+    def operands(
+        self, variables: Mapping[str, Var]
+    ) -> tuple[tuple[Atom | None, ...], tuple[str, ...], tuple[Var, ...]]:
+        """Operands, effects and intermediates up to the end of the line."""
         inputs: list[Atom | None] = []
         effects: list[str] = []
+        intermediates: list[Var] = []
         while not self.at_end():
             if self.scanner.accept("!"):
                 effects.append(self.scanner.name("the name of a state"))
+            elif self.scanner.accept("~"):
+                intermediates.append(Var(self.scanner.type()))
             elif self.scanner.peek(_OMITTED):
                 self.scanner.expect("-")
                 inputs.append(None)
             else:
                 inputs.append(self.atom(variables))
-        return tuple(inputs), tuple(effects)
+        return tuple(inputs), tuple(effects), tuple(intermediates)
 
     def results(self, variables: Mapping[str, Var]) -> tuple[Atom, ...]:
         found: list[Atom] = []
@@ -244,16 +263,21 @@ class _GraphParser:
 
     def bodies(self) -> tuple[Graph, ...]:
         found: list[Graph] = []
-        self.scanner.skip_lines()
+        start = self.scanner.skip_lines()
         while self.scanner.peek(_GRAPH):
-            found.append(self.graph())
-            self.scanner.skip_lines()
+            graph = self.graph()
+            # One graph for one text: what a file calls once, from several places, is one subgraph.
+            text = "\n".join(line.strip() for line in self.scanner.text[start : self.scanner.pos].splitlines())
+            found.append(self.read.setdefault(text, graph))
+            start = self.scanner.skip_lines()
         return tuple(found)
 
     def atom(self, variables: Mapping[str, Var]) -> Atom:
         scanner = self.scanner
         if scanner.peek(_LARGE):
             return self.large_constant()
+        if scanner.accept("sparse<"):
+            return self.sparse_constant()
         if scanner.peek(_TYPED):
             return self.typed_constant()
         if scanner.peek(_BARE):
@@ -287,7 +311,8 @@ class _GraphParser:
         if not tensor_type.is_static:
             self.scanner.fail("a constant's shape in numbers", at=start)
         try:
-            return Const(parse_elements(words, tensor_type.dtype, tensor_type.shape))
+            array = parse_elements(words, tensor_type.dtype, tensor_type.shape)
+            return Const(array, quantization=tensor_type.quantization)
         except (ValueError, OverflowError) as error:
             self.scanner.fail(f"the elements of {tensor_type}", found=str(error), at=start)
 
@@ -296,15 +321,33 @@ class _GraphParser:
         scanner = self.scanner
         scanner.expect("const<")
         tensor_type = scanner.type()
-        match = scanner.take(_DIGEST, "the size in bytes and the digest of a constant, as '2048B 0123456789abcdef>'")
-        digest = match[1]
-        if digest not in self.large:
-            if digest not in self.arrays:
-                scanner.fail("an array for every digest: consts={digest: array}", found=digest, at=match.start())
-            self.large[digest] = Const(self.arrays[digest])
-        if self.large[digest].type != tensor_type:
-            scanner.fail(str(tensor_type), found=f"consts[{digest!r}] is {self.large[digest].type}", at=match.start())
-        return self.large[digest]
+        digest, array, place = scanner.digest()
+        key = (digest, tensor_type)
+        if key not in self.large:
+            self.large[key] = Const(array, quantization=tensor_type.quantization)
+        if self.large[key].type != tensor_type:
+            scanner.fail(str(tensor_type), found=f"consts[{digest!r}] is {self.large[key].type}", at=place)
+        return self.large[key]
+
+    def sparse_constant(self) -> Const:
+        """`sparse<f32[8,8] order=(0,1) blocks=() values=… 8 …:…>`, from its type on."""
+        scanner = self.scanner
+        tensor_type, fields = scanner.type(), []
+        for name in ("order", "blocks"):
+            scanner.expect(f"{name}=")
+            fields.append(scanner.value())
+        scanner.expect("values=")
+        values = self.constant_atom()
+        levels: list[Level] = []
+        while not scanner.accept(">"):
+            if scanner.peek(_NUMBER):
+                levels.append(int(scanner.take(_NUMBER, "a size")[0]))
+                continue
+            segments = self.constant_atom()
+            scanner.expect(":")
+            levels.append((segments, self.constant_atom()))
+        sparsity = Sparsity(fields[0], fields[1], tuple(levels))
+        return SparseConst(values.array, tensor_type.shape, sparsity, quantization=tensor_type.quantization)
 
 
 def _filled(op: Op, given: Mapping[str, Any]) -> dict[str, Any]:

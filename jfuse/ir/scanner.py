@@ -4,25 +4,34 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Mapping
 from typing import Any, NoReturn
+
+import numpy as np
 
 from jfuse.errors import JfuseError
 from jfuse.ir.dims import Dim, symbol
 from jfuse.ir.literals import BYTES, STRING, parse_bytes, parse_word
-from jfuse.ir.types import DType, Quantization, TensorType
+from jfuse.ir.quantization import Quantization
+from jfuse.ir.types import DType, TensorType
 
 _SPACE = re.compile(r"[ \t]*")
 _BLANK = re.compile(r"(?:\s|#[^\n]*)*")
 _WORD = re.compile(r"[A-Za-z_][\w.$/:-]*")
 _KEY = re.compile(r"\w+")
 _DTYPE = re.compile(rf"(?:{'|'.join(d.value for d in DType)})(?=\[)")
+DIGEST = re.compile(r"\d+B ([0-9a-f]{16})>")
 
 
 class Scanner:
-    """A position in a text, and what may stand there. Every method skips blanks first, but no line end."""
+    """A position in a text, and what may stand there. Every method skips blanks first, but no line end.
 
-    def __init__(self, text: str) -> None:
+    arrays: by digest, what is too long to be in the text.
+    """
+
+    def __init__(self, text: str, arrays: Mapping[str, np.ndarray]) -> None:
         self.text = text
+        self.arrays = arrays
         self.pos = 0
         self._dims: dict[str, Dim] = {}
 
@@ -106,6 +115,8 @@ class Scanner:
         """`f32[B,8]`, or `i8[B,8]{scale=(0.5,) zero_point=(3,) axis=0}`."""
         dtype = DType(self.take(_DTYPE, "a type, such as f32[B,8]")[0])
         self.expect("[")
+        if self.accept("*]"):
+            return TensorType((), dtype, ranked=False)
         dims: list[Dim] = []
         while not self.accept("]"):
             if dims:
@@ -118,8 +129,15 @@ class Scanner:
         self.expect("{")
         try:
             return TensorType(shape, dtype, Quantization(**self.params("}")))
-        except TypeError as error:
+        except (TypeError, ValueError) as error:
             self.fail("scale, zero_point and axis", found=str(error), at=start)
+
+    def digest(self) -> tuple[str, np.ndarray, int]:
+        """`2048B 0123456789abcdef>`: the digest, its array, and where it stands."""
+        match = self.take(DIGEST, "the size in bytes and the digest of a constant, as '2048B 0123456789abcdef>'")
+        if match[1] not in self.arrays:
+            self.fail("an array for every digest: consts={digest: array}", found=match[1], at=match.start())
+        return match[1], self.arrays[match[1]], match.start()
 
     def params(self, end: str) -> dict[str, Any]:
         """`key=value` pairs, and the closing bracket."""
@@ -133,7 +151,10 @@ class Scanner:
         return found
 
     def value(self) -> Any:
-        """A literal: scalar, text, DType, dimension, tuple or mapping."""
+        """A literal: scalar, text, DType, dimension, tuple or mapping; a long tuple of numbers by its digest."""
+        if self.accept("const<"):
+            self.type()
+            return tuple(self.digest()[1].tolist())
         if self.peek(STRING):
             return self.string()
         if self.peek(BYTES):

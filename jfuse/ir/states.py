@@ -10,7 +10,7 @@ import numpy as np
 from jfuse.errors import JfuseError
 from jfuse.ir.dims import is_known
 from jfuse.ir.graph import Program, Signature, State
-from jfuse.ir.types import TensorType
+from jfuse.ir.types import DType, TensorType
 
 
 @dataclass(frozen=True)
@@ -46,6 +46,13 @@ def with_signatures(program: Program, change: Callable[[Signature], Signature]) 
     changed = {id(s.graph): change(s) for s in distinct(program)}
     new = ((s, changed[id(s.graph)]) for s in program.signatures)
     return replace(program, signatures=tuple(replace(s, graph=n.graph, states=n.states) for s, n in new))
+
+
+def reset_value(tensor_type: TensorType) -> int:
+    """What the runtime fills a state tensor with: zero, or what stands for it in i8 (LiteRT, Subgraph::Reset…)."""
+    quantization = tensor_type.quantization
+    scaled = quantization is not None and quantization.zero_point and tensor_type.dtype is DType.i8
+    return quantization.zero_point[0] if quantization is not None and scaled else 0
 
 
 def first_states(program: Program) -> dict[str, np.ndarray]:

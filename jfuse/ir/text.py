@@ -10,8 +10,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from jfuse.ir.graph import Atom, Const, Eqn, Graph, Program, Signature, Source, State, Var, prints_as
-from jfuse.ir.literals import PRINTED_IN_FULL, format_const, format_known, format_value
+from jfuse.ir.literals import format_const, format_known, format_value
+from jfuse.ir.quantization import PRINTED_IN_FULL
 from jfuse.ir.registry import defaults_of
+from jfuse.ir.sparse import SparseConst
 from jfuse.ir.walk import all_graphs
 
 _NAME = re.compile(r"[A-Za-z_][\w.$/:-]*")
@@ -29,12 +31,15 @@ def format_graph(graph: Graph, *, sources: bool = True, known: bool = True, hois
 
 def format_program(program: Program) -> str:
     """The assumptions, the states with their initial values, the signatures and each distinct graph once."""
-    graphs = program.graphs()
+    graphs, facts = program.in_file_order(), program.facts
     index = {id(graph): i for i, graph in enumerate(graphs)}
     lines = ["program {"]
     lines += [f"  assume {_quoted(text)}" for text in program.assumptions]
+    lines += [] if facts.description is None else [f"  description {_quoted(facts.description)}"]
+    lines += [f"  metadata {_quoted(name)} = {format_const(data)}" for name, data in facts.metadata]
     lines += [f"  state {_quoted(s.name)} = {format_const(s.initial)}" for s in _all_states(program)]
     lines += [f"  {_signature(s)} = graph {index[id(s.graph)]}" for s in program.signatures]
+    lines += [f"  {_signature(s, 'uncalled')} = graph {index[id(s.graph)]}" for s in facts.uncalled]
     for graph in graphs:
         lines += _Printer(True, {}).graph(graph, "  ")
     return "\n".join([*lines, "}"])
@@ -55,24 +60,31 @@ def constants_of(*printed: Graph | Program) -> dict[str, np.ndarray]:
     found: dict[str, np.ndarray] = {}
     for outer in printed:
         for atom in _atoms(outer):
-            if isinstance(atom, Const) and atom.array.size > PRINTED_IN_FULL:
-                found[atom.digest] = atom.array
+            stored = [atom] if isinstance(atom, Const) else []
+            if isinstance(atom, SparseConst):
+                stored = [Const(atom.stored), *atom.sparsity.consts()]
+            found.update((c.digest, c.array) for c in stored if c.array.size > PRINTED_IN_FULL)
+            if atom is not None and atom.type.quantization is not None:
+                found.update((Const(v).digest, v) for v in atom.type.quantization.long_vectors())
     return found
 
 
 def _atoms(printed: Graph | Program) -> Iterator[Atom | None]:
     if isinstance(printed, Program):
+        yield from (data for _, data in printed.facts.metadata)
         yield from (state.initial for state in _all_states(printed))
-    for outer in printed.graphs() if isinstance(printed, Program) else (printed,):
+    for outer in printed.entries() if isinstance(printed, Program) else (printed,):
         for graph in all_graphs(outer):
+            yield from graph.inputs
             for eqn in graph.eqns:
-                yield from eqn.inputs
+                yield from (*eqn.inputs, *eqn.outputs, *eqn.intermediates)
             yield from graph.outputs
 
 
 def _all_states(program: Program) -> Iterator[State]:
     """Each state once, kept or exposed."""
-    found = {state.name: state for s in program.signatures for state in (*s.states, *s.exposed)}
+    signatures = (*program.signatures, *program.facts.uncalled)
+    found = {state.name: state for s in signatures for state in (*s.states, *s.exposed)}
     yield from found.values()
 
 
@@ -108,6 +120,7 @@ class _Printer:
     def eqn(self, eqn: Eqn, names: Mapping[Var, str]) -> str:
         results = ", ".join(_binder(var, names) for var in eqn.outputs)
         words = [_application(eqn), *(self.atom(a, names) for a in eqn.inputs), *(f"!{_word(e)}" for e in eqn.effects)]
+        words += [f"~{var.type}" for var in eqn.intermediates]
         comment = f"  # {_comment(eqn.source)}" if self.sources and _comment(eqn.source) else ""
         return (f"{results} = " if results else "") + " ".join(words) + comment
 
@@ -135,18 +148,20 @@ def _application(eqn: Eqn) -> str:
     shown = {k: format_value(v) for k, v in eqn.params.items()}
     order = [k for k in defaults if k in shown] + sorted(shown.keys() - defaults.keys())
     parts = [f"{k}={shown[k]}" for k in order if defaults.get(k, ...) is ... or format_value(defaults[k]) != shown[k]]
-    return eqn.op.name + (f"[{' '.join(parts)}]" if parts else "")
+    version = "" if eqn.version is None else f"@{eqn.version}"
+    return eqn.op.name + version + (f"[{' '.join(parts)}]" if parts else "")
 
 
 def _comment(source: Source) -> str:
     return " ".join(str(source).split())
 
 
-def _signature(signature: Signature) -> str:
+def _signature(signature: Signature, word: str = "") -> str:
+    head = word or f"signature {_quoted(signature.key)}"
     names = [", ".join(map(_quoted, group)) for group in (signature.input_names, signature.output_names)]
     groups = {"keeps": signature.states, "exposes": signature.exposed}
     states = (f" {word} ({', '.join(_quoted(s.name) for s in group)})" for word, group in groups.items() if group)
-    return f"signature {_quoted(signature.key)}({names[0]}) -> ({names[1]}){''.join(states)}"
+    return f"{head}({names[0]}) -> ({names[1]}){''.join(states)}"
 
 
 def _word(name: str) -> str:

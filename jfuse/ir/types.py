@@ -1,4 +1,4 @@
-"""What a tensor is: its element type, shape and (later) quantization."""
+"""What a tensor is: its element type, shape and quantization."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import ml_dtypes
 import numpy as np
 
 from jfuse.ir.dims import Dim, Shape, is_known, product, substitute_dim
+from jfuse.ir.quantization import Quantization
 
 
 class DType(enum.Enum):
@@ -96,28 +97,19 @@ _FLOATS = frozenset({DType.f16, DType.bf16, DType.f32, DType.f64, DType.f8e4m3fn
 
 
 @dataclass(frozen=True, slots=True)
-class Quantization:
-    """real = scale * (q - zero_point), per tensor (one entry) or along `axis` (one entry per index)."""
-
-    scale: tuple[float, ...]
-    zero_point: tuple[int, ...]
-    axis: int = 0
-
-    def __str__(self) -> str:
-        scale, zero_point = (str(v).replace(" ", "") for v in (self.scale, self.zero_point))
-        return f"{{scale={scale} zero_point={zero_point} axis={self.axis}}}"
-
-
-@dataclass(frozen=True, slots=True)
 class TensorType:
-    """Shape and dtype of one tensor; a dimension is an int or symbolic, known only at run time."""
+    """Shape and dtype of one tensor; a dimension is an int or symbolic, known only at run time.
+
+    ranked: False where a file tells not even how many dimensions there are; the shape is () then.
+    """
 
     shape: Shape
     dtype: DType
     quantization: Quantization | None = None
+    ranked: bool = True
 
     def __str__(self) -> str:
-        dims = ",".join(str(dim).replace(" ", "") for dim in self.shape)
+        dims = ",".join(str(dim).replace(" ", "") for dim in self.shape) if self.ranked else "*"
         return f"{self.dtype.value}[{dims}]{self.quantization or ''}"
 
     @property

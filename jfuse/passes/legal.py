@@ -9,7 +9,9 @@ from jfuse.errors import LowerError
 from jfuse.export.dtypes import unsupported
 from jfuse.export.schema import BUILTIN_CODES
 from jfuse.frontends.tf_opaque import TfOp
+from jfuse.frontends.tflite_opaque import OpaqueOp
 from jfuse.ir.graph import Eqn, Graph, Program
+from jfuse.ir.stated import is_stated
 from jfuse.ir.walk import all_eqns
 from jfuse.kernels.control import composite
 from jfuse.passes.alternatives import alternative_to
@@ -43,6 +45,23 @@ def legal(graphs: Iterable[Graph], variables: Collection[str] = ()) -> None:
 def only_operators(program: Program, ctx: Context) -> Program:
     """The program as it is; raises LowerError where it is not `legal`."""
     legal(program.graphs(), ctx.variables)
+    return program
+
+
+def plain_numbers(program: Program, ctx: Context) -> Program:
+    """The program as it is; raises LowerError where it is quantized, or holds what only a file that was read does.
+
+    Passes reason about what ops compute, which is not what these equations do.
+    """
+    eqns = (e for graph in program.entries() for e in all_eqns(graph))
+    for eqn in eqns:
+        if is_stated(eqn) or isinstance(eqn.op, OpaqueOp) or eqn.intermediates:
+            raise LowerError(
+                "a program that is quantized, or has operators without an op of jfuse, is not lowered",
+                where=str(eqn.source) or None,
+                found=str(eqn),
+                remedy="save it as it is (it consists of the file's operators), or lower the float model",
+            )
     return program
 
 
@@ -91,9 +110,9 @@ def _lines(name: str, eqns: Sequence[Eqn], variables: Collection[str]) -> str:
     place = str(first.source) or "a node without a name"
     layer = layer_of(first.source, variables)
     line = f"{name} ({len(nodes)}x, first at {place}{f', {layer}' if layer else ''})"
-    line += f": {reason.splitlines()[0]}" if reason else ""
+    why, *remedies = (reason or "").splitlines() or [""]
     advice = alternative_to(first.op.tf_name) if isinstance(first.op, TfOp) else ""
-    return f"{line}{_INDENT}  {advice}" if advice else line
+    return f"{_INDENT}  ".join([f"{line}: {why}" if why else line, *filter(None, remedies or [advice])])
 
 
 def _remedies(firsts: Sequence[Eqn]) -> Iterator[str]:

@@ -14,7 +14,7 @@ from jfuse.passes.complex_parts import complex_parts
 from jfuse.passes.context import Context
 from jfuse.passes.custom import custom_operators
 from jfuse.passes.fuse import fuse
-from jfuse.passes.legal import no_lost_ops, only_operators
+from jfuse.passes.legal import no_lost_ops, only_operators, plain_numbers
 from jfuse.passes.looping.last_steps import last_steps
 from jfuse.passes.looping.loops import loops
 from jfuse.passes.recover import recover
@@ -46,7 +46,8 @@ class Whole:
 Step = Pass | Whole
 
 PIPELINE: tuple[Step, ...] = (
-    loops,  # first: recurrences are looked for in scans only
+    Whole(plain_numbers),  # before whatever reasons about what ops compute
+    loops,  # first of all that rewrites: recurrences are looked for in scans only
     widen_loops,  # before whatever reads scans: rules speak of f32
     settle,  # before roll and split, which would take a decided choice for a mask
     Whole(no_lost_ops),  # before roll, fuse and whatever else takes time; after settle, which drops choices

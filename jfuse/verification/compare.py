@@ -1,322 +1,300 @@
-"""Whole models against their source: TensorFlow, the graph on XLA, and the bytes in LiteRT."""
+"""The comparison itself: calls of several subjects beside those of a reference, and the worst differences so far."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import zip_longest
-from typing import Protocol
 
-import jax
+import ml_dtypes
 import numpy as np
 
 from jfuse.errors import VerifyFailed
-from jfuse.frontends.sources import Imported
-from jfuse.frontends.tflite_file import load_tflite
-from jfuse.ir.dims import symbol, symbols_of
-from jfuse.ir.graph import Graph, Program, Signature
-from jfuse.ir.states import first_states, initial_values
-from jfuse.ir.text import format_graph
-from jfuse.ir.types import DType
-from jfuse.ir.walk import all_eqns, all_graphs, rename_dims
-from jfuse.report import Difference, Report
-from jfuse.verification.around import AroundCustom, can_be_cut, has_custom, results_by_chance
-from jfuse.verification.bisect import Call, Place, first_difference
-from jfuse.verification.inputs import draws, size_choices
-from jfuse.verification.measure import relative_error
-from jfuse.verification.oracles import LiteRt
-from jfuse.verification.oracles_tensorflow import run_tensorflow, set_variables, variables_restored
-from jfuse.verification.promised import keep_promises
+from jfuse.ir.graph import Signature
+from jfuse.report import Difference
+from jfuse.verification.around import AroundCustom, results_by_chance
+from jfuse.verification.edges import OVERFLOWING, STEEP
+from jfuse.verification.independent import compared_samples
+from jfuse.verification.inputs import Step
+from jfuse.verification.measure import Measure, relative_error
+from jfuse.verification.subject import Arrays, Calls, Subject
+from jfuse.verification.tolerance import Tolerance
 from jfuse.verification.vocabularies import vocabularies, with_keys
 
-Outputs = Mapping[str, np.ndarray]
-Run = Callable[[Mapping[str, np.ndarray]], Outputs]
+Run = Callable[[Arrays], Mapping[str, np.ndarray]]
+_NUDGE = 2.0**-22  # two roundings of an f32
 
 
-class Calls(Protocol):
-    """Calls of a model on XLA, each from the states that the one before it left."""
+@dataclass(frozen=True)
+class Wrong:
+    """An output beyond its tolerance: of which comparison, by how much, and what both sides gave.
 
-    @property
-    def states(self) -> Mapping[str, np.ndarray]:
-        """What they hold by now, by name."""
-
-    def run(self, inputs: Mapping[str, np.ndarray], key: str | None = None) -> dict[str, np.ndarray]:
-        """The outputs of one signature."""
-
-    def reset(self) -> None:
-        """Go back to the initial states."""
-
-
-class Runnable(Protocol):
-    """What can be compared: a model of jfuse, with the TensorFlow source that it came from or None."""
-
-    program: Program
-    imported: Imported | None
-    report: Report
-
-    def to_bytes(self) -> bytes:
-        """The file."""
-
-    def stream(self, *, quick: bool = False) -> Calls:
-        """Calls in a row on XLA."""
-
-
-_PRODUCTS = frozenset({"FULLY_CONNECTED", "BATCH_MATMUL"})
-_CONVOLUTIONS = frozenset({"CONV_2D", "DEPTHWISE_CONV_2D", "TRANSPOSE_CONV", "CONV_3D", "CONV_3D_TRANSPOSE"})
-
-
-def tolerance_of(program: Program) -> float:
-    """The largest max|a - b| / max|b| that kernels of another summation order may differ by.
-
-    In f32 1e-4 for stacks of convolutions (thousands of terms a sum, dozens of layers), 1e-5 else (measured: 1e-6), and
-    more for stacks of more than 200 matrix products, in proportion (measured: 1.1e-5 for 600 dense layers).
-    Where something is computed in f16 or bf16, five roundings of that type (2^-11, 2^-8).
+    place: of the subject among those compared.
     """
-    eqns = [eqn for graph in program.graphs() for eqn in all_eqns(graph)]
-    dtypes = {out.type.dtype for eqn in eqns for out in eqn.outputs}
-    if DType.bf16 in dtypes:
-        return 5 * 2**-8
-    if DType.f16 in dtypes:
-        return 5 * 2**-11
-    builtins = [getattr(eqn.op, "builtin", "") for eqn in eqns]
-    if _CONVOLUTIONS.intersection(builtins):
-        return 1e-4
-    return 1e-5 * max(1.0, sum(b in _PRODUCTS for b in builtins) / 200)
+
+    pair: str
+    output: str
+    measure: Measure
+    tolerance: Tolerance
+    found: np.ndarray
+    wanted: np.ndarray
+    place: int = 0
 
 
-def verify_model(lite: Runnable, reference: Runnable, *, seed: int = 0) -> list[Difference]:
-    """The worst difference of each output of each signature; raises VerifyFailed where one is beyond its tolerance.
+class Differs(Exception):
+    """A call whose outputs differ. states: what the first subject kept before it; before: the calls before it."""
 
-    The reference is TensorFlow where the source is at hand, else the reference model on XLA. Every open dimension is
-    tried at two sizes, three invokes in a row each, in one LiteRT interpreter.
+    def __init__(self, step: Step, wrong: Sequence[Wrong], states: Arrays, before: Sequence[Step]) -> None:
+        super().__init__(step.key)
+        self.step = step
+        self.wrong = tuple(wrong)
+        self.states = states
+        self.before = tuple(before)
 
-    What both keep between calls is kept in both. What the file alone keeps, or takes and gives, the source cannot
-    know: its calls are compared with first calls of the file, and rows of calls on XLA with rows of calls in LiteRT.
 
-    Custom operators run in no interpreter at hand: TensorFlow computes them on the way, and LiteRT all the others. The
-    report says so.
-    """
-    data = lite.to_bytes()
-    reads_back(lite.program, data)
-    with _restored(reference):
-        comparison = _Comparison(lite, reference, data, tolerance_of(lite.program))
-        for drawn in _all_draws(lite, seed):
-            comparison.with_reference(*drawn)
-    if not comparison.in_a_row:
-        comparison.start_anew()
-        for drawn in _all_draws(lite, seed):
-            comparison.xla_with_litert(*drawn)
-    lite.report.notes += [note for note in comparison.notes() if note not in lite.report.notes]
-    worst = comparison.worst
-    return [Difference(s, o, pair, error, comparison.tolerance) for (s, o, pair), error in worst.items()]
+@dataclass(frozen=True)
+class _Worst:
+    measure: Measure
+    tolerance: Tolerance
+    samples: int
+
+    def and_(self, other: _Worst) -> _Worst:
+        worse = self.tolerance if self.tolerance.value >= other.tolerance.value else other.tolerance
+        return _Worst(self.measure.worst(other.measure), worse, self.samples + other.samples)
 
 
 @dataclass
-class _Comparison:
-    """The runners of one verification, and the worst differences so far, by signature, output and pair."""
+class Comparison:
+    """Subjects beside a reference, call by call.
 
-    lite: Runnable
-    reference: Runnable
-    data: bytes
-    tolerance: float
-    worst: dict[tuple[str, str, str], float] = field(default_factory=dict)
+    signatures: what is called, by key. tolerance: of an output of a signature. same_states: both keep the same between
+    calls, so that rows of calls are compared; else every call is a first one, and the reference does not tell states.
+    around: runs the file around its custom operators. excused: which of the wrong outputs nothing explains, and notes
+    on those that something does (a tie of equal values). first: the first call that was compared.
+    """
+
+    reference: Subject
+    subjects: Sequence[Subject]
+    signatures: Mapping[str, Signature]
+    tolerance: Callable[[str, str], Tolerance]
+    same_states: bool = True
+    around: Callable[[], AroundCustom] | None = None
+    excused: Callable[[Step, Sequence[Wrong]], tuple[Sequence[Wrong], Sequence[str]]] = lambda _, wrong: (wrong, ())
+    on_call: Callable[[int], None] = lambda count: None
+    worst: dict[tuple[str, str, str], _Worst] = field(default_factory=dict)
+    notes: dict[str, None] = field(default_factory=dict)
+    calls: int = 0
+    first: Step | None = None
 
     def __post_init__(self) -> None:
-        source = self.reference.imported.program if self.reference.imported else self.reference.program
-        kept, known = ({s.name for s in p.states()} for p in (self.lite.program, source))
-        self._first = first_states(source)
-        self._lite_keeps_more = not kept <= known
-        self._source_keeps_more = not known <= kept
-        self._stream = self.reference.stream(quick=True)
-        self.start_anew()
-        if self.reference.imported is not None:
-            set_variables(self.reference.imported, self._first)
+        self._keeps = any(i.states for s in self._all() for i in s.signatures.values())
+        self._chance = {key: frozenset(by_chance(s)) for key, s in self.signatures.items()}
+        self._running: list[Calls] = []
 
-    @property
-    def in_a_row(self) -> bool:
-        """Whether the file keeps, and takes, just what the source does: then one row of calls says everything."""
-        exposed = any(s.exposed for s in self.lite.program.signatures)
-        return not (self._lite_keeps_more or self._source_keeps_more or exposed)
+    def _all(self) -> tuple[Subject, ...]:
+        return (self.reference, *self.subjects)
 
-    def start_anew(self) -> None:
-        """Let the file keep nothing of the calls so far."""
-        self._xla = self.lite.stream(quick=True)
-        custom = has_custom(self.lite.program)
-        self._litert = None if custom else LiteRt(self.data)
-        self._around = AroundCustom(self.lite.program) if custom and can_be_cut(self.lite.program) else None
-        self._before: list[tuple[str, Outputs]] = []
-
-    def with_reference(self, signature: Signature, drawn: Mapping[str, np.ndarray]) -> None:
-        """One call of everything; where the file and the source do not keep the same, as if it were the first."""
-        if self._lite_keeps_more:
-            self.start_anew()
-        if not self.in_a_row:
-            self._start_source_anew()
-            types = {n: v.type for n, v in zip(signature.input_names, signature.graph.inputs, strict=False)}
-            given = {n: a for n, a in drawn.items() if n not in {s.name for s in signature.exposed}}
-            drawn = {**given, **initial_values(signature.exposed, types, given)}
-        inputs, wanted = _accepted(lambda inputs: self._wanted(signature.key, inputs), drawn, signature)
-        name = "reference" if self.reference.imported is None else "tensorflow"
-        states = self._xla.states
-        xla = {**self._xla.run(inputs, signature.key), **_as_outputs(self._xla.states)}
-        call = Call(signature.key, inputs, states, tuple(self._before))
-        if self.in_a_row:
-            wanted = {**wanted, **_as_outputs(self._held())}
-        wanted = {n: v for n, v in wanted.items() if n not in _by_chance(signature)}
-        self._compare(call, f"{name}/xla", xla, wanted)
-        self._compare_litert(call, name, wanted)
-        self._before.append((signature.key, inputs))
-
-    def xla_with_litert(self, signature: Signature, drawn: Mapping[str, np.ndarray]) -> None:
-        """One more call in a row on XLA and in LiteRT, with the inputs as drawn."""
-        call = Call(signature.key, drawn, self._xla.states, tuple(self._before))
-        wanted = {n: v for n, v in self._xla.run(drawn, signature.key).items() if n not in _by_chance(signature)}
-        self._compare_litert(call, "xla", wanted)
-        self._before.append((signature.key, drawn))
-
-    def _compare_litert(self, call: Call, name: str, wanted: Outputs) -> None:
-        """Compare LiteRT's outputs with those of `name`; what it computes around custom operators with XLA's."""
-        if self._litert is not None:
-            self._compare(call, f"{name}/litert", self._litert.run(call.key, call.inputs), wanted)
-        elif self._around is not None:
-            self._compare(call, "xla/litert", *self._around.run(call.key, call.inputs, call.states))
-
-    def notes(self) -> Iterator[str]:
-        """What was not compared."""
-        chance = sorted({n for s in self.lite.program.signatures for n in _by_chance(s)})
-        if chance:
-            yield f"{', '.join(chance)} depend on random numbers, which were not compared with the source's"
-        if self._litert is not None:
+    def start(self) -> None:
+        """Go back to the initial states."""
+        if self._running and not self._keeps:
             return
-        yield "the custom operators did not run: TensorFlow computed them where the graph was compared with the source"
-        if self._around is None:
-            yield "LiteRT did not run the file: custom operators stand in a loop or branch"
-        else:
-            yield "LiteRT ran the file without its custom operators, and was given their results"
+        self._running = [subject.start() for subject in self._all()]
+        self._around = self.around() if self.around is not None else None
+        self._before: list[Step] = []
 
-    def _start_source_anew(self) -> None:
-        self._stream.reset()
-        if self.reference.imported is not None:
-            set_variables(self.reference.imported, self._first)
+    def rows(self, rows: Iterable[Iterable[Step]]) -> None:
+        """Compare rows of calls, each from the initial states; raises Differs at the first call that is wrong."""
+        for row in rows:
+            self.start()
+            for step in row:
+                if not self.same_states:
+                    self.start()
+                self.call(step)
+                self.on_call(1)
 
-    def _wanted(self, key: str, inputs: Mapping[str, np.ndarray]) -> Outputs:
-        if self.reference.imported is None:
-            return self._stream.run(inputs, key)
-        return run_tensorflow(self.reference.imported.functions[key], inputs)
+    def call(self, step: Step) -> None:
+        """One more call of everything; raises Differs."""
+        asked, *running = self._running
+        states = (running[0] if running else asked).states
+        try:
+            step, wanted = self._accepted(step, asked)
+        except VerifyFailed:
+            if step.kind in ("random", "given"):
+                raise
+            self._pass_over(f"inputs of {step.kind}: {self.reference.name} refuses them")
+            return
+        if step.kind in STEEP and not _all_finite(wanted):
+            self._pass_over(f"inputs of {step.kind}: {self.reference.name} overflows, so they were not compared")
+            return
+        found = [self._of(calls, step) for calls in running]
+        if self.same_states:
+            wanted = {**wanted, **_as_outputs(asked.states)}
+        if step.kind in OVERFLOWING and not all(map(_all_finite, found)):
+            self._pass_over(f"inputs of {step.kind}: they overflow, so they were not compared")
+            return
+        wrong = [w for i, outputs in enumerate(found) for w in self._differing(step, i, outputs, wanted)]
+        if self._around is not None:
+            around, operands = self._around.run(step.key, step.inputs, states)
+            wrong += self._differing(step, -1, around, operands)
+        if wrong:
+            self._judge(step, wrong, states)
+        self.calls += 1
+        self.first = self.first or step
+        if self._keeps:
+            self._before.append(step)
 
-    def _held(self) -> Outputs:
-        """The states of the source by now, by name, in the file's shapes: it has no scalar ones."""
-        held = self._stream.states
-        if self.reference.imported is not None:
-            held = {name: variable.numpy() for name, variable in self.reference.imported.variables.items()}
-        shapes = {s.name: s.initial.array.shape for s in self.lite.program.states()}
-        return {name: np.reshape(value, shapes[name]) for name, value in held.items() if name in shapes}
+    def _pass_over(self, why: str) -> None:
+        self.notes[why] = None
+        self._start_again()
 
-    def _compare(self, call: Call, pair: str, found: Outputs, wanted: Outputs) -> None:
-        for output in (name for name in wanted if name in found):
-            error = relative_error(np.asarray(found[output]), np.asarray(wanted[output]))
-            place = (call.key, output, pair)
-            self.worst[place] = max(error, self.worst.get(place, 0.0))
-            if not error <= self.tolerance:
-                first = self._first_difference(call, pair)
-                raise _failure(call.key, output, pair, error, self.tolerance, first)
+    def _start_again(self) -> None:
+        """Forget what a call that is not compared has left."""
+        if self._keeps:
+            self._running = []
+            self.start()
 
-    def _first_difference(self, call: Call, pair: str) -> Place | None:
-        if self._litert is None and pair.endswith("/litert"):  # the name of what differs says where
-            return None
-        return first_difference(self.lite, self.reference, call, pair, self.data, self.tolerance)
+    def samples(self, batches: Iterable[tuple[Signature, Arrays]]) -> None:
+        """Compare independent first calls, many at a time; raises Differs at the first that is wrong."""
+        for key, batch, place, found, wanted in compared_samples(self.reference, self.subjects, batches):
+            count = len(next(iter(batch.values())))
+            for output in (n for n in wanted if n in found and n not in self._chance[key]):
+                self._of_batch(key, batch, place, output, found[output], wanted[output])
+            if place == len(self.subjects) - 1:
+                self.calls += count
+                self.on_call(count)
+            for subject in self._all():
+                if why := subject.singly(key):
+                    self.notes[f"{subject.name} computed samples one by one: {why}"] = None
 
+    def _of_batch(
+        self, key: str, batch: Arrays, place: int, output: str, found: np.ndarray, wanted: np.ndarray
+    ) -> None:
+        tolerance = self.tolerance(key, output)
+        pair = self._pair(place)
+        if found.shape == wanted.shape and np.array_equal(found, wanted):
+            self._note_worst(key, output, pair, _Worst(Measure.of(found, wanted), tolerance, len(wanted)))
+            return
+        for i, (f, w) in enumerate(zip(found, wanted, strict=True)):
+            measure = _measured(f, w, tolerance)
+            if not measure.relative <= tolerance.value:
+                step = Step(key, {name: array[i] for name, array in batch.items()})
+                wrong = [Wrong(pair, output, measure, tolerance, f, w, place)]
+                left, notes = self.excused(step, wrong)
+                if left:
+                    raise Differs(step, left, {}, ())
+                self.notes.update(dict.fromkeys(notes))
+                continue
+            self._note_worst(key, output, pair, _Worst(measure, tolerance, 1))
 
-def _by_chance(signature: Signature) -> frozenset[str]:
-    """The outputs and states that differ from call to call, by name."""
-    names = (*signature.output_names, *_as_outputs({s.name: s.initial.array for s in signature.states}))
-    return frozenset(names[i] for i in results_by_chance(signature.graph))
-
-
-def _as_outputs(states: Outputs) -> dict[str, np.ndarray]:
-    """States among outputs: under a name that no output has."""
-    return {f"state {name}": value for name, value in states.items()}
-
-
-@contextmanager
-def _restored(reference: Runnable) -> Iterator[None]:
-    with nullcontext() if reference.imported is None else variables_restored(reference.imported):
-        yield
-
-
-def reads_back(program: Program, data: bytes) -> None:
-    """Raise VerifyFailed, naming the first equation, where the bytes do not say what the program says."""
-    loaded = {s.key: s for s in load_tflite(data).signatures}
-    for signature in program.signatures:
-        states = [[(s.name, s.initial.digest) for s in of.states] for of in (signature, loaded[signature.key])]
-        if states[0] != states[1]:
-            raise VerifyFailed(
-                f"the file does not keep the states of signature {signature.key!r}", expected=states[0], found=states[1]
+    def differences(self) -> list[Difference]:
+        """The worst of each output so far."""
+        return [
+            Difference(
+                key, output, pair, w.measure.relative, w.tolerance.value, w.tolerance.reason, w.measure, w.samples
             )
-        texts = [_comparable(s.graph) for s in (signature, loaded[signature.key])]
-        for written, read in zip_longest(*texts):
-            if written != read:
-                raise VerifyFailed(
-                    f"the file does not read back as signature {signature.key!r} was written",
-                    expected=written,
-                    found=read,
-                    remedy="report this model",
-                )
+            for (key, output, pair), w in self.worst.items()
+        ]
+
+    def _of(self, calls: Calls, step: Step) -> dict[str, np.ndarray]:
+        return {**calls.run(step.inputs, step.key), **_as_outputs(calls.states)}
+
+    def _pair(self, place: int) -> str:
+        if place < 0:
+            return "xla/litert"
+        return f"{self.reference.name}/{self.subjects[place].name}".lower()
+
+    def _differing(self, step: Step, place: int, found: Arrays, wanted: Arrays) -> Iterator[Wrong]:
+        """The outputs that differ by more than their tolerance; keeps the worst of all others."""
+        chance = self._chance[step.key] if place >= 0 else ()  # what is computed around operators leaves it out
+        for output in (n for n in wanted if n in found and n not in chance):
+            f, w = np.asarray(found[output]), np.asarray(wanted[output])
+            if output.startswith(_STATE) and f.size == w.size:
+                w = w.reshape(f.shape)  # a file has no scalar states
+            tolerance = self.tolerance(step.key, output)
+            measure = _measured(f, w, tolerance)
+            if measure.relative <= tolerance.value:
+                self._note_worst(step.key, output, self._pair(place), _Worst(measure, tolerance, 1))
+            else:
+                yield Wrong(self._pair(place), output, measure, tolerance, f, w, place)
+
+    def _note_worst(self, key: str, output: str, pair: str, new: _Worst) -> None:
+        old = self.worst.get((key, output, pair))
+        self.worst[key, output, pair] = new if old is None else old.and_(new)
+
+    def _judge(self, step: Step, wrong: Sequence[Wrong], states: Arrays) -> None:
+        if step.kind in STEEP and self._is_steep(step, wrong):
+            self.notes[f"inputs of {step.kind}: a rounding of them changes the answer as much as what differs"] = None
+            return
+        left, notes = self.excused(step, wrong)
+        self.notes.update(dict.fromkeys(notes))
+        if left:
+            for w in left:
+                self._note_worst(step.key, w.output, w.pair, _Worst(w.measure, w.tolerance, 1))
+            raise Differs(step, left, states, self._before)
+
+    def _is_steep(self, step: Step, wrong: Sequence[Wrong]) -> bool:
+        """Whether the reference itself differs as much when its inputs are rounded otherwise."""
+        nudged = replace(step, inputs={name: _nudged(array) for name, array in step.inputs.items()})
+        try:
+            plain, moved = (self.reference.start().run(s.inputs, s.key) for s in (step, nudged))
+        except VerifyFailed:
+            return False
+        finally:
+            self._start_again()
+        by = {w.output: w.measure.relative for w in wrong}
+        return all(o in plain and 4 * relative_error(moved[o], plain[o]) >= by[o] for o in by)
+
+    def _accepted(self, step: Step, calls: Calls) -> tuple[Step, Arrays]:
+        """The call with inputs that the reference takes, and its outputs: those drawn.
+
+        Else with keys of the tables that they are looked up in alone, or with integers (ids, sizes) of 0 and 1.
+        """
+        signature, drawn = self.signatures[step.key], step.inputs
+        try:
+            return step, calls.run(drawn, step.key)
+        except VerifyFailed:
+            if step.kind == "given":
+                raise
+            if vocabularies(signature.graph):
+                known = with_keys(signature, drawn, len(drawn), every=True)
+            else:
+                known = {name: a % 2 if a.dtype.kind in "iu" else a for name, a in drawn.items()}
+                if all(known[name] is a for name, a in drawn.items()):
+                    raise
+            return replace(step, inputs=known), calls.run(known, step.key)
 
 
-def _comparable(graph: Graph) -> list[str]:
-    """The text without what a file does not hold: sources, names, known values, and which open sizes are equal."""
-    symbols = {
-        name for inner in all_graphs(graph) for v in inner.inputs for d in v.type.shape for name in symbols_of(d)
-    }
-    symbols |= {n for e in all_eqns(graph) for out in e.outputs for d in out.type.shape for n in symbols_of(d)}
-    anonymous = rename_dims(graph, {name: symbol("N") for name in symbols})
-    return format_graph(replace(anonymous, name=""), sources=False, known=False).splitlines()
+_STATE = "state "
 
 
-def _distinct(program: Program) -> Iterator[Signature]:
-    seen: set[int] = set()
-    for signature in program.signatures:
-        if id(signature.graph) not in seen:
-            seen.add(id(signature.graph))
-            yield signature
+def _as_outputs(states: Arrays) -> dict[str, np.ndarray]:
+    """States among outputs: under a name that no output has."""
+    return {f"{_STATE}{name}": value for name, value in states.items()}
 
 
-def _all_draws(lite: Runnable, seed: int) -> Iterator[tuple[Signature, dict[str, np.ndarray]]]:
-    promises = lite.report.promises
-    for signature in _distinct(lite.program):
-        for sizes in size_choices(signature.graph):
-            for number, drawn in enumerate(draws(signature, sizes, seed)):
-                drawn = with_keys(signature, drawn, seed + number)
-                yield signature, keep_promises(signature, drawn, promises, seed + number)
+def by_chance(signature: Signature) -> Iterator[str]:
+    """The outputs and states that differ from call to call, by name."""
+    names = (*signature.output_names, *(f"{_STATE}{s.name}" for s in signature.states))
+    return (names[i] for i in results_by_chance(signature.graph))
 
 
-def _accepted(
-    oracle: Run, drawn: Mapping[str, np.ndarray], signature: Signature
-) -> tuple[Mapping[str, np.ndarray], Outputs]:
-    """Inputs that the reference takes, and its outputs: the drawn ones.
-
-    Else with keys of the tables that they are looked up in alone, or with integers (ids, sizes) of 0 and 1.
-    """
-    try:
-        return drawn, oracle(drawn)
-    except VerifyFailed:
-        if vocabularies(signature.graph):
-            known = with_keys(signature, drawn, len(drawn), every=True)
-            return known, oracle(known)
-        small = {name: a % 2 if a.dtype.kind in "iu" else a for name, a in drawn.items()}
-        if all(small[name] is a for name, a in drawn.items()):
-            raise
-        return small, oracle(small)
+def _all_finite(outputs: Arrays) -> bool:
+    return all(a.dtype.kind not in "fcV" or bool(np.isfinite(a).all()) for a in outputs.values())
 
 
-def _failure(key: str, output: str, pair: str, error: float, tolerance: float, place: Place | None) -> VerifyFailed:
-    return VerifyFailed(
-        f"output {output!r} of signature {key!r} differs ({pair})",
-        where=place.place if place else None,
-        expected=f"max|a-b| / max|b| of at most {tolerance:g}",
-        found=f"{error:.3g} (XLA on {jax.default_backend()})",
-        remedy="report this model; verify=False writes the file all the same",
-        context=f"{place.text}  differs by {place.error:.3g}" if place else None,
-    )
+def _measured(found: np.ndarray, wanted: np.ndarray, tolerance: Tolerance) -> Measure:
+    """The distance; what is below the least normal number counts for nothing, as either may flush it to zero."""
+    measure = Measure.of(found, wanted)
+    if wanted.dtype.kind not in "fV" or not np.isfinite(measure.absolute):
+        return measure
+    if measure.absolute < float(ml_dtypes.finfo(wanted.dtype).tiny):  # type: ignore[no-untyped-call]
+        return Measure.of(wanted, wanted)
+    largest = float(np.abs(wanted.astype(np.float64)).max(initial=0.0))
+    return replace(measure, relative=measure.absolute / tolerance.least) if largest < tolerance.least else measure
+
+
+def _nudged(array: np.ndarray) -> np.ndarray:
+    if array.dtype.kind not in "fV":
+        return array
+    signs = np.random.default_rng(0).choice((-1.0, 1.0), array.shape)
+    with np.errstate(over="ignore"):
+        return np.asarray(array.astype(np.float64) * (1 - _NUDGE * (1.5 + 0.5 * signs))).astype(array.dtype)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
 
@@ -11,12 +11,17 @@ import numpy as np
 from jfuse.ir.dims import Dim, is_known, substitute_dim, symbols_of
 from jfuse.ir.graph import Atom, Eqn, Graph, Op, Signature, Var
 from jfuse.ir.types import DType, TensorType
+from jfuse.ir.walk import live_eqns
 from jfuse.kernels import ops
+from jfuse.kernels.control import while_
 from jfuse.kernels.op import TflOp
 
 _SCALES = (1.0, 0.1, 4.0)
 _LARGEST_SIZE = 512  # what no network needs to leave a pixel of an image
 _LARGEST_INTEGER = 100  # for integer inputs that index nothing
+_MOST_STEPS = 10  # for those that decide how often a loop runs: what doubles at each step must not fill the memory
+_COUNTS: frozenset[Op] = frozenset({ops.add, ops.sub, ops.mul, ops.minimum, ops.maximum, ops.floor_div})
+"""What a number of steps is computed with."""
 _PASS_ON: dict[Op, tuple[int, ...]] = {
     **dict.fromkeys((ops.cast, ops.reshape, ops.expand_dims, ops.squeeze, ops.transpose, ops.strided_slice), (0,)),
     **{ops.gather: (0,), ops.select: (1, 2), ops.select_v2: (1, 2)},
@@ -24,30 +29,53 @@ _PASS_ON: dict[Op, tuple[int, ...]] = {
 """The operands whose entries are the entries of an op's result."""
 
 
-def size_choices(graph: Graph) -> list[dict[str, int]]:
+@dataclass(frozen=True)
+class Step:
+    """One call of a row: the signature, its inputs, and what they are ("random", "given", or the kind of edge)."""
+
+    key: str
+    inputs: Mapping[str, np.ndarray]
+    kind: str = "random"
+
+
+def open_sizes(types: Iterable[TensorType]) -> list[str]:
+    """The names of the sizes that types leave open."""
+    return sorted({s for t in types for d in t.shape for s in symbols_of(d)})
+
+
+def input_types(graph: Graph) -> list[TensorType]:
+    """The types of a graph's inputs."""
+    return [v.type for v in graph.inputs]
+
+
+def size_choices(graph: Graph, fixed: Mapping[str, int] | None = None) -> list[dict[str, int]]:
     """Two independent sizes for each open dimension, 1 among them; a single empty choice where all is static.
 
-    Larger ones where the operators of the graph need that.
+    Larger ones where the operators of the graph need that. fixed: sizes that are not to choose.
     """
-    symbols = sorted({s for v in graph.inputs for d in v.type.shape for s in symbols_of(d)})
+    fixed = dict(fixed or {})
+    symbols = [name for name in open_sizes(input_types(graph)) if name not in fixed]
     if not symbols:
-        return [{}]
+        return [fixed]
     choices = [{s: 3 + i for i, s in enumerate(symbols)}, {s: 1 + i for i, s in enumerate(symbols)}]
-    return [_filled(graph, sizes) for sizes in choices]
+    return [_filled(graph, sizes | fixed, fixed) for sizes in choices]
 
 
-def _filled(graph: Graph, sizes: dict[str, int]) -> dict[str, int]:
+def _filled(graph: Graph, sizes: dict[str, int], fixed: Collection[str]) -> dict[str, int]:
     """The least sizes from the given ones on at which operands fit and each convolution and pool has a window.
 
     A network that halves an image and joins what it enlarges with what it halved takes even sizes only. The given ones
-    where no larger ones help.
+    where no larger ones help, as where those that are fixed do not fit.
     """
     open_, grown = [g for g in _groups(graph) if _symbols(g.dims) and _symbols(g.dims) <= sizes.keys()], dict(sizes)
     for _ in range(_LARGEST_SIZE):
         wrong = [g for g in open_ if not g.holds([int(substitute_dim(d, grown)) for d in g.dims])]
         if not wrong:
             return grown
-        for name in frozenset().union(*(_symbols(g.dims) for g in wrong)):
+        growing = frozenset().union(*(_symbols(g.dims) for g in wrong)).difference(fixed)
+        if not growing:
+            break
+        for name in growing:
             grown[name] += 1
     return sizes
 
@@ -128,12 +156,15 @@ def integer_limits(graph: Graph) -> dict[Var, int]:
     for eqn in reversed(graph.eqns):
         for table, ids in _lookups(eqn):
             lower(ids, table)
+        for atom in _counted(eqn):
+            lower(atom, _MOST_STEPS)
         for body in eqn.bodies:
             operands = dict(zip(body.inputs, eqn.inputs[-len(body.inputs) :], strict=False))
             for var, limit in integer_limits(body).items():
                 lower(operands.get(var), limit)
         known = [limits[o] for o in eqn.outputs if o in limits]
-        for position in _PASS_ON.get(eqn.op, ()) if known else ():
+        passed = range(len(eqn.inputs)) if eqn.op in _COUNTS else _PASS_ON.get(eqn.op, ())
+        for position in passed if known else ():
             lower(eqn.inputs[position], min(known))
     return {v: limits[v] for v in graph.inputs if v in limits}
 
@@ -146,3 +177,26 @@ def _lookups(eqn: Eqn) -> Iterator[tuple[int, Atom | None]]:
     size = None if table is None else table.type.shape[eqn.params.get("axis", 0)]
     if size is not None and is_known(size):
         yield int(size), ids
+
+
+def _counted(eqn: Eqn) -> Iterator[Atom]:
+    """The integer operands of a loop that its condition is computed from, by itself or in its body."""
+    if eqn.op is not while_:
+        return
+    condition, body = eqn.bodies
+    needed = _reads(condition, condition.outputs)
+    while True:  # what those are computed from in the body, until that is nothing new
+        more = needed | _reads(body, [body.outputs[i] for i in sorted(needed)])
+        if more == needed:
+            break
+        needed = more
+    for i in sorted(needed):
+        atom = eqn.inputs[i]
+        if atom is not None and atom.type.dtype.is_integer:
+            yield atom
+
+
+def _reads(graph: Graph, results: Sequence[Atom]) -> frozenset[int]:
+    """The positions of the inputs that results are computed from."""
+    read = {a for e in live_eqns(graph, results) for a in e.inputs} | set(results)
+    return frozenset(i for i, v in enumerate(graph.inputs) if v in read)

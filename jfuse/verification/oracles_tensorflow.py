@@ -65,37 +65,3 @@ def _structured(structure: Any, tensors: Any) -> Any:
         return next(tensors) if isinstance(item, tf.TensorSpec) else item
 
     return tf.nest.map_structure(leaf, structure)
-
-
-def tensorflow_nodes(signature: TfSignature, inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """The first output of every node outside of loops, by the name that the node has within its function.
-
-    TensorFlow inlines all calls for this, which prefixes names with those of the calls; names that are not unique
-    without the prefix are left out.
-    """
-    import tensorflow as tf
-    from tensorflow.python.framework.convert_to_constants import convert_variables_to_constants_v2
-
-    frozen = convert_variables_to_constants_v2(signature.function, lower_control_flow=False)
-    tensors = [op.outputs[0] for op in frozen.graph.get_operations() if op.outputs and _is_plain(op.outputs[0])]
-    count = len(signature.input_names)
-    run = frozen.prune(frozen.inputs[:count], tensors)
-    feeds = [tf.constant(inputs[n], p.dtype) for n, p in zip(signature.input_names, frozen.inputs, strict=False)]
-    values = [np.asarray(v) for v in run(*feeds)]
-    found: dict[str, np.ndarray] = {}
-    repeated: set[str] = set()
-    for tensor, value in zip(tensors, values, strict=True):
-        for name in _suffixes(tensor.op.name):
-            if name in found:
-                repeated.add(name)
-            found[name] = value
-    return {name: value for name, value in found.items() if name not in repeated}
-
-
-def _is_plain(tensor: Any) -> bool:
-    return tensor.dtype.name not in ("resource", "variant")
-
-
-def _suffixes(name: str) -> list[str]:
-    parts = name.split("/")
-    return ["/".join(parts[i:]) for i in range(len(parts))]

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import numpy as np
+
+from jfuse.ir.graph import Program
 from jfuse.report import Difference
 from jfuse.verification.measure import Measure
 
@@ -17,6 +21,9 @@ class EquationError:
     body on the way. pair: what was compared, `found/wanted` as in `xla/litert`. measure: the distance of the worst
     result. own: the relative error that the equation makes by itself, given the operands of the other side; None where
     that was not tried. source: the node of the source, layer: the layer of the model that it belongs to.
+    operands: their types and ranges. steps: the step of each loop around it, from 0. first: the source of the first of
+    several equations of which this is the last, where it cannot be told which of them errs. state: the state that
+    differs although every equation is right; the equation is the one that reads it then. call: which call of a row.
     """
 
     signature: str
@@ -28,6 +35,32 @@ class EquationError:
     pair: str
     measure: Measure
     own: float | None = None
+    operands: tuple[str, ...] = ()
+    steps: tuple[int, ...] = ()
+    first: str = ""
+    state: str = ""
+    call: int = 0
+
+    @property
+    def place(self) -> str:
+        """Where it is, in a line: the node, the layer, the step of a loop, the call."""
+        parts = [self.source or self.op]
+        parts += [f"layer {self.layer}"] if self.layer else []
+        parts += [f"step {', '.join(map(str, self.steps))} of the loop"] if self.steps else []
+        parts += [f"call {self.call + 1} in a row"] if self.call else []
+        return ", ".join(parts)
+
+    @property
+    def detail(self) -> str:
+        """What is wrong with it, in a few lines: the equation, its error, its operands."""
+        lines = [self.text]
+        if self.state:
+            lines.append(f"the state {self.state!r} is not what was left there: differs by {self.measure.relative:.3g}")
+        elif self.own is not None:
+            lines.append(f"by itself differs by {self.own:.3g}; with all before it by {self.measure.relative:.3g}")
+        if self.first:
+            lines.append(f"or an equation before it, from {self.first} on: no value between them is known")
+        return "\n            ".join([*lines, *self.operands])
 
 
 @dataclass
@@ -35,9 +68,10 @@ class Verification:
     """The result of `jfuse.verify`: what was compared, on how many samples, how far they are apart, and where.
 
     differences: the worst of each output. first: the first equation that differs, where an output is beyond its
-    tolerance. equations: the error of every equation along the graph, where that was asked for. samples: how many rows
-    of calls were compared. seconds: by what ran. failing: the file with the shrunk input that shows the difference;
-    command: what shows it again.
+    tolerance. equations: the error of every equation along the graph, where that was asked for. samples: how many
+    calls were compared. seconds: by what ran. inputs: the calls in a row (signature and inputs) that show a difference,
+    shrunk; failing: the file with them; command: what shows it again. before, after: the graphs of the reference and of
+    what was compared with it, where they have one.
     """
 
     subject: str
@@ -49,8 +83,11 @@ class Verification:
     seconds: dict[str, float] = field(default_factory=dict)
     backend: str = ""
     notes: list[str] = field(default_factory=list)
+    inputs: tuple[tuple[str, Mapping[str, np.ndarray]], ...] = ()
     failing: Path | None = None
     command: str = ""
+    before: Program | None = field(default=None, repr=False)
+    after: Program | None = field(default=None, repr=False)
 
     @property
     def passed(self) -> bool:

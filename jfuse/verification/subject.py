@@ -19,12 +19,13 @@ Arrays = Mapping[str, np.ndarray]
 class Interface:
     """One signature: the types of the inputs by name (dimensions may be open), the names of the outputs.
 
-    states: the names of what one call leaves to the next.
+    states: the names of what one call leaves to the next. exposed: the inputs and outputs that are states instead.
     """
 
     inputs: Mapping[str, TensorType]
     outputs: tuple[str, ...]
     states: tuple[str, ...] = ()
+    exposed: tuple[str, ...] = ()
 
 
 class Calls(Protocol):
@@ -67,3 +68,6 @@ class Subject(Protocol):
 
         Each sample is one call from the initial states, with the shapes that the signature states (batch included).
         """
+
+    def singly(self, key: str) -> str | None:
+        """Why `batch` made a call for each sample; None where it computes samples together."""

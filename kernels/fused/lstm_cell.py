@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 
 from jfuse.kernels.activation import activate
-from jfuse.kernels.fused.recurrence import Checks, given, over_time, product, time_first
+from jfuse.kernels.fused.recurrence import Checks, Step, given, over_time, product, sums, time_first
 from jfuse.kernels.op import Array
 
 GATES = ("input", "forget", "cell", "output")  # in the order of the operands
@@ -91,48 +91,33 @@ class LstmCell:
         aux: Array | None = None,
         backwards: bool = False,
     ) -> tuple[Array, Array, Array]:
-        """All steps: every h in a row, and the states after the last step.
-
-        The input's part does not wait for the recurrence: one product for all steps and gates.
-        """
-        x = time_first(x, time_major)
-        totals = self.input_products(x, None if aux is None else time_first(aux, time_major))
-        recurrent = self._recurrent()
-
-        def step(state: tuple[Array, Array], total: Array) -> tuple[tuple[Array, Array], Array]:
-            h, c = self.step(total + self.recur(state[0], recurrent), state[1])
-            return (h, c), h
-
-        (h, c), y = over_time(step, self._states(x.shape[1], output_state, cell_state), totals, backwards=backwards)
+        """All steps: every h in a row, and the states after the last step."""
+        sequences = [time_first(v, time_major) for v in (x, aux) if v is not None]
+        states = self._states(sequences[0].shape[1], output_state, cell_state)
+        (h, c), y = over_time(self._stepper(), states, sequences, backwards=backwards)
         return time_first(y, time_major), jnp.reshape(h, output_state.shape), jnp.reshape(c, cell_state.shape)
 
     def run_step(self, x: Array, output_state: Array, cell_state: Array) -> tuple[Array, Array, Array]:
         """One step: h, and both states after it."""
-        x = jnp.asarray(x)
-        h, c = self._states(x.shape[0], output_state, cell_state)
-        h, c = self.step(self.input_products(x, None) + self.recur(h, self._recurrent()), c)
+        (_, c), h = self._stepper()(self._states(x.shape[0], output_state, cell_state), [jnp.asarray(x)])
         return h, jnp.reshape(h, output_state.shape), jnp.reshape(c, cell_state.shape)
 
     def _states(self, batch: Any, output_state: Array, cell_state: Array) -> tuple[Array, Array]:
         return jnp.reshape(output_state, (batch, self.width)), jnp.reshape(cell_state, (batch, self.units))
 
-    def _recurrent(self) -> Array:
-        return jnp.concatenate([self.gates[g].recurrent for g in self.computed])
-
-    def input_products(self, x: Array, aux: Array | None) -> Array:
-        """x W' + aux A' for all gates, with the biases unless a norm comes first.   f[...,i] -> f[...,gates*c]"""
+    def _stepper(self) -> Step:
         gates = [self.gates[g] for g in self.computed]
-        products = product(x, jnp.concatenate([g.weights for g in gates]))
-        if aux is not None:
-            products = products + product(aux, jnp.concatenate([g.aux for g in gates]))
-        normed = gates[0].norm is not None
-        return products if normed else products + jnp.concatenate([g.bias for g in gates])
+        inputs = [[g.weights for g in gates], *([[g.aux for g in gates]] if gates[0].aux is not None else [])]
+        total = sums([jnp.concatenate(w) for w in inputs], jnp.concatenate([g.recurrent for g in gates]))
+        # A layer norm comes before the biases.
+        bias = jnp.concatenate([g.bias for g in gates]) if gates[0].norm is None else None
 
-    def recur(self, h: Array, recurrent: Array) -> Array:
-        """h R' for all gates.   f[b,o] -> f[b,gates*c]"""
-        if recurrent.ndim == 1:
-            return jnp.tile(h, (1, len(self.computed))) * recurrent
-        return product(h, recurrent)
+        def step(state: tuple[Array, Array], entering: Sequence[Array]) -> tuple[tuple[Array, Array], Array]:
+            totals = total(entering, state[0])
+            h, c = self.step(totals if bias is None else totals + bias, state[1])
+            return (h, c), h
+
+        return step
 
     def step(self, totals: Array, c: Array) -> tuple[Array, Array]:
         """One step from the gates' sums and the cell state to the new output and cell state."""

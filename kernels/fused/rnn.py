@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import jax.numpy as jnp
-
 from jfuse.kernels.fused.recurrence import Checks
 from jfuse.kernels.fused.rnn_cell import RnnCell
 from jfuse.kernels.op import Array, tfl
@@ -53,5 +51,5 @@ def rnn(
     cell = RnnCell("rnn", weights, recurrent_weights, bias, fused_activation_function)
     Checks(cell.op).rank("the input", input_, 2)
     cell.check(input_, hidden_state, input_.shape[0])
-    h = cell.step(cell.input_products(input_), jnp.asarray(hidden_state))
+    h = cell.run_step(input_, hidden_state)
     return h, h

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import jax.numpy as jnp
 
 from jfuse.kernels.activation import activate
-from jfuse.kernels.fused.recurrence import Checks, over_time, product, time_first
+from jfuse.kernels.fused.recurrence import Checks, Step, over_time, sums, time_first
 from jfuse.kernels.op import Array
 
 
@@ -34,24 +35,23 @@ class RnnCell:
         self, x: Array, state: Array, *, time_major: bool, aux: Array | None = None, backwards: bool = False
     ) -> tuple[Array, Array]:
         """All steps: every h in a row, and the one after the last step."""
-        entering = self.input_products(time_first(x, time_major))
-        if aux is not None:
-            entering = entering + product(time_first(aux, time_major), self.aux)
-
-        def step(h: Array, total: Array) -> tuple[Array, Array]:
-            h = self.step(total, h)
-            return h, h
-
-        h, y = over_time(step, jnp.asarray(state), entering, backwards=backwards)
+        sequences = [time_first(v, time_major) for v in (x, aux) if v is not None]
+        h, y = over_time(self._stepper(), jnp.asarray(state), sequences, backwards=backwards)
         return time_first(y, time_major), h
 
-    def input_products(self, x: Array) -> Array:
-        """x W' + b.   f[...,i] -> f[...,u]"""
-        return product(jnp.asarray(x), self.weights) + jnp.asarray(self.bias)
+    def run_step(self, x: Array, state: Array) -> Array:
+        """One step: the new h."""
+        return self._stepper()(jnp.asarray(state), [jnp.asarray(x)])[1]
 
-    def step(self, total: Array, h: Array) -> Array:
-        """One step from the input's part of the sum and h to the new h."""
-        return activate(total + product(h, self.recurrent), self.activation)
+    def _stepper(self) -> Step:
+        weights = [jnp.asarray(w) for w in (self.weights, self.aux) if w is not None]
+        total, bias = sums(weights, jnp.asarray(self.recurrent)), jnp.asarray(self.bias)
+
+        def step(h: Array, entering: Sequence[Array]) -> tuple[Array, Array]:
+            h = activate(total(entering, h) + bias, self.activation)
+            return h, h
+
+        return step
 
     def check(self, x: Array, state: Array, batch: object) -> None:
         """Raise TypeMismatch for operands of other shapes or dtypes. batch: of x, whose last axis holds the inputs."""

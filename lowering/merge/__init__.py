@@ -31,7 +31,7 @@ from jfuse.lowering.merge.registry import MERGES, Merge, View, merges
 
 GRAPH_MERGES: tuple[Callable[[Graph], Graph], ...] = (
     bidirectional.pair_directions,
-    regions.fewest_transposes,
+    regions.fewest_moves,
     normal.shared_differences,
     shared.affine_before_products,
 )

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from jfuse.ir.graph import Atom, Const, Eqn
-from jfuse.kernels import elementwise
-from jfuse.lowering.merge.registry import View, is_plain_float, merges, sole_producer
+from jfuse.kernels import activation, elementwise
+from jfuse.lowering.merge.registry import View, again, is_plain_float, merges, sole_producer
 from jfuse.lowering.merge.reshape import keeps_type
 
 # Elements; larger constants are weights, and reading them in every sweep would cost more than it gives.
@@ -124,3 +124,32 @@ def neg_of_neg(eqn: Eqn, view: View) -> Any:
     """NEG(NEG(x)) = x."""
     before = view.producer(eqn.inputs[0])
     return before.inputs[0] if before is not None and before.op is elementwise.neg else None
+
+
+@merges(elementwise.neg)
+def neg_of_difference(eqn: Eqn, view: View) -> Any:
+    """NEG(SUB(x, y)) = SUB(y, x)."""
+    before = sole_producer(view, eqn.inputs[0])
+    if before is None or before.op is not elementwise.sub or eqn.outputs[0].type.quantization is not None:
+        return None
+    return elementwise.sub(*before.inputs[::-1]) if before.params["fused_activation_function"] == "NONE" else None
+
+
+@merges(elementwise.abs_, elementwise.square)
+def even_of_neg(eqn: Eqn, view: View) -> Any:
+    """ABS(NEG(x)) = ABS(x), of integers too: the least one is its own negative."""
+    before = view.producer(eqn.inputs[0])
+    negated = before is not None and before.op is elementwise.neg and eqn.outputs[0].type.quantization is None
+    return again(eqn, inputs=before.inputs) if before is not None and negated else None
+
+
+@merges(elementwise.sub)
+def less_of_relu_of_neg(eqn: Eqn, view: View) -> Any:
+    """SUB(y, RELU(NEG(x))) = ADD(y, MINIMUM(x, 0)), as the logarithm of a sigmoid ends."""
+    y, part = eqn.inputs
+    relu = sole_producer(view, part)
+    negative = sole_producer(view, relu.inputs[0]) if relu is not None and relu.op is activation.relu else None
+    if negative is None or negative.op is not elementwise.neg or not is_plain_float(eqn.outputs[0]):
+        return None
+    below = elementwise.minimum(negative.inputs[0], np.zeros((), np.float32))
+    return elementwise.add(y, below, fused_activation_function=eqn.params["fused_activation_function"])

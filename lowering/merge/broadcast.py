@@ -12,12 +12,12 @@ from jfuse.lowering.merge.registry import View, again, merges
 from jfuse.lowering.merge.reshape import keeps_type
 
 _OF_ONE_SHAPE = (elementwise.select, elementwise.add_n)
-_BROADCASTING = [
+BROADCASTING = [
     op for op in builtin_ops().values() if isinstance(op, TflOp) and op.elementwise and op not in _OF_ONE_SHAPE
 ]
 
 
-@merges(*_BROADCASTING)
+@merges(*BROADCASTING)
 def broadcast_operand(eqn: Eqn, view: View) -> Any:
     """BROADCAST_TO, or TILE of dimensions of 1, beside an operand that has the shape of the result."""
     (result,) = eqn.outputs
@@ -47,3 +47,29 @@ def _origin(atom: Atom | None, view: View) -> Atom | None:
     if x is None or times is None:
         return None
     return x if all(same(d, 1) or same(n, 1) for d, n in zip(x.type.shape, times, strict=True)) else None
+
+
+@merges(*BROADCASTING)
+def operand_of_fewer_axes(eqn: Eqn, view: View) -> Any:
+    """ADD(x, EXPAND_DIMS(y)) = ADD(x, y) where an axis of size 1 comes first, and x has as many axes as the result."""
+    (result,) = eqn.outputs
+    origins = [_before_leading_ones(a, view) for a in eqn.inputs]
+    kept = [a for a, origin in zip(eqn.inputs, origins, strict=True) if a is not None and origin is None]
+    if all(o is None for o in origins) or not any(a.type.rank == result.type.rank for a in kept):
+        return None
+    merged = again(eqn, inputs=tuple(a if o is None else o for a, o in zip(eqn.inputs, origins, strict=True)))
+    return merged if keeps_type(merged.type, result.type) else None
+
+
+def _before_leading_ones(atom: Atom | None, view: View) -> Atom | None:
+    """The tensor that is the operand but for sizes of 1 before its own."""
+    eqn = view.producer(atom)
+    x = eqn.inputs[0] if eqn is not None and eqn.op in (array.reshape, array.expand_dims) else None
+    if atom is None or x is None or not 0 < x.type.rank < atom.type.rank:
+        return None
+    extra = atom.type.rank - x.type.rank
+    ones, rest = atom.type.shape[:extra], atom.type.shape[extra:]
+    fits = all(same(d, 1) is True for d in ones) and all(
+        same(d, e) is True for d, e in zip(x.type.shape, rest, strict=True)
+    )
+    return x if fits else None

@@ -15,6 +15,7 @@ from jfuse.kernels import ops
 from jfuse.kernels.op import TflOp, static_value
 from jfuse.lowering.merge.affine import Affine
 from jfuse.lowering.merge.registry import View, again, merges, sole_producer
+from jfuse.lowering.merge.transpose import permutation
 from jfuse.lowering.merge.weighted import Product
 
 _RENAMES = (ops.reshape, ops.expand_dims, ops.squeeze)
@@ -67,6 +68,8 @@ def _keeps_channels(eqn: Eqn) -> bool:
     x, result = eqn.inputs[0], eqn.outputs[0]
     if x is None or not x.type.rank or not result.type.rank:
         return False
+    if eqn.op is ops.transpose:
+        return permutation(eqn)[-1] == x.type.rank - 1
     before, after = x.type.shape[-1], result.type.shape[-1]
     if eqn.op in _RENAMES:
         return same(before, after) is True or (same(after, 0) is False and same(before % after, 0) is True)

@@ -1,4 +1,8 @@
-"""Normalizations in the fewest operators: L2 norms and softmax as one, layer norms around one difference."""
+"""Normalizations in the fewest operators: L2 norms as one, layer norms around one difference.
+
+A factor before SOFTMAX goes into the weights before it, or stays: XNNPACK has no softmax with a factor, and 1,000
+elements take twice the time without it (LiteRT 2.3.0).
+"""
 
 from __future__ import annotations
 
@@ -17,8 +21,8 @@ from jfuse.kernels.op import static_value
 from jfuse.lowering.merge.registry import View, again, is_plain_float, merges, sole_producer
 from jfuse.lowering.merge.reshape import keeps_type
 
-# Elements for one row of the batch. XNNPACK has neither L2_NORMALIZATION nor a softmax with a factor: measured (LiteRT
-# 2.3.0), the plain operators that it has are as fast at this size, and twice as fast at 64 times as much.
+# Elements for one row of the batch. XNNPACK has no L2_NORMALIZATION: measured (LiteRT 2.3.0), the plain operators that
+# it has are as fast at this size, and twice as fast at 64 times as much.
 _LARGEST = 1 << 10
 _L2_EPSILON = 1e-12  # what the kernel lets the sum of squares be at least: its norm is 1e-6 or more
 _L2_LARGEST_RANK = 4
@@ -57,23 +61,6 @@ def _is_sum_of_squares(atom: Atom | None, x: Atom, view: View) -> bool:
 def _is_square(eqn: Eqn, x: Atom) -> bool:
     plain = eqn.params.get("fused_activation_function", "NONE") == "NONE"
     return eqn.op in (ops.square, ops.mul) and plain and all(a is x for a in eqn.inputs)
-
-
-@merges(ops.softmax)
-def softmax_with_temperature(eqn: Eqn, view: View) -> Any:
-    """SOFTMAX(MUL(x, c)) or SOFTMAX(DIV(x, 1 / c)) = SOFTMAX[beta=c](x)."""
-    before = sole_producer(view, eqn.inputs[0])
-    if before is None or before.op not in (ops.mul, ops.div) or not is_plain_float(eqn.outputs[0]):
-        return None
-    x, factor = before.inputs if isinstance(before.inputs[1], Const) or before.op is ops.div else before.inputs[::-1]
-    if before.params["fused_activation_function"] != "NONE" or not isinstance(factor, Const) or x is None:
-        return None
-    if factor.array.size != 1 or not keeps_type(x.type, eqn.outputs[0].type) or not _is_small(x.type):
-        return None
-    value = float(factor.array.reshape(()))
-    if not value > 0:  # of a negative one the kernel would take off the greatest product, which is the smallest
-        return None
-    return again(eqn, inputs=(x,), beta=eqn.params["beta"] * (value if before.op is ops.mul else 1 / value))
 
 
 @merges(ops.add)
@@ -126,7 +113,8 @@ def sum_with_negative(eqn: Eqn, view: View) -> Any:
 def constant_factor_last(eqn: Eqn, view: View) -> Any:
     """MUL(x, MUL(r, g)) = MUL(MUL(x, r), g) for a factor r of each row and a constant g of each channel.
 
-    The constant can then go into what follows, and the rows' factor need not be spread over the channels.
+    The constant can then go into what follows, and the rows' factor need not be spread over the channels. Where
+    MUL(r, g) is smaller than x, as in group norms, it stays: it is less work than a second product with x.
     """
     for i in (0, 1):
         x, inner = eqn.inputs[1 - i], sole_producer(view, eqn.inputs[i])
@@ -136,7 +124,8 @@ def constant_factor_last(eqn: Eqn, view: View) -> Any:
         if not isinstance(constant, Const) or not isinstance(rows, Var) or not is_plain_float(rows):
             continue
         narrow = rows.type.rank > 0 and same(rows.type.shape[-1], 1) is True and constant.array.size > 1
-        if narrow and keeps_type(x.type, eqn.outputs[0].type):
+        spread = keeps_type(inner.outputs[0].type, eqn.outputs[0].type)
+        if narrow and spread and keeps_type(x.type, eqn.outputs[0].type):
             return again(eqn, inputs=(ops.mul(x, rows), constant))
     return None
 

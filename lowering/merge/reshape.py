@@ -12,7 +12,9 @@ import numpy as np
 from jfuse.ir.dims import Dim, Shape, is_known, same
 from jfuse.ir.graph import Atom, Const, Eqn
 from jfuse.ir.types import TensorType
-from jfuse.kernels import array, matmul
+from jfuse.kernels import array, matmul, reduce
+from jfuse.kernels.layout import axes_from_front
+from jfuse.kernels.op import static_value
 from jfuse.lowering.merge.registry import View, again, merges, sole_producer
 
 _RENAMES = frozenset({array.reshape, array.expand_dims, array.squeeze})
@@ -48,6 +50,20 @@ def reshape_of_reduction(eqn: Eqn, view: View) -> Any:
         return None
     result = again(before, keep_dims=not before.params["keep_dims"])
     return result if keeps_type(result.type, eqn.outputs[0].type) else None
+
+
+@merges(reduce.mean, reduce.sum_, reduce.reduce_max, reduce.reduce_min, reduce.reduce_prod)
+def reduction_of_ones(eqn: Eqn, view: View) -> Any:
+    """MEAN along axes of size 1 in front as well is MEAN along the others."""
+    x, axes = eqn.inputs[0], None if eqn.inputs[1] is None else static_value(eqn.inputs[1])
+    if x is None or axes is None or not eqn.params["keep_dims"] or x.type.quantization is not None:
+        return None
+    whole = axes_from_front(axes, x.type.rank)
+    first = min((a for a in whole if same(x.type.shape[a], 1) is not True), default=x.type.rank)
+    left = [a for a in whole if a >= first]
+    if len(left) == len(whole):
+        return None
+    return again(eqn, inputs=(x, np.array(left, np.int32))) if left else x
 
 
 @merges(array.reshape, array.expand_dims, array.squeeze)

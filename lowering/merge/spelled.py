@@ -122,3 +122,20 @@ def _within(alpha: np.ndarray, x: Atom) -> np.ndarray | None:
     """alpha with at most as many axes as x."""
     extra = max(alpha.ndim - x.type.rank, 0)
     return alpha.reshape(alpha.shape[extra:]) if alpha.shape[:extra] == (1,) * extra else None
+
+
+@merges(ops.tanh)
+def tanh_of_softplus(eqn: Eqn, view: View) -> Any:
+    """TANH(SUB(RELU(x), LOG(LOGISTIC(ABS(x))))) = TANH(LOG(ADD(EXP(x), 1))), as mish has it: of infinity it is 1."""
+    difference = sole_producer(view, eqn.inputs[0])
+    if difference is None or difference.op is not ops.sub or difference.params["fused_activation_function"] != "NONE":
+        return None
+    above, log = (sole_producer(view, a) for a in difference.inputs)
+    logistic = sole_producer(view, log.inputs[0]) if log is not None and log.op is ops.log else None
+    size = sole_producer(view, logistic.inputs[0]) if logistic is not None and logistic.op is ops.logistic else None
+    if above is None or above.op is not ops.relu or size is None or size.op is not ops.abs_:
+        return None
+    x = above.inputs[0]
+    if x is None or size.inputs[0] is not x or not is_plain_float(x):
+        return None
+    return ops.tanh(ops.log(ops.add(ops.exp(x), np.ones((), np.float32))))

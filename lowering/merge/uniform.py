@@ -8,15 +8,19 @@ import numpy as np
 
 from jfuse.ir.dims import is_known
 from jfuse.ir.graph import Atom, Const, Eqn
-from jfuse.kernels import array, elementwise
-from jfuse.kernels.op import TflOp, builtin_ops
+from jfuse.kernels import array, elementwise, reduce
+from jfuse.kernels.layout import axes_from_front
+from jfuse.kernels.op import TflOp, static_value
+from jfuse.lowering.merge.broadcast import BROADCASTING
 from jfuse.lowering.merge.registry import View, again, merges
 from jfuse.lowering.merge.reshape import keeps_type
 
-_ELEMENTWISE = [op for op in builtin_ops().values() if isinstance(op, TflOp) and op.elementwise]
+_PADDED = 5  # dimensions at most, of PAD
+_EXACT = 1 << 24  # up to which f32 counts
+_DEPTH = 6  # of how a tensor of ones is summed up, as tf.nn.weighted_moments does it
 
 
-@merges(*_ELEMENTWISE)
+@merges(*BROADCASTING)
 def uniform_operand(eqn: Eqn, view: View) -> Any:
     """A FILL or ZEROS_LIKE that is broadcast with a tensor of the result's shape: its size need not be computed."""
     (result,) = eqn.outputs
@@ -47,17 +51,41 @@ def uniform_end(eqn: Eqn, view: View) -> Any:
     return padded if keeps_type(padded.type, eqn.outputs[0].type) else None
 
 
-_PADDED = 5  # dimensions at most, of PAD
-
-
-def _scalar(atom: Atom | None, view: View) -> np.ndarray | None:
-    """The one value of a tensor whose shape says more than its contents."""
-    eqn = view.producer(atom)
-    if eqn is None:
+def _scalar(atom: Atom | None, view: View, depth: int = _DEPTH) -> np.ndarray | None:
+    """The one value of a tensor whose shape says more than its contents; found by so many steps at most."""
+    eqn = view.producer(atom) if depth else None
+    if eqn is None or eqn.outputs[0].type.quantization is not None or not isinstance(eqn.op, TflOp):
         return None
     if eqn.op is array.reshape:
-        return _scalar(eqn.inputs[0], view)
+        return _scalar(eqn.inputs[0], view, depth - 1)
     if eqn.op is elementwise.zeros_like:
         return np.zeros((), eqn.outputs[0].type.dtype.numpy)
-    value = eqn.inputs[1] if eqn.op is array.fill else None
-    return value.array.reshape(()) if isinstance(value, Const) else None
+    if eqn.op is array.fill:
+        return _number(eqn.inputs[1])
+    if eqn.op is reduce.sum_:
+        return _sum(eqn, _scalar(eqn.inputs[0], view, depth - 1))
+    if not eqn.op.elementwise or len(eqn.outputs) != 1:
+        return None
+    values = []
+    for operand in eqn.inputs:
+        value = _number(operand) if isinstance(operand, Const) else _scalar(operand, view, depth - 1)
+        if value is None:
+            return None
+        values.append(value)
+    (result,) = eqn.op.run(values, eqn.params, ())
+    return np.asarray(result)
+
+
+def _number(atom: Atom | None) -> np.ndarray | None:
+    return atom.array.reshape(()) if isinstance(atom, Const) and atom.array.size == 1 else None
+
+
+def _sum(eqn: Eqn, value: np.ndarray | None) -> np.ndarray | None:
+    """The sum of equal whole numbers along axes of known sizes, where it is exact."""
+    x, axes = eqn.inputs[0], None if eqn.inputs[1] is None else static_value(eqn.inputs[1])
+    if value is None or x is None or axes is None or value != np.round(value):
+        return None
+    sizes = [x.type.shape[a] for a in axes_from_front(axes, x.type.rank)]
+    if not all(map(is_known, sizes)) or abs(float(value)) * np.prod(sizes) > _EXACT:
+        return None
+    return np.asarray(value * np.prod(sizes), value.dtype)

@@ -6,6 +6,7 @@ import pytest
 
 import jfuse
 from tests.end_to_end.invokes import check_invokes
+from tests.models.keras_counts import MORE, OFFICIAL
 from tests.models.keras_layers import ROWS, Row
 
 
@@ -13,7 +14,11 @@ from tests.models.keras_layers import ROWS, Row
     ("row", "library"), [pytest.param(row, lib, id=f"{row.id}-{lib}") for row in ROWS for lib in row.libraries]
 )
 def test_layer(row: Row, library: str) -> None:
-    check_invokes(jfuse.convert(row.model(library), verify=False))
+    lite = jfuse.convert(row.model(library), verify=False)
+    check_invokes(lite)
+    official = OFFICIAL.get(row.id, {}).get(library)
+    if official is not None:
+        assert sum(lite.report.operators.values()) <= official + MORE.get(row.id, 0)
 
 
 def test_ids_are_unique() -> None:

@@ -81,7 +81,6 @@ def test_attributes_are_those_of_the_official_converter(op: str) -> None:
 
 
 FLEX = {
-    "MatrixDeterminant": (tf.linalg.det, spec([None, 3, 3], tf.float32)),
     "StaticRegexReplace": (lambda x: tf.strings.regex_replace(x, "a+", "b"), spec([None], tf.string)),
     "StringSplitV2": (lambda x: tf.raw_ops.StringSplitV2(input=x, sep=",", maxsplit=-1)[1], spec([None], tf.string)),
     "Cholesky": (tf.linalg.cholesky, spec([None, None], tf.float32)),

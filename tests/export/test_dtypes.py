@@ -12,8 +12,9 @@ from jfuse.errors import LowerError
 from jfuse.export.dtypes import unsupported
 from jfuse.export.flatbuffer import to_bytes
 from jfuse.ir.graph import Graph
+from jfuse.ir.quantization import Quantization
 from jfuse.ir.trace import trace_graph
-from jfuse.ir.types import DType, Quantization, TensorType
+from jfuse.ir.types import DType, TensorType
 from jfuse.kernels import ops
 from jfuse.passes.legal import builtins_only, legal
 from jfuse.verification.oracles import LiteRt

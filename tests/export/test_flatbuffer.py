@@ -15,7 +15,9 @@ import pytest
 from ai_edge_litert import schema_py_generated as schema
 
 from jfuse.errors import JfuseError, LowerError
-from jfuse.export.flatbuffer import to_bytes, write_atomic
+from jfuse.export.atomic import write_atomic
+from jfuse.export.flatbuffer import parts, to_bytes
+from jfuse.frontends.tflite_file import load_tflite
 from jfuse.ir.graph import Const, Program, Source, Var
 from jfuse.ir.trace import at_source, trace_graph
 from jfuse.ir.types import DType, TensorType
@@ -299,7 +301,29 @@ def test_a_variable_that_nothing_binds_is_refused() -> None:
         to_bytes(Program((signature(loose),)))
 
 
-def test_more_than_a_file_can_hold_is_refused() -> None:
+def test_data_behind_the_flatbuffer() -> None:
+    source = dense()
+    inside, outside = to_bytes(source), to_bytes(source, most_inside=100)
+    model = schema.ModelT.InitFromPackedBuf(outside, 0)
+    weights = next(t for t in model.subgraphs[0].tensors if t.name == b"model/dense/MatMul/weights")
+    buffer = model.buffers[weights.buffer]
+    assert buffer.data is None
+    assert buffer.offset % 16 == 0
+    assert outside[buffer.offset : buffer.offset + buffer.size] == WEIGHTS.tobytes()
+    assert len(outside) >= buffer.offset + buffer.size + 16
+    contents = {m.name: outside[(b := model.buffers[m.buffer]).offset :][: b.size] for m in model.metadata}
+    assert contents == {
+        b"min_runtime_version": b"2.16.0".ljust(16, b"\0"),
+        b"buffer_location": b"outside flatbuffers",
+    }
+    x = {"x0": np.random.default_rng(1).normal(size=(3, 8)).astype(np.float32)}
+    wanted, found = (LiteRt(data).run(KEY, x) for data in (inside, outside))
+    assert all(np.array_equal(wanted[name], found[name]) for name in wanted)
+    assert to_bytes(load_tflite(outside)) == inside
+    assert str(load_tflite(outside)) == str(load_tflite(inside))
+
+
+def test_data_of_more_than_two_gigabytes_lies_behind_the_flatbuffer() -> None:
     large = np.broadcast_to(np.float32(1), (2**30,))  # 4 GiB, of which four bytes exist
 
     class Unread(Const):
@@ -307,8 +331,10 @@ def test_more_than_a_file_can_hold_is_refused() -> None:
 
     graph = graph_of(lambda x: ops.add(x, 1.0), f32(2**30))
     graph = replace(graph, eqns=(replace(graph.eqns[0], inputs=(graph.inputs[0], Unread(large))),))
-    with pytest.raises(LowerError, match="do not fit into one file"):
-        to_bytes(Program((signature(graph),)))
+    first = next(iter(parts(Program((signature(graph),)))))
+    model = schema.ModelT.InitFromPackedBuf(bytes(first), 0)
+    assert [b.size for b in model.buffers if b.size] == [2**32, 16, 19]  # the weights, and two entries of metadata
+    assert model.buffers[2].offset == model.buffers[1].offset + 2**32
 
 
 def test_a_reshape_to_a_scalar_leaves_shapes_static() -> None:

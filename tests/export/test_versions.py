@@ -12,7 +12,8 @@ from jfuse.export.metadata import min_runtime_bytes, min_runtime_version
 from jfuse.export.schema import BUILTIN_CODES
 from jfuse.export.versions import min_runtime, version_of
 from jfuse.ir.graph import Eqn, Var
-from jfuse.ir.types import DType, Quantization, TensorType
+from jfuse.ir.quantization import Quantization
+from jfuse.ir.types import DType, TensorType
 from jfuse.kernels.op import builtin_ops
 
 PER_TENSOR = Quantization((0.5,), (0,))

@@ -11,7 +11,8 @@ from jfuse.ir.check import check_graph
 from jfuse.ir.dims import is_known
 from jfuse.ir.graph import Signature
 from jfuse.ir.types import DType, TensorType
-from jfuse.model import Model, Runner
+from jfuse.model import Model
+from jfuse.running.runner import Runner
 from jfuse.verification.inputs import draws, size_choices
 from jfuse.verification.measure import relative_error
 from jfuse.verification.oracles_tensorflow import run_tensorflow

@@ -108,12 +108,12 @@ def test_what_cannot_leave_its_graph() -> None:
     assert "lists" in reason(lambda: tf.raw_ops.EmptyTensorList(
         element_shape=[2], max_num_elements=3, element_dtype=tf.float32), "EmptyTensorList")  # fmt: skip
     assert "functions" in reason(lambda: tf.while_loop(lambda i: i < 3, lambda i: i + 1, [0]), "StatelessWhile")
-    assert reason(lambda: tf.math.lgamma(tf.ones([2])), "Lgamma") == ""
+    assert reason(lambda: tf.math.special.dawsn(tf.ones([2])), "Dawsn") == ""
 
 
 def test_ops_on_constants_are_computed_at_once() -> None:
     def call(x: Any) -> Any:
-        return x + tf.linalg.inv(tf.constant([[2.0, 0.0], [0.0, 4.0]]))
+        return x + tf.linalg.pinv(tf.constant([[2.0, 0.0], [0.0, 4.0]]))
 
     function = tf.function(call, input_signature=[tf.TensorSpec([2, 2], tf.float32)], autograph=False)
     result = jfuse.convert(function)
@@ -135,7 +135,7 @@ def test_what_follows_an_open_size_goes_on() -> None:
     weights = tf.constant(np.arange(6, dtype=np.float32).reshape(3, 2))
 
     def call(x: Any) -> Any:
-        return tf.math.lgamma(x) @ weights + x[:, :2]
+        return tf.math.special.dawsn(x) @ weights + x[:, :2]
 
     function = tf.function(call, input_signature=[tf.TensorSpec([None, 3], tf.float32)], autograph=False)
     result = jfuse.convert(function, select_tf_ops=True)

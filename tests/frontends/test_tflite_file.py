@@ -12,14 +12,16 @@ import pytest
 from ai_edge_litert import schema_py_generated as schema
 
 from jfuse.errors import BadFlatbuffer, ImportFailed, JfuseError, LowerError
-from jfuse.export.flatbuffer import to_bytes, write_atomic
+from jfuse.export.atomic import write_atomic
+from jfuse.export.flatbuffer import to_bytes
 from jfuse.export.names import source_of
 from jfuse.frontends.tflite_file import load_tflite
 from jfuse.ir.check import check_graph
 from jfuse.ir.dims import SymbolNames, symbol
 from jfuse.ir.evaluate import evaluate
 from jfuse.ir.graph import Const, Program, Source
-from jfuse.ir.text import format_graph, format_program
+from jfuse.ir.parser import parse_program
+from jfuse.ir.text import constants_of, format_graph, format_program
 from jfuse.ir.trace import at_source, trace_graph
 from jfuse.ir.types import DType, TensorType
 from jfuse.ir.walk import rename_dims
@@ -237,10 +239,6 @@ def tensor(model: Any, index: int) -> Any:
     return model.subgraphs[0].tensors[index]
 
 
-def quantize(model: Any) -> None:
-    tensor(model, 1).quantization.scale = np.array([0.5], np.float32)
-
-
 def body_of_itself(model: Any) -> None:
     operator(model).builtinOptions.bodySubgraphIndex = 0
     operator(model).builtinOptions.condSubgraphIndex = 0
@@ -371,27 +369,39 @@ def test_a_state_that_is_no_variable() -> None:
         load_tflite(changed(programs.lstm(), change))
 
 
-def test_what_jfuse_has_no_op_for_is_named_with_counts() -> None:
+def test_what_jfuse_has_no_op_for_is_kept() -> None:
     def change(model: Any) -> None:
-        model.operatorCodes[0].builtinCode = schema.BuiltinOperator.STABLEHLO_CUSTOM_CALL
+        model.operatorCodes[0].builtinCode = schema.BuiltinOperator.STABLEHLO_DOT_GENERAL
+        operator(model).builtinOptionsType, operator(model).builtinOptions = 0, None
+        operator(model).builtinOptions2Type = schema.BuiltinOptions2.StablehloDotGeneralOptions
+        operator(model).builtinOptions2 = schema.StablehloDotGeneralOptionsT(
+            lhsContractingDimensions=np.array([1]), rhsContractingDimensions=np.array([1])
+        )
         model.operatorCodes[1].builtinCode = schema.BuiltinOperator.DELEGATE
 
-    message = r"no op for 2 of the file's builtins(.|\n)*STABLEHLO_CUSTOM_CALL \(1\), DELEGATE \(1\)"
-    with pytest.raises(LowerError, match=message):
-        load_tflite(changed(dense(), change))
+    data = changed(dense(), change)
+    found = load_tflite(data)
+    graph = found.signatures[0].graph
+    assert [e.op.name for e in graph.eqns][:2] == ["opaque.stablehlo_dot_general", "opaque.delegate"]
+    assert graph.eqns[0].version == 1
+    check_graph(graph)
+    assert format_program(parse_program(str(found), consts=constants_of(found))) == str(found)
+    written = schema.ModelT.InitFromPackedBuf(to_bytes(found), 0)
+    assert operator(written).builtinOptions2Type == schema.BuiltinOptions2.StablehloDotGeneralOptions
+    assert operator(written).builtinOptions2.rhsContractingDimensions.tolist() == [1]
+    assert format_program(load_tflite(to_bytes(found))) == str(found)
+    with pytest.raises(LowerError, match="STABLEHLO_DOT_GENERAL has no kernel in jfuse"):
+        evaluate(graph, [np.zeros((1, 8), np.float32)])
 
 
-def test_quantized_tensors_are_refused() -> None:
-    with pytest.raises(LowerError, match=r"quantized and sparse tensors are not read at .*tensor 1"):
-        load_tflite(changed(dense(), quantize))
-
-
-def test_options_that_jfuse_does_not_know_are_refused() -> None:
+def test_operators_with_options_that_jfuse_does_not_know_are_kept() -> None:
     def change(model: Any) -> None:
-        operator(model).builtinOptions.quantSpec = schema.QuantSpecT() if hasattr(schema, "QuantSpecT") else b"x"
+        operator(model).builtinOptions.quantSpec = np.array([7], np.int32)
 
-    with pytest.raises((LowerError, BadFlatbuffer), match="quantSpec"):
-        load_tflite(changed(dense(), change))
+    found = load_tflite(changed(dense(), change))
+    assert found.signatures[0].graph.eqns[0].op.name == "opaque.fully_connected"
+    written = schema.ModelT.InitFromPackedBuf(to_bytes(found), 0)
+    assert operator(written).builtinOptions.quantSpec.tolist() == [7]
 
 
 def test_missing_options_have_the_schema_s_defaults() -> None:

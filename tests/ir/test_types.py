@@ -7,7 +7,8 @@ import pytest
 
 from jfuse.ir.dims import symbol
 from jfuse.ir.graph import Const
-from jfuse.ir.types import DType, Quantization, TensorType
+from jfuse.ir.quantization import Quantization
+from jfuse.ir.types import DType, TensorType
 
 B = symbol("B")
 OBJECTS = {DType.string, DType.resource, DType.variant}

@@ -93,6 +93,20 @@ def test_normal_numbers_in_each_call() -> None:
     assert abs(drawn.std() - 1) < 0.05
 
 
+def test_truncated_normal_numbers_in_each_call() -> None:
+    drawn = draws_of(drawing(lambda x: x + tf.random.truncated_normal([400])))
+    assert abs(drawn).max() <= 2
+    assert abs(drawn.mean()) < 0.06  # 6 standard deviations
+    assert abs(drawn.std() - 0.87963) < 0.03  # of a normal variable between -2 and 2
+    assert abs((drawn < 0.5).mean() - 0.7006) < 0.03
+
+
+def test_shuffled_in_each_call() -> None:
+    drawn = draws_of(drawing(lambda x: x + tf.random.shuffle(tf.range(400.0))))
+    np.testing.assert_array_equal(np.sort(drawn, axis=1), np.tile(np.arange(400.0), (20, 1)))
+    assert abs(np.corrcoef(drawn)[0, 1:]).max() < 0.3  # 6 standard deviations
+
+
 def test_integers_in_each_call() -> None:
     lite = drawing(lambda x: x + tf.cast(tf.random.uniform([400], -2, 5, tf.int32), tf.float32))
     drawn = draws_of(lite)
@@ -134,7 +148,7 @@ def test_seeds_that_are_constants_give_constants() -> None:
     [
         (lambda x: x + tf.cast(tf.random.uniform([400], dtype=tf.float64), tf.float32), "random numbers of f64"),
         (lambda x: x + tf.cast(tf.random.uniform([400], 0, 2**30, tf.int32), tf.float32), "from a range that is large"),
-        (lambda x: x + tf.random.truncated_normal([400]), "TruncatedNormal"),
+        (lambda x: x + tf.random.poisson([400], 2.0), "RandomPoisson"),
     ],
 )
 def test_what_no_operator_draws_is_refused(function: Any, message: str) -> None:

@@ -18,7 +18,6 @@ from jfuse.lowering.combined_detection import lower_combined_non_max_suppression
 from jfuse.lowering.complex_numbers import lower_complex, lower_complex_abs, lower_imag, lower_real
 from jfuse.lowering.crops import lower_crop_and_resize
 from jfuse.lowering.detection import lower_non_max_suppression_v4
-from jfuse.lowering.patches import lower_extract_image_patches
 from jfuse.lowering.resize import lower_resize_bicubic, lower_resize_bilinear
 from jfuse.lowering.signal import lower_fft, lower_irfft, lower_rfft
 from jfuse.passes.complex_parts import complex_parts
@@ -66,13 +65,6 @@ def suppressed(overlap: Any) -> Any:
             lambda x, b: lower_crop_and_resize(x, b, np.zeros(2, np.int32), SIZE),
             [OPEN_IMAGE, floats(2, 4)],
             "images whose size is known only at run time",
-        ),
-        (
-            lambda x: lower_extract_image_patches(
-                x, ksizes=(1, 2, 2, 1), strides=(1, 2, 2, 1), rates=(1, 1, 1, 1), padding="SAME"
-            ),
-            [OPEN_IMAGE],
-            "windows of images whose size is known only at run time",
         ),
         (lower_fft, [TensorType((2, 5000), DType.c64)], "a matrix of 5000 by 5000"),
         (lower_fft, [TensorType((symbol("N"),), DType.c64)], "a length that is known only at run time"),

@@ -51,6 +51,15 @@ ARITHMETIC = [
     case("x^3", lambda x: ops.pow_(x, np.float32(3)), f32(4), left="pow"),
     case("2^x", lambda x: ops.pow_(np.float32(2), x), f32(4), left="pow"),
     case("--x", lambda x: ops.neg(ops.neg(x)), f32(B, 4)),
+    case("-(x-y)", lambda x, y: ops.neg(ops.sub(x, y)), f32(B, 4), f32(4), left="sub"),
+    case("-(x-y)-integers", lambda x, y: ops.neg(ops.sub(x, y)), i32(4), i32(4), left="sub"),
+    case("-relu(x-y)", lambda x, y: ops.neg(ops.relu(ops.sub(x, y))), f32(4), f32(4), left="sub neg"),
+    case("-(x-y)-read-twice", lambda x, y: (d := ops.sub(x, y), ops.neg(d)), f32(4), f32(4), left="sub neg"),
+    case("|-x|", lambda x: ops.abs_(ops.neg(x)), f32(B, 4), left="abs"),
+    case("|-x|-integers", lambda x: ops.abs_(ops.neg(x)), i32(4), left="abs"),
+    case("(-x)^2-read-twice", lambda x: (y := ops.neg(x), ops.square(y)), f32(4), left="neg square"),
+    case("y-relu(-x)", lambda x, y: ops.sub(y, ops.relu(ops.neg(x))), f32(B, 4), f32(4), left="minimum add"),
+    case("y-relu(x)", lambda x, y: ops.sub(y, ops.relu(x)), f32(4), f32(4), left="relu sub"),
 ]
 
 

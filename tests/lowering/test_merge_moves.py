@@ -44,6 +44,11 @@ def turned(x: Any) -> Any:
     return ops.strided_slice(enlarged(x), whole, whole, ints(1, 1, 1, -1), begin_mask=15, end_mask=15)
 
 
+def pixels(x: Any, perm: tuple[int, ...]) -> Any:
+    """Four of each, turned."""
+    return ops.transpose(ops.reshape(convolved(x), [-1, 4, 3, 4, 2]), ints(*perm))
+
+
 SEQUENCE = f32(B, 4, 3)
 
 ROWS = [
@@ -60,6 +65,18 @@ ROWS = [
     case("crop", lambda x: ops.relu(ops.add(cropped(x), VECTOR)), IMAGE, left="conv_2d depth_to_space strided_slice"),
     case("sequence", lambda x: ops.relu(ops.add(row(x), floats(8))), SEQUENCE, left="expand_dims conv_2d squeeze"),
     case("pairs", lambda x: ops.add(pairs(x), VECTOR), SEQUENCE, left="expand_dims conv_2d reshape"),
+    case(
+        "turned-pixels",
+        lambda x: ops.relu(ops.add(pixels(x, (0, 1, 3, 2, 4)), VECTOR)),
+        IMAGE,
+        left="conv_2d reshape transpose",
+    ),
+    case(
+        "turned-channels",
+        lambda x: ops.add(pixels(x, (0, 1, 2, 4, 3)), floats(4)),
+        IMAGE,
+        left="conv_2d reshape transpose add",
+    ),
     case("two-readers", lambda x: (y := enlarged(x), ops.add(y, VECTOR)), IMAGE, left="conv_2d depth_to_space add"),
     case(
         "another-axis",

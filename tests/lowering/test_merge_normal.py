@@ -82,15 +82,19 @@ L2 = [
 ]
 
 SOFTMAX = [
-    case("scaled", lambda x: ops.softmax(ops.mul(x, np.float32(0.5))), f32(B, 6), left="softmax"),
-    case("divided", lambda x: ops.softmax(ops.div(x, np.float32(2.5))), f32(B, 6), left="softmax"),
-    case("twice", lambda x: ops.softmax(ops.mul(x, np.float32(2)), beta=0.5), f32(B, 6), left="softmax"),
-    case("negative", lambda x: ops.softmax(ops.mul(x, np.float32(-1))), f32(B, 6), left="mul softmax"),
-    case("zero", lambda x: ops.softmax(ops.mul(x, np.float32(0))), f32(B, 6), left="mul softmax"),
-    case("vector", lambda x: ops.softmax(ops.mul(x, GAMMA)), f32(B, 6), left="mul softmax"),
-    case("divides", lambda x: ops.softmax(ops.div(np.float32(2), x)), f32(B, 6), left="div softmax"),
-    case("second-reader", lambda x: (y := ops.mul(x, np.float32(2)), ops.softmax(y)), f32(B, 6), left="mul softmax"),
-    case("large", lambda x: ops.softmax(ops.mul(x, np.float32(2))), f32(B, 300, 6), left="mul softmax"),
+    case("scaled", lambda x: ops.softmax(ops.mul(x, np.float32(0.5))), f32(B, 6), left="mul softmax"),
+    case(
+        "of-dense",
+        lambda x: ops.softmax(ops.div(ops.fully_connected(x, floats(4, 6)), np.float32(2.5))),
+        f32(B, 6),
+        left="fully_connected softmax",
+    ),
+]
+
+REDUCED = [
+    case("ones-in-front", lambda x: ops.mean(x, ints(0, 2), keep_dims=True), f32(1, B, 4), left="mean"),
+    case("ones-only", lambda x: ops.sum_(x, ints(0, 1), keep_dims=True), f32(1, 1, B)),
+    case("ones-behind", lambda x: ops.mean(x, ints(1, 2), keep_dims=True), f32(B, 4, 1), left="mean"),
 ]
 
 LAYER_NORM = [
@@ -190,3 +194,24 @@ def test_softmax(item: Case) -> None:
 @pytest.mark.parametrize("item", LAYER_NORM)
 def test_layer_norm(item: Case) -> None:
     check(item, rtol=2e-6)  # the source cancels where this does not
+
+
+@pytest.mark.parametrize("item", REDUCED)
+def test_axes_of_one_in_front_are_not_reduced(item: Case) -> None:
+    check(item)
+
+
+def group_norm(x: Any) -> Any:
+    """As Keras spells it on groups of channels: x * (r * g) - mean * (r * g)."""
+    mean = ops.mean(x, ints(1, 3), keep_dims=True)
+    variance = ops.mean(ops.square(ops.sub(x, mean)), ints(1, 3), keep_dims=True)
+    factor = ops.mul(ops.rsqrt(ops.add(variance, np.float32(1e-3))), GROUPS)
+    return ops.add(ops.mul(x, factor), ops.mul(ops.neg(mean), factor))
+
+
+GROUPS = floats(1, 1, 3, 2)
+
+
+def test_factors_of_groups_stay_small() -> None:
+    left = ("mean", "sub", "square", "mean", "add", "rsqrt", "mul", "mul")
+    check(Case("groups", group_norm, (f32(B, 5, 3, 2),), left), rtol=1e-5)  # sums of 10 terms

@@ -13,7 +13,7 @@ from jfuse.lowering.conv import lower_conv_2d
 from jfuse.lowering.elementwise import lower_bias_add
 from jfuse.passes.context import Context
 from jfuse.passes.simplify import simplify
-from tests.lowering.merging import B, Case, case, check, f32, floats, ints
+from tests.lowering.merging import B, Case, T, case, check, f32, floats, ints
 
 TO_FIRST, TO_LAST = ints(0, 3, 1, 2), ints(0, 2, 3, 1)
 IMAGE = f32(B, 4, 6, 6)
@@ -167,3 +167,70 @@ def test_a_deep_network_is_simplified_in_a_few_sweeps() -> None:
     names = [eqn.op.name for eqn in graph.eqns]
     assert names.count("transpose") == 1
     assert names.count("conv_2d") == 60
+
+
+SEQUENCE = f32(B, T, 4)
+PLAIN: dict[str, Any] = {"padding": "SAME", "stride_w": 1, "stride_h": 1}
+STEPS_BEFORE = np.array([(0, 0), (2, 0), (0, 0)], np.int32)
+
+
+def over_steps(x: Any) -> Any:
+    """A convolution over a sequence."""
+    y = ops.conv_2d(ops.expand_dims(x, np.int32(1)), floats(4, 1, 3, int(x.shape[-1])), **PLAIN)
+    return ops.squeeze(y, squeeze_dims=(1,))
+
+
+def steps(name: str, function: Any, left: str) -> Any:
+    """A row between two convolutions over a sequence."""
+    between = f"expand_dims conv_2d {left} conv_2d squeeze"
+    return case(name, lambda x: over_steps(function(over_steps(x))), SEQUENCE, left=between)
+
+
+SEQUENCES = [
+    steps("activated", ops.tanh, left="tanh"),
+    steps("residual", lambda x: ops.add(x, ops.tanh(over_steps(x))), left="conv_2d tanh add"),
+    steps("padded", lambda x: ops.pad(ops.exp(x), STEPS_BEFORE), left="exp pad"),
+    steps("joined", lambda x: ops.concatenation(x, ops.exp(x), axis=-1), left="exp concatenation"),
+    steps("normed", lambda x: ops.sub(x, ops.mean(x, ints(2), keep_dims=True)), left="mean sub"),
+    steps("dense", lambda x: ops.fully_connected(x, floats(4, 4), None, keep_num_dims=True), left="fully_connected"),
+    steps("softmax", ops.softmax, left="softmax"),
+    steps("with-a-vector", lambda x: ops.maximum(x, floats(4)), left="maximum"),
+    case("mean", lambda x: ops.mean(ops.tanh(over_steps(x)), ints(1)), SEQUENCE, left="expand_dims conv_2d tanh mean"),
+    case(
+        "power",
+        lambda x: ops.squeeze(
+            ops.add(*(ops.square(ops.expand_dims(y, np.int32(1))) for y in (x, ops.sin(x)))), squeeze_dims=(1,)
+        ),
+        SEQUENCE,
+        left="sin square square add",
+    ),
+]
+
+STAY = [
+    case(
+        "result-on-the-way",
+        lambda x: (y := ops.tanh(over_steps(x)), over_steps(y)),
+        SEQUENCE,
+        left="expand_dims conv_2d tanh squeeze conv_2d squeeze",
+    ),
+    case("beside-another", lambda x: ops.add(x, over_steps(x)), SEQUENCE, left="expand_dims conv_2d squeeze add"),
+    case(
+        "widened-by-broadcasting",
+        lambda x, y: ops.squeeze(
+            ops.mean(ops.add(ops.expand_dims(x, np.int32(1)), y), ints(1), keep_dims=True), squeeze_dims=(1,)
+        ),
+        f32(B, 5, 4),
+        f32(B, 2, 5, 4),
+        left="expand_dims add mean",
+    ),
+]
+
+
+@pytest.mark.parametrize("item", SEQUENCES)
+def test_sequences_stay_images_between_convolutions(item: Case) -> None:
+    check(item, rtol=1e-5)  # sums of up to 48 terms
+
+
+@pytest.mark.parametrize("item", STAY)
+def test_sequences_are_sequences_where_nothing_is_gained(item: Case) -> None:
+    check(item, rtol=1e-5)

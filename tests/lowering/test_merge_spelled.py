@@ -118,3 +118,26 @@ def test_gate(item: Case) -> None:
 @pytest.mark.parametrize("item", SLOPED)
 def test_slope(item: Case) -> None:
     check(item)
+
+
+def softplus(x: Any) -> Any:
+    return ops.sub(ops.relu(x), ops.log(ops.logistic(ops.abs_(x))))
+
+
+SOFTPLUS = [
+    case("mish", lambda x: ops.tanh(softplus(x)), f32(B, 4), left="exp add log tanh"),
+    case(
+        "of-two",
+        lambda x, y: ops.tanh(ops.sub(ops.relu(x), ops.log(ops.logistic(ops.abs_(y))))),
+        f32(4),
+        f32(4),
+        left="relu abs logistic log sub tanh",
+    ),
+    case("second-reader", lambda x: (y := softplus(x), ops.tanh(y)), f32(4), left="relu abs logistic log sub tanh"),
+    case("log_sigmoid", lambda x: ops.neg(softplus(ops.neg(x))), f32(B, 4), left="abs logistic log minimum add"),
+]
+
+
+@pytest.mark.parametrize("item", SOFTPLUS)
+def test_softplus(item: Case) -> None:
+    check(item)

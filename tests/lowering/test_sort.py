@@ -3,13 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
 import tensorflow as tf
 
-from jfuse.errors import LowerError
-from jfuse.ir.trace import trace_graph
-from jfuse.ir.types import DType, TensorType
-from jfuse.lowering.sort import lower_old_top_k, lower_unique_v2
+from jfuse.lowering.sort import lower_old_top_k
 
 X = np.array([[1, 3, 3, 2], [0, -1, 4, 4]], np.float32)
 
@@ -20,10 +16,3 @@ def test_the_first_form_of_top_k_has_its_number_as_an_attribute() -> None:
     wanted = tf.math.top_k(X, 3)
     np.testing.assert_array_equal(found, wanted.values)
     np.testing.assert_array_equal(places, wanted.indices)
-
-
-def test_distinct_rows_are_refused() -> None:
-    axis = np.array([0], np.int32)
-    with pytest.raises(LowerError, match="distinct slices of a tensor") as refused:
-        trace_graph(lambda x: lower_unique_v2(x, axis), [TensorType((2, 4), DType.f32)])
-    assert "f32[2,4]" in str(refused.value)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from jfuse.ir.types import DType
 from tests.op_cases.case import Case, case, const, f32, given
 from tests.op_cases.elementwise import CLAMPED, unary
 
@@ -49,6 +50,8 @@ CASES: tuple[Case, ...] = (
     case("Softmax", args=[f32(2, 1, 2, 3, 1, 2, 2)], dynamic=True),
     case("LogSoftmax", args=[f32(0, 3)]),
     case("SoftmaxCrossEntropyWithLogits", args=[f32(2, 5), f32(2, 5, low=0, high=1)], dynamic=True),
+    case("SparseSoftmaxCrossEntropyWithLogits", args=[f32(2, 5), given([4, 0], DType.i32)]),
+    case("SparseSoftmaxCrossEntropyWithLogits", args=[f32(2, 5), given([1, 3], DType.i64)]),
     case("SoftmaxCrossEntropyWithLogits", args=[f32(3, 2), const(np.array([[0, 1]], np.float32))]),
     case("LogSoftmax", args=[f32(2, 5)], dynamic=True),
     case("LogSoftmax", args=[given([[100.0, 0.0, -100.0]])]),

@@ -181,6 +181,7 @@ SHAPES = (
 )
 
 CASES: tuple[Case, ...] = (
+    case("ConjugateTranspose", args=[f32(2, 3, 4), const([0, 2, 1])]),
     *RESHAPES,
     *JOINS,
     *padding("Pad"),

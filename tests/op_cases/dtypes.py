@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from jfuse.ir.types import DType
-from tests.op_cases.case import Case, Operand, case, const, given, i64
+from tests.op_cases.case import Case, Operand, case, const, given, i32, i64
 
 SIGNED = tuple(map(DType, "i8 i16 i32 i64".split()))
 UNSIGNED = tuple(map(DType, "u8 u16 u32 u64".split()))
@@ -44,7 +44,7 @@ def of_two(op: str, dtypes: Iterable[DType], *, litert: str | None = None, **att
 
 
 def divided(op: str, dtypes: Iterable[DType]) -> list[Case]:
-    """A quotient or remainder of integers of both signs, at the ends of the type too; never the least over -1."""
+    """A quotient or remainder of integers of both signs, at the ends of the type too, and the least over -1."""
     rows = []
     for dtype in dtypes:
         info = np.iinfo(dtype.numpy)
@@ -52,11 +52,18 @@ def divided(op: str, dtypes: Iterable[DType]) -> list[Case]:
             (x, y)
             for x in ends(dtype, -1, -7, 6, info.max // 3, info.min // 3)
             for y in (1, 2, 3, 7, -1, -2, -7, 10, info.max, info.min, info.max // 2 + 1)
-            if y and info.min <= y and not (x == info.min and y == -1)
+            if y and info.min <= y
         ]
         x, y = (np.array(side, dtype.numpy) for side in zip(*pairs, strict=True))
         rows.append(case(op, args=[_operand(x), _operand(y)]))
     return rows
+
+
+def by_constants(op: str) -> list[Case]:
+    """A quotient or remainder of integers by constants with -1 among them, and by -1 alone."""
+    least = {d: np.iinfo(d.numpy).min for d in (DType.i32, DType.i64)}
+    rows = [case(op, args=[given([x, 7, x], d), const(np.array([-1, -1, 3], d.numpy))]) for d, x in least.items()]
+    return [*rows, *(case(op, args=[given([x, -7], d), const(np.array(-1, d.numpy))]) for d, x in least.items())]
 
 
 def of_floats(op: str, count: int = 1, *, low: float = -2, high: float = 2, roundings: int = 1) -> list[Case]:
@@ -112,6 +119,14 @@ CASES: tuple[Case, ...] = (
     ),
     case("FloorDiv", args=[i64(2, 3, low=-(2**60), high=2**60), const(np.int64(7))], dynamic=True),
     *(row for op in ("Mod", "TruncateMod") for row in divided(op, (DType.i32, DType.i64))),
+    *(row for op in ("FloorDiv", "FloorMod", "TruncateDiv", "TruncateMod") for row in by_constants(op)),
+    *(
+        case("Pow", args=[given([10, -10, 3, -2, 7, 2, 0, 5], d), given([10, 9, 40, 31, 13, 3, 0, 1], d)])
+        for d in SIGNED
+    ),
+    case("Pow", args=[i32(2, 3), i32(3, low=0, high=9)], dynamic=True),
+    case("Pow", args=[const(np.int32(3)), i32(2, 3, low=0, high=40)], dynamic=True),
+    case("Pow", args=[i64(2, 3), const(np.array([0, 1, 21], np.int64))], dynamic=True),
     *(case("AddN", args=[_operand(np.array(ends(d), d.numpy))] * 3) for d in INTEGERS),
     *(
         case("SelectV2", args=[_BOOLS[0], given([1, 2, 3, 4], d), given([5, 6, 7, 8], d)])

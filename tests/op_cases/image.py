@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from jfuse.ir.types import DType
-from tests.op_cases.case import Case, Operand, case, const, f32, given, i64
+from tests.op_cases.case import Case, Operand, case, const, f32, given, i64, weights
 
 IMAGE = f32(2, 3, 4, 2)
 COLOURS = f32(2, 2, 5, 3, low=0, high=1)
@@ -172,4 +172,12 @@ PROJECTIONS = (
     ),
 )
 
-CASES: tuple[Case, ...] = (*RESIZES, *FILTERS, *COLOUR, *PATCHES, *CROPS, *PROJECTIONS)
+BOXES = given([[[0.2, 0.1, 0.7, 0.6], [-0.5, 0.3, 1.5, 0.8], [0.9, 0.9, 0.1, 0.1], [0.5, 0, 0.5, 2]]] * 2)
+DRAWINGS = (
+    case("DrawBoundingBoxes", args=[f32(2, 6, 7, 3), BOXES]),
+    case("DrawBoundingBoxes", args=[f32(2, 6, 7, 1), BOXES]),
+    case("DrawBoundingBoxesV2", args=[f32(2, 6, 7, 3), BOXES, weights(2, 4)]),
+    case("DrawBoundingBoxesV2", args=[f32(2, 9, 8, 3), f32(2, 12, 4, low=-0.2, high=1.2), f32(3, 3)]),
+)
+
+CASES: tuple[Case, ...] = (*DRAWINGS, *RESIZES, *FILTERS, *COLOUR, *PATCHES, *CROPS, *PROJECTIONS)

@@ -106,7 +106,7 @@ def as_arrays(results: Sequence[Any]) -> tuple[np.ndarray, ...]:
 def litert_results(case: Case, *, delegates: bool, dynamic: bool = False) -> list[tuple[np.ndarray, ...]]:
     """The results of two invokes in a row of the row's file in LiteRT."""
     interpreter = Interpreter(
-        model_content=_file_of(case, dynamic=dynamic),
+        model_content=file_of(case, dynamic=dynamic),
         experimental_op_resolver_type=OpResolverType.AUTO
         if delegates
         else OpResolverType.BUILTIN_WITHOUT_DEFAULT_DELEGATES,
@@ -120,7 +120,8 @@ def litert_results(case: Case, *, delegates: bool, dynamic: bool = False) -> lis
 
 
 @cache
-def _file_of(case: Case, *, dynamic: bool) -> bytes:
+def file_of(case: Case, *, dynamic: bool) -> bytes:
+    """The row's file."""
     ctx = Context(recover=False)
     graph = graph_of(case, dynamic=dynamic)
     for step in (complex_parts, fuse, spread, widen):  # `fuse` opens composites

@@ -46,6 +46,7 @@ TENSORS = (
 )
 
 SCATTERS = (
+    case("ScatterNdNonAliasingAdd", args=[f32(4, 3), const([[0], [2], [0]]), f32(3, 3)]),
     case("ScatterNd", args=[SINGLES, f32(3, 2), const([5, 2])]),
     case("ScatterNd", args=[PAIRS, i32(3), const([3, 2])]),
     case("ScatterNd", args=[given([[1], [0]], DType.i64), f32(2, 3), const([4, 3], DType.i64)]),

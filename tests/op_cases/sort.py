@@ -34,6 +34,17 @@ DISTINCT = (
     case("Unique", args=[given([3, 1, 3], DType.u8)]),
     case("UniqueV2", args=[given([3, 1, 3, 0, 1], DType.i32), const([0])]),
     case("UniqueV2", args=[given([3, 1, 3, 0, 1], DType.i32), const([], DType.i64)], out_idx=DType.i64),
+    *(
+        case(op, args=[given([[1, 2], [3, 4], [1, 2], [1, 4], [3, 4]], d), const([axis])], dynamic=True)
+        for op in ("UniqueV2", "UniqueWithCountsV2")
+        for d, axis in ((DType.i32, 0), (DType.f32, 0), (DType.i32, 1))
+    ),
+    case("UniqueV2", args=[given([[[1], [2], [1]], [[3], [4], [3]]], DType.i64), const([-2])], out_idx=DType.i64),
+    *(
+        case("ApproxTopK", args=[f32(2, 3, 5)], compiled=not most, k=2, reduction_dimension=axis, is_max_k=most)
+        for axis, most in ((-1, True), (1, False))
+    ),
+    case("UniqueV2", args=[given([[np.nan, 1], [2, 1], [np.nan, 1]]), const([0])]),
     case("UniqueWithCounts", args=[given([3, 1, 3, 0, 1], DType.i32)], dynamic=True),
     case("UniqueWithCounts", args=[given([3.5, 1, 3.5])], out_idx=DType.i64),
     case("UniqueWithCountsV2", args=[given([3, 1, 3, 0, 1], DType.i64), const([0])]),

@@ -22,8 +22,24 @@ def explicit(*sides: int) -> dict[str, Any]:
     return {"padding": "EXPLICIT", "explicit_paddings": (0, 0, *sides, 0, 0)}
 
 
+def enlarged_depthwise(sizes: Any, w: Any, x: Any, stride: int, padding: str = "SAME", **attributes: Any) -> Case:
+    options = {"strides": (1, stride, stride, 1), "padding": padding, **attributes}
+    return case("DepthwiseConv2dNativeBackpropInput", args=[const(sizes), w, x], **options)
+
+
+DEPTHWISE = (
+    enlarged_depthwise((2, 8, 6, 3), weights(3, 3, 3, 1), f32(2, 4, 3, 3), 2, dynamic=True),
+    enlarged_depthwise((2, 7, 5, 3), weights(3, 2, 3, 1), f32(2, 4, 3, 3), 2, dynamic=True),
+    enlarged_depthwise((2, 9, 7, 3), weights(3, 3, 3, 2), f32(2, 4, 3, 6), 2, "VALID", dynamic=True),
+    enlarged_depthwise((2, 10, 8, 2), weights(2, 2, 2, 1), f32(2, 3, 3, 2), 3, "VALID"),
+    enlarged_depthwise((2, 4, 5, 3), weights(3, 3, 3, 2), f32(2, 4, 5, 6), 1, dynamic=True),
+    enlarged_depthwise((2, 4, 5, 3), f32(3, 3, 3, 1), f32(2, 4, 5, 3), 1),
+    enlarged_depthwise((2, 8, 6, 3), weights(3, 3, 3, 1), f32(2, 4, 3, 3), 2, **explicit(1, 1, 1, 1)),
+)
+
 # Sizes of height and width alone leave the batch open: then a convolution gives blocks of pixels.
 CASES: tuple[Case, ...] = (
+    *DEPTHWISE,
     *(
         enlarged(sizes, weights(*window, 5, 3), f32(2, 4, 3, 3), (2, 2), padding, dynamic=len(sizes) == 2)
         for window, padding, results in (

@@ -46,6 +46,13 @@ def module_files(package: str, folder: str) -> set[str]:
     return {f"{package.replace('.', '/')}/{p}" for p in paths if not (ROOT / folder / p.split("/")[0]).is_symlink()}
 
 
+def data_files() -> set[str]:
+    """The paths in a wheel of what is installed beside the modules."""
+    reports = ROOT / "jfuse" / "reports"
+    page = {path.relative_to(ROOT).as_posix() for path in (reports / "page").iterdir()}
+    return page | {"jfuse/py.typed", "jfuse/refusals.md", "jfuse/reports/verification.schema.json"}
+
+
 def run(*command: str, cwd: Path = ROOT) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, cwd=cwd, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)
 
@@ -100,7 +107,7 @@ def test_wheel_holds_only_jfuse(links: bool, tmp_path: Path) -> None:
     names = set(ZipFile(wheel).namelist())
     metadata = f"jfuse-{pyproject()['project']['version']}.dist-info/"
     files = set[str]().union(*(module_files(package, folder) for package, folder in ROOMS.items()))
-    assert {name for name in names if not name.startswith(metadata)} == files | {"jfuse/py.typed", "jfuse/refusals.md"}
+    assert {name for name in names if not name.startswith(metadata)} == files | data_files()
     assert f"{metadata}licenses/LICENSE" in names
 
 

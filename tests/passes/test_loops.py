@@ -13,9 +13,9 @@ import jfuse
 from jfuse.ir.check import check_graph
 from jfuse.ir.graph import Eqn, Graph
 from jfuse.ir.walk import all_eqns
-from jfuse.model import Runner
 from jfuse.passes.context import Context
 from jfuse.passes.looping.loops import loops
+from jfuse.running.runner import Runner
 from jfuse.verification.measure import relative_error
 from tests.frontends.against_tensorflow import spec
 from tests.models import decoys, other

@@ -18,9 +18,9 @@ from jfuse.ir.text import format_graph
 from jfuse.ir.trace import trace_graph
 from jfuse.ir.walk import all_eqns, all_graphs
 from jfuse.kernels import ops
-from jfuse.model import Runner
 from jfuse.passes.context import Context
 from jfuse.passes.rolling.roll import roll
+from jfuse.running.runner import Runner
 from jfuse.verification.measure import relative_error
 from tests.conftest import Golden
 from tests.frontends.against_tensorflow import spec

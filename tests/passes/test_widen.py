@@ -18,10 +18,10 @@ from jfuse.ir.types import DType, TensorType
 from jfuse.ir.walk import all_eqns
 from jfuse.kernels import ops
 from jfuse.kernels.control import while_
-from jfuse.model import Runner
 from jfuse.passes.context import Context
 from jfuse.passes.looping.loops import loops
 from jfuse.passes.widen import widen, widen_loops
+from jfuse.running.runner import Runner
 from jfuse.verification.measure import relative_error
 from tests.frontends.against_tensorflow import spec
 

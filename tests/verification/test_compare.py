@@ -11,14 +11,16 @@ import pytest
 import tensorflow as tf
 
 import jfuse
+from jfuse import parties
 from jfuse.export.flatbuffer import to_bytes
 from jfuse.ir.graph import Const, Eqn, Graph, Program, Signature, State
 from jfuse.ir.states import first_states
 from jfuse.ir.trace import trace_graph
 from jfuse.ir.types import DType, TensorType
 from jfuse.kernels import ops
-from jfuse.verification import compare
 from jfuse.verification.measure import relative_error
+from jfuse.verification.read_back import reads_back
+from jfuse.verification.tolerance import tolerance_of
 
 GENERATOR = np.random.default_rng(0)
 KERNELS = [GENERATOR.standard_normal((4, 4)).astype(np.float32) for _ in range(3)]
@@ -73,7 +75,7 @@ def test_a_fault_of_the_file_is_found_at_its_operator(
     monkeypatch.setattr(lite, "_bytes", broken)
     with pytest.raises(jfuse.VerifyFailed, match="does not read back as signature 'serving_default'"):
         jfuse.verify(lite, reference=model)
-    monkeypatch.setattr(compare, "reads_back", lambda program, data: None)
+    monkeypatch.setattr(parties, "reads_back", lambda program, data: None)
     with pytest.raises(jfuse.VerifyFailed, match=rf"\(tensorflow/litert\) at {node}"):
         jfuse.verify(lite, reference=model)
 
@@ -140,7 +142,7 @@ def test_a_file_that_starts_elsewhere_does_not_read_back(adder: tuple[Sum, jfuse
     moved = (State("total", Const(np.array([1.0, 3.0], np.float32))),)
     other = jfuse.Model(Program((replace(signature, states=moved),)), lite.imported)
     with pytest.raises(jfuse.VerifyFailed, match="does not keep the states"):
-        compare.reads_back(other.program, lite.to_bytes())
+        reads_back(other.program, lite.to_bytes())
 
 
 @pytest.mark.parametrize(
@@ -219,7 +221,7 @@ def test_the_tolerance_grows_with_hundreds_of_products(layers: int, tolerance: f
 
     graph = trace_graph(deep, [TensorType((2, 4), DType.f32)])
     program = Program((Signature("deep", graph, ("x",), ("y",)),))
-    assert compare.tolerance_of(program) == pytest.approx(tolerance)
+    assert tolerance_of(program, "deep", "y").value == pytest.approx(tolerance)
 
 
 def test_ids_that_tensorflow_refuses_are_drawn_smaller() -> None:

@@ -17,7 +17,7 @@ from jfuse.errors import JfuseError, LowerError
 from jfuse.ir.dims import symbols_of
 from jfuse.ir.evaluate import evaluate
 from jfuse.ir.graph import Atom, Const, Eqn, Graph, Program, Signature, Source, State, Var
-from jfuse.ir.states import distinct, places, with_signatures
+from jfuse.ir.states import distinct, places, reset_value, with_signatures
 from jfuse.ir.types import DType
 from jfuse.ir.walk import producers, use_counts, users, without_idle_states
 from jfuse.kernels import ops
@@ -61,7 +61,8 @@ def prepare_results(program: Program, ctx: Context) -> Program:
 def held_in_place(program: Program) -> frozenset[str]:
     """The states that live in the state tensor of one fused op, by name.
 
-    They start at zero, no other graph knows them, one op reads them, and what it makes of them is what they become.
+    They start as the runtime fills such tensors, no other graph knows them, one op reads them, and what it makes of
+    them is what they become.
     Where an input can have several sizes they do not: a change of size clears all state tensors (LiteRT 2.3.0).
     """
     return frozenset(_keepers(program))
@@ -78,12 +79,17 @@ def _keepers(program: Program) -> dict[str, Eqn]:
         readers = _readers(s)
         for p in places(s):
             reader = readers.get(s.graph.inputs[p.input])
-            if reader is None or known[p.state.name] > 1 or p.state.initial.array.any():
+            if reader is None or known[p.state.name] > 1 or not _is_reset(p.state):
                 continue
             result = state_operands(reader).get(reader.inputs.index(s.graph.inputs[p.input]))
             if result is not None and reader.outputs[result] is s.graph.outputs[p.output]:
                 found[p.state.name] = reader
     return found
+
+
+def _is_reset(kept: State) -> bool:
+    """Whether a state begins with what the runtime fills state tensors with."""
+    return bool((kept.initial.array == reset_value(kept.initial.type)).all())
 
 
 def _readers(signature: Signature) -> dict[Var, Eqn]:

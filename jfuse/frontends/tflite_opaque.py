@@ -1,0 +1,64 @@
+"""Builtins of a .tflite file that jfuse has no op for: kept as they are, options and all, with the file's own types."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from jfuse.errors import LowerError
+from jfuse.ir.graph import Atom, Const, Graph, Params, Var
+from jfuse.ir.registry import register_family
+from jfuse.ir.trace import active_trace
+from jfuse.ir.types import TensorType
+
+_PREFIX = "opaque."
+
+
+@dataclass(frozen=True, eq=False)
+class OpaqueOp:
+    """One operator of a builtin without an op, and the types that the file states for its results.
+
+    Parameters: options, the operator's option table by itself, b"" where it has none. The subgraphs that the table
+    names are the equation's bodies, in the order of its fields.
+    """
+
+    builtin: str
+    types: tuple[TensorType, ...]
+
+    @property
+    def name(self) -> str:
+        """The printed name, `opaque.stablehlo_add`."""
+        return _PREFIX + self.builtin.lower()
+
+    @property
+    def defaults(self) -> Mapping[str, Any]:
+        """The parameters of an opaque operator."""
+        return {"options": b""}
+
+    def varies(self, eqn: object) -> bool:
+        """Whether jax cannot trace the bodies: it cannot trace the op at all."""
+        return True
+
+    def with_types(self, types: tuple[TensorType, ...]) -> OpaqueOp:
+        """The same op with results of these types."""
+        return replace(self, types=types)
+
+    def infer(self, inputs: Sequence[Atom | None], params: Params, bodies: Sequence[Graph]) -> tuple[TensorType, ...]:
+        """The stated types."""
+        return self.types
+
+    def run(self, inputs: Sequence[Any], params: Params, bodies: Sequence[Graph]) -> tuple[Any, ...]:
+        """Record the operator again on the Vars of a trace; LowerError for arrays, as nothing here computes it."""
+        if not any(isinstance(i, Var) for i in inputs):
+            raise LowerError(
+                f"{self.builtin} has no kernel in jfuse", remedy="run the file in LiteRT, as `jfuse.load(path)(x)` does"
+            )
+        trace = active_trace()
+        atoms = [i if isinstance(i, Var | Const) or i is None else trace.constant(np.asarray(i)) for i in inputs]
+        return trace.append(self, atoms, self.types, params, bodies)
+
+
+register_family(_PREFIX, lambda name, types: OpaqueOp(name.removeprefix(_PREFIX).upper(), types))

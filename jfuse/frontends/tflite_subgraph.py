@@ -1,0 +1,221 @@
+"""One subgraph of a .tflite file: what its tensors hold, and its operators recorded as equations."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from jfuse.errors import BadFlatbuffer, JfuseError, LowerError, TypeMismatch
+from jfuse.export.names import source_of
+from jfuse.export.schema import is_custom
+from jfuse.export.versions import own_version
+from jfuse.frontends.tf_opaque import CustomOp
+from jfuse.frontends.tflite_custom import record_custom
+from jfuse.frontends.tflite_fields import options_of, text
+from jfuse.frontends.tflite_opaque import OpaqueOp
+from jfuse.frontends.tflite_operators import Results, equation, opaque
+from jfuse.frontends.tflite_resources import ON_RESOURCES, effects_of
+from jfuse.frontends.tflite_states import ON_VARIABLES, Held
+from jfuse.frontends.tflite_tables import ON_TABLES, lookup_operands
+from jfuse.frontends.tflite_tensors import Tensors
+from jfuse.ir.dims import is_known
+from jfuse.ir.graph import Atom, Op, Var
+from jfuse.ir.trace import active_trace, at_source
+from jfuse.ir.types import DType, TensorType
+from jfuse.kernels.op import TflOp
+
+if TYPE_CHECKING:
+    from jfuse.frontends.tflite_file import File
+
+
+class Subgraph:
+    """One subgraph, read in the active trace."""
+
+    def __init__(self, file: File, index: int) -> None:
+        table = file.subgraphs[index]
+        self.index = index
+        self.where = f"subgraph {index}"
+        self.graph_name = text(table.name, self.where) or f"subgraph_{index}"
+        self.operators: Sequence[Any] = table.operators or ()
+        self.tensors = Tensors(table.tensors or (), file.buffers, self.where)
+        self.inputs = self.tensors.places(table.inputs)
+        self.outputs = self.tensors.places(table.outputs)
+        self._file = file
+        self._bound: dict[int, Atom] = {}
+        self.held = Held(self)
+        if len(set(self.inputs)) != len(self.inputs):
+            raise BadFlatbuffer("an input is listed twice", where=self.where)
+
+    def calls(self) -> Iterator[tuple[str, Any]]:
+        """The operators with the names of their builtins."""
+        return ((self._file.builtin(operator), operator) for operator in self.operators)
+
+    def state_name(self, index: int) -> str:
+        """A name for a state tensor, which no other state of the file has."""
+        name = source_of(self.tensors.name(index)).node or f"state_{self.index}_{index}"
+        return self._file.state_names.unique(name, (self.index, index))
+
+    def input_types(self) -> list[TensorType]:
+        """The stated types of the inputs."""
+        return [self._type(index) for index in self.inputs]
+
+    def variables(self, types: Sequence[TensorType]) -> list[Var]:
+        """The inputs, of types that may say more of their sizes than the file does."""
+        found = []
+        for index, given in zip(self.inputs, types, strict=True):
+            quantization = self.tensors.quantization(index)
+            self.tensors.compare(index, given, stated=quantization is not None or given.quantization is not None)
+            found.append(Var(replace(given, quantization=quantization), self.tensors.name(index)))
+        return found
+
+    def record(self, *variables: Var) -> tuple[Atom | None, ...]:
+        """Record all operators in the active trace; the results, then what the states hold after them."""
+        count = len(self.inputs)
+        self._bound = {**dict(zip(self.inputs, variables[:count], strict=True)), **self.held.start(variables[count:])}
+        for number, operator in enumerate(self.operators):
+            self._record(operator, f"{self.where} operator {number}")
+        return (*(self.read(index) for index in self.outputs), *self.held.after(self._bound))
+
+    def _record(self, operator: Any, where: str) -> None:
+        builtin = self._file.builtin(operator, where)
+        where = f"{where} ({builtin})"
+        if not self._file.resources and builtin in ON_VARIABLES:
+            self._bound |= self.held.record(builtin, operator, where)
+            return
+        if not self._file.resources and builtin in ON_TABLES:
+            return
+        outputs = self.tensors.places(operator.outputs)
+        if builtin == "DEQUANTIZE" and outputs and outputs[0] in self.held.kept:
+            return  # the first value of a state
+        operands = self._operands(builtin, operator)
+        trace = active_trace()
+        count = len(trace.eqns)
+        try:
+            with at_source(source_of(self.tensors.name(outputs[0])) if outputs else source_of(";")):
+                if is_custom(builtin):
+                    self._custom(operator, operands, outputs)
+                elif self._file.resources and builtin in ON_RESOURCES:
+                    opaque(builtin, options_of(builtin, operator), operands, self._results(outputs), self._file.body)
+                else:
+                    equation(builtin, operator, operands, self._results(outputs), self._file.body)
+        except TypeMismatch as error:
+            raise BadFlatbuffer(
+                error.message, where=where, expected=error.expected, found=error.found, context=error.context
+            ) from error
+        except JfuseError as error:
+            error.where = where if error.where is None else f"{where}, {error.where}"
+            raise
+        except Exception as error:  # whatever a check missed: a corrupt option can make anything of a kernel
+            found = f"{type(error).__name__}: {error}"
+            raise BadFlatbuffer("an operator cannot be read", where=where, found=found) from error
+        assert len(trace.eqns) == count + 1, "one operator is one equation"
+        self._keep(operator, outputs, where)
+
+    def _results(self, outputs: Sequence[int]) -> Results:
+        tensors = self.tensors
+        return Results(
+            len(outputs),
+            lambda i: tensors.element(outputs[i]),
+            lambda i: self._result_type(outputs[i]),
+            lambda i, derived, stated: tensors.compare(outputs[i], derived, stated=stated),
+            any(tensors.quantization(i) is not None for i in outputs),
+        )
+
+    def _type(self, index: int) -> TensorType:
+        """The stated type of a tensor: each open dimension is a symbol of its own, B for axis 0 and N for others."""
+        return self.tensors.type(index, self._file.names)
+
+    def _result_type(self, index: int) -> TensorType:
+        """As `_type`; where the file says no rank, it may have any."""
+        found = self._type(index)
+        return found if self.tensors.has_rank(index) else replace(found, ranked=False)
+
+    def _operands(self, builtin: str, operator: Any) -> list[Atom | None]:
+        if builtin == "HASHTABLE_FIND" and not self._file.resources:
+            return lookup_operands(self, self._file.tables, operator)
+        return [None if i == -1 else self.read(i) for i in self.tensors.places(operator.inputs, optional=True)]
+
+    def _custom(self, operator: Any, operands: list[Atom | None], outputs: Sequence[int]) -> None:
+        code = self._file.code(operator)
+        types = [self._result_type(index) for index in outputs]
+        record_custom(text(code.customCode), code.version, operator, operands, types, self._file.buffers)
+
+    def _keep(self, operator: Any, outputs: Sequence[int], where: str) -> None:
+        """Keep what the file says of an operator besides, and bind its results."""
+        eqns = active_trace().eqns
+        eqn = eqns[-1]
+        if isinstance(eqn.op, CustomOp | OpaqueOp) and self._keeps_state(operator):
+            raise LowerError(
+                "an operator that jfuse has no op for keeps a state",
+                where=where,
+                expected="operands and results alone",
+                remedy="run the file in LiteRT",
+            )
+        updates = eqn.op.new_states(len(eqn.outputs)) if isinstance(eqn.op, TflOp) else {}
+        plain = [i for i in range(len(eqn.outputs)) if i not in updates.values()]
+        if len(plain) != len(outputs):
+            raise BadFlatbuffer(
+                "an operator has another number of outputs", where=where, expected=len(plain), found=len(outputs)
+            )
+        names = {position: self.tensors.name(index) for position, index in zip(plain, outputs, strict=True)}
+        intermediates = tuple(
+            Var(self._type(i), self.tensors.name(i)) for i in self.tensors.places(operator.intermediates)
+        )
+        results = tuple(Var(v.type, names.get(i), v.value) for i, v in enumerate(eqn.outputs))
+        effects = () if not self._file.resources else effects_of(eqn)
+        eqn = replace(eqn, outputs=results, intermediates=intermediates, effects=effects)
+        version = self._file.code(operator).version
+        same = isinstance(eqn.op, CustomOp) or own_version(eqn) == version
+        eqns[-1] = eqn if same else replace(eqn, version=version)
+        self._bind(eqn.op, operator, results, updates, dict(zip(plain, outputs, strict=True)), where)
+
+    def _keeps_state(self, operator: Any) -> bool:
+        """Whether an operand is a state tensor, which the operator may write in place."""
+        places = self.tensors.places(operator.inputs, optional=True)
+        return any(i != -1 and self.tensors.is_variable(i) for i in places)
+
+    def _bind(
+        self,
+        op: Op,
+        operator: Any,
+        results: Sequence[Var],
+        updates: dict[str, int],
+        outputs: dict[int, int],
+        where: str,
+    ) -> None:
+        """Bind the results to the operator's outputs, and new states to the tensors that they overwrite."""
+        for position, index in outputs.items():
+            result = results[position]
+            if index in self._bound:
+                raise BadFlatbuffer("a tensor is written twice", where=self.tensors.place(index))
+            self.tensors.compare(index, result.type, stated=result.type.quantization is not None)
+            for stated, dim in zip(self.tensors.declared(index)[0], result.type.shape, strict=False):
+                if stated > 0 and not is_known(dim):  # what reads a result may need a size that only the file tells
+                    active_trace().equate(dim, stated)
+            self._bound[index] = result
+        inputs = self.tensors.places(operator.inputs, optional=True)
+        for operand, position in updates.items():
+            assert isinstance(op, TflOp), "only builtins keep states"
+            index = inputs[op.operand_index(operand)]
+            if not self.tensors.is_variable(index):
+                raise BadFlatbuffer(f"the state {operand} is no variable tensor", where=where)
+            self._bound[index] = results[position]
+
+    def read(self, index: int) -> Atom:
+        """What a tensor holds by now."""
+        if index in self._bound:
+            return self._bound[index]
+        if self.tensors.is_variable(index):
+            raise LowerError(
+                "a state is kept from one turn of a loop or branch to the next",
+                where=self.tensors.place(index),
+                expected="a state that an operator writes before it is read",
+            )
+        found = self.tensors.constant(index)
+        if found is None and not self._file.resources and self.tensors.declared(index)[1] is DType.resource:
+            where = self.tensors.place(index)
+            raise LowerError("a variable or table is an operand", where=where, expected="what it holds")
+        if found is None:
+            raise BadFlatbuffer("a tensor is read before it is written", where=self.tensors.place(index))
+        return found

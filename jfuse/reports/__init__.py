@@ -1,0 +1,10 @@
+"""What a verification and a conversion found, as files: JSON, an HTML page, and node data for Model Explorer.
+
+>>> from jfuse.reports import write_html, write_json, write_model_explorer
+"""
+
+from jfuse.reports.as_json import to_json, write_json
+from jfuse.reports.model_explorer import write_model_explorer
+from jfuse.reports.page import write_html
+
+__all__ = ["to_json", "write_html", "write_json", "write_model_explorer"]

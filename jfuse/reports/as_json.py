@@ -1,0 +1,147 @@
+"""A verification, and the conversion before it, as JSON: docs/reports.md says what each field means.
+
+verification.schema.json beside this file is the JSON Schema. A field that goes, or changes its meaning, makes a new
+VERSION; new fields do not.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from jfuse.explain import remedy_of
+from jfuse.export.atomic import write_atomic
+from jfuse.report import Difference, Refusal, Report
+from jfuse.verification.measure import Measure
+from jfuse.verification.result import EquationError, Verification
+
+FORMAT, VERSION = "jfuse.verification", 1
+
+
+def to_json(verification: Verification, report: Report | None = None) -> dict[str, Any]:
+    """What `write_json` writes, as dicts, lists, texts, numbers, bools and None.
+
+    report: of the conversion that made the compared file, if there was one.
+    """
+    return {
+        "format": FORMAT,
+        "version": VERSION,
+        "subject": verification.subject,
+        "reference": verification.reference,
+        "passed": verification.passed,
+        "backend": verification.backend,
+        "samples": verification.samples,
+        "seconds": _numbers(verification.seconds),
+        "differences": [_difference(d) for d in verification.differences],
+        "first": None if verification.first is None else _equation(verification.first),
+        "equations": [_equation(e) for e in verification.equations],
+        "notes": list(verification.notes),
+        "failing": None if verification.failing is None else str(verification.failing),
+        "command": verification.command,
+        "conversion": None if report is None else conversion(report),
+    }
+
+
+def write_json(verification: Verification, path: str | os.PathLike[str], report: Report | None = None) -> Path:
+    """Write the verification as JSON: whole or not at all. Raises JfuseError where that cannot be written."""
+    text = json.dumps(to_json(verification, report), indent=1, allow_nan=False)
+    write_atomic(path, (text + "\n").encode("ascii"))
+    return Path(path)
+
+
+def number(value: float | None) -> float | str | None:
+    """A float as JSON can say it: infinities and NaN, for which it has no numbers, are "inf", "-inf" and "nan"."""
+    if value is None or math.isfinite(value):
+        return value
+    return str(float(value))
+
+
+def measure(found: Measure | None) -> dict[str, float | str | None] | None:
+    """The fields of a measure."""
+    if found is None:
+        return None
+    fields = ("absolute", "relative", "ulp", "cosine", "snr")
+    return {name: number(float(getattr(found, name))) for name in fields}
+
+
+def conversion(report: Report) -> dict[str, Any]:
+    """What a conversion did. Its differences are those of the verification, and not repeated."""
+    return {
+        "fused": [
+            {
+                "composite": f.composite,
+                "rule": f.rule,
+                "source": f.source,
+                "becomes": list(f.becomes),
+                "samples": f.samples,
+                "error": number(f.error),
+                "recovered": f.recovered,
+                "cell": f.cell,
+            }
+            for f in report.fused
+        ],
+        "refused": [_refusal(r) for r in report.refused],
+        "assumptions": list(report.assumptions),
+        "promises": [str(p) for p in report.promises],
+        "loops": [{"source": x.source, "size": x.size, "form": x.form} for x in report.loops],
+        "notes": list(report.notes),
+        "kept": [{"name": k.name, "type": k.type, "where": k.where} for k in report.kept],
+        "custom": [
+            {"code": c.code, "op": c.op, "count": c.count, "source": c.source, "cost": c.cost} for c in report.custom
+        ],
+        "operators": dict(report.operators),
+        "size_bytes": report.size_bytes,
+        "seconds": _numbers(report.seconds),
+    }
+
+
+def _refusal(refusal: Refusal) -> dict[str, str]:
+    return {
+        "what": refusal.what,
+        "rule": refusal.rule,
+        "condition": refusal.condition,
+        "source": refusal.source,
+        "detail": refusal.detail,
+        "remedy": remedy_of(refusal.condition),
+    }
+
+
+def _difference(difference: Difference) -> dict[str, Any]:
+    return {
+        "signature": difference.signature,
+        "output": difference.output,
+        "pair": difference.pair,
+        "error": number(difference.error),
+        "tolerance": number(difference.tolerance),
+        "passed": difference.error <= difference.tolerance,
+        "reason": difference.reason,
+        "samples": difference.samples,
+        "measure": measure(difference.measure),
+    }
+
+
+def _equation(error: EquationError) -> dict[str, Any]:
+    return {
+        "signature": error.signature,
+        "path": list(error.path),
+        "op": error.op,
+        "text": error.text,
+        "source": error.source,
+        "layer": error.layer,
+        "pair": error.pair,
+        "measure": measure(error.measure),
+        "own": number(error.own),
+        "operands": list(error.operands),
+        "steps": list(error.steps),
+        "first": error.first,
+        "state": error.state,
+        "call": error.call,
+    }
+
+
+def _numbers(values: Mapping[str, float]) -> dict[str, float | str | None]:
+    return {name: number(value) for name, value in values.items()}

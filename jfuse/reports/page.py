@@ -1,0 +1,178 @@
+"""The HTML page: one file that opens without a network. What it shows is laid out here; page/ has what draws it."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import os
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from jfuse.export.atomic import write_atomic
+from jfuse.ir.graph import Program
+from jfuse.report import Report
+from jfuse.reports.as_json import conversion, measure, number, to_json
+from jfuse.reports.lanes import place
+from jfuse.reports.rows import Row, Rows, rows_of
+from jfuse.verification.result import EquationError, Verification
+
+_SCRIPTS = ("model", "tree", "lanes", "pane", "plot", "details", "search", "tables", "main")
+"""The parts of the page's script, in the order in which they need each other."""
+_STYLES = ("base", "search_and_plot", "graphs", "details_and_tables")
+
+
+def write_html(
+    before: Program | None,
+    after: Program,
+    verification: Verification,
+    path: str | os.PathLike[str],
+    *,
+    report: Report | None = None,
+) -> Path:
+    """Write the page: whole or not at all. Raises JfuseError where that cannot be written.
+
+    before: the graph of the reference, as imported, where there is one. after: the graph of what was verified, which
+    `verification.equations` speak of. report: of the conversion, if there was one.
+    """
+    write_atomic(path, page(page_data(before, after, verification, report)).encode())
+    return Path(path)
+
+
+def page_data(
+    before: Program | None, after: Program, verification: Verification, report: Report | None = None
+) -> dict[str, Any]:
+    """Everything that the page shows, as JSON has it."""
+    sides = [(before, "before"), (after, "after")]
+    found = {name: None if program is None else _Side(program) for program, name in sides}
+    for error in (
+        verification.equations if verification.first is None else (*verification.equations, verification.first)
+    ):
+        for side in (found["after"], found["before"]):
+            if side is not None and side.take(error):
+                break
+    told = to_json(verification)
+    del told["equations"]
+    return {
+        "verification": told,
+        "conversion": None if report is None else conversion(report),
+        "sides": {name: None if side is None else side.data() for name, side in found.items()},
+    }
+
+
+def page(data: dict[str, Any]) -> str:
+    """The HTML text. Its policy allows its own script and style, by their digests, and no request at all."""
+    script = "".join(_part(f"{name}.js") for name in _SCRIPTS)
+    script = f'"use strict";\n(() => {{\n{script}}})();\n'
+    style = "".join(_part(f"{name}.css") for name in _STYLES)
+    policy = (
+        f"default-src 'none'; script-src {_digest(script)}; style-src {_digest(style)}; img-src data:; "
+        "base-uri 'none'; form-action 'none'"
+    )
+    parts = {"POLICY": policy, "STYLE": style, "SCRIPT": script, "DATA": _as_script(data)}
+    pieces = _part("page.html").split("@@")  # text, name, text, name, …: what is put in is not looked through again
+    return "".join(parts[piece] if i % 2 else piece for i, piece in enumerate(pieces))
+
+
+class _Side:
+    """One program: its distinct graphs as rows, and the errors of their operations."""
+
+    def __init__(self, program: Program) -> None:
+        self._program = program
+        self._graphs = program.graphs()
+        self._rows: list[Rows] = []
+        for graph in self._graphs:
+            named = next(s for s in program.signatures if s.graph is graph)
+            self._rows.append(rows_of(graph, named.input_names, named.output_names))
+        self._lanes = [place(found) for found in self._rows]
+        self._row_of = [found.row_of() for found in self._rows]
+        index = {id(graph): i for i, graph in enumerate(self._graphs)}
+        self._index = {s.key: index[id(s.graph)] for s in program.signatures}
+        self._errors: list[dict[tuple[int, str], EquationError]] = [{} for _ in self._graphs]
+
+    def take(self, error: EquationError) -> bool:
+        """Keep the error if this side has the equation; of two for one equation and pair the larger."""
+        graph = self._index.get(error.signature)
+        row = None if graph is None else self._row_of[graph].get(error.path)
+        if graph is None or row is None or not self._is(self._rows[graph].rows[row], error):
+            return False
+        known = self._errors[graph].get((row, error.pair))
+        if known is None or not error.measure.relative <= known.measure.relative:
+            self._errors[graph][row, error.pair] = error
+        return True
+
+    def _is(self, row: Row, error: EquationError) -> bool:
+        return error.op == row.label or row.mark == "composite" == error.op
+
+    def data(self) -> dict[str, Any]:
+        """The side as the page reads it."""
+        graphs = zip(self._graphs, self._rows, self._lanes, self._errors, strict=True)
+        return {
+            "signatures": dict(self._index),
+            "graphs": [
+                {
+                    "name": graph.name,
+                    "lanes": lanes,
+                    "rows": [_row(row) for row in found.rows],
+                    "values": [[v.row, v.index, v.column, v.readers] for v in found.values if v.readers],
+                    "errors": [_error(row, error) for (row, _), error in sorted(errors.items(), key=lambda e: e[0])],
+                }
+                for graph, found, lanes, errors in graphs
+            ],
+        }
+
+
+def _row(row: Row) -> dict[str, Any]:
+    """The fields that say something."""
+    fields = {
+        "kind": row.kind,
+        "label": row.label,
+        "depth": row.depth,
+        "end": row.end,
+        "column": row.column,
+        "path": list(row.path),
+        "results": row.results,
+        "reads": row.reads,
+        "options": row.options,
+        "source": row.source,
+        "node": row.node,
+        "layer": row.layer,
+        "effects": list(row.effects),
+        "mark": row.mark,
+    }
+    return {name: value for name, value in fields.items() if value or isinstance(value, int)}
+
+
+def _error(row: int, error: EquationError) -> dict[str, Any]:
+    return {
+        "row": row,
+        "pair": error.pair,
+        "own": number(error.own),
+        "layer": error.layer,
+        "notes": _notes(error),
+        **(measure(error.measure) or {}),
+    }
+
+
+def _notes(error: EquationError) -> list[str]:
+    """What else is known of an error."""
+    told = [f"step {', '.join(map(str, error.steps))} of the loop"] if error.steps else []
+    told += [f"call {error.call + 1} in a row"] if error.call else []
+    told += [f"the state {error.state!r} is not what was left there"] if error.state else []
+    told += [f"or an equation before it, from {error.first} on"] if error.first else []
+    return [*told, *error.operands]
+
+
+def _part(name: str) -> str:
+    return files("jfuse.reports").joinpath("page", name).read_text(encoding="utf-8")
+
+
+def _digest(text: str) -> str:
+    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
+
+
+def _as_script(data: dict[str, Any]) -> str:
+    """JSON for a `script` element: nothing in it ends the element or begins a comment, whatever names a model has."""
+    text = json.dumps(data, allow_nan=False, separators=(",", ":"))
+    return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")

@@ -1,0 +1,171 @@
+"""A graph as rows from top to bottom: its inputs, its operations with their bodies, its outputs.
+
+Operations stand in the order in which they run, so a row's place says when, and every value flows downwards. Runs of
+operations from one part of the source, and the bodies of an operation, are blocks: a row with the rows that it holds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from jfuse.ir.graph import Atom, Const, Eqn, Graph, Var
+from jfuse.ir.literals import format_const, format_value
+from jfuse.ir.registry import defaults_of
+from jfuse.passes.states.layers import layer_of
+from jfuse.reports.scopes import Run, runs, scope_of
+
+_BODIES = {"while": ("condition", "body"), "if": ("then", "else")}
+_LONGEST = 300  # characters of a value: options of custom operators can be of any size
+
+
+@dataclass
+class Row:
+    """One row. kind: "input", "op", "scope", "body", "return" or "output".
+
+    end: the number of the row after the last one that stands within this one. path: where an operation stands, as
+    `EquationError` has it. results: the types. reads: for each operand its name, its type, and the number of the row
+    that it comes from with the place among that row's results, or else its value. column: the lane of the first result.
+    """
+
+    kind: str
+    label: str
+    depth: int
+    end: int = 0
+    path: tuple[int, ...] = ()
+    results: list[dict[str, str]] = field(default_factory=list)
+    reads: list[dict[str, Any]] = field(default_factory=list)
+    options: list[dict[str, Any]] = field(default_factory=list)
+    source: str = ""
+    node: str = ""
+    layer: str = ""
+    effects: tuple[str, ...] = ()
+    mark: str = ""
+    column: int = 0
+
+
+@dataclass
+class Value:
+    """One value on its way down. row: where it begins, column: its lane, readers: the rows that read it, in order."""
+
+    row: int
+    index: int
+    column: int = 0
+    readers: list[int] = field(default_factory=list)
+
+
+@dataclass
+class Rows:
+    """All rows of one graph, and the values between them in the order in which they begin."""
+
+    rows: list[Row] = field(default_factory=list)
+    values: list[Value] = field(default_factory=list)
+
+    def row_of(self) -> dict[tuple[int, ...], int]:
+        """The number of the row of each operation, by its path."""
+        return {row.path: i for i, row in enumerate(self.rows) if row.kind == "op"}
+
+
+def rows_of(graph: Graph, input_names: Sequence[str] = (), output_names: Sequence[str] = ()) -> Rows:
+    """The rows of a graph. Inputs and outputs beyond the names given are what the graph keeps between calls."""
+    builder = _Builder()
+    for i, var in enumerate(graph.inputs):
+        builder.add(Row("input", input_names[i] if i < len(input_names) else var.name or f"kept {i}", 0), (var,))
+    builder.equations(graph, (), 0, ())
+    for i, atom in enumerate(graph.outputs):
+        name = output_names[i] if i < len(output_names) else f"kept {i - len(output_names)}"
+        builder.add(Row("output", name, 0), (), [("", atom)])
+    return builder.found
+
+
+class _Builder:
+    def __init__(self) -> None:
+        self.found = Rows()
+        self._values: dict[Var, Value] = {}
+
+    def add(self, row: Row, results: Sequence[Var], operands: Sequence[tuple[str, Atom | None]] = ()) -> int:
+        """Append a row that binds these results and reads these operands; its number."""
+        number = len(self.found.rows)
+        row.end = number + 1
+        row.reads = [self._read(number, name, atom) for name, atom in operands]
+        for i, var in enumerate(results):
+            row.results.append({"name": var.name or "", "type": str(var.type)})
+            value = self._values[var] = Value(number, i)
+            self.found.values.append(value)
+        self.found.rows.append(row)
+        return number
+
+    def _read(self, reader: int, name: str, atom: Atom | None) -> dict[str, Any]:
+        if atom is None:
+            return {"name": name, "type": "", "value": "omitted"}
+        if isinstance(atom, Const):
+            return {"name": atom.name or name, "type": str(atom.type), "value": _cut(format_const(atom))}
+        value = self._values.get(atom)
+        if value is None:  # only in graphs that the checker refuses
+            return {"name": name, "type": str(atom.type), "value": "?"}
+        if not value.readers or value.readers[-1] != reader:
+            value.readers.append(reader)
+        return {"name": name, "type": str(atom.type), "row": value.row, "result": value.index}
+
+    def equations(self, graph: Graph, path: tuple[int, ...], depth: int, outside: tuple[str, ...]) -> None:
+        """The rows of all equations. outside: the scope that encloses the graph, which its blocks do not repeat."""
+        for run in runs([scope_of(eqn.source) for eqn in graph.eqns], outside):
+            self._run(run, graph, path, depth)
+
+    def _run(self, run: Run, graph: Graph, path: tuple[int, ...], depth: int) -> None:
+        if not run.name:
+            for i in range(run.start, run.stop):
+                self._equation(graph.eqns[i], (*path, i), depth)
+            return
+        number = self.add(Row("scope", run.name, depth), ())
+        for inner in run.inner:
+            self._run(inner, graph, path, depth + 1)
+        self.found.rows[number].end = len(self.found.rows)
+
+    def _equation(self, eqn: Eqn, path: tuple[int, ...], depth: int) -> None:
+        composite = eqn.op.name == "composite"
+        row = Row(
+            "op",
+            str(eqn.params.get("name", "composite")) if composite else eqn.op.name,
+            depth,
+            path=path,
+            options=_options(eqn),
+            source=str(eqn.source),
+            node="/".join((*eqn.source.stack, eqn.source.node)),
+            layer=layer_of(eqn.source, ()),
+            effects=eqn.effects,
+            mark="composite" if composite else "",
+        )
+        self.add(row, eqn.outputs, list(zip(_operand_names(eqn), eqn.inputs, strict=False)))
+        roles = _BODIES.get(eqn.op.name, ())
+        inside = tuple(part for part in (*scope_of(eqn.source), eqn.source.node.rpartition("/")[2]) if part)
+        for i, body in enumerate(eqn.bodies):
+            label = roles[i] if i < len(roles) else "body"
+            start = self.add(Row("body", label, depth + 1, node=body.name), body.inputs)
+            self.equations(body, (*path, i), depth + 2, inside)
+            self.add(Row("return", "return", depth + 2), (), [("", atom) for atom in body.outputs])
+            self.found.rows[start].end = len(self.found.rows)
+        row.end = len(self.found.rows)
+
+
+def _operand_names(eqn: Eqn) -> Iterator[str]:
+    """What the op calls its operands; the last name is that of all further ones."""
+    declared = [operand.name for operand in getattr(eqn.op, "operands", ())] or list(eqn.params.get("arguments", ()))
+    for i in range(len(eqn.inputs)):
+        yield str(declared[min(i, len(declared) - 1)]) if declared else str(i)
+
+
+def _options(eqn: Eqn) -> list[dict[str, Any]]:
+    """Each parameter with its text, and whether it is the op's default."""
+    defaults = defaults_of(eqn.op)
+    found = []
+    for name in [*(k for k in defaults if k in eqn.params), *sorted(eqn.params.keys() - defaults.keys())]:
+        text = format_value(eqn.params[name])
+        usual = defaults.get(name, ...) is not ... and format_value(defaults[name]) == text
+        found.append({"name": name, "value": _cut(text), "default": usual})
+    return found
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}… ({len(text)} characters)"

@@ -1,0 +1,1 @@
+"""Running any graph on arrays: as one program of XLA, equation by equation, or in part in LiteRT."""

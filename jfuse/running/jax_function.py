@@ -1,0 +1,105 @@
+"""`JaxFunction`: one signature as a pure function of jax."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from jfuse.errors import JfuseError
+from jfuse.export.names import Names, equation_name
+from jfuse.ir.dims import is_known
+from jfuse.ir.evaluate import large_constants, with_constants
+from jfuse.ir.graph import Const, Eqn, Graph, Signature
+from jfuse.ir.types import TensorType
+from jfuse.ir.walk import all_eqns
+from jfuse.kernels.op import TflOp
+from jfuse.running.hosting import hosted
+from jfuse.running.runner import untraceable
+
+
+class JaxFunction:
+    """One signature as a pure JAX function, to jit, vmap, differentiate, shard and export.
+
+    `f(*inputs, *states)` returns the tuple `(*outputs, *states)`, in the order of `input_names`, `state_names` and
+    `output_names`: states are what a call leaves to the next one, first those of `initial_states`. Arguments are
+    converted to the dtypes of the signature, whatever jax's x64 setting is, and open dimensions may have any size in
+    each call.
+
+    `f` carries the weights: inside of a program of yours they become constants of it. `f.apply(weights, *inputs,
+    *states)` takes them as an argument instead, a mapping by name as `f.weights` has them: so large ones are no part of
+    the program, and gradients can be taken of them.
+
+    Loops whose number of turns is computed differentiate forwards only (`jax.jvp`, `jax.jacfwd`), as `lax.while_loop`
+    does; recurrent operators and loops of a known length both ways. Integers have no derivative. Equations that LiteRT
+    computes are host callbacks: they have no derivative, and `jax.export` cannot serialize them.
+
+    Raises JfuseError where jax cannot trace the graph: result sizes that depend on data, strings.
+    """
+
+    def __init__(self, signature: Signature) -> None:
+        graph = hosted(signature.graph)
+        reason = untraceable(graph)
+        if reason is not None:
+            raise JfuseError(
+                f"signature {signature.key!r} cannot be traced by jax",
+                found=reason,
+                remedy="call the model itself: it runs such a graph equation by equation",
+            )
+        self.input_names = signature.input_names
+        self.output_names = signature.output_names
+        self.state_names = tuple(state.name for state in signature.states)
+        self.initial_states = tuple(state.initial.array for state in signature.states)
+        self._types = [var.type for var in graph.inputs]
+        arrays = large_constants(graph, above=1)
+        self.weights: Mapping[str, np.ndarray] = dict(zip(_names(graph, arrays), arrays, strict=True))
+        self._evaluate = with_constants(graph, arrays)
+        self._jitted = jax.jit(self.apply)
+
+    def __repr__(self) -> str:
+        taken, given = (", ".join((*names, *self.state_names)) for names in (self.input_names, self.output_names))
+        return f"JaxFunction({taken} -> {given})"
+
+    def __call__(self, *args: Any) -> tuple[Any, ...]:
+        """The outputs, then the states after the call. args: the inputs, then the states before it."""
+        with jax.enable_x64(True):
+            return tuple(self._jitted(self.weights, *self._converted(args)))
+
+    def apply(self, weights: Mapping[str, Any], *args: Any) -> tuple[Any, ...]:
+        """As a call, with these weights: arrays by name, of the shapes of `self.weights`."""
+        if weights.keys() != self.weights.keys():
+            raise JfuseError("these are other weights", expected=list(self.weights), found=list(weights))
+        with jax.enable_x64(True), jax.default_matmul_precision("highest"):
+            return self._evaluate([weights[name] for name in self.weights], self._converted(args))
+
+    def _converted(self, args: tuple[Any, ...]) -> list[Any]:
+        names = (*self.input_names, *self.state_names)
+        if len(args) != len(names):
+            raise JfuseError("another number of arguments", expected=", ".join(names), found=len(args))
+        with jax.enable_x64(True):
+            return [_converted(*each) for each in zip(args, self._types, names, strict=True)]
+
+
+def _converted(value: Any, wanted: TensorType, name: str) -> Any:
+    found = np.shape(value)
+    dims = zip(found, wanted.shape, strict=False)
+    if len(found) != wanted.rank or any(is_known(d) and is_known(e) and d != e for d, e in dims):
+        raise JfuseError(f"{name} has another shape", expected=str(wanted), found=list(found))
+    return jnp.asarray(value, wanted.dtype.numpy)
+
+
+def _names(graph: Graph, arrays: list[np.ndarray]) -> list[str]:
+    """A name for each constant: its own, else the equation's that reads it first."""
+    names, found = Names(), dict[int, str]()
+    for eqn in all_eqns(graph):
+        for i, atom in enumerate(eqn.inputs):
+            if isinstance(atom, Const) and id(atom.array) not in found:
+                found[id(atom.array)] = atom.name or f"{equation_name(eqn).strip(';')}/{_operand(eqn, i)}"
+    return [names.unique(found[id(array)]) for array in arrays]
+
+
+def _operand(eqn: Eqn, index: int) -> str:
+    return eqn.op.operand_at(index).name if isinstance(eqn.op, TflOp) else str(index)

@@ -1,0 +1,161 @@
+"""What a comparison tries: rows of calls at several sizes and scales, edges, independent samples, or the user's own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from jfuse.errors import JfuseError
+from jfuse.ir.graph import Signature
+from jfuse.ir.types import TensorType
+from jfuse.ir.walk import all_eqns
+from jfuse.kernels import ops
+from jfuse.kernels.op import depends_on_data
+from jfuse.report import Promise
+from jfuse.verification.edges import FINITE, HUGE, ODD, SELECTING, edge_inputs
+from jfuse.verification.given import Given
+from jfuse.verification.inputs import Step, draws, input_types, open_sizes, size_choices
+from jfuse.verification.promised import keep_promises
+from jfuse.verification.subject import Interface
+from jfuse.verification.vocabularies import with_keys
+
+EDGES = ("none", "finite", "nan")
+_BATCH_ELEMENTS = 2**20  # of all inputs of one batch of samples together
+_LARGEST_BATCH = 4096
+
+
+@dataclass(frozen=True)
+class Options:
+    """What to compare on; `jfuse.verify` says what each means."""
+
+    samples: int = 0
+    calls: int = 3
+    seed: int = 0
+    inputs: Any = None
+    sizes: Mapping[str, int] | Sequence[Mapping[str, int]] | None = None
+    signatures: Sequence[str] | None = None
+    tolerance: float | Mapping[str, float] | None = None
+    edges: str = "none"
+    empty: bool = False
+    save_failing: Path | None = None
+    shrink: int = 0
+    equations: bool = False
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Rows of calls, each from the initial states, and batches of samples, each sample a first call."""
+
+    signatures: Sequence[Signature]
+    interfaces: Mapping[str, Interface]
+    fixed: Mapping[str, Mapping[str, int]]
+    promises: Sequence[Promise]
+    options: Options
+    keeps: bool = field(default=False)
+
+    def rows(self) -> Iterator[Iterable[Step]]:
+        """The rows, the first of them with all random calls: at each choice of sizes some at other scales."""
+        if self.options.inputs is not None:
+            yield Given(self.interfaces, self.signatures[0].key).calls(self.options.inputs)
+            return
+        yield self._random()
+        yield from self._edges()
+
+    def size(self) -> int:
+        """About how many calls and samples there will be; 0 where that is unknown."""
+        if self.options.inputs is not None:
+            return 0
+        choices = sum(len(self._sizes(s)) for s in self.signatures)
+        edges = {"none": 0, "finite": len(FINITE), "nan": len(FINITE) + len(ODD)}[self.options.edges]
+        return choices * self.options.calls + len(self.signatures) * edges + self.options.samples
+
+    def batches(self) -> Iterator[tuple[Signature, dict[str, np.ndarray]]]:
+        """Independent samples along a first axis of each input, in batches, shared out among signatures and sizes."""
+        if self.options.inputs is not None or not self.options.samples:
+            return
+        cases = [(s, sizes) for s in self.signatures for sizes in self._sizes(s) if s.input_names]
+        for number, (signature, sizes) in enumerate(cases):
+            count = self.options.samples // len(cases) + (number < self.options.samples % len(cases))
+            samples = draws(signature, sizes, self.options.seed + 1 + number, count)
+            batch: list[dict[str, np.ndarray]] = []
+            for i, drawn in enumerate(samples):
+                batch.append(self._kept(signature, drawn, self.options.seed + i))
+                if len(batch) == _batch_size(drawn) or i == count - 1:
+                    yield signature, {name: np.stack([one[name] for one in batch]) for name in drawn}
+                    batch = []
+
+    def _random(self) -> Iterator[Step]:
+        for signature in self.signatures:
+            for sizes in self._sizes(signature):
+                for number, drawn in enumerate(draws(signature, sizes, self.options.seed, self.options.calls)):
+                    yield Step(signature.key, self._kept(signature, drawn, self.options.seed + number))
+            yield from self._selecting(signature)
+
+    def _selecting(self, signature: Signature) -> Iterator[Step]:
+        """Where sizes are decided by data: inputs of which a selection may take nothing, at the least sizes."""
+        if any(depends_on_data(e) for e in all_eqns(signature.graph)) and not self._is_particular(signature):
+            for kind, drawn in edge_inputs(signature, self._sizes(signature)[-1], SELECTING, self.options.seed):
+                yield Step(signature.key, drawn, kind)
+
+    def _edges(self) -> Iterator[list[Step]]:
+        kinds = {"none": (), "finite": FINITE, "nan": (*FINITE, *ODD)}[self.options.edges]
+        for signature in self.signatures:
+            if self._is_particular(signature):
+                continue
+            sizes = self._sizes(signature)
+            tried = tuple(kind for kind in kinds if kind not in HUGE) if _saturates(signature) else kinds
+            steps = [Step(signature.key, i, kind) for kind, i in edge_inputs(signature, sizes[0], tried, 0)]
+            if self.options.empty and (first := _first_symbol(signature)) not in (None, *self.fixed[signature.key]):
+                (drawn,) = draws(signature, {**sizes[-1], str(first): 0}, self.options.seed, 1)
+                steps.append(Step(signature.key, drawn, "empty"))
+            yield from [[step] for step in steps] if self.keeps else [steps]
+
+    def _is_particular(self, signature: Signature) -> bool:
+        """Whether only some inputs are promised to occur: edges need not be among them."""
+        return any(set(p.inputs) <= set(signature.graph.inputs) for p in self.promises)
+
+    def _kept(self, signature: Signature, drawn: dict[str, np.ndarray], seed: int) -> dict[str, np.ndarray]:
+        drawn = with_keys(signature, drawn, seed)
+        return keep_promises(signature, drawn, self.promises, seed)
+
+    def _sizes(self, signature: Signature) -> list[dict[str, int]]:
+        fixed = self.fixed[signature.key]
+        if self.options.sizes is None:
+            return size_choices(signature.graph, fixed)
+        names = open_sizes(input_types(signature.graph))
+        wanted = [self.options.sizes] if isinstance(self.options.sizes, Mapping) else list(self.options.sizes)
+        unknown = sorted({name for sizes in wanted for name in sizes}.difference(*map(open_sizes, self._all_types())))
+        if unknown:
+            raise JfuseError(
+                f"no open size is called {unknown[0]!r}",
+                expected=", ".join(f"{n}: {t}" for n, t in self.interfaces[signature.key].inputs.items()),
+            )
+        for name, n in ((n, sizes[n]) for sizes in wanted for n in sizes if n in fixed and sizes[n] != fixed[n]):
+            raise JfuseError(f"the size {name} cannot be {n}", expected=f"{fixed[name]}, which the other side takes")
+        given = [{name: n for name, n in sizes.items() if name in names} | dict(fixed) for sizes in wanted]
+        return [size_choices(signature.graph, sizes)[0] for sizes in given]
+
+    def _all_types(self) -> Iterator[list[TensorType]]:
+        return (input_types(s.graph) for s in self.signatures)
+
+
+def _saturates(signature: Signature) -> bool:
+    """Whether floats are quantized: LiteRT leaves open what becomes of those beyond 2^31 steps."""
+    operands = (e.inputs[0] for e in all_eqns(signature.graph) if e.op is ops.quantize)
+    return any(a is not None and a.type.dtype.is_float for a in operands)
+
+
+def _batch_size(drawn: Mapping[str, np.ndarray]) -> int:
+    return max(1, min(_LARGEST_BATCH, _BATCH_ELEMENTS // max(1, sum(a.size for a in drawn.values()))))
+
+
+def _first_symbol(signature: Signature) -> object:
+    """The size that is open along the first axis of the first input that has one."""
+    for var in signature.graph.inputs:
+        if var.type.shape and str(var.type.shape[0]) in open_sizes(input_types(signature.graph)):
+            return str(var.type.shape[0])
+    return None

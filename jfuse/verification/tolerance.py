@@ -1,0 +1,90 @@
+"""How far two runners of one graph may be apart, and why: by the dtype of an output and the ops that lead to it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from jfuse.ir.graph import Atom, Eqn, Program, Signature, Var
+from jfuse.ir.types import DType
+from jfuse.ir.walk import all_eqns, live_eqns
+from jfuse.kernels import ops
+
+_PRODUCTS = frozenset({"FULLY_CONNECTED", "BATCH_MATMUL"})
+_CONVOLUTIONS = frozenset({"CONV_2D", "DEPTHWISE_CONV_2D", "TRANSPOSE_CONV", "CONV_3D", "CONV_3D_TRANSPOSE"})
+_MANY_PRODUCTS = 200
+_NARROW = {DType.bf16: 8, DType.f16: 11}
+_COARSE = {DType.i2: 2, DType.i4: 4, DType.u4: 4, DType.i8: 8, DType.u8: 8, DType.i16: 16}
+"""Quantized dtypes with their bits."""
+
+
+@dataclass(frozen=True)
+class Tolerance:
+    """The largest max|a - b| / max|b|, and the reason in words.
+
+    least: max|b| counts as at least this: the whole range of what is quantized, of which a step is a part.
+    """
+
+    value: float
+    reason: str
+    least: float = 0.0
+
+
+EXACT = Tolerance(0.0, "integers, bools and texts are equal or not")
+
+
+def tolerance_of(program: Program, key: str, output: str, *, rounds: bool = False) -> Tolerance:
+    """The tolerance of one output (or state, under a name that no output has) of one signature.
+
+    In f32 1e-4 where convolutions lead to it (thousands of terms a sum, dozens of layers), 1e-5 else (measured: 1e-6),
+    and more for more than 200 matrix products, in proportion (measured: 1.1e-5 for 600 dense layers). Where something
+    is computed or kept in f16 or bf16, five roundings of that type (2^-11, 2^-8).
+    rounds: the other side is not quantized as this program is: then five steps of the coarsest quantized type, too.
+    """
+    signature = next(s for s in program.signatures if s.key == key)
+    of = dict(zip(signature.output_names, signature.graph.outputs, strict=False))
+    if output in of and not (of[output].type.dtype.is_float or of[output].type.dtype in (DType.c64, DType.c128)):
+        return EXACT
+    eqns = list(_leading_to(program, signature, output))
+    types = {a.type for e in eqns for a in (*e.inputs, *e.outputs) if a is not None}
+    if rounds and (bits := [_COARSE[t.dtype] for t in types if t.quantization is not None and t.dtype in _COARSE]):
+        reason = f"five of the steps that {min(bits)} bits have, as it is quantized"
+        return Tolerance(5 * 2.0 ** -min(bits), reason, _range(signature, of.get(output)))
+    for dtype, digits in _NARROW.items():
+        if any(t.dtype is dtype for t in types):
+            return Tolerance(5 * 2.0**-digits, f"five roundings to {dtype.value}, 2^-{digits} each")
+    builtins = [getattr(e.op, "builtin", "") for e in eqns]
+    if _CONVOLUTIONS.intersection(builtins):
+        return Tolerance(1e-4, "f32 sums of convolutions in another order")
+    products = sum(b in _PRODUCTS for b in builtins)
+    if products > _MANY_PRODUCTS:
+        return Tolerance(1e-5 * products / _MANY_PRODUCTS, f"f32 sums in another order, {products} products")
+    return Tolerance(1e-5, "f32 sums in another order")
+
+
+def _range(signature: Signature, atom: Atom | None) -> float:
+    """From the least to the largest number that a dequantized output can be; 0 where it is no such output."""
+    eqn = next((e for e in signature.graph.eqns if atom in e.outputs and e.op is ops.dequantize), None)
+    operand = eqn.inputs[0].type if eqn is not None and eqn.inputs[0] is not None else None
+    if operand is None or operand.quantization is None or operand.dtype not in _COARSE:
+        return 0.0
+    return 2.0 ** _COARSE[operand.dtype] * max(operand.quantization.scale, default=0.0)
+
+
+def _leading_to(program: Program, signature: Signature, output: str) -> Iterator[Eqn]:
+    """The equations that an output follows from, bodies included: all of the program where states have a part in it."""
+    graph = signature.graph
+    of: Mapping[str, object] = dict(zip(signature.output_names, graph.outputs, strict=False))
+    states = set(graph.inputs[len(graph.inputs) - len(signature.states) :]) if signature.states else set()
+    if output in of:
+        atom = next(a for n, a in zip(signature.output_names, graph.outputs, strict=False) if n == output)
+        live = live_eqns(graph, [atom])
+        read = {a for e in live for a in e.inputs if isinstance(a, Var)} | {atom}
+        if not read & states:
+            for eqn in live:
+                yield eqn
+                for body in eqn.bodies:
+                    yield from all_eqns(body)
+            return
+    for any_graph in program.graphs():
+        yield from all_eqns(any_graph)

@@ -1,0 +1,61 @@
+"""What stands in an op's signature: arrays, and operands of which the value or only the shape matters."""
+
+from __future__ import annotations
+
+import inspect
+from dataclasses import dataclass
+from types import ModuleType
+from typing import Annotated, Any, TypeAlias, get_args, get_origin
+
+import jax.numpy as jnp
+import numpy as np
+
+Array: TypeAlias = Any
+"""A NumPy array, a jax array or tracer, or a Var: what an op is called with decides what it does."""
+
+Static: TypeAlias = Annotated[Any, "static"]
+"""An operand that the body gets by value: an int, or nested tuples of ints and symbolic dimensions."""
+
+ShapeOnly: TypeAlias = Annotated[Any, "shape_only"]
+"""An operand of which only the shape is looked at (SHAPE, RANK)."""
+
+Measure: TypeAlias = Annotated[Any, "measure"]
+"""An operand that the body gets as it is, and whose value decides the size of the result (RANGE)."""
+
+
+def namespace(*operands: Array) -> ModuleType:
+    """NumPy where every operand is a NumPy value (constants, shapes), jax.numpy otherwise."""
+    return np if all(isinstance(o, np.ndarray | np.generic | int | float | bool) for o in operands) else jnp
+
+
+@dataclass(frozen=True)
+class Operand:
+    """One operand of an op's signature."""
+
+    name: str
+    static: bool = False
+    shape_only: bool = False
+    measure: bool = False
+    optional: bool = False
+    variadic: bool = False
+
+    @property
+    def decides_size(self) -> bool:
+        """Whether the sizes of the results may follow from the operand's value."""
+        return self.static or self.measure
+
+
+def declared_operand(parameter: inspect.Parameter, hint: Any) -> Operand:
+    """The operand that a parameter of a body declares. hint: its annotation, evaluated, with the marks."""
+    return Operand(
+        parameter.name,
+        static=_is_marked(hint, "static"),
+        shape_only=_is_marked(hint, "shape_only"),
+        measure=_is_marked(hint, "measure"),
+        optional=parameter.default is None or type(None) in get_args(hint),
+        variadic=parameter.kind is parameter.VAR_POSITIONAL,
+    )
+
+
+def _is_marked(hint: Any, mark: str) -> bool:
+    return any(get_origin(h) is Annotated and mark in get_args(h)[1:] for h in (hint, *get_args(hint)))

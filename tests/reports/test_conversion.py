@@ -1,0 +1,115 @@
+"""Reports of a real conversion, by the command line."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+import jfuse
+from jfuse.cli import app as cli
+from jfuse.errors import VerifyFailed
+from jfuse.reports import write_model_explorer
+from jfuse.verification.result import Verification
+from tests.reports.browser import Browser
+from tests.reports.shape import misfits
+from tests.reports.small import difference
+from tests.reports.test_as_json import SCHEMA
+
+
+@pytest.fixture(scope="module")
+def saved_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A dense layer and a composite that nothing fuses, in two scopes."""
+    import tensorflow as tf
+
+    @tf.function(experimental_implements="acme.swish")
+    def swish(x: Any) -> Any:
+        return x * tf.sigmoid(x)
+
+    @tf.function(input_signature=[tf.TensorSpec([None, 3], tf.float32, name="x")])
+    def net(x: Any) -> dict[str, Any]:
+        with tf.name_scope("dense"):
+            y = tf.nn.bias_add(tf.matmul(x, [[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]]), [0.5, -0.5])
+        with tf.name_scope("head"):
+            return {"y": tf.nn.softmax(swish(y))}
+
+    folder = tmp_path_factory.mktemp("source") / "model"
+    tf.saved_model.save(tf.Module(), str(folder), signatures={"serving_default": net})
+    return folder
+
+
+@pytest.fixture(scope="module")
+def reports(saved_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("reports")
+    words = [
+        "convert",
+        saved_model,
+        "-o",
+        folder / "m.tflite",
+        "--html",
+        folder / "m.html",
+        "--json",
+        folder / "m.json",
+    ]
+    done = CliRunner().invoke(cli.app, [str(word) for word in words])
+    assert done.exit_code == 0, done.output
+    return folder
+
+
+def test_the_json_tells_of_the_conversion_and_of_the_errors(reports: Path) -> None:
+    told = json.loads((reports / "m.json").read_text(encoding="ascii"))
+    assert list(misfits(told, SCHEMA, SCHEMA)) == []
+    assert told["passed"]
+    assert told["subject"] == "m.tflite"
+    assert {d["pair"] for d in told["differences"]} >= {"tensorflow/xla", "tensorflow/litert"}
+    assert told["equations"], "the page asks for the error along the graph"
+    assert told["conversion"]["operators"]["fully_connected"] == 1
+    assert told["conversion"]["size_bytes"] == (reports / "m.tflite").stat().st_size
+
+
+def test_the_page_shows_both_graphs_with_errors(reports: Path, browser: Browser) -> None:
+    tab = browser.open(reports / "m.html")
+    assert "acme.swish" in tab.texts("#pane-before .name")
+    assert "fully_connected" in tab.texts("#pane-after .name")
+    assert tab.texts("#pane-after .size"), "no operation has an error"
+    assert tab.texts("#verdict") == ["✓ within tolerance"]
+    assert tab.complaints == []
+    assert tab.requests == [(reports / "m.html").as_uri()]
+    tab.close()
+
+
+def test_model_explorer_has_every_operator(reports: Path) -> None:
+    model = jfuse.load(reports / "m.tflite")
+    found = jfuse.verify(model, calls=1, equations=True)
+    file = write_model_explorer(found, model, reports / "nodes.json")
+    ((graph, data),) = json.loads(file.read_text(encoding="ascii")).items()
+    assert graph == model.signature().graph.name
+    assert data["results"].keys() == {str(i) for i in range(len(model.signature().graph.eqns))}
+
+
+def test_where_outputs_differ_the_reports_are_written_and_the_file_is_not(
+    saved_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def differs(*_: object, **__: object) -> Verification:
+        failed = VerifyFailed("output 'hidden' differs")
+        failed.verification = Verification("a", "b", [difference(0.5)])
+        raise failed
+
+    monkeypatch.setattr(jfuse, "verify", differs)
+    words = ["convert", saved_model, "-o", tmp_path / "m.tflite", "--json", tmp_path / "m.json"]
+    done = CliRunner().invoke(cli.app, [str(word) for word in words])
+    assert done.exit_code == 1
+    assert json.loads((tmp_path / "m.json").read_text(encoding="ascii"))["passed"] is False
+    assert not (tmp_path / "m.tflite").exists()
+
+
+def test_without_verification_the_report_is_of_the_conversion(saved_model: Path, tmp_path: Path) -> None:
+    words = ["convert", saved_model, "-o", tmp_path / "m.tflite", "--no-verify", "--json", tmp_path / "m.json"]
+    done = CliRunner().invoke(cli.app, [str(word) for word in words])
+    assert done.exit_code == 0, done.output
+    told = json.loads((tmp_path / "m.json").read_text(encoding="ascii"))
+    assert told["differences"] == []
+    assert told["conversion"]["operators"]
