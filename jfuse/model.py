@@ -19,6 +19,7 @@ from jfuse.ir.text import format_program
 from jfuse.report import Report
 from jfuse.running.jax_function import JaxFunction
 from jfuse.running.runner import Runner
+from jfuse.running.whole import WHY, runs_whole, whole
 
 
 class Model:
@@ -87,7 +88,7 @@ class Model:
 
     def run(self, inputs: Mapping[str, np.ndarray], key: str | None = None) -> dict[str, np.ndarray]:
         """Run one signature on arrays by input name, as a first call; the results by output name."""
-        return self.step(first_states(self.program), inputs, key)[0]
+        return self.stream().run(inputs, key)
 
     def step(
         self,
@@ -99,8 +100,10 @@ class Model:
     ) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
         """One call where the states are given by name: the results by output name, and the states after it.
 
-        quick: as `stream` has it.
+        quick: as `stream` has it. Raises JfuseError where LiteRT alone holds what is kept: `stream` runs such a model.
         """
+        if runs_whole(self.program):
+            raise JfuseError("the states of this model are no values", found=WHY, remedy="model.stream()")
         chosen = self.signature(key)
         runner = self.runner(key, quick=quick)
         names = [state.name for state in chosen.states]
@@ -153,7 +156,9 @@ class Stream:
 
     def reset(self) -> None:
         """Go back to the initial states."""
-        self.states = first_states(self._model.program)
+        program = self._model.program
+        self.states = first_states(program)
+        self._litert = whole(program) if runs_whole(program) else None
 
     def __call__(self, *args: Any, signature: str | None = None, **named: Any) -> Any:
         """Run one signature, as `Model.__call__` does, and keep its states."""
@@ -161,6 +166,8 @@ class Stream:
 
     def run(self, inputs: Mapping[str, np.ndarray], key: str | None = None) -> dict[str, np.ndarray]:
         """Run one signature on arrays by input name, and keep its states; the results by output name."""
+        if self._litert is not None:
+            return self._litert.run(self._model.signature(key).key, inputs)
         outputs, self.states = self._model.step(self.states, inputs, key, quick=self._quick)
         return outputs
 

@@ -47,7 +47,8 @@ def verify(
         Model for the TensorFlow source that it came from, else for its file.
         Without `b` a Model is compared with its own source; a file, and a Model without source, in LiteRT with XLA.
     reference: another name for `b`.
-    samples: how many independent first calls to compare besides, in batches.
+    samples: how many independent first calls to compare besides, in batches; where something is kept between calls, how
+        many rows of calls.
     calls: calls in a row for each signature and choice of sizes, at the scales 1, 0.1, 4, 1, …; what is kept between
         calls goes on from one to the next.
     seed: of everything that is drawn. The same seed gives the same inputs.

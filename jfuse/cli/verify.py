@@ -24,7 +24,9 @@ Model = Annotated[str, typer.Argument(help="A .tflite file, a SavedModel folder 
 Against = Annotated[
     str | None, typer.Option(help="What it should answer like, of the same kinds; without it XLA for a file.")
 ]
-Samples = Annotated[int, typer.Option(help="Independent first calls to compare besides.")]
+Samples = Annotated[
+    int, typer.Option(help="Independent first calls (rows of them, where something is kept) to compare besides.")
+]
 Calls = Annotated[int, typer.Option(help="Calls in a row for each signature and choice of sizes.")]
 Seed = Annotated[int, typer.Option(help="Of everything that is drawn.")]
 Inputs = Annotated[Path | None, typer.Option(help="A .npz file with your own inputs.")]

@@ -193,6 +193,5 @@ class Tensors:
             int(table.buffer), tensor_type, self.name(index) or None, where, sparsity=table.sparsity
         )
         if found is None and 0 in shape and dtype is not DType.string:
-            # Without bytes it cannot be told from others.
-            return Const(np.zeros(shape, dtype.numpy), None, tensor_type.quantization)
+            return Const(np.zeros(shape, dtype.numpy), self.name(index) or None, tensor_type.quantization)
         return found

@@ -19,6 +19,7 @@ from jfuse.ir.walk import all_eqns
 from jfuse.kernels.op import depends_on_data
 from jfuse.running.hosted import Hosted
 from jfuse.running.hosting import hosted, hosted_counts, is_changed
+from jfuse.running.whole import WHY, runs_whole, works_on_resources
 
 
 class Runner:
@@ -80,6 +81,9 @@ def _counted(counts: Counter[str]) -> str:
 
 def running_notes(program: Program) -> Iterator[str]:
     """What is unusual about the way the signatures of a program run, as `Runner.notes` tells of each."""
+    if runs_whole(program):
+        yield f"LiteRT runs the whole program: {WHY}"
+        return
     graphs = [hosted(graph) for graph in program.graphs()]
     counts = sum(map(hosted_counts, graphs), Counter[str]())
     if counts:
@@ -109,6 +113,8 @@ def run_equation(eqn: Eqn, operands: Sequence[Any], env: Mapping[Var, Any]) -> t
 
 def untraceable(graph: Graph) -> str | None:
     """Why jax cannot trace the graph, as `hosted` gave it, as one program; None where it can."""
+    if works_on_resources(graph):
+        return WHY
     for eqn in all_eqns(graph):
         if isinstance(eqn.op, TfOp | CustomOp):
             return f"{eqn.op.name} is computed by TensorFlow ({eqn.source})"

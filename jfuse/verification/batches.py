@@ -62,9 +62,13 @@ class OverSamples:
         self._program = jax.jit(_mapped(function, len(shared), len(fixed)))
 
     @classmethod
-    def of(cls, function: JaxFunction, most: int) -> OverSamples:
-        """First calls of a signature. Results: the outputs, then the states after the call."""
-        return cls(function.apply, [dict(function.weights)], function.initial_states, most=most)
+    def of(cls, function: JaxFunction, most: int, *, in_a_row: bool = False) -> OverSamples:
+        """Calls of a signature from its initial states. Results: the outputs, then the states after the call.
+
+        in_a_row: a sample is several calls, along the first axis of its arguments and outputs.
+        """
+        call = _in_a_row(function) if in_a_row else function.apply
+        return cls(call, [dict(function.weights)], function.initial_states, most=most)
 
     def __call__(self, arrays: Sequence[np.ndarray]) -> Any:
         """The results, with samples along their first axis, as NumPy arrays in the structure that the function has.
@@ -141,6 +145,20 @@ def samples_at_once(graph: Graph, backend: str) -> int:
     windowed = any(getattr(eqn.op, "builtin", "") in _WINDOWED for eqn in eqns)  # an image has many rows by itself
     least = 1 if windowed else _LEAST_ROWS
     return int(min(max(_BYTES.get(backend, _BYTES["gpu"]) // largest, least), _MOST))
+
+
+def _in_a_row(function: JaxFunction) -> Callable[..., Any]:
+    count, outputs = len(function.input_names), len(function.output_names)
+
+    def calls(weights: Any, *args: Any) -> tuple[Any, ...]:
+        def step(states: Sequence[Any], inputs: Sequence[Any]) -> tuple[Any, Any]:
+            results = function.apply(weights, *inputs, *states)
+            return results[outputs:], results[:outputs]
+
+        after, found = jax.lax.scan(step, tuple(args[count:]), tuple(args[:count]))
+        return (*found, *after)
+
+    return calls
 
 
 def _mapped(function: Callable[..., Any], shared: int, fixed: int) -> Callable[..., Any]:

@@ -152,10 +152,19 @@ class Comparison:
             self._running = []
             self.start()
 
+    @property
+    def in_a_row(self) -> bool:
+        """Whether a sample is several calls: something is kept between calls, on both sides the same."""
+        return self._keeps and self.same_states
+
     def samples(self, batches: Iterable[tuple[Signature, Arrays]]) -> None:
-        """Compare independent first calls, many at a time; raises Differs at the first that is wrong."""
-        for key, batch, place, found, wanted in compared_samples(self.reference, self.subjects, batches):
-            count = len(next(iter(batch.values())))
+        """Compare independent first calls, or rows of them, many at a time; raises Differs at the first wrong one.
+
+        batches: for each signature inputs as `Subject.batch` takes them, with `in_a_row` as this comparison has it.
+        """
+        for key, batch, place, found, wanted in compared_samples(self.reference, self.subjects, batches, self.in_a_row):
+            first = next(iter(batch.values()))
+            count = first.shape[0] * first.shape[1] if self.in_a_row else len(first)
             for output in (n for n in wanted if n in found and n not in self._chance[key]):
                 self._of_batch(key, batch, place, output, found[output], wanted[output])
             if place == len(self.subjects) - 1:
@@ -170,20 +179,23 @@ class Comparison:
     ) -> None:
         tolerance = self.tolerance(key, output)
         pair = self._pair(place)
+        axes = 2 if self.in_a_row else 1
+        count = int(np.prod(wanted.shape[:axes]))
         if found.shape == wanted.shape and np.array_equal(found, wanted):
-            self._note_worst(key, output, pair, _Worst(Measure.of(found, wanted), tolerance, len(wanted)))
+            self._note_worst(key, output, pair, _Worst(Measure.of(found, wanted), tolerance, count))
             return
-        for i, (f, w) in enumerate(zip(found, wanted, strict=True)):
+        for place_of_call in np.ndindex(wanted.shape[:axes]):
+            f, w = found[place_of_call], wanted[place_of_call]
             measure = _measured(f, w, tolerance)
-            if not measure.relative <= tolerance.value:
-                step = Step(key, {name: array[i] for name, array in batch.items()})
-                wrong = [Wrong(pair, output, measure, tolerance, f, w, place)]
-                left, notes = self.excused(step, wrong)
-                if left:
-                    raise Differs(step, left, {}, ())
-                self.notes.update(dict.fromkeys(notes))
+            if measure.relative <= tolerance.value:
+                self._note_worst(key, output, pair, _Worst(measure, tolerance, 1))
                 continue
-            self._note_worst(key, output, pair, _Worst(measure, tolerance, 1))
+            *before, step = _steps(key, batch, place_of_call)
+            left, notes = self.excused(step, [Wrong(pair, output, measure, tolerance, f, w, place)])
+            if left:
+                self.rows([[*before, step]])  # by itself, where all that is kept is looked at
+                raise Differs(step, left, {}, before)
+            self.notes.update(dict.fromkeys(notes))
 
     def differences(self) -> list[Difference]:
         """The worst of each output so far."""
@@ -261,6 +273,14 @@ class Comparison:
                 if all(known[name] is a for name, a in drawn.items()):
                     raise
             return replace(step, inputs=known), calls.run(known, step.key)
+
+
+def _steps(key: str, batch: Arrays, place: tuple[int, ...]) -> list[Step]:
+    """The calls of a sample up to one of them.   place: the sample's number, and that of the call in its row"""
+    sample, *last = place
+    if not last:
+        return [Step(key, {name: array[sample] for name, array in batch.items()})]
+    return [Step(key, {name: array[sample, i] for name, array in batch.items()}) for i in range(last[0] + 1)]
 
 
 _STATE = "state "

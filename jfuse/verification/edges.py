@@ -9,7 +9,7 @@ import numpy as np
 
 from jfuse.ir.graph import Signature
 from jfuse.ir.types import DType, TensorType
-from jfuse.verification.inputs import concrete, integer_limits
+from jfuse.verification.inputs import concrete, drawn_limits
 
 FINITE = ("zeros", "ones", "denormals", "largest", "smallest", "maxima", "minima", "one alone")
 ODD = ("nan", "infinities")
@@ -26,7 +26,7 @@ def edge_inputs(
     signature: Signature, sizes: Mapping[str, int], kinds: tuple[str, ...], seed: int
 ) -> Iterator[tuple[str, dict[str, np.ndarray]]]:
     """Inputs by name, one set for each kind of edge, with its kind."""
-    limits = integer_limits(signature.graph)
+    limits = drawn_limits(signature.graph)
     generator = np.random.default_rng(seed)
     lengths = _lengths(signature, sizes)
     for kind in kinds:

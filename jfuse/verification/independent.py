@@ -1,4 +1,4 @@
-"""Many independent samples: first calls that no call comes before, compared in batches."""
+"""Many independent samples: rows of calls that no call comes before, compared in batches."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ Outputs = Mapping[str, np.ndarray]
 
 
 def compared_samples(
-    reference: Subject, subjects: Sequence[Subject], batches: Iterable[tuple[Signature, Arrays]]
+    reference: Subject, subjects: Sequence[Subject], batches: Iterable[tuple[Signature, Arrays]], in_a_row: bool
 ) -> Iterator[tuple[str, Arrays, int, Outputs, Outputs]]:
     """For each batch and subject: the signature's key, the batch, the subject's number, its outputs, the reference's.
 
-    batches: with samples along a new first axis of every input, as `Subject.batch` takes them.
+    batches: with samples along a new first axis of every input, as `Subject.batch` takes them; so is in_a_row.
     """
     for signature, batch in batches:
-        wanted = reference.batch(batch, signature.key)
+        wanted = reference.batch(batch, signature.key, in_a_row=in_a_row)
         for place, subject in enumerate(subjects):
-            yield signature.key, batch, place, subject.batch(batch, signature.key), wanted
+            yield signature.key, batch, place, subject.batch(batch, signature.key, in_a_row=in_a_row), wanted

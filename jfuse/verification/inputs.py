@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
 
@@ -20,13 +20,18 @@ _SCALES = (1.0, 0.1, 4.0)
 _LARGEST_SIZE = 512  # what no network needs to leave a pixel of an image
 _LARGEST_INTEGER = 100  # for integer inputs that index nothing
 _MOST_STEPS = 10  # for those that decide how often a loop runs: what doubles at each step must not fill the memory
-_COUNTS: frozenset[Op] = frozenset({ops.add, ops.sub, ops.mul, ops.minimum, ops.maximum, ops.floor_div})
-"""What a number of steps is computed with."""
 _PASS_ON: dict[Op, tuple[int, ...]] = {
     **dict.fromkeys((ops.cast, ops.reshape, ops.expand_dims, ops.squeeze, ops.transpose, ops.strided_slice), (0,)),
     **{ops.gather: (0,), ops.select: (1, 2), ops.select_v2: (1, 2)},
 }
 """The operands whose entries are the entries of an op's result."""
+_COUNTED_BY = {
+    **_PASS_ON,
+    **dict.fromkeys((ops.add, ops.sub, ops.mul, ops.minimum, ops.maximum, ops.floor_div), (0, 1)),
+}
+"""The operands that a number of steps is computed from."""
+_Sources = Callable[[Eqn], Iterable[tuple[int, Atom | None]]]
+"""The atoms that an equation by itself sets limits to."""
 
 
 @dataclass(frozen=True)
@@ -113,7 +118,7 @@ def _symbols(dims: Sequence[Dim]) -> frozenset[str]:
 
 def draws(signature: Signature, sizes: Mapping[str, int], seed: int, count: int = 3) -> Iterator[dict[str, np.ndarray]]:
     """`count` sets of inputs by name, each at another scale."""
-    limits = integer_limits(signature.graph)
+    limits = drawn_limits(signature.graph)
     generator = np.random.default_rng(seed)
     for number in range(count):
         scale = _SCALES[number % len(_SCALES)]
@@ -147,6 +152,17 @@ def concrete(shape: Sequence[Dim], sizes: Mapping[str, int]) -> tuple[int, ...]:
 
 def integer_limits(graph: Graph) -> dict[Var, int]:
     """For each integer input, the size of the smallest table that it indexes: ids beyond it are errors, not values."""
+    return _limits(graph, _lookups, _PASS_ON)
+
+
+def drawn_limits(graph: Graph) -> dict[Var, int]:
+    """What integer inputs are drawn below: as `integer_limits`, and few where they decide how often a loop runs."""
+    indices, steps = integer_limits(graph), _limits(graph, _counted, _COUNTED_BY)
+    return {v: min(limits[v] for limits in (indices, steps) if v in limits) for v in indices | steps}
+
+
+def _limits(graph: Graph, sources: _Sources, passed_on: Mapping[Op, tuple[int, ...]]) -> dict[Var, int]:
+    """The least limit of each input. passed_on: the operands of an op that have the limit of its result."""
     limits: dict[Var, int] = {}
 
     def lower(atom: Atom | None, limit: int) -> None:
@@ -154,17 +170,14 @@ def integer_limits(graph: Graph) -> dict[Var, int]:
             limits[atom] = min(limit, limits.get(atom, limit))
 
     for eqn in reversed(graph.eqns):
-        for table, ids in _lookups(eqn):
-            lower(ids, table)
-        for atom in _counted(eqn):
-            lower(atom, _MOST_STEPS)
+        for limit, atom in sources(eqn):
+            lower(atom, limit)
         for body in eqn.bodies:
             operands = dict(zip(body.inputs, eqn.inputs[-len(body.inputs) :], strict=False))
-            for var, limit in integer_limits(body).items():
+            for var, limit in _limits(body, sources, passed_on).items():
                 lower(operands.get(var), limit)
         known = [limits[o] for o in eqn.outputs if o in limits]
-        passed = range(len(eqn.inputs)) if eqn.op in _COUNTS else _PASS_ON.get(eqn.op, ())
-        for position in passed if known else ():
+        for position in passed_on.get(eqn.op, ()) if known else ():
             lower(eqn.inputs[position], min(known))
     return {v: limits[v] for v in graph.inputs if v in limits}
 
@@ -179,8 +192,8 @@ def _lookups(eqn: Eqn) -> Iterator[tuple[int, Atom | None]]:
         yield int(size), ids
 
 
-def _counted(eqn: Eqn) -> Iterator[Atom]:
-    """The integer operands of a loop that its condition is computed from, by itself or in its body."""
+def _counted(eqn: Eqn) -> Iterator[tuple[int, Atom | None]]:
+    """The integer operands of a loop that its condition is computed from, by itself or in its body, with a limit."""
     if eqn.op is not while_:
         return
     condition, body = eqn.bodies
@@ -193,7 +206,7 @@ def _counted(eqn: Eqn) -> Iterator[Atom]:
     for i in sorted(needed):
         atom = eqn.inputs[i]
         if atom is not None and atom.type.dtype.is_integer:
-            yield atom
+            yield _MOST_STEPS, atom
 
 
 def _reads(graph: Graph, results: Sequence[Atom]) -> frozenset[int]:

@@ -40,10 +40,11 @@ class LiteRtWorkers:
     _stack: ExitStack | None = field(default=None, init=False, repr=False)
     _workers: list[_Worker] = field(default_factory=list, init=False, repr=False)
 
-    def run(self, inputs: Arrays, key: str, *, fresh: bool = False) -> dict[str, np.ndarray]:
+    def run(self, inputs: Arrays, key: str, *, fresh: bool = False, in_a_row: bool = False) -> dict[str, np.ndarray]:
         """The outputs of calls on samples along the first axis of each input, stacked.
 
-        fresh: each call from an interpreter of its own, for files that keep something between calls.
+        fresh: each sample in an interpreter of its own, for files that keep something between calls.
+        in_a_row: a sample is several calls, along the second axis of each input and output.
         Raises VerifyFailed, with the number of the sample, where LiteRT takes a process down; Refused where it does not
         run a sample.
         """
@@ -53,7 +54,11 @@ class LiteRtWorkers:
         try:
             workers = self._started()[: len(parts)]
             for worker, part in zip(workers, parts, strict=True):
-                worker.ask(key, fresh, {name: array[part.start : part.stop] for name, array in inputs.items()}, part)
+                worker.ask(
+                    (key, fresh, in_a_row),
+                    {name: array[part.start : part.stop] for name, array in inputs.items()},
+                    part,
+                )
             found = [worker.answer() for worker in workers]
         except BaseException:  # what is left of other answers would be taken for those to the next request
             self.close()
@@ -99,12 +104,12 @@ class _Worker:
         )
         self._part = range(0)
 
-    def ask(self, key: str, fresh: bool, inputs: Arrays, part: range) -> None:
-        """Send a request. part: the numbers of its samples."""
+    def ask(self, how: tuple[str, bool, bool], inputs: Arrays, part: range) -> None:
+        """Send a request. how: the key, fresh and in_a_row; part: the numbers of its samples."""
         self._part = part
         assert self._process.stdin is not None
         try:
-            pickle.dump((key, fresh, dict(inputs)), self._process.stdin, pickle.HIGHEST_PROTOCOL)
+            pickle.dump((*how, dict(inputs)), self._process.stdin, pickle.HIGHEST_PROTOCOL)
             self._process.stdin.flush()
         except (BrokenPipeError, ConnectionError, OSError) as error:
             raise self._died() from error

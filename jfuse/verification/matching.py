@@ -137,11 +137,11 @@ class Renamed:
         """Calls by the other side's names."""
         return _RenamedCalls(self.subject.start(), self.matches)
 
-    def batch(self, inputs: Arrays, key: str) -> dict[str, np.ndarray]:
+    def batch(self, inputs: Arrays, key: str, *, in_a_row: bool = False) -> dict[str, np.ndarray]:
         """As the subject's, by the other side's names."""
         found = self.matches[key]
         own = {name: inputs[ours] for ours, name in found.inputs.items()}
-        return _back(found, self.subject.batch(own, found.key))
+        return _back(found, self.subject.batch(own, found.key, in_a_row=in_a_row))
 
     def singly(self, key: str) -> str | None:
         """As the subject's."""

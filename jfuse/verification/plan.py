@@ -48,7 +48,7 @@ class Options:
 
 @dataclass(frozen=True)
 class Plan:
-    """Rows of calls, each from the initial states, and batches of samples, each sample a first call."""
+    """Rows of calls, each from the initial states, and batches of samples: first calls, or such rows."""
 
     signatures: Sequence[Signature]
     interfaces: Mapping[str, Interface]
@@ -73,19 +73,25 @@ class Plan:
         edges = {"none": 0, "finite": len(FINITE), "nan": len(FINITE) + len(ODD)}[self.options.edges]
         return choices * self.options.calls + len(self.signatures) * edges + self.options.samples
 
-    def batches(self) -> Iterator[tuple[Signature, dict[str, np.ndarray]]]:
-        """Independent samples along a first axis of each input, in batches, shared out among signatures and sizes."""
+    def batches(self, in_a_row: bool) -> Iterator[tuple[Signature, dict[str, np.ndarray]]]:
+        """Independent samples along a first axis of each input, in batches, shared out among signatures and sizes.
+
+        in_a_row: each sample is a row of calls, along a second axis, as long as the other rows.
+        """
+        long = max(1, self.options.calls) if in_a_row else 1
         if self.options.inputs is not None or not self.options.samples:
             return
         cases = [(s, sizes) for s in self.signatures for sizes in self._sizes(s) if s.input_names]
         for number, (signature, sizes) in enumerate(cases):
             count = self.options.samples // len(cases) + (number < self.options.samples % len(cases))
-            samples = draws(signature, sizes, self.options.seed + 1 + number, count)
+            samples = draws(signature, sizes, self.options.seed + 1 + number, count * long)
             batch: list[dict[str, np.ndarray]] = []
             for i, drawn in enumerate(samples):
                 batch.append(self._kept(signature, drawn, self.options.seed + i))
-                if len(batch) == _batch_size(drawn) or i == count - 1:
-                    yield signature, {name: np.stack([one[name] for one in batch]) for name in drawn}
+                if len(batch) == _batch_size(drawn) * long or i == count * long - 1:
+                    stacked = {name: np.stack([one[name] for one in batch]) for name in drawn}
+                    rows = {n: a.reshape(-1, long, *a.shape[1:]) for n, a in stacked.items()}
+                    yield signature, rows if in_a_row else stacked
                     batch = []
 
     def _random(self) -> Iterator[Step]:

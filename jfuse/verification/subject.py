@@ -63,10 +63,11 @@ class Subject(Protocol):
     def start(self) -> Calls:
         """Calls in a row from the initial states."""
 
-    def batch(self, inputs: Arrays, key: str) -> dict[str, np.ndarray]:
+    def batch(self, inputs: Arrays, key: str, *, in_a_row: bool = False) -> dict[str, np.ndarray]:
         """First calls on many samples at once: samples along a new first axis of every input, and of every output.
 
         Each sample is one call from the initial states, with the shapes that the signature states (batch included).
+        in_a_row: it is several, along a new second axis, each from the states that the one before it left.
         """
 
     def singly(self, key: str) -> str | None:

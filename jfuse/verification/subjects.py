@@ -80,30 +80,31 @@ class OnXla:
         """Calls in a row, compiled quickly: a comparison makes few."""
         return self.model.stream(quick=True)
 
-    def batch(self, inputs: Arrays, key: str) -> dict[str, np.ndarray]:
+    def batch(self, inputs: Arrays, key: str, *, in_a_row: bool = False) -> dict[str, np.ndarray]:
         """First calls in one program; one after the other where jax cannot trace the graph."""
-        return shared_out(partial(self._batch, key), inputs)
+        return shared_out(partial(self._batch, key, in_a_row), inputs)
 
-    def _batch(self, key: str, inputs: Arrays) -> dict[str, np.ndarray]:
+    def _batch(self, key: str, in_a_row: bool, inputs: Arrays) -> dict[str, np.ndarray]:
         names = next(s for s in self.program.signatures if s.key == key).input_names
-        outputs = self._together(key).run([inputs[name] for name in names])
+        outputs = self._together(key, in_a_row).run([inputs[name] for name in names])
         if outputs is None:
-            return one_by_one(self, inputs, key)
+            return one_by_one(self, inputs, key, in_a_row)
         return dict(zip(self.signatures[key].outputs, outputs, strict=False))  # then the states
 
     def singly(self, key: str) -> str | None:
         """Why samples run one after the other."""
-        return self._together(key).why_not
+        return next((t.why_not for (k, _), t in self._programs.items() if k == key and t.why_not), None)
 
-    def _together(self, key: str) -> Together:
-        if key not in self._programs:
+    def _together(self, key: str, in_a_row: bool) -> Together:
+        if (key, in_a_row) not in self._programs:
             signature = next(s for s in self.program.signatures if s.key == key)
             most = samples_at_once(signature.graph, jax.default_backend())
-            self._programs[key] = Together(lambda: OverSamples.of(JaxFunction(signature), most))
-        return self._programs[key]
+            make = partial(_over_samples, signature, most, in_a_row)
+            self._programs[key, in_a_row] = Together(make)
+        return self._programs[key, in_a_row]
 
     @cached_property
-    def _programs(self) -> dict[str, Together]:
+    def _programs(self) -> dict[tuple[str, bool], Together]:
         return {}
 
 
@@ -133,17 +134,18 @@ class InLiteRt:
         """Whether XNNPACK takes part."""
         return not any(needs_litert(eqn) for graph in self.program.graphs() for eqn in all_eqns(graph))
 
-    def batch(self, inputs: Arrays, key: str) -> dict[str, np.ndarray]:
+    def batch(self, inputs: Arrays, key: str, *, in_a_row: bool = False) -> dict[str, np.ndarray]:
         """First calls in one process for each core; a few of them here."""
-        return shared_out(partial(self._batch, key), inputs)
+        return shared_out(partial(self._batch, key, in_a_row), inputs)
 
-    def _batch(self, key: str, inputs: Arrays) -> dict[str, np.ndarray]:
+    def _batch(self, key: str, in_a_row: bool, inputs: Arrays) -> dict[str, np.ndarray]:
         if len(next(iter(inputs.values()))) < _FEW:
-            return one_by_one(self, inputs, key)
+            return one_by_one(self, inputs, key, in_a_row)
         try:
-            return self._workers.run(inputs, key, fresh=any(i.states for i in self.signatures.values()))
+            fresh = any(i.states for i in self.signatures.values())
+            return self._workers.run(inputs, key, fresh=fresh, in_a_row=in_a_row)
         except Refused:
-            return one_by_one(self, inputs, key)
+            return one_by_one(self, inputs, key, in_a_row)
 
     def singly(self, key: str) -> str | None:
         """Never: an interpreter takes one call at a time, but there is one for each core."""
@@ -195,17 +197,17 @@ class InTensorFlow:
         """Calls from what the variables held when the source was imported."""
         return _TensorFlowCalls(self.imported)
 
-    def batch(self, inputs: Arrays, key: str) -> dict[str, np.ndarray]:
+    def batch(self, inputs: Arrays, key: str, *, in_a_row: bool = False) -> dict[str, np.ndarray]:
         """First calls as one, where rows of an open first axis do not depend on each other; else one by one."""
-        return shared_out(partial(self._batch, key), inputs)
+        return shared_out(partial(self._batch, key, in_a_row), inputs)
 
-    def _batch(self, key: str, inputs: Arrays) -> dict[str, np.ndarray]:
-        if self.singly(key) is None:
+    def _batch(self, key: str, in_a_row: bool, inputs: Arrays) -> dict[str, np.ndarray]:
+        if self.singly(key) is None and not in_a_row:
             outputs = run_joined(partial(self.start().run, key=key), inputs)
             if outputs is not None:
                 return outputs
             self._mixing.add(key)
-        return one_by_one(self, inputs, key)
+        return one_by_one(self, inputs, key, in_a_row)
 
     def singly(self, key: str) -> str | None:
         """Why samples run one after the other."""
@@ -286,13 +288,13 @@ class InJax:
                 ) from error
         return {name: np.asarray(result) for name, result in _named(results).items()}
 
-    def batch(self, inputs: Arrays, key: str) -> dict[str, np.ndarray]:
+    def batch(self, inputs: Arrays, key: str, *, in_a_row: bool = False) -> dict[str, np.ndarray]:
         """First calls in one program, where jax can trace the function; else one after the other."""
-        return shared_out(partial(self._batch, key), inputs)
+        return shared_out(partial(self._batch, key, in_a_row), inputs)
 
-    def _batch(self, key: str, inputs: Arrays) -> dict[str, np.ndarray]:
-        outputs = self._together.run([inputs[name] for name in self.inputs])
-        return one_by_one(self, inputs, key) if outputs is None else dict(outputs)
+    def _batch(self, key: str, in_a_row: bool, inputs: Arrays) -> dict[str, np.ndarray]:
+        outputs = None if in_a_row else self._together.run([inputs[name] for name in self.inputs])
+        return one_by_one(self, inputs, key, in_a_row) if outputs is None else dict(outputs)
 
     def singly(self, key: str) -> str | None:
         """Why samples run one after the other."""
@@ -351,14 +353,25 @@ def _name_of(function: Callable[..., Any]) -> str:
     return str(getattr(function, "__name__", type(function).__name__))
 
 
-def one_by_one(subject: Subject, inputs: Arrays, key: str) -> dict[str, np.ndarray]:
-    """The outputs of first calls on samples along the first axis of every input, stacked."""
-    count = len(next(iter(inputs.values())))
+def _over_samples(signature: Signature, most: int, in_a_row: bool) -> OverSamples:
+    return OverSamples.of(JaxFunction(signature), most, in_a_row=in_a_row)
+
+
+def one_by_one(subject: Subject, inputs: Arrays, key: str, in_a_row: bool = False) -> dict[str, np.ndarray]:
+    """As `Subject.batch`, a call at a time."""
     keeps = any(interface.states for interface in subject.signatures.values())
     calls = subject.start()
-    found = []
-    for i in range(count):
-        if i and keeps:
+
+    def run(arrays: Arrays) -> dict[str, np.ndarray]:
+        if keeps:
             calls.reset()
-        found.append(calls.run({name: array[i] for name, array in inputs.items()}, key))
+        return _stacked(arrays, lambda one: calls.run(one, key)) if in_a_row else calls.run(arrays, key)
+
+    return _stacked(inputs, run)
+
+
+def _stacked(inputs: Arrays, run: Callable[[Arrays], dict[str, np.ndarray]]) -> dict[str, np.ndarray]:
+    """The outputs for each item along the first axis of every input, along a first axis."""
+    count = len(next(iter(inputs.values())))
+    found = [run({name: array[i] for name, array in inputs.items()}) for i in range(count)]
     return {name: np.stack([outputs[name] for outputs in found]) for name in found[0]}

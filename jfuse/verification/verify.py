@@ -105,7 +105,7 @@ class _Verifying:
             try:
                 comparison.rows(plan.rows() if own_row else map(self._with_states, plan.rows()))
                 if not own_row:
-                    comparison.samples(plan.batches())
+                    comparison.samples(plan.batches(comparison.in_a_row))
             finally:
                 self._first = self._first or comparison.first
                 result.differences += comparison.differences()

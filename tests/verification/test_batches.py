@@ -101,6 +101,23 @@ def test_each_sample_is_a_first_call(stateful: tuple[bytes, Program, dict[str, n
     assert_alike(on_xla.batch(inputs, key), wanted)
 
 
+def test_a_sample_may_be_calls_in_a_row(stateful: tuple[bytes, Program, dict[str, np.ndarray]]) -> None:
+    _, of, first = stateful
+    key = of.signatures[0].key
+    rows = {name: RNG.normal(size=(SAMPLES, 3, *array.shape[1:])).astype(np.float32) for name, array in first.items()}
+    litert = LiteRt(to_bytes(of))
+    wanted = [litert.run(key, {name: array[-1, i] for name, array in rows.items()}) for i in range(3)]
+    on_xla, in_litert = OnXla(Model(of)), InLiteRt(to_bytes(of), of)
+    for found in (on_xla.batch(rows, key, in_a_row=True), in_litert.batch(rows, key, in_a_row=True)):
+        assert_alike(
+            {name: array[-1] for name, array in found.items()},
+            {name: np.stack([outputs[name] for outputs in wanted]) for name in wanted[0]},
+        )
+    anew = on_xla.batch({name: array[:, 2] for name, array in rows.items()}, key)
+    assert all(np.abs(anew[name][-1] - wanted[2][name]).max() > 1000 * TOLERANCE for name in anew)
+    assert on_xla.singly(key) is None
+
+
 def test_one_compilation_serves_batches_that_shrink() -> None:
     traced = []
 

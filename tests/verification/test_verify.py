@@ -15,11 +15,11 @@ import tensorflow as tf
 import jfuse
 from jfuse.export.flatbuffer import to_bytes
 from jfuse.ir.dims import symbol
-from jfuse.ir.graph import Program, Signature
+from jfuse.ir.graph import Const, Program, Signature, State
 from jfuse.ir.trace import trace_graph
 from jfuse.ir.types import DType, TensorType
 from jfuse.kernels import ops
-from jfuse.verification.inputs import integer_limits
+from jfuse.verification.inputs import drawn_limits
 from jfuse.verification.measure import Measure
 from tests.export.programs import loop
 
@@ -198,6 +198,31 @@ def test_a_failing_input_is_shrunk_saved_and_shown_again(files: Path, tmp_path: 
         assert saved.files == ["000/serving_default/x"]
 
 
+def adding_up(limit: float) -> bytes:
+    """A file that gives the sum of all its inputs so far, wrong where the first sum is above a limit."""
+
+    def call(x: Any, total: Any) -> Any:
+        total = ops.add(total, x)
+        first = ops.strided_slice(total, [0], [1], [1])
+        wrong = ops.mul(0.5, ops.cast(ops.greater(first, limit), out_data_type=DType.f32))
+        return ops.add(total, wrong), total
+
+    graph = trace_graph(call, [TensorType((4,), DType.f32)] * 2)
+    total = State("total", Const(np.zeros(4, np.float32)))
+    return to_bytes(Program((Signature("serving_default", graph, ("x",), ("y",), (total,)),)))
+
+
+def test_samples_of_what_keeps_a_state_are_calls_in_a_row() -> None:
+    right, late = adding_up(1e9), adding_up(15.0)  # 3.7 times the largest scale, 2.2 times that of sums of eight
+    assert jfuse.verify(right, adding_up(1e8), samples=50, calls=4, edges="none").samples == 4 + 50 * 4
+    assert jfuse.verify(late, right, samples=60, calls=1, edges="none").passed
+    with pytest.raises(jfuse.VerifyFailed) as caught:
+        jfuse.verify(late, right, samples=400, calls=8, edges="none", shrink=0)
+    calls = caught.value.verification.inputs
+    assert 1 < len(calls) <= 8
+    assert sum(np.asarray(inputs["x"])[0] for _, inputs in calls) > 15
+
+
 def test_a_rare_fault_is_found_among_many_samples(files: Path) -> None:
     rare, right = written(off_above(10.5), ROWS), files / "right.tflite"
     assert jfuse.verify(rare, right, edges="none").passed
@@ -263,7 +288,7 @@ def test_numbers_of_steps_are_drawn_small() -> None:
     """What doubles at each of 100 steps would fill any memory."""
     signature = loop().signatures[0]
     counter, limit, _ = signature.graph.inputs
-    assert integer_limits(signature.graph) == {counter: 10, limit: 10}
+    assert drawn_limits(signature.graph) == {counter: 10, limit: 10}
 
 
 @pytest.mark.parametrize(

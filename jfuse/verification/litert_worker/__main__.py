@@ -3,9 +3,10 @@
     python litert_worker MODEL.tflite PROGRESS AUTO|BUILTIN_WITHOUT_DEFAULT_DELEGATES
 
 It imports neither TensorFlow nor jax nor jfuse, so that it is there at once. Requests and answers are pickles:
-`(key, fresh, {name: samples})` and `(outputs by name, None)`, or `(None, (sample, message))` where one is refused.
-PROGRESS is a file of eight bytes, which hold the number of the sample that runs: whoever finds the process dead reads
-there which one it was. fresh: an interpreter for each sample, as what the file keeps between calls must be left out.
+`(key, fresh, in_a_row, {name: samples})` and `(outputs by name, None)`, or `(None, (sample, message))` where one is
+refused. PROGRESS is a file of eight bytes, which hold the number of the sample that runs: whoever finds the process
+dead reads there which one it was. fresh: an interpreter for each sample, as what the file keeps between calls must be
+left out. in_a_row: a sample is several calls.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import os
 import pickle
 import struct
 import sys
+from collections.abc import Iterator
 from typing import Any, BinaryIO
 
 import numpy as np
@@ -33,10 +35,10 @@ def serve(runner: Runner, requests: BinaryIO, answers: BinaryIO) -> None:
     """Answer each request."""
     while True:
         try:
-            key, fresh, inputs = pickle.load(requests)
+            request = pickle.load(requests)
         except EOFError:
             return
-        pickle.dump(runner.run(key, fresh, inputs), answers, pickle.HIGHEST_PROTOCOL)
+        pickle.dump(runner.run(*request), answers, pickle.HIGHEST_PROTOCOL)
         answers.flush()
 
 
@@ -52,24 +54,37 @@ class Runner:
     def _new(self) -> Interpreter:
         return Interpreter(model_path=self._model, num_threads=1, experimental_op_resolver_type=self._resolver)
 
-    def run(self, key: str, fresh: bool, inputs: dict[str, np.ndarray]) -> tuple[Any, Any]:
+    def run(self, key: str, fresh: bool, in_a_row: bool, inputs: dict[str, np.ndarray]) -> tuple[Any, Any]:
         """The outputs of all samples, stacked, or the number of the one that is refused, and why."""
-        names, signature = list(inputs), self._interpreter.get_signature_runner(key)
-        rows: dict[str, list[np.ndarray]] = {}
-        for number, sample in enumerate(zip(*inputs.values(), strict=True)):
+        found = []
+        for number, sample in enumerate(_items(inputs)):
             self._counter[:8] = struct.pack("<q", number)
             if fresh and number:
                 self._interpreter = self._new()
-                signature = self._interpreter.get_signature_runner(key)
+            signature = self._interpreter.get_signature_runner(key)
             try:
-                outputs = signature(**dict(zip(names, sample, strict=True)))
+                if in_a_row:
+                    found.append(_stacked([_copied(signature(**one)) for one in _items(sample)]))
+                else:
+                    found.append(_copied(signature(**sample)))
             except (ValueError, RuntimeError) as error:
                 return None, (number, " ".join(str(error).split()))
-            for name, value in outputs.items():
-                rows.setdefault(name, []).append(np.array(value))
         if fresh:
             self._interpreter = self._new()
-        return {name: np.stack(values) for name, values in rows.items()}, None
+        return _stacked(found), None
+
+
+def _items(arrays: dict[str, np.ndarray]) -> Iterator[dict[str, np.ndarray]]:
+    """What stands along the first axis of every array."""
+    return (dict(zip(arrays, each, strict=True)) for each in zip(*arrays.values(), strict=True))
+
+
+def _copied(outputs: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    return {name: np.array(value) for name, value in outputs.items()}
+
+
+def _stacked(found: list[dict[str, np.ndarray]]) -> dict[str, np.ndarray]:
+    return {name: np.stack([outputs[name] for outputs in found]) for name in found[0]}
 
 
 if __name__ == "__main__":
