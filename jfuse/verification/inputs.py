@@ -25,7 +25,7 @@ _PASS_ON: dict[Op, tuple[int, ...]] = {
     **{ops.gather: (0,), ops.select: (1, 2), ops.select_v2: (1, 2)},
 }
 """The operands whose entries are the entries of an op's result."""
-_COUNTED_BY = {
+_COUNTED_BY: dict[Op, tuple[int, ...]] = {
     **_PASS_ON,
     **dict.fromkeys((ops.add, ops.sub, ops.mul, ops.minimum, ops.maximum, ops.floor_div), (0, 1)),
 }

@@ -178,7 +178,8 @@ def check_calls_in_a_row(file: Path, keys: list[str]) -> None:
     """A loaded file answers as LiteRT does, call after call, and anew from the initial values."""
     model, litert = jfuse.load(file), LiteRt(file.read_bytes(), delegates=False)
     drawn = {s.key: next(draws(s, {}, 3)) for s in model.signatures.values()}
-    stream, first = model.stream(), {}
+    stream = model.stream()
+    first: dict[str, dict[str, np.ndarray]] = {}
     for key in (*keys, *keys):
         wanted = litert.run(key, drawn[key])
         found = stream.run(drawn[key], key)

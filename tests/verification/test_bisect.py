@@ -25,7 +25,7 @@ def model() -> jfuse.Model:
     y = layers.LayerNormalization(name="norm")(y)
     y = layers.LSTM(5, return_sequences=True, bias_initializer="normal", name="memory")(y)
     y = layers.GRU(4, bias_initializer="normal", name="gates")(y)
-    return jfuse.load(keras.Model(x, layers.Dense(3, activation="gelu", name="head")(y)))
+    return jfuse.load(keras.Model(x, layers.Dense(3, activation="gelu", name="head")(y), name="recurrent"))
 
 
 @pytest.fixture(scope="module")
@@ -87,7 +87,7 @@ def test_a_fault_of_a_rule_is_found_within_a_loop_of_tensorflow(model: jfuse.Mod
     found = first_difference(Held(wrong), Held(wrong, model.imported), call, "tensorflow/xla", None)
     assert found is not None
     assert (found.op, found.first) == ("relu", "")
-    assert found.source.startswith(f"functional_1/{node}")
+    assert found.source.startswith(f"recurrent_1/{node}")
     assert found.steps[0] <= 1
 
 
@@ -137,7 +137,7 @@ def test_the_message_tells_the_equation_its_error_and_its_operands(
     wrong = changed(fused.program, "head_1/Gelu/mul_2", "gelu", becomes(ops.relu))
     found = first_difference(Held(wrong), model, call, "tensorflow/xla", None)
     assert found is not None
-    assert found.place.startswith("functional_1/head_1/Gelu/mul_2 (Mul), layer functional_1/head_1")
+    assert found.place.startswith("recurrent_1/head_1/Gelu/mul_2 (Mul), layer recurrent_1/head_1")
     text, error, operand = found.detail.split("\n")
     assert text.startswith("b: f32[2,3] = relu a")
     assert error.strip().startswith("by itself differs by ")
