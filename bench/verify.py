@@ -36,7 +36,7 @@ from jfuse.verification.litert_workers import LiteRtWorkers
 from jfuse.verification.measure import relative_error
 from jfuse.verification.oracles import LiteRt
 
-SMALL = (64, 256, 1024, 4096)
+SMALL = (64, 128, 256, 1024, 4096)
 LARGE = (4, 8, 16, 64, 256)
 TRIES = 3
 ALIKE = 1e-4  # a convolutional network's tolerance; the recurrent ones are 1e-6 apart

@@ -58,7 +58,8 @@ class OverSamples:
         self._wide = wide
         with self._numbers():
             self._shared, self._fixed = (jax.device_put(tuple(a), everywhere) for a in (shared, fixed))
-        self._sizes: dict[tuple[Any, ...], int] = {}
+        self._sizes: dict[tuple[Any, ...], int] = {}  # by the shapes and dtypes of a sample
+        self._compiled: dict[tuple[Any, ...], set[int]] = {}
         self._program = jax.jit(_mapped(function, len(shared), len(fixed)))
 
     @classmethod
@@ -76,23 +77,27 @@ class OverSamples:
         arrays: at least one, with at least one sample.
         """
         count = len(arrays[0])
-        size = self._size([(a.shape[1:], a.dtype.str) for a in arrays], count)
+        key = tuple((a.shape[1:], a.dtype.str) for a in arrays)
+        size = self._size(key, count)
         parts = [[a[start : start + size] for a in arrays] for start in range(0, count, size)]
-        first = self._run(parts[0], size)  # compiled once, before others want it too
-        if self._at_once == 1 or len(parts) == 1:
-            results = [first, *(self._run(part, size) for part in parts[1:])]
+        results = []
+        if size not in self._compiled.setdefault(key, set()):
+            results.append(self._run(parts.pop(0), size))  # alone, so that not each of several compiles
+            self._compiled[key].add(size)
+        if self._at_once == 1 or len(parts) <= 1:
+            results += [self._run(part, size) for part in parts]
         else:
             with ThreadPoolExecutor(self._at_once) as pool:
-                results = [first, *pool.map(lambda part: self._run(part, size), parts[1:])]
+                results += pool.map(lambda part: self._run(part, size), parts)
         return jax.tree.map(lambda *each: np.concatenate(each)[:count], *results)
 
-    def _size(self, key: Sequence[Any], count: int) -> int:
+    def _size(self, key: tuple[Any, ...], count: int) -> int:
         """How many samples a run takes."""
         each = -(-count // self._at_once)  # one run for each core, if they are large enough
         wanted = min(max(each, min(_LEAST_ROWS, count)), self._most)
         devices = self._mesh.size
-        size = max(self._sizes.get(tuple(key), 0), -(-wanted // devices) * devices)
-        self._sizes[tuple(key)] = size
+        size = max(self._sizes.get(key, 0), -(-wanted // devices) * devices)
+        self._sizes[key] = size
         return size
 
     def _numbers(self) -> AbstractContextManager[Any]:
