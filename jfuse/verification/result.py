@@ -18,7 +18,7 @@ class EquationError:
     """How far the results of one equation are from the same values elsewhere.
 
     path: where it stands: its number in the signature's graph, and for one in a body the numbers of each equation and
-    body on the way. pair: what was compared, `found/wanted` as in `xla/litert`. measure: the distance of the worst
+    body on the way. pair: what was compared, `wanted/found` as in `xla/litert`. measure: the distance of the worst
     result. own: the relative error that the equation makes by itself, given the operands of the other side; None where
     that was not tried. source: the node of the source, layer: the layer of the model that it belongs to.
     operands: their types and ranges. steps: the step of each loop around it, from 0. first: the source of the first of
