@@ -60,11 +60,16 @@ def progress(errors: Console) -> Iterator[OnProgress]:
         yield lambda done, total: shown.update(line, completed=done, total=max(total, done) if total else None)
 
 
+_UNITS = ("max|a-b|", "ulp", "cosine", "SNR dB")
+_WIDE = 100  # columns, below which these would be folded
+
+
 def print_verification(console: Console, found: Verification) -> None:
-    """A row for each output of each pair, and what else is worth a line."""
+    """A row for each output of each pair, and what else is worth a line; further units where there is room."""
+    wide = console.width >= _WIDE
+    names = ("output", "compared", "error", "at most", *(_UNITS if wide else ()), "calls")
     table = Table(
-        *(Column(name, overflow="fold") for name in ("output", "compared", "error", "at most", "max|a-b|", "ulp")),
-        *(Column(name, overflow="fold") for name in ("cosine", "SNR dB", "calls")),
+        *(Column(name, overflow="fold") for name in names),
         title=escape(f"{found.subject} beside {found.reference or 'itself'}"),
         title_justify="left",
     )
@@ -74,7 +79,8 @@ def print_verification(console: Console, found: Verification) -> None:
         units = (f"{m.absolute:.2e}", f"{m.ulp:g}", f"{m.cosine:.6f}", f"{m.snr:.1f}") if m else ("", "", "", "")
         color = "[green]" if d.error <= d.tolerance else "[red]"
         name = f"{d.signature}: {d.output}" if several else d.output
-        table.add_row(escape(name), d.pair, f"{color}{d.error:.2e}", f"{d.tolerance:.0e}", *units, str(d.samples))
+        row = (escape(name), d.pair, f"{color}{d.error:.2e}", f"{d.tolerance:.0e}", *(units if wide else ()))
+        table.add_row(*row, str(d.samples))
     console.print(table)
     for reason in dict.fromkeys(f"{d.tolerance:.0e}: {d.reason}" for d in found.differences if d.reason):
         console.print(f"  {reason}", markup=False, highlight=False)
