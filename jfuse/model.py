@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +35,10 @@ class Model:
         self.report = report or Report()
         self._runners: dict[tuple[str, bool], Runner] = {}
         self._bytes: bytes | None = None
+
+    @cached_property
+    def _runs_whole(self) -> bool:
+        return runs_whole(self.program)
 
     def __str__(self) -> str:
         return format_program(self.program)
@@ -102,7 +107,7 @@ class Model:
 
         quick: as `stream` has it. Raises JfuseError where LiteRT alone holds what is kept: `stream` runs such a model.
         """
-        if runs_whole(self.program):
+        if self._runs_whole:
             raise JfuseError("the states of this model are no values", found=WHY, remedy="model.stream()")
         chosen = self.signature(key)
         runner = self.runner(key, quick=quick)
@@ -158,7 +163,7 @@ class Stream:
         """Go back to the initial states."""
         program = self._model.program
         self.states = first_states(program)
-        self._litert = whole(program) if runs_whole(program) else None
+        self._litert = whole(program) if self._model._runs_whole else None
 
     def __call__(self, *args: Any, signature: str | None = None, **named: Any) -> Any:
         """Run one signature, as `Model.__call__` does, and keep its states."""

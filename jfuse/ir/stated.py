@@ -10,9 +10,8 @@ from dataclasses import replace
 
 from jfuse.errors import TypeMismatch
 from jfuse.ir.dims import same
-from jfuse.ir.graph import Atom, Const, Eqn, Graph, Var
+from jfuse.ir.graph import Atom, Const, Eqn, Var
 from jfuse.ir.types import DType, TensorType
-from jfuse.ir.walk import all_eqns
 
 Infer = Callable[[Sequence[Atom | None]], tuple[TensorType, ...]]
 
@@ -27,11 +26,6 @@ def is_stated(eqn: Eqn) -> bool:
 def has_stated(atoms: Iterable[Atom | None]) -> bool:
     """Whether one of them is quantized, or of unknown rank."""
     return any(a is not None and (a.type.quantization is not None or not a.type.ranked) for a in atoms)
-
-
-def first_stated(graphs: Iterable[Graph]) -> Eqn | None:
-    """The first such equation of some graphs, bodies included."""
-    return next((eqn for graph in graphs for eqn in all_eqns(graph) if is_stated(eqn)), None)
 
 
 def derived_types(infer: Infer, inputs: Sequence[Atom | None]) -> tuple[TensorType, ...] | None:

@@ -11,7 +11,7 @@ import numpy as np
 
 from jfuse.frontends.tf_opaque import CustomOp, TfOp
 from jfuse.ir.compilation import quick_jit
-from jfuse.ir.evaluate import Observe, evaluate, large_constants, sizes_of, with_constants
+from jfuse.ir.evaluate import evaluate, large_constants, sizes_of, with_constants
 from jfuse.ir.evaluate import run_equation as run_as_it_is
 from jfuse.ir.graph import Eqn, Graph, Program, Var
 from jfuse.ir.types import DType
@@ -90,16 +90,6 @@ def running_notes(program: Program) -> Iterator[str]:
         yield _COMPUTED + _counted(counts)
     for reason in dict.fromkeys(filter(None, map(untraceable, graphs))):
         yield f"runs equation by equation: {reason}"
-
-
-def run_singly(graph: Graph, args: Sequence[Any], observe: Observe | None = None) -> tuple[np.ndarray, ...]:
-    """The results of a graph, equation by equation. observe: called after each equation with it and its results.
-
-    An equation that LiteRT computes is shown to `observe` as another one, of the same place and results.
-    """
-    with jax.enable_x64(True), jax.default_matmul_precision("highest"):
-        results = evaluate(hosted(graph, singly=True), args, observe)
-    return tuple(np.asarray(r) for r in results)
 
 
 def run_equation(eqn: Eqn, operands: Sequence[Any], env: Mapping[Var, Any]) -> tuple[Any, ...]:

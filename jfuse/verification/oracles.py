@@ -10,10 +10,6 @@ from ai_edge_litert.interpreter import Interpreter, OpResolverType
 
 from jfuse.errors import VerifyFailed
 
-_BUILTINS = schema.BuiltinOperator
-_ON_RESOURCES = {_BUILTINS.CALL_ONCE, _BUILTINS.VAR_HANDLE, _BUILTINS.READ_VARIABLE, _BUILTINS.ASSIGN_VARIABLE}
-_ON_RESOURCES |= {_BUILTINS.HASHTABLE, _BUILTINS.HASHTABLE_IMPORT}
-
 _IS_EMPTY = "Invalid tensor size"  # how Python's interpreter refuses to read an output that has no elements
 
 
@@ -21,20 +17,17 @@ class LiteRt:
     """The LiteRT interpreter on one file. It lives as long as this object, so what a file keeps between calls is kept.
 
     delegates: False runs every operator on its builtin kernel, without XNNPACK.
-    preserve_all: keep every operator's result, for `operator_results`; delegates then stay out.
     """
 
-    def __init__(self, model: bytes, *, delegates: bool = True, threads: int = 1, preserve_all: bool = False) -> None:
-        plain = preserve_all or not delegates
+    def __init__(self, model: bytes, *, delegates: bool = True, threads: int = 1) -> None:
         self._model = model
         try:
             self._interpreter = Interpreter(
                 model_content=model,
                 num_threads=threads,
-                experimental_op_resolver_type=OpResolverType.BUILTIN_WITHOUT_DEFAULT_DELEGATES
-                if plain
-                else OpResolverType.AUTO,
-                experimental_preserve_all_tensors=preserve_all,
+                experimental_op_resolver_type=OpResolverType.AUTO
+                if delegates
+                else OpResolverType.BUILTIN_WITHOUT_DEFAULT_DELEGATES,
             )
         except (ValueError, RuntimeError) as error:
             raise VerifyFailed("LiteRT does not load the file", found=_reason(error)) from error
@@ -68,31 +61,10 @@ class LiteRt:
             else:
                 yield name, np.array(self._interpreter.get_tensor(output["index"], subgraph))
 
-    def operator_results(self, key: str, inputs: Mapping[str, np.ndarray]) -> list[tuple[np.ndarray, ...]]:
-        """The outputs of each operator of a signature's subgraph after one invoke, in order; needs `preserve_all`.
-
-        Without operators on variables and tables as such, which stand for no equation; without those that live in a
-        state's tensor, and without results that are left unallocated (no elements).
-        """
-        self.run(key, inputs)
-        index, model = self._subgraph(key), schema.Model.GetRootAs(self._model, 0)
-        subgraph = model.Subgraphs(index)
-        operators = (subgraph.Operators(i) for i in range(subgraph.OperatorsLength()))
-        codes = [model.OperatorCodes(i).BuiltinCode() for i in range(model.OperatorCodesLength())]
-        computing = (op for op in operators if codes[op.OpcodeIndex()] not in _ON_RESOURCES)
-        return [tuple(self._readable(op.OutputsAsNumpy(), index)) for op in computing]
-
     def _subgraph(self, key: str) -> int:
         model = schema.Model.GetRootAs(self._model, 0)
         tables = (model.SignatureDefs(i) for i in range(model.SignatureDefsLength()))
         return int(next(t.SubgraphIndex() for t in tables if t.SignatureKey() == key.encode()))
-
-    def _readable(self, tensors: np.ndarray, subgraph: int) -> Iterator[np.ndarray]:
-        for tensor in tensors:
-            try:
-                yield np.array(self._interpreter.get_tensor(int(tensor), subgraph))
-            except ValueError:
-                return
 
 
 def _reason(error: Exception) -> str:

@@ -20,12 +20,13 @@ from jfuse.frontends.tf_opaque import CustomOp
 from jfuse.frontends.tflite_file import load_tflite
 from jfuse.frontends.tflite_opaque import OpaqueOp
 from jfuse.ir.dims import symbol
+from jfuse.ir.evaluate import evaluate
 from jfuse.ir.graph import Const, Eqn, Graph, Program, Signature, Source, State, Var
 from jfuse.ir.types import DType, TensorType
 from jfuse.kernels import ops
 from jfuse.model import Model
 from jfuse.running.hosting import hosted
-from jfuse.running.runner import run_equation, run_singly
+from jfuse.running.runner import run_equation
 from tests.corpus.quantized import apply, bias, floats, integers, plain, weights
 from tests.corpus.whole_file import WholeFile
 
@@ -86,7 +87,8 @@ def test_as_one_program_and_one_by_one(batch: int) -> None:
     assert all(map(np.array_equal, model_of(chain())(X[:batch]).values(), wanted))
     seen: list[Eqn] = []
     graph = chain()
-    assert all(map(np.array_equal, run_singly(graph, [X[:batch]], lambda e, _: seen.append(e)), wanted))
+    found = evaluate(hosted(graph, singly=True), [X[:batch]], lambda eqn, _: seen.append(eqn))
+    assert all(map(np.array_equal, found, wanted))
     assert [eqn.outputs for eqn in seen] == [eqn.outputs for eqn in graph.eqns]
 
 

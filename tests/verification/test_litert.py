@@ -11,9 +11,10 @@ import pytest
 from jfuse.errors import VerifyFailed
 from jfuse.export.flatbuffer import to_bytes
 from jfuse.ir.evaluate import evaluate
-from jfuse.ir.graph import Program
+from jfuse.ir.graph import Program, Var
 from jfuse.ir.types import DType, TensorType
 from jfuse.kernels import ops
+from jfuse.verification.file_values import FileRun
 from jfuse.verification.oracles import LiteRt
 from tests.export import programs
 from tests.export.programs import BATCH, KEY, f32, program
@@ -99,16 +100,16 @@ def test_results_are_copies() -> None:
 def test_every_operator_s_result() -> None:
     source = programs.lstm()
     x = draw(2, 6, 3)
-    graph = source.signatures[0].graph
-    wanted: list[np.ndarray] = []
-    evaluate(graph, [x], lambda eqn, results: wanted.append(np.asarray(results[0])))
-    found = LiteRt(to_bytes(source), preserve_all=True).operator_results(KEY, {"x0": x})
-    assert len(found) == len(graph.eqns)
-    states = {i for i, eqn in enumerate(graph.eqns) if eqn.op is ops.tile}
-    for i, (arrays, want) in enumerate(zip(found, wanted, strict=True)):
-        if i not in states:  # the two that the recurrent op has overwritten since
-            np.testing.assert_allclose(arrays[0], want, rtol=0, atol=TOLERANCE)
-    assert len(states) == 2
+    (signature,) = source.signatures
+    wanted: dict[Var, np.ndarray] = {}
+    evaluate(signature.graph, [x], lambda eqn, results: wanted.update(zip(eqn.outputs, results, strict=True)))
+    _, values = FileRun(to_bytes(source)).call(signature, {"x0": x})
+    computed = [var for eqn in signature.graph.eqns for var in eqn.outputs]
+    for var in (v for v in computed if v in values.of):
+        np.testing.assert_allclose(values.of[var], wanted[var], rtol=0, atol=TOLERANCE)
+    overwritten = [eqn.outputs[0] for eqn in signature.graph.eqns if eqn.op is ops.tile]  # by the recurrent op since
+    assert [var for var in computed if var not in values.of] == overwritten
+    assert len(overwritten) == 2
 
 
 @pytest.mark.parametrize(
