@@ -8,7 +8,7 @@ took: seconds, and the most memory that the process held meanwhile, TensorFlow a
 without verification, as the official converter has none; that one reads functions from a SavedModel, which is written
 before. Then both files are run in LiteRT, one thread, in turns; a ratio of latency is taken in each round and their
 median given. A file is right where it answers like TensorFlow: the differences are beside the rest. Rows of models that
--k leaves out stay in the JSON as they are. Needs Linux's /proc.
+-k leaves out stay in the JSON as they are; each says how many cores it had. Needs Linux's /proc.
 """
 
 from __future__ import annotations
@@ -39,6 +39,7 @@ import numpy as np
 from ai_edge_litert import schema_py_generated as schema
 from ai_edge_litert.interpreter import Interpreter
 
+from jfuse.verification.cores import cores
 from jfuse.verification.measure import relative_error
 from jfuse.verification.oracles import LiteRt
 
@@ -205,7 +206,7 @@ def measure(name: str, converters: tuple[str, ...], rounds: int) -> dict[str, An
     """One row: the figures of each converter, and jfuse's as a part of the official ones."""
     with tempfile.TemporaryDirectory() as temporary:
         folders = {converter: Path(temporary, converter) for converter in converters}
-        row: dict[str, Any] = {"model": name}
+        row: dict[str, Any] = {"model": name, "machine": f"{platform.machine()}, {cores()} of {os.cpu_count()} cores"}
         row |= {converter: converted(converter, name, folder) for converter, folder in folders.items()}
         fine = {c: folder for c, folder in folders.items() if row[c]["error"] is None}
         row |= latencies(fine, rounds) if fine else {}
@@ -243,8 +244,7 @@ def write(path: Path, row: Mapping[str, Any], order: Sequence[str]) -> None:
     """Put a row into a report, in the place of what was measured of the model before."""
     known = json.loads(path.read_text())["rows"] if path.exists() else []
     rows = {**{r["model"]: r for r in known}, row["model"]: row}
-    about = {"machine": f"{platform.machine()}, {os.cpu_count()} cores"}
-    about |= {name: version(name) for name in ("jfuse", "tensorflow", "keras")}
+    about = {name: version(name) for name in ("jfuse", "tensorflow", "keras")}
     report = {**about, "rows": [rows[name] for name in order if name in rows]}
     path.write_text(json.dumps(report, indent=1) + "\n")
 

@@ -1,11 +1,15 @@
-"""The recurrent kernels on XLA, against the arithmetic limit of the device and against torch where it is installed.
+"""The recurrent kernels on XLA, against the limit of the device and against torch where it is installed.
 
     python -m bench.kernels [--json bench/results/kernels.json] [-k SUBSTRING ...] [--rounds 5]
 
-Float32, on jax's default device. The limit is what one large matrix product reaches in the same run: a kernel's share
-of it counts only its products' arithmetic. torch runs `nn.LSTM` and `nn.RNN` of the same sizes, on its GPU (by cuDNN)
-where jax runs on one. All take turns; times are the least of all rounds. On CPU the shares are by processor time too,
-of which a busy machine takes less notice.
+Float32 in highest precision, on jax's default device. The limit is the slower of two: the arithmetic of the kernel's
+products at the rate of large matrix products, and what it must read and write (the weights at each step, input and
+output once) at the rate of products of one row with a matrix as large as the weights, on a GPU with one of 256 MiB.
+Both rates are measured in the same run; on CPU the better of XLA's and NumPy's counts. Nonlinearities and what starting
+a program costs count for nothing, so small sizes are far from it. torch runs `nn.LSTM` and `nn.RNN` of the same
+weights, on its GPU (by cuDNN) where jax runs on one; the answers may differ by 1e-5. All take turns, with as many
+threads as jax; times are the least of all rounds. On CPU all is measured by processor time too, of which a busy machine
+takes less notice.
 """
 
 from __future__ import annotations
@@ -13,12 +17,13 @@ from __future__ import annotations
 import argparse
 import importlib
 import json
+import os
 import platform
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -26,9 +31,12 @@ import numpy as np
 
 from jfuse.kernels import ops
 from jfuse.verification.cores import cores
+from jfuse.verification.measure import relative_error
 
-_SIDE = 1536  # of the matrices whose product is the limit
 _LEAST_SECONDS = 0.2  # of a turn
+_TOLERANCE = 1e-5  # of torch's answers: float32 sums in another order over 100 steps
+_FROM_MEMORY = 2**26  # weights, more than the caches of a GPU hold
+_PASSES_BYTES = 2e8  # that the products of one row read in one call, so that a call costs little beside
 
 
 @dataclass(frozen=True)
@@ -46,14 +54,28 @@ class Case:
         return f"{self.kind} {self.units}, {self.steps} steps of {self.features}, batch {self.batch}"
 
     @property
+    def directions(self) -> int:
+        return 2 if self.kind == "bilstm" else 1
+
+    @property
     def gates(self) -> int:
-        """How many products of each kind a step has."""
-        return {"lstm": 4, "bilstm": 8, "rnn": 1}[self.kind]
+        """Of one direction."""
+        return 1 if self.kind == "rnn" else 4
+
+    @property
+    def weights(self) -> int:
+        """How many weights are read at each step."""
+        return self.directions * self.gates * self.units * (self.units + self.features)
 
     @property
     def flops(self) -> float:
         """Of the products of one batch."""
-        return 2.0 * self.batch * self.steps * self.gates * self.units * (self.units + self.features)
+        return 2.0 * self.batch * self.steps * self.weights
+
+    @property
+    def bytes(self) -> float:
+        """That one batch must read and write."""
+        return 4.0 * self.steps * (self.weights + self.batch * (self.features + self.directions * self.units))
 
 
 CASES = (
@@ -65,55 +87,150 @@ CASES = (
 )
 
 
-def ours(case: Case) -> Callable[[], Any]:
-    """The kernel, jitted, with everything on the device."""
+class Direction(NamedTuple):
+    """Weights f[n,i] and f[n,n] and biases f[n] of each gate, and the states f[b,n] before the first step."""
+
+    inputs: Sequence[np.ndarray]
+    recurrent: Sequence[np.ndarray]
+    biases: Sequence[np.ndarray]
+    states: Sequence[np.ndarray]
+
+
+def drawn(case: Case) -> tuple[np.ndarray, list[Direction]]:
+    """The input f[b,t,i], and what each direction computes with; sums of a gate are about 1."""
     rng = np.random.default_rng(0)
-
-    def array(*shape: int) -> Any:
-        return jax.device_put((0.1 * rng.standard_normal(shape)).astype(np.float32))
-
     n, i, b = case.units, case.features, case.batch
-    x = array(b, case.steps, i)
 
-    def direction() -> list[Any]:
-        return [*(array(n, i) for _ in range(4)), *(array(n, n) for _ in range(4)), *3 * [None]]
+    def arrays(count: int, *shape: int, scale: float = 1.0) -> list[np.ndarray]:
+        return [(scale * rng.standard_normal(shape)).astype(np.float32) for _ in range(count)]
 
-    ends = [*(array(n) for _ in range(4)), None, None]
+    weights, states = (n + i) ** -0.5, 1 if case.kind == "rnn" else 2
+    directions = [
+        Direction(
+            arrays(case.gates, n, i, scale=weights),
+            arrays(case.gates, n, n, scale=weights),
+            arrays(case.gates, n, scale=0.1),
+            arrays(states, b, n, scale=0.1),
+        )
+        for _ in range(case.directions)
+    ]
+    return arrays(1, b, case.steps, i)[0], directions
+
+
+def ours(case: Case) -> Callable[[], Any]:
+    """The kernel, jitted, with everything on the device; a call gives the outputs of all steps."""
+    x, directions = drawn(case)
+    # Neither peepholes nor projection.
+    of_lstm: list[list[Any]] = [[*d.inputs, *d.recurrent, *3 * [None], *d.biases, None, None] for d in directions]
+    states = [state for d in directions for state in d.states]
+    operands: list[Any]
     if case.kind == "rnn":
-        op, operands = ops.unidirectional_sequence_rnn, [array(n, i), array(n, n), array(n), array(b, n)]
+        (d,) = directions
+        op, operands = ops.unidirectional_sequence_rnn, [*d.inputs, *d.recurrent, *d.biases, *states]
     elif case.kind == "lstm":
-        op, operands = ops.unidirectional_sequence_lstm, [*direction(), *ends, array(b, n), array(b, n)]
+        op, operands = ops.unidirectional_sequence_lstm, [*of_lstm[0], *states]
     else:
-        states = [array(b, n) for _ in range(4)]
-        op, operands = ops.bidirectional_sequence_lstm, [*direction(), *ends, *direction(), *ends, *states]
-    program = jax.jit(lambda x, operands: op(x, *operands, time_major=False))
-    return lambda: jax.block_until_ready(program(x, operands))
+        op, operands = ops.bidirectional_sequence_lstm, [*of_lstm[0], *of_lstm[1], *states]
+    on_device = jax.device_put([x, *operands])
+
+    def outputs(operands: Sequence[Any]) -> Any:
+        found = op(*operands, time_major=False)
+        return found[: case.directions]
+
+    program = jax.jit(outputs)
+    return lambda: jax.block_until_ready(program(on_device))
 
 
 def theirs(case: Case, torch: Any) -> Callable[[], Any]:
-    """torch's layer of the same sizes."""
+    """torch's layer with the same weights; a call gives its outputs."""
     device = "cuda" if jax.default_backend() == "gpu" and torch.cuda.is_available() else "cpu"
+    torch.set_num_threads(cores())
+    torch.backends.cudnn.allow_tf32 = False  # would round the operands to fewer bits
     make = torch.nn.RNN if case.kind == "rnn" else torch.nn.LSTM
-    layer = make(case.features, case.units, batch_first=True, bidirectional=case.kind == "bilstm").to(device)
-    x = torch.randn(case.batch, case.steps, case.features, device=device)
+    layer = make(case.features, case.units, batch_first=True, bidirectional=case.directions == 2)
+    x, directions = drawn(case)
+    for suffix, d in zip(("", "_reverse"), directions, strict=False):
+        # Both have the gates in the order input, forget, cell, output. torch adds a second bias.
+        of_suffix = {
+            "weight_ih": np.concatenate(d.inputs),
+            "weight_hh": np.concatenate(d.recurrent),
+            "bias_ih": np.concatenate(d.biases),
+            "bias_hh": np.zeros(case.gates * case.units, np.float32),
+        }
+        for name, value in of_suffix.items():
+            getattr(layer, f"{name}_l0{suffix}").data.copy_(torch.from_numpy(value))
+    layer = layer.eval().to(device)
+    operand = torch.from_numpy(x).to(device)
+    states = [
+        torch.from_numpy(np.stack(state)).to(device) for state in zip(*(d.states for d in directions), strict=True)
+    ]
+    start = states[0] if case.kind == "rnn" else tuple(states)
 
-    def run() -> None:
+    def run() -> Any:
         with torch.inference_mode():
-            layer(x)
+            found = layer(operand, start)[0]
             if device == "cuda":
                 torch.cuda.synchronize()
+            return found
 
     return run
 
 
-def product() -> Callable[[], Any]:
-    """The product that is the limit."""
-    a = jax.device_put(np.random.default_rng(0).standard_normal((_SIDE, _SIDE)).astype(np.float32))
+def difference(case: Case, found: Any, wanted: Any) -> float:
+    """How far the kernel's outputs are from torch's."""
+    apart = relative_error(np.concatenate([np.asarray(v) for v in found], -1), wanted.cpu().numpy())
+    if apart > _TOLERANCE:
+        raise SystemExit(f"{case.name}: {apart:.1e} from torch's answer, more than {_TOLERANCE:.0e}")
+    return apart
+
+
+class Limit(NamedTuple):
+    """Something that reaches a limit: how much one call does, and the call."""
+
+    work: float
+    run: Callable[[], Any]
+
+
+def products() -> list[Limit]:
+    """Large products, by their operations."""
+    on_cpu = jax.default_backend() == "cpu"
+    side = 768 if on_cpu else 4096  # so large that a CPU's caches still hold them
+    a = np.random.default_rng(0).standard_normal((side, side)).astype(np.float32)
+    on_device = jax.device_put(a)
     program = jax.jit(lambda a: jnp.matmul(a, a, precision="highest"))
-    return lambda: jax.block_until_ready(program(a))
+    found = [Limit(2.0 * side**3, lambda: jax.block_until_ready(program(on_device)))]
+    return [*found, Limit(2.0 * side**3, lambda: a @ a)] if on_cpu else found
 
 
-def least(run: Callable[[], Any]) -> tuple[float, float]:
+def readers(weights: int) -> list[Limit]:
+    """Products of one row with so many weights, again and again, by the bytes of these."""
+    on_cpu = jax.default_backend() == "cpu"
+    if not on_cpu:  # small ones would tell how long it takes to start a program
+        weights = max(weights, _FROM_MEMORY)
+    rows = int(weights**0.5)
+    a = np.random.default_rng(0).standard_normal((rows, weights // rows)).astype(np.float32)
+    passes = max(4, int(_PASSES_BYTES / a.nbytes))
+    on_device, row = jax.device_put(a), np.ones((1, rows), np.float32)
+
+    @jax.jit
+    def program(a: Any, row: Any) -> Any:
+        def again(_: Any, row: Any) -> Any:
+            return row + 1e-9 * jnp.matmul(row, a, precision="highest")[:, :1]
+
+        return jax.lax.fori_loop(0, passes, again, row)
+
+    found = [Limit(float(passes * a.nbytes), lambda: jax.block_until_ready(program(on_device, row)))]
+    return [*found, Limit(float(a.nbytes), lambda: row @ a)] if on_cpu else found
+
+
+class Seconds(NamedTuple):
+    """Of one run: by the clock, and of the processor."""
+
+    wall: float
+    processor: float
+
+
+def least(run: Callable[[], Any]) -> Seconds:
     """The least seconds of a run in one turn, and the mean seconds of the processor, whose clock is coarse."""
     run()
     walls: list[float] = []
@@ -122,28 +239,56 @@ def least(run: Callable[[], Any]) -> tuple[float, float]:
         started = time.perf_counter()
         run()
         walls.append(time.perf_counter() - started)
-    return min(walls), (time.process_time() - busy) / len(walls)
+    return Seconds(min(walls), (time.process_time() - busy) / len(walls))
 
 
 @dataclass(frozen=True)
 class Row:
-    """What was measured: microseconds for one sample; shares of the limit; torch's time over ours."""
+    """What was measured: microseconds for one sample; the limit and the share of it; torch's time over ours.
+
+    Those by processor time are None where the processor does not compute.
+    """
 
     name: str
     us: float
+    limit: str
     share: float
-    processor_share: float
+    processor_share: float | None
     torch_ratio: float | None
+    torch_processor_ratio: float | None
+    torch_difference: float | None
 
 
 def measure(case: Case, rounds: int, torch: Any) -> Row:
     """One row."""
-    runs = [product(), ours(case), *([] if torch is None else [theirs(case, torch)])]
+    kernel = ours(case)
+    limits = {"arithmetic": products(), "memory": readers(case.weights)}
+    layer = None if torch is None else theirs(case, torch)
+    apart = None if layer is None else difference(case, kernel(), layer())
+    flat = [limit for kind in limits.values() for limit in kind]
+    runs = [kernel, *(limit.run for limit in flat), *([] if layer is None else [layer])]
     turns = [[least(run) for run in runs] for _ in range(rounds)]
-    walls, processors = ([min(turn[i][k] for turn in turns) for i in range(len(runs))] for k in (0, 1))
-    whole = 2.0 * _SIDE**3
-    shares = [case.flops / own[1] / (whole / own[0]) for own in (walls, processors)]
-    return Row(case.name, 1e6 * walls[1] / case.batch, *shares, walls[2] / walls[1] if torch is not None else None)
+    best = [Seconds(*map(min, zip(*(turn[i] for turn in turns), strict=True))) for i in range(len(runs))]
+    own, other = best[0], best[-1]
+    needs = {"arithmetic": case.flops, "memory": case.bytes}
+
+    def fastest(clock: str) -> dict[str, float]:
+        taken = {id(limit): getattr(s, clock) for limit, s in zip(flat, best[1:], strict=False)}
+        return {kind: needs[kind] * min(taken[id(v)] / v.work for v in found) for kind, found in limits.items()}
+
+    by_wall, by_processor = fastest("wall"), fastest("processor")
+    name = max(by_wall, key=by_wall.__getitem__)
+    on_cpu = jax.default_backend() == "cpu"
+    return Row(
+        case.name,
+        1e6 * own.wall / case.batch,
+        name,
+        by_wall[name] / own.wall,
+        by_processor[name] / own.processor if on_cpu else None,
+        None if layer is None else other.wall / own.wall,
+        other.processor / own.processor if layer is not None and on_cpu else None,
+        apart,
+    )
 
 
 def installed(name: str) -> Any:
@@ -154,26 +299,37 @@ def installed(name: str) -> Any:
         return None
 
 
+_HEAD = f"{'':44}{'µs/sample':>11}  {'limit':<12}{'share':>6}{'processor':>11}{'torch':>8}{'processor':>11}{'apart':>9}"
+
+
+def line(row: Row) -> str:
+    """A row of the table."""
+    cells = [f"{row.name:44}{row.us:>11.2f}  {row.limit:<12}{row.share:>6.0%}"]
+    cells.append(" " * 11 if row.processor_share is None else f"{row.processor_share:>11.0%}")
+    for ratio, width in ((row.torch_ratio, 8), (row.torch_processor_ratio, 11)):
+        cells.append(" " * width if ratio is None else f"{ratio:>{width - 1}.2f}x")
+    cells.append("" if row.torch_difference is None else f"{row.torch_difference:>9.0e}")
+    return "".join(cells).rstrip()
+
+
 def main() -> None:
     """Print the table; with --json write it as well."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--json", type=Path)
     parser.add_argument("-k", nargs="*", default=[""])
     parser.add_argument("--rounds", type=int, default=5)
     arguments = parser.parse_args()
     torch = installed("torch")
     rows = []
-    print(f"{'':44}{'µs/sample':>11}{'of limit':>10}{'by processor':>14}{'torch':>8}")
+    print(_HEAD)
     for case in CASES:
         if not any(part in case.name for part in arguments.k):
             continue
-        row = measure(case, arguments.rounds, torch)
-        rows.append(row)
-        ratio = "" if row.torch_ratio is None else f"{row.torch_ratio:.2f}x"
-        print(f"{row.name:44}{row.us:>11.2f}{row.share:>10.0%}{row.processor_share:>14.0%}{ratio:>8}", flush=True)
+        rows.append(measure(case, arguments.rounds, torch))
+        print(line(rows[-1]), flush=True)
     if arguments.json:
         report = {
-            "machine": f"{platform.machine()}, {cores()} cores",
+            "machine": f"{platform.machine()}, {cores()} of {os.cpu_count()} cores",
             "device": jax.devices()[0].device_kind,
             "jax": jax.__version__,
             "torch": getattr(torch, "__version__", None),

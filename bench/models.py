@@ -31,7 +31,10 @@ def fixed(model: Any, seed: int = 1) -> Model:
 
 def retraced(function: Any, seed: int = 1) -> Model:
     """A tf.function with a batch of 1."""
-    specs = [tf.TensorSpec([1 if d is None else d for d in s.shape], s.dtype, s.name) for s in function.input_signature]
+    specs = [
+        tf.TensorSpec([1 if d is None else d for d in s.shape], s.dtype, s.name or f"x{i}")  # inputs go by name
+        for i, s in enumerate(function.input_signature)
+    ]
     rng = np.random.default_rng(seed)
     inputs = {s.name: _drawn(rng, tuple(s.shape), s.dtype.name) for s in specs}
     return tf.function(function.python_function, input_signature=specs, autograph=False), inputs

@@ -3,11 +3,12 @@
     python -m bench.verify [--json bench/results/verify.json] [-k SUBSTRING ...] [--rounds 5]
 
 Float32, random inputs. XLA runs jfuse's file over many samples (`jfuse.verification.batches`), TensorFlow the Keras
-model with a batch; each at the batch size that is the fastest per sample, which is tried first. LiteRT runs the file
-one sample at a time in as many processes as there are cores, one thread each. The three take turns; wall times are the
-least of all rounds, ratios are taken in each round and their median given. Beside them stands the processor time of one
-sample, of which a machine that is busy with other things takes less notice: for LiteRT one interpreter in this process.
-Answers of all three are compared, once.
+model with a batch; each at the batch size that is the fastest per sample, which is tried first. XLA always gets as many
+samples as the largest batches on all cores have, so that small ones follow each other as in a verification. LiteRT runs
+the file one sample at a time in as many processes as there are cores, one thread each. The three take turns; wall times
+are the least of all rounds, ratios are taken in each round and their median given. Beside them stands the processor
+time of one sample, of which a machine that is busy with other things takes less notice: for LiteRT one interpreter in
+this process. Answers of all three are compared, once.
 """
 
 from __future__ import annotations
@@ -98,11 +99,23 @@ MODELS = (
 
 @dataclass(frozen=True)
 class Side:
-    """One runner. run: computes a batch. sizes: the batch sizes to try."""
+    """One runner. run: computes samples in batches of a size. sizes: those to try. samples: how many; None: a batch."""
 
     name: str
-    run: Callable[[np.ndarray], Any]
+    run: Callable[[np.ndarray, int], Any]
     sizes: Sequence[int]
+    samples: int | None = None
+
+    def clocked(self, draw: np.ndarray, size: int) -> tuple[float, float]:
+        """Seconds, and seconds of the processor in this process, for each sample."""
+        x = draw[: self.samples or size]
+        started, busy = time.perf_counter(), time.process_time()
+        self.run(x, size)
+        return (time.perf_counter() - started) / len(x), (time.process_time() - busy) / len(x)
+
+    def fastest(self, draw: np.ndarray) -> int:
+        """The size with the least seconds of the processor for each sample; the wall's tell more of other programs."""
+        return min(self.sizes, key=lambda n: min(self.clocked(draw, n)[1] for _ in range(1 + TRIES)))
 
 
 @dataclass(frozen=True)
@@ -133,24 +146,24 @@ def measure(model: Model, rounds: int) -> Row:
     )
     programs = {n: OverSamples.of(data.jax(), most=n) for n in model.sizes}
     sides = [
-        Side("xla", lambda x: programs[len(x) // cores()]([x[:, None]])[0], [n * cores() for n in model.sizes]),
-        Side("litert", lambda x: workers.run({name: x[:, None]}, key), [64 * cores()]),
-        Side("tensorflow", lambda x: function(tf.constant(x)).numpy(), model.sizes),
+        Side("xla", lambda x, n: programs[n]([x[:, None]])[0], model.sizes, len(draw)),
+        Side("litert", lambda x, _: workers.run({name: x[:, None]}, key), [64 * cores()]),
+        Side("tensorflow", lambda x, _: function(tf.constant(x)).numpy(), model.sizes),
     ]
     few = draw[: min(model.sizes) * cores()]
-    answers = [side.run(few) for side in sides]
+    answers = [side.run(few, min(model.sizes)) for side in sides]
     found = (answers[0][:, 0], next(iter(answers[1].values()))[:, 0])
     error = max(relative_error(one, answers[2]) for one in found)
     assert error < ALIKE, f"{model.name}: {error}"
-    best = {side.name: min(side.sizes, key=lambda n, s=side: least(s.run, draw[:n])) for side in sides}
+    best = {side.name: side.fastest(draw) for side in sides}
     times: dict[str, list[float]] = {side.name: [] for side in sides}
     spent: dict[str, list[float]] = {side.name: [] for side in sides}
-    single = Side("litert", lambda x: [alone.run(key, {name: row[None]}) for row in x], [16])
+    single = Side("litert", lambda x, _: [alone.run(key, {name: row[None]}) for row in x], [16])
     for _ in range(rounds):
         for side in sides:
-            wall, processor = clocked(side.run, draw[: best[side.name]])
+            wall, processor = side.clocked(draw, best[side.name])
             if side.name == "litert":
-                _, processor = clocked(single.run, draw[:16])
+                _, processor = single.clocked(draw, 16)
             times[side.name].append(wall)
             spent[side.name].append(processor)
     workers.close()
@@ -158,25 +171,12 @@ def measure(model: Model, rounds: int) -> Row:
     return Row(
         model.name,
         error,
-        best | {"xla": best["xla"] // cores()},
+        best,
         {n: 1e6 * min(t) for n, t in times.items()},
         {n: 1e6 * min(t) for n, t in spent.items()},
         statistics.median(ratios["litert"]),
         statistics.median(ratios["tensorflow"]),
     )
-
-
-def clocked(run: Callable[[np.ndarray], Any], x: np.ndarray) -> tuple[float, float]:
-    """Seconds, and seconds of the processor in this process, for each sample of a batch."""
-    started, busy = time.perf_counter(), time.process_time()
-    run(x)
-    return (time.perf_counter() - started) / len(x), (time.process_time() - busy) / len(x)
-
-
-def least(run: Callable[[np.ndarray], Any], x: np.ndarray) -> float:
-    """The least seconds of the processor for each sample, after a first run; the wall's tell more of other programs."""
-    run(x)
-    return min(clocked(run, x)[1] for _ in range(TRIES))
 
 
 def main() -> None:

@@ -15,6 +15,7 @@ from jfuse.errors import JfuseError
 from jfuse.ir.dims import is_known
 from jfuse.ir.graph import Graph
 from jfuse.ir.walk import all_eqns
+from jfuse.kernels.in_memory import chosen_layouts
 from jfuse.running.jax_function import JaxFunction
 from jfuse.verification.cores import cores
 
@@ -54,13 +55,14 @@ class OverSamples:
         self._mesh = Mesh(np.array(devices), (_AXIS,))
         self._most = most * len(devices)
         self._at_once = cores() if len(devices) == 1 and devices[0].platform == "cpu" else 1
-        everywhere = NamedSharding(self._mesh, PartitionSpec())
+        everywhere, over = (NamedSharding(self._mesh, PartitionSpec(*axes)) for axes in ((), (_AXIS,)))
         self._wide = wide
         with self._numbers():
             self._shared, self._fixed = (jax.device_put(tuple(a), everywhere) for a in (shared, fixed))
         self._sizes: dict[tuple[Any, ...], int] = {}  # by the shapes and dtypes of a sample
         self._compiled: dict[tuple[Any, ...], set[int]] = {}
-        self._program = jax.jit(_mapped(function, len(shared), len(fixed)))
+        program = _mapped(function, len(shared), len(fixed), devices[0].platform == "cpu")
+        self._program = jax.jit(program, in_shardings=(everywhere, over, everywhere))
 
     @classmethod
     def of(cls, function: JaxFunction, most: int, *, in_a_row: bool = False) -> OverSamples:
@@ -104,9 +106,8 @@ class OverSamples:
         return jax.enable_x64(True) if self._wide else nullcontext()
 
     def _run(self, arrays: Sequence[np.ndarray], size: int) -> Any:
-        over = NamedSharding(self._mesh, PartitionSpec(_AXIS))
+        samples = [_filled(a, size) for a in arrays]
         with self._numbers(), jax.default_matmul_precision("highest"):  # these hold for one thread
-            samples = [jax.device_put(_filled(a, size), over) for a in arrays]
             return jax.tree.map(np.asarray, self._program(self._shared, samples, self._fixed))
 
 
@@ -166,10 +167,11 @@ def _in_a_row(function: JaxFunction) -> Callable[..., Any]:
     return calls
 
 
-def _mapped(function: Callable[..., Any], shared: int, fixed: int) -> Callable[..., Any]:
+def _mapped(function: Callable[..., Any], shared: int, fixed: int, on_cpu: bool) -> Callable[..., Any]:
     def over(first: Sequence[Any], samples: Sequence[Any], last: Sequence[Any]) -> Any:
         axes = (*[None] * shared, *[0] * len(samples), *[None] * fixed)
-        return jax.vmap(function, axes)(*first, *samples, *last)
+        with chosen_layouts(on_cpu):
+            return jax.vmap(function, axes)(*first, *samples, *last)
 
     return over
 

