@@ -17,6 +17,7 @@ from jfuse.frontends.sources import Imported
 from jfuse.ir.graph import Program, Signature
 from jfuse.ir.states import first_states, initial_values
 from jfuse.ir.text import format_program
+from jfuse.passes.states.kept import cleared_with_sizes
 from jfuse.report import Report
 from jfuse.running.jax_function import JaxFunction
 from jfuse.running.runner import Runner
@@ -39,6 +40,10 @@ class Model:
     @cached_property
     def _runs_whole(self) -> bool:
         return runs_whole(self.program)
+
+    @cached_property
+    def _cleared(self) -> Mapping[int, tuple[str, ...]]:
+        return cleared_with_sizes(self.program)
 
     def __str__(self) -> str:
         return format_program(self.program)
@@ -152,7 +157,10 @@ class Model:
 
 
 class Stream:
-    """Calls in a row: each starts from the states that the one before it left. `states` has them by name."""
+    """Calls in a row: each starts from the states that the one before it left. `states` has them by name.
+
+    As in LiteRT, a file's own state tensors are cleared where an input has another size than in the call before.
+    """
 
     def __init__(self, model: Model, quick: bool = False) -> None:
         self._model = model
@@ -163,6 +171,7 @@ class Stream:
         """Go back to the initial states."""
         program = self._model.program
         self.states = first_states(program)
+        self._shapes: dict[int, list[tuple[int, ...]]] = {}
         self._litert = whole(program) if self._model._runs_whole else None
 
     def __call__(self, *args: Any, signature: str | None = None, **named: Any) -> Any:
@@ -173,6 +182,13 @@ class Stream:
         """Run one signature on arrays by input name, and keep its states; the results by output name."""
         if self._litert is not None:
             return self._litert.run(self._model.signature(key).key, inputs)
+        chosen = self._model.signature(key)
+        shapes = [np.shape(inputs[name]) for name in chosen.input_names]
+        if self._shapes.setdefault(id(chosen.graph), shapes) != shapes:
+            first = first_states(self._model.program)
+            cleared = self._model._cleared.get(id(chosen.graph), ())
+            self.states = {**self.states, **{name: first[name] for name in cleared}}
+        self._shapes[id(chosen.graph)] = shapes
         outputs, self.states = self._model.step(self.states, inputs, key, quick=self._quick)
         return outputs
 

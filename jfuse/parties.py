@@ -12,6 +12,7 @@ from jfuse.errors import JfuseError, LowerError
 from jfuse.frontends.graph_def import is_graph_def
 from jfuse.frontends.keras import is_keras_model
 from jfuse.frontends.tf_callable import is_concrete, is_traceable
+from jfuse.frontends.tflite_external import has_other_files
 from jfuse.frontends.tflite_file import load_tflite
 from jfuse.ir.types import TensorType
 from jfuse.model import Model
@@ -91,23 +92,27 @@ def party(source: Any) -> Party:
     if isinstance(source, Model):
         return _of_model(source)
     if isinstance(source, bytes | bytearray | memoryview):
-        return _of_file(bytes(source), "the file", False)
+        return _of_file(bytes(source), "the file")
     is_path = isinstance(source, str | Path)
     if is_path and Path(source).suffix == ".tflite":
         if not Path(source).is_file():
             raise JfuseError(f"{source} does not exist")
-        return _of_file(Path(source).read_bytes(), str(source), True)
+        return _of_file(Path(source), str(source))
     model = load(source)
     assert model.imported is not None
     runner = InTensorFlow(model.imported)
     return Party((runner,), runner, str(source) if is_path else _name_of(source), is_path, model)
 
 
-def _of_file(data: bytes, text: str, path: bool) -> Party:
-    model = Model(load_tflite(data))
+def _of_file(source: bytes | Path, text: str) -> Party:
+    model = Model(load_tflite(source))
+    is_path = isinstance(source, Path)
+    data = source.read_bytes() if isinstance(source, Path) else source
+    if has_other_files(data):  # LiteRT's interpreter reads one
+        data = model.to_bytes()
     data = with_signature(data, model.program)
     litert = InLiteRt(data, model.program)
-    return Party((OnXla(model), litert), litert, text, path, model, data)
+    return Party((OnXla(model), litert), litert, text, is_path, model, data)
 
 
 def _of_model(model: Model) -> Party:

@@ -36,6 +36,7 @@ def verify(
     save_failing: str | Path | None = None,
     shrink: int = 100,
     equations: bool = False,
+    litert_limit_s: float | None = None,
     on_progress: OnProgress = lambda done, total: None,
 ) -> Verification:
     """Compare `a` with `b`: every output of every call that is tried, up to a tolerance that has a reason.
@@ -70,6 +71,8 @@ def verify(
     shrink: how many runs at most to spend on a smaller input that fails as well.
     equations: also compare every intermediate value, in one call: `equations` of the result has the error along the
         graph.
+    litert_limit_s: how many seconds LiteRT may take for one of the samples; by default 100 times as long as for those
+        before, at least a minute (ten for the first one). A sample that takes longer is an error, with its inputs.
     on_progress: called with the number of calls compared, and about how many there will be (0: unknown).
 
     Returns what was found; the report of a Model `a` gets it too. Raises VerifyFailed, with the same in its
@@ -92,6 +95,7 @@ def verify(
         None if save_failing is None else Path(save_failing),
         shrink,
         equations,
+        litert_limit_s,
     )
     with _on(device):
         found = verify_sides(sides_of(a, b if b is not None else reference), options, on_progress)

@@ -102,6 +102,7 @@ def verify(
     json: verifying.Json = None,
     html: verifying.Html = None,
     save_failing: verifying.SaveFailing = Path(),
+    litert_limit: verifying.LiteRtLimit = None,
 ) -> None:
     """Compare MODEL with what it should answer like: exit code 0 where it does, 1 where it does not."""
     sizes = verifying.sizes_of(size)
@@ -121,6 +122,7 @@ def verify(
             empty=empty,
             device=device,
             save_failing=save_failing,
+            litert_limit_s=litert_limit,
             equations=html is not None,
         )
         verifying.print_verification(console, found)

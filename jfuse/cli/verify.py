@@ -35,6 +35,10 @@ AllowedError = Annotated[float | None, typer.Option("--tolerance", help="The lar
 Edges = Annotated[str, typer.Option(help="Edge values to try: none, finite or nan.")]
 Empty = Annotated[bool, typer.Option("--empty", help="Also try a batch of no rows.")]
 Device = Annotated[str | None, typer.Option(help="What XLA runs on: cpu or gpu.")]
+LiteRtLimit = Annotated[
+    float | None,
+    typer.Option("--litert-limit", help="Seconds that LiteRT may take for a sample; by default 100 times others."),
+]
 Json = Annotated[Path | None, typer.Option("--json", help="A file for what was found, as JSON.")]
 Html = Annotated[Path | None, typer.Option("--html", help="A file for what was found, as a page.")]
 SaveFailing = Annotated[Path, typer.Option(help="A folder for the inputs that show a difference.")]

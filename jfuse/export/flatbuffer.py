@@ -82,7 +82,7 @@ class FileWriter:
     def _metadata(self, facts: FileFacts, *, outside: bool) -> list[Any]:
         entries = [(name, data.array) for name, data in facts.metadata]
         oldest = min_runtime_bytes((code for code in self._code_of if not is_custom(code[0])), outside=outside)
-        if all(name != MIN_RUNTIME_VERSION for name, _ in entries):
+        if not self.is_foreign and all(name != MIN_RUNTIME_VERSION for name, _ in entries):
             entries.append((MIN_RUNTIME_VERSION, oldest))
         if outside:
             entries.append((BUFFER_LOCATION, OUTSIDE))

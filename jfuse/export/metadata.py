@@ -11,6 +11,8 @@ from jfuse.export.versions import has_runtime, min_runtime
 DESCRIPTION = "jfuse"
 MIN_RUNTIME_VERSION = "min_runtime_version"
 BUFFER_LOCATION = "buffer_location"
+DEBUG_METADATA = "debug_metadata"
+"""Where operators came from, which they and subgraphs refer to by index."""
 OUTSIDE = np.frombuffer(b"outside flatbuffers", np.uint8)
 """What BUFFER_LOCATION says of a file whose data lies behind the flatbuffer."""
 _OUTSIDE_RUNTIME = "2.16.0"  # the oldest that reads such files

@@ -18,10 +18,11 @@ from jfuse.export.tensors import Tensors
 from jfuse.export.versions import version_of
 from jfuse.frontends.tf_opaque import CustomOp
 from jfuse.frontends.tflite_opaque import OpaqueOp
+from jfuse.frontends.updates import operand_name, state_operands
 from jfuse.ir.graph import Atom, Eqn, Graph, State, Var
 from jfuse.ir.types import DType, TensorType
-from jfuse.ir.walk import all_eqns, producers, use_counts
-from jfuse.kernels.op import TflOp, new_states
+from jfuse.ir.walk import all_eqns, is_last_reader, producers, use_counts
+from jfuse.kernels.op import TflOp
 from jfuse.passes.outputs import unprepared
 
 if TYPE_CHECKING:
@@ -66,6 +67,11 @@ class SubgraphWriter:
         if not is_body and (looked_up or len(self._kept) < len(states)):
             # In each subgraph: whichever runs first gives the first values.
             self._operators.append(self._plain_operator("CALL_ONCE", [], [], initSubgraphIndex=file.initial))
+        self._overwritten = {
+            after: var
+            for var, after in zip(graph.inputs[inputs:], graph.outputs[outputs:], strict=True)
+            if var in self._kept and isinstance(after, Var)
+        }
         handles = [self._state(s, v) for s, v in zip(states, graph.inputs[inputs:], strict=True)]
         tables = dict.fromkeys(file.tables.of(eqn) for eqn in graph.eqns if is_lookup(eqn))
         self._table_of = {table.number: self._table(table) for table in tables}
@@ -81,6 +87,8 @@ class SubgraphWriter:
         """The subgraph's table."""
         table = schema.SubGraphT()
         table.name = self._graph.name
+        if self._graph.debug is not None:
+            table.debugMetadataIndex = self._graph.debug
         table.tensors = self._tensors.tables
         table.operators = self._operators
         table.inputs = np.array(self.inputs, np.int32)
@@ -100,7 +108,8 @@ class SubgraphWriter:
     def _state(self, state: State, var: Var) -> int | None:
         """The handle of the variable that holds a state, read if an equation needs it; None for one kept in place."""
         if var in self._kept:
-            self._tensors.places[var] = self._tensors.add(state.name, var.type)
+            place = self._tensors.places[var] = self._tensors.add(state.name, var.type)
+            self._tensors.tables[place].isVariable = True
             return None
         handle = self._handle(state)
         if self._uses[var]:
@@ -129,20 +138,31 @@ class SubgraphWriter:
         return table
 
     def _operator(self, eqn: Eqn) -> Any:
-        updates = new_states(eqn)
+        updates = state_operands(eqn)
         table = schema.OperatorT()
         keep_all = bool(updates) or isinstance(eqn.op, OpaqueOp) or _builtin(eqn) in _KEEP_OMITTED
         table.inputs = np.array(self._operands(eqn, keep_all=keep_all), np.int32)
         for operand, position in updates.items():
             self._update_in_place(eqn, operand, position)
+        if updates and not isinstance(eqn.op, TflOp):  # nothing else says which operands are its states
+            table.mutatingVariableInputs = np.isin(np.arange(len(table.inputs)), list(updates))
         results = [(i, var) for i, var in enumerate(eqn.outputs) if i not in updates.values()]
         name = equation_name(eqn)
-        places = [self._tensors.bind(var, name + (f":{i}" if i else "")) for i, var in results]
+        places = [self._result(var, name + (f":{i}" if i else "")) for i, var in results]
         table.outputs = np.array(places, np.int32)
         if eqn.intermediates:
             table.intermediates = self._tensors.all_of(eqn.intermediates, f"{name}/intermediate")
         self._write_options(eqn, table)
+        if eqn.debug is not None:
+            table.debugMetadataIndex = eqn.debug
         return table
+
+    def _result(self, var: Var, name: str) -> int:
+        """The tensor of a result: one of its own, or the state's that it is the new value of."""
+        if var not in self._overwritten:
+            return self._tensors.bind(var, name)
+        place = self._tensors.places[var] = self._tensors.places[self._overwritten[var]]
+        return place
 
     def _write_options(self, eqn: Eqn, table: Any) -> None:
         """The operator's code and options."""
@@ -180,14 +200,13 @@ class SubgraphWriter:
             places.pop()
         return places
 
-    def _update_in_place(self, eqn: Eqn, operand: str, position: int) -> None:
+    def _update_in_place(self, eqn: Eqn, operand: int, position: int) -> None:
         """Let the result at `position` live in the tensor of the operand, which the op overwrites."""
-        assert isinstance(eqn.op, TflOp), "only builtins keep states"
-        state = eqn.inputs[eqn.op.operand_index(operand)]
-        reason = self._why_not_state(state)
+        state = eqn.inputs[operand]
+        reason = self._why_not_state(eqn, state)
         if reason or not isinstance(state, Var):
             raise LowerError(
-                f"the operand {operand} of {eqn.op.name} cannot be a state that is updated in place",
+                f"the operand {operand_name(eqn, operand)} of {eqn.op.name} cannot be a state that is updated in place",
                 where=str(eqn.source) or None,
                 expected="a tensor that an equation writes for this op alone",
                 found=reason,
@@ -197,15 +216,17 @@ class SubgraphWriter:
         self._tensors.tables[index].isVariable = True
         self._tensors.places[eqn.outputs[position]] = index
 
-    def _why_not_state(self, state: Atom | None) -> str:
+    def _why_not_state(self, eqn: Eqn, state: Atom | None) -> str:
         if not isinstance(state, Var):
             return "a constant"
+        if self._file.is_foreign and state in self._producers and is_last_reader(self._graph, eqn, state):
+            return ""  # as another program wrote it
         writer = self._producers.get(state)
         if writer is None:
             if state in self._kept:
                 return ""
             return f"an input of {self._graph.name}"
-        if writer.outputs.index(state) in new_states(writer).values():
+        if writer.outputs.index(state) in state_operands(writer).values():
             return f"the final state of {writer.op.name}"
         if self._uses[state] != 1:
             return f"a tensor that is read in {self._uses[state]} places"

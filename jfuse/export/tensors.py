@@ -16,7 +16,7 @@ from jfuse.export.sparsity import sparsity_table
 from jfuse.ir.dims import Shape, is_known
 from jfuse.ir.graph import Atom, Const, Var
 from jfuse.ir.quantization import Quantization
-from jfuse.ir.types import TensorType
+from jfuse.ir.types import HeldType, TensorType
 
 _LARGEST_SIZE = 2**31 - 1  # of one axis
 
@@ -68,6 +68,7 @@ class Tensors:
         if not tensor_type.is_static:
             table.shapeSignature = np.array([d if is_known(d) else -1 for d in tensor_type.shape], np.int32)
         table.quantization = _quantization(tensor_type.quantization)
+        table.variantTensors = [_held(held) for held in tensor_type.holds] or None
         self.tables.append(table)
         place = len(self.tables) - 1
         if tensor_type.quantization is not None and tensor_type.quantization.block_size:
@@ -87,6 +88,14 @@ class Tensors:
         place = self.add(const.name or name, const.type, self._buffers.constant(const))
         self.tables[place].sparsity = sparsity_table(const)
         return place
+
+
+def _held(held: HeldType) -> Any:
+    table = schema.VariantSubTypeT()
+    table.type = TENSOR_TYPES[held.dtype]
+    table.shape = None if held.shape is None else np.array(held.shape, np.int32)
+    table.hasRank = held.shape is not None
+    return table
 
 
 def _quantization(quantization: Quantization | None) -> Any:

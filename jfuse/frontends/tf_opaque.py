@@ -63,7 +63,8 @@ class CustomOp:
     """One custom operator: its code as the file has it (`FlexErf`), and the types that the file states for its results.
 
     node: the TensorFlow node that the operator stands for, serialized; b"" where that is not known. stateful: as above.
-    Parameters: options (the bytes in the file), version.
+    Parameters: options (the bytes in the file), version, updates (the operands that are states, by position, whose new
+    values are the last results).
     """
 
     code: str
@@ -80,7 +81,7 @@ class CustomOp:
     @property
     def defaults(self) -> Mapping[str, Any]:
         """The parameters of a custom operator."""
-        return {"options": b"", "version": 1}
+        return {"options": b"", "version": 1, "updates": ()}
 
     def with_types(self, types: tuple[TensorType, ...]) -> CustomOp:
         """The same op with results of these types."""

@@ -9,6 +9,7 @@ import numpy as np
 
 from jfuse.errors import BadFlatbuffer
 from jfuse.export.tensor_data import unpack
+from jfuse.frontends.tflite_external import ExternalBuffers
 from jfuse.frontends.tflite_fields import checked_index
 from jfuse.frontends.tflite_sparse import sparse_constant
 from jfuse.ir.graph import Const
@@ -20,13 +21,14 @@ _IN_FILE = 1  # an offset above this tells that the data lies behind the flatbuf
 class Buffers:
     """The buffers of one file. Whatever they give are views of the file's bytes.
 
-    data: the bytes of the whole file.
+    data: the bytes of the whole file. external: its weights in other files.
     """
 
-    def __init__(self, tables: Sequence[Any], data: Any) -> None:
+    def __init__(self, tables: Sequence[Any], data: Any, external: ExternalBuffers) -> None:
         self._tables = tables
         self.data = data
-        self._constants: dict[tuple[int, TensorType, str | None, int], Const] = {}
+        self._external = external
+        self._constants: dict[tuple[int, int, TensorType, str | None, int], Const] = {}
 
     def bytes_of(self, index: int, where: str) -> np.ndarray | None:
         """The bytes of a buffer: u8[n]; None where it has none."""
@@ -47,13 +49,21 @@ class Buffers:
             )
         return np.frombuffer(self.data, np.uint8, size, offset)
 
-    def constant(
-        self, index: int, tensor_type: TensorType, name: str | None, where: str, sparsity: Any = None
-    ) -> Const | None:
-        """The constant of a type in a buffer; None where the buffer has no bytes.   sparsity: the tensor's table"""
-        key = (index, tensor_type, name, id(sparsity))
+    def data_of(self, tensor: Any, where: str) -> np.ndarray | None:
+        """The bytes of a tensor, in the file or in another one: u8[n]; None where it has none.   tensor: its table"""
+        inside = self.bytes_of(int(tensor.buffer), where)
+        if not tensor.externalBuffer:
+            return inside
+        if inside is not None:
+            raise BadFlatbuffer("the data of a tensor is in the file and in another one", where=where)
+        return self._external.bytes_of(int(tensor.externalBuffer), where)
+
+    def constant(self, tensor: Any, tensor_type: TensorType, name: str | None, where: str) -> Const | None:
+        """The constant of a type in a tensor's buffer; None where the buffer has no bytes.   tensor: its table"""
+        sparsity = tensor.sparsity
+        key = (int(tensor.buffer), int(tensor.externalBuffer), tensor_type, name, id(sparsity))
         if key not in self._constants:
-            data = self.bytes_of(index, where)
+            data = self.data_of(tensor, where)
             if data is None:
                 return None
             if sparsity is not None:

@@ -7,12 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from jfuse.errors import LowerError
 from jfuse.frontends.tf_opaque import CustomOp
 from jfuse.frontends.tflite_buffers import Buffers
+from jfuse.frontends.tflite_operators import Results, state_types
 from jfuse.ir.graph import Atom, Var
 from jfuse.ir.trace import active_trace
-from jfuse.ir.types import TensorType
 
 
 def record_custom(
@@ -20,18 +19,13 @@ def record_custom(
     version: int,
     operator: Any,
     operands: Sequence[Atom | None],
-    types: Sequence[TensorType],
+    results: Results,
     buffers: Buffers,
 ) -> Sequence[Var]:
-    """The results of a custom operator, recorded in the active trace.
-
-    types: what the file states for the results.
-    """
-    kept = (operator.mutatingVariableInputs, operator.intermediates)
-    if any(vector is not None and np.any(vector) for vector in kept):
-        raise LowerError("a custom operator with state of its own is not read", expected="operands and results alone")
-    params = {"options": _options(operator, buffers), "version": version}
-    return active_trace().append(CustomOp(name, tuple(types)), operands, types, params)
+    """The results of a custom operator, its new states among them, recorded in the active trace."""
+    types = (*results.types(), *state_types(operands, results.updated))
+    params = {"options": _options(operator, buffers), "version": version, "updates": results.updated}
+    return active_trace().append(CustomOp(name, types), operands, types, params)
 
 
 def _options(operator: Any, buffers: Buffers) -> bytes:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import cached_property
 from itertools import chain
 from pathlib import Path
@@ -16,10 +17,12 @@ import numpy as np
 from ai_edge_litert import schema_py_generated as schema
 
 from jfuse.errors import BadFlatbuffer, ImportFailed, JfuseError, LowerError
+from jfuse.export.metadata import DESCRIPTION
 from jfuse.export.opaque_options import named_subgraphs
 from jfuse.export.schema import BUILTIN_NAMES, custom_code
 from jfuse.frontends.flatbuffer_reader import read_root
 from jfuse.frontends.tflite_buffers import Buffers
+from jfuse.frontends.tflite_external import ExternalBuffers
 from jfuse.frontends.tflite_fields import checked_index, options_of, text
 from jfuse.frontends.tflite_metadata import written_by_others
 from jfuse.frontends.tflite_signatures import signature, unnamed_signature
@@ -40,15 +43,18 @@ _CUSTOM = schema.BuiltinOperator.CUSTOM
 def load_tflite(source: bytes | str | os.PathLike[str]) -> Program:
     """The program in a .tflite file, given as its bytes or its path. Constants are views of the file.
 
+    Weights in other files are looked for in its folder and below, so such a file must be given as its path.
+
     Raises BadFlatbuffer where the bytes are no valid file, LowerError where they hold what the IR cannot say.
     """
     data, place = (source, "the bytes") if isinstance(source, bytes) else (_mapped(Path(source)), str(source))
+    folder = None if isinstance(source, bytes) else Path(source).parent
     try:
         model = _unpacked(data, place)
         try:
-            return File(model, data).program()
+            return File(model, data, folder).program()
         except LowerError:  # what a file does with variables and tables is not always said by values
-            return File(model, data, resources=True).program()
+            return File(model, data, folder, resources=True).program()
     except JfuseError as error:
         error.where = f"{place}, {error.where}" if error.where and error.where != place else place
         raise
@@ -77,15 +83,18 @@ def _unpacked(data: Any, place: str) -> Any:
 class File:
     """What the subgraphs of one file share: buffers, operator codes, symbol names and the graphs read so far.
 
+    folder: where the file is, if that is known.
     resources: variables and tables stay resources, and what works on them opaque operators with an effect.
     """
 
-    def __init__(self, model: Any, data: Any, *, resources: bool = False) -> None:
+    def __init__(self, model: Any, data: Any, folder: Path | None, *, resources: bool = False) -> None:
         self.resources = resources
         self.names = SymbolNames()
         self._model = model
         self.subgraphs: Sequence[Any] = model.subgraphs or ()
-        self.buffers = Buffers(model.buffers or (), data)
+        external = ExternalBuffers(model.externalBufferGroups or (), model.externalBuffers or (), folder)
+        self.buffers = Buffers(model.buffers or (), data, external)
+        self.is_foreign = text(model.description, "the description") != DESCRIPTION
         self._signatures: Sequence[Any] = model.signatureDefs or ()
         self._codes: Sequence[Any] = model.operatorCodes or ()
         self._entries: dict[int, tuple[Graph, tuple[State, ...]]] = {}
@@ -183,6 +192,6 @@ class File:
     def _traced(self, reader: Subgraph, variables: Sequence[Var]) -> Graph:
         self._open.append(reader.index)
         try:
-            return trace_graph(reader.record, variables, reader.graph_name, self.names)
+            return replace(trace_graph(reader.record, variables, reader.graph_name, self.names), debug=reader.debug)
         finally:
             self._open.pop()

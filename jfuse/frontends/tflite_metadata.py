@@ -6,10 +6,13 @@ from typing import Any
 
 import numpy as np
 
+from jfuse.errors import BadFlatbuffer
 from jfuse.export.metadata import BUFFER_LOCATION, DESCRIPTION, MIN_RUNTIME_VERSION
 from jfuse.frontends.tflite_buffers import Buffers
 from jfuse.frontends.tflite_fields import text
 from jfuse.ir.graph import Const
+
+_NO_DEBUG = -1
 
 
 def written_by_others(model: Any, buffers: Buffers) -> tuple[str | None, tuple[tuple[str, Const], ...]]:
@@ -24,3 +27,15 @@ def written_by_others(model: Any, buffers: Buffers) -> tuple[str | None, tuple[t
         if name not in anew:
             entries.append((name, Const(np.zeros(0, np.uint8) if data is None else data)))
     return None if description == DESCRIPTION else description, tuple(entries)
+
+
+def debug_index(table: Any, where: str) -> int | None:
+    """What an operator or a subgraph says of its place in the metadata `debug_metadata`; None where it says nothing.
+
+    The contents of that entry are the converter's own, so how many places it has is not asked; the runtime does not
+    look at it either.
+    """
+    index = int(table.debugMetadataIndex)
+    if index < _NO_DEBUG:
+        raise BadFlatbuffer("there is no such debug metadata", where=where, expected="-1 or an index", found=index)
+    return None if index == _NO_DEBUG else index

@@ -21,8 +21,9 @@ _PREFIX = "opaque."
 class OpaqueOp:
     """One operator of a builtin without an op, and the types that the file states for its results.
 
-    Parameters: options, the operator's option table by itself, b"" where it has none. The subgraphs that the table
-    names are the equation's bodies, in the order of its fields.
+    Parameters: options, the operator's option table by itself, b"" where it has none; updates, the operands that are
+    states, by position, whose new values are the last results. The subgraphs that the table names are the equation's
+    bodies, in the order of its fields.
     """
 
     builtin: str
@@ -36,7 +37,7 @@ class OpaqueOp:
     @property
     def defaults(self) -> Mapping[str, Any]:
         """The parameters of an opaque operator."""
-        return {"options": b""}
+        return {"options": b"", "updates": ()}
 
     def varies(self, eqn: object) -> bool:
         """Whether jax cannot trace the bodies: it cannot trace the op at all."""

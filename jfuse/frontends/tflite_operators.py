@@ -34,7 +34,7 @@ class Results:
 
     element: dtype and quantization alone, as those of a scalar. type: the whole type; open sizes are symbols of their
     own. compare: raises where the type that was derived (with stand-ins: True) is another. are_stated: some are
-    quantized.
+    quantized. updated: the operands in state tensors, by position, that an operator unknown to jfuse may write.
     """
 
     count: int
@@ -42,10 +42,14 @@ class Results:
     type: Callable[[int], TensorType]
     compare: Callable[[int, TensorType, bool], None]
     are_stated: bool
+    updated: tuple[int, ...] = ()
 
     def types(self) -> tuple[TensorType, ...]:
         """The stated types of all."""
         return tuple(self.type(i) for i in range(self.count))
+
+
+_OLD_FORM = {"kernel_type": "BASIC"}  # the LSTM of five operands, for which there is no kernel here
 
 
 def op_of(builtin: str) -> Op | None:
@@ -62,6 +66,8 @@ def equation(builtin: str, operator: Any, operands: list[Atom | None], results: 
         try:
             params = from_table(builtin, table, tuple(op.options), results.element(0).dtype if results.count else None)
         except LowerError:  # an option that the op does not know of: kept as it is
+            return opaque(builtin, table, operands, results, body)
+        if _OLD_FORM.items() <= params.items():
             return opaque(builtin, table, operands, results, body)
         return _builtin(op, builtin, table, operands, params, results, body)
     return (
@@ -142,10 +148,16 @@ def _merged(results: Results, place: int, derived: TensorType | None) -> TensorT
 
 def opaque(builtin: str, table: Any, operands: list[Atom | None], results: Results, body: Body) -> Sequence[Var]:
     """Record an operator as it is, of the types that the file states.   table: its options"""
-    types = results.types()
+    types = (*results.types(), *state_types(operands, results.updated))
     bodies = [body(index, None) for index in named_subgraphs(table)]
-    params = {"options": packed_options(table)}
+    params = {"options": packed_options(table), "updates": results.updated}
     return active_trace().append(OpaqueOp(builtin, types), operands, types, params, bodies)
+
+
+def state_types(operands: Sequence[Atom | None], updated: Sequence[int]) -> tuple[TensorType, ...]:
+    """The types of the states among the operands, by their positions."""
+    states = (operands[i] for i in updated)
+    return tuple(state.type for state in states if state is not None)
 
 
 def _structured(
@@ -170,5 +182,6 @@ def _structured(
     types = list(op.infer(resolved, {}, bodies))
     if len(types) != results.count:
         raise BadFlatbuffer("an operator has another number of outputs", expected=len(types), found=results.count)
-    types = [replace(t, quantization=results.element(i).quantization) for i, t in enumerate(types)]
+    stated = [results.element(i) for i in range(results.count)]
+    types = [replace(t, quantization=s.quantization, holds=s.holds) for t, s in zip(types, stated, strict=True)]
     return trace.append(op, operands, types, {}, bodies)

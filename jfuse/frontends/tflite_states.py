@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
@@ -38,6 +38,10 @@ class Reader(Protocol):
     def state_name(self, index: int) -> str:
         """A name for a state tensor, which no other state of the file has."""
 
+    @property
+    def is_foreign(self) -> bool:
+        """Whether another program wrote the file."""
+
 
 @dataclass
 class StateNames:
@@ -61,7 +65,8 @@ class Held:
 
     reader: Reader
     handles: Mapping[int, str] = field(default_factory=dict)  # tensor -> the variable's name
-    kept: Mapping[int, str] = field(default_factory=dict)  # state tensor without a writer -> the state's name
+    kept: Mapping[int, str] = field(default_factory=dict)  # state tensor -> the state's name
+    once: Collection[int] = ()  # those of them that an operator writes in the first call alone
     states: tuple[State, ...] = ()
     values: dict[str, Atom] = field(default_factory=dict)  # of variables, by name
 
@@ -78,12 +83,14 @@ class Held:
                 raise LowerError(f"the variable {name!r} has no first value", where=reader.where, expected="CALL_ONCE")
             if variables[name] not in found.values():
                 found[index] = variables[name]
-        written = {i for _, operator in reader.calls() for i in reader.tensors.places(operator.outputs)}
         once = _written_once(reader)
-        kept = [index for index in reader.tensors.variables() if index not in written or index in once]
-        found |= {i: State(reader.state_name(i), once.get(i) or _first_value(reader, i)) for i in kept}
+        written = _written_before_read(reader) - once.keys()
+        for i in (i for i in reader.tensors.variables() if i not in written):
+            kept_there = reader.is_foreign and i not in once
+            found[i] = State(reader.state_name(i), once.get(i) or _first_value(reader, i), kept_there)
+        kept = [i for i in found if i not in handles]
         states = tuple(found[index] for index in sorted(found))
-        return cls(reader, handles, {index: found[index].name for index in kept}, states)
+        return cls(reader, handles, {index: found[index].name for index in kept}, once, states)
 
     def start(self, variables: Sequence[Var]) -> dict[int, Atom]:
         """Let the states be these; the tensors that they are in."""
@@ -118,6 +125,30 @@ class Held:
             )
         self.values[name] = atom
         return {}
+
+
+def _written_before_read(reader: Reader) -> set[int]:
+    """The tensors that an operator writes before any reads them: what they held in the call before is lost."""
+    read: set[int] = set()
+    written: set[int] = set()
+    for _, operator in reader.calls():
+        read.update(reader.tensors.places(operator.inputs, optional=True))
+        written.update(i for i in reader.tensors.places(operator.outputs) if i not in read)
+    return written
+
+
+def updated_states(tensors: Tensors, operator: Any) -> tuple[int, ...]:
+    """The operands in state tensors, by position, that an operator may write in place: all, or those that it marks."""
+    places = tensors.places(operator.inputs, optional=True)
+    found = [position for position, index in enumerate(places) if index != -1 and tensors.is_variable(index)]
+    marks = operator.mutatingVariableInputs
+    if marks is None or not len(marks):
+        return tuple(found)
+    if len(marks) != len(places):
+        raise BadFlatbuffer(
+            "an operator does not say of each operand whether it writes it", expected=len(places), found=len(marks)
+        )
+    return tuple(position for position in found if marks[position])
 
 
 def first_values(reader: Reader) -> dict[str, State]:
@@ -165,9 +196,8 @@ def _written_once(reader: Reader) -> dict[int, Const]:
 
 
 def _first_value(reader: Reader, index: int) -> Const:
-    tensor_type = replace(reader.tensors.element(index), shape=reader.tensors.declared(index)[0])
-    if any(d < 0 for d in tensor_type.shape):
-        raise LowerError("a state of open size is kept between calls", where=f"{reader.where} tensor {index}")
+    # Of the size that the runtime allocates, whatever the file calls open: no change of an input's size changes it.
+    tensor_type = replace(reader.tensors.element(index), shape=reader.tensors.allocated(index))
     if math.prod(tensor_type.shape) > _MOST_ELEMENTS:
         where = f"{reader.where} tensor {index}"
         raise BadFlatbuffer("a state is larger than any memory", where=where, found=str(tensor_type))

@@ -13,17 +13,17 @@ from jfuse.export.versions import own_version
 from jfuse.frontends.tf_opaque import CustomOp
 from jfuse.frontends.tflite_custom import record_custom
 from jfuse.frontends.tflite_fields import options_of, text
-from jfuse.frontends.tflite_opaque import OpaqueOp
+from jfuse.frontends.tflite_metadata import debug_index
 from jfuse.frontends.tflite_operators import Results, equation, opaque
 from jfuse.frontends.tflite_resources import ON_RESOURCES, effects_of
-from jfuse.frontends.tflite_states import ON_VARIABLES, Held
+from jfuse.frontends.tflite_states import ON_VARIABLES, Held, updated_states
 from jfuse.frontends.tflite_tables import ON_TABLES, lookup_operands
 from jfuse.frontends.tflite_tensors import Tensors
+from jfuse.frontends.updates import operand_name, state_operands
 from jfuse.ir.dims import is_known
-from jfuse.ir.graph import Atom, Op, Var
+from jfuse.ir.graph import Atom, Eqn, Var
 from jfuse.ir.trace import active_trace, at_source
 from jfuse.ir.types import DType, TensorType
-from jfuse.kernels.op import TflOp
 
 if TYPE_CHECKING:
     from jfuse.frontends.tflite_file import File
@@ -41,8 +41,10 @@ class Subgraph:
         self.tensors = Tensors(table.tensors or (), file.buffers, self.where)
         self.inputs = self.tensors.places(table.inputs)
         self.outputs = self.tensors.places(table.outputs)
+        self.debug = debug_index(table, self.where)
         self._file = file
         self._bound: dict[int, Atom] = {}
+        self._unwritten: set[int] = set()  # state tensors that hold by now what the call before left in them
         self.held = Held(self)
         if len(set(self.inputs)) != len(self.inputs):
             raise BadFlatbuffer("an input is listed twice", where=self.where)
@@ -56,6 +58,11 @@ class Subgraph:
         name = source_of(self.tensors.name(index)).node or f"state_{self.index}_{index}"
         return self._file.state_names.unique(name, (self.index, index))
 
+    @property
+    def is_foreign(self) -> bool:
+        """Whether another program wrote the file."""
+        return self._file.is_foreign
+
     def input_types(self) -> list[TensorType]:
         """The stated types of the inputs."""
         return [self._type(index) for index in self.inputs]
@@ -64,14 +71,16 @@ class Subgraph:
         """The inputs, of types that may say more of their sizes than the file does."""
         found = []
         for index, given in zip(self.inputs, types, strict=True):
-            quantization = self.tensors.quantization(index)
-            self.tensors.compare(index, given, stated=quantization is not None or given.quantization is not None)
-            found.append(Var(replace(given, quantization=quantization), self.tensors.name(index)))
+            own = self.tensors.element(index)
+            self.tensors.compare(index, given, stated=own.quantization is not None or given.quantization is not None)
+            given = replace(given, quantization=own.quantization, holds=own.holds)
+            found.append(Var(given, self.tensors.name(index)))
         return found
 
     def record(self, *variables: Var) -> tuple[Atom | None, ...]:
         """Record all operators in the active trace; the results, then what the states hold after them."""
         count = len(self.inputs)
+        self._unwritten = set(self.held.kept)
         self._bound = {**dict(zip(self.inputs, variables[:count], strict=True)), **self.held.start(variables[count:])}
         for number, operator in enumerate(self.operators):
             self._record(operator, f"{self.where} operator {number}")
@@ -86,19 +95,22 @@ class Subgraph:
         if not self._file.resources and builtin in ON_TABLES:
             return
         outputs = self.tensors.places(operator.outputs)
-        if builtin == "DEQUANTIZE" and outputs and outputs[0] in self.held.kept:
+        if builtin == "DEQUANTIZE" and outputs and outputs[0] in self.held.once:
             return  # the first value of a state
         operands = self._operands(builtin, operator)
+        if not set(self.tensors.places(operator.inputs, optional=True)).isdisjoint(outputs):
+            raise BadFlatbuffer("an operator has an operand for its result", where=where)  # LiteRT refuses it as well
         trace = active_trace()
         count = len(trace.eqns)
         try:
             with at_source(source_of(self.tensors.name(outputs[0])) if outputs else source_of(";")):
+                results = self._results(operator, outputs)
                 if is_custom(builtin):
-                    self._custom(operator, operands, outputs)
+                    self._custom(operator, operands, results)
                 elif self._file.resources and builtin in ON_RESOURCES:
-                    opaque(builtin, options_of(builtin, operator), operands, self._results(outputs), self._file.body)
+                    opaque(builtin, options_of(builtin, operator), operands, results, self._file.body)
                 else:
-                    equation(builtin, operator, operands, self._results(outputs), self._file.body)
+                    equation(builtin, operator, operands, results, self._file.body)
         except TypeMismatch as error:
             raise BadFlatbuffer(
                 error.message, where=where, expected=error.expected, found=error.found, context=error.context
@@ -112,7 +124,7 @@ class Subgraph:
         assert len(trace.eqns) == count + 1, "one operator is one equation"
         self._keep(operator, outputs, where)
 
-    def _results(self, outputs: Sequence[int]) -> Results:
+    def _results(self, operator: Any, outputs: Sequence[int]) -> Results:
         tensors = self.tensors
         return Results(
             len(outputs),
@@ -120,6 +132,7 @@ class Subgraph:
             lambda i: self._result_type(outputs[i]),
             lambda i, derived, stated: tensors.compare(outputs[i], derived, stated=stated),
             any(tensors.quantization(i) is not None for i in outputs),
+            updated_states(tensors, operator),
         )
 
     def _type(self, index: int) -> TensorType:
@@ -136,23 +149,15 @@ class Subgraph:
             return lookup_operands(self, self._file.tables, operator)
         return [None if i == -1 else self.read(i) for i in self.tensors.places(operator.inputs, optional=True)]
 
-    def _custom(self, operator: Any, operands: list[Atom | None], outputs: Sequence[int]) -> None:
+    def _custom(self, operator: Any, operands: list[Atom | None], results: Results) -> None:
         code = self._file.code(operator)
-        types = [self._result_type(index) for index in outputs]
-        record_custom(text(code.customCode), code.version, operator, operands, types, self._file.buffers)
+        record_custom(text(code.customCode), code.version, operator, operands, results, self._file.buffers)
 
     def _keep(self, operator: Any, outputs: Sequence[int], where: str) -> None:
         """Keep what the file says of an operator besides, and bind its results."""
         eqns = active_trace().eqns
         eqn = eqns[-1]
-        if isinstance(eqn.op, CustomOp | OpaqueOp) and self._keeps_state(operator):
-            raise LowerError(
-                "an operator that jfuse has no op for keeps a state",
-                where=where,
-                expected="operands and results alone",
-                remedy="run the file in LiteRT",
-            )
-        updates = eqn.op.new_states(len(eqn.outputs)) if isinstance(eqn.op, TflOp) else {}
+        updates = state_operands(eqn)
         plain = [i for i in range(len(eqn.outputs)) if i not in updates.values()]
         if len(plain) != len(outputs):
             raise BadFlatbuffer(
@@ -164,43 +169,33 @@ class Subgraph:
         )
         results = tuple(Var(v.type, names.get(i), v.value) for i, v in enumerate(eqn.outputs))
         effects = () if not self._file.resources else effects_of(eqn)
-        eqn = replace(eqn, outputs=results, intermediates=intermediates, effects=effects)
+        debug = debug_index(operator, where)
+        eqn = replace(eqn, outputs=results, intermediates=intermediates, effects=effects, debug=debug)
         version = self._file.code(operator).version
         same = isinstance(eqn.op, CustomOp) or own_version(eqn) == version
-        eqns[-1] = eqn if same else replace(eqn, version=version)
-        self._bind(eqn.op, operator, results, updates, dict(zip(plain, outputs, strict=True)), where)
+        eqns[-1] = eqn = eqn if same else replace(eqn, version=version)
+        self._bind(eqn, operator, dict(zip(plain, outputs, strict=True)), where)
 
-    def _keeps_state(self, operator: Any) -> bool:
-        """Whether an operand is a state tensor, which the operator may write in place."""
-        places = self.tensors.places(operator.inputs, optional=True)
-        return any(i != -1 and self.tensors.is_variable(i) for i in places)
-
-    def _bind(
-        self,
-        op: Op,
-        operator: Any,
-        results: Sequence[Var],
-        updates: dict[str, int],
-        outputs: dict[int, int],
-        where: str,
-    ) -> None:
+    def _bind(self, eqn: Eqn, operator: Any, outputs: dict[int, int], where: str) -> None:
         """Bind the results to the operator's outputs, and new states to the tensors that they overwrite."""
         for position, index in outputs.items():
-            result = results[position]
-            if index in self._bound:
+            result = eqn.outputs[position]
+            if index in self._bound and index not in self._unwritten:
                 raise BadFlatbuffer("a tensor is written twice", where=self.tensors.place(index))
+            if index in self._unwritten:
+                self._unwritten.remove(index)
+                for size, dim in zip(self.tensors.allocated(index), result.type.shape, strict=False):
+                    active_trace().equate(dim, size)
             self.tensors.compare(index, result.type, stated=result.type.quantization is not None)
             for stated, dim in zip(self.tensors.declared(index)[0], result.type.shape, strict=False):
                 if stated > 0 and not is_known(dim):  # what reads a result may need a size that only the file tells
                     active_trace().equate(dim, stated)
             self._bound[index] = result
         inputs = self.tensors.places(operator.inputs, optional=True)
-        for operand, position in updates.items():
-            assert isinstance(op, TflOp), "only builtins keep states"
-            index = inputs[op.operand_index(operand)]
-            if not self.tensors.is_variable(index):
-                raise BadFlatbuffer(f"the state {operand} is no variable tensor", where=where)
-            self._bound[index] = results[position]
+        for operand, position in state_operands(eqn).items():
+            if not self.tensors.is_variable(inputs[operand]):
+                raise BadFlatbuffer(f"the state {operand_name(eqn, operand)} is no variable tensor", where=where)
+            self._bound[inputs[operand]] = eqn.outputs[position]
 
     def read(self, index: int) -> Atom:
         """What a tensor holds by now."""

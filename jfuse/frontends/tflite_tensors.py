@@ -17,7 +17,7 @@ from jfuse.ir.dims import SymbolNames, same
 from jfuse.ir.graph import Const
 from jfuse.ir.quantization import Quantization
 from jfuse.ir.stated import fits
-from jfuse.ir.types import DType, TensorType
+from jfuse.ir.types import DType, HeldType, TensorType
 
 _MOST_AXES = 64  # more than any kernel takes
 _MOST_ELEMENTS = 2**48
@@ -66,8 +66,12 @@ class Tensors:
         return bool(self._tables[index].isVariable)
 
     def variables(self) -> list[int]:
-        """The tensors that are marked so."""
-        return [index for index, tensor in enumerate(self._tables) if tensor.isVariable]
+        """The tensors that are marked so; they have no data, or the runtime refuses the file."""
+        found = [index for index, tensor in enumerate(self._tables) if tensor.isVariable]
+        for index in found:
+            if self._buffers.data_of(self._tables[index], self.place(index)) is not None:
+                raise BadFlatbuffer("a tensor that is written in place has data", where=self.place(index))
+        return found
 
     def has_rank(self, index: int) -> bool:
         """Whether the file says how many dimensions a tensor has; old files say so of none without any."""
@@ -78,6 +82,11 @@ class Tensors:
         if index not in self._declared:
             self._declared[index] = self._read_declared(index)
         return self._declared[index]
+
+    def allocated(self, index: int) -> tuple[int, ...]:
+        """The shape that a tensor has at first, with a number where it is open."""
+        self.declared(index)
+        return integers(self._tables[index].shape)
 
     def _read_declared(self, index: int) -> tuple[tuple[int, ...], DType]:
         tensor = self._tables[index]
@@ -151,8 +160,21 @@ class Tensors:
         return size, tuple(scales.array.astype(np.float32).ravel().tolist())
 
     def element(self, index: int) -> TensorType:
-        """The dtype and quantization of a tensor, as those of a scalar."""
-        return TensorType((), self.declared(index)[1], self.quantization(index))
+        """The dtype and quantization of a tensor, as those of a scalar, and what it holds where it is a variant."""
+        return TensorType((), self.declared(index)[1], self.quantization(index), holds=self._holds(index))
+
+    def _holds(self, index: int) -> tuple[HeldType, ...]:
+        tables = self._tables[index].variantTensors or ()
+        if tables and self.declared(index)[1] is not DType.variant:
+            raise BadFlatbuffer("a tensor that is no variant holds tensors", where=self.place(index))
+        return tuple(self._held(table, index) for table in tables)
+
+    def _held(self, table: Any, index: int) -> HeldType:
+        shape = () if table.shape is None else integers(table.shape[: _MOST_AXES + 1])
+        if table.type not in DTYPES or len(shape) > _MOST_AXES or any(d < -1 for d in shape):
+            found = f"type {table.type}, shape {shape}"
+            raise BadFlatbuffer("a variant holds tensors of an impossible type", where=self.place(index), found=found)
+        return HeldType(DTYPES[table.type], shape if shape or table.hasRank else None)
 
     def type(self, index: int, names: SymbolNames) -> TensorType:
         """The stated type of a tensor: each open dimension is a symbol of its own, B for axis 0 and N for others."""
@@ -182,16 +204,10 @@ class Tensors:
 
     def constant(self, index: int) -> Const | None:
         """The constant that a tensor stands for; None for one that is computed."""
-        _, dtype = self.declared(index)
-        shape = integers(self._tables[index].shape)  # not the signature: what has data has a size
+        dtype, shape = self.declared(index)[1], self.allocated(index)  # what has data has a size
         tensor_type = TensorType(shape, dtype, self.quantization(index))
         table, where = self._tables[index], self.place(index)
-        if table.externalBuffer:
-            remedy = "put the weights into the file"
-            raise LowerError("the data of a tensor is in another file", where=where, remedy=remedy)
-        found = self._buffers.constant(
-            int(table.buffer), tensor_type, self.name(index) or None, where, sparsity=table.sparsity
-        )
+        found = self._buffers.constant(table, tensor_type, self.name(index) or None, where)
         if found is None and 0 in shape and dtype is not DType.string:
             return Const(np.zeros(shape, dtype.numpy), self.name(index) or None, tensor_type.quantization)
         return found

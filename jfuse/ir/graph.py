@@ -134,6 +134,7 @@ class Eqn:
 
     version: of the operator in the file that the equation was read from, where that is another than the exporter would
         write. intermediates: tensors of the operator that are no operands and no results: quantized LSTMs have them.
+    debug: the operator's index into the file's metadata `debug_metadata`; None for none, as of every other equation.
     """
 
     op: Op
@@ -145,6 +146,7 @@ class Eqn:
     effects: tuple[str, ...] = ()
     version: int | None = None
     intermediates: tuple[Var, ...] = ()
+    debug: int | None = None
 
     def __repr__(self) -> str:
         return f"Eqn({self.op.name})"
@@ -155,12 +157,13 @@ class Eqn:
 
 @dataclass(frozen=True, eq=False)
 class Graph:
-    """Equations in execution order, with named inputs and results."""
+    """Equations in execution order, with named inputs and results.   debug: as an equation's, of a subgraph"""
 
     name: str
     inputs: tuple[Var, ...]
     eqns: tuple[Eqn, ...]
     outputs: tuple[Atom, ...]
+    debug: int | None = None
 
     def __repr__(self) -> str:
         return f"Graph({self.name}: {len(self.inputs)} inputs, {len(self.eqns)} equations, {len(self.outputs)} outputs)"
@@ -171,10 +174,15 @@ class Graph:
 
 @dataclass(frozen=True, eq=False)
 class State:
-    """A value that a call hands to the next one, with what it is before the first. One name is one state."""
+    """A value that a call hands to the next one, with what it is before the first. One name is one state.
+
+    in_tensor: another program's file, which it was read from, keeps it in a tensor that operators write, not in a
+        variable.
+    """
 
     name: str
     initial: Const
+    in_tensor: bool = False
 
     def __repr__(self) -> str:
         return f"State({self.name}: {self.initial.type})"

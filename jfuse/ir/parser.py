@@ -30,6 +30,7 @@ _TYPED = re.compile(r"\w+\[")
 _BARE = re.compile(r"(?:True|False)\b|-?\d[\w.+-]*")
 _ELEMENT = re.compile(rf"{BYTES.pattern}|[^\s()]+")
 _NUMBER = re.compile(r"\d+")
+_DEBUG = re.compile(r"\^")
 _INTEGER = re.compile(r"-?\d+")
 _COMMENT = re.compile(r"#[ \t]*([^\n]*)")
 _SOURCE = re.compile(r"(.*) \((.*)\)")
@@ -65,9 +66,10 @@ def parse_program(text: str, *, consts: Mapping[str, np.ndarray] | None = None) 
         metadata.append((name, parser.constant_atom()))
     states: dict[str, State] = {}
     while scanner.accept_line("state"):
+        in_tensor = scanner.accept("tensor")
         name = scanner.string()
         scanner.expect("=")
-        states[name] = State(name, parser.constant_atom())
+        states[name] = State(name, parser.constant_atom(), in_tensor)
     headers: list[_Header] = []
     while scanner.accept_line("signature"):
         headers.append(_header(scanner, scanner.string(), states))
@@ -148,6 +150,7 @@ class _GraphParser:
         name = scanner.name("the name of the graph")
         variables: dict[str, Var] = {}
         inputs = self.inputs(variables)
+        debug = self.debug()
         scanner.expect("{")
         eqns: list[Eqn] = []
         scanner.skip_lines()
@@ -158,7 +161,11 @@ class _GraphParser:
         outputs = self.results(variables)
         scanner.skip_lines()
         scanner.expect("}")
-        return Graph(name, inputs, tuple(eqns), outputs)
+        return Graph(name, inputs, tuple(eqns), outputs, debug)
+
+    def debug(self) -> int | None:
+        """`^3`, the index into the debug metadata; None where there is none."""
+        return int(self.scanner.take(_NUMBER, "an index")[0]) if self.scanner.accept("^") else None
 
     def inputs(self, variables: dict[str, Var]) -> tuple[Var, ...]:
         scanner = self.scanner
@@ -197,9 +204,10 @@ class _GraphParser:
         version = int(self.scanner.take(_VERSION, "a version")[1]) if self.scanner.peek(_VERSION) else None
         params = _filled(op, self.scanner.params("]") if self.scanner.accept("[") else {})
         inputs, effects, intermediates = self.operands(variables)
+        debug = self.debug()
         source, bodies = self.source(), self.bodies()
         results = tuple(Var(t) for t in types)
-        eqn = Eqn(op, inputs, results, params, source, bodies, effects, version, intermediates)
+        eqn = Eqn(op, inputs, results, params, source, bodies, effects, version, intermediates, debug)
         try:
             check_eqn(eqn)
         except JfuseError as error:
@@ -230,7 +238,7 @@ class _GraphParser:
         inputs: list[Atom | None] = []
         effects: list[str] = []
         intermediates: list[Var] = []
-        while not self.at_end():
+        while not self.at_end() and not self.scanner.peek(_DEBUG):
             if self.scanner.accept("!"):
                 effects.append(self.scanner.name("the name of a state"))
             elif self.scanner.accept("~"):

@@ -13,13 +13,15 @@ from jfuse.errors import JfuseError
 from jfuse.ir.dims import Dim, symbol
 from jfuse.ir.literals import BYTES, STRING, parse_bytes, parse_word
 from jfuse.ir.quantization import Quantization
-from jfuse.ir.types import DType, TensorType
+from jfuse.ir.types import DType, HeldType, TensorType
 
 _SPACE = re.compile(r"[ \t]*")
 _BLANK = re.compile(r"(?:\s|#[^\n]*)*")
 _WORD = re.compile(r"[A-Za-z_][\w.$/:-]*")
 _KEY = re.compile(r"\w+")
 _DTYPE = re.compile(rf"(?:{'|'.join(d.value for d in DType)})(?=\[)")
+_HELD = re.compile(rf"({'|'.join(d.value for d in DType)})\[([\d?,]*|\*)\]")
+_HOLDS = re.compile(rf"\{{(?:{_HELD.pattern} ?)+\}}")
 DIGEST = re.compile(r"\d+B ([0-9a-f]{16})>")
 
 
@@ -116,21 +118,27 @@ class Scanner:
         dtype = DType(self.take(_DTYPE, "a type, such as f32[B,8]")[0])
         self.expect("[")
         if self.accept("*]"):
-            return TensorType((), dtype, ranked=False)
+            return TensorType((), dtype, ranked=False, holds=self._holds())
         dims: list[Dim] = []
         while not self.accept("]"):
             if dims:
                 self.expect(",")
             start = self.skip()
             dims.append(self._dim(self._word(), start))
-        shape, start = tuple(dims), self.pos
+        shape, holds, start = tuple(dims), self._holds(), self.pos
         if not self.text.startswith("{scale=", start):
-            return TensorType(shape, dtype)
+            return TensorType(shape, dtype, holds=holds)
         self.expect("{")
         try:
-            return TensorType(shape, dtype, Quantization(**self.params("}")))
+            return TensorType(shape, dtype, Quantization(**self.params("}")), holds=holds)
         except (TypeError, ValueError) as error:
             self.fail("scale, zero_point and axis", found=str(error), at=start)
+
+    def _holds(self) -> tuple[HeldType, ...]:
+        """What a variant holds: `{f32[?,8] i32[*]}` right behind its type."""
+        match = _HOLDS.match(self.text, self.pos)
+        self.pos = match.end() if match else self.pos
+        return tuple(_held(t) for t in _HELD.finditer(match[0])) if match else ()
 
     def digest(self) -> tuple[str, np.ndarray, int]:
         """`2048B 0123456789abcdef>`: the digest, its array, and where it stands."""
@@ -214,3 +222,8 @@ class Scanner:
     def _after(self, pattern: re.Pattern[str]) -> int:
         match = pattern.match(self.text, self.pos)
         return match.end() if match else self.pos
+
+
+def _held(match: re.Match[str]) -> HeldType:
+    dims = None if match[2] == "*" else tuple(-1 if d == "?" else int(d) for d in match[2].split(",") if d)
+    return HeldType(DType(match[1]), dims)

@@ -37,7 +37,7 @@ def format_program(program: Program) -> str:
     lines += [f"  assume {_quoted(text)}" for text in program.assumptions]
     lines += [] if facts.description is None else [f"  description {_quoted(facts.description)}"]
     lines += [f"  metadata {_quoted(name)} = {format_const(data)}" for name, data in facts.metadata]
-    lines += [f"  state {_quoted(s.name)} = {format_const(s.initial)}" for s in _all_states(program)]
+    lines += [f"  {_state(s)} = {format_const(s.initial)}" for s in _all_states(program)]
     lines += [f"  {_signature(s)} = graph {index[id(s.graph)]}" for s in program.signatures]
     lines += [f"  {_signature(s, 'uncalled')} = graph {index[id(s.graph)]}" for s in facts.uncalled]
     for graph in graphs:
@@ -106,7 +106,7 @@ class _Printer:
     def graph(self, graph: Graph, indent: str) -> Iterator[str]:
         names = {var: letters(i) for i, var in enumerate(graph.inputs)}
         inputs = ", ".join(_binder(var, names) + (_known(var) if self.known else "") for var in graph.inputs)
-        yield f"{indent}graph {_word(graph.name)}({inputs}) {{"
+        yield f"{indent}graph {_word(graph.name)}({inputs}){_debug(graph)} {{"
         for eqn in graph.eqns:
             for var in eqn.outputs:
                 names[var] = letters(len(names))
@@ -122,7 +122,7 @@ class _Printer:
         words = [_application(eqn), *(self.atom(a, names) for a in eqn.inputs), *(f"!{_word(e)}" for e in eqn.effects)]
         words += [f"~{var.type}" for var in eqn.intermediates]
         comment = f"  # {_comment(eqn.source)}" if self.sources and _comment(eqn.source) else ""
-        return (f"{results} = " if results else "") + " ".join(words) + comment
+        return (f"{results} = " if results else "") + " ".join(words) + _debug(eqn) + comment
 
     def atom(self, atom: Atom | None, names: Mapping[Var, str]) -> str:
         if atom is None:
@@ -152,8 +152,16 @@ def _application(eqn: Eqn) -> str:
     return eqn.op.name + version + (f"[{' '.join(parts)}]" if parts else "")
 
 
+def _debug(of: Eqn | Graph) -> str:
+    return "" if of.debug is None else f" ^{of.debug}"
+
+
 def _comment(source: Source) -> str:
     return " ".join(str(source).split())
+
+
+def _state(state: State) -> str:
+    return f"state {'tensor ' if state.in_tensor else ''}{_quoted(state.name)}"
 
 
 def _signature(signature: Signature, word: str = "") -> str:

@@ -97,20 +97,38 @@ _FLOATS = frozenset({DType.f16, DType.bf16, DType.f32, DType.f64, DType.f8e4m3fn
 
 
 @dataclass(frozen=True, slots=True)
+class HeldType:
+    """The type of the tensors that a variant holds, as a file states it.
+
+    shape: -1 where a size is open; None where not even the number of dimensions is told.
+    """
+
+    dtype: DType
+    shape: tuple[int, ...] | None
+
+    def __str__(self) -> str:
+        dims = "*" if self.shape is None else ",".join("?" if d < 0 else str(d) for d in self.shape)
+        return f"{self.dtype.value}[{dims}]"
+
+
+@dataclass(frozen=True, slots=True)
 class TensorType:
     """Shape and dtype of one tensor; a dimension is an int or symbolic, known only at run time.
 
     ranked: False where a file tells not even how many dimensions there are; the shape is () then.
+    holds: of a variant, what the file says of the tensors in it.
     """
 
     shape: Shape
     dtype: DType
     quantization: Quantization | None = None
     ranked: bool = True
+    holds: tuple[HeldType, ...] = ()
 
     def __str__(self) -> str:
         dims = ",".join(str(dim).replace(" ", "") for dim in self.shape) if self.ranked else "*"
-        return f"{self.dtype.value}[{dims}]{self.quantization or ''}"
+        holds = f"{{{' '.join(map(str, self.holds))}}}" if self.holds else ""
+        return f"{self.dtype.value}[{dims}]{holds}{self.quantization or ''}"
 
     @property
     def rank(self) -> int:

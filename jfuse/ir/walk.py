@@ -34,6 +34,14 @@ def users(graph: Graph) -> dict[Var, list[Eqn]]:
     return found
 
 
+def is_last_reader(graph: Graph, eqn: Eqn, var: Var) -> bool:
+    """Whether an equation reads a Var once, and nothing reads it after that equation."""
+    if var in graph.outputs or sum(atom is var for atom in eqn.inputs) != 1:
+        return False
+    place = next(i for i, other in enumerate(graph.eqns) if other is eqn)
+    return not any(var in other.inputs for other in graph.eqns[place + 1 :])
+
+
 def all_graphs(graph: Graph) -> Iterator[Graph]:
     """The graph and every body in it, outermost first."""
     yield graph
@@ -118,7 +126,7 @@ class _Retype:
     def graph(self, graph: Graph) -> Graph:
         inputs = tuple(self.var(v) for v in graph.inputs)
         eqns = tuple(self.eqn(eqn) for eqn in graph.eqns)
-        return Graph(graph.name, inputs, eqns, tuple(self.atom(a) for a in graph.outputs))
+        return replace(graph, inputs=inputs, eqns=eqns, outputs=tuple(self.atom(a) for a in graph.outputs))
 
     def eqn(self, eqn: Eqn) -> Eqn:
         return replace(

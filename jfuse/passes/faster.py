@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from jfuse.frontends.updates import keeps_state
 from jfuse.ir.dims import is_known
 from jfuse.ir.graph import Const, Eqn, Graph
 from jfuse.ir.walk import all_eqns
 from jfuse.kernels.op import TflOp
 from jfuse.lowering.rules import need
 from jfuse.passes.context import Context
-from jfuse.passes.run_time_shapes import keeps_state
 from jfuse.passes.unlooping.loop_cost import OPEN_LENGTH, Form, LoopSize, fastest
 from jfuse.passes.unlooping.unloop import unloop
 

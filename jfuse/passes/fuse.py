@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from jfuse.errors import JfuseError, NotFused, RuleError
+from jfuse.frontends.updates import keeps_state
 from jfuse.ir.dims import Dim, SymbolNames, is_known, symbols_of
 from jfuse.ir.graph import Atom, Const, Eqn, Graph, Var
 from jfuse.ir.trace import active_trace, at_source, recording
@@ -27,7 +28,7 @@ from jfuse.passes.promises import Masks
 from jfuse.passes.recover import recover
 from jfuse.passes.rewrite import inline, is_same_type, rewrite, with_new_bodies
 from jfuse.passes.rounding import rounds_to, widened
-from jfuse.passes.run_time_shapes import dynamic_before_fused, dynamic_before_replacement, keeps_state
+from jfuse.passes.run_time_shapes import dynamic_before_fused, dynamic_before_replacement
 from jfuse.passes.simplify import folded, simplify
 from jfuse.passes.unlooping.unloop import unloop
 from jfuse.report import Fusion, Refusal

@@ -8,8 +8,9 @@ from dataclasses import replace
 from jfuse.errors import LowerError
 from jfuse.export.dtypes import unsupported
 from jfuse.export.schema import BUILTIN_CODES
-from jfuse.frontends.tf_opaque import TfOp
+from jfuse.frontends.tf_opaque import CustomOp, TfOp
 from jfuse.frontends.tflite_opaque import OpaqueOp
+from jfuse.frontends.updates import keeps_state
 from jfuse.ir.graph import Eqn, Graph, Program
 from jfuse.ir.stated import is_stated
 from jfuse.ir.walk import all_eqns
@@ -55,7 +56,8 @@ def plain_numbers(program: Program, ctx: Context) -> Program:
     """
     eqns = (e for graph in program.entries() for e in all_eqns(graph))
     for eqn in eqns:
-        if is_stated(eqn) or isinstance(eqn.op, OpaqueOp) or eqn.intermediates:
+        is_unknown = isinstance(eqn.op, OpaqueOp) or (isinstance(eqn.op, CustomOp) and keeps_state(eqn))
+        if is_stated(eqn) or is_unknown or eqn.intermediates:
             raise LowerError(
                 "a program that is quantized, or has operators without an op of jfuse, is not lowered",
                 where=str(eqn.source) or None,

@@ -13,6 +13,7 @@ from jfuse.ir.graph import Graph, Program
 from jfuse.passes.complex_parts import complex_parts
 from jfuse.passes.context import Context
 from jfuse.passes.custom import custom_operators
+from jfuse.passes.debug_metadata import drop_debug_metadata
 from jfuse.passes.fuse import fuse
 from jfuse.passes.legal import no_lost_ops, only_operators, plain_numbers
 from jfuse.passes.looping.last_steps import last_steps
@@ -47,6 +48,7 @@ Step = Pass | Whole
 
 PIPELINE: tuple[Step, ...] = (
     Whole(plain_numbers),  # before whatever reasons about what ops compute
+    Whole(drop_debug_metadata),  # before whatever makes other equations of those that it tells of
     loops,  # first of all that rewrites: recurrences are looked for in scans only
     widen_loops,  # before whatever reads scans: rules speak of f32
     settle,  # before roll and split, which would take a decided choice for a mask

@@ -10,13 +10,14 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from jfuse.errors import LowerError
+from jfuse.frontends.updates import keeps_state, state_operands
 from jfuse.ir.dims import Dim, symbols_of
 from jfuse.ir.graph import Atom, Eqn, Graph, Var
 from jfuse.ir.trace import recording
 from jfuse.ir.types import DType
 from jfuse.ir.walk import producers
 from jfuse.kernels import control, ops
-from jfuse.kernels.op import TflOp, depends_on_data, new_states
+from jfuse.kernels.op import TflOp, depends_on_data
 from jfuse.lowering.merge.reshape import constant_shape
 from jfuse.passes.broadcasts import broadcast_constants, constant_of, unbroadcast
 from jfuse.passes.rewrite import has_effects, inline
@@ -26,18 +27,6 @@ _OPEN_WITH_OPEN_INPUT = frozenset({"SLICE", "TOPK_V2"})
 
 # Operands that decide no size, and without whose values the kernels leave the result open all the same.
 _LOOKED_AT = {f"UNSORTED_SEGMENT_{name}": (1,) for name in ("SUM", "PROD", "MIN", "MAX")}
-
-
-def keeps_state(eqn: Eqn) -> bool:
-    """Whether the op updates some of its operands in place."""
-    return isinstance(eqn.op, TflOp) and bool(eqn.op.updates)
-
-
-def state_operands(eqn: Eqn) -> dict[int, int]:
-    """For each operand that the op updates in place, by position, the result that it becomes."""
-    if not isinstance(eqn.op, TflOp):
-        return {}
-    return {eqn.op.operand_index(name): i for name, i in new_states(eqn).items()}
 
 
 def has_run_time_shape(eqn: Eqn, *, simplified: bool = True) -> bool:

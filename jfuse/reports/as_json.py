@@ -42,6 +42,7 @@ def to_json(verification: Verification, report: Report | None = None) -> dict[st
         "notes": list(verification.notes),
         "failing": None if verification.failing is None else str(verification.failing),
         "command": verification.command,
+        "unfinished": verification.unfinished,
         "conversion": None if report is None else conversion(report),
     }
 
@@ -140,6 +141,9 @@ def _equation(error: EquationError) -> dict[str, Any]:
         "first": error.first,
         "state": error.state,
         "call": error.call,
+        "scale": error.scale,
+        "delegate": error.delegate,
+        "together": error.together,
     }
 
 

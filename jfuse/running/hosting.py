@@ -10,12 +10,13 @@ from jfuse.export.custom_options import FLEX
 from jfuse.export.schema import BUILTIN_CODES
 from jfuse.frontends.tf_opaque import CustomOp
 from jfuse.frontends.tflite_opaque import OpaqueOp
+from jfuse.frontends.updates import keeps_state, state_operands
 from jfuse.ir.dims import symbols_of
 from jfuse.ir.graph import Eqn, Graph, Var
 from jfuse.ir.types import TensorType
 from jfuse.ir.walk import all_eqns, users
 from jfuse.kernels import ops
-from jfuse.kernels.op import TflOp, depends_on_data, new_states
+from jfuse.kernels.op import TflOp, depends_on_data
 from jfuse.running.hosted import Hosted
 from jfuse.running.scaled import is_scaled, scaled
 
@@ -135,7 +136,7 @@ class _Rewrite:
                     moves.append(eqn)
                 continue
             yield from filter(None, (group, *([move] for move in moves)))
-            starts = needs_litert(eqn) and not new_states(eqn)
+            starts = needs_litert(eqn) and not keeps_state(eqn)
             group, moves = [eqn] if starts else [], []
             if not starts:
                 yield [eqn]
@@ -149,7 +150,7 @@ def _axes(variables: Sequence[Var]) -> frozenset[str]:
 
 def _joins(eqn: Eqn) -> bool:
     """Whether an equation can stand in one file with those before it that LiteRT computes."""
-    if eqn.bodies or eqn.effects or new_states(eqn) or depends_on_data(eqn):
+    if eqn.bodies or eqn.effects or keeps_state(eqn) or depends_on_data(eqn):
         return False
     return needs_litert(eqn) or all(_is_quantized(var.type) for var in eqn.outputs)
 
@@ -182,9 +183,7 @@ def _hosted(group: Sequence[Eqn], results: tuple[Var, ...], sizes: frozenset[str
 
 def _state_results(eqn: Eqn) -> dict[int, Var]:
     """For each operand that the equation updates in place, by position, the result that it becomes."""
-    if not isinstance(eqn.op, TflOp):
-        return {}
-    return {eqn.op.operand_index(name): eqn.outputs[result] for name, result in new_states(eqn).items()}
+    return {operand: eqn.outputs[result] for operand, result in state_operands(eqn).items()}
 
 
 def _state_operands(eqn: Eqn) -> dict[int, Var]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 from typing import Protocol
 
 import numpy as np
@@ -14,13 +15,16 @@ from jfuse.frontends.sources import Imported
 from jfuse.frontends.tflite_file import load_tflite
 from jfuse.ir.graph import Atom, Graph, Program, Signature, State, Var
 from jfuse.verification.blame import Blamed, blamed
+from jfuse.verification.compare import STATE
+from jfuse.verification.delegated import DELEGATE, Delegated, with_delegates
 from jfuse.verification.file_values import FileRun, OtherFile, Values
 from jfuse.verification.measure import Measure
 from jfuse.verification.named_values import ByName, Nodes, recorded
-from jfuse.verification.oracles_tensorflow import run_tensorflow
+from jfuse.verification.oracles_tensorflow import call_from
 from jfuse.verification.own_errors import Step, Value, Walk, is_same, value_of
 from jfuse.verification.place import equation_error
 from jfuse.verification.result import EquationError
+from jfuse.verification.scales import Scales, requantized, scales_by_name
 from jfuse.verification.tensorflow_values import tensorflow_values
 
 _LOGGER = logging.getLogger("jfuse")
@@ -51,11 +55,13 @@ def first_difference(
     """The equation that errs, in a call whose outputs differ; None where none does by itself.
 
     pair: the comparison that failed. For LiteRT every operator is compared with XLA's equation. Else, and where these
-    agree, the reference's equations are compared with TensorFlow's nodes, then the lowered ones with both.
+    agree, the reference's equations are compared with TensorFlow's nodes, then the lowered ones with both. Where all
+    that agrees LiteRT's operators are run with its delegate, which takes no part in the first comparison.
     """
     try:
         found = in_file(lite.program, call, data) if pair.endswith("/litert") and data is not None else None
-        return found or against_source(lite, reference, call)
+        found = found or against_source(lite, reference, call)
+        return found or (in_delegate(lite.program, call, data) if pair.endswith("/litert") and data else None)
     except Exception as error:  # what differs is to be told even where the search meets what it cannot run
         _LOGGER.warning("the equation that differs was not found: %s: %s", type(error).__name__, error)
         return None
@@ -78,6 +84,19 @@ def in_file(program: Program, call: Call, data: bytes) -> EquationError | None:
     except (ValueError, RuntimeError):  # LiteRT does not run the file without delegates
         pass
     return None
+
+
+def in_delegate(program: Program, call: Call, data: bytes) -> EquationError | None:
+    """The equation that LiteRT computes otherwise than XLA with its default delegate."""
+    signature = signature_of(program, call.key)
+    if not with_delegates(program):
+        return None
+    others = {s.key: s for s in program.signatures}
+    found = Delegated(data, signature, _args(signature, call), call.inputs, call.before, others).blamed()
+    if found is None:
+        return None
+    error = _error_of(found[0], call.key, "xla/litert", len(call.before))
+    return replace(error, delegate=DELEGATE, together=found[1])
 
 
 def _of_other_file(program: Program, call: Call, data: bytes) -> EquationError | None:
@@ -103,7 +122,9 @@ def _in_call(
         # What lies between was overwritten since: it is there before the equation runs.
         known = {**values.of, **values.run.before(signature, inputs, found.path[0])}
         found = blamed(Walk(signature.graph, args, given, replace(values, of=known)).run()) or found
-    return None if found is None else _error_of(found, signature.key, "xla/litert", number)
+    return (
+        None if found is None else _error_of(found, signature.key, "xla/litert", number, values.run.scales(signature))
+    )
 
 
 def _left(signature: Signature, given: Sequence[Value], values: Values) -> dict[str, Value]:
@@ -145,20 +166,32 @@ def _state_error(signature: Signature, state: State, measure: Measure, pair: str
 def against_source(lite: Runnable, reference: Runnable, call: Call) -> EquationError | None:
     """The equation that XLA computes otherwise than the source has it: first as imported, then as lowered.
 
-    Where the source keeps something between calls, or is no TensorFlow function, the reference's graph is the source.
+    Where the source is no TensorFlow function, the reference's graph is the source.
     """
     lowered, imported = (signature_of(m.program, call.key) for m in (lite, reference))
-    if not {s.name for s in imported.states} <= call.states.keys() or lowered.exposed:
+    call = _from_the_source(call, lowered, imported)
+    if not {s.name for s in imported.states} <= call.states.keys():
         return None  # the two do not keep the same
     nodes, outputs = Nodes(), dict[str, np.ndarray]()
-    if reference.imported is not None and not imported.states:
-        function = reference.imported.functions[call.key]
-        nodes = tensorflow_values(function, call.inputs)
-        outputs = run_tensorflow(function, call.inputs)
+    if reference.imported is not None:
+        kept = {s.name: _held(s, call) for s in imported.states}
+        nodes = tensorflow_values(reference.imported, call.key, call.inputs, kept)
+        outputs, after = call_from(reference.imported, call.key, call.inputs, kept)
+        outputs |= {f"{STATE}{name}": value for name, value in after.items()}
         found = parting(imported, call, nodes, outputs, "tensorflow/xla")
         if found is not None:
             return found
     return _between(lowered, imported, call, nodes, outputs, "tensorflow/xla" if outputs else "reference/xla")
+
+
+def _from_the_source(call: Call, lowered: Signature, imported: Signature) -> Call:
+    """The call with the states of the source: where these are inputs, a comparison with it gives them as they start."""
+    told = {s.name: s.initial.array for s in imported.states} if lowered.exposed else {}
+    return replace(call, states={**told, **call.states})
+
+
+def _held(state: State, call: Call) -> np.ndarray:
+    return np.reshape(call.states[state.name], state.initial.array.shape)
 
 
 def between(found: Signature, wanted: Signature, call: Call) -> EquationError | None:
@@ -174,25 +207,31 @@ def _between(
     found: Signature, wanted: Signature, call: Call, nodes: Nodes, outputs: Arrays, pair: str
 ) -> EquationError | None:
     other, results = recorded(wanted.graph, _args(wanted, call))
-    names = (*wanted.output_names, *(f"state {s.name}" for s in wanted.states))
+    names = (*wanted.output_names, *(f"{STATE}{s.name}" for s in wanted.states))
     computed = {name: value for name, value in zip(names, results, strict=True) if value is not None}
     merged = replace(other, results={**nodes.results, **other.results})
-    return parting(found, call, merged, {**computed, **outputs}, pair)
+    scales = scales_by_name(found.graph, wanted.graph)
+    return parting(found, call, merged, {**computed, **outputs}, pair, scales)
 
 
-def parting(signature: Signature, call: Call, nodes: Nodes, outputs: Arrays, pair: str) -> EquationError | None:
-    """The equation of a graph on XLA that errs, against values by node and the outputs and states by name."""
+def parting(
+    signature: Signature, call: Call, nodes: Nodes, outputs: Arrays, pair: str, scales: Scales = MappingProxyType({})
+) -> EquationError | None:
+    """The equation of a graph on XLA that errs, against values by node and the outputs and states by name.
+
+    scales: how the other side quantizes the results of equations.
+    """
     graph = signature.graph
-    names = (*signature.output_names, *(f"state {s.name}" for s in signature.states))
+    names = (*signature.output_names, *(f"{STATE}{s.name}" for s in signature.states))
     given = {n: a for n, a in zip(names, graph.outputs, strict=True) if n in outputs and _is_made(graph, a)}
     known = {a: np.reshape(outputs[n], _shape(a, outputs[n])) for n, a in given.items() if isinstance(a, Var)}
     args = _args(signature, call)
     walk = Walk(graph, args, args, ByName(graph, nodes, known)).run()
     found = blamed(walk)
     if found is not None:
-        return _error_of(found, signature.key, pair)
+        return _error_of(found, signature.key, pair, scales=scales)
     for state in signature.states:  # one that is not written
-        name = f"state {state.name}"
+        name = f"{STATE}{state.name}"
         kept = value_of(graph.outputs[names.index(name)], walk.straight)
         if name in outputs and name not in given and kept is not None:
             wanted = np.reshape(outputs[name], kept.shape)
@@ -211,7 +250,7 @@ def _shape(atom: Var, value: np.ndarray) -> tuple[int, ...]:
 
 
 def _args(signature: Signature, call: Call) -> list[np.ndarray]:
-    states = (np.reshape(call.states[s.name], s.initial.array.shape) for s in signature.states)
+    states = (_held(s, call) for s in signature.states)
     return [*(np.asarray(call.inputs[name]) for name in signature.input_names), *states]
 
 
@@ -220,8 +259,15 @@ def signature_of(program: Program, key: str) -> Signature:
     return next(s for s in program.signatures if s.key == key)
 
 
-def _error_of(found: Blamed, key: str, pair: str, call: int = 0) -> EquationError:
+def _error_of(
+    found: Blamed, key: str, pair: str, call: int = 0, scales: Scales = MappingProxyType({})
+) -> EquationError:
     graph = found.walk.graph
+    odd = requantized(graph, found.step.number, scales) if len(found.path) == 1 else None
+    if odd is not None:
+        number, quantization = odd
+        error = equation_error(key, found.walk.steps[number], (number,), pair)
+        return replace(error, call=call, scale=str(quantization or "no scale"))
     first = "" if found.first is None else str(graph.eqns[found.first].source) or graph.eqns[found.first].op.name
     error = equation_error(key, found.step, found.path, pair, steps=found.steps, first=first)
     return replace(error, call=call)
@@ -244,12 +290,14 @@ def equation_errors(lite: Runnable, reference: Runnable, call: Call, data: bytes
             found += _profile(Walk(lowered.graph, args, given, values).run(), call.key, "xla/litert")
         except (OtherFile, ValueError, RuntimeError):  # a file of its own, or one that LiteRT does not run as it is
             pass
-    if {s.name for s in imported.states} <= call.states.keys() and not lowered.exposed:
+    call = _from_the_source(call, lowered, imported)
+    if {s.name for s in imported.states} <= call.states.keys():
         args = _args(lowered, call)
         known, _ = recorded(imported.graph, _args(imported, call))
         pair = "reference/xla"
-        if reference.imported is not None and not imported.states:
-            nodes = tensorflow_values(reference.imported.functions[call.key], call.inputs)
+        if reference.imported is not None:
+            kept = {s.name: _held(s, call) for s in imported.states}
+            nodes = tensorflow_values(reference.imported, call.key, call.inputs, kept)
             known = replace(known, results={**known.results, **nodes.results})
             pair = "tensorflow/xla"
         found += _profile(Walk(lowered.graph, args, args, ByName(lowered.graph, known, {})).run(), call.key, pair)

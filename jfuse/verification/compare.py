@@ -21,6 +21,10 @@ from jfuse.verification.tolerance import Tolerance
 from jfuse.verification.vocabularies import vocabularies, with_keys
 
 Run = Callable[[Arrays], Mapping[str, np.ndarray]]
+Excused = Callable[[Step, Sequence["Wrong"], Sequence[Step]], tuple[Sequence["Wrong"], Sequence[str]]]
+"""Which of the wrong outputs of a call after others in a row nothing explains, and notes on what is explained."""
+STATE = "state "
+"""Before the name of a state among outputs: no output has such a name."""
 _NUDGE = 2.0**-22  # two roundings of an f32
 
 
@@ -68,8 +72,8 @@ class Comparison:
 
     signatures: what is called, by key. tolerance: of an output of a signature. same_states: both keep the same between
     calls, so that rows of calls are compared; else every call is a first one, and the reference does not tell states.
-    around: runs the file around its custom operators. excused: which of the wrong outputs nothing explains, and notes
-    on those that something does (a tie of equal values). first: the first call that was compared.
+    around: runs the file around its custom operators. excused: what explains wrong outputs (a tie of equal values).
+    first: the first call that was compared.
     """
 
     reference: Subject
@@ -78,7 +82,7 @@ class Comparison:
     tolerance: Callable[[str, str], Tolerance]
     same_states: bool = True
     around: Callable[[], AroundCustom] | None = None
-    excused: Callable[[Step, Sequence[Wrong]], tuple[Sequence[Wrong], Sequence[str]]] = lambda _, wrong: (wrong, ())
+    excused: Excused = lambda step, wrong, before: (wrong, ())
     on_call: Callable[[int], None] = lambda count: None
     worst: dict[tuple[str, str, str], _Worst] = field(default_factory=dict)
     notes: dict[str, None] = field(default_factory=dict)
@@ -191,7 +195,7 @@ class Comparison:
                 self._note_worst(key, output, pair, _Worst(measure, tolerance, 1))
                 continue
             *before, step = _steps(key, batch, place_of_call)
-            left, notes = self.excused(step, [Wrong(pair, output, measure, tolerance, f, w, place)])
+            left, notes = self.excused(step, [Wrong(pair, output, measure, tolerance, f, w, place)], before)
             if left:
                 self.rows([[*before, step]])  # by itself, where all that is kept is looked at
                 raise Differs(step, left, {}, before)
@@ -219,7 +223,7 @@ class Comparison:
         chance = self._chance[step.key] if place >= 0 else ()  # what is computed around operators leaves it out
         for output in (n for n in wanted if n in found and n not in chance):
             f, w = np.asarray(found[output]), np.asarray(wanted[output])
-            if output.startswith(_STATE) and f.size == w.size:
+            if output.startswith(STATE) and f.size == w.size:
                 w = w.reshape(f.shape)  # a file has no scalar states
             tolerance = self.tolerance(step.key, output)
             measure = _measured(f, w, tolerance)
@@ -236,7 +240,7 @@ class Comparison:
         if step.kind in STEEP and self._is_steep(step, wrong):
             self.notes[f"inputs of {step.kind}: a rounding of them changes the answer as much as what differs"] = None
             return
-        left, notes = self.excused(step, wrong)
+        left, notes = self.excused(step, wrong, self._before)
         self.notes.update(dict.fromkeys(notes))
         if left:
             for w in left:
@@ -283,17 +287,14 @@ def _steps(key: str, batch: Arrays, place: tuple[int, ...]) -> list[Step]:
     return [Step(key, {name: array[sample, i] for name, array in batch.items()}) for i in range(last[0] + 1)]
 
 
-_STATE = "state "
-
-
 def _as_outputs(states: Arrays) -> dict[str, np.ndarray]:
     """States among outputs: under a name that no output has."""
-    return {f"{_STATE}{name}": value for name, value in states.items()}
+    return {f"{STATE}{name}": value for name, value in states.items()}
 
 
 def by_chance(signature: Signature) -> Iterator[str]:
     """The outputs and states that differ from call to call, by name."""
-    names = (*signature.output_names, *(f"{_STATE}{s.name}" for s in signature.states))
+    names = (*signature.output_names, *(f"{STATE}{s.name}" for s in signature.states))
     return (names[i] for i in results_by_chance(signature.graph))
 
 

@@ -17,12 +17,16 @@ from jfuse.export.schema import BUILTIN_NAMES
 from jfuse.export.tables import is_lookup
 from jfuse.frontends.tflite_states import ON_VARIABLES
 from jfuse.frontends.tflite_tables import ON_TABLES
+from jfuse.frontends.updates import state_operands
 from jfuse.ir.graph import Eqn, Graph, Signature, Var
-from jfuse.kernels.op import new_states
+from jfuse.ir.quantization import Quantization
+from jfuse.ir.types import DType
 from jfuse.verification.own_errors import Step, Value, Walk
+from jfuse.verification.scales import Scales, stated
 
 _IN_FILE = 1  # Buffer.offset above this: the data lies behind the flatbuffer, and the tables cannot be written anew
 _KEY = "subgraph {}"
+_NO_ARRAYS = frozenset({DType.resource, DType.variant})
 
 
 class OtherFile(Exception):
@@ -92,6 +96,17 @@ class FileRun:
             given.append(kept[var] if var in kept else values.get(var))  # READ_VARIABLE's result is kept as it was
         return given, Values(values, self, index)
 
+    def scales(self, signature: Signature) -> Scales:
+        """How the file quantizes the results of the equations of a signature."""
+        index = self._indices.get(signature.key, 0)
+        places = self._places_of(signature.graph, index).tensors
+        tensors = self._model.subgraphs[index].tensors
+        found: dict[Var, Quantization | None] = {}
+        for var in (v for eqn in signature.graph.eqns for v in eqn.outputs if v in places):
+            of = tensors[places[var]].quantization
+            found[var] = None if of is None else stated(of.scale, of.zeroPoint, int(of.quantizedDimension))
+        return found
+
     def enter(
         self, outer: Graph, subgraph: int, step: Step, body: int, operands: Sequence[np.ndarray]
     ) -> Values | None:
@@ -118,8 +133,7 @@ class FileRun:
         index = self._indices.get(signature.key, 0)
         places = self._places_of(signature.graph, index)
         table = self._model.subgraphs[index]
-        operators, last = list(table.operators), places.operators[number]
-        kept = operators[: next(i for i, o in enumerate(operators) if o is last)]
+        kept = self._before(index, places.operators[number])
         outputs = list(kept[-1].outputs) if kept else []
         if not self._enters or not outputs:
             return {}
@@ -131,6 +145,34 @@ class FileRun:
         last = {places.tensors[var]: var for var in made}
         found = {var: self._read(interpreter, tensor, index) for tensor, var in last.items()}
         return {var: value for var, value in found.items() if value is not None}
+
+    def showing(self, signature: Signature, numbers: Sequence[int]) -> tuple[bytes, dict[str, Var]]:
+        """The file with the results of some equations of a signature as its outputs, and whose they are by name.
+
+        It ends with the last of these equations. Raises OtherFile where the file cannot be written anew.
+        """
+        if not self._enters:
+            raise OtherFile(signature.graph.name)
+        index = self._indices.get(signature.key, 0)
+        places = self._places_of(signature.graph, index)
+        table = self._model.subgraphs[index]
+        last = places.operators[max(numbers)]
+        tensors = {
+            places.tensors[v]: v for n in numbers for v in signature.graph.eqns[n].outputs if v in places.tensors
+        }
+        kept = {i for i, t in enumerate(table.tensors) if t.isVariable}.union(map(int, table.inputs))
+        shown = {t: v for t, v in tensors.items() if t not in kept and v.type.dtype not in _NO_ARRAYS}
+        entry = _entry(signature.key, index, table.inputs, list(shown))
+        for given, name in zip(entry.inputs, signature.input_names, strict=True):
+            given.name = name
+        others = [s for s in self._model.signatureDefs or () if _text(s.signatureKey) != signature.key]
+        data = self._written({index: ([*self._before(index, last), last], list(shown))}, [entry, *others])
+        return data, {f"o{n}": var for n, var in enumerate(shown.values())}
+
+    def _before(self, index: int, last: Any) -> list[Any]:
+        """The operators of a subgraph before one of them."""
+        operators = list(self._model.subgraphs[index].operators)
+        return operators[: next(i for i, o in enumerate(operators) if o is last)]
 
     def _held(self, signature: Signature, places: _Places, index: int) -> dict[Var, Value]:
         """What the states that live in tensors hold before a call."""
@@ -203,11 +245,10 @@ def _pair(places: _Places, eqn: Eqn, operator: Any) -> None:
     for atom, tensor in pairs:
         if isinstance(atom, Var) and atom not in places.tensors:
             _bind(places, atom, tensor)
-    updates = new_states(eqn)
-    for name, position in updates.items():
-        tensor = eqn.op.operand_index(name)  # type: ignore[attr-defined]
-        if tensor < len(operands):
-            _bind(places, eqn.outputs[position], operands[tensor])
+    updates = state_operands(eqn)
+    for operand, position in updates.items():
+        if operand < len(operands):
+            _bind(places, eqn.outputs[position], operands[operand])
     plain = [var for i, var in enumerate(eqn.outputs) if i not in updates.values()]
     if len(plain) != len(operator.outputs):
         raise OtherFile(eqn.op.name)

@@ -34,6 +34,19 @@ def run_tensorflow(signature: TfSignature, inputs: Mapping[str, np.ndarray]) -> 
     return dict(zip(signature.output_names, arrays, strict=True))
 
 
+def call_from(
+    imported: Imported, key: str, inputs: Mapping[str, np.ndarray], states: Mapping[str, np.ndarray]
+) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
+    """One call of a signature of the source from given states: its outputs, and the states after it, by name.
+
+    The source's variables hold again what they held when it is over. Raises VerifyFailed as `run_tensorflow` does.
+    """
+    with variables_restored(imported):
+        set_variables(imported, states)
+        outputs = run_tensorflow(imported.functions[key], inputs)
+        return outputs, {name: np.array(imported.variables[name].numpy()) for name in states}
+
+
 @contextmanager
 def variables_restored(imported: Imported) -> Iterator[None]:
     """Within the `with` every variable of the source may change; after it they hold again what they held before."""

@@ -44,6 +44,7 @@ class Options:
     save_failing: Path | None = None
     shrink: int = 0
     equations: bool = False
+    litert_limit_s: float | None = None
 
 
 @dataclass(frozen=True)

@@ -24,6 +24,8 @@ class EquationError:
     operands: their types and ranges. steps: the step of each loop around it, from 0. first: the source of the first of
     several equations of which this is the last, where it cannot be told which of them errs. state: the state that
     differs although every equation is right; the equation is the one that reads it then. call: which call of a row.
+    scale: how the other side quantizes the result, where that is what differs. delegate: what LiteRT has to run with to
+    err, where its own kernels do not; together: only where that runs the equation with others before it as one.
     """
 
     signature: str
@@ -40,6 +42,9 @@ class EquationError:
     first: str = ""
     state: str = ""
     call: int = 0
+    scale: str = ""
+    delegate: str = ""
+    together: bool = False
 
     @property
     def place(self) -> str:
@@ -47,6 +52,7 @@ class EquationError:
         parts = [self.source or self.op]
         parts += [f"layer {self.layer}"] if self.layer else []
         parts += [f"step {', '.join(map(str, self.steps))} of the loop"] if self.steps else []
+        parts += [f"in {self.delegate}"] if self.delegate else []
         parts += [f"call {self.call + 1} in a row"] if self.call else []
         return ", ".join(parts)
 
@@ -56,8 +62,13 @@ class EquationError:
         lines = [self.text]
         if self.state:
             lines.append(f"the state {self.state!r} is not what was left there: differs by {self.measure.relative:.3g}")
+        elif self.scale:
+            lines.append(f"the integers of its result stand for other real numbers: the other side has {self.scale}")
         elif self.own is not None:
             lines.append(f"by itself differs by {self.own:.3g}; with all before it by {self.measure.relative:.3g}")
+        if self.delegate:
+            together = ", where that runs it with operators before it as one" if self.together else ""
+            lines.append(f"with {self.delegate} alone{together}: LiteRT's own kernels agree with XLA")
         if self.first:
             lines.append(f"or an equation before it, from {self.first} on: no value between them is known")
         return "\n            ".join([*lines, *self.operands])
@@ -70,8 +81,8 @@ class Verification:
     differences: the worst of each output. first: the first equation that differs, where an output is beyond its
     tolerance. equations: the error of every equation along the graph, where that was asked for. samples: how many
     calls were compared. seconds: by what ran. inputs: the calls in a row (signature and inputs) that show a difference,
-    shrunk; failing: the file with them; command: what shows it again. before, after: the graphs of the reference and of
-    what was compared with it, where they have one.
+    shrunk; failing: the file with them; command: what shows it again. unfinished: whether something ended it early.
+    before, after: the graphs of the reference and of what was compared with it, where they have one.
     """
 
     subject: str
@@ -86,10 +97,11 @@ class Verification:
     inputs: tuple[tuple[str, Mapping[str, np.ndarray]], ...] = ()
     failing: Path | None = None
     command: str = ""
+    unfinished: bool = False
     before: Program | None = field(default=None, repr=False)
     after: Program | None = field(default=None, repr=False)
 
     @property
     def passed(self) -> bool:
-        """Whether every output is within its tolerance."""
-        return all(d.error <= d.tolerance for d in self.differences)
+        """Whether every output is within its tolerance, and all was compared."""
+        return not self.unfinished and all(d.error <= d.tolerance for d in self.differences)

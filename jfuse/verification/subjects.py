@@ -17,11 +17,10 @@ from jfuse.ir.dims import symbol
 from jfuse.ir.graph import Program, Signature
 from jfuse.ir.states import first_states
 from jfuse.ir.types import DType, TensorType
-from jfuse.ir.walk import all_eqns
 from jfuse.report import Report
-from jfuse.running.hosting import needs_litert
 from jfuse.running.jax_function import JaxFunction
 from jfuse.verification.batches import OverSamples, Together, samples_at_once
+from jfuse.verification.delegated import with_delegates
 from jfuse.verification.inputs import concrete
 from jfuse.verification.joined import can_be_joined, run_joined
 from jfuse.verification.litert_workers import LiteRtWorkers, Refused
@@ -112,13 +111,15 @@ class OnXla:
 class InLiteRt:
     """A file in the LiteRT interpreter. program: what the file says.
 
-    With its default delegates, but where the host callback computes a part of the graph on XLA: XNNPACK rounds
-    quantized integers otherwise than the operators' own kernels, by one step.
+    limit_s: how long one of many calls may take, as `LiteRtWorkers` has it.
+
+    With its default delegates where `with_delegates` says so.
     """
 
     data: bytes
     program: Program
     name: str = "LiteRT"
+    limit_s: float | None = None
 
     @cached_property
     def signatures(self) -> Mapping[str, Interface]:
@@ -132,7 +133,7 @@ class InLiteRt:
     @cached_property
     def delegates(self) -> bool:
         """Whether XNNPACK takes part."""
-        return not any(needs_litert(eqn) for graph in self.program.graphs() for eqn in all_eqns(graph))
+        return with_delegates(self.program)
 
     def batch(self, inputs: Arrays, key: str, *, in_a_row: bool = False) -> dict[str, np.ndarray]:
         """First calls in one process for each core; a few of them here."""
@@ -153,7 +154,7 @@ class InLiteRt:
 
     @cached_property
     def _workers(self) -> LiteRtWorkers:
-        return LiteRtWorkers(self.data, delegates=self.delegates)
+        return LiteRtWorkers(self.data, delegates=self.delegates, limit_s=self.limit_s)
 
     def close(self) -> None:
         """End the processes, if any; the next batch starts others."""

@@ -5,30 +5,60 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property, partial
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 
-from jfuse.frontends.tf_function import TfSignature
+from jfuse.frontends.sources import Imported
+from jfuse.frontends.tf_functional import functional_library, functional_nodes
+from jfuse.frontends.tf_variables import WriteAnalysis
 from jfuse.verification.named_values import Nodes
+from jfuse.verification.oracles_tensorflow import set_variables, variables_restored
+from jfuse.verification.subject import Arrays
 
 _LOOPS = ("While", "StatelessWhile")
 _TURNS = 1000
 
 
-def tensorflow_values(signature: TfSignature, inputs: Mapping[str, np.ndarray]) -> Nodes:
-    """The outputs of every node, by the name that it has within its function.
+def tensorflow_values(source: Imported, key: str, inputs: Arrays, states: Arrays = MappingProxyType({})) -> Nodes:
+    """The outputs of every node in one call of a signature, by the name that it has within its function.
+
+    states: what variables hold before the call, by the names of the states that they are; all hold again what they
+    held when it is over.
 
     TensorFlow inlines all calls for this, which prefixes names with those of the calls; names that are not unique
-    without the prefix are left out, and nodes with outputs that are no arrays (lists, variables).
+    without the prefix are left out, and nodes with outputs that are no arrays (lists, variables). Loops that work on
+    variables which the function writes are not looked into: their turns cannot be run again.
     """
     import tensorflow as tf
-    from tensorflow.python.framework.convert_to_constants import convert_variables_to_constants_v2
 
-    frozen = convert_variables_to_constants_v2(signature.function, lower_control_flow=False)
-    placeholders = frozen.inputs[: len(signature.input_names)]
-    feeds = [tf.constant(inputs[n], p.dtype) for n, p in zip(signature.input_names, placeholders, strict=True)]
-    return _Run(frozen.graph, frozen.prune, placeholders).nodes(feeds)[0]
+    signature = source.functions[key]
+    count = len(signature.input_names)
+    frozen, handles = _frozen(signature.function)
+    with variables_restored(source):
+        set_variables(source, states)
+        values = zip(signature.input_names, frozen.inputs, strict=False)
+        feeds = [tf.constant(inputs[n], p.dtype) for n, p in values]
+        feeds += [handles[p.op.name] for p in frozen.inputs[count:]]
+        return _Run(frozen.graph, frozen.prune, frozen.inputs).nodes(feeds)[0]
+
+
+def _frozen(function: Any) -> tuple[Any, Mapping[str, Any]]:
+    """A function with all calls inlined and its variables as constants, but for those that it writes.
+
+    And the handles of these, which it takes after its inputs, by the names of their placeholders.
+    """
+    from tensorflow.python.framework import convert_to_constants as frozen
+
+    graph_def = function.graph.as_graph_def()
+    library = functional_library(graph_def)
+    nodes, _ = functional_nodes(graph_def.node, [t.name for t in function.outputs], library)
+    written = WriteAnalysis(library).written_placeholders(nodes)
+    handles = {p.op.name: tensor for tensor, p in function.graph.captures if p.op.name in written}
+    # As `convert_variables_to_constants_v2`, which leaves no variable out.
+    converted = frozen._FunctionConverterDataInEager(function, False, False, variable_names_denylist=set(handles))
+    return frozen._construct_concrete_function(function, *frozen._replace_variables_by_constants(converted)), handles
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,7 +78,8 @@ class _Run:
         found = Nodes()
         for name, of in _unique({name: of for name, of in results.items() if of}):
             found.add(name, "", of)
-        loops = {op.name: partial(self._turns, values, op) for op in operations if op.type in _LOOPS}
+        whole = (op for op in operations if op.type in _LOOPS and all(id(t) in values for t in op.inputs))
+        loops = {op.name: partial(self._turns, values, op) for op in whole}
         found.turns = {name: cache(turns) for name, turns in _unique(loops)}
         return found, values
 

@@ -21,10 +21,11 @@ from jfuse.kernels import ops
 from jfuse.lowering.switches import switch_of
 from jfuse.passes.outputs import prepare_outputs
 from jfuse.running.runner import Runner
-from jfuse.verification.compare import Wrong
+from jfuse.verification.compare import STATE, Wrong
 from jfuse.verification.inputs import Step
 from jfuse.verification.measure import Measure, relative_error
 from jfuse.verification.oracles import LiteRt
+from jfuse.verification.oracles_tensorflow import call_from
 from jfuse.verification.subject import Arrays
 from jfuse.verification.tensorflow_values import tensorflow_values
 
@@ -40,13 +41,19 @@ class Ties:
     program: Program
     source: Imported | None
 
-    def excused(self, step: Step, wrong: Sequence[Wrong]) -> tuple[Sequence[Wrong], Sequence[str]]:
-        """What of the wrong outputs of one call is no such choice, and a note on what is."""
+    def excused(
+        self, step: Step, wrong: Sequence[Wrong], before: Sequence[Step] = ()
+    ) -> tuple[Sequence[Wrong], Sequence[str]]:
+        """What of the wrong outputs of one call is no such choice, and a note on what is.
+
+        before: the calls before it, from the initial states; what they leave is part of what has to be explained.
+        """
         signature = next(s for s in self.program.signatures if s.key == step.key)
-        if signature.states or signature.exposed or not any(map(chooses, signature.graph.eqns)):
+        row = (*before, step) if signature.states else (step,)
+        if any(s.key != step.key for s in row) or not any(map(chooses, signature.graph.eqns)):
             return wrong, ()
         tolerance = max(w.tolerance.value for w in wrong)
-        explained = _Explained(self, signature, step, wrong, tolerance)
+        explained = _Explained(self, signature, row, wrong, tolerance)
         left = [w for w in wrong if not explained(w)]
         tied = sorted({w.output for w in wrong if w not in left})
         note = f"{', '.join(tied)} of {step.key!r}: values that tie within the tolerance were told apart differently"
@@ -55,11 +62,11 @@ class Ties:
 
 @dataclass
 class _Explained:
-    """Whether a wrong output of a call follows from a tie; each question is answered once."""
+    """Whether a wrong output of the last call of a row follows from ties; each question is answered once."""
 
     ties: Ties
     signature: Signature
-    step: Step
+    row: Sequence[Step]
     wrong: Sequence[Wrong]
     tolerance: float
 
@@ -77,47 +84,73 @@ class _Explained:
         if question not in self._answers:
             try:
                 self._answers[question] = answer()
-            except (JfuseError, ValueError):  # the parts cannot be run by themselves
+            except (JfuseError, ValueError, _Apart):  # or the parts cannot be run by themselves
                 self._answers[question] = False
         return self._answers[question]
 
     def _xla_and_file(self) -> bool:
         """Whether XLA, given LiteRT's values where choices are made, gives what LiteRT gives."""
-        graph = self.signature.graph
+        graph, outputs = self.signature.graph, len(self.signature.output_names)
         before = (v for e in graph.eqns if chooses(e) for v in _computed_floats(graph, e))
         rounded = (v for e in graph.eqns if _quantizes(e) for v in e.outputs)
         taken = list(dict.fromkeys((*before, *rounded)))
         names = tuple(f"chosen from {i}" for i in range(len(taken)))
-        shown = replace(graph, outputs=(*graph.outputs, *taken))
+        shown = replace(graph, outputs=(*graph.outputs[:outputs], *taken, *graph.outputs[outputs:]))
         signature = replace(
-            self.signature, graph=prepare_outputs(shown), output_names=(*self.signature.output_names, *names)
+            self.signature,
+            graph=prepare_outputs(shown, states=len(self.signature.states)),
+            output_names=(*self.signature.output_names, *names),
         )
-        found = LiteRt(to_bytes(Program((signature,)))).run(self.step.key, self.step.inputs)
-        given = {v: found[n] for v, n in zip(taken, names, strict=True)}
+        lite = LiteRt(to_bytes(Program((signature,))))
+        states = self._initial(self.signature)
+        for step in self.row:
+            found = lite.run(step.key, step.inputs)
+            results = self._following(step, states, {v: found[n] for v, n in zip(taken, names, strict=True)})
+            states = _states_of(results)  # no interpreter tells its own
         told = {w.output: w.found for w in self.wrong if w.pair.endswith("/litert")}
-        return self._agrees(found, told) and self._follows(given, found)
+        return self._agrees(found, told) and self._agrees(results, {n: found[n] for n in self.signature.output_names})
 
     def _source_and_xla(self) -> bool:
-        """Whether XLA, given TensorFlow's values of the nodes before the choices, gives what TensorFlow gives."""
-        if self.ties.source is None or self.step.key not in self.ties.source.functions:
-            return False
-        told = tensorflow_values(self.ties.source.functions[self.step.key], self.step.inputs)
-        nodes = {name: equations[-1][1] for name, equations in told.results.items()}
-        given = _before_choices(self.signature.graph, nodes)
-        return self._follows(given, {w.output: w.wanted for w in self.wrong if w.pair.endswith("/xla")})
+        """Whether XLA, given TensorFlow's values of the nodes before the choices, gives what TensorFlow gives.
 
-    def _follows(self, given: Given, wanted: Arrays) -> bool:
-        """Whether the graph, with values given for some variables, gives nearly those values and what is wanted."""
+        Each call starts from what TensorFlow kept.
+        """
+        source, key = self.ties.source, self.signature.key
+        if source is None or key not in source.functions:
+            return False
+        kept = self._initial(next(s for s in source.program.signatures if s.key == key))
+        states = self._initial(self.signature)
+        for step in self.row:
+            told = tensorflow_values(source, key, step.inputs, kept)
+            nodes = {name: equations[-1][1] for name, equations in told.results.items()}
+            _, kept = call_from(source, key, step.inputs, kept)
+            results = self._following(step, states, _before_choices(self.signature.graph, nodes))
+            states |= {name: value for name, value in kept.items() if name in states}
+            if not self._agrees(results, {f"{STATE}{name}": value for name, value in kept.items()}):
+                return False
+        return self._agrees(results, {w.output: w.wanted for w in self.wrong if w.pair.endswith("/xla")})
+
+    def _initial(self, signature: Signature) -> dict[str, np.ndarray]:
+        return {state.name: state.initial.array for state in signature.states}
+
+    def _following(self, step: Step, states: Arrays, given: Given) -> dict[str, np.ndarray]:
+        """The outputs and states after a call of the graph, with values given for some variables.
+
+        Raises _Apart where it does not itself give nearly those values.
+        """
         graph = self.signature.graph
         again = {v: Var(v.type) for v in given}
         rest = substitute_graph(replace(graph, outputs=()), again)
         outputs = tuple(again.get(a, a) if isinstance(a, Var) else a for a in graph.outputs)
         rest = Graph(graph.name, (*graph.inputs, *again.values()), rest.eqns, (*outputs, *given))
-        args = [*(self.step.inputs[name] for name in self.signature.input_names), *given.values()]
-        results = Runner(rest, quick=True)(args)
+        kept = [np.reshape(states[s.name], s.initial.array.shape) for s in self.signature.states]
+        inputs = (step.inputs[name] for name in self.signature.input_names)
+        results = Runner(rest, quick=True)([*inputs, *kept, *given.values()])
         computed, values = results[: len(outputs)], results[len(outputs) :]
-        near = all(self._is_near(v, g) for v, g in zip(values, given.values(), strict=True))
-        return near and self._agrees(dict(zip(self.signature.output_names, computed, strict=True)), wanted)
+        if not all(self._is_near(v, g) for v, g in zip(values, given.values(), strict=True)):
+            raise _Apart
+        names = (*self.signature.output_names, *(f"{STATE}{s.name}" for s in self.signature.states))
+        return dict(zip(names, computed, strict=True))
 
     def _is_near(self, found: np.ndarray, wanted: np.ndarray) -> bool:
         """Whether real numbers agree within the tolerance, and quantized ones to the next step."""
@@ -126,7 +159,16 @@ class _Explained:
         return Measure.of(found, wanted).absolute <= 1
 
     def _agrees(self, found: Arrays, wanted: Arrays) -> bool:
-        return all(relative_error(found[n], wanted[n]) <= self.tolerance for n in wanted if n in found)
+        both = ((found[n], np.reshape(wanted[n], found[n].shape)) for n in wanted if n in found)
+        return all(relative_error(f, w) <= self.tolerance for f, w in both)
+
+
+class _Apart(Exception):
+    """The values that choices are made of differ beyond the tolerance."""
+
+
+def _states_of(results: Arrays) -> dict[str, np.ndarray]:
+    return {name.removeprefix(STATE): value for name, value in results.items() if name.startswith(STATE)}
 
 
 def chooses(eqn: Eqn) -> bool:

@@ -22,6 +22,7 @@ from jfuse.verification.bisect import Call, equation_errors, first_difference
 from jfuse.verification.compare import Comparison, Differs, Wrong, by_chance
 from jfuse.verification.given import save_calls
 from jfuse.verification.inputs import Step
+from jfuse.verification.litert_workers import SampleFailed
 from jfuse.verification.matching import Match, Renamed, match
 from jfuse.verification.oracles_tensorflow import variables_restored
 from jfuse.verification.plan import Options, Plan
@@ -65,7 +66,13 @@ class Sides:
 
 def verify_sides(sides: Sides, options: Options, on_progress: OnProgress = lambda done, total: None) -> Verification:
     """Compare the sides as the options say; raises VerifyFailed, which carries what was found, where they differ."""
+    limited = partial(_limited, limit_s=options.litert_limit_s)
+    sides = replace(sides, subjects=tuple(map(limited, sides.subjects)), reference=limited(sides.reference))
     return _Verifying(sides, options, on_progress).run()
+
+
+def _limited(subject: Subject, limit_s: float | None) -> Subject:
+    return replace(subject, limit_s=limit_s) if isinstance(subject, InLiteRt) else subject
 
 
 @dataclass
@@ -90,6 +97,8 @@ class _Verifying:
                 self._compare(result)
             except Differs as found:
                 raise self._failure(found, result) from None
+            except SampleFailed as failed:
+                raise self._kept(failed, result) from failed.__cause__
             finally:
                 result.seconds["verify"] = time.perf_counter() - started
             if self.options.equations and self._first is not None:
@@ -103,7 +112,7 @@ class _Verifying:
             comparison.on_call = partial(self._progress, total)
             own_row = comparison.reference is not self._reference
             try:
-                comparison.rows(plan.rows() if own_row else map(self._with_states, plan.rows()))
+                comparison.rows(map(partial(self._with_states, own=own_row), plan.rows()))
                 if not own_row:
                     comparison.samples(plan.batches(comparison.in_a_row))
             finally:
@@ -195,10 +204,14 @@ class _Verifying:
             keeps=any(i.states for s in self.sides.subjects for i in s.signatures.values()),
         )
 
-    def _with_states(self, row: Iterable[Step]) -> Iterator[Step]:
-        """The row, with the initial values of states that are inputs where the reference does not take them."""
+    def _with_states(self, row: Iterable[Step], own: bool = False) -> Iterator[Step]:
+        """The row, with the initial values of states that are inputs where the reference does not take them.
+
+        own: of subjects among themselves, which take what the row has for them.
+        """
         for step in row:
-            exposed = [s for s in self._signatures[step.key].exposed if s.name not in self._matches[step.key].inputs]
+            taken = step.inputs if own else self._matches[step.key].inputs
+            exposed = [s for s in self._signatures[step.key].exposed if s.name not in taken]
             if not exposed:
                 yield step
                 continue
@@ -261,6 +274,7 @@ class _Verifying:
         small = shrunk(row, partial(self._fails, found.wrong[0]), self._signatures, self.options.shrink)
         wrong = found
         if small is not row:
+            small = self._as_compared(found.wrong[0], small)
             wrong = self._again(found.wrong[0], small) or found
         worst = max(wrong.wrong, key=lambda w: _excess(w, found.wrong[0]))
         result.inputs = tuple((step.key, step.inputs) for step in small)
@@ -269,21 +283,37 @@ class _Verifying:
             save_calls(result.failing, small)
         result.command = self._command(result.failing)
         result.first = self._first_difference(wrong, worst)
+        if result.first is not None and result.first.delegate:
+            result.notes.append(f"LiteRT errs with {result.first.delegate} alone: its own kernels agree with XLA")
         if self.options.equations:
             result.equations = self._equations(small[0])
         failure = _failed(wrong.step.key, worst, result)
         failure.verification = result
         return failure
 
+    def _kept(self, failed: SampleFailed, result: Verification) -> SampleFailed:
+        """The error for a sample that LiteRT does not bring to an end: with what was found before, and its inputs."""
+        failed.verification = result
+        result.unfinished = True
+        result.notes.append(f"not all was compared: {failed.message}")
+        result.inputs = failed.calls
+        if self.options.save_failing is not None and failed.calls:
+            result.failing = self.options.save_failing / "failing-sample.npz"
+            save_calls(result.failing, [Step(key, inputs) for key, inputs in failed.calls])
+            failed.remedy = f"{failed.remedy}; its inputs are in {result.failing}"
+        return failed
+
     def _fails(self, like: Wrong, row: Row) -> bool:
         return self._again(like, row) is not None
 
     def _again(self, like: Wrong, row: Row) -> Differs | None:
         """What the row shows of the same difference, from the initial states; None where it does not."""
-        reference = self._subjects[0] if like.pair.startswith("xla/") else self._reference
+        reference = self._subjects[0] if _is_own(like) else self._reference
         subjects = self._subjects if like.place >= 0 else ()
         comparison = self._comparison(reference, subjects, self._same_states or reference is not self._reference)
-        kinds = (replace(step, kind="given") if step.kind == "random" else step for step in row)
+        kinds = (
+            replace(step, kind="given") if step.kind == "random" else step for step in self._as_compared(like, row)
+        )
         try:
             comparison.rows([kinds])
         except Differs as found:
@@ -291,6 +321,10 @@ class _Verifying:
         except JfuseError:  # it does not run
             return None
         return None
+
+    def _as_compared(self, like: Wrong, row: Row) -> Row:
+        """The row as it is compared: with the reference, states that it does not take are what they start as."""
+        return row if _is_own(like) else tuple(self._with_states(row))
 
     def _first_difference(self, found: Differs, worst: Wrong) -> EquationError | None:
         model = self.sides.model
@@ -326,6 +360,11 @@ class _Verifying:
             against = ["--against", theirs] if theirs else []
             return shlex.join(["jfuse", "verify", ours, *against, "--inputs", str(failing)])
         return f"jfuse.verify({', '.join(text for text in (ours, theirs) if text)}, inputs={str(failing)!r})"
+
+
+def _is_own(wrong: Wrong) -> bool:
+    """Whether subjects differ among themselves."""
+    return wrong.pair.startswith("xla/")
 
 
 def _excess(wrong: Wrong, first: Wrong) -> tuple[bool, float]:

@@ -108,26 +108,6 @@ def test_the_runtime_alone_knows_other_kernels() -> None:
         jfuse.Model(program("Plain"))(np.zeros((1, 2), np.float32))
 
 
-def test_states_of_custom_operators_are_refused() -> None:
-    def change(model: Any) -> None:
-        model.subgraphs[0].operators[1].mutatingVariableInputs = np.array([True, False])
-
-    with pytest.raises(LowerError, match="a custom operator with state of its own is not read"):
-        load_tflite(changed(change))
-
-
-def test_operands_that_are_states_are_refused() -> None:
-    def change(model: Any) -> None:
-        state = schema.TensorT()
-        state.name, state.shape, state.isVariable = "kept", np.array([2], np.int32), True
-        model.subgraphs[0].tensors.append(state)
-        operator = model.subgraphs[0].operators[1]
-        operator.inputs = np.array([operator.inputs[0], len(model.subgraphs[0].tensors) - 1], np.int32)
-
-    with pytest.raises(LowerError, match=r"an operator that jfuse has no op for keeps a state at .*operator 1"):
-        load_tflite(changed(change))
-
-
 def test_results_without_a_rank_stay_so() -> None:
     def change(model: Any) -> None:
         result = model.subgraphs[0].tensors[model.subgraphs[0].operators[1].outputs[0]]

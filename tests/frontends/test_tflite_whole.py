@@ -112,15 +112,6 @@ def test_results_that_are_inputs_constants_or_repeated() -> None:
     assert (graph.outputs[0], graph.outputs[1]) == (graph.outputs[2], graph.inputs[0])
 
 
-def test_weights_in_another_file_are_refused() -> None:
-    def change(model: Any) -> None:
-        tensor = model.subgraphs[0].tensors[1]
-        tensor.buffer, tensor.externalBuffer = 0, 1
-
-    with pytest.raises(LowerError, match=r"the data of a tensor is in another file at .*tensor 1"):
-        load_tflite(changed(dense(), change))
-
-
 # Quantized tensors, by hand.
 
 

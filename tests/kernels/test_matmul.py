@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import jax
 import numpy as np
 import pytest
@@ -17,7 +19,7 @@ RNG = np.random.default_rng(5)
 def test_a_bias_of_many_results(shape: tuple[int, ...], outputs: int, activation: str) -> None:
     x, weights, bias = (RNG.normal(size=s) for s in (shape, (outputs, shape[-1]), (outputs,)))
 
-    def found(x: jax.Array, weights: jax.Array, bias: jax.Array) -> jax.Array:
+    def found(x: Any, weights: Any, bias: Any) -> Any:
         return ops.fully_connected(x, weights, bias, keep_num_dims=True, fused_activation_function=activation)
 
     with jax.enable_x64(True):

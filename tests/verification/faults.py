@@ -9,9 +9,11 @@ from typing import Any
 import numpy as np
 
 from jfuse.ir.evaluate import evaluate
-from jfuse.ir.graph import Const, Eqn, Graph, Program, Signature
+from jfuse.ir.graph import Const, Eqn, Graph, Program, Signature, Var
+from jfuse.ir.stated import is_stated
 from jfuse.ir.trace import trace_graph
 from jfuse.ir.types import DType
+from jfuse.ir.walk import substitute_graph
 from jfuse.kernels import ops
 from jfuse.passes.outputs import prepare_outputs
 
@@ -44,7 +46,37 @@ def constant(place: int, change: Callable[[np.ndarray], Any]) -> Change:
         old = eqn.inputs[place]
         assert isinstance(old, Const)
         new = np.array(change(np.array(old.array)), old.array.dtype, order="C")
-        return replace(eqn, inputs=(*eqn.inputs[:place], Const(new), *eqn.inputs[place + 1 :]))
+        const = Const(new, quantization=old.quantization)
+        return replace(eqn, inputs=(*eqn.inputs[:place], const, *eqn.inputs[place + 1 :]))
+
+    return changed
+
+
+def scaled(place: int, change: Callable[[np.ndarray], Any] = np.asarray, zero_point: int = 0) -> Change:
+    """Other scales of a constant operand, and a zero point that is moved by so much."""
+
+    def changed(eqn: Eqn) -> Eqn:
+        old = eqn.inputs[place]
+        assert isinstance(old, Const)
+        assert old.quantization is not None
+        scale = tuple(np.broadcast_to(change(np.array(old.quantization.scale)), len(old.quantization.scale)).tolist())
+        points = tuple(p + zero_point for p in old.quantization.zero_point)
+        const = Const(old.array, quantization=replace(old.quantization, scale=scale, zero_point=points))
+        return replace(eqn, inputs=(*eqn.inputs[:place], const, *eqn.inputs[place + 1 :]))
+
+    return changed
+
+
+def requantized(scale: float = 1.0, zero_point: int = 0) -> Change:
+    """The result in another scale, so many times as large, and with a zero point that is moved by so much."""
+
+    def changed(eqn: Eqn) -> Eqn:
+        old = eqn.outputs[0].type
+        assert old.quantization is not None
+        scales = tuple(s * scale for s in old.quantization.scale)
+        points = tuple(p + zero_point for p in old.quantization.zero_point)
+        quantization = replace(old.quantization, scale=scales, zero_point=points)
+        return replace(eqn, outputs=(Var(replace(old, quantization=quantization)),))
 
     return changed
 
@@ -88,7 +120,9 @@ def becomes(op: Any, *more: np.ndarray, keep: int | None = None, **params: Any) 
 
 
 def broken(program: Program, node: str, change: Change) -> Program:
-    """The program with the equation of a node changed, and typed anew."""
+    """The program with the equation of a node changed, and typed anew, but where types are the file's word."""
+    if any(is_stated(eqn) for s in program.signatures for eqn in s.graph.eqns):
+        return program.with_graphs(lambda graph: _relinked(graph, node, change))
     signatures = []
     for s in program.signatures:
         graph = _changed(s.graph, node, change)
@@ -103,6 +137,14 @@ def _changed(graph: Graph, node: str, change: Change) -> Graph:
         inner = replace(eqn, bodies=tuple(_changed(b, node, change) for b in eqn.bodies))
         eqns.append(change(inner) if eqn.source.node == node else inner)
     return replace(graph, eqns=tuple(eqns))
+
+
+def _relinked(graph: Graph, node: str, change: Change) -> Graph:
+    after = _changed(graph, node, change)
+    pairs = (
+        (a, b) for o, n in zip(graph.eqns, after.eqns, strict=True) for a, b in zip(o.outputs, n.outputs, strict=True)
+    )
+    return substitute_graph(after, {a: b for a, b in pairs if a is not b})
 
 
 def with_signature(program: Program, change: Callable[[Signature], Signature]) -> Program:
@@ -226,4 +268,23 @@ TABLE = [
     Fault("image", "pixels/Mean", constant(1, lambda a: a + 1), "axis of a mean"),
     Fault("deep", "layer3/MatMul", constant(1, lambda a: a * (1 + 1e-4)), "weights nearly right, with growth after"),
     Fault("deep", "layer0/Tanh", becomes(ops.relu_n1_to_1), "another squashing, thirty layers before the end"),
+    Fault("int8", "in/Quantize", requantized(zero_point=1), "zero point of the input"),
+    Fault("int8", "in/Quantize", requantized(1.05), "scale of the input"),
+    Fault("int8", "stem/conv/Relu", scaled(1, lambda a: np.roll(a, 1)), "scales of other channels"),
+    Fault("int8", "stem/conv/Relu", scaled(1, np.max), "one scale for all channels"),
+    Fault("int8", "stem/conv/Relu", constant(2, _rolled()), "bias of the next channel"),
+    Fault("int8", "stem/conv/Relu", requantized(zero_point=99), "zero point of a result"),
+    Fault("int8", "stem/conv/Relu", options(fused_activation_function="RELU6"), "clip of integers"),
+    Fault("int8", "block/dw/BiasAdd", scaled(1, lambda a: a[::-1]), "scales turned around"),
+    Fault("int8", "block/dw/BiasAdd", constant(1, lambda a: a.transpose(0, 2, 1, 3)), "height and width of a filter"),
+    Fault("int8", "block/dw/BiasAdd", constant(2, lambda a: a // 2), "bias in another scale"),
+    Fault("int8", "block/dw/BiasAdd", requantized(0.5), "scale of a result"),
+    Fault("int8", "block/add", becomes(ops.sub), "SUB for ADD"),
+    Fault("int8", "block/add", requantized(1.02), "scale of a sum nearly right"),
+    Fault("int8", "head/Reshape", requantized(zero_point=20), "zero point for the same integers"),
+    Fault("int8", "head/Requantize", requantized(0.1), "scale between scales"),
+    Fault("int8", "head/dense/MatMul", scaled(1, zero_point=3), "zero point of weights"),
+    Fault("int8", "head/dense/MatMul", scaled(1, lambda a: a * 1.1), "scale of weights"),
+    Fault("int8", "head/dense/MatMul", constant(1, lambda a: a[::-1]), "rows of weights"),
+    Fault("int8", "head/Softmax", options(beta=1.1), "a beta of integers"),
 ]

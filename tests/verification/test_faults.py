@@ -23,7 +23,8 @@ from jfuse.verification.named_values import recorded
 from jfuse.verification.oracles import LiteRt
 from jfuse.verification.own_errors import Value
 from tests.verification import fault_models
-from tests.verification.faults import TABLE, Fault, broken
+from tests.verification.faults import TABLE, Fault, broken, requantized
+from tests.verification.quantized_fault_model import int8
 
 AWAKE = 1e-5  # what outputs may differ by for other reasons
 
@@ -39,7 +40,7 @@ class Held:
 @cache
 def healthy(name: str) -> tuple[Program, bytes, dict[str, np.ndarray], list[Value]]:
     """A model, its file, inputs, and its results on XLA."""
-    program = getattr(fault_models, name)()
+    program = int8() if name == "int8" else getattr(fault_models, name)()
     signature = program.signatures[0]
     inputs = dict(zip(signature.input_names, map(_draw, signature.graph.inputs), strict=False))
     states = [s.initial.array for s in signature.states]
@@ -82,6 +83,19 @@ def test_a_fault_of_the_lowering_is_found(fault: Fault) -> None:
     assert found is not None
     assert (found.source, found.steps[:1], found.first) == (fault.node, () if fault.step is None else (fault.step,), "")
     assert found.pair == "reference/xla"
+
+
+def test_a_scale_that_the_integers_do_not_tell_is_found() -> None:
+    """The result of a RESHAPE has the same integers; what reads them takes them for other numbers."""
+    program, _, inputs, _ = healthy("int8")
+    wrong = broken(program, "head/Reshape", requantized(zero_point=20))
+    call = Call("main", inputs)
+    for one, other, data in ((program, program, to_bytes(wrong)), (wrong, program, None)):
+        found = first_difference(Held(one), Held(other), call, "xla/litert", data)
+        assert found is not None
+        assert found.op == "reshape"
+        there = -20 if data is not None else -40
+        assert f"real numbers: the other side has {{scale=(0.05,) zero_point=({there},) axis=0}}" in found.detail
 
 
 KERNELS: list[tuple[str, str, Any, Callable[..., Any]]] = [
@@ -206,7 +220,7 @@ def test_a_file_of_other_operators_is_compared_by_its_names() -> None:
     assert (found.source, found.op) == ("rnn/lstm/while", "unidirectional_sequence_lstm")
 
 
-@pytest.mark.parametrize("name", ["cnn", "lstm", "gru", "transformer", "text", "image", "deep", "chaotic"])
+@pytest.mark.parametrize("name", ["cnn", "lstm", "gru", "transformer", "text", "image", "deep", "chaotic", "int8"])
 def test_nothing_is_wrong_with_healthy_models(name: str, caplog: pytest.LogCaptureFixture) -> None:
     """However far rounding has grown, no equation is blamed."""
     program, data, inputs, _ = healthy(name)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,7 +12,10 @@ import pytest
 import jfuse
 from jfuse.ir.graph import Const, Eqn, Graph, Program
 from jfuse.model import Model
+from jfuse.passes.outputs import prepare_outputs
 from jfuse.verification import verify
+from jfuse.verification.plan import Options
+from jfuse.verification.subjects import InLiteRt, OnXla
 from jfuse.verification.ties import chooses
 from tests.models.images import Detector
 
@@ -105,3 +109,52 @@ def test_comparisons_are_told_apart_by_roundings() -> None:
     other = tf.function(lambda x: tf.cast(tf.sigmoid(x * 4.0) < 0.999, tf.float32), input_signature=[spec])
     with pytest.raises(jfuse.VerifyFailed):
         jfuse.verify(found, other, shrink=0)
+
+
+def counting(least: float, gain: float = 1.0) -> Any:
+    """Counts how often a sigmoid is below a number, in a variable that the answer depends on in the next call."""
+    import tensorflow as tf
+
+    class Counting(tf.Module):
+        def __init__(self) -> None:
+            self.count = tf.Variable(tf.ones([4]), name="count")
+
+        @tf.function(input_signature=[tf.TensorSpec([4, 64], tf.float32, name="x")], autograph=False)
+        def __call__(self, x: Any) -> Any:
+            below = tf.cast(tf.sigmoid(x * 4.0) < least, tf.float32)
+            before = self.count.read_value()
+            self.count.assign_add(tf.reduce_sum(below, 1) * gain)
+            return before[:, None] * x
+
+    return Counting()
+
+
+@pytest.mark.parametrize("state", ["source", "io"])
+def test_ties_that_a_state_keeps(state: str) -> None:
+    """The state goes on otherwise from the tie on: every later call is computed from what the other side kept."""
+    source = counting(1.0)
+    found = jfuse.convert(source.__call__, state=state, verify=False)
+    x = np.random.default_rng(0).standard_normal((3, 4, 64)).astype(np.float32) * 4
+    notes = jfuse.verify(found, source.__call__, inputs=list(x)).notes
+    assert any("told apart differently" in note for note in notes)
+    if state == "io":  # only first answers are compared with the source's, and these do not depend on the variable
+        return
+    for other in (counting(0.999), counting(1.0, gain=1.01)):
+        with pytest.raises(jfuse.VerifyFailed, match="differs"):
+            jfuse.verify(found, other.__call__, inputs=list(x), shrink=0)
+
+
+def test_a_state_that_is_wrong_is_no_tie() -> None:
+    """XLA and LiteRT part: the file forgets what it kept."""
+    module = counting(1.0)
+    source = jfuse.load(module.__call__)
+    lite = jfuse.lower(source)
+    (signature,) = lite.program.signatures
+    graph = signature.graph
+    kept = replace(graph, outputs=(*graph.outputs[:-1], graph.inputs[-1]))
+    data = Model(Program((replace(signature, graph=prepare_outputs(kept, states=1)),))).to_bytes()
+    sides = replace(
+        verify.Sides.of_model(lite, source), data=data, subjects=(OnXla(lite), InLiteRt(data, lite.program))
+    )
+    with pytest.raises(jfuse.VerifyFailed, match="differs"):
+        verify.verify_sides(sides, Options(calls=3))

@@ -8,24 +8,24 @@ the last), which the exporter writes.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
 import numpy as np
 
 from jfuse.errors import JfuseError, LowerError
+from jfuse.frontends.updates import keeps_state, state_operands
 from jfuse.ir.dims import symbols_of
 from jfuse.ir.evaluate import evaluate
 from jfuse.ir.graph import Atom, Const, Eqn, Graph, Program, Signature, Source, State, Var
-from jfuse.ir.states import distinct, places, reset_value, with_signatures
+from jfuse.ir.states import Place, distinct, places, reset_value, with_signatures
 from jfuse.ir.types import DType
-from jfuse.ir.walk import producers, use_counts, users, without_idle_states
+from jfuse.ir.walk import is_last_reader, producers, use_counts, users, without_idle_states
 from jfuse.kernels import ops
 from jfuse.kernels.op import TflOp, new_states
 from jfuse.passes.context import Context
 from jfuse.passes.drop import drop_dead
 from jfuse.passes.outputs import prepare_outputs
-from jfuse.passes.run_time_shapes import state_operands
 from jfuse.passes.states.state import state
 from jfuse.report import Kept
 from jfuse.verification.inputs import concrete
@@ -63,28 +63,74 @@ def held_in_place(program: Program) -> frozenset[str]:
 
     They start as the runtime fills such tensors, no other graph knows them, one op reads them, and what it makes of
     them is what they become.
-    Where an input can have several sizes they do not: a change of size clears all state tensors (LiteRT 2.3.0).
+    Where an input can have several sizes they do not: a change of size clears all state tensors (LiteRT 2.3.0). Those
+    that another program's file has in tensors stay there, and are cleared as there.
     """
     return frozenset(_keepers(program))
 
 
-def _keepers(program: Program) -> dict[str, Eqn]:
-    """The equations in whose state tensors states can be, by the state's name."""
+def cleared_with_sizes(program: Program) -> Mapping[int, tuple[str, ...]]:
+    """The states that the runtime clears where an input has another size than in the call before, by the graph's id."""
+    held = held_in_place(program)
+    graphs = (s for s in distinct(program) if not all(var.type.is_static for var in s.graph.inputs))
+    return {id(s.graph): tuple(state.name for state in s.states if state.name in held) for s in graphs}
+
+
+def _keepers(program: Program) -> dict[str, Eqn | None]:
+    """The equations in whose state tensors states can be, by the state's name; None where nothing reads the tensor."""
     signatures = distinct(program)
     known = Counter(kept.name for s in signatures for kept in s.states)
-    found: dict[str, Eqn] = {}
+    found: dict[str, Eqn | None] = {}
     for s in signatures:
-        if not all(var.type.is_static for var in s.graph.inputs):
-            continue
-        readers = _readers(s)
-        for p in places(s):
-            reader = readers.get(s.graph.inputs[p.input])
-            if reader is None or known[p.state.name] > 1 or not _is_reset(p.state):
-                continue
-            result = state_operands(reader).get(reader.inputs.index(s.graph.inputs[p.input]))
-            if result is not None and reader.outputs[result] is s.graph.outputs[p.output]:
-                found[p.state.name] = reader
+        alone = [p for p in places(s) if known[p.state.name] == 1 and _is_reset(p.state)]
+        found |= _by_one_op(s, [p for p in alone if not p.state.in_tensor])
+        found |= _as_in_file(s, [p for p in alone if p.state.in_tensor])
     return found
+
+
+def _by_one_op(s: Signature, alone: Iterable[Place]) -> dict[str, Eqn | None]:
+    """The states that one equation reads and updates."""
+    found: dict[str, Eqn | None] = {}
+    readers = _readers(s) if all(var.type.is_static for var in s.graph.inputs) else {}
+    for p in alone:
+        reader = readers.get(s.graph.inputs[p.input])
+        if reader is None:
+            continue
+        result = state_operands(reader).get(reader.inputs.index(s.graph.inputs[p.input]))
+        if result is not None and reader.outputs[result] is s.graph.outputs[p.output]:
+            found[p.state.name] = reader
+    return found
+
+
+def _as_in_file(s: Signature, alone: Iterable[Place]) -> dict[str, Eqn | None]:
+    """The states that equations write one after the other, each when nothing reads any more what the state was before.
+
+    An equation that is no op with a state writes last of all, and does not read what it overwrites.
+    """
+    found: dict[str, Eqn | None] = {}
+    read_by, made = users(s.graph), producers(s.graph)
+    for p in alone:
+        value, after = s.graph.inputs[p.input], s.graph.outputs[p.output]
+        reader = next(reversed(read_by.get(value, [])), None)
+        while value is not after and reader is not None and is_last_reader(s.graph, reader, value):
+            result = state_operands(reader).get(reader.inputs.index(value))
+            if result is None:
+                break
+            value = reader.outputs[result]
+            reader = reader if value is after else next(reversed(read_by.get(value, [])), None)
+        writer = made.get(after) if isinstance(after, Var) else None
+        if value is after:
+            found[p.state.name] = reader
+        elif writer is not None and not keeps_state(writer) and s.graph.outputs.count(after) == 1:
+            found |= {p.state.name: writer} if _is_done_before(s.graph, value, writer) else {}
+    return found
+
+
+def _is_done_before(graph: Graph, value: Var, writer: Eqn) -> bool:
+    """Whether nothing reads a value once an equation writes in its place."""
+    before = graph.eqns[: next(i for i, eqn in enumerate(graph.eqns) if eqn is writer)]
+    early = sum(atom is value for eqn in before for atom in eqn.inputs)
+    return early == use_counts(graph)[value]
 
 
 def _is_reset(kept: State) -> bool:
@@ -156,7 +202,8 @@ def _kept(program: Program) -> Iterator[Kept]:
     for kept in program.states():
         keeper = keepers.get(kept.name)
         place = f" at {keeper.source}" if keeper is not None and str(keeper.source) else ""
-        where = "a variable" if keeper is None else f"the state tensor of {keeper.op.name}{place}"
+        where = "a state tensor" if kept.name in keepers else "a variable"
+        where = where if keeper is None else f"the state tensor of {keeper.op.name}{place}"
         yield Kept(kept.name, str(kept.initial.type), where)
     exposed = {given.name: given for s in program.signatures for given in s.exposed}
     for given in exposed.values():

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
 from jfuse.errors import LowerError
+from jfuse.frontends.updates import keeps_state, state_operands
 from jfuse.ir.dims import same
 from jfuse.ir.graph import Atom, Eqn, Graph, Var
 from jfuse.ir.trace import Trace, at_source, recording
@@ -23,7 +24,7 @@ from jfuse.passes.broadcasts import Known, broadcast_constants, constant_of, unb
 from jfuse.passes.context import Context
 from jfuse.passes.drop import drop_dead
 from jfuse.passes.rewrite import with_bodies
-from jfuse.passes.run_time_shapes import fused_first, keeps_state, state_operands
+from jfuse.passes.run_time_shapes import fused_first
 
 
 def state(graph: Graph, ctx: Context | None = None, *, in_place: Mapping[int, Var] = MappingProxyType({})) -> Graph:

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from jfuse.errors import JfuseError, LowerError
+from jfuse.frontends.updates import keeps_state, state_operands
 from jfuse.ir.dims import is_known, same
 from jfuse.ir.graph import Atom, Const, Eqn, Graph, Var
 from jfuse.ir.walk import all_eqns
@@ -16,7 +17,6 @@ from jfuse.kernels.lists import reserve
 from jfuse.passes.broadcasts import broadcast_constants, constant_of
 from jfuse.passes.context import Context
 from jfuse.passes.rewrite import rewrite, with_bodies
-from jfuse.passes.run_time_shapes import keeps_state, state_operands
 from jfuse.passes.simplify import simplify
 from jfuse.passes.splitting.split import hoisted
 from jfuse.passes.unlooping.loop_cost import MAX_OPERATORS, Form, LoopSize, fastest
