@@ -4,7 +4,7 @@
 
 Float32, random inputs. XLA runs jfuse's file over many samples (`jfuse.verification.batches`), TensorFlow the Keras
 model with a batch; each at the batch size that is the fastest per sample, which is tried first. XLA always gets as many
-samples as the largest batches on all cores have, so that small ones follow each other as in a verification. LiteRT runs
+samples as two of the largest batches on every core, so that batches follow each other as in a verification. LiteRT runs
 the file one sample at a time in as many processes as there are cores, one thread each. The three take turns; wall times
 are the least of all rounds, ratios are taken in each round and their median given. Beside them stands the processor
 time of one sample, of which a machine that is busy with other things takes less notice: for LiteRT one interpreter in
@@ -136,7 +136,7 @@ def measure(model: Model, rounds: int) -> Row:
     keras.utils.set_random_seed(0)
     source = model.make()
     shape = tuple(source.inputs[0].shape[1:])
-    draw = np.random.default_rng(0).standard_normal((max(model.sizes) * cores(), *shape)).astype(np.float32)
+    draw = np.random.default_rng(0).standard_normal((2 * max(model.sizes) * cores(), *shape)).astype(np.float32)
     fixed = keras.Input(shape, batch_size=1)
     data = jfuse.convert(keras.Model(fixed, source(fixed)), verify=False)
     (name,), key = data.signature().input_names, data.signature().key
