@@ -60,7 +60,7 @@ class OverSamples:
         with self._numbers():
             self._shared, self._fixed = (jax.device_put(tuple(a), everywhere) for a in (shared, fixed))
         self._sizes: dict[tuple[Any, ...], int] = {}  # by the shapes and dtypes of a sample
-        self._compiled: dict[tuple[Any, ...], set[int]] = {}
+        self._programs: dict[tuple[Any, ...], Any] = {}  # compiled, by that and the samples of a run
         program = _mapped(function, len(shared), len(fixed), devices[0].platform == "cpu")
         self._program = jax.jit(program, in_shardings=(everywhere, over, everywhere))
 
@@ -79,19 +79,28 @@ class OverSamples:
         arrays: at least one, with at least one sample.
         """
         count = len(arrays[0])
-        key = tuple((a.shape[1:], a.dtype.str) for a in arrays)
+        key = tuple((a.shape[1:], a.dtype) for a in arrays)
         size = self._size(key, count)
-        parts = [[a[start : start + size] for a in arrays] for start in range(0, count, size)]
-        results = []
-        if size not in self._compiled.setdefault(key, set()):
-            results.append(self._run(parts.pop(0), size))  # alone, so that not each of several compiles
-            self._compiled[key].add(size)
-        if self._at_once == 1 or len(parts) <= 1:
-            results += [self._run(part, size) for part in parts]
-        else:
-            with ThreadPoolExecutor(self._at_once) as pool:
-                results += pool.map(lambda part: self._run(part, size), parts)
-        return jax.tree.map(lambda *each: np.concatenate(each)[:count], *results)
+        with self._numbers(), jax.default_matmul_precision("highest"):
+            program = self._compiled(key, size)
+        if count <= size:
+            return self._run(program, arrays, size)
+        whole = jax.tree.map(lambda r: np.empty((count, *r.shape[1:]), r.dtype), program.out_info)
+
+        def place(start: int) -> None:
+            some = self._run(program, [a[start : start + size] for a in arrays], size)
+            jax.tree.map(lambda all_, part: np.copyto(all_[start : start + size], part), whole, some)
+
+        with ThreadPoolExecutor(self._at_once) as pool:
+            list(pool.map(place, range(0, count, size)))
+        return whole
+
+    def _compiled(self, key: tuple[Any, ...], size: int) -> Any:
+        """The program for samples of these shapes and dtypes, compiled when it is first asked for."""
+        if (*key, size) not in self._programs:
+            samples = [jax.ShapeDtypeStruct((size, *shape), dtype) for shape, dtype in key]
+            self._programs[*key, size] = self._program.lower(self._shared, samples, self._fixed).compile()
+        return self._programs[*key, size]
 
     def _size(self, key: tuple[Any, ...], count: int) -> int:
         """How many samples a run takes."""
@@ -105,10 +114,11 @@ class OverSamples:
     def _numbers(self) -> AbstractContextManager[Any]:
         return jax.enable_x64(True) if self._wide else nullcontext()
 
-    def _run(self, arrays: Sequence[np.ndarray], size: int) -> Any:
+    def _run(self, program: Any, arrays: Sequence[np.ndarray], size: int) -> Any:
         samples = [_filled(a, size) for a in arrays]
-        with self._numbers(), jax.default_matmul_precision("highest"):  # these hold for one thread
-            return jax.tree.map(np.asarray, self._program(self._shared, samples, self._fixed))
+        with self._numbers():  # for this thread
+            results = program(self._shared, samples, self._fixed)
+        return jax.tree.map(lambda r: np.asarray(r)[: len(arrays[0])], results)
 
 
 class Together:

@@ -9,8 +9,10 @@ import jax
 import numpy as np
 import pytest
 
-from jfuse.errors import BadFlatbuffer, TypeMismatch
+from jfuse.errors import TypeMismatch
 from jfuse.frontends.tflite_file import load_tflite
+from jfuse.frontends.tflite_opaque import OpaqueOp
+from jfuse.frontends.updates import state_operands
 from jfuse.ir.dims import symbol
 from jfuse.ir.trace import trace_graph
 from jfuse.ir.types import DType, TensorType
@@ -115,10 +117,11 @@ def test_refuses_what_the_kernel_does_not_compute() -> None:
         run(lstm, x, h, c[:2])
 
 
-def test_a_file_with_the_basic_kernel_is_refused() -> None:
+def test_the_basic_kernel_is_another_op() -> None:
     """The form of old converters: five operands, four results."""
     operands = [np.zeros(shape, np.float32) for shape in ((2, 3), (2, 4), (16, 7), (16,), (2, 4))]
     outputs = [(2, 4), (2, 4), (2, 7), (2, 16)]
-    file = OneOp("LSTM", "LSTM", {"kernelType": 1, "fusedActivationFunction": 4}, operands, [0, 1, 4], [], outputs)
-    with pytest.raises(BadFlatbuffer, match="kernel_type BASIC, an older form with other operands"):
-        load_tflite(file.content())
+    file = OneOp("LSTM", "LSTM", {"kernelType": 1, "fusedActivationFunction": 4}, operands, [0], [1, 4], outputs)
+    (eqn,) = load_tflite(file.content()).signatures[0].graph.eqns
+    assert isinstance(eqn.op, OpaqueOp)
+    assert state_operands(eqn) == {1: 4, 4: 5}

@@ -139,6 +139,15 @@ def test_runs_of_bounded_size_give_all_samples() -> None:
     np.testing.assert_array_equal(found[1], x.sum(1))
 
 
+@pytest.mark.parametrize("dtype", [DType.bf16, DType.i64, DType.bool])
+def test_runs_keep_dtypes(dtype: DType) -> None:
+    samples = np.arange(33).reshape(11, 3).astype(dtype.numpy)
+    same, largest = OverSamples(lambda x: (x, jnp.max(x)), most=2)([samples])
+    assert same.dtype == largest.dtype == dtype.numpy
+    np.testing.assert_array_equal(same, samples)
+    np.testing.assert_array_equal(largest, samples.max(1))
+
+
 def test_samples_are_on_all_devices() -> None:
     seen = []
 
