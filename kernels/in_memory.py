@@ -19,7 +19,7 @@ _CHOSEN: ContextVar[bool] = ContextVar("kernels choose layouts", default=False)
 
 
 @contextmanager
-def chosen_layouts(chosen: bool) -> Iterator[None]:
+def choosing_layouts(chosen: bool) -> Iterator[None]:
     """Whether kernels choose layouts in the program of jax that is traced inside."""
     token = _CHOSEN.set(chosen)
     try:
@@ -28,7 +28,7 @@ def chosen_layouts(chosen: bool) -> Iterator[None]:
         _CHOSEN.reset(token)
 
 
-def choose_layouts() -> bool:
+def may_choose_layouts() -> bool:
     """Whether `transposed` and `pixels_outermost` may be called."""
     return _CHOSEN.get()
 
@@ -44,7 +44,7 @@ def pixels_outermost(image: Array) -> Array:
     """f[b,h,w,c] as it is, but in memory as [h,w,b,c], samples of a vmap beside b.
 
     A padding asks at each pixel whether it lies inside; then it does so for all samples at once, around the loops that
-    are vectorized. Of 16 channels that takes a third of the time.
+    are vectorized: a convolution to 16 channels and a depthwise one after it take half the time.
     """
     return with_layout_constraint(image, Layout((1, 2, 0, 3)))
 

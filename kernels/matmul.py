@@ -6,12 +6,14 @@ import jax
 import jax.numpy as jnp
 from jax.lax import Precision
 
-from jfuse.ir.dims import same
+from jfuse.ir.dims import is_known, same
 from jfuse.ir.types import DType
 from jfuse.kernels.activation import activate
 from jfuse.kernels.elementwise import matched
 from jfuse.kernels.layout import agreed, agreed_where_broadcast
 from jfuse.kernels.op import Array, tfl
+
+_WIDE = 4  # times as many results as terms, from which on a term more costs less than a pass over the results
 
 
 def product(x: Array, y: Array) -> Array:
@@ -21,9 +23,6 @@ def product(x: Array, y: Array) -> Array:
         # GPUs multiply f32 in a shorter format unless told otherwise.
         return jnp.matmul(x, y, precision=Precision.HIGHEST)
     return xp.matmul(x, y).astype(x.dtype)  # of bfloat16 NumPy gives f32
-
-
-_WIDE = 4  # times as many results as terms, from which on a term more costs less than a pass over the results
 
 
 @tfl("FULLY_CONNECTED", linear="each", clamps=True)
@@ -60,8 +59,8 @@ def _bias_is_a_term(rows: Array, weights: Array) -> bool:
     jaxlib 0.10.2 on two cores, the product and the loop of a GRU of 128 units together took 1.15 times as long.
     """
     outputs, inputs = weights.shape
-    many = rows.ndim > 2 and same(rows.shape[0], 1) is False
-    return many and outputs >= _WIDE * inputs and isinstance(rows, jax.core.Tracer)
+    is_wide = is_known(outputs) and is_known(inputs) and outputs >= _WIDE * inputs
+    return is_wide and rows.ndim > 2 and same(rows.shape[0], 1) is False and isinstance(rows, jax.core.Tracer)
 
 
 @tfl("BATCH_MATMUL", linear="each")

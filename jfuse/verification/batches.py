@@ -15,7 +15,7 @@ from jfuse.errors import JfuseError
 from jfuse.ir.dims import is_known
 from jfuse.ir.graph import Graph
 from jfuse.ir.walk import all_eqns
-from jfuse.kernels.in_memory import chosen_layouts
+from jfuse.kernels.in_memory import choosing_layouts
 from jfuse.running.jax_function import JaxFunction
 from jfuse.verification.cores import cores
 
@@ -180,7 +180,7 @@ def _in_a_row(function: JaxFunction) -> Callable[..., Any]:
 def _mapped(function: Callable[..., Any], shared: int, fixed: int, on_cpu: bool) -> Callable[..., Any]:
     def over(first: Sequence[Any], samples: Sequence[Any], last: Sequence[Any]) -> Any:
         axes = (*[None] * shared, *[0] * len(samples), *[None] * fixed)
-        with chosen_layouts(on_cpu):
+        with choosing_layouts(on_cpu):
             return jax.vmap(function, axes)(*first, *samples, *last)
 
     return over

@@ -17,13 +17,12 @@ import numpy as np
 
 from jfuse.errors import VerifyFailed
 from jfuse.verification.cores import cores
-from jfuse.verification.litert_worker.messages import Messages
+from jfuse.verification.litert_worker.messages import PROGRESS, Messages
 from jfuse.verification.patience import Patience, watched
 from jfuse.verification.subject import Arrays
 
 _WORKER = Path(__file__).with_name("litert_worker")
 _LAST_WORDS = 2000  # bytes of what a process wrote before it died
-_PROGRESS = "<qq"  # as the worker has it
 
 
 class Refused(Exception):
@@ -118,7 +117,7 @@ class _Worker:
         files = [folder / name for name in ("progress", "samples", "outputs")]
         folder.mkdir()
         for file in files:
-            file.write_bytes(struct.pack(_PROGRESS, 0, -1))
+            file.write_bytes(struct.pack(PROGRESS, 0, -1))
         with files[0].open("r+b") as opened:
             self._progress = mmap.mmap(opened.fileno(), 0)
         self._said = tempfile.TemporaryFile()
@@ -136,7 +135,7 @@ class _Worker:
 
     def ask(self, how: tuple[str, bool, bool], inputs: Arrays, part: range) -> None:
         """Send a request. how: the key, fresh and in_a_row; part: the numbers of its samples."""
-        self._progress[:] = struct.pack(_PROGRESS, self._now()[0], -1)
+        self._progress[:] = struct.pack(PROGRESS, self._now()[0], -1)
         self._part = part
         try:
             self._messages.send((*how, dict(inputs)))
@@ -155,7 +154,7 @@ class _Worker:
         return found
 
     def _now(self) -> tuple[int, int]:
-        calls, sample = struct.unpack(_PROGRESS, self._progress)
+        calls, sample = struct.unpack(PROGRESS, self._progress)
         return calls, sample
 
     def progress(self) -> tuple[int, int] | None:

@@ -12,7 +12,7 @@ import pytest
 from jfuse.ir.compilation import quick_jit
 from jfuse.kernels import ops
 from jfuse.kernels.conv import convolved
-from jfuse.kernels.in_memory import chosen_layouts
+from jfuse.kernels.in_memory import choosing_layouts
 from jfuse.kernels.shifted import convolved_as_product, depthwise_shifted
 
 _EACH, _DENSE = ("NHWC", "IHWO", "NHWC"), ("NHWC", "OHWI", "NHWC")
@@ -61,7 +61,7 @@ def test_few_products_are_added_up(window: tuple[int, int], inputs: int, outputs
     def found(images: Any, weights: Any) -> Any:
         return jax.vmap(lambda image: convolved_as_product(image, weights, *how))(images)
 
-    with jax.enable_x64(True), chosen_layouts(True):
+    with jax.enable_x64(True), choosing_layouts(True):
         assert "dot_general" not in str(jax.make_jaxpr(found)(images, weights))
         results = quick_jit(found)(images, weights)
         wanted = convolved(images[:, 0], weights, *how, 1, _DENSE)
@@ -77,7 +77,7 @@ def test_a_layout_changes_no_result_and_is_chosen_only_where_asked() -> None:
     with jax.enable_x64(True):
         assert "layout" not in str(jax.make_jaxpr(found)(images))
         plain = quick_jit(found)(images)
-        with chosen_layouts(True):
+        with choosing_layouts(True):
             assert "layout" in str(jax.make_jaxpr(lambda x: found(x))(images))
             chosen = quick_jit(lambda x: found(x))(images)
     np.testing.assert_allclose(chosen, plain, rtol=0, atol=TOLERANCE)
@@ -104,3 +104,13 @@ def test_a_depthwise_convolution_differentiates_and_maps() -> None:
     each = quick_jit(jax.vmap(jax.grad(total, 1), (0, None)))(x, weights)
     together = quick_jit(jax.grad(lambda w: total(jnp.reshape(x, (3, 5, 5, 2)), w)))(weights)
     np.testing.assert_allclose(each.sum(0), together, rtol=1e-4)
+
+
+def test_convolutions_of_open_sizes_are_exported() -> None:
+    b, i, o = jax.export.symbolic_shape("b, i, o")
+    shapes = [jax.ShapeDtypeStruct(shape, jnp.float32) for shape in ((b, 5, 4, i), (o, 1, 1, i), (o,))]
+    options = {"padding": "SAME", "stride_w": 1, "stride_h": 1}
+    exported = jax.export.export(jax.jit(lambda x, w, c: ops.conv_2d(x, w, c, **options)))(*shapes)
+    x, weights, bias = (draw(*shape).astype(np.float32) for shape in ((2, 5, 4, 3), (6, 1, 1, 3), (6,)))
+    found = exported.call(x, weights, bias)
+    np.testing.assert_allclose(found, x @ weights[:, 0, 0].T + bias, rtol=0, atol=1e-5)  # f32 sums of three products

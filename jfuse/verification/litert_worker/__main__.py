@@ -21,16 +21,14 @@ from typing import Any
 
 import numpy as np
 from ai_edge_litert.interpreter import Interpreter, OpResolverType
-from messages import Messages  # type: ignore[import-not-found]  # beside this file, which is run as a folder
-
-_PROGRESS = "<qq"
+from messages import PROGRESS, Messages  # type: ignore[import-not-found]  # beside this file, which is run as a folder
 
 
 def main(model: str, progress: str, samples: str, outputs: str, resolver: str) -> None:
     """Answer requests until there are no more."""
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # what the runtime prints must not get between the answers
-    with open(progress, "r+b") as file, mmap.mmap(file.fileno(), struct.calcsize(_PROGRESS)) as counter:
+    with open(progress, "r+b") as file, mmap.mmap(file.fileno(), struct.calcsize(PROGRESS)) as counter:
         serve(Runner(model, counter, resolver), Messages(sys.stdin.buffer, answers, samples, outputs))
 
 
@@ -86,7 +84,7 @@ class Runner:
 
     def _begin(self, number: int) -> None:
         self._calls += 1
-        self._counter[:] = struct.pack(_PROGRESS, self._calls, number)
+        self._counter[:] = struct.pack(PROGRESS, self._calls, number)
 
 
 def _items(arrays: dict[str, np.ndarray]) -> Iterator[dict[str, np.ndarray]]:

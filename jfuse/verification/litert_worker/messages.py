@@ -10,6 +10,8 @@ import pickle
 from itertools import accumulate
 from typing import IO, Any
 
+PROGRESS = "<qq"
+"""The form of a worker's file of progress: how many calls it has begun, and the number of the sample."""
 _ALIGNED = 64  # bytes
 
 
