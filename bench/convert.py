@@ -39,9 +39,9 @@ import numpy as np
 from ai_edge_litert import schema_py_generated as schema
 from ai_edge_litert.interpreter import Interpreter
 
-from jfuse.verification.cores import cores
-from jfuse.verification.measure import relative_error
-from jfuse.verification.oracles import LiteRt
+from jfuse.measure import relative_error
+from jfuse.running.interpreter import LiteRt
+from jfuse.verification.runners.cores import cores
 
 CONVERTERS = ("jfuse", "official")
 _STARTS = 10

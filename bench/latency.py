@@ -26,7 +26,7 @@ import numpy as np
 import tensorflow as tf
 
 import jfuse
-from jfuse.verification.oracles import LiteRt
+from jfuse.running.interpreter import LiteRt
 
 SHAPES = [(20, 8, 16), (50, 16, 32), (50, 32, 64), (100, 64, 256)]  # steps, features, units
 INVOKES = 300

@@ -5,8 +5,8 @@
 One thread, XNNPACK as it comes, random input, fixed shapes. Files take turns invoke by invoke, so that a noisy machine
 disturbs them alike: the official one with what jfuse chooses, then each form forced; figures are 10th percentiles.
 
-In the end the constants of `jfuse/passes/unlooping/loop_cost.py` are fitted to all rows by least squares: each model
-has a time of its own for the work of its steps, and the forms differ from it by what the cost model says.
+In the end the constants of `jfuse/passes/scans/to_loops/loop_cost.py` are fitted to all rows by least squares: each
+model has a time of its own for the work of its steps, and the forms differ from it by what the cost model says.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ import jfuse
 from jfuse.ir.graph import Graph
 from jfuse.passes.context import Context
 from jfuse.passes.pipeline import PIPELINE
-from jfuse.passes.unlooping import loop_cost
-from jfuse.passes.unlooping.loop_cost import Form, LoopSize
-from jfuse.passes.unlooping.unloop import unloop
+from jfuse.passes.scans.to_loops import loop_cost
+from jfuse.passes.scans.to_loops.loop_cost import Form, LoopSize
+from jfuse.passes.scans.to_loops.scan_to_loops import unloop
 
 SECONDS = 1.0  # of invokes for each model
 MEASURED = (

@@ -35,10 +35,10 @@ from ai_edge_litert import schema_py_generated as schema
 from ai_edge_litert.interpreter import Interpreter
 
 import jfuse
-from jfuse.verification.inputs import draw
-from jfuse.verification.measure import relative_error
-from jfuse.verification.oracles import LiteRt
-from jfuse.verification.oracles_tensorflow import run_tensorflow
+from jfuse.measure import relative_error
+from jfuse.proof.inputs import draw
+from jfuse.running.interpreter import LiteRt
+from jfuse.verification.runners.in_tensorflow import run_tensorflow
 from tests.models.recurrent_keras import Layers, bidirectional, embedded, layer, masked
 from tests.models.recurrent_keras_lstm import encoder_decoder, mixed_cells, rnn_of_cells
 from tests.models.recurrent_lstm_variants import Variant, concatenated

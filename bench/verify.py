@@ -2,10 +2,11 @@
 
     python -m bench.verify [--json bench/results/verify.json] [-k SUBSTRING ...] [--rounds 5]
 
-Float32, random inputs. XLA runs jfuse's file over many samples (`jfuse.verification.batches`), TensorFlow the Keras
-model with a batch; each at the batch size that is the fastest per sample, which is tried first. XLA always gets as many
-samples as two of the largest batches on every core, so that batches follow each other as in a verification. LiteRT runs
-the file one sample at a time in as many processes as there are cores, one thread each. The three take turns; wall times
+Float32, random inputs. XLA runs jfuse's file over many samples (`jfuse.verification.runners.batches`), TensorFlow the
+Keras model with a batch; each at the batch size that is the fastest per sample, which is tried first. XLA always gets
+as many samples as two of the largest batches on every core, so that batches follow each other as in a verification.
+LiteRT runs the file one sample at a time in as many processes as there are cores, one thread each. The three take
+turns; wall times
 are the least of all rounds, ratios are taken in each round and their median given. Beside them stands the processor
 time of one sample, of which a machine that is busy with other things takes less notice: for LiteRT one interpreter in
 this process. Answers of all three are compared, once.
@@ -31,11 +32,11 @@ import tensorflow as tf
 from keras import layers
 
 import jfuse
-from jfuse.verification.batches import OverSamples
-from jfuse.verification.cores import cores
-from jfuse.verification.litert_workers import LiteRtWorkers
-from jfuse.verification.measure import relative_error
-from jfuse.verification.oracles import LiteRt
+from jfuse.measure import relative_error
+from jfuse.running.interpreter import LiteRt
+from jfuse.verification.runners.batches import OverSamples
+from jfuse.verification.runners.cores import cores
+from jfuse.verification.runners.litert_workers import LiteRtWorkers
 
 SMALL = (64, 128, 256, 1024, 4096)
 LARGE = (4, 8, 16, 64, 256)

@@ -5,7 +5,7 @@
 >>> result.save("model.tflite")                     # doctest: +SKIP
 """
 
-from jfuse.api import convert, load, lower
+from jfuse.api import convert, lower, verify
 from jfuse.errors import (
     BadFlatbuffer,
     ImportFailed,
@@ -17,11 +17,11 @@ from jfuse.errors import (
 )
 from jfuse.ir.parser import parse
 from jfuse.kernels import ops
+from jfuse.loading import load
 from jfuse.lowering.rules import Proposal, fuses, lowers, need, recovers
 from jfuse.model import Model
 from jfuse.report import Report
 from jfuse.verification.result import Verification
-from jfuse.verifying import verify
 
 __version__ = "0.1.0"
 

@@ -1,72 +1,33 @@
-"""The steps a user can take: load, lower, and convert, which is both with a verification."""
+"""The steps a user can take: lower, convert (load, lower and verify in one), and verify."""
 
 from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import jax
+
 from jfuse.errors import JfuseError
-from jfuse.frontends.sources import import_tensorflow
-from jfuse.frontends.tf_opaque import TfOp
-from jfuse.frontends.tflite_file import load_tflite
-from jfuse.ir.graph import Graph, Program
+from jfuse.ir.graph import Graph
 from jfuse.ir.walk import all_eqns
+from jfuse.loading import load
 from jfuse.lowering.defaults import default_rules
 from jfuse.lowering.rules import Rule
 from jfuse.model import Model
 from jfuse.passes.context import Context, CustomOptions
 from jfuse.passes.pipeline import PIPELINE, Step, run_pipeline
-from jfuse.passes.states.streams import MODES
+from jfuse.passes.states.modes import MODES
 from jfuse.report import Report
-from jfuse.running.runner import running_notes
-from jfuse.verification.plan import Options
-from jfuse.verification.verify import Sides, verify_sides
+from jfuse.sides import sides_of
+from jfuse.verification.plan import EDGES, Options
+from jfuse.verification.result import Verification
+from jfuse.verification.verify import OnProgress, Sides, verify_sides
 
 OnStage = Callable[[str], None]
-
-
-def load(
-    source: Any,
-    *,
-    signatures: Sequence[str] | None = None,
-    input_signature: Sequence[Any] | None = None,
-    inputs: Sequence[str] | None = None,
-    outputs: Sequence[str] | None = None,
-    rules: Iterable[Rule] = (),
-    custom_ops: Collection[str] = (),
-) -> Model:
-    """The model in `source` as a jfuse program, composites with their bodies.
-
-    source: path of a SavedModel folder, a `.keras` or a `.tflite` file; a Keras 3 or tf_keras model; a tf.function; a
-        concrete function, or a sequence or mapping (signature key -> function) of them; a GraphDef, or the path of a
-        `.pb` file with one.
-    signatures: keys to load; None for all.
-    input_signature: tf.TensorSpecs, for a tf.function without one or to fix the sizes of a Keras model or a GraphDef.
-    inputs, outputs: names of tensors of a GraphDef; by default its inputs are the placeholders that the outputs need.
-    custom_ops: TensorFlow ops to leave as they are, whatever rule there is: `lower` makes custom operators of them.
-    Raises ImportFailed, BadFlatbuffer.
-    """
-    if isinstance(source, str | Path) and Path(source).suffix == ".tflite":
-        if not Path(source).is_file():
-            raise JfuseError(f"{source} does not exist")
-        program = load_tflite(Path(source))
-        return Model(program, report=Report(notes=list(running_notes(program))))
-    table = default_rules().extended(rules).lowers
-    imported = import_tensorflow(
-        source,
-        table,
-        signatures=signatures,
-        input_signature=input_signature,
-        inputs=inputs,
-        outputs=outputs,
-        custom_ops=custom_ops,
-    )
-    _need_nodes_of(custom_ops, imported.program)
-    report = Report(assumptions=list(imported.program.assumptions), notes=list(imported.notes))
-    return Model(imported.program, imported, report)
 
 
 def lower(
@@ -196,18 +157,108 @@ def choice(name: str, value: object, choices: Sequence[object]) -> None:
         raise JfuseError(f"no {name} {value!r}", expected=known, remedy=f"{name}={choices[0]!r}")
 
 
-def _need_nodes_of(custom_ops: Collection[str], program: Program) -> None:
-    """Raise JfuseError for names of which the program has no opaque node."""
-    found = {e.op.tf_name for graph in program.graphs() for e in all_eqns(graph) if isinstance(e.op, TfOp)}
-    unknown = sorted(set(custom_ops) - found)
-    if unknown:
-        raise JfuseError(
-            f"custom_ops names {', '.join(unknown)}, of which the model has no node that its results need",
-            expected="names of TensorFlow ops" + (f"; without a rule are {', '.join(sorted(found))}" if found else ""),
-        )
-
-
 def operator_counts(graphs: Iterable[Graph]) -> dict[str, int]:
     """How many operators of each kind the files' subgraphs hold, most frequent first."""
     counts = Counter(eqn.op.name for graph in graphs for eqn in all_eqns(graph))
     return dict(counts.most_common())
+
+
+def verify(
+    a: Any,
+    b: Any = None,
+    *,
+    reference: Any = None,
+    samples: int = 0,
+    calls: int = 3,
+    seed: int = 0,
+    inputs: Any = None,
+    sizes: Mapping[str, int] | Sequence[Mapping[str, int]] | None = None,
+    signatures: Sequence[str] | None = None,
+    tolerance: float | Mapping[str, float] | None = None,
+    edges: str = "finite",
+    empty: bool = False,
+    device: str | None = None,
+    save_failing: str | Path | None = None,
+    shrink: int = 100,
+    equations: bool = False,
+    litert_limit_s: float | None = None,
+    on_progress: OnProgress = lambda done, total: None,
+) -> Verification:
+    """Compare `a` with `b`: every output of every call that is tried, up to a tolerance that has a reason.
+
+    a, b: a Model; the path or the bytes of a .tflite file; anything that `jfuse.load` takes (a SavedModel folder, a
+        .keras file, a Keras model, a tf.function, concrete functions, a GraphDef), which TensorFlow runs; or a function
+        of JAX arrays, with the types that its attribute `input_signature` states, else those of the other side.
+        A file and a lowered Model are run on XLA and in LiteRT. As `b` a file stands for what LiteRT says of it, a
+        Model for the TensorFlow source that it came from, else for its file.
+        Without `b` a Model is compared with its own source; a file, and a Model without source, in LiteRT with XLA.
+    reference: another name for `b`.
+    samples: how many independent first calls to compare besides, in batches; where something is kept between calls, how
+        many rows of calls.
+    calls: calls in a row for each signature and choice of sizes, at the scales 1, 0.1, 4, 1, …; what is kept between
+        calls goes on from one to the next.
+    seed: of everything that is drawn. The same seed gives the same inputs.
+    inputs: your own instead of drawn ones: one call as an array, a tuple of arrays by position or a dict by name;
+        several calls in a row as a list, an iterator or a tf.data.Dataset of these; or the path of a .npz file with
+        an array for each input (one call), or `number/signature/input` (calls in a row). Each element is what one call
+        takes, with its batch; nothing is batched or unbatched. Of several signatures the first of `signatures` is
+        called.
+    sizes: for open dimensions, by the names that `print(model)` shows, one choice or several; by default two for each.
+    signatures: the keys to compare, as `a` has them; by default all that both have.
+    tolerance: the largest max|a - b| / max|b| of float outputs, for all or by name. By default it follows from dtypes
+        and operators, with the reason in each Difference; everything but floats must be equal.
+    edges: "finite" also tries zeros, ones, denormals, the largest and the smallest numbers, single steps of masks, and
+        ids and lengths at both ends; "nan" NaNs and infinities, too; "none" nothing of these. Where an overflow
+        or a rounding of the input itself decides, edges are left out, with a note.
+    empty: also a batch of no rows, where the first axis is open.
+    device: "cpu" or "gpu" for XLA; by default jax's own choice.
+    save_failing: a folder; where outputs differ, the calls that show it are written there as a .npz file.
+    shrink: how many runs at most to spend on a smaller input that fails as well.
+    equations: also compare every intermediate value, in one call: `equations` of the result has the error along the
+        graph.
+    litert_limit_s: how many seconds LiteRT may take for one of the samples; by default 100 times as long as for those
+        before, at least a minute (ten for the first one). A sample that takes longer is an error, with its inputs.
+    on_progress: called with the number of calls compared, and about how many there will be (0: unknown).
+
+    Returns what was found; the report of a Model `a` gets it too. Raises VerifyFailed, with the same in its
+    `verification`, where outputs differ, naming the first equation that does; JfuseError where the sides do not take
+    the same inputs, or the options do not fit them.
+    """
+    if b is not None and reference is not None:
+        raise JfuseError("b and reference= are the same", remedy="one of them")
+    choice("edges", edges, EDGES)
+    options = Options(
+        samples,
+        calls,
+        seed,
+        inputs,
+        sizes,
+        signatures,
+        tolerance,
+        edges,
+        empty,
+        None if save_failing is None else Path(save_failing),
+        shrink,
+        equations,
+        litert_limit_s,
+    )
+    with _on(device):
+        found = verify_sides(sides_of(a, b if b is not None else reference), options, on_progress)
+    if isinstance(a, Model):
+        a.report.compared(found.differences, found.notes)
+    return found
+
+
+@contextmanager
+def _on(device: str | None) -> Iterator[None]:
+    if device is None:
+        yield
+        return
+    try:
+        chosen = jax.devices(device)[0]
+    except RuntimeError as error:
+        raise JfuseError(
+            f"there is no device {device!r}", expected=f"one of {sorted({d.platform for d in jax.devices()})}"
+        ) from error
+    with jax.default_device(chosen):
+        yield

@@ -11,17 +11,17 @@ from typing import Any
 import numpy as np
 
 from jfuse.errors import JfuseError
-from jfuse.export.atomic import write_atomic
-from jfuse.export.flatbuffer import parts, to_bytes
+from jfuse.files import write_atomic
 from jfuse.frontends.sources import Imported
 from jfuse.ir.graph import Program, Signature
-from jfuse.ir.states import first_states, initial_values
+from jfuse.ir.states import cleared_with_sizes, first_states, initial_values
 from jfuse.ir.text import format_program
-from jfuse.passes.states.kept import cleared_with_sizes
+from jfuse.passes.gates.builtins_only import builtins_only
 from jfuse.report import Report
+from jfuse.running.in_litert import WHY, runs_whole, whole
 from jfuse.running.jax_function import JaxFunction
 from jfuse.running.runner import Runner
-from jfuse.running.whole import WHY, runs_whole, whole
+from jfuse.tflite.write.file import parts, to_bytes
 
 
 class Model:
@@ -147,11 +147,14 @@ class Model:
     def to_bytes(self) -> bytes:
         """The .tflite file, written once. Raises LowerError where the program has not been lowered to builtins."""
         if self._bytes is None:
+            builtins_only(self.program.entries())
             self._bytes = to_bytes(self.program)
         return self._bytes
 
     def save(self, path: str | os.PathLike[str]) -> Path:
         """Write the .tflite file: to a temporary name first, then renamed, so that nothing is left half written."""
+        if self._bytes is None:
+            builtins_only(self.program.entries())
         write_atomic(path, parts(self.program) if self._bytes is None else self._bytes)
         return Path(path)
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from jfuse.errors import NotFused
 from jfuse.ir.graph import Graph, Var
-from jfuse.verification.measure import Measure
+from jfuse.measure import Measure
 
 
 @dataclass(frozen=True)

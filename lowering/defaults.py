@@ -2,58 +2,70 @@
 
 from __future__ import annotations
 
-from jfuse.lowering import (  # noqa: F401
-    activation,
+from jfuse.lowering.composites import embedding, keras, lingvo, lookup, recurrent  # noqa: F401
+from jfuse.lowering.ops.array import (  # noqa: F401
     array,
-    audio,
-    bessel,
-    bits,
-    block_cells,
+    debug,
+    gather,
+    lists,
+    scatter,
+    sequence,
+    shapes,
+    slicing,
+    sort,
+)
+from jfuse.lowering.ops.image import (  # noqa: F401
     blocks,
     colour,
     combined_detection,
-    complex_numbers,
-    conv,
     crops,
-    ctc,
-    debug,
     detection,
-    division,
     drawing,
+    morphology,
+    patches,
+    projection,
+    resize,
+)
+from jfuse.lowering.ops.linalg import (  # noqa: F401
     einsum,
-    elementwise,
     elimination,
-    fake_quant,
-    gamma,
-    gather,
-    histogram,
-    lists,
     matmul,
     matrix,
-    morphology,
-    norm,
-    patches,
-    pool,
-    projection,
+)
+from jfuse.lowering.ops.math import (  # noqa: F401
+    bessel,
+    bits,
+    complex_numbers,
+    division,
+    elementwise,
+    fake_quant,
+    gamma,
+    histogram,
     quantile,
     quantized_floats,
     random,
     reduce,
-    resize,
-    scatter,
     segment,
-    sequence,
-    shapes,
-    signal,
-    slicing,
-    sort,
     special,
-    table,
-    transpose_conv,
     trigonometry,
 )
-from jfuse.lowering.composites import embedding, keras, lingvo, lookup, recurrent  # noqa: F401
-from jfuse.lowering.recover import lstm, rnn, svdf, unfused  # noqa: F401
+from jfuse.lowering.ops.nn import (  # noqa: F401
+    activation,
+    block_cells,
+    conv,
+    norm,
+    pool,
+    transpose_conv,
+)
+from jfuse.lowering.ops.signal import (  # noqa: F401
+    audio,
+    ctc,
+    signal,
+)
+from jfuse.lowering.ops.text import (  # noqa: F401
+    table,
+)
+from jfuse.lowering.recover.cells import lstm, rnn, svdf, unfused  # noqa: F401
 from jfuse.lowering.rules import DEFAULT, RuleSet
 
 

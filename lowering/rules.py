@@ -86,7 +86,7 @@ class Proposal:
 class RecoverRule:
     """Reads a loop that nobody marked as the composite `name`. Calling it calls the function.
 
-    The function takes a `Step` (lowering/recover/step.py) and returns a Proposal, or refuses with `need`.
+    The function takes a `Step` (lowering/recover/cells/step.py) and returns a Proposal, or refuses with `need`.
     """
 
     names: tuple[str, ...]
@@ -187,7 +187,8 @@ def recovers(
 ) -> Callable[[Callable[[Any], Proposal]], RecoverRule]:
     """Register the decorated function as the reader of loops as the composite `name`, which a fusion rule then takes.
 
-    It is called with the Step of each loop (lowering/recover/step.py) and returns a Proposal or refuses with `need`.
+    It is called with the Step of each loop (lowering/recover/cells/step.py); it returns a Proposal, or refuses with
+    `need`.
     default: False keeps it out of the default rules, for use through `rules=[…]`.
     """
 

@@ -14,7 +14,7 @@ from jfuse.ir.trace import trace_graph
 from jfuse.ir.types import DType, TensorType
 from jfuse.kernels import ops
 from jfuse.kernels.control import scan
-from jfuse.kernels.op import Array
+from jfuse.kernels.core.op import Array
 
 INPUTS, UNITS = 3, 4
 BATCH, STEPS = symbol("B"), symbol("T")

@@ -12,7 +12,7 @@ import pytest
 import jfuse
 from jfuse.lowering.rules import DEFAULT
 from jfuse.passes.pipeline import PIPELINE
-from jfuse.verification.oracles import LiteRt
+from jfuse.running.interpreter import LiteRt
 
 KERNEL = np.random.default_rng(0).standard_normal((3, 2)).astype(np.float32)
 

@@ -15,13 +15,13 @@ import typer
 from rich.console import Console
 
 import jfuse
-from jfuse import coverage
 from jfuse.cli import conversion
 from jfuse.cli import verify as verifying
 from jfuse.cli.demo import run_demo
 from jfuse.cli.tables import print_summary
 from jfuse.errors import JfuseError
-from jfuse.explain import explain_lines
+from jfuse.reports import coverage
+from jfuse.reports.explain import explain_lines
 
 app = typer.Typer(
     help="TensorFlow functions to proven, fused TensorFlow Lite files.", no_args_is_help=True, add_completion=False

@@ -12,7 +12,7 @@ import numpy as np
 from jfuse.api import OnStage, convert
 from jfuse.frontends.example_model import export_example
 from jfuse.model import Model
-from jfuse.verification.oracles import LiteRt
+from jfuse.running.interpreter import LiteRt
 
 _INVOKES = 200
 

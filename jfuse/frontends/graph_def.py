@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from jfuse.errors import ImportFailed
-from jfuse.frontends.tf_callable import DEFAULT_KEY, reason_of
-from jfuse.frontends.tf_function import TfSignature, unique_names
-from jfuse.frontends.tf_nodes import data_inputs, split_reference
+from jfuse.frontends.tensorflow.callable import DEFAULT_KEY, reason_of
+from jfuse.frontends.tensorflow.function import TfSignature, unique_names
+from jfuse.tf_nodes.attributes import data_inputs, split_reference
 
 SUFFIX = ".pb"
 _MOST_LISTED = 8  # names in a message

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from jfuse.errors import ImportFailed
-from jfuse.frontends.tf_callable import DEFAULT_KEY, reason_of
-from jfuse.frontends.tf_function import TfSignature, flat_names
+from jfuse.frontends.tensorflow.callable import DEFAULT_KEY, reason_of
+from jfuse.frontends.tensorflow.function import TfSignature, flat_names
 
 
 def is_keras_model(source: object) -> bool:

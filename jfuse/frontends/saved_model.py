@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from jfuse.errors import ImportFailed
-from jfuse.frontends.tf_callable import reason_of
-from jfuse.frontends.tf_function import TfSignature, flat_names
+from jfuse.frontends.tensorflow.callable import reason_of
+from jfuse.frontends.tensorflow.function import TfSignature, flat_names
 
 
 def saved_model_signatures(path: Path, keys: Sequence[str] | None) -> tuple[list[TfSignature], Any]:

@@ -12,8 +12,8 @@ from jfuse.errors import ImportFailed
 from jfuse.frontends.graph_def import SUFFIX, graph_def_signature, is_graph_def, read_graph_def
 from jfuse.frontends.keras import is_keras_model, keras_signature, load_keras_file
 from jfuse.frontends.saved_model import saved_model_signatures
-from jfuse.frontends.tf_callable import callable_signatures, is_concrete, is_traceable
-from jfuse.frontends.tf_function import TfSignature, import_signatures, live_variables
+from jfuse.frontends.tensorflow.callable import callable_signatures, is_concrete, is_traceable
+from jfuse.frontends.tensorflow.function import TfSignature, import_signatures, live_variables
 from jfuse.ir.graph import Graph, Program, Signature
 from jfuse.lowering.rules import LowerRule
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from jfuse.errors import JfuseError, TypeMismatch
+from jfuse.ir.declared_types import derived_types, fits, is_stated
 from jfuse.ir.dims import SymbolNames, same
 from jfuse.ir.graph import Atom, Const, Eqn, Graph, Var
-from jfuse.ir.stated import derived_types, fits, is_stated
 from jfuse.ir.trace import recording
 from jfuse.ir.types import TensorType
 

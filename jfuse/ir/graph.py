@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, Protocol, TypeAlias, TypeVar, runtime_checkable
+from typing import Any, Literal, Protocol, TypeAlias, TypeVar, runtime_checkable
 
 import numpy as np
 
@@ -176,13 +176,13 @@ class Graph:
 class State:
     """A value that a call hands to the next one, with what it is before the first. One name is one state.
 
-    in_tensor: another program's file, which it was read from, keeps it in a tensor that operators write, not in a
-        variable.
+    home: where the file keeps it, in a variable of its own or in a tensor that operators write. The pass that places
+        states decides it; in a file that was read it is what the file does.
     """
 
     name: str
     initial: Const
-    in_tensor: bool = False
+    home: Literal["variable", "tensor"] = "variable"
 
     def __repr__(self) -> str:
         return f"State({self.name}: {self.initial.type})"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Container, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -66,10 +66,10 @@ def parse_program(text: str, *, consts: Mapping[str, np.ndarray] | None = None) 
         metadata.append((name, parser.constant_atom()))
     states: dict[str, State] = {}
     while scanner.accept_line("state"):
-        in_tensor = scanner.accept("tensor")
+        home: Literal["tensor", "variable"] = "tensor" if scanner.accept("tensor") else "variable"
         name = scanner.string()
         scanner.expect("=")
-        states[name] = State(name, parser.constant_atom(), in_tensor)
+        states[name] = State(name, parser.constant_atom(), home)
     headers: list[_Header] = []
     while scanner.accept_line("signature"):
         headers.append(_header(scanner, scanner.string(), states))

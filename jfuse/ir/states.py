@@ -81,3 +81,9 @@ def _sized(tensor_type: TensorType, sizes: Mapping[str, int]) -> tuple[int, ...]
     if not all(is_known(d) for d in shape):
         raise JfuseError("the size of a state does not follow from the inputs", found=str(tensor_type))
     return tuple(int(d) for d in shape)
+
+
+def cleared_with_sizes(program: Program) -> Mapping[int, tuple[str, ...]]:
+    """The states that the runtime clears where an input has another size than in the call before, by the graph's id."""
+    graphs = (s for s in distinct(program) if not all(var.type.is_static for var in s.graph.inputs))
+    return {id(s.graph): tuple(state.name for state in s.states if state.home == "tensor") for s in graphs}

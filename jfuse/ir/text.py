@@ -161,7 +161,7 @@ def _comment(source: Source) -> str:
 
 
 def _state(state: State) -> str:
-    return f"state {'tensor ' if state.in_tensor else ''}{_quoted(state.name)}"
+    return f"state {'tensor ' if state.home == 'tensor' else ''}{_quoted(state.name)}"
 
 
 def _signature(signature: Signature, word: str = "") -> str:

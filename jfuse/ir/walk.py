@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import operator
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from jfuse.ir.dims import Dim, substitute_value
+from jfuse.ir.dims import Dim, same, substitute_value
 from jfuse.ir.graph import Atom, Const, Eqn, Graph, HasStatedTypes, Op, Var
 from jfuse.ir.types import DType, TensorType
 
@@ -165,3 +166,30 @@ def with_float(graph: Graph, dtype: DType) -> Graph:
         return Const(const.array.astype(dtype.numpy), const.name) if const.type.dtype is DType.f32 else const
 
     return retype(graph, on_type, on_value, on_const)
+
+
+def with_bodies(graph: Graph, function: Callable[[Graph], Graph]) -> Graph:
+    """The graph with `function` applied to the bodies of its equations; the same object where it changes none."""
+    eqns = tuple(with_new_bodies(eqn, function) for eqn in graph.eqns)
+    return graph if all(map(operator.is_, eqns, graph.eqns)) else replace(graph, eqns=eqns)
+
+
+def with_new_bodies(eqn: Eqn, function: Callable[[Graph], Graph]) -> Eqn:
+    """The equation with `function` applied to its bodies; the same object where it changes none."""
+    bodies = tuple(map(function, eqn.bodies))
+    return eqn if all(map(operator.is_, bodies, eqn.bodies)) else replace(eqn, bodies=bodies)
+
+
+def has_effects(graph: Graph) -> bool:
+    """Whether some equation, those of bodies included, reads or writes a state."""
+    return any(eqn.effects for eqn in all_eqns(graph))
+
+
+def is_same_type(a: TensorType, b: TensorType) -> bool:
+    """Whether two tensors are surely of one type, whatever the run-time sizes."""
+    return a == b or (
+        a.dtype is b.dtype
+        and a.quantization == b.quantization
+        and a.rank == b.rank
+        and all(same(d, e) is True for d, e in zip(a.shape, b.shape, strict=True))
+    )

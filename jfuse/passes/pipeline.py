@@ -10,25 +10,25 @@ from pathlib import Path
 from jfuse.errors import JfuseError
 from jfuse.ir.check import check_graph
 from jfuse.ir.graph import Graph, Program
-from jfuse.passes.complex_parts import complex_parts
 from jfuse.passes.context import Context
-from jfuse.passes.custom import custom_operators
-from jfuse.passes.debug_metadata import drop_debug_metadata
-from jfuse.passes.fuse import fuse
-from jfuse.passes.legal import no_lost_ops, only_operators, plain_numbers
-from jfuse.passes.looping.last_steps import last_steps
-from jfuse.passes.looping.loops import loops
-from jfuse.passes.recover import recover
-from jfuse.passes.rolling.roll import roll
-from jfuse.passes.settle import settle
-from jfuse.passes.simplify import simplify
-from jfuse.passes.splitting.split import split
-from jfuse.passes.splitting.unpack import unpack
-from jfuse.passes.spread import spread
-from jfuse.passes.states.kept import place_states, prepare_results
-from jfuse.passes.states.streams import streams
-from jfuse.passes.unlooping.unloop import unloop
-from jfuse.passes.widen import widen, widen_loops
+from jfuse.passes.fuse.fuse import fuse
+from jfuse.passes.fuse.recover import recover
+from jfuse.passes.gates.builtins_only import no_lost_ops, only_operators, plain_numbers
+from jfuse.passes.gates.custom_ops import custom_operators
+from jfuse.passes.gates.debug_metadata import drop_debug_metadata
+from jfuse.passes.legalize.complex_parts import complex_parts
+from jfuse.passes.legalize.legalize_broadcast import spread
+from jfuse.passes.legalize.legalize_dtypes import widen, widen_loops
+from jfuse.passes.scans.fission.split_scans import split
+from jfuse.passes.scans.fission.unpack import unpack
+from jfuse.passes.scans.from_while.last_steps import last_steps
+from jfuse.passes.scans.from_while.while_to_scan import loops
+from jfuse.passes.scans.reroll.reroll import roll
+from jfuse.passes.scans.to_loops.scan_to_loops import unloop
+from jfuse.passes.simplify.fold_selects import settle
+from jfuse.passes.simplify.simplify import simplify
+from jfuse.passes.states.modes import streams
+from jfuse.passes.states.placement import place_states, prepare_results
 
 Pass = Callable[[Graph, Context], Graph]
 

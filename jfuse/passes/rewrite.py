@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import operator
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -14,8 +13,7 @@ from jfuse.errors import TypeMismatch
 from jfuse.ir.dims import same
 from jfuse.ir.graph import Atom, Const, Eqn, Graph, Var
 from jfuse.ir.trace import Trace, active_trace, at_source, recording
-from jfuse.ir.types import TensorType
-from jfuse.ir.walk import all_eqns, substitute, use_counts
+from jfuse.ir.walk import is_same_type, substitute, use_counts
 from jfuse.kernels.control import EXACT, composite
 
 Visit: TypeAlias = Callable[[Eqn], Sequence[Any] | None]
@@ -145,33 +143,6 @@ def opened(graph: Graph) -> Graph:
         return inline(opened(eqn.bodies[0]), [a for a in eqn.inputs if a is not None]) if marked else None
 
     return rewrite(graph, visit)
-
-
-def with_bodies(graph: Graph, function: Callable[[Graph], Graph]) -> Graph:
-    """The graph with `function` applied to the bodies of its equations; the same object where it changes none."""
-    eqns = tuple(with_new_bodies(eqn, function) for eqn in graph.eqns)
-    return graph if all(map(operator.is_, eqns, graph.eqns)) else replace(graph, eqns=eqns)
-
-
-def with_new_bodies(eqn: Eqn, function: Callable[[Graph], Graph]) -> Eqn:
-    """The equation with `function` applied to its bodies; the same object where it changes none."""
-    bodies = tuple(map(function, eqn.bodies))
-    return eqn if all(map(operator.is_, bodies, eqn.bodies)) else replace(eqn, bodies=bodies)
-
-
-def has_effects(graph: Graph) -> bool:
-    """Whether some equation, those of bodies included, reads or writes a state."""
-    return any(eqn.effects for eqn in all_eqns(graph))
-
-
-def is_same_type(a: TensorType, b: TensorType) -> bool:
-    """Whether two tensors are surely of one type, whatever the run-time sizes."""
-    return a == b or (
-        a.dtype is b.dtype
-        and a.quantization == b.quantization
-        and a.rank == b.rank
-        and all(same(d, e) is True for d, e in zip(a.shape, b.shape, strict=True))
-    )
 
 
 def _fits(eqn: Eqn, old: Var, new: Atom) -> bool:

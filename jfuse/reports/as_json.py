@@ -13,10 +13,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from jfuse.explain import remedy_of
-from jfuse.export.atomic import write_atomic
+from jfuse.files import write_atomic
+from jfuse.measure import Measure
 from jfuse.report import Difference, Refusal, Report
-from jfuse.verification.measure import Measure
+from jfuse.reports.explain import remedy_of
 from jfuse.verification.result import EquationError, Verification
 
 FORMAT, VERSION = "jfuse.verification", 1

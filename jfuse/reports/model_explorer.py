@@ -16,12 +16,12 @@ from typing import Any
 from ai_edge_litert import schema_py_generated as schema
 
 from jfuse.errors import JfuseError
-from jfuse.export.atomic import write_atomic
-from jfuse.export.options import body_indices
-from jfuse.export.schema import BUILTIN_NAMES
-from jfuse.frontends.tflite_states import ON_VARIABLES
-from jfuse.frontends.tflite_tables import ON_TABLES
+from jfuse.files import write_atomic
 from jfuse.model import Model
+from jfuse.tflite.options import body_indices
+from jfuse.tflite.read.states import ON_VARIABLES
+from jfuse.tflite.read.tables import ON_TABLES
+from jfuse.tflite.schema import BUILTIN_NAMES
 from jfuse.verification.result import EquationError, Verification
 
 _COLOURS = (

@@ -10,7 +10,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from jfuse.export.atomic import write_atomic
+from jfuse.files import write_atomic
 from jfuse.ir.graph import Program
 from jfuse.report import Report
 from jfuse.reports.as_json import conversion, measure, number, to_json

@@ -10,15 +10,15 @@ import jax.numpy as jnp
 import numpy as np
 
 from jfuse.errors import JfuseError
-from jfuse.export.names import Names, equation_name
 from jfuse.ir.dims import is_known
 from jfuse.ir.evaluate import large_constants, with_constants
 from jfuse.ir.graph import Const, Eqn, Graph, Signature
 from jfuse.ir.types import TensorType
 from jfuse.ir.walk import all_eqns
-from jfuse.kernels.op import TflOp
-from jfuse.running.hosting import hosted
+from jfuse.kernels.core.op import TflOp
+from jfuse.running.partition import hosted
 from jfuse.running.runner import untraceable
+from jfuse.tflite.names import Names, equation_name
 
 
 class JaxFunction:

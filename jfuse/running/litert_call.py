@@ -12,11 +12,11 @@ import numpy as np
 from ai_edge_litert.interpreter import Interpreter, OpResolverType
 
 from jfuse.errors import JfuseError, LowerError
-from jfuse.export.flatbuffer import to_bytes
 from jfuse.ir.graph import Const, Graph, Program, Signature, State
 from jfuse.ir.text import format_graph
 from jfuse.ir.walk import rename_dims
-from jfuse.passes.outputs import prepare_outputs
+from jfuse.tflite.write.distinct_outputs import prepare_outputs
+from jfuse.tflite.write.file import to_bytes
 
 
 class LiteRtCall:
@@ -82,7 +82,7 @@ def _file(graph: Graph, plain: Sequence[int], results: Sequence[int], states: Se
     kept = []
     for i, _ in states:
         t = graph.inputs[i].type
-        kept.append(State(_state_name(i), Const(np.zeros([int(d) for d in t.shape], t.dtype.numpy))))
+        kept.append(State(_state_name(i), Const(np.zeros([int(d) for d in t.shape], t.dtype.numpy)), "tensor"))
     graph = replace(
         graph,
         inputs=tuple(graph.inputs[i] for i in (*plain, *(i for i, _ in states))),

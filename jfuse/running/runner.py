@@ -9,17 +9,17 @@ from typing import Any
 import jax
 import numpy as np
 
-from jfuse.frontends.tf_opaque import CustomOp, TfOp
 from jfuse.ir.compilation import quick_jit
 from jfuse.ir.evaluate import evaluate, large_constants, sizes_of, with_constants
 from jfuse.ir.evaluate import run_equation as run_as_it_is
 from jfuse.ir.graph import Eqn, Graph, Program, Var
 from jfuse.ir.types import DType
 from jfuse.ir.walk import all_eqns
-from jfuse.kernels.op import depends_on_data
-from jfuse.running.hosted import Hosted
-from jfuse.running.hosting import hosted, hosted_counts, is_changed
-from jfuse.running.whole import WHY, runs_whole, works_on_resources
+from jfuse.kernels.core.op import depends_on_data
+from jfuse.opaque_ops.tf_op import CustomOp, TfOp
+from jfuse.running.in_litert import WHY, runs_whole, works_on_resources
+from jfuse.running.litert_op import Hosted
+from jfuse.running.partition import hosted, hosted_counts, is_changed
 
 
 class Runner:

@@ -10,7 +10,7 @@ from jfuse.ir.graph import Atom, Eqn, Graph, Params
 from jfuse.ir.quantization import Quantization
 from jfuse.ir.types import DType, TensorType
 from jfuse.kernels import ops
-from jfuse.kernels.quantize import dequantized
+from jfuse.kernels.nn.quantize import dequantized
 
 _TAKEN = frozenset({DType.i4, DType.i8, DType.u8, DType.i16})
 

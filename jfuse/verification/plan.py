@@ -14,14 +14,14 @@ from jfuse.ir.graph import Signature
 from jfuse.ir.types import TensorType
 from jfuse.ir.walk import all_eqns
 from jfuse.kernels import ops
-from jfuse.kernels.op import depends_on_data
+from jfuse.kernels.core.op import depends_on_data
+from jfuse.proof.inputs import Step, draws, input_types, open_sizes, size_choices
 from jfuse.report import Promise
-from jfuse.verification.edges import FINITE, HUGE, ODD, SELECTING, edge_inputs
-from jfuse.verification.given import Given
-from jfuse.verification.inputs import Step, draws, input_types, open_sizes, size_choices
-from jfuse.verification.promised import keep_promises
+from jfuse.verification.inputs.edges import FINITE, HUGE, ODD, SELECTING, edge_inputs
+from jfuse.verification.inputs.padded_inputs import keep_promises
+from jfuse.verification.inputs.user_inputs import Given
+from jfuse.verification.inputs.vocabularies import with_keys
 from jfuse.verification.subject import Interface
-from jfuse.verification.vocabularies import with_keys
 
 EDGES = ("none", "finite", "nan")
 _BATCH_ELEMENTS = 2**20  # of all inputs of one batch of samples together

@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 
 from jfuse.ir.graph import Program
+from jfuse.measure import Measure
 from jfuse.report import Difference
-from jfuse.verification.measure import Measure
 
 
 @dataclass(frozen=True)

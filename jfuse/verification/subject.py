@@ -14,6 +14,9 @@ from jfuse.ir.types import TensorType
 Arrays = Mapping[str, np.ndarray]
 """Arrays by the name of an input, output or state."""
 
+STATE = "state "
+"""Before the name of a state among outputs: no output has such a name."""
+
 
 @dataclass(frozen=True)
 class Interface:

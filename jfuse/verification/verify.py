@@ -16,23 +16,23 @@ from jfuse.errors import JfuseError, VerifyFailed
 from jfuse.frontends.sources import Imported
 from jfuse.ir.graph import Graph, Signature, Var
 from jfuse.ir.states import first_states, initial_values
+from jfuse.proof.inputs import Step
 from jfuse.running.runner import running_notes
-from jfuse.verification.around import AroundCustom, can_be_cut, has_custom
-from jfuse.verification.bisect import Call, equation_errors, first_difference
-from jfuse.verification.compare import Comparison, Differs, Wrong, by_chance
-from jfuse.verification.given import save_calls
-from jfuse.verification.inputs import Step
-from jfuse.verification.litert_workers import SampleFailed
-from jfuse.verification.matching import Match, Renamed, match
-from jfuse.verification.oracles_tensorflow import variables_restored
+from jfuse.verification.compare.compare import Comparison, Differs, Wrong, by_chance
+from jfuse.verification.compare.matching import Match, Renamed, match
+from jfuse.verification.compare.read_back import reads_back
+from jfuse.verification.compare.ties import Ties
+from jfuse.verification.compare.tolerance import EXACT, Tolerance, tolerance_of
+from jfuse.verification.inputs.user_inputs import save_calls
+from jfuse.verification.locate.bisect import Call, equation_errors, first_difference
+from jfuse.verification.locate.shrink import Row, shrunk
 from jfuse.verification.plan import Options, Plan
-from jfuse.verification.read_back import reads_back
 from jfuse.verification.result import EquationError, Verification
-from jfuse.verification.shrink import Row, shrunk
+from jfuse.verification.runners.in_tensorflow import variables_restored
+from jfuse.verification.runners.litert_workers import SampleFailed
+from jfuse.verification.runners.subjects import InLiteRt, InTensorFlow, OnXla, Runnable
+from jfuse.verification.runners.without_custom_ops import AroundCustom, can_be_cut, has_custom
 from jfuse.verification.subject import Interface, Subject
-from jfuse.verification.subjects import InLiteRt, InTensorFlow, OnXla, Runnable
-from jfuse.verification.ties import Ties
-from jfuse.verification.tolerance import EXACT, Tolerance, tolerance_of
 
 OnProgress = Callable[[int, int], None]
 """Called with the number of calls compared so far, and about how many there will be (0: unknown)."""

@@ -8,10 +8,10 @@ from __future__ import annotations
 import jax.numpy as jnp
 
 from jfuse.ir.dims import same
+from jfuse.kernels.core.op import Array, tfl
 from jfuse.kernels.fused.lstm_cell import LstmCell, lstm_cell
 from jfuse.kernels.fused.recurrence import Checks
 from jfuse.kernels.fused.rnn_cell import RnnCell
-from jfuse.kernels.op import Array, tfl
 
 _RNN_STATES = {"forward_hidden_state": (0, -1), "backward_hidden_state": (1, 0)}
 _LSTM_STATES = {"forward_output_state": (0, -1), "backward_output_state": (1, 0)}

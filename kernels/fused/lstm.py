@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from jfuse.kernels.core.op import Array, tfl
 from jfuse.kernels.fused.lstm_cell import lstm_cell
 from jfuse.kernels.fused.recurrence import Checks
-from jfuse.kernels.op import Array, tfl
 
 
 @tfl("UNIDIRECTIONAL_SEQUENCE_LSTM", updates={"output_state": 1, "cell_state": 2}, repeats={"output_state": (0, -1)})

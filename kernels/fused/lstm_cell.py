@@ -9,9 +9,9 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from jfuse.kernels.activation import activate
+from jfuse.kernels.core.op import Array
 from jfuse.kernels.fused.recurrence import Checks, Step, given, over_time, product, sums, time_first
-from jfuse.kernels.op import Array
+from jfuse.kernels.nn.activation import activate
 
 GATES = ("input", "forget", "cell", "output")  # in the order of the operands
 _EPSILON = 1e-8  # of the layer norm; tflite/kernels/internal/tensor_utils_common.h, kNormalizationConstant

@@ -11,8 +11,8 @@ import jax.numpy as jnp
 
 from jfuse.errors import TypeMismatch
 from jfuse.ir.dims import same
-from jfuse.kernels.layout import agreed
-from jfuse.kernels.op import Array
+from jfuse.kernels.core.layout import agreed
+from jfuse.kernels.core.op import Array
 
 _FLOATS = ("float32", "float64")  # TFLite has f32; f64 is for proofs
 

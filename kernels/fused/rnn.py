@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from jfuse.kernels.core.op import Array, tfl
 from jfuse.kernels.fused.recurrence import Checks
 from jfuse.kernels.fused.rnn_cell import RnnCell
-from jfuse.kernels.op import Array, tfl
 
 
 @tfl("UNIDIRECTIONAL_SEQUENCE_RNN", updates={"hidden_state": 1}, repeats={"hidden_state": (0, -1)})

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 import jax.numpy as jnp
 
-from jfuse.kernels.activation import activate
+from jfuse.kernels.core.op import Array
 from jfuse.kernels.fused.recurrence import Checks, Step, over_time, sums, time_first
-from jfuse.kernels.op import Array
+from jfuse.kernels.nn.activation import activate
 
 
 @dataclass(frozen=True)

@@ -6,9 +6,9 @@ from typing import Any
 
 import jax.numpy as jnp
 
-from jfuse.kernels.activation import activate
+from jfuse.kernels.core.op import Array, tfl
 from jfuse.kernels.fused.recurrence import Checks, product
-from jfuse.kernels.op import Array, tfl
+from jfuse.kernels.nn.activation import activate
 
 
 @tfl("SVDF", updates={"state": 1})

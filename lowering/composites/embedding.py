@@ -7,11 +7,11 @@ import numpy as np
 from jfuse.ir.graph import Var
 from jfuse.ir.types import DType
 from jfuse.kernels import ops
-from jfuse.kernels.op import Array
-from jfuse.lowering.query import dtype, is_constant, rank, scalar, type_of
+from jfuse.kernels.core.op import Array
+from jfuse.lowering.rule_tools.query import dtype, is_constant, rank, scalar, type_of
+from jfuse.lowering.rule_tools.rule_context import site
+from jfuse.lowering.rule_tools.shape_tensors import shape_tensor
 from jfuse.lowering.rules import fuses, need
-from jfuse.lowering.shapes import shape_tensor
-from jfuse.lowering.site import site
 
 _MOST_ROWS = 2**31 - 3  # an id is i32, and so is one more than the last
 

@@ -10,10 +10,10 @@ from jfuse.ir.dims import same
 from jfuse.ir.graph import Const
 from jfuse.ir.types import DType
 from jfuse.kernels import ops
-from jfuse.kernels.op import Array
-from jfuse.lowering.query import dtype, is_constant, rank, type_of
+from jfuse.kernels.core.op import Array
+from jfuse.lowering.rule_tools.query import dtype, is_constant, rank, type_of
+from jfuse.lowering.rule_tools.rule_context import site
 from jfuse.lowering.rules import fuses, need
-from jfuse.lowering.site import site
 
 _SWAP = (1, 0, 2)  # time-major and batch-major
 

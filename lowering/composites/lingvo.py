@@ -20,14 +20,14 @@ from jfuse.ir.graph import Atom, Const, Eqn, Graph, Var
 from jfuse.ir.types import DType
 from jfuse.ir.walk import live_eqns, producers, substitute_graph
 from jfuse.kernels import ops
-from jfuse.kernels.op import Array
+from jfuse.kernels.core.op import Array
 from jfuse.lowering.composites.recurrent import fuse_lstm
-from jfuse.lowering.query import dtype, is_constant, rank, type_of
-from jfuse.lowering.recover.lstm import recover_lstm
-from jfuse.lowering.recover.one_step import one_step
+from jfuse.lowering.recover.cells.lstm import recover_lstm
+from jfuse.lowering.recover.cells.one_step import one_step
+from jfuse.lowering.rule_tools.query import dtype, is_constant, rank, type_of
+from jfuse.lowering.rule_tools.rule_context import site
+from jfuse.lowering.rule_tools.shape_tensors import zeros
 from jfuse.lowering.rules import Proposal, fuses, need
-from jfuse.lowering.shapes import zeros
-from jfuse.lowering.site import site
 
 _SELECTS = (ops.select, ops.select_v2)
 _STATES = ("m", "c")

@@ -6,11 +6,11 @@ import numpy as np
 
 from jfuse.ir.types import DType
 from jfuse.kernels import ops
-from jfuse.kernels.op import Array
-from jfuse.lowering.operands import as_i32
-from jfuse.lowering.query import dtype, is_constant, rank, type_of
+from jfuse.kernels.core.op import Array
+from jfuse.lowering.rule_tools.operands import as_i32
+from jfuse.lowering.rule_tools.query import dtype, is_constant, rank, type_of
+from jfuse.lowering.rule_tools.rule_context import site
 from jfuse.lowering.rules import fuses, need
-from jfuse.lowering.site import site
 
 _COMBINERS = ("sum", "mean", "sqrtn")
 

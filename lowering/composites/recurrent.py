@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 
 from jfuse.kernels import ops
-from jfuse.kernels.op import Array
+from jfuse.kernels.core.op import Array
 from jfuse.lowering.composites.sequence import Steps, freezing
-from jfuse.lowering.query import dtype, scalar
+from jfuse.lowering.rule_tools.query import dtype, scalar
+from jfuse.lowering.rule_tools.rule_context import site
 from jfuse.lowering.rules import fuses, need
-from jfuse.lowering.site import site
 
 
 # Recovery reads an activation that is spelled as a choice from its structure, case by case: hence the claims.

@@ -10,8 +10,8 @@ import numpy as np
 
 from jfuse.ir.types import DType
 from jfuse.kernels import ops
-from jfuse.kernels.op import Array
-from jfuse.lowering.query import dtype, rank, scalar
+from jfuse.kernels.core.op import Array
+from jfuse.lowering.rule_tools.query import dtype, rank, scalar
 from jfuse.lowering.rules import need
 
 _BATCH_MAJOR = (1, 0, 2)

@@ -11,8 +11,8 @@ import pytest
 from typer.testing import CliRunner
 
 import jfuse
-from jfuse import coverage
 from jfuse.cli import app as cli
+from jfuse.reports import coverage
 
 Run = Callable[..., Any]
 
@@ -145,6 +145,6 @@ def test_ops_without_a_rule_can_be_let_in(run: Run, unknown_op: Path, tmp_path: 
 
 
 def test_ops_tells_about_one_or_all(run: Run) -> None:
-    assert "rule      lowering/conv.py lower_conv_2d" in run("ops", "Conv2D").output
+    assert "rule      lowering/ops/nn/conv.py lower_conv_2d" in run("ops", "Conv2D").output
     assert re.search(r"^Relu: .*RELU", run("ops").output, re.MULTILINE)
     assert run("ops", "--markdown").output == coverage.markdown()

@@ -13,12 +13,12 @@ import pytest
 from typer.testing import CliRunner
 
 from jfuse.cli import app as cli
-from jfuse.export.flatbuffer import to_bytes
 from jfuse.ir.dims import symbol
 from jfuse.ir.graph import Program, Signature
 from jfuse.ir.trace import trace_graph
 from jfuse.ir.types import DType, TensorType
 from jfuse.kernels import ops
+from jfuse.tflite.write.file import to_bytes
 
 Run = Callable[..., Any]
 

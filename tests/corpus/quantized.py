@@ -8,14 +8,14 @@ from typing import Any
 
 import numpy as np
 
-from jfuse.export.flatbuffer import to_bytes
-from jfuse.frontends.tflite_opaque import OpaqueOp
 from jfuse.ir.graph import Atom, Const, Eqn, Graph, Program, Signature, State, Var
 from jfuse.ir.quantization import Quantization
 from jfuse.ir.sparse import SparseConst, Sparsity
 from jfuse.ir.types import DType, TensorType
 from jfuse.kernels import ops
-from jfuse.kernels.op import TflOp, new_states
+from jfuse.kernels.core.op import TflOp, new_states
+from jfuse.opaque_ops.opaque_op import OpaqueOp
+from jfuse.tflite.write.file import to_bytes
 from tests.corpus.file import File
 
 UNITS = 8
@@ -72,7 +72,7 @@ def file_of(name: str, *eqns: Eqn, states: Sequence[tuple[Var, Var]] = (), hoste
     outputs = [var for i, var in enumerate(last.outputs) if i not in new_states(last).values()]
     graph = Graph("main", (*read, *kept), eqns, (*outputs, *after))
     names = tuple(f"x{i}" for i in range(len(read))), tuple(f"y{i}" for i in range(len(outputs)))
-    held = tuple(State(f"s{i}", Const(_zeros(before))) for i, before in enumerate(kept))
+    held = tuple(State(f"s{i}", Const(_zeros(before)), "tensor") for i, before in enumerate(kept))
     return File(name, partial(to_bytes, Program((Signature("serving_default", graph, *names, held),))), hosted=hosted)
 
 

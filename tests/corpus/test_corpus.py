@@ -7,12 +7,12 @@ import zlib
 import numpy as np
 import pytest
 
-from jfuse.frontends.tflite_file import load_tflite
 from jfuse.ir.dims import is_known
 from jfuse.ir.graph import Signature
 from jfuse.ir.types import DType
+from jfuse.measure import relative_error
 from jfuse.model import Model
-from jfuse.verification.measure import relative_error
+from jfuse.tflite.read.file import load_tflite
 from tests.corpus import converted, official_models, official_ops, quantized
 from tests.corpus.file import File
 from tests.corpus.whole_file import WholeFile

@@ -8,13 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from jfuse.frontends.tf_function import TfSignature
+from jfuse.frontends.tensorflow.function import TfSignature
 from jfuse.ir.graph import Signature
+from jfuse.measure import relative_error
 from jfuse.model import Model
-from jfuse.verification.inputs import draw, integer_limits, size_choices
-from jfuse.verification.measure import relative_error
-from jfuse.verification.oracles import LiteRt
-from jfuse.verification.oracles_tensorflow import run_tensorflow
+from jfuse.proof.inputs import draw, integer_limits, size_choices
+from jfuse.running.interpreter import LiteRt
+from jfuse.verification.runners.in_tensorflow import run_tensorflow
 
 TOLERANCE = 1e-5  # f32 sums of up to 300 terms, through a dozen steps of a recurrence
 _SIZES = (3, 1, 5, 2)  # of every open dimension in turn: they grow and shrink

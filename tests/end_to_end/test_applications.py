@@ -10,9 +10,9 @@ import pytest
 import tensorflow as tf
 
 import jfuse
+from jfuse.measure import relative_error
 from jfuse.model import Model
-from jfuse.verification.measure import relative_error
-from jfuse.verification.oracles import LiteRt
+from jfuse.running.interpreter import LiteRt
 from tests.models.applications import APPLICATIONS, application, images
 
 # Sums of thousands of terms, through dozens of layers, in another order than TensorFlow's.

@@ -11,7 +11,7 @@ import pytest
 import tensorflow as tf
 
 import jfuse
-from jfuse.frontends.tf_control import composite_marking
+from jfuse.frontends.tensorflow.control import composite_marking
 from jfuse.model import Model
 from tests.end_to_end.invokes import check_invokes
 from tests.models.recurrent_lingvo import (

@@ -10,7 +10,7 @@ import pytest
 
 import jfuse
 from jfuse.model import Model
-from jfuse.verification.oracles_tensorflow import run_tensorflow
+from jfuse.verification.runners.in_tensorflow import run_tensorflow
 from tests.end_to_end.invokes import check_invokes
 from tests.models import other
 from tests.models.lstm_keras import KerasLstm

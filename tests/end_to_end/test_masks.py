@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import jfuse
-from jfuse.verification.promised import keep_promises
+from jfuse.verification.inputs.padded_inputs import keep_promises
 from tests.end_to_end.invokes import check_invokes, random_inputs
 from tests.models.keras_libraries import LIBRARIES, awake
 

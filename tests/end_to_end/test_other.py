@@ -10,7 +10,7 @@ import pytest
 
 import jfuse
 from jfuse.errors import ImportFailed, JfuseError, LowerError
-from jfuse.verification.oracles import LiteRt
+from jfuse.running.interpreter import LiteRt
 from tests.end_to_end.invokes import check_invokes
 from tests.models import other
 from tests.models.keras_libraries import LIBRARIES

@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 
 import jfuse
-from jfuse.frontends.tf_function import TfSignature
+from jfuse.frontends.tensorflow.function import TfSignature
+from jfuse.measure import relative_error
 from jfuse.model import Model
-from jfuse.verification.inputs import size_choices
-from jfuse.verification.measure import relative_error
-from jfuse.verification.oracles_tensorflow import run_tensorflow
+from jfuse.proof.inputs import size_choices
+from jfuse.verification.runners.in_tensorflow import run_tensorflow
 from tests.end_to_end.invokes import TOLERANCE, check_invokes, random_inputs, variables_restored
 from tests.models.recurrent import ROWS, first_of_each_kind
 from tests.models.recurrent_rows import Row

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 import jfuse
+from jfuse.measure import relative_error
 from jfuse.model import Model
-from jfuse.verification.measure import relative_error
-from jfuse.verification.oracles import LiteRt
-from jfuse.verification.oracles_tensorflow import run_tensorflow
+from jfuse.running.interpreter import LiteRt
+from jfuse.verification.runners.in_tensorflow import run_tensorflow
 from tests.end_to_end.invokes import TOLERANCE
 from tests.end_to_end.test_recurrent import fused_counts
 from tests.models.recurrent_shells import FEATURES

@@ -11,8 +11,8 @@ import pytest
 import tensorflow as tf
 
 import jfuse
-from jfuse.verification.measure import relative_error
-from jfuse.verification.oracles import LiteRt
+from jfuse.measure import relative_error
+from jfuse.running.interpreter import LiteRt
 from tests.models.keras_libraries import LIBRARIES, awake
 
 TOLERANCE = 1e-5  # f32, through dozens of steps of a recurrence

@@ -10,9 +10,9 @@ import pytest
 import tensorflow as tf
 
 import jfuse
-from jfuse.verification.measure import relative_error
-from jfuse.verification.oracles import LiteRt
-from jfuse.verification.oracles_tensorflow import run_tensorflow, variables_restored
+from jfuse.measure import relative_error
+from jfuse.running.interpreter import LiteRt
+from jfuse.verification.runners.in_tensorflow import run_tensorflow, variables_restored
 
 VECTOR = tf.TensorSpec((3,), tf.float32, name="x")
 

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from jfuse.lowering.rules import DEFAULT
-from jfuse.verification.measure import relative_error
-from jfuse.verification.oracles import LiteRt
+from jfuse.measure import relative_error
+from jfuse.running.interpreter import LiteRt
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 

@@ -11,11 +11,11 @@ from jfuse.ir.check import check_graph
 from jfuse.ir.dims import is_known
 from jfuse.ir.graph import Signature
 from jfuse.ir.types import DType, TensorType
+from jfuse.measure import relative_error
 from jfuse.model import Model
+from jfuse.proof.inputs import draws, size_choices
 from jfuse.running.runner import Runner
-from jfuse.verification.inputs import draws, size_choices
-from jfuse.verification.measure import relative_error
-from jfuse.verification.oracles_tensorflow import run_tensorflow
+from jfuse.verification.runners.in_tensorflow import run_tensorflow
 
 TOLERANCE = 1e-5  # f32 sums of up to 256 terms, through a dozen steps of a recurrence
 

@@ -16,7 +16,7 @@ from jfuse.errors import ImportFailed, LowerError
 from jfuse.ir.graph import Const
 from jfuse.ir.walk import all_eqns
 from jfuse.kernels import ops
-from jfuse.kernels.op import Array
+from jfuse.kernels.core.op import Array
 from jfuse.lowering.rules import lowers
 from tests.frontends.against_tensorflow import check_model, spec
 from tests.models import decoys, other

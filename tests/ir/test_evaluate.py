@@ -30,7 +30,7 @@ from jfuse.ir import (
 )
 from jfuse.ir.evaluate import large_constants, with_constants
 from jfuse.kernels import ops
-from jfuse.kernels.lists import reserve
+from jfuse.kernels.array.lists import reserve
 from tests.ir.graphs import B, T, assert_same, f32, recurrent, weights
 
 

@@ -35,7 +35,7 @@ from jfuse.ir import (
 from jfuse.ir.registry import find_op, register_family, register_op
 from jfuse.ir.text import letters
 from jfuse.kernels import ops
-from jfuse.kernels.lists import reserve
+from jfuse.kernels.array.lists import reserve
 from tests.conftest import Golden
 from tests.ir.graphs import B, T, assert_same, f32, i32, recurrent, weights
 

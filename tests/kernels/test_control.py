@@ -13,7 +13,7 @@ from jfuse.errors import TypeMismatch
 from jfuse.ir import DType, Graph, TensorType, check_graph, evaluate, trace_graph
 from jfuse.ir.evaluate import with_constants
 from jfuse.kernels import ops
-from jfuse.kernels.op import depends_on_data
+from jfuse.kernels.core.op import depends_on_data
 from tests.ir.graphs import B, T, f32, i32, weights
 
 BOOL = TensorType((), DType.bool)

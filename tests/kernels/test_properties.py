@@ -11,7 +11,7 @@ import pytest
 from jfuse.ir.graph import Const, Eqn
 from jfuse.ir.types import DType
 from jfuse.ir.walk import all_eqns
-from jfuse.kernels.op import TflOp, depends_on_data
+from jfuse.kernels.core.op import TflOp, depends_on_data
 from tests.op_cases import FAMILIES
 from tests.op_cases.runners import graph_of
 

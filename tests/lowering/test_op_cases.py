@@ -14,7 +14,7 @@ from jfuse.ir.dims import is_known
 from jfuse.ir.graph import Graph
 from jfuse.ir.types import DType, TensorType
 from jfuse.ir.walk import all_eqns
-from jfuse.kernels.op import builtin_ops, depends_on_data
+from jfuse.kernels.core.op import builtin_ops, depends_on_data
 from tests.op_cases import FAMILIES, GAPS
 from tests.op_cases.case import Case
 from tests.op_cases.compare import assert_close

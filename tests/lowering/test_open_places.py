@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 import jfuse
-from jfuse.export.flatbuffer import to_bytes
 from jfuse.ir.check import check_graph
 from jfuse.ir.dims import symbol
 from jfuse.ir.graph import Program, Signature
@@ -17,8 +16,9 @@ from jfuse.ir.trace import trace_graph
 from jfuse.ir.types import DType, TensorType
 from jfuse.kernels import ops
 from jfuse.lowering.defaults import default_rules
-from jfuse.passes.outputs import prepare_outputs
-from jfuse.verification.oracles import LiteRt
+from jfuse.running.interpreter import LiteRt
+from jfuse.tflite.write.distinct_outputs import prepare_outputs
+from jfuse.tflite.write.file import to_bytes
 
 RULES = default_rules().lowers
 Rule = Callable[[Any], Any]

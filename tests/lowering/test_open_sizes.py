@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 from ai_edge_litert.interpreter import Interpreter
 
-from jfuse.export.flatbuffer import to_bytes
 from jfuse.ir.check import check_graph
 from jfuse.ir.dims import symbol
 from jfuse.ir.graph import Graph, Program, Signature
@@ -17,11 +16,13 @@ from jfuse.ir.trace import trace_graph
 from jfuse.ir.types import DType, TensorType
 from jfuse.lowering.defaults import default_rules
 from jfuse.passes.context import Context
-from jfuse.passes.outputs import prepare_outputs
-from jfuse.passes.simplify import simplify
-from tests.op_cases import blocks, conv, pool, transpose_conv
+from jfuse.passes.simplify.simplify import simplify
+from jfuse.tflite.write.distinct_outputs import prepare_outputs
+from jfuse.tflite.write.file import to_bytes
 from tests.op_cases.case import Case
 from tests.op_cases.compare import assert_close
+from tests.op_cases.image import blocks
+from tests.op_cases.nn import conv, pool, transpose_conv
 from tests.op_cases.oracle import tensorflow_results
 
 _IN_SLICES = ("Dilation2D", "MaxPoolWithArgmax")  # ops that are spelled place by place and want known sizes

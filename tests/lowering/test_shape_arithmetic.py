@@ -10,7 +10,7 @@ import pytest
 import tensorflow as tf
 
 import jfuse
-from jfuse.verification.oracles import LiteRt
+from jfuse.running.interpreter import LiteRt
 
 CONSTANT = np.arange(8, dtype=np.float32).reshape(1, 1, 8)
 OPEN = (None, None, 8)

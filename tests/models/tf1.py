@@ -17,7 +17,7 @@ v1 = tf.compat.v1
 
 @contextmanager
 def control_flow_v1() -> Iterator[None]:
-    """Graphs that are built within the `with` get frames, Switch and Merge nodes."""
+    """Graphs that are built within the `with` get frames, Switch and PeepholeRule nodes."""
     enabled = v1.control_flow_v2_enabled()
     v1.disable_control_flow_v2()
     try:

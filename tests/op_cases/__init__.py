@@ -2,38 +2,13 @@
 
 from __future__ import annotations
 
-from tests.op_cases import (
-    activation,
-    array,
-    bits,
-    block_cells,
-    blocks,
-    conv,
-    detection,
-    dtypes,
-    einsum,
-    elementwise,
-    fake_quant,
-    gather,
-    image,
-    matmul,
-    matrix,
-    norm,
-    pool,
-    ranks,
-    reduce,
-    scatter,
-    segment,
-    sequence,
-    signal,
-    slicing,
-    sort,
-    special,
-    strings,
-    transpose_conv,
-    trigonometry,
-)
+from tests.op_cases.array import array, gather, scatter, sequence, slicing, sort, strings
 from tests.op_cases.case import Case, Gap
+from tests.op_cases.image import blocks, detection, image
+from tests.op_cases.linalg import einsum, matmul, matrix
+from tests.op_cases.math import bits, dtypes, elementwise, fake_quant, ranks, reduce, segment, special, trigonometry
+from tests.op_cases.nn import activation, block_cells, conv, norm, pool, transpose_conv
+from tests.op_cases.signal import signal
 
 FAMILIES: dict[str, tuple[Case, ...]] = {
     "activation": activation.CASES,
@@ -68,31 +43,34 @@ FAMILIES: dict[str, tuple[Case, ...]] = {
 }
 
 GAPS: tuple[Gap, ...] = (
-    Gap("BIDIRECTIONAL_SEQUENCE_LSTM", "a fusion's op: tests/kernels/test_bidirectional_lstm.py"),
-    Gap("BIDIRECTIONAL_SEQUENCE_RNN", "a fusion's op: tests/kernels/test_bidirectional_rnn.py"),
-    Gap("DEQUANTIZE", "the scale is a type's, not an operand's: tests/kernels/test_quantize.py"),
-    Gap("EMBEDDING_LOOKUP", "a composite's op: tests/kernels/test_gather.py"),
-    Gap("EMBEDDING_LOOKUP_SPARSE", "a composite's op: tests/kernels/test_lookup.py"),
-    Gap("GELU", "no TensorFlow op is one; recognised in graphs: tests/kernels/test_activation.py"),
-    Gap("HARD_SWISH", "no TensorFlow op is one; recognised in graphs: tests/kernels/test_activation.py"),
+    Gap("BIDIRECTIONAL_SEQUENCE_LSTM", "a fusion's op: tests/kernels/fused/test_bidirectional_lstm.py"),
+    Gap("BIDIRECTIONAL_SEQUENCE_RNN", "a fusion's op: tests/kernels/fused/test_bidirectional_rnn.py"),
+    Gap("DEQUANTIZE", "the scale is a type's, not an operand's: tests/kernels/nn/test_quantize.py"),
+    Gap("EMBEDDING_LOOKUP", "a composite's op: tests/kernels/array/test_gather.py"),
+    Gap("EMBEDDING_LOOKUP_SPARSE", "a composite's op: tests/kernels/text/test_lookup.py"),
+    Gap("GELU", "no TensorFlow op is one; recognised in graphs: tests/kernels/nn/test_activation.py"),
+    Gap("HARD_SWISH", "no TensorFlow op is one; recognised in graphs: tests/kernels/nn/test_activation.py"),
     Gap("HASHTABLE_FIND", "a table is no operand of a row: tests/end_to_end/test_tables.py"),
     Gap("HASHTABLE_LOOKUP", "a table is no operand of a row: tests/end_to_end/test_tables.py"),
-    Gap("L2_NORMALIZATION", "no TensorFlow op is one; recognised in graphs: tests/kernels/test_windows.py"),
-    Gap("L2_POOL_2D", "no TensorFlow op is one: tests/kernels/test_windows.py"),
-    Gap("LSH_PROJECTION", "no TensorFlow op is one: tests/kernels/test_lookup.py"),
-    Gap("LSTM", "a fusion's op: tests/kernels/test_lstm_step.py"),
-    Gap("MULTINOMIAL", "no two calls draw the same: tests/kernels/test_random.py"),
-    Gap("PRELU", "no TensorFlow op is one; recognised in graphs: tests/kernels/test_activation.py"),
-    Gap("QUANTIZE", "the scale is a type's, not an operand's: tests/kernels/test_quantize.py"),
-    Gap("RANDOM_STANDARD_NORMAL", "no two calls draw the same: tests/kernels/test_random.py"),
-    Gap("RANDOM_UNIFORM", "no two calls draw the same: tests/kernels/test_random.py"),
-    Gap("RANK", "a tensor's rank is a constant: tests/kernels/test_gather.py"),
-    Gap("RELU_0_TO_1", "no TensorFlow op is one: tests/kernels/test_activation.py"),
-    Gap("RELU_N1_TO_1", "no TensorFlow op is one; recognised in graphs: tests/kernels/test_activation.py"),
-    Gap("RNN", "a fusion's op: tests/kernels/test_rnn.py"),
-    Gap("SEGMENT_SUM", "it takes no segments without rows, see lowering/segment.py: tests/kernels/test_gather.py"),
-    Gap("SKIP_GRAM", "no TensorFlow op is one: tests/kernels/test_lookup.py"),
-    Gap("SVDF", "a fusion's op: tests/kernels/test_svdf.py"),
-    Gap("UNIDIRECTIONAL_SEQUENCE_LSTM", "a fusion's op: tests/kernels/test_lstm.py"),
-    Gap("UNIDIRECTIONAL_SEQUENCE_RNN", "a fusion's op: tests/kernels/test_rnn.py"),
+    Gap("L2_NORMALIZATION", "no TensorFlow op is one; recognised in graphs: tests/kernels/nn/test_windows.py"),
+    Gap("L2_POOL_2D", "no TensorFlow op is one: tests/kernels/nn/test_windows.py"),
+    Gap("LSH_PROJECTION", "no TensorFlow op is one: tests/kernels/text/test_lookup.py"),
+    Gap("LSTM", "a fusion's op: tests/kernels/fused/test_lstm_step.py"),
+    Gap("MULTINOMIAL", "no two calls draw the same: tests/kernels/math/test_random.py"),
+    Gap("PRELU", "no TensorFlow op is one; recognised in graphs: tests/kernels/nn/test_activation.py"),
+    Gap("QUANTIZE", "the scale is a type's, not an operand's: tests/kernels/nn/test_quantize.py"),
+    Gap("RANDOM_STANDARD_NORMAL", "no two calls draw the same: tests/kernels/math/test_random.py"),
+    Gap("RANDOM_UNIFORM", "no two calls draw the same: tests/kernels/math/test_random.py"),
+    Gap("RANK", "a tensor's rank is a constant: tests/kernels/array/test_gather.py"),
+    Gap("RELU_0_TO_1", "no TensorFlow op is one: tests/kernels/nn/test_activation.py"),
+    Gap("RELU_N1_TO_1", "no TensorFlow op is one; recognised in graphs: tests/kernels/nn/test_activation.py"),
+    Gap("RNN", "a fusion's op: tests/kernels/fused/test_rnn.py"),
+    Gap(
+        "SEGMENT_SUM",
+        "it takes no segments without rows, see lowering/ops/math/segment.py: tests/kernels/array/test_gather.py",
+    ),
+    Gap("SKIP_GRAM", "no TensorFlow op is one: tests/kernels/text/test_lookup.py"),
+    Gap("SVDF", "a fusion's op: tests/kernels/fused/test_svdf.py"),
+    Gap("UNIDIRECTIONAL_SEQUENCE_LSTM", "a fusion's op: tests/kernels/fused/test_lstm.py"),
+    Gap("UNIDIRECTIONAL_SEQUENCE_RNN", "a fusion's op: tests/kernels/fused/test_rnn.py"),
 )

@@ -10,7 +10,6 @@ import jax
 import numpy as np
 from ai_edge_litert.interpreter import Interpreter, OpResolverType
 
-from jfuse.export.flatbuffer import to_bytes
 from jfuse.ir.compilation import quick_jit
 from jfuse.ir.dims import symbol
 from jfuse.ir.evaluate import evaluate
@@ -18,16 +17,17 @@ from jfuse.ir.graph import Graph, Program, Signature
 from jfuse.ir.trace import trace_graph
 from jfuse.ir.types import DType, TensorType
 from jfuse.ir.walk import all_eqns
-from jfuse.kernels.op import depends_on_data
+from jfuse.kernels.core.op import depends_on_data
 from jfuse.lowering.defaults import default_rules
 from jfuse.lowering.rules import LowerRule
-from jfuse.passes.complex_parts import complex_parts
 from jfuse.passes.context import Context
-from jfuse.passes.fuse import fuse
-from jfuse.passes.legal import legal
-from jfuse.passes.outputs import prepare_outputs
-from jfuse.passes.spread import spread
-from jfuse.passes.widen import widen
+from jfuse.passes.fuse.fuse import fuse
+from jfuse.passes.gates.builtins_only import legal
+from jfuse.passes.legalize.complex_parts import complex_parts
+from jfuse.passes.legalize.legalize_broadcast import spread
+from jfuse.passes.legalize.legalize_dtypes import widen
+from jfuse.tflite.write.distinct_outputs import prepare_outputs
+from jfuse.tflite.write.file import to_bytes
 from tests.op_cases.case import Case
 
 BATCH = "B"

@@ -18,9 +18,9 @@ from jfuse.ir.graph import Graph, Program, Signature, Var
 from jfuse.ir.trace import trace_graph
 from jfuse.ir.types import DType, TensorType
 from jfuse.kernels import ops
+from jfuse.kernels.array.lists import reserve
 from jfuse.kernels.control import while_
-from jfuse.kernels.lists import reserve
-from jfuse.kernels.op import Array
+from jfuse.kernels.core.op import Array
 from jfuse.lowering.defaults import default_rules
 from jfuse.passes.context import Context
 from jfuse.passes.pipeline import PIPELINE, run_pipeline

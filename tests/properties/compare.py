@@ -8,7 +8,7 @@ import numpy as np
 
 import jfuse
 from jfuse.lowering.rules import Rule
-from jfuse.verification.oracles import LiteRt
+from jfuse.running.interpreter import LiteRt
 from tests.properties.values import SIZES, RandomProgram, Unfit
 
 ALL_SIZES: tuple[Mapping[str, int], ...] = (*SIZES, {"B": 1, "T": 1})

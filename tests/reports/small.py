@@ -14,9 +14,9 @@ from jfuse.ir.trace import at_source, trace_graph
 from jfuse.ir.types import DType, TensorType
 from jfuse.kernels import ops
 from jfuse.kernels.control import composite, while_
-from jfuse.kernels.op import Array
+from jfuse.kernels.core.op import Array
+from jfuse.measure import Measure
 from jfuse.report import Difference, Fusion, Refusal, Report
-from jfuse.verification.measure import Measure
 from jfuse.verification.result import EquationError, Verification
 
 ROW = TensorType((1, 4), DType.f32)

@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 
 from jfuse.errors import JfuseError
+from jfuse.measure import Measure
 from jfuse.report import CustomOperators, Kept, LoopForm, Report
 from jfuse.reports import to_json, write_json
 from jfuse.reports.as_json import VERSION
-from jfuse.verification.measure import Measure
 from jfuse.verification.result import EquationError, Verification
 from tests.reports.shape import misfits
 from tests.reports.small import blocks, difference, errors, loop, report, verification

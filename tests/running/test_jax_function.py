@@ -10,14 +10,14 @@ import numpy as np
 import pytest
 
 from jfuse.errors import JfuseError
-from jfuse.frontends.tflite_file import load_tflite
 from jfuse.ir.dims import symbol
 from jfuse.ir.graph import Program, Signature, Var
 from jfuse.ir.trace import trace_graph
 from jfuse.ir.types import DType, TensorType
 from jfuse.kernels import ops
 from jfuse.model import Model
-from tests.kernels.lstm_oracle import LSTM, file_of, written
+from jfuse.tflite.read.file import load_tflite
+from tests.kernels.fused.lstm_oracle import LSTM, file_of, written
 
 B = symbol("B")
 RNG = np.random.default_rng(0)

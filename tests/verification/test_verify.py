@@ -13,15 +13,15 @@ import pytest
 import tensorflow as tf
 
 import jfuse
-from jfuse.export.flatbuffer import to_bytes
 from jfuse.ir.dims import symbol
 from jfuse.ir.graph import Const, Program, Signature, State
 from jfuse.ir.trace import trace_graph
 from jfuse.ir.types import DType, TensorType
 from jfuse.kernels import ops
-from jfuse.verification.inputs import drawn_limits
-from jfuse.verification.measure import Measure
-from tests.export.programs import loop
+from jfuse.measure import Measure
+from jfuse.proof.inputs import drawn_limits
+from jfuse.tflite.write.file import to_bytes
+from tests.tflite.programs import loop
 
 WEIGHTS = np.random.default_rng(0).standard_normal((4, 3)).astype(np.float32)
 B = symbol("B")

@@ -11,7 +11,7 @@ from jfuse.ir.graph import Atom, Const, Eqn, Graph, Var
 from jfuse.ir.walk import all_eqns
 from jfuse.kernels import ops
 from jfuse.kernels.control import composite, scan, scan_parts
-from jfuse.kernels.op import TflOp
+from jfuse.kernels.core.op import TflOp
 
 _PRODUCTS = frozenset({"FULLY_CONNECTED", "BATCH_MATMUL"})
 _MOVES = frozenset({ops.concatenation, ops.reshape, ops.transpose, ops.cast, ops.expand_dims, ops.squeeze, ops.split})

@@ -13,18 +13,17 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
 from jfuse.errors import LowerError
-from jfuse.frontends.updates import keeps_state, state_operands
 from jfuse.ir.dims import same
 from jfuse.ir.graph import Atom, Eqn, Graph, Var
 from jfuse.ir.trace import Trace, at_source, recording
-from jfuse.ir.walk import producers, substitute, use_counts
+from jfuse.ir.walk import producers, substitute, use_counts, with_bodies
 from jfuse.kernels import ops
-from jfuse.kernels.op import Array, TflOp
-from jfuse.passes.broadcasts import Known, broadcast_constants, constant_of, unbroadcast
+from jfuse.kernels.core.op import Array, TflOp
+from jfuse.opaque_ops.state_operands import keeps_state, state_operands
 from jfuse.passes.context import Context
-from jfuse.passes.drop import drop_dead
-from jfuse.passes.rewrite import with_bodies
-from jfuse.passes.run_time_shapes import fused_first
+from jfuse.passes.fuse.run_time_shapes import fused_first
+from jfuse.passes.simplify.broadcast_constants import Known, broadcast_constants, constant_of, unbroadcast
+from jfuse.passes.simplify.dce import drop_dead
 
 
 def state(graph: Graph, ctx: Context | None = None, *, in_place: Mapping[int, Var] = MappingProxyType({})) -> Graph:

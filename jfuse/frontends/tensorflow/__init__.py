@@ -1,0 +1,1 @@
+"""TensorFlow graphs: the walk that lowers them, their functions, control flow, variables, lists and tables."""

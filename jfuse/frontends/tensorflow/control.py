@@ -1,0 +1,329 @@
+"""Calls, composites, branches and loops: the nodes that name functions."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from jfuse.errors import ImportFailed, LowerError
+from jfuse.frontends.tensorflow.arrays import TensorArray
+from jfuse.frontends.tensorflow.graph import PendingList, Walker, handles
+from jfuse.frontends.tensorflow.variables import Resource
+from jfuse.ir.evaluate import evaluate
+from jfuse.ir.graph import Graph, Var
+from jfuse.ir.loop_types import carried_types
+from jfuse.ir.trace import active_trace, recording, trace_graph
+from jfuse.ir.walk import rename_dims
+from jfuse.kernels import ops
+from jfuse.kernels.control import composite, if_, while_
+from jfuse.lowering.rule_tools.query import type_of
+from jfuse.tf_nodes.attributes import decode_attr, split_reference
+
+_UUID = re.compile(r"_[0-9a-f]{8}-([0-9a-f]{4}-){3}[0-9a-f]{12}$")
+_MOST_STEPS = 10_000  # of a loop over constants, which is computed at once
+_SHAPE_SIZED = 64  # integer operands up to this size keep their value inside a body: they may be shapes
+
+
+@handles("PartitionedCall", "StatefulPartitionedCall")
+def _call(walker: Walker, node: Any, operands: list[Any]) -> Sequence[Any]:
+    name = node.attr["f"].func.name
+    function = walker.library.functions.get(name)
+    if function is None:
+        raise ImportFailed(f"the graph calls the function {name!r}, which it does not define")
+    marking = composite_marking(function)
+    if marking is None or any(isinstance(o, PendingList) for o in operands):
+        return walker.walk_function(name, operands)
+    return _composite(walker, function, operands, *marking)
+
+
+def composite_marking(function: Any) -> tuple[str, tuple[tuple[str, Any], ...]] | None:
+    """Name and attributes of the composite that a FunctionDef is marked as; None for an ordinary function."""
+    if "_implements" in function.attr:
+        attr = function.attr["_implements"]
+        if attr.WhichOneof("value") != "func":
+            # "LSTMCellSimple,CoupleInputForgetGates": what follows the name are options.
+            first, *options = attr.s.decode().split(",")
+            return first, tuple((option, True) for option in options)
+        return attr.func.name, tuple((k, decode_attr(attr.func.attr[k])) for k in sorted(attr.func.attr))
+    if "api_implements" not in function.attr:
+        return None
+    # tf_keras appends a fresh uuid to each layer's name; it would make texts and bytes differ from run to run. The
+    # official converter looks at no more than the start of it.
+    name = _UUID.sub("", function.attr["api_implements"].s.decode())
+    name = "lstm" if name.startswith("lstm_") else name
+    attributes = tuple((k, function.attr[k].b) for k in ("go_backwards", "time_major") if k in function.attr)
+    return f"keras.{name}", attributes
+
+
+def _composite(
+    walker: Walker, function: Any, operands: list[Any], name: str, attributes: tuple[tuple[str, Any], ...]
+) -> Sequence[Any]:
+    if any(isinstance(operand, Resource) and operand.is_state for operand in operands):
+        return walker.walk_function(function.signature.name, operands)  # rules know tensors only
+    tensors = [i for i, operand in enumerate(operands) if _is_argument(function, i, operand)]
+    arguments = tuple(function.signature.input_arg[i].name for i in tensors)
+
+    def body(*inner: Var) -> Sequence[Any]:
+        values = list(operands)
+        for i, var in zip(tensors, inner, strict=True):
+            if not isinstance(operands[i], Resource):  # whose value is known wherever it is read
+                values[i] = var
+        nested = replace(walker, stack=(*walker.stack, active_trace().source.node))
+        return nested.walk_function(function.signature.name, values)
+
+    given = [operands[i].array if isinstance(operands[i], Resource) else operands[i] for i in tensors]
+    inputs = [_body_input(value) for value in given]
+    graph = trace_graph(body, inputs, name="body")
+    if not any(isinstance(g, Var) for g in given):
+        return walker.walk_function(function.signature.name, operands)
+    return composite(given, (graph,), name=name, arguments=arguments, attributes=attributes)
+
+
+def _is_argument(function: Any, place: int, operand: Any) -> bool:
+    """Whether an operand of a call is a tensor, or a variable that was passed by name and not captured."""
+    if not isinstance(operand, Resource):
+        return True
+    name = function.signature.input_arg[place].name
+    given = function.arg_attr[place].attr["_user_specified_name"].s.decode() if place in function.arg_attr else ""
+    return operand.array is not None and name == given
+
+
+@handles("If", "StatelessIf")
+def _if(walker: Walker, node: Any, operands: list[Any]) -> Sequence[Any]:
+    flag, *values = operands
+    branches = [node.attr[a].func.name for a in ("then_branch", "else_branch")]
+    if not isinstance(flag, Var):
+        return walker.walk_function(branches[0] if np.asarray(flag).any() else branches[1], values)
+    if type_of(flag).rank or type_of(flag).dtype.value != "bool":
+        raise LowerError("the condition of an If is not a bool scalar", found=str(type_of(flag)))
+    return _branched(walker, flag, values, _Branch.of(branches[0]), _Branch.of(branches[1]))
+
+
+@handles("Case", "StatelessCase")
+def _case(walker: Walker, node: Any, operands: list[Any]) -> Sequence[Any]:
+    index, *values = operands
+    names = [f.name for f in node.attr["branches"].list.func]
+    last = len(names) - 1
+    if not isinstance(index, Var):
+        number = int(np.asarray(index).reshape(()))
+        return walker.walk_function(names[number if 0 <= number <= last else last], values)
+    if len(names) == 2:
+        return _branched(walker, ops.equal(index, np.int32(0)), values, *map(_Branch.of, names))
+    # All numbers that are none of a branch mean the last one; those beyond it are found there anyway.
+    index = ops.select_v2(ops.less(index, np.int32(0)), np.int32(last), index)
+    return _one_of(walker, [index, *values], names=names, first=0)
+
+
+def _one_of(walker: Walker, values: Sequence[Any], *, names: Sequence[str], first: int) -> Sequence[Any]:
+    """The results of the branch that values[0] names, of those that are numbered from `first` on: by halves."""
+    if len(names) == 1:
+        return walker.walk_function(names[0], values[1:])
+    middle = len(names) // 2
+    halves = ((names[:middle], first), (names[middle:], first + middle))
+    branches = [_Branch(tuple(half), partial(_one_of, names=half, first=start)) for half, start in halves]
+    return _branched(walker, ops.less(values[0], np.int32(first + middle)), values, *branches, skip=1)
+
+
+@dataclass(frozen=True)
+class _Branch:
+    """A body of an If or While: `run` gives its results, `functions` are those that it may call."""
+
+    functions: tuple[str, ...]
+    run: Callable[[Walker, Sequence[Any]], Sequence[Any]]
+
+    @classmethod
+    def of(cls, name: str) -> _Branch:
+        """The one that is a function of the library."""
+        return cls((name,), lambda walker, values: walker.walk_function(name, values))
+
+
+def _branched(
+    walker: Walker, flag: Any, values: Sequence[Any], then: _Branch, other: _Branch, *, skip: int = 0
+) -> Sequence[Any]:
+    """The results of one of two branches. skip: so many values come first that are no arguments of the functions."""
+    functions = [*then.functions, *other.functions]
+    pending = [i for i, v in enumerate(values) if _is_pending(v)]
+    values = _resolved_lists(walker, functions, values, values, pending, skip)
+    variable = [i for i, v in enumerate(values) if isinstance(v, Var)]
+    states = _States.of(walker, functions, values[skip:])
+    inputs = [_body_input(values[i]) for i in variable] + [_body_input(v) for v in states.computed]
+    graphs = [_trace_call(walker, branch, values, variable, inputs, states) for branch in (then, other)]
+    results = if_([flag, *(values[i] for i in variable), *states.computed], graphs)
+    return states.assigned(walker, results)
+
+
+@handles("While", "StatelessWhile")
+def _while(walker: Walker, node: Any, operands: list[Any]) -> Sequence[Any]:
+    cond, body = (node.attr[a].func.name for a in ("cond", "body"))
+    states = _States.of(walker, [body], operands, always=True)
+    _refuse_writes(walker, cond, operands)
+    invariant = _invariant_arguments(walker, body)
+    # What the loop only passes on and is known now, is known inside.
+    carried = [i for i, value in enumerate(operands) if i not in invariant or isinstance(value, Var)]
+    if not carried:
+        raise LowerError("a loop carries no value that changes, so it never ends")
+    pending = [i for i in carried if _is_pending(operands[i])]
+    trial = list(operands)
+    for i in set(carried).difference(pending):
+        trial[i] = _body_input(operands[i], known=i in invariant)
+    values = _resolved_lists(walker, [body], operands, trial, pending)
+    inputs = [_body_input(values[i], known=i in invariant) for i in carried]
+    inputs += [_body_input(v, known=r not in states.written) for r, v in states.inputs.items()]
+    writing = replace(states, written=tuple(states.inputs))
+    opened: set[str] = set()
+    while True:
+        graphs = [_trace_call(walker, _Branch.of(cond), values, carried, inputs, replace(states, written=()))]
+        graphs += [_trace_call(walker, _Branch.of(body), values, carried, inputs, writing)]
+        tail = graphs[1].outputs[len(operands) :]
+        graphs[1] = replace(graphs[1], outputs=(*(graphs[1].outputs[i] for i in carried), *tail))
+        types = carried_types(graphs[1], opened)
+        if types == [v.type for v in graphs[1].inputs]:
+            break
+        inputs = [Var(t, value=v.value) for t, v in zip(types, inputs, strict=True)]
+    graphs = [rename_dims(g, active_trace().sizes) for g in graphs]
+    start = [*(values[i] for i in carried), *states.inputs.values()]
+    final = while_(start, graphs) if any(isinstance(v, Var) for v in start) else _computed(start, *graphs)
+    final = writing.assigned(walker, final)
+    results = list(values)
+    for i, result in zip(carried, final, strict=True):
+        results[i] = result
+    return results
+
+
+@dataclass(frozen=True)
+class _States:
+    """The variables that a branch or a loop is given, with what they hold at its start, and those that it writes."""
+
+    inputs: Mapping[Resource, Any]
+    written: tuple[Resource, ...]
+
+    @classmethod
+    def of(cls, walker: Walker, functions: Sequence[str], arguments: Sequence[Any], *, always: bool = False) -> _States:
+        """Those that `functions` write, or that hold what was computed. always: what is written is an input too."""
+        variables = walker.variables
+        found = (r for name in functions for r in walker.writes.written_resources(name, arguments))
+        written = tuple(dict.fromkeys(r for r in found if r in variables.live))
+        inputs = dict.fromkeys([*variables.computed(arguments), *(written if always else ())])
+        return cls({r: variables.current[r] for r in inputs}, written)
+
+    @property
+    def computed(self) -> list[Any]:
+        """The values of the inputs."""
+        return list(self.inputs.values())
+
+    def assigned(self, walker: Walker, results: Sequence[Any]) -> Sequence[Any]:
+        """The results without those that the written variables become, which come last and are assigned."""
+        first = len(results) - len(self.written)
+        walker.variables.current.update(zip(self.written, results[first:], strict=True))
+        return results[:first]
+
+
+def _computed(values: Sequence[Any], cond: Graph, body: Graph) -> Sequence[Any]:
+    """What a loop over constants ends with."""
+    for _ in range(_MOST_STEPS):
+        if not np.asarray(evaluate(cond, values)[0]).any():
+            return values
+        values = evaluate(body, values)
+    raise LowerError(
+        "a loop over constants does not end",
+        expected=f"at most {_MOST_STEPS} steps",
+        remedy="compute its result before the function is traced",
+    )
+
+
+def _trace_call(
+    walker: Walker,
+    branch: _Branch,
+    values: Sequence[Any],
+    variable: Sequence[int],
+    inputs: Sequence[Var],
+    states: _States,
+) -> Graph:
+    """The graph of a body whose `variable` arguments are inputs; the other values are known inside.
+
+    The inputs of `states` follow as inputs, and what its written variables become as results.
+    """
+
+    def run(*inner: Var) -> Sequence[Any]:
+        arguments = list(values)
+        for i, var in zip(variable, inner, strict=False):
+            arguments[i] = var
+        held = dict(zip(states.inputs, inner[len(variable) :], strict=True))
+        nested = replace(walker, variables=walker.variables.within(held))
+        results = [_tensor(r) for r in branch.run(nested, arguments)]
+        return [*results, *(nested.variables.current[r] for r in states.written)]
+
+    return trace_graph(run, [Var(v.type, value=v.value) for v in inputs], name=_short(branch.functions[0]))
+
+
+def _tensor(value: Any) -> Any:
+    """A result of a body as a tensor; resources and handles that it passes on are none, and are read by nobody."""
+    return np.zeros((), np.bool_) if isinstance(value, Resource | TensorArray) else value
+
+
+def _is_pending(value: Any) -> bool:
+    return isinstance(value, PendingList)
+
+
+def _body_input(value: Any, *, known: bool = True) -> Var:
+    """An input for a body; where the value stays what it is, integers that may be shapes stay known."""
+    if isinstance(value, Var):
+        return Var(active_trace().resolve(value.type), value=value.value if known else None)
+    array = np.asarray(value)
+    is_shape = known and array.dtype.kind in "ib" and array.size <= _SHAPE_SIZED
+    return Var(type_of(array), value=array.astype(object) if is_shape else None)
+
+
+def _invariant_arguments(walker: Walker, body: str) -> set[int]:
+    """The arguments that a loop body returns unchanged, through Identity nodes alone."""
+    function = walker.library.functions[body]
+    nodes = {n.name: n for n in function.node_def}
+    found = set()
+    for i, (arg, out) in enumerate(zip(function.signature.input_arg, function.signature.output_arg, strict=True)):
+        name = split_reference(function.ret[out.name])[0]
+        while name in nodes and nodes[name].op == "Identity":
+            name = split_reference(nodes[name].input[0])[0]
+        if name == arg.name:
+            found.add(i)
+    return found
+
+
+def _resolved_lists(
+    walker: Walker,
+    functions: Sequence[str],
+    values: Sequence[Any],
+    trial: Sequence[Any],
+    pending: Sequence[int],
+    skip: int = 0,
+) -> list[Any]:
+    """Lists whose element type only the functions tell: walk them on `trial`, then start from zeros of that type."""
+    resolved, attempt = list(values), list(trial)
+    if not pending:
+        return resolved
+    for i in pending:
+        attempt[i] = replace(values[i])
+    with recording(nested=True):
+        for name in functions:
+            replace(walker, variables=walker.variables.within({})).walk_function(name, attempt[skip:])
+    for i in pending:
+        values[i].element = attempt[i].element  # whoever walks this on trial is told as well
+        resolved[i] = values[i].zeros()
+    return resolved
+
+
+def _refuse_writes(walker: Walker, cond: str, operands: Sequence[Any]) -> None:
+    written = walker.variables.live.intersection(walker.writes.written_resources(cond, operands))
+    if written:
+        raise LowerError(
+            f"the variable {next(iter(written)).name!r} is written by the condition of a loop",
+            remedy="write it in the body of the loop",
+        )
+
+
+def _short(name: str) -> str:
+    return re.sub(r"^__inference_|_\d+(_\d+)*$", "", name)

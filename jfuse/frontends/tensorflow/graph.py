@@ -1,0 +1,369 @@
+"""The one walk over a TensorFlow graph: each node's rule is called with variables or constants, and so lowers itself.
+
+Values on the way are Vars, NumPy arrays, Resources (captured variables) and PendingLists (lists whose element type is
+not known yet). Nodes are visited from the results backwards, so that what nobody needs is never looked at.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from jfuse.errors import ImportFailed, LowerError, TypeMismatch
+from jfuse.frontends.tensorflow.variables import Resource, Variables, WriteAnalysis, is_write
+from jfuse.ir.dims import Dim, is_known
+from jfuse.ir.graph import Source, Var
+from jfuse.ir.trace import active_trace, at_source
+from jfuse.ir.types import DType, TensorType
+from jfuse.kernels.array.lists import reserve
+from jfuse.lowering.rule_tools.query import type_of
+from jfuse.lowering.rules import LowerRule
+from jfuse.opaque_ops.tf_op import TfOp
+from jfuse.tf_nodes.attributes import (
+    Library,
+    PartialShape,
+    called_functions,
+    data_inputs,
+    decode_attr,
+    output_dtypes,
+    output_offset,
+    output_shapes,
+    split_reference,
+)
+from jfuse.tf_nodes.single_node import result_shapes, run_node, single_node, why_not_single
+
+Handler = Callable[["Walker", Any, list[Any]], Sequence[Any]]
+HANDLERS: dict[str, Handler] = {}
+"""Nodes that are about the graph itself (constants, calls, loops, variables), by TensorFlow op."""
+_REMEDY = "register a rule for it with @jfuse.lowers, or keep the op out of the function"
+
+
+@dataclass(eq=False)
+class PendingList:
+    """A TensorList of which only the length and dtype are known; `element` is filled in by the first write."""
+
+    length: Dim
+    dtype: DType
+    element: TensorType | None = None
+
+    def zeros(self) -> Any:
+        """The list before anything is written: raises LowerError where its elements are not known."""
+        if self.element is None:
+            raise LowerError("a TensorList is carried by a loop that never writes it")
+        return reserve((self.length, *active_trace().resolve(self.element).shape), self.dtype)
+
+
+@dataclass
+class Scope:
+    """The nodes of one graph or function, the values computed so far, and how references are resolved."""
+
+    nodes: Mapping[str, Any]
+    values: dict[str, Sequence[Any]]
+    arguments: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass
+class Walker:
+    """What one import shares: the library, the rules, the state of variables, and notes for the report."""
+
+    library: Library
+    rules: Mapping[str, LowerRule]
+    writes: WriteAnalysis
+    variables: Variables = field(default_factory=Variables)
+    notes: dict[str, None] = field(default_factory=dict)
+    stack: tuple[str, ...] = ()
+    opaque: dict[str, LowerError] = field(default_factory=dict)  # by node: what to say where its type is missed
+    custom_ops: Container[str] = ()  # ops that the user writes as custom operators, whatever rule there is
+
+    def walk_nodes(self, nodes: Sequence[Any], references: Sequence[str], given: Mapping[str, Any]) -> list[Any]:
+        """The values of tensor references in a graph whose placeholders have the `given` values."""
+        scope = Scope({n.name: n for n in nodes}, {}, given)
+        writers = self.writes.writers(nodes, given, self.variables.live)
+        roots = [*(split_reference(r)[0] for r in references), *writers]
+        for name in _in_program_order(scope, roots) if writers else in_order(scope, roots):
+            self._visit(scope, scope.nodes[name])
+        self._note_dropped(node for node in nodes if node.name not in scope.values)
+        return [self._read(scope, r) for r in references]
+
+    def walk_function(self, name: str, arguments: Sequence[Any]) -> list[Any]:
+        """The results of a library function for the values of its arguments."""
+        function = self.library.functions.get(name)
+        if function is None:
+            raise ImportFailed(f"the graph calls the function {name!r}, which it does not define")
+        given = {arg.name: value for arg, value in zip(function.signature.input_arg, arguments, strict=True)}
+        references = [function.ret[o.name] for o in function.signature.output_arg]
+        return self.walk_nodes(function.node_def, references, given)
+
+    def source(self, node: Any) -> Source:
+        """The place of a node in the user's model."""
+        return Source(node.name, node.op, self.stack)
+
+    def _note_dropped(self, nodes: Iterable[Any]) -> None:
+        """Effects that no result needs are left out."""
+        for node in nodes:
+            if node.op == "Assert":
+                self.notes[f"the assertion {node.name!r} is not checked by the file"] = None
+            elif node.op == "PrintV2":
+                self.notes[f"what {node.name!r} prints is not printed by the file"] = None
+            elif is_write(node.op):
+                self.notes[f"the variable written at {node.name!r} is not kept: no result depends on it"] = None
+            called = (self.library.functions.get(name) for name in called_functions(node))
+            for function in filter(None, called):
+                self._note_dropped(function.node_def)
+
+    def _read(self, scope: Scope, reference: str) -> Any:
+        name, output, index = split_reference(reference)
+        if name in scope.arguments:
+            return scope.arguments[name]
+        node = scope.nodes[name]
+        offset = output_offset(node, self._op_def(node), output) if output else 0
+        return scope.values[name][offset + index]
+
+    def _op_def(self, node: Any) -> Any:
+        op_def = self.library.op_def(node.op)
+        if op_def is None:
+            raise ImportFailed(f"TensorFlow does not know the op {node.op}", where=node.name)
+        return op_def
+
+    def _visit(self, scope: Scope, node: Any) -> None:
+        operands = [self._read(scope, r) for r in data_inputs(node)]
+        with at_source(self.source(node)):
+            scope.values[node.name] = self._results(node, operands)
+
+    def _results(self, node: Any, operands: list[Any]) -> Sequence[Any]:
+        if node.op in self.custom_ops:
+            return self._opaque(node, operands)
+        handler = HANDLERS.get(node.op)
+        if handler is not None:
+            return handler(self, node, operands)
+        if node.op in self.library.functions:  # how TensorFlow 1 calls
+            return self.walk_function(node.op, operands)
+        if any(isinstance(o, PendingList) for o in operands):
+            operands = self._on_pending(node, operands)
+        return self.lower(node, operands)
+
+    def _on_pending(self, node: Any, operands: list[Any]) -> list[Any]:
+        """Operands for a node that has a list of unknown elements among them: the first write tells what they are."""
+        if node.op == "Identity":
+            return operands
+        if not any(isinstance(o, PendingList) and o.element is None for o in operands):
+            return [o.zeros() if isinstance(o, PendingList) else o for o in operands]
+        pending, *others = operands
+        writes = node.op in ("TensorListSetItem", "TensorListPushBack")
+        first_write = writes and not any(isinstance(o, PendingList) for o in others)
+        if not first_write or not isinstance(pending, PendingList):
+            raise LowerError(
+                "a TensorList is read before its element shape is known",
+                remedy="give the TensorArray an element_shape",
+            )
+        pending.element = type_of(others[-1])
+        return [pending.zeros(), *others]
+
+    def lower(self, node: Any, operands: list[Any]) -> Sequence[Any]:
+        """The results of the node's rule, or of TensorFlow's op as it is."""
+        if node.op == "Identity":  # also passes resources on
+            return operands[:1]
+        rule = self.rules.get(node.op)
+        if rule is None:
+            return self._opaque(node, operands)
+        operands = [self.variables.value(o) if isinstance(o, Resource) else o for o in operands]
+        try:
+            results = rule(*operands, **self._attributes(node, rule))
+        except LowerError as error:
+            if DType.variant in output_dtypes(node, self._op_def(node)):  # nothing can go on with a list that is none
+                raise
+            return self._opaque(node, operands, reason=error.reason)
+        except TypeMismatch as error:
+            if not self.opaque:
+                raise
+            raise next(iter(self.opaque.values())) from error
+        results = results if isinstance(results, tuple | list) else (results,)
+        self._compare_types(node, results)
+        return results
+
+    def _attributes(self, node: Any, rule: LowerRule) -> dict[str, Any]:
+        found = {}
+        for spec in self._op_def(node).attr:
+            if spec.name in rule.attributes:
+                found[spec.name] = decode_attr(node.attr[spec.name])
+            elif spec.name in node.attr and not _is_harmless(spec, node.attr[spec.name]):
+                value = decode_attr(node.attr[spec.name])
+                raise LowerError(f"{node.op} with {spec.name}={value!r} has no TFLite spelling")
+        return found
+
+    def _opaque(self, node: Any, operands: list[Any], reason: str = "") -> Sequence[Any]:
+        """The results of a node without a rule: of constants TensorFlow's own, else those of an opaque equation."""
+        op_def = self._op_def(node)
+        resources = [o for o in operands if isinstance(o, Resource | PendingList)]
+        if resources:
+            raise LowerError(
+                f"{node.op} on a variable, table or list has no TFLite spelling",
+                found=getattr(resources[0], "name", None),
+            )
+        alone = b"" if why_not_single(node, op_def) else single_node(node, len(operands))
+        trace = active_trace()
+        values = [trace.resolve(o.type) if isinstance(o, Var) else np.asarray(o) for o in operands]
+        constants = [v for v in values if isinstance(v, np.ndarray)]
+        if alone and len(constants) == len(values) and not op_def.is_stateful and node.op not in self.custom_ops:
+            return run_node(alone, constants)
+        dtypes = output_dtypes(node, op_def)
+        shapes = result_shapes(alone, values) if alone else output_shapes(node) or [None] * len(dtypes)
+        types = tuple(_full_type(node, s, d, reason) for s, d in zip(shapes, dtypes, strict=True))
+        inputs = [o if isinstance(o, Var) else trace.constant(np.asarray(o)) for o in operands]
+        if any(shape is None or None in shape for shape in shapes):
+            self.opaque[node.name] = LowerError(
+                f"{node.op} has no TFLite spelling, and what follows needs its shape",
+                where=str(self.source(node)),
+                found=reason or None,
+                remedy=_REMEDY,
+            )
+        op = TfOp(node.op, types, reason, alone, bool(op_def.is_stateful))
+        return trace.append(op, inputs, types, _plain_attributes(node))
+
+    def _compare_types(self, node: Any, results: Sequence[Any]) -> None:
+        """Every type must be compatible with TensorFlow's own; where TensorFlow knows more, take it over."""
+        if _is_list(node):
+            return
+        dtypes = output_dtypes(node, self._op_def(node))
+        for result, shape, dtype in zip(results, output_shapes(node), dtypes, strict=False):
+            found = active_trace().resolve(type_of(result))
+            if found.dtype is not dtype or _contradicts(found.shape, shape):
+                raise ImportFailed(
+                    f"{node.op} was given a type that TensorFlow contradicts",
+                    expected=f"{dtype.value} of shape {shape} as TensorFlow infers it",
+                    found=str(found),
+                    remedy="report this model: the rule for this op is wrong",
+                )
+            for ours, theirs in zip(found.shape, shape or (), strict=False):
+                if theirs is not None and not is_known(ours):
+                    active_trace().equate(ours, theirs)
+
+
+def handles(*ops: str) -> Callable[[Handler], Handler]:
+    """Register what the importer itself does with nodes of these ops."""
+
+    def register(handler: Handler) -> Handler:
+        HANDLERS.update(dict.fromkeys(ops, handler))
+        return handler
+
+    return register
+
+
+@handles("Const")
+def _const(walker: Walker, node: Any, operands: list[Any]) -> Sequence[Any]:
+    return (decode_attr(node.attr["value"]),)
+
+
+@handles("Placeholder")
+def _placeholder(walker: Walker, node: Any, operands: list[Any]) -> Sequence[Any]:
+    raise ImportFailed(f"the input {node.name!r} of the graph has no value")
+
+
+@handles("PlaceholderWithDefault")
+def _placeholder_with_default(walker: Walker, node: Any, operands: list[Any]) -> Sequence[Any]:
+    return operands[:1]
+
+
+@handles("Variable", "VariableV2")
+def _reference_variable(walker: Walker, node: Any, operands: list[Any]) -> Sequence[Any]:
+    raise LowerError(
+        "a reference variable of TensorFlow 1 cannot be read",
+        remedy="build and save the model again after tf.compat.v1.enable_resource_variables()",
+    )
+
+
+@handles("ReadVariableOp")
+def _read_variable(walker: Walker, node: Any, operands: list[Any]) -> Sequence[Any]:
+    (resource,) = operands
+    if not isinstance(resource, Resource):
+        raise ImportFailed("a variable is read that has no value")
+    return (walker.variables.value(resource),)
+
+
+@handles("VarIsInitializedOp")
+def _is_initialized(walker: Walker, node: Any, operands: list[Any]) -> Sequence[Any]:
+    return (np.asarray(True),)
+
+
+@handles("AssignVariableOp")
+def _assign(walker: Walker, node: Any, operands: list[Any]) -> Sequence[Any]:
+    walker.variables.assign(*operands)
+    return ()
+
+
+@handles("AssignAddVariableOp", "AssignSubVariableOp")
+def _assign_changed(walker: Walker, node: Any, operands: list[Any]) -> Sequence[Any]:
+    resource, change = operands
+    rule = walker.rules["AddV2" if node.op == "AssignAddVariableOp" else "Sub"]
+    walker.variables.assign(resource, rule(walker.variables.value(resource), change))
+    return ()
+
+
+def in_order(scope: Scope, roots: Sequence[str], edges: Callable[[Any], Sequence[str]] = data_inputs) -> Iterator[str]:
+    """The nodes that `roots` need, operands first; without control edges, which carry no values, unless asked for.
+
+    Without recursion: graphs are deeper than Python's stack.
+    """
+    opened: set[str] = set()
+    pending = [(name, False) for name in reversed(roots)]
+    while pending:
+        name, operands_done = pending.pop()
+        if operands_done:
+            yield name
+            continue
+        if name in opened or name in scope.arguments:
+            continue
+        if name not in scope.nodes:
+            raise ImportFailed(f"the graph refers to the node {name!r}, which it does not have")
+        opened.add(name)
+        pending.append((name, True))
+        needed = [split_reference(i)[0] for i in edges(scope.nodes[name])]
+        pending += [(i, False) for i in reversed(needed) if i not in opened]
+
+
+def _in_program_order(scope: Scope, roots: Sequence[str]) -> list[str]:
+    """As `in_order`, in an order that control edges allow: they say when variables are read and written."""
+
+    def edges(node: Any) -> list[str]:
+        return [name.removeprefix("^") for name in node.input]
+
+    needed = set(in_order(scope, roots))
+    return [name for name in in_order(scope, roots, edges) if name in needed]
+
+
+def _is_harmless(spec: Any, attr: Any) -> bool:
+    """Whether an attribute that a rule does not read can change nothing: a type, a count, or the op's default."""
+    kinds = ("type", "list(type)", "shape", "list(shape)")
+    if spec.type in kinds or spec.name in ("N", "num_split", "num", "container", "shared_name", "debug_name"):
+        return True
+    return bool(spec.HasField("default_value") and attr == spec.default_value)
+
+
+def _is_list(node: Any) -> bool:
+    return node.op.startswith("TensorList") and node.op not in ("TensorListStack", "TensorListGetItem")
+
+
+def _contradicts(ours: Sequence[Dim], theirs: PartialShape | None) -> bool:
+    if theirs is None:
+        return False
+    known = ((int(a), b) for a, b in zip(ours, theirs, strict=False) if is_known(a) and b is not None)
+    return len(ours) != len(theirs) or any(a != b for a, b in known)
+
+
+def _full_type(node: Any, shape: Sequence[Dim | None] | None, dtype: DType, reason: str) -> TensorType:
+    if shape is None:
+        raise LowerError(
+            f"{node.op} has no TFLite spelling, and TensorFlow does not know its rank",
+            found=reason or None,
+            remedy=_REMEDY,
+        )
+    names = active_trace().names
+    return TensorType(tuple(names.fresh("N") if d is None else d for d in shape), dtype)
+
+
+def _plain_attributes(node: Any) -> dict[str, Any]:
+    found = {key: decode_attr(node.attr[key]) for key in sorted(node.attr) if not key.startswith("_")}
+    return {key: value for key, value in found.items() if isinstance(value, str | int | float | bool | DType | tuple)}

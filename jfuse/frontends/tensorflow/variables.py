@@ -1,0 +1,177 @@
+"""Variables and tables as the importer sees them: which of them any function writes, and what they hold on the way.
+
+A variable that is written is a value: each read gives the current one, each write sets it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from jfuse.errors import LowerError
+from jfuse.ir.dims import same, substitute_dim
+from jfuse.ir.graph import Var
+from jfuse.ir.trace import active_trace
+from jfuse.ir.types import TensorType
+from jfuse.lowering.rule_tools.query import type_of
+from jfuse.tf_nodes.attributes import Library, called_functions, data_inputs, split_reference
+
+_WRITES = frozenset(
+    "AssignVariableOp AssignAddVariableOp AssignSubVariableOp AssignVariableXlaConcatND ResourceStridedSliceAssign "
+    "ResourceCountUpTo RngSkip RngReadAndSkip StatefulUniform StatefulUniformInt StatefulUniformFullInt "
+    "StatefulStandardNormalV2 StatefulTruncatedNormal StatefulRandomBinomial DestroyResourceOp LookupTableInsertV2 "
+    "LookupTableRemoveV2 LookupTableImportV2 InitializeTableV2 InitializeTableFromTextFileV2".split()
+)
+_WRITE_PREFIXES = ("ResourceScatter", "ResourceApply", "ResourceSparseApply")
+
+
+@dataclass(eq=False)
+class Resource:
+    """A captured variable (or table). `array` is its value at import; None for what is not a variable.
+
+    written: some function of the model may change it. variable: TensorFlow's own. handle: of a table, as it was made.
+    """
+
+    name: str
+    array: np.ndarray | None
+    written: bool = False
+    variable: Any = None
+    handle: Any = None
+
+    @property
+    def is_state(self) -> bool:
+        """Whether it is a variable that may change."""
+        return self.written and self.array is not None
+
+
+@dataclass
+class Variables:
+    """What the written variables hold at one point of the walk.
+
+    live: those whose values some result needs; writes of others are left out. read: those that were read so far, by
+    any walk that shares this set.
+    """
+
+    live: frozenset[Resource] = frozenset()
+    read: set[Resource] = field(default_factory=set)
+    current: dict[Resource, Any] = field(default_factory=dict)
+
+    def value(self, resource: Resource) -> Any:
+        """What the variable holds now. Raises LowerError for what is not a variable."""
+        if resource.array is None:
+            raise LowerError(f"{resource.name!r} is a table or another resource that TFLite cannot hold")
+        if not resource.is_state:
+            return resource.array
+        self.read.add(resource)
+        return self.current[resource]
+
+    def assign(self, resource: Resource, value: Any) -> None:
+        """Let the variable hold `value` from now on; raises LowerError where its type is another one."""
+        assert resource.array is not None, "only variables are live"
+        _expect_type(type_of(resource.array), type_of(value), resource.name)
+        self.current[resource] = value
+
+    def within(self, values: Mapping[Resource, Any]) -> Variables:
+        """The variables as a body sees them at its start, where some have the given values."""
+        return Variables(self.live, self.read, {**self.current, **values})
+
+    def computed(self, operands: Iterable[Any]) -> list[Resource]:
+        """The resources among `operands` that hold what was computed at run time, each once."""
+        found = [o for o in operands if isinstance(o, Resource) and isinstance(self.current.get(o), Var)]
+        return list(dict.fromkeys(found))
+
+
+def _expect_type(wanted: TensorType, found: TensorType, name: str) -> None:
+    trace = active_trace()
+    fits = wanted.dtype is found.dtype and wanted.rank == found.rank
+    for size, given in zip(wanted.shape, found.shape, strict=False):
+        trace.equate(size, given)
+        fits &= same(size, substitute_dim(given, trace.sizes)) is True
+    if not fits:
+        raise LowerError(
+            f"the variable {name!r} is given a value of another type",
+            expected=str(wanted),
+            found=str(found),
+            remedy="a state of the file keeps its shape: pad it, or make it an input and a result of the function",
+        )
+
+
+def is_write(op: str) -> bool:
+    """Whether a TensorFlow op changes the resource that is its first operand."""
+    return op in _WRITES or op.startswith(_WRITE_PREFIXES)
+
+
+@dataclass
+class WriteAnalysis:
+    """Which arguments of which function are resources that it writes, itself or through what it calls."""
+
+    library: Library
+    _known: dict[str, frozenset[int]] = field(default_factory=dict)
+
+    def written_arguments(self, name: str) -> frozenset[int]:
+        """Positions of the arguments that function `name` writes."""
+        if name not in self._known:
+            self._known[name] = frozenset()  # a recursive function adds nothing to itself
+            function = self.library.functions[name]
+            positions = {arg.name: i for i, arg in enumerate(function.signature.input_arg)}
+            self._known[name] = frozenset(self._written(function.node_def, positions))
+        return self._known[name]
+
+    def written_placeholders(self, nodes: Iterable[Any]) -> set[str]:
+        """The names of the placeholders of a top-level graph that are written."""
+        nodes = list(nodes)
+        names = [n.name for n in nodes if n.op == "Placeholder"]
+        found = self._written(nodes, {name: i for i, name in enumerate(names)})
+        return {names[i] for i in found}
+
+    def writers(self, nodes: Iterable[Any], given: Mapping[str, Any], live: frozenset[Resource]) -> list[str]:
+        """The names of the nodes that write a live variable, themselves or through what they call, in their order.
+
+        given: the values of the placeholders or arguments, resources among them.
+        """
+        aliases = {name: value for name, value in given.items() if isinstance(value, Resource) and value in live}
+        found = []
+        for node in nodes if aliases else ():
+            operands = [split_reference(i)[0] for i in data_inputs(node)]
+            if node.op == "Identity" and operands and operands[0] in aliases:
+                aliases[node.name] = aliases[operands[0]]
+            elif any(operands[i] in aliases for i in self.written_operands(node) if i < len(operands)):
+                found.append(node.name)
+        return found
+
+    def written_resources(self, function: str, arguments: Sequence[Any]) -> list[Resource]:
+        """The resources among the arguments of a function that it writes, each once."""
+        found = (arguments[i] for i in sorted(self.written_arguments(function)))
+        return list(dict.fromkeys(r for r in found if isinstance(r, Resource)))
+
+    def written_operands(self, node: Any) -> set[int]:
+        """Positions of the operands that the node writes, itself or through what it calls."""
+        return {0} if is_write(node.op) else self._written_operands(node)
+
+    def _written(self, nodes: Iterable[Any], positions: Mapping[str, int]) -> set[int]:
+        aliases = dict(positions)
+        found: set[int] = set()
+        for node in nodes:
+            operands = [split_reference(i)[0] for i in data_inputs(node)]
+            if node.op == "Identity" and operands and operands[0] in aliases:
+                aliases[node.name] = aliases[operands[0]]
+            written = (operands[i] for i in self.written_operands(node) if i < len(operands))
+            found |= {aliases[name] for name in written if name in aliases}
+        return found
+
+    def _written_operands(self, node: Any) -> set[int]:
+        offset = 1 if node.op in ("If", "StatelessIf", "Case", "StatelessCase") else 0
+        names = [name for name in (*called_functions(node), node.op) if name in self.library.functions]
+        return {i + offset for name in names for i in self.written_arguments(name)}
+
+
+def borrow_array(variable: Any) -> np.ndarray:
+    """The variable's value without a copy where TensorFlow lends its memory (read-only); a copy otherwise."""
+    value = variable.read_value()
+    try:
+        return np.asarray(memoryview(value))
+    except (TypeError, ValueError, BufferError):  # bfloat16 and strings have no buffer format
+        return np.asarray(value.numpy())

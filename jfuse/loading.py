@@ -1,0 +1,71 @@
+"""Loading: any source as a jfuse program."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+from jfuse.errors import JfuseError
+from jfuse.frontends.sources import import_tensorflow
+from jfuse.ir.graph import Program
+from jfuse.ir.walk import all_eqns
+from jfuse.lowering.defaults import default_rules
+from jfuse.lowering.rules import Rule
+from jfuse.model import Model
+from jfuse.opaque_ops.tf_op import TfOp
+from jfuse.report import Report
+from jfuse.running.runner import running_notes
+from jfuse.tflite.read.file import load_tflite
+
+
+def load(
+    source: Any,
+    *,
+    signatures: Sequence[str] | None = None,
+    input_signature: Sequence[Any] | None = None,
+    inputs: Sequence[str] | None = None,
+    outputs: Sequence[str] | None = None,
+    rules: Iterable[Rule] = (),
+    custom_ops: Collection[str] = (),
+) -> Model:
+    """The model in `source` as a jfuse program, composites with their bodies.
+
+    source: path of a SavedModel folder, a `.keras` or a `.tflite` file; a Keras 3 or tf_keras model; a tf.function; a
+        concrete function, or a sequence or mapping (signature key -> function) of them; a GraphDef, or the path of a
+        `.pb` file with one.
+    signatures: keys to load; None for all.
+    input_signature: tf.TensorSpecs, for a tf.function without one or to fix the sizes of a Keras model or a GraphDef.
+    inputs, outputs: names of tensors of a GraphDef; by default its inputs are the placeholders that the outputs need.
+    custom_ops: TensorFlow ops to leave as they are, whatever rule there is: `lower` makes custom operators of them.
+    Raises ImportFailed, BadFlatbuffer.
+    """
+    if isinstance(source, str | Path) and Path(source).suffix == ".tflite":
+        if not Path(source).is_file():
+            raise JfuseError(f"{source} does not exist")
+        program = load_tflite(Path(source))
+        return Model(program, report=Report(notes=list(running_notes(program))))
+    table = default_rules().extended(rules).lowers
+    imported = import_tensorflow(
+        source,
+        table,
+        signatures=signatures,
+        input_signature=input_signature,
+        inputs=inputs,
+        outputs=outputs,
+        custom_ops=custom_ops,
+    )
+    _need_nodes_of(custom_ops, imported.program)
+    report = Report(assumptions=list(imported.program.assumptions), notes=list(imported.notes))
+    return Model(imported.program, imported, report)
+
+
+def _need_nodes_of(custom_ops: Collection[str], program: Program) -> None:
+    """Raise JfuseError for names of which the program has no opaque node."""
+    found = {e.op.tf_name for graph in program.graphs() for e in all_eqns(graph) if isinstance(e.op, TfOp)}
+    unknown = sorted(set(custom_ops) - found)
+    if unknown:
+        raise JfuseError(
+            f"custom_ops names {', '.join(unknown)}, of which the model has no node that its results need",
+            expected="names of TensorFlow ops" + (f"; without a rule are {', '.join(sorted(found))}" if found else ""),
+        )

@@ -1,0 +1,120 @@
+"""TensorFlow ops that no rule spells: they keep TensorFlow's type and stop the conversion if they survive fusing.
+
+TensorFlow itself computes them where a graph runs on arrays. What the user lets into the file as a custom operator
+(`select_tf_ops`, `custom_ops`) becomes a CustomOp; a loaded file's custom operators are the same.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+from urllib.parse import unquote
+
+import jax
+import numpy as np
+
+from jfuse.errors import LowerError
+from jfuse.ir.graph import Atom, Const, Graph, Op, Params, Var
+from jfuse.ir.registry import register_family
+from jfuse.ir.trace import active_trace
+from jfuse.ir.types import TensorType
+from jfuse.opaque_ops.custom_options import FLEX, flex_node
+from jfuse.tf_nodes.single_node import run_node
+
+
+@dataclass(frozen=True, eq=False)
+class TfOp:
+    """One opaque node's op; `reason` says why its rule did not take it, where there is one.
+
+    node: the NodeDef by itself, serialized; b"" where the node cannot stand alone. stateful: results are not a function
+    of the operands (random numbers).
+    """
+
+    tf_name: str
+    types: tuple[TensorType, ...]
+    reason: str = ""
+    node: bytes = b""
+    stateful: bool = False
+
+    @property
+    def name(self) -> str:
+        """The printed name, `tf.Erf`."""
+        return f"tf.{self.tf_name}"
+
+    def with_types(self, types: tuple[TensorType, ...]) -> TfOp:
+        """The same op with results of these types."""
+        return replace(self, types=types)
+
+    def infer(self, inputs: Sequence[Atom | None], params: Params, bodies: Sequence[Graph]) -> tuple[TensorType, ...]:
+        """TensorFlow's types."""
+        return self.types
+
+    def run(self, inputs: Sequence[Any], params: Params, bodies: Sequence[Graph]) -> tuple[Any, ...]:
+        """TensorFlow's results for arrays; on the Vars of a trace recorded again. LowerError while jax traces."""
+        if any(isinstance(i, Var) for i in inputs):
+            return _recorded(self, inputs, params)
+        return _computed(self.name, self.node, inputs, self.reason)
+
+
+@dataclass(frozen=True, eq=False)
+class CustomOp:
+    """One custom operator: its code as the file has it (`FlexErf`), and the types that the file states for its results.
+
+    node: the TensorFlow node that the operator stands for, serialized; b"" where that is not known. stateful: as above.
+    Parameters: options (the bytes in the file), version, updates (the operands that are states, by position, whose new
+    values are the last results).
+    """
+
+    code: str
+    types: tuple[TensorType, ...]
+    node: bytes = b""
+    stateful: bool = False
+    builtin = "CUSTOM"
+
+    @property
+    def name(self) -> str:
+        """The printed name, `custom.FlexErf`; what no word has is written as in an address (%20)."""
+        return _PREFIX + _ODD.sub(lambda m: "".join(f"%{byte:02X}" for byte in m[0].encode()), self.code)
+
+    @property
+    def defaults(self) -> Mapping[str, Any]:
+        """The parameters of a custom operator."""
+        return {"options": b"", "version": 1, "updates": ()}
+
+    def with_types(self, types: tuple[TensorType, ...]) -> CustomOp:
+        """The same op with results of these types."""
+        return replace(self, types=types)
+
+    def infer(self, inputs: Sequence[Atom | None], params: Params, bodies: Sequence[Graph]) -> tuple[TensorType, ...]:
+        """The stated types."""
+        return self.types
+
+    def run(self, inputs: Sequence[Any], params: Params, bodies: Sequence[Graph]) -> tuple[Any, ...]:
+        """What TensorFlow computes for the node that a Flex operator carries, or that the operator was made of."""
+        if any(isinstance(i, Var) for i in inputs):
+            return _recorded(self, inputs, params)
+        node = flex_node(params["options"]) if self.code.startswith(FLEX) else self.node
+        return _computed(self.name, node, inputs, "" if node else "its kernel is known to the runtime alone")
+
+
+_PREFIX = "custom."
+_ODD = re.compile(r"[^A-Za-z0-9_.:/-]")
+
+
+def _recorded(op: Op, inputs: Sequence[Any], params: Params) -> tuple[Var, ...]:
+    trace = active_trace()
+    atoms = [i if isinstance(i, Var | Const) or i is None else trace.constant(np.asarray(i)) for i in inputs]
+    return trace.append(op, atoms, op.infer(atoms, params, ()), params)
+
+
+def _computed(name: str, node: bytes, inputs: Sequence[Any], reason: str) -> tuple[Any, ...]:
+    traced = any(isinstance(i, jax.core.Tracer) for i in inputs)
+    if traced or not node or any(i is None for i in inputs):
+        raise LowerError(f"{name} is not an op of TFLite, and jax cannot compute it", found=reason or None)
+    return run_node(node, inputs)
+
+
+register_family("tf.", lambda name, types: TfOp(name.removeprefix("tf."), types))
+register_family(_PREFIX, lambda name, types: CustomOp(unquote(name.removeprefix(_PREFIX)), types))

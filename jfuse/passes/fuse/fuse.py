@@ -1,0 +1,342 @@
+"""Composites become fused TFLite ops where a rule takes them and the prover agrees; the others lose their boundary."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from jfuse.errors import JfuseError, NotFused, RuleError
+from jfuse.ir.dims import Dim, SymbolNames, is_known, symbols_of
+from jfuse.ir.graph import Atom, Const, Eqn, Graph, Var
+from jfuse.ir.trace import active_trace, at_source, recording
+from jfuse.ir.walk import all_eqns, is_same_type, live_eqns, substitute_graph, use_counts, with_new_bodies
+from jfuse.kernels.control import composite, scan, while_
+from jfuse.kernels.core.op import TflOp
+from jfuse.lowering.rule_tools.case_distinctions import place_of
+from jfuse.lowering.rule_tools.query import type_of
+from jfuse.lowering.rule_tools.rule_context import Site, at_site
+from jfuse.lowering.rules import FuseRule, need
+from jfuse.opaque_ops.state_operands import keeps_state
+from jfuse.passes.context import Context
+from jfuse.passes.fuse.describe import describe
+from jfuse.passes.fuse.padding_promises import Masks
+from jfuse.passes.fuse.profitability import need_faster
+from jfuse.passes.fuse.recover import recover
+from jfuse.passes.fuse.rounding import rounds_to, widened
+from jfuse.passes.fuse.run_time_shapes import dynamic_before_fused, dynamic_before_replacement
+from jfuse.passes.rewrite import inline, rewrite
+from jfuse.passes.scans.to_loops.scan_to_loops import unloop
+from jfuse.passes.simplify.simplify import folded, simplify
+from jfuse.proof.inputs import integer_limits
+from jfuse.proof.prove import ROUNDED, TOLERANCE, Proof, prove
+from jfuse.proof.samples import Padded
+from jfuse.report import Fusion, Refusal
+
+_OWN = "jfuse."  # composites that jfuse makes for itself need no rule
+
+
+def fuse(graph: Graph, ctx: Context) -> Graph:
+    """Replace each composite by what its rule makes of it, proved equal, or by its body; none are left.
+
+    Bodies that are put in place are searched for recurrences, as the graph itself was before.
+    """
+    return _fuse(graph, ctx, _Place(graph.inputs))
+
+
+@dataclass(frozen=True)
+class _Place:
+    """Where a graph stands. inputs: its own, where it is a signature's. in_loop: whether it is the body of a loop."""
+
+    inputs: Sequence[Var] | None = None
+    in_loop: bool = False
+
+
+def _fuse(graph: Graph, ctx: Context, place: _Place) -> Graph:
+    graph = _with_fused_bodies(graph, ctx, place)
+    while any(eqn.op is composite for eqn in graph.eqns):  # bodies that are put in place may hold some
+        graph = _resolved(graph, ctx, place)
+    return graph
+
+
+def _with_fused_bodies(graph: Graph, ctx: Context, place: _Place) -> Graph:
+    """The graph with what loops and branches hold resolved."""
+
+    def visit(eqn: Eqn) -> Eqn:
+        inside = _Place(in_loop=place.in_loop or eqn.op in (scan, while_))
+        return eqn if eqn.op is composite else with_new_bodies(eqn, lambda body: _fuse(body, ctx, inside))
+
+    return replace(graph, eqns=tuple(map(visit, graph.eqns)))
+
+
+def _resolved(graph: Graph, ctx: Context, place: _Place) -> Graph:
+    """The graph with each composite replaced."""
+    counts = use_counts(graph)
+
+    def visit(eqn: Eqn) -> Sequence[Any] | None:
+        if eqn.op is not composite:
+            return None
+        rule = ctx.rules.fuses.get(eqn.params["name"])
+        if rule is not None:
+            try:
+                return _fused(eqn, rule, [counts[out] > 0 for out in eqn.outputs], ctx, place)
+            except NotFused as refusal:
+                ctx.report.refused.append(Refusal.of(refusal, eqn.params["name"], rule.name, eqn.source))
+        elif not eqn.params["name"].startswith(_OWN):
+            missing = NotFused("no_rule", want=f"a rule for {eqn.params['name']!r}")
+            ctx.report.refused.append(Refusal.of(missing, eqn.params["name"], "fuse", eqn.source))
+        return inline(_opened(eqn, ctx, place), _atoms(eqn))
+
+    return rewrite(graph, visit)
+
+
+def _opened(eqn: Eqn, ctx: Context, place: _Place) -> Graph:
+    """The body of a composite that stays unfused, with its constant operands put in and recurrences recovered in it."""
+    (body,) = eqn.bodies
+    known: dict[Var, Atom] = {v: a for v, a in zip(body.inputs, _atoms(eqn), strict=True) if isinstance(a, Const)}
+    body = rewrite(substitute_graph(body, known), folded)
+    if eqn.params["name"] not in ctx.rules.recovers:  # what was proposed and refused would only be proposed again
+        body = recover(body, ctx, single_steps=not place.in_loop)
+    return _with_fused_bodies(body, ctx, place)
+
+
+def _fused(eqn: Eqn, rule: FuseRule, is_read: Sequence[bool], ctx: Context, place: _Place) -> list[Atom]:
+    """The results of the replacement, recorded in the active trace; raises NotFused where it may not be taken."""
+    masks = Masks(ctx, _atoms(eqn), active_trace().eqns, place.inputs)
+    replacement, given = _replacement(eqn, rule, is_read, masks)
+    # In each turn the states would be written and read back, and the op keeps others from being delegated: measured,
+    # plain ops are 1.5 to 3 times as fast at 16 to 256 units.
+    alone = [e.op.name for e in replacement.eqns if keeps_state(e) and "time_major" not in e.params]
+    need(not (place.in_loop and alone), "state_in_a_loop", want="whole sequences in the body of a loop", got=alone)
+    dynamic = _dynamic_before(replacement, _atoms(eqn), ctx)
+    need(
+        dynamic is None,
+        "dynamic_before_fused",
+        want="sizes that LiteRT knows at allocation",
+        got=dynamic and place_of(dynamic),
+    )
+    if ctx.prefer == "speed":
+        need_faster(eqn.bodies[0], replacement, ctx)
+    proof = _proof(eqn, rule, is_read, replacement, given, masks)
+    masks.keep()
+    name = eqn.params["name"]
+    ctx.report.fused.append(
+        Fusion(
+            composite=name,
+            rule=rule.name,
+            source=str(eqn.source),
+            becomes=tuple(e.op.builtin for e in replacement.eqns if isinstance(e.op, TflOp)),
+            samples=proof.samples,
+            error=proof.error,
+            recovered=name in ctx.rules.recovers,
+            cell=", ".join(filter(None, map(describe, replacement.eqns))),
+        )
+    )
+    _assume_steps(replacement, ctx)
+    results = dict(zip(given, inline(replacement, _atoms(eqn)), strict=True))
+    # A result that the rule leaves out stands for itself: nothing reads it.
+    return [results.get(i, out) for i, out in enumerate(eqn.outputs)]
+
+
+def _dynamic_before(replacement: Graph, args: Sequence[Atom], ctx: Context) -> Eqn | None:
+    """The first equation before the fused ops of a replacement that has a run-time shape, in the file as well."""
+    before = active_trace().eqns
+    found = dynamic_before_replacement(before, replacement, args)
+    if found is None:
+        return None
+    with recording() as trace:
+        results = inline(replacement, args)
+    wanted = tuple(r for r in results if isinstance(r, Var))
+    # Most of what is sized at run time here will not be: loops and their zeros are spelled in other ways by then.
+    apart = Context(ctx.rules, loop=ctx.loop)
+    eqns = (*before, *trace.eqns)
+    made = {out for eqn in eqns for out in eqn.outputs}
+    given = dict.fromkeys(a for eqn in eqns for a in eqn.inputs if isinstance(a, Var) and a not in made)
+    file = simplify(unloop(Graph(replacement.name, tuple(given), eqns, wanted), apart), apart)
+    return next((d for e in file.eqns if (d := dynamic_before_fused(file, e)) is not None), None)
+
+
+def _assume_steps(replacement: Graph, ctx: Context) -> None:
+    """Note that a recurrence of open length makes a step: the last one is read, and TFLite has none to give."""
+    for eqn in filter(keeps_state, replacement.eqns):
+        if "time_major" not in eqn.params:
+            continue  # one step
+        steps = eqn.outputs[0].type.shape[0 if eqn.params["time_major"] else 1]
+        if not is_known(steps) and f"{steps} >= 1" not in ctx.report.assumptions:
+            ctx.report.assumptions.append(f"{steps} >= 1")
+
+
+def _proof(
+    eqn: Eqn, rule: FuseRule, is_read: Sequence[bool], replacement: Graph, given: Sequence[int], masks: Masks
+) -> Proof:
+    """The proof of a replacement: as it is, or without the rounding of constants, the rule's own or the source's."""
+    try:
+        return _proved(eqn, rule, replacement, given, masks.asked)
+    except NotFused as refusal:
+        if refusal.condition != "not_equal":
+            raise
+    try:
+        return _proved_unrounded(eqn, rule, is_read, replacement, given, masks)
+    except NotFused:
+        return _proved(eqn, rule, replacement, given, masks.asked, ROUNDED)
+
+
+def _proved_unrounded(
+    eqn: Eqn, rule: FuseRule, is_read: Sequence[bool], replacement: Graph, given: Sequence[int], masks: Masks
+) -> Proof:
+    """The proof of what a rule makes in f64, of which the replacement must be the rounded form."""
+    wide = widened(eqn)
+    try:
+        exact, _ = _replacement(wide, rule, is_read, masks)
+    except JfuseError as error:
+        raise NotFused("not_equal", want="a rule that takes f64") from error
+    need(rounds_to(exact, replacement), "not_equal", want="the same ops in f64 and in f32")
+    return _proved(wide, rule, exact, given, masks.asked)
+
+
+def _proved(
+    eqn: Eqn,
+    rule: FuseRule,
+    replacement: Graph,
+    given: Sequence[int],
+    padded: Mapping[int, Padded],
+    tolerance: float = TOLERANCE,
+) -> Proof:
+    (body,) = eqn.bodies
+    outputs = tuple(body.outputs[i] for i in given)
+    wanted = replace(body, eqns=live_eqns(body, outputs), outputs=outputs)
+    constants = [a.array if isinstance(a, Const) else None for a in _atoms(eqn)]
+    return prove(wanted, replacement, constants, rule.claims, padded=padded, tolerance=tolerance)
+
+
+def _replacement(eqn: Eqn, rule: FuseRule, is_read: Sequence[bool], masks: Masks) -> tuple[Graph, list[int]]:
+    """The graph that the rule records on operands of the composite's types, and which results it gives."""
+    inputs = tuple(Var(a.type, a.name, getattr(a, "value", None)) for a in _atoms(eqn))
+    operands = [a.array if isinstance(a, Const) else v for a, v in zip(_atoms(eqn), inputs, strict=True)]
+    bound = _bind(rule, eqn, operands)
+    with recording(names=_Unused(eqn.bodies[0], inputs)) as trace:
+        with at_source(eqn.source), at_site(_site(eqn, is_read, inputs, masks)):
+            results = _call(rule, eqn, bound)
+        given = [i for i, r in enumerate(results) if r is not None]
+        _check_results(eqn, results, is_read)
+        assumed = ", ".join(f"{name} = {size}" for name, size in trace.sizes.items())
+        need(not assumed, "sizes_agree", want="no assumption on run-time sizes", got=assumed)
+        graph = trace.finish(rule.name, inputs, [results[i] for i in given])
+    return _with_named_constants(graph, _atoms(eqn)), given
+
+
+def _site(eqn: Eqn, is_read: Sequence[bool], inputs: Sequence[Var], masks: Masks) -> Site:
+    (body,) = eqn.bodies
+    places = {v: i for i, v in enumerate(inputs)}
+    limits = integer_limits(body)
+    by_operand = {ours: limits[theirs] for ours, theirs in zip(inputs, body.inputs, strict=True) if theirs in limits}
+    names = eqn.params["arguments"]
+    return Site(body, names, tuple(is_read), by_operand, lambda v, *of: masks.side_of(places[v], *of))
+
+
+@dataclass(frozen=True)
+class _Call:
+    operands: list[Any]
+    attributes: dict[str, Any]
+
+
+def _bind(rule: FuseRule, eqn: Eqn, operands: Sequence[Any]) -> _Call:
+    """What to call the rule with: operands by name, or by position where the names are others."""
+    names: Sequence[str] = eqn.params["arguments"]
+    by_name = dict(zip(names, operands, strict=True))
+    attributes = {n: _attribute(n, p, by_name, dict(eqn.params["attributes"])) for n, p in rule.attributes.items()}
+    free = {n: o for n, o in by_name.items() if n not in rule.attributes}
+    parameters = [p for p in rule.operands if p.kind is not p.VAR_POSITIONAL]
+    required = [p.name for p in parameters if p.default is p.empty]
+    if len(parameters) == len(rule.operands) and all(name in free for name in required):
+        return _Call([free.get(p.name, p.default) for p in parameters], attributes)
+    takes_more = len(parameters) < len(rule.operands)
+    fits = len(required) <= len(free) and (takes_more or len(free) <= len(parameters))
+    need(fits, "operand_count", want=", ".join(p.name for p in rule.operands), got=", ".join(free))
+    return _Call(list(free.values()), attributes)
+
+
+def _attribute(
+    name: str, parameter: inspect.Parameter, operands: Mapping[str, Any], attributes: Mapping[str, Any]
+) -> Any:
+    """A keyword of the rule: the value of a constant operand, an attribute of the annotation, or the default."""
+    if name in operands:
+        value = operands[name]
+        need(not isinstance(value, Var), f"static_{name}", want="a constant", got=str(type_of(value)))
+        return _python_value(np.asarray(value).tolist())
+    if name in attributes:
+        return attributes[name]
+    need(parameter.default is not parameter.empty, f"missing_{name}", want=f"an argument or attribute {name!r}")
+    return parameter.default
+
+
+def _python_value(value: Any) -> Any:
+    if isinstance(value, list):
+        return tuple(_python_value(v) for v in value)
+    return value.decode() if isinstance(value, bytes) else value
+
+
+def _call(rule: FuseRule, eqn: Eqn, call: _Call) -> tuple[Any, ...]:
+    try:
+        results = rule(*call.operands, **call.attributes)
+    except NotFused:
+        raise
+    except Exception as error:  # a rule is the user's code and may raise anything
+        raise RuleError(
+            f"the rule {rule.name} failed on the composite {eqn.params['name']!r}",
+            where=str(eqn.source) or None,
+            found=f"{type(error).__name__}: {error}",
+            remedy="refuse with jfuse.need what the rule cannot take",
+        ) from error
+    results = tuple(results) if isinstance(results, tuple | list) else (results,)
+    if len(results) != len(eqn.outputs):
+        raise RuleError(
+            f"the rule {rule.name} gives another number of results than the composite {eqn.params['name']!r}",
+            where=str(eqn.source) or None,
+            expected=len(eqn.outputs),
+            found=len(results),
+        )
+    return results
+
+
+def _check_results(eqn: Eqn, results: Sequence[Any], is_read: Sequence[bool]) -> None:
+    for number, (out, result, read) in enumerate(zip(eqn.outputs, results, is_read, strict=True)):
+        if result is None:
+            need(not read, "result_not_given", want=f"result {number} of {eqn.params['name']}", got="None")
+            continue
+        found = type_of(result if isinstance(result, Var) else np.asarray(result))
+        need(is_same_type(found, out.type), "result_type", want=f"{out.type} as result {number}", got=str(found))
+
+
+def _with_named_constants(graph: Graph, operands: Sequence[Atom]) -> Graph:
+    """The graph with the composite's own Consts where the rule passed their arrays on: they carry names."""
+    known = {id(a.array): a for a in operands if isinstance(a, Const)}
+    eqns = tuple(
+        replace(e, inputs=tuple(known.get(id(a.array), a) if isinstance(a, Const) else a for a in e.inputs))
+        for e in graph.eqns
+    )
+    return replace(graph, eqns=eqns)
+
+
+def _atoms(eqn: Eqn) -> tuple[Atom, ...]:
+    """The operands of a composite, none of which is optional."""
+    return tuple(a for a in eqn.inputs if a is not None)
+
+
+class _Unused(SymbolNames):
+    """Names of symbols that occur neither in a composite's operands nor in its body."""
+
+    def __init__(self, body: Graph, inputs: Sequence[Var]) -> None:
+        super().__init__()
+        variables = [*inputs, *(v for e in all_eqns(body) for v in e.outputs)]
+        self._taken = {name for v in variables for d in v.type.shape for name in symbols_of(d)}
+
+    def fresh(self, stem: str) -> Dim:
+        """A symbol that is new there."""
+        found = super().fresh(stem)
+        while str(found) in self._taken:
+            found = super().fresh(stem)
+        return found

@@ -1,0 +1,61 @@
+"""Masks of composites: how they are padded, by construction or because the user promises it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from jfuse.ir.graph import Atom, Eqn, Graph, Var
+from jfuse.ir.walk import live_eqns
+from jfuse.lowering.recover.masks.padding import Padding, padding_of
+from jfuse.passes.context import Context
+from jfuse.proof.samples import Padded
+from jfuse.report import Promise
+
+
+@dataclass
+class Masks:
+    """The masks among the operands of one composite.
+
+    eqns: the equations before it. inputs: those of the signature's graph, None within a body, where the user's word
+    could not be kept in verification. asked: what the rule was told, by position of the operand.
+    """
+
+    ctx: Context
+    atoms: Sequence[Atom]
+    eqns: Sequence[Eqn]
+    inputs: Sequence[Var] | None
+    asked: dict[int, Padded] = field(default_factory=dict)
+    _promises: list[Promise] = field(default_factory=list)
+
+    def side_of(self, place: int, axis: int, counts: bool = True) -> str | None:
+        """The side on which operand `place` is padded along an axis; None where it may have gaps.
+
+        counts: its value where a step counts.
+        """
+        made = {out: eqn for eqn in self.eqns for out in eqn.outputs}
+        found = padding_of(self.atoms[place], axis, made)
+        side = found.side
+        if side is None and self.ctx.padding is not None and self.inputs is not None:
+            side = found.promised(self.ctx.padding, counts)
+            self._promises.append(self._promise(found, counts, self.ctx.padding, self.inputs))
+        if side is not None:
+            self.asked[place] = Padded(axis, side)
+        return side
+
+    def keep(self) -> None:
+        """Report the promises: the composite was replaced by what relies on them."""
+        report = self.ctx.report
+        for promise in self._promises:
+            if str(promise) not in report.assumptions:
+                report.assumptions.append(str(promise))
+                report.promises.append(promise)
+
+    def _promise(self, found: Padding, counts: bool, side: str, inputs: Sequence[Var]) -> Promise:
+        known = Graph("mask", tuple(inputs), tuple(self.eqns), (found.root,))
+        eqns = live_eqns(known, known.outputs)
+        read = {a for a in (*known.outputs, *(a for eqn in eqns for a in eqn.inputs)) if isinstance(a, Var)}
+        graph = Graph("mask", tuple(v for v in inputs if v in read), eqns, known.outputs)
+        made_by = [eqn for eqn in graph.eqns if found.root in eqn.outputs]
+        source = str(made_by[0].source) if made_by else "an input"
+        return Promise(side, found.axis, graph, source, counts ^ found.negated)

@@ -1,0 +1,113 @@
+"""Finding composites that nobody marked: scans that compute a known recurrence become `composite` again."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from jfuse.errors import NotFused
+from jfuse.ir.graph import Atom, Const, Eqn, Graph, Var
+from jfuse.ir.trace import active_trace
+from jfuse.ir.walk import with_new_bodies
+from jfuse.kernels.control import composite, scan
+from jfuse.lowering.recover.algebra.pointwise import Pointwise
+from jfuse.lowering.recover.cells.canonical_step import normal_form
+from jfuse.lowering.recover.cells.step import Step
+from jfuse.lowering.recover.masks.mask import with_mask
+from jfuse.lowering.rules import Proposal
+from jfuse.passes.context import Context
+from jfuse.passes.fuse.single_steps import recover_single_steps
+from jfuse.passes.rewrite import opened, rewrite
+from jfuse.passes.simplify.dce import drop_dead
+from jfuse.report import Refusal
+
+
+def recover(graph: Graph, ctx: Context, *, single_steps: bool = True) -> Graph:
+    """Wrap each scan that a recover rule reads in a composite of its name, a proposal that `fuse` proves or undoes.
+
+    In bodies of loops and branches too; the body of an annotated composite is left to the composite's own rule. Single
+    steps, whose states are inputs and results of the graph, are loops of one step, where `single_steps` are wanted.
+    """
+    if not ctx.recover:
+        return graph
+    graph = _recover(drop_dead(graph), ctx)
+    if single_steps:
+        graph = recover_single_steps(graph, lambda eqn: _read(eqn, ctx, one_step=True))
+    return drop_dead(recover_activations(graph))
+
+
+def recover_activations(graph: Graph) -> Graph:
+    """The graph with activations that are spelled in arithmetic as one operator each, in bodies of loops too."""
+    pointwise = Pointwise(graph)
+
+    def visit(eqn: Eqn) -> Sequence[Any] | None:
+        found = pointwise.visit(eqn)
+        return None if found is None else [found]
+
+    graph = rewrite(graph, visit)
+    eqns = tuple(e if e.op is composite else with_new_bodies(e, recover_activations) for e in graph.eqns)
+    return graph if all(map(operator.is_, eqns, graph.eqns)) else replace(graph, eqns=eqns)
+
+
+def _recover(graph: Graph, ctx: Context) -> Graph:
+    def visit(eqn: Eqn) -> Sequence[Any] | None:
+        return _read(eqn, ctx) if eqn.op is scan else None
+
+    graph = rewrite(graph, visit)
+    eqns = tuple(e if e.op is composite else with_new_bodies(e, lambda body: _recover(body, ctx)) for e in graph.eqns)
+    return graph if all(map(operator.is_, eqns, graph.eqns)) else replace(graph, eqns=eqns)
+
+
+def _read(eqn: Eqn, ctx: Context, *, one_step: bool = False) -> Sequence[Any] | None:
+    """The results of the first recover rule's composite; None, with the nearest refusal reported, where none fits.
+
+    one_step: the scan is only a way to look at straight code, which need not be a recurrence.
+    """
+    refusals: list[tuple[NotFused, str]] = []
+    # A marked cell is read as what it computes: all of its steps together are worth more than each by itself.
+    normal, finish = normal_form(with_new_bodies(eqn, opened))
+    step = Step(normal, one_step=one_step)
+    # The user's rules first: what reads a special case may be the general case of another rule.
+    for name, rule in sorted(ctx.rules.recovers.items(), key=lambda item: item[0].startswith("jfuse.")):
+        try:
+            found = rule(step)
+            if step.mask is not None:
+                found = with_mask(found, step.mask, step.body.inputs, step.carries)
+        except NotFused as refusal:
+            refusals.append((refusal, rule.name))
+        else:
+            own = {"one_step": True} if one_step else {}
+            proposed = _composite(name, normal, replace(found, attributes={**found.attributes, **own}))
+            active_trace().eqns.append(proposed)
+            return finish(proposed.outputs)
+    if refusals and not one_step:
+        nearest, rule_name = max(refusals, key=lambda pair: pair[0].near)
+        ctx.report.refused.append(Refusal.of(nearest, "scan", rule_name, eqn.source))
+    return None
+
+
+def _composite(name: str, eqn: Eqn, found: Proposal) -> Eqn:
+    """The composite around a scan: its own operands, then the derived weights, which only the fusion rule reads."""
+    named: dict[str, Atom] = {role: _operand(eqn, place) for role, place in found.operands.items()}
+    by_place = {place: role for role, place in found.operands.items()}
+    for i, atom in enumerate(eqn.inputs):
+        if i not in by_place and isinstance(atom, Var):
+            by_place[i] = f"operand_{i}"
+            named[by_place[i]] = atom
+    named |= {role: Const(array) for role, array in found.constants.items()}
+    inputs = {role: Var(atom.type) for role, atom in named.items()}
+    operands = tuple(inputs[by_place[i]] if i in by_place else a for i, a in enumerate(eqn.inputs))
+    results = tuple(Var(out.type) for out in eqn.outputs)
+    bodies = eqn.bodies if found.body is None else (found.body,)
+    stepping = replace(eqn, inputs=operands, outputs=results, bodies=bodies)
+    body = Graph("step", tuple(inputs.values()), (stepping,), results)
+    params = {"name": name, "arguments": tuple(named), "attributes": tuple(found.attributes.items())}
+    return Eqn(composite, tuple(named.values()), eqn.outputs, params, eqn.source, (body,))
+
+
+def _operand(eqn: Eqn, place: int) -> Atom:
+    atom = eqn.inputs[place]
+    assert atom is not None, "a scan has no optional operands"
+    return atom

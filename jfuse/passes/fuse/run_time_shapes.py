@@ -1,0 +1,152 @@
+"""Where LiteRT decides shapes at run time, and why no such op may stand before a fused recurrent op.
+
+Tensors are planned at allocation up to the first op whose result's shape is open; the rest is planned during the
+invoke, with the states' old sizes: wrong numbers, then a crash, once a state exceeds 64 bytes and the batch grows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
+
+from jfuse.errors import LowerError
+from jfuse.ir.dims import Dim, symbols_of
+from jfuse.ir.graph import Atom, Eqn, Graph, Var
+from jfuse.ir.trace import recording
+from jfuse.ir.types import DType
+from jfuse.ir.walk import has_effects, producers
+from jfuse.kernels import control, ops
+from jfuse.kernels.core.op import TflOp, depends_on_data
+from jfuse.lowering.peephole.layout.reshape import constant_shape
+from jfuse.opaque_ops.state_operands import keeps_state, state_operands
+from jfuse.passes.rewrite import inline
+from jfuse.passes.simplify.broadcast_constants import broadcast_constants, constant_of, unbroadcast
+
+# Their kernels leave the result open wherever a -1 stands in the input's shape_signature, constant operands or not.
+_OPEN_WITH_OPEN_INPUT = frozenset({"SLICE", "TOPK_V2"})
+
+# Operands that decide no size, and without whose values the kernels leave the result open all the same.
+_LOOKED_AT = {f"UNSORTED_SEGMENT_{name}": (1,) for name in ("SUM", "PROD", "MIN", "MAX")}
+
+
+def has_run_time_shape(eqn: Eqn, *, simplified: bool = True) -> bool:
+    """Whether LiteRT knows the shape of the results only once the equation has run. True where in doubt.
+
+    simplified: False where shapes that can be constants may yet become ones.
+    """
+    if any(out.type.dtype is DType.string for out in eqn.outputs):
+        return True  # strings live in memory of their own, however many there are
+    if eqn.op is control.scan:
+        # The loop that it becomes collects its results in a tensor made at run time.
+        return not all(out.type.is_static for out in eqn.outputs)
+    if eqn.bodies:
+        inside = (inner for body in eqn.bodies for inner in body.eqns)
+        return depends_on_data(eqn) or any(has_run_time_shape(inner, simplified=simplified) for inner in inside)
+    if not isinstance(eqn.op, TflOp):
+        return not all(out.type.is_static for out in eqn.outputs)
+    if eqn.op.builtin in _OPEN_WITH_OPEN_INPUT:
+        return not all(a.type.is_static for a in eqn.inputs if a is not None)
+    if not simplified and eqn.op is ops.reshape and constant_shape(eqn.outputs[0].type.shape) is not None:
+        return False
+    # What SHAPE gives is known at allocation, one size of it too; what is computed from it is not.
+    if eqn.op is ops.range_ and _is_one_size(eqn.outputs[0].type.shape[0]) and not depends_on_data(eqn):
+        return False
+    measures = _LOOKED_AT.get(eqn.op.builtin, ())
+    computed = any(
+        (eqn.op.operand_at(i).decides_size or i in measures) and isinstance(a, Var) for i, a in enumerate(eqn.inputs)
+    )
+    return computed or not eqn.op.traceable
+
+
+def _is_one_size(dim: Dim) -> bool:
+    return symbols_of(dim) == {str(dim)}
+
+
+def dynamic_before_fused(graph: Graph, fused: Eqn, *, simplified: bool = True) -> Eqn | None:
+    """The first equation with a run-time shape that must run before `fused`, where `fused` has states of open size.
+
+    Initial states that are a constant, broadcast, do not count: the state pass writes them in another way.
+    """
+    if not _has_open_state(fused):
+        return None
+    made_by = producers(graph)
+    known = broadcast_constants(graph)
+
+    def operands(eqn: Eqn) -> Iterator[Atom | None]:
+        states = state_operands(eqn)
+        for i, atom in enumerate(eqn.inputs):
+            if i not in states:
+                yield atom
+            elif atom is not None and constant_of(atom, known) is None:
+                yield unbroadcast(atom, made_by)
+
+    before = ancestors(graph, operands(fused), operands)
+    return next((e for e in graph.eqns if e in before and has_run_time_shape(e, simplified=simplified)), None)
+
+
+def dynamic_before_replacement(before: Sequence[Eqn], replacement: Graph, args: Sequence[Atom]) -> Eqn | None:
+    """As `dynamic_before_fused`, for the fused ops of a graph that is to be put in place after the equations `before`.
+
+    args: what its inputs are bound to there. The equations are taken as they are once simplified.
+    """
+    with recording() as trace:
+        inline(replacement, args)
+    graph = Graph(replacement.name, (), (*before, *trace.eqns), ())
+    found = (dynamic_before_fused(graph, eqn, simplified=False) for eqn in trace.eqns if keeps_state(eqn))
+    return next((eqn for eqn in found if eqn is not None), None)
+
+
+def fused_first(graph: Graph) -> Graph:
+    """The graph with its fused recurrent ops, and what they need, before anything that has a run-time shape.
+
+    Raises LowerError where that cannot be.
+    """
+    if not _needs_order(graph):
+        return graph
+    fused = [e for e in graph.eqns if _has_open_state(e)]
+    for eqn in fused:
+        dynamic = dynamic_before_fused(graph, eqn)
+        if dynamic is not None:
+            raise _refused(eqn, dynamic)
+    if has_effects(graph):  # what has effects stays where it is
+        raise _refused(fused[-1], next(e for e in graph.eqns if has_run_time_shape(e)))
+    # A final state is read right after the op that leaves it.
+    states = {e.outputs[i] for e in fused for i in state_operands(e).values()}
+    reads = [out for e in graph.eqns if states.intersection(e.inputs) for out in e.outputs]
+    first = ancestors(graph, [*reads, *(out for e in fused for out in e.outputs)])
+    return replace(graph, eqns=(*(e for e in graph.eqns if e in first), *(e for e in graph.eqns if e not in first)))
+
+
+def ancestors(
+    graph: Graph,
+    atoms: Iterable[Atom | None],
+    operands: Callable[[Eqn], Iterable[Atom | None]] = lambda eqn: eqn.inputs,
+) -> set[Eqn]:
+    """The equations that must run before all of `atoms` are there. `operands`: what an equation needs."""
+    needed = {a for a in atoms if isinstance(a, Var)}
+    found: set[Eqn] = set()
+    for eqn in reversed(graph.eqns):
+        if needed.intersection(eqn.outputs):
+            found.add(eqn)
+            needed.update(a for a in operands(eqn) if isinstance(a, Var))
+    return found
+
+
+def _has_open_state(eqn: Eqn) -> bool:
+    states = [eqn.inputs[i] for i in state_operands(eqn)]
+    return any(s is not None and not s.type.is_static for s in states)
+
+
+def _needs_order(graph: Graph) -> bool:
+    last = max((n for n, e in enumerate(graph.eqns) if _has_open_state(e)), default=-1)
+    return any(has_run_time_shape(e) for e in graph.eqns[: last + 1])
+
+
+def _refused(fused: Eqn, dynamic: Eqn) -> LowerError:
+    return LowerError(
+        f"{fused.op.name} with an open batch cannot follow {dynamic.op.name}, whose result LiteRT sizes at run time",
+        where=str(fused.source) or None,
+        expected="every size known at allocation before a fused op, so that its state can grow with the batch",
+        found=f"{dynamic.op.name} at {dynamic.source}" if str(dynamic.source) else dynamic.op.name,
+        remedy="fix the batch: give the source an input signature without open dimensions",
+    )

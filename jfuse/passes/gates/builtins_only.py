@@ -1,0 +1,128 @@
+"""The gates before the file: whatever TFLite's builtins cannot say is reported, all of it in one message."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Container, Iterable, Iterator, Sequence
+from dataclasses import replace
+
+from jfuse.errors import LowerError
+from jfuse.ir.declared_types import is_stated
+from jfuse.ir.graph import Eqn, Graph, Program
+from jfuse.ir.walk import all_eqns
+from jfuse.kernels.control import composite
+from jfuse.opaque_ops.opaque_op import OpaqueOp
+from jfuse.opaque_ops.state_operands import keeps_state
+from jfuse.opaque_ops.tf_op import CustomOp, TfOp
+from jfuse.passes.context import Context
+from jfuse.passes.gates.alternatives import alternative_to
+from jfuse.passes.gates.custom_ops import is_let_in
+from jfuse.passes.simplify.dce import drop_dead
+from jfuse.passes.states.layers import layer_of
+from jfuse.tflite.runtime.dtypes import unsupported
+from jfuse.tflite.schema import BUILTIN_CODES
+
+_NO_RULE = (
+    '@jfuse.lowers("{op}") (a rule: how to spell it in TFLite ops), select_tf_ops=True (Flex operators) or '
+    'custom_ops={{"{op}": None}} (a kernel of your own); docs/unsupported.md says what each costs'
+)
+_NO_KERNEL = "cast to one of the types that the kernel takes, in the source"
+_INDENT = "\n            "
+
+
+def builtins_only(graphs: Iterable[Graph]) -> None:
+    """Raise LowerError for all equations whose op is no operator of a file, with counts and the first node of each."""
+    _refuse([e for graph in graphs for e in all_eqns(graph) if not _is_operator(e)])
+
+
+def legal(graphs: Iterable[Graph], variables: Collection[str] = ()) -> None:
+    """As `builtins_only`, and for all equations on types that the runtime's kernels do not take.
+
+    variables: the names of the source's variables, which tell its layers.
+    """
+    eqns = [e for graph in graphs for e in all_eqns(graph)]
+    _refuse([e for e in eqns if not _is_operator(e) or unsupported(e) is not None], variables)
+
+
+def only_operators(program: Program, ctx: Context) -> Program:
+    """The program as it is; raises LowerError where it is not `legal`."""
+    legal(program.graphs(), ctx.variables)
+    return program
+
+
+def plain_numbers(program: Program, ctx: Context) -> Program:
+    """The program as it is; raises LowerError where it is quantized, or holds what only a file that was read does.
+
+    Passes reason about what ops compute, which is not what these equations do.
+    """
+    eqns = (e for graph in program.entries() for e in all_eqns(graph))
+    for eqn in eqns:
+        is_unknown = isinstance(eqn.op, OpaqueOp) or (isinstance(eqn.op, CustomOp) and keeps_state(eqn))
+        if is_stated(eqn) or is_unknown or eqn.intermediates:
+            raise LowerError(
+                "a program that is quantized, or has operators without an op of jfuse, is not lowered",
+                where=str(eqn.source) or None,
+                found=str(eqn),
+                remedy="save it as it is (it consists of the file's operators), or lower the float model",
+            )
+    return program
+
+
+def no_lost_ops(program: Program, ctx: Context) -> Program:
+    """The program as it is; raises LowerError for opaque ops that no later pass could take, before any work is done.
+
+    Those in the body of a composite that has a rule may go with it, when that is fused; those that nobody reads are
+    dropped.
+    """
+    eqns = (e for graph in program.graphs() for e in _staying(drop_dead(graph), ctx.rules.fuses))
+    _refuse([e for e in eqns if isinstance(e.op, TfOp) and not is_let_in(e, ctx)], ctx.variables)
+    return program
+
+
+def _staying(graph: Graph, fused: Container[str]) -> Iterator[Eqn]:
+    """The equations outside of composites that a rule fuses."""
+    for eqn in graph.eqns:
+        yield eqn
+        for body in () if eqn.op is composite and eqn.params["name"] in fused else eqn.bodies:
+            yield from _staying(body, fused)
+
+
+def _is_operator(eqn: Eqn) -> bool:
+    return getattr(eqn.op, "builtin", None) in BUILTIN_CODES
+
+
+def _refuse(eqns: Iterable[Eqn], variables: Collection[str] = ()) -> None:
+    found: dict[str, list[Eqn]] = {}
+    for eqn in eqns:
+        found.setdefault(eqn.op.name, []).append(eqn)
+    if not found:
+        return
+    raise LowerError(
+        f"{len(found)} {'op has' if len(found) == 1 else 'ops have'} no TFLite spelling",
+        expected="TFLite builtin ops only",
+        found=_INDENT.join(_lines(name, found[name], variables) for name in sorted(found)),
+        remedy=_INDENT.join(_remedies([eqns[0] for eqns in found.values()])) or None,
+    )
+
+
+def _lines(name: str, eqns: Sequence[Eqn], variables: Collection[str]) -> str:
+    """What is known of the equations of one op: how many nodes they come from, the first, its layer and the reason."""
+    first = eqns[0]
+    nodes = {str(replace(e.source, op="")) or id(e) for e in eqns}  # a loop that was unrolled repeats its nodes
+    reason = unsupported(first) if _is_operator(first) else getattr(first.op, "reason", "")
+    place = str(first.source) or "a node without a name"
+    layer = layer_of(first.source, variables)
+    line = f"{name} ({len(nodes)}x, first at {place}{f', {layer}' if layer else ''})"
+    why, *remedies = (reason or "").splitlines() or [""]
+    advice = alternative_to(first.op.tf_name) if isinstance(first.op, TfOp) else ""
+    return f"{_INDENT}  ".join([f"{line}: {why}" if why else line, *filter(None, remedies or [advice])])
+
+
+def _remedies(firsts: Sequence[Eqn]) -> Iterator[str]:
+    opaque = [e.op.tf_name for e in firsts if isinstance(e.op, TfOp)]
+    if opaque:
+        yield _NO_RULE.format(op=opaque[0])
+    bound = [e.op.tf_name for e in firsts if isinstance(e.op, TfOp) and not e.op.node]
+    if bound:
+        yield f"not as custom operators, as they cannot leave their graph: {', '.join(bound)}"
+    if any(_is_operator(e) for e in firsts):
+        yield _NO_KERNEL

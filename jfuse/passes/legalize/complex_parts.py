@@ -1,0 +1,129 @@
+"""Complex numbers by their parts, where the runtime has no operator for them or the parts are at hand."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from jfuse.ir.graph import Atom, Const, Eqn, Graph
+from jfuse.ir.types import DType
+from jfuse.ir.walk import with_bodies
+from jfuse.kernels import ops
+from jfuse.kernels.control import composite
+from jfuse.kernels.core.op import Array, TflOp
+from jfuse.lowering.ops.math.complex_numbers import WHOLE, whole
+from jfuse.passes.context import Context
+from jfuse.passes.rewrite import Rewriting
+from jfuse.tflite.runtime.dtypes import unsupported
+
+Parts = tuple[Array, Array | None]
+"""Real and imaginary part; None where that is 0."""
+
+
+def complex_parts(graph: Graph, ctx: Context) -> Graph:
+    """Let operators on c64 that the runtime lacks, or whose operands are made of parts, work on the parts."""
+    rewriting = Rewriting(with_bodies(graph, lambda body: complex_parts(body, ctx)))
+
+    def visit(eqn: Eqn) -> Sequence[Any] | None:
+        if not isinstance(eqn.op, TflOp) or not any(_is_complex(a) for a in eqn.inputs):
+            return None
+        if not unsupported(eqn) and not any(_origin(rewriting, a) for a in eqn.inputs):
+            return None
+        return _by_parts(eqn.op, eqn, [_operand(rewriting, a) for a in eqn.inputs])
+
+    return rewriting.run(visit)
+
+
+def _is_complex(atom: Atom | None) -> bool:
+    return atom is not None and atom.type.dtype is DType.c64
+
+
+def _origin(rewriting: Rewriting, atom: Atom | None) -> Parts | None:
+    """What a complex number was made of."""
+    eqn = rewriting.producer(atom) if _is_complex(atom) else None
+    if eqn is not None and eqn.op is composite and eqn.params["name"] == WHOLE:
+        real, imaginary = map(_as_array, eqn.inputs)
+        return real, imaginary
+    if eqn is not None and eqn.op is ops.cast and eqn.inputs[0] is not None and eqn.inputs[0].type.dtype is DType.f32:
+        return _as_array(eqn.inputs[0]), None
+    return None
+
+
+def _operand(rewriting: Rewriting, atom: Atom | None) -> Any:
+    """The parts of a complex number, what else there is as it is."""
+    if not _is_complex(atom):
+        return _as_array(atom)
+    x = _as_array(atom)
+    return _origin(rewriting, atom) or (ops.real(x), ops.imag(x))
+
+
+def _as_array(atom: Atom | None) -> Array:
+    return atom.array if isinstance(atom, Const) else atom
+
+
+def _by_parts(op: TflOp, eqn: Eqn, operands: Sequence[Any]) -> Sequence[Any] | None:
+    if op in _RESULTS:
+        return [_RESULTS[op](*operands)]
+    if not all(map(_is_complex, eqn.outputs)):
+        return None
+    if op in _NUMBERS:
+        return [_joined(_NUMBERS[op](*operands))]
+
+    def run(*arguments: Array) -> Sequence[Array]:
+        return op.run(arguments, eqn.params, ())
+
+    if op.linear == "each" and len(operands) > 1 and not any(o is not None for o in operands[2:]):
+        return [_joined(_product(lambda x, y: run(x, y)[0], *operands[:2]))]
+    if op.linear not in ("joint", "first"):
+        return None
+    real = run(*(o[0] if isinstance(o, tuple) else o for o in operands))
+    imaginary = run(*(_imaginary(o) if isinstance(o, tuple) else o for o in operands))
+    return [whole(r, i) for r, i in zip(real, imaginary, strict=True)]
+
+
+def _imaginary(x: Parts) -> Array:
+    return ops.zeros_like(x[0]) if x[1] is None else x[1]
+
+
+def _joined(x: Parts) -> Array:
+    return whole(x[0], _imaginary(x))
+
+
+def _product(multiply: Callable[[Array, Array], Array], x: Parts, y: Parts) -> Parts:
+    (a, b), (c, d) = x, y
+    real = multiply(a, c) if b is None or d is None else ops.sub(multiply(a, c), multiply(b, d))
+    if b is None:
+        return real, None if d is None else multiply(a, d)
+    return real, multiply(b, c) if d is None else ops.add(multiply(a, d), multiply(b, c))
+
+
+def _quotient(x: Parts, y: Parts) -> Parts:
+    """x / y. The square of y leaves f32 beyond 1e19 and below 1e-19."""
+    c, d = y
+    if d is None:
+        return ops.div(x[0], c), None if x[1] is None else ops.div(x[1], c)
+    real, imaginary = _product(ops.mul, x, (c, ops.neg(d)))
+    size = ops.add(ops.square(c), ops.square(d))
+    return ops.div(real, size), ops.div(_imaginary((real, imaginary)), size)
+
+
+def _power(x: Parts) -> Parts:
+    size = ops.exp(x[0])
+    return (size, None) if x[1] is None else (ops.mul(size, ops.cos(x[1])), ops.mul(size, ops.sin(x[1])))
+
+
+def _size(x: Parts) -> Array:
+    """The absolute value. Squares leave f32 beyond 1e19 and below 1e-19."""
+    return ops.abs_(x[0]) if x[1] is None else ops.sqrt(ops.add(ops.square(x[0]), ops.square(x[1])))
+
+
+_NUMBERS: Mapping[Any, Callable[..., Parts]] = {
+    ops.div: _quotient,
+    ops.exp: _power,
+    ops.square: lambda x: _product(ops.mul, x, x),
+}
+_RESULTS: Mapping[Any, Callable[..., Array]] = {
+    ops.real: lambda x: x[0],
+    ops.imag: _imaginary,
+    ops.complex_abs: _size,
+}

@@ -1,0 +1,107 @@
+"""Types where others do better: 16-bit floats in loops, which fuse and run fast in f32 only; types without a kernel.
+
+No value loses a digit by it, and the report says so.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from jfuse.ir.graph import Atom, Const, Eqn, Graph
+from jfuse.ir.types import DType, TensorType
+from jfuse.ir.walk import retype, with_bodies
+from jfuse.kernels import ops
+from jfuse.kernels.control import scan
+from jfuse.passes.context import Context
+from jfuse.passes.rewrite import rewrite
+from jfuse.passes.simplify.dce import drop_dead
+from jfuse.tflite.runtime.type_encodings import Encoding, keeps_values, wider
+
+_NARROW = (DType.f16, DType.bf16)
+
+
+def widen_loops(graph: Graph, ctx: Context) -> Graph:
+    """Let scans over 16-bit floats compute in f32, in bodies too; what enters and leaves them is cast."""
+
+    def visit(eqn: Eqn) -> Sequence[Any] | None:
+        if eqn.op is not scan or all(v.type.dtype not in _NARROW for v in eqn.bodies[0].inputs):
+            return None
+        ctx.report.notes.append(f"the loop {str(eqn.source)!r} computes in f32 instead of 16 bits")
+        results = scan([_wide(a) for a in eqn.inputs], (_in_f32(eqn.bodies[0]),), **eqn.params)
+        return [_narrow(r, out.type.dtype) for r, out in zip(results, eqn.outputs, strict=True)]
+
+    return rewrite(with_bodies(graph, lambda body: widen_loops(body, ctx)), visit)
+
+
+def _in_f32(graph: Graph) -> Graph:
+    def on_type(t: TensorType) -> TensorType:
+        return replace(t, dtype=DType.f32) if t.dtype in _NARROW else t
+
+    def on_value(value: Any) -> Any:
+        return DType.f32 if isinstance(value, DType) and value in _NARROW else value
+
+    def on_const(const: Const) -> Const:
+        return Const(const.array.astype(np.float32), const.name) if const.type.dtype in _NARROW else const
+
+    return retype(graph, on_type, on_value, on_const)
+
+
+def widen(graph: Graph, ctx: Context) -> Graph:
+    """Put casts around operators on types without a kernel, in bodies too, where that gives the same results.
+
+    16-bit floats round once, as TensorFlow's do; integers overflow as they would in their own type.
+    """
+    found: Counter[str] = Counter()
+    widened = _widened(graph, found)
+    for what, count in sorted(found.items()):
+        ctx.report.notes.append(f"{what} ({count}x): the runtime has no kernel of its own")
+    return widened
+
+
+def _widened(graph: Graph, found: Counter[str]) -> Graph:
+    held: dict[tuple[Atom, Encoding], Any] = {}  # what is there in another type already, so that it is cast once
+
+    def encoded(atom: Atom, encoding: Encoding) -> Any:
+        if (atom, encoding) not in held:
+            held[atom, encoding] = _converted(atom, encoding.wide, encoding)
+        return held[atom, encoding]
+
+    def visit(eqn: Eqn) -> Sequence[Any] | None:
+        encoding = wider(eqn)
+        if encoding is None:
+            return None
+        found[f"{eqn.op.name} of {encoding.narrow.value} computes in {encoding.wide.value}"] += 1
+        operands = [
+            encoded(a, encoding) if a is not None and encoding.applies(eqn, i) else a for i, a in enumerate(eqn.inputs)
+        ]
+        results = list(eqn.op.run([a.array if isinstance(a, Const) else a for a in operands], eqn.params, ()))
+        for i, out in enumerate(eqn.outputs):
+            if out.type.dtype is encoding.narrow:
+                if keeps_values(eqn, encoding):
+                    held[out, encoding] = results[i]
+                results[i] = _converted(results[i], encoding.narrow, encoding)
+        return results
+
+    whole = with_bodies(graph, lambda body: _widened(body, found))
+    widened = rewrite(whole, visit)
+    return whole if widened is whole else drop_dead(widened)
+
+
+def _converted(value: Any, dtype: DType, encoding: Encoding) -> Any:
+    convert = ops.bitcast if encoding.bits else ops.cast
+    return convert(value.array if isinstance(value, Const) else value, out_data_type=dtype)
+
+
+def _wide(atom: Atom | None) -> Any:
+    if atom is None or atom.type.dtype not in _NARROW:
+        return atom.array if isinstance(atom, Const) else atom
+    return ops.cast(atom.array if isinstance(atom, Const) else atom, out_data_type=DType.f32)
+
+
+def _narrow(value: Any, dtype: DType) -> Any:
+    return ops.cast(value, out_data_type=dtype) if dtype in _NARROW else value

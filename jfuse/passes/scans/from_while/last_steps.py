@@ -1,0 +1,62 @@
+"""The last of the collected values of a state is what the loop ends with: read there, nothing needs to be collected."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from jfuse.ir.dims import is_known
+from jfuse.ir.graph import Eqn, Graph, Var
+from jfuse.ir.walk import is_same_type, producers, with_bodies
+from jfuse.kernels import ops
+from jfuse.kernels.control import scan
+from jfuse.kernels.core.op import static_value
+from jfuse.passes.context import Context
+from jfuse.passes.rewrite import rewrite
+from jfuse.passes.scans.reroll.sequence_reads import Read, reads_of
+from jfuse.passes.simplify.dce import drop_dead
+
+
+def last_steps(graph: Graph, ctx: Context | None = None) -> Graph:
+    """The graph with the final state wherever the last step of a state's collected values was read, in bodies too.
+
+    `tf.scan` gives no final states: whoever wants one takes the last step, and LSTMs would have c of every step.
+    ctx: not needed; every pass of the pipeline is given one.
+    """
+    graph = with_bodies(graph, last_steps)
+    if not any(eqn.op is scan for eqn in graph.eqns):
+        return graph
+    graph = drop_dead(graph)  # a state that is carried for nobody would be kept alive
+    reads, made = reads_of(graph), producers(graph)
+
+    def visit(eqn: Eqn) -> Sequence[Any] | None:
+        read = reads.get(eqn.outputs[0]) if len(eqn.outputs) == 1 else None
+        final = None if read is None else _final(read, made)
+        fits = final is not None and is_same_type(final.type, eqn.outputs[0].type)
+        return [final] if fits else None
+
+    found = rewrite(graph, visit)
+    return graph if found is graph else drop_dead(found)
+
+
+def _final(read: Read, made: Mapping[Var, Eqn]) -> Var | None:
+    """The final state that is the step that is read."""
+    source, axis = read.source, read.axis
+    eqn = made.get(source)
+    while eqn is not None and eqn.op is ops.transpose and isinstance(eqn.inputs[0], Var):
+        permutation = None if eqn.inputs[1] is None else static_value(eqn.inputs[1])
+        if not isinstance(permutation, tuple):
+            return None
+        source, axis = eqn.inputs[0], int(permutation[axis])
+        eqn = made.get(source)
+    if eqn is None or eqn.op is not scan or axis != 0 or read.kept:
+        return None
+    length = eqn.params["length"]
+    if not is_known(length) or read.index != (0 if eqn.params["reverse"] else length - 1):
+        return None
+    (body,) = eqn.bodies
+    collected = body.outputs[eqn.outputs.index(source)]
+    states = body.outputs[: eqn.params["carries"]]
+    place = next((i for i, state in enumerate(states) if state is collected), None)
+    is_sequence = eqn.outputs.index(source) >= len(states)
+    return eqn.outputs[place] if place is not None and is_sequence else None

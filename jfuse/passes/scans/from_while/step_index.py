@@ -1,0 +1,224 @@
+"""What a loop counts: scalars of its bodies as `scale * t + offset`, t being the number of the step from 0."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from jax.errors import InconclusiveDimensionOperation
+
+from jfuse.ir.dims import Dim, is_known, same, substitute_dim, symbols_of
+from jfuse.ir.graph import Atom, Const, Eqn, Graph, Op, Var
+from jfuse.ir.types import DType
+from jfuse.ir.walk import producers
+from jfuse.kernels import ops
+from jfuse.kernels.core.op import static_value
+from jfuse.lowering.rules import need
+
+_SAME_VALUE = frozenset({ops.reshape, ops.expand_dims, ops.squeeze})
+_COMPARISONS: Mapping[Op, tuple[int, int]] = {
+    ops.less: (0, 1),
+    ops.less_equal: (0, 1),
+    ops.greater: (1, 0),
+    ops.greater_equal: (1, 0),
+}
+"""By comparison, its operands as (smaller, larger)."""
+_INCLUSIVE = frozenset({ops.less_equal, ops.greater_equal})
+_HUGE = np.iinfo(np.int32).max  # what "no limit" is written as
+
+
+@dataclass(frozen=True)
+class Index:
+    """The integer scale * t + offset at step t."""
+
+    scale: int
+    offset: Dim
+
+    def at(self, step: Dim) -> Dim:
+        """The value at a step."""
+        return self.scale * step + self.offset
+
+    def lowest(self, length: Dim) -> Dim:
+        """The least of the values at so many steps; scale is 1 or -1."""
+        return self.at(0) if self.scale == 1 else self.at(length - 1)
+
+
+class Counting:
+    """Scalars of one body of a loop, by what its counters tell about them.
+
+    counters: by position among the carried values. length: the number of steps, where that is known already.
+    """
+
+    def __init__(self, body: Graph, counters: Mapping[int, Index], length: Dim | None = None) -> None:
+        self._counters = counters
+        self._length = length
+        self._made = producers(body)
+        self._positions = {var: i for i, var in enumerate(body.inputs)}
+
+    def index(self, atom: Atom | None) -> Index | None:
+        """A scalar, or a tensor of one element, as an index; None for what is none."""
+        value = _number(atom)
+        if value is not None:
+            return Index(0, value)
+        if not isinstance(atom, Var):
+            return None
+        if atom in self._positions:
+            return self._counters.get(self._positions[atom])
+        eqn = self._made[atom]
+        if eqn.op in (ops.add, ops.sub):
+            return self._sum(eqn)
+        wide = atom.type.dtype in (DType.i32, DType.i64)  # a cast to anything smaller may wrap
+        if eqn.op in _SAME_VALUE or (eqn.op is ops.cast and wide):
+            source = eqn.inputs[0]
+            is_integer = source is not None and source.type.dtype.is_integer
+            return self.index(source) if is_integer else None
+        return self._wrapped(eqn) if eqn.op is ops.floor_mod else None
+
+    def _sum(self, eqn: Eqn) -> Index | None:
+        x, y = map(self.index, eqn.inputs)
+        if x is None or y is None:
+            return None
+        sign = 1 if eqn.op is ops.add else -1
+        return Index(x.scale + sign * y.scale, x.offset + sign * y.offset)
+
+    def _wrapped(self, eqn: Eqn) -> Index | None:
+        """x[i] in TensorFlow wraps i; an index that is in range already stays as it is."""
+        index, size = self.index(eqn.inputs[0]), _number(eqn.inputs[1])
+        if index is None or size is None or self._length is None or abs(index.scale) != 1:
+            return None
+        low = index.lowest(self._length)
+        return index if is_at_least(low, 0) and is_at_least(size, low + self._length) else None
+
+
+@dataclass(frozen=True)
+class Limits:
+    """How often a loop turns: `length`, or less where a counter reaches one of the `open_` limits before.
+
+    open_: a counter, and the carried value that it must stay below, which no step changes.
+    """
+
+    length: Dim
+    open_: tuple[tuple[Index, int], ...]
+
+
+def counters_of(eqn: Eqn) -> dict[int, Index]:
+    """The carried integers that each step changes by 1 or -1, from a start that is known, by position."""
+    body = eqn.bodies[1]
+    made = producers(body)
+    found = {}
+    for i, (var, out, start) in enumerate(zip(body.inputs, body.outputs, eqn.inputs, strict=True)):
+        producer = made.get(out) if isinstance(out, Var) else None
+        first = _number(start)
+        if producer is None or first is None or var.type.rank != 0 or not var.type.dtype.is_integer:
+            continue
+        step = _step(producer, var)
+        if step in (1, -1):
+            found[i] = Index(step, first)
+    return found
+
+
+def _step(eqn: Eqn, var: Var) -> Any:
+    if eqn.op is ops.add:
+        others = [a for a in eqn.inputs if a is not var]
+        return _number(others[0]) if len(others) == 1 else None
+    if eqn.op is ops.sub and eqn.inputs[0] is var:
+        change = _number(eqn.inputs[1])
+        return None if change is None else -change
+    return None
+
+
+def limits_of(eqn: Eqn, counters: Mapping[int, Index]) -> Limits:
+    """How often a while turns, from conditions that must all be comparisons of counters; raises NotFused for others."""
+    cond, body = eqn.bodies
+    counting = Counting(cond, counters)
+    lengths: list[Dim] = []
+    open_: list[tuple[Index, int]] = []
+    for condition in _conditions(cond):
+        need(condition.op in (*_COMPARISONS, ops.not_equal), "early_exit", want="counter < limit")
+        sides = [counting.index(a) for a in condition.inputs]
+        if all(side is not None for side in sides):
+            lengths.append(_length(condition, *(side for side in sides if side is not None)))
+        else:
+            open_.append(_open_limit(condition, sides, cond, body))
+    need(lengths or open_, "early_exit", want="counter < limit")
+    need(lengths, "trip_count_unknown", want="a number of steps that follows from shapes")
+    return Limits(_least(lengths), tuple(open_))
+
+
+def _conditions(cond: Graph) -> Iterator[Eqn]:
+    """The equations whose results must all be true for another turn."""
+    made = producers(cond)
+    pending: list[Atom | None] = list(cond.outputs)
+    while pending:
+        atom = pending.pop()
+        eqn = made.get(atom) if isinstance(atom, Var) else None
+        if eqn is not None and eqn.op in (ops.logical_and, *_SAME_VALUE):
+            pending += eqn.inputs[:2] if eqn.op is ops.logical_and else eqn.inputs[:1]
+        elif eqn is not None:
+            yield eqn
+        else:
+            need(isinstance(atom, Const) and bool(np.all(atom.array)), "early_exit", want="counter < limit")
+
+
+def _length(condition: Eqn, x: Index, y: Index) -> Dim:
+    """How many steps from 0 on fulfil a comparison of two indices."""
+    if condition.op is ops.not_equal:
+        low, high = (y, x) if x.scale - y.scale == -1 else (x, y)
+        inclusive = False
+    else:
+        low, high = ((x, y)[i] for i in _COMPARISONS[condition.op])
+        inclusive = condition.op in _INCLUSIVE
+    need(low.scale - high.scale == 1, "not_from_zero", want="a counter that moves towards its limit by 1")
+    length = high.offset - low.offset + inclusive
+    # Where sizes are 0 the number of steps must not be less.
+    at_zero = substitute_dim(length, dict.fromkeys(symbols_of(length), 0))
+    need(is_known(length) or at_zero >= 0, "trip_count_unknown", want="at least 0 steps for any size", got=length)
+    unequal_ends = condition.op is ops.not_equal and (not is_at_least(length, 0))
+    need(not unequal_ends, "not_from_zero", want="a counter that moves towards its limit by 1")
+    return length
+
+
+def _open_limit(condition: Eqn, sides: list[Index | None], cond: Graph, body: Graph) -> tuple[Index, int]:
+    need(condition.op in (ops.less, ops.greater), "early_exit", want="counter < limit")
+    low, high = _COMPARISONS[condition.op]
+    counter, limit = sides[low], condition.inputs[high]
+    moves = counter is not None and counter.scale == 1
+    need(moves, "early_exit", want="counter < limit", got=f"a condition on {condition.inputs[low]!r}")
+    still = [i for i, var in enumerate(cond.inputs) if var is limit and body.outputs[i] is body.inputs[i]]
+    need(still, "trip_count_unknown", want="a number of steps that follows from shapes")
+    assert counter is not None
+    return counter, still[0]
+
+
+def _least(lengths: list[Dim]) -> Dim:
+    lengths = [n for n in lengths if not (is_known(n) and n >= _HUGE)] or lengths[:1]
+    length = next((n for n in lengths if all(is_at_least(other, n) for other in lengths)), None)
+    need(length is not None, "trip_count_unknown", want="one limit that is reached first", got=lengths)
+    need(not is_known(length) or (length or 0) >= 1, "no_steps", want="at least one step", got=length)
+    return length
+
+
+def is_at_least(d: Dim, e: Dim) -> bool:
+    """Whether d >= e for certain, sizes of 0 included."""
+    if same(d, e):
+        return True
+    difference = d - e
+    if is_known(difference):
+        return int(difference) >= 0
+    try:
+        at_zero = substitute_dim(difference, dict.fromkeys(symbols_of(difference), 0))
+        return bool(difference >= 0) and at_zero >= 0
+    except InconclusiveDimensionOperation:
+        return False
+
+
+def _number(atom: Atom | None) -> Dim | None:
+    """The known value of an integer scalar, or of a tensor of one element."""
+    if atom is None or not atom.type.dtype.is_integer:
+        return None
+    value = static_value(atom)
+    while isinstance(value, tuple) and len(value) == 1:
+        (value,) = value
+    return None if isinstance(value, tuple) else value

@@ -1,0 +1,222 @@
+"""Unrolled loops: runs of steps in which every equation has exactly the operands that it has in the last step."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from graphlib import CycleError
+
+from jfuse.ir.graph import Atom, Const, Eqn, Graph, Var
+from jfuse.ir.walk import is_same_type
+from jfuse.kernels.core.op import TflOp
+from jfuse.passes.scans.reroll.folded_step import with_folded_step
+from jfuse.passes.scans.reroll.repetition import Repetition
+from jfuse.passes.scans.reroll.steps import (
+    Before,
+    Operand,
+    Orbit,
+    Slot,
+    Step,
+    Value,
+    align,
+    in_order,
+    is_linked,
+    matches,
+    regions_of,
+)
+
+LEAST_STEPS = 3  # two equal pieces of code are a pair of anything; a third makes it likely that they are steps
+
+
+@dataclass(frozen=True, eq=False)
+class Unrolled:
+    """A loop: orbits in an order in which they can be computed, its steps, and what stands for those before them."""
+
+    graph: Graph
+    orbits: tuple[Orbit, ...]
+    steps: range
+    before: Before
+
+    @property
+    def places(self) -> set[int]:
+        """The equations of the graph that are in the loop."""
+        return {p for orbit in self.orbits for number in self.steps if (p := orbit.at(number)) is not None}
+
+    def template(self, orbit: Orbit) -> Eqn:
+        """The equation of an orbit in the last step that has it."""
+        return self.graph.eqns[orbit.places[0]]
+
+
+def unrolled_loops(graph: Graph) -> list[Unrolled]:
+    """The loops in straight-line code that do not share an equation, later ones first."""
+    found = Repetition.of(graph)
+    return [loop for region in regions_of(found) for loop in [_loop(found, region)] if loop is not None]
+
+
+def _loop(found: Repetition, region: Sequence[Orbit]) -> Unrolled | None:
+    """The loop that the orbits of a region make up; None where too few of their steps are equal."""
+    align(region)
+    core = _core(region)
+    check = _Check(found, core)
+    last, least = _last_step(region, core, found), min(min(o.places) - o.shift for o in core)
+    while last - least >= LEAST_STEPS - 2:  # the one before may be folded
+        steps, before = check.run(last)
+        if len(steps) >= LEAST_STEPS - 1:
+            steps, before = with_folded_step(found, core, steps, before)
+        if len(steps) >= LEAST_STEPS:
+            others = [o for o in region if o not in set(core)]
+            return _finished(found, core, others, steps, before)
+        last = min(last, steps.start) - 1
+    return None
+
+
+def _core(region: Sequence[Orbit]) -> list[Orbit]:
+    """What the memory of the loop depends on; where it has none, what its longest-lived result depends on."""
+    carried = [s.orbit for orbit in region for s in orbit.sources if s.lag > 0]
+    if not carried:
+        carried = [max(region, key=lambda o: (len(o.places), o.places[0]))]
+    seen: dict[Orbit, None] = {}
+    pending = list(carried)
+    while pending:
+        orbit = pending.pop()
+        if orbit not in seen:
+            seen[orbit] = None
+            pending += [s.orbit for s in orbit.sources]
+    return list(seen)
+
+
+def _last_step(region: Sequence[Orbit], core: Sequence[Orbit], found: Repetition) -> int:
+    """The number that the last step may have.
+
+    It is the last one that is there at all, unless code after the loop reads there what it reads in no other step: then
+    that step is another one than those before.
+    """
+    carried = [s.orbit for orbit in region for s in orbit.sources if s.lag > 0]
+    sure = max((o.last for o in carried), default=max(o.last for o in core))
+    latest = max(o.last for o in region)
+    inside = {p for o in region for p in o.places.values()}
+
+    def is_read(orbit: Orbit, number: int) -> bool:
+        place = orbit.at(number)
+        outputs = () if place is None else found.graph.eqns[place].outputs
+        return any(v in found.results or not found.readers.get(v, inside) <= inside for v in outputs)
+
+    for number in range(sure + 1, latest + 1):
+        if any(is_read(o, number) and not is_read(o, number - 1) for o in region):
+            latest = number - 1
+            break
+    return latest
+
+
+@dataclass
+class _Check:
+    """Compares steps with what the operands of their orbits are said to be."""
+
+    found: Repetition
+    orbits: Sequence[Orbit]
+    values: dict[Slot, dict[int, Atom]] = field(default_factory=dict)
+
+    def run(self, last: int) -> tuple[range, Before]:
+        """The longest run of equal steps that ends with number `last`, and the values from before its first one."""
+        self.values = {}
+        number, first = last, last + 1
+        floor = _NEVER
+        while number >= floor:
+            needs = self._step(number)
+            if needs is None:
+                break
+            first, floor = number, max(floor, needs)
+            number -= 1
+        first = max(first, floor)
+        return range(first, last + 1), self._before(first)
+
+    def _step(self, number: int) -> int | None:
+        """The least number that the first step may have, seen from this one; None where this one is none."""
+        needs = [self._equation(orbit, number) for orbit in self.orbits]
+        known = [n for n in needs if n is not None]
+        return max(known) if len(known) == len(needs) else None
+
+    def _equation(self, orbit: Orbit, number: int) -> int | None:
+        place = orbit.at(number)
+        if place is None:
+            return _NEVER if number > orbit.last else None
+        eqn = self.found.graph.eqns[place]
+        needs = [self._operand(o, a, number) for o, a in zip(orbit.operands, eqn.inputs, strict=True)]
+        known = [n for n in needs if n is not None]
+        return max(known, default=_NEVER) if len(known) == len(needs) else None
+
+    def _operand(self, operand: Operand, atom: Atom | None, number: int) -> int | None:
+        if isinstance(operand, Value):
+            return self._value(operand, atom, number)
+        return _NEVER if matches(operand, atom, number, self.found) else None
+
+    def _value(self, value: Value, atom: Atom | None, number: int) -> int | None:
+        """A value from before the first step may be anything of the right type, the same for all who read it."""
+        then = number - value.lag
+        if is_linked(value, atom, number, self.found):
+            need = _NEVER
+        elif value.lag <= 0 or not isinstance(atom, Var | Const) or not _has_type(value, atom, self.found):
+            return None
+        else:
+            need = then + 1
+        assert isinstance(atom, Var | Const)
+        known = self.values.setdefault((value.orbit, value.output), {}).setdefault(then, atom)
+        return need if self.found.likeness.same(known, atom) or value.lag <= 0 else max(need, number + 1, then + 1)
+
+    def _before(self, first: int) -> Before:
+        found = {slot: {n: a for n, a in by_number.items() if n < first} for slot, by_number in self.values.items()}
+        return {slot: by_number for slot, by_number in found.items() if by_number}
+
+
+_NEVER = -(1 << 30)  # no step is the first one on this account
+
+
+def _has_type(value: Value, atom: Atom, found: Repetition) -> bool:
+    return is_same_type(found.graph.eqns[value.orbit.places[0]].outputs[value.output].type, atom.type)
+
+
+def _finished(
+    found: Repetition,
+    core: Sequence[Orbit],
+    others: Sequence[Orbit],
+    steps: range,
+    before: Before,
+) -> Unrolled | None:
+    """The loop with everything else that each of its steps computes; None where it is no loop after all."""
+    orbits = list(core)
+    for orbit in sorted(others, key=lambda o: o.places[0]):
+        if all(s.lag == 0 and s.orbit in orbits for s in orbit.sources) and _is_complete(orbit, steps, found):
+            orbits.append(orbit)
+    carried = [s for orbit in orbits for s in orbit.sources if s.lag > 0]
+    for s in carried:
+        known = before.get((s.orbit, s.output), {})
+        if any(steps.start - lag not in known for lag in range(1, s.lag + 1)):
+            return None
+    if not _is_worth_it(orbits, found, bool(carried)):
+        return None
+    try:
+        return Unrolled(found.graph, in_order(orbits), steps, before)
+    except CycleError:
+        return None
+
+
+def _is_complete(orbit: Orbit, steps: range, found: Repetition) -> bool:
+    """Whether every step has the equation, on the operands that it has in the last one."""
+    for number in steps:
+        place = orbit.at(number)
+        if place is None:
+            return False
+        eqn = found.graph.eqns[place]
+        for operand, atom in zip(orbit.operands, eqn.inputs, strict=True):
+            linked = isinstance(operand, Value) and is_linked(operand, atom, number, found)
+            if not linked and not matches(operand, atom, number, found):
+                return False
+    return True
+
+
+def _is_worth_it(orbits: Sequence[Orbit], found: Repetition, carries: bool) -> bool:
+    """Whether a loop does more than to apply functions to the elements of slices, or of one tensor again and again."""
+    reads = any(isinstance(o, Step) for orbit in orbits for o in orbit.operands)
+    ops = [found.graph.eqns[o.places[0]].op for o in orbits]
+    works = any(not isinstance(op, TflOp) or not (op.elementwise or op.linear == "joint") for op in ops)
+    return (reads and works) or (carries and (reads or works))

@@ -1,0 +1,134 @@
+"""What is left of scans and reserved lists, spelled in builtins: the fastest form of each loop, and zeros."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+from jfuse.errors import JfuseError, LowerError
+from jfuse.ir.dims import is_known, same
+from jfuse.ir.graph import Atom, Const, Eqn, Graph, Var
+from jfuse.ir.walk import all_eqns, with_bodies
+from jfuse.kernels import ops
+from jfuse.kernels.array.lists import reserve
+from jfuse.kernels.control import scan
+from jfuse.opaque_ops.state_operands import keeps_state, state_operands
+from jfuse.passes.context import Context
+from jfuse.passes.rewrite import rewrite
+from jfuse.passes.scans.fission.split_scans import hoisted
+from jfuse.passes.scans.to_loops.loop_cost import MAX_OPERATORS, Form, LoopSize, fastest
+from jfuse.passes.scans.to_loops.loop_forms import Loop, written
+from jfuse.passes.scans.to_loops.run_time_zeros import Homes, empty, spread
+from jfuse.passes.simplify.broadcast_constants import broadcast_constants, constant_of
+from jfuse.passes.simplify.simplify import simplify
+from jfuse.report import LoopForm
+
+FORMS = ("auto", "while", "unroll")
+
+Choice = Callable[[LoopSize, int], Form]
+"""Which form a loop of this size takes where so many operators may be added to the graph."""
+
+
+def unloop(graph: Graph, ctx: Context, choose: Choice = fastest) -> Graph:
+    """An equal graph without `scan` and `reserve`, in bodies too.
+
+    What needs no carry of a scan is hoisted; the rest takes the form that `choose` says, or ctx.loop: "while",
+    "unroll". What became of each loop is noted in the report.
+    """
+    if ctx.loop not in FORMS:
+        raise JfuseError(f"no form of loops {ctx.loop!r}", expected=" or ".join(map(repr, FORMS)), remedy='loop="auto"')
+    return _Unlooping(ctx, choose).graph(graph)
+
+
+class _Unlooping:
+    """The pass at work: `done` has what came out for each body, so that equations that share one go on sharing it."""
+
+    def __init__(self, ctx: Context, choose: Choice) -> None:
+        self._ctx = ctx
+        self._choose = choose
+        self._done: dict[Graph, Graph] = {}
+
+    def graph(self, graph: Graph) -> Graph:
+        """A graph without loops, its bodies first."""
+        if graph not in self._done:
+            inner = with_bodies(graph, self.graph)
+            if any(eqn.op is scan or eqn.op is reserve for eqn in inner.eqns):
+                # Loops of one step each are read best when what they share with others is out of them.
+                inner = rewrite(inner, lambda eqn: hoisted(eqn) if eqn.op is scan else None)
+                inner = rewrite(inner, _Visitor(inner, self._ctx, self._choose).visit)
+            self._done[graph] = inner
+        return self._done[graph]
+
+
+class _Visitor:
+    """Replaces the loops of one graph."""
+
+    def __init__(self, graph: Graph, ctx: Context, choose: Choice) -> None:
+        self._ctx = ctx
+        self._choose = choose
+        self._homes = Homes(graph.inputs)
+        self._known = broadcast_constants(graph)
+        # The state pass knows these constants when it sees FILL, and writes them in its own way.
+        self._states = {eqn.inputs[i] for eqn in graph.eqns if keeps_state(eqn) for i in state_operands(eqn)}
+        self._room = MAX_OPERATORS - sum(1 for _ in all_eqns(graph))
+
+    def visit(self, eqn: Eqn) -> Sequence[Any] | None:
+        """The equation in builtins; None where it is one already."""
+        results: Sequence[Any] | None = None
+        if eqn.op is reserve:
+            results = (empty(eqn.outputs[0].type.shape, eqn.params["dtype"], self._homes),)
+        elif eqn.op is scan:
+            results = self._loop(eqn)
+        elif eqn.op is ops.fill and eqn.outputs[0] not in self._states:
+            (out,) = eqn.outputs
+            ready = self._ready(out)
+            results = None if ready is out else (ready,)
+        self._homes.add(eqn.outputs)
+        return results
+
+    def _loop(self, eqn: Eqn) -> Sequence[Atom]:
+        body = simplify(eqn.bodies[0], self._ctx)
+        loop = Loop.of(replace(eqn, inputs=tuple(map(self._ready, eqn.inputs)), bodies=(body,)))
+        rows = body.inputs[len(body.inputs) - len(loop.xs) :], body.outputs[len(loop.carries) :]
+        size = LoopSize.of(body, loop.length, *([atom.type for atom in part] for part in rows))
+        form = self._form(loop, size)
+        self._room -= size.added_operators(form)
+        self._ctx.report.loops.append(_told(loop, size, form))
+        return written(loop, form, self._homes)
+
+    def _form(self, loop: Loop, size: LoopSize) -> Form:
+        if same(loop.length, 1):
+            return Form(unrolled=True)
+        if self._ctx.loop == "unroll":
+            if not is_known(loop.length):
+                raise _open_length(loop)
+            return Form(unrolled=True)
+        if self._ctx.loop == "while":
+            return fastest(size, self._room, unroll=False)
+        return self._choose(size, self._room)
+
+    def _ready(self, atom: Atom | None) -> Atom:
+        """A value; a constant that is broadcast to an open shape in a way that needs no computed shape."""
+        assert atom is not None, "scans have no optional operands"
+        if isinstance(atom, Const) or atom.type.is_static:
+            return atom
+        constant = constant_of(atom, self._known)
+        found = None if constant is None else spread(constant, atom.type.shape, self._homes)
+        return found if isinstance(found, Var) else atom
+
+
+def _open_length(loop: Loop) -> LowerError:
+    return LowerError(
+        "a loop cannot be unrolled",
+        where=str(loop.eqn.source) or None,
+        expected="a number of steps that is known",
+        found=f"{loop.length} steps, known only at run time",
+        remedy='loop="auto", or give the model a fixed sequence length',
+    )
+
+
+def _told(loop: Loop, size: LoopSize, form: Form) -> LoopForm:
+    """What became of a loop and why, for the report."""
+    sizes = f"{loop.length} steps of {size.operators} operators and {size.weights} bytes of weights"
+    return LoopForm(str(loop.eqn.source), sizes, str(form))

@@ -1,0 +1,92 @@
+"""Which tensors hold a constant, broadcast: what initial states mostly are once the batch is known only at run time."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+
+from jfuse.errors import JfuseError
+from jfuse.ir.dims import is_known, same
+from jfuse.ir.graph import Atom, Const, Eqn, Graph, Var
+from jfuse.kernels.core.op import TflOp, static_value
+
+Known = Mapping[Var, np.ndarray]
+
+
+def broadcast_constants(graph: Graph, given: Known = MappingProxyType({})) -> dict[Var, np.ndarray]:
+    """For each Var that holds a constant broadcast to its shape, that constant: zeros of any shape give a scalar 0.
+
+    given: what is known of inputs of the graph.
+    """
+    known = dict(given)
+    for eqn in graph.eqns:
+        if isinstance(eqn.op, TflOp) and len(eqn.outputs) == 1 and not eqn.effects:
+            found = _result(eqn, eqn.op, known)
+            if found is not None:
+                known[eqn.outputs[0]] = found
+    return known
+
+
+def constant_of(atom: Atom, known: Known) -> np.ndarray | None:
+    """A constant that broadcasts to the value of `atom`, where there is one."""
+    return atom.array if isinstance(atom, Const) else known.get(atom)
+
+
+def unbroadcast(atom: Atom, producers: Mapping[Var, Eqn]) -> Atom:
+    """The tensor that `atom` repeats by broadcasting to a shape, or `atom` itself."""
+    while isinstance(atom, Var):
+        eqn = producers.get(atom)
+        if eqn is None or not isinstance(eqn.op, TflOp) or not isinstance(source := eqn.inputs[0], Var):
+            break
+        spread = eqn.op.builtin == "BROADCAST_TO" or (
+            eqn.op.builtin == "TILE" and _only_broadcasts(eqn, source.type.shape)
+        )
+        if not spread:
+            break
+        atom = source
+    return atom
+
+
+def _result(eqn: Eqn, op: TflOp, known: Known) -> np.ndarray | None:
+    if op.builtin == "ZEROS_LIKE":
+        return np.zeros((), eqn.outputs[0].type.dtype.numpy)
+    operands = _data_operands(eqn, op, known)
+    if not operands or any(o is None for o in operands):
+        return None
+    if op.linear == "joint" and not any(o.any() for o in operands if o is not None):
+        return np.zeros((), eqn.outputs[0].type.dtype.numpy)
+    if op.builtin in ("BROADCAST_TO", "FILL"):
+        return operands[0]
+    if op.builtin == "TILE":
+        return operands[0] if operands[0] is not None and _only_broadcasts(eqn, operands[0].shape) else None
+    # What is done to each element by itself can as well be done before broadcasting.
+    return _computed(eqn, op, operands) if op.elementwise else None
+
+
+def _data_operands(eqn: Eqn, op: TflOp, known: Known) -> list[np.ndarray | None]:
+    data = [a for i, a in enumerate(eqn.inputs) if a is not None and not op.operand_at(i).static]
+    if any(op.operand_at(i).shape_only for i in range(len(eqn.inputs))):
+        return []
+    return [constant_of(a, known) for a in data]
+
+
+def _computed(eqn: Eqn, op: TflOp, operands: Sequence[Any]) -> np.ndarray | None:
+    if len(operands) != len(eqn.inputs):
+        return None
+    try:
+        (result,) = op.run(operands, eqn.params)
+    except JfuseError:
+        return None
+    return np.asarray(result)
+
+
+def _only_broadcasts(tile: Eqn, shape: Sequence[Any]) -> bool:
+    """Whether tiling what broadcasts from `shape` repeats it only along axes where it has one element."""
+    multiples = static_value(tile.inputs[1]) if tile.inputs[1] is not None else None
+    if not isinstance(multiples, tuple):
+        return False
+    sizes = (1,) * (len(multiples) - len(shape)) + tuple(shape)
+    return all((is_known(d) and d == 1) or same(m, 1) for d, m in zip(sizes, multiples, strict=True))

@@ -1,0 +1,125 @@
+"""Simplification to a fixed point: drop, share, fold and merge, each sweep linear in the number of equations."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from jfuse.errors import JfuseError
+from jfuse.ir.dims import is_known
+from jfuse.ir.graph import Atom, Const, Eqn, Graph, Op, Var
+from jfuse.ir.walk import has_effects, with_bodies
+from jfuse.kernels.core.op import TflOp, draws
+from jfuse.lowering.peephole import GRAPH_REWRITES, PEEPHOLE_RULES, PeepholeRule
+from jfuse.passes.context import Context
+from jfuse.passes.rewrite import Rewriting
+from jfuse.passes.simplify.dce import drop_dead
+from jfuse.passes.simplify.loop_invariants import bind_carried
+
+_FOLDED_BYTES = 64 << 10  # a folded result may be this large, or as large as what it is made of
+# Constants up to this size are equal by content, larger ones by identity: weights are not read.
+_COMPARED_BYTES = 1 << 10
+_SWEEPS = 100  # far more than any graph needs; rules that undo each other need more
+
+
+def simplify(graph: Graph, ctx: Context, merges: Mapping[Op, Sequence[PeepholeRule]] = PEEPHOLE_RULES) -> Graph:
+    """An equal graph with fewer and simpler equations; inputs and results keep their names, types and order.
+
+    merges: the rewrite rules by the op of the last equation that they look at.
+    """
+    return _simplified(graph, merges, {})
+
+
+def _simplified(graph: Graph, merges: Mapping[Op, Sequence[PeepholeRule]], done: dict[Graph, Graph]) -> Graph:
+    """The fixed point. done: what came out for each body so far, so that a body that stays is not walked again."""
+    found = done.get(graph)
+    if found is not None:
+        return found
+    current = graph
+    for _ in range(_SWEEPS):
+        current = with_bodies(drop_dead(current), lambda body: _simplified(body, merges, done))
+        swept = _Sweep(current, merges).run()
+        if swept is current:
+            for merge in GRAPH_REWRITES:
+                swept = merge(swept)
+        if swept is current:
+            break
+        current = swept
+    else:
+        raise JfuseError(
+            f"simplify finds no end in graph {graph.name}",
+            found=f"changes in each of {_SWEEPS} sweeps",
+            remedy="look for merge rules that undo each other",
+        )
+    done[graph] = done[current] = current
+    return current
+
+
+class _Sweep:
+    """One walk over a graph in execution order."""
+
+    def __init__(self, graph: Graph, merges: Mapping[Op, Sequence[PeepholeRule]]) -> None:
+        self._state = Rewriting(graph)
+        self._merges = merges
+        self._seen: dict[Any, Eqn] = {}
+
+    def run(self) -> Graph:
+        """The graph after the walk; the same object where nothing changed."""
+        return self._state.run(self._visit)
+
+    def _visit(self, eqn: Eqn) -> Sequence[Any] | None:
+        """The equation's results where they can be had more simply."""
+        if eqn.effects:
+            return None
+        if eqn.bodies:
+            return None if any(map(has_effects, eqn.bodies)) else bind_carried(eqn, self._state)
+        results = None if draws(eqn) else folded(eqn) or self._shared(eqn)
+        return self._merged(eqn) if results is None else results
+
+    def _shared(self, eqn: Eqn) -> Sequence[Atom] | None:
+        key = _key(eqn)
+        first = self._seen.setdefault(key, eqn)
+        return None if first is eqn else [self._state.current(out) for out in first.outputs]
+
+    def _merged(self, eqn: Eqn) -> Sequence[Any] | None:
+        for rule in self._merges.get(eqn.op, ()):
+            found = rule(eqn, self._state)
+            if found is not None:
+                return found if isinstance(found, tuple) else (found,)
+        return None
+
+
+def _key(eqn: Eqn) -> Any:
+    """Equal for equations that compute the same: op, operands, parameters and result types."""
+    params = tuple((name, _exact(value)) for name, value in eqn.params.items())
+    return eqn.op, tuple(map(_operand, eqn.inputs)), params, tuple(out.type for out in eqn.outputs)
+
+
+def _operand(atom: Atom | None) -> Any:
+    if not isinstance(atom, Const):
+        return atom
+    return atom.digest if atom.array.nbytes <= _COMPARED_BYTES and atom.array.dtype != object else id(atom.array)
+
+
+def _exact(value: Any) -> Any:
+    """A key that tells 1 from True and 0.0 from -0.0, which are equal in Python."""
+    if isinstance(value, tuple):
+        return tuple(map(_exact, value))
+    return (type(value), repr(value)) if isinstance(value, bool | int | float) else value
+
+
+def folded(eqn: Eqn) -> Sequence[np.ndarray] | None:
+    """The results of an equation on constants; None where it has others, or they would grow the file."""
+    arrays = [a.array if isinstance(a, Const) else a for a in eqn.inputs]
+    if not isinstance(eqn.op, TflOp) or not arrays or any(isinstance(a, Var) for a in arrays):
+        return None
+    limit = max(_FOLDED_BYTES, sum(a.nbytes for a in arrays if isinstance(a, np.ndarray)))
+    if any(not all(map(is_known, out.type.shape)) or _size(out) > limit for out in eqn.outputs):
+        return None
+    return eqn.op.run(arrays, eqn.params)
+
+
+def _size(var: Var) -> int:
+    return int(var.type.size) * var.type.dtype.numpy.itemsize

@@ -1,0 +1,205 @@
+"""What goes on from call to call: the source's own variables, and, where asked for, the states of its recurrences.
+
+A state is a value: one more input and one more output of a signature's graph. Where recurrences start anew on every
+call, their first carries are constants; here these become inputs, and the last carries outputs.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from jfuse.errors import LowerError
+from jfuse.ir.dims import is_known
+from jfuse.ir.evaluate import evaluate
+from jfuse.ir.graph import Atom, Const, Eqn, Program, Signature, State, Var
+from jfuse.ir.states import places, with_signatures
+from jfuse.ir.trace import trace_graph
+from jfuse.ir.types import TensorType
+from jfuse.ir.walk import producers
+from jfuse.kernels.control import while_
+from jfuse.passes.context import Context
+from jfuse.passes.simplify.broadcast_constants import broadcast_constants, constant_of
+from jfuse.passes.states.carries import Carry, Recurrence, inner_recurrences, recurrences
+from jfuse.passes.states.layers import Layers
+
+MODES = ("source", "reset", "keep", "io")
+_WITH_ITS_STATE = "a function that takes its state as an argument and returns the last one"
+
+
+def streams(program: Program, ctx: Context) -> Program:
+    """Promise that signatures keep what the mode says: other states are constants, or inputs and outputs.
+
+    ctx.state: "source", the source's variables; "reset", nothing; "keep", these and what recurrences carry; "io",
+    nothing, all of it is given to each call and taken from it.
+    """
+    if ctx.state == "source":
+        return program
+    if ctx.state == "reset":
+        return with_signatures(program, lambda s: _started_anew(s, ctx))
+    names = _Names.of(program)
+    found = [r for graph in program.graphs() for r in recurrences(graph, producers(graph))]
+    layers = Layers.of([r.eqn.source for r in found], ctx.variables)
+    program = with_signatures(program, lambda s: _streamed(s, ctx, names, layers))
+    if not any(s.states for s in program.signatures):
+        _note(ctx, f"state={ctx.state!r} finds nothing that goes on from call to call: no recurrence, no variable")
+    if ctx.state == "keep":
+        return program
+    return replace(program, signatures=tuple(_exposed(names.renamed(s)) for s in program.signatures))
+
+
+def _started_anew(signature: Signature, ctx: Context) -> Signature:
+    """The signature with its states as constants; what they become is dropped."""
+    count, graph = len(signature.states), signature.graph
+    if not count:
+        return signature
+    initial = [state.initial.array for state in signature.states]
+    inputs, outputs = graph.inputs[: len(graph.inputs) - count], len(graph.outputs) - count
+
+    def first_call(*variables: Var) -> Sequence[Atom]:
+        return evaluate(graph, [*variables, *initial])[:outputs]
+
+    for state in signature.states:
+        _note(ctx, f"the state {state.name!r} is not kept: every call starts from its initial value")
+    return replace(signature, graph=trace_graph(first_call, inputs, graph.name), states=())
+
+
+def _exposed(signature: Signature) -> Signature:
+    """The signature with its states as named inputs and outputs."""
+    names = tuple(state.name for state in signature.states)
+    inputs, outputs = (*signature.input_names, *names), (*signature.output_names, *names)
+    return replace(signature, input_names=inputs, output_names=outputs, states=(), exposed=signature.states)
+
+
+def _note(ctx: Context, note: str) -> None:
+    if note not in ctx.report.notes:
+        ctx.report.notes.append(note)
+
+
+@dataclass
+class _Names:
+    """Names of states: each one's own, and unlike those of inputs and outputs."""
+
+    tensors: frozenset[str]
+    taken: set[str]
+    states: dict[State, State] = field(default_factory=dict)  # under their new names
+
+    @classmethod
+    def of(cls, program: Program) -> _Names:
+        """The names that a program has taken."""
+        tensors = frozenset(name for s in program.signatures for name in (*s.input_names, *s.output_names))
+        return cls(tensors, {*tensors, *(state.name for state in program.states())})
+
+    def new(self, name: str, initial: Const) -> State:
+        """A state of that name, with a number behind it where it is taken."""
+        candidates = itertools.chain([name], (f"{name}_{i}" for i in itertools.count(1)))
+        found = next(c for c in candidates if c not in self.taken)
+        self.taken.add(found)
+        return State(found, initial)
+
+    def rename(self, state: State, name: str) -> None:
+        """Give one of the source's states a name after what it is the state of; the first one counts."""
+        if state not in self.states:
+            self.states[state] = self.new(name, state.initial)
+
+    def renamed(self, signature: Signature) -> Signature:
+        """The signature with its states under names that no input or output has."""
+        for state in signature.states:
+            if state.name in self.tensors:
+                self.rename(state, state.name)
+        return replace(signature, states=tuple(self.states.get(s, s) for s in signature.states))
+
+
+@dataclass(frozen=True)
+class _New:
+    """A carry that becomes a state."""
+
+    eqn: Eqn
+    carry: Carry
+    state: State
+    before: Var
+
+
+def _streamed(signature: Signature, ctx: Context, names: _Names, layers: Layers) -> Signature:
+    """The signature with the carries of its recurrences as states, where they start from constants."""
+    graph = signature.graph
+    made, known = producers(graph), broadcast_constants(graph)
+    for eqn in inner_recurrences(graph):
+        _note(ctx, f"the recurrence at {eqn.source} is part of a loop or branch: it starts anew whenever that runs")
+    for eqn in (e for e in graph.eqns if e.op is while_):
+        _note(ctx, f"the loop at {eqn.source} does not step through a sequence: it starts anew on every call")
+    held = {graph.inputs[p.input]: p.state for p in places(signature)}
+    new: list[_New] = []
+    for recurrence in recurrences(graph, made):
+        layer = layers.name(recurrence.eqn.source)
+        for carry in recurrence.carries:
+            if (atom := recurrence.eqn.inputs[carry.operand]) in held and ctx.state == "io":
+                names.rename(held[atom], f"{layer}_{carry.role}")
+        new += _new_states(recurrence, layer, known, ctx, names)
+    return _with_states(signature, new) if new else signature
+
+
+def _new_states(
+    recurrence: Recurrence, layer: str, known: Mapping[Var, np.ndarray], ctx: Context, names: _Names
+) -> Iterator[_New]:
+    for carry in recurrence.carries:
+        atom = recurrence.eqn.inputs[carry.operand]
+        constant = None if atom is None else constant_of(atom, known)
+        if atom is None or constant is None:
+            continue  # the graph computes it, on every call
+        state = names.new(f"{layer}_{carry.role}", Const(_initial(constant, atom.type)))
+        if carry.result is None:
+            raise _not_kept(recurrence, state.name, _WITH_ITS_STATE)
+        if ctx.state == "keep":
+            _refuse_to_keep(recurrence, state.name, atom.type)
+        yield _New(recurrence.eqn, carry, state, Var(atom.type, state.name))
+    if recurrence.hidden:
+        raise _not_kept(recurrence, f"{layer}_state", _WITH_ITS_STATE)
+
+
+def _initial(constant: np.ndarray, tensor_type: TensorType) -> np.ndarray:
+    """A constant in the shape of what it is broadcast to, with one element along open dimensions."""
+    shape = tuple(int(d) if is_known(d) else 1 for d in tensor_type.shape)
+    return np.array(np.broadcast_to(constant, shape))
+
+
+def _refuse_to_keep(recurrence: Recurrence, name: str, tensor_type: TensorType) -> None:
+    if recurrence.backwards:
+        raise _not_kept(recurrence, name, "steps in the order of the calls; it runs backwards, from the end of each")
+    if not tensor_type.is_static:
+        raise LowerError(
+            f"the state {name!r} cannot be kept, as its size is known only when a call is made",
+            where=str(recurrence.eqn.source) or None,
+            expected="a fixed batch",
+            found=str(tensor_type),
+            remedy='give the source an input_signature with a fixed batch, or convert with state="io"',
+        )
+
+
+def _not_kept(recurrence: Recurrence, name: str, expected: str) -> LowerError:
+    return LowerError(
+        f"the state {name!r} cannot go from one call to the next",
+        where=str(recurrence.eqn.source) or None,
+        expected=expected,
+        remedy='convert with state="source", where every call starts anew',
+    )
+
+
+def _with_states(signature: Signature, new: Sequence[_New]) -> Signature:
+    graph = signature.graph
+    operands: dict[Eqn, dict[int, Var]] = {}
+    for n in new:
+        operands.setdefault(n.eqn, {})[n.carry.operand] = n.before
+    eqns = tuple(_with_operands(eqn, operands[eqn]) if eqn in operands else eqn for eqn in graph.eqns)
+    after = tuple(n.eqn.outputs[n.carry.result] for n in new if n.carry.result is not None)
+    changed = replace(
+        graph, inputs=(*graph.inputs, *(n.before for n in new)), eqns=eqns, outputs=(*graph.outputs, *after)
+    )
+    return replace(signature, graph=changed, states=(*signature.states, *(n.state for n in new)))
+
+
+def _with_operands(eqn: Eqn, operands: dict[int, Var]) -> Eqn:
+    return replace(eqn, inputs=tuple(operands.get(i, atom) for i, atom in enumerate(eqn.inputs)))

@@ -1,0 +1,215 @@
+"""Inputs for comparisons: seeded draws at several scales, with sizes for the dimensions that are open."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import zip_longest
+
+import numpy as np
+
+from jfuse.ir.dims import Dim, is_known, substitute_dim, symbols_of
+from jfuse.ir.graph import Atom, Eqn, Graph, Op, Signature, Var
+from jfuse.ir.types import DType, TensorType
+from jfuse.ir.walk import live_eqns
+from jfuse.kernels import ops
+from jfuse.kernels.control import while_
+from jfuse.kernels.core.op import TflOp
+
+_SCALES = (1.0, 0.1, 4.0)
+_LARGEST_SIZE = 512  # what no network needs to leave a pixel of an image
+_LARGEST_INTEGER = 100  # for integer inputs that index nothing
+_MOST_STEPS = 10  # for those that decide how often a loop runs: what doubles at each step must not fill the memory
+_PASS_ON: dict[Op, tuple[int, ...]] = {
+    **dict.fromkeys((ops.cast, ops.reshape, ops.expand_dims, ops.squeeze, ops.transpose, ops.strided_slice), (0,)),
+    **{ops.gather: (0,), ops.select: (1, 2), ops.select_v2: (1, 2)},
+}
+"""The operands whose entries are the entries of an op's result."""
+_COUNTED_BY: dict[Op, tuple[int, ...]] = {
+    **_PASS_ON,
+    **dict.fromkeys((ops.add, ops.sub, ops.mul, ops.minimum, ops.maximum, ops.floor_div), (0, 1)),
+}
+"""The operands that a number of steps is computed from."""
+_Sources = Callable[[Eqn], Iterable[tuple[int, Atom | None]]]
+"""The atoms that an equation by itself sets limits to."""
+
+
+@dataclass(frozen=True)
+class Step:
+    """One call of a row: the signature, its inputs, and what they are ("random", "given", or the kind of edge)."""
+
+    key: str
+    inputs: Mapping[str, np.ndarray]
+    kind: str = "random"
+
+
+def open_sizes(types: Iterable[TensorType]) -> list[str]:
+    """The names of the sizes that types leave open."""
+    return sorted({s for t in types for d in t.shape for s in symbols_of(d)})
+
+
+def input_types(graph: Graph) -> list[TensorType]:
+    """The types of a graph's inputs."""
+    return [v.type for v in graph.inputs]
+
+
+def size_choices(graph: Graph, fixed: Mapping[str, int] | None = None) -> list[dict[str, int]]:
+    """Two independent sizes for each open dimension, 1 among them; a single empty choice where all is static.
+
+    Larger ones where the operators of the graph need that. fixed: sizes that are not to choose.
+    """
+    fixed = dict(fixed or {})
+    symbols = [name for name in open_sizes(input_types(graph)) if name not in fixed]
+    if not symbols:
+        return [fixed]
+    choices = [{s: 3 + i for i, s in enumerate(symbols)}, {s: 1 + i for i, s in enumerate(symbols)}]
+    return [_filled(graph, sizes | fixed, fixed) for sizes in choices]
+
+
+def _filled(graph: Graph, sizes: dict[str, int], fixed: Collection[str]) -> dict[str, int]:
+    """The least sizes from the given ones on at which operands fit and each convolution and pool has a window.
+
+    A network that halves an image and joins what it enlarges with what it halved takes even sizes only. The given ones
+    where no larger ones help, as where those that are fixed do not fit.
+    """
+    open_, grown = [g for g in _groups(graph) if _symbols(g.dims) and _symbols(g.dims) <= sizes.keys()], dict(sizes)
+    for _ in range(_LARGEST_SIZE):
+        wrong = [g for g in open_ if not g.holds([int(substitute_dim(d, grown)) for d in g.dims])]
+        if not wrong:
+            return grown
+        growing = frozenset().union(*(_symbols(g.dims) for g in wrong)).difference(fixed)
+        if not growing:
+            break
+        for name in growing:
+            grown[name] += 1
+    return sizes
+
+
+@dataclass(frozen=True)
+class _Group:
+    """Dimensions that must be related at run time: all equal but for those of 1, or none below 1."""
+
+    dims: tuple[Dim, ...]
+    agree: bool
+
+    def holds(self, sizes: Sequence[int]) -> bool:
+        return len(set(sizes) - {1}) <= 1 if self.agree else min(sizes) >= 1
+
+
+def _groups(graph: Graph) -> frozenset[_Group]:
+    """What an operator asks of sizes: LiteRT refuses windows that do not fit, and operands that do not."""
+    found = set()
+    for eqn in graph.eqns:
+        shapes = [a.type.shape for a in eqn.inputs if a is not None]
+        if "padding" in eqn.params:
+            found |= {_Group((d,), False) for v in eqn.outputs for d in v.type.shape}
+        elif eqn.op is ops.concatenation:
+            axis = eqn.params["axis"] % len(shapes[0])
+            found |= {_Group(dims, True) for i, dims in enumerate(zip(*shapes, strict=True)) if i != axis}
+        elif isinstance(eqn.op, TflOp) and eqn.op.elementwise:
+            columns = zip_longest(*(reversed(s) for s in shapes), fillvalue=1)
+            found |= {_Group(dims, True) for dims in columns}
+    return frozenset(g for g in found if not g.agree or len(set(map(str, g.dims))) > 1)
+
+
+def _symbols(dims: Sequence[Dim]) -> frozenset[str]:
+    return frozenset().union(*map(symbols_of, dims))
+
+
+def draws(signature: Signature, sizes: Mapping[str, int], seed: int, count: int = 3) -> Iterator[dict[str, np.ndarray]]:
+    """`count` sets of inputs by name, each at another scale."""
+    limits = drawn_limits(signature.graph)
+    generator = np.random.default_rng(seed)
+    for number in range(count):
+        scale = _SCALES[number % len(_SCALES)]
+        yield {
+            name: draw(generator, var.type, sizes, scale, limits.get(var, _LARGEST_INTEGER))
+            for name, var in zip(signature.input_names, signature.graph.inputs, strict=False)  # states come last
+        }
+
+
+def draw(
+    generator: np.random.Generator, of: TensorType, sizes: Mapping[str, int], scale: float, limit: int
+) -> np.ndarray:
+    """One array: floats normal with standard deviation `scale`, integers in [0, limit), bools and short texts."""
+    shape = concrete(of.shape, sizes)
+    if of.dtype is DType.string:
+        words = np.array([b"", b"a", b"jfuse", "größe".encode()], object)
+        return np.asarray(words[generator.integers(0, len(words), shape)], object)
+    if of.dtype is DType.bool:
+        return generator.integers(0, 2, shape).astype(np.bool_)
+    if of.dtype.is_integer:
+        return generator.integers(0, limit, shape).astype(of.dtype.numpy)
+    return (generator.standard_normal(shape) * scale).astype(of.dtype.numpy)
+
+
+def concrete(shape: Sequence[Dim], sizes: Mapping[str, int]) -> tuple[int, ...]:
+    """A shape with sizes put in for its symbols."""
+    dims = [substitute_dim(d, sizes) for d in shape]
+    assert all(is_known(d) for d in dims)
+    return tuple(int(d) for d in dims)
+
+
+def integer_limits(graph: Graph) -> dict[Var, int]:
+    """For each integer input, the size of the smallest table that it indexes: ids beyond it are errors, not values."""
+    return _limits(graph, _lookups, _PASS_ON)
+
+
+def drawn_limits(graph: Graph) -> dict[Var, int]:
+    """What integer inputs are drawn below: as `integer_limits`, and few where they decide how often a loop runs."""
+    indices, steps = integer_limits(graph), _limits(graph, _counted, _COUNTED_BY)
+    return {v: min(limits[v] for limits in (indices, steps) if v in limits) for v in indices | steps}
+
+
+def _limits(graph: Graph, sources: _Sources, passed_on: Mapping[Op, tuple[int, ...]]) -> dict[Var, int]:
+    """The least limit of each input. passed_on: the operands of an op that have the limit of its result."""
+    limits: dict[Var, int] = {}
+
+    def lower(atom: Atom | None, limit: int) -> None:
+        if isinstance(atom, Var):
+            limits[atom] = min(limit, limits.get(atom, limit))
+
+    for eqn in reversed(graph.eqns):
+        for limit, atom in sources(eqn):
+            lower(atom, limit)
+        for body in eqn.bodies:
+            operands = dict(zip(body.inputs, eqn.inputs[-len(body.inputs) :], strict=False))
+            for var, limit in _limits(body, sources, passed_on).items():
+                lower(operands.get(var), limit)
+        known = [limits[o] for o in eqn.outputs if o in limits]
+        for position in passed_on.get(eqn.op, ()) if known else ():
+            lower(eqn.inputs[position], min(known))
+    return {v: limits[v] for v in graph.inputs if v in limits}
+
+
+def _lookups(eqn: Eqn) -> Iterator[tuple[int, Atom | None]]:
+    """The sizes of the tables that an equation looks into, with the ids."""
+    if eqn.op not in (ops.gather, ops.embedding_lookup):
+        return
+    table, ids = eqn.inputs if eqn.op is ops.gather else eqn.inputs[::-1]
+    size = None if table is None else table.type.shape[eqn.params.get("axis", 0)]
+    if size is not None and is_known(size):
+        yield int(size), ids
+
+
+def _counted(eqn: Eqn) -> Iterator[tuple[int, Atom | None]]:
+    """The integer operands of a loop that its condition is computed from, by itself or in its body, with a limit."""
+    if eqn.op is not while_:
+        return
+    condition, body = eqn.bodies
+    needed = _reads(condition, condition.outputs)
+    while True:  # what those are computed from in the body, until that is nothing new
+        more = needed | _reads(body, [body.outputs[i] for i in sorted(needed)])
+        if more == needed:
+            break
+        needed = more
+    for i in sorted(needed):
+        atom = eqn.inputs[i]
+        if atom is not None and atom.type.dtype.is_integer:
+            yield _MOST_STEPS, atom
+
+
+def _reads(graph: Graph, results: Sequence[Atom]) -> frozenset[int]:
+    """The positions of the inputs that results are computed from."""
+    read = {a for e in live_eqns(graph, results) for a in e.inputs} | set(results)
+    return frozenset(i for i, v in enumerate(graph.inputs) if v in read)

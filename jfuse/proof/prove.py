@@ -1,0 +1,251 @@
+"""The prover: whether a replacement computes what a composite's body computes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import jax
+import numpy as np
+
+from jfuse.errors import JfuseError, NotFused
+from jfuse.ir.compilation import quick_jit
+from jfuse.ir.evaluate import evaluate, large_constants, shared_program, with_constants
+from jfuse.ir.graph import Atom, Const, Eqn, Graph, Var
+from jfuse.ir.text import format_graph
+from jfuse.ir.types import DType
+from jfuse.ir.walk import all_eqns, substitute_graph, with_float
+from jfuse.kernels.control import BodyOp, scan
+from jfuse.kernels.core.op import TflOp, depends_on_data
+from jfuse.lowering.rule_tools.case_distinctions import families, place_of, run_time_switches
+from jfuse.lowering.rules import need
+from jfuse.proof.bytes_proof import agree, works_on_bytes
+from jfuse.proof.inputs import integer_limits
+from jfuse.proof.samples import Case, Padded, Sampler, open_shapes
+
+# In f64, relative to the largest element of an output: what computes the same differs by about 1e-15, what only
+# resembles it by 0.1 and more. Constants that were folded into each other and rounded to f32 (a forget gate's `+ 1`)
+# would differ by 1e-7: `fuse` proves those unrounded (passes/rounding.py).
+TOLERANCE = 1e-9
+# What constants of the source differ by from what they stand for: 0.70710677 from the root of 1/2 within a fused GELU.
+# Less than two roundings of f32, so no f32 file could show it.
+ROUNDED = 1e-7
+_SAMPLES = 64  # of each case
+_FEW = 3  # where a case is long
+_SHORT = (1, 2, 3)  # steps at which a longer recurrence is compared as well
+
+
+@dataclass(frozen=True)
+class Proof:
+    """How many samples agreed, and the largest relative error among them."""
+
+    samples: int
+    error: float
+
+
+def prove(
+    body: Graph,
+    replacement: Graph,
+    constants: Sequence[np.ndarray | None] = (),
+    claims: Iterable[str] = (),
+    *,
+    padded: Mapping[int, Padded] | None = None,
+    tolerance: float = TOLERANCE,
+    seed: int = 0,
+) -> Proof:
+    """Compare two graphs that take the same operands and give the same results; raises NotFused where they differ.
+
+    Both run in f64 on XLA. A few hundred samples settle analytic functions; so every case distinction in the body must
+    be claimed, or made by the replacement as well. Sizes that are open are tried at 1, 2 and 5, whose rows have nothing
+    to do with each other: a body that mixes rows differs from an op that does not.
+
+    constants: for each operand its value, None where it is known at run time only (all, where the sequence is empty).
+    claims: families of case distinction that the replacement is known to make.
+    padded: by position of the operand, masks that have no gaps.
+    tolerance: the largest error relative to the largest element of an output; `TOLERANCE` or `ROUNDED`.
+    """
+    known = tuple(constants) or (None,) * len(body.inputs)
+    masks = {body.inputs[place]: of for place, of in (padded or {}).items()}
+    body, replacement = _bound(body, known), _bound(replacement, known)
+    if works_on_bytes(replacement):
+        _refuse_unexplained(body, replacement, claims)
+        return Proof(agree(body, replacement, seed), 0.0)
+    _refuse_unrunnable(body)
+    _refuse_unexplained(body, replacement, claims)
+    _refuse_unchecked_indices(body, replacement)
+    pair = _Pair.of(body, replacement, tolerance)
+    sampler = Sampler.of(body, replacement, padded=masks)
+    sizes = open_shapes([v.type for v in body.inputs])
+    every = [Case.of(s, _SAMPLES) for s in sizes]
+    cheap = _short_cases(pair, sizes)
+    if not cheap:
+        return pair.compare(sampler, every, seed)
+    try:
+        return pair.compare(sampler, cheap, seed)
+    except NotFused:
+        # The body may be right at its own length alone (it reads step 19 as the last one): that is what counts.
+        return pair.compare(sampler, every, seed)
+
+
+def _short_cases(pair: _Pair, sizes: Sequence[tuple[tuple[int, ...], ...]]) -> list[Case]:
+    """For a long recurrence: few samples at its own length, and all of them at 1 to 3 steps; else none.
+
+    With open sizes each set of sizes gets one of the lengths, to compile no more programs than without this.
+    """
+    short = [list(_shortened(pair, s)) for s in sizes]
+    if not all(short):
+        return []
+    if len(sizes) == 1:
+        return [Case.of(sizes[0], _FEW), *(Case.of(s, _SAMPLES) for s in short[0])]
+    return [Case.of(sizes[1], _FEW), Case.of(short[0][0], _SAMPLES), Case.of(short[2][2], _SAMPLES)]
+
+
+def _bound(graph: Graph, constants: Sequence[np.ndarray | None]) -> Graph:
+    """The graph without the inputs that are constant, computed in f64."""
+    values: dict[Var, Atom] = {
+        v: Const(array) for v, array in zip(graph.inputs, constants, strict=True) if array is not None
+    }
+    inputs = tuple(v for v in graph.inputs if v not in values)
+    return replace(substitute_graph(graph, values), inputs=inputs)
+
+
+def _refuse_unrunnable(body: Graph) -> None:
+    """Raise where XLA cannot run the body: opaque ops, sizes that depend on data, strings."""
+    for eqn in all_eqns(body):
+        runs = isinstance(eqn.op, BodyOp) or (isinstance(eqn.op, TflOp) and not depends_on_data(eqn))
+        text = any(a is not None and a.type.dtype is DType.string for a in (*eqn.inputs, *eqn.outputs))
+        need(runs and not text, "body_not_executable", want="ops that XLA runs", got=place_of(eqn))
+        need(not eqn.effects, "stateful_body", want="no variables", got=place_of(eqn))
+
+
+def _refuse_unexplained(body: Graph, replacement: Graph, claims: Iterable[str]) -> None:
+    explained = families(replacement) | frozenset(claims)
+    for family, eqn in run_time_switches(body):
+        need(family in explained, "unexplained_switch", want=f"a fused op or claim for {family!r}", got=place_of(eqn))
+
+
+def _refuse_unchecked_indices(body: Graph, replacement: Graph) -> None:
+    """Raise where the replacement looks up an index on which TFLite fails, and the body does not."""
+    wanted = integer_limits(body)
+    found = integer_limits(replacement)
+    for ours, theirs in zip(body.inputs, replacement.inputs, strict=True):
+        if theirs in found:
+            covered = ours in wanted and wanted[ours] <= found[theirs]
+            got = f"a lookup that fails from {found[theirs]} on"
+            need(covered, "ids_out_of_range", want="a result for every index, as the body gives", got=got)
+
+
+@dataclass(frozen=True)
+class _Pair:
+    """Both graphs in f64, and the jitted program of both."""
+
+    body: Graph
+    replacement: Graph
+    weights: tuple[list[np.ndarray], list[np.ndarray]]
+    program: Callable[..., Any]
+    tolerance: float
+
+    @classmethod
+    def of(cls, body: Graph, replacement: Graph, tolerance: float) -> _Pair:
+        """The pair; graphs that differ in their weights alone share one program, and its compilations."""
+        both = with_float(body, DType.f64), with_float(replacement, DType.f64)
+        weights = large_constants(both[0]), large_constants(both[1])
+        text = [format_graph(g, sources=False, hoisted=w) for g, w in zip(both, weights, strict=True)]
+        return cls(*both, weights, shared_program(("prove", *text), lambda: _program(*both, *weights)), tolerance)
+
+    def compare(self, sampler: Sampler, cases: Sequence[Case], seed: int) -> Proof:
+        """Run both on the samples of each case; raises NotFused at the first that differs."""
+        samples, worst = 0, 0.0
+        for case in cases:
+            wanted, found = self._run(sampler.draw(case, seed))
+            for number, (b, a) in enumerate(zip(wanted, found, strict=True)):
+                error = largest_error(a, b)
+                sizes = ", ".join("x".join(map(str, s)) or "scalar" for s in case.shapes)
+                got = f"an error of {error:.1e} in result {number}, operands of {sizes}"
+                need(error <= self.tolerance, "not_equal", want="what the body computes", got=got)
+                worst = max(worst, error)
+            samples += case.count
+        return Proof(samples, worst)
+
+    def _run(self, args: Sequence[np.ndarray]) -> tuple[list[np.ndarray], list[np.ndarray]]:
+        try:
+            with jax.enable_x64(True):
+                wanted, found = self.program(*self.weights, args)
+        except (JfuseError, TypeError, ValueError) as error:  # what jax raises for ops that it cannot trace
+            raise NotFused("body_not_executable", got=str(error).split("\n")[0]) from error
+        return [np.asarray(b) for b in wanted], [np.asarray(a) for a in found]
+
+
+def _program(
+    body: Graph, replacement: Graph, body_weights: Sequence[np.ndarray], weights: Sequence[np.ndarray]
+) -> Callable[..., Any]:
+    wanted, found = with_constants(body, body_weights), with_constants(replacement, weights)
+
+    def program(body_weights: Any, weights: Any, args: Any) -> Any:
+        def both(*sample: Any) -> Any:
+            return wanted(body_weights, sample), found(weights, sample)
+
+        return jax.vmap(both)(*args) if args else jax.tree.map(lambda o: jax.numpy.asarray(o)[None], both())
+
+    return quick_jit(program)
+
+
+def largest_error(found: np.ndarray, wanted: np.ndarray) -> float:
+    """The largest relative error over samples (the first axis): max|a - b| / max|b| of the sample.
+
+    Samples whose values are all small beside those of others count by a thousandth of the others: what cancels there
+    leaves the rounding of larger intermediates. Equal NaNs and infinities agree; all but floats must be equal.
+    """
+    if found.shape != wanted.shape:
+        return float("inf")
+    if wanted.dtype.kind != "f":
+        return 0.0 if np.array_equal(found, wanted) else float("inf")
+    a, b = (np.asarray(v, np.float64).reshape(len(wanted), -1) for v in (found, wanted))
+    odd = ~(np.isfinite(a) & np.isfinite(b))
+    if not np.array_equal(a[odd], b[odd], equal_nan=True):
+        return float("inf")
+    difference = np.where(odd, 0.0, np.abs(np.where(odd, 0.0, a) - np.where(odd, 0.0, b))).max(axis=1, initial=0.0)
+    size = np.where(odd, 0.0, np.abs(b)).max(axis=1, initial=0.0)
+    size = np.maximum(size, 1e-3 * size.max(initial=0.0))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        relative = np.where(difference == 0.0, 0.0, difference / size)
+    return float(relative.max(initial=0.0))
+
+
+def _shortened(pair: _Pair, shapes: tuple[tuple[int, ...], ...]) -> Iterator[tuple[tuple[int, ...], ...]]:
+    """The shapes at 1, 2 and 3 steps, where the body scans over more and both graphs can be run on fewer."""
+    lengths = {e.params["length"] for e in pair.body.eqns if e.op is scan and isinstance(e.params["length"], int)}
+    if len(lengths) != 1 or max(lengths) <= max(_SHORT):
+        return
+    (length,) = lengths
+    for axis in range(max((len(s) for s in shapes), default=0)):
+        tried = [tuple(_with_steps(s, axis, length, steps) for s in shapes) for steps in _SHORT]
+        if all(_runs(pair, t, steps) for t, steps in zip(tried, _SHORT, strict=True)):
+            yield from tried
+            return
+
+
+def _with_steps(shape: tuple[int, ...], axis: int, length: int, steps: int) -> tuple[int, ...]:
+    found = axis < len(shape) and shape[axis] == length
+    return (*shape[:axis], steps, *shape[axis + 1 :]) if found else shape
+
+
+def _runs(pair: _Pair, shapes: Sequence[tuple[int, ...]], steps: int) -> bool:
+    """Whether both graphs take operands of these shapes, give results of equal shapes, and scan over `steps` steps."""
+    seen: dict[Var, tuple[int, ...]] = dict(zip(pair.body.inputs, shapes, strict=True))
+
+    def observe(eqn: Eqn, results: tuple[Any, ...]) -> None:
+        seen.update((out, np.shape(r)) for out, r in zip(eqn.outputs, results, strict=True))
+
+    args = [jax.ShapeDtypeStruct(s, v.type.dtype.numpy) for v, s in zip(pair.body.inputs, shapes, strict=True)]
+    try:
+        with jax.enable_x64(True):
+            wanted = jax.eval_shape(lambda *a: evaluate(pair.body, a, observe), *args)
+            found = jax.eval_shape(lambda *a: evaluate(pair.replacement, a), *args)
+    except (JfuseError, TypeError, ValueError):
+        return False
+    scans = [e for e in pair.body.eqns if e.op is scan]
+    firsts = [a for e in scans for a in e.inputs[e.params["consts"] + e.params["carries"] :][:1]]
+    scanned = firsts and all(isinstance(a, Var) and seen[a][0] == steps for a in firsts)
+    return bool(scanned) and [w.shape for w in wanted] == [f.shape for f in found]

@@ -1,0 +1,295 @@
+"""What jfuse knows of TFLite's builtins and of TensorFlow's ops, from the registries: `jfuse ops`, and docs/ops.md."""
+
+from __future__ import annotations
+
+import difflib
+import dis
+import inspect
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache, partial
+from types import CodeType, FunctionType, ModuleType
+from typing import Any
+
+import jfuse.frontends.tensorflow.function  # noqa: F401 - registers what the importer itself reads
+from jfuse.frontends.tensorflow.frames import CONTROL
+from jfuse.frontends.tensorflow.graph import HANDLERS
+from jfuse.ir.types import DType
+from jfuse.kernels import control
+from jfuse.kernels.control import BodyOp
+from jfuse.kernels.core.op import TflOp, builtin_ops
+from jfuse.lowering.defaults import default_rules
+from jfuse.lowering.rules import FuseRule, LowerRule
+from jfuse.passes.gates.alternatives import alternative_to
+from jfuse.tflite.runtime.dtypes import taken
+from jfuse.tflite.runtime.missing import reason_for
+from jfuse.tflite.schema import BUILTIN_CODES
+
+
+@dataclass(frozen=True)
+class Builtin:
+    """One builtin of the schema: its code, its kernel's place or the reason why there is none, and who spells with it.
+
+    ops: TensorFlow ops whose rules spell with it. composites: functions and recurrences that become it. dtypes: the
+    element types that the runtime's kernel takes, "" for all.
+    """
+
+    name: str
+    code: int
+    kernel: str
+    reason: str
+    about: str
+    ops: tuple[str, ...]
+    composites: tuple[str, ...]
+    dtypes: str
+
+
+@dataclass(frozen=True)
+class TensorflowOp:
+    """One op of TensorFlow that jfuse reads: where its rule stands, how it spells the op, and in which builtins."""
+
+    name: str
+    place: str
+    about: str
+    builtins: tuple[str, ...]
+
+
+def builtins() -> list[Builtin]:
+    """All builtins of the schema, in alphabetical order."""
+    declared: dict[str, TflOp | BodyOp] = dict(builtin_ops())
+    declared |= {op.builtin: op for op in vars(control).values() if isinstance(op, BodyOp) and op.builtin}
+    spelled = {op.name: op.builtins for op in tensorflow_ops()}
+    fused = {name: used_builtins(rule) for name, rule in default_rules().fuses.items()}
+    return [
+        Builtin(
+            name,
+            code,
+            _kernel_place(declared.get(name)),
+            "" if name in declared else reason_for(name),
+            _about(declared.get(name)),
+            tuple(sorted(op for op, used in spelled.items() if name in used)),
+            tuple(sorted(composite for composite, used in fused.items() if name in used)),
+            _dtypes(name),
+        )
+        for name, code in sorted(BUILTIN_CODES.items())
+    ]
+
+
+@cache
+def tensorflow_ops() -> list[TensorflowOp]:
+    """All ops of TensorFlow that a rule spells or that the importer itself reads, in alphabetical order."""
+    rules = default_rules().lowers
+    found = [TensorflowOp(n, _place(r.function), _about(r), tuple(sorted(used_builtins(r)))) for n, r in rules.items()]
+    handled = {n: TensorflowOp(n, _place(h), _about(h), ()) for n, h in HANDLERS.items()} | _NO_HANDLERS
+    found += [op for name, op in handled.items() if name not in rules and name not in _REFUSED]
+    return sorted(found, key=lambda op: op.name)
+
+
+_REFUSED = frozenset({"Variable", "VariableV2"})
+_NO_HANDLERS = {
+    **{
+        op: TensorflowOp(op, "jfuse/frontends/tensorflow/functional.py", "Part of an If or a While.", ())
+        for op in CONTROL
+    },
+    "Assert": TensorflowOp("Assert", "jfuse/frontends/tensorflow/graph.py", "Not checked; the report names it.", ()),
+    "NoOp": TensorflowOp("NoOp", "jfuse/frontends/tensorflow/graph.py", "Left out.", ()),
+}
+"""Handlers of the importer that refuse, and what it reads without one."""
+
+
+_SIZES = frozenset(f"jfuse.lowering.{name}" for name in ("agree", "operands", "shapes"))
+_NOT_SIZES = frozenset({"shaped", "zeros"})
+"""Modules that compute sizes at run time, where a rule needs them, and what in them does other things."""
+
+
+def used_builtins(rule: LowerRule | FuseRule) -> frozenset[str]:
+    """The builtins that a rule's function, and those that it calls, name: what it spells with, sizes left aside."""
+    found: set[str] = set()
+    seen: set[int] = set()
+    pending: list[Any] = [rule.function]
+    while pending:
+        value = pending.pop()
+        if isinstance(value, TflOp | BodyOp):
+            found.update([value.builtin] if value.builtin else [])
+        elif id(value) not in seen:
+            seen.add(id(value))
+            pending += _mentioned(value) if value is rule.function or not _is_elsewhere(value) else []
+    return frozenset(found)
+
+
+def _is_elsewhere(value: Any) -> bool:
+    """Whether a value is a function that is no part of the spelling: of another package, or about sizes."""
+    if not isinstance(value, FunctionType):
+        return False
+    module = value.__module__
+    return not module.startswith("jfuse.lowering") or (module in _SIZES and value.__name__ not in _NOT_SIZES)
+
+
+def _mentioned(value: Any) -> Iterable[Any]:
+    """What a value leads to: ops, functions of rules, and tables of both."""
+    if isinstance(value, LowerRule | FuseRule):
+        return [value.function]
+    if isinstance(value, partial):
+        return [value.func, *value.args, *value.keywords.values()]
+    if isinstance(value, Mapping):
+        return list(value.values())
+    if isinstance(value, tuple | list | frozenset | set):
+        return list(value)
+    if isinstance(value, type) or not isinstance(value, FunctionType):
+        return [getattr(value, "__wrapped__", None)] if hasattr(value, "__wrapped__") else []
+    cells = [cell.cell_contents for cell in value.__closure__ or ()]
+    return [*cells, *(value.__defaults__ or ()), *_globals_in(value.__code__, value.__globals__)]
+
+
+def _globals_in(code: CodeType, scope: Mapping[str, Any]) -> Iterator[Any]:
+    """The values of the global names that code reads, those of functions in it included; `ops.add` is the op."""
+    module: ModuleType | None = None
+    for instruction in dis.get_instructions(code):
+        name = instruction.argval
+        if instruction.opname in ("LOAD_GLOBAL", "LOAD_NAME") and name in scope:
+            module = scope[name] if isinstance(scope[name], ModuleType) else None
+            yield from () if module else (scope[name],)
+        elif instruction.opname in ("LOAD_ATTR", "LOAD_METHOD") and module is not None:
+            yield getattr(module, name, None)
+            module = None
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            yield from _globals_in(constant, scope)
+
+
+def markdown() -> str:
+    """docs/ops.md: all builtins, then all ops of TensorFlow that are read."""
+    known = builtins()
+    have, lack = [b for b in known if b.kernel], [b for b in known if not b.kernel]
+    tensorflow = tensorflow_ops()
+    return "\n".join(
+        [
+            "# Operators",
+            "",
+            "Made by `jfuse ops --markdown > docs/ops.md`; not written by hand.",
+            "",
+            f"TFLite's schema has {len(known)} builtin codes. jfuse computes {len(have)} of them on XLA, reads and "
+            f"writes them. It spells {len(tensorflow)} ops of TensorFlow. `jfuse ops NAME` tells about one op; "
+            "[unsupported.md](unsupported.md) says what can be done about the others.",
+            "",
+            "## Builtins of TFLite",
+            "",
+            "*Types* are those that the runtime's kernel takes, of the result or of the first operand where these "
+            "differ; others are computed in a wider type between two casts, or refused. *Spells* lists the TensorFlow "
+            "ops whose rules have it, and the composites (`so`) that become it; not where it only computes a size that "
+            "is known at run time.",
+            "",
+            "| builtin | code | kernel | types | spells |",
+            "|---|---|---|---|---|",
+            *(f"| {b.name} | {b.code} | {b.kernel} | {b.dtypes or 'all'} | {_spells(b)} |" for b in have),
+            "",
+            "## Builtins without a kernel",
+            "",
+            "| builtin | code | why |",
+            "|---|---|---|",
+            *(f"| {b.name} | {b.code} | {b.reason} |" for b in lack),
+            "",
+            "## Ops of TensorFlow",
+            "",
+            "| op | rule | how | builtins |",
+            "|---|---|---|---|",
+            *(f"| {o.name} | {o.place} | {_cell(o.about)} | {', '.join(o.builtins) or '—'} |" for o in tensorflow),
+            "",
+        ]
+    )
+
+
+def listing() -> list[str]:
+    """All ops in a line each: those of TensorFlow with the builtins that they become, then what is missing."""
+    lines = [f"{op.name}: {', '.join(op.builtins) or op.about}" for op in tensorflow_ops()]
+    return lines + [f"no kernel for {b.name}: {b.reason}" for b in builtins() if not b.kernel]
+
+
+def about(name: str) -> list[str]:
+    """What there is to say of one op of TensorFlow, or of one builtin, by its name."""
+    lines = [line for op in tensorflow_ops() if op.name == name for line in _about_op(op)]
+    lines += [line for b in builtins() if b.name == name.upper() for line in _about_builtin(b)]
+    fused = default_rules().fuses.get(name)
+    lines += [f"composite {name}", f"  rule      {_place(fused.function)}"] if fused else []
+    return lines or _about_unknown(name)
+
+
+def _about_op(op: TensorflowOp) -> Iterator[str]:
+    yield f"{op.name} of TensorFlow"
+    yield f"  rule      {op.place}"
+    if op.about:
+        yield f"  how       {op.about}"
+    if op.builtins:
+        yield f"  builtins  {', '.join(op.builtins)}"
+    for name in op.builtins:
+        if _dtypes(name):
+            yield f"  types     {name} takes {_dtypes(name)}"
+
+
+def _about_builtin(builtin: Builtin) -> Iterator[str]:
+    yield f"{builtin.name}, builtin {builtin.code} of TFLite"
+    if builtin.reason:
+        yield f"  no kernel {builtin.reason}"
+        return
+    yield f"  kernel    {builtin.kernel}"
+    yield f"  does      {builtin.about}"
+    yield f"  types     {builtin.dtypes or 'all'}"
+    for what, names in (("ops", builtin.ops), ("from", builtin.composites)):
+        if names:
+            yield f"  {what:<8}  {', '.join(names)}"
+
+
+def _about_unknown(name: str) -> list[str]:
+    known = [*(op.name for op in tensorflow_ops()), *BUILTIN_CODES]
+    near = difflib.get_close_matches(name, known, n=3)
+    lines = [f"{name} is no op that jfuse reads" + (f"; near are {', '.join(near)}" if near else "")]
+    if alternative_to(name):
+        lines.append(f"  instead   {alternative_to(name)}")
+    return [
+        *lines,
+        f'  rule      @jfuse.lowers("{name}") on a function that spells it in jfuse.ops (docs/rules.md)',
+        "  Flex      select_tf_ops=True writes it for runtimes with the Flex delegate",
+        f'  custom    custom_ops={{"{name}": None}} writes it for a kernel of your own',
+    ]
+
+
+def _spells(builtin: Builtin) -> str:
+    return ", ".join((*builtin.ops, *(f"`{c}`" for c in builtin.composites))) or "—"
+
+
+def _dtypes(builtin: str) -> str:
+    """As `f32 f16`, or `bool of f32 f16` where the result and the first operand differ."""
+    result, operand = taken(builtin)
+    return " ".join(d.value for d in DType if d in (result or operand or frozenset()))
+
+
+def _kernel_place(op: Any) -> str:
+    if op is None:
+        return ""
+    return _file(op.body.__module__) if isinstance(op, TflOp) else "kernels/control.py"
+
+
+def _place(function: Callable[..., Any]) -> str:
+    """Where a function stands: its file, and its name where it has one; of a builtin that is a rule its kernel's."""
+    if isinstance(function, TflOp):
+        return _file(function.body.__module__)
+    name = function.__qualname__
+    return _file(function.__module__) + ("" if "<" in name or name.startswith("_") else f" {name}")
+
+
+def _file(module: str) -> str:
+    path = module.replace(".", "/")
+    return re.sub(r"^jfuse/(?=lowering/|kernels/)", "", path) + ".py"
+
+
+def _about(described: Any) -> str:
+    """The first line of a docstring, without the shapes, which stand behind a gap, or before one and an arrow."""
+    function = described.function if isinstance(described, LowerRule | FuseRule) else described
+    text = inspect.getdoc(function) if isinstance(function, FunctionType) else getattr(function, "__doc__", None)
+    parts = re.split(r" {3,}", text.strip().splitlines()[0]) if text else [""]
+    return parts[-1] if parts[-1].startswith("->") else parts[0]
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|")

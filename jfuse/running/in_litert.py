@@ -1,0 +1,26 @@
+"""Programs that keep variables or tables as resources: LiteRT runs them whole, as no equation runs by itself."""
+
+from __future__ import annotations
+
+from jfuse.ir.graph import Graph, Program
+from jfuse.ir.walk import all_eqns
+from jfuse.running.interpreter import LiteRt
+from jfuse.running.named_file import with_signature
+from jfuse.tflite.write.file import to_bytes
+
+WHY = "it keeps variables or tables as resources"
+
+
+def works_on_resources(graph: Graph) -> bool:
+    """Whether the graph makes, reads or changes a resource: a variable in a loop, or a table's size."""
+    return any(eqn.effects for eqn in all_eqns(graph))
+
+
+def runs_whole(program: Program) -> bool:
+    """Whether a signature works on resources. The others run in LiteRT as well, as they may share them."""
+    return any(map(works_on_resources, program.graphs()))
+
+
+def whole(program: Program) -> LiteRt:
+    """The program in an interpreter, which holds the resources from call to call; without delegates."""
+    return LiteRt(with_signature(to_bytes(program), program), delegates=False)

@@ -1,0 +1,200 @@
+"""Which equations of a graph LiteRT computes, and the graph with those equations as `Hosted` ones."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Container, Iterator, Mapping, Sequence
+from dataclasses import replace
+
+from jfuse.ir.dims import symbols_of
+from jfuse.ir.graph import Eqn, Graph, Program, Var
+from jfuse.ir.types import TensorType
+from jfuse.ir.walk import all_eqns, users
+from jfuse.kernels import ops
+from jfuse.kernels.core.op import TflOp, depends_on_data
+from jfuse.opaque_ops.custom_options import FLEX
+from jfuse.opaque_ops.opaque_op import OpaqueOp
+from jfuse.opaque_ops.state_operands import keeps_state, state_operands
+from jfuse.opaque_ops.tf_op import CustomOp
+from jfuse.running.litert_op import Hosted
+from jfuse.running.scaled import is_scaled, scaled
+from jfuse.tflite.schema import BUILTIN_CODES
+
+_MOVES = frozenset(
+    {
+        ops.broadcast_to,
+        ops.concatenation,
+        ops.depth_to_space,
+        ops.dynamic_update_slice,
+        ops.expand_dims,
+        ops.gather,
+        ops.gather_nd,
+        ops.pack,
+        ops.rank,
+        ops.reshape,
+        ops.reverse_v2,
+        ops.shape,
+        ops.slice_,
+        ops.space_to_depth,
+        ops.split,
+        ops.split_v,
+        ops.squeeze,
+        ops.strided_slice,
+        ops.tile,
+        ops.transpose,
+        ops.unpack,
+    }
+)
+"""Ops that move elements as they are, or look at shapes alone: on integers they need no scale."""
+
+
+def hosted(graph: Graph, *, singly: bool = False) -> Graph:
+    """The graph with equations that have no kernel here as `Hosted` ones, which LiteRT computes; those of bodies too.
+
+    Neighbours become one, unless `singly`: then each equation stays one, at its place, with its results.
+    """
+    return _Rewrite(singly).graph(graph, frozenset())
+
+
+def is_changed(eqn: Eqn) -> bool:
+    """Whether `hosted` changes an equation: on arrays, which carry no scale, it would not compute what is meant."""
+    inner = (e for body in eqn.bodies for e in all_eqns(body))
+    return any(not _has_kernel(e) or is_scaled(e) for e in (eqn, *inner))
+
+
+def hosted_counts(graph: Graph) -> Counter[str]:
+    """How many equations of each op there is no kernel for, of a graph that `hosted` gave."""
+    inside = (eqn.op.graph for eqn in all_eqns(graph) if isinstance(eqn.op, Hosted))
+    return Counter(eqn.op.name for inner in inside for eqn in all_eqns(inner) if not _has_kernel(eqn))
+
+
+def needs_litert(eqn: Eqn) -> bool:
+    """Whether LiteRT computes the equation: there is no kernel for it, or for one in a loop or branch of a file.
+
+    Loops run there whole, as their turns would go back and forth, and what is rounded to integers in each of them would
+    add up to another result.
+    """
+    if not eqn.bodies or isinstance(eqn.op, OpaqueOp):
+        return not _has_kernel(eqn)
+    inner = (e for body in eqn.bodies for e in all_eqns(body))
+    return getattr(eqn.op, "builtin", "") in BUILTIN_CODES and not all(map(_has_kernel, inner))
+
+
+def _has_kernel(eqn: Eqn) -> bool:
+    """Whether what computes the equation is here: not for quantized integers, nor for what the runtime alone has."""
+    if isinstance(eqn.op, CustomOp):
+        return bool(eqn.op.node) or eqn.op.code.startswith(FLEX)
+    if not isinstance(eqn.op, TflOp):
+        return not isinstance(eqn.op, OpaqueOp)
+    return not any(map(_is_quantized, _types(eqn))) or _moves(eqn) or is_scaled(eqn)
+
+
+def _types(eqn: Eqn) -> Iterator[TensorType]:
+    return (atom.type for atom in (*eqn.inputs, *eqn.outputs) if atom is not None)
+
+
+def _is_quantized(t: TensorType) -> bool:
+    return t.quantization is not None and bool(t.quantization.scale) and not t.dtype.is_float
+
+
+def _moves(eqn: Eqn) -> bool:
+    """Whether the results are elements of the operands as they are, in one scale: no kernel needs to know it then."""
+    quantized = (t.quantization for t in _types(eqn) if _is_quantized(t))
+    return eqn.op in _MOVES and len({(q.scale, q.zero_point, q.axis) for q in quantized if q is not None}) == 1
+
+
+class _Rewrite:
+    def __init__(self, singly: bool) -> None:
+        self._singly = singly
+
+    def graph(self, graph: Graph, outer: frozenset[str]) -> Graph:
+        """outer: the symbols whose sizes the graphs around this one tell."""
+        sizes = outer | _axes(graph.inputs)
+        readers, results = users(graph), {atom for atom in graph.outputs if isinstance(atom, Var)}
+        eqns: list[Eqn] = []
+        for group in self._groups(graph):
+            eqn = group[0]
+            if needs_litert(eqn):
+                eqn = _hosted(group, _read_after(group, readers, results), sizes)
+            elif is_scaled(eqn):
+                eqn = scaled(eqn)
+            elif eqn.bodies:
+                eqn = replace(eqn, bodies=tuple(self.graph(body, sizes) for body in eqn.bodies))
+            eqns.append(eqn)
+            sizes |= _axes(eqn.outputs)
+        return replace(graph, eqns=tuple(eqns))
+
+    def _groups(self, graph: Graph) -> Iterator[list[Eqn]]:
+        """Each equation alone, or those that LiteRT computes in a row, with what only moves integers between them."""
+        group: list[Eqn] = []
+        moves: list[Eqn] = []
+        for eqn in graph.eqns:
+            if group and _joins(eqn) and not self._singly:
+                if needs_litert(eqn):
+                    group, moves = [*group, *moves, eqn], []
+                else:
+                    moves.append(eqn)
+                continue
+            yield from filter(None, (group, *([move] for move in moves)))
+            starts = needs_litert(eqn) and not keeps_state(eqn)
+            group, moves = [eqn] if starts else [], []
+            if not starts:
+                yield [eqn]
+        yield from filter(None, (group, *([move] for move in moves)))
+
+
+def _axes(variables: Sequence[Var]) -> frozenset[str]:
+    """The symbols that are an axis by themselves."""
+    return frozenset(str(d) for var in variables for d in var.type.shape if symbols_of(d) == {str(d)})
+
+
+def _joins(eqn: Eqn) -> bool:
+    """Whether an equation can stand in one file with those before it that LiteRT computes."""
+    if eqn.bodies or eqn.effects or keeps_state(eqn) or depends_on_data(eqn):
+        return False
+    return needs_litert(eqn) or all(_is_quantized(var.type) for var in eqn.outputs)
+
+
+def _read_after(group: Sequence[Eqn], readers: Mapping[Var, Sequence[Eqn]], results: Container[Var]) -> tuple[Var, ...]:
+    """The results of a group that others read; all of them where it is one equation."""
+    made = tuple(var for eqn in group for var in eqn.outputs)
+    if len(group) == 1:
+        return made
+    inner = {id(eqn) for eqn in group}
+    return tuple(v for v in made if v in results or any(id(e) not in inner for e in readers.get(v, ())))
+
+
+def _hosted(group: Sequence[Eqn], results: tuple[Var, ...], sizes: frozenset[str]) -> Eqn:
+    """One equation in place of a group. sizes: the symbols that a run can tell."""
+    before = _state_operands(group[0])
+    eqns = [replace(group[0], inputs=tuple(before.get(i, a) for i, a in enumerate(group[0].inputs))), *group[1:]]
+    made = {var for eqn in eqns for var in eqn.outputs}
+    read = list(dict.fromkeys(a for eqn in eqns for a in eqn.inputs if isinstance(a, Var) and a not in made))
+    given = {var: group[0].inputs[i] for i, var in before.items()}
+    after = _state_results(group[0])
+    states = {read.index(var): results.index(after[i]) for i, var in before.items()}
+    op = Hosted(Graph("litert", tuple(read), tuple(eqns), results), states)
+    shapes = tuple(var.type.shape for var in results)
+    told = {name for shape in shapes for dim in shape for name in symbols_of(dim)} <= sizes
+    told = told and all(var.type.ranked for var in results)
+    operands = tuple(given.get(var, var) for var in read)
+    return Eqn(op, operands, results, {"shapes": shapes} if told else {}, group[0].source)
+
+
+def _state_results(eqn: Eqn) -> dict[int, Var]:
+    """For each operand that the equation updates in place, by position, the result that it becomes."""
+    return {operand: eqn.outputs[result] for operand, result in state_operands(eqn).items()}
+
+
+def _state_operands(eqn: Eqn) -> dict[int, Var]:
+    """An input for each of them: the value before may be a constant, or be read by others too."""
+    atoms = {i: eqn.inputs[i] for i in _state_results(eqn)}
+    return {i: Var(atom.type) for i, atom in atoms.items() if atom is not None}
+
+
+def with_delegates(program: Program) -> bool:
+    """Whether a file is run with default delegates: not where the host callback computes a part of the graph on XLA.
+
+    XNNPACK rounds quantized integers otherwise than the operators' own kernels, by one step.
+    """
+    return not any(needs_litert(eqn) for graph in program.graphs() for eqn in all_eqns(graph))

@@ -1,0 +1,167 @@
+"""What may be compared: who runs a model, a file, a TensorFlow source or a JAX function."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from jfuse.errors import JfuseError, LowerError
+from jfuse.frontends.graph_def import is_graph_def
+from jfuse.frontends.keras import is_keras_model
+from jfuse.frontends.tensorflow.callable import is_concrete, is_traceable
+from jfuse.ir.types import TensorType
+from jfuse.loading import load
+from jfuse.model import Model
+from jfuse.proof.inputs import open_sizes
+from jfuse.running.named_file import with_signature
+from jfuse.tflite.read.external import has_other_files
+from jfuse.tflite.read.file import load_tflite
+from jfuse.verification.compare.read_back import reads_back
+from jfuse.verification.runners.subjects import InJax, InLiteRt, InTensorFlow, OnXla, parameter_names, stated_inputs
+from jfuse.verification.subject import Subject
+from jfuse.verification.verify import Sides
+
+
+@dataclass(frozen=True)
+class Party:
+    """One of the two that are compared.
+
+    runners: whoever computes it, the first of them named in messages. reference: the one of them, or its source, that
+    others are compared with. text: what it is called; path: whether that is a path.
+    """
+
+    runners: tuple[Subject, ...]
+    reference: Subject
+    text: str
+    path: bool = False
+    model: Model | None = None
+    data: bytes | None = None
+
+
+def sides_of(a: Any, b: Any) -> Sides:
+    """Who is compared with whom.   b: None for the source that `a` has, or for its graph on XLA
+
+    What XLA and LiteRT both run is compared in both, whichever side it is on; where that is so of both sides, the first
+    is compared with the second's reference. Raises JfuseError where there is nothing to compare with.
+    """
+    if b is None:
+        return _alone(a)
+    if is_function(a) and is_function(b):
+        ours = _function(a, None)
+        theirs = _function(b, ours)
+    elif is_function(a):
+        theirs = party(b)
+        ours = _function(a, theirs)
+    else:
+        ours = party(a)
+        theirs = _function(b, ours) if is_function(b) else party(b)
+    is_file = len(theirs.runners) > 1 and len(ours.runners) == 1
+    subjects, wanted = (theirs, ours) if is_file else (ours, theirs)
+    return Sides(
+        subjects.runners,
+        wanted.reference,
+        (ours.text, theirs.text),
+        ours.path and theirs.path,
+        subjects.model,
+        subjects.data,
+        wanted.model,
+    )
+
+
+def _alone(a: Any) -> Sides:
+    """A model beside its own source; without one its file in LiteRT beside its graph on XLA."""
+    if is_function(a):
+        raise JfuseError("a function alone cannot be compared", remedy="jfuse.verify(function, with_what)")
+    one = party(a)
+    if one.model is not None and one.model.imported is not None and isinstance(a, Model):
+        return Sides(one.runners, one.reference, (one.text, ""), one.path, one.model, one.data, one.model)
+    if one.data is None:
+        raise JfuseError(
+            f"{one.text} is not a lowered model or a file",
+            expected="something to compare it with",
+            remedy="jfuse.verify(a, b), or jfuse.convert, which compares what it makes",
+        )
+    xla, litert = one.runners
+    return Sides((litert,), xla, (one.text, ""), one.path, one.model, one.data, one.model)
+
+
+def party(source: Any) -> Party:
+    """A Model, a file (path or bytes), or what `jfuse.load` takes."""
+    if isinstance(source, Model):
+        return _of_model(source)
+    if isinstance(source, bytes | bytearray | memoryview):
+        return _of_file(bytes(source), "the file")
+    is_path = isinstance(source, str | Path)
+    if is_path and Path(source).suffix == ".tflite":
+        if not Path(source).is_file():
+            raise JfuseError(f"{source} does not exist")
+        return _of_file(Path(source), str(source))
+    model = load(source)
+    assert model.imported is not None
+    runner = InTensorFlow(model.imported)
+    return Party((runner,), runner, str(source) if is_path else _name_of(source), is_path, model)
+
+
+def _of_file(source: bytes | Path, text: str) -> Party:
+    model = Model(load_tflite(source))
+    is_path = isinstance(source, Path)
+    data = source.read_bytes() if isinstance(source, Path) else source
+    if has_other_files(data):  # LiteRT's interpreter reads one
+        data = model.to_bytes()
+    data = with_signature(data, model.program)
+    litert = InLiteRt(data, model.program)
+    return Party((OnXla(model), litert), litert, text, is_path, model, data)
+
+
+def _of_model(model: Model) -> Party:
+    """A Model on XLA and, once it is lowered, in LiteRT; others are compared with its source where it has one."""
+    xla = OnXla(model)
+    runners: tuple[Subject, ...] = (xla,)
+    data = None
+    try:
+        data = model.to_bytes()
+    except LowerError:
+        if model.imported is None:
+            raise
+    else:
+        reads_back(model.program, data)
+        runners = (xla, InLiteRt(data, model.program))
+    reference = runners[-1] if model.imported is None else InTensorFlow(model.imported)
+    return Party(runners, reference, "model", False, model, data)
+
+
+def is_function(source: Any) -> bool:
+    """Whether this is a function of JAX arrays: a callable that is nothing of TensorFlow's and no Model."""
+    known = isinstance(source, Model) or is_keras_model(source) or is_concrete(source) or is_traceable(source)
+    return callable(source) and not known and not is_graph_def(source)
+
+
+def _function(function: Callable[..., Any], other: Party | None) -> Party:
+    """A JAX function, which takes what it states in `input_signature`, else what the other side takes."""
+    inputs: Mapping[str, TensorType] | None = stated_inputs(function)
+    key = "serving_default"
+    if other is not None:
+        signatures = other.runners[0].signatures
+        if len(signatures) > 1:
+            raise JfuseError("a function is compared with one signature", found=f"several: {list(signatures)}")
+        ((key, interface),) = signatures.items()
+        inputs = inputs if inputs is not None else _as_parameters(function, interface.inputs)
+    if inputs is None:
+        raise JfuseError(
+            f"nothing tells what {_name_of(function)} takes", remedy="give it an attribute input_signature"
+        )
+    sizes = {name: 2 + i for i, name in enumerate(open_sizes(inputs.values()))}
+    subject = InJax(function, inputs, sizes, key)
+    return Party((subject,), subject, _name_of(function))
+
+
+def _as_parameters(function: Callable[..., Any], types: Mapping[str, TensorType]) -> Mapping[str, TensorType]:
+    """The other side's types in the order of the parameters of the same names, else in their own."""
+    names = parameter_names(function, len(types))
+    return {n: types[n] for n in names} if set(names) == set(types) else types
+
+
+def _name_of(source: Any) -> str:
+    return str(getattr(source, "__name__", None) or type(source).__name__)

@@ -1,0 +1,1 @@
+"""Reading a .tflite file as a program: one operator, one equation."""

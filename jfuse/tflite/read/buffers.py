@@ -1,0 +1,75 @@
+"""The buffers of a .tflite file: their bytes, in the flatbuffer or behind it, and the constants made of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from jfuse.errors import BadFlatbuffer
+from jfuse.ir.graph import Const
+from jfuse.ir.types import TensorType
+from jfuse.tflite.read.external import ExternalBuffers
+from jfuse.tflite.read.fields import checked_index
+from jfuse.tflite.read.sparse import sparse_constant
+from jfuse.tflite.tensor_data import unpack
+
+_IN_FILE = 1  # an offset above this tells that the data lies behind the flatbuffer
+
+
+class Buffers:
+    """The buffers of one file. Whatever they give are views of the file's bytes.
+
+    data: the bytes of the whole file. external: its weights in other files.
+    """
+
+    def __init__(self, tables: Sequence[Any], data: Any, external: ExternalBuffers) -> None:
+        self._tables = tables
+        self.data = data
+        self._external = external
+        self._constants: dict[tuple[int, int, TensorType, str | None, int], Const] = {}
+
+    def bytes_of(self, index: int, where: str) -> np.ndarray | None:
+        """The bytes of a buffer: u8[n]; None where it has none."""
+        buffer = self._tables[checked_index(index, len(self._tables), "buffer", where)]
+        outside = self.behind(int(buffer.offset), int(buffer.size), "a buffer lies", where)
+        if outside is not None:
+            return outside
+        return None if buffer.data is None or not len(buffer.data) else np.asarray(buffer.data)
+
+    def behind(self, offset: int, size: int, what: str, where: str | None = None) -> np.ndarray | None:
+        """Bytes behind the flatbuffer; None where the offset says that there are none.   what: begins the message"""
+        if offset <= _IN_FILE:
+            return None
+        if offset + size > len(self.data):
+            expected = f"{len(self.data)} bytes at most"
+            raise BadFlatbuffer(
+                f"{what} beyond the end of the file", where=where, expected=expected, found=offset + size
+            )
+        return np.frombuffer(self.data, np.uint8, size, offset)
+
+    def data_of(self, tensor: Any, where: str) -> np.ndarray | None:
+        """The bytes of a tensor, in the file or in another one: u8[n]; None where it has none.   tensor: its table"""
+        inside = self.bytes_of(int(tensor.buffer), where)
+        if not tensor.externalBuffer:
+            return inside
+        if inside is not None:
+            raise BadFlatbuffer("the data of a tensor is in the file and in another one", where=where)
+        return self._external.bytes_of(int(tensor.externalBuffer), where)
+
+    def constant(self, tensor: Any, tensor_type: TensorType, name: str | None, where: str) -> Const | None:
+        """The constant of a type in a tensor's buffer; None where the buffer has no bytes.   tensor: its table"""
+        sparsity = tensor.sparsity
+        key = (int(tensor.buffer), int(tensor.externalBuffer), tensor_type, name, id(sparsity))
+        if key not in self._constants:
+            data = self.data_of(tensor, where)
+            if data is None:
+                return None
+            if sparsity is not None:
+                self._constants[key] = sparse_constant(sparsity, data, tensor_type, name, where)
+                return self._constants[key]
+            shape = tuple(int(d) for d in tensor_type.shape)
+            array = unpack(data, tensor_type.dtype, shape, where)
+            self._constants[key] = Const(array, name, tensor_type.quantization)
+        return self._constants[key]

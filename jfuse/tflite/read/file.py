@@ -1,0 +1,197 @@
+"""Reading a .tflite file as a program: one operator, one equation.
+
+Types are derived anew from the operators and compared with those that the file states.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import cached_property
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from ai_edge_litert import schema_py_generated as schema
+
+from jfuse.errors import BadFlatbuffer, ImportFailed, JfuseError, LowerError
+from jfuse.ir.dims import SymbolNames
+from jfuse.ir.graph import FileFacts, Graph, Program, State, Var
+from jfuse.ir.trace import trace_graph
+from jfuse.ir.types import TensorType
+from jfuse.kernels import ops as _declared  # noqa: F401 - declares every op, so that `find_op` knows it
+from jfuse.tflite.metadata import DESCRIPTION
+from jfuse.tflite.opaque_options import named_subgraphs
+from jfuse.tflite.read.buffers import Buffers
+from jfuse.tflite.read.external import ExternalBuffers
+from jfuse.tflite.read.fields import checked_index, options_of, text
+from jfuse.tflite.read.flatbuffer_reader import read_root
+from jfuse.tflite.read.metadata import written_by_others
+from jfuse.tflite.read.signatures import signature, unnamed_signature
+from jfuse.tflite.read.states import Held, StateNames, first_values
+from jfuse.tflite.read.subgraph import Subgraph
+from jfuse.tflite.read.tables import Contents, filled_tables
+from jfuse.tflite.schema import BUILTIN_NAMES, custom_code
+
+_IDENTIFIER = b"TFL3"
+_SCHEMA_VERSION = 3
+_CUSTOM = schema.BuiltinOperator.CUSTOM
+
+
+def load_tflite(source: bytes | str | os.PathLike[str]) -> Program:
+    """The program in a .tflite file, given as its bytes or its path. Constants are views of the file.
+
+    Weights in other files are looked for in its folder and below, so such a file must be given as its path.
+
+    Raises BadFlatbuffer where the bytes are no valid file, LowerError where they hold what the IR cannot say.
+    """
+    data, place = (source, "the bytes") if isinstance(source, bytes) else (_mapped(Path(source)), str(source))
+    folder = None if isinstance(source, bytes) else Path(source).parent
+    try:
+        model = _unpacked(data, place)
+        try:
+            return File(model, data, folder).program()
+        except LowerError:  # what a file does with variables and tables is not always said by values
+            return File(model, data, folder, resources=True).program()
+    except JfuseError as error:
+        error.where = f"{place}, {error.where}" if error.where and error.where != place else place
+        raise
+    except Exception as error:  # whatever a check missed: a corrupt table can make anything of any field
+        raise BadFlatbuffer("the file is corrupt", where=place, found=f"{type(error).__name__}: {error}") from error
+
+
+def _mapped(path: Path) -> Any:
+    try:
+        return np.memmap(path, np.uint8, mode="r") if path.stat().st_size else b""
+    except OSError as error:
+        raise ImportFailed("the file cannot be read", where=str(path), found=error.strerror) from error
+
+
+def _unpacked(data: Any, place: str) -> Any:
+    """The generated module's objects for all tables; vectors are views of the bytes."""
+    if len(data) < 8 or bytes(data[4:8]) != _IDENTIFIER:
+        found = bytes(data[4:8])
+        raise BadFlatbuffer("this is no .tflite file", where=place, expected=f"{_IDENTIFIER!r} at byte 4", found=found)
+    model = read_root(data, schema.Model)
+    if model.version != _SCHEMA_VERSION:
+        raise BadFlatbuffer("the schema's version differs", where=place, expected=_SCHEMA_VERSION, found=model.version)
+    return model
+
+
+class File:
+    """What the subgraphs of one file share: buffers, operator codes, symbol names and the graphs read so far.
+
+    folder: where the file is, if that is known.
+    resources: variables and tables stay resources, and what works on them opaque operators with an effect.
+    """
+
+    def __init__(self, model: Any, data: Any, folder: Path | None, *, resources: bool = False) -> None:
+        self.resources = resources
+        self.names = SymbolNames()
+        self._model = model
+        self.subgraphs: Sequence[Any] = model.subgraphs or ()
+        external = ExternalBuffers(model.externalBufferGroups or (), model.externalBuffers or (), folder)
+        self.buffers = Buffers(model.buffers or (), data, external)
+        self.is_foreign = text(model.description, "the description") != DESCRIPTION
+        self._signatures: Sequence[Any] = model.signatureDefs or ()
+        self._codes: Sequence[Any] = model.operatorCodes or ()
+        self._entries: dict[int, tuple[Graph, tuple[State, ...]]] = {}
+        self._bodies: dict[Any, Graph] = {}
+        self._open: list[int] = []
+
+    @cached_property
+    def state_names(self) -> StateNames:
+        """The variables of the file, by the name that all subgraphs share, as CALL_ONCE makes them."""
+        return StateNames({k: v for reader in self._called_once() for k, v in first_values(reader).items()})
+
+    @cached_property
+    def tables(self) -> dict[int, Contents]:
+        """The contents of the tables of the file, by the number that all subgraphs share, as CALL_ONCE fills them."""
+        return {k: v for reader in self._called_once() for k, v in filled_tables(reader).items()}
+
+    def _called_once(self) -> list[Subgraph]:
+        operators = [o for table in self.subgraphs for o in table.operators or () if self.builtin(o) == "CALL_ONCE"]
+        calls = [named_subgraphs(options_of("CALL_ONCE", operator)) for operator in operators]
+        return [self.subgraph(i) for i in dict.fromkeys(chain.from_iterable(calls))]
+
+    def program(self) -> Program:
+        """All signatures; a file without any has one for its first subgraph."""
+        if not self.subgraphs:
+            raise BadFlatbuffer("the file has no subgraph")
+        if self._signatures:
+            signatures = tuple(signature(self, table) for table in self._signatures)
+        else:
+            signatures = (unnamed_signature(self, 0, "serving_default"),)
+        return Program(signatures, facts=self._facts())
+
+    def _facts(self) -> FileFacts:
+        """What the file says besides its signatures."""
+        idle = set(range(len(self.subgraphs))) - set(self._entries) - self._named_by_operators()
+        uncalled = tuple(unnamed_signature(self, index, "") for index in sorted(idle))
+        order = tuple(sorted(self._entries).index(index) for index in self._entries)
+        description, metadata = written_by_others(self._model, self.buffers)
+        return FileFacts(description, metadata, uncalled, order if list(order) != sorted(order) else ())
+
+    def _named_by_operators(self) -> set[int]:
+        """The subgraphs that an operator of any subgraph names."""
+        operators = (operator for table in self.subgraphs for operator in table.operators or ())
+        tables = (table for o in operators for table in (o.builtinOptions, o.builtinOptions2))
+        return {index for table in tables for index in named_subgraphs(table)}
+
+    def builtin(self, operator: Any, where: str | None = None) -> str:
+        """The name of an operator's builtin."""
+        code = self.code(operator, where)
+        number = max(
+            code.builtinCode, code.deprecatedBuiltinCode
+        )  # readers take the larger one, old files have the second
+        if number not in BUILTIN_NAMES:
+            raise BadFlatbuffer("an operator code is none of the schema's", where=where, found=number)
+        return BUILTIN_NAMES[number] if number != _CUSTOM else custom_code(text(code.customCode))
+
+    def code(self, operator: Any, where: str | None = None) -> Any:
+        """The table of an operator's code."""
+        return self._codes[checked_index(operator.opcodeIndex, len(self._codes), "operator code", where)]
+
+    def subgraph(self, index: int, where: str | None = None) -> Subgraph:
+        """A reader of a subgraph."""
+        return Subgraph(self, checked_index(index, len(self.subgraphs), "subgraph", where))
+
+    def body(self, index: int, types: Sequence[TensorType] | None) -> Graph:
+        """A subgraph as the body of an equation with operands of these types; of those that it states for None."""
+        reader = self.subgraph(index)
+        if index in self._open:
+            raise BadFlatbuffer("a subgraph calls itself", where=reader.where)
+        types = reader.input_types() if types is None else types
+        if len(types) != len(reader.inputs):
+            raise BadFlatbuffer(
+                "a body takes another number of operands",
+                where=reader.where,
+                expected=len(types),
+                found=len(reader.inputs),
+            )
+        variables = reader.variables(types)
+        # Symbols belong to one entry: equalities that a body states there hold there alone.
+        entry = None if all(t.is_static for t in types) else self._open[0]
+        key = (index, tuple(types), entry)
+        if key not in self._bodies:
+            self._bodies[key] = self._traced(reader, variables)
+        return self._bodies[key]
+
+    def entry(self, index: int) -> tuple[Graph, tuple[State, ...]]:
+        """A subgraph that a signature names, and what it keeps between calls."""
+        if index not in self._entries:
+            reader = self.subgraph(index)
+            reader.held = Held.of(reader, None if self.resources else self.state_names.variables)
+            inputs = reader.variables(reader.input_types())
+            states = [Var(state.initial.type, state.name) for state in reader.held.states]
+            self._entries[index] = (self._traced(reader, [*inputs, *states]), reader.held.states)
+        return self._entries[index]
+
+    def _traced(self, reader: Subgraph, variables: Sequence[Var]) -> Graph:
+        self._open.append(reader.index)
+        try:
+            return replace(trace_graph(reader.record, variables, reader.graph_name, self.names), debug=reader.debug)
+        finally:
+            self._open.pop()

@@ -1,0 +1,89 @@
+"""Other types that an operator may compute in where the runtime has no kernel for its own: with the same results.
+
+A value of a narrow type is cast to a type that holds all of them, and the result is cast back, which for integers cuts
+the upper bits off, as overflow does. What only moves values, and arithmetic that wraps, may read the bits as another
+type of the same width as well. Nothing is ever computed in a narrower type.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from jfuse.ir.graph import Atom, Eqn, Var
+from jfuse.ir.types import DType
+from jfuse.kernels.core.op import TflOp
+from jfuse.tflite.runtime.dtypes import refused
+
+
+@dataclass(frozen=True)
+class Encoding:
+    """How values of `narrow` are held in `wide`: by value (CAST), or bit by bit (BITCAST)."""
+
+    narrow: DType
+    wide: DType
+    bits: bool = False
+
+    def applies(self, eqn: Eqn, index: int) -> bool:
+        """Whether an operand is to be encoded; not those that say sizes or axes."""
+        atom, op = eqn.inputs[index], eqn.op
+        static = isinstance(op, TflOp) and (op.operand_at(index).static or op.operand_at(index).shape_only)
+        return atom is not None and atom.type.dtype is self.narrow and not static
+
+
+_BY_VALUE = {
+    DType.f16: (DType.f32,),
+    DType.bf16: (DType.f32,),
+    DType.i8: (DType.i32, DType.i64),
+    DType.u8: (DType.i32, DType.i64),
+    DType.i16: (DType.i32, DType.i64),
+    DType.u16: (DType.i32, DType.i64),
+    DType.u32: (DType.i64,),
+    DType.bool: (DType.i32,),
+}
+_BY_BITS = {DType.u32: DType.i32, DType.u64: DType.i64, DType.f64: DType.i64}
+
+_MOVES = frozenset(
+    "BATCH_TO_SPACE_ND BROADCAST_TO CONCATENATION DEPTH_TO_SPACE DYNAMIC_UPDATE_SLICE EMBEDDING_LOOKUP EXPAND_DIMS "
+    "FILL GATHER GATHER_ND MATRIX_DIAG MATRIX_SET_DIAG MIRROR_PAD ONE_HOT PACK PAD PADV2 RESHAPE REVERSE_SEQUENCE "
+    "REVERSE_V2 SELECT SELECT_V2 SLICE SPACE_TO_BATCH_ND SPACE_TO_DEPTH SPLIT SPLIT_V SQUEEZE STRIDED_SLICE TILE "
+    "TRANSPOSE UNPACK ZEROS_LIKE".split()
+)
+_WRAPS = frozenset("ADD ADD_N CUMSUM MUL NEG REDUCE_PROD SQUARED_DIFFERENCE SUB SUM".split())
+_BITWISE = frozenset("BITWISE_XOR EQUAL NOT_EQUAL STABLEHLO_AND".split())
+_CHOOSES = frozenset("MAXIMUM MINIMUM REDUCE_MAX REDUCE_MIN RELU TOPK_V2".split())  # results are operands, or 0
+# Not of integers by value: conversions are about the type itself, LiteRT's power saturates where TensorFlow's wraps,
+# and TensorFlow sums for a mean in the narrow type.
+_OF_THE_TYPE = frozenset("BITCAST CAST DEQUANTIZE MEAN POW QUANTIZE".split())
+
+
+def wider(eqn: Eqn) -> Encoding | None:
+    """An encoding of the operands and results that the kernel refuses, in which it takes them; None where none does."""
+    atom = refused(eqn)
+    if atom is None or not isinstance(eqn.op, TflOp) or eqn.op.updates:
+        return None
+    return next((e for e in _encodings(eqn.op.builtin, atom.type.dtype) if refused(encoded(eqn, e)) is None), None)
+
+
+def _encodings(builtin: str, dtype: DType) -> Iterator[Encoding]:
+    if dtype.is_float or builtin not in _OF_THE_TYPE:
+        yield from (Encoding(dtype, wide) for wide in _BY_VALUE.get(dtype, ()))
+    same_bits = builtin in _MOVES or (dtype.is_integer and builtin in _WRAPS | _BITWISE)
+    if same_bits and dtype in _BY_BITS:
+        yield Encoding(dtype, _BY_BITS[dtype], bits=True)
+
+
+def keeps_values(eqn: Eqn, encoding: Encoding) -> bool:
+    """Whether decoding the results of the encoded equation and encoding them again changes nothing."""
+    return encoding.bits or (isinstance(eqn.op, TflOp) and eqn.op.builtin in _MOVES | _CHOOSES)
+
+
+def encoded(eqn: Eqn, encoding: Encoding) -> Eqn:
+    """The equation on the encoded types."""
+
+    def retyped(atom: Atom) -> Var:
+        return Var(replace(atom.type, dtype=encoding.wide))
+
+    inputs = tuple(retyped(a) if a is not None and encoding.applies(eqn, i) else a for i, a in enumerate(eqn.inputs))
+    outputs = tuple(retyped(v) if v.type.dtype is encoding.narrow else v for v in eqn.outputs)
+    return replace(eqn, inputs=inputs, outputs=outputs)

@@ -1,0 +1,1 @@
+"""Writing a program as a .tflite file: one equation, one operator."""

@@ -1,0 +1,111 @@
+"""The tensors of one subgraph: their names, types and data."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+from ai_edge_litert import schema_py_generated as schema
+
+from jfuse.errors import JfuseError, LowerError
+from jfuse.ir.dims import Shape, is_known
+from jfuse.ir.graph import Atom, Const, Var
+from jfuse.ir.quantization import Quantization
+from jfuse.ir.types import HeldType, TensorType
+from jfuse.tflite.names import Names
+from jfuse.tflite.schema import QUANTIZED_IN_BLOCKS, TENSOR_TYPES
+from jfuse.tflite.write.buffers import Buffers
+from jfuse.tflite.write.sparsity import sparsity_table
+
+_LARGEST_SIZE = 2**31 - 1  # of one axis
+
+
+class Tensors:
+    """The tensors of one subgraph, by their index in `tables`.
+
+    graph_name: for messages.
+    """
+
+    def __init__(self, buffers: Buffers, graph_name: str) -> None:
+        self.tables: list[Any] = []
+        self.places: dict[Var, int] = {}
+        self._constants: dict[tuple[str, Quantization | None], int] = {}
+        self._buffers = buffers
+        self._names = Names()
+        self._graph_name = graph_name
+
+    def bind(self, var: Var, name: str) -> int:
+        """A tensor for a Var, under its own name where it has one."""
+        self.places[var] = self.add(var.name or name, var.type)
+        return self.places[var]
+
+    def of(self, atom: Atom, name: str) -> int:
+        """The tensor of a bound Var, or of a constant, which is called `name` where it has none."""
+        if isinstance(atom, Var):
+            if atom not in self.places:
+                raise JfuseError("a variable is read before it is bound", where=self._graph_name, found=repr(atom))
+            return self.places[atom]
+        key = (atom.digest, atom.quantization)
+        if key not in self._constants:
+            self._constants[key] = self._add_constant(atom, name)
+        return self._constants[key]
+
+    def all_of(self, variables: Iterable[Var], name: str) -> np.ndarray:
+        """New tensors for Vars that nothing else reads: i32[n]."""
+        return np.array([self.bind(var, name) for var in variables], np.int32)
+
+    def add(self, name: str, tensor_type: TensorType, buffer: int = 0) -> int:
+        """A new tensor; raises LowerError where a size is more than a file can say."""
+        if any(is_known(d) and d > _LARGEST_SIZE for d in tensor_type.shape):
+            raise LowerError("a tensor is too large for a file", where=name, found=str(tensor_type))
+        table = schema.TensorT()
+        table.name = self._names.unique(name)
+        table.type = TENSOR_TYPES[tensor_type.dtype]
+        table.buffer = buffer
+        table.hasRank = tensor_type.ranked
+        table.shape = np.array([d if is_known(d) else 1 for d in tensor_type.shape], np.int32)
+        if not tensor_type.is_static:
+            table.shapeSignature = np.array([d if is_known(d) else -1 for d in tensor_type.shape], np.int32)
+        table.quantization = _quantization(tensor_type.quantization)
+        table.variantTensors = [_held(held) for held in tensor_type.holds] or None
+        self.tables.append(table)
+        place = len(self.tables) - 1
+        if tensor_type.quantization is not None and tensor_type.quantization.block_size:
+            self._add_blocks(table, tensor_type.shape, tensor_type.quantization)
+        return place
+
+    def _add_blocks(self, table: Any, shape: Shape, quantization: Quantization) -> None:
+        """The scales of blocks, as a tensor that the quantization names."""
+        blocks = (*shape[:-1], shape[-1] // quantization.block_size)
+        scales = Const(np.array(quantization.block_scale, np.float16).reshape([int(d) for d in blocks]))
+        table.quantization.detailsType = QUANTIZED_IN_BLOCKS
+        table.quantization.details = schema.BlockwiseQuantizationT(
+            self.of(scales, f"{table.name}/scales"), -1, quantization.block_size
+        )
+
+    def _add_constant(self, const: Const, name: str) -> int:
+        place = self.add(const.name or name, const.type, self._buffers.constant(const))
+        self.tables[place].sparsity = sparsity_table(const)
+        return place
+
+
+def _held(held: HeldType) -> Any:
+    table = schema.VariantSubTypeT()
+    table.type = TENSOR_TYPES[held.dtype]
+    table.shape = None if held.shape is None else np.array(held.shape, np.int32)
+    table.hasRank = held.shape is not None
+    return table
+
+
+def _quantization(quantization: Quantization | None) -> Any:
+    table = schema.QuantizationParametersT()  # empty for float tensors: readers of every age take it
+    if quantization is not None:
+        table.scale = np.array(quantization.scale, np.float32)
+        table.zeroPoint = np.array(quantization.zero_point, np.int64)
+        table.quantizedDimension = quantization.axis
+        if quantization.minimum:
+            table.min = np.array(quantization.minimum, np.float32)
+        if quantization.maximum:
+            table.max = np.array(quantization.maximum, np.float32)
+    return table

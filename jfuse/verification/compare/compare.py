@@ -1,0 +1,319 @@
+"""The comparison itself: calls of several subjects beside those of a reference, and the worst differences so far."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+import ml_dtypes
+import numpy as np
+
+from jfuse.errors import VerifyFailed
+from jfuse.ir.graph import Signature
+from jfuse.measure import Measure, relative_error
+from jfuse.proof.inputs import Step
+from jfuse.report import Difference
+from jfuse.verification.compare.tolerance import Tolerance
+from jfuse.verification.inputs.edges import OVERFLOWING, STEEP
+from jfuse.verification.inputs.independent import compared_samples
+from jfuse.verification.inputs.vocabularies import vocabularies, with_keys
+from jfuse.verification.runners.without_custom_ops import AroundCustom, results_by_chance
+from jfuse.verification.subject import STATE, Arrays, Calls, Subject
+
+Run = Callable[[Arrays], Mapping[str, np.ndarray]]
+Excused = Callable[[Step, Sequence["Wrong"], Sequence[Step]], tuple[Sequence["Wrong"], Sequence[str]]]
+"""Which of the wrong outputs of a call after others in a row nothing explains, and notes on what is explained."""
+_NUDGE = 2.0**-22  # two roundings of an f32
+
+
+@dataclass(frozen=True)
+class Wrong:
+    """An output beyond its tolerance: of which comparison, by how much, and what both sides gave.
+
+    place: of the subject among those compared.
+    """
+
+    pair: str
+    output: str
+    measure: Measure
+    tolerance: Tolerance
+    found: np.ndarray
+    wanted: np.ndarray
+    place: int = 0
+
+
+class Differs(Exception):
+    """A call whose outputs differ. states: what the first subject kept before it; before: the calls before it."""
+
+    def __init__(self, step: Step, wrong: Sequence[Wrong], states: Arrays, before: Sequence[Step]) -> None:
+        super().__init__(step.key)
+        self.step = step
+        self.wrong = tuple(wrong)
+        self.states = states
+        self.before = tuple(before)
+
+
+@dataclass(frozen=True)
+class _Worst:
+    measure: Measure
+    tolerance: Tolerance
+    samples: int
+
+    def and_(self, other: _Worst) -> _Worst:
+        worse = self.tolerance if self.tolerance.value >= other.tolerance.value else other.tolerance
+        return _Worst(self.measure.worst(other.measure), worse, self.samples + other.samples)
+
+
+@dataclass
+class Comparison:
+    """Subjects beside a reference, call by call.
+
+    signatures: what is called, by key. tolerance: of an output of a signature. same_states: both keep the same between
+    calls, so that rows of calls are compared; else every call is a first one, and the reference does not tell states.
+    around: runs the file around its custom operators. excused: what explains wrong outputs (a tie of equal values).
+    first: the first call that was compared.
+    """
+
+    reference: Subject
+    subjects: Sequence[Subject]
+    signatures: Mapping[str, Signature]
+    tolerance: Callable[[str, str], Tolerance]
+    same_states: bool = True
+    around: Callable[[], AroundCustom] | None = None
+    excused: Excused = lambda step, wrong, before: (wrong, ())
+    on_call: Callable[[int], None] = lambda count: None
+    worst: dict[tuple[str, str, str], _Worst] = field(default_factory=dict)
+    notes: dict[str, None] = field(default_factory=dict)
+    calls: int = 0
+    first: Step | None = None
+
+    def __post_init__(self) -> None:
+        self._keeps = any(i.states for s in self._all() for i in s.signatures.values())
+        self._chance = {key: frozenset(by_chance(s)) for key, s in self.signatures.items()}
+        self._running: list[Calls] = []
+
+    def _all(self) -> tuple[Subject, ...]:
+        return (self.reference, *self.subjects)
+
+    def start(self) -> None:
+        """Go back to the initial states."""
+        if self._running and not self._keeps:
+            return
+        self._running = [subject.start() for subject in self._all()]
+        self._around = self.around() if self.around is not None else None
+        self._before: list[Step] = []
+
+    def rows(self, rows: Iterable[Iterable[Step]]) -> None:
+        """Compare rows of calls, each from the initial states; raises Differs at the first call that is wrong."""
+        for row in rows:
+            self.start()
+            for step in row:
+                if not self.same_states:
+                    self.start()
+                self.call(step)
+                self.on_call(1)
+
+    def call(self, step: Step) -> None:
+        """One more call of everything; raises Differs."""
+        asked, *running = self._running
+        states = (running[0] if running else asked).states
+        try:
+            step, wanted = self._accepted(step, asked)
+        except VerifyFailed:
+            if step.kind in ("random", "given"):
+                raise
+            self._pass_over(f"inputs of {step.kind}: {self.reference.name} refuses them")
+            return
+        if step.kind in STEEP and not _all_finite(wanted):
+            self._pass_over(f"inputs of {step.kind}: {self.reference.name} overflows, so they were not compared")
+            return
+        found = [self._of(calls, step) for calls in running]
+        if self.same_states:
+            wanted = {**wanted, **_as_outputs(asked.states)}
+        if step.kind in OVERFLOWING and not all(map(_all_finite, found)):
+            self._pass_over(f"inputs of {step.kind}: they overflow, so they were not compared")
+            return
+        wrong = [w for i, outputs in enumerate(found) for w in self._differing(step, i, outputs, wanted)]
+        if self._around is not None:
+            around, operands = self._around.run(step.key, step.inputs, states)
+            wrong += self._differing(step, -1, around, operands)
+        if wrong:
+            self._judge(step, wrong, states)
+        self.calls += 1
+        self.first = self.first or step
+        if self._keeps:
+            self._before.append(step)
+
+    def _pass_over(self, why: str) -> None:
+        self.notes[why] = None
+        self._start_again()
+
+    def _start_again(self) -> None:
+        """Forget what a call that is not compared has left."""
+        if self._keeps:
+            self._running = []
+            self.start()
+
+    @property
+    def in_a_row(self) -> bool:
+        """Whether a sample is several calls: something is kept between calls, on both sides the same."""
+        return self._keeps and self.same_states
+
+    def samples(self, batches: Iterable[tuple[Signature, Arrays]]) -> None:
+        """Compare independent first calls, or rows of them, many at a time; raises Differs at the first wrong one.
+
+        batches: for each signature inputs as `Subject.batch` takes them, with `in_a_row` as this comparison has it.
+        """
+        for key, batch, place, found, wanted in compared_samples(self.reference, self.subjects, batches, self.in_a_row):
+            first = next(iter(batch.values()))
+            count = first.shape[0] * first.shape[1] if self.in_a_row else len(first)
+            for output in (n for n in wanted if n in found and n not in self._chance[key]):
+                self._of_batch(key, batch, place, output, found[output], wanted[output])
+            if place == len(self.subjects) - 1:
+                self.calls += count
+                self.on_call(count)
+            for subject in self._all():
+                if why := subject.singly(key):
+                    self.notes[f"{subject.name} computed samples one by one: {why}"] = None
+
+    def _of_batch(
+        self, key: str, batch: Arrays, place: int, output: str, found: np.ndarray, wanted: np.ndarray
+    ) -> None:
+        tolerance = self.tolerance(key, output)
+        pair = self._pair(place)
+        axes = 2 if self.in_a_row else 1
+        count = int(np.prod(wanted.shape[:axes]))
+        if found.shape == wanted.shape and np.array_equal(found, wanted):
+            self._note_worst(key, output, pair, _Worst(Measure.of(found, wanted), tolerance, count))
+            return
+        for place_of_call in np.ndindex(wanted.shape[:axes]):
+            f, w = found[place_of_call], wanted[place_of_call]
+            measure = _measured(f, w, tolerance)
+            if measure.relative <= tolerance.value:
+                self._note_worst(key, output, pair, _Worst(measure, tolerance, 1))
+                continue
+            *before, step = _steps(key, batch, place_of_call)
+            left, notes = self.excused(step, [Wrong(pair, output, measure, tolerance, f, w, place)], before)
+            if left:
+                self.rows([[*before, step]])  # by itself, where all that is kept is looked at
+                raise Differs(step, left, {}, before)
+            self.notes.update(dict.fromkeys(notes))
+
+    def differences(self) -> list[Difference]:
+        """The worst of each output so far."""
+        return [
+            Difference(
+                key, output, pair, w.measure.relative, w.tolerance.value, w.tolerance.reason, w.measure, w.samples
+            )
+            for (key, output, pair), w in self.worst.items()
+        ]
+
+    def _of(self, calls: Calls, step: Step) -> dict[str, np.ndarray]:
+        return {**calls.run(step.inputs, step.key), **_as_outputs(calls.states)}
+
+    def _pair(self, place: int) -> str:
+        if place < 0:
+            return "xla/litert"
+        return f"{self.reference.name}/{self.subjects[place].name}".lower()
+
+    def _differing(self, step: Step, place: int, found: Arrays, wanted: Arrays) -> Iterator[Wrong]:
+        """The outputs that differ by more than their tolerance; keeps the worst of all others."""
+        chance = self._chance[step.key] if place >= 0 else ()  # what is computed around operators leaves it out
+        for output in (n for n in wanted if n in found and n not in chance):
+            f, w = np.asarray(found[output]), np.asarray(wanted[output])
+            if output.startswith(STATE) and f.size == w.size:
+                w = w.reshape(f.shape)  # a file has no scalar states
+            tolerance = self.tolerance(step.key, output)
+            measure = _measured(f, w, tolerance)
+            if measure.relative <= tolerance.value:
+                self._note_worst(step.key, output, self._pair(place), _Worst(measure, tolerance, 1))
+            else:
+                yield Wrong(self._pair(place), output, measure, tolerance, f, w, place)
+
+    def _note_worst(self, key: str, output: str, pair: str, new: _Worst) -> None:
+        old = self.worst.get((key, output, pair))
+        self.worst[key, output, pair] = new if old is None else old.and_(new)
+
+    def _judge(self, step: Step, wrong: Sequence[Wrong], states: Arrays) -> None:
+        if step.kind in STEEP and self._is_steep(step, wrong):
+            self.notes[f"inputs of {step.kind}: a rounding of them changes the answer as much as what differs"] = None
+            return
+        left, notes = self.excused(step, wrong, self._before)
+        self.notes.update(dict.fromkeys(notes))
+        if left:
+            for w in left:
+                self._note_worst(step.key, w.output, w.pair, _Worst(w.measure, w.tolerance, 1))
+            raise Differs(step, left, states, self._before)
+
+    def _is_steep(self, step: Step, wrong: Sequence[Wrong]) -> bool:
+        """Whether the reference itself differs as much when its inputs are rounded otherwise."""
+        nudged = replace(step, inputs={name: _nudged(array) for name, array in step.inputs.items()})
+        try:
+            plain, moved = (self.reference.start().run(s.inputs, s.key) for s in (step, nudged))
+        except VerifyFailed:
+            return False
+        finally:
+            self._start_again()
+        by = {w.output: w.measure.relative for w in wrong}
+        return all(o in plain and 4 * relative_error(moved[o], plain[o]) >= by[o] for o in by)
+
+    def _accepted(self, step: Step, calls: Calls) -> tuple[Step, Arrays]:
+        """The call with inputs that the reference takes, and its outputs: those drawn.
+
+        Else with keys of the tables that they are looked up in alone, or with integers (ids, sizes) of 0 and 1.
+        """
+        signature, drawn = self.signatures[step.key], step.inputs
+        try:
+            return step, calls.run(drawn, step.key)
+        except VerifyFailed:
+            if step.kind == "given":
+                raise
+            if vocabularies(signature.graph):
+                known = with_keys(signature, drawn, len(drawn), every=True)
+            else:
+                known = {name: a % 2 if a.dtype.kind in "iu" else a for name, a in drawn.items()}
+                if all(known[name] is a for name, a in drawn.items()):
+                    raise
+            return replace(step, inputs=known), calls.run(known, step.key)
+
+
+def _steps(key: str, batch: Arrays, place: tuple[int, ...]) -> list[Step]:
+    """The calls of a sample up to one of them.   place: the sample's number, and that of the call in its row"""
+    sample, *last = place
+    if not last:
+        return [Step(key, {name: array[sample] for name, array in batch.items()})]
+    return [Step(key, {name: array[sample, i] for name, array in batch.items()}) for i in range(last[0] + 1)]
+
+
+def _as_outputs(states: Arrays) -> dict[str, np.ndarray]:
+    """States among outputs: under a name that no output has."""
+    return {f"{STATE}{name}": value for name, value in states.items()}
+
+
+def by_chance(signature: Signature) -> Iterator[str]:
+    """The outputs and states that differ from call to call, by name."""
+    names = (*signature.output_names, *(f"{STATE}{s.name}" for s in signature.states))
+    return (names[i] for i in results_by_chance(signature.graph))
+
+
+def _all_finite(outputs: Arrays) -> bool:
+    return all(a.dtype.kind not in "fcV" or bool(np.isfinite(a).all()) for a in outputs.values())
+
+
+def _measured(found: np.ndarray, wanted: np.ndarray, tolerance: Tolerance) -> Measure:
+    """The distance; what is below the least normal number counts for nothing, as either may flush it to zero."""
+    measure = Measure.of(found, wanted)
+    if wanted.dtype.kind not in "fV" or not np.isfinite(measure.absolute):
+        return measure
+    if measure.absolute < float(ml_dtypes.finfo(wanted.dtype).tiny):  # type: ignore[no-untyped-call]
+        return Measure.of(wanted, wanted)
+    largest = float(np.abs(wanted.astype(np.float64)).max(initial=0.0))
+    return replace(measure, relative=measure.absolute / tolerance.least) if largest < tolerance.least else measure
+
+
+def _nudged(array: np.ndarray) -> np.ndarray:
+    if array.dtype.kind not in "fV":
+        return array
+    signs = np.random.default_rng(0).choice((-1.0, 1.0), array.shape)
+    with np.errstate(over="ignore"):
+        return np.asarray(array.astype(np.float64) * (1 - _NUDGE * (1.5 + 0.5 * signs))).astype(array.dtype)

@@ -1,0 +1,43 @@
+"""Whether the bytes of a file say what the program says that they were written from."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import zip_longest
+
+from jfuse.errors import VerifyFailed
+from jfuse.ir.dims import symbol, symbols_of
+from jfuse.ir.graph import Graph, Program
+from jfuse.ir.text import format_graph
+from jfuse.ir.walk import all_eqns, all_graphs, rename_dims
+from jfuse.tflite.read.file import load_tflite
+
+
+def reads_back(program: Program, data: bytes) -> None:
+    """Raise VerifyFailed, naming the first equation, where the bytes do not say what the program says."""
+    loaded = {s.key: s for s in load_tflite(data).signatures}
+    for signature in program.signatures:
+        states = [[(s.name, s.initial.digest) for s in of.states] for of in (signature, loaded[signature.key])]
+        if states[0] != states[1]:
+            raise VerifyFailed(
+                f"the file does not keep the states of signature {signature.key!r}", expected=states[0], found=states[1]
+            )
+        texts = [_comparable(s.graph) for s in (signature, loaded[signature.key])]
+        for written, read in zip_longest(*texts):
+            if written != read:
+                raise VerifyFailed(
+                    f"the file does not read back as signature {signature.key!r} was written",
+                    expected=written,
+                    found=read,
+                    remedy="report this model",
+                )
+
+
+def _comparable(graph: Graph) -> list[str]:
+    """The text without what a file does not hold: sources, names, known values, and which open sizes are equal."""
+    symbols = {
+        name for inner in all_graphs(graph) for v in inner.inputs for d in v.type.shape for name in symbols_of(d)
+    }
+    symbols |= {n for e in all_eqns(graph) for out in e.outputs for d in out.type.shape for n in symbols_of(d)}
+    anonymous = rename_dims(graph, {name: symbol("N") for name in symbols})
+    return format_graph(replace(anonymous, name=""), sources=False, known=False).splitlines()

@@ -1,0 +1,216 @@
+"""Choices among equals: where two runners differ only because each took another one of values that tie.
+
+An ARG_MAX, a TOPK, a suppression of boxes or a comparison turns differences of a rounding into other results. Two
+runners of one graph agree up to such choices if the values that the choices are made of agree within the tolerance, and
+if, given the one's values there, the other computes the one's results.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from jfuse.errors import JfuseError
+from jfuse.frontends.sources import Imported
+from jfuse.ir.graph import Eqn, Graph, Program, Signature, Var
+from jfuse.ir.walk import producers, substitute_graph
+from jfuse.kernels import ops
+from jfuse.lowering.rule_tools.case_distinctions import switch_of
+from jfuse.measure import Measure, relative_error
+from jfuse.proof.inputs import Step
+from jfuse.running.interpreter import LiteRt
+from jfuse.running.runner import Runner
+from jfuse.tflite.write.distinct_outputs import prepare_outputs
+from jfuse.tflite.write.file import to_bytes
+from jfuse.verification.compare.compare import Wrong
+from jfuse.verification.runners.in_tensorflow import call_from
+from jfuse.verification.runners.tensorflow_values import tensorflow_values
+from jfuse.verification.subject import STATE, Arrays
+
+_STEPS = frozenset({"compare", "round", "mod", "cast"})  # of a real number they make one of a few
+_SELECTIONS = frozenset({ops.topk_v2, ops.where, ops.unique})
+Given = Mapping[Var, np.ndarray]
+
+
+@dataclass(frozen=True)
+class Ties:
+    """Tells which differences of a lowered program are choices among equals.   source: behind the reference, if any"""
+
+    program: Program
+    source: Imported | None
+
+    def excused(
+        self, step: Step, wrong: Sequence[Wrong], before: Sequence[Step] = ()
+    ) -> tuple[Sequence[Wrong], Sequence[str]]:
+        """What of the wrong outputs of one call is no such choice, and a note on what is.
+
+        before: the calls before it, from the initial states; what they leave is part of what has to be explained.
+        """
+        signature = next(s for s in self.program.signatures if s.key == step.key)
+        row = (*before, step) if signature.states else (step,)
+        if any(s.key != step.key for s in row) or not any(map(chooses, signature.graph.eqns)):
+            return wrong, ()
+        tolerance = max(w.tolerance.value for w in wrong)
+        explained = _Explained(self, signature, row, wrong, tolerance)
+        left = [w for w in wrong if not explained(w)]
+        tied = sorted({w.output for w in wrong if w not in left})
+        note = f"{', '.join(tied)} of {step.key!r}: values that tie within the tolerance were told apart differently"
+        return left, (note,) if tied else ()
+
+
+@dataclass
+class _Explained:
+    """Whether a wrong output of the last call of a row follows from ties; each question is answered once."""
+
+    ties: Ties
+    signature: Signature
+    row: Sequence[Step]
+    wrong: Sequence[Wrong]
+    tolerance: float
+
+    def __post_init__(self) -> None:
+        self._answers: dict[str, bool] = {}
+
+    def __call__(self, wrong: Wrong) -> bool:
+        reference, runner = wrong.pair.split("/")
+        on_xla = [w for w in self.wrong if w.pair.endswith("/xla")]
+        if on_xla and not self._once("source", lambda: reference == "tensorflow" and self._source_and_xla()):
+            return False
+        return runner == "xla" or (runner == "litert" and self._once("file", self._xla_and_file))
+
+    def _once(self, question: str, answer: Callable[[], bool]) -> bool:
+        if question not in self._answers:
+            try:
+                self._answers[question] = answer()
+            except (JfuseError, ValueError, _Apart):  # or the parts cannot be run by themselves
+                self._answers[question] = False
+        return self._answers[question]
+
+    def _xla_and_file(self) -> bool:
+        """Whether XLA, given LiteRT's values where choices are made, gives what LiteRT gives."""
+        graph, outputs = self.signature.graph, len(self.signature.output_names)
+        before = (v for e in graph.eqns if chooses(e) for v in _computed_floats(graph, e))
+        rounded = (v for e in graph.eqns if _quantizes(e) for v in e.outputs)
+        taken = list(dict.fromkeys((*before, *rounded)))
+        names = tuple(f"chosen from {i}" for i in range(len(taken)))
+        shown = replace(graph, outputs=(*graph.outputs[:outputs], *taken, *graph.outputs[outputs:]))
+        signature = replace(
+            self.signature,
+            graph=prepare_outputs(shown, states=len(self.signature.states)),
+            output_names=(*self.signature.output_names, *names),
+        )
+        lite = LiteRt(to_bytes(Program((signature,))))
+        states = self._initial(self.signature)
+        for step in self.row:
+            found = lite.run(step.key, step.inputs)
+            results = self._following(step, states, {v: found[n] for v, n in zip(taken, names, strict=True)})
+            states = _states_of(results)  # no interpreter tells its own
+        told = {w.output: w.found for w in self.wrong if w.pair.endswith("/litert")}
+        return self._agrees(found, told) and self._agrees(results, {n: found[n] for n in self.signature.output_names})
+
+    def _source_and_xla(self) -> bool:
+        """Whether XLA, given TensorFlow's values of the nodes before the choices, gives what TensorFlow gives.
+
+        Each call starts from what TensorFlow kept.
+        """
+        source, key = self.ties.source, self.signature.key
+        if source is None or key not in source.functions:
+            return False
+        kept = self._initial(next(s for s in source.program.signatures if s.key == key))
+        states = self._initial(self.signature)
+        for step in self.row:
+            told = tensorflow_values(source, key, step.inputs, kept)
+            nodes = {name: equations[-1][1] for name, equations in told.results.items()}
+            _, kept = call_from(source, key, step.inputs, kept)
+            results = self._following(step, states, _before_choices(self.signature.graph, nodes))
+            states |= {name: value for name, value in kept.items() if name in states}
+            if not self._agrees(results, {f"{STATE}{name}": value for name, value in kept.items()}):
+                return False
+        return self._agrees(results, {w.output: w.wanted for w in self.wrong if w.pair.endswith("/xla")})
+
+    def _initial(self, signature: Signature) -> dict[str, np.ndarray]:
+        return {state.name: state.initial.array for state in signature.states}
+
+    def _following(self, step: Step, states: Arrays, given: Given) -> dict[str, np.ndarray]:
+        """The outputs and states after a call of the graph, with values given for some variables.
+
+        Raises _Apart where it does not itself give nearly those values.
+        """
+        graph = self.signature.graph
+        again = {v: Var(v.type) for v in given}
+        rest = substitute_graph(replace(graph, outputs=()), again)
+        outputs = tuple(again.get(a, a) if isinstance(a, Var) else a for a in graph.outputs)
+        rest = Graph(graph.name, (*graph.inputs, *again.values()), rest.eqns, (*outputs, *given))
+        kept = [np.reshape(states[s.name], s.initial.array.shape) for s in self.signature.states]
+        inputs = (step.inputs[name] for name in self.signature.input_names)
+        results = Runner(rest, quick=True)([*inputs, *kept, *given.values()])
+        computed, values = results[: len(outputs)], results[len(outputs) :]
+        if not all(self._is_near(v, g) for v, g in zip(values, given.values(), strict=True)):
+            raise _Apart
+        names = (*self.signature.output_names, *(f"{STATE}{s.name}" for s in self.signature.states))
+        return dict(zip(names, computed, strict=True))
+
+    def _is_near(self, found: np.ndarray, wanted: np.ndarray) -> bool:
+        """Whether real numbers agree within the tolerance, and quantized ones to the next step."""
+        if found.dtype.kind not in "iu" or found.shape != wanted.shape:
+            return relative_error(found, wanted) <= self.tolerance
+        return Measure.of(found, wanted).absolute <= 1
+
+    def _agrees(self, found: Arrays, wanted: Arrays) -> bool:
+        both = ((found[n], np.reshape(wanted[n], found[n].shape)) for n in wanted if n in found)
+        return all(relative_error(f, w) <= self.tolerance for f, w in both)
+
+
+class _Apart(Exception):
+    """The values that choices are made of differ beyond the tolerance."""
+
+
+def _states_of(results: Arrays) -> dict[str, np.ndarray]:
+    return {name.removeprefix(STATE): value for name, value in results.items() if name.startswith(STATE)}
+
+
+def chooses(eqn: Eqn) -> bool:
+    """Whether an equation, or one in its bodies, turns real numbers into one of a few answers."""
+    if eqn.bodies:
+        return any(chooses(e) for body in eqn.bodies for e in body.eqns)
+    if not any(isinstance(a, Var) and a.type.dtype.is_float for a in eqn.inputs):
+        return False
+    return eqn.op in _SELECTIONS or switch_of(eqn) in _STEPS or _quantizes(eqn)
+
+
+def _quantizes(eqn: Eqn) -> bool:
+    """Whether an equation rounds real numbers to steps: halfway between two, runners take either."""
+    operand = eqn.inputs[0] if eqn.op is ops.quantize else None
+    return operand is not None and operand.type.dtype.is_float
+
+
+def _computed_floats(graph: Graph, eqn: Eqn) -> Iterator[Var]:
+    given = set(graph.inputs)
+    return (a for a in eqn.inputs if isinstance(a, Var) and a.type.dtype.is_float and a not in given)
+
+
+def _before_choices(graph: Graph, nodes: Mapping[str, tuple[np.ndarray, ...]]) -> dict[Var, np.ndarray]:
+    """The last values before each choice that are those of nodes of the source."""
+    by = producers(graph)
+    last = {e.source.node: e for e in graph.eqns}
+    found: dict[Var, np.ndarray] = {}
+    seen: set[Var] = set()
+    waiting = [v for e in graph.eqns if chooses(e) for v in _computed_floats(graph, e)]
+    while waiting:
+        var = waiting.pop()
+        if var in seen:
+            continue
+        seen.add(var)
+        eqn = by[var]
+        values = nodes.get(eqn.source.node, ())
+        if len(values) == len(eqn.outputs) == 1 and last[eqn.source.node] is eqn and _fits(values[0], var):
+            found[var] = values[0]
+        elif not chooses(eqn):
+            waiting += _computed_floats(graph, eqn)
+    return {v: found[v] for e in graph.eqns for v in e.outputs if v in found}
+
+
+def _fits(value: np.ndarray, var: Var) -> bool:
+    return value.dtype == var.type.dtype.numpy and value.ndim == var.type.rank

@@ -1,0 +1,94 @@
+"""Inputs at the edges of what a signature takes: zeros, ones, the largest and smallest numbers, ids at both ends."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+import ml_dtypes
+import numpy as np
+
+from jfuse.ir.graph import Signature
+from jfuse.ir.types import DType, TensorType
+from jfuse.proof.inputs import concrete, drawn_limits
+
+FINITE = ("zeros", "ones", "denormals", "largest", "smallest", "maxima", "minima", "one alone")
+ODD = ("nan", "infinities")
+SELECTING = ("zeros", "ones", "minus ones")
+"""Values of which one or the other is what a selection (x > 0, x < 0, x != 0, x > 0.5) takes nothing of."""
+OVERFLOWING = frozenset({"maxima", "minima"})
+"""Where a sum may overflow on the way or not, as it is ordered: compared where no side did."""
+HUGE = OVERFLOWING | {"largest", "smallest"}
+STEEP = HUGE | {"denormals"}
+"""Where a rounding of the input may change the answer as much as any difference between two runners."""
+
+
+def edge_inputs(
+    signature: Signature, sizes: Mapping[str, int], kinds: tuple[str, ...], seed: int
+) -> Iterator[tuple[str, dict[str, np.ndarray]]]:
+    """Inputs by name, one set for each kind of edge, with its kind."""
+    limits = drawn_limits(signature.graph)
+    generator = np.random.default_rng(seed)
+    lengths = _lengths(signature, sizes)
+    for kind in kinds:
+        yield (
+            kind,
+            {
+                name: _edge(kind, var.type, concrete(var.type.shape, sizes), limits.get(var, lengths), generator)
+                for name, var in zip(signature.input_names, signature.graph.inputs, strict=False)
+            },
+        )
+
+
+def _lengths(signature: Signature, sizes: Mapping[str, int]) -> int:
+    """One more than the longest axis of all inputs: an integer may be the length of a sequence."""
+    shapes = [concrete(v.type.shape, sizes) for v in signature.graph.inputs]
+    return 1 + max((d for shape in shapes for d in shape), default=1)
+
+
+def _edge(kind: str, of: TensorType, shape: tuple[int, ...], limit: int, generator: np.random.Generator) -> np.ndarray:
+    if of.dtype is DType.string:
+        return np.full(shape, b"" if kind == "zeros" else b"a", object)
+    dtype = of.dtype.numpy
+    if kind == "one alone":  # a mask of one step, one id among zeros, one number among zeros
+        array = np.zeros(shape, dtype)
+        array[(slice(None),) * (len(shape) - 1) + (slice(0, 1),) if shape else ()] = 1
+        return array
+    if of.dtype is DType.bool:
+        return np.full(shape, kind not in ("zeros", "denormals", "smallest", "minima", "minus ones"))
+    if of.dtype.is_integer:
+        return np.full(shape, _integer(kind, of, limit), dtype)
+    if kind == "nan" or kind == "infinities":
+        return _among(generator, shape, (np.nan,) if kind == "nan" else (np.inf, -np.inf)).astype(dtype)
+    if of.dtype in (DType.c64, DType.c128):
+        return np.full(shape, {"ones": 1.0, "minus ones": -1.0}.get(kind, 0.0), dtype)
+    return _floats(kind, dtype, shape, generator)
+
+
+def _integer(kind: str, of: TensorType, limit: int) -> int:
+    """Ids and lengths at both ends; a quantized tensor's own ends, which stand for real numbers."""
+    ends = ml_dtypes.iinfo(of.dtype.numpy)  # type: ignore[no-untyped-call]
+    if of.quantization is not None:
+        return {"maxima": int(ends.max), "minima": int(ends.min)}.get(kind, (*of.quantization.zero_point, 0)[0])
+    last = min(limit - 1, int(ends.max))
+    return {"ones": min(1, limit - 1), "largest": last, "maxima": last}.get(kind, 0)
+
+
+def _floats(
+    kind: str, dtype: np.dtype[np.generic], shape: tuple[int, ...], generator: np.random.Generator
+) -> np.ndarray:
+    facts = ml_dtypes.finfo(dtype)  # type: ignore[no-untyped-call]
+    if kind == "denormals":
+        steps = generator.integers(-100, 101, shape).astype(np.float64)
+        return np.asarray(steps * float(facts.smallest_subnormal)).astype(dtype)
+    large, most = 2.0 ** (int(facts.maxexp) // 3), float(facts.max)  # large: its square and its cube are finite
+    values = {"ones": 1.0, "minus ones": -1.0, "largest": large, "smallest": -large, "maxima": most, "minima": -most}
+    return np.full(shape, values.get(kind, 0.0)).astype(dtype)
+
+
+def _among(generator: np.random.Generator, shape: tuple[int, ...], values: tuple[float, ...]) -> np.ndarray:
+    """Normal numbers, about one in four of them one of the values, and at least one."""
+    array = generator.standard_normal(shape)
+    chosen = generator.random(shape) < 0.25
+    if chosen.size:
+        chosen.reshape(-1)[0] = True
+    return np.where(chosen, generator.choice(values, shape), array)

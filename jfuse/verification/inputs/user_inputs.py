@@ -1,0 +1,121 @@
+"""The user's own inputs: arrays, mappings, sequences of calls, .npz files, generators and data sets."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from jfuse.errors import JfuseError
+from jfuse.ir.dims import is_known
+from jfuse.ir.types import DType, TensorType
+from jfuse.proof.inputs import Step
+from jfuse.verification.subject import Interface
+
+_PLACE = re.compile(r"(\d+)/([^/]*)/(.*)")
+
+
+@dataclass(frozen=True)
+class Given:
+    """Reads what was given as the calls of one row.   key: the signature that calls without a key are of"""
+
+    signatures: Mapping[str, Interface]
+    key: str
+
+    def calls(self, inputs: Any) -> Iterator[Step]:
+        """One call for a mapping by input name, a tuple by position, or the array of the only input.
+
+        One call after the other for a list, an iterator or a data set of these, each as it is: with the batch that it
+        has. All calls in a row for the path of a .npz file. Raises JfuseError where they do not fit the signature.
+        """
+        if isinstance(inputs, str | Path):
+            yield from self._of_file(Path(inputs))
+        elif isinstance(inputs, Mapping | tuple) or hasattr(inputs, "__array__"):
+            yield self._call(self.key, inputs)
+        elif isinstance(inputs, Iterable):
+            elements = inputs.as_numpy_iterator() if hasattr(inputs, "as_numpy_iterator") else inputs
+            for element in elements:
+                yield self._call(self.key, element)
+        else:
+            raise JfuseError(
+                f"inputs= cannot be a {type(inputs).__name__}",
+                expected="arrays (one, a tuple, a dict), a list or iterator of those, a data set, or a .npz file",
+            )
+
+    def _of_file(self, path: Path) -> Iterator[Step]:
+        try:
+            with np.load(path, allow_pickle=False) as file:
+                arrays = {name: file[name] for name in file.files}
+        except (OSError, ValueError) as error:
+            raise JfuseError(f"{path} cannot be read as an .npz file", found=str(error)) from error
+        placed = {name: match for name in arrays if (match := _PLACE.fullmatch(name))}
+        if len(placed) < len(arrays):
+            yield self._call(self.key, arrays)
+            return
+        calls: dict[int, tuple[str, dict[str, np.ndarray]]] = {}
+        for name, match in placed.items():
+            number, key, of = match.groups()
+            calls.setdefault(int(number), (key, {}))[1][of] = arrays[name]
+        for number in sorted(calls):
+            key, named = calls[number]
+            if key not in self.signatures:
+                raise JfuseError(f"{path} calls signature {key!r}", expected=f"one of {list(self.signatures)}")
+            yield self._call(key, named)
+
+    def _call(self, key: str, element: Any) -> Step:
+        types = self.signatures[key].inputs
+        if isinstance(element, Mapping):
+            named = {str(name): value for name, value in element.items()}
+        else:
+            values = element if isinstance(element, tuple) else (element,)
+            named = dict(zip(types, values, strict=False))
+            if len(values) > len(types):
+                raise _unlike(key, types, f"{len(values)} arrays")
+        optional = self.signatures[key].exposed
+        if named.keys() - types.keys() or types.keys() - named.keys() - set(optional):
+            raise _unlike(key, types, list(named))
+        return Step(key, {name: _fitting(types[name], named[name], f"{key}/{name}") for name in named}, "given")
+
+
+def _unlike(key: str, types: Mapping[str, TensorType], found: object) -> JfuseError:
+    return JfuseError(
+        f"the given inputs are not those of signature {key!r}",
+        expected=", ".join(f"{name}: {t}" for name, t in types.items()),
+        found=found,
+        remedy="a dict by these names, or a tuple in this order; of a data set of pairs map the first",
+    )
+
+
+def _fitting(of: TensorType, value: Any, place: str) -> np.ndarray:
+    """The array in the dtype of the input; raises JfuseError for another kind of numbers, rank or size."""
+    array = np.asarray(value)
+    wanted = of.dtype.numpy
+    if of.dtype is DType.string:
+        array = np.array([v if isinstance(v, bytes) else str(v).encode() for v in array.ravel()], object).reshape(
+            array.shape
+        )
+    elif array.dtype.kind == "V" and array.dtype.itemsize == wanted.itemsize:
+        array = array.view(wanted)  # .npz files know nothing of bfloat16
+    fits = array.dtype == wanted or np.can_cast(array.dtype, wanted, "same_kind")
+    sizes = zip(of.shape, array.shape, strict=False)
+    if not fits or array.ndim != of.rank or any(is_known(d) and int(d) != n for d, n in sizes):
+        raise JfuseError(
+            f"the given array for {place} does not fit", expected=str(of), found=f"{array.dtype}{list(array.shape)}"
+        )
+    return array.astype(wanted, copy=False)
+
+
+def save_calls(path: Path, calls: Iterable[Step]) -> None:
+    """Write calls in a row to an .npz file: an array `number/signature/input` for each input of each call."""
+    arrays = {}
+    for number, call in enumerate(calls):
+        for name, array in call.inputs.items():
+            arrays[f"{number:03}/{call.key}/{name}"] = array.astype("S") if array.dtype == object else array
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("wb") as file:
+        save: Any = np.savez  # its types take an array for an option
+        save(file, **arrays)

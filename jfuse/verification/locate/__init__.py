@@ -1,0 +1,1 @@
+"""Locating a difference: the first equation that errs by itself, and the smallest input that shows it."""

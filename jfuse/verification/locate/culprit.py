@@ -1,0 +1,208 @@
+"""Which equation of a graph is to blame where two runs of it part."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from jfuse.ir.evaluate import sizes_of
+from jfuse.ir.graph import Var
+from jfuse.ir.walk import producers
+from jfuse.kernels.control import scan_parts
+from jfuse.verification.locate.local_errors import Step, Walk, is_same, value_of
+from jfuse.verification.locate.narrow_span import narrowed
+
+
+@dataclass(frozen=True)
+class Blamed:
+    """An equation that makes an error by itself.
+
+    path: its place, as `EquationError` has it. steps: the step of each loop around it, outermost first, from 0.
+    first: the first of the equations of which it is the last, where it cannot be told which of them errs.
+    """
+
+    walk: Walk
+    step: Step
+    path: tuple[int, ...]
+    steps: tuple[int, ...] = ()
+    first: int | None = None
+
+
+_SHAPES_ALONE = frozenset({"reshape", "squeeze", "expand_dims"})
+_TURNS = 1000  # of one loop that are looked into
+
+
+def blamed(walk: Walk) -> Blamed | None:
+    """The first equation on the way to a result that differs, which makes an error of its own beyond rounding."""
+    leading = _leading(walk)
+    relevant = [_relevant(step, leading) for step in walk.steps]
+    suspects = frozenset[int]().union(*(step.since for step in relevant if step.exceeds))
+    for position, (whole, step) in enumerate(zip(walk.steps, relevant, strict=True)):
+        inside = _inside(walk, whole) if step.eqn.bodies and step.number in suspects else None
+        if isinstance(inside, Blamed):
+            return replace(inside, path=(step.number, *inside.path))
+        if inside is _CLEARED or not step.exceeds or walk.is_rounding(step):
+            continue
+        last, since = step, step.since
+        if not _is_sure(walk, step):
+            last = _confirming(walk, position, leading)
+            since |= last.since
+        elif not walk.known.certain:
+            last, since = narrowed(walk, step)
+        last, first = _without_moves(walk, last, since)
+        return Blamed(walk, last, (last.number,), (), first)
+    return None
+
+
+def _without_moves(walk: Walk, last: Step, since: frozenset[int]) -> tuple[Step, int | None]:
+    """The last and the first equation of several that may err: those that only name a shape anew do not."""
+    left = sorted(n for n in since if walk.graph.eqns[n].op.name not in _SHAPES_ALONE) or [last.number]
+    if left[-1] != last.number:
+        step, (wanted,) = walk.steps[left[-1]], last.wanted
+        found = step.found[0]
+        if found is not None and wanted is not None and len(step.found) == 1 and found.size == wanted.size:
+            step = replace(step, wanted=(wanted.reshape(found.shape),))
+        last = replace(step, own=last.own)
+    return last, left[0] if len(left) > 1 else None
+
+
+def _leading(walk: Walk) -> set[Var]:
+    """The values that differ, and that lead to a result through values that do."""
+    made = producers(walk.graph)
+    found = {a for a in walk.graph.outputs if isinstance(a, Var) and differs(walk, a)}
+    left = list(found)
+    while left:
+        eqn = made.get(left.pop())
+        before = () if eqn is None else eqn.inputs
+        fresh = {a for a in before if isinstance(a, Var) and a not in found and differs(walk, a)}
+        found |= fresh
+        left += fresh
+    return found
+
+
+def _relevant(step: Step, leading: set[Var]) -> Step:
+    """The step with those results alone that lead to a result which differs."""
+    wanted = tuple(w if v in leading else None for v, w in zip(step.eqn.outputs, step.wanted, strict=True))
+    relevant = replace(step, wanted=wanted)
+    return replace(relevant, own=relevant.largest)
+
+
+def differs(walk: Walk, atom: Var) -> bool:
+    """Whether a value is not the same on both sides, or not known on one."""
+    mine = walk.straight.get(atom)
+    return mine is None or not walk.is_known(atom) or not is_same(mine, walk.other.get(atom))
+
+
+def _is_sure(walk: Walk, step: Step) -> bool:
+    return walk.known.certain or step.confirmed or any(var in walk.graph.outputs for var in step.eqn.outputs)
+
+
+def _confirming(walk: Walk, position: int, leading: set[Var]) -> Step:
+    """The last of the equations from a step on that may be the culprit: the next one whose known value is sure."""
+    tainted = set(walk.steps[position].eqn.outputs)
+    last = walk.steps[position]
+    for step in (_relevant(s, leading) for s in walk.steps[position + 1 :]):
+        if not tainted & {a for a in step.eqn.inputs if a is not None}:
+            continue
+        tainted.update(step.eqn.outputs)
+        if step.exceeds:
+            last = step
+            if _is_sure(walk, step):
+                break
+    return last
+
+
+class _Cleared:
+    """Bodies that give, one by one, just what the other side has for the whole equation, and none of which errs."""
+
+
+_CLEARED = _Cleared()
+
+
+def _inside(walk: Walk, step: Step) -> Blamed | _Cleared | None:
+    """What is to blame in the bodies of an equation, run on the other side's operands; None where that is not known."""
+    operands = [v for v in step.operands if v is not None]
+    if len(operands) < len(step.operands) or step.eqn.op.name not in _ENTER:
+        return None
+    with sizes_of(walk.other):
+        return next(_ENTER[step.eqn.op.name](walk, step, operands), None)
+
+
+def _loop(walk: Walk, step: Step, carried: Sequence[np.ndarray]) -> Iterator[Blamed | _Cleared]:
+    for turn in range(_TURNS):
+        condition = _enter(walk, step, 0, turn, carried)
+        if condition is None:
+            return
+        yield from _found(condition, 0, (turn,))
+        flag = value_of(condition.graph.outputs[0], condition.other)
+        if flag is None or not flag.reshape(()):
+            yield from _cleared(walk, step, carried)
+            return
+        body = _enter(walk, step, 1, turn, carried)
+        if body is None:
+            return
+        yield from _found(body, 1, (turn,))
+        results = _results(body)
+        if results is None:
+            return
+        carried = results
+
+
+def _scan(walk: Walk, step: Step, operands: Sequence[np.ndarray]) -> Iterator[Blamed | _Cleared]:
+    consts, carried, xs = scan_parts(operands, step.eqn.params)
+    count = len(xs[0]) if xs else 0
+    for turn in range(min(count, _TURNS)):
+        at = count - 1 - turn if step.eqn.params["reverse"] else turn
+        body = _enter(walk, step, 0, turn, [*consts, *carried, *(x[at] for x in xs)])
+        if body is None:
+            return
+        yield from _found(body, 0, (turn,))
+        results = _results(body)
+        if results is None:
+            return
+        carried = results[: len(carried)]
+
+
+def _branch(walk: Walk, step: Step, operands: Sequence[np.ndarray]) -> Iterator[Blamed | _Cleared]:
+    flag, *values = operands
+    yield from _once(walk, step, 0 if flag.reshape(()) else 1, values)
+
+
+def _function(walk: Walk, step: Step, operands: Sequence[np.ndarray]) -> Iterator[Blamed | _Cleared]:
+    yield from _once(walk, step, 0, operands)
+
+
+def _once(walk: Walk, step: Step, number: int, operands: Sequence[np.ndarray]) -> Iterator[Blamed | _Cleared]:
+    body = _enter(walk, step, number, 0, operands)
+    if body is not None:
+        yield from _found(body, number)
+        yield from _cleared(walk, step, _results(body) or ())
+
+
+def _cleared(walk: Walk, step: Step, results: Sequence[np.ndarray]) -> Iterator[_Cleared]:
+    same = len(results) == len(step.wanted) and all(map(is_same, results, step.wanted))
+    if walk.known.certain and same:
+        yield _CLEARED
+
+
+_ENTER = {"while": _loop, "scan": _scan, "if": _branch, "composite": _function}
+
+
+def _enter(walk: Walk, step: Step, body: int, turn: int, operands: Sequence[np.ndarray]) -> Walk | None:
+    known = walk.known.enter(walk, step, body, turn, operands)
+    return None if known is None else Walk(step.eqn.bodies[body], operands, operands, known).run()
+
+
+def _found(inner: Walk, body: int, steps: tuple[int, ...] = ()) -> Iterator[Blamed]:
+    found = blamed(inner)
+    if found is not None:
+        yield replace(found, path=(body, *found.path), steps=(*steps, *found.steps))
+
+
+def _results(inner: Walk) -> list[np.ndarray] | None:
+    """The other side's results, where it tells them."""
+    results = [value_of(atom, inner.other) for atom in inner.graph.outputs]
+    known = [r for r in results if r is not None]
+    return known if len(known) == len(results) else None

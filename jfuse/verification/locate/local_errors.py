@@ -1,0 +1,247 @@
+"""The error that each equation makes by itself: computed on XLA from the operands that the other side had there.
+
+Errors add up along a graph, so a value that differs tells little. What an equation makes of the *other side's* operands
+is its own affair. Where the other side does not tell a value, what XLA computes from its values stands in, and the next
+value that is known is compared for all equations since.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Protocol
+
+import numpy as np
+
+from jfuse.ir.graph import Atom, Const, Eqn, Graph, Var
+from jfuse.measure import Measure, relative_error
+from jfuse.verification.locate.one_equation import computed
+from jfuse.verification.locate.rounding import is_explained, rounded_otherwise, rounding_of
+from jfuse.verification.runners.node_values import Value
+
+_DRAWS = 8
+
+
+class Known(Protocol):
+    """What the other side tells of the values in a graph."""
+
+    certain: bool
+    """Whether a value that it gives for an equation is that of this equation beyond doubt."""
+
+    def results(self, number: int, eqn: Eqn, computed: Sequence[Value]) -> Sequence[Value]:
+        """The other side's results of an equation, given what XLA computes from the other side's operands."""
+
+    def enter(self, walk: Walk, step: Step, body: int, turn: int, operands: Sequence[np.ndarray]) -> Known | None:
+        """What is told of a body of an equation, in its so many-th turn, on these operands; None where nothing is."""
+
+    def candidates(self, eqn: Eqn, shape: Sequence[int], dtype: np.dtype) -> Iterable[np.ndarray]:
+        """Values of the other side that may be a result of an equation, which has that shape and dtype."""
+
+
+@dataclass
+class Step:
+    """One equation on both sides.
+
+    operands: the other side's. found: what XLA makes of them. straight: what XLA computed on its own way. wanted: the
+    other side's results. since: the equations, by number, that computed `found` from known values, itself the last.
+    own: max|found - wanted| / max|wanted| of the worst result; None where nothing is known of it.
+    confirmed: another equation gives the known value where it is fed with these.
+    """
+
+    number: int
+    eqn: Eqn
+    operands: tuple[Value, ...]
+    found: tuple[Value, ...]
+    straight: tuple[Value, ...]
+    wanted: tuple[Value, ...]
+    since: frozenset[int]
+    own: float | None = None
+    confirmed: bool = False
+
+    @property
+    def error(self) -> Measure | None:
+        """How far XLA's own results are from the other side's: what has added up until here."""
+        pairs = [(s, w) for s, w in zip(self.straight, self.wanted, strict=True) if s is not None and w is not None]
+        worst = None
+        for found, wanted in pairs:
+            measure = Measure.of(found, wanted)
+            worst = measure if worst is None else worst.worst(measure)
+        return worst
+
+    @property
+    def exceeds(self) -> bool:
+        """Whether the own error is beyond what kernels of one op differ by."""
+        return any(e > rounding_of(w.dtype) for e, w in self._own_errors())
+
+    @property
+    def agrees(self) -> bool:
+        """Whether XLA gives the other side's results, as far as these are known, but for rounding."""
+        return bool(self._own_errors()) and not self.exceeds
+
+    @property
+    def largest(self) -> float | None:
+        """The largest error of the results that are known, None without any."""
+        return max((e for e, _ in self._own_errors()), default=None)
+
+    def _own_errors(self) -> list[tuple[float, np.ndarray]]:
+        pairs = zip(self.found, self.wanted, strict=True)
+        return [(relative_error(f, w), w) for f, w in pairs if f is not None and w is not None]
+
+
+@dataclass
+class Walk:
+    """One run of a graph beside another one: `steps` after `run`.
+
+    args: XLA's inputs. given: the other side's, where they are known.
+    """
+
+    graph: Graph
+    args: Sequence[Value]
+    given: Sequence[Value]
+    known: Known
+    steps: list[Step] = field(default_factory=list)
+    straight: dict[Var, Value] = field(default_factory=dict)
+    other: dict[Var, Value] = field(default_factory=dict)
+    _since: dict[Var, frozenset[int]] = field(default_factory=dict)
+    _second: dict[Var, Value] = field(default_factory=dict)  # for values in doubt: what XLA computes in their place
+    _doubts: dict[Var, frozenset[int]] = field(default_factory=dict)  # the equations whose known values may be others
+
+    def run(self) -> Walk:
+        """Walk the equations in order."""
+        self.straight = dict(zip(self.graph.inputs, self.args, strict=True))
+        self.other = {
+            v: a if g is None else g for v, a, g in zip(self.graph.inputs, self.args, self.given, strict=True)
+        }
+        for number, eqn in enumerate(self.graph.eqns):
+            self._step(number, eqn)
+        return self
+
+    def _step(self, number: int, eqn: Eqn) -> None:
+        mine, theirs = (_operands(eqn, env) for env in (self.straight, self.other))
+        straight = compute(eqn, mine, self.straight)
+        found = straight if _same(mine, theirs) else compute(eqn, theirs, self.other)
+        wanted = tuple(self.known.results(number, eqn, found))
+        since = frozenset({number}).union(*(self._since.get(a, ()) for a in eqn.inputs if isinstance(a, Var)))
+        step = Step(number, eqn, theirs, found, straight, wanted, since)
+        self.steps.append(step)
+        self.straight.update(zip(eqn.outputs, straight, strict=True))
+        if not self.known.certain:
+            self._weigh(step)
+        step.own = step.largest
+        for var, value, known in zip(eqn.outputs, step.found, step.wanted, strict=True):
+            self.other[var] = value if known is None else known
+            if known is None:
+                self._since[var] = step.since
+
+    def _weigh(self, step: Step) -> None:
+        """Where values are not certain: tell those that belong to the equation from those that do not."""
+        doubts = self._doubted(step.eqn)
+        second = self._with_second(step) if doubts else step.found
+        if doubts:
+            told = self.known.results(step.number, step.eqn, second)
+            step.wanted = tuple(t if w is None else w for w, t in zip(step.wanted, told, strict=True))
+            other = replace(step, found=second)
+            if step.agrees and not other.agrees:
+                for number in doubts:
+                    self.steps[number].confirmed = True
+            if other.agrees and not step.agrees:
+                self._drop(doubts)
+                step.operands = _operands(step.eqn, self.other)
+                step.found, doubts = second, frozenset()
+        bad = step.exceeds
+        for var, value, known in zip(step.eqn.outputs, second, step.wanted, strict=True):
+            if known is None and doubts:
+                self._second[var], self._doubts[var] = value, doubts
+            elif known is not None and bad:
+                self._second[var], self._doubts[var] = value, frozenset({step.number})
+
+    def _doubted(self, eqn: Eqn) -> frozenset[int]:
+        return frozenset[int]().union(*(self._doubts.get(a, ()) for a in eqn.inputs if isinstance(a, Var)))
+
+    def _with_second(self, step: Step) -> tuple[Value, ...]:
+        env = {**self.other, **self._second}
+        return compute(step.eqn, _operands(step.eqn, env), env)
+
+    def _drop(self, doubts: frozenset[int]) -> None:
+        """What was taken for the results of these equations belongs to others: XLA's results stand."""
+        for number in doubts:
+            step = self.steps[number]
+            step.wanted, step.own = (None,) * len(step.wanted), None
+        for var in [v for v, numbers in self._doubts.items() if numbers & doubts]:
+            self.other[var] = self._second.pop(var)
+            del self._doubts[var]
+            self._since.setdefault(var, frozenset(doubts))
+
+    def is_known(self, var: Var) -> bool:
+        """Whether the other side tells this value; else XLA's stands in."""
+        return var not in self._since
+
+    def again(self, since: frozenset[int], put: Mapping[Var, np.ndarray], seed: int | None = None) -> dict[Var, Value]:
+        """The values of some equations computed again from the other side's, with `put` in place of some.
+
+        seed: move every float on the way by a rounding.
+        """
+        generator = None if seed is None else np.random.default_rng(seed)
+        moved: dict[Var, Value] = {}
+        env = dict(self.other)
+        inner = {var for n in since for var in self.graph.eqns[n].outputs}
+        for number in sorted(since):
+            eqn = self.graph.eqns[number]
+            for atom in eqn.inputs if generator is not None else ():
+                if isinstance(atom, Var) and atom not in moved and atom not in inner:
+                    moved[atom] = _moved(env.get(atom), generator)
+            env |= {**moved, **put}
+            for var, value in zip(eqn.outputs, compute(eqn, _operands(eqn, env), env), strict=True):
+                env[var] = put.get(var, _moved(value, generator) if var in inner else value)
+        return {var: env[var] for var in inner}
+
+    def is_rounding(self, step: Step) -> bool:
+        """Whether the step's own error is no more than its results move by where values are rounded otherwise."""
+        redone = [self.again(step.since, {}, seed) for seed in range(_DRAWS)]
+        for var, found, wanted in zip(step.eqn.outputs, step.found, step.wanted, strict=True):
+            if found is None or wanted is None or relative_error(found, wanted) <= rounding_of(wanted.dtype):
+                continue
+            values = [r for run in redone if (r := run[var]) is not None]
+            if len(values) < len(redone) or not is_explained(found, wanted, values):
+                return False
+        return True
+
+
+def compute(eqn: Eqn, operands: Sequence[Value], env: Mapping[Var, Value]) -> tuple[Value, ...]:
+    """The results of one equation on XLA; None for each where it cannot run, or an operand is not known."""
+    nothing: tuple[Value, ...] = (None,) * len(eqn.outputs)
+    if any(v is None and atom is not None for v, atom in zip(operands, eqn.inputs, strict=True)):
+        return nothing
+    try:
+        results = computed(eqn, operands, env)
+    except Exception:  # an op without a kernel, or operands of the other side that the kernel refuses in its own words
+        return nothing
+    return results if len(results) == len(nothing) else nothing  # UNPACK of a value of another shape
+
+
+def _operands(eqn: Eqn, env: Mapping[Var, Value]) -> tuple[Value, ...]:
+    return tuple(value_of(atom, env) for atom in eqn.inputs)
+
+
+def value_of(atom: Atom | None, env: Mapping[Var, Value]) -> Value:
+    """The array that an operand or result stands for; None for one that is omitted or not known."""
+    if atom is None:
+        return None
+    return atom.array if isinstance(atom, Const) else env.get(atom)
+
+
+def _same(some: Sequence[Value], others: Sequence[Value]) -> bool:
+    return all(a is b or is_same(a, b) for a, b in zip(some, others, strict=True))
+
+
+def is_same(some: Value, other: Value) -> bool:
+    """Whether both are the same numbers, NaNs included."""
+    if some is None or other is None:
+        return some is other
+    if some.dtype == object:
+        return bool(np.array_equal(some, other))
+    return some.dtype == other.dtype and some.shape == other.shape and some.tobytes() == other.tobytes()
+
+
+def _moved(value: Value, generator: np.random.Generator | None) -> Value:
+    return value if value is None or generator is None else rounded_otherwise(value, generator)

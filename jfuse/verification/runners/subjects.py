@@ -1,0 +1,378 @@
+"""Who computes: a model on XLA, its bytes in LiteRT, its source in TensorFlow, a function of JAX."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property, partial
+from typing import Any, Protocol
+
+import jax
+import numpy as np
+
+from jfuse.errors import JfuseError, VerifyFailed
+from jfuse.frontends.sources import Imported
+from jfuse.ir.dims import symbol
+from jfuse.ir.graph import Program, Signature
+from jfuse.ir.states import first_states
+from jfuse.ir.types import DType, TensorType
+from jfuse.proof.inputs import concrete
+from jfuse.report import Report
+from jfuse.running.interpreter import LiteRt
+from jfuse.running.jax_function import JaxFunction
+from jfuse.running.partition import with_delegates
+from jfuse.verification.runners.batches import OverSamples, Together, samples_at_once
+from jfuse.verification.runners.in_tensorflow import run_tensorflow, set_variables
+from jfuse.verification.runners.joined import can_be_joined, run_joined
+from jfuse.verification.runners.litert_workers import LiteRtWorkers, Refused
+from jfuse.verification.runners.processes import shared_out
+from jfuse.verification.subject import Arrays, Calls, Interface, Subject
+
+_FEW = 16  # samples for which no process is started
+
+
+class Runnable(Protocol):
+    """What can be compared: a model of jfuse, with the TensorFlow source that it came from or None."""
+
+    program: Program
+    imported: Imported | None
+    report: Report
+
+    def to_bytes(self) -> bytes:
+        """The file."""
+
+    def stream(self, *, quick: bool = False) -> Calls:
+        """Calls in a row on XLA."""
+
+
+def interface_of(signature: Signature) -> Interface:
+    """What a signature takes and gives."""
+    inputs = {n: v.type for n, v in zip(signature.input_names, signature.graph.inputs, strict=False)}
+    states, exposed = (tuple(s.name for s in of) for of in (signature.states, signature.exposed))
+    return Interface(inputs, signature.output_names, states, exposed)
+
+
+def interfaces_of(program: Program) -> dict[str, Interface]:
+    """What the signatures of a program take and give, by key."""
+    return {s.key: interface_of(s) for s in program.signatures}
+
+
+@dataclass(frozen=True)
+class OnXla:
+    """The graph of a model, jitted by XLA."""
+
+    model: Runnable
+    name: str = "XLA"
+
+    @property
+    def program(self) -> Program:
+        """The model's."""
+        return self.model.program
+
+    @cached_property
+    def signatures(self) -> Mapping[str, Interface]:
+        """The model's."""
+        return interfaces_of(self.program)
+
+    def start(self) -> Calls:
+        """Calls in a row, compiled quickly: a comparison makes few."""
+        return self.model.stream(quick=True)
+
+    def batch(self, inputs: Arrays, key: str, *, in_a_row: bool = False) -> dict[str, np.ndarray]:
+        """First calls in one program; one after the other where jax cannot trace the graph."""
+        return shared_out(partial(self._batch, key, in_a_row), inputs)
+
+    def _batch(self, key: str, in_a_row: bool, inputs: Arrays) -> dict[str, np.ndarray]:
+        names = next(s for s in self.program.signatures if s.key == key).input_names
+        outputs = self._together(key, in_a_row).run([inputs[name] for name in names])
+        if outputs is None:
+            return one_by_one(self, inputs, key, in_a_row)
+        return dict(zip(self.signatures[key].outputs, outputs, strict=False))  # then the states
+
+    def singly(self, key: str) -> str | None:
+        """Why samples run one after the other."""
+        return next((t.why_not for (k, _), t in self._programs.items() if k == key and t.why_not), None)
+
+    def _together(self, key: str, in_a_row: bool) -> Together:
+        if (key, in_a_row) not in self._programs:
+            signature = next(s for s in self.program.signatures if s.key == key)
+            most = samples_at_once(signature.graph, jax.default_backend())
+            make = partial(_over_samples, signature, most, in_a_row)
+            self._programs[key, in_a_row] = Together(make)
+        return self._programs[key, in_a_row]
+
+    @cached_property
+    def _programs(self) -> dict[tuple[str, bool], Together]:
+        return {}
+
+
+@dataclass(frozen=True)
+class InLiteRt:
+    """A file in the LiteRT interpreter. program: what the file says.
+
+    limit_s: how long one of many calls may take, as `LiteRtWorkers` has it.
+
+    With its default delegates where `with_delegates` says so.
+    """
+
+    data: bytes
+    program: Program
+    name: str = "LiteRT"
+    limit_s: float | None = None
+
+    @cached_property
+    def signatures(self) -> Mapping[str, Interface]:
+        """The file's."""
+        return interfaces_of(self.program)
+
+    def start(self) -> Calls:
+        """An interpreter of its own."""
+        return _InterpreterCalls(self.data, self.delegates)
+
+    @cached_property
+    def delegates(self) -> bool:
+        """Whether XNNPACK takes part."""
+        return with_delegates(self.program)
+
+    def batch(self, inputs: Arrays, key: str, *, in_a_row: bool = False) -> dict[str, np.ndarray]:
+        """First calls in one process for each core; a few of them here."""
+        return shared_out(partial(self._batch, key, in_a_row), inputs)
+
+    def _batch(self, key: str, in_a_row: bool, inputs: Arrays) -> dict[str, np.ndarray]:
+        if len(next(iter(inputs.values()))) < _FEW:
+            return one_by_one(self, inputs, key, in_a_row)
+        try:
+            fresh = any(i.states for i in self.signatures.values())
+            return self._workers.run(inputs, key, fresh=fresh, in_a_row=in_a_row)
+        except Refused:
+            return one_by_one(self, inputs, key, in_a_row)
+
+    def singly(self, key: str) -> str | None:
+        """Never: an interpreter takes one call at a time, but there is one for each core."""
+        return None
+
+    @cached_property
+    def _workers(self) -> LiteRtWorkers:
+        return LiteRtWorkers(self.data, delegates=self.delegates, limit_s=self.limit_s)
+
+    def close(self) -> None:
+        """End the processes, if any; the next batch starts others."""
+        if "_workers" in self.__dict__:
+            self._workers.close()
+
+
+class _InterpreterCalls:
+    def __init__(self, data: bytes, delegates: bool) -> None:
+        self._data = data
+        self._delegates = delegates
+        self.states: Arrays = {}  # no interpreter tells
+        self.reset()
+
+    def reset(self) -> None:
+        self._interpreter = LiteRt(self._data, delegates=self._delegates)
+
+    def run(self, inputs: Arrays, key: str | None = None) -> dict[str, np.ndarray]:
+        assert key is not None
+        return self._interpreter.run(key, inputs)
+
+
+@dataclass(frozen=True)
+class InTensorFlow:
+    """The source's own functions. Its variables hold what the last call left: put them back when all is done."""
+
+    imported: Imported
+    name: str = "TensorFlow"
+
+    @property
+    def program(self) -> Program:
+        """The source as it was imported."""
+        return self.imported.program
+
+    @cached_property
+    def signatures(self) -> Mapping[str, Interface]:
+        """The source's."""
+        return interfaces_of(self.program)
+
+    def start(self) -> Calls:
+        """Calls from what the variables held when the source was imported."""
+        return _TensorFlowCalls(self.imported)
+
+    def batch(self, inputs: Arrays, key: str, *, in_a_row: bool = False) -> dict[str, np.ndarray]:
+        """First calls as one, where rows of an open first axis do not depend on each other; else one by one."""
+        return shared_out(partial(self._batch, key, in_a_row), inputs)
+
+    def _batch(self, key: str, in_a_row: bool, inputs: Arrays) -> dict[str, np.ndarray]:
+        if self.singly(key) is None and not in_a_row:
+            outputs = run_joined(partial(self.start().run, key=key), inputs)
+            if outputs is not None:
+                return outputs
+            self._mixing.add(key)
+        return one_by_one(self, inputs, key, in_a_row)
+
+    def singly(self, key: str) -> str | None:
+        """Why samples run one after the other."""
+        if not can_be_joined(self.signatures[key]) or any(i.states for i in self.signatures.values()):
+            return "it has variables, or inputs of a fixed size"
+        return "its rows depend on each other" if key in self._mixing else None
+
+    @cached_property
+    def _mixing(self) -> set[str]:
+        return set()
+
+
+class _TensorFlowCalls:
+    def __init__(self, imported: Imported) -> None:
+        self._imported = imported
+        self.reset()
+
+    @property
+    def states(self) -> Arrays:
+        return {name: variable.numpy() for name, variable in self._imported.variables.items()}
+
+    def reset(self) -> None:
+        set_variables(self._imported, first_states(self._imported.program))
+
+    def run(self, inputs: Arrays, key: str | None = None) -> dict[str, np.ndarray]:
+        assert key is not None
+        return run_tensorflow(self._imported.functions[key], inputs)
+
+
+@dataclass(frozen=True)
+class InJax:
+    """A function of jax.numpy arrays, called by position and jitted where jax can.
+
+    inputs: the types of its arguments by name, in order. key: of its one signature. sizes: for dimensions that are
+    open in `inputs`, to find out what the function returns: a mapping's results go by its keys, others by `output_0`
+    and so on.
+    """
+
+    function: Callable[..., Any]
+    inputs: Mapping[str, TensorType]
+    sizes: Mapping[str, int] = field(default_factory=dict)
+    key: str = "serving_default"
+    name: str = "JAX"
+
+    program = None
+
+    @cached_property
+    def signatures(self) -> Mapping[str, Interface]:
+        """One, of what `jax.eval_shape` says that the function returns."""
+        specs = [jax.ShapeDtypeStruct(concrete(t.shape, self.sizes), t.dtype.numpy) for t in self.inputs.values()]
+        try:
+            results = jax.eval_shape(self.function, *specs)
+        except Exception as error:  # the user's code
+            raise JfuseError(
+                f"the function {_name_of(self.function)} does not take what the other side takes",
+                expected=[f"{name}: {t}" for name, t in self.inputs.items()],
+                found=" ".join(str(error).split())[:300],
+                remedy="give the function an attribute input_signature, or compare it with what takes the same",
+            ) from error
+        return {self.key: Interface(self.inputs, tuple(_named(results)))}
+
+    @cached_property
+    def _jitted(self) -> Callable[..., Any]:
+        return jax.jit(self.function)
+
+    def start(self) -> Calls:
+        """Calls; a function keeps nothing."""
+        return _JaxCalls(self._run)
+
+    def _run(self, inputs: Arrays) -> dict[str, np.ndarray]:
+        arguments = [inputs[name] for name in self.inputs]
+        with jax.default_matmul_precision("highest"):
+            try:
+                results = self._jitted(*arguments)
+            except (TypeError, ValueError, jax.errors.JAXTypeError, jax.errors.JaxRuntimeError) as error:
+                raise VerifyFailed(
+                    f"the function {_name_of(self.function)} fails", found=" ".join(str(error).split())[:300]
+                ) from error
+        return {name: np.asarray(result) for name, result in _named(results).items()}
+
+    def batch(self, inputs: Arrays, key: str, *, in_a_row: bool = False) -> dict[str, np.ndarray]:
+        """First calls in one program, where jax can trace the function; else one after the other."""
+        return shared_out(partial(self._batch, key, in_a_row), inputs)
+
+    def _batch(self, key: str, in_a_row: bool, inputs: Arrays) -> dict[str, np.ndarray]:
+        outputs = None if in_a_row else self._together.run([inputs[name] for name in self.inputs])
+        return one_by_one(self, inputs, key, in_a_row) if outputs is None else dict(outputs)
+
+    def singly(self, key: str) -> str | None:
+        """Why samples run one after the other."""
+        return self._together.why_not
+
+    @cached_property
+    def _together(self) -> Together:
+        return Together(lambda: OverSamples(lambda *args: _named(self.function(*args)), wide=False))
+
+
+@dataclass
+class _JaxCalls:
+    function: Callable[[Arrays], dict[str, np.ndarray]]
+    states: Arrays = field(default_factory=dict)
+
+    def reset(self) -> None:
+        pass
+
+    def run(self, inputs: Arrays, key: str | None = None) -> dict[str, np.ndarray]:
+        return self.function(inputs)
+
+
+def stated_inputs(function: Callable[..., Any]) -> dict[str, TensorType] | None:
+    """The types that a function's `input_signature` states (anything with shape and dtype, None where open), if any."""
+    stated = getattr(function, "input_signature", None)
+    if stated is None:
+        return None
+    names = parameter_names(function, len(stated))
+    return {n: _type_of(spec, n) for n, spec in zip(names, stated, strict=True)}
+
+
+def parameter_names(function: Callable[..., Any], count: int) -> list[str]:
+    """The names of a function's first parameters, `args_0` and so on where it does not name them."""
+    try:
+        parameters: Sequence[inspect.Parameter] = list(inspect.signature(function).parameters.values())
+    except (TypeError, ValueError):
+        parameters = ()
+    named = [p.name for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+    return named[:count] if len(named) >= count else [f"args_{i}" for i in range(count)]
+
+
+def _type_of(spec: Any, name: str) -> TensorType:
+    shape = tuple(symbol(f"{name}_{axis}") if d is None else int(d) for axis, d in enumerate(spec.shape))
+    dtype = getattr(spec.dtype, "as_numpy_dtype", spec.dtype)  # TensorFlow's dtypes tell NumPy's
+    return TensorType(shape, DType.of(dtype))
+
+
+def _named(results: Any) -> dict[str, Any]:
+    if isinstance(results, Mapping):
+        return {str(key): results[key] for key in sorted(results)}
+    leaves = jax.tree_util.tree_leaves(results)
+    return {f"output_{i}": leaf for i, leaf in enumerate(leaves)}
+
+
+def _name_of(function: Callable[..., Any]) -> str:
+    return str(getattr(function, "__name__", type(function).__name__))
+
+
+def _over_samples(signature: Signature, most: int, in_a_row: bool) -> OverSamples:
+    return OverSamples.of(JaxFunction(signature), most, in_a_row=in_a_row)
+
+
+def one_by_one(subject: Subject, inputs: Arrays, key: str, in_a_row: bool = False) -> dict[str, np.ndarray]:
+    """As `Subject.batch`, a call at a time."""
+    keeps = any(interface.states for interface in subject.signatures.values())
+    calls = subject.start()
+
+    def run(arrays: Arrays) -> dict[str, np.ndarray]:
+        if keeps:
+            calls.reset()
+        return _stacked(arrays, lambda one: calls.run(one, key)) if in_a_row else calls.run(arrays, key)
+
+    return _stacked(inputs, run)
+
+
+def _stacked(inputs: Arrays, run: Callable[[Arrays], dict[str, np.ndarray]]) -> dict[str, np.ndarray]:
+    """The outputs for each item along the first axis of every input, along a first axis."""
+    count = len(next(iter(inputs.values())))
+    found = [run({name: array[i] for name, array in inputs.items()}) for i in range(count)]
+    return {name: np.stack([outputs[name] for outputs in found]) for name in found[0]}

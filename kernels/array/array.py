@@ -1,0 +1,353 @@
+"""Ops that arrange elements: reshape, transpose, concatenate, pack, pad, tile, broadcast, fill.
+
+They work on every element type, strings included (NumPy object arrays of bytes), and on shape values.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import numpy as np
+
+from jfuse.errors import TypeMismatch
+from jfuse.ir.dims import is_known, same
+from jfuse.ir.types import TensorType
+from jfuse.kernels.core.layout import agreed, axes_from_front, from_front, resolved_shape, with_dim
+from jfuse.kernels.core.op import Array, Static, namespace, tfl
+from jfuse.kernels.nn.activation import activate
+
+
+@tfl("RESHAPE", on_shapes=True, sized_by_data=True, linear="joint")
+def reshape(x: Array, shape: Static = None, /, *, new_shape: tuple[int, ...] | None = None) -> Array:
+    """The elements of x in another shape, one dimension of which may be -1.
+
+    x: any[...]; shape: i32[rank of the result], or omitted and given by `new_shape`, as old files do.
+    Source: tflite/kernels/reshape.cc
+    """
+    xp = namespace(x)
+    return xp.reshape(x, resolved_shape(x.shape, _new_shape(shape, new_shape)))
+
+
+@reshape.types
+def _reshape_type(x: TensorType, shape: Any, *, new_shape: tuple[int, ...] | None) -> TensorType:
+    # Not by the body: jax refuses sizes whose equality symbols leave open, TFLite checks them at run time.
+    return TensorType(resolved_shape(x.shape, _new_shape(shape, new_shape)), x.dtype)
+
+
+def _new_shape(shape: Any, new_shape: tuple[int, ...] | None) -> tuple[Any, ...]:
+    found = new_shape if shape is None else shape
+    if not isinstance(found, tuple):
+        raise TypeMismatch("reshape needs its new shape as a vector", found=found)
+    return found
+
+
+@tfl("EXPAND_DIMS", on_shapes=True, linear="joint")
+def expand_dims(x: Array, axis: Static, /) -> Array:
+    """x with a dimension of 1 inserted at axis.
+
+    x: any[...]; axis: i32[] or i32[1]   Source: tflite/kernels/expand_dims.cc
+    """
+    (place,) = axes_from_front(axis, len(x.shape) + 1)
+    return namespace(x).reshape(x, (*x.shape[:place], 1, *x.shape[place:]))
+
+
+@tfl("SQUEEZE", on_shapes=True, linear="joint")
+def squeeze(x: Array, /, *, squeeze_dims: tuple[int, ...] = ()) -> Array:
+    """x without the dimensions named, each of which is 1; all that are 1 where none is named.
+
+    x: any[...]   Source: tflite/kernels/squeeze.cc
+    """
+    return namespace(x).squeeze(x, _squeezed(x.shape, squeeze_dims))
+
+
+@squeeze.types
+def _squeeze_type(x: TensorType, *, squeeze_dims: tuple[int, ...]) -> TensorType:
+    gone = _squeezed(x.shape, squeeze_dims)
+    return TensorType(tuple(d for i, d in enumerate(x.shape) if i not in gone), x.dtype)
+
+
+def _squeezed(shape: tuple[Any, ...], squeeze_dims: tuple[int, ...]) -> tuple[int, ...]:
+    if not squeeze_dims:
+        return tuple(i for i, d in enumerate(shape) if same(d, 1))
+    axes = axes_from_front(tuple(squeeze_dims), len(shape))
+    for axis in axes:
+        if same(shape[axis], 1) is False:
+            raise TypeMismatch(f"squeeze of a dimension that is not 1, at axis {axis}", found=shape[axis])
+    return axes
+
+
+@tfl("TRANSPOSE", on_shapes=True, linear="joint")
+def transpose(x: Array, perm: Static, /) -> Array:
+    """The dimensions of x in the order perm.   x: any[...]; perm: i32[rank]   Source: tflite/kernels/transpose.cc"""
+    return namespace(x).transpose(x, axes_from_front(perm, len(x.shape)))
+
+
+@tfl("CONCATENATION", on_shapes=True, linear="joint")
+def concatenation(*values: Array, axis: int, fused_activation_function: str = "NONE") -> Array:
+    """The values one after the other along axis.
+
+    values: any[...] of one type but for axis. Linear where there is no activation.
+    Source: tflite/kernels/concatenation.cc
+    """
+    return activate(namespace(*values).concatenate(values, axis=axis), fused_activation_function)
+
+
+@concatenation.types
+def _concatenation_type(*values: TensorType, axis: int, fused_activation_function: str) -> TensorType:
+    first = values[0]
+    place = from_front(axis, first.rank)
+    shape = list(first.shape)
+    for other in values[1:]:
+        _check_alike(first, other)
+        for i, dim in enumerate(other.shape):
+            shape[i] = shape[i] + dim if i == place else agreed(shape[i], dim)
+    return TensorType(tuple(shape), first.dtype)
+
+
+@tfl("PACK", on_shapes=True, linear="joint")
+def pack(*values: Array, axis: int = 0) -> Array:
+    """The values stacked along a new axis.   values: any[...] of one type   Source: tflite/kernels/pack.cc"""
+    return namespace(*values).stack(values, axis=axis)
+
+
+@pack.types
+def _pack_type(*values: TensorType, axis: int) -> TensorType:
+    first = values[0]
+    shape = list(first.shape)
+    for other in values[1:]:
+        _check_alike(first, other)
+        shape = [agreed(d, e) for d, e in zip(shape, other.shape, strict=True)]
+    shape.insert(from_front(axis, first.rank + 1), len(values))
+    return TensorType(tuple(shape), first.dtype)
+
+
+def _check_alike(first: TensorType, other: TensorType) -> None:
+    if first.dtype is not other.dtype or first.rank != other.rank:
+        raise TypeMismatch("the values differ in dtype or rank", expected=str(first), found=str(other))
+
+
+@tfl("UNPACK", on_shapes=True, linear="joint")
+def unpack(x: Array, /, *, axis: int = 0) -> tuple[Array, ...]:
+    """The slices of x along axis, without that axis; its size must be known.
+
+    x: any[...]   Source: tflite/kernels/unpack.cc
+    """
+    place = from_front(axis, len(x.shape))
+    if not is_known(x.shape[place]):
+        raise TypeMismatch("unpack along a dimension known only at run time", found=x.shape[place])
+    before = (slice(None),) * place
+    return tuple(x[(*before, i)] for i in range(x.shape[place]))
+
+
+@tfl("SPLIT", on_shapes=True, linear="joint")
+def split(axis: Static, x: Array, /, *, num_splits: int) -> tuple[Array, ...]:
+    """x cut along axis into num_splits equal parts.
+
+    axis: i32[] or i32[1]; x: any[...]   Source: tflite/kernels/split.cc
+    """
+    (place,) = axes_from_front(axis, len(x.shape))
+    return _cut(x, place, (_equal_part(x.shape[place], num_splits),) * num_splits)
+
+
+@split.types
+def _split_type(axis: Any, x: TensorType, *, num_splits: int) -> tuple[TensorType, ...]:
+    (place,) = axes_from_front(axis, x.rank)
+    part = _equal_part(x.shape[place], num_splits)
+    return (TensorType(with_dim(x.shape, place, part), x.dtype),) * num_splits
+
+
+def _equal_part(size: Any, count: int) -> Any:
+    if is_known(size) and size % count:
+        raise TypeMismatch(f"a dimension of {size} has no {count} equal parts")
+    return size // count
+
+
+@tfl("SPLIT_V", on_shapes=True, linear="joint")
+def split_v(x: Array, size_splits: Static, axis: Static, /) -> tuple[Array, ...]:
+    """x cut along axis into parts of the given sizes, one of which may be -1.
+
+    x: any[...]; size_splits: i32|i64[parts]; axis: i32[] or i32[1]   Source: tflite/kernels/split_v.cc
+    """
+    (place,) = axes_from_front(axis, len(x.shape))
+    return _cut(x, place, _part_sizes(x.shape[place], size_splits))
+
+
+@split_v.types
+def _split_v_type(x: TensorType, size_splits: Any, axis: Any) -> tuple[TensorType, ...]:
+    (place,) = axes_from_front(axis, x.rank)
+    parts = _part_sizes(x.shape[place], size_splits)
+    return tuple(TensorType(with_dim(x.shape, place, part), x.dtype) for part in parts)
+
+
+def _part_sizes(size: Any, parts: tuple[Any, ...]) -> tuple[Any, ...]:
+    unknown = [i for i, p in enumerate(parts) if same(p, -1)]
+    if len(unknown) > 1:
+        raise TypeMismatch("at most one size of a split may be -1", found=parts)
+    if unknown:
+        parts = with_dim(parts, unknown[0], size - sum(with_dim(parts, unknown[0])))
+    if same(sum(parts), size) is False:
+        raise TypeMismatch("the sizes of a split add up to the dimension", expected=size, found=parts)
+    return parts
+
+
+def _cut(x: Array, axis: int, sizes: tuple[Any, ...]) -> tuple[Array, ...]:
+    before, start, parts = (slice(None),) * axis, 0, []
+    for size in sizes:
+        parts.append(x[(*before, slice(start, start + size))])
+        start = start + size
+    return tuple(parts)
+
+
+@tfl("PAD", sized_by_data=True, on_shapes=True, linear="joint")
+def pad(x: Array, paddings: Static, /) -> Array:
+    """x with zeros around it.   x: n[...]; paddings: i32|i64[rank,2]   Source: tflite/kernels/pad.cc"""
+    return namespace(x).pad(x, paddings)
+
+
+@pad.types
+def _pad_type(x: TensorType, paddings: Any) -> TensorType:
+    return _padded(x, paddings)
+
+
+@tfl("PADV2", sized_by_data=True, on_shapes=True, linear="joint")
+def padv2(x: Array, paddings: Static, value: Array, /) -> Array:
+    """x with `value` around it.   x: n[...]; paddings: i32|i64[rank,2]; value: n[]   Source: tflite/kernels/pad.cc"""
+    xp = namespace(x, value)
+    return xp.pad(x, paddings, constant_values=xp.reshape(value, ()))
+
+
+@padv2.types
+def _padv2_type(x: TensorType, paddings: Any, value: TensorType) -> TensorType:
+    return _padded(x, paddings)
+
+
+@tfl("MIRROR_PAD", linear="joint")
+def mirror_pad(x: Array, paddings: Static, /, *, mode: str = "REFLECT") -> Array:
+    """x with its own mirror image around it; REFLECT leaves the border element out, SYMMETRIC repeats it.
+
+    x: n[...]; paddings: i32|i64[rank,2], at most the dimension (less one for REFLECT)
+    Source: tflite/kernels/mirror_pad.cc
+    """
+    for size, amounts in zip(x.shape, paddings, strict=True):
+        if max(amounts) > size - (mode == "REFLECT"):
+            raise TypeMismatch(f"mirror padding of {max(amounts)} beside a dimension of {size}", found=mode)
+    return namespace(x).pad(x, paddings, mode=mode.lower())
+
+
+@mirror_pad.types
+def _mirror_pad_type(x: TensorType, paddings: Any, *, mode: str) -> TensorType:
+    return _padded(x, paddings)
+
+
+def _padded(x: TensorType, paddings: Any) -> TensorType:
+    if len(paddings) != x.rank or any(is_known(p) and p < 0 for pair in paddings for p in pair):
+        raise TypeMismatch("paddings are a pair of sizes, 0 or more, for each dimension", found=paddings)
+    return TensorType(tuple(d + low + high for d, (low, high) in zip(x.shape, paddings, strict=True)), x.dtype)
+
+
+@tfl("TILE", on_shapes=True, sized_by_data=True, linear="joint")
+def tile(x: Array, multiples: Static, /) -> Array:
+    """x repeated along each dimension.   x: any[...]; multiples: i32|i64[rank]   Source: tflite/kernels/tile.cc"""
+    return namespace(x).tile(x, multiples)
+
+
+@tfl("BROADCAST_TO", on_shapes=True, sized_by_data=True, linear="joint")
+def broadcast_to(x: Array, shape: Static, /) -> Array:
+    """x broadcast to shape.
+
+    x: any[...]; shape: i32|i64[rank of the result]   Source: tflite/kernels/broadcast_to.cc
+    """
+    return namespace(x).broadcast_to(x, shape)
+
+
+@broadcast_to.types
+def _broadcast_to_type(x: TensorType, shape: Any) -> TensorType:
+    if len(shape) < x.rank:
+        raise TypeMismatch("a broadcast keeps the rank or raises it", expected=f"{x.rank} or more sizes", found=shape)
+    for d, e in zip(x.shape, shape[len(shape) - x.rank :], strict=True):
+        if same(d, 1) is False and same(d, e) is False:
+            raise TypeMismatch(f"a dimension of {d} cannot be broadcast to {e}", found=str(x))
+    return TensorType(tuple(shape), x.dtype)
+
+
+@tfl("BROADCAST_ARGS", on_shapes=True)
+def broadcast_args(s0: Array, s1: Array, /) -> Array:
+    """The shape to which tensors of the shapes s0 and s1 broadcast.
+
+    s0, s1: i32|i64[rank]; where the two disagree, s1's.   Source: tflite/kernels/broadcast_args.cc
+    """
+    xp = namespace(s0, s1)
+    longest = max(len(s0), len(s1))
+    a, b = (xp.concatenate([xp.ones(longest - len(s), s.dtype), s]) for s in (s0, s1))
+    if a.dtype == object or b.dtype == object:
+        return np.array([_broadcast_dim(d, e) for d, e in zip(a, b, strict=True)], object)
+    return xp.where(b == 1, a, b)
+
+
+def _broadcast_dim(d: Any, e: Any) -> Any:
+    if same(d, e):
+        return d
+    if same(d, 1):
+        return e
+    if same(e, 1):
+        return d
+    raise TypeMismatch(f"whether {d} or {e} is broadcast depends on run-time sizes")
+
+
+@tfl("FILL", on_shapes=True, sized_by_data=True, linear="joint")
+def fill(dims: Static, value: Array, /) -> Array:
+    """`value` in every element of a tensor of shape dims.
+
+    dims: i32|i64[rank]; value: any[]   Source: tflite/kernels/fill.cc
+    """
+    xp = namespace(value)
+    return xp.broadcast_to(xp.reshape(value, ()), dims)
+
+
+@tfl("REVERSE_V2", on_shapes=True, linear="joint")
+def reverse_v2(x: Array, axis: Static, /) -> Array:
+    """x with the order along the axes turned round.
+
+    x: any[...]; axis: i32[axes]   Source: tflite/kernels/reverse.cc
+    """
+    return namespace(x).flip(x, axes_from_front(axis, len(x.shape)))
+
+
+@tfl("REVERSE_SEQUENCE", linear="first")
+def reverse_sequence(x: Array, seq_lengths: Array, /, *, seq_dim: int, batch_dim: int = 0) -> Array:
+    """The first seq_lengths[b] elements of each row b along seq_dim in reverse, the others as they are.
+
+    x: any[...]; seq_lengths: i32|i64[batch]   Source: tflite/kernels/reverse_sequence.cc
+    """
+    xp = namespace(x, seq_lengths)
+    steps = _along(xp.arange(x.shape[seq_dim]), seq_dim, len(x.shape))
+    lengths = _along(seq_lengths, batch_dim, len(x.shape))
+    source = xp.where(steps < lengths, lengths - 1 - steps, steps)
+    return xp.take_along_axis(x, xp.broadcast_to(source, x.shape), axis=seq_dim)
+
+
+@reverse_sequence.types
+def _reverse_sequence_type(x: TensorType, seq_lengths: TensorType, *, seq_dim: int, batch_dim: int) -> TensorType:
+    agreed(x.shape[from_front(batch_dim, x.rank)], seq_lengths.shape[0])
+    return TensorType(x.shape, x.dtype)
+
+
+def _along(vector: Array, axis: int, rank: int) -> Array:
+    return vector.reshape(tuple(-1 if i == axis else 1 for i in range(rank)))
+
+
+@tfl("DYNAMIC_UPDATE_SLICE")
+def dynamic_update_slice(x: Array, update: Array, start_indices: Array, /) -> Array:
+    """x with `update` written at start_indices, which are moved as far as `update` needs to fit in.
+
+    x: any[...]; update: any[...], same rank, no larger; start_indices: i32|i64[rank]
+    Source: tflite/kernels/dynamic_update_slice.cc
+    """
+    return jax.lax.dynamic_update_slice(x, update, tuple(start_indices))
+
+
+@dynamic_update_slice.types
+def _dynamic_update_slice_type(x: TensorType, update: TensorType, start_indices: TensorType) -> TensorType:
+    _check_alike(x, update)
+    return TensorType(x.shape, x.dtype)

@@ -1,0 +1,159 @@
+"""SLICE and STRIDED_SLICE, with every mask, on arrays, shape values and symbolic dimensions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+from jax.errors import InconclusiveDimensionOperation
+
+from jfuse.errors import TypeMismatch
+from jfuse.ir.dims import is_known, same
+from jfuse.ir.graph import Atom, Const, Var
+from jfuse.ir.types import DType, TensorType
+from jfuse.kernels.core.op import Array, Static, tfl
+from jfuse.kernels.core.static_values import fresh_size, known_entries
+
+
+@tfl("SLICE", on_shapes=True, linear="joint")
+def slice_(x: Array, begin: Static, size: Static, /) -> Array:
+    """The block of x of that size from begin; a size of -1 reaches to the end.
+
+    x: any[...]; begin, size: i32|i64[rank]. Only where data decides the size: with open dimensions the runtime takes
+    the result's shape for dynamic, which STRIDED_SLICE does not suffer from.
+    Source: tflite/kernels/slice.cc
+    """
+    if not len(begin) == len(size) == len(x.shape):
+        raise TypeMismatch("slice takes a begin and a size for each dimension", found=(begin, size))
+    index = []
+    for dim, start, count in zip(x.shape, begin, size, strict=True):
+        stop = dim if same(count, -1) else start + count
+        if is_known(dim) and is_known(start) and is_known(stop) and not 0 <= start <= stop <= dim:
+            raise TypeMismatch(f"a slice from {start} to {stop} of a dimension of {dim}")
+        index.append(slice(start, stop))
+    return x[tuple(index)]
+
+
+@slice_.types_by_data
+def _slice_by_data(x: Atom, begin: Atom, size: Atom) -> TensorType:
+    shape = []
+    for dim, start, count in zip(x.type.shape, known_entries(begin), known_entries(size), strict=True):
+        if count is None or (start is None and same(count, -1)):
+            shape.append(fresh_size())
+        else:
+            shape.append(dim - start if same(count, -1) else count)
+    return TensorType(tuple(shape), x.type.dtype)
+
+
+@tfl("STRIDED_SLICE", on_shapes=True, linear="joint")
+def strided_slice(
+    x: Array,
+    begin: Static,
+    end: Static,
+    strides: Static,
+    /,
+    *,
+    begin_mask: int = 0,
+    end_mask: int = 0,
+    ellipsis_mask: int = 0,
+    new_axis_mask: int = 0,
+    shrink_axis_mask: int = 0,
+    offset: bool = False,
+) -> Array:
+    """x[begin:end:strides, …]; bit i of a mask is about entry i, as in TensorFlow's strided_slice.
+
+    x: any[...]; begin, end, strides: i32[entries]. offset: `end` counts from `begin`. Unlike TensorFlow, an entry with
+    both begin and shrink bits is the first element.
+    Source: tflite/kernels/strided_slice.cc
+    """
+    if ellipsis_mask & (ellipsis_mask - 1):
+        raise TypeMismatch("a strided slice has one ellipsis at most", found=bin(ellipsis_mask))
+    index: list[Any] = []
+    axis = 0
+    for i, (start, stop, stride) in enumerate(zip(begin, end, strides, strict=True)):
+        bit = 1 << i
+        if ellipsis_mask & bit:
+            index.append(Ellipsis)
+            axis = len(x.shape) - _axes_after(i, len(begin), new_axis_mask)
+        elif new_axis_mask & bit:
+            index.append(None)
+        else:
+            first = None if begin_mask & bit else start
+            last = None if end_mask & bit else start + stop if offset else stop
+            whole = _extent(x, axis)
+            index.append(_place(whole, first, stride) if shrink_axis_mask & bit else _range(first, last, stride))
+            axis += 1
+    return x[tuple(index)]
+
+
+@strided_slice.types_by_data
+def _strided_slice_by_data(x: Atom, begin: Atom, end: Atom, strides: Atom, **options: Any) -> TensorType:
+    """As if the dimensions with bounds of which too little is known were taken whole, with fresh symbols for them."""
+    places = [[v if has_sign(v) else None for v in known_entries(a)] for a in (begin, end)]
+    skipped = options["begin_mask"], options["end_mask"]
+    computed = [
+        i
+        for i in range(begin.type.shape[0])
+        if any(place[i] is None and not mask >> i & 1 for place, mask in zip(places, skipped, strict=True))
+        and not (options["shrink_axis_mask"] | options["new_axis_mask"] | options["ellipsis_mask"]) >> i & 1
+    ]
+    whole = sum(1 << i for i in computed)
+    bounds = [_bounds([0 if v is None else v for v in place]) for place in places]
+    masks = {"begin_mask": skipped[0] | whole, "end_mask": skipped[1] | whole}
+    (found,) = strided_slice.infer([x, *bounds, strides], {**options, **masks})
+    shape = list(found.shape)
+    for i in computed:
+        shape[_result_axis(i, len(shape), len(places[0]), options)] = fresh_size()
+    return TensorType(tuple(shape), found.dtype)
+
+
+def _bounds(values: list[Any]) -> Atom:
+    known = all(map(is_known, values))
+    vector = np.array(values, np.int32 if known else object)
+    return Const(vector) if known else Var(TensorType((len(values),), DType.i32), value=vector)
+
+
+def _result_axis(i: int, rank: int, entries: int, options: dict[str, Any]) -> int:
+    """Which dimension of the result entry i becomes: counted from the end where the ellipsis stands before it."""
+    gone = options["shrink_axis_mask"]
+    if options["ellipsis_mask"] & ((1 << i) - 1):
+        return rank - sum(not gone >> k & 1 for k in range(i, entries))
+    return sum(not gone >> k & 1 for k in range(i))
+
+
+def _axes_after(i: int, count: int, new_axis_mask: int) -> int:
+    """How many dimensions the entries after the ellipsis at i take."""
+    return sum(not new_axis_mask >> k & 1 for k in range(i + 1, count))
+
+
+def _extent(x: Array, axis: int) -> Any:
+    if not 0 <= axis < len(x.shape):
+        raise TypeMismatch(f"a strided slice with more entries than the {len(x.shape)} dimensions")
+    return x.shape[axis]
+
+
+def _range(first: Any, last: Any, stride: int) -> slice:
+    if stride == 0:
+        raise TypeMismatch("a strided slice needs a stride other than 0")
+    if stride > 0 and not all(map(has_sign, (first, last))):
+        raise InconclusiveDimensionOperation(f"a slice from {first} to {last}, which may count from the end")
+    return slice(first, last, stride)
+
+
+def has_sign(bound: Any) -> bool:
+    """Whether it is known of a bound if it counts from the end."""
+    try:
+        return bound is None or (bound >= 0) in (True, False)
+    except InconclusiveDimensionOperation:
+        return False
+
+
+def _place(size: Any, first: Any, stride: int) -> Any:
+    if first is None:
+        return 0 if stride > 0 else -1
+    if not is_known(first):
+        return jnp.asarray(first)  # jax indexes with symbolic places as with values
+    if is_known(size) and not -size <= first < size:
+        raise TypeMismatch(f"element {first} of a dimension of {size}")
+    return first

@@ -1,0 +1,1 @@
+"""What makes a Python function an op: its signature, types, values and record."""

@@ -1,0 +1,130 @@
+"""What turns a Python function into an op: its signature names operands and options, its body types and values."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from typing import Any, get_type_hints
+
+from jfuse.errors import RuleError
+from jfuse.ir.graph import Eqn, Var
+from jfuse.ir.registry import register_op
+from jfuse.kernels.core.operand import Array, Measure, Operand, ShapeOnly, Static, declared_operand, namespace
+from jfuse.kernels.core.record import record
+from jfuse.kernels.core.static_values import static_value
+from jfuse.kernels.core.tfl_op import TflOp
+
+# What a module with kernels needs to declare and ask about them.
+__all__ = (
+    "Array",
+    "Measure",
+    "Operand",
+    "ShapeOnly",
+    "Static",
+    "TflOp",
+    "builtin_ops",
+    "depends_on_data",
+    "draws",
+    "namespace",
+    "new_states",
+    "record",
+    "static_value",
+    "tfl",
+)
+
+_OPS: dict[str, TflOp] = {}
+
+
+def tfl(
+    builtin: str,
+    *,
+    updates: Mapping[str, int] | None = None,
+    repeats: Mapping[str, tuple[int, int]] | None = None,
+    on_shapes: bool = False,
+    traceable: bool = True,
+    sized_by_data: bool = False,
+    elementwise: bool = False,
+    linear: str | None = None,
+    switch: str | None = None,
+    clamps: bool = False,
+    draws: bool = False,
+) -> Callable[[Callable[..., Any]], TflOp]:
+    """Declare the decorated function as the TFLite builtin of that name.
+
+    Positional parameters are operands (annotated `Array | None`, or `None` as default, where optional, `*name` where
+    variadic, annotated `Static` where the type depends on the value), keyword-only ones are options, spelled as in the
+    schema.
+
+    updates: operand name -> index of the extra result that lives in that operand's tensor (state kept in place),
+        counted from the end where negative.
+    repeats: operand name of such a state -> index of another result that repeats it, and the step (0 or -1) of that.
+    on_shapes: the body also computes on object arrays of dimensions, so that shape arithmetic can go through it.
+    traceable: False where jax cannot trace the body (result sizes that depend on data).
+    sized_by_data: the runtime takes the Static operands computed from data as well; the result has fresh symbols then.
+    elementwise: each result element depends on the operands' elements at the same (broadcast) place only.
+    linear: "joint" where the op is linear in all its data operands together (ADD, RESHAPE), "each" where it is linear
+        in each data operand alone, the others fixed (MUL, BATCH_MATMUL), up to what an operand `bias` adds
+        (FULLY_CONNECTED), "first" where it is linear in the first operand alone (DIV); None where it is not linear.
+        Holds between floats, and where no fused activation is given.
+    switch: the family of case distinction that the op makes ("compare", "select", "clip", "round", "cast", …), which a
+        proof by sampling could miss.
+    clamps: the float kernel applies RELU, RELU6 and RELU_N1_TO_1 as `fused_activation_function` (CONCATENATION has the
+        option and refuses it; recurrent ops mean the activation of a cell by it).
+    draws: the results are random numbers, others in each call: an equation is never folded, nor two of them shared.
+    """
+
+    def declare(body: Callable[..., Any]) -> TflOp:
+        if builtin in _OPS:
+            raise RuleError(f"{builtin} is declared in both {_OPS[builtin].body.__module__} and {body.__module__}")
+        hints = get_type_hints(body, include_extras=True)
+        operands, options = [], {}
+        for parameter in inspect.signature(body).parameters.values():
+            if parameter.kind is parameter.KEYWORD_ONLY:
+                options[parameter.name] = parameter.replace(annotation=hints.get(parameter.name))
+            else:
+                operands.append(declared_operand(parameter, hints.get(parameter.name)))
+        state = dict(updates or {})
+        op = TflOp(
+            builtin,
+            body,
+            tuple(operands),
+            options,
+            state,
+            on_shapes,
+            traceable,
+            sized_by_data,
+            elementwise,
+            linear,
+            switch,
+            clamps,
+            draws,
+            dict(repeats or {}),
+        )
+        op.__doc__ = body.__doc__
+        _OPS[builtin] = op
+        return register_op(op)
+
+    return declare
+
+
+def builtin_ops() -> Mapping[str, TflOp]:
+    """Every declared op by its builtin name."""
+    return _OPS
+
+
+def depends_on_data(eqn: Eqn) -> bool:
+    """Whether the sizes of the results follow from values that are computed at run time."""
+    if not isinstance(eqn.op, TflOp):
+        return bool(eqn.bodies) and bool(getattr(eqn.op, "varies")(eqn))  # noqa: B009 (ops with bodies have it)
+    operands = ((eqn.op.operand_at(i), atom) for i, atom in enumerate(eqn.inputs) if isinstance(atom, Var))
+    return not eqn.op.traceable or any(o.decides_size and static_value(atom) is None for o, atom in operands)
+
+
+def draws(eqn: Eqn) -> bool:
+    """Whether an equation's results are random numbers."""
+    return isinstance(eqn.op, TflOp) and eqn.op.draws
+
+
+def new_states(eqn: Eqn) -> dict[str, int]:
+    """For each operand that an equation updates in place, by name, the result that it becomes."""
+    return eqn.op.new_states(len(eqn.outputs)) if isinstance(eqn.op, TflOp) else {}

@@ -1,0 +1,1 @@
+"""Elementwise ops, bits, reductions, segments, random numbers."""

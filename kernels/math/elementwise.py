@@ -1,0 +1,233 @@
+"""Elementwise ops: arithmetic, comparisons, logic, selection and conversion, with NumPy's broadcasting."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import ModuleType
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+from jax.core import max_dim, min_dim
+
+from jfuse.ir.types import DType
+from jfuse.kernels.core.op import Array, ShapeOnly, TflOp, namespace, tfl
+from jfuse.kernels.nn.activation import activate
+
+
+def matched(*operands: Array) -> ModuleType:
+    """The namespace of operands that must have one dtype; raises TypeError where they have two.
+
+    NumPy operands may differ: known values of shapes are wider than the tensors that they are known of.
+    """
+    xp = namespace(*operands)
+    dtypes = {str(o.dtype) for o in operands}
+    if xp is jnp and len(dtypes) > 1:
+        raise TypeError(f"operands of different dtypes: {' and '.join(sorted(dtypes))}")
+    return xp
+
+
+def truncated_quotient(x: Array, y: Array) -> Array:
+    """x / y of integers, rounded toward zero as in C++.   x, y: i[...] -> i[...]"""
+    xp = namespace(x, y)
+    quotient = xp.floor_divide(x, y)
+    inexact = (quotient * y != x) & ((x < 0) != (y < 0))
+    return quotient + inexact.astype(quotient.dtype)
+
+
+def unary(builtin: str, function: str, text: str, *, switch: str | None = None) -> TflOp:
+    """Declare an op that is the function of that name in NumPy and jax.numpy."""
+
+    def body(x: Array, /) -> Array:
+        return getattr(namespace(x), function)(x)
+
+    body.__doc__ = f"{text}.   x: number[...] -> the same type   Source: tflite/kernels/elementwise.cc"
+    return tfl(builtin, elementwise=True, switch=switch)(body)
+
+
+def binary(builtin: str, function: str, text: str, *, on_shapes: bool = False, switch: str | None = None) -> TflOp:
+    """Declare an op on two operands that broadcast, the function of that name in NumPy and jax.numpy."""
+    doc = f"{text}.   x, y: number[...], broadcast -> number[...]   Source: tflite/kernels/{builtin.lower()}.cc"
+    return _of_two(builtin, function, doc, on_shapes=on_shapes, switch=switch)
+
+
+def compare(builtin: str, function: str, text: str) -> TflOp:
+    """Declare a comparison: the function of that name in NumPy and jax.numpy.
+
+    Not on shapes: a comparison of symbols is false where it should be unknown.
+    """
+    doc = f"{text}.   x, y: any[...], broadcast -> bool[...]   Source: tflite/kernels/comparisons.cc"
+    return _of_two(builtin, function, doc, switch="compare")
+
+
+def logical(builtin: str, function: str, text: str) -> TflOp:
+    """Declare an op on two bools, the function of that name in NumPy and jax.numpy."""
+    doc = f"{text}.   x, y: bool[...], broadcast -> bool[...]   Source: tflite/kernels/logical.cc"
+    return _of_two(builtin, function, doc)
+
+
+def _of_two(builtin: str, function: str, doc: str, *, on_shapes: bool = False, switch: str | None = None) -> TflOp:
+    def body(x: Array, y: Array, /) -> Array:
+        return getattr(matched(x, y), function)(x, y)
+
+    body.__doc__ = doc
+    return tfl(builtin, elementwise=True, on_shapes=on_shapes, switch=switch)(body)
+
+
+@tfl("ADD", on_shapes=True, elementwise=True, linear="joint", clamps=True)
+def add(x: Array, y: Array, /, *, fused_activation_function: str = "NONE", pot_scale_int16: bool = True) -> Array:
+    """x + y.   x, y: number[...], broadcast -> number[...]   Source: tflite/kernels/add.cc"""
+    return activate(matched(x, y).add(x, y), fused_activation_function)
+
+
+@tfl("ADD_N", elementwise=True, linear="joint")
+def add_n(*values: Array) -> Array:
+    """The sum.   values: number[...], all of one type -> number[...]   Source: tflite/kernels/add_n.cc"""
+    matched(*values)
+    return sum(values[1:], start=values[0])
+
+
+@tfl("SUB", on_shapes=True, elementwise=True, linear="joint", clamps=True)
+def sub(x: Array, y: Array, /, *, fused_activation_function: str = "NONE", pot_scale_int16: bool = True) -> Array:
+    """x - y.   x, y: number[...], broadcast -> number[...]   Source: tflite/kernels/sub.cc"""
+    return activate(matched(x, y).subtract(x, y), fused_activation_function)
+
+
+@tfl("MUL", on_shapes=True, elementwise=True, linear="each", clamps=True)
+def mul(x: Array, y: Array, /, *, fused_activation_function: str = "NONE") -> Array:
+    """x * y.   x, y: number[...], broadcast -> number[...]   Source: tflite/kernels/mul.cc"""
+    return activate(matched(x, y).multiply(x, y), fused_activation_function)
+
+
+@tfl("DIV", elementwise=True, linear="first", clamps=True)
+def div(x: Array, y: Array, /, *, fused_activation_function: str = "NONE") -> Array:
+    """x / y, of integers rounded toward zero.   x, y: number[...], broadcast -> number[...]
+
+    Source: tflite/kernels/div.cc
+    """
+    xp = matched(x, y)
+    integers = DType.of(x.dtype).is_integer
+    quotient = truncated_quotient(x, y) if integers else xp.divide(x, y)
+    return activate(quotient, fused_activation_function)
+
+
+@tfl("FLOOR_DIV", on_shapes=True, elementwise=True, switch="round")
+def floor_div(x: Array, y: Array, /) -> Array:
+    """floor(x / y), of floats from a quotient in double precision.   x, y: number[...], broadcast -> number[...]
+
+    Source: tflite/kernels/floor_div.cc
+    """
+    xp = matched(x, y)
+    if not DType.of(x.dtype).is_float:
+        return xp.floor_divide(x, y)
+    return xp.floor(xp.divide(x.astype(np.float64), y.astype(np.float64))).astype(x.dtype)
+
+
+def _extreme(builtin: str, function: str, of_sizes: Callable[[Any, Any], Any], text: str) -> TflOp:
+    """Declare the greater or smaller of two; of sizes an expression where the run time decides."""
+    on_sizes = np.frompyfunc(of_sizes, 2, 1)
+
+    def body(x: Array, y: Array, /) -> Array:
+        if object in (x.dtype, y.dtype):
+            return np.asarray(on_sizes(x, y), object)
+        return getattr(matched(x, y), function)(x, y)
+
+    body.__doc__ = f"{text}.   x, y: number[...], broadcast -> number[...]   Source: tflite/kernels/{function}.cc"
+    return tfl(builtin, elementwise=True, on_shapes=True, switch="clip")(body)
+
+
+maximum = _extreme("MAXIMUM", "maximum", max_dim, "The greater of x and y")
+minimum = _extreme("MINIMUM", "minimum", min_dim, "The smaller of x and y")
+floor_mod = binary("FLOOR_MOD", "mod", "x - y * floor(x / y), with the sign of y", on_shapes=True, switch="mod")
+pow_ = binary("POW", "power", "x to the power of y")
+atan2 = binary("ATAN2", "arctan2", "The angle of the point (y, x), from -pi to pi; the operands come in that order")
+
+
+@tfl("SQUARED_DIFFERENCE", elementwise=True)
+def squared_difference(x: Array, y: Array, /) -> Array:
+    """(x - y) squared.   x, y: number[...], broadcast -> number[...]   Source: tflite/kernels/squared_difference.cc"""
+    return matched(x, y).square(x - y)
+
+
+@tfl("NEG", on_shapes=True, elementwise=True, linear="joint")
+def neg(x: Array, /) -> Array:
+    """-x.   x: number[...] -> number[...]   Source: tflite/kernels/neg.cc"""
+    return namespace(x).negative(x)
+
+
+abs_ = unary("ABS", "abs", "The absolute value", switch="clip")
+exp = unary("EXP", "exp", "e to the power of x")
+log = unary("LOG", "log", "The natural logarithm")
+sqrt = unary("SQRT", "sqrt", "The square root")
+square = unary("SQUARE", "square", "x * x")
+sin = unary("SIN", "sin", "The sine")
+cos = unary("COS", "cos", "The cosine")
+floor = unary("FLOOR", "floor", "The greatest integer not above x", switch="round")
+ceil = unary("CEIL", "ceil", "The smallest integer not below x", switch="round")
+round_ = unary("ROUND", "round", "The nearest integer, halves to the even one", switch="round")
+sign = unary("SIGN", "sign", "-1, 0 or 1", switch="compare")
+
+
+@tfl("RSQRT", elementwise=True)
+def rsqrt(x: Array, /) -> Array:
+    """1 / sqrt(x).   x: f[...] -> f[...]   Source: tflite/kernels/elementwise.cc"""
+    return 1 / namespace(x).sqrt(x)
+
+
+equal = compare("EQUAL", "equal", "x == y, strings too")
+not_equal = compare("NOT_EQUAL", "not_equal", "x != y, strings too")
+less = compare("LESS", "less", "x < y")
+less_equal = compare("LESS_EQUAL", "less_equal", "x <= y")
+greater = compare("GREATER", "greater", "x > y")
+greater_equal = compare("GREATER_EQUAL", "greater_equal", "x >= y")
+
+logical_and = logical("LOGICAL_AND", "logical_and", "x and y")
+logical_or = logical("LOGICAL_OR", "logical_or", "x or y")
+
+
+@tfl("LOGICAL_NOT", elementwise=True)
+def logical_not(x: Array, /) -> Array:
+    """not x.   x: bool[...] -> bool[...]   Source: tflite/kernels/elementwise.cc"""
+    return namespace(x).logical_not(x)
+
+
+@tfl("SELECT", elementwise=True, switch="select")
+def select(condition: Array, x: Array, y: Array, /) -> Array:
+    """x where the condition holds, else y; a vector condition chooses whole slices of x and y.
+
+    condition: bool[], bool[n] or bool[...]; x, y: any[n,...], of one shape -> any[n,...]
+
+    Source: tflite/kernels/select.cc
+    """
+    if condition.ndim == 1 and x.ndim > 1:
+        condition = condition.reshape(condition.shape + (1,) * (x.ndim - 1))
+    matched(x, y)
+    return namespace(condition, x, y).where(condition, x, y)
+
+
+@tfl("SELECT_V2", elementwise=True, switch="select")
+def select_v2(condition: Array, x: Array, y: Array, /) -> Array:
+    """x where the condition holds, else y.   condition: bool[...]; x, y: any[...], broadcast -> any[...]
+
+    Source: tflite/kernels/select.cc
+    """
+    matched(x, y)
+    return namespace(condition, x, y).where(condition, x, y)
+
+
+@tfl("CAST", on_shapes=True, elementwise=True, linear="joint", switch="cast")
+def cast(x: Array, /, *, out_data_type: DType) -> Array:
+    """x in another dtype; floats become integers by cutting the fraction off.   x: any[...] -> any[...]
+
+    Linear between floats only; a case distinction only from float to integer or bool.
+    Source: tflite/kernels/cast.cc
+    """
+    if x.dtype == object and out_data_type.is_integer:
+        return x  # sizes that are known only at run time
+    return x.astype(out_data_type.numpy)
+
+
+@tfl("ZEROS_LIKE")
+def zeros_like(x: ShapeOnly, /) -> Array:
+    """Zeros of the type of x.   x: number[...] -> number[...]   Source: tflite/kernels/zeros_like.cc"""
+    return namespace(x).zeros_like(x)

@@ -1,0 +1,131 @@
+"""Reductions along static axes, positions of extremes, and running sums."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from jfuse.ir.types import DType, TensorType
+from jfuse.kernels.core.layout import from_front, with_dim
+from jfuse.kernels.core.op import Array, Static, TflOp, namespace, tfl
+from jfuse.kernels.math.elementwise import truncated_quotient
+
+
+def reduction(
+    builtin: str,
+    function: str,
+    text: str,
+    *,
+    on_shapes: bool = False,
+    linear: str | None = None,
+    keeps_dtype: bool = False,
+) -> TflOp:
+    """Declare a reduction: the function of that name in NumPy and jax.numpy.
+
+    keeps_dtype: the function would widen small integers unless it is told the dtype.
+    """
+
+    def body(x: Array, axes: Static, /, *, keep_dims: bool = False) -> Array:
+        dtype = {"dtype": x.dtype} if keeps_dtype else {}
+        return getattr(namespace(x), function)(x, axis=axis_tuple(axes), keepdims=keep_dims, **dtype)
+
+    body.__doc__ = f"{text} along axes; none for no axes.   x: any[...] -> any[...]   Source: tflite/kernels/reduce.cc"
+    return tfl(builtin, on_shapes=on_shapes, linear=linear)(body)
+
+
+def axis_tuple(axes: Any) -> tuple[int, ...]:
+    """Axes from an operand that is a scalar or a vector. An axis may be named twice."""
+    return tuple(dict.fromkeys(axes)) if isinstance(axes, tuple) else (axes,)
+
+
+@tfl("MEAN", linear="joint")
+def mean(x: Array, axes: Static, /, *, keep_dims: bool = False) -> Array:
+    """The mean along axes, of integers rounded toward zero.   x: number[...] -> number[...]
+
+    Source: tflite/kernels/reduce.cc
+    """
+    xp = namespace(x)
+    axis = axis_tuple(axes)
+    if not DType.of(x.dtype).is_integer:
+        return xp.mean(x, axis=axis, keepdims=keep_dims, dtype=x.dtype)
+    total, count = (xp.sum(v, axis=axis, keepdims=keep_dims, dtype=x.dtype) for v in (x, xp.ones_like(x)))
+    return truncated_quotient(total, count)
+
+
+sum_ = reduction("SUM", "sum", "The sum", on_shapes=True, linear="joint", keeps_dtype=True)
+reduce_prod = reduction("REDUCE_PROD", "prod", "The product", on_shapes=True, keeps_dtype=True)
+
+
+@tfl("REDUCE_MAX", switch="clip")
+def reduce_max(x: Array, axes: Static, /, *, keep_dims: bool = False) -> Array:
+    """The greatest element along axes; none for no axes.   x: number[...] -> number[...]
+
+    Source: tflite/kernels/reduce.cc
+    """
+    # With a first value the axes may have any size: N - 1 is not known to be 1 or more.
+    first = -_infinity(x.dtype) if DType.of(x.dtype).is_float else np.iinfo(x.dtype).min
+    return namespace(x).max(x, axis=axis_tuple(axes), keepdims=keep_dims, initial=first)
+
+
+@tfl("REDUCE_MIN", switch="clip")
+def reduce_min(x: Array, axes: Static, /, *, keep_dims: bool = False) -> Array:
+    """The smallest element along axes; none for no axes.   x: number[...] -> number[...]
+
+    Source: tflite/kernels/reduce.cc
+    """
+    first = _infinity(x.dtype) if DType.of(x.dtype).is_float else np.iinfo(x.dtype).max
+    return namespace(x).min(x, axis=axis_tuple(axes), keepdims=keep_dims, initial=first)
+
+
+def _infinity(dtype: Any) -> Any:
+    return np.asarray(np.inf, dtype)[()]
+
+
+reduce_any = reduction("REDUCE_ANY", "any", "Whether an element is true")
+reduce_all = reduction("REDUCE_ALL", "all", "Whether all elements are true")
+
+
+@tfl("ARG_MAX", switch="compare")
+def arg_max(x: Array, axis: Static, /, *, output_type: DType = DType.i64) -> Array:
+    """The first position of the greatest element.   x: number[...], axis: one -> i32|i64, without the axis
+
+    Source: tflite/kernels/arg_min_max.cc
+    """
+    return namespace(x).argmax(x, axis=axis_tuple(axis)[0]).astype(output_type.numpy)
+
+
+@tfl("ARG_MIN", switch="compare")
+def arg_min(x: Array, axis: Static, /, *, output_type: DType = DType.i64) -> Array:
+    """The first position of the smallest element.   x: number[...], axis: one -> i32|i64, without the axis
+
+    Source: tflite/kernels/arg_min_max.cc
+    """
+    return namespace(x).argmin(x, axis=axis_tuple(axis)[0]).astype(output_type.numpy)
+
+
+@arg_max.types
+@arg_min.types
+def _without_axis(x: TensorType, axis: Any, *, output_type: DType) -> TensorType:
+    """Said without jax, which wants to know that there is an element."""
+    return TensorType(with_dim(x.shape, from_front(axis_tuple(axis)[0], x.rank)), output_type)
+
+
+@tfl("CUMSUM", linear="joint")
+def cumsum(x: Array, axis: Static, /, *, exclusive: bool = False, reverse: bool = False) -> Array:
+    """Running sums along an axis; exclusive leaves the own element out, reverse runs from the end.
+
+    x: number[...], axis: one -> the type of x   Source: tflite/kernels/cumsum.cc
+    """
+    xp = namespace(x)
+    (along,) = axis_tuple(axis)
+    ordered = xp.flip(x, along) if reverse else x
+    sums = xp.cumsum(ordered, axis=along, dtype=x.dtype)
+    if exclusive:
+        before, last = (_part(ordered, along, slice(0, 1)), _part(sums, along, slice(0, -1)))
+        sums = xp.concatenate([xp.zeros_like(before), last], axis=along)
+    return xp.flip(sums, along) if reverse else sums
+
+
+def _part(x: Array, axis: int, part: slice) -> Array:
+    return x[(slice(None),) * (axis % x.ndim) + (part,)]

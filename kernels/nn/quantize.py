@@ -1,0 +1,59 @@
+"""QUANTIZE and DEQUANTIZE: between real numbers and integers that stand for them.
+
+What an integer stands for is part of a tensor's type, which arrays do not have: so the ops themselves compute what
+needs no scale, and `dequantized` is the formula for those who know the types.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from jfuse.errors import TypeMismatch
+from jfuse.ir.quantization import Quantization
+from jfuse.ir.types import DType, TensorType
+from jfuse.kernels.core.op import Array, namespace, tfl
+
+
+@tfl("DEQUANTIZE")
+def dequantize(x: Array, /) -> Array:
+    """The real numbers.   x: f16[...] | bf16[...] -> f32[...]; integers with a scale in a graph
+
+    Source: tflite/kernels/dequantize.cc
+    """
+    if x.dtype.kind in "iu":
+        raise TypeMismatch("integers without a scale", expected="a float, or quantized integers of a graph")
+    return x.astype(np.float32)
+
+
+@tfl("QUANTIZE")
+def quantize(x: Array, /) -> Array:
+    """The integers that stand for real numbers, or for those that other integers stand for; in a graph alone.
+
+    x: f32[...] | i8[...] | u8[...] | i16[...] | i32[...] -> i8[...] | u8[...] | i16[...] | i32[...]
+    Source: tflite/kernels/quantize.cc
+    """
+    raise TypeMismatch("the integers depend on the type of the result", expected="an equation of a graph")
+
+
+@quantize.types
+def _quantize_type(x: TensorType) -> TensorType:
+    return replace(x, dtype=DType.f32, quantization=None)  # whatever the file states has this shape
+
+
+def dequantized(x: Array, quantization: Quantization) -> Array:
+    """scale * (x - zero_point), bit for bit as DEQUANTIZE has it.   x: i4, i8, u8 or i16[...] -> f32[...]
+
+    One scale for all, or one for each index of `quantization.axis`; zero points with one scale and up to 8 bits alone.
+    LiteRT's kernel computes x * scale + -zero_point * scale, each rounded to f32 (measured on 2.3.0): where there is a
+    zero point, those few values are looked up, as a compiler may round the sum of a product once.
+    """
+    shape = [-1 if i == quantization.axis else 1 for i in range(x.ndim)] if len(quantization.scale) > 1 else []
+    scale = np.array(quantization.scale, np.float32).reshape(shape)
+    if not any(quantization.zero_point):
+        return x.astype(np.float32) * scale
+    low, high = -128, 255  # of signed and unsigned bytes
+    values = np.arange(low, high + 1).astype(np.float32) * scale
+    values += np.float32(-quantization.zero_point[0]) * scale
+    return namespace(x).take(values, x.astype(np.int32) - low)

@@ -1,0 +1,1 @@
+"""How each TensorFlow op is spelled in TFLite ops, by family."""

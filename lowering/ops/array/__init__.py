@@ -1,0 +1,1 @@
+"""Layout: reshape, slice, gather, scatter, sort, lists and shapes."""

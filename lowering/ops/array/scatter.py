@@ -1,0 +1,200 @@
+"""Writing into tensors by index: scatters, updates of slices, tensors from sparse form, stitched rows.
+
+Of several values for one place the last one counts, as in TensorFlow's CPU kernels; SCATTER_ND would add them up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from jfuse.errors import LowerError
+from jfuse.ir.dims import is_known, product, same
+from jfuse.kernels import ops
+from jfuse.kernels.core.op import Array, TflOp
+from jfuse.kernels.math.segment import highest, lowest
+from jfuse.lowering.ops.array.slicing import lower_strided_slice
+from jfuse.lowering.rule_tools.operands import as_i32, sizes_operand
+from jfuse.lowering.rule_tools.query import dtype, rank, scalar, static
+from jfuse.lowering.rule_tools.shape_tensors import counted, shape_tensor, shaped, size_tensor
+from jfuse.lowering.rules import LowerRule, lowers
+
+
+@lowers("ScatterNd")
+def lower_scatter_nd(indices: Array, updates: Array, shape: Array) -> Array:
+    """SCATTER_ND, whose indices and shape are i32."""
+    return ops.scatter_nd(as_i32(indices), updates, sizes_operand(shape))
+
+
+@lowers("TensorScatterUpdate")
+def lower_tensor_scatter_update(tensor: Array, indices: Array, updates: Array) -> Array:
+    """GATHER from the rows of the tensor and the updates together; DYNAMIC_UPDATE_SLICE of a single update."""
+    depth = indices.shape[-1]
+    if same(product(indices.shape[:-1]), 1):
+        window = (1,) * depth + tuple(tensor.shape[depth:])
+        return _written(tensor, shaped(updates, window, tensor), as_i32(indices))
+    rows, places = _rows(tensor, depth), _places(indices, tensor)
+    size, count = rows.shape[0], places.shape[0]
+    news = shaped(updates, (count, *rows.shape[1:]), tensor)
+    ordinals = ops.add(counted(count, places), size_tensor(size, [tensor]))
+    latest = ops.unsorted_segment_max(ordinals, places, size_tensor(size, [tensor]))
+    source = ops.maximum(latest, counted(size, tensor))
+    merged = ops.gather(ops.concatenation(rows, news, axis=0), source, axis=0)
+    return shaped(merged, tensor.shape, tensor)
+
+
+def _written(tensor: Array, window: Array, start: Array) -> Array:
+    """`tensor` with the window at `start`, the first of its coordinates."""
+    missing = rank(tensor) - start.shape[-1] if rank(start) else rank(tensor)
+    start = shaped(start, (rank(tensor) - missing,))
+    if missing:
+        start = ops.concatenation(start, np.zeros(missing, np.int32), axis=0)
+    return ops.dynamic_update_slice(tensor, window, start)
+
+
+def _rows(tensor: Array, depth: int) -> Array:
+    """The tensor with its first `depth` dimensions merged into one."""
+    return shaped(tensor, (product(tensor.shape[:depth]), *tensor.shape[depth:]), tensor)
+
+
+def _places(indices: Array, tensor: Array) -> Array:
+    """The indices as numbers of rows of the tensor with its first dimensions merged.
+
+    indices: i[..., depth] -> i32[n]
+    """
+    depth = indices.shape[-1]
+    places = as_i32(indices)
+    if depth != 1:
+        steps = [product(tensor.shape[i + 1 : depth]) for i in range(depth)]
+        places = ops.sum_(ops.mul(places, shape_tensor(steps, [tensor])), np.array([-1], np.int32))
+    return shaped(places, (product(indices.shape[:-1]),), indices)
+
+
+def accumulates(name: str, op: TflOp) -> LowerRule:
+    """The rule for a scatter that adds to (or subtracts from) what is there."""
+
+    def lower(tensor: Array, indices: Array, updates: Array) -> Array:
+        return op(tensor, ops.scatter_nd(as_i32(indices), updates, shape_tensor(tensor.shape, [tensor])))
+
+    lower.__doc__ = f"{op.builtin} of the tensor and SCATTER_ND."
+    return lowers(name)(lower)
+
+
+accumulates("TensorScatterAdd", ops.add)
+accumulates("ScatterNdNonAliasingAdd", ops.add)
+accumulates("TensorScatterSub", ops.sub)
+
+
+def keeps_extremes(name: str, extreme: TflOp, of_segments: TflOp, empty: Callable[[Any], Any]) -> LowerRule:
+    """The rule for a scatter that keeps the greater (or smaller) of the updates and what is there.
+
+    empty: what `of_segments` leaves where there is no update, of a dtype. Infinities lie beyond that.
+    """
+
+    def lower(tensor: Array, indices: Array, updates: Array) -> Array:
+        rows, places = _rows(tensor, indices.shape[-1]), _places(indices, tensor)
+        news = shaped(updates, (places.shape[0], *rows.shape[1:]), tensor)
+        found = of_segments(news, places, size_tensor(rows.shape[0], [tensor]))
+        result = extreme(rows, found)
+        if dtype(tensor).is_float:
+            result = ops.select_v2(ops.equal(found, scalar(empty(dtype(tensor).numpy), tensor)), rows, result)
+        return shaped(result, tensor.shape, tensor)
+
+    lower.__doc__ = f"{extreme.builtin} of the tensor and {of_segments.builtin}."
+    return lowers(name)(lower)
+
+
+keeps_extremes("TensorScatterMax", ops.maximum, ops.unsorted_segment_max, lowest)
+keeps_extremes("TensorScatterMin", ops.minimum, ops.unsorted_segment_min, highest)
+
+
+@lowers("TensorStridedSliceUpdate")
+def lower_tensor_strided_slice_update(
+    x: Array,
+    begin: Array,
+    end: Array,
+    strides: Array,
+    value: Array,
+    *,
+    begin_mask: int = 0,
+    end_mask: int = 0,
+    ellipsis_mask: int = 0,
+    new_axis_mask: int = 0,
+    shrink_axis_mask: int = 0,
+) -> Array:
+    """DYNAMIC_UPDATE_SLICE, or where the strides are not 1 GATHER from the elements of x and the value together."""
+    if not all(is_known(d) for d in x.shape):
+        raise LowerError("an update of a slice of a tensor with open dimensions", found=str(x.shape))
+    elements = np.arange(product(x.shape), dtype=np.int32).reshape(x.shape)
+    taken = lower_strided_slice(
+        elements,
+        *(np.asarray(static(v, "a bound"), np.int32) for v in (begin, end, strides)),
+        begin_mask=begin_mask,
+        end_mask=end_mask,
+        ellipsis_mask=ellipsis_mask,
+        new_axis_mask=new_axis_mask,
+        shrink_axis_mask=shrink_axis_mask,
+    )
+    if taken.size == 0:
+        return x
+    value = value if value.shape == taken.shape else ops.broadcast_to(value, np.asarray(taken.shape, np.int32))
+    places = np.unravel_index(taken.ravel(), x.shape)
+    start, window = [int(p[0]) for p in places], [int(p[-1] - p[0]) + 1 for p in places]
+    block = elements[tuple(slice(s, s + n) for s, n in zip(start, window, strict=True))]
+    if np.array_equal(block.ravel(), taken.ravel()):
+        return ops.dynamic_update_slice(x, shaped(value, tuple(window)), np.asarray(start, np.int32))
+    source = elements.ravel()
+    source[taken.ravel()] = elements.size + np.arange(taken.size)
+    both = ops.concatenation(shaped(x, (elements.size,)), shaped(value, (taken.size,)), axis=0)
+    return ops.gather(both, source.reshape(x.shape), axis=0)
+
+
+@lowers("SparseToDense")
+def lower_sparse_to_dense(
+    sparse_indices: Array,
+    output_shape: Array,
+    sparse_values: Array,
+    default_value: Array,
+    *,
+    validate_indices: bool = True,
+) -> Array:
+    """SPARSE_TO_DENSE; of more than 4 dimensions by way of a vector."""
+    shape = sizes_operand(output_shape)
+    indices = sparse_indices if rank(sparse_indices) else ops.reshape(sparse_indices, np.array([1], np.int32))
+    if shape.shape[0] <= _SPARSE_DIMENSIONS:
+        return ops.sparse_to_dense(indices, shape, sparse_values, default_value)
+    sizes = static(shape, "output_shape")
+    steps = [product(sizes[i + 1 :]) for i in range(len(sizes))]
+    places = ops.sum_(ops.mul(as_i32(indices), np.asarray(steps, np.int32)), np.array([-1], np.int32))
+    vector = ops.sparse_to_dense(places, np.array([product(sizes)], np.int32), sparse_values, default_value)
+    return ops.reshape(vector, shape)
+
+
+_SPARSE_DIMENSIONS = 4  # at most, of the kernel
+
+
+@lowers("DynamicStitch", "ParallelDynamicStitch")
+def lower_dynamic_stitch(*operands: Array) -> Array:
+    """GATHER of all rows by the last place that names each; as many as the greatest index says.
+
+    operands: the indices i32[...], then as many tensors of rows n[..., *rest].
+    """
+    indices, tensors = operands[: len(operands) // 2], operands[len(operands) // 2 :]
+    places = _joined([shaped(i, (product(i.shape),)) for i in indices])
+    rows = _joined([shaped(t, (product(i.shape), *t.shape[rank(i) :])) for i, t in zip(indices, tensors, strict=True)])
+    count = ops.add(ops.reduce_max(places, np.array([0], np.int32)), np.int32(1))
+    latest = ops.unsorted_segment_max(counted(places.shape[0], places), places, count)
+    return ops.gather(rows, ops.maximum(latest, np.int32(0)), axis=0)
+
+
+def _joined(parts: Sequence[Array]) -> Array:
+    return parts[0] if len(parts) == 1 else ops.concatenation(*parts, axis=0)
+
+
+@lowers("DynamicPartition")
+def lower_dynamic_partition(data: Array, partitions: Array, *, num_partitions: int) -> tuple[Array, ...]:
+    """For each partition WHERE tells its places, and GATHER_ND takes what is there."""
+    places = (ops.where(ops.equal(partitions, np.int32(i))) for i in range(num_partitions))
+    return tuple(ops.gather_nd(data, found) for found in places)

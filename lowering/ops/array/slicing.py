@@ -1,0 +1,244 @@
+"""Slices: dense STRIDED_SLICE without ellipsis and new-axis masks, GATHER where a place is computed at run time.
+
+SLICE is emitted only where a size is computed: with an open dimension the runtime takes its result for dynamic, which
+breaks what follows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from jax.errors import InconclusiveDimensionOperation
+
+from jfuse.errors import LowerError
+from jfuse.ir.dims import Dim, is_known, same
+from jfuse.ir.graph import Var
+from jfuse.kernels import ops
+from jfuse.kernels.core.op import Array
+from jfuse.lowering.rule_tools.operands import element, entries
+from jfuse.lowering.rule_tools.query import rank, static
+from jfuse.lowering.rule_tools.shape_tensors import shaped, size_of
+from jfuse.lowering.rules import lowers
+
+
+@dataclass(frozen=True)
+class Bound:
+    """One end of a range: an int, a symbolic dimension or a Var i32[], and how to get it as a tensor."""
+
+    value: Any
+    tensor: Callable[[], Array]
+
+    @property
+    def is_computed(self) -> bool:
+        """Whether nothing is known of it before run time."""
+        return isinstance(self.value, Var)
+
+
+@dataclass(frozen=True)
+class Range:
+    """What is taken of one dimension: begin:end:stride, or the one element at begin (`shrink`), which drops it."""
+
+    begin: Bound | None = None
+    end: Bound | None = None
+    stride: int = 1
+    shrink: bool = False
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether the dimension stays as it is."""
+        return self.begin is None and self.end is None and self.stride == 1
+
+
+@lowers("StridedSlice")
+def lower_strided_slice(
+    x: Array,
+    begin: Array,
+    end: Array,
+    strides: Array,
+    *,
+    begin_mask: int = 0,
+    end_mask: int = 0,
+    ellipsis_mask: int = 0,
+    new_axis_mask: int = 0,
+    shrink_axis_mask: int = 0,
+) -> Array:
+    """A dense STRIDED_SLICE, GATHER for elements whose place is computed, EXPAND_DIMS for new axes."""
+    steps = static(strides, "strides")
+    begins, ends = bounds(begin), bounds(end)
+    ranges: list[Range] = []
+    new_axes: list[int] = []
+    results = 0
+    for i, stride in enumerate(steps):
+        bit = 1 << i
+        if ellipsis_mask & bit:
+            later = sum(not new_axis_mask >> k & 1 for k in range(i + 1, len(steps)))
+            whole = rank(x) - later - len(ranges)
+            ranges += [Range()] * whole
+            results += whole
+        elif new_axis_mask & bit:
+            new_axes.append(results)
+            results += 1
+        elif shrink_axis_mask & bit:
+            ranges.append(Range(begins[i], shrink=True))
+        else:
+            first, last = None if begin_mask & bit else begins[i], None if end_mask & bit else ends[i]
+            ranges.append(Range(first, last, stride))
+            results += 1
+    x = cut(x, ranges)
+    for axis in new_axes:
+        x = ops.expand_dims(x, np.asarray(axis, np.int32))
+    return x
+
+
+@lowers("Slice")
+def lower_slice(x: Array, begin: Array, size: Array) -> Array:
+    """STRIDED_SLICE, GATHER of consecutive places where the begin is computed at run time, SLICE where the size is."""
+    firsts, counts = bounds(begin), bounds(size)
+    if any(count.is_computed for count in counts):
+        return ops.slice_(x, _vector(firsts), _vector(counts))
+    ranges = []
+    for axis, (first, count) in enumerate(zip(firsts, counts, strict=True)):
+        if same_bound(count, x.shape[axis]):
+            ranges.append(Range())
+        elif first.is_computed and is_known(count.value) and count.value >= 0:
+            x = ops.gather(x, ops.add(first.value, np.arange(count.value, dtype=np.int32)), axis=axis)
+            ranges.append(Range())
+        elif same_bound(count, -1):
+            ranges.append(Range(first))
+        else:
+            ranges.append(Range(first, _sum(first, count)))
+    return _of_size(cut(x, ranges), counts)
+
+
+def _of_size(x: Array, counts: Sequence[Bound]) -> Array:
+    """x in the sizes that TensorFlow's Slice is sure of: it refuses what STRIDED_SLICE cuts off at the end."""
+    open_ = [same_bound(count, -1) for count in counts]
+    return shaped(x, tuple(d if o else c.value for d, o, c in zip(x.shape, open_, counts, strict=True)))
+
+
+def bounds(x: Array) -> list[Bound]:
+    """The elements of an index vector."""
+    return [Bound(value, _tensor_of(value, x, i)) for i, value in enumerate(entries(x))]
+
+
+def _tensor_of(value: Any, x: Array, i: int) -> Callable[[], Array]:
+    return lambda: value if isinstance(value, Var) else element(x, i)
+
+
+def same_bound(bound: Bound, dim: Dim) -> bool:
+    """Whether a bound is known to be this number."""
+    return not bound.is_computed and same(bound.value, dim) is True
+
+
+def _sum(first: Bound, count: Bound) -> Bound:
+    def tensor() -> Array:
+        return ops.add(first.tensor(), count.tensor())
+
+    return Bound(tensor() if first.is_computed else first.value + count.value, tensor)
+
+
+def cut(x: Array, ranges: Sequence[Range]) -> Array:
+    """x[ranges], dimensions beyond them whole."""
+    if len(ranges) > rank(x):
+        raise LowerError(f"a slice of {len(ranges)} dimensions of a tensor that has {rank(x)}")
+    kept = list(ranges) + [Range()] * (rank(x) - len(ranges))
+    for axis in reversed(range(len(kept))):
+        first = kept[axis].begin
+        if kept[axis].shrink and first is not None and first.is_computed:
+            x = ops.gather(x, _wrapped(first.value, x, axis), axis=axis)
+            del kept[axis]
+    kept = [_plain(r, d) for r, d in zip(kept, x.shape, strict=True)]
+    return x if all(r.is_whole for r in kept) else _strided_slice(x, kept)
+
+
+def _wrapped(index: Array, x: Array, axis: int) -> Array:
+    """A run-time index with negative ones counted from the end: GATHER has no negative indices."""
+    return ops.floor_mod(index, size_of(x, axis))
+
+
+def _plain(r: Range, size: Dim) -> Range:
+    """The range with bounds at the edge left out, and those that count from the end as negative numbers."""
+    if any(b is not None and b.is_computed for b in (r.begin, r.end)):
+        return r
+    begin, end = (None if b is None else _from_end(b, size) for b in (r.begin, r.end))
+    if r.shrink:
+        return Range(begin, shrink=True)
+    forward = r.stride > 0
+    if _is_empty(begin, end, r.stride, size):
+        return _EMPTY
+    if begin is not None and _at_edge(begin.value, size, first=forward, inclusive=True):
+        begin = None
+    if end is not None and _at_edge(end.value, size, first=not forward, inclusive=False):
+        end = None
+    return Range(begin, end, r.stride)
+
+
+def _is_empty(begin: Bound | None, end: Bound | None, stride: int, size: Dim) -> bool:
+    """Whether nothing is taken, whatever the run time brings."""
+    first, last = (None if b is None else b.value for b in (begin, end))
+    if stride > 0 and is_known(last) and last == 0:
+        return True
+    known = all(v is None or is_known(v) for v in (first, last, size))
+    return known and size > 0 and not range(int(size))[slice(first, last, stride)]
+
+
+def _from_end(bound: Bound, size: Dim) -> Bound:
+    distance = bound.value - size
+    if is_known(bound.value) or not is_known(distance) or distance >= 0 or not _is_natural(bound.value):
+        return bound
+    return Bound(int(distance), bound.tensor)
+
+
+def _is_natural(dim: Dim) -> bool:
+    try:
+        return bool(dim >= 0)
+    except InconclusiveDimensionOperation:
+        return False
+
+
+def _at_edge(value: Dim, size: Dim, *, first: bool, inclusive: bool) -> bool:
+    """Whether a bound lies at or beyond the first (or last) place; an end is exclusive and lies one further."""
+    if not is_known(value):
+        return not first and not inclusive and same(value, size) is True
+    if first:
+        return (inclusive and value == 0) or (is_known(size) and value <= -size - (not inclusive))
+    return (inclusive and value == -1) or (is_known(size) and value >= size - inclusive)
+
+
+def _strided_slice(x: Array, ranges: Sequence[Range]) -> Array:
+    begins, ends, begin_mask, end_mask, shrink_axis_mask = [], [], 0, 0, 0
+    for i, r in enumerate(ranges):
+        begin_mask |= (r.begin is None) << i
+        end_mask |= (r.end is None and not r.shrink) << i
+        shrink_axis_mask |= r.shrink << i
+        begins.append(r.begin or _NOWHERE)
+        ends.append(_next(r.begin) if r.shrink and r.begin is not None else r.end or _NOWHERE)
+    strides = np.array([r.stride for r in ranges], np.int32)
+    return ops.strided_slice(
+        x,
+        _vector(begins),
+        _vector(ends),
+        strides,
+        begin_mask=begin_mask,
+        end_mask=end_mask,
+        shrink_axis_mask=shrink_axis_mask,
+    )
+
+
+_ONE = Bound(1, lambda: np.asarray(1, np.int32))
+_EMPTY = Range(_ONE, _ONE)  # XNNPACK takes 0:0 for the whole dimension (LiteRT 2.3.0)
+_NOWHERE = Bound(0, lambda: np.asarray(0, np.int32))  # beside a mask bit
+
+
+def _next(begin: Bound) -> Bound:
+    return Bound(begin.value + 1, lambda: ops.add(begin.tensor(), np.asarray(1, np.int32)))
+
+
+def _vector(values: Sequence[Bound]) -> Array:
+    known = [not b.is_computed and is_known(b.value) for b in values]
+    if all(known):
+        return np.array([int(b.value) for b in values], np.int32)
+    return ops.pack(*(np.int32(b.value) if k else b.tensor() for b, k in zip(values, known, strict=True)))

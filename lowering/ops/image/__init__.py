@@ -1,0 +1,1 @@
+"""Images: resizing, crops, colours, blocks, detection."""

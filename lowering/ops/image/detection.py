@@ -1,0 +1,175 @@
+"""Non-maximum suppression of overlapping boxes.
+
+TFLite's kernels differ from TensorFlow's in ways that the rules make up for: an overlap equal to the threshold
+suppresses, a box without area is chosen again and again, equal scores come in any order, and results are filled up.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from jfuse.errors import LowerError
+from jfuse.ir.dims import Dim, is_known
+from jfuse.ir.types import DType
+from jfuse.kernels import ops
+from jfuse.kernels.core.op import Array
+from jfuse.lowering.ops.image.resize import as_f32
+from jfuse.lowering.rule_tools.operands import sizes_operand
+from jfuse.lowering.rule_tools.query import dtype, is_constant, rank, scalar, type_of
+from jfuse.lowering.rule_tools.shape_tensors import counted, size_tensor
+from jfuse.lowering.rules import lowers
+
+_IN_FILE = 1 << 12  # boxes: 64 KiB for four numbers of each
+LOWEST = np.finfo(np.float32).min
+# Times k, for k up to 2**20: boxes beyond all others, none over another, with areas that are finite.
+_FAR_BOX = np.array([1, 0, 1 + 2.0**-20, 1], np.float32) * np.float32(1e12)
+
+
+@lowers("NonMaxSuppression")
+def lower_non_max_suppression(
+    boxes: Array, scores: Array, max_output_size: Array, *, iou_threshold: float = 0.5
+) -> Array:
+    """The places of the chosen boxes, best first.   f32[n,4], f32[n] -> i32[chosen]"""
+    return lower_non_max_suppression_v3(boxes, scores, max_output_size, np.float32(iou_threshold), LOWEST)
+
+
+@lowers("NonMaxSuppressionV2")
+def lower_non_max_suppression_v2(boxes: Array, scores: Array, max_output_size: Array, iou_threshold: Array) -> Array:
+    """The places of the chosen boxes, best first.   f[n,4], f[n] -> i32[chosen]"""
+    return lower_non_max_suppression_v3(boxes, scores, max_output_size, iou_threshold, LOWEST)
+
+
+@lowers("NonMaxSuppressionV3")
+def lower_non_max_suppression_v3(
+    boxes: Array, scores: Array, max_output_size: Array, iou_threshold: Array, score_threshold: Array
+) -> Array:
+    """The places of the chosen boxes, best first.   f[n,4], f[n] -> i32[chosen]"""
+    return _suppressed(boxes, scores, max_output_size, iou_threshold, score_threshold, padded=False)[0]
+
+
+@lowers("NonMaxSuppressionV4")
+def lower_non_max_suppression_v4(
+    boxes: Array,
+    scores: Array,
+    max_output_size: Array,
+    iou_threshold: Array,
+    score_threshold: Array,
+    *,
+    pad_to_max_output_size: bool = False,
+) -> Any:
+    """The places of the chosen boxes, and how many they are."""
+    return _suppressed(boxes, scores, max_output_size, iou_threshold, score_threshold, padded=pad_to_max_output_size)
+
+
+@lowers("NonMaxSuppressionV5")
+def lower_non_max_suppression_v5(
+    boxes: Array,
+    scores: Array,
+    max_output_size: Array,
+    iou_threshold: Array,
+    score_threshold: Array,
+    soft_nms_sigma: Array,
+    *,
+    pad_to_max_output_size: bool = False,
+) -> Any:
+    """Places, scores and number of the chosen boxes.
+
+    Where scores fade with overlap (NON_MAX_SUPPRESSION_V5), TensorFlow suppresses no box for good, whatever the
+    threshold is; of boxes that are equal in all corners TFLite chooses one, and of equal scores any.
+    """
+    if is_constant(soft_nms_sigma) and float(soft_nms_sigma) <= 0:
+        indices, count = _suppressed(
+            boxes, scores, max_output_size, iou_threshold, score_threshold, padded=pad_to_max_output_size
+        )
+        chosen = ops.gather(_never_empty(scores) if pad_to_max_output_size else scores, indices, axis=0)
+        if pad_to_max_output_size:
+            chosen = ops.select_v2(_is_chosen(indices, count), chosen, scalar(0, scores))
+        return indices, chosen, count
+    indices, chosen, count = ops.non_max_suppression_v5(
+        with_area(as_f32(boxes)),
+        as_f32(scores),
+        sizes_operand(max_output_size),
+        np.float32(1),
+        as_f32(score_threshold),
+        as_f32(soft_nms_sigma),
+    )
+    if not pad_to_max_output_size:
+        indices, chosen = _first(count, indices, chosen)
+    wanted = dtype(scores)
+    return indices, chosen if wanted is DType.f32 else ops.cast(chosen, out_data_type=wanted), count
+
+
+def _suppressed(
+    boxes: Array, scores: Array, max_output_size: Array, iou_threshold: Array, score_threshold: Array, *, padded: bool
+) -> tuple[Array, Array]:
+    """NON_MAX_SUPPRESSION_V4 of boxes in the order of their scores, with numbers that all differ for these.
+
+    Of equal scores TensorFlow takes the first, TFLite any. Boxes whose score does not count get the number 0.
+    """
+    size, scores = sizes_operand(max_output_size), as_f32(scores)
+    sorted_scores, order = ops.topk_v2(scores, size_tensor(scores.shape[0], [scores]))
+    counts = ops.greater(sorted_scores, as_f32(score_threshold))
+    if _is_written(scores.shape[0]):
+        numbers = ops.select_v2(counts, np.arange(scores.shape[0], 0, -1, dtype=np.float32), np.float32(0))
+    else:
+        numbers = ops.cumsum(ops.cast(counts, out_data_type=DType.f32), np.int32(0), reverse=True)
+    sorted_boxes = ops.gather(with_area(as_f32(boxes)), order, axis=0)
+    found, count = ops.non_max_suppression_v4(sorted_boxes, numbers, size, above(iou_threshold), np.float32(0))
+    if not padded:
+        return ops.gather(order, _first(count, found)[0], axis=0), count
+    places = ops.gather(_never_empty(order), found, axis=0)
+    return ops.select_v2(_is_chosen(found, count), places, np.int32(0)), count
+
+
+def _never_empty(x: Array) -> Array:
+    """A vector with one more element, so that filled-up places lie within it where there are no boxes."""
+    return ops.pad(x, np.array([[0, 1]], np.int32))
+
+
+def _is_chosen(results: Array, count: Array) -> Array:
+    """Which of the results are not filled up."""
+    return ops.less(counted(results.shape[0], results), count)
+
+
+def above(threshold: Array) -> np.ndarray:
+    """The next number above a threshold: TFLite suppresses at it, TensorFlow beyond it."""
+    if not is_constant(threshold) or not float(threshold) < 1:
+        raise LowerError(
+            "TFLite suppresses overlaps at a threshold, TensorFlow beyond it",
+            expected="a constant IoU threshold below 1",
+            found=str(type_of(threshold)) if not is_constant(threshold) else float(threshold),
+            remedy="give iou_threshold as a number below 1; tf.math.top_k chooses without suppression",
+        )
+    found = np.nextafter(np.asarray(threshold, np.float32), np.float32(2))
+    return np.maximum(found, np.finfo(np.float32).tiny)  # devices may take smaller numbers for 0
+
+
+def with_area(boxes: Array) -> Array:
+    """Boxes with those that have no area moved far away, to a place of their own each, where they get one.
+
+    boxes: f32[...,n,4], n up to 2**20. There as before they suppress no other box, and none suppresses them.
+    """
+    last = np.asarray(rank(boxes) - 1, np.int32)
+    corner, opposite = ops.split(last, boxes, num_splits=2)
+    area = ops.reduce_prod(ops.sub(opposite, corner), last.reshape(1), keep_dims=True)
+    is_flat = ops.equal(area, np.float32(0))
+    count = boxes.shape[-2]
+    if _is_written(count):
+        number: Array = np.arange(1, count + 1, dtype=np.float32)[:, None]
+    else:
+        number = ops.cumsum(ops.cast(is_flat, out_data_type=DType.f32), last - np.int32(1))
+    return ops.select_v2(is_flat, ops.mul(number, _FAR_BOX), boxes)
+
+
+def _is_written(count: Dim) -> bool:
+    """Whether numbers for so many boxes are rather constants than counted at run time."""
+    return is_known(count) and count <= _IN_FILE
+
+
+def _first(count: Array, *results: Array) -> tuple[Array, ...]:
+    """As many elements of results that are filled up as were chosen."""
+    one = np.ones(1, np.int32)
+    end = ops.reshape(count, one)
+    return tuple(ops.strided_slice(r, one - one, end, one, begin_mask=1) for r in results)

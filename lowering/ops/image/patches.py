@@ -1,0 +1,82 @@
+"""Windows of images and volumes laid out along the channels."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from jfuse.ir.dims import Dim, is_known, same
+from jfuse.ir.types import DType
+from jfuse.kernels import ops
+from jfuse.kernels.core.op import Array
+from jfuse.kernels.nn.windows import same_padding, window_count
+from jfuse.lowering.rule_tools.query import dtype, rank
+from jfuse.lowering.rule_tools.shape_tensors import counted, shaped, size_tensor
+from jfuse.lowering.rules import lowers
+
+
+@lowers("ExtractImagePatches")
+def lower_extract_image_patches(
+    images: Array, *, ksizes: Sequence[int], strides: Sequence[int], rates: Sequence[int], padding: str
+) -> Array:
+    """Each window of an image as one pixel, its elements in the order row, column, channel.
+
+    any[b,h,w,c] -> any[b,h',w',kh*kw*c]
+    """
+    return _patches(images, ksizes[1:-1], strides[1:-1], rates[1:-1], padding)
+
+
+@lowers("ExtractVolumePatches")
+def lower_extract_volume_patches(x: Array, *, ksizes: Sequence[int], strides: Sequence[int], padding: str) -> Array:
+    """Each window of a volume as one element.   any[b,d,h,w,c] -> any[b,d',h',w',kd*kh*kw*c]"""
+    return _patches(x, ksizes[1:-1], strides[1:-1], (1, 1, 1), padding)
+
+
+def _patches(x: Array, sizes: Sequence[int], strides: Sequence[int], rates: Sequence[int], padding: str) -> Array:
+    batch, *extents, channels = x.shape
+    axes = zip(extents, sizes, strides, rates, strict=True)
+    windows = [_windows(*axis, padding) if is_known(axis[0]) else _open_windows(*axis, padding, x) for axis in axes]
+    if dtype(x) is DType.f32 and len(extents) == 2 and _is_grid(extents, sizes, strides, rates):
+        return ops.space_to_depth(x, block_size=sizes[0])
+    amounts = np.array([(0, 0), *(sides for _, sides in windows), (0, 0)], np.int32)
+    x = ops.pad(x, amounts) if amounts.any() else x
+    # Channels move along with the last of the axes, so that GATHER copies whole runs of them.
+    counts: list[Dim] = []
+    elements: list[int] = []
+    for places, _ in windows:
+        axis = 1 + 2 * len(counts)
+        x = ops.gather(x, places, axis=axis)
+        counts.append(places.shape[0])
+        elements.append(places.shape[1])
+    before, inside = range(1, 2 * len(counts), 2), range(2, 2 * len(counts) + 1, 2)
+    x = ops.transpose(x, np.array([0, *before, *inside, rank(x) - 1], np.int32))
+    return shaped(x, (batch, *counts, int(np.prod(elements)) * channels))
+
+
+def _is_grid(extents: Sequence[int], sizes: Sequence[int], strides: Sequence[int], rates: Sequence[int]) -> bool:
+    """Whether the windows are squares that cover an image without overlap."""
+    size = sizes[0]
+    is_tiled = {*sizes, *strides} == {size} and size > 1 and set(rates) == {1}
+    return is_tiled and all(is_known(e) and e % size == 0 for e in extents)
+
+
+def _open_windows(
+    extent: Dim, size: int, stride: int, rate: int, padding: str, images: Array
+) -> tuple[Array, tuple[int, int]]:
+    """As `_windows` where the extent is open: all that "SAME" may add is, and the places are computed from there."""
+    widest = (size - 1) * rate if padding == "SAME" else 0
+    before = same_padding(extent, size, stride, rate)[0] if padding == "SAME" else 0
+    starts = ops.mul(counted(window_count(extent, size, stride, rate, padding), images), np.int32(stride))
+    if same(before, widest) is not True:
+        starts = ops.add(starts, size_tensor(widest - before, [images]))
+    return ops.add(ops.expand_dims(starts, np.int32(1)), np.arange(size, dtype=np.int32) * rate), (widest, widest)
+
+
+def _windows(extent: int, size: int, stride: int, rate: int, padding: str) -> tuple[np.ndarray, tuple[int, int]]:
+    """The places that each window takes of a padded axis, and the padding.   i32[windows,size]"""
+    reach = (size - 1) * rate + 1
+    count = -(-extent // stride) if padding == "SAME" else max(0, (extent - reach) // stride + 1)
+    missing = max(0, (count - 1) * stride + reach - extent) if padding == "SAME" else 0
+    places = np.arange(count)[:, None] * stride + np.arange(size) * rate
+    return places.astype(np.int32), (missing // 2, missing - missing // 2)

@@ -1,0 +1,1 @@
+"""Matrix products, einsum, diagonals, and small inverses."""

@@ -1,0 +1,115 @@
+"""Matrix products: constant right operands become the weights of FULLY_CONNECTED, others BATCH_MATMUL.
+
+Integers, for which the runtime has no product, are multiplied and summed up.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from jfuse.errors import LowerError
+from jfuse.ir.dims import Shape, product, same
+from jfuse.ir.graph import Var
+from jfuse.ir.trace import active_trace
+from jfuse.ir.types import DType
+from jfuse.kernels import ops
+from jfuse.kernels.core.layout import agreed
+from jfuse.kernels.core.op import Array
+from jfuse.lowering.ops.math.complex_numbers import lower_conj
+from jfuse.lowering.rule_tools.query import dtype, is_constant, rank, type_of
+from jfuse.lowering.rule_tools.shape_tensors import shape_tensor, shaped, zeros
+from jfuse.lowering.rules import lowers
+
+
+@lowers("MatMul")
+def lower_matmul(a: Array, b: Array, *, transpose_a: bool = False, transpose_b: bool = False) -> Array:
+    """a @ b.   a: n[m, k] or n[k, m], b: n[k, n] or n[n, k] -> n[m, n]"""
+    return matrix_product(a, b, transpose_a, transpose_b)
+
+
+@lowers("BatchMatMul", "BatchMatMulV2")
+def lower_batch_matmul(x: Array, y: Array, *, adj_x: bool = False, adj_y: bool = False) -> Array:
+    """x @ y over the last two axes; leading axes broadcast.   x: n[..., m, k], y: n[..., k, n] -> n[..., m, n]"""
+    return matrix_product(_conjugated(x, adj_x), _conjugated(y, adj_y), adj_x, adj_y)
+
+
+def _conjugated(x: Array, adjoint: bool) -> Array:
+    """x as BATCH_MATMUL, which only transposes, has to get it for TensorFlow's adjoint."""
+    return lower_conj(x) if adjoint and dtype(x) is DType.c64 else x
+
+
+@lowers("BatchMatMulV3")
+def lower_batch_matmul_v3(x: Array, y: Array, *, Tout: DType, adj_x: bool = False, adj_y: bool = False) -> Array:
+    """BatchMatMulV2 of operands cast to the result's dtype, which is to hold all of their values."""
+    if not all(np.can_cast(dtype(v).numpy, Tout.numpy, "safe") for v in (x, y)):
+        raise LowerError(
+            "a matrix product narrower than its operands",
+            expected="a result that holds every value of the operands",
+            found=f"{type_of(x)} times {type_of(y)} as {Tout.value}",
+            remedy="cast both operands to the result's dtype before the product",
+        )
+    wide_x, wide_y = (v if dtype(v) is Tout else ops.cast(v, out_data_type=Tout) for v in (x, y))
+    return matrix_product(wide_x, wide_y, adj_x, adj_y)
+
+
+def matrix_product(x: Array, y: Array, transpose_x: bool, transpose_y: bool) -> Array:
+    """The product of the last two axes, with TFLite's op for weights where y is a constant matrix."""
+    if is_constant(x) and is_constant(y):
+        return ops.batch_matmul(x, y, adj_x=transpose_x, adj_y=transpose_y)
+    if 0 in x.shape or 0 in y.shape:  # XNNPACK fails on products without elements, or sums of none (LiteRT 2.3.0)
+        return zeros(_result_shape(x, y, transpose_x, transpose_y), dtype(x), [x, y])
+    if dtype(x).is_integer:
+        return _of_integers(_transposed(x, transpose_x), _transposed(y, transpose_y))
+    if not transpose_x and rank(y) == 2 and is_constant(y):
+        x = _in_rows_of(x, y.shape[1 if transpose_y else 0])  # FULLY_CONNECTED takes rows of any other number as well
+        # FULLY_CONNECTED stores weights [n, k]; the transpose of a constant is a view.
+        return ops.fully_connected(x, y if transpose_y else y.T, keep_num_dims=rank(x) > 2)
+    if max(rank(x), rank(y)) > _MOST_AXES:
+        return _with_merged_batch(x, y, transpose_x, transpose_y)
+    return ops.batch_matmul(x, y, adj_x=transpose_x, adj_y=transpose_y)
+
+
+def _in_rows_of(x: Array, size: int) -> Array:
+    """x, with rows that have this size: what no symbol can be for that fails at run time, as in TensorFlow."""
+    agreed(x.shape[-1], size)
+    found = active_trace().resolve(type_of(x)).shape[-1] if isinstance(x, Var) else x.shape[-1]
+    return x if same(found, size) else shaped(x, (*x.shape[:-1], size))
+
+
+_MOST_AXES = 5  # of BATCH_MATMUL
+
+
+def _result_shape(x: Array, y: Array, transpose_x: bool, transpose_y: bool) -> Shape:
+    return (*_batch(x, y), x.shape[-1 if transpose_x else -2], y.shape[-2 if transpose_y else -1])
+
+
+def _batch(x: Array, y: Array) -> Shape:
+    """The leading axes of a product."""
+    shapes = [tuple(v.shape[:-2]) for v in (x, y)]
+    longest = max(map(len, shapes))
+    aligned = zip(*((1,) * (longest - len(s)) + s for s in shapes), strict=True)
+    return tuple(e if same(d, 1) else d for d, e in aligned)
+
+
+def _transposed(x: Array, transpose: bool) -> Array:
+    n = rank(x)
+    return ops.transpose(x, np.array([*range(n - 2), n - 1, n - 2], np.int32)) if transpose else x
+
+
+def _of_integers(x: Array, y: Array) -> Array:
+    """Every product of a row and a column, summed up: the kernels of matrix products take floats only."""
+    rows, columns = ops.expand_dims(x, np.int32(-1)), ops.expand_dims(y, np.int32(-3))
+    products = ops.mul(rows, columns)
+    return ops.sum_(products, np.array([rank(products) - 2], np.int32))
+
+
+def _with_merged_batch(x: Array, y: Array, transpose_x: bool, transpose_y: bool) -> Array:
+    batch = _batch(x, y)
+    count = product(batch)
+    merged = []
+    for v in (x, y):
+        shape = (*batch, *v.shape[-2:])
+        wide = v if tuple(v.shape) == shape else ops.broadcast_to(v, shape_tensor(shape, [x, y]))
+        merged.append(shaped(wide, (count, *v.shape[-2:]), x, y))
+    result = ops.batch_matmul(*merged, adj_x=transpose_x, adj_y=transpose_y)
+    return shaped(result, _result_shape(x, y, transpose_x, transpose_y), x, y)

@@ -1,0 +1,1 @@
+"""Arithmetic, comparisons, bits, reductions, special functions, random numbers."""

@@ -1,0 +1,195 @@
+"""Pools over images and volumes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from jfuse.errors import LowerError
+from jfuse.ir.dims import is_known
+from jfuse.ir.types import DType
+from jfuse.kernels import ops
+from jfuse.kernels.core.op import Array
+from jfuse.kernels.nn.windows import window_counts
+from jfuse.lowering.rule_tools.image_layout import as_in, channels_last, fixed_sides, on_images, padded, spatial, taps
+from jfuse.lowering.rule_tools.query import dtype, rank, static, type_of
+from jfuse.lowering.rule_tools.shape_tensors import shaped
+from jfuse.lowering.rules import lowers
+
+# What MAX_POOL_2D takes, in 16-bit floats by way of f32.
+_POOLED = frozenset({DType.f32, DType.f16, DType.bf16, DType.i8, DType.i16, DType.u8})
+
+
+@lowers("MaxPool")
+def lower_max_pool(
+    x: Array,
+    *,
+    ksize: Sequence[int],
+    strides: Sequence[int],
+    padding: str,
+    explicit_paddings: Sequence[int] = (),
+    data_format: str = "NHWC",
+) -> Array:
+    """The largest element of each window.   number[b,h,w,c] (or number[b,c,h,w])"""
+    window, steps = spatial(ksize, data_format), spatial(strides, data_format)
+    depth = ksize[data_format.index("C")]
+    if depth != 1:
+        return _max_over_channels(channels_last(x, data_format), depth, ksize, data_format)
+    _refuse_batches(ksize)
+
+    def pool(image: Array, padding: str) -> Array:
+        return max_pool(image, window, steps, padding)
+
+    return on_images(x, pool, window, steps, (1, 1), padding, explicit_paddings, data_format, least(dtype(x)))
+
+
+@lowers("MaxPoolV2")
+def lower_max_pool_v2(x: Array, ksize: Array, strides: Array, *, padding: str, data_format: str = "NHWC") -> Array:
+    """As MaxPool, the window given by operands."""
+    return lower_max_pool(
+        x, ksize=static(ksize, "ksize"), strides=static(strides, "strides"), padding=padding, data_format=data_format
+    )
+
+
+@lowers("MaxPoolWithArgmax")
+def lower_max_pool_with_argmax(
+    x: Array,
+    *,
+    ksize: Sequence[int],
+    strides: Sequence[int],
+    padding: str,
+    Targmax: DType = DType.i64,
+    include_batch_in_index: bool = False,
+) -> tuple[Array, Array]:
+    """The largest element of each window, and where it stands, counted through f[h,w,c] or f[b,h,w,c]."""
+    _refuse_batches(ksize)
+    window, steps = spatial(ksize, "NHWC"), spatial(strides, "NHWC")
+    sides = fixed_sides(x, window, steps, (1, 1)) if padding == "SAME" else ((0, 0), (0, 0))
+    inner = padded(x, sides, least(dtype(x))) if padding == "SAME" else x
+    places = ops.arg_max(ops.pack(*taps(inner, window, steps, (1, 1)), axis=0), np.int32(0), output_type=DType.i32)
+    first, distances = _counted(x, window, steps, [before for before, _ in sides], include_batch_in_index, padding)
+    found = ops.add(ops.gather(distances, places, axis=0), first)
+    return max_pool(x, window, steps, padding), ops.cast(found, out_data_type=Targmax)
+
+
+@lowers("AvgPool")
+def lower_avg_pool(
+    value: Array, *, ksize: Sequence[int], strides: Sequence[int], padding: str, data_format: str = "NHWC"
+) -> Array:
+    """The mean of each window, of its elements within the image.   f[b,h,w,c] (or f[b,c,h,w])"""
+    _refuse_batches(ksize)
+    if ksize[data_format.index("C")] != 1:
+        raise LowerError("a mean over channels as a pool", found=f"ksize {tuple(ksize)}", remedy="use tf.reduce_mean")
+    window, steps = spatial(ksize, data_format), spatial(strides, data_format)
+
+    def pool(image: Array, padding: str) -> Array:
+        return average_pool(image, window, steps, padding)
+
+    return on_images(value, pool, window, steps, (1, 1), padding, (), data_format)
+
+
+@lowers("MaxPool3D")
+def lower_max_pool_3d(
+    x: Array, *, ksize: Sequence[int], strides: Sequence[int], padding: str, data_format: str = "NDHWC"
+) -> Array:
+    """The largest element of each window.   f[b,d,h,w,c] (or f[b,c,d,h,w])"""
+    return _pool_3d(x, max_pool, ksize, strides, padding, data_format)
+
+
+@lowers("AvgPool3D")
+def lower_avg_pool_3d(
+    x: Array, *, ksize: Sequence[int], strides: Sequence[int], padding: str, data_format: str = "NDHWC"
+) -> Array:
+    """The mean of each window, of its elements within the volume.   f[b,d,h,w,c] (or f[b,c,d,h,w])"""
+    return _pool_3d(x, average_pool, ksize, strides, padding, data_format)
+
+
+Pool = Callable[[Array, Sequence[int], Sequence[int], str], Array]
+
+
+def max_pool(image: Array, window: Sequence[int], strides: Sequence[int], padding: str) -> Array:
+    """The largest element of each window.   number[b,h,w,c] -> number[b,h',w',c]"""
+    if dtype(image) in _POOLED:
+        return ops.max_pool_2d(image, **_options(window, strides, padding))
+    if padding == "SAME":
+        image = padded(image, fixed_sides(image, window, strides, (1, 1)), least(dtype(image)))
+    shape, steps = (np.array((1, *v, 1), np.int64) for v in (window, strides))
+    init = np.array(least(dtype(image)), dtype(image).numpy)
+    return ops.reduce_window(image, init, shape, steps, np.ones(4, np.int64), reduce_function="MAXIMUM")
+
+
+def average_pool(image: Array, window: Sequence[int], strides: Sequence[int], padding: str) -> Array:
+    """The mean of each window.   f[b,h,w,c] -> f[b,h',w',c]"""
+    return ops.average_pool_2d(image, **_options(window, strides, padding))
+
+
+def least(kind: DType) -> float:
+    """What no element is smaller than."""
+    return float(-np.inf) if kind.is_float else np.iinfo(kind.numpy).min
+
+
+def _options(window: Sequence[int], strides: Sequence[int], padding: str) -> dict[str, Any]:
+    (height, width), (stride_h, stride_w) = window, strides
+    sizes = {"filter_height": height, "filter_width": width, "stride_h": stride_h, "stride_w": stride_w}
+    return {"padding": padding, **sizes}
+
+
+def _pool_3d(
+    x: Array, pool: Pool, ksize: Sequence[int], strides: Sequence[int], padding: str, data_format: str
+) -> Array:
+    """A pool over height and width, then one over depth: each image of a volume is an image of the batch first.
+
+    Largest elements and means of boxes are those of their slices, all slices of a box being of one size.
+    """
+    _refuse_batches(ksize)
+    volume = channels_last(x, data_format)
+    (depth, *window), (step, *steps) = spatial(ksize, data_format), spatial(strides, data_format)
+    if any(v != 1 for v in (*window, *steps)):
+        batch, slices, *image = volume.shape
+        pooled = pool(shaped(volume, (batch * slices, *image), volume), window, steps, padding)
+        volume = shaped(pooled, (batch, slices, *pooled.shape[1:]), volume)
+    if depth != 1 or step != 1:
+        batch, slices, height, width, channels = volume.shape
+        flat = shaped(volume, (batch, slices, height * width, channels), volume)
+        pooled = pool(flat, (depth, 1), (step, 1), padding)
+        volume = shaped(pooled, (batch, pooled.shape[1], height, width, channels), volume)
+    return as_in(volume, data_format)
+
+
+def _max_over_channels(images: Array, count: int, ksize: Sequence[int], data_format: str) -> Array:
+    """The largest of each `count` channels that stand together.   TensorFlow knows no overlaps here."""
+    if any(size != 1 for size in spatial(ksize, data_format)):
+        raise LowerError("pooling over pixels and channels at once", found=f"ksize {tuple(ksize)}")
+    *pixels, channels = images.shape
+    parts = shaped(images, (*pixels, channels // count, count), images)
+    return as_in(ops.reduce_max(parts, np.array([rank(parts) - 1], np.int32)), data_format)
+
+
+def _counted(
+    x: Array, window: Sequence[int], strides: Sequence[int], before: Sequence[int], batches: bool, padding: str
+) -> tuple[np.ndarray, np.ndarray]:
+    """The number of each window's first element, and the distance of its others from that."""
+    batch, *sizes = x.shape
+    if not all(map(is_known, (*sizes, batch if batches else 0))):
+        raise LowerError(
+            "the places of largest elements in an image of open size",
+            found=str(type_of(x)),
+            remedy="fix the sizes of the model's input",
+        )
+    height, width, channels = sizes
+    counts = window_counts(sizes[:2], window, strides, (1, 1), padding)
+    rows, columns = (np.arange(n) * s - b for n, s, b in zip(counts, strides, before, strict=True))
+    first = (rows[:, None, None] * width + columns[:, None]) * channels + np.arange(channels)
+    if batches:
+        first = first + np.arange(batch)[:, None, None, None] * (height * width * channels)
+    distances = (np.arange(window[0])[:, None] * width + np.arange(window[1])) * channels
+    return first.astype(np.int32), distances.reshape(-1).astype(np.int32)
+
+
+def _refuse_batches(ksize: Sequence[int]) -> None:
+    if ksize[0] != 1:
+        raise LowerError(
+            "pooling over the batch", found=f"ksize {tuple(ksize)}", remedy="use tf.reduce_max or tf.reduce_mean"
+        )

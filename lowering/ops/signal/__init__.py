@@ -1,0 +1,1 @@
+"""Spectra and speech."""

@@ -1,0 +1,191 @@
+"""Fourier transforms: RFFT2D where lengths are powers of 2, else products with matrices of sines and cosines."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from jfuse.errors import LowerError
+from jfuse.ir.dims import is_known
+from jfuse.ir.types import DType
+from jfuse.kernels import ops
+from jfuse.kernels.core.op import Array
+from jfuse.lowering.ops.linalg.matmul import matrix_product
+from jfuse.lowering.ops.math.complex_numbers import parts, whole
+from jfuse.lowering.rule_tools.producer import as_operand, producer
+from jfuse.lowering.rule_tools.query import dtype, rank, static, type_of
+from jfuse.lowering.rules import lowers
+
+_LARGEST = 2**22  # elements of the matrix of one part: all parts together are 64 MiB in the file at most
+
+Parts = tuple[Array, Array | None]
+"""Real and imaginary part; None where that is 0."""
+
+
+@lowers("RFFT")
+def lower_rfft(x: Array, fft_length: Array) -> Array:
+    """The spectra of real signals, without the mirrored half.   f32[...,n] -> c64[...,length//2+1]"""
+    (length,) = _lengths(x, fft_length)
+    if not _is_power(length):
+        return _joined(_spectrum((_unpadded(x, length), None), length, length // 2 + 1))
+    line = ops.expand_dims(_unpadded(x, length), np.asarray(rank(x) - 1, np.int32))
+    spectra = ops.rfft2d(line, np.array([1, length], np.int32))
+    return ops.squeeze(spectra, squeeze_dims=(rank(x) - 1,))
+
+
+@lowers("RFFT2D")
+def lower_rfft2d(x: Array, fft_length: Array) -> Array:
+    """The spectra over the last two axes.   f32[...,h,w] -> c64[...,lengths[0],lengths[1]//2+1]"""
+    height, width = _lengths(x, fft_length)
+    if _is_power(width) and (height == 1 or _is_power(height)):
+        return ops.rfft2d(x, np.array([height, width], np.int32))
+    return _joined(_turned(_spectrum(_turned(_spectrum((x, None), width, width // 2 + 1)), height, height)))
+
+
+@lowers("IRFFT")
+def lower_irfft(x: Array, fft_length: Array) -> Array:
+    """Real signals from their spectra.   c64[...,length//2+1] -> f32[...,length]"""
+    (length,) = _lengths(x, fft_length)
+    return _real_signal(parts(x), length)
+
+
+@lowers("IRFFT2D")
+def lower_irfft2d(x: Array, fft_length: Array) -> Array:
+    """Real images from their spectra.   c64[...,lengths[0],lengths[1]//2+1] -> f32[...,*lengths]"""
+    height, width = _lengths(x, fft_length)
+    return _real_signal(_turned(_spectrum(_turned(parts(x)), height, height, inverse=True)), width)
+
+
+@lowers("FFT")
+def lower_fft(x: Array) -> Array:
+    """The spectra along the last axis.   c64[...,n] -> c64[...,n]"""
+    return _joined(_along_last(parts(x), inverse=False))
+
+
+@lowers("IFFT")
+def lower_ifft(x: Array) -> Array:
+    """Signals from their spectra along the last axis.   c64[...,n] -> c64[...,n]"""
+    return _joined(_along_last(parts(x), inverse=True))
+
+
+@lowers("FFT2D")
+def lower_fft2d(x: Array) -> Array:
+    """The spectra along the last two axes.   c64[...,h,w] -> c64[...,h,w]"""
+    return _joined(_turned(_along_last(_turned(_along_last(parts(x), inverse=False)), inverse=False)))
+
+
+@lowers("IFFT2D")
+def lower_ifft2d(x: Array) -> Array:
+    """Signals from their spectra along the last two axes.   c64[...,h,w] -> c64[...,h,w]"""
+    return _joined(_turned(_along_last(_turned(_along_last(parts(x), inverse=True)), inverse=True)))
+
+
+def _needs_f32(x: Array) -> None:
+    if dtype(x) not in (DType.f32, DType.c64):
+        raise LowerError(
+            f"a Fourier transform of {type_of(x)}",
+            expected="f32 or complex64",
+            remedy="cast the operand",
+        )
+
+
+def _lengths(x: Array, fft_length: Array) -> tuple[int, ...]:
+    _needs_f32(x)
+    found = static(fft_length, "fft_length")
+    if not all(map(is_known, found)):
+        raise LowerError("a Fourier transform over a length that is known only at run time", found=found)
+    return tuple(map(int, found))
+
+
+def _unpadded(x: Array, length: int) -> Array:
+    """x before the zeros that TensorFlow fills signals up with, where the transform of that length implies them."""
+    eqn = producer(x)
+    if eqn is None or eqn.op is not ops.pad or not is_known(x.shape[-1]) or x.shape[-1] > length:
+        return x
+    amounts = as_operand(eqn.inputs[1])
+    is_behind = isinstance(amounts, np.ndarray) and not amounts.ravel()[:-1].any()
+    return as_operand(eqn.inputs[0]) if is_behind else x
+
+
+def _is_power(length: int) -> bool:
+    """Whether RFFT2D takes the length."""
+    return length >= 2 and length & (length - 1) == 0
+
+
+def _along_last(x: Parts, *, inverse: bool) -> Parts:
+    _needs_f32(x[0])
+    length = x[0].shape[-1]
+    if not is_known(length):
+        raise LowerError("a Fourier transform over a length that is known only at run time", found=str(type_of(x[0])))
+    return _spectrum(x, length, length, inverse=inverse)
+
+
+def _joined(x: Parts) -> Array:
+    real, imaginary = x
+    return whole(real, ops.zeros_like(real) if imaginary is None else imaginary)
+
+
+def _turned(x: Parts) -> Parts:
+    """The last two axes exchanged."""
+    order = list(range(rank(x[0])))
+    order[-2:] = order[-1], order[-2]
+    real, imaginary = (None if p is None else ops.transpose(p, np.array(order, np.int32)) for p in x)
+    return real, imaginary
+
+
+def _spectrum(x: Parts, length: int, bins: int, *, inverse: bool = False) -> Parts:
+    """The first bins of a transform of that length along the last axis, as one product."""
+    size = _size(x[0], length)
+    cos, sin = _waves(size, bins, length)
+    if inverse:
+        cos, sin = cos / length, -sin / length
+    matrix = np.concatenate([cos, -sin], axis=1)
+    if x[1] is not None:
+        matrix = np.concatenate([matrix, np.concatenate([sin, cos], axis=1)])
+    both = _times(x, size, matrix)
+    real, imaginary = ops.split(np.asarray(rank(both) - 1, np.int32), both, num_splits=2)
+    return real, imaginary
+
+
+def _real_signal(x: Parts, length: int) -> Array:
+    """Signals of that length from the first half of their spectra, as one product."""
+    size = _size(x[0], length // 2 + 1)
+    cos, sin = _waves(size, length, length)
+    # Every bin but the first stands for its mirror image too, except for the middle one of an even length.
+    counts = np.where((np.arange(size) == 0) | (2 * np.arange(size) == length), 1, 2)[:, None] / length
+    matrix = np.concatenate([counts * cos, -counts * sin]) if x[1] is not None else counts * cos
+    return _times(x, size, matrix)
+
+
+def _waves(rows: int, columns: int, length: int) -> tuple[np.ndarray, np.ndarray]:
+    if rows * columns > _LARGEST:
+        raise LowerError(
+            f"a Fourier transform as a matrix of {rows} by {columns}",
+            expected=f"at most {_LARGEST} elements",
+            remedy="transform real signals with tf.signal.rfft and a length that is a power of 2",
+        )
+    angles = 2 * np.pi / length * (np.outer(np.arange(rows), np.arange(columns)) % length)
+    return np.cos(angles), np.sin(angles)
+
+
+def _size(x: Array, most: int) -> int:
+    """How many elements of the last axis count: the others are cut off."""
+    if not is_known(x.shape[-1]):
+        raise LowerError("a Fourier transform over a length that is known only at run time", found=str(type_of(x)))
+    return min(int(x.shape[-1]), most)
+
+
+def _times(x: Parts, size: int, matrix: np.ndarray) -> Array:
+    both: list[Any] = [_cut(p, size) for p in x if p is not None]
+    joined = both[0] if len(both) == 1 else ops.concatenation(*both, axis=rank(both[0]) - 1)
+    product = matrix_product(joined, matrix.astype(np.float32), False, False)
+    return product if rank(joined) > 1 else ops.reshape(product, matrix.shape[1:])  # a vector is a row there
+
+
+def _cut(x: Array, size: int) -> Array:
+    if int(x.shape[-1]) == size:
+        return x
+    ends = (np.array([0] * (rank(x) - 1) + [v], np.int32) for v in (0, size))
+    others = (1 << (rank(x) - 1)) - 1
+    return ops.strided_slice(x, *ends, np.ones(rank(x), np.int32), begin_mask=others, end_mask=others)

@@ -1,0 +1,67 @@
+"""Peephole rules: small rewrites among TFLite ops. A new file adds its line here; its rules run in this order."""
+
+from collections.abc import Callable, Mapping
+
+from jfuse.ir.graph import Graph, Op
+from jfuse.lowering.peephole.arithmetic import (
+    activation,
+    affine,
+    arithmetic,
+    cast,
+    channel_moves,
+    normalizations,
+    product,
+    shared_scales,
+    spelled_activations,
+    uniform_constants,
+)
+from jfuse.lowering.peephole.fusion import attention, bidirectional, dilation, pad, strides
+from jfuse.lowering.peephole.layout import (
+    broadcast,
+    layout_regions,
+    reshape,
+    reverse,
+    sink_transpose,
+    slicing,
+    transpose,
+)
+from jfuse.lowering.peephole.registry import PeepholeRule, View, peephole, rules_of
+
+PEEPHOLE_RULES: Mapping[Op, tuple[PeepholeRule, ...]] = rules_of(
+    (
+        activation,
+        reshape,
+        transpose,
+        affine,
+        arithmetic,
+        attention,
+        sink_transpose,
+        bidirectional,
+        broadcast,
+        cast,
+        dilation,
+        channel_moves,
+        normalizations,
+        pad,
+        product,
+        layout_regions,
+        reverse,
+        shared_scales,
+        slicing,
+        spelled_activations,
+        strides,
+        uniform_constants,
+    )
+)
+"""The rules by the op of the last equation, in the order in which they are tried."""
+
+GRAPH_REWRITES: tuple[Callable[[Graph], Graph], ...] = (
+    bidirectional.pair_directions,
+    layout_regions.fewest_moves,
+    normalizations.shared_differences,
+    shared_scales.affine_before_products,
+)
+"""Rewrites of what no single equation ends, tried once no rule applies any more. They return the same graph where they
+find nothing."""
+
+__all__ = ["GRAPH_REWRITES", "PEEPHOLE_RULES", "PeepholeRule", "View", "peephole"]

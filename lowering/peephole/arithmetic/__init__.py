@@ -1,0 +1,1 @@
+"""Peephole rules about scales, shifts, activations and constants."""

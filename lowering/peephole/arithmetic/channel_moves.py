@@ -1,0 +1,99 @@
+"""What is done to channels and then to pixels behind a product that could take it in: it goes before what moves them.
+
+Transposed convolutions end with DEPTH_TO_SPACE and a crop, convolutions over sequences with SQUEEZE.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from jfuse.ir.dims import same
+from jfuse.ir.graph import Atom, Eqn
+from jfuse.kernels import ops
+from jfuse.kernels.core.op import TflOp, static_value
+from jfuse.lowering.peephole.arithmetic.affine import Affine
+from jfuse.lowering.peephole.arithmetic.weighted import Product
+from jfuse.lowering.peephole.layout.transpose import permutation
+from jfuse.lowering.peephole.registry import View, peephole, sole_producer
+from jfuse.lowering.rule_tools.producer import again
+
+_RENAMES = (ops.reshape, ops.expand_dims, ops.squeeze)
+
+
+@peephole(ops.add, ops.sub, ops.mul, ops.div, ops.neg, ops.depthwise_conv_2d)
+def affine_before_moves(eqn: Eqn, view: View) -> Any:
+    """ADD(DEPTH_TO_SPACE(CONV_2D(x, w)), b) = DEPTH_TO_SPACE(ADD(CONV_2D(x, w), b, b, …))."""
+    affine = Affine.of(eqn)
+    moves, product = _moved(None if affine is None else affine.x, view)
+    if affine is None or not moves or product is None or product.function != "NONE":
+        return None
+    if not (product.may_shift() if affine.scale is None else product.may_scale(view)):
+        return None
+    times = int(np.prod([_repeats(m) for m in moves]))
+    scale, shift = (v if v is None or not v.ndim else np.tile(v, times) for v in (affine.scale, affine.shift))
+    y: Any = product.eqn.outputs[0]
+    if scale is not None:
+        y = ops.mul(y, scale, fused_activation_function=affine.function if shift is None else "NONE")
+    if shift is not None:
+        y = ops.add(y, shift, fused_activation_function=affine.function)
+    return _again(moves, y)
+
+
+@peephole(ops.relu, ops.relu6, ops.relu_n1_to_1)
+def activation_before_moves(eqn: Eqn, view: View) -> Any:
+    """RELU(DEPTH_TO_SPACE(CONV_2D(x, w))) = DEPTH_TO_SPACE(RELU(CONV_2D(x, w)))."""
+    moves, product = _moved(eqn.inputs[0], view)
+    if not moves or product is None or product.function != "NONE":
+        return None
+    return _again(moves, again(eqn, inputs=(product.eqn.outputs[0],)))
+
+
+def _moved(x: Atom | None, view: View) -> tuple[list[Eqn], Product | None]:
+    """What moves the pixels of a product to make x, the last one first, and the product."""
+    moves: list[Eqn] = []
+    eqn = sole_producer(view, x)
+    while eqn is not None and _keeps_channels(eqn):
+        moves.append(eqn)
+        eqn = sole_producer(view, eqn.inputs[0])
+    product = Product.of(eqn)
+    clamps = product is not None and isinstance(product.eqn.op, TflOp) and product.eqn.op.clamps
+    return moves, product if clamps else None
+
+
+def _keeps_channels(eqn: Eqn) -> bool:
+    """Whether the op takes whole channels, or runs of them, for elements."""
+    if eqn.op in (ops.depth_to_space, ops.batch_to_space_nd):
+        return True
+    x, result = eqn.inputs[0], eqn.outputs[0]
+    if x is None or not x.type.rank or not result.type.rank:
+        return False
+    if eqn.op is ops.transpose:
+        return permutation(eqn)[-1] == x.type.rank - 1
+    before, after = x.type.shape[-1], result.type.shape[-1]
+    if eqn.op in _RENAMES:
+        return same(before, after) is True or (same(after, 0) is False and same(before % after, 0) is True)
+    return eqn.op is ops.strided_slice and same(before, after) is True and _crops(eqn)
+
+
+def _crops(eqn: Eqn) -> bool:
+    """Whether a STRIDED_SLICE keeps every axis, and the last one in its order."""
+    strides = static_value(eqn.inputs[3]) if eqn.inputs[3] is not None else None
+    plain = not any(eqn.params[name] for name in ("ellipsis_mask", "new_axis_mask", "shrink_axis_mask"))
+    rank = eqn.outputs[0].type.rank
+    return plain and strides is not None and (len(strides) < rank or strides[-1] == 1)
+
+
+def _repeats(eqn: Eqn) -> int:
+    """How many channels of the operand are one of the result."""
+    x, result = eqn.inputs[0], eqn.outputs[0]
+    assert x is not None
+    before, after = x.type.shape[-1], result.type.shape[-1]
+    return 1 if same(before, after) else int(before // after)
+
+
+def _again(moves: list[Eqn], y: Any) -> Any:
+    for eqn in reversed(moves):
+        y = again(eqn, inputs=(y, *eqn.inputs[1:]))
+    return y

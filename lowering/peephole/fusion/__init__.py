@@ -1,0 +1,1 @@
+"""Peephole rules that make one operator of several: convolutions, attention, bidirectional layers."""

@@ -1,0 +1,1 @@
+"""Peephole rules about what only moves elements: transposes, reshapes, slices, broadcasts."""

@@ -1,0 +1,212 @@
+"""Activations that the source spells in arithmetic, known by their values and not by their spelling.
+
+A result that depends on one tensor x through operators that work element by element, with scalar constants, is a
+function of one number. Where it is one that TFLite has as an operator (GELU, HARD_SWISH, LEAKY_RELU, …), it becomes
+that. It is computed in f64 on points of all scales, on both sides of every constant that it holds, and may use no case
+distinction but clips, and comparisons of x itself with constants, whose places are among those points.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from jfuse.errors import JfuseError
+from jfuse.ir.graph import Atom, Const, Eqn, Graph, Var
+from jfuse.kernels import ops
+from jfuse.kernels.control import EXACT, composite
+from jfuse.kernels.core.op import TflOp
+from jfuse.lowering.rule_tools.query import is_plain_float, keeps_type
+
+_LARGEST = 24  # equations of a spelling; GELU has eight
+_PROBES = 9
+_CLOSE = 1e-6  # relative; constants are rounded to f32, and the two forms of GELU differ by 1e-4
+_COMPARISONS = frozenset({ops.less, ops.less_equal, ops.greater, ops.greater_equal})
+_SELECTS = frozenset({ops.select, ops.select_v2})
+
+Known = tuple[TflOp, Mapping[str, Any]]
+_KNOWN: tuple[Known, ...] = (
+    (ops.relu, {}),
+    (ops.relu6, {}),
+    (ops.relu_n1_to_1, {}),
+    (ops.relu_0_to_1, {}),
+    (ops.hard_swish, {}),
+    (ops.gelu, {"approximate": False}),
+    (ops.gelu, {"approximate": True}),
+    (ops.elu, {}),
+    (ops.logistic, {}),
+    (ops.tanh, {}),
+    (ops.abs_, {}),
+)
+
+
+@dataclass
+class _Place:
+    """Where a tensor stands: the nearest tensor that all of it depends on, and how many such steps from the first."""
+
+    made_by: Eqn | None = None
+    source: Var | None = None
+    depth: int = 0
+
+    @property
+    def is_join(self) -> bool:
+        """Whether more than one way leads here from the source."""
+        return self.made_by is not None and len({a for a in self.made_by.inputs if isinstance(a, Var)}) > 1
+
+
+class Pointwise:
+    """The spelled activations of a graph, found while its equations are visited in order."""
+
+    def __init__(self, graph: Graph) -> None:
+        self._places: dict[Var, _Place] = {v: _Place() for v in graph.inputs}
+
+    def visit(self, eqn: Eqn) -> Any:
+        """The result of an equation as one operator on an earlier tensor; None where it is none that is known."""
+        place = self._place(eqn)
+        self._places.update((out, place if i == 0 else _Place()) for i, out in enumerate(eqn.outputs))
+        if place.source is None:
+            return None
+        for source in self._sources(place):
+            found = self._known(eqn, source)
+            if found is not None:
+                op, options = found
+                return op(source, **options)
+        return None
+
+    def _place(self, eqn: Eqn) -> _Place:
+        operands = [a for a in eqn.inputs if isinstance(a, Var)]
+        if not operands or not _is_pointwise(eqn):
+            return _Place()
+        nearest: Var | None = operands[0]
+        for operand in operands[1:]:
+            nearest = self._common(nearest, operand)
+        return _Place() if nearest is None else _Place(eqn, nearest, self._at(nearest).depth + 1)
+
+    def _at(self, var: Var) -> _Place:
+        return self._places.setdefault(var, _Place())
+
+    def _common(self, x: Var | None, y: Var | None) -> Var | None:
+        """The nearest tensor on which both depend, and nothing beside it."""
+        while x is not y:
+            if x is None or y is None:
+                return None
+            if self._at(x).depth >= self._at(y).depth:
+                x = self._at(x).source
+            else:
+                y = self._at(y).source
+        return x
+
+    def _sources(self, place: _Place) -> Iterator[Var]:
+        """From where an equation may be one operator: behind a join, and a factor or two behind that."""
+        for _ in range(3):
+            if place.source is None:
+                return
+            if place.is_join:
+                yield place.source
+                return
+            place = self._at(place.source)
+
+    def _known(self, eqn: Eqn, source: Var) -> Known | None:
+        if not is_plain_float(source) or not keeps_type(source.type, eqn.outputs[0].type):
+            return None
+        spelling = self._between(source, eqn)
+        if spelling is None or not is_plain_float(eqn.outputs[0]):
+            return None
+        samples = _samples([a for e in spelling for a in e.inputs if isinstance(a, Const)])
+        if samples is None or not all(_is_claimed(e, source) for e in spelling):
+            return None
+        values = _evaluated(spelling, source, samples)
+        return None if values is None else _recognised(samples, values)
+
+    def _between(self, source: Var, eqn: Eqn) -> list[Eqn] | None:
+        """The equations from a tensor to a result, in order; None where they are too many."""
+        found: dict[Eqn, None] = {}
+        pending = [(eqn, False)]
+        while pending:
+            current, operands_done = pending.pop()
+            if operands_done:
+                found[current] = None
+            elif current not in found:
+                pending.append((current, True))
+                makers = [self._at(a).made_by for a in current.inputs if isinstance(a, Var) and a is not source]
+                pending += [(m, False) for m in makers if m is not None]
+            if len(found) + len(pending) > 4 * _LARGEST:
+                return None
+        return list(found) if len(found) <= _LARGEST else None
+
+
+def _is_pointwise(eqn: Eqn) -> bool:
+    """Whether each element of the result is made of the one at its place, and of scalar constants."""
+    if len(eqn.outputs) != 1 or eqn.effects:
+        return False
+    if any(isinstance(a, Const) and a.array.size != 1 for a in eqn.inputs):
+        return False
+    if eqn.op is composite:
+        return eqn.params["name"] in EXACT
+    return isinstance(eqn.op, TflOp) and eqn.op.elementwise and eqn.op is not ops.cast
+
+
+def _is_claimed(eqn: Eqn, source: Var) -> bool:
+    """Whether the case distinctions of an equation, if it makes any, show in the samples."""
+    if eqn.op in _COMPARISONS:
+        return all(a is source or isinstance(a, Const) for a in eqn.inputs)
+    return eqn.op is composite or eqn.op in _SELECTS or getattr(eqn.op, "switch", None) in (None, "clip")
+
+
+def _samples(constants: Sequence[Const]) -> np.ndarray | None:
+    """Points of all scales, and beside every constant, product and quotient of two of them; zeros too."""
+    given = np.array([float(c.array.reshape(())) for c in constants if c.array.dtype.kind == "f"], np.float64)
+    if len(given) > _LARGEST or not np.isfinite(given).all():
+        return None
+    pairs = [np.multiply.outer(given, given).ravel(), np.divide.outer(given, given[given != 0]).ravel()]
+    edges = np.concatenate([given, *pairs])
+    near = np.concatenate([edges * f for f in (1 - 1e-3, 1, 1 + 1e-3)])
+    scales = np.logspace(-6, 4, 31)
+    points = np.concatenate([np.linspace(-12, 12, 97), scales, -scales, near, -near])
+    return np.unique(points[np.abs(points) < 1e8])
+
+
+def _evaluated(spelling: Sequence[Eqn], source: Var, samples: np.ndarray) -> np.ndarray | None:
+    values: dict[Atom, np.ndarray] = {source: samples}
+    for eqn in spelling:
+        operands = [_operand(a, values) for a in eqn.inputs]
+        try:
+            (result,) = eqn.op.run(operands, eqn.params, eqn.bodies)
+        except (JfuseError, TypeError, ValueError, KeyError):
+            return None
+        values[eqn.outputs[0]] = np.asarray(result)
+    found = values[spelling[-1].outputs[0]]
+    fits = found.shape == samples.shape and found.dtype.kind == "f" and np.isfinite(found).all()
+    return found if fits else None
+
+
+def _operand(atom: Atom | None, values: Mapping[Atom, np.ndarray]) -> np.ndarray | None:
+    if isinstance(atom, Const):
+        array = atom.array.reshape(())
+        return array.astype(np.float64) if array.dtype.kind == "f" else array
+    return None if atom is None else values[atom]
+
+
+def _recognised(samples: np.ndarray, values: np.ndarray) -> Known | None:
+    """The operator that gives these values."""
+    place = int(np.argmin(np.abs(samples + 1)))
+    alpha = float(np.float32(values[place] / samples[place]))
+    known = (*_KNOWN, (ops.leaky_relu, {"alpha": alpha})) if alpha not in (0.0, 1.0) else _KNOWN
+    some = np.linspace(0, len(samples) - 1, _PROBES).astype(int)
+    for op, options in known:
+        # A few points tell most of them apart.
+        if all(_is_close(op, options, samples[part], values[part]) for part in (some, slice(None))):
+            return op, options
+    return None
+
+
+def _is_close(op: TflOp, options: Mapping[str, Any], x: np.ndarray, values: np.ndarray) -> bool:
+    if op is ops.gelu and not options["approximate"]:
+        wanted = np.array([0.5 * v * math.erfc(-math.sqrt(0.5) * v) for v in x])  # through jax it would be compiled
+    else:
+        (wanted,) = op.run([x], op.bind_options(options), ())
+    return bool(np.all(np.abs(values - wanted) <= _CLOSE * np.maximum(np.abs(x), np.abs(wanted))))

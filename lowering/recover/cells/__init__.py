@@ -1,0 +1,1 @@
+"""The recurrent cells that are recognised, one file each."""

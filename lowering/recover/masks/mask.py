@@ -1,0 +1,144 @@
+"""Masked steps: the step of a loop without the selects that keep states where a mask is not set."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from jfuse.ir.evaluate import evaluate
+from jfuse.ir.graph import Atom, Const, Eqn, Graph, Var
+from jfuse.ir.types import DType
+from jfuse.ir.walk import live_eqns, producers
+from jfuse.kernels import ops
+from jfuse.lowering.recover.algebra.forms import concrete_zeros
+from jfuse.lowering.rules import Proposal, need
+
+_SELECTS = (ops.select, ops.select_v2)
+_MOST_PATTERNS = 6  # rows up to which every pattern of a mask is tried; of more rows, one at a time
+
+
+@dataclass(frozen=True)
+class Mask:
+    """A step input that decides for each row of the batch whether the step counts.
+
+    var: bool[b] or bool[b,1]. counts: its value where the step counts. fills: by position among the results of the
+    body, for those that are collected, what stands in them where the step does not count: a carry, a value that no step
+    changes, or a constant. The carries keep their values there.
+    """
+
+    var: Var
+    counts: bool
+    fills: Mapping[int, Atom]
+
+
+def unmasked(body: Graph, carries: Sequence[Var], xs: Sequence[Var]) -> tuple[Graph, Mask | None]:
+    """The body whose results are what the step computes, and the mask that decides whether they count.
+
+    The body as it is, and None, unless every carry and every collected result is selected by one and the same mask.
+    """
+    made = producers(body)
+    selects = [made.get(atom) if isinstance(atom, Var) else None for atom in body.outputs]
+    found = [eqn for eqn in selects if eqn is not None and eqn.op in _SELECTS]
+    conditions = {eqn.inputs[0] for eqn in found}
+    new_first = {eqn.inputs[2] is v for eqn, v in zip(found, carries, strict=False) if v in eqn.inputs[1:]}
+    kept = sum(v in eqn.inputs[1:] for eqn, v in zip(found, carries, strict=False))
+    if len(found) < len(selects) or kept < len(carries) or len(new_first) != 1:
+        return body, None
+    rows = {_rows_of(condition, body, xs) for condition in conditions}
+    if len(rows) != 1:
+        return body, None
+    ((var, positive),) = rows
+    (first,) = new_first
+    new, other = (1, 2) if first else (2, 1)
+    results = tuple(_atom(eqn, new) for eqn in found)
+    fills = {i: _atom(eqn, other) for i, eqn in enumerate(found) if i >= len(carries)}
+    stripped = replace(body, eqns=live_eqns(body, results), outputs=results)
+    read_again = any(var in eqn.inputs for eqn in stripped.eqns)
+    changing = [a for a in fills.values() if isinstance(a, Var) and (a not in body.inputs or a in xs)]
+    if var is None or read_again or changing:
+        return body, None
+    return stripped, Mask(var, positive is first, fills)
+
+
+def with_mask(found: Proposal, mask: Mask, inputs: Sequence[Var], carries: Sequence[Var]) -> Proposal:
+    """What was read in the unmasked step, with the mask and what stands in the results where a step does not count.
+
+    Operands in addition: `mask`; `held`, the start of a second copy of h; `fill`, what stands in a collected result.
+    results: "held" for the last value of that copy; "y_h", "y_held" (the value after each step) and "y_fill" for "y".
+    attributes: `counts`, the value of the mask where a step counts.
+    """
+    operands = {**found.operands, "mask": inputs.index(mask.var)}
+    constants = dict(found.constants)
+    names = list(found.attributes["results"])
+    copies: dict[Atom, str] = {}
+    for number, carry in enumerate(carries):
+        place = inputs.index(carry)
+        if names[number] == "h" and place != operands["h"]:
+            names[number] = "held"
+            need(operands.setdefault("held", place) == place, "masked_output", want="one copy of h", got="several")
+        copies[carry] = names[number]
+    for number, other in mask.fills.items():
+        need(names[number] == "y", "masked_output", want="h of every step", got=names[number])
+        role = copies.get(other, "fill")
+        need(role != "c", "masked_output", want="h or a constant where the mask is not set", got="c")
+        names[number] = f"y_{role}"
+        if role == "fill" and isinstance(other, Const):
+            constants["fill"] = other.array
+        elif role == "fill":
+            operands["fill"] = inputs.index(other)
+    need(names.count("y_fill") <= 1, "masked_output", want="one collected result", got=names)
+    attributes = {**found.attributes, "results": tuple(names), "counts": mask.counts}
+    return Proposal(operands, constants, attributes, found.body)
+
+
+def _atom(eqn: Eqn, place: int) -> Atom:
+    atom = eqn.inputs[place]
+    assert atom is not None, "a select has no optional operands"
+    return atom
+
+
+def _rows_of(condition: Atom | None, body: Graph, xs: Sequence[Var]) -> tuple[Var | None, bool]:
+    """The step input whose rows, or whose negated rows, a condition is, and which of the two."""
+    eqns = live_eqns(body, [condition]) if isinstance(condition, Var) else ()
+    atoms = [condition, *(a for eqn in eqns for a in eqn.inputs)]
+    read = {a for a in atoms if isinstance(a, Var) and a in body.inputs}
+    if len(read) != 1 or not isinstance(condition, Var):
+        return None, True
+    (var,) = read
+    if var not in xs or var.type.dtype is not DType.bool or not _is_column(var):
+        return None, True
+    graph = Graph("condition", (var,), eqns, (condition,))
+    agrees: set[Any] = {_agreement(graph, pattern) for pattern in _patterns(concrete_zeros(var.type, 2))}
+    return (var, agrees.pop()) if agrees in ({True}, {False}) else (None, True)
+
+
+def _is_column(var: Var) -> bool:
+    return var.type.rank == 1 or (var.type.rank == 2 and var.type.shape[1] == 1)
+
+
+def _agreement(graph: Graph, pattern: np.ndarray) -> bool | None:
+    """Whether each row of the result is that row of the pattern (True) or its negation (False) throughout."""
+    (result,) = evaluate(graph, [pattern])
+    found = np.asarray(result)
+    rows = pattern.reshape(-1)
+    if found.shape[:1] != rows.shape:
+        return None
+    wanted = np.broadcast_to(rows.reshape(-1, *[1] * (found.ndim - 1)), found.shape)
+    return True if (found == wanted).all() else False if (found != wanted).all() else None
+
+
+def _patterns(like: np.ndarray) -> Iterator[np.ndarray]:
+    """Values of a mask that tell its rows apart: all there are, or each row alone."""
+    rows = like.size
+    if rows <= _MOST_PATTERNS:
+        for bits in itertools.product([False, True], repeat=rows):
+            yield np.array(bits).reshape(like.shape)
+        return
+    yield np.zeros_like(like)
+    for row in range(rows):
+        yield (np.arange(rows) == row).reshape(like.shape)
+        yield (np.arange(rows) != row).reshape(like.shape)

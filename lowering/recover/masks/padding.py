@@ -1,0 +1,144 @@
+"""What is known of a mask before the model runs: that it is padding, on the right or on the left."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from jfuse.ir.dims import same
+from jfuse.ir.graph import Atom, Const, Eqn, Op, Var
+from jfuse.kernels import ops
+from jfuse.kernels.core.op import static_value
+from jfuse.lowering.rule_tools.padding_side import side_of_values
+
+_OTHER = {"right": "left", "left": "right"}
+_RISES: Mapping[Op, int] = {ops.less: 1, ops.less_equal: 1, ops.greater: 0, ops.greater_equal: 0}
+"""The operand whose larger values make a comparison true."""
+
+
+@dataclass(frozen=True)
+class Padding:
+    """side: "right" (True up to a length, then False), "left" (False first), None where data decides.
+
+    Then `root` is the value that decides, `axis` its axis of steps; `flipped` says whether the mask is its reverse or
+    its negation, `negated` whether it is its negation.
+    """
+
+    side: str | None
+    root: Atom
+    axis: int
+    flipped: bool = False
+    negated: bool = False
+
+    def promised(self, side: str, counts: bool = True) -> str:
+        """The side of the mask where the steps of the root that do not count are promised to stand on a side.
+
+        counts: the value of the mask where a step counts.
+        """
+        return _OTHER[side] if self.flipped ^ self.negated ^ (not counts) else side
+
+
+def padding_of(mask: Atom, axis: int, made: Mapping[Var, Eqn], flipped: bool = False) -> Padding:
+    """The side of a mask along an axis, by the operators that make it: comparisons of step numbers with lengths."""
+    if isinstance(mask, Const):
+        return Padding(_turned(side_of_values(np.moveaxis(mask.array, axis, 0)), flipped), mask, axis, flipped)
+    eqn = made.get(mask)
+    if eqn is None:
+        return Padding(None, mask, axis, flipped)
+    operand = eqn.inputs[0] if eqn.inputs else None
+    if eqn.op is ops.logical_not and operand is not None:
+        found = padding_of(operand, axis, made, not flipped)
+        return replace(found, negated=not found.negated)
+    if eqn.op is ops.logical_and:
+        return _of_both(eqn, axis, made, flipped)
+    if eqn.op in _RISES:
+        side = _side_of_comparison(eqn, axis, made)
+        return Padding(_turned(side, flipped), mask, axis, flipped)
+    moved = _moved(eqn, axis)
+    if moved is None or operand is None:
+        return Padding(None, mask, axis, flipped)
+    source_axis, turned = moved
+    return padding_of(operand, source_axis, made, flipped != turned)
+
+
+def _turned(side: str | None, flipped: bool) -> str | None:
+    return _OTHER[side] if side and flipped else side
+
+
+def _of_both(eqn: Eqn, axis: int, made: Mapping[Var, Eqn], flipped: bool) -> Padding:
+    (result,) = eqn.outputs
+    sides = set()
+    for atom in eqn.inputs:
+        assert atom is not None
+        own = axis - (result.type.rank - atom.type.rank)
+        if own < 0 or same(atom.type.shape[own], result.type.shape[axis]) is not True:
+            return Padding(None, result, axis, flipped)
+        sides.add(padding_of(atom, own, made, flipped).side)
+    return Padding(sides.pop() if len(sides) == 1 else None, result, axis, flipped)
+
+
+def _side_of_comparison(eqn: Eqn, axis: int, made: Mapping[Var, Eqn]) -> str | None:
+    """The side where one operand counts steps along the axis and the other does not change along it."""
+    (result,) = eqn.outputs
+    for place, atom in enumerate(eqn.inputs):
+        other = eqn.inputs[1 - place]
+        if atom is None or other is None or not _is_constant_along(other, axis, result.type.rank):
+            continue
+        own = axis - (result.type.rank - atom.type.rank)
+        if own >= 0 and _counts_up(atom, own, made):
+            return "left" if _RISES[eqn.op] == place else "right"  # larger steps make it true, or false
+    return None
+
+
+def _is_constant_along(atom: Atom, axis: int, rank: int) -> bool:
+    own = axis - (rank - atom.type.rank)
+    return own < 0 or same(atom.type.shape[own], 1) is True
+
+
+def _counts_up(atom: Atom, axis: int, made: Mapping[Var, Eqn]) -> bool:
+    """Whether the values never fall along an axis: a constant, or a RANGE with a positive step, moved about."""
+    while isinstance(atom, Var):
+        eqn = made.get(atom)
+        if eqn is None:
+            return False
+        if eqn.op is ops.range_:
+            step = eqn.inputs[2]
+            value = None if step is None else static_value(step)
+            return isinstance(value, int) and value > 0
+        moved = _moved(eqn, axis)
+        operand = eqn.inputs[0]
+        if moved is None or moved[1] or operand is None:
+            return False
+        atom, axis = operand, moved[0]
+    return bool((np.diff(atom.array, axis=axis) >= 0).all())
+
+
+def _moved(eqn: Eqn, axis: int) -> tuple[int, bool] | None:
+    """Where an axis of the result of a layout op lies in its operand, and whether it is reversed; None for others."""
+    (result,) = eqn.outputs
+    operand = eqn.inputs[0]
+    if operand is None:
+        return None
+    if eqn.op is ops.transpose:
+        permutation = None if eqn.inputs[1] is None else static_value(eqn.inputs[1])
+        return None if permutation is None else (int(permutation[axis]), False)
+    if eqn.op is ops.reverse_v2:
+        axes = None if eqn.inputs[1] is None else static_value(eqn.inputs[1])
+        return None if axes is None else (axis, axis in {a % result.type.rank for a in axes})
+    if eqn.op in (ops.expand_dims, ops.squeeze, ops.reshape):
+        return _through_units(operand, result, axis)
+    if eqn.op is ops.cast and operand.type.dtype.is_integer is result.type.dtype.is_integer:
+        return axis, False
+    return None
+
+
+def _through_units(operand: Atom, result: Var, axis: int) -> tuple[int, bool] | None:
+    """The axis in the operand of an op that only adds and removes dimensions of 1."""
+    old = [i for i, d in enumerate(operand.type.shape) if same(d, 1) is not True]
+    new = [i for i, d in enumerate(result.type.shape) if same(d, 1) is not True]
+    alike = len(old) == len(new) and all(
+        same(operand.type.shape[i], result.type.shape[j]) is True for i, j in zip(old, new, strict=True)
+    )
+    return (old[new.index(axis)], False) if alike and axis in new else None

@@ -1,0 +1,1 @@
+"""What rules ask about operands and build with: ranks, dtypes, producers, open sizes, refusals."""

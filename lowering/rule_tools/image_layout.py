@@ -1,0 +1,107 @@
+"""Images and volumes as TFLite has them: channels last, and padded "SAME", "VALID" or by an operator before."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from jfuse.errors import LowerError
+from jfuse.ir.dims import Dim, is_known, same
+from jfuse.kernels import ops
+from jfuse.kernels.core.op import Array
+from jfuse.kernels.nn.windows import extent, same_padding
+from jfuse.lowering.rule_tools.query import rank, type_of
+
+Sides = tuple[tuple[int, int], ...]
+
+
+def spatial(values: Sequence[int], data_format: str) -> tuple[int, ...]:
+    """The entries of an attribute that are neither about the batch nor about the channels."""
+    return tuple(v for v, axis in zip(values, data_format, strict=True) if axis not in "NC")
+
+
+def channels_last(x: Array, data_format: str) -> Array:
+    """x[b, ..., c] of x in TensorFlow's layout."""
+    return x if data_format[-1] == "C" else ops.transpose(x, (0, *range(2, rank(x)), 1))
+
+
+def as_in(x: Array, data_format: str) -> Array:
+    """x[b, ..., c] in TensorFlow's layout."""
+    return x if data_format[-1] == "C" else ops.transpose(x, (0, rank(x) - 1, *range(1, rank(x) - 1)))
+
+
+def explicit_sides(explicit: Sequence[int], data_format: str) -> Sides:
+    """What `explicit_paddings` adds before and after each spatial axis."""
+    pairs = zip(explicit[::2], explicit[1::2], data_format, strict=True)
+    return tuple((before, after) for before, after, axis in pairs if axis not in "NC")
+
+
+def on_images(
+    x: Array,
+    apply: Callable[[Array, str], Array],
+    window: Sequence[int],
+    strides: Sequence[int],
+    dilations: Sequence[int],
+    padding: str,
+    explicit: Sequence[int],
+    data_format: str,
+    fill: float | None = None,
+) -> Array:
+    """`apply` on x[b, ..., c] with a padding that TFLite knows; the result is in TensorFlow's layout.
+
+    fill: what explicit paddings hold; zeros where it is None.
+    """
+    images = channels_last(x, data_format)
+    if padding == "EXPLICIT":
+        sides = explicit_sides(explicit, data_format)
+        padding = known_padding(images.shape[1:-1], window, strides, dilations, sides)
+        if padding == "EXPLICIT":
+            images, padding = padded(images, sides, fill), "VALID"
+    return as_in(apply(images, padding), data_format)
+
+
+def known_padding(
+    sizes: Sequence[Dim], window: Sequence[int], strides: Sequence[int], dilations: Sequence[int], sides: Sides
+) -> str:
+    """The padding that pads exactly so: "VALID", "SAME" or "EXPLICIT"."""
+    if all(same(side, 0) is True for pair in sides for side in pair):
+        return "VALID"
+    wanted = (same_padding(*axis) for axis in zip(sizes, window, strides, dilations, strict=True))
+    equal = all(same(w, s) is True for pair in zip(wanted, sides, strict=True) for w, s in zip(*pair, strict=True))
+    return "SAME" if equal else "EXPLICIT"
+
+
+def fixed_sides(images: Array, window: Sequence[int], strides: Sequence[int], dilations: Sequence[int]) -> Sides:
+    """What "SAME" adds around x[b, ..., c]; raises LowerError where that is known only at run time."""
+    axes = zip(images.shape[1:-1], window, strides, dilations, strict=True)
+    sides = tuple(same_padding(*axis) for axis in axes)
+    if not all(is_known(side) for pair in sides for side in pair):
+        raise LowerError(
+            "the padding of windows that no TFLite operator has is known only at run time",
+            expected="a height and a width that are known, or a stride of 1",
+            found=str(type_of(images)),
+            remedy="fix height and width of the model's input",
+        )
+    return tuple((int(before), int(after)) for before, after in sides)
+
+
+def padded(images: Array, sides: Sides, fill: float | None = None) -> Array:
+    """x[b, ..., c] with zeros, or `fill`, around its spatial axes."""
+    paddings = np.array([(0, 0), *sides, (0, 0)], np.int32)
+    return ops.pad(images, paddings) if fill is None else ops.padv2(images, paddings, np.array(fill, images.dtype))
+
+
+def taps(images: Array, window: Sequence[int], strides: Sequence[int], dilations: Sequence[int]) -> list[Array]:
+    """For each place of a window, row by row, what all windows that lie within x[b,h,w,c] hold there.   x[b,h',w',c]"""
+    reach = [extent(size, dilation) - 1 for size, dilation in zip(window, dilations, strict=True)]
+    found = []
+    for down, right in itertools.product(range(window[0]), range(window[1])):
+        begin = [down * dilations[0], right * dilations[1]]
+        end = [first - last for first, last in zip(begin, reach, strict=True)]  # counted from the end; 0 is the end
+        whole = 0b1001 | sum(2 << i for i, last in enumerate(end) if not last)
+        bounds = (np.array([0, *v, 0], np.int32) for v in (begin, end))
+        steps = np.array([1, *strides, 1], np.int32)
+        found.append(ops.strided_slice(images, *bounds, steps, begin_mask=0b1001, end_mask=whole))
+    return found

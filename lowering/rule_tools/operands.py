@@ -1,0 +1,102 @@
+"""Operands that TFLite wants as i32: constants where the value is known, casts where it is computed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from jfuse.ir.dims import is_known
+from jfuse.ir.graph import Const, Var
+from jfuse.ir.trace import active_trace
+from jfuse.ir.types import DType
+from jfuse.kernels import ops
+from jfuse.kernels.core.op import Array, TflOp, static_value
+from jfuse.lowering.rule_tools.query import static
+
+
+def i32_operand(x: Array, what: str) -> Array:
+    """A size, place or axis operand as i32: a constant where every entry is a number, else the tensor.
+
+    Raises LowerError, naming `what`, where its value does not follow from shapes.
+    """
+    value = static(x, what)
+    if all_known(value):
+        return np.asarray(value, np.int32)
+    return as_i32(x)
+
+
+def sizes_operand(x: Array) -> Array:
+    """Sizes as i32 that data may decide: a constant where every entry is a number, else the tensor."""
+    value = known_sizes(x)
+    return np.asarray(value, np.int32) if value is not None and all_known(value) else as_i32(x)
+
+
+def known_sizes(x: Array) -> Any:
+    """The value of a size operand, None where data decides it."""
+    if not isinstance(x, Var):
+        return static_value(Const(np.asarray(x)))
+    value = static_value(x)
+    return _clamped(x) if value is None else value
+
+
+def _clamped(x: Var) -> Any:
+    """The one value of min(max(…, a), b) where a is not below b: TensorFlow says the length of a histogram so."""
+    high = _bound(x, ops.minimum)
+    low = None if high is None else _bound(high[0], ops.maximum)
+    return high[1] if high is not None and low is not None and low[1] >= high[1] else None
+
+
+def _bound(x: Array, op: TflOp) -> tuple[Array, int] | None:
+    """The scalar that the op limited to give x in the active trace, and the limit."""
+    made_by = next((e for e in reversed(active_trace().eqns) if x in e.outputs), None)
+    if made_by is None or made_by.op is not op or x.type.rank:
+        return None
+    y, z = made_by.inputs
+    if isinstance(y, Const):
+        y, z = z, y
+    return (y, int(z.array.item())) if isinstance(y, Var) and isinstance(z, Const) else None
+
+
+def as_i32(x: Array) -> Array:
+    """An integer tensor as i32."""
+    if isinstance(x, Var):
+        return x if x.type.dtype is DType.i32 else ops.cast(x, out_data_type=DType.i32)
+    return np.asarray(x, np.int32)
+
+
+def all_known(value: Any) -> bool:
+    """Whether a static value holds no symbol."""
+    return all(map(all_known, value)) if isinstance(value, tuple) else is_known(value)
+
+
+def entries(x: Array) -> list[Any]:
+    """The elements of a vector: an int, a symbolic dimension, or a Var i32[] where nothing is known."""
+    value = static_value(x) if isinstance(x, Var) else tuple(np.asarray(x).tolist())
+    if value is not None:
+        return list(value)
+    assert isinstance(x, Var)
+    packed = _packed(x)
+    if packed is not None:
+        return [_entry(item) for item in packed]
+    return [element(x, i) for i in range(x.shape[0])]
+
+
+def element(x: Array, i: int) -> Array:
+    """One element of an integer vector as i32[]."""
+    return ops.gather(as_i32(x), np.asarray(i, np.int32), axis=0)
+
+
+def _packed(x: Var) -> Any:
+    """The operands of the PACK that made x in the active trace, if one did: TensorFlow builds index vectors so."""
+    for eqn in reversed(active_trace().eqns):
+        if x in eqn.outputs:
+            return eqn.inputs if eqn.op is ops.pack and x.type.rank == 1 else None
+    return None
+
+
+def _entry(atom: Any) -> Any:
+    if not isinstance(atom, Var):
+        return int(atom.array)
+    value = static_value(atom)
+    return as_i32(atom) if value is None else value

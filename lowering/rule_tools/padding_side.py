@@ -1,0 +1,12 @@
+"""The side on which a mask is padded, by its values."""
+
+from __future__ import annotations
+
+import numpy as np
+
+
+def side_of_values(steps: np.ndarray) -> str | None:
+    """Of bool[t,…]; all True is right padding by nothing."""
+    values = steps.astype(np.int8)
+    change = np.diff(values, axis=0)
+    return "right" if (change <= 0).all() else "left" if (change >= 0).all() else None

@@ -1,0 +1,86 @@
+"""Rows of merge tests: a function of ops, what is left of it, and equal numbers before and after."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pytest
+
+from jfuse.ir.check import check_graph
+from jfuse.ir.dims import same, symbol
+from jfuse.ir.evaluate import evaluate
+from jfuse.ir.graph import Graph
+from jfuse.ir.trace import trace_graph
+from jfuse.ir.types import DType, TensorType
+from jfuse.passes.context import Context
+from jfuse.passes.simplify.simplify import simplify
+
+B, T = symbol("B"), symbol("T")
+SIZES = {"B": 3, "T": 5}
+
+
+def f32(*shape: Any) -> TensorType:
+    return TensorType(shape, DType.f32)
+
+
+def i32(*shape: Any) -> TensorType:
+    return TensorType(shape, DType.i32)
+
+
+def flags(*shape: Any) -> TensorType:
+    return TensorType(shape, DType.bool)
+
+
+def ints(*values: int) -> np.ndarray:
+    return np.array(values, np.int32)
+
+
+def floats(*shape: int) -> np.ndarray:
+    return np.random.default_rng(7).standard_normal(shape).astype(np.float32)
+
+
+@dataclass(frozen=True)
+class Case:
+    """A function, and the ops that are left of it."""
+
+    name: str
+    function: Callable[..., Any]
+    inputs: tuple[TensorType, ...]
+    left: tuple[str, ...]
+
+
+def case(name: str, function: Callable[..., Any], *inputs: TensorType, left: str = "") -> Any:
+    return pytest.param(Case(name, function, inputs, tuple(left.split())), id=name)
+
+
+def check(item: Case, rtol: float = 1e-6) -> None:
+    """The ops that are left, and equal numbers.
+
+    rtol: beside the largest value. 1e-6: bias sums of up to three f32 terms in another order.
+    """
+    graph = trace_graph(item.function, item.inputs)
+    simple = simplify(graph, Context())
+    check_graph(simple)
+    assert tuple(eqn.op.name for eqn in simple.eqns) == item.left
+    for before, after in zip(graph.outputs, simple.outputs, strict=True):
+        assert before.type.dtype is after.type.dtype
+        assert all(same(d, e) for d, e in zip(before.type.shape, after.type.shape, strict=True))
+    compare(graph, simple, rtol)
+
+
+def compare(graph: Graph, simple: Graph, rtol: float) -> None:
+    rng = np.random.default_rng(3)
+    for scale in (1, 5, 3e9):  # the last one beyond what f32 can say of an i32
+        args = [draw(rng, var.type, scale) for var in graph.inputs]
+        for found, wanted in zip(evaluate(simple, args), evaluate(graph, args), strict=True):
+            largest = max(scale, np.abs(wanted).max(initial=0)) if rtol > 1e-6 else scale
+            np.testing.assert_allclose(np.asarray(found), np.asarray(wanted), rtol=rtol, atol=rtol * largest)
+
+
+def draw(rng: np.random.Generator, type_: TensorType, scale: float) -> np.ndarray:
+    shape = tuple(SIZES.get(str(d), d) for d in type_.shape)
+    values = rng.standard_normal(shape) * scale
+    return values > 0 if type_.dtype is DType.bool else np.clip(values, -(2**31), 2**31 - 1).astype(type_.dtype.numpy)

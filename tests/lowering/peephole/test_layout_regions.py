@@ -1,0 +1,236 @@
+"""Channels-first networks: no transposes are left inside, and none are added where they gain nothing."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from jfuse.ir.trace import trace_graph
+from jfuse.kernels import ops
+from jfuse.lowering.ops.math.elementwise import lower_bias_add
+from jfuse.lowering.ops.nn.conv import lower_conv_2d
+from jfuse.passes.context import Context
+from jfuse.passes.simplify.simplify import simplify
+from tests.lowering.peephole.rewriting import B, Case, T, case, check, f32, floats, ints
+
+TO_FIRST, TO_LAST = ints(0, 3, 1, 2), ints(0, 2, 3, 1)
+IMAGE = f32(B, 4, 6, 6)
+PADDINGS = np.array([(0, 0), (0, 1), (2, 0), (0, 3)], np.int32)
+
+
+def convolved(x: Any, outputs: int = 4, strides: int = 1, bias: bool = True) -> Any:
+    """As TensorFlow's rule spells it for channels-first images."""
+    kernel = floats(3, 3, int(x.shape[1]), outputs)
+    y = lower_conv_2d(x, kernel, strides=(1, 1, strides, strides), padding="SAME", data_format="NCHW")
+    return lower_bias_add(y, floats(outputs), data_format="NCHW") if bias else y
+
+
+def normed(x: Any) -> Any:
+    channels = int(x.shape[1])
+    scale, shift = floats(channels, 1, 1) + 3, floats(1, channels, 1, 1)
+    return ops.add(ops.mul(x, scale), shift)
+
+
+def residual(x: Any) -> Any:
+    """Two convolutions around which x goes."""
+    y = ops.relu(normed(convolved(x)))
+    return ops.relu(ops.add(x, normed(convolved(y))))
+
+
+def gated(x: Any) -> Any:
+    """A factor for each channel, computed from what all pixels have in common."""
+    mean = ops.reshape(ops.mean(x, ints(2, 3)), ints(-1, 4))
+    gate = ops.logistic(ops.fully_connected(mean, floats(4, 4), floats(4)))
+    return ops.mul(x, ops.reshape(gate, ints(-1, 4, 1, 1)))
+
+
+def deep(x: Any) -> Any:
+    for _ in range(30):
+        x = residual(x)
+    return ops.mean(x, ints(2, 3))
+
+
+INSIDE = [
+    case("convolution", lambda x: ops.relu(normed(convolved(x))), IMAGE, left="transpose conv_2d transpose"),
+    case("two", lambda x: convolved(ops.tanh(convolved(x))), IMAGE, left="transpose conv_2d tanh conv_2d transpose"),
+    case(
+        "residual",
+        lambda x: residual(residual(convolved(x))),
+        IMAGE,
+        left="transpose conv_2d conv_2d conv_2d add conv_2d conv_2d add transpose",
+    ),
+    case(
+        "pooled",
+        lambda x: ops.mean(ops.exp(convolved(x)), ints(2, 3)),
+        IMAGE,
+        left="transpose conv_2d exp mean",
+    ),
+    case(
+        "pooled-with-ones",
+        lambda x: convolved(ops.mean(convolved(x), ints(-1, -2), keep_dims=True)),
+        IMAGE,
+        left="transpose conv_2d mean conv_2d reshape",
+    ),
+    case(
+        "gated",
+        lambda x: convolved(gated(convolved(x))),
+        IMAGE,
+        left="transpose conv_2d mean fully_connected logistic reshape mul conv_2d transpose",
+    ),
+    case(
+        "joined",
+        lambda x: (y := convolved(x), convolved(ops.concatenation(y, ops.tanh(y), axis=1)))[1],
+        IMAGE,
+        left="transpose conv_2d tanh concatenation conv_2d transpose",
+    ),
+    case(
+        "padded",
+        lambda x: (y := ops.tanh(convolved(x)), convolved(ops.pad(y, PADDINGS)))[1],
+        IMAGE,
+        left="transpose conv_2d tanh pad conv_2d transpose",
+    ),
+    case(
+        "flattened",
+        lambda x: ops.fully_connected(ops.reshape(ops.tanh(convolved(x)), ints(-1, 144)), floats(3, 144)),
+        IMAGE,
+        left="transpose conv_2d tanh fully_connected",
+    ),
+    case(
+        "broadcast",
+        lambda x: ops.add(
+            ops.transpose(ops.sin(x), TO_LAST),
+            ops.transpose(ops.sum_(ops.cos(x), ints(2), keep_dims=True), TO_LAST),
+        ),
+        IMAGE,
+        left="sin cos sum add transpose",
+    ),
+    case(
+        "result-on-the-way",
+        lambda x: (y := ops.tanh(convolved(x)), convolved(y)),
+        IMAGE,
+        left="transpose conv_2d tanh transpose conv_2d transpose",
+    ),
+]
+
+OTHERS = [
+    case("nothing-gained", lambda x: ops.tanh(ops.transpose(x, TO_LAST)), IMAGE, left="transpose tanh"),
+    case(
+        "two-layouts-meet",
+        lambda x, y: ops.add(ops.transpose(x, TO_LAST), y),
+        IMAGE,
+        f32(B, 6, 6, 4),
+        left="transpose add",
+    ),
+    case(
+        "broadcast-from-a-vector",
+        lambda x, y: ops.transpose(ops.add(ops.transpose(x, TO_LAST), y), TO_FIRST),
+        IMAGE,
+        f32(4),
+        left="transpose add transpose",
+    ),
+    case(
+        "reduction-that-turns",
+        lambda x: ops.mean(ops.tanh(ops.transpose(x, TO_LAST)), ints(2)),
+        IMAGE,
+        left="transpose tanh mean",
+    ),
+    case(
+        "rows-chosen",
+        lambda x: ops.transpose(ops.select(np.array([True, False]), *[ops.transpose(x, TO_LAST)] * 2), TO_FIRST),
+        f32(2, 4, 6, 6),
+        left="transpose select transpose",
+    ),
+    case(
+        "flattened-with-the-batch",
+        lambda x: ops.fully_connected(ops.reshape(ops.transpose(x, ints(1, 0, 2)), ints(-1, 4)), floats(3, 4)),
+        f32(B, 2, 4),
+        left="transpose fully_connected",
+    ),
+]
+
+
+@pytest.mark.parametrize("item", INSIDE)
+def test_no_transpose_is_left_inside(item: Case) -> None:
+    check(item, rtol=1e-5)  # sums of up to 144 terms
+
+
+@pytest.mark.parametrize("item", OTHERS)
+def test_transposes_stay(item: Case) -> None:
+    check(item)
+
+
+def test_a_deep_network_is_simplified_in_a_few_sweeps() -> None:
+    """Residual connections hold transposes in place, one by one: 30 of them need no more than one does."""
+    graph = simplify(trace_graph(deep, [IMAGE]), Context())
+    names = [eqn.op.name for eqn in graph.eqns]
+    assert names.count("transpose") == 1
+    assert names.count("conv_2d") == 60
+
+
+SEQUENCE = f32(B, T, 4)
+PLAIN: dict[str, Any] = {"padding": "SAME", "stride_w": 1, "stride_h": 1}
+STEPS_BEFORE = np.array([(0, 0), (2, 0), (0, 0)], np.int32)
+
+
+def over_steps(x: Any) -> Any:
+    """A convolution over a sequence."""
+    y = ops.conv_2d(ops.expand_dims(x, np.int32(1)), floats(4, 1, 3, int(x.shape[-1])), **PLAIN)
+    return ops.squeeze(y, squeeze_dims=(1,))
+
+
+def steps(name: str, function: Any, left: str) -> Any:
+    """A row between two convolutions over a sequence."""
+    between = f"expand_dims conv_2d {left} conv_2d squeeze"
+    return case(name, lambda x: over_steps(function(over_steps(x))), SEQUENCE, left=between)
+
+
+SEQUENCES = [
+    steps("activated", ops.tanh, left="tanh"),
+    steps("residual", lambda x: ops.add(x, ops.tanh(over_steps(x))), left="conv_2d tanh add"),
+    steps("padded", lambda x: ops.pad(ops.exp(x), STEPS_BEFORE), left="exp pad"),
+    steps("joined", lambda x: ops.concatenation(x, ops.exp(x), axis=-1), left="exp concatenation"),
+    steps("normed", lambda x: ops.sub(x, ops.mean(x, ints(2), keep_dims=True)), left="mean sub"),
+    steps("dense", lambda x: ops.fully_connected(x, floats(4, 4), None, keep_num_dims=True), left="fully_connected"),
+    steps("softmax", ops.softmax, left="softmax"),
+    steps("with-a-vector", lambda x: ops.maximum(x, floats(4)), left="maximum"),
+    case("mean", lambda x: ops.mean(ops.tanh(over_steps(x)), ints(1)), SEQUENCE, left="expand_dims conv_2d tanh mean"),
+    case(
+        "power",
+        lambda x: ops.squeeze(
+            ops.add(*(ops.square(ops.expand_dims(y, np.int32(1))) for y in (x, ops.sin(x)))), squeeze_dims=(1,)
+        ),
+        SEQUENCE,
+        left="sin square square add",
+    ),
+]
+
+STAY = [
+    case(
+        "result-on-the-way",
+        lambda x: (y := ops.tanh(over_steps(x)), over_steps(y)),
+        SEQUENCE,
+        left="expand_dims conv_2d tanh squeeze conv_2d squeeze",
+    ),
+    case("beside-another", lambda x: ops.add(x, over_steps(x)), SEQUENCE, left="expand_dims conv_2d squeeze add"),
+    case(
+        "widened-by-broadcasting",
+        lambda x, y: ops.squeeze(
+            ops.mean(ops.add(ops.expand_dims(x, np.int32(1)), y), ints(1), keep_dims=True), squeeze_dims=(1,)
+        ),
+        f32(B, 5, 4),
+        f32(B, 2, 5, 4),
+        left="expand_dims add mean",
+    ),
+]
+
+
+@pytest.mark.parametrize("item", SEQUENCES)
+def test_sequences_stay_images_between_convolutions(item: Case) -> None:
+    check(item, rtol=1e-5)  # sums of up to 48 terms
+
+
+@pytest.mark.parametrize("item", STAY)
+def test_sequences_are_sequences_where_nothing_is_gained(item: Case) -> None:
+    check(item, rtol=1e-5)

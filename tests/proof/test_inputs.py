@@ -1,0 +1,54 @@
+"""The sizes that open dimensions get in comparisons."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from jfuse.ir.dims import symbol
+from jfuse.ir.trace import trace_graph
+from jfuse.ir.types import DType, TensorType
+from jfuse.kernels import ops
+from jfuse.proof.inputs import size_choices
+
+B, T = symbol("B"), symbol("T")
+
+
+def sizes(function: Any, *shape: Any) -> list[dict[str, int]]:
+    return size_choices(trace_graph(function, [TensorType(shape, DType.f32)]))
+
+
+def convolved(x: Any, window: int, stride: int = 1) -> Any:
+    weights = np.ones((2, 1, window, 2), np.float32)
+    return ops.conv_2d(x, weights, np.zeros(2, np.float32), padding="VALID", stride_w=stride, stride_h=1)
+
+
+def test_one_is_among_them() -> None:
+    assert sizes(ops.relu, B, T) == [{"B": 3, "T": 4}, {"B": 1, "T": 2}]
+    assert sizes(ops.relu, 2, 3) == [{}]
+
+
+def test_windows_have_something_to_slide_over() -> None:
+    found = sizes(lambda x: convolved(convolved(x, 5), 3, 2), B, 1, T, 2)
+    assert found == [{"B": 3, "T": 7}, {"B": 1, "T": 7}]  # 7 - 4 is a window of 3
+
+
+def test_what_is_empty_without_windows_stays_so() -> None:
+    """The last step alone of a sequence of one step leaves none before it, which loops have to bear."""
+    shorter = sizes(lambda x: ops.strided_slice(x, [0, 1], [0, 0], [1, 1], begin_mask=1, end_mask=3), T, B)
+    assert shorter[1]["B"] == 1
+
+
+def test_halves_and_wholes_fit() -> None:
+    """An image is halved twice, enlarged again and joined with itself: its size is a multiple of 4."""
+
+    def model(x: Any) -> Any:
+        small = x
+        for _ in range(2):
+            small = ops.max_pool_2d(small, padding="VALID", stride_w=2, stride_h=1, filter_width=2, filter_height=1)
+        large = ops.concatenation(small, small, small, small, axis=2)
+        return ops.concatenation(x, large, axis=3)
+
+    assert sizes(model, B, 1, T, 2) == [{"B": 3, "T": 4}, {"B": 1, "T": 4}]
+    assert sizes(lambda x: ops.concatenation(x, ops.add(x, np.ones((5, 1), np.float32)), axis=0), 5, T)[1] == {"T": 1}

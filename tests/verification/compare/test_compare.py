@@ -1,0 +1,231 @@
+"""Whole-model comparison: a difference anywhere is an error that names the first equation that differs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import jfuse
+from jfuse import sides as parties
+from jfuse.ir.graph import Const, Eqn, Graph, Program, Signature, State
+from jfuse.ir.states import first_states
+from jfuse.ir.trace import trace_graph
+from jfuse.ir.types import DType, TensorType
+from jfuse.kernels import ops
+from jfuse.measure import relative_error
+from jfuse.tflite.write.file import to_bytes
+from jfuse.verification.compare.read_back import reads_back
+from jfuse.verification.compare.tolerance import tolerance_of
+
+GENERATOR = np.random.default_rng(0)
+KERNELS = [GENERATOR.standard_normal((4, 4)).astype(np.float32) for _ in range(3)]
+
+
+@pytest.fixture(scope="module")
+def model() -> jfuse.Model:
+    def layers(x: Any) -> Any:
+        for i, kernel in enumerate(KERNELS):
+            with tf.name_scope(f"layer{i}"):
+                x = tf.tanh(tf.matmul(x, kernel, name="product"), name="act")
+        return x
+
+    return jfuse.load(tf.function(layers, input_signature=[tf.TensorSpec([None, 4], tf.float32, name="x")]))
+
+
+@pytest.fixture(scope="module")
+def lite(model: jfuse.Model) -> jfuse.Model:
+    return jfuse.lower(model)
+
+
+def with_fault(program: Program, node: str, change: Callable[[Eqn], Eqn]) -> Program:
+    """The program with the equation of one node changed."""
+
+    def changed(graph: Graph) -> Graph:
+        return replace(graph, eqns=tuple(change(e) if e.source.node == node else e for e in graph.eqns))
+
+    return Program(tuple(replace(s, graph=changed(s.graph)) for s in program.signatures))
+
+
+def transposed_weights(eqn: Eqn) -> Eqn:
+    weights = eqn.inputs[1]
+    assert isinstance(weights, Const)
+    return replace(eqn, inputs=(eqn.inputs[0], Const(np.ascontiguousarray(weights.array.T)), *eqn.inputs[2:]))
+
+
+@pytest.mark.parametrize("layer", [0, 1, 2])
+def test_a_fault_of_the_lowering_is_found_at_its_node(model: jfuse.Model, lite: jfuse.Model, layer: int) -> None:
+    node = f"layer{layer}/product"
+    broken = jfuse.Model(with_fault(lite.program, node, transposed_weights), lite.imported)
+    with pytest.raises(jfuse.VerifyFailed, match=rf"\(tensorflow/xla\) at {node}") as caught:
+        jfuse.verify(broken, reference=model)
+    assert "fully_connected" in str(caught.value)
+
+
+@pytest.mark.parametrize("layer", [0, 2])
+def test_a_fault_of_the_file_is_found_at_its_operator(
+    model: jfuse.Model, lite: jfuse.Model, layer: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    node = f"layer{layer}/product"
+    broken = to_bytes(with_fault(lite.program, node, transposed_weights))
+    monkeypatch.setattr(lite, "_bytes", broken)
+    with pytest.raises(jfuse.VerifyFailed, match="does not read back as signature 'serving_default'"):
+        jfuse.verify(lite, reference=model)
+    monkeypatch.setattr(parties, "reads_back", lambda program, data: None)
+    with pytest.raises(jfuse.VerifyFailed, match=rf"\(tensorflow/litert\) at {node}"):
+        jfuse.verify(lite, reference=model)
+
+
+def test_a_state_that_is_not_written_anew_is_found_on_the_second_invoke(lite: jfuse.Model) -> None:
+    """What the official converter does to Keras 2 LSTMs: right once, wrong from then on."""
+    calls = iter(range(100))
+
+    class Forgetful(jfuse.Model):
+        def step(self, *args: Any, **options: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+            found, after = super().step(*args, **options)
+            return {name: value + (next(calls) > 0) for name, value in found.items()}, after
+
+    with pytest.raises(jfuse.VerifyFailed, match="tensorflow/xla"):
+        jfuse.verify(Forgetful(lite.program, lite.imported), reference=lite)
+
+
+class Sum(tf.Module):
+    """Adds up what it is given."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.total = tf.Variable([1.0, 2.0], name="total")
+
+    def add(self, x: Any) -> Any:
+        return self.total.assign_add(x) * 2.0
+
+
+@pytest.fixture
+def adder() -> tuple[Sum, jfuse.Model]:
+    module = Sum()
+    return module, jfuse.load(tf.function(module.add, input_signature=[tf.TensorSpec([2], name="x")], autograph=False))
+
+
+def test_rows_of_calls_are_compared_and_variables_put_back(adder: tuple[Sum, jfuse.Model]) -> None:
+    module, model = adder
+    module.total.assign([5.0, 6.0])  # since the import: the comparison starts from what was imported
+    report = jfuse.verify(jfuse.lower(model), reference=model)
+    assert [(d.output, d.pair) for d in report.differences] == [
+        ("output_0", "tensorflow/xla"),
+        ("state total", "tensorflow/xla"),
+        ("output_0", "tensorflow/litert"),
+    ]
+    assert module.total.numpy().tolist() == [5.0, 6.0]
+
+
+def test_a_state_that_is_lost_is_found_on_the_second_call(adder: tuple[Sum, jfuse.Model]) -> None:
+    module, model = adder
+    lite = jfuse.lower(model)
+
+    class Lossy(jfuse.Model):
+        def step(self, states: Any, *args: Any, **options: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+            return super().step(first_states(self.program), *args, **options)
+
+    with pytest.raises(jfuse.VerifyFailed, match=r"output 'output_0' .* differs \(tensorflow/xla\)"):
+        jfuse.verify(Lossy(lite.program, lite.imported), reference=model)
+    assert module.total.numpy().tolist() == [1.0, 2.0]
+
+
+def test_a_file_that_starts_elsewhere_does_not_read_back(adder: tuple[Sum, jfuse.Model]) -> None:
+    _, model = adder
+    lite = jfuse.lower(model)
+    (signature,) = lite.program.signatures
+    moved = (State("total", Const(np.array([1.0, 3.0], np.float32))),)
+    other = jfuse.Model(Program((replace(signature, states=moved),)), lite.imported)
+    with pytest.raises(jfuse.VerifyFailed, match="does not keep the states"):
+        reads_back(other.program, lite.to_bytes())
+
+
+@pytest.mark.parametrize(
+    ("state", "pairs"),
+    [
+        ("reset", {"tensorflow/xla", "tensorflow/litert", "xla/litert"}),
+        ("io", {"tensorflow/xla", "tensorflow/litert", "xla/litert"}),
+    ],
+)
+def test_what_the_source_does_not_keep_alike_is_compared_with_its_first_call(
+    adder: tuple[Sum, jfuse.Model], state: str, pairs: set[str]
+) -> None:
+    module, model = adder
+    report = jfuse.verify(jfuse.lower(model, state=state), reference=model)
+    assert {d.pair for d in report.differences} == pairs
+    assert module.total.numpy().tolist() == [1.0, 2.0]
+
+
+def test_inputs_that_tensorflow_refuses_say_so() -> None:
+    def guarded(x: Any) -> Any:
+        with tf.control_dependencies([tf.debugging.assert_less(x, -1e9)]):
+            return tf.identity(x)
+
+    function = tf.function(guarded, input_signature=[tf.TensorSpec([2], tf.float32, name="x")])
+    with pytest.raises(jfuse.VerifyFailed, match="TensorFlow fails on the inputs"):
+        jfuse.convert(function)
+
+
+def test_the_reason_is_tensorflows_own() -> None:
+    table = np.ones((3, 2), np.float32)
+    specs = [tf.TensorSpec([2], tf.int32, name="ids")]
+    function = tf.function(lambda ids: tf.gather(table, ids + 100), input_signature=specs, autograph=False)
+    with pytest.raises(jfuse.VerifyFailed, match=r"found .*indices\[0\] = \d+ is not in \[0, 3\)\n"):
+        jfuse.convert(function)
+
+
+def test_sizes_that_a_loop_knows_are_not_in_the_file() -> None:
+    """A carried size stays known in the loop's bodies, which the text form prints and a file cannot hold."""
+
+    def shrunk(x: Any) -> Any:
+        size = tf.shape(x)[0]
+        return tf.while_loop(lambda i, v: (i < size) & (i < 2), lambda i, v: (i + 1, v * 0.5), (0, x))[1]
+
+    function = tf.function(shrunk, input_signature=[tf.TensorSpec([None, 3], tf.float32)], autograph=False)
+    assert jfuse.convert(function).report.differences
+
+
+@pytest.mark.parametrize(
+    ("found", "wanted", "error"),
+    [
+        ([1.0, 2.0], [1.0, 2.0], 0.0),
+        ([1.0, 2.2], [1.0, 2.0], 0.1),
+        ([0.0], [0.0], 0.0),
+        ([1e-9], [0.0], np.inf),
+        ([np.nan, 1.0], [np.nan, 1.0], 0.0),
+        ([np.nan], [1.0], np.inf),
+        ([np.inf], [-np.inf], np.inf),
+        ([1.0, 2.0], [1.0], np.inf),
+    ],
+)
+def test_the_measure(found: list[float], wanted: list[float], error: float) -> None:
+    assert relative_error(np.array(found), np.array(wanted)) == pytest.approx(error)
+
+
+def test_integers_are_equal_or_not() -> None:
+    assert relative_error(np.array([1, 2]), np.array([1, 2])) == 0.0
+    assert relative_error(np.array([1, 2]), np.array([1, 3])) == np.inf
+
+
+@pytest.mark.parametrize(("layers", "tolerance"), [(1, 1e-5), (200, 1e-5), (400, 2e-5)])
+def test_the_tolerance_grows_with_hundreds_of_products(layers: int, tolerance: float) -> None:
+    def deep(x: Any) -> Any:
+        for _ in range(layers):
+            x = ops.tanh(ops.fully_connected(x, KERNELS[0]))
+        return x
+
+    graph = trace_graph(deep, [TensorType((2, 4), DType.f32)])
+    program = Program((Signature("deep", graph, ("x",), ("y",)),))
+    assert tolerance_of(program, "deep", "y").value == pytest.approx(tolerance)
+
+
+def test_ids_that_tensorflow_refuses_are_drawn_smaller() -> None:
+    table = np.arange(24, dtype=np.float32).reshape(6, 4)
+    spec = tf.TensorSpec([3], tf.int32, name="ids")
+    shifted = tf.function(lambda ids: tf.gather(table, ids + 4), input_signature=[spec], autograph=False)
+    assert all(d.error == 0 for d in jfuse.convert(shifted).report.differences)

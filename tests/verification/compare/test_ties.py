@@ -1,0 +1,160 @@
+"""Choices among values that tie: they are excused, and nothing else is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+import jfuse
+from jfuse.ir.graph import Const, Eqn, Graph, Program
+from jfuse.model import Model
+from jfuse.tflite.write.distinct_outputs import prepare_outputs
+from jfuse.verification import verify
+from jfuse.verification.compare.ties import chooses
+from jfuse.verification.plan import Options
+from jfuse.verification.runners.subjects import InLiteRt, OnXla
+from tests.models.images import Detector
+
+DETECTORS = ("combined", "mapped")
+
+
+@pytest.fixture(autouse=True)
+def no_search(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whether a difference is excused is the question here, not where it begins."""
+    monkeypatch.setattr(verify, "first_difference", lambda *_: None)
+
+
+@pytest.fixture(scope="module")
+def detectors() -> dict[str, tuple[Model, Model]]:
+    """Detectors whose scores saturate: LiteRT's sigmoid gives the same number where TensorFlow's does not."""
+    sources = Detector(classes=2).combined(None), Detector(classes=2).mapped()
+    models = [jfuse.load(source) for source in sources]
+    return {name: (jfuse.lower(model), model) for name, model in zip(DETECTORS, models, strict=True)}
+
+
+@pytest.mark.parametrize("name", DETECTORS)
+def test_detectors_with_saturated_scores_agree(detectors: dict[str, tuple[Model, Model]], name: str) -> None:
+    lite, model = detectors[name]
+    found = jfuse.verify(lite, reference=model, edges="none")
+    assert found.passed
+    assert any("values that tie within the tolerance were told apart differently" in note for note in found.notes)
+
+
+def threshold(eqn: Eqn) -> Eqn:
+    """Another threshold for how much boxes may overlap."""
+    if not eqn.op.name.startswith("non_max_suppression"):
+        return eqn
+    return replace(eqn, inputs=(*eqn.inputs[:3], Const(np.array(0.1, np.float32)), *eqn.inputs[4:]))
+
+
+def swapped(eqn: Eqn) -> Eqn:
+    """The corners of boxes the other way round."""
+    return replace(eqn, inputs=eqn.inputs[::-1]) if eqn.source.node == "concat" else eqn
+
+
+def louder(eqn: Eqn) -> Eqn:
+    """Scores of other features."""
+    if eqn.source.node != "Conv2D_2":
+        return eqn
+    weights = eqn.inputs[1]
+    assert isinstance(weights, Const)
+    return replace(eqn, inputs=(eqn.inputs[0], Const(np.ascontiguousarray(weights.array[::-1])), *eqn.inputs[2:]))
+
+
+def changed(graph: Graph, change: Callable[[Eqn], Eqn]) -> Graph:
+    eqns = (replace(e, bodies=tuple(changed(b, change) for b in e.bodies)) for e in graph.eqns)
+    return replace(graph, eqns=tuple(map(change, eqns)))
+
+
+@pytest.mark.parametrize(
+    ("name", "fault"),
+    [("combined", threshold), ("combined", swapped), ("mapped", threshold), ("mapped", louder)],
+)
+def test_faults_are_no_ties(detectors: dict[str, tuple[Model, Model]], name: str, fault: Callable[[Eqn], Eqn]) -> None:
+    lite, model = detectors[name]
+    signatures = tuple(replace(s, graph=changed(s.graph, fault)) for s in lite.program.signatures)
+    with pytest.raises(jfuse.VerifyFailed, match="differs"):
+        jfuse.verify(Model(Program(signatures), lite.imported), reference=model, edges="none", shrink=0)
+
+
+@pytest.mark.parametrize("fault", [threshold])
+def test_faults_of_the_file_alone_are_no_ties(
+    detectors: dict[str, tuple[Model, Model]], fault: Callable[[Eqn], Eqn]
+) -> None:
+    """As where LiteRT computes something else than the graph says."""
+    lite, _ = detectors["mapped"]
+    signatures = tuple(replace(s, graph=changed(s.graph, fault)) for s in lite.program.signatures)
+    with pytest.raises(jfuse.VerifyFailed, match="differs"):
+        jfuse.verify(Model(Program(signatures)), lite, edges="none", shrink=0)
+
+
+def test_what_chooses(detectors: dict[str, tuple[Model, Model]]) -> None:
+    (signature,) = detectors["mapped"][0].program.signatures
+    choosing = {eqn.op.name for eqn in signature.graph.eqns if chooses(eqn)}
+    assert choosing == {"topk_v2", "greater", "equal", "cast", "while"}
+
+
+def test_comparisons_are_told_apart_by_roundings() -> None:
+    """LiteRT's sigmoid is 1 where TensorFlow's is the last number before it."""
+    import tensorflow as tf
+
+    spec = tf.TensorSpec([4, 64], tf.float32, name="x")
+    model = tf.function(lambda x: tf.cast(tf.sigmoid(x * 4.0) < 1.0, tf.float32), input_signature=[spec])
+    found = jfuse.convert(model)
+    assert any("told apart differently" in note for note in found.report.notes)
+    other = tf.function(lambda x: tf.cast(tf.sigmoid(x * 4.0) < 0.999, tf.float32), input_signature=[spec])
+    with pytest.raises(jfuse.VerifyFailed):
+        jfuse.verify(found, other, shrink=0)
+
+
+def counting(least: float, gain: float = 1.0) -> Any:
+    """Counts how often a sigmoid is below a number, in a variable that the answer depends on in the next call."""
+    import tensorflow as tf
+
+    class Counting(tf.Module):
+        def __init__(self) -> None:
+            self.count = tf.Variable(tf.ones([4]), name="count")
+
+        @tf.function(input_signature=[tf.TensorSpec([4, 64], tf.float32, name="x")], autograph=False)
+        def __call__(self, x: Any) -> Any:
+            below = tf.cast(tf.sigmoid(x * 4.0) < least, tf.float32)
+            before = self.count.read_value()
+            self.count.assign_add(tf.reduce_sum(below, 1) * gain)
+            return before[:, None] * x
+
+    return Counting()
+
+
+@pytest.mark.parametrize("state", ["source", "io"])
+def test_ties_that_a_state_keeps(state: str) -> None:
+    """The state goes on otherwise from the tie on: every later call is computed from what the other side kept."""
+    source = counting(1.0)
+    found = jfuse.convert(source.__call__, state=state, verify=False)
+    x = np.random.default_rng(0).standard_normal((3, 4, 64)).astype(np.float32) * 4
+    notes = jfuse.verify(found, source.__call__, inputs=list(x)).notes
+    assert any("told apart differently" in note for note in notes)
+    if state == "io":  # only first answers are compared with the source's, and these do not depend on the variable
+        return
+    for other in (counting(0.999), counting(1.0, gain=1.01)):
+        with pytest.raises(jfuse.VerifyFailed, match="differs"):
+            jfuse.verify(found, other.__call__, inputs=list(x), shrink=0)
+
+
+def test_a_state_that_is_wrong_is_no_tie() -> None:
+    """XLA and LiteRT part: the file forgets what it kept."""
+    module = counting(1.0)
+    source = jfuse.load(module.__call__)
+    lite = jfuse.lower(source)
+    (signature,) = lite.program.signatures
+    graph = signature.graph
+    kept = replace(graph, outputs=(*graph.outputs[:-1], graph.inputs[-1]))
+    data = Model(Program((replace(signature, graph=prepare_outputs(kept, states=1)),))).to_bytes()
+    sides = replace(
+        verify.Sides.of_model(lite, source), data=data, subjects=(OnXla(lite), InLiteRt(data, lite.program))
+    )
+    with pytest.raises(jfuse.VerifyFailed, match="differs"):
+        verify.verify_sides(sides, Options(calls=3))

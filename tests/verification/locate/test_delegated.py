@@ -1,0 +1,126 @@
+"""Errors that LiteRT makes with its delegate alone are laid to it, at the operator that it gets wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+import jfuse
+from jfuse.ir.graph import Program
+from jfuse.kernels import ops
+from jfuse.model import Model
+from jfuse.running.interpreter import LiteRt
+from jfuse.tflite.write.file import to_bytes
+from jfuse.verification.locate import delegated
+from jfuse.verification.locate.bisect import Call, first_difference
+from jfuse.verification.locate.delegated import Delegated
+from jfuse.verification.locate.file_values import FileRun
+from jfuse.verification.runners import subjects
+from tests.verification.locate.faults import Change, becomes, broken, constant, options, swapped
+from tests.verification.locate.test_faults import Held, healthy
+
+FAULTS: list[tuple[str, str, Change]] = [
+    ("cnn", "block/act/LeakyRelu", options(alpha=0.2)),
+    ("cnn", "head/dense/MatMul", constant(1, lambda a: a.T)),
+    ("lstm", "rnn/concat", swapped(0, 1)),
+    ("transformer", "block/Gelu", options(approximate=True)),
+    ("transformer", "block/norm/gain", constant(1, lambda a: np.roll(a, 1))),
+    ("image", "turn/ReverseV2", constant(1, lambda a: a - 1)),
+    ("deep", "layer3/MatMul", constant(1, lambda a: a * (1 + 1e-4))),
+]
+each_fault = pytest.mark.parametrize(("model", "node", "change"), FAULTS, ids=[node for _, node, _ in FAULTS])
+
+
+def erring(monkeypatch: pytest.MonkeyPatch, wrong: bytes, right: bytes, most: int | None = None) -> None:
+    """Let LiteRT with its delegate compute what another file says; without it this one.
+
+    most: of outputs; with more of them the delegate errs no more.
+    """
+
+    class Shown(FileRun):
+        def showing(self, signature: Any, numbers: Any) -> Any:
+            errs = most is None or len(numbers) <= most
+            return FileRun(wrong if errs else right).showing(signature, numbers)
+
+    monkeypatch.setattr(delegated, "FileRun", Shown)
+    monkeypatch.setattr(delegated, "LiteRt", lambda data: LiteRt(wrong if data == right else data, delegates=False))
+
+
+@each_fault
+def test_an_operator_that_the_delegate_gets_wrong_is_found(
+    model: str, node: str, change: Change, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program, data, inputs, _ = healthy(model)
+    erring(monkeypatch, to_bytes(broken(program, node, change)), data)
+    found = first_difference(Held(program), Held(program), Call("main", inputs), "xla/litert", data)
+    assert found is not None
+    assert (found.source, found.first, found.delegate, found.together) == (node, "", "XNNPACK", False)
+    assert found.place.endswith("in XNNPACK")
+    assert "with XNNPACK alone: LiteRT's own kernels agree with XLA" in found.detail
+
+
+@each_fault
+def test_operators_that_it_gets_wrong_together_are_found(
+    model: str, node: str, change: Change, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where their results between are outputs it runs them one by one, and all is right."""
+    program, data, inputs, _ = healthy(model)
+    erring(monkeypatch, to_bytes(broken(program, node, change)), data, most=1)
+    found = first_difference(Held(program), Held(program), Call("main", inputs), "xla/litert", data)
+    assert found is not None
+    assert (found.source, found.first, found.delegate, found.together) == (node, "", "XNNPACK", True)
+    assert "alone, where that runs it with operators before it as one" in found.detail
+
+
+@pytest.mark.parametrize("name", ["cnn", "lstm", "gru", "transformer", "text", "image", "deep", "chaotic"])
+def test_nothing_is_laid_to_it_that_rounding_explains(name: str) -> None:
+    program, data, inputs, _ = healthy(name)
+    assert first_difference(Held(program), Held(program), Call("main", inputs), "xla/litert", data) is None
+    assert Delegated(data, program.signatures[0], [*inputs.values()], inputs).blamed() is None
+
+
+def test_its_own_rounding_of_integers_is_found() -> None:
+    """XNNPACK rounds some integers to another step than the operators' own kernels: from the same operator on."""
+    program, data, inputs, _ = healthy("int8")
+    (signature,) = program.signatures
+    found = Delegated(data, signature, [*inputs.values()], inputs).blamed()
+    assert found is not None
+    number = found[0].step.number
+
+    def runs(count: int) -> list[np.ndarray]:
+        graph = replace(signature.graph, eqns=signature.graph.eqns[:count])
+        cut = replace(signature, graph=replace(graph, outputs=graph.eqns[-1].outputs), output_names=("y",))
+        files = [LiteRt(to_bytes(Program((cut,))), delegates=d) for d in (True, False)]
+        return [lite.run("main", inputs)["y"] for lite in files]
+
+    one, other = runs(number)
+    np.testing.assert_array_equal(one, other)
+    one, other = runs(number + 1)
+    assert np.abs(one.astype(int) - other).max() == 1
+
+
+def test_a_row_of_calls(monkeypatch: pytest.MonkeyPatch) -> None:
+    program, data, *_ = healthy("streaming")
+    wrong = to_bytes(broken(program, "total/sum", becomes(ops.reduce_max, np.array([0], np.int32), keep=1)))
+    erring(monkeypatch, wrong, data)
+    (signature,) = program.signatures
+    x = np.random.default_rng(5).standard_normal((3, 2, 3)).astype(np.float32)
+    states = {s.name: s.initial.array for s in signature.states}
+    found = first_difference(Held(program), Held(program), Call("main", {"x0": x}, states), "xla/litert", data)
+    assert found is not None
+    assert (found.source, found.delegate) == ("total/sum", "XNNPACK")
+
+
+def test_the_message_and_the_notes_name_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    program, data, *_ = healthy("cnn")
+    wrong = to_bytes(broken(program, "head/act/Tanh", becomes(ops.logistic)))
+    erring(monkeypatch, wrong, data)
+    plain: Callable[..., LiteRt] = LiteRt
+    monkeypatch.setattr(subjects, "LiteRt", lambda data, *, delegates: plain(wrong, delegates=False))
+    with pytest.raises(jfuse.VerifyFailed, match=r"\(xla/litert\) at head/act/Tanh.* in XNNPACK") as failed:
+        jfuse.verify(Model(program), edges="none", shrink=0)
+    assert "LiteRT errs with XNNPACK alone: its own kernels agree with XLA" in failed.value.verification.notes

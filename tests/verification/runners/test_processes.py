@@ -1,0 +1,101 @@
+"""Samples shared out over devices and over processes: the same numbers as on one device in one process."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+# Run by interpreters of their own: how many devices and processes there are is settled when jax starts.
+_PROGRAM = """
+import json, sys
+import jax
+address, processes, process = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
+if processes > 1:
+    jax.distributed.initialize(address, processes, process)
+import numpy as np
+from jfuse.errors import VerifyFailed
+from jfuse.tflite.write.file import to_bytes
+from jfuse.model import Model
+from jfuse.verification.compare.compare import Comparison, Differs
+from jfuse.verification.runners.subjects import InLiteRt, OnXla
+from jfuse.verification.compare.tolerance import Tolerance
+from tests.export import programs
+
+of = programs.lstm()
+(signature,) = of.signatures
+x = np.random.default_rng(5).normal(size=(43, 2, 6, 3)).astype(np.float32)
+on_xla, in_litert = OnXla(Model(of)), InLiteRt(to_bytes(of), of)
+found = {}
+for limit in (1e-5, 0.0):
+    comparison = Comparison(in_litert, [on_xla], {signature.key: signature}, lambda k, o: Tolerance(limit, "sums"))
+    try:
+        comparison.samples([(signature, {"x0": x})])
+    except Differs as differs:
+        found["first"] = differs.step.inputs["x0"].tolist()
+    found[str(limit)] = [(d.output, d.error, d.samples) for d in comparison.differences()]
+try:
+    in_litert.batch({"x0": x[..., :2]}, signature.key)
+except VerifyFailed as error:
+    found["refused"] = type(error).__name__
+found["devices"] = len(jax.local_devices())
+print(json.dumps(found))
+"""
+
+
+def _run(processes: int = 1, devices: int = 1) -> list[dict[str, object]]:
+    """What each process prints. They run side by side."""
+    with socket.socket() as free:
+        free.bind(("localhost", 0))
+        address = f"localhost:{free.getsockname()[1]}"
+    environment = {
+        **os.environ,
+        "XLA_FLAGS": f"--xla_force_host_platform_device_count={devices}",
+        "JAX_PLATFORMS": "cpu",
+        "PYTHONPATH": str(Path(__file__).parents[3]),
+    }
+    running = [
+        subprocess.Popen(
+            [sys.executable, "-c", _PROGRAM, address, str(processes), str(i)],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env=environment,
+        )
+        for i in range(processes)
+    ]
+    try:
+        ended = [process.communicate(timeout=120) for process in running]
+    finally:
+        for process in running:
+            process.kill()
+    assert [p.returncode for p in running] == [0] * processes, [stderr for _, stderr in ended]
+    return [json.loads(stdout.splitlines()[-1]) for stdout, _ in ended]
+
+
+@pytest.fixture(scope="module")
+def alone() -> dict[str, object]:
+    """One process with one device."""
+    (found,) = _run()
+    assert found.pop("devices") == 1
+    assert found["refused"] == "VerifyFailed"
+    assert found["1e-05"]
+    assert found["first"]
+    return found
+
+
+def test_eight_devices(alone: dict[str, object]) -> None:
+    (found,) = _run(devices=8)
+    assert found.pop("devices") == 8
+    assert found == alone
+
+
+def test_two_processes(alone: dict[str, object]) -> None:
+    for found in _run(processes=2):
+        assert found.pop("devices") == 1
+        assert found == alone
