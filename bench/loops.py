@@ -34,7 +34,7 @@ from jfuse.passes.context import Context
 from jfuse.passes.pipeline import PIPELINE
 from jfuse.passes.scans.to_loops import loop_cost
 from jfuse.passes.scans.to_loops.loop_cost import Form, LoopSize
-from jfuse.passes.scans.to_loops.scan_to_loops import unloop
+from jfuse.passes.scans.to_loops.scan_to_loops import scan_to_loops
 
 SECONDS = 1.0  # of invokes for each model
 MEASURED = (
@@ -162,9 +162,9 @@ def file_of(model: jfuse.Model, choose: Any) -> bytes:
     """The file in which each loop has the form that `choose` says."""
 
     def unlooped(graph: Graph, ctx: Context) -> Graph:
-        return unloop(graph, ctx, choose)
+        return scan_to_loops(graph, ctx, choose)
 
-    passes = tuple(unlooped if step is unloop else step for step in PIPELINE)
+    passes = tuple(unlooped if step is scan_to_loops else step for step in PIPELINE)
     return jfuse.lower(model, passes=passes).to_bytes()
 
 

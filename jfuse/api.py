@@ -19,7 +19,7 @@ from jfuse.lowering.defaults import default_rules
 from jfuse.lowering.rules import Rule
 from jfuse.model import Model
 from jfuse.passes.context import Context, CustomOptions
-from jfuse.passes.pipeline import PIPELINE, Step, run_pipeline
+from jfuse.passes.pipeline import PIPELINE, PipelineStep, run_pipeline
 from jfuse.passes.states.modes import MODES
 from jfuse.report import Report
 from jfuse.sides import sides_of
@@ -34,7 +34,7 @@ def lower(
     model: Model,
     *,
     rules: Iterable[Rule] = (),
-    passes: tuple[Step, ...] = PIPELINE,
+    passes: tuple[PipelineStep, ...] = PIPELINE,
     recover: bool = True,
     state: str = "source",
     padding: str | None = None,

@@ -14,7 +14,7 @@ from jfuse.ir.types import DType, TensorType
 
 
 @dataclass(frozen=True)
-class Place:
+class StatePlace:
     """One state of one graph: the input and the output that are its value before and after, by position."""
 
     state: State
@@ -22,12 +22,12 @@ class Place:
     output: int
 
 
-def places(signature: Signature) -> Iterator[Place]:
+def places(signature: Signature) -> Iterator[StatePlace]:
     """The states of a signature in its graph."""
     graph, count = signature.graph, len(signature.states)
     inputs, outputs = len(graph.inputs) - count, len(graph.outputs) - count
     for i, kept in enumerate(signature.states):
-        yield Place(kept, inputs + i, outputs + i)
+        yield StatePlace(kept, inputs + i, outputs + i)
 
 
 def distinct(program: Program) -> Sequence[Signature]:

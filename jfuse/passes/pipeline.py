@@ -17,17 +17,18 @@ from jfuse.passes.gates.builtins_only import no_lost_ops, only_operators, plain_
 from jfuse.passes.gates.custom_ops import custom_operators
 from jfuse.passes.gates.debug_metadata import drop_debug_metadata
 from jfuse.passes.legalize.complex_parts import complex_parts
-from jfuse.passes.legalize.legalize_broadcast import spread
-from jfuse.passes.legalize.legalize_dtypes import widen, widen_loops
-from jfuse.passes.scans.fission.split_scans import split
-from jfuse.passes.scans.fission.unpack import unpack
+from jfuse.passes.legalize.legalize_broadcast import legalize_broadcast
+from jfuse.passes.legalize.legalize_dtypes import legalize_dtypes
+from jfuse.passes.legalize.promote_loops import promote_loops
+from jfuse.passes.scans.fission.split_scans import split_scans
+from jfuse.passes.scans.fission.unpack import unpack_states
 from jfuse.passes.scans.from_while.last_steps import last_steps
-from jfuse.passes.scans.from_while.while_to_scan import loops
-from jfuse.passes.scans.reroll.reroll import roll
-from jfuse.passes.scans.to_loops.scan_to_loops import unloop
-from jfuse.passes.simplify.fold_selects import settle
+from jfuse.passes.scans.from_while.while_to_scan import while_to_scan
+from jfuse.passes.scans.reroll.reroll import reroll
+from jfuse.passes.scans.to_loops.scan_to_loops import scan_to_loops
+from jfuse.passes.simplify.fold_selects import fold_selects
 from jfuse.passes.simplify.simplify import simplify
-from jfuse.passes.states.modes import streams
+from jfuse.passes.states.modes import apply_state_mode
 from jfuse.passes.states.placement import place_states, prepare_results
 
 Pass = Callable[[Graph, Context], Graph]
@@ -44,29 +45,29 @@ class Whole:
         return self.run.__name__
 
 
-Step = Pass | Whole
+PipelineStep = Pass | Whole
 
-PIPELINE: tuple[Step, ...] = (
-    Whole(plain_numbers),  # before whatever reasons about what ops compute
-    Whole(drop_debug_metadata),  # before whatever makes other equations of those that it tells of
-    loops,  # first of all that rewrites: recurrences are looked for in scans only
-    widen_loops,  # before whatever reads scans: rules speak of f32
-    settle,  # before roll and split, which would take a decided choice for a mask
-    Whole(no_lost_ops),  # before roll, fuse and whatever else takes time; after settle, which drops choices
-    roll,  # before split: what code spells out step by step is a scan as well
-    last_steps,  # before split and recover: a state whose last value alone is read needs no sequence
-    unpack,  # before split, which would leave results in the packed form
-    split,  # before recover, which takes a scan for one recurrence
-    Whole(streams),  # each scan is one recurrence now, and what becomes of it must take any initial state
-    recover,  # before fuse, which proves and places what recover proposes
-    complex_parts,  # before fuse, which opens what complex numbers were made of
-    fuse,  # before unloop, so that only what nothing fused takes becomes a loop of the file
-    unloop,  # after it every equation is a builtin
-    simplify,  # needs the whole graph in builtins: what merges is an operator of the file
-    spread,  # once it is known which operators there are; before widen, which knows the types of what this adds
-    widen,
-    Whole(custom_operators),  # last of what makes operators: no rule or merge looks into them
-    Whole(only_operators),  # before state, so that the message speaks of the source's ops and not of writers
+PIPELINE: tuple[PipelineStep, ...] = (
+    Whole(plain_numbers),  # before all passes that reason about what ops compute
+    Whole(drop_debug_metadata),  # before any pass replaces the equations that it describes
+    while_to_scan,  # first of all rewrites: recurrences are looked for in scans only
+    promote_loops,  # before all passes that read scans: rules speak of f32
+    fold_selects,  # before reroll and split_scans, which would take a decided choice for a mask
+    Whole(no_lost_ops),  # before reroll, fuse and everything that takes time; after fold_selects, which drops choices
+    reroll,  # before split_scans: code that spells out step by step is a scan as well
+    last_steps,  # before split_scans and recover: a state of which only the last value is read needs no sequence
+    unpack_states,  # before split_scans, which would leave results in the packed form
+    split_scans,  # before recover, which takes a scan for one recurrence
+    Whole(apply_state_mode),  # each scan is one recurrence now, and its replacement must take any initial state
+    recover,  # before fuse, which proves and places the proposals of recover
+    complex_parts,  # before fuse, which inlines bodies that complex numbers were made of
+    fuse,  # before scan_to_loops, so that only scans that nothing fused become loops of the file
+    scan_to_loops,  # after it every equation is a builtin
+    simplify,  # needs the whole graph in builtins: peephole rules look at operators of the file
+    legalize_broadcast,  # once the operators are known; before legalize_dtypes, which gives types to what this adds
+    legalize_dtypes,  # before custom_operators, whose types are the user's
+    Whole(custom_operators),  # last of the passes that make operators: no rule looks into them
+    Whole(only_operators),  # before place_states, so that the message speaks of the source's ops and not of writers
     Whole(place_states),  # last that changes what operators do: nothing may reorder around a state's writer
     Whole(prepare_results),  # results that are inputs, constants or repeated get a tensor of their own
 )
@@ -75,7 +76,7 @@ PIPELINE: tuple[Step, ...] = (
 def run_pipeline(
     program: Program,
     ctx: Context,
-    passes: tuple[Step, ...] = PIPELINE,
+    passes: tuple[PipelineStep, ...] = PIPELINE,
     *,
     check_types: bool = False,
     dump_dir: Path | None = None,
@@ -96,7 +97,9 @@ def run_pipeline(
     return program
 
 
-def _step(step: Step, program: Program, ctx: Context, before: tuple[Step, ...], check_types: bool) -> Program:
+def _step(
+    step: PipelineStep, program: Program, ctx: Context, before: tuple[PipelineStep, ...], check_types: bool
+) -> Program:
     if not isinstance(step, Whole):
         return program.with_graphs(lambda graph: _checked(step, step(graph, ctx), before, check_types))
     result = step.run(program, ctx)
@@ -105,7 +108,7 @@ def _step(step: Step, program: Program, ctx: Context, before: tuple[Step, ...], 
     return result
 
 
-def _checked(step: Step, result: Graph, before: tuple[Step, ...], check_types: bool) -> Graph:
+def _checked(step: PipelineStep, result: Graph, before: tuple[PipelineStep, ...], check_types: bool) -> Graph:
     try:
         check_graph(result, types=check_types)
     except JfuseError as error:
@@ -120,7 +123,7 @@ def _checked(step: Step, result: Graph, before: tuple[Step, ...], check_types: b
     return result
 
 
-def _dump(folder: Path, number: int, step: Step, program: Program) -> None:
+def _dump(folder: Path, number: int, step: PipelineStep, program: Program) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     text = "\n".join(str(graph) for graph in program.graphs())
     (folder / f"{number:02d}_{step.__name__}.txt").write_text(text)

@@ -25,7 +25,7 @@ class Rewriting:
     """A graph while it is rebuilt: who made which Var, how often each is read, and what replaced what.
 
     A replaced equation gives its Vars to the new one, so names, known values and later equations stay as they are.
-    What a replaced equation alone has read stays, for `drop_dead` to find.
+    What a replaced equation alone has read stays, for `eliminate_dead_code` to find.
     """
 
     def __init__(self, graph: Graph) -> None:

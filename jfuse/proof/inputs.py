@@ -35,7 +35,7 @@ _Sources = Callable[[Eqn], Iterable[tuple[int, Atom | None]]]
 
 
 @dataclass(frozen=True)
-class Step:
+class CallInputs:
     """One call of a row: the signature, its inputs, and what they are ("random", "given", or the kind of edge)."""
 
     key: str

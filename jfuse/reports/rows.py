@@ -14,7 +14,7 @@ from jfuse.ir.graph import Atom, Const, Eqn, Graph, Var
 from jfuse.ir.literals import format_const, format_value
 from jfuse.ir.registry import defaults_of
 from jfuse.passes.states.layers import layer_of
-from jfuse.reports.scopes import Run, runs, scope_of
+from jfuse.reports.scopes import ScopeRun, runs, scope_of
 
 _BODIES = {"while": ("condition", "body"), "if": ("then", "else")}
 _LONGEST = 300  # characters of a value: options of custom operators can be of any size
@@ -113,7 +113,7 @@ class _Builder:
         for run in runs([scope_of(eqn.source) for eqn in graph.eqns], outside):
             self._run(run, graph, path, depth)
 
-    def _run(self, run: Run, graph: Graph, path: tuple[int, ...], depth: int) -> None:
+    def _run(self, run: ScopeRun, graph: Graph, path: tuple[int, ...], depth: int) -> None:
         if not run.name:
             for i in range(run.start, run.stop):
                 self._equation(graph.eqns[i], (*path, i), depth)

@@ -12,13 +12,13 @@ _DEEPEST = 8  # blocks in blocks; what lies deeper stands in the last one
 
 
 @dataclass
-class Run:
+class ScopeRun:
     """Operations `start` up to `stop`. name: of the scope, with `inner` runs; "" for operations that need no block."""
 
     start: int
     stop: int
     name: str = ""
-    inner: list[Run] = field(default_factory=list)
+    inner: list[ScopeRun] = field(default_factory=list)
 
 
 def scope_of(source: Source) -> Scope:
@@ -27,7 +27,7 @@ def scope_of(source: Source) -> Scope:
     return tuple(part for part in path[:-1] if part)
 
 
-def runs(scopes: Sequence[Scope], outside: Scope = ()) -> list[Run]:
+def runs(scopes: Sequence[Scope], outside: Scope = ()) -> list[ScopeRun]:
     """The operations in order as runs, nested by scope.
 
     A scope that holds a single operation, or all of them, makes no block; one that holds just one other scope is told
@@ -38,8 +38,8 @@ def runs(scopes: Sequence[Scope], outside: Scope = ()) -> list[Run]:
     return _split(scopes, 0, len(scopes), max(common, known), _DEEPEST)
 
 
-def _split(scopes: Sequence[Scope], start: int, stop: int, level: int, deepest: int) -> list[Run]:
-    found: list[Run] = []
+def _split(scopes: Sequence[Scope], start: int, stop: int, level: int, deepest: int) -> list[ScopeRun]:
+    found: list[ScopeRun] = []
     while start < stop:
         here = _part(scopes[start], level)
         end = start + 1
@@ -50,16 +50,16 @@ def _split(scopes: Sequence[Scope], start: int, stop: int, level: int, deepest: 
         else:
             below = _common(scopes, start, end, level)
             name = "/".join(scopes[start][level:below])
-            found.append(Run(start, end, name, _split(scopes, start, end, below, deepest - 1)))
+            found.append(ScopeRun(start, end, name, _split(scopes, start, end, below, deepest - 1)))
         start = end
     return found
 
 
-def _append_plain(found: list[Run], start: int, stop: int) -> None:
+def _append_plain(found: list[ScopeRun], start: int, stop: int) -> None:
     if found and not found[-1].name:
         found[-1].stop = stop
     else:
-        found.append(Run(start, stop))
+        found.append(ScopeRun(start, stop))
 
 
 def _common(scopes: Sequence[Scope], start: int, stop: int, level: int) -> int:

@@ -15,7 +15,7 @@ from jfuse.ir.types import TensorType
 from jfuse.ir.walk import all_eqns
 from jfuse.kernels import ops
 from jfuse.kernels.core.op import depends_on_data
-from jfuse.proof.inputs import Step, draws, input_types, open_sizes, size_choices
+from jfuse.proof.inputs import CallInputs, draws, input_types, open_sizes, size_choices
 from jfuse.report import Promise
 from jfuse.verification.inputs.edges import FINITE, HUGE, ODD, SELECTING, edge_inputs
 from jfuse.verification.inputs.padded_inputs import keep_promises
@@ -58,7 +58,7 @@ class Plan:
     options: Options
     keeps: bool = field(default=False)
 
-    def rows(self) -> Iterator[Iterable[Step]]:
+    def rows(self) -> Iterator[Iterable[CallInputs]]:
         """The rows, the first of them with all random calls: at each choice of sizes some at other scales."""
         if self.options.inputs is not None:
             yield Given(self.interfaces, self.signatures[0].key).calls(self.options.inputs)
@@ -95,30 +95,30 @@ class Plan:
                     yield signature, rows if in_a_row else stacked
                     batch = []
 
-    def _random(self) -> Iterator[Step]:
+    def _random(self) -> Iterator[CallInputs]:
         for signature in self.signatures:
             for sizes in self._sizes(signature):
                 for number, drawn in enumerate(draws(signature, sizes, self.options.seed, self.options.calls)):
-                    yield Step(signature.key, self._kept(signature, drawn, self.options.seed + number))
+                    yield CallInputs(signature.key, self._kept(signature, drawn, self.options.seed + number))
             yield from self._selecting(signature)
 
-    def _selecting(self, signature: Signature) -> Iterator[Step]:
+    def _selecting(self, signature: Signature) -> Iterator[CallInputs]:
         """Where sizes are decided by data: inputs of which a selection may take nothing, at the least sizes."""
         if any(depends_on_data(e) for e in all_eqns(signature.graph)) and not self._is_particular(signature):
             for kind, drawn in edge_inputs(signature, self._sizes(signature)[-1], SELECTING, self.options.seed):
-                yield Step(signature.key, drawn, kind)
+                yield CallInputs(signature.key, drawn, kind)
 
-    def _edges(self) -> Iterator[list[Step]]:
+    def _edges(self) -> Iterator[list[CallInputs]]:
         kinds = {"none": (), "finite": FINITE, "nan": (*FINITE, *ODD)}[self.options.edges]
         for signature in self.signatures:
             if self._is_particular(signature):
                 continue
             sizes = self._sizes(signature)
             tried = tuple(kind for kind in kinds if kind not in HUGE) if _saturates(signature) else kinds
-            steps = [Step(signature.key, i, kind) for kind, i in edge_inputs(signature, sizes[0], tried, 0)]
+            steps = [CallInputs(signature.key, i, kind) for kind, i in edge_inputs(signature, sizes[0], tried, 0)]
             if self.options.empty and (first := _first_symbol(signature)) not in (None, *self.fixed[signature.key]):
                 (drawn,) = draws(signature, {**sizes[-1], str(first): 0}, self.options.seed, 1)
-                steps.append(Step(signature.key, drawn, "empty"))
+                steps.append(CallInputs(signature.key, drawn, "empty"))
             yield from [[step] for step in steps] if self.keeps else [steps]
 
     def _is_particular(self, signature: Signature) -> bool:

@@ -16,7 +16,7 @@ from jfuse.errors import JfuseError, VerifyFailed
 from jfuse.frontends.sources import Imported
 from jfuse.ir.graph import Graph, Signature, Var
 from jfuse.ir.states import first_states, initial_values
-from jfuse.proof.inputs import Step
+from jfuse.proof.inputs import CallInputs
 from jfuse.running.runner import running_notes
 from jfuse.verification.compare.compare import Comparison, Differs, Wrong, by_chance
 from jfuse.verification.compare.matching import Match, Renamed, match
@@ -81,7 +81,7 @@ class _Verifying:
     options: Options
     on_progress: OnProgress
     done: int = field(default=0, init=False)
-    _first: Step | None = field(default=None, init=False)
+    _first: CallInputs | None = field(default=None, init=False)
 
     def run(self) -> Verification:
         started = time.perf_counter()
@@ -204,7 +204,7 @@ class _Verifying:
             keeps=any(i.states for s in self.sides.subjects for i in s.signatures.values()),
         )
 
-    def _with_states(self, row: Iterable[Step], own: bool = False) -> Iterator[Step]:
+    def _with_states(self, row: Iterable[CallInputs], own: bool = False) -> Iterator[CallInputs]:
         """The row, with the initial values of states that are inputs where the reference does not take them.
 
         own: of subjects among themselves, which take what the row has for them.
@@ -299,7 +299,7 @@ class _Verifying:
         result.inputs = failed.calls
         if self.options.save_failing is not None and failed.calls:
             result.failing = self.options.save_failing / "failing-sample.npz"
-            save_calls(result.failing, [Step(key, inputs) for key, inputs in failed.calls])
+            save_calls(result.failing, [CallInputs(key, inputs) for key, inputs in failed.calls])
             failed.remedy = f"{failed.remedy}; its inputs are in {result.failing}"
         return failed
 
@@ -343,7 +343,7 @@ class _Verifying:
         alike = matched.key == key and all(n == o for n, o in matched.inputs.items())
         return self.sides.source if alike else None
 
-    def _equations(self, step: Step) -> list[EquationError]:
+    def _equations(self, step: CallInputs) -> list[EquationError]:
         """The error of every equation in one call, the first of a row."""
         model = self.sides.model
         if model is None:

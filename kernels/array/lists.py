@@ -18,7 +18,7 @@ from jfuse.ir.types import DType, TensorType
 
 @dataclass(frozen=True, eq=False)
 class ReserveOp:
-    """Zeros of the parameters `shape` and `dtype`, without operands. `unloop` spells them in builtins."""
+    """Zeros of the parameters `shape` and `dtype`, without operands. `scan_to_loops` spells them in builtins."""
 
     name: str = "reserve"
     builtin: str | None = None

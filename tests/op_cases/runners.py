@@ -22,10 +22,10 @@ from jfuse.lowering.defaults import default_rules
 from jfuse.lowering.rules import LowerRule
 from jfuse.passes.context import Context
 from jfuse.passes.fuse.fuse import fuse
-from jfuse.passes.gates.builtins_only import legal
+from jfuse.passes.gates.builtins_only import check_operators
 from jfuse.passes.legalize.complex_parts import complex_parts
-from jfuse.passes.legalize.legalize_broadcast import spread
-from jfuse.passes.legalize.legalize_dtypes import widen
+from jfuse.passes.legalize.legalize_broadcast import legalize_broadcast
+from jfuse.passes.legalize.legalize_dtypes import legalize_dtypes
 from jfuse.tflite.write.distinct_outputs import prepare_outputs
 from jfuse.tflite.write.file import to_bytes
 from tests.op_cases.case import Case
@@ -124,9 +124,9 @@ def file_of(case: Case, *, dynamic: bool) -> bytes:
     """The row's file."""
     ctx = Context(recover=False)
     graph = graph_of(case, dynamic=dynamic)
-    for step in (complex_parts, fuse, spread, widen):  # `fuse` opens composites
+    for step in (complex_parts, fuse, legalize_broadcast, legalize_dtypes):  # `fuse` opens composites
         graph = step(graph, ctx)
-    legal([graph])
+    check_operators([graph])
     graph = prepare_outputs(graph)
     names = tuple(f"in{i}" for i in range(len(graph.inputs))), tuple(f"out{i}" for i in range(len(graph.outputs)))
     return to_bytes(Program((Signature("row", graph, *names),)))

@@ -12,7 +12,7 @@ from jfuse.ir.trace import trace_graph
 from jfuse.kernels import ops
 from jfuse.reports.lanes import COLUMNS, place
 from jfuse.reports.rows import Rows, rows_of
-from jfuse.reports.scopes import Run, runs, scope_of
+from jfuse.reports.scopes import ScopeRun, runs, scope_of
 from tests.reports.small import ROW, at, blocks, loop
 
 
@@ -115,7 +115,7 @@ def test_too_many_values_share_the_last_lane() -> None:
     assert max(value.column for value in found.values) == COLUMNS - 1
 
 
-def names(found: Sequence[Run]) -> list[object]:
+def names(found: Sequence[ScopeRun]) -> list[object]:
     return [(run.name, names(run.inner)) if run.name else run.stop - run.start for run in found]
 
 

@@ -29,7 +29,7 @@ from jfuse.passes.fuse.recover import recover
 from jfuse.passes.fuse.rounding import rounds_to, widened
 from jfuse.passes.fuse.run_time_shapes import dynamic_before_fused, dynamic_before_replacement
 from jfuse.passes.rewrite import inline, rewrite
-from jfuse.passes.scans.to_loops.scan_to_loops import unloop
+from jfuse.passes.scans.to_loops.scan_to_loops import scan_to_loops
 from jfuse.passes.simplify.simplify import folded, simplify
 from jfuse.proof.inputs import integer_limits
 from jfuse.proof.prove import ROUNDED, TOLERANCE, Proof, prove
@@ -44,35 +44,35 @@ def fuse(graph: Graph, ctx: Context) -> Graph:
 
     Bodies that are put in place are searched for recurrences, as the graph itself was before.
     """
-    return _fuse(graph, ctx, _Place(graph.inputs))
+    return _fuse(graph, ctx, _Standing(graph.inputs))
 
 
 @dataclass(frozen=True)
-class _Place:
+class _Standing:
     """Where a graph stands. inputs: its own, where it is a signature's. in_loop: whether it is the body of a loop."""
 
     inputs: Sequence[Var] | None = None
     in_loop: bool = False
 
 
-def _fuse(graph: Graph, ctx: Context, place: _Place) -> Graph:
+def _fuse(graph: Graph, ctx: Context, place: _Standing) -> Graph:
     graph = _with_fused_bodies(graph, ctx, place)
     while any(eqn.op is composite for eqn in graph.eqns):  # bodies that are put in place may hold some
         graph = _resolved(graph, ctx, place)
     return graph
 
 
-def _with_fused_bodies(graph: Graph, ctx: Context, place: _Place) -> Graph:
+def _with_fused_bodies(graph: Graph, ctx: Context, place: _Standing) -> Graph:
     """The graph with what loops and branches hold resolved."""
 
     def visit(eqn: Eqn) -> Eqn:
-        inside = _Place(in_loop=place.in_loop or eqn.op in (scan, while_))
+        inside = _Standing(in_loop=place.in_loop or eqn.op in (scan, while_))
         return eqn if eqn.op is composite else with_new_bodies(eqn, lambda body: _fuse(body, ctx, inside))
 
     return replace(graph, eqns=tuple(map(visit, graph.eqns)))
 
 
-def _resolved(graph: Graph, ctx: Context, place: _Place) -> Graph:
+def _resolved(graph: Graph, ctx: Context, place: _Standing) -> Graph:
     """The graph with each composite replaced."""
     counts = use_counts(graph)
 
@@ -93,7 +93,7 @@ def _resolved(graph: Graph, ctx: Context, place: _Place) -> Graph:
     return rewrite(graph, visit)
 
 
-def _opened(eqn: Eqn, ctx: Context, place: _Place) -> Graph:
+def _opened(eqn: Eqn, ctx: Context, place: _Standing) -> Graph:
     """The body of a composite that stays unfused, with its constant operands put in and recurrences recovered in it."""
     (body,) = eqn.bodies
     known: dict[Var, Atom] = {v: a for v, a in zip(body.inputs, _atoms(eqn), strict=True) if isinstance(a, Const)}
@@ -103,7 +103,7 @@ def _opened(eqn: Eqn, ctx: Context, place: _Place) -> Graph:
     return _with_fused_bodies(body, ctx, place)
 
 
-def _fused(eqn: Eqn, rule: FuseRule, is_read: Sequence[bool], ctx: Context, place: _Place) -> list[Atom]:
+def _fused(eqn: Eqn, rule: FuseRule, is_read: Sequence[bool], ctx: Context, place: _Standing) -> list[Atom]:
     """The results of the replacement, recorded in the active trace; raises NotFused where it may not be taken."""
     masks = Masks(ctx, _atoms(eqn), active_trace().eqns, place.inputs)
     replacement, given = _replacement(eqn, rule, is_read, masks)
@@ -155,7 +155,7 @@ def _dynamic_before(replacement: Graph, args: Sequence[Atom], ctx: Context) -> E
     eqns = (*before, *trace.eqns)
     made = {out for eqn in eqns for out in eqn.outputs}
     given = dict.fromkeys(a for eqn in eqns for a in eqn.inputs if isinstance(a, Var) and a not in made)
-    file = simplify(unloop(Graph(replacement.name, tuple(given), eqns, wanted), apart), apart)
+    file = simplify(scan_to_loops(Graph(replacement.name, tuple(given), eqns, wanted), apart), apart)
     return next((d for e in file.eqns if (d := dynamic_before_fused(file, e)) is not None), None)
 
 

@@ -10,7 +10,7 @@ from jfuse.lowering.rules import need
 from jfuse.opaque_ops.state_operands import keeps_state
 from jfuse.passes.context import Context
 from jfuse.passes.scans.to_loops.loop_cost import OPEN_LENGTH, Form, LoopSize, fastest
-from jfuse.passes.scans.to_loops.scan_to_loops import unloop
+from jfuse.passes.scans.to_loops.scan_to_loops import scan_to_loops
 
 # Fused LSTMs of 16 to 128 units, batch 1 (bench/recurrent.py): 0.75, 1.17, 2.76 and 8.5 us a step.
 STEP_US = 0.62  # a step of a fused op
@@ -40,7 +40,7 @@ def fused_microseconds(eqn: Eqn) -> float:
 
 
 def loop_microseconds(body: Graph, ctx: Context) -> float:
-    """About what the loops of a graph take in the form that `unloop` would choose, with the products before them."""
+    """About what the loops of a graph take in the form that `scan_to_loops` would choose, with the products before."""
     sizes: list[LoopSize] = []
     total = 0.0
 
@@ -51,7 +51,7 @@ def loop_microseconds(body: Graph, ctx: Context) -> float:
         sizes.append(size)
         return form
 
-    unloop(body, Context(ctx.rules), choose)
+    scan_to_loops(body, Context(ctx.rules), choose)
     consts = {a for eqn in all_eqns(body) for a in eqn.inputs if isinstance(a, Const) and a.type.rank == 2}
     hoisted = sum(c.array.nbytes for c in consts) - sum(size.weights for size in sizes)
     calls = max((size.steps * size.rows for size in sizes), default=0)

@@ -20,7 +20,7 @@ from jfuse.lowering.rules import Proposal
 from jfuse.passes.context import Context
 from jfuse.passes.fuse.single_steps import recover_single_steps
 from jfuse.passes.rewrite import opened, rewrite
-from jfuse.passes.simplify.dce import drop_dead
+from jfuse.passes.simplify.dce import eliminate_dead_code
 from jfuse.report import Refusal
 
 
@@ -32,10 +32,10 @@ def recover(graph: Graph, ctx: Context, *, single_steps: bool = True) -> Graph:
     """
     if not ctx.recover:
         return graph
-    graph = _recover(drop_dead(graph), ctx)
+    graph = _recover(eliminate_dead_code(graph), ctx)
     if single_steps:
         graph = recover_single_steps(graph, lambda eqn: _read(eqn, ctx, one_step=True))
-    return drop_dead(recover_activations(graph))
+    return eliminate_dead_code(recover_activations(graph))
 
 
 def recover_activations(graph: Graph) -> Graph:

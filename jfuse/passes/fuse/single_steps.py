@@ -17,7 +17,7 @@ from jfuse.ir.walk import is_same_type, live_eqns, producers, substitute_graph
 from jfuse.kernels import ops
 from jfuse.kernels.control import scan
 from jfuse.lowering.recover.algebra.forms import Dependence
-from jfuse.passes.simplify.dce import drop_dead
+from jfuse.passes.simplify.dce import eliminate_dead_code
 
 Read = Callable[[Eqn], Sequence[Any] | None]
 """From a scan the results of what stands for it, recorded in the active trace; None where it is no recurrence."""
@@ -41,10 +41,10 @@ def recover_single_steps(graph: Graph, read: Read) -> Graph:
         if taken & (states.keys() | set(states.values())):
             continue
         for output in (None, *_outputs(graph, states)):
-            step = _Step.of(graph, states, output)
+            step = _SingleStep.of(graph, states, output)
             changed = None if step is None else step.replaced(graph, read)
             if changed is not None:
-                graph = drop_dead(changed)
+                graph = eliminate_dead_code(changed)
                 taken |= states.keys() | set(states.values())
                 break
     return graph
@@ -91,7 +91,7 @@ def _inputs_behind(graph: Graph) -> dict[Var, frozenset[Var]]:
 
 
 @dataclass(frozen=True)
-class _Step:
+class _SingleStep:
     """A step from `states` (input -> result) that reads `given` besides, and `others` by their shape.
 
     output: a value that is computed in the step as well.
@@ -104,7 +104,7 @@ class _Step:
     body: Graph
 
     @classmethod
-    def of(cls, graph: Graph, states: Mapping[Var, Var], output: Var | None) -> _Step | None:
+    def of(cls, graph: Graph, states: Mapping[Var, Var], output: Var | None) -> _SingleStep | None:
         """The step; None where it is no straight line of a moderate length over rows of one batch."""
         after = [*states.values(), *([] if output is None else [output])]
         given = _sources(graph, Dependence(graph), states, after)

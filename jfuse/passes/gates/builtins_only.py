@@ -16,7 +16,7 @@ from jfuse.opaque_ops.tf_op import CustomOp, TfOp
 from jfuse.passes.context import Context
 from jfuse.passes.gates.alternatives import alternative_to
 from jfuse.passes.gates.custom_ops import is_let_in
-from jfuse.passes.simplify.dce import drop_dead
+from jfuse.passes.simplify.dce import eliminate_dead_code
 from jfuse.passes.states.layers import layer_of
 from jfuse.tflite.runtime.dtypes import unsupported
 from jfuse.tflite.schema import BUILTIN_CODES
@@ -34,7 +34,7 @@ def builtins_only(graphs: Iterable[Graph]) -> None:
     _refuse([e for graph in graphs for e in all_eqns(graph) if not _is_operator(e)])
 
 
-def legal(graphs: Iterable[Graph], variables: Collection[str] = ()) -> None:
+def check_operators(graphs: Iterable[Graph], variables: Collection[str] = ()) -> None:
     """As `builtins_only`, and for all equations on types that the runtime's kernels do not take.
 
     variables: the names of the source's variables, which tell its layers.
@@ -44,8 +44,8 @@ def legal(graphs: Iterable[Graph], variables: Collection[str] = ()) -> None:
 
 
 def only_operators(program: Program, ctx: Context) -> Program:
-    """The program as it is; raises LowerError where it is not `legal`."""
-    legal(program.graphs(), ctx.variables)
+    """The program as it is; raises LowerError where it is not `check_operators`."""
+    check_operators(program.graphs(), ctx.variables)
     return program
 
 
@@ -73,7 +73,7 @@ def no_lost_ops(program: Program, ctx: Context) -> Program:
     Those in the body of a composite that has a rule may go with it, when that is fused; those that nobody reads are
     dropped.
     """
-    eqns = (e for graph in program.graphs() for e in _staying(drop_dead(graph), ctx.rules.fuses))
+    eqns = (e for graph in program.graphs() for e in _staying(eliminate_dead_code(graph), ctx.rules.fuses))
     _refuse([e for e in eqns if isinstance(e.op, TfOp) and not is_let_in(e, ctx)], ctx.variables)
     return program
 

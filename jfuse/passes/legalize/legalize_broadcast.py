@@ -19,7 +19,7 @@ from jfuse.passes.rewrite import rewrite
 from jfuse.tflite.runtime.broadcasting import MOST_AXES, is_same_shape, lacks_broadcasting
 
 
-def spread(graph: Graph, ctx: Context) -> Graph:
+def legalize_broadcast(graph: Graph, ctx: Context) -> Graph:
     """Spell out, in bodies too, the broadcasting that kernels do not do themselves."""
 
     def visit(eqn: Eqn) -> Sequence[Any] | None:
@@ -29,7 +29,7 @@ def spread(graph: Graph, ctx: Context) -> Graph:
             return _on_fewer_axes(eqn)
         return eqn.op.run(_of_one_shape(eqn), eqn.params, ())
 
-    return rewrite(with_bodies(graph, lambda body: spread(body, ctx)), visit)
+    return rewrite(with_bodies(graph, lambda body: legalize_broadcast(body, ctx)), visit)
 
 
 def _of_one_shape(eqn: Eqn) -> list[Array]:

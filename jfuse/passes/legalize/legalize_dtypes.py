@@ -7,51 +7,20 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
-import numpy as np
-
 from jfuse.ir.graph import Atom, Const, Eqn, Graph
-from jfuse.ir.types import DType, TensorType
-from jfuse.ir.walk import retype, with_bodies
+from jfuse.ir.types import DType
+from jfuse.ir.walk import with_bodies
 from jfuse.kernels import ops
-from jfuse.kernels.control import scan
 from jfuse.passes.context import Context
+from jfuse.passes.legalize.promote_loops import _NARROW
 from jfuse.passes.rewrite import rewrite
-from jfuse.passes.simplify.dce import drop_dead
+from jfuse.passes.simplify.dce import eliminate_dead_code
 from jfuse.tflite.runtime.type_encodings import Encoding, keeps_values, wider
 
-_NARROW = (DType.f16, DType.bf16)
 
-
-def widen_loops(graph: Graph, ctx: Context) -> Graph:
-    """Let scans over 16-bit floats compute in f32, in bodies too; what enters and leaves them is cast."""
-
-    def visit(eqn: Eqn) -> Sequence[Any] | None:
-        if eqn.op is not scan or all(v.type.dtype not in _NARROW for v in eqn.bodies[0].inputs):
-            return None
-        ctx.report.notes.append(f"the loop {str(eqn.source)!r} computes in f32 instead of 16 bits")
-        results = scan([_wide(a) for a in eqn.inputs], (_in_f32(eqn.bodies[0]),), **eqn.params)
-        return [_narrow(r, out.type.dtype) for r, out in zip(results, eqn.outputs, strict=True)]
-
-    return rewrite(with_bodies(graph, lambda body: widen_loops(body, ctx)), visit)
-
-
-def _in_f32(graph: Graph) -> Graph:
-    def on_type(t: TensorType) -> TensorType:
-        return replace(t, dtype=DType.f32) if t.dtype in _NARROW else t
-
-    def on_value(value: Any) -> Any:
-        return DType.f32 if isinstance(value, DType) and value in _NARROW else value
-
-    def on_const(const: Const) -> Const:
-        return Const(const.array.astype(np.float32), const.name) if const.type.dtype in _NARROW else const
-
-    return retype(graph, on_type, on_value, on_const)
-
-
-def widen(graph: Graph, ctx: Context) -> Graph:
+def legalize_dtypes(graph: Graph, ctx: Context) -> Graph:
     """Put casts around operators on types without a kernel, in bodies too, where that gives the same results.
 
     16-bit floats round once, as TensorFlow's do; integers overflow as they would in their own type.
@@ -89,7 +58,7 @@ def _widened(graph: Graph, found: Counter[str]) -> Graph:
 
     whole = with_bodies(graph, lambda body: _widened(body, found))
     widened = rewrite(whole, visit)
-    return whole if widened is whole else drop_dead(widened)
+    return whole if widened is whole else eliminate_dead_code(widened)
 
 
 def _converted(value: Any, dtype: DType, encoding: Encoding) -> Any:

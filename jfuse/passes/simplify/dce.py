@@ -15,7 +15,7 @@ from jfuse.kernels import control
 T = TypeVar("T")
 
 
-def drop_dead(graph: Graph) -> Graph:
+def eliminate_dead_code(graph: Graph) -> Graph:
     """The graph without equations that nobody reads, in bodies too; the same object where there are none.
 
     Equations with effects stay, and so does the interface of a composite.
@@ -65,7 +65,7 @@ def _slim(eqn: Eqn, read: Sequence[bool]) -> Eqn:
         slim = _slim_if(eqn, read)
     else:
         slim = eqn
-    return with_new_bodies(slim, drop_dead)
+    return with_new_bodies(slim, eliminate_dead_code)
 
 
 def _slim_while(eqn: Eqn, read: Sequence[bool]) -> Eqn:

@@ -23,7 +23,7 @@ _LARGEST = 1 << 12  # elements of a constant that is looked at; masks and paddin
 Done = dict[Any, Graph]
 
 
-def settle(graph: Graph, ctx: Context | None = None) -> Graph:
+def fold_selects(graph: Graph, ctx: Context | None = None) -> Graph:
     """The graph with the chosen value for each select whose condition is one constant, in bodies too.
 
     Cells are called with paddings and masks that are zeros of whatever batch: they would be read as masked steps; and

@@ -15,7 +15,7 @@ from jfuse.kernels.core.op import TflOp, draws
 from jfuse.lowering.peephole import GRAPH_REWRITES, PEEPHOLE_RULES, PeepholeRule
 from jfuse.passes.context import Context
 from jfuse.passes.rewrite import Rewriting
-from jfuse.passes.simplify.dce import drop_dead
+from jfuse.passes.simplify.dce import eliminate_dead_code
 from jfuse.passes.simplify.loop_invariants import bind_carried
 
 _FOLDED_BYTES = 64 << 10  # a folded result may be this large, or as large as what it is made of
@@ -39,7 +39,7 @@ def _simplified(graph: Graph, merges: Mapping[Op, Sequence[PeepholeRule]], done:
         return found
     current = graph
     for _ in range(_SWEEPS):
-        current = with_bodies(drop_dead(current), lambda body: _simplified(body, merges, done))
+        current = with_bodies(eliminate_dead_code(current), lambda body: _simplified(body, merges, done))
         swept = _Sweep(current, merges).run()
         if swept is current:
             for merge in GRAPH_REWRITES:

@@ -30,7 +30,7 @@ MODES = ("source", "reset", "keep", "io")
 _WITH_ITS_STATE = "a function that takes its state as an argument and returns the last one"
 
 
-def streams(program: Program, ctx: Context) -> Program:
+def apply_state_mode(program: Program, ctx: Context) -> Program:
     """Promise that signatures keep what the mode says: other states are constants, or inputs and outputs.
 
     ctx.state: "source", the source's variables; "reset", nothing; "keep", these and what recurrences carry; "io",

@@ -17,14 +17,14 @@ from jfuse.errors import JfuseError, LowerError
 from jfuse.ir.dims import symbols_of
 from jfuse.ir.evaluate import evaluate
 from jfuse.ir.graph import Atom, Const, Eqn, Graph, Program, Signature, Source, State, Var
-from jfuse.ir.states import Place, distinct, places, reset_value, with_signatures
+from jfuse.ir.states import StatePlace, distinct, places, reset_value, with_signatures
 from jfuse.ir.types import DType
 from jfuse.ir.walk import is_last_reader, producers, use_counts, users, without_idle_states
 from jfuse.kernels import ops
 from jfuse.kernels.core.op import TflOp, new_states
 from jfuse.opaque_ops.state_operands import keeps_state, state_operands
 from jfuse.passes.context import Context
-from jfuse.passes.simplify.dce import drop_dead
+from jfuse.passes.simplify.dce import eliminate_dead_code
 from jfuse.passes.states.state import state
 from jfuse.proof.inputs import concrete
 from jfuse.report import Kept
@@ -85,7 +85,7 @@ def _keepers(program: Program) -> dict[str, Eqn | None]:
     return found
 
 
-def _by_one_op(s: Signature, alone: Iterable[Place]) -> dict[str, Eqn | None]:
+def _by_one_op(s: Signature, alone: Iterable[StatePlace]) -> dict[str, Eqn | None]:
     """The states that one equation reads and updates."""
     found: dict[str, Eqn | None] = {}
     readers = _readers(s) if all(var.type.is_static for var in s.graph.inputs) else {}
@@ -99,7 +99,7 @@ def _by_one_op(s: Signature, alone: Iterable[Place]) -> dict[str, Eqn | None]:
     return found
 
 
-def _as_in_file(s: Signature, alone: Iterable[Place]) -> dict[str, Eqn | None]:
+def _as_in_file(s: Signature, alone: Iterable[StatePlace]) -> dict[str, Eqn | None]:
     """The states that equations write one after the other, each when nothing reads any more what the state was before.
 
     An equation that is no op with a state writes last of all, and does not read what it overwrites.
@@ -176,7 +176,7 @@ def _with_vectors(signature: Signature, vectors: Mapping[str, State]) -> Signatu
             outputs[p.output] = vector
     changed = replace(graph, inputs=tuple(inputs), eqns=(*before, *graph.eqns, *after), outputs=tuple(outputs))
     states = tuple(vectors.get(s.name, s) for s in signature.states)
-    return replace(signature, graph=drop_dead(changed), states=states)
+    return replace(signature, graph=eliminate_dead_code(changed), states=states)
 
 
 def _reshaped(atom: Atom, result: Var, state: State) -> Eqn:

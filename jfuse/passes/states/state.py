@@ -23,7 +23,7 @@ from jfuse.opaque_ops.state_operands import keeps_state, state_operands
 from jfuse.passes.context import Context
 from jfuse.passes.fuse.run_time_shapes import fused_first
 from jfuse.passes.simplify.broadcast_constants import Known, broadcast_constants, constant_of, unbroadcast
-from jfuse.passes.simplify.dce import drop_dead
+from jfuse.passes.simplify.dce import eliminate_dead_code
 
 
 def state(graph: Graph, ctx: Context | None = None, *, in_place: Mapping[int, Var] = MappingProxyType({})) -> Graph:
@@ -55,7 +55,7 @@ def _own_states(graph: Graph, in_place: Mapping[int, Var]) -> Graph:
             owner.visit(eqn)
         outputs = tuple(a if i in in_place else owner.current(a) for i, a in enumerate(graph.outputs))
         # What only made the zeros of a state is dead now; left in, it would be a dynamic op before the fused one.
-        return fused_first(drop_dead(replace(graph, eqns=tuple(trace.eqns), outputs=outputs)))
+        return fused_first(eliminate_dead_code(replace(graph, eqns=tuple(trace.eqns), outputs=outputs)))
 
 
 @dataclass

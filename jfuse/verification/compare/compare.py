@@ -11,7 +11,7 @@ import numpy as np
 from jfuse.errors import VerifyFailed
 from jfuse.ir.graph import Signature
 from jfuse.measure import Measure, relative_error
-from jfuse.proof.inputs import Step
+from jfuse.proof.inputs import CallInputs
 from jfuse.report import Difference
 from jfuse.verification.compare.tolerance import Tolerance
 from jfuse.verification.inputs.edges import OVERFLOWING, STEEP
@@ -21,7 +21,7 @@ from jfuse.verification.runners.without_custom_ops import AroundCustom, results_
 from jfuse.verification.subject import STATE, Arrays, Calls, Subject
 
 Run = Callable[[Arrays], Mapping[str, np.ndarray]]
-Excused = Callable[[Step, Sequence["Wrong"], Sequence[Step]], tuple[Sequence["Wrong"], Sequence[str]]]
+Excused = Callable[[CallInputs, Sequence["Wrong"], Sequence[CallInputs]], tuple[Sequence["Wrong"], Sequence[str]]]
 """Which of the wrong outputs of a call after others in a row nothing explains, and notes on what is explained."""
 _NUDGE = 2.0**-22  # two roundings of an f32
 
@@ -45,7 +45,7 @@ class Wrong:
 class Differs(Exception):
     """A call whose outputs differ. states: what the first subject kept before it; before: the calls before it."""
 
-    def __init__(self, step: Step, wrong: Sequence[Wrong], states: Arrays, before: Sequence[Step]) -> None:
+    def __init__(self, step: CallInputs, wrong: Sequence[Wrong], states: Arrays, before: Sequence[CallInputs]) -> None:
         super().__init__(step.key)
         self.step = step
         self.wrong = tuple(wrong)
@@ -85,7 +85,7 @@ class Comparison:
     worst: dict[tuple[str, str, str], _Worst] = field(default_factory=dict)
     notes: dict[str, None] = field(default_factory=dict)
     calls: int = 0
-    first: Step | None = None
+    first: CallInputs | None = None
 
     def __post_init__(self) -> None:
         self._keeps = any(i.states for s in self._all() for i in s.signatures.values())
@@ -101,9 +101,9 @@ class Comparison:
             return
         self._running = [subject.start() for subject in self._all()]
         self._around = self.around() if self.around is not None else None
-        self._before: list[Step] = []
+        self._before: list[CallInputs] = []
 
-    def rows(self, rows: Iterable[Iterable[Step]]) -> None:
+    def rows(self, rows: Iterable[Iterable[CallInputs]]) -> None:
         """Compare rows of calls, each from the initial states; raises Differs at the first call that is wrong."""
         for row in rows:
             self.start()
@@ -113,7 +113,7 @@ class Comparison:
                 self.call(step)
                 self.on_call(1)
 
-    def call(self, step: Step) -> None:
+    def call(self, step: CallInputs) -> None:
         """One more call of everything; raises Differs."""
         asked, *running = self._running
         states = (running[0] if running else asked).states
@@ -208,7 +208,7 @@ class Comparison:
             for (key, output, pair), w in self.worst.items()
         ]
 
-    def _of(self, calls: Calls, step: Step) -> dict[str, np.ndarray]:
+    def _of(self, calls: Calls, step: CallInputs) -> dict[str, np.ndarray]:
         return {**calls.run(step.inputs, step.key), **_as_outputs(calls.states)}
 
     def _pair(self, place: int) -> str:
@@ -216,7 +216,7 @@ class Comparison:
             return "xla/litert"
         return f"{self.reference.name}/{self.subjects[place].name}".lower()
 
-    def _differing(self, step: Step, place: int, found: Arrays, wanted: Arrays) -> Iterator[Wrong]:
+    def _differing(self, step: CallInputs, place: int, found: Arrays, wanted: Arrays) -> Iterator[Wrong]:
         """The outputs that differ by more than their tolerance; keeps the worst of all others."""
         chance = self._chance[step.key] if place >= 0 else ()  # what is computed around operators leaves it out
         for output in (n for n in wanted if n in found and n not in chance):
@@ -234,7 +234,7 @@ class Comparison:
         old = self.worst.get((key, output, pair))
         self.worst[key, output, pair] = new if old is None else old.and_(new)
 
-    def _judge(self, step: Step, wrong: Sequence[Wrong], states: Arrays) -> None:
+    def _judge(self, step: CallInputs, wrong: Sequence[Wrong], states: Arrays) -> None:
         if step.kind in STEEP and self._is_steep(step, wrong):
             self.notes[f"inputs of {step.kind}: a rounding of them changes the answer as much as what differs"] = None
             return
@@ -245,7 +245,7 @@ class Comparison:
                 self._note_worst(step.key, w.output, w.pair, _Worst(w.measure, w.tolerance, 1))
             raise Differs(step, left, states, self._before)
 
-    def _is_steep(self, step: Step, wrong: Sequence[Wrong]) -> bool:
+    def _is_steep(self, step: CallInputs, wrong: Sequence[Wrong]) -> bool:
         """Whether the reference itself differs as much when its inputs are rounded otherwise."""
         nudged = replace(step, inputs={name: _nudged(array) for name, array in step.inputs.items()})
         try:
@@ -257,7 +257,7 @@ class Comparison:
         by = {w.output: w.measure.relative for w in wrong}
         return all(o in plain and 4 * relative_error(moved[o], plain[o]) >= by[o] for o in by)
 
-    def _accepted(self, step: Step, calls: Calls) -> tuple[Step, Arrays]:
+    def _accepted(self, step: CallInputs, calls: Calls) -> tuple[CallInputs, Arrays]:
         """The call with inputs that the reference takes, and its outputs: those drawn.
 
         Else with keys of the tables that they are looked up in alone, or with integers (ids, sizes) of 0 and 1.
@@ -277,12 +277,12 @@ class Comparison:
             return replace(step, inputs=known), calls.run(known, step.key)
 
 
-def _steps(key: str, batch: Arrays, place: tuple[int, ...]) -> list[Step]:
+def _steps(key: str, batch: Arrays, place: tuple[int, ...]) -> list[CallInputs]:
     """The calls of a sample up to one of them.   place: the sample's number, and that of the call in its row"""
     sample, *last = place
     if not last:
-        return [Step(key, {name: array[sample] for name, array in batch.items()})]
-    return [Step(key, {name: array[sample, i] for name, array in batch.items()}) for i in range(last[0] + 1)]
+        return [CallInputs(key, {name: array[sample] for name, array in batch.items()})]
+    return [CallInputs(key, {name: array[sample, i] for name, array in batch.items()}) for i in range(last[0] + 1)]
 
 
 def _as_outputs(states: Arrays) -> dict[str, np.ndarray]:

@@ -19,7 +19,7 @@ from jfuse.ir.walk import producers, substitute_graph
 from jfuse.kernels import ops
 from jfuse.lowering.rule_tools.case_distinctions import switch_of
 from jfuse.measure import Measure, relative_error
-from jfuse.proof.inputs import Step
+from jfuse.proof.inputs import CallInputs
 from jfuse.running.interpreter import LiteRt
 from jfuse.running.runner import Runner
 from jfuse.tflite.write.distinct_outputs import prepare_outputs
@@ -42,7 +42,7 @@ class Ties:
     source: Imported | None
 
     def excused(
-        self, step: Step, wrong: Sequence[Wrong], before: Sequence[Step] = ()
+        self, step: CallInputs, wrong: Sequence[Wrong], before: Sequence[CallInputs] = ()
     ) -> tuple[Sequence[Wrong], Sequence[str]]:
         """What of the wrong outputs of one call is no such choice, and a note on what is.
 
@@ -66,7 +66,7 @@ class _Explained:
 
     ties: Ties
     signature: Signature
-    row: Sequence[Step]
+    row: Sequence[CallInputs]
     wrong: Sequence[Wrong]
     tolerance: float
 
@@ -133,7 +133,7 @@ class _Explained:
     def _initial(self, signature: Signature) -> dict[str, np.ndarray]:
         return {state.name: state.initial.array for state in signature.states}
 
-    def _following(self, step: Step, states: Arrays, given: Given) -> dict[str, np.ndarray]:
+    def _following(self, step: CallInputs, states: Arrays, given: Given) -> dict[str, np.ndarray]:
         """The outputs and states after a call of the graph, with values given for some variables.
 
         Raises _Apart where it does not itself give nearly those values.

@@ -13,7 +13,7 @@ import numpy as np
 from jfuse.errors import JfuseError
 from jfuse.ir.dims import is_known
 from jfuse.ir.types import DType, TensorType
-from jfuse.proof.inputs import Step
+from jfuse.proof.inputs import CallInputs
 from jfuse.verification.subject import Interface
 
 _PLACE = re.compile(r"(\d+)/([^/]*)/(.*)")
@@ -26,7 +26,7 @@ class Given:
     signatures: Mapping[str, Interface]
     key: str
 
-    def calls(self, inputs: Any) -> Iterator[Step]:
+    def calls(self, inputs: Any) -> Iterator[CallInputs]:
         """One call for a mapping by input name, a tuple by position, or the array of the only input.
 
         One call after the other for a list, an iterator or a data set of these, each as it is: with the batch that it
@@ -46,7 +46,7 @@ class Given:
                 expected="arrays (one, a tuple, a dict), a list or iterator of those, a data set, or a .npz file",
             )
 
-    def _of_file(self, path: Path) -> Iterator[Step]:
+    def _of_file(self, path: Path) -> Iterator[CallInputs]:
         try:
             with np.load(path, allow_pickle=False) as file:
                 arrays = {name: file[name] for name in file.files}
@@ -66,7 +66,7 @@ class Given:
                 raise JfuseError(f"{path} calls signature {key!r}", expected=f"one of {list(self.signatures)}")
             yield self._call(key, named)
 
-    def _call(self, key: str, element: Any) -> Step:
+    def _call(self, key: str, element: Any) -> CallInputs:
         types = self.signatures[key].inputs
         if isinstance(element, Mapping):
             named = {str(name): value for name, value in element.items()}
@@ -78,7 +78,7 @@ class Given:
         optional = self.signatures[key].exposed
         if named.keys() - types.keys() or types.keys() - named.keys() - set(optional):
             raise _unlike(key, types, list(named))
-        return Step(key, {name: _fitting(types[name], named[name], f"{key}/{name}") for name in named}, "given")
+        return CallInputs(key, {name: _fitting(types[name], named[name], f"{key}/{name}") for name in named}, "given")
 
 
 def _unlike(key: str, types: Mapping[str, TensorType], found: object) -> JfuseError:
@@ -109,7 +109,7 @@ def _fitting(of: TensorType, value: Any, place: str) -> np.ndarray:
     return array.astype(wanted, copy=False)
 
 
-def save_calls(path: Path, calls: Iterable[Step]) -> None:
+def save_calls(path: Path, calls: Iterable[CallInputs]) -> None:
     """Write calls in a row to an .npz file: an array `number/signature/input` for each input of each call."""
     arrays = {}
     for number, call in enumerate(calls):

@@ -19,7 +19,7 @@ from jfuse.tflite.read.file import load_tflite
 from jfuse.verification.locate.culprit import Blamed, blamed
 from jfuse.verification.locate.delegated import DELEGATE, Delegated
 from jfuse.verification.locate.file_values import FileRun, OtherFile, Values
-from jfuse.verification.locate.local_errors import Step, Walk, is_same, value_of
+from jfuse.verification.locate.local_errors import LocalStep, Walk, is_same, value_of
 from jfuse.verification.locate.named_values import ByName, recorded
 from jfuse.verification.locate.quantization_mismatch import Scales, requantized, scales_by_name
 from jfuse.verification.locate.report_error import equation_error
@@ -160,7 +160,7 @@ def _state_error(signature: Signature, state: State, measure: Measure, pair: str
     reader = next((n for n, e in enumerate(graph.eqns) if var in e.inputs), 0)
     eqn = graph.eqns[reader]
     unknown: tuple[Value, ...] = (None,) * len(eqn.inputs)
-    step = Step(reader, eqn, unknown, (), (), (), frozenset())
+    step = LocalStep(reader, eqn, unknown, (), (), (), frozenset())
     found = equation_error(signature.key, step, (reader,), pair)
     return replace(found, measure=measure, state=state.name, call=number)
 

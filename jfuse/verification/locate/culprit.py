@@ -11,7 +11,7 @@ from jfuse.ir.evaluate import sizes_of
 from jfuse.ir.graph import Var
 from jfuse.ir.walk import producers
 from jfuse.kernels.control import scan_parts
-from jfuse.verification.locate.local_errors import Step, Walk, is_same, value_of
+from jfuse.verification.locate.local_errors import LocalStep, Walk, is_same, value_of
 from jfuse.verification.locate.narrow_span import narrowed
 
 
@@ -24,7 +24,7 @@ class Blamed:
     """
 
     walk: Walk
-    step: Step
+    step: LocalStep
     path: tuple[int, ...]
     steps: tuple[int, ...] = ()
     first: int | None = None
@@ -56,7 +56,7 @@ def blamed(walk: Walk) -> Blamed | None:
     return None
 
 
-def _without_moves(walk: Walk, last: Step, since: frozenset[int]) -> tuple[Step, int | None]:
+def _without_moves(walk: Walk, last: LocalStep, since: frozenset[int]) -> tuple[LocalStep, int | None]:
     """The last and the first equation of several that may err: those that only name a shape anew do not."""
     left = sorted(n for n in since if walk.graph.eqns[n].op.name not in _SHAPES_ALONE) or [last.number]
     if left[-1] != last.number:
@@ -82,7 +82,7 @@ def _leading(walk: Walk) -> set[Var]:
     return found
 
 
-def _relevant(step: Step, leading: set[Var]) -> Step:
+def _relevant(step: LocalStep, leading: set[Var]) -> LocalStep:
     """The step with those results alone that lead to a result which differs."""
     wanted = tuple(w if v in leading else None for v, w in zip(step.eqn.outputs, step.wanted, strict=True))
     relevant = replace(step, wanted=wanted)
@@ -95,11 +95,11 @@ def differs(walk: Walk, atom: Var) -> bool:
     return mine is None or not walk.is_known(atom) or not is_same(mine, walk.other.get(atom))
 
 
-def _is_sure(walk: Walk, step: Step) -> bool:
+def _is_sure(walk: Walk, step: LocalStep) -> bool:
     return walk.known.certain or step.confirmed or any(var in walk.graph.outputs for var in step.eqn.outputs)
 
 
-def _confirming(walk: Walk, position: int, leading: set[Var]) -> Step:
+def _confirming(walk: Walk, position: int, leading: set[Var]) -> LocalStep:
     """The last of the equations from a step on that may be the culprit: the next one whose known value is sure."""
     tainted = set(walk.steps[position].eqn.outputs)
     last = walk.steps[position]
@@ -121,7 +121,7 @@ class _Cleared:
 _CLEARED = _Cleared()
 
 
-def _inside(walk: Walk, step: Step) -> Blamed | _Cleared | None:
+def _inside(walk: Walk, step: LocalStep) -> Blamed | _Cleared | None:
     """What is to blame in the bodies of an equation, run on the other side's operands; None where that is not known."""
     operands = [v for v in step.operands if v is not None]
     if len(operands) < len(step.operands) or step.eqn.op.name not in _ENTER:
@@ -130,7 +130,7 @@ def _inside(walk: Walk, step: Step) -> Blamed | _Cleared | None:
         return next(_ENTER[step.eqn.op.name](walk, step, operands), None)
 
 
-def _loop(walk: Walk, step: Step, carried: Sequence[np.ndarray]) -> Iterator[Blamed | _Cleared]:
+def _loop(walk: Walk, step: LocalStep, carried: Sequence[np.ndarray]) -> Iterator[Blamed | _Cleared]:
     for turn in range(_TURNS):
         condition = _enter(walk, step, 0, turn, carried)
         if condition is None:
@@ -150,7 +150,7 @@ def _loop(walk: Walk, step: Step, carried: Sequence[np.ndarray]) -> Iterator[Bla
         carried = results
 
 
-def _scan(walk: Walk, step: Step, operands: Sequence[np.ndarray]) -> Iterator[Blamed | _Cleared]:
+def _scan(walk: Walk, step: LocalStep, operands: Sequence[np.ndarray]) -> Iterator[Blamed | _Cleared]:
     consts, carried, xs = scan_parts(operands, step.eqn.params)
     count = len(xs[0]) if xs else 0
     for turn in range(min(count, _TURNS)):
@@ -165,23 +165,23 @@ def _scan(walk: Walk, step: Step, operands: Sequence[np.ndarray]) -> Iterator[Bl
         carried = results[: len(carried)]
 
 
-def _branch(walk: Walk, step: Step, operands: Sequence[np.ndarray]) -> Iterator[Blamed | _Cleared]:
+def _branch(walk: Walk, step: LocalStep, operands: Sequence[np.ndarray]) -> Iterator[Blamed | _Cleared]:
     flag, *values = operands
     yield from _once(walk, step, 0 if flag.reshape(()) else 1, values)
 
 
-def _function(walk: Walk, step: Step, operands: Sequence[np.ndarray]) -> Iterator[Blamed | _Cleared]:
+def _function(walk: Walk, step: LocalStep, operands: Sequence[np.ndarray]) -> Iterator[Blamed | _Cleared]:
     yield from _once(walk, step, 0, operands)
 
 
-def _once(walk: Walk, step: Step, number: int, operands: Sequence[np.ndarray]) -> Iterator[Blamed | _Cleared]:
+def _once(walk: Walk, step: LocalStep, number: int, operands: Sequence[np.ndarray]) -> Iterator[Blamed | _Cleared]:
     body = _enter(walk, step, number, 0, operands)
     if body is not None:
         yield from _found(body, number)
         yield from _cleared(walk, step, _results(body) or ())
 
 
-def _cleared(walk: Walk, step: Step, results: Sequence[np.ndarray]) -> Iterator[_Cleared]:
+def _cleared(walk: Walk, step: LocalStep, results: Sequence[np.ndarray]) -> Iterator[_Cleared]:
     same = len(results) == len(step.wanted) and all(map(is_same, results, step.wanted))
     if walk.known.certain and same:
         yield _CLEARED
@@ -190,7 +190,7 @@ def _cleared(walk: Walk, step: Step, results: Sequence[np.ndarray]) -> Iterator[
 _ENTER = {"while": _loop, "scan": _scan, "if": _branch, "composite": _function}
 
 
-def _enter(walk: Walk, step: Step, body: int, turn: int, operands: Sequence[np.ndarray]) -> Walk | None:
+def _enter(walk: Walk, step: LocalStep, body: int, turn: int, operands: Sequence[np.ndarray]) -> Walk | None:
     known = walk.known.enter(walk, step, body, turn, operands)
     return None if known is None else Walk(step.eqn.bodies[body], operands, operands, known).run()
 

@@ -19,7 +19,7 @@ from jfuse.measure import relative_error
 from jfuse.running.interpreter import LiteRt
 from jfuse.verification.locate.culprit import Blamed, blamed
 from jfuse.verification.locate.file_values import FileRun, OtherFile
-from jfuse.verification.locate.local_errors import Known, Step, Walk
+from jfuse.verification.locate.local_errors import Known, LocalStep, Walk
 from jfuse.verification.runners.node_values import Value
 from jfuse.verification.subject import Arrays
 
@@ -39,7 +39,7 @@ class Told:
         """As `Known` has it."""
         return [self.of.get(var) for var in eqn.outputs]
 
-    def enter(self, walk: Walk, step: Step, body: int, turn: int, operands: Sequence[np.ndarray]) -> Known | None:
+    def enter(self, walk: Walk, step: LocalStep, body: int, turn: int, operands: Sequence[np.ndarray]) -> Known | None:
         """Nothing is told of bodies."""
         return None
 
@@ -135,14 +135,14 @@ class _Beside:
     walk: Walk
     plain: Mapping[Var, np.ndarray]
 
-    def step(self, number: int, values: Mapping[Var, np.ndarray]) -> Step:
+    def step(self, number: int, values: Mapping[Var, np.ndarray]) -> LocalStep:
         """An equation with its results from the delegate, beside what XLA computes on its own way."""
         step = self.walk.steps[number]
         wanted = tuple(values.get(var) for var in step.eqn.outputs)
         found = replace(step, found=step.straight, wanted=wanted)
         return replace(found, own=found.largest)
 
-    def errs(self, step: Step, least: float = 0.0) -> bool:
+    def errs(self, step: LocalStep, least: float = 0.0) -> bool:
         """Whether the own kernels are nearer to XLA.   least: the error that counts, besides rounding"""
         results = zip(step.eqn.outputs, step.straight, step.wanted, strict=True)
         pairs = [(self.plain.get(var), mine) for var, mine, shown in results if shown is not None]

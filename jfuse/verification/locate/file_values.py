@@ -21,7 +21,7 @@ from jfuse.tflite.read.states import ON_VARIABLES
 from jfuse.tflite.read.tables import ON_TABLES
 from jfuse.tflite.schema import BUILTIN_NAMES
 from jfuse.tflite.write.tables import is_lookup
-from jfuse.verification.locate.local_errors import Step, Walk
+from jfuse.verification.locate.local_errors import LocalStep, Walk
 from jfuse.verification.locate.quantization_mismatch import Scales, stated
 from jfuse.verification.runners.node_values import Value
 
@@ -47,7 +47,7 @@ class Values:
         """LiteRT's results of an equation."""
         return [self.of.get(var) for var in eqn.outputs]
 
-    def enter(self, walk: Walk, step: Step, body: int, turn: int, operands: Sequence[np.ndarray]) -> Values | None:
+    def enter(self, walk: Walk, step: LocalStep, body: int, turn: int, operands: Sequence[np.ndarray]) -> Values | None:
         """LiteRT's values of a body that is run by itself on these operands."""
         return self.run.enter(walk.graph, self.subgraph, step, body, operands)
 
@@ -109,7 +109,7 @@ class FileRun:
         return found
 
     def enter(
-        self, outer: Graph, subgraph: int, step: Step, body: int, operands: Sequence[np.ndarray]
+        self, outer: Graph, subgraph: int, step: LocalStep, body: int, operands: Sequence[np.ndarray]
     ) -> Values | None:
         """The values of one run of a body of an equation of `outer` on these operands; None where LiteRT refuses."""
         if not self._enters:

@@ -31,7 +31,7 @@ class Known(Protocol):
     def results(self, number: int, eqn: Eqn, computed: Sequence[Value]) -> Sequence[Value]:
         """The other side's results of an equation, given what XLA computes from the other side's operands."""
 
-    def enter(self, walk: Walk, step: Step, body: int, turn: int, operands: Sequence[np.ndarray]) -> Known | None:
+    def enter(self, walk: Walk, step: LocalStep, body: int, turn: int, operands: Sequence[np.ndarray]) -> Known | None:
         """What is told of a body of an equation, in its so many-th turn, on these operands; None where nothing is."""
 
     def candidates(self, eqn: Eqn, shape: Sequence[int], dtype: np.dtype) -> Iterable[np.ndarray]:
@@ -39,7 +39,7 @@ class Known(Protocol):
 
 
 @dataclass
-class Step:
+class LocalStep:
     """One equation on both sides.
 
     operands: the other side's. found: what XLA makes of them. straight: what XLA computed on its own way. wanted: the
@@ -99,7 +99,7 @@ class Walk:
     args: Sequence[Value]
     given: Sequence[Value]
     known: Known
-    steps: list[Step] = field(default_factory=list)
+    steps: list[LocalStep] = field(default_factory=list)
     straight: dict[Var, Value] = field(default_factory=dict)
     other: dict[Var, Value] = field(default_factory=dict)
     _since: dict[Var, frozenset[int]] = field(default_factory=dict)
@@ -122,7 +122,7 @@ class Walk:
         found = straight if _same(mine, theirs) else compute(eqn, theirs, self.other)
         wanted = tuple(self.known.results(number, eqn, found))
         since = frozenset({number}).union(*(self._since.get(a, ()) for a in eqn.inputs if isinstance(a, Var)))
-        step = Step(number, eqn, theirs, found, straight, wanted, since)
+        step = LocalStep(number, eqn, theirs, found, straight, wanted, since)
         self.steps.append(step)
         self.straight.update(zip(eqn.outputs, straight, strict=True))
         if not self.known.certain:
@@ -133,7 +133,7 @@ class Walk:
             if known is None:
                 self._since[var] = step.since
 
-    def _weigh(self, step: Step) -> None:
+    def _weigh(self, step: LocalStep) -> None:
         """Where values are not certain: tell those that belong to the equation from those that do not."""
         doubts = self._doubted(step.eqn)
         second = self._with_second(step) if doubts else step.found
@@ -158,7 +158,7 @@ class Walk:
     def _doubted(self, eqn: Eqn) -> frozenset[int]:
         return frozenset[int]().union(*(self._doubts.get(a, ()) for a in eqn.inputs if isinstance(a, Var)))
 
-    def _with_second(self, step: Step) -> tuple[Value, ...]:
+    def _with_second(self, step: LocalStep) -> tuple[Value, ...]:
         env = {**self.other, **self._second}
         return compute(step.eqn, _operands(step.eqn, env), env)
 
@@ -195,7 +195,7 @@ class Walk:
                 env[var] = put.get(var, _moved(value, generator) if var in inner else value)
         return {var: env[var] for var in inner}
 
-    def is_rounding(self, step: Step) -> bool:
+    def is_rounding(self, step: LocalStep) -> bool:
         """Whether the step's own error is no more than its results move by where values are rounded otherwise."""
         redone = [self.again(step.since, {}, seed) for seed in range(_DRAWS)]
         for var, found, wanted in zip(step.eqn.outputs, step.found, step.wanted, strict=True):

@@ -14,7 +14,7 @@ from jfuse.ir.evaluate import sizes_of
 from jfuse.ir.graph import Const, Eqn, Graph, Source, Var
 from jfuse.kernels.control import scan_parts
 from jfuse.measure import relative_error
-from jfuse.verification.locate.local_errors import Step, Walk, compute, value_of
+from jfuse.verification.locate.local_errors import LocalStep, Walk, compute, value_of
 from jfuse.verification.locate.rounding import rounding_of
 from jfuse.verification.runners.node_values import Nodes, Value
 
@@ -125,7 +125,7 @@ class ByName:
                 found[i] = self._equal(value)
         return found
 
-    def enter(self, walk: Walk, step: Step, body: int, turn: int, operands: Sequence[np.ndarray]) -> ByName | None:
+    def enter(self, walk: Walk, step: LocalStep, body: int, turn: int, operands: Sequence[np.ndarray]) -> ByName | None:
         """Functions and branches are part of the same values; loops have their own for each turn."""
         if step.eqn.op.name in ("composite", "if"):
             return ByName(step.eqn.bodies[body], self._nodes, {})
@@ -219,7 +219,7 @@ class _Pool:
 
 
 @dataclass(frozen=True)
-class _Place:
+class _NodePlace:
     """An equation among those of its node: its number and how many there are, in all and of its op."""
 
     of_node: tuple[int, int]
@@ -230,13 +230,13 @@ class _Place:
         return self.of_node[0] == self.of_node[1] - 1
 
 
-def _places(graph: Graph) -> Iterator[tuple[int, _Place]]:
+def _places(graph: Graph) -> Iterator[tuple[int, _NodePlace]]:
     names = [name_of(eqn.source) for eqn in graph.eqns]
     keys = [(name, eqn.op.name) for name, eqn in zip(names, graph.eqns, strict=True)]
     nodes, pairs = Counter(names), Counter(keys)
     seen: Counter[Hashable] = Counter()
     for number, (name, key) in enumerate(zip(names, keys, strict=True)):
-        yield number, _Place((seen[name], nodes[name]), (seen[key], pairs[key]))
+        yield number, _NodePlace((seen[name], nodes[name]), (seen[key], pairs[key]))
         seen.update((name, key))
 
 

@@ -8,13 +8,13 @@ import numpy as np
 
 from jfuse.ir.graph import Graph, Var
 from jfuse.measure import relative_error
-from jfuse.verification.locate.local_errors import Step, Walk
+from jfuse.verification.locate.local_errors import LocalStep, Walk
 from jfuse.verification.locate.rounding import rounding_of
 
 _TRIED = 400  # values put in place of results within one run of equations
 
 
-def narrowed(walk: Walk, step: Step) -> tuple[Step, frozenset[int]]:
+def narrowed(walk: Walk, step: LocalStep) -> tuple[LocalStep, frozenset[int]]:
     """The fewest of the equations that a step's results follow from that err: the last one, and the numbers of all.
 
     A value of the other side is a result within the span if the equations after it make of it what the step should
@@ -41,14 +41,14 @@ def narrowed(walk: Walk, step: Step) -> tuple[Step, frozenset[int]]:
     return step, step.since
 
 
-def _known(step: Step, position: int, value: np.ndarray, since: frozenset[int]) -> Step:
+def _known(step: LocalStep, position: int, value: np.ndarray, since: frozenset[int]) -> LocalStep:
     """The step with a result that is known after all."""
     wanted = tuple(value if i == position else None for i in range(len(step.wanted)))
     known = replace(step, wanted=wanted, since=since, confirmed=True)
     return replace(known, own=known.largest)
 
 
-def _gives(walk: Walk, step: Step, after: frozenset[int], var: Var, value: np.ndarray) -> bool:
+def _gives(walk: Walk, step: LocalStep, after: frozenset[int], var: Var, value: np.ndarray) -> bool:
     results = walk.again(after, {var: value})
     pairs = [(results[v], w) for v, w in zip(step.eqn.outputs, step.wanted, strict=True) if w is not None]
     return all(r is not None and relative_error(r, w) <= 4 * rounding_of(w.dtype) for r, w in pairs)

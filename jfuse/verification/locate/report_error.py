@@ -9,7 +9,7 @@ import numpy as np
 from jfuse.ir.graph import Const, Eqn, Source
 from jfuse.ir.text import format_eqn
 from jfuse.measure import Measure
-from jfuse.verification.locate.local_errors import Step
+from jfuse.verification.locate.local_errors import LocalStep
 from jfuse.verification.result import EquationError
 from jfuse.verification.runners.node_values import Value
 
@@ -18,7 +18,7 @@ _NOTHING = Measure(0.0, 0.0, 0.0, 1.0, float("inf"))
 
 
 def equation_error(
-    signature: str, step: Step, path: tuple[int, ...], pair: str, *, steps: tuple[int, ...] = (), first: str = ""
+    signature: str, step: LocalStep, path: tuple[int, ...], pair: str, *, steps: tuple[int, ...] = (), first: str = ""
 ) -> EquationError:
     """One equation's error, from what both sides have there."""
     eqn = step.eqn

@@ -10,9 +10,9 @@ import numpy as np
 from jfuse.ir.dims import is_known, substitute_dim, symbols_of
 from jfuse.ir.graph import Signature
 from jfuse.ir.types import TensorType
-from jfuse.proof.inputs import Step, input_types, open_sizes
+from jfuse.proof.inputs import CallInputs, input_types, open_sizes
 
-Row = tuple[Step, ...]
+Row = tuple[CallInputs, ...]
 
 
 @dataclass
@@ -79,14 +79,14 @@ def _types(signature: Signature) -> dict[str, TensorType]:
     return {n: v.type for n, v in zip(signature.input_names, signature.graph.inputs, strict=False)}
 
 
-def _size(step: Step, name: str, signature: Signature) -> int:
+def _size(step: CallInputs, name: str, signature: Signature) -> int:
     """The size of a symbol that is an axis of an input; 0 where none is."""
     types = _types(signature)
     sizes = ((d, n) for i, a in step.inputs.items() for d, n in zip(types[i].shape, a.shape, strict=True))
     return next((n for d, n in sizes if str(d) == name), 0)
 
 
-def _cut(step: Step, sizes: Mapping[str, int], end: bool, signature: Signature) -> Step:
+def _cut(step: CallInputs, sizes: Mapping[str, int], end: bool, signature: Signature) -> CallInputs:
     types = _types(signature)
     known = {n: _size(step, n, signature) for t in types.values() for d in t.shape for n in symbols_of(d)} | dict(sizes)
     cut = {}
@@ -144,6 +144,6 @@ def _with_zeros(row: Row, i: int, name: str, parts: int, ask: _Budget) -> Row:
     return row
 
 
-def _with(row: Sequence[Step], i: int, name: str, array: np.ndarray) -> Row:
+def _with(row: Sequence[CallInputs], i: int, name: str, array: np.ndarray) -> Row:
     step = replace(row[i], inputs={**row[i].inputs, name: array})
     return (*row[:i], step, *row[i + 1 :])

@@ -41,7 +41,7 @@ def tensorflow_values(source: Imported, key: str, inputs: Arrays, states: Arrays
         values = zip(signature.input_names, frozen.inputs, strict=False)
         feeds = [tf.constant(inputs[n], p.dtype) for n, p in values]
         feeds += [handles[p.op.name] for p in frozen.inputs[count:]]
-        return _Run(frozen.graph, frozen.prune, frozen.inputs).nodes(feeds)[0]
+        return _FunctionRun(frozen.graph, frozen.prune, frozen.inputs).nodes(feeds)[0]
 
 
 def _frozen(function: Any) -> tuple[Any, Mapping[str, Any]]:
@@ -62,7 +62,7 @@ def _frozen(function: Any) -> tuple[Any, Mapping[str, Any]]:
 
 
 @dataclass(frozen=True, eq=False)
-class _Run:
+class _FunctionRun:
     """A graph, how to get a function of it for other results, and its inputs."""
 
     graph: Any
@@ -102,7 +102,7 @@ class _Run:
         return found
 
     @cache  # noqa: B019 (lives as long as one search)
-    def _function(self, name: str) -> _Run:
+    def _function(self, name: str) -> _FunctionRun:
         from tensorflow.python.eager import wrap_function
         from tensorflow.python.framework import function_def_to_graph
 
@@ -110,7 +110,7 @@ class _Run:
         with self.graph.as_default():
             graph = function_def_to_graph.function_def_to_graph(library[name])
         wrapped = wrap_function.WrappedFunction(graph, wrap_function.VariableHolder())
-        return _Run(graph, wrapped.prune, graph.inputs)
+        return _FunctionRun(graph, wrapped.prune, graph.inputs)
 
 
 def _is_plain(tensor: Any) -> bool:

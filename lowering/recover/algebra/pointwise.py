@@ -45,7 +45,7 @@ _KNOWN: tuple[Known, ...] = (
 
 
 @dataclass
-class _Place:
+class _PointwisePlace:
     """Where a tensor stands: the nearest tensor that all of it depends on, and how many such steps from the first."""
 
     made_by: Eqn | None = None
@@ -62,12 +62,12 @@ class Pointwise:
     """The spelled activations of a graph, found while its equations are visited in order."""
 
     def __init__(self, graph: Graph) -> None:
-        self._places: dict[Var, _Place] = {v: _Place() for v in graph.inputs}
+        self._places: dict[Var, _PointwisePlace] = {v: _PointwisePlace() for v in graph.inputs}
 
     def visit(self, eqn: Eqn) -> Any:
         """The result of an equation as one operator on an earlier tensor; None where it is none that is known."""
         place = self._place(eqn)
-        self._places.update((out, place if i == 0 else _Place()) for i, out in enumerate(eqn.outputs))
+        self._places.update((out, place if i == 0 else _PointwisePlace()) for i, out in enumerate(eqn.outputs))
         if place.source is None:
             return None
         for source in self._sources(place):
@@ -77,17 +77,17 @@ class Pointwise:
                 return op(source, **options)
         return None
 
-    def _place(self, eqn: Eqn) -> _Place:
+    def _place(self, eqn: Eqn) -> _PointwisePlace:
         operands = [a for a in eqn.inputs if isinstance(a, Var)]
         if not operands or not _is_pointwise(eqn):
-            return _Place()
+            return _PointwisePlace()
         nearest: Var | None = operands[0]
         for operand in operands[1:]:
             nearest = self._common(nearest, operand)
-        return _Place() if nearest is None else _Place(eqn, nearest, self._at(nearest).depth + 1)
+        return _PointwisePlace() if nearest is None else _PointwisePlace(eqn, nearest, self._at(nearest).depth + 1)
 
-    def _at(self, var: Var) -> _Place:
-        return self._places.setdefault(var, _Place())
+    def _at(self, var: Var) -> _PointwisePlace:
+        return self._places.setdefault(var, _PointwisePlace())
 
     def _common(self, x: Var | None, y: Var | None) -> Var | None:
         """The nearest tensor on which both depend, and nothing beside it."""
@@ -100,7 +100,7 @@ class Pointwise:
                 y = self._at(y).source
         return x
 
-    def _sources(self, place: _Place) -> Iterator[Var]:
+    def _sources(self, place: _PointwisePlace) -> Iterator[Var]:
         """From where an equation may be one operator: behind a join, and a factor or two behind that."""
         for _ in range(3):
             if place.source is None:

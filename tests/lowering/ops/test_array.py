@@ -18,7 +18,7 @@ from jfuse.ir.types import DType, TensorType
 from jfuse.kernels import ops
 from jfuse.kernels.core.op import depends_on_data
 from jfuse.lowering.defaults import default_rules
-from jfuse.passes.simplify.dce import drop_dead
+from jfuse.passes.simplify.dce import eliminate_dead_code
 
 B, T = symbol("B"), symbol("T")
 STEPS = TensorType((B, 20, 8), DType.f32)
@@ -36,7 +36,7 @@ def tf_op(name: str, *operands: Any, **attributes: Any) -> Any:
 
 
 def live(function: Callable[..., Any], *types: TensorType) -> Graph:
-    graph = drop_dead(trace_graph(function, types))
+    graph = eliminate_dead_code(trace_graph(function, types))
     check_graph(graph)
     return graph
 

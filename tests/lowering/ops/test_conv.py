@@ -15,7 +15,7 @@ from jfuse.ir.types import DType, TensorType
 from jfuse.kernels import ops
 from jfuse.lowering.defaults import default_rules
 from jfuse.passes.context import Context
-from jfuse.passes.gates.builtins_only import legal
+from jfuse.passes.gates.builtins_only import check_operators
 from jfuse.passes.simplify.simplify import simplify
 from tests.op_cases.case import ROUNDING
 
@@ -31,7 +31,7 @@ def rule(name: str) -> Callable[..., Any]:
 def left(function: Callable[..., Any], *shape: Any, dtype: DType = DType.f32) -> str:
     """The ops of the graph after simplification."""
     graph = simplify(trace_graph(function, [TensorType(shape, dtype)]), Context())
-    legal([graph])
+    check_operators([graph])
     return " ".join(eqn.op.name for eqn in graph.eqns)
 
 
@@ -66,7 +66,7 @@ REFUSED: list[tuple[str, Callable[..., Any], TensorType, str]] = [
 @pytest.mark.parametrize(("function", "given", "match"), [r[1:] for r in REFUSED], ids=[r[0] for r in REFUSED])
 def test_refusals(function: Callable[..., Any], given: TensorType, match: str) -> None:
     with pytest.raises(LowerError, match=match):
-        legal([trace_graph(function, [given])])
+        check_operators([trace_graph(function, [given])])
 
 
 def enlarged(x: Any, size: int, stride: int, sizes: Any) -> Any:

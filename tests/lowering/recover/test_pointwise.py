@@ -18,7 +18,7 @@ from jfuse.ir.types import DType, TensorType
 from jfuse.kernels import ops
 from jfuse.lowering.ops.math.special import lower_erf, lower_erfc
 from jfuse.passes.fuse.recover import recover_activations
-from jfuse.passes.simplify.dce import drop_dead
+from jfuse.passes.simplify.dce import eliminate_dead_code
 
 X = TensorType((symbol("B"), 4), DType.f32)
 
@@ -104,7 +104,7 @@ OTHERS: list[tuple[str, Callable[[Any], Any]]] = [
 
 
 def recovered(function: Callable[[Any], Any]) -> Graph:
-    return drop_dead(recover_activations(trace_graph(function, [X])))
+    return eliminate_dead_code(recover_activations(trace_graph(function, [X])))
 
 
 def numbers() -> np.ndarray:
@@ -126,7 +126,7 @@ def test_one_operator_for_the_spelling(
 
 @pytest.mark.parametrize("spelled", [o[1] for o in OTHERS], ids=[o[0].replace(" ", "-") for o in OTHERS])
 def test_the_result_of_others_stays_what_it_is(spelled: Callable[[Any], Any]) -> None:
-    before = drop_dead(trace_graph(spelled, [X]))
+    before = eliminate_dead_code(trace_graph(spelled, [X]))
     assert recovered(spelled).eqns[-1].op is before.eqns[-1].op
 
 

@@ -24,7 +24,7 @@ from jfuse.lowering.rules import Rule, RuleSet
 from jfuse.passes.context import Context
 from jfuse.passes.fuse.fuse import fuse
 from jfuse.passes.fuse.recover import recover
-from jfuse.passes.simplify.dce import drop_dead
+from jfuse.passes.simplify.dce import eliminate_dead_code
 from tests import cells
 from tests.cells import BATCH, INPUTS, UNITS, Loop, dense, f32, gate, weights
 
@@ -156,7 +156,7 @@ OTHERS: dict[str, tuple[Callable[..., Any], list[Any]]] = {
 
 @pytest.mark.parametrize("name", OTHERS)
 def test_other_graphs_stay_as_they_are(name: str) -> None:
-    graph = drop_dead(trace_graph(*OTHERS[name]))
+    graph = eliminate_dead_code(trace_graph(*OTHERS[name]))
     ctx = Context(rules=RuleSet().extended(RULES))
     assert recover(graph, ctx) is graph
     assert ctx.report.refused == []

@@ -14,7 +14,7 @@ from jfuse.ir.graph import Source
 from jfuse.ir.trace import at_source, trace_graph
 from jfuse.opaque_ops.tf_op import TfOp
 from jfuse.passes.gates.alternatives import alternative_to
-from jfuse.passes.gates.builtins_only import legal
+from jfuse.passes.gates.builtins_only import check_operators
 from jfuse.passes.pipeline import PIPELINE
 from jfuse.passes.states.layers import layer_of
 from tests.tflite.programs import f32
@@ -81,7 +81,7 @@ def test_a_repeated_node_counts_once() -> None:
         return x
 
     with pytest.raises(LowerError, match=r"tf\.Odd \(2x, first at loop/Odd \(Odd\), scope 'loop'\): no rule\n"):
-        legal([trace_graph(call, [f32(2)])])
+        check_operators([trace_graph(call, [f32(2)])])
 
 
 def test_what_a_rule_refuses_is_told_with_its_reason() -> None:
@@ -110,7 +110,7 @@ def test_nothing_is_proved_before_it() -> None:
     message(call, spec([5, 4], tf.float32), on_stage=stages.append)
     assert stages[-1] == "no_lost_ops"
     names = [step.__name__ for step in PIPELINE]
-    assert names.index("no_lost_ops") < min(names.index(name) for name in ("roll", "recover", "fuse", "simplify"))
+    assert names.index("no_lost_ops") < min(names.index(name) for name in ("reroll", "recover", "fuse", "simplify"))
 
 
 def test_ops_within_a_composite_wait_for_its_fusion() -> None:
@@ -179,7 +179,7 @@ def test_what_cannot_leave_its_graph_is_said() -> None:
         for node in (b"", b"a node")
     )
     with pytest.raises(LowerError, match="not as custom operators, as they cannot leave their graph: Odd"):
-        legal([bound])
+        check_operators([bound])
     with pytest.raises(LowerError) as caught:
-        legal([alone])
+        check_operators([alone])
     assert "cannot leave" not in str(caught.value)

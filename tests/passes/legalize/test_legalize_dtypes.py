@@ -19,8 +19,9 @@ from jfuse.kernels import ops
 from jfuse.kernels.control import while_
 from jfuse.measure import relative_error
 from jfuse.passes.context import Context
-from jfuse.passes.legalize.legalize_dtypes import widen, widen_loops
-from jfuse.passes.scans.from_while.while_to_scan import loops
+from jfuse.passes.legalize.legalize_dtypes import legalize_dtypes
+from jfuse.passes.legalize.promote_loops import promote_loops
+from jfuse.passes.scans.from_while.while_to_scan import while_to_scan
 from jfuse.running.runner import Runner
 from jfuse.tflite.runtime.dtypes import unsupported
 from tests.frontends.against_tensorflow import spec
@@ -43,13 +44,13 @@ def narrow_loop(dtype: Any) -> Graph:
         return tf.while_loop(lambda t, _: t < 5, step, (0, tf.zeros([2, 3], dtype)))[1]
 
     function = tf.function(call, input_signature=[spec(5, 2, 3)], autograph=False)
-    return loops(jfuse.load(function).signature().graph, Context())
+    return while_to_scan(jfuse.load(function).signature().graph, Context())
 
 
 @pytest.mark.parametrize("dtype", [tf.float16, tf.bfloat16])
 def test_loops_compute_in_f32(dtype: Any) -> None:
     before, ctx = narrow_loop(dtype), Context()
-    after = widen_loops(before, ctx)
+    after = promote_loops(before, ctx)
     check_graph(after)
     (scan,) = [e for e in all_eqns(after) if e.op.name == "scan"]
     types = {a.type.dtype for e in all_eqns(scan.bodies[0]) for a in (*e.inputs, *e.outputs) if a is not None}
@@ -63,7 +64,7 @@ def test_loops_compute_in_f32(dtype: Any) -> None:
 
 def test_loops_in_f32_stay() -> None:
     graph, ctx = narrow_loop(tf.float32), Context()
-    assert widen_loops(graph, ctx) is graph
+    assert promote_loops(graph, ctx) is graph
     assert ctx.report.notes == []
 
 
@@ -92,7 +93,7 @@ AXIS = np.array([1], np.int32)
 )
 def test_operators_without_a_kernel(function: Callable[[Any], Any], dtype: DType, added: list[str]) -> None:
     graph, ctx = trace_graph(function, [TensorType((2, 3), dtype)]), Context()
-    after = widen(graph, ctx)
+    after = legalize_dtypes(graph, ctx)
     check_graph(after)
     assert not any(map(unsupported, after.eqns))
     own = [e.op.name for e in graph.eqns]
@@ -122,7 +123,7 @@ def extremes(dtype: DType) -> np.ndarray:
 )
 def test_what_no_type_can_do_is_refused(function: Callable[[Any], Any], dtype: DType) -> None:
     graph, ctx = trace_graph(function, [TensorType((2, 3), dtype)]), Context()
-    assert widen(graph, ctx) is graph
+    assert legalize_dtypes(graph, ctx) is graph
     assert ctx.report.notes == []
     assert f"not {dtype.value}[" in str(unsupported(graph.eqns[-1]))
 
@@ -132,7 +133,7 @@ def test_sizes_and_choices_keep_their_types() -> None:
         return ops.reverse_sequence(ops.select_v2(choice, x, x), np.array([1, 2], np.int32), seq_dim=1, batch_dim=0)
 
     graph = trace_graph(call, [TensorType((2, 3), DType.bool), TensorType((2, 3), DType.bool)])
-    after = widen(graph, Context())
+    after = legalize_dtypes(graph, Context())
     check_graph(after)
     assert [e.op.name for e in after.eqns] == ["select_v2", "cast", "reverse_sequence", "cast"]
 
@@ -143,7 +144,7 @@ def test_what_stays_in_another_type_is_not_cast_again() -> None:
         return ops.minimum(ops.pack(greater, x), np.asarray(7, np.uint16))
 
     graph = trace_graph(call, [TensorType((2, 3), DType.u16)] * 2)
-    after = widen(graph, Context())
+    after = legalize_dtypes(graph, Context())
     check_graph(after)
     assert [e.op.name for e in after.eqns] == ["cast", "cast", "maximum", "pack", "minimum", "cast"]
     x = extremes(DType.u16)
@@ -152,7 +153,7 @@ def test_what_stays_in_another_type_is_not_cast_again() -> None:
 
 def test_arithmetic_goes_back_to_its_own_type() -> None:
     graph = trace_graph(lambda x: ops.add(ops.add(x, x), x), [TensorType((2, 3), DType.i8)])
-    after = widen(graph, Context())
+    after = legalize_dtypes(graph, Context())
     assert [e.op.name for e in after.eqns] == ["cast", "add", "cast", "cast", "add", "cast"]
 
 
@@ -163,6 +164,6 @@ def test_bodies_too() -> None:
         [TensorType((2,), DType.i8)],
     )
     graph = trace_graph(lambda x: while_([x], [cond, body])[0], [TensorType((2,), DType.i8)])
-    after = widen(graph, Context())
+    after = legalize_dtypes(graph, Context())
     check_graph(after)
     assert [e.op.name for e in after.eqns[0].bodies[1].eqns] == ["cast", "add", "cast"]

@@ -18,9 +18,9 @@ from jfuse.ir.walk import all_eqns
 from jfuse.kernels import ops
 from jfuse.passes.context import Context
 from jfuse.passes.rewrite import rewrite
-from jfuse.passes.scans.fission.split_scans import hoisted, split
-from jfuse.passes.scans.to_loops.scan_to_loops import unloop
-from jfuse.passes.simplify.dce import drop_dead
+from jfuse.passes.scans.fission.split_scans import hoisted, split_scans
+from jfuse.passes.scans.to_loops.scan_to_loops import scan_to_loops
+from jfuse.passes.simplify.dce import eliminate_dead_code
 from jfuse.passes.simplify.simplify import simplify
 from jfuse.running.interpreter import LiteRt
 from jfuse.tflite.write.distinct_outputs import prepare_outputs
@@ -82,8 +82,8 @@ class Loop:
 
 
 def apart(graph: Graph) -> Graph:
-    """What `split` makes of a graph."""
-    return _checked(split(graph, Context()))
+    """What `split_scans` makes of a graph."""
+    return _checked(split_scans(graph, Context()))
 
 
 def hoist(graph: Graph) -> Graph:
@@ -93,7 +93,7 @@ def hoist(graph: Graph) -> Graph:
 
 def _checked(graph: Graph) -> Graph:
     check_graph(graph)
-    slim = drop_dead(graph)
+    slim = eliminate_dead_code(graph)
     check_graph(slim)
     return slim
 
@@ -137,6 +137,6 @@ def check(loop: Loop, graph: Graph, *, reverse: bool = False, litert: bool = Tru
 
 
 def file_of(graph: Graph) -> bytes:
-    ready = prepare_outputs(simplify(unloop(graph, Context()), Context()))
+    ready = prepare_outputs(simplify(scan_to_loops(graph, Context()), Context()))
     names = tuple(f"x{i}" for i in range(len(graph.inputs))), tuple(f"y{i}" for i in range(len(graph.outputs)))
     return to_bytes(Program((Signature("main", ready, *names),)))

@@ -15,7 +15,7 @@ from jfuse.kernels import ops
 from jfuse.kernels.control import scan
 from jfuse.kernels.core.op import Array
 from jfuse.passes.scans.from_while.last_steps import last_steps
-from jfuse.passes.simplify.dce import drop_dead
+from jfuse.passes.simplify.dce import eliminate_dead_code
 from tests.cells import f32
 
 T = 4
@@ -87,7 +87,7 @@ KEPT: dict[str, Graph] = {
 
 @pytest.mark.parametrize("name", KEPT)
 def test_what_stays(name: str) -> None:
-    assert str(last_steps(KEPT[name])) == str(drop_dead(KEPT[name]))
+    assert str(last_steps(KEPT[name])) == str(eliminate_dead_code(KEPT[name]))
 
 
 def test_a_state_that_is_carried_for_nobody_is_not_kept_alive() -> None:

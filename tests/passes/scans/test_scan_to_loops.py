@@ -25,7 +25,7 @@ from jfuse.lowering.rule_tools.shape_tensors import size_of
 from jfuse.passes.context import Context
 from jfuse.passes.fuse.run_time_shapes import has_run_time_shape
 from jfuse.passes.scans.to_loops.loop_cost import Form
-from jfuse.passes.scans.to_loops.scan_to_loops import unloop
+from jfuse.passes.scans.to_loops.scan_to_loops import scan_to_loops
 from jfuse.passes.simplify.simplify import simplify
 from jfuse.running.interpreter import LiteRt
 from jfuse.tflite.write.distinct_outputs import prepare_outputs
@@ -107,7 +107,7 @@ def expect(found: Sequence[Any], wanted: Sequence[Any]) -> None:
 
 
 def unlooped(graph: Graph, form: Form | None = None) -> Graph:
-    flat = unloop(graph, Context()) if form is None else unloop(graph, Context(), lambda size, room: form)
+    flat = scan_to_loops(graph, Context()) if form is None else scan_to_loops(graph, Context(), lambda size, room: form)
     check_graph(flat)
     assert not {"scan", "reserve"} & {eqn.op.name for eqn in all_eqns(flat)}
     return flat
@@ -315,7 +315,7 @@ def ops_of(graph: Graph) -> set[str]:
 @pytest.mark.parametrize(("option", "is_loop"), [("auto", False), ("while", True), ("unroll", False)])
 def test_the_form_that_the_user_asks_for(option: str, is_loop: bool) -> None:
     ctx = Context(loop=option)
-    flat = unloop(plain_loop(6), ctx)
+    flat = scan_to_loops(plain_loop(6), ctx)
     assert ("while" in ops_of(flat)) is is_loop
     (found,) = ctx.report.loops
     assert found.size == "6 steps of 3 operators and 1600 bytes of weights"
@@ -324,19 +324,19 @@ def test_the_form_that_the_user_asks_for(option: str, is_loop: bool) -> None:
 
 @pytest.mark.parametrize("option", ["auto", "while", "unroll"])
 def test_one_step_is_no_loop(option: str) -> None:
-    assert "while" not in ops_of(unloop(plain_loop(1), Context(loop=option)))
+    assert "while" not in ops_of(scan_to_loops(plain_loop(1), Context(loop=option)))
 
 
 def test_a_loop_of_open_length_cannot_be_unrolled() -> None:
     with pytest.raises(
         LowerError, match=r"cannot be unrolled(.|\n)*T steps, known only at run time(.|\n)*loop=\"auto\""
     ):
-        unloop(plain_loop(T), Context(loop="unroll"))
+        scan_to_loops(plain_loop(T), Context(loop="unroll"))
 
 
 def test_no_such_form_of_loops() -> None:
     with pytest.raises(JfuseError, match="no form of loops 'for'"):
-        unloop(plain_loop(T), Context(loop="for"))
+        scan_to_loops(plain_loop(T), Context(loop="for"))
 
 
 def test_steps_share_the_loop_inside_them() -> None:
@@ -350,7 +350,7 @@ def test_steps_share_the_loop_inside_them() -> None:
         lambda h, x: ops.scan([h, x], [outer], consts=0, carries=1, length=3, reverse=False),
         [f32(WIDTH), f32(3, T, WIDTH)],
     )
-    flat = unloop(graph, Context(), lambda size, room: Form(unrolled=is_known(size.length)))
+    flat = scan_to_loops(graph, Context(), lambda size, room: Form(unrolled=is_known(size.length)))
     loops = [eqn for eqn in flat.eqns if eqn.op.name == "while"]
     assert len(loops) == 3
     assert len({id(eqn.bodies[1]) for eqn in loops}) == 1
@@ -386,9 +386,9 @@ def test_reserve_of_a_computed_size_is_fill() -> None:
 def test_reserve_of_a_size_that_no_tensor_has() -> None:
     graph = trace_graph(lambda x: (x, reserve((T,), DType.f32)), [f32(B)])
     with pytest.raises(LowerError, match="the size T is needed at run time, and no tensor at hand has it"):
-        unloop(graph, Context())
+        scan_to_loops(graph, Context())
 
 
 def test_a_graph_without_loops_is_returned_as_it_is() -> None:
     graph = trace_graph(lambda x: ops.exp(x), [f32(B)])
-    assert unloop(graph, Context()) is graph
+    assert scan_to_loops(graph, Context()) is graph

@@ -13,7 +13,7 @@ from jfuse.ir.trace import trace_graph
 from jfuse.ir.types import DType, TensorType
 from jfuse.kernels import ops
 from jfuse.passes.context import Context
-from jfuse.passes.scans.fission.split_scans import hoisted, split
+from jfuse.passes.scans.fission.split_scans import hoisted, split_scans
 from tests.passes.scans.steps import (
     BIAS,
     RNG,
@@ -321,7 +321,7 @@ def test_annotated_composites_are_left_alone() -> None:
     whole = SEVERAL["stacked"][0].graph(length=3, batch=2)
     types = [v.type for v in whole.inputs]
     graph = trace_graph(lambda *args: ops.composite(list(args), [whole], name="acme.stack"), types)
-    assert split(graph, Context()) is graph
+    assert split_scans(graph, Context()) is graph
 
 
 def effect(eqn: Eqn) -> Eqn:
@@ -335,7 +335,7 @@ def test_loops_with_effects_stay() -> None:
     touched = Graph(body.name, body.inputs, tuple(map(effect, body.eqns)), body.outputs)
     loop = Eqn(loop.op, loop.inputs, loop.outputs, loop.params, loop.source, (touched,))
     graph = Graph(graph.name, graph.inputs, (loop,), graph.outputs)
-    assert split(graph, Context()) is graph
+    assert split_scans(graph, Context()) is graph
     assert hoisted(loop) is None
 
 

@@ -15,7 +15,7 @@ from jfuse.ir.graph import Eqn, Graph
 from jfuse.ir.walk import all_eqns
 from jfuse.measure import relative_error
 from jfuse.passes.context import Context
-from jfuse.passes.scans.from_while.while_to_scan import loops
+from jfuse.passes.scans.from_while.while_to_scan import while_to_scan
 from jfuse.running.runner import Runner
 from tests.frontends.against_tensorflow import spec
 from tests.models import decoys, other
@@ -26,7 +26,7 @@ from tests.models.lstm_written import WRITTEN
 def run(source: Any) -> tuple[Graph, Graph, Context]:
     """The imported graph, the same after the pass, and what the pass reported."""
     before, ctx = jfuse.load(source).signature().graph, Context()
-    after = loops(before, ctx)
+    after = while_to_scan(before, ctx)
     check_graph(after)
     return before, after, ctx
 
@@ -91,7 +91,9 @@ def test_written_lstms(name: str) -> None:
 def test_an_early_exit() -> None:
     before, after, ctx = run(decoys.build_decoy("early_exit"))
     assert counts(after) == (0, 1)
-    assert [(r.rule, r.condition, r.source) for r in ctx.report.refused] == [("loops", "early_exit", "while (While)")]
+    assert [(r.rule, r.condition, r.source) for r in ctx.report.refused] == [
+        ("while_to_scan", "early_exit", "while (While)")
+    ]
     assert same_answers(before, after, decoys.telling_input("early_exit"))
 
 

@@ -17,7 +17,7 @@ from jfuse.kernels import ops
 from jfuse.kernels.control import composite, scan
 from jfuse.kernels.core.op import Array
 from jfuse.lowering.rule_tools.shape_tensors import zeros
-from jfuse.passes.simplify.fold_selects import settle
+from jfuse.passes.simplify.fold_selects import fold_selects
 from tests.cells import BATCH, f32
 
 X, STEPS = f32(BATCH, 3), f32(4, BATCH, 3)
@@ -28,7 +28,7 @@ def selects(graph: Graph) -> int:
 
 
 def check_same(graph: Graph, *inputs: np.ndarray) -> Graph:
-    result = settle(graph)
+    result = fold_selects(graph)
     check_graph(result, types=True)
     for found, wanted in zip(evaluate(result, inputs), evaluate(graph, inputs), strict=True):
         np.testing.assert_array_equal(found, wanted)
@@ -64,7 +64,7 @@ KEPT: dict[str, Callable[[Array, Array], Array]] = {
 @pytest.mark.parametrize("name", KEPT)
 def test_what_stays(name: str) -> None:
     graph = trace_graph(KEPT[name], [X, X])
-    assert settle(graph) is graph
+    assert fold_selects(graph) is graph
 
 
 def test_in_the_body_of_a_loop_by_an_operand_that_does_not_change() -> None:

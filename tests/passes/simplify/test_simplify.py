@@ -23,7 +23,7 @@ from jfuse.ir.walk import all_eqns
 from jfuse.kernels import ops
 from jfuse.lowering.peephole import PEEPHOLE_RULES, PeepholeRule, View
 from jfuse.passes.context import Context
-from jfuse.passes.simplify.dce import drop_dead
+from jfuse.passes.simplify.dce import eliminate_dead_code
 from jfuse.passes.simplify.simplify import simplify
 from tests.conftest import Golden
 
@@ -139,7 +139,7 @@ def scan_loop(h: Any, g: Any, x: Any, k: Any) -> Any:
 
 def test_dead_parts_of_scan_are_dropped() -> None:
     graph = trace_graph(scan_loop, [f32(2), f32(2), f32(3, 2), f32(2)])
-    simple = drop_dead(graph)
+    simple = eliminate_dead_code(graph)
     check_graph(simple)
     loop = only(simple, "scan")
     assert (loop.params["consts"], loop.params["carries"], len(loop.inputs), len(loop.outputs)) == (0, 1, 2, 2)

@@ -14,7 +14,7 @@ from jfuse.ir.quantization import Quantization
 from jfuse.ir.trace import trace_graph
 from jfuse.ir.types import DType, TensorType
 from jfuse.kernels import ops
-from jfuse.passes.gates.builtins_only import builtins_only, legal
+from jfuse.passes.gates.builtins_only import builtins_only, check_operators
 from jfuse.running.interpreter import LiteRt
 from jfuse.tflite.runtime.dtypes import unsupported
 from jfuse.tflite.write.file import to_bytes
@@ -112,7 +112,7 @@ def _graph(name: str, dtype: DType) -> Graph:
 
 @pytest.mark.parametrize(("name", "dtype"), _rows(TAKEN))
 def test_what_is_taken_runs(name: str, dtype: DType) -> None:
-    legal([_graph(name, dtype)])
+    check_operators([_graph(name, dtype)])
     x = np.random.default_rng(0).integers(0, 4, (2, 3)).astype(dtype.numpy)
     data = to_bytes(program(OPS[name][0], TensorType((2, 3), dtype)))
     for delegates in (True, False):
@@ -125,13 +125,13 @@ def test_what_is_not_taken_is_refused(name: str, dtype: DType) -> None:
     with pytest.raises(
         LowerError, match=rf"{name} \(1x, (.|\n)*not {dtype.value}\[(.|\n)*try +cast to one of the types"
     ):
-        legal([_graph(name, dtype)])
+        check_operators([_graph(name, dtype)])
 
 
 def test_both_sides_of_a_cast_count() -> None:
     graph = trace_graph(lambda x: ops.cast(x, out_data_type=DType.u64), [TensorType((2,), DType.f32)])
     with pytest.raises(LowerError, match=r"cast \(1x, (.|\n)*not u64\[2\]"):
-        legal([graph])
+        check_operators([graph])
 
 
 def test_quantized_types_are_another_matter() -> None:

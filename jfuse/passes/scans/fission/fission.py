@@ -15,7 +15,7 @@ from jfuse.passes.scans.fission.step_operands import Steps
 from jfuse.passes.scans.fission.vectorize import can_vectorize, data_operands
 
 
-class Step:
+class FissionStep:
     """A scan's step: what each carry becomes, and what in it depends on what.
 
     A carry that never changes counts as a constant of the loop.
@@ -114,7 +114,7 @@ class Plan:
     all steps share.
     """
 
-    def __init__(self, step: Step, stays: Callable[[Eqn, frozenset[int]], bool], *, late: bool) -> None:
+    def __init__(self, step: FissionStep, stays: Callable[[Eqn, frozenset[int]], bool], *, late: bool) -> None:
         self.step = step
         self._stays = stays
         self._late = late
@@ -233,7 +233,7 @@ class Plan:
         return _union(step.behind[o] for o in eqn.outputs), _union(step.ahead.get(o, 0) for o in eqn.outputs)
 
 
-def _recurrences(step: Step) -> list[Part]:
+def _recurrences(step: FissionStep) -> list[Part]:
     """A part for each set of carries that need each other, with all equations between them, an earlier one first."""
     reach = step.reach
     sets = {
@@ -257,7 +257,7 @@ def _recurrences(step: Step) -> list[Part]:
     ]
 
 
-def _within(step: Step, carries: int) -> tuple[Eqn, ...]:
+def _within(step: FissionStep, carries: int) -> tuple[Eqn, ...]:
     """The equations between some carries and their next values."""
     return tuple(
         eqn
@@ -267,12 +267,12 @@ def _within(step: Step, carries: int) -> tuple[Eqn, ...]:
     )
 
 
-def _reads(step: Step, carries: int, others: int) -> bool:
+def _reads(step: FissionStep, carries: int, others: int) -> bool:
     """Whether some carries are computed from the others."""
     return bool(_union(bits for i, bits in enumerate(step.reach) if carries >> i & 1) & others)
 
 
-def _only_selects(step: Step, carries: int) -> bool:
+def _only_selects(step: FissionStep, carries: int) -> bool:
     """Whether some carries only hold what others were: Keras repeats its last output where a mask says so.
 
     Apart from the recurrence that it follows such a carry would be a loop for nothing.
@@ -280,7 +280,7 @@ def _only_selects(step: Step, carries: int) -> bool:
     return all(_selects(eqn) for eqn in _within(step, carries))
 
 
-def _keep_masked_rows(step: Step, parts: Sequence[Part]) -> None:
+def _keep_masked_rows(step: FissionStep, parts: Sequence[Part]) -> None:
     """Leave a collected result that is selected with a part that selects its carries: one mask decides on all."""
     for row in step.rows:
         eqn = step.made_by.get(row) if isinstance(row, Var) else None

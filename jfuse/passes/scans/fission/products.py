@@ -15,8 +15,8 @@ from jfuse.kernels import ops
 from jfuse.kernels.core.layout import from_front
 from jfuse.kernels.core.op import TflOp, static_value
 from jfuse.passes.rewrite import rewrite
-from jfuse.passes.scans.fission.fission import Step
-from jfuse.passes.simplify.dce import drop_dead
+from jfuse.passes.scans.fission.fission import FissionStep
+from jfuse.passes.simplify.dce import eliminate_dead_code
 
 
 def joined(eqn: Eqn) -> Eqn:
@@ -32,7 +32,7 @@ def joined(eqn: Eqn) -> Eqn:
         below = _regrouped(body, _alike_for_all_parts(body))
         if below is body:
             break
-        body = drop_dead(below)  # what reads a part for nobody counts as a reader
+        body = eliminate_dead_code(below)  # what reads a part for nobody counts as a reader
     body = _with_constants_apart(eqn, body)
     return eqn if body is eqn.bodies[0] else replace(eqn, bodies=(body,))
 
@@ -228,7 +228,7 @@ def _parted(loop: Eqn, body: Graph) -> Graph:
     """Products of [x, h], of which x needs no carry, as a sum of two products: that of x is the same in any order."""
     if not any(eqn.op is ops.fully_connected for eqn in body.eqns):
         return body
-    step, made_by = Step(loop), producers(body)
+    step, made_by = FissionStep(loop), producers(body)
 
     def visit(eqn: Eqn) -> Sequence[Any] | None:
         rows = made_by.get(eqn.inputs[0]) if isinstance(eqn.inputs[0], Var) else None
@@ -249,7 +249,7 @@ def _parted(loop: Eqn, body: Graph) -> Graph:
 
 def _with_constants_apart(loop: Eqn, body: Graph) -> Graph:
     """A constant added to the sum of x and h, of which x needs no carry, is added to x."""
-    step, made_by, counts = Step(replace(loop, bodies=(body,))), producers(body), use_counts(body)
+    step, made_by, counts = FissionStep(replace(loop, bodies=(body,))), producers(body), use_counts(body)
 
     def visit(eqn: Eqn) -> Sequence[Any] | None:
         constant, total = _constant_first(eqn.inputs) if eqn.op is ops.add and eqn in step.eqns else (None, None)

@@ -20,14 +20,14 @@ from jfuse.kernels.core.op import TflOp
 from jfuse.lowering.recover.algebra.forms import is_affine
 from jfuse.passes.context import Context
 from jfuse.passes.rewrite import inline, rewrite
-from jfuse.passes.scans.fission.fission import Part, Plan, Step
+from jfuse.passes.scans.fission.fission import FissionStep, Part, Plan
 from jfuse.passes.scans.fission.products import joined
 from jfuse.passes.scans.fission.vectorize import vectorized
 
 _Place: TypeAlias = Part | Eqn | Var  # what makes a value: a scan, an equation outside, or the carry that is delayed
 
 
-def split(graph: Graph, ctx: Context) -> Graph:
+def split_scans(graph: Graph, ctx: Context) -> Graph:
     """Turn each scan of several recurrences into one scan for each; what no carry needs works on all steps at once.
 
     Affine computations stay with the recurrence that reads them, so that `recover` finds its weights; the body of an
@@ -35,7 +35,7 @@ def split(graph: Graph, ctx: Context) -> Graph:
     """
 
     def inside(eqn: Eqn) -> Eqn:
-        return eqn if eqn.op is composite else with_new_bodies(eqn, lambda body: split(body, ctx))
+        return eqn if eqn.op is composite else with_new_bodies(eqn, lambda body: split_scans(body, ctx))
 
     eqns = tuple(map(inside, graph.eqns))
     same = all(map(operator.is_, eqns, graph.eqns))
@@ -66,7 +66,7 @@ def _taken_apart(
     """delays: whether the old values of a carry may be read outside of its recurrence, as its values one step later."""
     if eqn.op is not scan or any(map(has_effects, eqn.bodies)) or eqn.params["length"] == 0:
         return None
-    plan = Plan(Step(eqn), stays, late=late)
+    plan = Plan(FissionStep(eqn), stays, late=late)
     if plan.changes_nothing or (plan.delayed and not delays):
         return None
     return _Emission(plan).results()

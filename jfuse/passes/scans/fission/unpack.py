@@ -24,12 +24,12 @@ from jfuse.passes.context import Context
 from jfuse.passes.rewrite import Rewriting
 
 
-def unpack(graph: Graph, ctx: Context) -> Graph:
+def unpack_states(graph: Graph, ctx: Context) -> Graph:
     """Carry the parts of a state that each step concatenates, or packs, where the step reads none of it as a whole.
 
     Results stay as they are.
     """
-    graph = with_bodies(graph, lambda body: unpack(body, ctx))
+    graph = with_bodies(graph, lambda body: unpack_states(body, ctx))
 
     rewriting = Rewriting(graph)
 

@@ -14,7 +14,7 @@ from jfuse.kernels.core.op import static_value
 from jfuse.passes.context import Context
 from jfuse.passes.rewrite import rewrite
 from jfuse.passes.scans.reroll.sequence_reads import Read, reads_of
-from jfuse.passes.simplify.dce import drop_dead
+from jfuse.passes.simplify.dce import eliminate_dead_code
 
 
 def last_steps(graph: Graph, ctx: Context | None = None) -> Graph:
@@ -26,7 +26,7 @@ def last_steps(graph: Graph, ctx: Context | None = None) -> Graph:
     graph = with_bodies(graph, last_steps)
     if not any(eqn.op is scan for eqn in graph.eqns):
         return graph
-    graph = drop_dead(graph)  # a state that is carried for nobody would be kept alive
+    graph = eliminate_dead_code(graph)  # a state that is carried for nobody would be kept alive
     reads, made = reads_of(graph), producers(graph)
 
     def visit(eqn: Eqn) -> Sequence[Any] | None:
@@ -36,7 +36,7 @@ def last_steps(graph: Graph, ctx: Context | None = None) -> Graph:
         return [final] if fits else None
 
     found = rewrite(graph, visit)
-    return graph if found is graph else drop_dead(found)
+    return graph if found is graph else eliminate_dead_code(found)
 
 
 def _final(read: Read, made: Mapping[Var, Eqn]) -> Var | None:

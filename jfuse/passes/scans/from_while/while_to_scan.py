@@ -27,9 +27,9 @@ from jfuse.passes.scans.from_while.step_index import Index
 from jfuse.report import Refusal
 
 
-def loops(graph: Graph, ctx: Context) -> Graph:
+def while_to_scan(graph: Graph, ctx: Context) -> Graph:
     """Turn every while whose frame is that of a scan into one, in bodies as well. Results stay exactly the same."""
-    graph = with_bodies(graph, lambda body: loops(body, ctx))
+    graph = with_bodies(graph, lambda body: while_to_scan(body, ctx))
     rewriting = Rewriting(graph)
 
     def as_scan(eqn: Eqn) -> Sequence[Any] | None:
@@ -38,7 +38,7 @@ def loops(graph: Graph, ctx: Context) -> Graph:
         try:
             return _Emission.of(eqn, rewriting).results()
         except NotFused as refusal:
-            ctx.report.refused.append(Refusal.of(refusal, "loop", "loops", eqn.source))
+            ctx.report.refused.append(Refusal.of(refusal, "loop", "while_to_scan", eqn.source))
             return None
 
     return rewriting.run(as_scan)

@@ -16,7 +16,7 @@ from jfuse.passes.scans.reroll.steps import (
     Operand,
     Orbit,
     Slot,
-    Step,
+    UnrolledStep,
     Value,
     align,
     in_order,
@@ -216,7 +216,7 @@ def _is_complete(orbit: Orbit, steps: range, found: Repetition) -> bool:
 
 def _is_worth_it(orbits: Sequence[Orbit], found: Repetition, carries: bool) -> bool:
     """Whether a loop does more than to apply functions to the elements of slices, or of one tensor again and again."""
-    reads = any(isinstance(o, Step) for orbit in orbits for o in orbit.operands)
+    reads = any(isinstance(o, UnrolledStep) for orbit in orbits for o in orbit.operands)
     ops = [found.graph.eqns[o.places[0]].op for o in orbits]
     works = any(not isinstance(op, TflOp) or not (op.elementwise or op.linear == "joint") for op in ops)
     return (reads and works) or (carries and (reads or works))

@@ -16,16 +16,16 @@ from jfuse.ir.walk import producers, with_bodies
 from jfuse.passes.context import Context
 from jfuse.passes.scans.reroll.detect import Unrolled, unrolled_loops
 from jfuse.passes.scans.reroll.emit import Emitter, needs_of
-from jfuse.passes.simplify.dce import drop_dead
+from jfuse.passes.simplify.dce import eliminate_dead_code
 
 _ROUNDS = 16  # a layer that reads another one backwards is seen only when that one is rolled
 
 
-def roll(graph: Graph, ctx: Context) -> Graph:
+def reroll(graph: Graph, ctx: Context) -> Graph:
     """Turn every run of at least three equal steps into a scan, in bodies as well. Results stay exactly the same."""
-    graph = with_bodies(graph, lambda body: roll(body, ctx))
+    graph = with_bodies(graph, lambda body: reroll(body, ctx))
     for _ in range(_ROUNDS):
-        rolled = _rolled(drop_dead(graph))
+        rolled = _rolled(eliminate_dead_code(graph))
         if rolled is None:
             break
         graph = rolled
@@ -47,7 +47,7 @@ def _rolled(graph: Graph) -> Graph | None:
         outputs = tuple(emitter.atom(a) for a in graph.outputs)
     if trace.sizes:  # a scan may not assume that two sizes are equal
         return None
-    return drop_dead(replace(graph, eqns=tuple(trace.eqns), outputs=outputs))
+    return eliminate_dead_code(replace(graph, eqns=tuple(trace.eqns), outputs=outputs))
 
 
 def _order(graph: Graph, loops: Sequence[Unrolled]) -> tuple[list[Eqn | Unrolled] | None, list[Unrolled]]:

@@ -12,7 +12,7 @@ from jfuse.ir.graph import Atom, Const, Eqn, Graph, Var
 from jfuse.ir.types import DType, TensorType
 from jfuse.kernels import ops
 from jfuse.passes.scans.reroll.detect import Unrolled
-from jfuse.passes.scans.reroll.steps import Counter, Operand, Orbit, Same, Slot, Step, Value
+from jfuse.passes.scans.reroll.steps import Counter, Operand, Orbit, Same, Slot, UnrolledStep, Value
 
 Strided: TypeAlias = tuple[Var, int, int, int]
 """What is read step by step: a tensor, its axis, the place that the first step reads, the distance to the next one."""
@@ -76,7 +76,7 @@ class StepGraph:
         if isinstance(operand, Value):
             slot = (operand.orbit, operand.output)
             return self.carried[slot][operand.lag - 1] if operand.lag else self._values[slot]
-        if isinstance(operand, Step):
+        if isinstance(operand, UnrolledStep):
             return self._step(operand)
         if isinstance(operand, Same):
             same = operand.atom
@@ -85,7 +85,7 @@ class StepGraph:
         assert atom is not None
         return self._numbers.setdefault((orbit, index), Var(atom.type))
 
-    def _step(self, step: Step) -> Var:
+    def _step(self, step: UnrolledStep) -> Var:
         """One step of a sequence, with the axis of time put back where the source keeps it."""
         read = step.read
         shape, dtype = read.source.type.shape, read.source.type.dtype

@@ -27,7 +27,7 @@ class Same:
 
 
 @dataclass(frozen=True)
-class Step:
+class UnrolledStep:
     """An operand that is one step of a sequence: `read` in the last step, `stride` less in the one before."""
 
     read: Read
@@ -37,7 +37,7 @@ class Step:
         """The place that the step of a number reads."""
         return self.read.index + number * self.stride
 
-    def moved(self, number: int) -> Step:
+    def moved(self, number: int) -> UnrolledStep:
         """The operand whose last step is the one that has this number now."""
         return replace(self, read=replace(self.read, index=self.index(number)))
 
@@ -83,7 +83,7 @@ class Value:
     lag: int
 
 
-Operand: TypeAlias = Same | Step | Counter | Value
+Operand: TypeAlias = Same | UnrolledStep | Counter | Value
 
 
 @dataclass(eq=False)
@@ -149,7 +149,7 @@ def _operands(orbit: Orbit, owner: Mapping[int, Orbit], found: Repetition) -> It
         elif isinstance(u, Const) and isinstance(v, Const) and is_number(last, i, v):
             yield Counter(v.array, v.array - u.array)
         elif reads[0] and reads[1] and reads[0].sequence == reads[1].sequence and reads[0].index != reads[1].index:
-            yield Step(reads[1], reads[1].index - reads[0].index)
+            yield UnrolledStep(reads[1], reads[1].index - reads[0].index)
         elif made[0] and made[1] and made[1][0] in owner and found.next.get(made[0][0]) == made[1][0]:
             source = owner[made[1][0]]
             number = next(n for n, p in source.places.items() if p == made[1][0])
@@ -184,7 +184,7 @@ def align(region: Sequence[Orbit]) -> None:
 
 def _turn_round(region: Sequence[Orbit]) -> None:
     """Steps without a memory may come in any order: take the one in which the first sequence is read forwards."""
-    strides = [o.stride for orbit in region for o in orbit.operands if isinstance(o, Step)]
+    strides = [o.stride for orbit in region for o in orbit.operands if isinstance(o, UnrolledStep)]
     if not strides or strides[0] > 0 or any(source.lag for orbit in region for source in orbit.sources):
         return
     counts = {orbit: len(orbit.places) for orbit in region}
@@ -196,7 +196,7 @@ def _turn_round(region: Sequence[Orbit]) -> None:
 
 def _turned(operand: Operand, first: int, counts: Mapping[Orbit, int]) -> Operand:
     """An operand of an orbit whose first step is now its last one."""
-    if isinstance(operand, Step):
+    if isinstance(operand, UnrolledStep):
         return replace(operand.moved(first), stride=-operand.stride)
     if isinstance(operand, Counter):
         return Counter(operand.last + first * operand.stride, -operand.stride)
@@ -240,19 +240,19 @@ def _mapped(ordered: Sequence[Orbit]) -> tuple[set[Orbit], set[Orbit]]:
 
 
 def _tells_time(orbit: Orbit) -> bool:
-    return any(isinstance(o, Step | Counter) for o in orbit.operands)
+    return any(isinstance(o, UnrolledStep | Counter) for o in orbit.operands)
 
 
 def _slack(ordered: Sequence[Orbit], mapped: set[Orbit], timed: set[Orbit]) -> dict[Orbit, int]:
     """How many steps earlier an orbit that is tied to a sequence or a counter has all that it needs."""
     furthest: dict[tuple[object, ...], int] = {}
-    for o in (o for orbit in ordered for o in orbit.operands if isinstance(o, Step | Counter)):
+    for o in (o for orbit in ordered for o in orbit.operands if isinstance(o, UnrolledStep | Counter)):
         furthest[o.line] = max(furthest.get(o.line, o.progress), o.progress)
     slack: dict[Orbit, int] = {}
     for orbit in ordered:
         sources = [s for s in orbit.sources if s.orbit is not orbit]
         room = [s.lag + slack.get(s.orbit, 0) for s in sources]
-        room += [furthest[o.line] - o.progress for o in orbit.operands if isinstance(o, Step | Counter)]
+        room += [furthest[o.line] - o.progress for o in orbit.operands if isinstance(o, UnrolledStep | Counter)]
         tied = orbit in mapped or _tells_time(orbit) or any(s.orbit in timed for s in sources)
         slack[orbit] = max(0, min(room, default=len(orbit.places))) if tied else 0
     return slack
@@ -260,7 +260,7 @@ def _slack(ordered: Sequence[Orbit], mapped: set[Orbit], timed: set[Orbit]) -> d
 
 def _shifted(operand: Operand, orbit: Orbit, ahead: Mapping[Orbit, int]) -> Operand:
     """An operand of an orbit that belongs to an earlier step than it seemed, counted from number 0 again."""
-    if isinstance(operand, Step):
+    if isinstance(operand, UnrolledStep):
         return operand.moved(orbit.shift)
     if isinstance(operand, Counter):
         return replace(operand, last=operand.last + orbit.shift * operand.stride)
@@ -273,7 +273,7 @@ def matches(operand: Operand, atom: Atom | None, number: int, found: Repetition)
     """Whether an operand of a step is the same as in other steps, the right step of a sequence, or a number."""
     if isinstance(operand, Same):
         return found.likeness.same(operand.atom, atom) or _reads_alike(operand.atom, atom, found)
-    if isinstance(operand, Step):
+    if isinstance(operand, UnrolledStep):
         read = found.reads.get(atom) if isinstance(atom, Var) else None
         return read is not None and read.sequence == operand.read.sequence and read.index == operand.index(number)
     return isinstance(operand, Counter) and operand.is_at(number, atom)

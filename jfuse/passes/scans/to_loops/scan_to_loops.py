@@ -30,7 +30,7 @@ Choice = Callable[[LoopSize, int], Form]
 """Which form a loop of this size takes where so many operators may be added to the graph."""
 
 
-def unloop(graph: Graph, ctx: Context, choose: Choice = fastest) -> Graph:
+def scan_to_loops(graph: Graph, ctx: Context, choose: Choice = fastest) -> Graph:
     """An equal graph without `scan` and `reserve`, in bodies too.
 
     What needs no carry of a scan is hoisted; the rest takes the form that `choose` says, or ctx.loop: "while",
