@@ -1,7 +1,4 @@
-"""Types where others do better: 16-bit floats in loops, which fuse and run fast in f32 only; types without a kernel.
-
-No value loses a digit by it, and the report says so.
-"""
+"""Computes in a wider dtype where the runtime lacks a kernel. No value loses a digit by it, and the report says so."""
 
 from __future__ import annotations
 
@@ -14,7 +11,6 @@ from jfuse.ir.types import DType
 from jfuse.ir.walk import with_bodies
 from jfuse.kernels import ops
 from jfuse.passes.context import Context
-from jfuse.passes.legalize.promote_loops import _NARROW
 from jfuse.passes.rewrite import rewrite
 from jfuse.passes.simplify.dce import eliminate_dead_code
 from jfuse.tflite.runtime.type_encodings import Encoding, keeps_values, wider
@@ -64,13 +60,3 @@ def _widened(graph: Graph, found: Counter[str]) -> Graph:
 def _converted(value: Any, dtype: DType, encoding: Encoding) -> Any:
     convert = ops.bitcast if encoding.bits else ops.cast
     return convert(value.array if isinstance(value, Const) else value, out_data_type=dtype)
-
-
-def _wide(atom: Atom | None) -> Any:
-    if atom is None or atom.type.dtype not in _NARROW:
-        return atom.array if isinstance(atom, Const) else atom
-    return ops.cast(atom.array if isinstance(atom, Const) else atom, out_data_type=DType.f32)
-
-
-def _narrow(value: Any, dtype: DType) -> Any:
-    return ops.cast(value, out_data_type=dtype) if dtype in _NARROW else value

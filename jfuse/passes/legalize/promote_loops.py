@@ -8,9 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from jfuse.ir.graph import Const, Eqn, Graph
+from jfuse.ir.graph import Atom, Const, Eqn, Graph
 from jfuse.ir.types import DType, TensorType
 from jfuse.ir.walk import retype, with_bodies
+from jfuse.kernels import ops
 from jfuse.kernels.control import scan
 from jfuse.passes.context import Context
 from jfuse.passes.rewrite import rewrite
@@ -42,3 +43,13 @@ def _in_f32(graph: Graph) -> Graph:
         return Const(const.array.astype(np.float32), const.name) if const.type.dtype in _NARROW else const
 
     return retype(graph, on_type, on_value, on_const)
+
+
+def _wide(atom: Atom | None) -> Any:
+    if atom is None or atom.type.dtype not in _NARROW:
+        return atom.array if isinstance(atom, Const) else atom
+    return ops.cast(atom.array if isinstance(atom, Const) else atom, out_data_type=DType.f32)
+
+
+def _narrow(value: Any, dtype: DType) -> Any:
+    return ops.cast(value, out_data_type=dtype) if dtype in _NARROW else value
