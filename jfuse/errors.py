@@ -5,6 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 
+def printable(text: str) -> str:
+    """The text with escape sequences instead of control characters, which a terminal would obey; lines stay lines."""
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() or c in "\n\t" else c.encode("unicode_escape").decode() for c in text)
+
+
 class JfuseError(Exception):
     """Base of every error that jfuse raises on purpose.
 
@@ -34,7 +41,7 @@ class JfuseError(Exception):
         lines = [self.message + (f" at {self.where}" if self.where else "")]
         rows = (("expected", self.expected), ("found", self.found), ("try", self.remedy), ("in", self.context))
         lines += [f"  {label:<9} {text}" for label, text in rows if text is not None]
-        return "\n".join(lines)
+        return printable("\n".join(lines))
 
     @property
     def reason(self) -> str:

@@ -28,6 +28,7 @@ def load(
     outputs: Sequence[str] | None = None,
     rules: Iterable[Rule] = (),
     custom_ops: Collection[str] = (),
+    unsafe: bool = False,
 ) -> Model:
     """The model in `source` as a jfuse program, composites with their bodies.
 
@@ -38,6 +39,7 @@ def load(
     input_signature: tf.TensorSpecs, for a tf.function without one or to fix the sizes of a Keras model or a GraphDef.
     inputs, outputs: names of tensors of a GraphDef; by default its inputs are the placeholders that the outputs need.
     custom_ops: TensorFlow ops to leave as they are, whatever rule there is: `lower` makes custom operators of them.
+    unsafe: let a file run code of its own and work on other files of this machine (SECURITY.md); for authors you trust.
     Raises ImportFailed, BadFlatbuffer.
     """
     if isinstance(source, str | Path) and Path(source).suffix == ".tflite":
@@ -54,6 +56,7 @@ def load(
         inputs=inputs,
         outputs=outputs,
         custom_ops=custom_ops,
+        unsafe=unsafe,
     )
     _need_nodes_of(custom_ops, imported.program)
     report = Report(assumptions=list(imported.program.assumptions), notes=list(imported.notes))

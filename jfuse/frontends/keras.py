@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
-import zipfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from jfuse.errors import ImportFailed
+from jfuse.errors import ImportFailed, JfuseError
+from jfuse.frontends.keras_archive import check_archive, read_archive
 from jfuse.frontends.tensorflow.callable import DEFAULT_KEY, reason_of
 from jfuse.frontends.tensorflow.function import TfSignature, flat_names
 
@@ -19,25 +18,32 @@ def is_keras_model(source: object) -> bool:
     return bool(roots & {"keras", "tf_keras"})
 
 
-def load_keras_file(path: Path) -> Any:
-    """The model in a `.keras` file, by the library that wrote it."""
-    try:
-        with zipfile.ZipFile(path) as archive:
-            config = json.loads(archive.read("config.json"))
-            metadata = json.loads(archive.read("metadata.json"))
-    except (OSError, zipfile.BadZipFile, KeyError, ValueError) as error:
-        raise ImportFailed(f"{path} cannot be read as a .keras file", found=reason_of(error)) from error
+def load_keras_file(path: Path, *, unsafe: bool = False) -> Any:
+    """The model in a `.keras` file, by the library that wrote it.
+
+    unsafe: let the file run code of its own (lambdas, any class or function that it names).
+    """
+    config, metadata = read_archive(path)
     try:
         # Both libraries write the module "keras" for a Sequential; only the version tells them apart.
-        if str(config.get("module")).startswith("tf_keras") or str(metadata.get("keras_version")).startswith("2."):
-            import tf_keras
-
-            return tf_keras.models.load_model(path, compile=False)
-        import keras
-
-        return keras.models.load_model(path, compile=False)
+        library = _library(config.get("module"), metadata.get("keras_version"))
+        if not unsafe:
+            check_archive(path, config, lambda name: library.saving.get_registered_object(name) is not None)
+        return library.models.load_model(path, compile=False, safe_mode=not unsafe)
+    except JfuseError:
+        raise
     except Exception as error:  # both libraries raise whatever their layers raise
         raise ImportFailed(f"{path} cannot be read as a .keras file", found=reason_of(error)) from error
+
+
+def _library(module: object, version: object) -> Any:
+    if str(module).startswith("tf_keras") or str(version).startswith("2."):
+        import tf_keras
+
+        return tf_keras
+    import keras
+
+    return keras
 
 
 def keras_signature(model: Any, input_signature: Sequence[Any] | None) -> TfSignature:

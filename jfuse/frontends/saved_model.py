@@ -7,19 +7,25 @@ from pathlib import Path
 from typing import Any
 
 from jfuse.errors import ImportFailed
+from jfuse.frontends.outside_effects import check_saved_model
 from jfuse.frontends.tensorflow.callable import reason_of
 from jfuse.frontends.tensorflow.function import TfSignature, flat_names
 
 
-def saved_model_signatures(path: Path, keys: Sequence[str] | None) -> tuple[list[TfSignature], Any]:
+def saved_model_signatures(
+    path: Path, keys: Sequence[str] | None, *, unsafe: bool = False
+) -> tuple[list[TfSignature], Any]:
     """The signatures of a SavedModel, and the loaded object, which must be kept for as long as they are used.
 
-    keys: the wanted signatures; None for all. Raises ImportFailed where the folder cannot be read or a key is missing.
+    keys: the wanted signatures; None for all. unsafe: let it read and write files and run Python code.
+    Raises ImportFailed where the folder cannot be read or a key is missing.
     """
     import tensorflow as tf
 
     if not (path / "saved_model.pb").exists() and not (path / "saved_model.pbtxt").exists():
         raise ImportFailed(f"{path} is not a SavedModel", expected="a folder with a saved_model.pb")
+    if not unsafe:
+        check_saved_model(path)
     try:
         loaded = tf.saved_model.load(str(path))
     except Exception as error:  # TensorFlow raises whatever its readers raise

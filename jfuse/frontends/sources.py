@@ -11,6 +11,7 @@ from typing import Any
 from jfuse.errors import ImportFailed
 from jfuse.frontends.graph_def import SUFFIX, graph_def_signature, is_graph_def, read_graph_def
 from jfuse.frontends.keras import is_keras_model, keras_signature, load_keras_file
+from jfuse.frontends.outside_effects import check_effects
 from jfuse.frontends.saved_model import saved_model_signatures
 from jfuse.frontends.tensorflow.callable import callable_signatures, is_concrete, is_traceable
 from jfuse.frontends.tensorflow.function import TfSignature, import_signatures, live_variables
@@ -43,6 +44,7 @@ def import_tensorflow(
     inputs: Sequence[str] | None = None,
     outputs: Sequence[str] | None = None,
     custom_ops: Container[str] = (),
+    unsafe: bool = False,
 ) -> Imported:
     """Import a SavedModel folder, a `.keras` file, a Keras model, tf.functions, concrete functions or a GraphDef.
 
@@ -50,6 +52,7 @@ def import_tensorflow(
     input_signature: tf.TensorSpecs for a tf.function, a Keras model or a GraphDef, one for each input.
     inputs, outputs: names of tensors of a GraphDef.
     custom_ops: TensorFlow ops that are to stay opaque.
+    unsafe: let files that are read run code, and work on other files.
     """
     for keyword, names in (("inputs", inputs), ("outputs", outputs)):
         if isinstance(names, str):
@@ -58,13 +61,13 @@ def import_tensorflow(
         raise ImportFailed("signatures= takes a sequence of keys", found=repr(signatures), remedy=f"[{signatures!r}]")
     if find_spec("tensorflow") is None:
         raise ImportFailed("TensorFlow is not installed", expected="it, to read anything but .tflite files")
-    source = _opened(source)
+    source = _opened(source, unsafe)
     if is_graph_def(source):
         found, keep_alive = [graph_def_signature(source, inputs, outputs, input_signature)], source
     elif inputs is not None or outputs is not None:
         raise ImportFailed("inputs= and outputs= name tensors of a GraphDef", found=f"a {type(source).__name__}")
     else:
-        found, keep_alive = _signatures(source, signatures, input_signature)
+        found, keep_alive = _signatures(source, signatures, input_signature, unsafe)
     if not found:
         raise ImportFailed("no function or signature is given", remedy="name one at least")
     imported = import_signatures(found, rules, custom_ops)
@@ -75,7 +78,7 @@ def import_tensorflow(
     return Imported(program, functions, imported.notes, imported.variables, names, (keep_alive, variables))
 
 
-def _opened(source: Any) -> Any:
+def _opened(source: Any, unsafe: bool) -> Any:
     """What a path leads to: a SavedModel's folder as it is, files as what is in them."""
     if not isinstance(source, str | Path):
         return source
@@ -85,20 +88,23 @@ def _opened(source: Any) -> Any:
     if path.is_dir():
         return path
     if path.suffix == SUFFIX:
-        return read_graph_def(path)
+        graph_def = read_graph_def(path)
+        if not unsafe:
+            check_effects(graph_def.node, {f.signature.name: f for f in graph_def.library.function}, str(path))
+        return graph_def
     if path.suffix != ".keras":
         raise ImportFailed(
             f"{path} is of no known kind",
             expected="a SavedModel folder, a .keras or a .tflite file, or a .pb file with a GraphDef",
         )
-    return load_keras_file(path)
+    return load_keras_file(path, unsafe=unsafe)
 
 
 def _signatures(
-    source: Any, keys: Sequence[str] | None, input_signature: Sequence[Any] | None
+    source: Any, keys: Sequence[str] | None, input_signature: Sequence[Any] | None, unsafe: bool
 ) -> tuple[list[TfSignature], Any]:
     if isinstance(source, Path):
-        return saved_model_signatures(source, keys)
+        return saved_model_signatures(source, keys, unsafe=unsafe)
     if is_keras_model(source):
         found = [keras_signature(source, input_signature)]
     elif is_concrete(source) or is_traceable(source) or isinstance(source, Mapping | list | tuple):

@@ -9,6 +9,7 @@ from typing import Any, Literal, Protocol, TypeAlias, TypeVar, runtime_checkable
 
 import numpy as np
 
+from jfuse.errors import printable
 from jfuse.ir.quantization import Quantization, array_digest
 from jfuse.ir.types import DType, TensorType
 
@@ -33,7 +34,7 @@ class Source:
 
     def __str__(self) -> str:
         path = "/".join((*self.stack, self.node)) if self.node else "/".join(self.stack)
-        return f"{path} ({self.op})" if self.op and path else path or self.op
+        return printable(f"{path} ({self.op})" if self.op and path else path or self.op)
 
 
 @dataclass(frozen=True, eq=False)

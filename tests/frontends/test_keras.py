@@ -106,5 +106,7 @@ def test_a_file_with_a_layer_that_is_not_there(library: str, tmp_path: Path) -> 
                 config["config"]["layers"][1] |= {"class_name": "Missing", "module": "nowhere", "registered_name": "x"}
                 data = json.dumps(config).encode()
             target.writestr(name, data)
-    with pytest.raises(ImportFailed, match=r"cannot be read as a \.keras file"):
+    with pytest.raises(ImportFailed, match=r"is not loaded: it names nowhere\.Missing"):
         jfuse.load(broken)
+    with pytest.raises(ImportFailed, match=r"cannot be read as a \.keras file"):
+        jfuse.load(broken, unsafe=True)
