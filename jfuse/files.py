@@ -1,8 +1,10 @@
-"""Writing a file so that nothing is left half written."""
+"""Writing a file so that nothing is left half written, whatever happens on the way."""
 
 from __future__ import annotations
 
 import os
+import stat
+import time
 import uuid
 from collections.abc import Iterable
 from contextlib import suppress
@@ -11,11 +13,41 @@ from typing import Any
 
 from jfuse.errors import JfuseError
 
+_SUFFIX = ".jfuse-tmp"
+_STALE_S = 24 * 3600  # of temporary files whose process cannot be asked for
+
+
+def writable_target(path: str | os.PathLike[str]) -> Path:
+    """The file that a path stands for, a link's target included; JfuseError where no file can be written there.
+
+    Called before anything slow, so that a mistyped folder costs no time.
+    """
+    target = Path(path)
+    try:
+        target = target.resolve(strict=False)
+        mode = target.stat().st_mode if target.exists() else None
+        folder_exists = target.parent.is_dir()
+    except (OSError, RuntimeError) as error:  # names that are too long, links in a circle
+        raise JfuseError("the file cannot be written", where=str(path), found=str(error)) from error
+    if mode is not None and not stat.S_ISREG(mode):
+        wanted = "a file or a new name"
+        raise JfuseError("the file cannot be written", where=str(path), expected=wanted, found=_kind(mode))
+    if not folder_exists:
+        raise JfuseError("the file cannot be written", where=str(path), found="no such folder", remedy="make it first")
+    if not os.access(target.parent, os.W_OK):
+        raise JfuseError("the file cannot be written", where=str(path), found="a folder without the right to write")
+    return target
+
 
 def write_atomic(path: str | os.PathLike[str], data: bytes | Iterable[Any]) -> None:
-    """Write a file under a temporary name beside it, then rename.   data: bytes, or buffers that follow each other"""
-    target = Path(path)
-    temporary = target.with_name(f".{target.name}.{uuid.uuid4().hex[:12]}")
+    """Write a file under a temporary name beside it, then rename.   data: bytes, or buffers that follow each other
+
+    The file keeps the mode that it had. When this returns, file and folder are on the disk; when it raises, the old
+    file is as it was. What a killed process left behind is removed by the next one that writes the same file.
+    """
+    target = writable_target(path)
+    _remove_stale(target)
+    temporary = target.with_name(f".{target.name}.{os.getpid()}-{uuid.uuid4().hex[:12]}{_SUFFIX}")
     try:
         with temporary.open("xb") as file:
             parts: Iterable[Any] = (data,) if isinstance(data, bytes) else data
@@ -23,9 +55,55 @@ def write_atomic(path: str | os.PathLike[str], data: bytes | Iterable[Any]) -> N
                 file.write(part)
             file.flush()
             os.fsync(file.fileno())
+        if target.exists():
+            temporary.chmod(stat.S_IMODE(target.stat().st_mode))
         temporary.replace(target)
+        _sync_folder(target.parent)
     except OSError as error:
-        raise JfuseError("the file cannot be written", where=str(target), found=error.strerror or str(error)) from error
+        raise JfuseError("the file cannot be written", where=str(path), found=error.strerror or str(error)) from error
     finally:
         with suppress(OSError):
             temporary.unlink()
+
+
+def _kind(mode: int) -> str:
+    kinds = ((stat.S_ISDIR, "a folder"), (stat.S_ISFIFO, "a pipe"), (stat.S_ISSOCK, "a socket"))
+    return next((kind for test, kind in kinds if test(mode)), "a device")
+
+
+def _sync_folder(folder: Path) -> None:
+    """Let the new name reach the disk, where the system can do that for folders."""
+    if os.name != "posix":
+        return
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def _remove_stale(target: Path) -> None:
+    with suppress(OSError):
+        for found in target.parent.glob(f".{_literal(target.name)}.*{_SUFFIX}"):
+            if _is_stale(found):
+                with suppress(OSError):
+                    found.unlink()
+
+
+def _literal(name: str) -> str:
+    """The name for `glob`, which takes brackets and stars for patterns."""
+    return "".join(f"[{c}]" if c in "*?[" else c for c in name)
+
+
+def _is_stale(found: Path) -> bool:
+    """Whether the process that writes a temporary file is gone."""
+    process = found.name.removesuffix(_SUFFIX).rsplit(".", 1)[-1].split("-")[0]
+    if os.name == "posix" and process.isdigit():
+        try:
+            os.kill(int(process), 0)
+        except ProcessLookupError:
+            return True
+        except (OSError, OverflowError):
+            return False
+        return False
+    return time.time() - found.stat().st_mtime > _STALE_S
