@@ -11,6 +11,7 @@ from jfuse.ir.graph import Const
 from jfuse.ir.types import DType
 from jfuse.kernels import ops
 from jfuse.kernels.core.op import Array
+from jfuse.lowering.composites.sequence import last_step
 from jfuse.lowering.rule_tools.query import dtype, is_constant, rank, type_of
 from jfuse.lowering.rule_tools.rule_context import site
 from jfuse.lowering.rules import fuses, need
@@ -59,7 +60,7 @@ def fuse_keras_lstm(
         time_major=True,  # as tf_keras's own body; `simplify` changes the layout where that is better
     )
     # h after the last step is the last step of the sequence: reading a state costs two more ops and an order to keep.
-    last = ops.strided_slice(sequence, [-1], [0], [1], end_mask=1, shrink_axis_mask=1)
+    last = last_step(sequence)
     results = last, _steps(sequence, time_major), last, last_c
     return results if count == 4 else (*results, _constant_result(4))
 

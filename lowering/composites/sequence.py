@@ -77,7 +77,7 @@ class Steps:
     def _last(self, y: Array, initial: Array) -> Array:
         if self.valid is None:
             # The last step of y, not the op's state: reading a state costs two more ops and an order to keep.
-            return ops.strided_slice(y, [-1], [0], [1], end_mask=1, shrink_axis_mask=1)
+            return last_step(y)
         index = ops.maximum(ops.sub(self.lengths, np.int32(1)), np.int32(0))
         rows = ops.transpose(y, _BATCH_MAJOR)
         last = ops.gather(rows, ops.expand_dims(index, 1), axis=1, batch_dims=1)
@@ -111,3 +111,12 @@ def freezing(weights: np.ndarray, gate: float | None) -> np.ndarray:
     """Weights with a column for `with_freeze`, which takes the gate to 0 or 1 or leaves it.   f[u,i] -> f[u,i+1]"""
     towards = 0.0 if gate is None else _FROZEN if gate else -_FROZEN
     return np.concatenate([weights, np.full((len(weights), 1), towards, weights.dtype)], axis=1)
+
+
+def last_step(y: Array) -> Array:
+    """The last step of a sequence.   f[t,b,u] -> f[b,u]
+
+    The slice states all axes: tflite-micro refuses one that leaves the last ones out.
+    """
+    zeros, ones = [0, 0, 0], [1, 1, 1]
+    return ops.strided_slice(y, [-1, 0, 0], zeros, ones, begin_mask=0b110, end_mask=0b111, shrink_axis_mask=1)

@@ -12,16 +12,18 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
+import numpy as np
+
 from jfuse.errors import LowerError
 from jfuse.ir.dims import same
 from jfuse.ir.graph import Atom, Eqn, Graph, Var
 from jfuse.ir.trace import Trace, at_source, recording
 from jfuse.ir.walk import producers, substitute, use_counts, with_bodies
 from jfuse.kernels import ops
-from jfuse.kernels.core.op import Array, TflOp
+from jfuse.kernels.core.op import TflOp
 from jfuse.opaque_ops.state_operands import keeps_state, state_operands
 from jfuse.passes.context import Context
-from jfuse.passes.fuse.run_time_shapes import fused_first
+from jfuse.passes.fuse.run_time_shapes import fused_first, has_run_time_shape
 from jfuse.passes.simplify.broadcast_constants import Known, broadcast_constants, constant_of, unbroadcast
 from jfuse.passes.simplify.dce import eliminate_dead_code
 
@@ -47,26 +49,37 @@ def _with_own_states(graph: Graph, done: dict[Graph, Graph], in_place: Mapping[i
 def _own_states(graph: Graph, in_place: Mapping[int, Var]) -> Graph:
     if not any(keeps_state(eqn) for eqn in graph.eqns):
         return graph
+    owned = _written(graph, in_place, is_dynamic=False)
+    if any(map(has_run_time_shape, owned.eqns)):  # asked now: what only made the zeros of a state is gone
+        owned = _written(graph, in_place, is_dynamic=True)
+    return fused_first(owned)
+
+
+def _written(graph: Graph, in_place: Mapping[int, Var], *, is_dynamic: bool) -> Graph:
     read = use_counts(replace(graph, outputs=tuple(a for i, a in enumerate(graph.outputs) if i not in in_place)))
     with recording() as trace:
         kept = frozenset(in_place.values())
-        owner = _Owner(trace, broadcast_constants(graph), producers(graph), frozenset(+read), kept)
+        owner = _Owner(trace, broadcast_constants(graph), producers(graph), frozenset(+read), kept, is_dynamic)
         for eqn in graph.eqns:
             owner.visit(eqn)
         outputs = tuple(a if i in in_place else owner.current(a) for i, a in enumerate(graph.outputs))
         # What only made the zeros of a state is dead now; left in, it would be a dynamic op before the fused one.
-        return fused_first(eliminate_dead_code(replace(graph, eqns=tuple(trace.eqns), outputs=outputs)))
+        return eliminate_dead_code(replace(graph, eqns=tuple(trace.eqns), outputs=outputs))
 
 
 @dataclass
 class _Owner:
-    """Rewrites one graph: `renamed` are the final states that are read in another way from now on."""
+    """Rewrites one graph: `renamed` are the final states that are read in another way from now on.
+
+    is_dynamic: whether any equation of the graph has a shape that is known at run time only.
+    """
 
     trace: Trace
     known: Known
     producers: Mapping[Var, Eqn]
     read: frozenset[Var]
     kept: frozenset[Var]
+    is_dynamic: bool = False
     renamed: dict[Var, Atom] = field(default_factory=dict)
 
     def current(self, atom: Atom) -> Atom:
@@ -99,7 +112,7 @@ class _Owner:
                 step = steps[at] if at in steps else steps.setdefault(at, _step(eqn, *at))
                 self.renamed[final] = step if repeated else _tied_read(final, step)
 
-    def written(self, initial: Atom, zeros: Array) -> Var:
+    def written(self, initial: Atom, zeros: Var) -> Var:
         """The initial value, written by an operator that runs on every invoke and never in place.
 
         zeros: f[b,1], computed from the input: what depends on constants alone is written only once.
@@ -107,7 +120,7 @@ class _Owner:
         shape = initial.type.shape
         constant = constant_of(initial, self.known)
         if constant is not None and not constant.any():
-            written: Var = ops.tile(zeros, [1, shape[1]])
+            written: Var = self.widened(zeros, int(shape[1]))
             return written
         source = unbroadcast(initial, self.producers)
         value = (
@@ -117,6 +130,19 @@ class _Owner:
         )
         written = ops.concatenation(value, axis=1)  # copies, unlike ADD, which may share the tensor of its operand
         return written
+
+    def widened(self, zeros: Var, width: int) -> Var:
+        """Zeros f[b,width] of a column of zeros, by an operator that never runs in place.
+
+        PAD, as tflite-micro has no TILE. But where anything has a run-time shape, XNNPACK runs PAD behind it, and
+        states of open size are planned too small: wrong numbers, then a crash (LiteRT 2.3.0). It does not take TILE.
+        """
+        found: Var
+        if self.is_dynamic and not zeros.type.is_static:
+            found = ops.tile(zeros, [1, width])
+        else:
+            found = ops.pad(zeros, np.array([[0, 0], [0, width - 1]], np.int32))
+        return found
 
 
 def _zero_column(eqn: Eqn) -> Var:
