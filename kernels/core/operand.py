@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import inspect
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from dataclasses import dataclass
 from types import ModuleType
 from typing import Annotated, Any, TypeAlias, get_args, get_origin
@@ -21,6 +23,14 @@ ShapeOnly: TypeAlias = Annotated[Any, "shape_only"]
 
 Measure: TypeAlias = Annotated[Any, "measure"]
 """An operand that the body gets as it is, and whose value decides the size of the result (RANGE)."""
+
+
+class Placeholder(ABC):
+    """An operand that is no value, as in patterns: an op called on it gives what `applied` makes of the call."""
+
+    @abstractmethod
+    def applied(self, op: Any, operands: tuple[Any, ...], options: Mapping[str, Any]) -> Any:
+        """What the op gives for these operands and options, this placeholder among the operands."""
 
 
 def namespace(*operands: Array) -> ModuleType:

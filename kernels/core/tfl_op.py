@@ -18,7 +18,7 @@ from jfuse.ir.min_max_dims import normal
 from jfuse.ir.trace import call_text, is_tracing, mismatch
 from jfuse.ir.types import DType, TensorType
 from jfuse.kernels.core.abstract_types import abstract_types
-from jfuse.kernels.core.operand import Operand
+from jfuse.kernels.core.operand import Operand, Placeholder
 from jfuse.kernels.core.record import as_array, known_values, record
 from jfuse.kernels.core.static_values import as_static, named_sizes, static_value
 
@@ -86,6 +86,9 @@ class TflOp:
         return self.operands[min(index, len(self.operands) - 1)]
 
     def __call__(self, *operands: Any, **options: Any) -> Any:
+        for operand in operands:
+            if isinstance(operand, Placeholder):
+                return operand.applied(self, operands, options)
         params = self.bind_options(options)
         values = self._bind_operands(operands)
         if any(isinstance(v, Var) for v in values) or (self.draws and is_tracing()):

@@ -25,9 +25,10 @@ from jfuse.lowering.peephole.layout import (
     slicing,
     transpose,
 )
-from jfuse.lowering.peephole.registry import PeepholeRule, View, peephole, rules_of
+from jfuse.lowering.peephole.registry import PeepholeRule, Rule, rules_of
+from jfuse.lowering.peephole.view import View
 
-PEEPHOLE_RULES: Mapping[Op, tuple[PeepholeRule, ...]] = rules_of(
+PEEPHOLE_RULES: Mapping[Op, tuple[Rule, ...]] = rules_of(
     (
         activation,
         reshape,
@@ -64,4 +65,4 @@ GRAPH_REWRITES: tuple[Callable[[Graph], Graph], ...] = (
 """Rewrites of what no single equation ends, tried once no rule applies any more. They return the same graph where they
 find nothing."""
 
-__all__ = ["GRAPH_REWRITES", "PEEPHOLE_RULES", "PeepholeRule", "View", "peephole"]
+__all__ = ["GRAPH_REWRITES", "PEEPHOLE_RULES", "PeepholeRule", "View"]

@@ -1,55 +1,160 @@
-"""Peephole rules and their registry: `peephole` marks a function that rewrites an equation and its producers."""
+"""The registry of peephole rules, and what a rule is: a pattern, conditions and a replacement."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import inspect
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
 from types import ModuleType
-from typing import Any, Protocol, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
+from jfuse.errors import NotFused, RuleError
 from jfuse.ir.graph import Atom, Eqn, Op, Var
+from jfuse.ir.trace import recording
 from jfuse.kernels.core.op import TflOp
+from jfuse.lowering.peephole.pattern import Made, traced
+from jfuse.lowering.peephole.view import View
+from jfuse.lowering.rule_tools.query import keeps_type
+from jfuse.lowering.rules import need
 
-
-class View(Protocol):
-    """What a rule may ask about the graph around its equation."""
-
-    def producer(self, atom: Atom | None, /) -> Eqn | None:
-        """The equation that makes a Var; None for constants and inputs of the graph."""
-
-    def readers(self, atom: Atom, /) -> int:
-        """How often a Var is read, results of the graph included, or the memory of a constant, views of it included.
-
-        At times too many, never too few.
-        """
-
+T = TypeVar("T")
 
 PeepholeRule: TypeAlias = Callable[[Eqn, View], Any]
-"""Called with the last equation of the pattern. Returns its result (a tuple where it has several), spelled in ops and
-of the same type, or None where the rule does not apply."""
-
-_RULES: list[tuple[tuple[TflOp, ...], PeepholeRule]] = []
+"""Called with the last equation of what is replaced. Returns its result (a tuple where it has several), spelled in ops
+and of the same type, or None where the rule does not apply."""
 
 
-def peephole(*ops: TflOp) -> Callable[[PeepholeRule], PeepholeRule]:
-    """Register the decorated function for equations of these ops. It must leave fewer or simpler equations."""
+@dataclass(frozen=True)
+class Match:
+    """Where a pattern was found.   eqn: the last equation, which is replaced"""
 
-    def register(rule: PeepholeRule) -> PeepholeRule:
-        _RULES.append((ops, rule))
+    eqn: Eqn
+    view: View
+
+    @property
+    def result(self) -> Var:
+        """What is replaced."""
+        return self.eqn.outputs[0]
+
+    def keeps_type(self, x: Atom) -> bool:
+        """Whether x surely has the dimensions of the result."""
+        return keeps_type(x.type, self.result.type)
+
+
+@dataclass(frozen=True)
+class PatternRule:
+    """A rule of patterns: every way in which one of them matches is tried, until the function refuses one no more.
+
+    patterns: by the op of their last equation. function: is called with the Match and, for its other parameters, with
+        what the patterns bind to these names; it refuses with `need`, else it returns the replacement.
+    """
+
+    ops: tuple[TflOp, ...]
+    patterns: Mapping[Op, Sequence[Made]]
+    function: Callable[..., Any]
+    names: tuple[str, ...]
+
+    def __call__(self, eqn: Eqn, view: View, refused: list[str] | None = None) -> Any:
+        """The replacement of an equation, None for none.   refused: is given the conditions that do not hold"""
+        for pattern in self.patterns[eqn.op]:
+            bound: dict[str, Any] = {}
+            if not pattern.fits(eqn, view, bound):
+                continue
+            try:
+                return self.function(Match(eqn, view), **{name: bound[name] for name in self.names if name in bound})
+            except NotFused as refusal:
+                if refused is not None:
+                    refused.append(refusal.condition)
+        return None
+
+
+@dataclass(frozen=True)
+class WalkRule:
+    """A rule that walks the graph by hand, where no pattern says what it looks for."""
+
+    ops: tuple[TflOp, ...]
+    function: PeepholeRule
+
+    def __call__(self, eqn: Eqn, view: View, refused: list[str] | None = None) -> Any:
+        """The replacement of an equation, None for none.   refused: is given the conditions that do not hold"""
+        try:
+            return self.function(eqn, view)
+        except NotFused as refusal:
+            if refused is not None:
+                refused.append(refusal.condition)
+            return None
+
+
+Rule: TypeAlias = PatternRule | WalkRule
+_RULES: list[Rule] = []
+
+
+def peephole(*patterns: Callable[..., Any]) -> Callable[[Callable[..., Any]], PatternRule]:
+    """Register the decorated function as the replacement of what these pattern functions say (pattern.py).
+
+    It must leave fewer or simpler equations. Parameters that not every pattern binds have a default.
+    """
+
+    def register(function: Callable[..., Any]) -> PatternRule:
+        by_op: dict[Any, list[Made]] = {}
+        for spelled in patterns:
+            made = traced(spelled)
+            _check_names(function, made[0].names())
+            for order in made:
+                for op in order.ops:
+                    by_op.setdefault(op, []).append(order)
+        names = tuple(inspect.signature(function).parameters)[1:]
+        _RULES.append(rule := PatternRule(tuple(by_op), by_op, function, names))
         return rule
 
     return register
 
 
-def rules_of(modules: Sequence[ModuleType]) -> Mapping[Op, tuple[PeepholeRule, ...]]:
+def peephole_walk(*ops: TflOp) -> Callable[[PeepholeRule], WalkRule]:
+    """Register the decorated function for equations of these ops, where no pattern says what it looks for.
+
+    It returns None where it finds nothing, and refuses with `need` what it has found.
+    """
+
+    def register(function: PeepholeRule) -> WalkRule:
+        _RULES.append(rule := WalkRule(ops, function))
+        return rule
+
+    return register
+
+
+def given(value: T | None, condition: str) -> T:
+    """The value; a refusal of this name where there is none."""
+    need(value is not None, condition)
+    assert value is not None
+    return value
+
+
+def rules_of(modules: Sequence[ModuleType]) -> Mapping[Op, tuple[Rule, ...]]:
     """The rules by the op of the last equation, in the order of their modules, then as they stand in them."""
     place = {module.__name__: i for i, module in enumerate(modules)}
-    table: dict[Op, tuple[PeepholeRule, ...]] = {}
-    for ops, rule in sorted(_RULES, key=lambda entry: place[entry[1].__module__]):
-        for op in ops:
+    table: dict[Op, tuple[Rule, ...]] = {}
+    for rule in sorted(_RULES, key=lambda rule: place[rule.function.__module__]):
+        for op in rule.ops:
             table[op] = (*table.get(op, ()), rule)
     return table
 
 
-def sole_producer(view: View, atom: Atom | None) -> Eqn | None:
-    """The equation that makes a Var which nothing else reads."""
-    return view.producer(atom) if isinstance(atom, Var) and view.readers(atom) == 1 else None
+def why_not(eqn: Eqn, view: View, rules: Mapping[Op, Sequence[Rule]]) -> dict[str, list[str]]:
+    """By rule, the names of the conditions for which it refuses an equation whose pattern it finds."""
+    found = {}
+    for rule in rules.get(eqn.op, ()):
+        refused: list[str] = []
+        with recording(nested=True):
+            rule(eqn, view, refused)
+        if refused:
+            found[rule.function.__name__] = refused
+    return found
+
+
+def _check_names(function: Callable[..., Any], bound: Collection[str]) -> None:
+    """Raise RuleError where a pattern does not bind a parameter that has no default."""
+    _, *parameters = inspect.signature(function).parameters.values()
+    missing = [p.name for p in parameters if p.default is p.empty and p.name not in bound]
+    if missing:
+        raise RuleError(f"a pattern of {function.__name__} does not bind {missing}", found=sorted(bound))

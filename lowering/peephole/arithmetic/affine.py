@@ -15,11 +15,13 @@ import numpy as np
 from jfuse.ir.dims import is_known, same
 from jfuse.ir.graph import Atom, Const, Eqn, Var
 from jfuse.kernels import ops
-from jfuse.lowering.peephole.arithmetic.weighted import PRODUCTS, Product
+from jfuse.lowering.peephole.arithmetic.weighted import Product, product
 from jfuse.lowering.peephole.layout.transpose import permutation
-from jfuse.lowering.peephole.registry import View, peephole, sole_producer
+from jfuse.lowering.peephole.pattern import form, one_of
+from jfuse.lowering.peephole.registry import Match, given, peephole
 from jfuse.lowering.rule_tools.producer import again
 from jfuse.lowering.rule_tools.query import is_plain_float, keeps_type
+from jfuse.lowering.rules import need
 
 # (x + t) * s is exact where x is near -t, x * s + t * s is not: the error grows with the shift beside results about 1.
 _LARGEST_SHIFT = 16.0
@@ -55,6 +57,10 @@ class Affine:
         if scale is not None and (not np.isfinite(scale).all() or _vanishes(scale, first.scale, self.scale)):
             return None
         return Affine(first.x, scale, _either(shift, self.shift, np.add), self.function)
+
+    def is_scale(self) -> bool:
+        """Whether there is no shift and no activation."""
+        return self.scale is not None and self.shift is None and self.function == "NONE"
 
 
 def _of_arithmetic(eqn: Eqn) -> Affine | None:
@@ -101,42 +107,31 @@ def along_last_axis(const: Const, x: Atom) -> np.ndarray | None:
     return array.reshape(-1) if fits else None
 
 
-@peephole(*_ARITHMETIC, ops.depthwise_conv_2d)
-def affine_after_product(eqn: Eqn, view: View) -> Any:
+affine = form(Affine.of, *_ARITHMETIC, ops.depthwise_conv_2d)
+
+
+@peephole(
+    lambda: affine(product().named("before")).named("then"),
+    lambda: affine(one_of(ops.reshape, ops.transpose)(product().named("before"), ...).named("move")).named("then"),
+)
+def affine_after_product(match: Match, before: Product, then: Affine, move: Eqn | None = None) -> Any:
     """ADD(MUL(CONV_2D(x, w, b), s), t) = CONV_2D(x, w * s, b * s + t), also where a RESHAPE stands between them."""
-    affine = Affine.of(eqn)
-    before = None if affine is None else sole_producer(view, affine.x)
-    if affine is None or before is None:
-        return None
-    if before.op not in (ops.reshape, ops.transpose):
-        return _into_result(before, affine, view)
-    inner = sole_producer(view, before.inputs[0])
-    if inner is None or not _commutes(before, affine):
-        return None
-    merged = _into_result(inner, affine, view)
-    return None if merged is None else again(before, inputs=(merged, *before.inputs[1:]))
+    need(move is None or _commutes(move, then), "channels_stay")
+    need(is_known(before.channels), "known_channels")
+    need(before.may_shift(), "constant_bias")
+    need(then.scale is None or before.may_scale(match.view), "own_weights")
+    function = given(_function(before.function, then), "activation_after_scale")
+    scale, shift = (None if v is None else np.broadcast_to(v, before.channels) for v in (then.scale, then.shift))
+    merged = given(before.with_result(scale, shift, function), "finite_weights")
+    return merged if move is None else again(move, inputs=(merged, *move.inputs[1:]))
 
 
-def _into_result(eqn: Eqn, affine: Affine, view: View) -> Any:
-    product = Product.of(eqn)
-    scales = affine.scale is not None
-    if product is None or not is_known(product.channels):
-        return None
-    if not (product.may_scale(view) if scales else product.may_shift()):
-        return None
-    function = _function(product.function, affine)
-    if function is None:
-        return None
-    scale, shift = (None if v is None else np.broadcast_to(v, product.channels) for v in (affine.scale, affine.shift))
-    return product.with_result(scale, shift, function)
-
-
-def _function(inner: str, affine: Affine) -> str | None:
+def _function(inner: str, then: Affine) -> str | None:
     """The activation of affine(inner(z)) as one of affine(z): RELU lets positive scales through."""
     if inner == "NONE":
-        return affine.function
-    positive = affine.shift is None and affine.scale is not None and bool((affine.scale > 0).all())
-    return "RELU" if inner == "RELU" and positive and affine.function in ("NONE", "RELU") else None
+        return then.function
+    positive = then.shift is None and then.scale is not None and bool((then.scale > 0).all())
+    return "RELU" if inner == "RELU" and positive and then.function in ("NONE", "RELU") else None
 
 
 def _commutes(eqn: Eqn, affine: Affine) -> bool:
@@ -151,21 +146,12 @@ def _commutes(eqn: Eqn, affine: Affine) -> bool:
     return same(x.type.shape[-1], result.type.shape[-1]) is True
 
 
-@peephole(*PRODUCTS)
-def affine_before_product(eqn: Eqn, view: View) -> Any:
+@peephole(lambda: product(affine().named("first")).named("then"))
+def affine_before_product(match: Match, first: Affine, then: Product) -> Any:
     """CONV_2D(MUL(x, s), w, b) = CONV_2D(x, w * s, b); a shift only where no zeros stand around what is shifted."""
-    product = Product.of(eqn)
-    if product is None or not product.may_scale(view):
-        return None
-    before = sole_producer(view, product.x)
-    if before is None:
-        return None
-    if before.op is ops.pad:
-        return _before_pad(product, before, view)
-    affine = Affine.of(before)
-    if affine is None:
-        return _factor_before(product, before, view)
-    return product.with_input(affine.x, affine.scale, affine.shift) if fits_before(affine, product) else None
+    need(then.may_scale(match.view), "own_weights")
+    need(fits_before(first, then), "shift_without_padding")
+    return given(then.with_input(first.x, first.scale, first.shift), "finite_weights")
 
 
 def fits_before(affine: Affine, product: Product) -> bool:
@@ -175,12 +161,13 @@ def fits_before(affine: Affine, product: Product) -> bool:
     return affine.shift is None or bool(np.abs(affine.shift).max() <= _LARGEST_SHIFT)
 
 
-def _before_pad(product: Product, pad: Eqn, view: View) -> Any:
+@peephole(lambda: product(ops.pad(affine().named("first"), ...).named("pad")).named("then"))
+def scale_before_pad(match: Match, first: Affine, pad: Eqn, then: Product) -> Any:
     """CONV_2D(PAD(MUL(x, s)), w) = CONV_2D(PAD(x), w * s)."""
-    scaled = _scaled(pad.inputs[0], view)
-    if scaled is None or not _commutes_with_pad(pad, scaled):
-        return None
-    return product.with_input(again(pad, inputs=(scaled.x, *pad.inputs[1:])), scaled.scale, None)
+    need(then.may_scale(match.view), "own_weights")
+    need(first.is_scale(), "scale_alone")
+    need(_commutes_with_pad(pad, first), "channels_not_padded")
+    return given(then.with_input(again(pad, inputs=(first.x, *pad.inputs[1:])), first.scale, None), "finite_weights")
 
 
 def _commutes_with_pad(pad: Eqn, affine: Affine) -> bool:
@@ -189,63 +176,51 @@ def _commutes_with_pad(pad: Eqn, affine: Affine) -> bool:
     return scalar or (isinstance(amounts, Const) and not amounts.array[-1].any())
 
 
-def _factor_before(product: Product, before: Eqn, view: View) -> Any:
+@peephole(lambda y: product(ops.mul(affine().named("first"), y).named("gate")).named("then"))
+def scale_before_gate(match: Match, first: Affine, gate: Eqn, y: Atom, then: Product) -> Any:
     """CONV_2D(MUL(MUL(x, s), y), w) = CONV_2D(MUL(x, y), w * s), as hard sigmoids gate what a convolution reads."""
-    if before.op is not ops.mul or before.params["fused_activation_function"] != "NONE":
-        return None
-    for i, other in ((0, 1), (1, 0)):
-        scaled = _scaled(before.inputs[i], view)
-        if scaled is None or scaled.scale is None:
-            continue
-        if scaled.scale.ndim == 0 or same(scaled.x.type.shape[-1], before.outputs[0].type.shape[-1]) is True:
-            inputs = (scaled.x, before.inputs[other]) if i == 0 else (before.inputs[other], scaled.x)
-            return product.with_input(again(before, inputs=inputs), scaled.scale, None)
-    return None
+    need(then.may_scale(match.view), "own_weights")
+    need(Affine.of(gate) is None, "computed_gate")
+    need(first.is_scale(), "scale_alone")
+    assert first.scale is not None
+    channels = gate.outputs[0].type.shape[-1:]
+    need(first.scale.ndim == 0 or same(first.x.type.shape[-1], *channels) is True, "channels_stay")
+    inputs = (y, first.x) if gate.inputs[0] is y else (first.x, y)
+    return given(then.with_input(again(gate, inputs=inputs), first.scale, None), "finite_weights")
 
 
-def _scaled(atom: Atom | None, view: View) -> Affine | None:
-    """A scale without shift and activation, of which nothing else reads the result."""
-    affine = Affine.of(sole_producer(view, atom))
-    fits = affine is not None and affine.scale is not None and affine.shift is None and affine.function == "NONE"
-    return affine if fits else None
-
-
-@peephole(*_ARITHMETIC, ops.depthwise_conv_2d)
-def affine_chain(eqn: Eqn, view: View) -> Any:
+@peephole(lambda: affine(affine().named("first")).named("second"))
+def affine_chain(match: Match, first: Affine, second: Affine) -> Any:
     """MUL(MUL(x, s), t) = MUL(x, s * t); a scale and a shift of images are one DEPTHWISE_CONV_2D of one pixel.
 
     Not ADD(ADD(x, s), t), by which log1p and others find out what rounding took off.
     """
-    second = Affine.of(eqn)
-    first = None if second is None else Affine.of(sole_producer(view, second.x))
-    if first is None or second is None or first.function != "NONE":
-        return None
-    scales = first.scale is not None or second.scale is not None
-    chain = second.after(first) if scales else None
-    if chain is None or chain.scale is None:
-        return None
+    need(first.function == "NONE", "no_activation_between")
+    need(first.scale is not None or second.scale is not None, "some_scale")
+    chain = given(second.after(first), "digits_kept")
+    need(chain.scale is not None, "some_scale")
     if chain.shift is None:
         return ops.mul(chain.x, chain.scale, fused_activation_function=chain.function)
     return _pixel(chain)
 
 
-def _pixel(affine: Affine) -> Any:
-    channels = affine.x.type.shape[-1] if affine.x.type.rank == 4 else None
-    if channels is None or not is_known(channels) or not isinstance(affine.x, Var):
-        return None
-    assert affine.scale is not None
-    assert affine.shift is not None
-    if not affine.scale.ndim or not affine.shift.ndim:
-        return None  # scalars are a third of the work: 174 µs against 548 for 224 x 224 x 3
+def _pixel(chain: Affine) -> Any:
+    assert chain.scale is not None
+    assert chain.shift is not None
+    need(chain.x.type.rank == 4 and isinstance(chain.x, Var), "images")
+    channels = chain.x.type.shape[-1]
+    need(is_known(channels), "known_channels")
+    # Scalars are a third of the work: 174 µs against 548 for 224 x 224 x 3.
+    need(chain.scale.ndim and chain.shift.ndim, "scale_and_shift_of_channels")
     return ops.depthwise_conv_2d(
-        affine.x,
-        np.broadcast_to(affine.scale, channels).reshape(1, 1, 1, channels),
-        np.broadcast_to(affine.shift, channels),
+        chain.x,
+        np.broadcast_to(chain.scale, channels).reshape(1, 1, 1, channels),
+        np.broadcast_to(chain.shift, channels),
         padding="VALID",
         stride_w=1,
         stride_h=1,
         depth_multiplier=1,
-        fused_activation_function=affine.function,
+        fused_activation_function=chain.function,
     )
 
 

@@ -6,152 +6,96 @@ from typing import Any
 
 import numpy as np
 
-from jfuse.ir.graph import Atom, Const, Eqn
-from jfuse.kernels.math import elementwise
-from jfuse.kernels.nn import activation
-from jfuse.lowering.peephole.registry import View, peephole, sole_producer
+from jfuse.ir.graph import Atom, Const
+from jfuse.kernels import ops
+from jfuse.lowering.peephole.pattern import LARGEST_READ, const, is_filled, one_of
+from jfuse.lowering.peephole.registry import Match, given, peephole
 from jfuse.lowering.rule_tools.producer import again
-from jfuse.lowering.rule_tools.query import is_plain_float, keeps_type
+from jfuse.lowering.rule_tools.query import is_plain_float
+from jfuse.lowering.rules import need
 
-# Elements; larger constants are weights, and reading them in every sweep would cost more than it gives.
-_LARGEST = 1 << 16
-_POWERS = ((2, elementwise.square), (0.5, elementwise.sqrt), (-0.5, elementwise.rsqrt))
+_POWERS = ((2, ops.square), (0.5, ops.sqrt), (-0.5, ops.rsqrt))
 
 
 # x + 0 turns -0 into 0, which only the sign of an infinity could show; TensorFlow's own optimizer drops it too.
-@peephole(elementwise.add)
-def add_of_zeros(eqn: Eqn, view: View) -> Any:
-    """x + 0 = 0 + x = x."""
-    return _neutral(eqn, 0, either=True)
+@peephole(
+    lambda x: ops.add(x, 0),
+    lambda x: ops.sub(x, 0),
+    lambda x: ops.mul(x, 1),
+    lambda x: ops.div(x, 1),
+    lambda x: ops.logical_and(x, True),
+    lambda x: ops.logical_or(x, False),
+)
+def neutral_operand(match: Match, x: Atom) -> Any:
+    """x + 0 = x - 0 = x * 1 = x / 1 = x; (x and true) = (x or false) = x."""
+    need(match.keeps_type(x), "type_of_result")
+    return x
 
 
-@peephole(elementwise.sub)
-def sub_of_zeros(eqn: Eqn, view: View) -> Any:
-    """x - 0 = x."""
-    return _neutral(eqn, 0)
-
-
-@peephole(elementwise.mul)
-def mul_by_ones(eqn: Eqn, view: View) -> Any:
-    """x * 1 = 1 * x = x."""
-    return _neutral(eqn, 1, either=True)
-
-
-@peephole(elementwise.div)
-def div_by_ones(eqn: Eqn, view: View) -> Any:
-    """x / 1 = x."""
-    return _neutral(eqn, 1)
-
-
-@peephole(elementwise.logical_and)
-def and_true(eqn: Eqn, view: View) -> Any:
-    """(x and true) = x."""
-    return _neutral(eqn, True, either=True)
-
-
-@peephole(elementwise.logical_or)
-def or_false(eqn: Eqn, view: View) -> Any:
-    """(x or false) = x."""
-    return _neutral(eqn, False, either=True)
-
-
-@peephole(elementwise.select, elementwise.select_v2)
-def decided_select(eqn: Eqn, view: View) -> Any:
+@peephole(
+    lambda x: one_of(ops.select, ops.select_v2)(True, x, ...),
+    lambda x: one_of(ops.select, ops.select_v2)(False, ..., x),
+)
+def decided_select(match: Match, x: Atom) -> Any:
     """The branch that a constant condition takes everywhere, where that is not broadcast."""
-    condition, x, y = eqn.inputs
-    for value, branch in ((True, x), (False, y)):
-        if branch is not None and is_filled(condition, value) and keeps_type(branch.type, eqn.outputs[0].type):
-            return branch
-    return None
+    need(match.keeps_type(x), "type_of_result")
+    return x
 
 
-def is_filled(atom: Atom | None, value: float) -> bool:
-    """Whether a constant has this value in every element, one at least."""
-    if not isinstance(atom, Const) or not 0 < atom.array.size <= _LARGEST:
-        return False
-    # The first element alone decides most cases.
-    return bool(atom.array.flat[0] == value) and bool(np.all(atom.array == value))
-
-
-def _neutral(eqn: Eqn, value: float, *, either: bool = False) -> Any:
-    if eqn.params.get("fused_activation_function", "NONE") != "NONE":
-        return None
-    x, y = eqn.inputs
-    pairs = ((x, y), (y, x)) if either else ((x, y),)
-    for kept, constant in pairs:
-        if kept is not None and is_filled(constant, value) and keeps_type(kept.type, eqn.outputs[0].type):
-            return kept
-    return None
-
-
-@peephole(elementwise.div)
-def div_by_power_of_two(eqn: Eqn, view: View) -> Any:
+@peephole(lambda x, divisor, function: ops.div(x, const(divisor), fused_activation_function=function))
+def div_by_power_of_two(match: Match, x: Atom, divisor: Const, function: str) -> Any:
     """x / 4 = x * 0.25 exactly, which is faster; other quotients round otherwise, which FLOOR or a comparison shows."""
-    x, divisor = eqn.inputs
-    if not is_plain_float(eqn.outputs[0]) or not isinstance(divisor, Const) or divisor.array.size > _LARGEST:
-        return None
+    need(is_plain_float(match.result), "plain_float")
+    need(0 < divisor.array.size <= LARGEST_READ, "few_divisors")
     mantissa, exponent = np.frexp(divisor.array)
+    need(np.all(np.abs(mantissa) == 0.5), "powers_of_two")
     # Of the smallest and largest numbers the reciprocal is none of full precision.
-    exact = divisor.array.size > 0 and np.all((np.abs(mantissa) == 0.5) & (np.abs(exponent) < 100))
-    if not exact:
-        return None
-    return elementwise.mul(x, 1 / divisor.array, fused_activation_function=eqn.params["fused_activation_function"])
+    need(np.all(np.abs(exponent) < 100), "precise_reciprocal")
+    return ops.mul(x, 1 / divisor.array, fused_activation_function=function)
 
 
-@peephole(elementwise.div)
-def one_by_root(eqn: Eqn, view: View) -> Any:
+@peephole(lambda x: ops.div(1, ops.sqrt(x)))
+def one_by_root(match: Match, x: Atom) -> Any:
     """1 / SQRT(x) = RSQRT(x)."""
-    one, root = eqn.inputs
-    before = sole_producer(view, root)
-    plain = eqn.params["fused_activation_function"] == "NONE" and is_plain_float(eqn.outputs[0])
-    if not plain or before is None or before.op is not elementwise.sqrt or not is_filled(one, 1):
-        return None
-    return elementwise.rsqrt(before.inputs[0]) if keeps_type(before.outputs[0].type, eqn.outputs[0].type) else None
+    need(is_plain_float(match.result), "plain_float")
+    need(match.keeps_type(x), "type_of_result")
+    return ops.rsqrt(x)
 
 
-@peephole(elementwise.pow_)
-def small_powers(eqn: Eqn, view: View) -> Any:
+@peephole(lambda x, exponent: ops.pow_(x, const(exponent)))
+def small_powers(match: Match, x: Atom, exponent: Const) -> Any:
     """POW(x, 2) = SQUARE(x), and roots likewise; only of a negative infinity the root is another one."""
-    x, exponent = eqn.inputs
-    if x is None or not is_plain_float(eqn.outputs[0]) or not keeps_type(x.type, eqn.outputs[0].type):
-        return None
+    need(is_plain_float(match.result), "plain_float")
+    need(match.keeps_type(x), "type_of_result")
     if is_filled(exponent, 1):
         return x
     op = next((op for value, op in _POWERS if is_filled(exponent, value)), None)
-    return None if op is None else op(x)
+    return given(op, "small_power")(x)
 
 
-@peephole(elementwise.neg)
-def neg_of_neg(eqn: Eqn, view: View) -> Any:
+@peephole(lambda x: ops.neg(ops.neg(x).shared()))
+def neg_of_neg(match: Match, x: Atom) -> Any:
     """NEG(NEG(x)) = x."""
-    before = view.producer(eqn.inputs[0])
-    return before.inputs[0] if before is not None and before.op is elementwise.neg else None
+    return x
 
 
-@peephole(elementwise.neg)
-def neg_of_difference(eqn: Eqn, view: View) -> Any:
+@peephole(lambda x, y: ops.neg(ops.sub(x, y)))
+def neg_of_difference(match: Match, x: Atom, y: Atom) -> Any:
     """NEG(SUB(x, y)) = SUB(y, x)."""
-    before = sole_producer(view, eqn.inputs[0])
-    if before is None or before.op is not elementwise.sub or eqn.outputs[0].type.quantization is not None:
-        return None
-    return elementwise.sub(*before.inputs[::-1]) if before.params["fused_activation_function"] == "NONE" else None
+    need(match.result.type.quantization is None, "not_quantized")
+    return ops.sub(y, x)
 
 
-@peephole(elementwise.abs_, elementwise.square)
-def even_of_neg(eqn: Eqn, view: View) -> Any:
+@peephole(lambda x: one_of(ops.abs_, ops.square)(ops.neg(x).shared()))
+def even_of_neg(match: Match, x: Atom) -> Any:
     """ABS(NEG(x)) = ABS(x), of integers too: the least one is its own negative."""
-    before = view.producer(eqn.inputs[0])
-    negated = before is not None and before.op is elementwise.neg and eqn.outputs[0].type.quantization is None
-    return again(eqn, inputs=before.inputs) if before is not None and negated else None
+    need(match.result.type.quantization is None, "not_quantized")
+    return again(match.eqn, inputs=(x,))
 
 
-@peephole(elementwise.sub)
-def less_of_relu_of_neg(eqn: Eqn, view: View) -> Any:
+@peephole(lambda x, y, function: ops.sub(y, ops.relu(ops.neg(x)), fused_activation_function=function))
+def less_of_relu_of_neg(match: Match, x: Atom, y: Atom, function: str) -> Any:
     """SUB(y, RELU(NEG(x))) = ADD(y, MINIMUM(x, 0)), as the logarithm of a sigmoid ends."""
-    y, part = eqn.inputs
-    relu = sole_producer(view, part)
-    negative = sole_producer(view, relu.inputs[0]) if relu is not None and relu.op is activation.relu else None
-    if negative is None or negative.op is not elementwise.neg or not is_plain_float(eqn.outputs[0]):
-        return None
-    below = elementwise.minimum(negative.inputs[0], np.zeros((), np.float32))
-    return elementwise.add(y, below, fused_activation_function=eqn.params["fused_activation_function"])
+    need(is_plain_float(match.result), "plain_float")
+    below = ops.minimum(x, np.zeros((), np.float32))
+    return ops.add(y, below, fused_activation_function=function)

@@ -6,30 +6,26 @@ from typing import Any
 
 import numpy as np
 
-from jfuse.ir.graph import Eqn
+from jfuse.ir.graph import Atom, Eqn
 from jfuse.ir.types import DType
-from jfuse.kernels.math import elementwise
-from jfuse.lowering.peephole.registry import View, peephole
+from jfuse.kernels import ops
+from jfuse.lowering.peephole.registry import Match, peephole
+from jfuse.lowering.rules import need
 
 
-@peephole(elementwise.cast)
-def cast_to_itself(eqn: Eqn, view: View) -> Any:
+@peephole(lambda x: ops.cast(x))
+def cast_to_itself(match: Match, x: Atom) -> Any:
     """A CAST to the type that its operand has."""
-    (x,) = eqn.inputs
-    return x if x is not None and x.type == eqn.outputs[0].type else None
+    need(x.type == match.result.type, "type_of_result")
+    return x
 
 
-@peephole(elementwise.cast)
-def cast_there_and_back(eqn: Eqn, view: View) -> Any:
+@peephole(lambda x: ops.cast(ops.cast(x).named("wide").shared()))
+def cast_there_and_back(match: Match, x: Atom, wide: Eqn) -> Any:
     """CAST(CAST(x, wider), dtype of x) = x."""
-    (x,), (result,) = eqn.inputs, eqn.outputs
-    before = view.producer(x)
-    if before is None or before.op is not elementwise.cast:
-        return None
-    (origin,) = before.inputs
-    if origin is None or origin.type != result.type:
-        return None
-    return origin if _holds(before.outputs[0].type.dtype, origin.type.dtype) else None
+    need(x.type == match.result.type, "type_of_result")
+    need(_holds(wide.outputs[0].type.dtype, x.type.dtype), "lossless_cast")
+    return x
 
 
 def _holds(wide: DType, narrow: DType) -> bool:

@@ -16,21 +16,25 @@ from jfuse.kernels.core.op import TflOp, static_value
 from jfuse.lowering.peephole.arithmetic.affine import Affine
 from jfuse.lowering.peephole.arithmetic.weighted import Product
 from jfuse.lowering.peephole.layout.transpose import permutation
-from jfuse.lowering.peephole.registry import View, peephole, sole_producer
+from jfuse.lowering.peephole.registry import peephole_walk
+from jfuse.lowering.peephole.view import View, sole_producer
 from jfuse.lowering.rule_tools.producer import again
+from jfuse.lowering.rules import need
 
 _RENAMES = (ops.reshape, ops.expand_dims, ops.squeeze)
 
 
-@peephole(ops.add, ops.sub, ops.mul, ops.div, ops.neg, ops.depthwise_conv_2d)
+# Any number of moves in a row is no pattern.
+@peephole_walk(ops.add, ops.sub, ops.mul, ops.div, ops.neg, ops.depthwise_conv_2d)
 def affine_before_moves(eqn: Eqn, view: View) -> Any:
     """ADD(DEPTH_TO_SPACE(CONV_2D(x, w)), b) = DEPTH_TO_SPACE(ADD(CONV_2D(x, w), b, b, …))."""
     affine = Affine.of(eqn)
     moves, product = _moved(None if affine is None else affine.x, view)
-    if affine is None or not moves or product is None or product.function != "NONE":
+    if affine is None or not moves or product is None:
         return None
-    if not (product.may_shift() if affine.scale is None else product.may_scale(view)):
-        return None
+    need(product.function == "NONE", "no_activation_between")
+    need(product.may_shift(), "constant_bias")
+    need(affine.scale is None or product.may_scale(view), "own_weights")
     times = int(np.prod([_repeats(m) for m in moves]))
     scale, shift = (v if v is None or not v.ndim else np.tile(v, times) for v in (affine.scale, affine.shift))
     y: Any = product.eqn.outputs[0]
@@ -41,12 +45,13 @@ def affine_before_moves(eqn: Eqn, view: View) -> Any:
     return _again(moves, y)
 
 
-@peephole(ops.relu, ops.relu6, ops.relu_n1_to_1)
+@peephole_walk(ops.relu, ops.relu6, ops.relu_n1_to_1)
 def activation_before_moves(eqn: Eqn, view: View) -> Any:
     """RELU(DEPTH_TO_SPACE(CONV_2D(x, w))) = DEPTH_TO_SPACE(RELU(CONV_2D(x, w)))."""
     moves, product = _moved(eqn.inputs[0], view)
-    if not moves or product is None or product.function != "NONE":
+    if not moves or product is None:
         return None
+    need(product.function == "NONE", "no_activation_between")
     return _again(moves, again(eqn, inputs=(product.eqn.outputs[0],)))
 
 

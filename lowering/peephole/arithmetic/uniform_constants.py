@@ -13,44 +13,51 @@ from jfuse.kernels.core.layout import axes_from_front
 from jfuse.kernels.core.op import TflOp, static_value
 from jfuse.kernels.math import elementwise, reduce
 from jfuse.lowering.peephole.layout.broadcast import BROADCASTING
-from jfuse.lowering.peephole.registry import View, peephole
+from jfuse.lowering.peephole.registry import peephole_walk
+from jfuse.lowering.peephole.view import View
 from jfuse.lowering.rule_tools.producer import again
 from jfuse.lowering.rule_tools.query import keeps_type
+from jfuse.lowering.rules import need
 
 _PADDED = 5  # dimensions at most, of PAD
 _EXACT = 1 << 24  # up to which f32 counts
 _DEPTH = 6  # of how a tensor of ones is summed up, as tf.nn.weighted_moments does it
 
 
-@peephole(*BROADCASTING)
+# Any operand of any number of them is no pattern.
+@peephole_walk(*BROADCASTING)
 def uniform_operand(eqn: Eqn, view: View) -> Any:
     """A FILL or ZEROS_LIKE that is broadcast with a tensor of the result's shape: its size need not be computed."""
     (result,) = eqn.outputs
     scalars = [_scalar(a, view) for a in eqn.inputs]
     shaped = [a for a, s in zip(eqn.inputs, scalars, strict=True) if a is not None and s is None]
-    if all(s is None for s in scalars) or not any(keeps_type(a.type, result.type) for a in shaped):
+    if all(s is None for s in scalars):
         return None
+    need(any(keeps_type(a.type, result.type) for a in shaped), "operand_of_result_type")
     inputs = tuple(a if s is None else s for a, s in zip(eqn.inputs, scalars, strict=True))
     return again(eqn, inputs=inputs)
 
 
-@peephole(array.concatenation)
+@peephole_walk(array.concatenation)
 def uniform_end(eqn: Eqn, view: View) -> Any:
     """A FILL or ZEROS_LIKE at the beginning or the end of a CONCATENATION is what PAD or PADV2 put there."""
     axis, ends, rank = eqn.params["axis"], (0, len(eqn.inputs) - 1), eqn.outputs[0].type.rank
     place, value = next(((i, v) for i in ends if (v := _scalar(eqn.inputs[i], view)) is not None), (0, None))
     end = eqn.inputs[place]
-    if value is None or end is None or rank > _PADDED or eqn.params["fused_activation_function"] != "NONE":
+    if value is None or end is None:
         return None
+    need(rank <= _PADDED, "rank_of_pad")
+    need(eqn.params["fused_activation_function"] == "NONE", "no_activation")
     size = end.type.shape[axis]
+    need(is_known(size), "known_size")
     rest = [a for i, a in enumerate(eqn.inputs) if i != place]
-    if not is_known(size) or all(_scalar(a, view) is not None for a in rest):
-        return None
+    need(any(_scalar(a, view) is None for a in rest), "operand_to_pad")
     joined = rest[0] if len(rest) == 1 else array.concatenation(*rest, axis=axis)
     amounts = np.zeros((rank, 2), np.int32)
     amounts[axis, int(place > 0)] = size
     padded = array.padv2(joined, amounts, value) if np.any(value) else array.pad(joined, amounts)
-    return padded if keeps_type(padded.type, eqn.outputs[0].type) else None
+    need(keeps_type(padded.type, eqn.outputs[0].type), "type_of_result")
+    return padded
 
 
 def _scalar(atom: Atom | None, view: View, depth: int = _DEPTH) -> np.ndarray | None:

@@ -13,7 +13,8 @@ from jfuse.ir.graph import Atom, Const, Eqn, Op
 from jfuse.kernels import ops
 from jfuse.kernels.core.op import TflOp
 from jfuse.kernels.nn.windows import same_padding
-from jfuse.lowering.peephole.registry import View
+from jfuse.lowering.peephole.pattern import form
+from jfuse.lowering.peephole.view import View
 from jfuse.lowering.rule_tools.producer import again
 from jfuse.lowering.rule_tools.query import is_plain_float
 
@@ -38,7 +39,8 @@ _AXES: Mapping[Op, _Axes] = {
     ops.transpose_conv: _Axes(0, 3, None),
     ops.conv_3d_transpose: _Axes(3, 4, None),
 }
-PRODUCTS: tuple[TflOp, ...] = tuple(cast(TflOp, op) for op in _AXES)
+# Of x, the weights and the bias among the operands.
+_PLACES = {op: tuple(cast(TflOp, op).operand_index(name) for name in ("x", "weights", "bias")) for op in _AXES}
 _DIRECTIONS = ("d", "h", "w")  # of windows, as options spell them
 
 
@@ -61,17 +63,17 @@ class Product:
     @property
     def x(self) -> Atom | None:
         """What the weights are multiplied with."""
-        return self._operand("x")
+        return self.eqn.inputs[_PLACES[self.eqn.op][0]]
 
     @property
     def weights(self) -> Atom | None:
         """The weights."""
-        return self._operand("weights")
+        return self.eqn.inputs[_PLACES[self.eqn.op][1]]
 
     @property
     def bias(self) -> Atom | None:
         """What is added, None for nothing."""
-        return self._operand("bias")
+        return self.eqn.inputs[_PLACES[self.eqn.op][2]]
 
     @property
     def function(self) -> str:
@@ -177,12 +179,12 @@ class Product:
     def _spatial(self) -> tuple[int, ...]:
         return () if self.eqn.op is ops.fully_connected else (0,) * (self.eqn.outputs[0].type.rank - 2)
 
-    def _operand(self, name: str) -> Atom | None:
-        return self.eqn.inputs[self._op.operand_index(name)]
-
     @property
     def _op(self) -> TflOp:
         return cast(TflOp, self.eqn.op)
+
+
+product = form(Product.of, *(cast(TflOp, op) for op in _AXES))
 
 
 def _array(atom: Atom | None) -> np.ndarray:

@@ -10,35 +10,36 @@ from jfuse.ir.dims import is_known
 from jfuse.ir.graph import Atom, Const, Eqn
 from jfuse.ir.types import DType
 from jfuse.kernels import ops
-from jfuse.lowering.peephole.arithmetic.weighted import Product
+from jfuse.lowering.peephole.arithmetic.weighted import Product, product
 from jfuse.lowering.peephole.layout.transpose import permutation
-from jfuse.lowering.peephole.registry import View, peephole, sole_producer
+from jfuse.lowering.peephole.pattern import const, one_of
+from jfuse.lowering.peephole.registry import Match, given, peephole
+from jfuse.lowering.peephole.view import View, sole_producer
 from jfuse.lowering.rule_tools.producer import again
-from jfuse.lowering.rule_tools.query import is_plain_float, keeps_type
+from jfuse.lowering.rule_tools.query import is_plain_float
+from jfuse.lowering.rules import need
 
 _MOVES = frozenset({ops.reshape, ops.transpose, ops.expand_dims, ops.squeeze})
 
 
-@peephole(ops.add, ops.sub)
-def bias_of_heads(eqn: Eqn, view: View) -> Any:
+@peephole(
+    lambda bias: one_of(ops.add, ops.sub)(
+        one_of(ops.reshape)(product().named("dense"), ...).named("reshape"),
+        const(bias),
+        fused_activation_function=...,
+    ),
+)
+def bias_of_heads(match: Match, dense: Product, reshape: Eqn, bias: Const) -> Any:
     """ADD(RESHAPE(FULLY_CONNECTED(x)), b[h,d]) = RESHAPE(ADD(FULLY_CONNECTED(x), b[h*d])); there it becomes a bias."""
-    x, bias = eqn.inputs
-    if isinstance(x, Const) and eqn.op is ops.add:
-        x, bias = bias, x
-    before = sole_producer(view, x)
-    if before is None or before.op is not ops.reshape or not isinstance(bias, Const):
-        return None
-    product = Product.of(sole_producer(view, before.inputs[0]))
-    if product is None or product.function != "NONE" or not product.may_shift():
-        return None
-    if not keeps_type(before.outputs[0].type, eqn.outputs[0].type):
-        return None
-    heads = _last_axis_split(product.channels, before.outputs[0].type.shape)
-    if heads is None or any(d != 1 for d in bias.array.shape[: -len(heads)]):
-        return None
+    need(dense.function == "NONE", "no_activation_between")
+    need(dense.may_shift(), "constant_bias")
+    split = reshape.outputs[0]
+    need(match.keeps_type(split), "type_of_result")
+    heads = given(_last_axis_split(dense.channels, split.type.shape), "heads")
+    need(all(d == 1 for d in bias.array.shape[: -len(heads)]), "bias_of_heads")
     flat = np.broadcast_to(bias.array.reshape(bias.array.shape[-len(heads) :]), heads).reshape(-1)
-    inputs = (product.eqn.outputs[0], flat)
-    return again(before, inputs=(again(eqn, inputs=inputs), *before.inputs[1:]))
+    biased = again(match.eqn, inputs=(dense.eqn.outputs[0], flat))
+    return again(reshape, inputs=(biased, *reshape.inputs[1:]))
 
 
 def _last_axis_split(size: Any, shape: tuple[Any, ...]) -> tuple[int, ...] | None:
@@ -52,28 +53,19 @@ def _last_axis_split(size: Any, shape: tuple[Any, ...]) -> tuple[int, ...] | Non
     return None
 
 
-@peephole(ops.mul, ops.div)
-def scale_of_scores(eqn: Eqn, view: View) -> Any:
+@peephole(lambda q, k, scale: one_of(ops.mul, ops.div)(ops.batch_matmul(q, k).named("scores"), const(scale)))
+def scale_of_scores(match: Match, scores: Eqn, scale: Const) -> Any:
     """MUL(BATCH_MATMUL(q, k), s) = BATCH_MATMUL(q, k) with s in the weights that make q or k, for a scalar s."""
-    x, scale = eqn.inputs
-    if isinstance(x, Const) and eqn.op is ops.mul:
-        x, scale = scale, x
-    before = sole_producer(view, x)
-    if before is None or before.op is not ops.batch_matmul or not isinstance(scale, Const):
-        return None
-    if scale.array.size != 1 or not is_plain_float(scale) or eqn.params["fused_activation_function"] != "NONE":
-        return None
-    if not keeps_type(before.outputs[0].type, eqn.outputs[0].type):
-        return None
+    need(scale.array.size == 1 and is_plain_float(scale), "scalar_float")
+    need(match.keeps_type(scores.outputs[0]), "type_of_result")
     with np.errstate(all="ignore"):
-        factor = scale.array.reshape(()) if eqn.op is ops.mul else 1 / scale.array.reshape(())
-    for i, operand in enumerate(before.inputs):
-        scaled = _scaled(operand, factor, view)
-        if scaled is not None:
-            return again(before, inputs=(*before.inputs[:i], scaled, *before.inputs[i + 1 :]))
-    return None
+        factor = scale.array.reshape(()) if match.eqn.op is ops.mul else 1 / scale.array.reshape(())
+    made = ((i, _scaled(operand, factor, match.view)) for i, operand in enumerate(scores.inputs))
+    i, scaled = given(next(((i, s) for i, s in made if s is not None), None), "weights_of_operand")
+    return again(scores, inputs=(*scores.inputs[:i], scaled, *scores.inputs[i + 1 :]))
 
 
+# Any number of moves between the product and its weights is no pattern.
 def _scaled(atom: Atom | None, factor: np.ndarray, view: View) -> Any:
     """The tensor times a factor, where that can go into the weights that make it; None elsewhere."""
     before = sole_producer(view, atom)
@@ -82,53 +74,47 @@ def _scaled(atom: Atom | None, factor: np.ndarray, view: View) -> Any:
     if before.op in _MOVES:
         inner = _scaled(before.inputs[0], factor, view)
         return None if inner is None else again(before, inputs=(inner, *before.inputs[1:]))
-    product = Product.of(before)
-    if product is None or product.function != "NONE" or not product.may_scale(view) or not is_known(product.channels):
+    made = Product.of(before)
+    if made is None or made.function != "NONE" or not made.may_scale(view) or not is_known(made.channels):
         return None
-    return product.with_result(np.full(product.channels, factor, np.float32), None, "NONE")
+    return made.with_result(np.full(made.channels, factor, np.float32), None, "NONE")
 
 
-@peephole(ops.batch_matmul)
-def product_of_transposed(eqn: Eqn, view: View) -> Any:
+@peephole(lambda x, y, adj_y: ops.batch_matmul(x, ops.transpose(y, ...).named("turned"), adj_y=adj_y))
+def product_of_transposed(match: Match, x: Atom, y: Atom, turned: Eqn, adj_y: bool) -> Any:
     """BATCH_MATMUL(x, TRANSPOSE(y)) of the last two axes = BATCH_MATMUL[adj_y](x, y); XNNPACK has no adj_x."""
-    x, y = eqn.inputs
-    before = sole_producer(view, y)
-    if before is None or before.op is not ops.transpose:
-        return None
-    axes = permutation(before)
-    if axes != (*range(len(axes) - 2), len(axes) - 1, len(axes) - 2):
-        return None
-    return again(eqn, inputs=(x, before.inputs[0]), adj_y=not eqn.params["adj_y"])
+    axes = permutation(turned)
+    need(axes == (*range(len(axes) - 2), len(axes) - 1, len(axes) - 2), "last_two_axes")
+    return again(match.eqn, inputs=(x, y), adj_y=not adj_y)
 
 
-@peephole(ops.select_v2)
-def choice_by_ones(eqn: Eqn, view: View) -> Any:
+def _filled(ones: Any) -> Any:
+    """A FILL of a constant, which others may read."""
+    return one_of(ops.fill)(..., const(ones)).shared()
+
+
+@peephole(
+    lambda mask, ones, x, y: ops.select_v2(ops.logical_and(mask, const(ones)).shared(), x, y),
+    lambda mask, ones, x, y: ops.select_v2(ops.logical_and(mask, _filled(ones)).shared(), x, y),
+)
+def choice_by_ones(match: Match, mask: Atom, ones: Const, x: Atom, y: Atom) -> Any:
     """SELECT_V2(LOGICAL_AND(m, FILL(True)), x, y) = SELECT_V2(m, x, y), as Keras joins a mask with one of ones."""
-    condition, x, y = eqn.inputs
-    before = view.producer(condition)
-    if before is None or before.op is not ops.logical_and:
-        return None
-    if not any(a is not None and keeps_type(a.type, eqn.outputs[0].type) for a in (x, y)):
-        return None  # the ones say which shape the result has
-    for mask, ones in (before.inputs, before.inputs[::-1]):
-        if _is_true(ones, view):
-            return again(eqn, inputs=(mask, x, y))
-    return None
+    # Elsewhere the ones say which shape the result has.
+    need(match.keeps_type(x) or match.keeps_type(y), "type_of_result")
+    need(_is_true(ones), "true_everywhere")
+    return again(match.eqn, inputs=(mask, x, y))
 
 
-@peephole(ops.select_v2)
-def choice_of_truths(eqn: Eqn, view: View) -> Any:
+@peephole(
+    lambda condition, ones, zeros: ops.select_v2(condition, const(ones), const(zeros)),
+    lambda condition, ones, zeros: ops.select_v2(condition, _filled(ones), const(zeros)),
+)
+def choice_of_truths(match: Match, condition: Atom, ones: Const, zeros: Const) -> Any:
     """SELECT_V2(c, True, False) = c, as a band of ones is a mask."""
-    condition, x, y = eqn.inputs
-    if condition is None or not keeps_type(condition.type, eqn.outputs[0].type):
-        return None
-    decided = _is_true(x, view) and isinstance(y, Const) and not y.array.any()
-    return condition if decided else None
+    need(match.keeps_type(condition), "type_of_result")
+    need(_is_true(ones) and not zeros.array.any(), "true_and_false")
+    return condition
 
 
-def _is_true(atom: Atom | None, view: View) -> bool:
-    if isinstance(atom, Const):
-        return atom.type.dtype is DType.bool and bool(atom.array.all())
-    eqn = view.producer(atom)
-    filled = None if eqn is None or eqn.op is not ops.fill else eqn.inputs[1]
-    return isinstance(filled, Const) and filled.type.dtype is DType.bool and bool(filled.array.all())
+def _is_true(ones: Const) -> bool:
+    return ones.type.dtype is DType.bool and bool(ones.array.all())

@@ -23,7 +23,7 @@ from jfuse.kernels.array import array
 from jfuse.kernels.core.layout import axes_from_front
 from jfuse.kernels.core.op import TflOp, static_value
 from jfuse.kernels.fused import bidirectional, lstm, rnn
-from jfuse.lowering.peephole.layout.sink_transpose import SWAP, transposed
+from jfuse.lowering.peephole.layout.sink_transpose import SWAP, Turned
 
 _MATRIX = 6  # a place with recurrent weights that every LSTM has
 _OUTPUT = 8  # a place with weights of the output gate
@@ -103,8 +103,8 @@ def _first_pair(graph: Graph) -> tuple[Eqn, Eqn] | None:
     candidates = [eqn for eqn in graph.eqns if eqn.op in _KINDS]
     if len(candidates) < 2:
         return None
-    view = _Producers(producers(graph))
-    readings = [(eqn, reading) for eqn in candidates if (reading := _reading(eqn, view)) is not None]
+    made_by = producers(graph)
+    readings = [(eqn, reading) for eqn in candidates if (reading := _reading(eqn, made_by)) is not None]
     for i, (eqn, reading) in enumerate(readings):
         for other, opposite in readings[i + 1 :]:
             if reading.is_opposite(opposite) and _fit(graph, eqn, other):
@@ -117,34 +117,21 @@ def _fit(graph: Graph, first: Eqn, second: Eqn) -> bool:
     return shared and _KINDS[first.op].fits(first, second) and _between(graph, first, second) is not None
 
 
-class _Producers:
-    """What `transposed` asks of a graph."""
-
-    def __init__(self, made_by: Mapping[Var, Eqn]) -> None:
-        self._made_by = made_by
-
-    def producer(self, atom: Atom | None, /) -> Eqn | None:
-        return self._made_by.get(atom) if isinstance(atom, Var) else None
-
-    def readers(self, atom: Atom, /) -> int:
-        return 2  # at times too many: nothing is decided by it
-
-
-def _reading(eqn: Eqn, view: _Producers) -> _Reading | None:
+def _reading(eqn: Eqn, made_by: Mapping[Var, Eqn]) -> _Reading | None:
     atom = eqn.inputs[0]
     perm: tuple[int, ...] = (0, 1, 2)
     backwards: frozenset[int] = frozenset()
     while True:
-        before = view.producer(atom)
+        before = made_by.get(atom) if isinstance(atom, Var) else None
         if before is not None and before.op is array.reverse_v2 and before.inputs[1] is not None:
             axes = axes_from_front(static_value(before.inputs[1]), 3)
             backwards ^= {axis for axis in axes}
             atom = before.inputs[0]
-        elif (found := transposed(atom, view)) is not None and len(found[1]) == 3:
+        elif (found := Turned.of(before)) is not None and len(found.perm) == 3:
             # From here on axes are those of the tensor that was transposed.
-            atom, order = found
-            perm = tuple(order[a] for a in perm)
-            backwards = frozenset(order[a] for a in backwards)
+            atom = found.x
+            perm = tuple(found.perm[a] for a in perm)
+            backwards = frozenset(found.perm[a] for a in backwards)
         else:
             break
     time = perm[0 if eqn.params["time_major"] else 1]

@@ -7,16 +7,17 @@ from __future__ import annotations
 
 from typing import Any
 
-from jfuse.ir.graph import Eqn
-from jfuse.kernels.image import blocks
-from jfuse.lowering.peephole.registry import View, peephole
+from jfuse.ir.graph import Atom
+from jfuse.kernels import ops
+from jfuse.lowering.peephole.registry import Match, given, peephole
 from jfuse.lowering.rule_tools.dilated_convolution import dilated
-from jfuse.lowering.rule_tools.query import keeps_type
+from jfuse.lowering.rules import need
 
 
-@peephole(blocks.batch_to_space_nd)
-def dilated_convolution(eqn: Eqn, view: View) -> Any:
+# The lowering of convolutions knows the same spelling: what it reads is not spelled here once more.
+@peephole(lambda x, rates, crops: ops.batch_to_space_nd(x, rates, crops))
+def dilated_convolution(match: Match, x: Atom, rates: Atom, crops: Atom) -> Any:
     """BATCH_TO_SPACE_ND(CONV_2D[VALID](SPACE_TO_BATCH_ND(x, b, p), w), b, c) = CONV_2D[dilation=b](x, w)."""
-    x, block_shape, crops = eqn.inputs
-    result = dilated(x, block_shape, crops, view.producer)
-    return result if result is not None and keeps_type(result.type, eqn.outputs[0].type) else None
+    result = given(dilated(x, rates, crops, match.view.producer), "convolution_of_blocks")
+    need(match.keeps_type(result), "type_of_result")
+    return result

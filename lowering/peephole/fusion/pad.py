@@ -8,67 +8,63 @@ from typing import Any
 import numpy as np
 
 from jfuse.ir.dims import is_known
-from jfuse.ir.graph import Atom, Const, Eqn
+from jfuse.ir.graph import Atom, Const
 from jfuse.kernels import ops
 from jfuse.kernels.nn.windows import same_padding
 from jfuse.lowering.peephole.arithmetic.weighted import Product
-from jfuse.lowering.peephole.registry import View, peephole
+from jfuse.lowering.peephole.pattern import const, form
+from jfuse.lowering.peephole.registry import Match, peephole
+from jfuse.lowering.peephole.view import View
 from jfuse.lowering.rule_tools.producer import again
-from jfuse.lowering.rule_tools.query import keeps_type
+from jfuse.lowering.rules import need
 
-Amounts = list[tuple[int, int]]
+_ACTIVATED: dict[str, Any] = {"fused_activation_function": ...}
 _NOT_NEGATIVE = frozenset({"RELU", "RELU6"})
 
 
-@peephole(ops.conv_2d, ops.depthwise_conv_2d, ops.conv_3d)
-def pad_into_convolution(eqn: Eqn, view: View) -> Any:
+convolution = form(Product.of, ops.conv_2d, ops.depthwise_conv_2d, ops.conv_3d)
+
+
+@peephole(lambda x, amounts: convolution(ops.pad(x, const(amounts)).shared()).named("then"))
+def pad_into_convolution(match: Match, x: Atom, amounts: Const, then: Product) -> Any:
     """CONV_2D[VALID](PAD(x)) = CONV_2D[SAME](x)."""
-    before, product = view.producer(eqn.inputs[0]), Product.of(eqn)
-    if before is None or before.op is not ops.pad or product is None:
-        return None
-    return _padded_same(eqn, before, product.windows())
+    return _padded_same(match, x, amounts, then.windows())
 
 
-@peephole(ops.max_pool_2d)
-def pad_into_pool(eqn: Eqn, view: View) -> Any:
+@peephole(
+    lambda x, amounts, low: ops.max_pool_2d(ops.padv2(x, const(amounts), const(low)).shared(), **_ACTIVATED),
+    lambda x, amounts: ops.max_pool_2d(ops.pad(x, const(amounts)).shared(), **_ACTIVATED),
+)
+def pad_into_pool(match: Match, x: Atom, amounts: Const, low: Const | None = None) -> Any:
     """MAX_POOL_2D[VALID](PADV2(x, -inf)) = MAX_POOL_2D[SAME](x); zeros around what RELU gives do not win either."""
-    before = view.producer(eqn.inputs[0])
-    if before is None or not _loses(before, view):
-        return None
-    params = eqn.params
-    sizes = eqn.inputs[0].type.shape[1:3] if eqn.inputs[0] is not None else ()
+    loses = _is_not_negative(x, match.view) if low is None else np.isneginf(low.array).all()
+    need(loses, "padding_loses")
+    (padded,), params = match.eqn.inputs, match.eqn.params
+    assert padded is not None
     windows = [(params["filter_height"], params["stride_h"]), (params["filter_width"], params["stride_w"])]
-    return _padded_same(eqn, before, [(d, w, s, 1) for d, (w, s) in zip(sizes, windows, strict=True)])
+    sizes = padded.type.shape[1:3]
+    return _padded_same(match, x, amounts, [(d, w, s, 1) for d, (w, s) in zip(sizes, windows, strict=True)])
 
 
-@peephole(ops.pad)
-def pad_of_pad(eqn: Eqn, view: View) -> Any:
+@peephole(lambda x, inner, outer: ops.pad(ops.pad(x, const(inner)).shared(), const(outer)))
+def pad_of_pad(match: Match, x: Atom, inner: Const, outer: Const) -> Any:
     """PAD(PAD(x, a), b) = PAD(x, a + b)."""
-    before = view.producer(eqn.inputs[0])
-    if before is None or before.op is not ops.pad:
-        return None
-    (x, inner), (_, outer) = before.inputs, eqn.inputs
-    if not isinstance(inner, Const) or not isinstance(outer, Const):
-        return None
     return ops.pad(x, inner.array + outer.array)
 
 
-def _padded_same(eqn: Eqn, pad: Eqn, windows: Iterable[tuple[Any, int, int, int]]) -> Any:
-    """The equation on what was padded, with SAME; None where that pads otherwise.
+def _padded_same(match: Match, x: Atom, amounts: Const, windows: Iterable[tuple[Any, int, int, int]]) -> Any:
+    """The equation on what was padded, with SAME; a refusal where that pads otherwise.
 
     windows: the size of the padded axis, the window, the stride and the dilation.
     """
-    x, amounts = pad.inputs[:2]
-    if eqn.params["padding"] != "VALID" or x is None or not isinstance(amounts, Const):
-        return None
+    need(match.eqn.params["padding"] == "VALID", "valid_padding")
     (first, *spatial, last), windows = amounts.array.tolist(), list(windows)
-    if any(first) or any(last) or len(spatial) != len(windows):
-        return None
-    if not all(_is_same(amount, *window) for amount, window in zip(spatial, windows, strict=True)):
-        return None
-    result = again(eqn, inputs=(x, *eqn.inputs[1:]), padding="SAME")
+    need(not any(first) and not any(last) and len(spatial) == len(windows), "spatial_padding")
+    need(all(_is_same(a, *window) for a, window in zip(spatial, windows, strict=True)), "same_padding")
+    result = again(match.eqn, inputs=(x, *match.eqn.inputs[1:]), padding="SAME")
     # Where images are smaller than SAME's rule expects, the sizes of the results differ.
-    return result if keeps_type(result.type, eqn.outputs[0].type) else None
+    need(match.keeps_type(result), "type_of_result")
+    return result
 
 
 def _is_same(amount: list[int], padded: Any, window: int, stride: int, dilation: int) -> bool:
@@ -79,14 +75,6 @@ def _is_same(amount: list[int], padded: Any, window: int, stride: int, dilation:
     # For every stride but 1 the padding depends on the size.
     reach = (window - 1) * dilation
     return stride == 1 and [reach // 2, reach - reach // 2] == amount
-
-
-def _loses(pad: Eqn, view: View) -> bool:
-    """Whether what is added around x is not greater than any element of x."""
-    if pad.op is ops.padv2:
-        value = pad.inputs[2]
-        return isinstance(value, Const) and bool(np.isneginf(value.array).all())
-    return pad.op is ops.pad and _is_not_negative(pad.inputs[0], view)
 
 
 def _is_not_negative(atom: Atom | None, view: View) -> bool:

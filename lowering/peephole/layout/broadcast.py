@@ -9,9 +9,11 @@ from jfuse.ir.graph import Atom, Eqn
 from jfuse.kernels.array import array
 from jfuse.kernels.core.op import TflOp, builtin_ops, static_value
 from jfuse.kernels.math import elementwise
-from jfuse.lowering.peephole.registry import View, peephole
+from jfuse.lowering.peephole.registry import peephole_walk
+from jfuse.lowering.peephole.view import View
 from jfuse.lowering.rule_tools.producer import again
 from jfuse.lowering.rule_tools.query import keeps_type
+from jfuse.lowering.rules import need
 
 _OF_ONE_SHAPE = (elementwise.select, elementwise.add_n)
 BROADCASTING = [
@@ -19,17 +21,20 @@ BROADCASTING = [
 ]
 
 
-@peephole(*BROADCASTING)
+# Any operand of any number of them is no pattern.
+@peephole_walk(*BROADCASTING)
 def broadcast_operand(eqn: Eqn, view: View) -> Any:
     """BROADCAST_TO, or TILE of dimensions of 1, beside an operand that has the shape of the result."""
     (result,) = eqn.outputs
     origins = [_origin(a, view) for a in eqn.inputs]
     others = [a for a, origin in zip(eqn.inputs, origins, strict=True) if a is not None and origin is None]
-    if all(o is None for o in origins) or not any(_has_shape(a, result) for a in others):
+    if all(o is None for o in origins):
         return None
+    need(any(_has_shape(a, result) for a in others), "operand_of_result_shape")
     inputs = tuple(a if o is None else o for a, o in zip(eqn.inputs, origins, strict=True))
     merged = again(eqn, inputs=inputs)
-    return merged if keeps_type(merged.type, result.type) else None
+    need(keeps_type(merged.type, result.type), "type_of_result")
+    return merged
 
 
 def _has_shape(atom: Atom, result: Atom) -> bool:
@@ -51,16 +56,19 @@ def _origin(atom: Atom | None, view: View) -> Atom | None:
     return x if all(same(d, 1) or same(n, 1) for d, n in zip(x.type.shape, times, strict=True)) else None
 
 
-@peephole(*BROADCASTING)
+# Any operand of any number of them is no pattern.
+@peephole_walk(*BROADCASTING)
 def operand_of_fewer_axes(eqn: Eqn, view: View) -> Any:
     """ADD(x, EXPAND_DIMS(y)) = ADD(x, y) where an axis of size 1 comes first, and x has as many axes as the result."""
     (result,) = eqn.outputs
     origins = [_before_leading_ones(a, view) for a in eqn.inputs]
     kept = [a for a, origin in zip(eqn.inputs, origins, strict=True) if a is not None and origin is None]
-    if all(o is None for o in origins) or not any(a.type.rank == result.type.rank for a in kept):
+    if all(o is None for o in origins):
         return None
+    need(any(a.type.rank == result.type.rank for a in kept), "operand_of_result_rank")
     merged = again(eqn, inputs=tuple(a if o is None else o for a, o in zip(eqn.inputs, origins, strict=True)))
-    return merged if keeps_type(merged.type, result.type) else None
+    need(keeps_type(merged.type, result.type), "type_of_result")
+    return merged
 
 
 def _before_leading_ones(atom: Atom | None, view: View) -> Atom | None:

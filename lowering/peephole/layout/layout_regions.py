@@ -26,7 +26,9 @@ from jfuse.kernels.core.op import TflOp, static_value
 from jfuse.lowering.peephole.arithmetic.weighted import Product
 from jfuse.lowering.peephole.layout.layouts import Layout, Widened, layouts_in
 from jfuse.lowering.peephole.layout.transpose import permutation
-from jfuse.lowering.peephole.registry import View, peephole
+from jfuse.lowering.peephole.pattern import form
+from jfuse.lowering.peephole.registry import Match, peephole
+from jfuse.lowering.rules import need
 
 _PADS = frozenset({ops.pad, ops.padv2, ops.mirror_pad})
 _OF_ROWS = frozenset({ops.softmax, ops.log_softmax})
@@ -208,20 +210,19 @@ def _anywhere(eqn: Eqn, operands: Sequence[Any], layout: Layout) -> Any:
     return result
 
 
-@peephole(ops.fully_connected)
-def rows_of_transpose(eqn: Eqn, view: View) -> Any:
+dense = form(Product.of, ops.fully_connected)
+
+
+@peephole(lambda x: dense(ops.transpose(x, ...).named("turned").shared()).named("rows"))
+def rows_of_transpose(match: Match, x: Atom, turned: Eqn, rows: Product) -> Any:
     """FULLY_CONNECTED(TRANSPOSE(x), w) = FULLY_CONNECTED(x, w with its columns moved), where rows are whole images."""
-    product, before = Product.of(eqn), view.producer(eqn.inputs[0])
-    if product is None or before is None or before.op is not ops.transpose or eqn.params["keep_num_dims"]:
-        return None
-    x, turned, weights = before.inputs[0], before.outputs[0].type.shape, product.weights
-    perm = permutation(before)
-    if x is None or not isinstance(weights, Const) or view.readers(weights) != 1 or perm[0] != 0:
-        return None
-    sizes = [int(d) if is_known(d) else 0 for d in turned[1:]]
-    rows, columns = weights.array.shape
+    need(not match.eqn.params["keep_num_dims"], "rows")
+    need(isinstance(rows.weights, Const) and match.view.readers(rows.weights) == 1, "own_weights")
+    assert isinstance(rows.weights, Const)
+    perm, weights = permutation(turned), rows.weights.array
+    need(perm[0] == 0, "batch_stays")
+    sizes = [int(d) if is_known(d) else 0 for d in turned.outputs[0].type.shape[1:]]
     # XNNPACK leaves rows that end within an axis to the slower kernel.
-    if int(np.prod(sizes)) != columns:
-        return None
-    moved = weights.array.reshape(rows, *sizes).transpose(0, *(1 + np.argsort(perm[1:])))
-    return ops.fully_connected(x, moved.reshape(rows, columns), product.bias, **eqn.params)
+    need(int(np.prod(sizes)) == weights.shape[1], "rows_of_whole_images")
+    moved = weights.reshape(len(weights), *sizes).transpose(0, *(1 + np.argsort(perm[1:])))
+    return ops.fully_connected(x, moved.reshape(weights.shape), rows.bias, **match.eqn.params)

@@ -10,90 +10,81 @@ from typing import Any
 import numpy as np
 
 from jfuse.ir.dims import Dim, Shape, is_known, same
-from jfuse.ir.graph import Atom, Const, Eqn
+from jfuse.ir.graph import Atom, Eqn
 from jfuse.ir.types import TensorType
-from jfuse.kernels.array import array
+from jfuse.kernels import ops
 from jfuse.kernels.core.layout import axes_from_front
-from jfuse.kernels.core.op import static_value
-from jfuse.kernels.linalg import matmul
-from jfuse.kernels.math import reduce
-from jfuse.lowering.peephole.registry import View, peephole, sole_producer
+from jfuse.kernels.core.op import builtin_ops, static_value
+from jfuse.lowering.peephole.pattern import one_of, var
+from jfuse.lowering.peephole.registry import Match, given, peephole
 from jfuse.lowering.rule_tools.producer import again
 from jfuse.lowering.rule_tools.query import keeps_type
+from jfuse.lowering.rules import need
 
-_RENAMES = frozenset({array.reshape, array.expand_dims, array.squeeze})
+_ACTIVATED: dict[str, Any] = {"fused_activation_function": ...}
+RENAMES = (ops.reshape, ops.expand_dims, ops.squeeze)
+rename = one_of(*RENAMES)
+reduction = one_of(*(op for op in builtin_ops().values() if "keep_dims" in op.options))
 
 
-@peephole(array.reshape, array.expand_dims, array.squeeze)
-def reshape_chain(eqn: Eqn, view: View) -> Any:
+@peephole(lambda x: rename(x, ...))
+def reshape_chain(match: Match, x: Atom) -> Any:
     """A RESHAPE of a RESHAPE reads the first one's operand, and vanishes where that has the right type already."""
-    (x, *rest), (result,) = eqn.inputs, eqn.outputs
-    before = view.producer(x)
-    origin = before.inputs[0] if before is not None and before.op in _RENAMES else x
-    if origin is None or keeps_type(origin.type, result.type):
+    # Not a pattern of two: where the first one's operand does not help, x itself shall not be asked.
+    before = match.view.producer(x)
+    origin = before.inputs[0] if before is not None and before.op in RENAMES else x
+    if origin is None or match.keeps_type(origin):
         return origin
-    if origin is x:
-        return None
-    if constant_shape(result.type.shape) is None:
-        return array.reshape(origin, *rest) if eqn.op is array.reshape else None
-    return reshaped(origin, result.type)
+    need(origin is not x, "reshape_before")
+    if constant_shape(match.result.type.shape) is None:
+        need(match.eqn.op is ops.reshape, "constant_shape")
+        return ops.reshape(origin, *match.eqn.inputs[1:])
+    return reshaped(origin, match.result.type)
 
 
-@peephole(array.reshape)
-def reshape_to_known_shape(eqn: Eqn, view: View) -> Any:
+@peephole(lambda x, shape: ops.reshape(x, var(shape)))
+def reshape_to_known_shape(match: Match, x: Atom) -> Any:
     """A new shape computed at run time, of which one size at most is open, becomes a constant with -1."""
-    x, shape = eqn.inputs
-    return None if x is None or shape is None or isinstance(shape, Const) else reshaped(x, eqn.outputs[0].type)
+    return given(reshaped(x, match.result.type), "constant_shape")
 
 
-@peephole(array.reshape, array.expand_dims, array.squeeze)
-def reshape_of_reduction(eqn: Eqn, view: View) -> Any:
+@peephole(lambda: rename(reduction(...).named("reduced"), ...))
+def reshape_of_reduction(match: Match, reduced: Eqn) -> Any:
     """RESHAPE of what MEAN, SUM, … give, with sizes of 1 for the axes that are gone or without them."""
-    before = sole_producer(view, eqn.inputs[0])
-    if before is None or "keep_dims" not in before.params:
-        return None
-    result = again(before, keep_dims=not before.params["keep_dims"])
-    return result if keeps_type(result.type, eqn.outputs[0].type) else None
+    result = again(reduced, keep_dims=not reduced.params["keep_dims"])
+    need(match.keeps_type(result), "type_of_result")
+    return result
 
 
-@peephole(reduce.mean, reduce.sum_, reduce.reduce_max, reduce.reduce_min, reduce.reduce_prod)
-def reduction_of_ones(eqn: Eqn, view: View) -> Any:
+@peephole(
+    lambda x, axes: one_of(ops.mean, ops.sum_, ops.reduce_max, ops.reduce_min, ops.reduce_prod)(x, axes, keep_dims=True)
+)
+def reduction_of_ones(match: Match, x: Atom, axes: Atom) -> Any:
     """MEAN along axes of size 1 in front as well is MEAN along the others."""
-    x, axes = eqn.inputs[0], None if eqn.inputs[1] is None else static_value(eqn.inputs[1])
-    if x is None or axes is None or not eqn.params["keep_dims"] or x.type.quantization is not None:
-        return None
-    whole = axes_from_front(axes, x.type.rank)
+    need(x.type.quantization is None, "not_quantized")
+    whole = axes_from_front(given(static_value(axes), "known_axes"), x.type.rank)
     first = min((a for a in whole if same(x.type.shape[a], 1) is not True), default=x.type.rank)
     left = [a for a in whole if a >= first]
-    if len(left) == len(whole):
-        return None
-    return again(eqn, inputs=(x, np.array(left, np.int32))) if left else x
+    need(len(left) < len(whole), "ones_in_front")
+    return again(match.eqn, inputs=(x, np.array(left, np.int32))) if left else x
 
 
-@peephole(array.reshape, array.expand_dims, array.squeeze)
-def reshape_of_rows(eqn: Eqn, view: View) -> Any:
+@peephole(lambda x: rename(ops.fully_connected(x, ..., keep_num_dims=False, **_ACTIVATED).named("rows"), ...))
+def reshape_of_rows(match: Match, x: Atom, rows: Eqn) -> Any:
     """RESHAPE(FULLY_CONNECTED(x)) to the leading sizes of x = FULLY_CONNECTED[keep_num_dims](x)."""
-    before = sole_producer(view, eqn.inputs[0])
-    if before is None or before.op is not matmul.fully_connected or before.params["keep_num_dims"]:
-        return None
-    x, result = before.inputs[0], eqn.outputs[0]
-    leading = x is not None and x.type.rank == result.type.rank and same(x.type.shape[-1], _columns(before)) is True
-    if not leading or x is None or not keeps_type(x.type, _with_last(result.type, x.type.shape[-1])):
-        return None
-    return again(before, keep_num_dims=True)
+    result = match.result.type
+    need(x.type.rank == result.rank and same(x.type.shape[-1], _columns(rows)) is True, "rows_of_last_axis")
+    need(keeps_type(x.type, _with_last(result, x.type.shape[-1])), "leading_sizes_of_operand")
+    return again(rows, keep_num_dims=True)
 
 
-@peephole(matmul.fully_connected)
-def rows_of_reshape(eqn: Eqn, view: View) -> Any:
+@peephole(lambda x: ops.fully_connected(rename(x, ...).shared(), ..., keep_num_dims=False, **_ACTIVATED))
+def rows_of_reshape(match: Match, x: Atom) -> Any:
     """FULLY_CONNECTED(RESHAPE(x)) = FULLY_CONNECTED(x), which takes its operand as rows whatever shape that has."""
-    before = view.producer(eqn.inputs[0])
-    if before is None or before.op not in _RENAMES or eqn.params["keep_num_dims"]:
-        return None
-    x = before.inputs[0]
-    if x is None or not x.type.rank or not _is_multiple(_columns(eqn), x.type.shape[-1]):
-        return None
-    result = again(eqn, inputs=(x, *eqn.inputs[1:]))
-    return result if keeps_type(result.type, eqn.outputs[0].type) else None
+    need(x.type.rank and _is_multiple(_columns(match.eqn), x.type.shape[-1]), "rows_of_whole_axes")
+    result = again(match.eqn, inputs=(x, *match.eqn.inputs[1:]))
+    need(match.keeps_type(result), "type_of_result")
+    return result
 
 
 def _columns(eqn: Eqn) -> Dim:
@@ -116,7 +107,7 @@ def reshaped(x: Atom, to: TensorType) -> Any:
     if keeps_type(x.type, to):
         return x
     shape = constant_shape(to.shape)
-    return None if shape is None else array.reshape(x, shape)
+    return None if shape is None else ops.reshape(x, shape)
 
 
 def constant_shape(shape: Shape) -> np.ndarray | None:

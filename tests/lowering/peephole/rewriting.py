@@ -12,9 +12,12 @@ import pytest
 from jfuse.ir.check import check_graph
 from jfuse.ir.dims import same, symbol
 from jfuse.ir.evaluate import evaluate
-from jfuse.ir.graph import Graph
+from jfuse.ir.graph import Atom, Const, Eqn, Graph, Var
 from jfuse.ir.trace import trace_graph
 from jfuse.ir.types import DType, TensorType
+from jfuse.ir.walk import producers, use_counts
+from jfuse.lowering.peephole import PEEPHOLE_RULES
+from jfuse.lowering.peephole.registry import why_not
 from jfuse.passes.context import Context
 from jfuse.passes.simplify.simplify import simplify
 
@@ -78,6 +81,32 @@ def compare(graph: Graph, simple: Graph, rtol: float) -> None:
         for found, wanted in zip(evaluate(simple, args), evaluate(graph, args), strict=True):
             largest = max(scale, np.abs(wanted).max(initial=0)) if rtol > 1e-6 else scale
             np.testing.assert_allclose(np.asarray(found), np.asarray(wanted), rtol=rtol, atol=rtol * largest)
+
+
+class GraphView:
+    """A graph as rules see it."""
+
+    def __init__(self, graph: Graph) -> None:
+        self._made_by, self._reads, self._graph = producers(graph), use_counts(graph), graph
+
+    def producer(self, atom: Atom | None, /) -> Eqn | None:
+        return self._made_by.get(atom) if isinstance(atom, Var) else None
+
+    def readers(self, atom: Atom, /) -> int:
+        if isinstance(atom, Var):
+            return self._reads[atom]
+        operands = [a for e in self._graph.eqns for a in e.inputs if isinstance(a, Const)]
+        return sum(a.memory == atom.memory for a in operands)
+
+
+def refusals(function: Callable[..., Any], *inputs: TensorType) -> dict[str, list[str]]:
+    """By rule, the conditions that it refuses the equations of a function by."""
+    graph = trace_graph(function, inputs)
+    found: dict[str, list[str]] = {}
+    for eqn in graph.eqns:
+        for rule, conditions in why_not(eqn, GraphView(graph), PEEPHOLE_RULES).items():
+            found[rule] = found.get(rule, []) + conditions
+    return found
 
 
 def draw(rng: np.random.Generator, type_: TensorType, scale: float) -> np.ndarray:
