@@ -27,7 +27,7 @@ from jfuse.passes.simplify.broadcast_constants import broadcast_constants, const
 from jfuse.passes.states.carries import Carry, Recurrence, inner_recurrences, recurrences
 from jfuse.passes.states.layers import Layers
 from jfuse.passes.states.stream_walk import Buffer
-from jfuse.passes.states.streams import buffers, layer_source
+from jfuse.passes.states.streams import layer_source, stream_of
 
 MODES = ("source", "reset", "keep", "io")
 _WITH_ITS_STATE = "a function that takes its state as an argument and returns the last one"
@@ -158,7 +158,10 @@ def _streamed(signature: Signature, ctx: Context, names: _Names, layers: Layers)
         if found or not held.keys().isdisjoint(recurrence.eqn.inputs):
             kept.add(recurrence.eqn)
         new += found
-    buffered = [_buffered(b, ctx, names, layers) for b in buffers(signature, kept, ctx.state)]
+    stream = stream_of(signature, kept, ctx.state)
+    if stream.backwards:
+        _note(ctx, f"the recurrences of {signature.key!r} run backwards: hand its pieces from the last to the first")
+    buffered = [_buffered(b, ctx, names, layers) for b in stream.buffers]
     return _with_states(signature, new, buffered) if new or buffered else signature
 
 

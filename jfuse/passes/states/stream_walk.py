@@ -169,12 +169,12 @@ class StreamWalk:
         if added is None:
             return None
         steps, x, initial, count = added
+        found = replace(steps, before=steps.before + count, length=stepped.result[steps.axis])
         if initial is not None:
             if len(self._at) > 1:
-                raise StepsMix("it pads the steps inside of a marked function or branch, where no state can be")
+                raise StepsMix("it pads the steps inside of a marked function or branch, where no state can be", found)
             self.buffers.append(Buffer(stepped.eqn, x, steps.axis, steps.before, initial, count))
-        length = stepped.result[steps.axis]
-        return replace(steps, before=steps.before + count, length=length)
+        return found
 
     def _body(self, body: Graph, values: Sequence[Value]) -> list[Value]:
         self.values.update(zip(body.inputs, values, strict=True))

@@ -88,7 +88,8 @@ class _Streams:
         return [*found, *self._unlike_results(walk, made)]
 
     def _unlike_results(self, walk: StreamWalk, made: Mapping[Var, Eqn]) -> Iterator[Mixing]:
-        forwards = all(walk.values[v].forwards for v in self.inputs() if isinstance(walk.of(v), Steps))  # type: ignore[union-attr]
+        given = map(walk.of, self.inputs())
+        forwards = all(value.forwards for value in given if isinstance(value, Steps))
         for atom in self.signature.graph.outputs[: len(self.signature.output_names)]:
             value = walk.of(atom)
             if not isinstance(atom, Var) or atom not in made:
@@ -115,28 +116,40 @@ class _Streams:
         )
 
 
-def buffers(signature: Signature, kept: Collection[Eqn], mode: str) -> Sequence[Buffer]:
-    """The states that a signature needs besides those of its recurrences, so that pieces answer as the whole does.
+@dataclass(frozen=True)
+class Stream:
+    """How the pieces of a sequence answer as the whole does.
+
+    buffers: the states that this takes besides those of recurrences. backwards: the pieces come from the last one to
+    the first.
+    """
+
+    buffers: Sequence[Buffer] = ()
+    backwards: bool = False
+
+
+def stream_of(signature: Signature, kept: Collection[Eqn], mode: str) -> Stream:
+    """What a signature needs so that the pieces of a sequence answer as the whole does.
 
     Raises LowerError where no state mends that. kept: the equations whose carries go from call to call.
     """
     if not kept and not any(eqn.op in _ADDS for eqn in signature.graph.eqns):
-        return ()
+        return Stream()
     streams = _Streams(signature, kept)
     axes = streams.axes()
     unread = streams.unread() if kept and not axes else None
     if unread is not None:
         raise _refusal(unread)
     if not axes:
-        return ()
+        return Stream()
     axes = streams.with_met(axes)
     walk = streams.walk(axes)
     mixing = streams.mixing(walk)
     if mixing and mode == "io" and not streams.mixing(streams.walk(axes, forwards=False)):
-        return ()  # the caller may hand the pieces from the last to the first
+        return Stream(backwards=True)
     if mixing and (kept or walk.buffers):
         raise _refusal(mixing[0])
-    return walk.buffers
+    return Stream(walk.buffers)
 
 
 def _refusal(mixing: Mixing) -> LowerError:
