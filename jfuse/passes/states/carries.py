@@ -134,21 +134,22 @@ def _is_reversed(eqn: Eqn, made: Mapping[Var, Eqn], outer: Mapping[Var, Atom | N
 
 
 def _reversed_along(atom: Atom | None, axis: int, made: Mapping[Var, Eqn], outer: Mapping[Var, Atom | None]) -> bool:
+    turned = False
     while isinstance(atom, Var):
         eqn = made.get(atom)
         if eqn is None:
             if atom not in outer:
-                return False
+                return turned
             atom = outer[atom]
             continue
         if _reverses(eqn, axis):
-            return True
-        if eqn.op is ops.transpose and isinstance(eqn.inputs[1], Const):
+            turned = not turned
+        elif eqn.op is ops.transpose and isinstance(eqn.inputs[1], Const):
             axis = int(eqn.inputs[1].array[axis])
         elif not _keeps_axes(eqn):
-            return False
+            return turned
         atom = next((a for a in eqn.inputs if isinstance(a, Var) and a.type.rank == atom.type.rank), None)
-    return False
+    return turned
 
 
 def _reverses(eqn: Eqn, axis: int) -> bool:

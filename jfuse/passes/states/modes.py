@@ -17,14 +17,17 @@ from jfuse.ir.dims import is_known
 from jfuse.ir.evaluate import evaluate
 from jfuse.ir.graph import Atom, Const, Eqn, Program, Signature, State, Var
 from jfuse.ir.states import places, with_signatures
-from jfuse.ir.trace import trace_graph
+from jfuse.ir.trace import at_source, recording, trace_graph
 from jfuse.ir.types import TensorType
-from jfuse.ir.walk import producers
+from jfuse.ir.walk import producers, substitute
+from jfuse.kernels import ops
 from jfuse.kernels.control import while_
 from jfuse.passes.context import Context
 from jfuse.passes.simplify.broadcast_constants import broadcast_constants, constant_of
 from jfuse.passes.states.carries import Carry, Recurrence, inner_recurrences, recurrences
 from jfuse.passes.states.layers import Layers
+from jfuse.passes.states.stream_walk import Buffer
+from jfuse.passes.states.streams import layer_source, stream_of
 
 MODES = ("source", "reset", "keep", "io")
 _WITH_ITS_STATE = "a function that takes its state as an argument and returns the last one"
@@ -42,7 +45,8 @@ def apply_state_mode(program: Program, ctx: Context) -> Program:
         return with_signatures(program, lambda s: _started_anew(s, ctx))
     names = _Names.of(program)
     found = [r for graph in program.graphs() for r in recurrences(graph, producers(graph))]
-    layers = Layers.of([r.eqn.source for r in found], ctx.variables)
+    sources = [r.eqn.source for r in found] or [layer_source(e.source) for g in program.graphs() for e in g.eqns]
+    layers = Layers.of(sources, ctx.variables)
     program = with_signatures(program, lambda s: _streamed(s, ctx, names, layers))
     if not any(s.states for s in program.signatures):
         _note(ctx, f"state={ctx.state!r} finds nothing that goes on from call to call: no recurrence, no variable")
@@ -123,6 +127,17 @@ class _New:
     before: Var
 
 
+@dataclass(frozen=True)
+class _Buffered:
+    """Steps of which the last ones become a state, which a concatenation puts before them."""
+
+    buffer: Buffer
+    state: State
+    before: Var
+    after: Var
+    eqns: tuple[Eqn, ...]
+
+
 def _streamed(signature: Signature, ctx: Context, names: _Names, layers: Layers) -> Signature:
     """The signature with the carries of its recurrences as states, where they start from constants."""
     graph = signature.graph
@@ -133,13 +148,42 @@ def _streamed(signature: Signature, ctx: Context, names: _Names, layers: Layers)
         _note(ctx, f"the loop at {eqn.source} does not step through a sequence: it starts anew on every call")
     held = {graph.inputs[p.input]: p.state for p in places(signature)}
     new: list[_New] = []
+    kept: set[Eqn] = set()
     for recurrence in recurrences(graph, made):
         layer = layers.name(recurrence.eqn.source)
         for carry in recurrence.carries:
             if (atom := recurrence.eqn.inputs[carry.operand]) in held and ctx.state == "io":
                 names.rename(held[atom], f"{layer}_{carry.role}")
-        new += _new_states(recurrence, layer, known, ctx, names)
-    return _with_states(signature, new) if new else signature
+        found = list(_new_states(recurrence, layer, known, ctx, names))
+        if found or not held.keys().isdisjoint(recurrence.eqn.inputs):
+            kept.add(recurrence.eqn)
+        new += found
+    stream = stream_of(signature, kept, ctx.state)
+    if stream.backwards:
+        _note(ctx, f"the recurrences of {signature.key!r} run backwards: hand its pieces from the last to the first")
+    buffered = [_buffered(b, ctx, names, layers) for b in stream.buffers]
+    return _with_states(signature, new, buffered) if new or buffered else signature
+
+
+def _buffered(buffer: Buffer, ctx: Context, names: _Names, layers: Layers) -> _Buffered:
+    """The state of a buffer: what a piece has before its first step, and what it leaves for the next one."""
+    eqn, axis, (result,) = buffer.eqn, buffer.axis, buffer.eqn.outputs
+    shape = buffer.x.type.shape
+    before_type = replace(buffer.x.type, shape=(*shape[:axis], buffer.steps, *shape[axis + 1 :]))
+    state = names.new(f"{layers.name(layer_source(eqn.source)) or 'steps'}_buffer", Const(buffer.initial))
+    if ctx.state == "keep" and not before_type.is_static:
+        raise _open_size(state.name, eqn, before_type)
+    before = Var(before_type, state.name)
+    with recording() as trace, at_source(eqn.source):
+        joined = ops.concatenation(before, buffer.x, axis=axis)
+        rank, mask = len(shape), (1 << len(shape)) - 1
+        begin, end = [0] * rank, [0] * rank
+        begin[axis], end[axis] = -buffer.before - buffer.steps, -buffer.before
+        ends = mask if not buffer.before else mask ^ 1 << axis
+        after = ops.strided_slice(joined, begin, end, [1] * rank, begin_mask=mask ^ 1 << axis, end_mask=ends)
+        last = trace.eqns[-2]
+        eqns = (replace(last, outputs=(result,)), substitute(trace.eqns[-1], {joined: result}))
+    return _Buffered(buffer, state, before, after, eqns)
 
 
 def _new_states(
@@ -170,13 +214,17 @@ def _refuse_to_keep(recurrence: Recurrence, name: str, tensor_type: TensorType) 
     if recurrence.backwards:
         raise _not_kept(recurrence, name, "steps in the order of the calls; it runs backwards, from the end of each")
     if not tensor_type.is_static:
-        raise LowerError(
-            f"the state {name!r} cannot be kept, as its size is known only when a call is made",
-            where=str(recurrence.eqn.source) or None,
-            expected="a fixed batch",
-            found=str(tensor_type),
-            remedy='give the source an input_signature with a fixed batch, or convert with state="io"',
-        )
+        raise _open_size(name, recurrence.eqn, tensor_type)
+
+
+def _open_size(name: str, eqn: Eqn, tensor_type: TensorType) -> LowerError:
+    return LowerError(
+        f"the state {name!r} cannot be kept, as its size is known only when a call is made",
+        where=str(eqn.source) or None,
+        expected="a fixed batch",
+        found=str(tensor_type),
+        remedy='give the source an input_signature with a fixed batch, or convert with state="io"',
+    )
 
 
 def _not_kept(recurrence: Recurrence, name: str, expected: str) -> LowerError:
@@ -188,18 +236,27 @@ def _not_kept(recurrence: Recurrence, name: str, expected: str) -> LowerError:
     )
 
 
-def _with_states(signature: Signature, new: Sequence[_New]) -> Signature:
+def _with_states(signature: Signature, new: Sequence[_New], buffered: Sequence[_Buffered]) -> Signature:
     graph = signature.graph
     operands: dict[Eqn, dict[int, Var]] = {}
     for n in new:
         operands.setdefault(n.eqn, {})[n.carry.operand] = n.before
-    eqns = tuple(_with_operands(eqn, operands[eqn]) if eqn in operands else eqn for eqn in graph.eqns)
-    after = tuple(n.eqn.outputs[n.carry.result] for n in new if n.carry.result is not None)
+    written = {b.buffer.eqn: b.eqns for b in buffered}
+    eqns: list[Eqn] = []
+    for eqn in graph.eqns:
+        eqns += written[eqn] if eqn in written else [_with_operands(eqn, operands.get(eqn, {}))]
+    after = [n.eqn.outputs[n.carry.result] for n in new if n.carry.result is not None]
     changed = replace(
-        graph, inputs=(*graph.inputs, *(n.before for n in new)), eqns=eqns, outputs=(*graph.outputs, *after)
+        graph,
+        inputs=(*graph.inputs, *(n.before for n in new), *(b.before for b in buffered)),
+        eqns=tuple(eqns),
+        outputs=(*graph.outputs, *after, *(b.after for b in buffered)),
     )
-    return replace(signature, graph=changed, states=(*signature.states, *(n.state for n in new)))
+    states = (*signature.states, *(n.state for n in new), *(b.state for b in buffered))
+    return replace(signature, graph=changed, states=states)
 
 
 def _with_operands(eqn: Eqn, operands: dict[int, Var]) -> Eqn:
+    if not operands:
+        return eqn
     return replace(eqn, inputs=tuple(operands.get(i, atom) for i, atom in enumerate(eqn.inputs)))

@@ -1,0 +1,162 @@
+"""Windows over the steps of a sequence: convolutions, pooling, slices and padding."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+from typing import Any
+
+from jfuse.ir.dims import Dim, is_known, same
+from jfuse.ir.graph import Op
+from jfuse.kernels import ops
+from jfuse.passes.states.step_rules import CAUSAL, Stepped, StepRule, is_window, turned
+from jfuse.passes.states.steps import LAST, Steps, StepsMix, Value
+
+
+@dataclass(frozen=True)
+class _Window:
+    """What an op does along one axis: `size` elements, `dilation` apart, every `stride`-th time."""
+
+    size: Dim
+    stride: int
+    dilation: int
+    padding: str
+
+    def over(self, steps: Steps, result: Dim) -> Steps:
+        """The steps of the result, which has that size along the axis."""
+        reach = (self.size - 1) * self.dilation
+        left = replace(steps, length=result)
+        if same(reach, 0) is True and self.stride == 1:
+            return left
+        if not steps.stands_alone:
+            raise StepsMix("its windows mix steps with rows of the batch", left)
+        if self.stride != 1:
+            raise StepsMix(f"it takes every {self.stride}th step, counted from the start of each piece", left)
+        if not is_known(reach) or self.padding != "VALID":
+            raise StepsMix("its windows reach steps that come later", left, CAUSAL)
+        if not steps.forwards:
+            raise StepsMix("its windows reach over steps in reverse", left)
+        if steps.before < reach:
+            raise StepsMix(f"its windows are {reach + 1} steps long, and the piece alone has them", left, CAUSAL)
+        return replace(left, before=steps.before - reach)
+
+
+def _letters(op: Op) -> str:
+    return "dhw" if op is ops.conv_3d else "hw"
+
+
+_KERNEL_AXES: Mapping[Op, int] = MappingProxyType({ops.conv_2d: 1, ops.depthwise_conv_2d: 1, ops.conv_3d: 0})
+"""For each convolution, the axis of its weights where the window begins."""
+
+
+def _windows(stepped: Stepped) -> Value:
+    steps, params, letters = stepped.only(), stepped.eqn.params, _letters(stepped.eqn.op)
+    if steps.axis == 0:
+        return steps
+    if steps.axis > len(letters):
+        raise StepsMix("it adds up products over the steps")
+    letter = letters[steps.axis - 1]
+    kernel = _KERNEL_AXES.get(stepped.eqn.op)
+    size = {"h": "filter_height", "w": "filter_width"}.get(letter, "")
+    window = _Window(
+        params[size] if kernel is None else stepped.shape(1)[kernel + steps.axis - 1],
+        params[f"stride_{letter}"],
+        params.get(f"dilation_{letter}_factor", 1),
+        params["padding"],
+    )
+    return window.over(steps, stepped.result[steps.axis])
+
+
+def _slice(stepped: Stepped) -> Value:
+    steps, begins, sizes = stepped.only(), stepped.static(1), stepped.static(2)
+    if begins is None or sizes is None:
+        return _unsure(stepped, steps)
+    begin, size = begins[steps.axis], sizes[steps.axis]
+    whole = stepped.shape()[steps.axis]
+    return _cut(steps, whole, begin, whole if same(size, -1) else begin + size, stepped.result[steps.axis])
+
+
+def _strided_slice(stepped: Stepped) -> Value:
+    steps, params = stepped.only(), stepped.eqn.params
+    begins, ends, strides = (stepped.static(i) for i in (1, 2, 3))
+    shrunk = [i for i in range(len(stepped.shape())) if params["shrink_axis_mask"] >> i & 1]
+    moved = steps.at(steps.axis - sum(i < steps.axis for i in shrunk))
+    axis, bit = steps.axis, 1 << steps.axis
+    if params["ellipsis_mask"] or params["new_axis_mask"]:
+        raise StepsMix("it has an ellipsis or a new axis")
+    if strides is None or axis >= len(strides):
+        return moved if strides is not None else _unsure(stepped, steps)
+    whole, stride = stepped.shape()[axis], strides[axis]
+    begin = None if params["begin_mask"] & bit else _entry(begins, axis)
+    end = None if params["end_mask"] & bit else _entry(ends, axis)
+    if axis in shrunk:
+        return _taken(steps, whole, 0 if begin is None else begin)
+    if stride == -1 and begin is None and end is None:
+        return turned(moved)
+    if stride != 1:
+        raise StepsMix(f"it takes every {stride}th step", moved.at(moved.axis, stepped.result[moved.axis]))
+    if params["offset"] and end is not None:
+        end = begin + end
+    first = 0 if begin is None else _from_front(begin, whole)
+    last = whole if end is None else _from_front(end, whole)
+    return _cut(moved, whole, first, last, stepped.result[moved.axis])
+
+
+def _entry(bounds: Any, axis: int) -> Any:
+    if bounds is None:
+        raise StepsMix("its bounds are known only at run time")
+    return bounds[axis]
+
+
+def _from_front(bound: Any, whole: Dim) -> Any:
+    return whole + bound if is_known(bound) and bound < 0 else bound
+
+
+def _unsure(stepped: Stepped, steps: Steps) -> Value:
+    if len(stepped.result) == len(stepped.shape()) and same(stepped.result[steps.axis], steps.length):
+        return steps
+    raise StepsMix("its bounds are known only at run time")
+
+
+def _taken(steps: Steps, whole: Dim, index: Any) -> Value:
+    """One step, whose axis is gone."""
+    from_end = whole - _from_front(index, whole)
+    if steps.stands_alone and (steps.is_single or same(from_end if steps.forwards else index + 1, 1) is True):
+        return LAST
+    raise StepsMix("it takes one step other than the last")
+
+
+def _cut(steps: Steps, whole: Dim, first: Any, last: Any, left: Dim) -> Value:
+    """The steps from `first` up to `last`, of which some may be left out that other calls have again."""
+    if same(left, whole) is True:
+        return steps
+    short = whole - left
+    if steps.stands_alone and steps.forwards:
+        if is_known(short) and short <= steps.before:
+            return replace(steps, length=left, before=steps.before - int(short))
+        if same(last, whole) is True and is_window(steps, left):
+            return LAST
+    raise StepsMix("it takes a part of the steps of each piece", replace(steps, length=left))
+
+
+def _pad(stepped: Stepped) -> Value:
+    """Padding of other axes; of the steps it needs a buffer, which `added_before` finds."""
+    steps, amounts = stepped.only(), stepped.static(1)
+    if amounts is None:
+        raise StepsMix("what it pads is known only at run time")
+    if all(same(n, 0) is True for n in amounts[steps.axis]):
+        return steps
+    raise StepsMix("it pads the steps of each piece", steps.at(steps.axis, stepped.result[steps.axis]), CAUSAL)
+
+
+WINDOW_RULES: Mapping[Op, StepRule] = MappingProxyType(
+    {
+        **dict.fromkeys([ops.conv_2d, ops.depthwise_conv_2d, ops.conv_3d], _windows),
+        **dict.fromkeys([ops.average_pool_2d, ops.max_pool_2d, ops.l2_pool_2d], _windows),
+        **dict.fromkeys([ops.pad, ops.padv2, ops.mirror_pad], _pad),
+        ops.slice_: _slice,
+        ops.strided_slice: _strided_slice,
+    }
+)
+"""The rules by op."""

@@ -1,0 +1,366 @@
+"""Follows the steps of sequences through a graph: which equations mix them, and which need the steps before a piece."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from jfuse.ir.dims import is_known, same, symbols_in
+from jfuse.ir.graph import Atom, Const, Eqn, Graph, Var
+from jfuse.kernels import ops
+from jfuse.kernels.control import composite, if_, scan, scan_parts
+from jfuse.kernels.core.layout import from_front
+from jfuse.kernels.core.op import TflOp, static_value
+from jfuse.passes.simplify.broadcast_constants import Known, broadcast_constants, constant_of
+from jfuse.passes.states.step_rules import STEP_RULES, Stepped, elementwise
+from jfuse.passes.states.step_windows import WINDOW_RULES
+from jfuse.passes.states.steps import LAST, LENGTH, UNKNOWN, Once, Steps, StepsMix, Value
+
+_RULES = {**STEP_RULES, **WINDOW_RULES}
+_SIZED = frozenset({ops.fill, ops.broadcast_to, ops.tile})
+
+
+@dataclass(frozen=True)
+class Buffer:
+    """An equation that puts constants before the steps of a sequence: from call to call, its last steps instead.
+
+    x: the steps, along `axis`; the last `before` of them are what the next call has as well. initial: the constants.
+    """
+
+    eqn: Eqn
+    x: Var
+    axis: int
+    before: int
+    initial: np.ndarray
+    steps: int
+
+
+@dataclass(frozen=True)
+class Mixing:
+    """An equation that mixes steps, and why."""
+
+    eqn: Eqn
+    reason: str
+    remedy: str | None = None
+
+
+@dataclass(frozen=True)
+class Meeting:
+    """An equation that combines steps with another tensor that may differ from step to step."""
+
+    eqn: Eqn
+    var: Var
+    axis: int
+
+
+@dataclass
+class StreamWalk:
+    """One walk over a graph, from what its inputs have to do with sequences.
+
+    kept: the equations whose carries go from call to call. held: inputs that are states of the source.
+    """
+
+    graph: Graph
+    kept: Collection[Eqn]
+    held: Collection[Var]
+    values: dict[Var, Value] = field(default_factory=dict)
+    mixing: list[Mixing] = field(default_factory=list)
+    buffers: list[Buffer] = field(default_factory=list)
+    meetings: list[Meeting] = field(default_factory=list)
+    reached: set[Eqn] = field(default_factory=set)
+    unknown: set[Eqn] = field(default_factory=set)
+    is_causal: bool = False
+    _at: list[Eqn] = field(default_factory=list)
+    _symbols: frozenset[str] = frozenset()
+
+    def run(self, inputs: Mapping[Var, Value]) -> StreamWalk:
+        """Walk, with what is given for inputs of the graph; others have nothing to do with a sequence."""
+        self._symbols = symbols_in(tuple(v.length for v in inputs.values() if isinstance(v, Steps)))
+        self.values.update(inputs)
+        self._graph(self.graph)
+        return self
+
+    def of(self, atom: Atom | None) -> Value:
+        """What a tensor has to do with the sequence."""
+        return self.values.get(atom) if isinstance(atom, Var) else None
+
+    def _graph(self, graph: Graph) -> None:
+        known = broadcast_constants(graph)
+        read = needed(graph, known)
+        for eqn in graph.eqns:
+            if not read.isdisjoint(eqn.outputs):
+                self._visit(eqn, read, known)
+
+    def _visit(self, eqn: Eqn, read: frozenset[Var], known: Known) -> None:
+        self._at.append(eqn)
+        try:
+            found = self._results(eqn, read, known)
+        except StepsMix as mix:
+            self.mixing.append(Mixing(eqn, mix.reason, mix.remedy))
+            found = [mix.result] * len(eqn.outputs)
+        finally:
+            self._at.pop()
+        for var, value in zip(eqn.outputs, found, strict=True):
+            self.values[var] = self._settled(var, value, known)
+
+    def _settled(self, var: Var, value: Value, known: Known) -> Value:
+        if isinstance(value, Steps):
+            return value if value.axis < var.type.rank else UNKNOWN
+        if var.value is not None:  # sizes, of which some may not be those of the sequence
+            return LENGTH if symbols_in(var.value) & self._symbols else None
+        return None if var in known else value
+
+    def _results(self, eqn: Eqn, read: frozenset[Var], known: Known) -> Sequence[Value]:
+        values = [self.of(atom) for atom in eqn.inputs]
+        if all(v is None for v in values):
+            return [None] * len(eqn.outputs)
+        if eqn.op is scan:
+            return self._scan(eqn, values)
+        if eqn.op is composite:
+            return self._body(eqn.bodies[0], values)
+        if eqn.op is if_ and values[0] is None:
+            return self._branches(eqn, values[1:])
+        if not isinstance(eqn.op, TflOp):
+            return self._other(eqn, values)
+        stepped = Stepped(eqn, tuple(values), lambda a, axis: self._meet(eqn, a, axis, known), _reader(eqn, read))
+        return [self._builtin(stepped, eqn.op, known)] * len(eqn.outputs)
+
+    def _builtin(self, stepped: Stepped, op: TflOp, known: Known) -> Value:
+        if op is ops.shape or op is ops.rank:
+            return LENGTH  # those that are not the sequence's are told by their known values
+        data = stepped.data
+        if any(isinstance(v, Once) and v.rank > LENGTH.rank for v in stepped.values):
+            return _worst(stepped.values)
+        if not any(isinstance(v, Steps) for v in data):
+            return _worst(data) or self._sized(stepped, op)
+        if op is ops.pad or op is ops.padv2 or op is ops.concatenation:
+            buffered = self._buffered(stepped, known)
+            if buffered is not None:
+                return buffered
+        rule = _RULES.get(op) or (elementwise if op.elementwise else None)
+        if rule is None:
+            raise StepsMix("jfuse does not know which steps it reads", UNKNOWN)
+        found = rule(stepped)
+        self.is_causal |= _takes_context(stepped, found)
+        return found
+
+    def _sized(self, stepped: Stepped, op: TflOp) -> Value:
+        """What no step decides but the number of steps: a value for each of them, or one that depends on it."""
+        if op not in _SIZED:
+            return LENGTH if op is ops.range_ else None
+        axes = [i for i, d in enumerate(stepped.result) if symbols_in((d,)) & self._symbols]
+        return Steps(axes[0], stepped.result[axes[0]]) if len(axes) == 1 else LENGTH
+
+    def _meet(self, eqn: Eqn, atom: Atom, axis: int, known: Known) -> None:
+        constant = constant_of(atom, known)
+        if constant is not None:
+            if not _is_uniform(constant, axis - atom.type.rank):
+                reason = "it has another constant for each step, and starts with the first one in every piece"
+                self.mixing.append(Mixing(eqn, reason))
+        elif isinstance(atom, Var):
+            self.meetings.append(Meeting(eqn, atom, axis))
+
+    def _buffered(self, stepped: Stepped, known: Known) -> Value:
+        """The steps with what a buffer, or a state of the source, puts before them; None where nothing is put there."""
+        added = _added_before(stepped, known, self.held)
+        if added is None:
+            return None
+        steps, x, initial, count = added
+        found = replace(steps, before=steps.before + count, length=stepped.result[steps.axis])
+        if initial is not None:
+            if len(self._at) > 1:
+                raise StepsMix("it pads the steps inside of a marked function or branch, where no state can be", found)
+            self.buffers.append(Buffer(stepped.eqn, x, steps.axis, steps.before, initial, count))
+        return found
+
+    def _body(self, body: Graph, values: Sequence[Value]) -> list[Value]:
+        self.values.update(zip(body.inputs, values, strict=True))
+        self._graph(body)
+        return [self.of(atom) for atom in body.outputs]
+
+    def _branches(self, eqn: Eqn, values: Sequence[Value]) -> list[Value]:
+        first, second = (self._body(body, values) for body in eqn.bodies)
+        if first != second:
+            raise StepsMix("its branches have the steps at different places")
+        return first
+
+    def _other(self, eqn: Eqn, values: Sequence[Value]) -> Sequence[Value]:
+        worst = _worst(values)
+        if any(isinstance(v, Steps) for v in values):
+            raise StepsMix(f"jfuse does not know which steps {eqn.op.name} reads", UNKNOWN)
+        return [worst] * len(eqn.outputs)
+
+    def _scan(self, eqn: Eqn, values: Sequence[Value]) -> Sequence[Value]:
+        consts, carries, xs = scan_parts(values, eqn.params)
+        count = len(carries)
+        if worst := next((v for v in values if isinstance(v, Once) and v.rank > LENGTH.rank), None):
+            if worst == UNKNOWN:
+                self.unknown.add(self._at[0])
+            return [worst] * len(eqn.outputs)
+        if not any(isinstance(v, Steps) for v in xs):
+            return self._scan_over_others(eqn, values)
+        steps = next(v for v in xs if isinstance(v, Steps))
+        if not all(self._is_stepped(v) for v in xs if isinstance(v, Steps)):
+            if count:
+                raise StepsMix("it steps through something else, while its input has steps of the sequence")
+            return self._mapped(eqn, values)
+        if any(isinstance(v, Steps) for v in (*consts, *carries)):
+            raise StepsMix("each of its steps reads several steps of the sequence")
+        self._check_operands(eqn, values, steps)
+        if count:
+            self._check_recurrence(eqn, steps)
+        return [*[LAST] * count, *[replace(steps, axis=0)] * (len(eqn.outputs) - count)]
+
+    def _is_stepped(self, value: Value) -> bool:
+        return isinstance(value, Steps) and value.stands_alone and (value.axis == 0 or value.is_single)
+
+    def _check_operands(self, eqn: Eqn, values: Sequence[Value], steps: Steps) -> None:
+        """Raise where a scan combines steps with what is not the same for every piece."""
+        consts, carries, xs = scan_parts(values, eqn.params)
+        once = next((v for v in (*consts, *carries, *xs) if isinstance(v, Once)), None)
+        if once is not None and not (once == LAST and steps.is_single):
+            raise StepsMix(f"it combines every step with {once.kind} of the piece", replace(steps, axis=0))
+        if len({(v.before, v.forwards) for v in xs if isinstance(v, Steps)}) > 1:
+            raise StepsMix("it combines steps with other steps of the sequence", replace(steps, axis=0))
+        known: Known = {}
+        for atom, value in zip(scan_parts(eqn.inputs, eqn.params)[2], xs, strict=True):
+            if value is None and same(eqn.params["length"], 1) is not True:
+                self._meet(eqn, atom, 0, known)
+
+    def _check_recurrence(self, eqn: Eqn, steps: Steps) -> None:
+        if self._at[0] in self.kept:
+            self.reached.add(self._at[0])
+        elif len(self._at) > 1:
+            raise StepsMix("it starts anew whenever the branch or function around it runs", LAST)
+        if steps.forwards == bool(eqn.params["reverse"]):
+            raise StepsMix("it steps through each piece from its end", replace(steps, axis=0))
+        if steps.before:
+            raise StepsMix("it goes again through steps that the call before had", replace(steps, axis=0))
+
+    def _scan_over_others(self, eqn: Eqn, values: Sequence[Value]) -> Sequence[Value]:
+        _, carries, xs = scan_parts(values, eqn.params)
+        if any(isinstance(v, Steps) for v in values):
+            if carries:
+                raise StepsMix("each of its steps reads several steps of the sequence")
+            return self._mapped(eqn, values)
+        if self._at[0] in self.kept and carries and any(isinstance(v, Once) for v in xs):
+            if same(eqn.params["length"], 1) is not True:
+                raise StepsMix("it steps through what a call has once from its piece, and goes on from call to call")
+        return [_worst(values)] * len(eqn.outputs)
+
+    def _mapped(self, eqn: Eqn, values: Sequence[Value]) -> Sequence[Value]:
+        """A loop over something else, without carries, of which each step has all steps of the sequence."""
+        first = eqn.params["consts"]
+        inner = [v.at(v.axis - 1) if i >= first and isinstance(v, Steps) else v for i, v in enumerate(values)]
+        if any(isinstance(v, Steps) and v.axis < 0 for v in inner):
+            raise StepsMix("it steps through several sequences at once")
+        found = self._body(eqn.bodies[0], inner)
+        return [v.at(v.axis + 1) if isinstance(v, Steps) else v for v in found]
+
+
+def needed(graph: Graph, known: Known) -> frozenset[Var]:
+    """The tensors whose elements the results need: those of which only the shape is asked are not."""
+    found = {atom for atom in graph.outputs if isinstance(atom, Var)}
+    for eqn in reversed(graph.eqns):
+        wanted = [out for out in eqn.outputs if out in found]
+        if eqn.effects or any(out not in known for out in wanted):
+            found.update(a for i, a in enumerate(eqn.inputs) if isinstance(a, Var) and not _is_shape_only(eqn, i))
+    return frozenset(found)
+
+
+def _is_shape_only(eqn: Eqn, place: int) -> bool:
+    return isinstance(eqn.op, TflOp) and eqn.op.operand_at(place).shape_only
+
+
+def _reader(eqn: Eqn, read: frozenset[Var]) -> Any:
+    return lambda place: eqn.outputs[place] in read
+
+
+def _worst(values: Sequence[Value]) -> Value:
+    return max((v for v in values if isinstance(v, Once)), key=lambda v: v.rank, default=None)
+
+
+def _takes_context(stepped: Stepped, found: Value) -> bool:
+    """Whether an equation used up what was put before the steps."""
+    given = next(v for v in stepped.values if isinstance(v, Steps))
+    return isinstance(found, Steps) and found.before == 0 < given.before
+
+
+def _is_uniform(array: np.ndarray, axis_from_end: int) -> bool:
+    """Whether an array is the same all along an axis, which it may not have."""
+    if -axis_from_end > array.ndim or array.shape[axis_from_end] <= 1:
+        return True
+    return bool((array == np.take(array, [0], axis_from_end)).all())
+
+
+def _added_before(
+    stepped: Stepped, known: Known, held: Collection[Var]
+) -> tuple[Steps, Var, np.ndarray | None, int] | None:
+    """The steps that an equation puts constants before, as operand, constants and number; None for other equations.
+
+    The constants are None where a state of the source stands before the steps.
+    """
+    eqn = stepped.eqn
+    if eqn.op is not ops.concatenation:
+        return _padded_before(stepped)
+    *first, x = eqn.inputs
+    steps = stepped.values[-1]
+    if not isinstance(x, Var) or not isinstance(steps, Steps) or not steps.stands_alone or not steps.forwards:
+        return None
+    if from_front(eqn.params["axis"], len(stepped.result)) != steps.axis or any(stepped.values[:-1]):
+        return None
+    count = stepped.result[steps.axis] - x.type.shape[steps.axis]
+    if not is_known(count) or not first or any(a is None for a in first):
+        return None
+    if all(a in held for a in first):
+        return steps, x, None, int(count)
+    constants = [_whole(a, known) for a in first if a is not None]
+    if any(c is None for c in constants):
+        return None
+    return steps, x, np.concatenate([c for c in constants if c is not None], steps.axis), int(count)
+
+
+def _whole(atom: Atom, known: Known) -> np.ndarray | None:
+    """The constant that a tensor holds, with one element along open dimensions."""
+    constant = constant_of(atom, known)
+    if constant is None:
+        return None
+    return np.array(np.broadcast_to(constant, [int(d) if is_known(d) else 1 for d in atom.type.shape]))
+
+
+def _padded_before(stepped: Stepped) -> tuple[Steps, Var, np.ndarray, int] | None:
+    eqn, steps, x, amounts = stepped.eqn, stepped.values[0], stepped.eqn.inputs[0], stepped.static(1)
+    if not isinstance(x, Var) or not isinstance(steps, Steps) or amounts is None:
+        return None
+    others = [n for axis, pair in enumerate(amounts) for n in pair if axis != steps.axis]
+    left, right = amounts[steps.axis]
+    if not (steps.stands_alone and steps.forwards and is_known(left) and left > 0) or same(right, 0) is not True:
+        return None
+    value = eqn.inputs[2] if len(eqn.inputs) > 2 else Const(np.zeros((), x.type.dtype.numpy))
+    if any(same(n, 0) is not True for n in others) or not isinstance(value, Const):
+        return None
+    shape = [int(d) if is_known(d) else 1 for d in x.type.shape]
+    shape[steps.axis] = int(left)
+    return steps, x, np.full(shape, value.array.reshape(()), x.type.dtype.numpy), int(left)
+
+
+def same_at_every_step(atom: Atom, axis: int, made: Mapping[Var, Eqn], known: Known) -> bool:
+    """Whether a tensor is surely the same all along an axis: it was broadcast along it."""
+    if axis < 0 or same(atom.type.shape[axis], 1) is True:
+        return True
+    constant = constant_of(atom, known)
+    if constant is not None:
+        return _is_uniform(constant, axis - atom.type.rank)
+    eqn = made.get(atom) if isinstance(atom, Var) else None
+    if eqn is None or not isinstance(eqn.op, TflOp):
+        return False
+    if eqn.op in (ops.broadcast_to, ops.tile) or eqn.op.elementwise:
+        data = [a for i, a in enumerate(eqn.inputs) if a is not None and not eqn.op.operand_at(i).static]
+        rank = eqn.outputs[0].type.rank
+        return all(same_at_every_step(a, axis - rank + a.type.rank, made, known) for a in data)
+    if eqn.op is ops.transpose and (order := static_value(eqn.inputs[1] or Const(np.zeros(0)))):
+        return eqn.inputs[0] is not None and same_at_every_step(eqn.inputs[0], int(order[axis]), made, known)
+    return False
