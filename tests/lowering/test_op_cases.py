@@ -22,7 +22,7 @@ from jfuse.kernels import ops
 from jfuse.kernels.core.op import builtin_ops, depends_on_data
 from jfuse.lowering.defaults import default_rules
 from jfuse.lowering.rules import LowerRule
-from tests.op_cases import FAMILIES, GAPS
+from tests.op_cases import FAMILIES, GAPS, MODULES, RULE_GAPS
 from tests.op_cases.case import Case, case, f32
 from tests.op_cases.compare import assert_close
 from tests.op_cases.failures import Failures
@@ -156,6 +156,37 @@ def test_every_row_that_fails_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_ids_are_unique() -> None:
     ids = [row.id for row in ROWS]
     assert sorted(set(ids)) == sorted(ids)
+
+
+def home_of(rule: LowerRule) -> str:
+    """The module of lowering/ops that a rule stands in; "" where a helper of another module has made it."""
+    name, home = getattr(rule.function, "__qualname__", "<"), getattr(rule.function, "__module__", "")
+    return home.removeprefix(RULES) if home.startswith(RULES) and "<" not in name else ""
+
+
+RULES = "jfuse.lowering.ops."
+HOMES = {op: home for op, rule in default_rules().lowers.items() if (home := home_of(rule))}
+
+
+def test_every_rule_module_has_a_file_of_rows_with_its_name() -> None:
+    files = {module.__name__.removeprefix("tests.op_cases.") for module in MODULES}
+    assert set(HOMES.values()) - files == set(), "rule modules without a file of rows"
+    assert files - set(HOMES.values()) == set(), "files of rows that no rule module has given its name"
+    assert len(FAMILIES) == len(files), "two files of one name"
+
+
+def test_rows_stand_in_the_file_of_their_rule() -> None:
+    files = {module.__name__.removeprefix("tests.op_cases."): module for module in MODULES}
+    found = {(row.op, file) for file, module in files.items() for row in module.CASES}
+    assert {(op, file) for op, file in found if HOMES.get(op, file) != file} == set()
+    assert len(found) == len(OPS), "rows of one op stand in two files"
+
+
+def test_every_rule_has_a_row() -> None:
+    gaps = {gap.op for gap in RULE_GAPS}
+    assert {op for op, home in HOMES.items() if op not in OPS} - gaps == set(), "rules without a row and without a Gap"
+    assert gaps & OPS.keys() == set(), "ops with a Gap that have a row"
+    assert gaps - default_rules().lowers.keys() == set(), "a Gap for what has no rule"
 
 
 def test_every_op_is_reached_by_a_row() -> None:
