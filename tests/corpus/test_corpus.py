@@ -16,6 +16,7 @@ from jfuse.tflite.read.file import load_tflite
 from tests.corpus import converted, official_models, official_ops, quantized
 from tests.corpus.file import File
 from tests.corpus.whole_file import WholeFile
+from tests.slow import slow_but
 
 FILES = (*official_ops.FILES, *official_models.FILES, *quantized.FILES, *converted.FILES)
 
@@ -37,7 +38,7 @@ def test_files_are_the_same_in_every_run(files: tuple[File, ...]) -> None:
     assert files[1].make() == files[1].make()
 
 
-@pytest.mark.parametrize("file", FILES, ids=str)
+@pytest.mark.parametrize("file", slow_but(lambda file: "tf_keras" not in file.name, FILES), ids=str)
 def test_agrees_with_litert(file: File) -> None:
     data = file.make()
     model = Model(load_tflite(data))

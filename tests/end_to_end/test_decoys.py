@@ -41,6 +41,7 @@ def test_decoy(name: str) -> None:
     check_invokes(lite, decoy.draw)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", DECOYS)
 def test_the_decoy_is_something_else(name: str) -> None:
     decoy = DECOYS[name]

@@ -11,7 +11,12 @@ from tests.models.keras_layers import ROWS, Row
 
 
 @pytest.mark.parametrize(
-    ("row", "library"), [pytest.param(row, lib, id=f"{row.id}-{lib}") for row in ROWS for lib in row.libraries]
+    ("row", "library"),
+    [
+        pytest.param(row, library, id=f"{row.id}-{library}", marks=pytest.mark.slow if i else ())
+        for row in ROWS
+        for i, library in enumerate(row.libraries)
+    ],
 )
 def test_layer(row: Row, library: str) -> None:
     lite = jfuse.convert(row.model(library), verify=False)

@@ -16,6 +16,7 @@ from tests.models import other
 from tests.models.lstm_keras import KerasLstm
 from tests.models.lstm_written import WRITTEN
 from tests.models.sources import SOURCES
+from tests.slow import slow_but
 
 WAYS = ("export", "saved_model", "concrete", "object")
 
@@ -47,6 +48,8 @@ ROWS = [
     for i, layers in enumerate(LAYERS)
     for k, library in enumerate(LIBRARIES)
 ]
+# One library for each model: tf_keras, which takes twice as long, for one in five, each in another way.
+IN_TURN = [ROWS[2 * i + (i % 5 == 1)] for i in range(len(LAYERS))]
 OTHER_ROWS = [(model, way) for model in MODELS for way in WAYS if (model, way) not in ROWS]
 
 
@@ -66,7 +69,7 @@ def convert_and_check(model: KerasLstm, way: str, folder: Path, *, verify: bool)
     check_fused(lite, model.lstm_count)
 
 
-@pytest.mark.parametrize(("model", "way"), ROWS, ids=str)
+@pytest.mark.parametrize(("model", "way"), slow_but(IN_TURN.__contains__, ROWS), ids=str)
 def test_keras(model: KerasLstm, way: str, tmp_path: Path) -> None:
     convert_and_check(model, way, tmp_path, verify=True)
 
@@ -77,7 +80,7 @@ def test_keras_in_every_way(model: KerasLstm, way: str, tmp_path: Path) -> None:
     convert_and_check(model, way, tmp_path, verify=False)
 
 
-@pytest.mark.parametrize("name", WRITTEN)
+@pytest.mark.parametrize("name", slow_but(lambda name: "dynamic" not in name, WRITTEN))
 def test_written(name: str) -> None:
     check_fused(jfuse.convert(WRITTEN[name].build()), 1)
 

@@ -13,6 +13,7 @@ import jfuse
 from jfuse.verification.inputs.padded_inputs import keep_promises
 from tests.end_to_end.invokes import check_invokes, random_inputs
 from tests.models.keras_libraries import LIBRARIES, awake
+from tests.slow import keras_3, slow_but
 
 STEPS, WIDTH = 6, 3
 _SIZES = (3, 1, 5, 2)
@@ -69,7 +70,7 @@ def padded_inputs(result: jfuse.Model, seed: int) -> dict[str, np.ndarray]:
 
 
 @pytest.mark.parametrize("name", MODELS)
-@pytest.mark.parametrize("library_name", LIBRARIES)
+@pytest.mark.parametrize("library_name", slow_but(keras_3, LIBRARIES))
 def test_padding_on_the_right_fuses(library_name: str, name: str) -> None:
     build, count = MODELS[name]
     model = awake(build(LIBRARIES[library_name]))
@@ -81,7 +82,7 @@ def test_padding_on_the_right_fuses(library_name: str, name: str) -> None:
     check_invokes(result, lambda seed: padded_inputs(result, seed))
 
 
-@pytest.mark.parametrize("library_name", LIBRARIES)
+@pytest.mark.parametrize("library_name", slow_but(keras_3, LIBRARIES))
 def test_without_a_promise_any_mask_is_right(library_name: str) -> None:
     keras = LIBRARIES[library_name]
     model = awake(embedded(keras, keras.layers.LSTM(4, return_sequences=True, return_state=True)))

@@ -8,6 +8,7 @@ import jfuse
 from tests.end_to_end.invokes import check_invokes
 from tests.models.keras_libraries import LIBRARIES
 from tests.models.mixed import MODELS
+from tests.slow import keras_3, slow_but
 
 # What TFLiteConverter of TensorFlow 2.21 makes of the Keras 3 models at batch 1; two more for each transposed
 # convolution, which TRANSPOSE_CONV cannot do for an open batch.
@@ -25,7 +26,7 @@ OFFICIAL = {
 }
 
 
-@pytest.mark.parametrize("library", LIBRARIES)
+@pytest.mark.parametrize("library", slow_but(keras_3, LIBRARIES))
 @pytest.mark.parametrize("name", MODELS)
 def test_model(name: str, library: str) -> None:
     lite = jfuse.convert(MODELS[name](library), verify=False)

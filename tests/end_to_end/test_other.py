@@ -15,6 +15,7 @@ from tests.end_to_end.invokes import check_invokes
 from tests.models import other
 from tests.models.keras_libraries import LIBRARIES
 from tests.models.sources import exported
+from tests.slow import keras_3, slow_but
 
 
 @pytest.mark.parametrize("name", other.MODELS)
@@ -22,7 +23,7 @@ def test_model(name: str) -> None:
     check_invokes(jfuse.convert(other.MODELS[name]()))
 
 
-@pytest.mark.parametrize("library", LIBRARIES)
+@pytest.mark.parametrize("library", slow_but(keras_3, LIBRARIES))
 @pytest.mark.parametrize("kind", ["gru", "gru_reset_before", "masked"])
 def test_recurrent_layers_that_stay_loops(kind: str, library: str) -> None:
     lite = jfuse.convert(other.recurrent(kind, library), loop="while")

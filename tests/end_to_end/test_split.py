@@ -12,6 +12,7 @@ import tensorflow as tf
 import jfuse
 from tests.end_to_end.invokes import check_invokes
 from tests.models.keras_libraries import LIBRARIES, awake
+from tests.slow import keras_3, slow_but
 
 STEPS, FEATURES, UNITS, WORDS = 6, 3, 8, 20
 
@@ -24,7 +25,7 @@ def stacked(library: str, cells: Sequence[tuple[str, int]], *, batch: int | None
     return awake(keras.Model(x, keras.layers.RNN(layers, **options)(x)))
 
 
-@pytest.mark.parametrize("library", LIBRARIES)
+@pytest.mark.parametrize("library", slow_but(keras_3, LIBRARIES))
 @pytest.mark.parametrize("batch", [None, 2])
 @pytest.mark.parametrize("sequences", [False, True])
 def test_stacked_lstm_cells_are_an_lstm_each(library: str, batch: int | None, sequences: bool) -> None:

@@ -13,6 +13,7 @@ from jfuse.ir.graph import Signature
 from tests.end_to_end.invokes import check_invokes, random_inputs
 from tests.models import transformers
 from tests.models.keras_libraries import LIBRARIES
+from tests.slow import keras_3, slow_but
 
 KERAS: Mapping[str, Callable[..., Any]] = {
     "encoder": transformers.encoder,
@@ -46,7 +47,7 @@ def check_count(lite: jfuse.Model, name: str) -> None:
     assert sum(lite.report.operators.values()) <= OFFICIAL[name]
 
 
-@pytest.mark.parametrize("library", LIBRARIES)
+@pytest.mark.parametrize("library", slow_but(keras_3, LIBRARIES))
 @pytest.mark.parametrize("name", KERAS)
 def test_keras_layers(name: str, library: str) -> None:
     lite = jfuse.convert(KERAS[name](library), verify=False)
@@ -54,7 +55,7 @@ def test_keras_layers(name: str, library: str) -> None:
     check_invokes(lite)
 
 
-@pytest.mark.parametrize("library", LIBRARIES)
+@pytest.mark.parametrize("library", slow_but(keras_3, LIBRARIES))
 @pytest.mark.parametrize("name", KERAS)
 def test_keras_layers_on_any_number_of_steps(name: str, library: str) -> None:
     check_invokes(jfuse.convert(KERAS[name](library, None), verify=False))

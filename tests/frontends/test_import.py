@@ -23,6 +23,7 @@ from tests.models import decoys, other
 from tests.models.keras_libraries import LIBRARIES
 from tests.models.lstm_keras import KerasLstm
 from tests.models.lstm_written import WRITTEN
+from tests.slow import slow_but
 
 KERAS_LSTMS = (
     KerasLstm(),
@@ -45,7 +46,12 @@ MODELS: dict[str, Callable[[], Any]] = {
 }
 
 
-@pytest.mark.parametrize("name", MODELS)
+# The others, decoys and most of tf_keras, are converted and compared with TensorFlow by tests/end_to_end as well.
+QUICK = {*map(str, KERAS_LSTMS), *(f"keras-{kind}" for kind in RECURRENT), *other.MODELS}
+QUICK |= {str(replace(KERAS_LSTMS[0], library="tf_keras")), *(name for name in WRITTEN if "dynamic" not in name)}
+
+
+@pytest.mark.parametrize("name", slow_but(QUICK.__contains__, MODELS))
 def test_import(name: str) -> None:
     check_model(jfuse.load(MODELS[name]()))
 

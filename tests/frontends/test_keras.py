@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import zipfile
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -17,17 +18,21 @@ from tests.models import other
 from tests.models.keras_libraries import LIBRARIES
 from tests.models.lstm_keras import KerasLstm
 from tests.models.sources import SOURCES, exported, keras_file
+from tests.slow import keras_3, slow_but
+
+BUILDS = (other.two_towers, other.dict_inputs, other.sequential, other.embedding_classifier)
 
 
-@pytest.mark.parametrize("way", SOURCES)
-@pytest.mark.parametrize("library", LIBRARIES)
-@pytest.mark.parametrize("build", [other.two_towers, other.dict_inputs, other.sequential, other.embedding_classifier])
+@pytest.mark.parametrize(
+    ("build", "library", "way"),
+    slow_but(lambda row: row[0] is BUILDS[0] or row[1] == "keras", product(BUILDS, LIBRARIES, SOURCES)),
+)
 def test_ways(build: Any, library: str, way: str, tmp_path: Path) -> None:
     check_model(jfuse.load(SOURCES[way](build(library), tmp_path / "model")))
 
 
 @pytest.mark.parametrize("way", ["export", "saved_model", "keras_file"])
-@pytest.mark.parametrize("library", LIBRARIES)
+@pytest.mark.parametrize("library", slow_but(keras_3, LIBRARIES))
 def test_saved_lstms(library: str, way: str, tmp_path: Path) -> None:
     model = KerasLstm(library=library, units=4, return_state=True).build()
     check_model(jfuse.load(SOURCES[way](model, tmp_path / "model")))

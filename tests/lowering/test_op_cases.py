@@ -1,8 +1,12 @@
-"""Every row of tests/op_cases against TensorFlow: on arrays, as a graph on XLA, and as a file in LiteRT."""
+"""Every row of tests/op_cases against TensorFlow: on arrays, as a graph on XLA, and as a file in LiteRT.
+
+A test is one op, so that `-k Conv2D` runs the rows of Conv2D; it names each row that fails, and the run that failed.
+"""
 
 from __future__ import annotations
 
-from functools import cache
+import re
+from collections.abc import Mapping
 from typing import Any
 
 import jax
@@ -14,30 +18,52 @@ from jfuse.ir.dims import is_known
 from jfuse.ir.graph import Graph
 from jfuse.ir.types import DType, TensorType
 from jfuse.ir.walk import all_eqns
+from jfuse.kernels import ops
 from jfuse.kernels.core.op import builtin_ops, depends_on_data
-from tests.op_cases import FAMILIES, GAPS
-from tests.op_cases.case import Case
+from jfuse.lowering.defaults import default_rules
+from jfuse.lowering.rules import LowerRule
+from tests.op_cases import FAMILIES, GAPS, MODULES, RULE_GAPS
+from tests.op_cases.case import Case, case, f32
 from tests.op_cases.compare import assert_close
+from tests.op_cases.failures import Failures
 from tests.op_cases.oracle import tensorflow_results
 from tests.op_cases.runners import BATCH, as_arrays, graph_of, litert_results, on_arrays, xla_results
 
 ROWS = [row for rows in FAMILIES.values() for row in rows]
-FAMILY_OF = {row: family for family, rows in FAMILIES.items() for row in rows}
-each_row = pytest.mark.parametrize("row", ROWS, ids=lambda row: row.id)
-each_run = pytest.mark.parametrize(
-    ("row", "dynamic"),
-    [
-        pytest.param(row, dynamic, id=f"{row.id}-dynamic" if dynamic else row.id)
-        for row in ROWS
+
+
+def rows_by_op() -> dict[str, list[Case]]:
+    """The rows of each TensorFlow op."""
+    found: dict[str, list[Case]] = {}
+    for row in ROWS:
+        found.setdefault(row.op, []).append(row)
+    return found
+
+
+def first_of_each_dtype(rows: list[Case]) -> list[Case]:
+    """One row for each combination of the dtypes of operands and attributes."""
+
+    def dtypes(row: Case) -> tuple[object, ...]:
+        return *(o.dtype for o in row.operands), *(v for v in row.attributes.values() if isinstance(v, DType))
+
+    found: dict[tuple[object, ...], Case] = {}
+    for row in rows:
+        found.setdefault(dtypes(row), row)
+    return list(found.values())
+
+
+OPS: Mapping[str, list[Case]] = rows_by_op()
+# The rule on arrays runs each of its steps as a program of its own, which jax compiles for each shape.
+ON_ARRAYS = {row for rows in OPS.values() for row in first_of_each_dtype(rows)}
+
+
+def runs_of(rows: list[Case]) -> list[tuple[Case, bool, str]]:
+    """Each row at its sizes, and with an open batch where it is dynamic; with a name."""
+    return [
+        (row, dynamic, f"{row.id}-dynamic" if dynamic else row.id)
+        for row in rows
         for dynamic in ((False, True) if row.dynamic else (False,))
-    ],
-)
-
-
-@cache
-def family_results(family: str) -> dict[tuple[Case, bool], tuple[Any, ...]]:
-    """XLA's results of a family: one compilation for all of its rows."""
-    return xla_results([(r, d) for r in FAMILIES[family] for d in ((False, True) if r.dynamic else (False,))])
+    ]
 
 
 def types_for(graph: Graph, row: Case) -> list[TensorType]:
@@ -52,17 +78,18 @@ def masked(tensor_type: TensorType, mask: TensorType) -> tuple[DType, list[int |
     return tensor_type.dtype, [int(d) if is_known(m) else None for d, m in pairs]
 
 
-@pytest.mark.parametrize("x64", [False, True])
-@each_row
-def test_the_rule_on_arrays(row: Case, x64: bool) -> None:
-    with jax.enable_x64(x64):
-        found = on_arrays(row)
-    assert all(isinstance(f, np.ndarray) for f in found)
-    assert_close(found, tensorflow_results(row), row.tolerance)
+def check_on_arrays(row: Case, failures: Failures) -> None:
+    """The rule computes TensorFlow's results, whatever the user's x64 is."""
+    for x64 in (False, True):
+        with failures.of(f"{row.id} on arrays, x64={x64}"):
+            with jax.enable_x64(x64):
+                found = on_arrays(row)
+            assert all(isinstance(f, np.ndarray) for f in found)
+            assert_close(found, tensorflow_results(row), row.tolerance)
 
 
-@each_run
-def test_the_types_of_the_graph(row: Case, dynamic: bool) -> None:
+def check_types(row: Case, dynamic: bool) -> None:
+    """The types of the graph are those of TensorFlow's results."""
     graph = graph_of(row, dynamic=dynamic)
     check_graph(graph)
     wanted = [TensorType(w.shape, DType.of(w.dtype)) for w in tensorflow_results(row)]
@@ -73,24 +100,93 @@ def test_the_types_of_the_graph(row: Case, dynamic: bool) -> None:
         assert found == wanted
 
 
-@each_run
-def test_the_graph_on_xla(row: Case, dynamic: bool) -> None:
-    found = family_results(FAMILY_OF[row])[row, dynamic]
-    assert_close(as_arrays(found), tensorflow_results(row), row.tolerance)
-
-
-@pytest.mark.parametrize("delegates", [False, True])
-@each_run
-def test_the_file_in_litert(row: Case, dynamic: bool, delegates: bool) -> None:
-    if row.litert is not None:
-        pytest.skip(row.litert)
+def check_in_litert(row: Case, dynamic: bool, delegates: bool) -> None:
+    """The row's file answers as TensorFlow does, on two invokes in a row."""
     for found in litert_results(row, delegates=delegates, dynamic=dynamic):
         assert_close(found, tensorflow_results(row), row.tolerance)
+
+
+@pytest.mark.parametrize("op", OPS)
+def test_rows(op: str) -> None:
+    check_rows(OPS[op])
+
+
+def check_rows(rows: list[Case]) -> None:
+    """Each row's types, its results on XLA and in LiteRT, and for some the rule's on arrays."""
+    failures, runs = Failures(), runs_of(rows)
+    on_xla: dict[tuple[Case, bool], tuple[Any, ...]] = {}
+    with failures.of("the program of all rows on XLA"):
+        on_xla = xla_results([(row, dynamic) for row, dynamic, _ in runs])
+    for row, dynamic, name in runs:
+        with failures.of(f"{name}, types"):
+            check_types(row, dynamic)
+        with failures.of(f"{name} on XLA"):
+            assert_close(as_arrays(on_xla[row, dynamic]), tensorflow_results(row), row.tolerance)
+        for delegates in (False, True) if row.litert is None else ():
+            with failures.of(f"{name} in LiteRT, delegates={delegates}"):
+                check_in_litert(row, dynamic, delegates)
+    for row in rows:
+        if row in ON_ARRAYS:
+            check_on_arrays(row, failures)
+    failures.check()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("family", FAMILIES)
+def test_the_other_rows_on_arrays(family: str) -> None:
+    failures = Failures()
+    for row in FAMILIES[family]:
+        if row not in ON_ARRAYS:
+            check_on_arrays(row, failures)
+    failures.check()
+
+
+def test_every_row_that_fails_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A test of the test: where a rule is wrong, each run of each of its rows is in the message, and no other."""
+    monkeypatch.setitem(default_rules().lowers, "Neg", LowerRule(("Neg",), ops.abs_))
+    wrong = [case("Neg", args=[f32(2, 3)], dynamic=True), case("Neg", args=[f32(4, 3)])]
+    with pytest.raises(AssertionError) as caught:
+        check_rows([case("Abs", args=[f32(2, 3)]), *wrong])
+    places = ("on XLA", "in LiteRT, delegates=False", "in LiteRT, delegates=True")
+    names = ("neg-f32[2,3]", "neg-f32[2,3]-dynamic", "neg-f32[4,3]")
+    found = re.findall(r"^(\S+ (?:on|in) .*): AssertionError:", str(caught.value), re.MULTILINE)
+    assert found == [f"{name} {place}" for name in names for place in places]
 
 
 def test_ids_are_unique() -> None:
     ids = [row.id for row in ROWS]
     assert sorted(set(ids)) == sorted(ids)
+
+
+def home_of(rule: LowerRule) -> str:
+    """The module of lowering/ops that a rule stands in; "" where a helper of another module has made it."""
+    name, home = getattr(rule.function, "__qualname__", "<"), getattr(rule.function, "__module__", "")
+    return home.removeprefix(RULES) if home.startswith(RULES) and "<" not in name else ""
+
+
+RULES = "jfuse.lowering.ops."
+HOMES = {op: home for op, rule in default_rules().lowers.items() if (home := home_of(rule))}
+
+
+def test_every_rule_module_has_a_file_of_rows_with_its_name() -> None:
+    files = {module.__name__.removeprefix("tests.op_cases.") for module in MODULES}
+    assert set(HOMES.values()) - files == set(), "rule modules without a file of rows"
+    assert files - set(HOMES.values()) == set(), "files of rows that no rule module has given its name"
+    assert len(FAMILIES) == len(files), "two files of one name"
+
+
+def test_rows_stand_in_the_file_of_their_rule() -> None:
+    files = {module.__name__.removeprefix("tests.op_cases."): module for module in MODULES}
+    found = {(row.op, file) for file, module in files.items() for row in module.CASES}
+    assert {(op, file) for op, file in found if HOMES.get(op, file) != file} == set()
+    assert len(found) == len(OPS), "rows of one op stand in two files"
+
+
+def test_every_rule_has_a_row() -> None:
+    gaps = {gap.op for gap in RULE_GAPS}
+    assert {op for op, home in HOMES.items() if op not in OPS} - gaps == set(), "rules without a row and without a Gap"
+    assert gaps & OPS.keys() == set(), "ops with a Gap that have a row"
+    assert gaps - default_rules().lowers.keys() == set(), "a Gap for what has no rule"
 
 
 def test_every_op_is_reached_by_a_row() -> None:

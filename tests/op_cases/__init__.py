@@ -1,47 +1,68 @@
-"""All rows, by family. A new family adds its line here."""
+"""All rows, by rule module: a file of rows has the name of the module whose ops it holds. A new one adds its line."""
 
 from __future__ import annotations
 
-from tests.op_cases.array import array, gather, scatter, sequence, slicing, sort, strings
+from tests.op_cases.array import array, debug, gather, lists, scatter, sequence, shapes, slicing, sort
 from tests.op_cases.case import Case, Gap
-from tests.op_cases.image import blocks, detection, image
-from tests.op_cases.linalg import einsum, matmul, matrix
-from tests.op_cases.math import bits, dtypes, elementwise, fake_quant, ranks, reduce, segment, special, trigonometry
+from tests.op_cases.image import (
+    blocks,
+    colour,
+    combined_detection,
+    crops,
+    detection,
+    drawing,
+    morphology,
+    patches,
+    projection,
+    resize,
+)
+from tests.op_cases.linalg import einsum, elimination, matmul, matrix
+from tests.op_cases.math import (
+    bessel,
+    bits,
+    complex_numbers,
+    division,
+    elementwise,
+    fake_quant,
+    gamma,
+    histogram,
+    quantile,
+    quantized_floats,
+    random,
+    reduce,
+    segment,
+    special,
+    trigonometry,
+)
 from tests.op_cases.nn import activation, block_cells, conv, norm, pool, transpose_conv
-from tests.op_cases.signal import signal
+from tests.op_cases.signal import audio, ctc, signal
+from tests.op_cases.text import table
 
-FAMILIES: dict[str, tuple[Case, ...]] = {
-    "activation": activation.CASES,
-    "array": array.CASES,
-    "bits": bits.CASES,
-    "block_cells": block_cells.CASES,
-    "blocks": blocks.CASES,
-    "conv": conv.CASES,
-    "detection": detection.CASES,
-    "dtypes": dtypes.CASES,
-    "einsum": einsum.CASES,
-    "elementwise": elementwise.CASES,
-    "fake_quant": fake_quant.CASES,
-    "gather": gather.CASES,
-    "image": image.CASES,
-    "matmul": matmul.CASES,
-    "matrix": matrix.CASES,
-    "norm": norm.CASES,
-    "pool": pool.CASES,
-    "ranks": ranks.CASES,
-    "reduce": reduce.CASES,
-    "scatter": scatter.CASES,
-    "segment": segment.CASES,
-    "sequence": sequence.CASES,
-    "signal": signal.CASES,
-    "slicing": slicing.CASES,
-    "sort": sort.CASES,
-    "special": special.CASES,
-    "strings": strings.CASES,
-    "transpose_conv": transpose_conv.CASES,
-    "trigonometry": trigonometry.CASES,
-}
+MODULES = (
+    *(array, debug, gather, lists, scatter, sequence, shapes, slicing, sort),
+    *(blocks, colour, combined_detection, crops, detection, drawing, morphology, patches, projection, resize),
+    *(einsum, elimination, matmul, matrix),
+    *(bessel, bits, complex_numbers, division, elementwise, fake_quant, gamma, histogram, quantile, quantized_floats),
+    *(random, reduce, segment, special, trigonometry),
+    *(activation, block_cells, conv, norm, pool, transpose_conv),
+    *(audio, ctc, signal),
+    table,
+)
 
+FAMILIES: dict[str, tuple[Case, ...]] = {module.__name__.rpartition(".")[2]: module.CASES for module in MODULES}
+
+# Ops of TensorFlow that have a rule and no row.
+RULE_GAPS: tuple[Gap, ...] = (
+    *elementwise.GAPS,
+    *elimination.GAPS,
+    *gather.GAPS,
+    *lists.GAPS,
+    *matrix.GAPS,
+    *random.GAPS,
+    *sort.GAPS,
+)
+
+# Builtins of TFLite that no row's graph holds.
 GAPS: tuple[Gap, ...] = (
     Gap("BIDIRECTIONAL_SEQUENCE_LSTM", "a fusion's op: tests/kernels/fused/test_bidirectional_lstm.py"),
     Gap("BIDIRECTIONAL_SEQUENCE_RNN", "a fusion's op: tests/kernels/fused/test_bidirectional_rnn.py"),

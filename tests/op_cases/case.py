@@ -92,7 +92,7 @@ class Case:
 
 @dataclass(frozen=True)
 class Gap:
-    """A declared op that no row reaches, and why."""
+    """An op that no row reaches, and why: a builtin of TFLite, or in a file of rows an op of TensorFlow."""
 
     op: str
     reason: str
@@ -136,6 +136,12 @@ def of(dtype: DType, *shape: int, low: float | None = None, high: float | None =
     """Numbers of a dtype between low and high: -2 and 2 for floats, -10 and 10 for integers, 0 and 10 unsigned."""
     usual = (-2, 2) if dtype.is_float else (0, 10) if dtype.value.startswith("u") else (-10, 10)
     return _drawn(dtype, shape, low, high, usual)
+
+
+def c64(*shape: int, seed: int = 0) -> Operand:
+    """Complex numbers with normal parts."""
+    rng = np.random.default_rng(seed)
+    return given(rng.standard_normal(shape) + 1j * rng.standard_normal(shape), DType.c64)
 
 
 def boolean(*shape: int) -> Operand:

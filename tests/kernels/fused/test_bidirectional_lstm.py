@@ -117,7 +117,9 @@ def reference(case: Pair, inputs: list[np.ndarray], states: list[np.ndarray]) ->
 
 
 @each_case
-@pytest.mark.parametrize(("dtype", "tolerance"), [(np.float32, TOLERANCE), (np.float64, 1e-13)])
+@pytest.mark.parametrize(
+    ("dtype", "tolerance"), [pytest.param(np.float32, TOLERANCE, marks=pytest.mark.slow), (np.float64, 1e-13)]
+)
 def test_matches_the_equations(case: Pair, dtype: Any, tolerance: float) -> None:
     inputs, states = ([a.astype(dtype) for a in arrays] for arrays in (case.draw(1), case.states()))
     found = op(*case.operands(inputs, states, dtype), **case.options)

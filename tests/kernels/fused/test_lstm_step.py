@@ -56,7 +56,9 @@ def run(lstm: L, x: Any, h: Any, c: Any, **others: Any) -> Any:
 
 
 @each_case
-@pytest.mark.parametrize(("dtype", "tolerance"), [(np.float32, TOLERANCE), (np.float64, 1e-13)])
+@pytest.mark.parametrize(
+    ("dtype", "tolerance"), [pytest.param(np.float32, TOLERANCE, marks=pytest.mark.slow), (np.float64, 1e-13)]
+)
 def test_matches_the_equations(lstm: L, dtype: Any, tolerance: float) -> None:
     wide = replace(lstm)
     wide.operands.update({name: array.astype(dtype) for name, array in lstm.operands.items()})

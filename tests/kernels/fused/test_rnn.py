@@ -46,7 +46,9 @@ def run_step(cell: R, x: Any, h: Any) -> Any:
 
 
 @each_case
-@pytest.mark.parametrize(("dtype", "tolerance"), [(np.float32, TOLERANCE), (np.float64, 1e-13)])
+@pytest.mark.parametrize(
+    ("dtype", "tolerance"), [pytest.param(np.float32, TOLERANCE, marks=pytest.mark.slow), (np.float64, 1e-13)]
+)
 def test_matches_the_equations(cell: R, dtype: Any, tolerance: float) -> None:
     x, h = cell.draw().astype(dtype), cell.draw_state().astype(dtype)
     found, wanted = run(cell, x, h), written(cell, x, h)

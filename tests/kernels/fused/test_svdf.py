@@ -87,7 +87,9 @@ def written(case: S, x: np.ndarray, state: np.ndarray) -> tuple[np.ndarray, np.n
 
 
 @each_case
-@pytest.mark.parametrize(("dtype", "tolerance"), [(np.float32, TOLERANCE), (np.float64, 1e-13)])
+@pytest.mark.parametrize(
+    ("dtype", "tolerance"), [pytest.param(np.float32, TOLERANCE, marks=pytest.mark.slow), (np.float64, 1e-13)]
+)
 def test_matches_the_equations(case: S, dtype: Any, tolerance: float) -> None:
     x, state = draw(case, 1).astype(dtype), case.state().astype(dtype)
     found = run(case, x, state)

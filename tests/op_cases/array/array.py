@@ -1,4 +1,4 @@
-"""Rows of lowering/ops/array/array.py and lowering/ops/array/shapes.py."""
+"""Rows of lowering/ops/array/array.py."""
 
 from __future__ import annotations
 
@@ -7,7 +7,9 @@ from typing import Any
 import numpy as np
 
 from jfuse.ir.types import DType
-from tests.op_cases.case import Case, boolean, case, const, f32, given, i32, i64, of
+from tests.op_cases.case import Case, boolean, c64, case, const, f32, given, i32, i64, of
+from tests.op_cases.every_dtype import MOVED
+from tests.op_cases.texts import TEXTS, VECTOR
 
 WORDS = [[b"a", b"bc"], [b"", b"d"]]
 
@@ -97,7 +99,6 @@ REPEATS = (
 )
 
 SEVEN = (2, 1, 2, 1, 2, 1, 3)
-TYPES = (DType.f16, DType.bf16, DType.f64, DType.i8, DType.i16, DType.i64, DType.u8)
 
 
 def moved(t: DType) -> list[Case]:
@@ -115,18 +116,9 @@ def moved(t: DType) -> list[Case]:
         case("MirrorPad", args=[x, const([[0, 1], [1, 0]])], mode="REFLECT"),
         case("Tile", args=[x, const([2, 1])]),
         case("BroadcastTo", args=[x, const([2, 2, 3])]),
-        case("ReverseV2", args=[x, const([1])]),
-        case("GatherV2", args=[x, const([2, 0]), const(1)]),
-        case("GatherNd", args=[x, given([[1, 2], [0, 0]], DType.i32)]),
-        case("StridedSlice", args=[x, const([0, 1]), const([2, 3]), const([1, 1])]),
-        case("Slice", args=[x, const([0, 1]), const([-1, 2])]),
         case("Fill", args=[const([2, 1]), of(t)]),
         case("ExpandDims", args=[x, const(1)]),
         case("Squeeze", args=[of(t, 2, 1)], squeeze_dims=[1]),
-        case("OneHot", args=[given([1, 0], DType.i32), const(2), of(t), of(t)]),
-        case("Roll", args=[x, const(1), const(1)]),
-        case("TensorScatterUpdate", args=[x, given([[1], [0]], DType.i32), of(t, 2, 3)]),
-        case("MatrixDiag", args=[x]),
     ]
 
 
@@ -168,16 +160,20 @@ DECIDED_BY_DATA = (
     case("PadV2", args=[f32(2, 3), given([[0, 1], [2, 0]], DType.i32), f32()]),
     case("Pad", args=[f32(2, 3), given([[0, 1], [2, 0]], DType.i64)]),
 )
+COMPLEX = (
+    case("ConcatV2", args=[c64(2, 3), c64(2, 3, seed=1), const(1)], dynamic=True),
+    case("Pack", args=[c64(2, 3), c64(2, 3, seed=1)], axis=1),
+    case("Pad", args=[c64(2, 3), const([[0, 0], [1, 2]])], dynamic=True),
+    case("Split", args=[const(1), c64(2, 4)], num_split=2, dynamic=True),
+)
 
-SHAPES = (
-    case("Shape", args=[f32(2, 3)], dynamic=True),
-    case("Shape", args=[f32(2, 3)], dynamic=True, out_type=DType.i64),
-    case("Shape", args=[f32()]),
-    case("ShapeN", args=[f32(2, 3), f32(2)], dynamic=True, out_type=DType.i32),
-    case("Size", args=[f32(2, 3)], dynamic=True),
-    case("Size", args=[f32(2, 3)], dynamic=True, out_type=DType.i64),
-    case("Size", args=[f32()]),
-    case("Rank", args=[f32(2, 3)], dynamic=True),
+STRINGS = (
+    case("Reshape", args=[TEXTS, const([3, 2])]),
+    case("Reshape", args=[TEXTS, const([-1])], dynamic=True),
+    case("ExpandDims", args=[VECTOR, const(-1)], dynamic=True),
+    case("Squeeze", args=[given([[b"a"], [b"b"]])], squeeze_dims=[1], dynamic=True),
+    case("Tile", args=[TEXTS, const([2, 1])]),
+    case("Fill", args=[const([2, 3]), given(b"yes")], litert="a scalar string cannot be set from Python"),
 )
 
 CASES: tuple[Case, ...] = (
@@ -193,7 +189,8 @@ CASES: tuple[Case, ...] = (
     *REPEATS,
     *RANKS,
     *EMPTY,
-    *(row for t in TYPES for row in moved(t)),
+    *(row for t in MOVED for row in moved(t)),
     *DECIDED_BY_DATA,
-    *SHAPES,
+    *COMPLEX,
+    *STRINGS,
 )

@@ -5,7 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from jfuse.ir.types import DType
-from tests.op_cases.case import Case, Operand, boolean, case, const, f32, given, i32, weights
+from tests.op_cases.case import Case, Gap, Operand, boolean, c64, case, const, f32, given, i32, of, weights
+from tests.op_cases.every_dtype import MOVED
+from tests.op_cases.texts import TEXTS, VECTOR
 
 
 def places(*shape: int, size: int, dtype: DType = DType.i32) -> Operand:
@@ -69,4 +71,30 @@ OTHERS = (
     ),
 )
 
-CASES: tuple[Case, ...] = (*GATHERS, *OTHERS)
+COMPLEX = (case("GatherV2", args=[c64(4, 3), const([2, 0]), const(0)]),)
+
+STRINGS = (
+    case("GatherV2", args=[VECTOR, const([2, 0]), const(0)], dynamic=True),
+    case("GatherV2", args=[const(np.array([b"x", b"", b"zz"], object)), given([[2, 0], [1, 1]], DType.i64), const(0)]),
+    case("Gather", args=[VECTOR, const([[3, 1]])]),
+    case("GatherNd", args=[TEXTS, const([[1, 0], [0, 2]])], dynamic=True),
+    case("GatherNd", args=[TEXTS, const([[1]])], dynamic=True),
+)
+
+
+def moved(t: DType) -> list[Case]:
+    """A type that not all kernels take."""
+    x = of(t, 2, 3)
+    return [
+        case("GatherV2", args=[x, const([2, 0]), const(1)]),
+        case("GatherNd", args=[x, given([[1, 2], [0, 0]], DType.i32)]),
+        case("OneHot", args=[given([1, 0], DType.i32), const(2), of(t), of(t)]),
+    ]
+
+
+CASES: tuple[Case, ...] = (*GATHERS, *OTHERS, *COMPLEX, *STRINGS, *(row for t in MOVED for row in moved(t)))
+
+GAPS = (
+    Gap("ResourceGather", "a variable is no operand of a row: tests/lowering/ops/test_array.py"),
+    Gap("ResourceGatherNd", "a variable is no operand of a row; its rule is GatherNd's"),
+)

@@ -8,6 +8,7 @@ import numpy as np
 
 from jfuse.ir.types import DType
 from tests.op_cases.case import Case, Operand, boolean, case, const, f32, given, i32, i64, of
+from tests.op_cases.every_dtype import MOVED
 
 SINGLES = given([[1], [3], [1]], DType.i32)
 PAIRS = given([[0, 1], [2, 0], [0, 1]], DType.i32)
@@ -85,4 +86,6 @@ STITCHES = (
     case("DynamicPartition", args=[i32(4), const([0, 0, 1, 0])], num_partitions=2),
 )
 
-CASES: tuple[Case, ...] = (*TENSORS, *SCATTERS, *SLICES, *STITCHES)
+TYPES = tuple(case("TensorScatterUpdate", args=[of(t, 2, 3), given([[1], [0]], DType.i32), of(t, 2, 3)]) for t in MOVED)
+
+CASES: tuple[Case, ...] = (*TENSORS, *SCATTERS, *SLICES, *STITCHES, *TYPES)

@@ -6,6 +6,7 @@ import numpy as np
 
 from jfuse.ir.types import DType
 from tests.op_cases.case import Case, boolean, case, const, f32, given, i32, i64, of
+from tests.op_cases.every_dtype import MOVED
 
 RANGES = (
     case("Range", args=[const(2), const(11), const(3)]),
@@ -67,15 +68,13 @@ TOTALS = (
     case("CumulativeLogsumexp", args=[f32(2, 3), const(0)], dynamic=True, reverse=True),
 )
 
-SPOKEN = np.eye(4, dtype=np.float32)[[[0, 3], [0, 1], [3, 1], [0, 1], [2, 0], [2, 3]]] * [[[2, 3, 4, 5.5]]]
-DECODED = tuple(
-    case("CTCGreedyDecoder", args=[x, given(lengths, DType.i32)], **options)
-    for x, lengths, options in (
-        (given(SPOKEN.astype(np.float32)), [6, 5], {}),
-        (given(SPOKEN.astype(np.float32)), [6, 5], {"merge_repeated": True}),
-        (given(SPOKEN.astype(np.float32)), [3, 6], {"merge_repeated": True, "blank_index": 0}),
-        (f32(5, 3, 6), [5, 0, 2], {}),
+TYPES = tuple(
+    row
+    for t in MOVED
+    for row in (
+        case("ReverseV2", args=[of(t, 2, 3), const([1])]),
+        case("Roll", args=[of(t, 2, 3), const(1), const(1)]),
     )
 )
 
-CASES: tuple[Case, ...] = (*DECODED, *RANGES, *ORDERS, *TOTALS)
+CASES: tuple[Case, ...] = (*RANGES, *ORDERS, *TOTALS, *TYPES)

@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from jfuse.ir.types import DType
-from tests.op_cases.case import Case, Operand, boolean, case, const, f32, given, i32, i64
+from tests.op_cases.case import Case, Operand, boolean, case, const, f32, given, i32, i64, of
+from tests.op_cases.every_dtype import MOVED
+from tests.op_cases.texts import TEXTS, VECTOR
 
 
 def strided(
@@ -105,4 +107,19 @@ SLICES = (
     case("Slice", args=[f32(), const([]), const([])]),
 )
 
-CASES: tuple[Case, ...] = (*STRIDED, *COMPUTED, *SLICES)
+STRINGS = (
+    case("Slice", args=[TEXTS, const([0, 1]), const([-1, 2])], dynamic=True),
+    case("StridedSlice", args=[TEXTS, const([1, 0]), const([2, 3]), const([1, 2])], shrink_axis_mask=1),
+    case("StridedSlice", args=[VECTOR, const([-1]), const([0]), const([-1])], end_mask=1),
+)
+
+TYPES = tuple(
+    row
+    for t in MOVED
+    for row in (
+        case("StridedSlice", args=[of(t, 2, 3), const([0, 1]), const([2, 3]), const([1, 1])]),
+        case("Slice", args=[of(t, 2, 3), const([0, 1]), const([-1, 2])]),
+    )
+)
+
+CASES: tuple[Case, ...] = (*STRIDED, *COMPUTED, *SLICES, *STRINGS, *TYPES)

@@ -53,7 +53,7 @@ def half(value: float) -> Operand:
 PADDED: dict[str, Any] = {"pad_to_max_output_size": True}
 NONE = "get_tensor refuses an empty tensor that is dynamic"
 
-SINGLE = (
+CASES: tuple[Case, ...] = (
     case("NonMaxSuppression", args=[BOXES, SCORES, const(6)], iou_threshold=0.3),
     case("NonMaxSuppressionV2", args=[BOXES, SCORES, const(6), threshold(0.3)]),
     case("NonMaxSuppressionV3", args=[BOXES, SCORES, const(6), threshold(0.3), threshold(-np.inf)], dynamic=True),
@@ -85,16 +85,3 @@ SINGLE = (
         for n, s in ((9, 0.5), (20, 0.2))
     ),
 )
-
-TOTAL = [const(3), const(5), threshold(0.4), threshold(0.2)]
-MORE = [const(4), const(20), threshold(0.4), threshold(0.5)]
-
-COMBINED = (
-    case("CombinedNonMaxSuppression", args=[given(drawn(2, 8, 1)), given(ranked(2, 8, 2)), *TOTAL]),
-    case("CombinedNonMaxSuppression", args=[given(drawn(1, 8, 2)), given(ranked(1, 8, 2)), *TOTAL]),
-    case("CombinedNonMaxSuppression", args=[given(drawn(1, 8, 1)), given(ranked(1, 8, 1)), *TOTAL]),
-    case("CombinedNonMaxSuppression", args=[given(drawn(1, 8, 3)), given(ranked(1, 8, 3)), *MORE], pad_per_class=True),
-    case("CombinedNonMaxSuppression", args=[given(drawn(1, 8, 1)), given(ranked(1, 8, 2)), *MORE], clip_boxes=False),
-)
-
-CASES: tuple[Case, ...] = (*SINGLE, *COMBINED)

@@ -6,7 +6,8 @@ import numpy as np
 
 from jfuse.ir.types import DType
 from tests.op_cases.case import Case, Operand, case, const, f32, given, i32, i64
-from tests.op_cases.math.dtypes import INTEGERS, of_one, of_two
+from tests.op_cases.every_dtype import INTEGERS, exactly, of_one, of_two
+from tests.op_cases.every_rank import ranks
 
 _SHIFTED = [i for i in INTEGERS if i is not DType.u64]
 
@@ -17,15 +18,11 @@ def shifts(op: str, dtype: DType) -> list[Case]:
     info = np.iinfo(dtype.numpy)
     x = np.array([info.max, info.min, 100, 5, 77], dtype.numpy)
     return [
-        case(op, args=[_operand(np.stack([x, x])), _operand(np.array([0, 1, 3, width - 1, width - 2], dtype.numpy))]),
-        case(op, args=[_operand(x), _operand(np.array([2, width, width + 7, 100, 1], dtype.numpy))]),
-        case(op, args=[_operand(np.stack([x, x])), const(np.array(3, dtype.numpy))], dynamic=True),
-        case(op, args=[_operand(x), const(np.array([0, 1, width - 1, width - 2, 2], dtype.numpy))]),
+        case(op, args=[exactly(np.stack([x, x])), exactly(np.array([0, 1, 3, width - 1, width - 2], dtype.numpy))]),
+        case(op, args=[exactly(x), exactly(np.array([2, width, width + 7, 100, 1], dtype.numpy))]),
+        case(op, args=[exactly(np.stack([x, x])), const(np.array(3, dtype.numpy))], dynamic=True),
+        case(op, args=[exactly(x), const(np.array([0, 1, width - 1, width - 2, 2], dtype.numpy))]),
     ]
-
-
-def _operand(array: np.ndarray) -> Operand:
-    return Operand(DType.of(array.dtype), array.shape, values=array)
 
 
 def _halves() -> list[Case]:
@@ -68,4 +65,5 @@ CASES: tuple[Case, ...] = (
     case("Bitcast", args=[i64(2)], type=DType.i32),
     case("Bitcast", args=[i32(3, 2)], dynamic=True, type=DType.i64),
     case("Bitcast", args=[i32(3, 2)], type=DType.i32),
+    *ranks("BitwiseAnd", i32),
 )

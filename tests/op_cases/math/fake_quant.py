@@ -1,4 +1,4 @@
-"""Rows of lowering/ops/math/fake_quant.py and lowering/ops/math/quantized_floats.py."""
+"""Rows of lowering/ops/math/fake_quant.py."""
 
 from __future__ import annotations
 
@@ -12,20 +12,6 @@ VALUES = given([-7.0, -6.0, -5.99, -1.0, -0.03, 0.0, 0.01, 0.03, 1.0, 5.97, 6.0,
 RANGES = [(-6.0, 6.0), (-1.0, 2.5), (0.0, 4.0), (0.3, 4.0), (-3.0, -0.5)]
 LOWS, HIGHS = np.array([[-1, -2, 0], [1, 3, 4]], np.float32)
 NARROW: dict[str, Any] = {"num_bits": 4, "narrow_range": True}
-BOUNDS = [const(np.float32(-1)), const(np.float32(1.5))]
-
-
-def symmetric(op: str) -> list[Case]:
-    """Ranges given and found, signed and not, rounded both ways, along an axis."""
-    return [
-        case(op, args=[VALUES, *BOUNDS], range_given=True),
-        case(op, args=[VALUES, *BOUNDS], range_given=True, signed_input=False, num_bits=4),
-        case(op, args=[VALUES, *BOUNDS], range_given=True, narrow_range=True, round_mode="HALF_UP"),
-        case(op, args=[VALUES, const(np.float32(-3)), const(np.float32(0.5))], range_given=True),
-        case(op, args=[f32(2, 3), *BOUNDS], dynamic=True, range_given=False),
-        case(op, args=[f32(2, 3), given(-1.0), given(1.5)], dynamic=True, range_given=True),
-        case(op, args=[f32(2, 3, 2), *BOUNDS], dynamic=True, range_given=False, axis=1),
-    ]
 
 
 CASES: tuple[Case, ...] = (
@@ -43,8 +29,4 @@ CASES: tuple[Case, ...] = (
     case("FakeQuantWithMinMaxVarsPerChannel", args=[f32(2, 4, 3), const(LOWS), const(HIGHS)], dynamic=True),
     case("FakeQuantWithMinMaxVarsPerChannel", args=[f32(2, 3), given(LOWS), given(HIGHS)], num_bits=4),
     case("FakeQuantWithMinMaxVarsPerChannel", args=[f32(3), const(LOWS), const(HIGHS)], narrow_range=True),
-    *symmetric("QuantizeAndDequantizeV2"),
-    *symmetric("QuantizeAndDequantizeV4"),
-    case("QuantizeAndDequantizeV3", args=[VALUES, *BOUNDS, const(np.int32(8))], range_given=True),
-    case("QuantizeAndDequantizeV3", args=[f32(2, 3), *BOUNDS, const(np.int32(5))], dynamic=True, range_given=False),
 )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from jfuse.ir.types import DType
-from tests.op_cases.case import Case, boolean, case, const, f32, given, i32, i64, of
+from tests.op_cases.case import Case, boolean, c64, case, const, f32, given, i32, i64, of
 
 AXES: tuple[list[int], ...] = ([0], [1], [-1], [0, 2], [0, 1, 2], [])
 
@@ -86,4 +86,6 @@ CASES: tuple[Case, ...] = (
     case("Cumsum", args=[f32(0, 3), const(1)], exclusive=True),
     case("Cumsum", args=[f32(2, 1, 3, 1, 2, 2), const(2, DType.i64)], dynamic=True),
     *(case("Cumsum", args=[of(t, 5), const(0)], tolerance=NARROW) for t in (DType.f16, DType.i8, DType.u8, DType.i16)),
+    case("Sum", args=[c64(2, 3), const(1)], dynamic=True),
+    case("Mean", args=[c64(2, 3), const(0)]),
 )

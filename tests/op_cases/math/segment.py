@@ -40,20 +40,6 @@ def unsorted(op: str) -> list[Case]:
 INDICES = given([3, 0, 1, 0, 2], DType.i32)
 
 CASES: tuple[Case, ...] = (
-    *(
-        case("HistogramFixedWidth", args=[x, const(np.array([0, 5], np.float32)), const(n)], dtype=d)
-        for x, n, d in (
-            (f32(200, low=-1, high=6), 5, DType.i32),
-            (f32(4, 50, low=0, high=5), 100, DType.i64),
-            (given([-1.0, 0, 0.1, 1.5, 2, 5, 15, 4.999]), 5, DType.i32),
-            (f32(), 1, DType.i32),
-        )
-    ),
-    case(
-        "HistogramFixedWidth",
-        args=[given(np.linspace(-0.3, 0.7, 101)), const(np.array([-0.3, 0.7], np.float32)), const(10)],
-        dtype=DType.i32,
-    ),
     *(row for kind in ("Sum", "Prod", "Min", "Max", "Mean") for row in segment(f"Segment{kind}")),
     *(case(f"Segment{kind}", args=[i32(5), given(SORTED, DType.i32)]) for kind in ("Sum", "Prod", "Min", "Max")),
     *(row for kind in ("Sum", "Prod", "Min", "Max") for row in unsorted(f"UnsortedSegment{kind}")),

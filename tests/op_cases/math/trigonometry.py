@@ -5,6 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from tests.op_cases.case import Case, case, f32, given
+from tests.op_cases.every_dtype import in_double, of_floats
+from tests.op_cases.every_rank import empty, ranks
 from tests.op_cases.math.elementwise import CLAMPED, unary
 
 TINY = [0.0, 1e-30, -1e-30, 1e-7, -1e-7, 3e-4, -0.01]
@@ -47,4 +49,9 @@ CASES: tuple[Case, ...] = (
     *unary("Atanh", low=-0.99, high=0.99),
     *(case("Atanh", args=[given([x])]) for x in (*TINY, 0.9999999, -0.9999999)),
     case("Atanh", args=[given([1.0, -1.0, 2.0, np.nan])], litert=CLAMPED),
+    *ranks("Atan2", f32),
+    *empty("Atan2", f32),
+    *of_floats("Atan2", 2),
+    *(row for op in ("Tan", "Asinh") for row in of_floats(op)),
+    *(row for op in ("Tan", "Asin", "Acos", "Sinh", "Cosh", "Asinh", "Atanh") for row in in_double(op)),
 )

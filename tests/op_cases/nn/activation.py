@@ -6,6 +6,7 @@ import numpy as np
 
 from jfuse.ir.types import DType
 from tests.op_cases.case import Case, case, const, f32, given
+from tests.op_cases.every_dtype import COARSE, INTEGERS, in_double, of_floats, of_one
 from tests.op_cases.math.elementwise import CLAMPED, unary
 
 TAILS = [-100.0, -20.0, -9.0, -1e-6, 0.0, 1e-6, 9.0, 20.0, 100.0]
@@ -55,4 +56,9 @@ CASES: tuple[Case, ...] = (
     case("SoftmaxCrossEntropyWithLogits", args=[f32(3, 2), const(np.array([[0, 1]], np.float32))]),
     case("LogSoftmax", args=[f32(2, 5)], dynamic=True),
     case("LogSoftmax", args=[given([[100.0, 0.0, -100.0]])]),
+    *of_one("Relu", INTEGERS[:-1], -1, -7),
+    *of_one("Relu6", INTEGERS[:-1], -1, -7),
+    *(row for op in ("Relu", "Relu6", "Tanh", "Softplus", "Softsign", "LeakyRelu") for row in of_floats(op)),
+    *(row for op in ("Elu", "Selu", "Sigmoid", "Softmax", "LogSoftmax") for row in of_floats(op, roundings=COARSE)),
+    *(row for op in ("Tanh", "Sigmoid", "Relu") for row in in_double(op)),
 )

@@ -1,4 +1,4 @@
-"""Rows of lowering/ops/nn/pool.py and lowering/ops/image/morphology.py."""
+"""Rows of lowering/ops/nn/pool.py."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from jfuse.ir.types import DType
-from tests.op_cases.case import Case, Operand, case, const, f32, given, weights
+from tests.op_cases.case import Case, Operand, case, const, f32, given
 
 _EXPLICIT: dict[str, Any] = {"padding": "EXPLICIT", "explicit_paddings": (0, 0, 1, 2, 0, 1, 0, 0)}
 _AS_SAME: dict[str, Any] = {"padding": "EXPLICIT", "explicit_paddings": (0, 0, 1, 1, 1, 1, 0, 0)}
@@ -27,11 +27,6 @@ def avg_pool(x: Operand, window: Any, strides: Any, padding: str = "SAME", **att
 def argmax(x: Operand, window: Any, strides: Any, padding: str = "SAME", **attributes: Any) -> Case:
     options = {"ksize": (1, *window, 1), "strides": (1, *strides, 1), "padding": padding, **attributes}
     return case("MaxPoolWithArgmax", args=[x], **options)
-
-
-def dilation(x: Operand, filters: Operand, **attributes: Any) -> Case:
-    options = {"strides": (1, 1, 1, 1), "rates": (1, 1, 1, 1), "padding": "SAME", **attributes}
-    return case("Dilation2D", args=[x, filters], **options)
 
 
 def integers(dtype: str, *shape: int) -> Operand:
@@ -118,18 +113,4 @@ CASES: tuple[Case, ...] = (
     argmax(f32(2, 7, 5, 3), (2, 2), (2, 2), include_batch_in_index=True),
     argmax(f32(2, 4, 4, 3), (2, 2), (2, 2), Targmax=DType.i32),
     argmax(given(np.round(np.sin(np.arange(96)).reshape(2, 4, 4, 3))), (2, 2), (2, 2)),  # equal elements
-    *(
-        dilation(f32(2, 7, 6, 3), weights(2, 3, 3), **settings)
-        for settings in (
-            {"dynamic": True},
-            {"padding": "VALID"},
-            {"strides": (1, 2, 3, 1)},
-            {"strides": (1, 2, 2, 1), "padding": "VALID", "dynamic": True},
-            {"rates": (1, 2, 2, 1)},
-            {"rates": (1, 2, 1, 1), "padding": "VALID"},
-        )
-    ),
-    dilation(f32(2, 5, 4, 3), f32(2, 2, 3)),
-    dilation(f32(2, 2, 2, 1), weights(2, 2, 1), rates=(1, 3, 3, 1)),  # windows that lie beside the image
-    dilation(integers("i32", 2, 5, 4, 3), Operand(DType.i32, (2, 2, 3), -9, 9, constant=True), padding="VALID"),
 )

@@ -35,6 +35,7 @@ from tests.passes.scans.steps import (
     scans,
     softmax,
 )
+from tests.slow import slow_but
 
 NARROW = RNG.standard_normal((3, WIDTH)).astype(np.float32)
 
@@ -196,7 +197,7 @@ WHOLE = {
 }
 
 
-@pytest.mark.parametrize("reverse", [False, True])
+@pytest.mark.parametrize("reverse", [False, pytest.param(True, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("name", SEVERAL)
 def test_several_recurrences(name: str, reverse: bool) -> None:
     loop, carries = SEVERAL[name]
@@ -224,7 +225,7 @@ def test_one_recurrence_stays(name: str) -> None:
     check(loop, graph, litert=False)
 
 
-@pytest.mark.parametrize("name", [*SEVERAL, *AROUND, *WHOLE])
+@pytest.mark.parametrize("name", slow_but(SEVERAL.__contains__, [*SEVERAL, *AROUND, *WHOLE]))
 def test_hoisted(name: str) -> None:
     loop = SEVERAL[name][0] if name in SEVERAL else AROUND[name][0] if name in AROUND else WHOLE[name]
     for reverse in (False, True):
@@ -364,7 +365,7 @@ def random_step(rng: np.random.Generator, states: int) -> Any:
     return step
 
 
-@pytest.mark.parametrize("seed", range(16))
+@pytest.mark.parametrize("seed", slow_but(lambda seed: seed < 4, range(16)))
 def test_any_step(seed: int) -> None:
     rng = np.random.default_rng(seed)
     states = int(rng.integers(0, 5))

@@ -21,6 +21,7 @@ from tests.frontends.against_tensorflow import spec
 from tests.models import decoys, other
 from tests.models.lstm_keras import KerasLstm
 from tests.models.lstm_written import WRITTEN
+from tests.slow import keras_3, slow_but
 
 
 def run(source: Any) -> tuple[Graph, Graph, Context]:
@@ -56,7 +57,7 @@ def normal(*shape: int) -> np.ndarray:
     return np.random.default_rng(0).standard_normal(shape).astype(np.float32)
 
 
-@pytest.mark.parametrize("library", ["keras", "tf_keras"])
+@pytest.mark.parametrize("library", slow_but(keras_3, ["keras", "tf_keras"]))
 @pytest.mark.parametrize(
     ("model", "results"),
     [
