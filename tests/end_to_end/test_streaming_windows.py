@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import Any
 
@@ -123,7 +123,10 @@ ROWS = (
     Row(last_step, ["lstm_h", "lstm_c", "conv1d_buffer"], gives_last=True),
     Row(masked, ["lstm_h", "lstm_c"]),
 )
-_DEFAULT = {("keep", None): {conv_stack, temporal_network, depthwise}, ("io", None): {pooled, delayed}}
+_DEFAULT: Mapping[tuple[str, int | None], Set[Callable[..., Any]]] = {
+    ("keep", None): {conv_stack, temporal_network, depthwise},
+    ("io", None): {pooled, delayed},
+}
 
 
 def _rows() -> list[Any]:
