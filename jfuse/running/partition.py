@@ -11,11 +11,9 @@ from jfuse.ir.graph import Eqn, Graph, Program, Var
 from jfuse.ir.types import TensorType
 from jfuse.ir.walk import all_eqns, users
 from jfuse.kernels import ops
-from jfuse.kernels.core.op import TflOp, depends_on_data
+from jfuse.kernels.core.op import depends_on_data
 from jfuse.opaque_ops.custom_options import FLEX
-from jfuse.opaque_ops.opaque_op import OpaqueOp
 from jfuse.opaque_ops.state_operands import keeps_state, state_operands
-from jfuse.opaque_ops.tf_op import CustomOp
 from jfuse.running.litert_op import Hosted
 from jfuse.running.scaled import is_scaled, scaled
 from jfuse.tflite.schema import BUILTIN_CODES
@@ -74,18 +72,18 @@ def needs_litert(eqn: Eqn) -> bool:
     Loops run there whole, as their turns would go back and forth, and what is rounded to integers in each of them would
     add up to another result.
     """
-    if not eqn.bodies or isinstance(eqn.op, OpaqueOp):
+    if not eqn.bodies or eqn.op.is_kept:
         return not _has_kernel(eqn)
     inner = (e for body in eqn.bodies for e in all_eqns(body))
-    return getattr(eqn.op, "builtin", "") in BUILTIN_CODES and not all(map(_has_kernel, inner))
+    return eqn.op.builtin in BUILTIN_CODES and not all(map(_has_kernel, inner))
 
 
 def _has_kernel(eqn: Eqn) -> bool:
     """Whether what computes the equation is here: not for quantized integers, nor for what the runtime alone has."""
-    if isinstance(eqn.op, CustomOp):
+    if eqn.op.code is not None:
         return bool(eqn.op.node) or eqn.op.code.startswith(FLEX)
-    if not isinstance(eqn.op, TflOp):
-        return not isinstance(eqn.op, OpaqueOp)
+    if not eqn.op.is_kernel:
+        return not eqn.op.is_kept
     return not any(map(_is_quantized, _types(eqn))) or _moves(eqn) or is_scaled(eqn)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from jfuse.ir.graph import Atom, Eqn, Graph, Params
+from jfuse.ir.graph import Atom, Eqn, Graph, Op, Params
 from jfuse.ir.quantization import Quantization
 from jfuse.ir.types import DType, TensorType
 from jfuse.kernels import ops
@@ -16,7 +16,7 @@ _TAKEN = frozenset({DType.i4, DType.i8, DType.u8, DType.i16})
 
 
 @dataclass(frozen=True)
-class Dequantize:
+class Dequantize(Op):
     """DEQUANTIZE of integers with this scale."""
 
     quantization: Quantization

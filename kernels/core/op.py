@@ -8,8 +8,9 @@ from typing import Any, get_type_hints
 
 from jfuse.errors import RuleError
 from jfuse.ir.graph import Eqn, Var
+from jfuse.ir.operand import Operand
 from jfuse.ir.registry import register_op
-from jfuse.kernels.core.operand import Array, Measure, Operand, ShapeOnly, Static, declared_operand, namespace
+from jfuse.kernels.core.operand import Array, Measure, ShapeOnly, Static, declared_operand, namespace
 from jfuse.kernels.core.record import record
 from jfuse.kernels.core.static_values import static_value
 from jfuse.kernels.core.tfl_op import TflOp
@@ -114,17 +115,17 @@ def builtin_ops() -> Mapping[str, TflOp]:
 
 def depends_on_data(eqn: Eqn) -> bool:
     """Whether the sizes of the results follow from values that are computed at run time."""
-    if not isinstance(eqn.op, TflOp):
-        return bool(eqn.bodies) and bool(getattr(eqn.op, "varies")(eqn))  # noqa: B009 (ops with bodies have it)
+    if eqn.bodies:
+        return eqn.op.varies(eqn)
     operands = ((eqn.op.operand_at(i), atom) for i, atom in enumerate(eqn.inputs) if isinstance(atom, Var))
     return not eqn.op.traceable or any(o.decides_size and static_value(atom) is None for o, atom in operands)
 
 
 def draws(eqn: Eqn) -> bool:
     """Whether an equation's results are random numbers."""
-    return isinstance(eqn.op, TflOp) and eqn.op.draws
+    return eqn.op.draws
 
 
 def new_states(eqn: Eqn) -> dict[str, int]:
     """For each operand that an equation updates in place, by name, the result that it becomes."""
-    return eqn.op.new_states(len(eqn.outputs)) if isinstance(eqn.op, TflOp) else {}
+    return eqn.op.new_states(len(eqn.outputs))

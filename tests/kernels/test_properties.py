@@ -50,7 +50,7 @@ def elementwise_equations(family: str) -> dict[str, Eqn]:
 
 def _data_places(eqn: Eqn) -> list[int]:
     """Where the operands are that carry data, not shapes or axes."""
-    declared = [eqn.op.operand_at(i) for i in range(len(eqn.inputs))]  # type: ignore[attr-defined]
+    declared = [eqn.op.operand_at(i) for i in range(len(eqn.inputs))]
     return [i for i, d in enumerate(declared) if eqn.inputs[i] is not None and not (d.static or d.shape_only)]
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from jfuse.ir.graph import Atom, Eqn
-from jfuse.kernels.core.op import TflOp
 
 _CELLS = {
     "LSTM": "LSTM cell",
@@ -20,7 +19,7 @@ _USUAL = {"LSTM": "TANH", "UNIDIRECTIONAL_SEQUENCE_LSTM": "TANH"}
 def describe(eqn: Eqn) -> str:
     """For example "LSTM of 16 units, 8 inputs, 20 steps; peepholes, projection to 4"; "" for ops of no known cell."""
     op = eqn.op
-    if not isinstance(op, TflOp) or op.builtin not in _CELLS:
+    if not op.is_kernel or op.builtin not in _CELLS:
         return ""
     operands = {op.operand_at(i).name: a for i, a in enumerate(eqn.inputs) if a is not None}
     sizes = ", ".join(_sizes(eqn, operands))

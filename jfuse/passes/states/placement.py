@@ -21,7 +21,7 @@ from jfuse.ir.states import StatePlace, distinct, places, reset_value, with_sign
 from jfuse.ir.types import DType
 from jfuse.ir.walk import is_last_reader, producers, use_counts, users, without_idle_states
 from jfuse.kernels import ops
-from jfuse.kernels.core.op import TflOp, new_states
+from jfuse.kernels.core.op import new_states
 from jfuse.opaque_ops.state_operands import keeps_state, state_operands
 from jfuse.passes.context import Context
 from jfuse.passes.simplify.dce import eliminate_dead_code
@@ -216,14 +216,13 @@ def _with_final_states(signature: Signature) -> Signature:
     outputs, readers, made = list(graph.outputs), _readers(signature), producers(graph)
     for p in places(signature):
         reader = readers.get(graph.inputs[p.input])
-        if reader is not None and isinstance(reader.op, TflOp):
+        if reader is not None:
             outputs[p.output] = _final_state(made, reader, graph.inputs[p.input], outputs[p.output])
     return replace(signature, graph=replace(graph, outputs=tuple(outputs)))
 
 
 def _final_state(made: Mapping[Var, Eqn], reader: Eqn, before: Var, after: Atom) -> Atom:
     """The state that an equation leaves, where `after` repeats it; else `after`."""
-    assert isinstance(reader.op, TflOp)
     states = new_states(reader)
     for name, result in states.items():
         repeated = reader.op.repeats.get(name)

@@ -7,13 +7,12 @@ from __future__ import annotations
 
 from jfuse.ir.dims import Shape, same
 from jfuse.ir.graph import Eqn
-from jfuse.kernels.core.op import TflOp
 from jfuse.tflite.runtime.table import limits_of
 
 
 def lacks_broadcasting(eqn: Eqn) -> str | None:
     """What the kernel of an elementwise op cannot do about operands of different shapes; None where it can."""
-    if not isinstance(eqn.op, TflOp) or not eqn.op.elementwise:
+    if not eqn.op.elementwise:
         return None
     shapes = [a.type.shape for a in eqn.inputs if a is not None]
     if all(is_same_shape(shape, shapes[0]) for shape in shapes):

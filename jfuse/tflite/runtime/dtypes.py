@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from jfuse.ir.graph import Atom, Eqn
 from jfuse.ir.types import DType
-from jfuse.kernels.core.op import TflOp
 from jfuse.tflite.runtime.broadcasting import lacks_broadcasting
 from jfuse.tflite.runtime.row import Limits
 from jfuse.tflite.runtime.table import limits_of
@@ -26,7 +25,7 @@ def taken(builtin: str) -> tuple[frozenset[DType] | None, frozenset[DType] | Non
 
 def refused(eqn: Eqn) -> Atom | None:
     """The operand or result of a builtin's equation whose type no kernel takes, if there is one."""
-    limits = limits_of(getattr(eqn.op, "builtin", None))
+    limits = limits_of(eqn.op.builtin)
     atoms = [a for a in (*eqn.inputs, *eqn.outputs) if a is not None]
     if limits is None or any(a.type.quantization is not None for a in atoms):
         return None  # what the table is about is plain numbers
@@ -41,9 +40,9 @@ def refused(eqn: Eqn) -> Atom | None:
 
 def unsupported(eqn: Eqn) -> str | None:
     """What is wrong with the types of a builtin's equation, where no kernel takes them."""
-    limits = limits_of(getattr(eqn.op, "builtin", None))
+    limits = limits_of(eqn.op.builtin)
     if limits is None:
-        return _NO_ROW.format(eqn.op.builtin) if isinstance(eqn.op, TflOp) else None
+        return _NO_ROW.format(eqn.op.builtin) if eqn.op.is_kernel else None
     atom = refused(eqn)
     if atom is None:
         return lacks_broadcasting(eqn)

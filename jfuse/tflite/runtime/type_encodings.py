@@ -12,7 +12,6 @@ from dataclasses import dataclass, replace
 
 from jfuse.ir.graph import Atom, Eqn, Var
 from jfuse.ir.types import DType
-from jfuse.kernels.core.op import TflOp
 from jfuse.tflite.runtime.dtypes import refused
 from jfuse.tflite.runtime.row import Values
 from jfuse.tflite.runtime.table import limits_of
@@ -29,7 +28,7 @@ class Encoding:
     def applies(self, eqn: Eqn, index: int) -> bool:
         """Whether an operand is to be encoded; not those that say sizes or axes."""
         atom, op = eqn.inputs[index], eqn.op
-        static = isinstance(op, TflOp) and (op.operand_at(index).static or op.operand_at(index).shape_only)
+        static = op.operand_at(index).static or op.operand_at(index).shape_only
         return atom is not None and atom.type.dtype is self.narrow and not static
 
 
@@ -49,12 +48,12 @@ _BY_BITS = {DType.u32: DType.i32, DType.u64: DType.i64, DType.f64: DType.i64}
 def wider(eqn: Eqn) -> Encoding | None:
     """An encoding of the operands and results that the kernel refuses, in which it takes them; None where none does."""
     atom = refused(eqn)
-    if atom is None or not isinstance(eqn.op, TflOp) or eqn.op.updates:
+    if atom is None or not eqn.op.is_kernel or eqn.op.updates:
         return None
     return next((e for e in _encodings(eqn.op.builtin, atom.type.dtype) if refused(encoded(eqn, e)) is None), None)
 
 
-def _encodings(builtin: str, dtype: DType) -> Iterator[Encoding]:
+def _encodings(builtin: str | None, dtype: DType) -> Iterator[Encoding]:
     values = _values_of(builtin)
     if dtype.is_float or values is not Values.TYPED:
         yield from (Encoding(dtype, wide) for wide in _BY_VALUE.get(dtype, ()))
@@ -65,11 +64,11 @@ def _encodings(builtin: str, dtype: DType) -> Iterator[Encoding]:
 
 def keeps_values(eqn: Eqn, encoding: Encoding) -> bool:
     """Whether decoding the results of the encoded equation and encoding them again changes nothing."""
-    moves = _values_of(eqn.op.builtin) in (Values.MOVED, Values.CHOSEN) if isinstance(eqn.op, TflOp) else False
+    moves = eqn.op.is_kernel and _values_of(eqn.op.builtin) in (Values.MOVED, Values.CHOSEN)
     return encoding.bits or moves
 
 
-def _values_of(builtin: str) -> Values | None:
+def _values_of(builtin: str | None) -> Values | None:
     limits = limits_of(builtin)
     return None if limits is None else limits.values
 

@@ -15,7 +15,7 @@ from jfuse.tflite.runtime.table import litert_of
 
 def version_of(eqn: Eqn) -> int:
     """The version to write for an equation of a builtin op."""
-    found = _versions(str(getattr(eqn.op, "builtin", None)))
+    found = _versions(str(eqn.op.builtin))
     return next((version for version, needs in found.rules if needs(eqn)), found.default)
 
 

@@ -53,7 +53,7 @@ def tolerance_of(program: Program, key: str, output: str, *, rounds: bool = Fals
     for dtype, digits in _NARROW.items():
         if any(t.dtype is dtype for t in types):
             return Tolerance(5 * 2.0**-digits, f"five roundings to {dtype.value}, 2^-{digits} each")
-    builtins = [getattr(e.op, "builtin", "") for e in eqns]
+    builtins = [e.op.builtin for e in eqns]
     if _CONVOLUTIONS.intersection(builtins):
         return Tolerance(1e-4, "f32 sums of convolutions in another order")
     products = sum(b in _PRODUCTS for b in builtins)

@@ -158,7 +158,7 @@ def samples_at_once(graph: Graph, backend: str) -> int:
         np.prod([d for d in shape if is_known(d)], dtype=np.int64) * dtype.numpy.itemsize for shape, dtype in shapes
     ]
     largest = max(1, *map(int, sizes), 1)
-    windowed = any(getattr(eqn.op, "builtin", "") in _WINDOWED for eqn in eqns)  # an image has many rows by itself
+    windowed = any(eqn.op.builtin in _WINDOWED for eqn in eqns)  # an image has many rows by itself
     least = 1 if windowed else _LEAST_ROWS
     return int(min(max(_BYTES.get(backend, _BYTES["gpu"]) // largest, least), _MOST))
 
