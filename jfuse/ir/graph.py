@@ -104,6 +104,12 @@ class Const:
 Atom: TypeAlias = Var | Const
 
 
+Moves: TypeAlias = Literal["renames", "permutes", "takes", "splits", "repeats", "joins"]
+"""How the elements of results are those of operands, whatever their values: `kernels.core.op.tfl` tells them apart."""
+Product: TypeAlias = Literal["elements", "matrices", "windows"]
+"""What an op multiplies with what: element with element, rows with columns, or filters with the windows of an image."""
+
+
 class Op:
     """What an equation applies. Ops are compared by identity; `name` is unique among them.
 
@@ -141,6 +147,17 @@ class Op:
     switch: str | None = None
     clamps: bool = False
     draws: bool = False
+    moves: Moves | None = None
+    product: Product | None = None
+    scales: Literal["into", "out_of"] | None = None
+    chooses: bool = False
+    counts: bool = False
+    cell: str = ""
+
+    @property
+    def selects(self) -> bool:
+        """Whether each element of the result is that of one or of another operand, by a condition."""
+        return self.elementwise and self.switch == "select"
 
     @property
     def defaults(self) -> Mapping[str, Any]:

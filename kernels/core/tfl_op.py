@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import jax
 import numpy as np
@@ -13,7 +13,7 @@ from jax.errors import InconclusiveDimensionOperation
 
 from jfuse.errors import JfuseError, TypeMismatch
 from jfuse.ir.dims import broadcast_shape, is_known
-from jfuse.ir.graph import Atom, Const, Eqn, Graph, Op, Params, Var
+from jfuse.ir.graph import Atom, Const, Eqn, Graph, Moves, Op, Params, Product, Var
 from jfuse.ir.min_max_dims import normal
 from jfuse.ir.operand import Operand
 from jfuse.ir.trace import call_text, is_tracing, mismatch
@@ -43,6 +43,12 @@ class TflOp(Op):
     clamps: bool = False
     draws: bool = False
     repeats: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    moves: Moves | None = None
+    product: Product | None = None
+    scales: Literal["into", "out_of"] | None = None
+    chooses: bool = False
+    counts: bool = False
+    cell: str = ""
     type_rule: TypeRule | None = None
     atom_rule: TypeRule | None = None
     data_rule: TypeRule | None = None

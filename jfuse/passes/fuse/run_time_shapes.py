@@ -51,7 +51,7 @@ def has_run_time_shape(eqn: Eqn, *, simplified: bool = True) -> bool:
     if not simplified and eqn.op is ops.reshape and constant_shape(eqn.outputs[0].type.shape) is not None:
         return False
     # What SHAPE gives is known at allocation, one size of it too; what is computed from it is not.
-    if eqn.op is ops.range_ and _is_one_size(eqn.outputs[0].type.shape[0]) and not depends_on_data(eqn):
+    if eqn.op.counts and _is_one_size(eqn.outputs[0].type.shape[0]) and not depends_on_data(eqn):
         return False
     measures = _LOOKED_AT.get(eqn.op.builtin, ())
     computed = any(

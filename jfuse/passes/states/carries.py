@@ -12,7 +12,6 @@ from jfuse.ir.walk import all_eqns
 from jfuse.kernels import ops
 from jfuse.kernels.control import composite, scan, scan_parts
 
-_PRODUCTS = frozenset({"FULLY_CONNECTED", "BATCH_MATMUL"})
 _MOVES = frozenset({ops.concatenation, ops.reshape, ops.transpose, ops.cast, ops.expand_dims, ops.squeeze, ops.split})
 
 
@@ -92,7 +91,7 @@ def _reaching_products(body: Graph) -> set[Atom]:
     """What goes into a matrix product as it is, moved, joined or cast."""
     found: set[Atom] = set()
     for eqn in reversed(body.eqns):
-        product = eqn.op.builtin in _PRODUCTS
+        product = eqn.op.product == "matrices"
         if product or (eqn.op in _MOVES and found.intersection(eqn.outputs)):
             found.update(a for a in eqn.inputs if isinstance(a, Var))
     return found
@@ -161,4 +160,4 @@ def _reverses(eqn: Eqn, axis: int) -> bool:
 
 def _keeps_axes(eqn: Eqn) -> bool:
     """Whether each step of the result is computed from the same step of an operand of equal rank."""
-    return eqn.op.elementwise or eqn.op.builtin in _PRODUCTS
+    return eqn.op.elementwise or eqn.op.product == "matrices"

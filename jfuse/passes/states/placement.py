@@ -30,10 +30,8 @@ from jfuse.proof.inputs import concrete
 from jfuse.report import Kept
 from jfuse.tflite.write.distinct_outputs import prepare_outputs
 
-_REARRANGE = frozenset(
-    {ops.reshape, ops.transpose, ops.strided_slice, ops.slice_, ops.squeeze, ops.expand_dims, ops.gather}
-)
-"""Ops whose result is some elements of their first operand."""
+_REARRANGE = frozenset({"renames", "permutes", "takes"})
+"""Moves whose result is some elements of the first operand."""
 
 
 def place_states(program: Program, ctx: Context) -> Program:
@@ -262,7 +260,7 @@ def _chain(made: Mapping[Var, Eqn], start: Var, end: Atom) -> Graph | None:
     atom: Atom | None = end
     while isinstance(atom, Var) and atom is not start:
         eqn = made.get(atom)
-        if eqn is None or eqn.op not in _REARRANGE or any(isinstance(a, Var) for a in eqn.inputs[1:]):
+        if eqn is None or eqn.op.moves not in _REARRANGE or any(isinstance(a, Var) for a in eqn.inputs[1:]):
             return None
         eqns.append(eqn)
         atom = eqn.inputs[0]
