@@ -13,7 +13,6 @@ from jfuse.ir.walk import all_eqns
 from jfuse.lowering.defaults import default_rules
 from jfuse.lowering.rules import Rule
 from jfuse.model import Model
-from jfuse.opaque_ops.tf_op import TfOp
 from jfuse.report import Report
 from jfuse.running.runner import running_notes
 from jfuse.tflite.read.file import load_tflite
@@ -65,7 +64,7 @@ def load(
 
 def _need_nodes_of(custom_ops: Collection[str], program: Program) -> None:
     """Raise JfuseError for names of which the program has no opaque node."""
-    found = {e.op.tf_name for graph in program.graphs() for e in all_eqns(graph) if isinstance(e.op, TfOp)}
+    found = {e.op.tf_name for graph in program.graphs() for e in all_eqns(graph) if e.op.tf_name is not None}
     unknown = sorted(set(custom_ops) - found)
     if unknown:
         raise JfuseError(

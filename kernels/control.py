@@ -14,7 +14,7 @@ import numpy as np
 from jfuse.errors import TypeMismatch
 from jfuse.ir.dims import Dim, same, substitute_value, symbol, symbols_of
 from jfuse.ir.evaluate import evaluate
-from jfuse.ir.graph import Atom, Const, Eqn, Graph, Params, Var
+from jfuse.ir.graph import Atom, Const, Eqn, Graph, Op, Params, Var
 from jfuse.ir.registry import register_op
 from jfuse.ir.trace import Trace, active_trace, is_tracing, mismatch
 from jfuse.ir.types import DType, TensorType
@@ -25,20 +25,29 @@ Run = Callable[[Sequence[Any], Params, Sequence[Graph]], tuple[Any, ...]]
 
 
 @dataclass(frozen=True, eq=False)
-class BodyOp:
+class BodyOp(Op):
     """An op whose equations carry graphs. `builtin` is its TFLite name, None where a pass must resolve it first.
 
-    defaults: the parameters in the order in which they print, `...` where there is no default.
-    varies: whether an equation's branches, or steps, give results of different sizes; jax cannot trace it then.
+    parameters: in the order in which they print, `...` where there is no default.
+    differ: whether an equation's branches, or steps, give results of different sizes; jax cannot trace it then.
     """
 
-    name: str
-    builtin: str | None
+    name: str = field()
+    builtin: str | None = field()
     infer_types: Infer
     compute: Run
-    defaults: Mapping[str, Any] = field(default_factory=dict)
+    parameters: Mapping[str, Any] = field(default_factory=dict)
     switch: str | None = None
-    varies: Callable[[Eqn], bool] = lambda eqn: False
+    differ: Callable[[Eqn], bool] = lambda eqn: False
+
+    @property
+    def defaults(self) -> Mapping[str, Any]:
+        """The parameters."""
+        return self.parameters
+
+    def varies(self, eqn: Eqn) -> bool:
+        """Whether an equation's branches, or steps, give results of different sizes."""
+        return self.differ(eqn)
 
     def __call__(self, operands: Sequence[Any], bodies: Sequence[Graph], **params: Any) -> tuple[Any, ...]:
         """The results of the op on operands and bodies: a tuple always."""
@@ -252,10 +261,10 @@ def _as_jax(values: Sequence[Any]) -> tuple[Any, ...]:
     return tuple(jnp.asarray(v) for v in values)
 
 
-while_ = register_op(BodyOp("while", "WHILE", _while_types, _while_run, switch="compare", varies=_steps_differ))
+while_ = register_op(BodyOp("while", "WHILE", _while_types, _while_run, switch="compare", differ=_steps_differ))
 """Bodies (cond, body): carried values through `body` while `cond` gives true.   Source: tflite/kernels/while.cc"""
 
-if_ = register_op(BodyOp("if", "IF", _if_types, _if_run, switch="select", varies=_branches_differ))
+if_ = register_op(BodyOp("if", "IF", _if_types, _if_run, switch="select", differ=_branches_differ))
 """Operands (flag, *values), bodies (then, else).   Source: tflite/kernels/if.cc"""
 
 scan = register_op(

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, Literal, Protocol, TypeAlias, TypeVar, runtime_checkable
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar
 
 import numpy as np
 
 from jfuse.errors import printable
+from jfuse.ir.operand import Operand
 from jfuse.ir.quantization import Quantization, array_digest
 from jfuse.ir.types import DType, TensorType
 
@@ -103,30 +105,101 @@ class Const:
 Atom: TypeAlias = Var | Const
 
 
-class Op(Protocol):
-    """What an equation applies. Ops are compared by identity; `name` is unique among them."""
+Moves: TypeAlias = Literal["renames", "permutes", "takes", "splits", "repeats", "joins"]
+"""How the elements of results are those of operands, whatever their values: `kernels.core.op.tfl` tells them apart."""
+Product: TypeAlias = Literal["elements", "matrices", "windows"]
+"""What an op multiplies with what: element with element, rows with columns, or filters with the windows of an image."""
+
+
+class Op:
+    """What an equation applies. Ops are compared by identity; `name` is unique among them.
+
+    Passes ask an op for what it declares; an op that declares nothing has the defaults below.
+
+    builtin: the operator of a file that it is; None for ops that passes resolve. is_kernel: one function of kernels/,
+        without bodies, that computes on arrays. is_kept: a builtin without kernel, kept as a file has it.
+    tf_name: of which TensorFlow op it is a node without a rule. code: of a custom operator, as the file has it.
+    node: the TensorFlow node that either stands for, serialized. stateful: whose results are no function of its
+        operands. reason: why its rule did not take it.
+    operands, and what stands below them: as `kernels.core.op.tfl` says.
+    """
+
+    if TYPE_CHECKING:  # a field of some ops and a property of others: at run time no descriptor may stand in the way
+
+        @property
+        def name(self) -> str:
+            """The printed name: `reshape`, `tf.Erf`, `composite`."""
+
+    builtin: str | None = None
+    is_kernel: bool = False
+    is_kept: bool = False
+    tf_name: str | None = None
+    code: str | None = None
+    node: bytes = b""
+    stateful: bool = False
+    reason: str = ""
+    operands: tuple[Operand, ...] = ()
+    updates: Mapping[str, int] = MappingProxyType({})
+    repeats: Mapping[str, tuple[int, int]] = MappingProxyType({})
+    on_shapes: bool = False
+    traceable: bool = True
+    elementwise: bool = False
+    linear: str | None = None
+    switch: str | None = None
+    clamps: bool = False
+    draws: bool = False
+    moves: Moves | None = None
+    product: Product | None = None
+    scales: Literal["into", "out_of"] | None = None
+    chooses: bool = False
+    counts: bool = False
+    cell: str = ""
 
     @property
-    def name(self) -> str:
-        """The printed name: `reshape`, `tf.Erf`, `composite`."""
+    def selects(self) -> bool:
+        """Whether each element of the result is that of one or of another operand, by a condition."""
+        return self.elementwise and self.switch == "select"
+
+    @property
+    def defaults(self) -> Mapping[str, Any]:
+        """The declared parameters in the order in which they print, `...` where there is no default."""
+        return {}
+
+    def operand_at(self, index: int) -> Operand:
+        """The declaration of the operand at a position; the last one repeats where it is variadic."""
+        return self.operands[min(index, len(self.operands) - 1)] if self.operands else Operand(f"operand {index}")
+
+    def operand_index(self, name: str) -> int:
+        """The position of an operand, as in the file."""
+        return next(i for i, o in enumerate(self.operands) if o.name == name)
+
+    def new_states(self, results: int) -> dict[str, int]:
+        """For each operand that the op updates in place, by name, the one of so many results that it becomes."""
+        return {}
+
+    def state_operands(self, eqn: Eqn) -> dict[int, int]:
+        """For each operand that an equation of the op updates in place, by position, the result that it becomes."""
+        return {}
+
+    def varies(self, eqn: Eqn) -> bool:
+        """Whether the bodies of an equation give results of different sizes; jax cannot trace it then."""
+        return False
+
+    def known_values(self, inputs: Sequence[Atom | None], params: Params, count: int) -> Sequence[np.ndarray | None]:
+        """What is known of the values of the results, `count` of them, from the operands' known values."""
+        return [None] * count
+
+    def map_types(self, change: Callable[[TensorType], TensorType]) -> Op:
+        """The op with the types changed that it is told, as nothing here could derive them; of others itself."""
+        return self
 
     def infer(self, inputs: Sequence[Atom | None], params: Params, bodies: Sequence[Graph]) -> tuple[TensorType, ...]:
         """The result types; raises TypeMismatch where operands or parameters do not fit."""
+        raise NotImplementedError
 
     def run(self, inputs: Sequence[Any], params: Params, bodies: Sequence[Graph]) -> tuple[Any, ...]:
         """The results for arrays, or for Vars while a trace is active: then equations are recorded."""
-
-
-@runtime_checkable
-class HasStatedTypes(Protocol):
-    """An op that is told the types of its results, as nothing here could derive them."""
-
-    @property
-    def types(self) -> tuple[TensorType, ...]:
-        """The types that were stated."""
-
-    def with_types(self, types: tuple[TensorType, ...]) -> Op:
-        """The same op with results of these types."""
+        raise NotImplementedError
 
 
 @dataclass(frozen=True, eq=False)

@@ -13,7 +13,7 @@ from jfuse.errors import JfuseError
 from jfuse.ir.check import check_eqn
 from jfuse.ir.graph import Atom, Const, Eqn, FileFacts, Graph, Op, Program, Signature, Source, State, Var
 from jfuse.ir.literals import BYTES, parse_elements
-from jfuse.ir.registry import defaults_of, find_op, known_values
+from jfuse.ir.registry import find_op
 from jfuse.ir.scanner import Scanner
 from jfuse.ir.sparse import Level, SparseConst, Sparsity
 from jfuse.ir.types import DType, TensorType
@@ -213,7 +213,7 @@ class _GraphParser:
         except JfuseError as error:
             error.where = self.scanner.place(name.start())
             raise
-        values = known_values(op, inputs, params, len(types))
+        values = op.known_values(inputs, params, len(types))
         eqn = replace(eqn, outputs=tuple(Var(t, value=v) for t, v in zip(types, values, strict=True)))
         variables.update(zip(names, eqn.outputs, strict=True))
         return eqn
@@ -360,7 +360,7 @@ class _GraphParser:
 
 def _filled(op: Op, given: Mapping[str, Any]) -> dict[str, Any]:
     """All parameters in the declared order, defaults filled in."""
-    defaults = {name: given.get(name, default) for name, default in defaults_of(op).items()}
+    defaults = {name: given.get(name, default) for name, default in op.defaults.items()}
     return {name: value for name, value in (defaults | dict(given)).items() if value is not ...}
 
 

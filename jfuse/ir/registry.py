@@ -2,37 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Protocol, TypeAlias, TypeVar, runtime_checkable
-
-import numpy as np
+from collections.abc import Callable, Sequence
+from typing import TypeAlias, TypeVar
 
 from jfuse.errors import RuleError
-from jfuse.ir.graph import Atom, Op, Params
+from jfuse.ir.graph import Op
 from jfuse.ir.types import TensorType
 
 MakeOp: TypeAlias = Callable[[str, tuple[TensorType, ...]], Op]
 """Makes an op from its printed name and the result types that the text states."""
-
-
-@runtime_checkable
-class HasDefaults(Protocol):
-    """An op with declared parameters: printed in this order, and left out where equal to the default.
-
-    `...` stands for the default of a parameter that must be given.
-    """
-
-    @property
-    def defaults(self) -> Mapping[str, Any]:
-        """Parameter name -> default."""
-
-
-@runtime_checkable
-class HasKnownValues(Protocol):
-    """An op that takes part in shape arithmetic."""
-
-    def known_values(self, inputs: Sequence[Atom | None], params: Params, count: int) -> Sequence[np.ndarray | None]:
-        """What is known of the values of the results, `count` of them, from the operands' known values."""
 
 
 OpT = TypeVar("OpT", bound=Op)
@@ -62,13 +40,3 @@ def find_op(name: str, types: Sequence[TensorType] = ()) -> Op | None:
         return _OPS[name]
     make = next((make for prefix, make in _FAMILIES.items() if name.startswith(prefix)), None)
     return None if make is None else make(name, tuple(types))
-
-
-def defaults_of(op: Op) -> Mapping[str, Any]:
-    """The declared parameters of an op, `...` where there is no default; empty for an op that declares none."""
-    return op.defaults if isinstance(op, HasDefaults) else {}
-
-
-def known_values(op: Op, inputs: Sequence[Atom | None], params: Params, count: int) -> Sequence[np.ndarray | None]:
-    """What is known of the values of an equation's results, `count` of them; None where nothing is."""
-    return op.known_values(inputs, params, count) if isinstance(op, HasKnownValues) else [None] * count

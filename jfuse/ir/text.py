@@ -12,7 +12,6 @@ import numpy as np
 from jfuse.ir.graph import Atom, Const, Eqn, Graph, Program, Signature, Source, State, Var, prints_as
 from jfuse.ir.literals import format_const, format_known, format_value
 from jfuse.ir.quantization import PRINTED_IN_FULL
-from jfuse.ir.registry import defaults_of
 from jfuse.ir.sparse import SparseConst
 from jfuse.ir.walk import all_graphs
 
@@ -144,7 +143,7 @@ def _known(var: Var) -> str:
 
 def _application(eqn: Eqn) -> str:
     """The op with its parameters: declared ones first, in the declared order, those equal to their default left out."""
-    defaults = defaults_of(eqn.op)
+    defaults = eqn.op.defaults
     shown = {k: format_value(v) for k, v in eqn.params.items()}
     order = [k for k in defaults if k in shown] + sorted(shown.keys() - defaults.keys())
     parts = [f"{k}={shown[k]}" for k in order if defaults.get(k, ...) is ... or format_value(defaults[k]) != shown[k]]

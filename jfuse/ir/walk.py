@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from jfuse.ir.dims import Dim, same, substitute_value
-from jfuse.ir.graph import Atom, Const, Eqn, Graph, HasStatedTypes, Op, Var
+from jfuse.ir.graph import Atom, Const, Eqn, Graph, Op, Var
 from jfuse.ir.types import DType, TensorType
 
 
@@ -140,7 +140,7 @@ class _Retype:
         )
 
     def op(self, op: Op) -> Op:
-        return op.with_types(tuple(map(self.on_type, op.types))) if isinstance(op, HasStatedTypes) else op
+        return op.map_types(self.on_type)
 
     def var(self, var: Var) -> Var:
         value = None if var.value is None else self.on_value(var.value)

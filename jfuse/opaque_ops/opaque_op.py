@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
 from jfuse.errors import LowerError
-from jfuse.ir.graph import Atom, Const, Graph, Params, Var
+from jfuse.ir.graph import Atom, Const, Eqn, Graph, Op, Params, Var
 from jfuse.ir.registry import register_family
 from jfuse.ir.trace import active_trace
 from jfuse.ir.types import TensorType
+from jfuse.opaque_ops.state_operands import updated_operands
 
 _PREFIX = "opaque."
 
 
 @dataclass(frozen=True, eq=False)
-class OpaqueOp:
+class OpaqueOp(Op):
     """One operator of a builtin without an op, and the types that the file states for its results.
 
     Parameters: options, the operator's option table by itself, b"" where it has none; updates, the operands that are
@@ -26,8 +27,9 @@ class OpaqueOp:
     bodies, in the order of its fields.
     """
 
-    builtin: str
+    builtin: str = field()
     types: tuple[TensorType, ...]
+    is_kept = True
 
     @property
     def name(self) -> str:
@@ -39,13 +41,17 @@ class OpaqueOp:
         """The parameters of an opaque operator."""
         return {"options": b"", "updates": ()}
 
-    def varies(self, eqn: object) -> bool:
+    def varies(self, eqn: Eqn) -> bool:
         """Whether jax cannot trace the bodies: it cannot trace the op at all."""
         return True
 
-    def with_types(self, types: tuple[TensorType, ...]) -> OpaqueOp:
-        """The same op with results of these types."""
-        return replace(self, types=types)
+    def map_types(self, change: Callable[[TensorType], TensorType]) -> OpaqueOp:
+        """The same op with its results' types changed."""
+        return replace(self, types=tuple(map(change, self.types)))
+
+    def state_operands(self, eqn: Eqn) -> dict[int, int]:
+        """For each operand of `updates`, the result that it becomes."""
+        return updated_operands(eqn)
 
     def infer(self, inputs: Sequence[Atom | None], params: Params, bodies: Sequence[Graph]) -> tuple[TensorType, ...]:
         """The stated types."""

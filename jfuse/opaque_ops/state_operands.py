@@ -3,17 +3,11 @@
 from __future__ import annotations
 
 from jfuse.ir.graph import Eqn
-from jfuse.kernels.core.op import TflOp, new_states
-from jfuse.opaque_ops.opaque_op import OpaqueOp
-from jfuse.opaque_ops.tf_op import CustomOp
 
 
 def state_operands(eqn: Eqn) -> dict[int, int]:
     """For each operand that the op updates in place, by position, the result that it becomes."""
-    if isinstance(eqn.op, TflOp):
-        return {eqn.op.operand_index(name): i for name, i in new_states(eqn).items()}
-    updates = eqn.params.get("updates", ()) if isinstance(eqn.op, CustomOp | OpaqueOp) else ()
-    return {operand: len(eqn.outputs) - len(updates) + i for i, operand in enumerate(updates)}
+    return eqn.op.state_operands(eqn)
 
 
 def keeps_state(eqn: Eqn) -> bool:
@@ -21,7 +15,15 @@ def keeps_state(eqn: Eqn) -> bool:
     return bool(state_operands(eqn))
 
 
+def updated_operands(eqn: Eqn) -> dict[int, int]:
+    """For each operand that the parameter `updates` names, by position, which of the last results it becomes.
+
+    An operator without a kernel has the parameter, as the file says of it.
+    """
+    updates = eqn.params.get("updates", ())
+    return {operand: len(eqn.outputs) - len(updates) + i for i, operand in enumerate(updates)}
+
+
 def operand_name(eqn: Eqn, index: int) -> str:
     """What an operand is called in messages."""
-    declared = getattr(eqn.op, "operands", ())
-    return declared[min(index, len(declared) - 1)].name if declared else f"operand {index}"
+    return eqn.op.operand_at(index).name

@@ -7,8 +7,8 @@ TensorFlow itself computes them where a graph runs on arrays. What the user lets
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 from urllib.parse import unquote
 
@@ -16,23 +16,24 @@ import jax
 import numpy as np
 
 from jfuse.errors import LowerError
-from jfuse.ir.graph import Atom, Const, Graph, Op, Params, Var
+from jfuse.ir.graph import Atom, Const, Eqn, Graph, Op, Params, Var
 from jfuse.ir.registry import register_family
 from jfuse.ir.trace import active_trace
 from jfuse.ir.types import TensorType
 from jfuse.opaque_ops.custom_options import FLEX, flex_node
+from jfuse.opaque_ops.state_operands import updated_operands
 from jfuse.tf_nodes.single_node import run_node
 
 
 @dataclass(frozen=True, eq=False)
-class TfOp:
+class TfOp(Op):
     """One opaque node's op; `reason` says why its rule did not take it, where there is one.
 
     node: the NodeDef by itself, serialized; b"" where the node cannot stand alone. stateful: results are not a function
     of the operands (random numbers).
     """
 
-    tf_name: str
+    tf_name: str = field()
     types: tuple[TensorType, ...]
     reason: str = ""
     node: bytes = b""
@@ -43,9 +44,9 @@ class TfOp:
         """The printed name, `tf.Erf`."""
         return f"tf.{self.tf_name}"
 
-    def with_types(self, types: tuple[TensorType, ...]) -> TfOp:
-        """The same op with results of these types."""
-        return replace(self, types=types)
+    def map_types(self, change: Callable[[TensorType], TensorType]) -> TfOp:
+        """The same op with its results' types changed."""
+        return replace(self, types=tuple(map(change, self.types)))
 
     def infer(self, inputs: Sequence[Atom | None], params: Params, bodies: Sequence[Graph]) -> tuple[TensorType, ...]:
         """TensorFlow's types."""
@@ -59,7 +60,7 @@ class TfOp:
 
 
 @dataclass(frozen=True, eq=False)
-class CustomOp:
+class CustomOp(Op):
     """One custom operator: its code as the file has it (`FlexErf`), and the types that the file states for its results.
 
     node: the TensorFlow node that the operator stands for, serialized; b"" where that is not known. stateful: as above.
@@ -67,7 +68,7 @@ class CustomOp:
     values are the last results).
     """
 
-    code: str
+    code: str = field()
     types: tuple[TensorType, ...]
     node: bytes = b""
     stateful: bool = False
@@ -83,9 +84,13 @@ class CustomOp:
         """The parameters of a custom operator."""
         return {"options": b"", "version": 1, "updates": ()}
 
-    def with_types(self, types: tuple[TensorType, ...]) -> CustomOp:
-        """The same op with results of these types."""
-        return replace(self, types=types)
+    def map_types(self, change: Callable[[TensorType], TensorType]) -> CustomOp:
+        """The same op with its results' types changed."""
+        return replace(self, types=tuple(map(change, self.types)))
+
+    def state_operands(self, eqn: Eqn) -> dict[int, int]:
+        """For each operand of `updates`, the result that it becomes."""
+        return updated_operands(eqn)
 
     def infer(self, inputs: Sequence[Atom | None], params: Params, bodies: Sequence[Graph]) -> tuple[TensorType, ...]:
         """The stated types."""

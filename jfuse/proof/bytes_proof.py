@@ -9,7 +9,7 @@ import numpy as np
 from jfuse.ir.evaluate import evaluate
 from jfuse.ir.graph import Graph
 from jfuse.ir.walk import all_eqns
-from jfuse.kernels.core.op import TflOp, depends_on_data
+from jfuse.kernels.core.op import depends_on_data
 from jfuse.lowering.rules import need
 from jfuse.proof.inputs import draw
 from jfuse.proof.samples import open_shapes
@@ -22,7 +22,7 @@ _LARGEST = 1000  # integer
 def works_on_bytes(replacement: Graph) -> bool:
     """Whether the replacement holds an op that jax cannot trace although the sizes of its results are known."""
     return any(
-        isinstance(eqn.op, TflOp) and depends_on_data(eqn) and all(out.type.is_static for out in eqn.outputs)
+        eqn.op.is_kernel and depends_on_data(eqn) and all(out.type.is_static for out in eqn.outputs)
         for eqn in all_eqns(replacement)
     )
 

@@ -14,7 +14,6 @@ from jfuse.ir.types import DType, TensorType
 from jfuse.ir.walk import live_eqns
 from jfuse.kernels import ops
 from jfuse.kernels.control import while_
-from jfuse.kernels.core.op import TflOp
 
 _SCALES = (1.0, 0.1, 4.0)
 _LARGEST_SIZE = 512  # what no network needs to leave a pixel of an image
@@ -106,7 +105,7 @@ def _groups(graph: Graph) -> frozenset[_Group]:
         elif eqn.op is ops.concatenation:
             axis = eqn.params["axis"] % len(shapes[0])
             found |= {_Group(dims, True) for i, dims in enumerate(zip(*shapes, strict=True)) if i != axis}
-        elif isinstance(eqn.op, TflOp) and eqn.op.elementwise:
+        elif eqn.op.elementwise:
             columns = zip_longest(*(reversed(s) for s in shapes), fillvalue=1)
             found |= {_Group(dims, True) for dims in columns}
     return frozenset(g for g in found if not g.agree or len(set(map(str, g.dims))) > 1)

@@ -17,7 +17,7 @@ from jfuse.ir.text import format_graph
 from jfuse.ir.types import DType
 from jfuse.ir.walk import all_eqns, substitute_graph, with_float
 from jfuse.kernels.control import BodyOp, scan
-from jfuse.kernels.core.op import TflOp, depends_on_data
+from jfuse.kernels.core.op import depends_on_data
 from jfuse.lowering.rule_tools.case_distinctions import families, place_of, run_time_switches
 from jfuse.lowering.rules import need
 from jfuse.proof.bytes_proof import agree, works_on_bytes
@@ -113,7 +113,7 @@ def _bound(graph: Graph, constants: Sequence[np.ndarray | None]) -> Graph:
 def _refuse_unrunnable(body: Graph) -> None:
     """Raise where XLA cannot run the body: opaque ops, sizes that depend on data, strings."""
     for eqn in all_eqns(body):
-        runs = isinstance(eqn.op, BodyOp) or (isinstance(eqn.op, TflOp) and not depends_on_data(eqn))
+        runs = isinstance(eqn.op, BodyOp) or (eqn.op.is_kernel and not depends_on_data(eqn))
         text = any(a is not None and a.type.dtype is DType.string for a in (*eqn.inputs, *eqn.outputs))
         need(runs and not text, "body_not_executable", want="ops that XLA runs", got=place_of(eqn))
         need(not eqn.effects, "stateful_body", want="no variables", got=place_of(eqn))

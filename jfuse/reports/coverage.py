@@ -23,7 +23,7 @@ from jfuse.lowering.defaults import default_rules
 from jfuse.lowering.rules import FuseRule, LowerRule
 from jfuse.passes.gates.alternatives import alternative_to
 from jfuse.tflite.runtime.dtypes import taken
-from jfuse.tflite.runtime.missing import reason_for
+from jfuse.tflite.runtime.table import reason_for
 from jfuse.tflite.schema import BUILTIN_CODES
 
 

@@ -12,7 +12,6 @@ from typing import Any
 
 from jfuse.ir.graph import Atom, Const, Eqn, Graph, Var
 from jfuse.ir.literals import format_const, format_value
-from jfuse.ir.registry import defaults_of
 from jfuse.passes.states.layers import layer_of
 from jfuse.reports.scopes import ScopeRun, runs, scope_of
 
@@ -151,14 +150,14 @@ class _Builder:
 
 def _operand_names(eqn: Eqn) -> Iterator[str]:
     """What the op calls its operands; the last name is that of all further ones."""
-    declared = [operand.name for operand in getattr(eqn.op, "operands", ())] or list(eqn.params.get("arguments", ()))
+    declared = [operand.name for operand in eqn.op.operands] or list(eqn.params.get("arguments", ()))
     for i in range(len(eqn.inputs)):
         yield str(declared[min(i, len(declared) - 1)]) if declared else str(i)
 
 
 def _options(eqn: Eqn) -> list[dict[str, Any]]:
     """Each parameter with its text, and whether it is the op's default."""
-    defaults = defaults_of(eqn.op)
+    defaults = eqn.op.defaults
     found = []
     for name in [*(k for k in defaults if k in eqn.params), *sorted(eqn.params.keys() - defaults.keys())]:
         text = format_value(eqn.params[name])

@@ -15,7 +15,6 @@ from jfuse.ir.evaluate import large_constants, with_constants
 from jfuse.ir.graph import Const, Eqn, Graph, Signature
 from jfuse.ir.types import TensorType
 from jfuse.ir.walk import all_eqns
-from jfuse.kernels.core.op import TflOp
 from jfuse.running.partition import hosted
 from jfuse.running.runner import untraceable
 from jfuse.tflite.names import Names, equation_name
@@ -102,4 +101,4 @@ def _names(graph: Graph, arrays: list[np.ndarray]) -> list[str]:
 
 
 def _operand(eqn: Eqn, index: int) -> str:
-    return eqn.op.operand_at(index).name if isinstance(eqn.op, TflOp) else str(index)
+    return eqn.op.operand_at(index).name if eqn.op.operands else str(index)

@@ -11,7 +11,7 @@ import numpy as np
 
 from jfuse.errors import JfuseError
 from jfuse.ir.dims import is_known, symbols_of
-from jfuse.ir.graph import Atom, Graph, Params
+from jfuse.ir.graph import Atom, Graph, Op, Params
 from jfuse.ir.types import TensorType
 from jfuse.running.litert_call import LiteRtCall, litert_call
 
@@ -19,7 +19,7 @@ _MOST_SHAPES = 8  # of one equation, for each of which an interpreter is kept
 
 
 @dataclass(frozen=True, eq=False)
-class Hosted:
+class Hosted(Op):
     """The op of equations that run in LiteRT. Its operands are the graph's inputs; constants stand in the graph.
 
     states: the positions of the inputs and outputs that are one operand updated in place, by input. errors: what failed

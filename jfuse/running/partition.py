@@ -10,42 +10,12 @@ from jfuse.ir.dims import symbols_of
 from jfuse.ir.graph import Eqn, Graph, Program, Var
 from jfuse.ir.types import TensorType
 from jfuse.ir.walk import all_eqns, users
-from jfuse.kernels import ops
-from jfuse.kernels.core.op import TflOp, depends_on_data
+from jfuse.kernels.core.op import depends_on_data
 from jfuse.opaque_ops.custom_options import FLEX
-from jfuse.opaque_ops.opaque_op import OpaqueOp
 from jfuse.opaque_ops.state_operands import keeps_state, state_operands
-from jfuse.opaque_ops.tf_op import CustomOp
 from jfuse.running.litert_op import Hosted
 from jfuse.running.scaled import is_scaled, scaled
 from jfuse.tflite.schema import BUILTIN_CODES
-
-_MOVES = frozenset(
-    {
-        ops.broadcast_to,
-        ops.concatenation,
-        ops.depth_to_space,
-        ops.dynamic_update_slice,
-        ops.expand_dims,
-        ops.gather,
-        ops.gather_nd,
-        ops.pack,
-        ops.rank,
-        ops.reshape,
-        ops.reverse_v2,
-        ops.shape,
-        ops.slice_,
-        ops.space_to_depth,
-        ops.split,
-        ops.split_v,
-        ops.squeeze,
-        ops.strided_slice,
-        ops.tile,
-        ops.transpose,
-        ops.unpack,
-    }
-)
-"""Ops that move elements as they are, or look at shapes alone: on integers they need no scale."""
 
 
 def hosted(graph: Graph, *, singly: bool = False) -> Graph:
@@ -74,18 +44,18 @@ def needs_litert(eqn: Eqn) -> bool:
     Loops run there whole, as their turns would go back and forth, and what is rounded to integers in each of them would
     add up to another result.
     """
-    if not eqn.bodies or isinstance(eqn.op, OpaqueOp):
+    if not eqn.bodies or eqn.op.is_kept:
         return not _has_kernel(eqn)
     inner = (e for body in eqn.bodies for e in all_eqns(body))
-    return getattr(eqn.op, "builtin", "") in BUILTIN_CODES and not all(map(_has_kernel, inner))
+    return eqn.op.builtin in BUILTIN_CODES and not all(map(_has_kernel, inner))
 
 
 def _has_kernel(eqn: Eqn) -> bool:
     """Whether what computes the equation is here: not for quantized integers, nor for what the runtime alone has."""
-    if isinstance(eqn.op, CustomOp):
+    if eqn.op.code is not None:
         return bool(eqn.op.node) or eqn.op.code.startswith(FLEX)
-    if not isinstance(eqn.op, TflOp):
-        return not isinstance(eqn.op, OpaqueOp)
+    if not eqn.op.is_kernel:
+        return not eqn.op.is_kept
     return not any(map(_is_quantized, _types(eqn))) or _moves(eqn) or is_scaled(eqn)
 
 
@@ -100,7 +70,14 @@ def _is_quantized(t: TensorType) -> bool:
 def _moves(eqn: Eqn) -> bool:
     """Whether the results are elements of the operands as they are, in one scale: no kernel needs to know it then."""
     quantized = (t.quantization for t in _types(eqn) if _is_quantized(t))
-    return eqn.op in _MOVES and len({(q.scale, q.zero_point, q.axis) for q in quantized if q is not None}) == 1
+    keeps_elements = eqn.op.moves is not None or _reads_a_shape(eqn)
+    return keeps_elements and len({(q.scale, q.zero_point, q.axis) for q in quantized if q is not None}) == 1
+
+
+def _reads_a_shape(eqn: Eqn) -> bool:
+    """Whether the results are plain numbers that follow from the operands' shapes alone."""
+    only = all(eqn.op.operand_at(i).shape_only for i in range(len(eqn.inputs)))
+    return only and not any(_is_quantized(out.type) for out in eqn.outputs)
 
 
 class _Rewrite:

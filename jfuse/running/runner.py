@@ -16,7 +16,6 @@ from jfuse.ir.graph import Eqn, Graph, Program, Var
 from jfuse.ir.types import DType
 from jfuse.ir.walk import all_eqns
 from jfuse.kernels.core.op import depends_on_data
-from jfuse.opaque_ops.tf_op import CustomOp, TfOp
 from jfuse.running.in_litert import WHY, runs_whole, works_on_resources
 from jfuse.running.litert_op import Hosted
 from jfuse.running.partition import hosted, hosted_counts, is_changed
@@ -106,7 +105,7 @@ def untraceable(graph: Graph) -> str | None:
     if works_on_resources(graph):
         return WHY
     for eqn in all_eqns(graph):
-        if isinstance(eqn.op, TfOp | CustomOp):
+        if eqn.op.tf_name is not None or eqn.op.code is not None:
             return f"{eqn.op.name} is computed by TensorFlow ({eqn.source})"
         if depends_on_data(eqn) or (isinstance(eqn.op, Hosted) and "shapes" not in eqn.params):
             return f"the result size of {eqn.op.name} depends on data ({eqn.source})"

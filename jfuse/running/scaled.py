@@ -6,17 +6,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from jfuse.ir.graph import Atom, Eqn, Graph, Params
+from jfuse.ir.graph import Atom, Eqn, Graph, Op, Params
 from jfuse.ir.quantization import Quantization
 from jfuse.ir.types import DType, TensorType
-from jfuse.kernels import ops
 from jfuse.kernels.nn.quantize import dequantized
 
 _TAKEN = frozenset({DType.i4, DType.i8, DType.u8, DType.i16})
 
 
 @dataclass(frozen=True)
-class Dequantize:
+class Dequantize(Op):
     """DEQUANTIZE of integers with this scale."""
 
     quantization: Quantization
@@ -33,7 +32,7 @@ class Dequantize:
 
 def is_scaled(eqn: Eqn) -> bool:
     """Whether `scaled` takes the equation: DEQUANTIZE to f32, of types and scales as `dequantized` has them."""
-    operand = eqn.inputs[0] if eqn.op is ops.dequantize else None
+    operand = eqn.inputs[0] if eqn.op.scales == "out_of" else None
     if operand is None or operand.type.dtype not in _TAKEN or eqn.outputs[0].type.dtype is not DType.f32:
         return False
     quantization = operand.type.quantization

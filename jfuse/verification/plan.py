@@ -13,7 +13,6 @@ from jfuse.errors import JfuseError
 from jfuse.ir.graph import Signature
 from jfuse.ir.types import TensorType
 from jfuse.ir.walk import all_eqns
-from jfuse.kernels import ops
 from jfuse.kernels.core.op import depends_on_data
 from jfuse.proof.inputs import CallInputs, draws, input_types, open_sizes, size_choices
 from jfuse.report import Promise
@@ -152,7 +151,7 @@ class Plan:
 
 def _saturates(signature: Signature) -> bool:
     """Whether floats are quantized: LiteRT leaves open what becomes of those beyond 2^31 steps."""
-    operands = (e.inputs[0] for e in all_eqns(signature.graph) if e.op is ops.quantize)
+    operands = (e.inputs[0] for e in all_eqns(signature.graph) if e.op.scales == "into")
     return any(a is not None and a.type.dtype.is_float for a in operands)
 
 

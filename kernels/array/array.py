@@ -18,7 +18,7 @@ from jfuse.kernels.core.op import Array, Static, namespace, tfl
 from jfuse.kernels.nn.activation import activate
 
 
-@tfl("RESHAPE", on_shapes=True, sized_by_data=True, linear="joint")
+@tfl("RESHAPE", on_shapes=True, sized_by_data=True, linear="joint", moves="renames")
 def reshape(x: Array, shape: Static = None, /, *, new_shape: tuple[int, ...] | None = None) -> Array:
     """The elements of x in another shape, one dimension of which may be -1.
 
@@ -42,7 +42,7 @@ def _new_shape(shape: Any, new_shape: tuple[int, ...] | None) -> tuple[Any, ...]
     return found
 
 
-@tfl("EXPAND_DIMS", on_shapes=True, linear="joint")
+@tfl("EXPAND_DIMS", on_shapes=True, linear="joint", moves="renames")
 def expand_dims(x: Array, axis: Static, /) -> Array:
     """x with a dimension of 1 inserted at axis.
 
@@ -52,7 +52,7 @@ def expand_dims(x: Array, axis: Static, /) -> Array:
     return namespace(x).reshape(x, (*x.shape[:place], 1, *x.shape[place:]))
 
 
-@tfl("SQUEEZE", on_shapes=True, linear="joint")
+@tfl("SQUEEZE", on_shapes=True, linear="joint", moves="renames")
 def squeeze(x: Array, /, *, squeeze_dims: tuple[int, ...] = ()) -> Array:
     """x without the dimensions named, each of which is 1; all that are 1 where none is named.
 
@@ -77,13 +77,13 @@ def _squeezed(shape: tuple[Any, ...], squeeze_dims: tuple[int, ...]) -> tuple[in
     return axes
 
 
-@tfl("TRANSPOSE", on_shapes=True, linear="joint")
+@tfl("TRANSPOSE", on_shapes=True, linear="joint", moves="permutes")
 def transpose(x: Array, perm: Static, /) -> Array:
     """The dimensions of x in the order perm.   x: any[...]; perm: i32[rank]   Source: tflite/kernels/transpose.cc"""
     return namespace(x).transpose(x, axes_from_front(perm, len(x.shape)))
 
 
-@tfl("CONCATENATION", on_shapes=True, linear="joint")
+@tfl("CONCATENATION", on_shapes=True, linear="joint", moves="joins")
 def concatenation(*values: Array, axis: int, fused_activation_function: str = "NONE") -> Array:
     """The values one after the other along axis.
 
@@ -105,7 +105,7 @@ def _concatenation_type(*values: TensorType, axis: int, fused_activation_functio
     return TensorType(tuple(shape), first.dtype)
 
 
-@tfl("PACK", on_shapes=True, linear="joint")
+@tfl("PACK", on_shapes=True, linear="joint", moves="joins")
 def pack(*values: Array, axis: int = 0) -> Array:
     """The values stacked along a new axis.   values: any[...] of one type   Source: tflite/kernels/pack.cc"""
     return namespace(*values).stack(values, axis=axis)
@@ -127,7 +127,7 @@ def _check_alike(first: TensorType, other: TensorType) -> None:
         raise TypeMismatch("the values differ in dtype or rank", expected=str(first), found=str(other))
 
 
-@tfl("UNPACK", on_shapes=True, linear="joint")
+@tfl("UNPACK", on_shapes=True, linear="joint", moves="splits")
 def unpack(x: Array, /, *, axis: int = 0) -> tuple[Array, ...]:
     """The slices of x along axis, without that axis; its size must be known.
 
@@ -140,7 +140,7 @@ def unpack(x: Array, /, *, axis: int = 0) -> tuple[Array, ...]:
     return tuple(x[(*before, i)] for i in range(x.shape[place]))
 
 
-@tfl("SPLIT", on_shapes=True, linear="joint")
+@tfl("SPLIT", on_shapes=True, linear="joint", moves="splits")
 def split(axis: Static, x: Array, /, *, num_splits: int) -> tuple[Array, ...]:
     """x cut along axis into num_splits equal parts.
 
@@ -163,7 +163,7 @@ def _equal_part(size: Any, count: int) -> Any:
     return size // count
 
 
-@tfl("SPLIT_V", on_shapes=True, linear="joint")
+@tfl("SPLIT_V", on_shapes=True, linear="joint", moves="splits")
 def split_v(x: Array, size_splits: Static, axis: Static, /) -> tuple[Array, ...]:
     """x cut along axis into parts of the given sizes, one of which may be -1.
 
@@ -246,13 +246,13 @@ def _padded(x: TensorType, paddings: Any) -> TensorType:
     return TensorType(tuple(d + low + high for d, (low, high) in zip(x.shape, paddings, strict=True)), x.dtype)
 
 
-@tfl("TILE", on_shapes=True, sized_by_data=True, linear="joint")
+@tfl("TILE", on_shapes=True, sized_by_data=True, linear="joint", moves="repeats")
 def tile(x: Array, multiples: Static, /) -> Array:
     """x repeated along each dimension.   x: any[...]; multiples: i32|i64[rank]   Source: tflite/kernels/tile.cc"""
     return namespace(x).tile(x, multiples)
 
 
-@tfl("BROADCAST_TO", on_shapes=True, sized_by_data=True, linear="joint")
+@tfl("BROADCAST_TO", on_shapes=True, sized_by_data=True, linear="joint", moves="repeats")
 def broadcast_to(x: Array, shape: Static, /) -> Array:
     """x broadcast to shape.
 
@@ -305,7 +305,7 @@ def fill(dims: Static, value: Array, /) -> Array:
     return xp.broadcast_to(xp.reshape(value, ()), dims)
 
 
-@tfl("REVERSE_V2", on_shapes=True, linear="joint")
+@tfl("REVERSE_V2", on_shapes=True, linear="joint", moves="takes")
 def reverse_v2(x: Array, axis: Static, /) -> Array:
     """x with the order along the axes turned round.
 
@@ -337,7 +337,7 @@ def _along(vector: Array, axis: int, rank: int) -> Array:
     return vector.reshape(tuple(-1 if i == axis else 1 for i in range(rank)))
 
 
-@tfl("DYNAMIC_UPDATE_SLICE")
+@tfl("DYNAMIC_UPDATE_SLICE", moves="joins")
 def dynamic_update_slice(x: Array, update: Array, start_indices: Array, /) -> Array:
     """x with `update` written at start_indices, which are moved as far as `update` needs to fit in.
 

@@ -17,7 +17,7 @@ from jfuse.kernels.core.op import Array, Measure, Static, namespace, tfl
 from jfuse.kernels.core.static_values import fresh_size, static_value
 
 
-@tfl("GATHER", on_shapes=True, linear="first")
+@tfl("GATHER", on_shapes=True, linear="first", moves="takes")
 def gather(x: Array, indices: Array, /, *, axis: int = 0, batch_dims: int = 0) -> Array:
     """The slices of x along axis that indices name, row by row over the first batch_dims dimensions.
 
@@ -70,7 +70,7 @@ def _check_indices(indices: Array, size: Dim) -> None:
         )
 
 
-@tfl("GATHER_ND", linear="first")
+@tfl("GATHER_ND", linear="first", moves="takes")
 def gather_nd(x: Array, indices: Array, /) -> Array:
     """The elements or slices of x at the places in the last dimension of indices.
 
@@ -165,7 +165,7 @@ def _one_hot_type(
     return TensorType((*indices.shape[:place], depth, *indices.shape[place:]), on_value.dtype)
 
 
-@tfl("WHERE", traceable=False)
+@tfl("WHERE", traceable=False, chooses=True)
 def where(condition: Array, /) -> Array:
     """The indices of the true (or nonzero) elements, in row-major order.
 
@@ -179,7 +179,7 @@ def _where_type(condition: TensorType) -> TensorType:
     return TensorType((fresh_size(), condition.rank), DType.i64)
 
 
-@tfl("RANGE")
+@tfl("RANGE", counts=True)
 def range_(start: Measure, limit: Measure, delta: Measure, /) -> Array:
     """start, start + delta, … as long as it is short of limit.
 

@@ -10,14 +10,14 @@ import jax.numpy as jnp
 import numpy as np
 
 from jfuse.ir.dims import Shape, is_known
-from jfuse.ir.graph import Atom, Graph, Params
+from jfuse.ir.graph import Atom, Graph, Op, Params
 from jfuse.ir.registry import register_op
 from jfuse.ir.trace import active_trace, is_tracing
 from jfuse.ir.types import DType, TensorType
 
 
 @dataclass(frozen=True, eq=False)
-class ReserveOp:
+class ReserveOp(Op):
     """Zeros of the parameters `shape` and `dtype`, without operands. `scan_to_loops` spells them in builtins."""
 
     name: str = "reserve"

@@ -16,7 +16,7 @@ from jfuse.kernels.core.op import Array, Static, tfl
 from jfuse.kernels.core.static_values import fresh_size, known_entries
 
 
-@tfl("SLICE", on_shapes=True, linear="joint")
+@tfl("SLICE", on_shapes=True, linear="joint", moves="takes")
 def slice_(x: Array, begin: Static, size: Static, /) -> Array:
     """The block of x of that size from begin; a size of -1 reaches to the end.
 
@@ -46,7 +46,7 @@ def _slice_by_data(x: Atom, begin: Atom, size: Atom) -> TensorType:
     return TensorType(tuple(shape), x.type.dtype)
 
 
-@tfl("STRIDED_SLICE", on_shapes=True, linear="joint")
+@tfl("STRIDED_SLICE", on_shapes=True, linear="joint", moves="takes")
 def strided_slice(
     x: Array,
     begin: Static,

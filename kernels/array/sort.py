@@ -12,7 +12,7 @@ from jfuse.kernels.core.op import Array, Static, namespace, tfl
 from jfuse.kernels.core.static_values import fresh_size
 
 
-@tfl("TOPK_V2", sized_by_data=True, switch="select")
+@tfl("TOPK_V2", sized_by_data=True, switch="select", chooses=True)
 def topk_v2(x: Array, k: Static, /) -> tuple[Array, Array]:
     """The k largest elements along the last dimension, largest first, and their places; of equals the first one.
 
@@ -28,7 +28,7 @@ def _topk_v2_type(x: TensorType, k: Any) -> tuple[TensorType, TensorType]:
     return TensorType(shape, x.dtype), TensorType(shape, DType.i32)
 
 
-@tfl("UNIQUE", traceable=False)
+@tfl("UNIQUE", traceable=False, chooses=True)
 def unique(x: Array, /, *, idx_out_type: DType = DType.i32) -> tuple[Array, Array]:
     """The distinct elements in the order in which they come, and which of them each element is.
 

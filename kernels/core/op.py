@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping
-from typing import Any, get_type_hints
+from typing import Any, Literal, get_type_hints
 
 from jfuse.errors import RuleError
-from jfuse.ir.graph import Eqn, Var
+from jfuse.ir.graph import Eqn, Moves, Product, Var
+from jfuse.ir.operand import Operand
 from jfuse.ir.registry import register_op
-from jfuse.kernels.core.operand import Array, Measure, Operand, ShapeOnly, Static, declared_operand, namespace
+from jfuse.kernels.core.operand import Array, Measure, ShapeOnly, Static, declared_operand, namespace
 from jfuse.kernels.core.record import record
 from jfuse.kernels.core.static_values import static_value
 from jfuse.kernels.core.tfl_op import TflOp
@@ -48,6 +49,12 @@ def tfl(
     switch: str | None = None,
     clamps: bool = False,
     draws: bool = False,
+    moves: Moves | None = None,
+    product: Product | None = None,
+    scales: Literal["into", "out_of"] | None = None,
+    chooses: bool = False,
+    counts: bool = False,
+    cell: str = "",
 ) -> Callable[[Callable[..., Any]], TflOp]:
     """Declare the decorated function as the TFLite builtin of that name.
 
@@ -71,6 +78,15 @@ def tfl(
     clamps: the float kernel applies RELU, RELU6 and RELU_N1_TO_1 as `fused_activation_function` (CONCATENATION has the
         option and refuses it; recurrent ops mean the activation of a cell by it).
     draws: the results are random numbers, others in each call: an equation is never folded, nor two of them shared.
+    moves: each element of the results is one of the operands, and which one their values do not decide; of what is
+        quantized too, so that no scale matters. "renames": all of them in the same order, under another shape
+        (RESHAPE); "permutes": axes in another order; "takes": some of the first operand (SLICE); "splits": several
+        results share them; "repeats": some of them again and again (TILE); "joins": of several operands (PACK).
+    product: what the op multiplies its operands as, if it does nothing else but to add up the products.
+    scales: "into" where numbers become steps of the result's scale, "out_of" where such steps become numbers.
+    chooses: what the results hold hangs on how operands compare, beyond what `switch` says of each element (TOPK_V2).
+    counts: the result is an arithmetic progression: start, end and step are the operands.
+    cell: what reports call a recurrent layer, or one step of it.
     """
 
     def declare(body: Callable[..., Any]) -> TflOp:
@@ -99,6 +115,12 @@ def tfl(
             clamps,
             draws,
             dict(repeats or {}),
+            moves=moves,
+            product=product,
+            scales=scales,
+            chooses=chooses,
+            counts=counts,
+            cell=cell,
         )
         op.__doc__ = body.__doc__
         _OPS[builtin] = op
@@ -114,17 +136,17 @@ def builtin_ops() -> Mapping[str, TflOp]:
 
 def depends_on_data(eqn: Eqn) -> bool:
     """Whether the sizes of the results follow from values that are computed at run time."""
-    if not isinstance(eqn.op, TflOp):
-        return bool(eqn.bodies) and bool(getattr(eqn.op, "varies")(eqn))  # noqa: B009 (ops with bodies have it)
+    if eqn.bodies:
+        return eqn.op.varies(eqn)
     operands = ((eqn.op.operand_at(i), atom) for i, atom in enumerate(eqn.inputs) if isinstance(atom, Var))
     return not eqn.op.traceable or any(o.decides_size and static_value(atom) is None for o, atom in operands)
 
 
 def draws(eqn: Eqn) -> bool:
     """Whether an equation's results are random numbers."""
-    return isinstance(eqn.op, TflOp) and eqn.op.draws
+    return eqn.op.draws
 
 
 def new_states(eqn: Eqn) -> dict[str, int]:
     """For each operand that an equation updates in place, by name, the result that it becomes."""
-    return eqn.op.new_states(len(eqn.outputs)) if isinstance(eqn.op, TflOp) else {}
+    return eqn.op.new_states(len(eqn.outputs))

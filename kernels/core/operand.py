@@ -5,12 +5,13 @@ from __future__ import annotations
 import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass
 from types import ModuleType
 from typing import Annotated, Any, TypeAlias, get_args, get_origin
 
 import jax.numpy as jnp
 import numpy as np
+
+from jfuse.ir.operand import Operand
 
 Array: TypeAlias = Any
 """A NumPy array, a jax array or tracer, or a Var: what an op is called with decides what it does."""
@@ -36,23 +37,6 @@ class Placeholder(ABC):
 def namespace(*operands: Array) -> ModuleType:
     """NumPy where every operand is a NumPy value (constants, shapes), jax.numpy otherwise."""
     return np if all(isinstance(o, np.ndarray | np.generic | int | float | bool) for o in operands) else jnp
-
-
-@dataclass(frozen=True)
-class Operand:
-    """One operand of an op's signature."""
-
-    name: str
-    static: bool = False
-    shape_only: bool = False
-    measure: bool = False
-    optional: bool = False
-    variadic: bool = False
-
-    @property
-    def decides_size(self) -> bool:
-        """Whether the sizes of the results may follow from the operand's value."""
-        return self.static or self.measure
 
 
 def declared_operand(parameter: inspect.Parameter, hint: Any) -> Operand:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Any
 
 import jax
 import numpy as np
@@ -11,38 +11,14 @@ from jax.errors import InconclusiveDimensionOperation
 
 from jfuse.errors import JfuseError, TypeMismatch
 from jfuse.ir.dims import is_known
-from jfuse.ir.graph import Atom, Const, Graph, Op, Params, Var
+from jfuse.ir.graph import Atom, Const, Op, Params, Var
 from jfuse.ir.trace import Trace, active_trace, equate_operands
 from jfuse.ir.types import DType, TensorType
-from jfuse.kernels.core.operand import Operand
 
 _LARGEST_SHAPE_VALUE = 64  # elements; tensors beyond this are data, not shapes
 
 
-class Recordable(Op, Protocol):
-    """What recording needs of an op besides what any op has: which operands it reads by value or by shape."""
-
-    @property
-    def elementwise(self) -> bool:
-        """Whether operands broadcast against each other."""
-
-    @property
-    def on_shapes(self) -> bool:
-        """Whether the body computes on arrays of dimensions, too."""
-
-    def operand_at(self, index: int) -> Operand:
-        """The declaration of the operand at a position."""
-
-    def infer(
-        self, inputs: Sequence[Atom | None], params: Params, bodies: Sequence[Graph] = ()
-    ) -> tuple[TensorType, ...]:
-        """The types of the results."""
-
-    def run(self, inputs: Sequence[Any], params: Params, bodies: Sequence[Graph] = ()) -> tuple[Any, ...]:
-        """The results for arrays."""
-
-
-def record(op: Recordable, operands: Sequence[Any], params: Params) -> tuple[Any, ...]:
+def record(op: Op, operands: Sequence[Any], params: Params) -> tuple[Any, ...]:
     """Append an equation to the active trace, or fold it where every result follows from shapes alone."""
     trace = active_trace()
     inputs: list[Atom | None] = [_as_atom(trace, o) for o in operands]
@@ -53,7 +29,7 @@ def record(op: Recordable, operands: Sequence[Any], params: Params) -> tuple[Any
     return trace.append(op, inputs, types, params, values=values)
 
 
-def infer_resolving(op: Recordable, trace: Trace, inputs: list[Atom | None], params: Params) -> tuple[TensorType, ...]:
+def infer_resolving(op: Op, trace: Trace, inputs: list[Atom | None], params: Params) -> tuple[TensorType, ...]:
     """The result types; where operands disagree on open sizes that the op needs equal, those are equated first.
 
     Bodies say which sizes those are by `layout.agreed`; of elementwise ops it is known.
@@ -62,7 +38,7 @@ def infer_resolving(op: Recordable, trace: Trace, inputs: list[Atom | None], par
         equated = len(trace.sizes)
         resolved = [_resolved(trace, i) for i in inputs]
         try:
-            return op.infer(resolved, params)
+            return op.infer(resolved, params, ())
         except TypeMismatch:
             data = [i.type.shape for n, i in enumerate(resolved) if i is not None and not op.operand_at(n).static]
             progress = len(trace.sizes) > equated or (op.elementwise and equate_operands(trace, data))
@@ -88,7 +64,7 @@ def _as_atom(trace: Trace, operand: Any) -> Atom | None:
     return trace.constant(array)
 
 
-def known_values(op: Recordable, inputs: Sequence[Atom | None], params: Params, count: int) -> list[np.ndarray | None]:
+def known_values(op: Op, inputs: Sequence[Atom | None], params: Params, count: int) -> list[np.ndarray | None]:
     """The values of the results where the op works on shapes and every operand is known and small."""
     nothing: list[np.ndarray | None] = [None] * count
     if not op.on_shapes:
@@ -97,14 +73,14 @@ def known_values(op: Recordable, inputs: Sequence[Atom | None], params: Params, 
     if any(a is None and atom is not None for a, atom in zip(arrays, inputs, strict=True)):
         return nothing
     try:
-        results = op.run(arrays, params)
+        results = op.run(arrays, params, ())
     except (InconclusiveDimensionOperation, TypeError, ValueError, JfuseError):
         return nothing
     found = [np.asarray(r) for r in results]
     return [_tightened(f) for f in found]
 
 
-def _shape_operand(op: Recordable, index: int, atom: Atom | None) -> Any:
+def _shape_operand(op: Op, index: int, atom: Atom | None) -> Any:
     if atom is None:
         return None
     if op.operand_at(index).shape_only:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import jax
 import numpy as np
@@ -13,12 +13,13 @@ from jax.errors import InconclusiveDimensionOperation
 
 from jfuse.errors import JfuseError, TypeMismatch
 from jfuse.ir.dims import broadcast_shape, is_known
-from jfuse.ir.graph import Atom, Const, Graph, Params, Var
+from jfuse.ir.graph import Atom, Const, Eqn, Graph, Moves, Op, Params, Product, Var
 from jfuse.ir.min_max_dims import normal
+from jfuse.ir.operand import Operand
 from jfuse.ir.trace import call_text, is_tracing, mismatch
 from jfuse.ir.types import DType, TensorType
 from jfuse.kernels.core.abstract_types import abstract_types
-from jfuse.kernels.core.operand import Operand, Placeholder
+from jfuse.kernels.core.operand import Placeholder
 from jfuse.kernels.core.record import as_array, known_values, record
 from jfuse.kernels.core.static_values import as_static, named_sizes, static_value
 
@@ -26,12 +27,12 @@ TypeRule: TypeAlias = Callable[..., TensorType | tuple[TensorType, ...]]
 
 
 @dataclass(eq=False)
-class TflOp:
+class TflOp(Op):
     """One TFLite builtin. Call it on arrays to compute, on Vars to record an equation."""
 
-    builtin: str
+    builtin: str = field()
     body: Callable[..., Any]
-    operands: tuple[Operand, ...]
+    operands: tuple[Operand, ...] = field()
     options: Mapping[str, inspect.Parameter]
     updates: Mapping[str, int] = field(default_factory=dict)
     on_shapes: bool = False
@@ -43,9 +44,16 @@ class TflOp:
     clamps: bool = False
     draws: bool = False
     repeats: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    moves: Moves | None = None
+    product: Product | None = None
+    scales: Literal["into", "out_of"] | None = None
+    chooses: bool = False
+    counts: bool = False
+    cell: str = ""
     type_rule: TypeRule | None = None
     atom_rule: TypeRule | None = None
     data_rule: TypeRule | None = None
+    is_kernel = True
     _memo: dict[Any, tuple[TensorType, ...]] = field(default_factory=dict, repr=False)
 
     @property
@@ -77,13 +85,9 @@ class TflOp:
         """For each operand that the op updates in place, the one of so many results that it becomes."""
         return {name: index % results for name, index in self.updates.items()}
 
-    def operand_index(self, name: str) -> int:
-        """The position of an operand, as in the file."""
-        return next(i for i, o in enumerate(self.operands) if o.name == name)
-
-    def operand_at(self, index: int) -> Operand:
-        """The declaration of the operand at a position; the last one repeats where it is variadic."""
-        return self.operands[min(index, len(self.operands) - 1)]
+    def state_operands(self, eqn: Eqn) -> dict[int, int]:
+        """For each operand that an equation updates in place, by position, the result that it becomes."""
+        return {self.operand_index(name): i for name, i in self.new_states(len(eqn.outputs)).items()}
 
     def __call__(self, *operands: Any, **options: Any) -> Any:
         for operand in operands:

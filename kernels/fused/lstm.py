@@ -7,7 +7,12 @@ from jfuse.kernels.fused.lstm_cell import lstm_cell
 from jfuse.kernels.fused.recurrence import Checks
 
 
-@tfl("UNIDIRECTIONAL_SEQUENCE_LSTM", updates={"output_state": 1, "cell_state": 2}, repeats={"output_state": (0, -1)})
+@tfl(
+    "UNIDIRECTIONAL_SEQUENCE_LSTM",
+    updates={"output_state": 1, "cell_state": 2},
+    repeats={"output_state": (0, -1)},
+    cell="LSTM",
+)
 def unidirectional_sequence_lstm(
     input_: Array,
     input_to_input_weights: Array | None,
@@ -85,7 +90,7 @@ def unidirectional_sequence_lstm(
     return cell.run(input_, output_state, cell_state, time_major=time_major)
 
 
-@tfl("LSTM", updates={"output_state": 1, "cell_state": 2}, repeats={"output_state": (0, -1)})
+@tfl("LSTM", updates={"output_state": 1, "cell_state": 2}, repeats={"output_state": (0, -1)}, cell="LSTM cell")
 def lstm(
     input_: Array,
     input_to_input_weights: Array | None,

@@ -7,7 +7,7 @@ from jfuse.kernels.fused.recurrence import Checks
 from jfuse.kernels.fused.rnn_cell import RnnCell
 
 
-@tfl("UNIDIRECTIONAL_SEQUENCE_RNN", updates={"hidden_state": 1}, repeats={"hidden_state": (0, -1)})
+@tfl("UNIDIRECTIONAL_SEQUENCE_RNN", updates={"hidden_state": 1}, repeats={"hidden_state": (0, -1)}, cell="simple RNN")
 def unidirectional_sequence_rnn(
     input_: Array,
     weights: Array,
@@ -34,7 +34,7 @@ def unidirectional_sequence_rnn(
     return cell.run(input_, hidden_state, time_major=time_major)
 
 
-@tfl("RNN", updates={"hidden_state": 1}, repeats={"hidden_state": (0, -1)})
+@tfl("RNN", updates={"hidden_state": 1}, repeats={"hidden_state": (0, -1)}, cell="simple RNN cell")
 def rnn(
     input_: Array,
     weights: Array,

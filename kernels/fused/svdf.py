@@ -11,7 +11,7 @@ from jfuse.kernels.fused.recurrence import Checks, product
 from jfuse.kernels.nn.activation import activate
 
 
-@tfl("SVDF", updates={"state": 1})
+@tfl("SVDF", updates={"state": 1}, cell="SVDF")
 def svdf(
     input_: Array,
     weights_feature: Array,

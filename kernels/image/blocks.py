@@ -12,7 +12,7 @@ from jfuse.ir.types import TensorType
 from jfuse.kernels.core.op import Array, Static, namespace, tfl
 
 
-@tfl("SPACE_TO_DEPTH", linear="joint")
+@tfl("SPACE_TO_DEPTH", linear="joint", moves="takes")
 def space_to_depth(x: Array, /, *, block_size: int) -> Array:
     """Each block of pixels becomes the channels of one pixel.
 
@@ -31,7 +31,7 @@ def _space_to_depth_type(x: TensorType, *, block_size: int) -> TensorType:
     return TensorType((batch, *sizes, channels * block_size**2), x.dtype)
 
 
-@tfl("DEPTH_TO_SPACE", linear="joint")
+@tfl("DEPTH_TO_SPACE", linear="joint", moves="takes")
 def depth_to_space(x: Array, /, *, block_size: int) -> Array:
     """The channels of each pixel become a block of pixels.
 

@@ -25,7 +25,7 @@ def product(x: Array, y: Array) -> Array:
     return xp.matmul(x, y).astype(x.dtype)  # of bfloat16 NumPy gives f32
 
 
-@tfl("FULLY_CONNECTED", linear="each", clamps=True)
+@tfl("FULLY_CONNECTED", linear="each", clamps=True, product="matrices")
 def fully_connected(
     x: Array,
     weights: Array,
@@ -63,7 +63,7 @@ def _bias_is_a_term(rows: Array, weights: Array) -> bool:
     return is_wide and rows.ndim > 2 and same(rows.shape[0], 1) is False and isinstance(rows, jax.core.Tracer)
 
 
-@tfl("BATCH_MATMUL", linear="each")
+@tfl("BATCH_MATMUL", linear="each", product="matrices")
 def batch_matmul(
     x: Array, y: Array, /, *, adj_x: bool = False, adj_y: bool = False, asymmetric_quantize_inputs: bool = False
 ) -> Array:

@@ -93,7 +93,7 @@ def sub(x: Array, y: Array, /, *, fused_activation_function: str = "NONE", pot_s
     return activate(matched(x, y).subtract(x, y), fused_activation_function)
 
 
-@tfl("MUL", on_shapes=True, elementwise=True, linear="each", clamps=True)
+@tfl("MUL", on_shapes=True, elementwise=True, linear="each", clamps=True, product="elements")
 def mul(x: Array, y: Array, /, *, fused_activation_function: str = "NONE") -> Array:
     """x * y.   x, y: number[...], broadcast -> number[...]   Source: tflite/kernels/mul.cc"""
     return activate(matched(x, y).multiply(x, y), fused_activation_function)

@@ -22,7 +22,7 @@ from jfuse.kernels.nn.windows import extent, same_padding, window_counts
 _IMAGES = ("NHWC", "OHWI", "NHWC")
 
 
-@tfl("CONV_2D", linear="each", clamps=True)
+@tfl("CONV_2D", linear="each", clamps=True, product="windows")
 def conv_2d(
     x: Array,
     weights: Array,
@@ -58,7 +58,7 @@ def _conv_2d_type(x: TensorType, weights: TensorType, bias: TensorType | None, *
     return _convolved_type(x, window, outputs, options)
 
 
-@tfl("DEPTHWISE_CONV_2D", linear="each", clamps=True)
+@tfl("DEPTHWISE_CONV_2D", linear="each", clamps=True, product="windows")
 def depthwise_conv_2d(
     x: Array,
     weights: Array,
@@ -95,7 +95,7 @@ def _depthwise_conv_2d_type(x: TensorType, weights: TensorType, bias: TensorType
     return _convolved_type(x, window, outputs, options)
 
 
-@tfl("TRANSPOSE_CONV", linear="each", clamps=True)
+@tfl("TRANSPOSE_CONV", linear="each", clamps=True, product="windows")
 def transpose_conv(
     output_shape: Static,
     weights: Array,

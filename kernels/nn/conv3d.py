@@ -12,7 +12,7 @@ from jfuse.kernels.nn.conv import check_equal, check_operands, convolved, of_ran
 from jfuse.kernels.nn.windows import window_counts
 
 
-@tfl("CONV_3D", linear="each", clamps=True)
+@tfl("CONV_3D", linear="each", clamps=True, product="windows")
 def conv_3d(
     x: Array,
     weights: Array,
@@ -49,7 +49,7 @@ def _conv_3d_type(x: TensorType, weights: TensorType, bias: TensorType | None, *
     return TensorType((x.shape[0], *sizes, outputs), x.dtype)
 
 
-@tfl("CONV_3D_TRANSPOSE", linear="each", clamps=True)
+@tfl("CONV_3D_TRANSPOSE", linear="each", clamps=True, product="windows")
 def conv_3d_transpose(
     output_shape: Static,
     weights: Array,

@@ -16,7 +16,7 @@ from jfuse.ir.types import DType, TensorType
 from jfuse.kernels.core.op import Array, namespace, tfl
 
 
-@tfl("DEQUANTIZE")
+@tfl("DEQUANTIZE", scales="out_of")
 def dequantize(x: Array, /) -> Array:
     """The real numbers.   x: f16[...] | bf16[...] -> f32[...]; integers with a scale in a graph
 
@@ -27,7 +27,7 @@ def dequantize(x: Array, /) -> Array:
     return x.astype(np.float32)
 
 
-@tfl("QUANTIZE")
+@tfl("QUANTIZE", scales="into")
 def quantize(x: Array, /) -> Array:
     """The integers that stand for real numbers, or for those that other integers stand for; in a graph alone.
 

@@ -7,14 +7,14 @@ from collections.abc import Collection, Iterator
 from jfuse.ir.graph import Eqn, Graph, Source, Var
 from jfuse.ir.walk import all_eqns
 from jfuse.kernels.control import EXACT
-from jfuse.kernels.core.op import TflOp, builtin_ops
+from jfuse.kernels.core.op import builtin_ops
 
 _CLIPS = ("cell_clip", "proj_clip")
 
 
 def switch_of(eqn: Eqn) -> str | None:
     """The family of the case distinction that an equation makes between values, None where it makes none."""
-    switch: str | None = getattr(eqn.op, "switch", None)
+    switch = eqn.op.switch
     if switch != "cast":
         return switch
     cuts = any(a is not None and a.type.dtype.is_float for a in eqn.inputs)
@@ -57,4 +57,4 @@ def _of_activation(eqn: Eqn) -> str | None:
 
 
 def _is_shape_only(eqn: Eqn, place: int) -> bool:
-    return isinstance(eqn.op, TflOp) and eqn.op.operand_at(place).shape_only
+    return eqn.op.operand_at(place).shape_only

@@ -9,7 +9,20 @@ from typing import Any
 import pytest
 
 from jfuse.errors import TypeMismatch
-from jfuse.ir import Atom, Eqn, Graph, Params, Source, TensorType, Var, active_trace, check_graph, symbol, trace_graph
+from jfuse.ir import (
+    Atom,
+    Eqn,
+    Graph,
+    Op,
+    Params,
+    Source,
+    TensorType,
+    Var,
+    active_trace,
+    check_graph,
+    symbol,
+    trace_graph,
+)
 from jfuse.kernels import ops
 from tests.ir.graphs import f32, i32, recurrent, weights
 
@@ -114,7 +127,7 @@ def test_bodies_must_fit_the_operands() -> None:
         check_graph(graph_of(eqn, inputs=(a,)))
 
 
-class Compact:
+class Compact(Op):
     """Keeps some rows: how many depends on the data."""
 
     name = "test.compact"

@@ -17,6 +17,7 @@ from jfuse.ir import (
     DType,
     Eqn,
     Graph,
+    Op,
     Params,
     Source,
     TensorType,
@@ -188,7 +189,7 @@ def test_one_program_serves_graphs_that_differ_in_weights_alone() -> None:
     assert any(different)
 
 
-class Pause:
+class Pause(Op):
     """The identity; somebody else may do something in the middle of a run."""
 
     name = "test.pause"

@@ -18,6 +18,7 @@ from jfuse.ir import (
     DType,
     Eqn,
     Graph,
+    Op,
     Program,
     Quantization,
     Signature,
@@ -451,8 +452,10 @@ def read(text: str, consts: Mapping[str, np.ndarray]) -> tuple[Graph | None, str
         return None, error.where or ""
 
 
-class Opaque:
+class Opaque(Op):
     """An op that one equation owns, as the importer makes them."""
+
+    name: str = ""
 
     def __init__(self, name: str, types: tuple[TensorType, ...]) -> None:
         self.name = name

@@ -1,4 +1,4 @@
-"""What ops declare of themselves (`linear`, `elementwise`) holds for every equation that the rows record."""
+"""What ops declare of themselves (`linear`, `elementwise`, `moves`) holds for every equation that the rows record."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def elementwise_equations(family: str) -> dict[str, Eqn]:
 
 def _data_places(eqn: Eqn) -> list[int]:
     """Where the operands are that carry data, not shapes or axes."""
-    declared = [eqn.op.operand_at(i) for i in range(len(eqn.inputs))]  # type: ignore[attr-defined]
+    declared = [eqn.op.operand_at(i) for i in range(len(eqn.inputs))]
     return [i for i, d in enumerate(declared) if eqn.inputs[i] is not None and not (d.static or d.shape_only)]
 
 
@@ -140,6 +140,31 @@ def test_elementwise_ops_look_at_one_place(family: str) -> None:
         np.testing.assert_allclose(alone, whole.reshape(-1), rtol=tolerance, err_msg=name)
 
 
+def moving_equations(family: str) -> dict[str, Eqn]:
+    """Those that say they move elements, of floats."""
+    found = {n: e for n, e in equations(family).items() if e.op.moves is not None and "RELU" not in n}
+    return {n: e for n, e in found.items() if all(v.type.dtype is DType.f32 for v in e.outputs)}
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_moved_elements_are_those_of_operands(family: str) -> None:
+    for name, eqn in moving_equations(family).items():
+        drawn = _operands(eqn, np.random.default_rng(0))
+        given = [v.reshape(-1) for v in drawn if v is not None and v.dtype == np.float64]
+        held = np.concatenate([r.reshape(-1) for r in _run(eqn, drawn)])
+        match eqn.op.moves:
+            case "renames":
+                np.testing.assert_array_equal(held, given[0], err_msg=name)
+            case "permutes" | "splits":
+                np.testing.assert_array_equal(np.sort(held), np.sort(given[0]), err_msg=name)
+            case "takes" | "repeats":
+                assert len(given) == 1, name
+                assert np.isin(held, given[0]).all(), name
+            case "joins":
+                assert np.isin(held, np.concatenate(given)).all(), name
+
+
 def test_many_equations_are_met() -> None:
+    assert sum(len(moving_equations(family)) for family in FAMILIES) > 50
     assert sum(len(linear_equations(family)) for family in FAMILIES) > 50
     assert sum(len(elementwise_equations(family)) for family in FAMILIES) > 100

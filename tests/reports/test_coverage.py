@@ -11,7 +11,7 @@ from jfuse.kernels.core.op import builtin_ops
 from jfuse.lowering.defaults import default_rules
 from jfuse.lowering.rules import LowerRule, lowers
 from jfuse.reports import coverage
-from jfuse.tflite.runtime.missing import reason_for
+from jfuse.tflite.runtime.table import reason_for
 from jfuse.tflite.schema import BUILTIN_CODES
 from tests.op_cases import FAMILIES
 from tests.op_cases.case import Case

@@ -107,7 +107,7 @@ def _is_every_index(indices: Any, length: Dim) -> bool:
     """Whether indices are 0, 1, 2, … up to a length."""
     if isinstance(indices, Var) and indices.value is None:
         maker = next((e for e in active_trace().eqns if indices in e.outputs), None)
-        if maker is None or maker.op is not ops.range_ or same(type_of(indices).shape[0], length) is not True:
+        if maker is None or not maker.op.counts or same(type_of(indices).shape[0], length) is not True:
             return False
         start, _, step = (None if a is None else static_value(a) for a in maker.inputs)
         return bool(start == 0 and step == 1)

@@ -5,27 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from jfuse.ir.graph import Atom, Eqn
-from jfuse.kernels.core.op import TflOp
-
-_CELLS = {
-    "LSTM": "LSTM cell",
-    "UNIDIRECTIONAL_SEQUENCE_LSTM": "LSTM",
-    "RNN": "simple RNN cell",
-    "UNIDIRECTIONAL_SEQUENCE_RNN": "simple RNN",
-    "SVDF": "SVDF",
-}
-_USUAL = {"LSTM": "TANH", "UNIDIRECTIONAL_SEQUENCE_LSTM": "TANH"}
 
 
 def describe(eqn: Eqn) -> str:
     """For example "LSTM of 16 units, 8 inputs, 20 steps; peepholes, projection to 4"; "" for ops of no known cell."""
     op = eqn.op
-    if not isinstance(op, TflOp) or op.builtin not in _CELLS:
+    if not op.cell:
         return ""
     operands = {op.operand_at(i).name: a for i, a in enumerate(eqn.inputs) if a is not None}
     sizes = ", ".join(_sizes(eqn, operands))
-    extras = ", ".join(_extras(eqn, op.builtin, operands))
-    return f"{_CELLS[op.builtin]} of {sizes}" + (f"; {extras}" if extras else "")
+    extras = ", ".join(_extras(eqn, operands))
+    return f"{op.cell} of {sizes}" + (f"; {extras}" if extras else "")
 
 
 def _sizes(eqn: Eqn, operands: Mapping[str, Atom]) -> Iterator[str]:
@@ -38,11 +28,12 @@ def _sizes(eqn: Eqn, operands: Mapping[str, Atom]) -> Iterator[str]:
         yield f"{x.type.shape[0 if eqn.params.get('time_major') else 1]} steps"
 
 
-def _extras(eqn: Eqn, builtin: str, operands: Mapping[str, Atom]) -> Iterator[str]:
+def _extras(eqn: Eqn, operands: Mapping[str, Atom]) -> Iterator[str]:
     activation = eqn.params.get("fused_activation_function", "NONE")
-    if activation != _USUAL.get(builtin):
+    gated = "cell_state" in eqn.op.updates
+    if activation != ("TANH" if gated else None):
         yield "linear" if activation == "NONE" else activation.lower()
-    if builtin.endswith("LSTM") and "input_to_input_weights" not in operands:
+    if gated and "input_to_input_weights" not in operands:
         yield "coupled gates"
     if "cell_to_forget_weights" in operands:
         yield "peepholes"

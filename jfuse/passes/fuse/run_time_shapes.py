@@ -6,7 +6,7 @@ invoke, with the states' old sizes: wrong numbers, then a crash, once a state ex
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from jfuse.errors import LowerError
@@ -16,7 +16,7 @@ from jfuse.ir.trace import recording
 from jfuse.ir.types import DType
 from jfuse.ir.walk import has_effects, producers
 from jfuse.kernels import control, ops
-from jfuse.kernels.core.op import TflOp, depends_on_data
+from jfuse.kernels.core.op import depends_on_data
 from jfuse.lowering.peephole.layout.reshape import constant_shape
 from jfuse.opaque_ops.state_operands import keeps_state, state_operands
 from jfuse.passes.rewrite import inline
@@ -26,7 +26,9 @@ from jfuse.passes.simplify.broadcast_constants import broadcast_constants, const
 _OPEN_WITH_OPEN_INPUT = frozenset({"SLICE", "TOPK_V2"})
 
 # Operands that decide no size, and without whose values the kernels leave the result open all the same.
-_LOOKED_AT = {f"UNSORTED_SEGMENT_{name}": (1,) for name in ("SUM", "PROD", "MIN", "MAX")}
+_LOOKED_AT: Mapping[str | None, tuple[int, ...]] = {
+    f"UNSORTED_SEGMENT_{name}": (1,) for name in ("SUM", "PROD", "MIN", "MAX")
+}
 
 
 def has_run_time_shape(eqn: Eqn, *, simplified: bool = True) -> bool:
@@ -42,14 +44,14 @@ def has_run_time_shape(eqn: Eqn, *, simplified: bool = True) -> bool:
     if eqn.bodies:
         inside = (inner for body in eqn.bodies for inner in body.eqns)
         return depends_on_data(eqn) or any(has_run_time_shape(inner, simplified=simplified) for inner in inside)
-    if not isinstance(eqn.op, TflOp):
+    if not eqn.op.is_kernel:
         return not all(out.type.is_static for out in eqn.outputs)
     if eqn.op.builtin in _OPEN_WITH_OPEN_INPUT:
         return not all(a.type.is_static for a in eqn.inputs if a is not None)
     if not simplified and eqn.op is ops.reshape and constant_shape(eqn.outputs[0].type.shape) is not None:
         return False
     # What SHAPE gives is known at allocation, one size of it too; what is computed from it is not.
-    if eqn.op is ops.range_ and _is_one_size(eqn.outputs[0].type.shape[0]) and not depends_on_data(eqn):
+    if eqn.op.counts and _is_one_size(eqn.outputs[0].type.shape[0]) and not depends_on_data(eqn):
         return False
     measures = _LOOKED_AT.get(eqn.op.builtin, ())
     computed = any(

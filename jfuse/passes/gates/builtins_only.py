@@ -10,9 +10,7 @@ from jfuse.ir.declared_types import is_stated
 from jfuse.ir.graph import Eqn, Graph, Program
 from jfuse.ir.walk import all_eqns
 from jfuse.kernels.control import composite
-from jfuse.opaque_ops.opaque_op import OpaqueOp
 from jfuse.opaque_ops.state_operands import keeps_state
-from jfuse.opaque_ops.tf_op import CustomOp, TfOp
 from jfuse.passes.context import Context
 from jfuse.passes.gates.alternatives import alternative_to
 from jfuse.passes.gates.custom_ops import is_let_in
@@ -56,7 +54,7 @@ def plain_numbers(program: Program, ctx: Context) -> Program:
     """
     eqns = (e for graph in program.entries() for e in all_eqns(graph))
     for eqn in eqns:
-        is_unknown = isinstance(eqn.op, OpaqueOp) or (isinstance(eqn.op, CustomOp) and keeps_state(eqn))
+        is_unknown = eqn.op.is_kept or (eqn.op.code is not None and keeps_state(eqn))
         if is_stated(eqn) or is_unknown or eqn.intermediates:
             raise LowerError(
                 "a program that is quantized, or has operators without an op of jfuse, is not lowered",
@@ -74,7 +72,7 @@ def no_lost_ops(program: Program, ctx: Context) -> Program:
     dropped.
     """
     eqns = (e for graph in program.graphs() for e in _staying(eliminate_dead_code(graph), ctx.rules.fuses))
-    _refuse([e for e in eqns if isinstance(e.op, TfOp) and not is_let_in(e, ctx)], ctx.variables)
+    _refuse([e for e in eqns if e.op.tf_name is not None and not is_let_in(e, ctx)], ctx.variables)
     return program
 
 
@@ -87,7 +85,7 @@ def _staying(graph: Graph, fused: Container[str]) -> Iterator[Eqn]:
 
 
 def _is_operator(eqn: Eqn) -> bool:
-    return getattr(eqn.op, "builtin", None) in BUILTIN_CODES
+    return eqn.op.builtin in BUILTIN_CODES
 
 
 def _refuse(eqns: Iterable[Eqn], variables: Collection[str] = ()) -> None:
@@ -108,20 +106,20 @@ def _lines(name: str, eqns: Sequence[Eqn], variables: Collection[str]) -> str:
     """What is known of the equations of one op: how many nodes they come from, the first, its layer and the reason."""
     first = eqns[0]
     nodes = {str(replace(e.source, op="")) or id(e) for e in eqns}  # a loop that was unrolled repeats its nodes
-    reason = unsupported(first) if _is_operator(first) else getattr(first.op, "reason", "")
+    reason = unsupported(first) if _is_operator(first) else first.op.reason
     place = str(first.source) or "a node without a name"
     layer = layer_of(first.source, variables)
     line = f"{name} ({len(nodes)}x, first at {place}{f', {layer}' if layer else ''})"
     why, *remedies = (reason or "").splitlines() or [""]
-    advice = alternative_to(first.op.tf_name) if isinstance(first.op, TfOp) else ""
+    advice = alternative_to(first.op.tf_name) if first.op.tf_name is not None else ""
     return f"{_INDENT}  ".join([f"{line}: {why}" if why else line, *filter(None, remedies or [advice])])
 
 
 def _remedies(firsts: Sequence[Eqn]) -> Iterator[str]:
-    opaque = [e.op.tf_name for e in firsts if isinstance(e.op, TfOp)]
+    opaque = [e.op.tf_name for e in firsts if e.op.tf_name is not None]
     if opaque:
         yield _NO_RULE.format(op=opaque[0])
-    bound = [e.op.tf_name for e in firsts if isinstance(e.op, TfOp) and not e.op.node]
+    bound = [e.op.tf_name for e in firsts if e.op.tf_name is not None and not e.op.node]
     if bound:
         yield f"not as custom operators, as they cannot leave their graph: {', '.join(bound)}"
     if any(_is_operator(e) for e in firsts):

@@ -35,7 +35,7 @@ def custom_operators(program: Program, ctx: Context) -> Program:
 
 def is_let_in(eqn: Eqn, ctx: Context) -> bool:
     """Whether the user lets an opaque op into the file: one that can be taken out of its graph."""
-    if not isinstance(eqn.op, TfOp) or not eqn.op.node:
+    if eqn.op.tf_name is None or not eqn.op.node:
         return False
     return ctx.select_tf_ops or eqn.op.tf_name in ctx.custom_ops
 

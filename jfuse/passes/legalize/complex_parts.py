@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from jfuse.ir.graph import Atom, Const, Eqn, Graph
+from jfuse.ir.graph import Atom, Const, Eqn, Graph, Op
 from jfuse.ir.types import DType
 from jfuse.ir.walk import with_bodies
 from jfuse.kernels import ops
 from jfuse.kernels.control import composite
-from jfuse.kernels.core.op import Array, TflOp
+from jfuse.kernels.core.op import Array
 from jfuse.lowering.ops.math.complex_numbers import WHOLE, whole
 from jfuse.passes.context import Context
 from jfuse.passes.rewrite import Rewriting
@@ -25,7 +25,7 @@ def complex_parts(graph: Graph, ctx: Context) -> Graph:
     rewriting = Rewriting(with_bodies(graph, lambda body: complex_parts(body, ctx)))
 
     def visit(eqn: Eqn) -> Sequence[Any] | None:
-        if not isinstance(eqn.op, TflOp) or not any(_is_complex(a) for a in eqn.inputs):
+        if not eqn.op.is_kernel or not any(_is_complex(a) for a in eqn.inputs):
             return None
         if not unsupported(eqn) and not any(_origin(rewriting, a) for a in eqn.inputs):
             return None
@@ -61,7 +61,7 @@ def _as_array(atom: Atom | None) -> Array:
     return atom.array if isinstance(atom, Const) else atom
 
 
-def _by_parts(op: TflOp, eqn: Eqn, operands: Sequence[Any]) -> Sequence[Any] | None:
+def _by_parts(op: Op, eqn: Eqn, operands: Sequence[Any]) -> Sequence[Any] | None:
     if op in _RESULTS:
         return [_RESULTS[op](*operands)]
     if not all(map(_is_complex, eqn.outputs)):

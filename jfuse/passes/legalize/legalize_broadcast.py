@@ -16,7 +16,8 @@ from jfuse.kernels.core.op import Array
 from jfuse.lowering.rule_tools.shape_tensors import shaped
 from jfuse.passes.context import Context
 from jfuse.passes.rewrite import rewrite
-from jfuse.tflite.runtime.broadcasting import MOST_AXES, is_same_shape, lacks_broadcasting
+from jfuse.tflite.runtime.broadcasting import is_same_shape, lacks_broadcasting
+from jfuse.tflite.runtime.row import MOST_AXES
 
 
 def legalize_broadcast(graph: Graph, ctx: Context) -> Graph:

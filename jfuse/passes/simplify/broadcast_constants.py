@@ -10,8 +10,8 @@ import numpy as np
 
 from jfuse.errors import JfuseError
 from jfuse.ir.dims import is_known, same
-from jfuse.ir.graph import Atom, Const, Eqn, Graph, Var
-from jfuse.kernels.core.op import TflOp, static_value
+from jfuse.ir.graph import Atom, Const, Eqn, Graph, Op, Var
+from jfuse.kernels.core.op import static_value
 
 Known = Mapping[Var, np.ndarray]
 
@@ -23,7 +23,7 @@ def broadcast_constants(graph: Graph, given: Known = MappingProxyType({})) -> di
     """
     known = dict(given)
     for eqn in graph.eqns:
-        if isinstance(eqn.op, TflOp) and len(eqn.outputs) == 1 and not eqn.effects:
+        if eqn.op.is_kernel and len(eqn.outputs) == 1 and not eqn.effects:
             found = _result(eqn, eqn.op, known)
             if found is not None:
                 known[eqn.outputs[0]] = found
@@ -39,7 +39,7 @@ def unbroadcast(atom: Atom, producers: Mapping[Var, Eqn]) -> Atom:
     """The tensor that `atom` repeats by broadcasting to a shape, or `atom` itself."""
     while isinstance(atom, Var):
         eqn = producers.get(atom)
-        if eqn is None or not isinstance(eqn.op, TflOp) or not isinstance(source := eqn.inputs[0], Var):
+        if eqn is None or not eqn.op.is_kernel or not isinstance(source := eqn.inputs[0], Var):
             break
         spread = eqn.op.builtin == "BROADCAST_TO" or (
             eqn.op.builtin == "TILE" and _only_broadcasts(eqn, source.type.shape)
@@ -50,7 +50,7 @@ def unbroadcast(atom: Atom, producers: Mapping[Var, Eqn]) -> Atom:
     return atom
 
 
-def _result(eqn: Eqn, op: TflOp, known: Known) -> np.ndarray | None:
+def _result(eqn: Eqn, op: Op, known: Known) -> np.ndarray | None:
     if op.builtin == "ZEROS_LIKE":
         return np.zeros((), eqn.outputs[0].type.dtype.numpy)
     operands = _data_operands(eqn, op, known)
@@ -66,18 +66,18 @@ def _result(eqn: Eqn, op: TflOp, known: Known) -> np.ndarray | None:
     return _computed(eqn, op, operands) if op.elementwise else None
 
 
-def _data_operands(eqn: Eqn, op: TflOp, known: Known) -> list[np.ndarray | None]:
+def _data_operands(eqn: Eqn, op: Op, known: Known) -> list[np.ndarray | None]:
     data = [a for i, a in enumerate(eqn.inputs) if a is not None and not op.operand_at(i).static]
     if any(op.operand_at(i).shape_only for i in range(len(eqn.inputs))):
         return []
     return [constant_of(a, known) for a in data]
 
 
-def _computed(eqn: Eqn, op: TflOp, operands: Sequence[Any]) -> np.ndarray | None:
+def _computed(eqn: Eqn, op: Op, operands: Sequence[Any]) -> np.ndarray | None:
     if len(operands) != len(eqn.inputs):
         return None
     try:
-        (result,) = op.run(operands, eqn.params)
+        (result,) = op.run(operands, eqn.params, ())
     except JfuseError:
         return None
     return np.asarray(result)

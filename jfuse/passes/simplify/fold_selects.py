@@ -11,13 +11,11 @@ import numpy as np
 
 from jfuse.ir.graph import Atom, Eqn, Graph, Var
 from jfuse.ir.walk import is_same_type, with_new_bodies
-from jfuse.kernels import ops
 from jfuse.kernels.control import composite, scan
 from jfuse.passes.context import Context
 from jfuse.passes.rewrite import rewrite
 from jfuse.passes.simplify.broadcast_constants import Known, broadcast_constants, constant_of
 
-_SELECTS = (ops.select, ops.select_v2)
 _LARGEST = 1 << 12  # elements of a constant that is looked at; masks and paddings have one for each row
 
 Done = dict[Any, Graph]
@@ -48,10 +46,10 @@ def _settled(graph: Graph, given: Known, done: Done) -> Graph:
 def _chosen(eqn: Eqn, known: Known) -> Sequence[Any] | None:
     """The value that a select or a product surely is, where that has the result's shape."""
     chosen: Atom | None = None
-    if eqn.op is ops.mul and eqn.params["fused_activation_function"] == "NONE":
+    if eqn.op.product == "elements" and eqn.params["fused_activation_function"] == "NONE":
         x, y = eqn.inputs
         chosen = x if _value(y, known) == 1 else y if _value(x, known) == 1 else None
-    elif eqn.op in _SELECTS:
+    elif eqn.op.selects:
         condition, yes, no = eqn.inputs
         value = _value(condition, known)
         chosen = None if value is None else yes if value.item() else no

@@ -11,7 +11,7 @@ from jfuse.errors import JfuseError
 from jfuse.ir.dims import is_known
 from jfuse.ir.graph import Atom, Const, Eqn, Graph, Op, Var
 from jfuse.ir.walk import has_effects, with_bodies
-from jfuse.kernels.core.op import TflOp, draws
+from jfuse.kernels.core.op import draws
 from jfuse.lowering.peephole import GRAPH_REWRITES, PEEPHOLE_RULES, PeepholeRule
 from jfuse.passes.context import Context
 from jfuse.passes.rewrite import Rewriting
@@ -113,12 +113,12 @@ def _exact(value: Any) -> Any:
 def folded(eqn: Eqn) -> Sequence[np.ndarray] | None:
     """The results of an equation on constants; None where it has others, or they would grow the file."""
     arrays = [a.array if isinstance(a, Const) else a for a in eqn.inputs]
-    if not isinstance(eqn.op, TflOp) or not arrays or any(isinstance(a, Var) for a in arrays):
+    if not eqn.op.is_kernel or not arrays or any(isinstance(a, Var) for a in arrays):
         return None
     limit = max(_FOLDED_BYTES, sum(a.nbytes for a in arrays if isinstance(a, np.ndarray)))
     if any(not all(map(is_known, out.type.shape)) or _size(out) > limit for out in eqn.outputs):
         return None
-    return eqn.op.run(arrays, eqn.params)
+    return eqn.op.run(arrays, eqn.params, ())
 
 
 def _size(var: Var) -> int:

@@ -11,9 +11,7 @@ from jfuse.ir.graph import Atom, Const, Eqn, Graph, Var
 from jfuse.ir.walk import all_eqns
 from jfuse.kernels import ops
 from jfuse.kernels.control import composite, scan, scan_parts
-from jfuse.kernels.core.op import TflOp
 
-_PRODUCTS = frozenset({"FULLY_CONNECTED", "BATCH_MATMUL"})
 _MOVES = frozenset({ops.concatenation, ops.reshape, ops.transpose, ops.cast, ops.expand_dims, ops.squeeze, ops.split})
 
 
@@ -93,7 +91,7 @@ def _reaching_products(body: Graph) -> set[Atom]:
     """What goes into a matrix product as it is, moved, joined or cast."""
     found: set[Atom] = set()
     for eqn in reversed(body.eqns):
-        product = isinstance(eqn.op, TflOp) and eqn.op.builtin in _PRODUCTS
+        product = eqn.op.product == "matrices"
         if product or (eqn.op in _MOVES and found.intersection(eqn.outputs)):
             found.update(a for a in eqn.inputs if isinstance(a, Var))
     return found
@@ -158,9 +156,9 @@ def _reverses(eqn: Eqn, axis: int) -> bool:
         return axis in {int(a) % rank for a in np.ravel(eqn.inputs[1].array)}
     if eqn.op is ops.strided_slice and isinstance(strides := eqn.inputs[3], Const):
         return axis < strides.array.size and int(strides.array[axis]) < 0
-    return getattr(eqn.op, "builtin", None) == "REVERSE_SEQUENCE" and eqn.params.get("seq_dim") == axis
+    return eqn.op.builtin == "REVERSE_SEQUENCE" and eqn.params.get("seq_dim") == axis
 
 
 def _keeps_axes(eqn: Eqn) -> bool:
     """Whether each step of the result is computed from the same step of an operand of equal rank."""
-    return isinstance(eqn.op, TflOp) and (eqn.op.elementwise or eqn.op.builtin in ("FULLY_CONNECTED", "BATCH_MATMUL"))
+    return eqn.op.elementwise or eqn.op.product == "matrices"

@@ -21,7 +21,7 @@ from jfuse.ir.states import StatePlace, distinct, places, reset_value, with_sign
 from jfuse.ir.types import DType
 from jfuse.ir.walk import is_last_reader, producers, use_counts, users, without_idle_states
 from jfuse.kernels import ops
-from jfuse.kernels.core.op import TflOp, new_states
+from jfuse.kernels.core.op import new_states
 from jfuse.opaque_ops.state_operands import keeps_state, state_operands
 from jfuse.passes.context import Context
 from jfuse.passes.simplify.dce import eliminate_dead_code
@@ -30,10 +30,8 @@ from jfuse.proof.inputs import concrete
 from jfuse.report import Kept
 from jfuse.tflite.write.distinct_outputs import prepare_outputs
 
-_REARRANGE = frozenset(
-    {ops.reshape, ops.transpose, ops.strided_slice, ops.slice_, ops.squeeze, ops.expand_dims, ops.gather}
-)
-"""Ops whose result is some elements of their first operand."""
+_REARRANGE = frozenset({"renames", "permutes", "takes"})
+"""Moves whose result is some elements of the first operand."""
 
 
 def place_states(program: Program, ctx: Context) -> Program:
@@ -216,14 +214,13 @@ def _with_final_states(signature: Signature) -> Signature:
     outputs, readers, made = list(graph.outputs), _readers(signature), producers(graph)
     for p in places(signature):
         reader = readers.get(graph.inputs[p.input])
-        if reader is not None and isinstance(reader.op, TflOp):
+        if reader is not None:
             outputs[p.output] = _final_state(made, reader, graph.inputs[p.input], outputs[p.output])
     return replace(signature, graph=replace(graph, outputs=tuple(outputs)))
 
 
 def _final_state(made: Mapping[Var, Eqn], reader: Eqn, before: Var, after: Atom) -> Atom:
     """The state that an equation leaves, where `after` repeats it; else `after`."""
-    assert isinstance(reader.op, TflOp)
     states = new_states(reader)
     for name, result in states.items():
         repeated = reader.op.repeats.get(name)
@@ -263,7 +260,7 @@ def _chain(made: Mapping[Var, Eqn], start: Var, end: Atom) -> Graph | None:
     atom: Atom | None = end
     while isinstance(atom, Var) and atom is not start:
         eqn = made.get(atom)
-        if eqn is None or eqn.op not in _REARRANGE or any(isinstance(a, Var) for a in eqn.inputs[1:]):
+        if eqn is None or eqn.op.moves not in _REARRANGE or any(isinstance(a, Var) for a in eqn.inputs[1:]):
             return None
         eqns.append(eqn)
         atom = eqn.inputs[0]

@@ -20,7 +20,6 @@ from jfuse.ir.graph import Atom, Eqn, Graph, Var
 from jfuse.ir.trace import Trace, at_source, recording
 from jfuse.ir.walk import producers, substitute, use_counts, with_bodies
 from jfuse.kernels import ops
-from jfuse.kernels.core.op import TflOp
 from jfuse.opaque_ops.state_operands import keeps_state, state_operands
 from jfuse.passes.context import Context
 from jfuse.passes.fuse.run_time_shapes import fused_first, has_run_time_shape
@@ -173,7 +172,6 @@ def _batch_axis(eqn: Eqn) -> int:
 
 def _repeated(eqn: Eqn, place: int) -> tuple[int, int] | None:
     """The result, and the step of it, that is the new value of the state at a place, where there is one."""
-    assert isinstance(eqn.op, TflOp), "only builtins keep states"
     found = eqn.op.repeats.get(eqn.op.operand_at(place).name)
     if found is None or found[0] >= len(eqn.outputs) - len(eqn.op.updates):
         return None

@@ -17,7 +17,7 @@ from jfuse.ir.trace import active_trace
 from jfuse.ir.types import TensorType
 from jfuse.ir.walk import rename_dims
 from jfuse.kernels.core.op import TflOp, record
-from jfuse.kernels.core.record import infer_resolving, known_values
+from jfuse.kernels.core.record import infer_resolving
 from jfuse.kernels.core.static_values import static_value
 from jfuse.opaque_ops.opaque_op import OpaqueOp
 from jfuse.tflite.opaque_options import named_subgraphs, packed_options
@@ -55,7 +55,7 @@ _OLD_FORM = {"kernel_type": "BASIC"}  # the LSTM of five operands, for which the
 def op_of(builtin: str) -> Op | None:
     """The op that computes a builtin; None where there is none."""
     op = find_op(builtin.lower())
-    return op if getattr(op, "builtin", None) == builtin else None
+    return op if op is not None and op.builtin == builtin else None
 
 
 def equation(builtin: str, operator: Any, operands: list[Atom | None], results: Results, body: Body) -> Sequence[Var]:
@@ -121,7 +121,7 @@ def _stated(op: TflOp, operands: list[Atom | None], params: dict[str, Any], resu
             derived = infer_resolving(op, trace, inputs, params)
         except TypeMismatch:
             continue
-        values = known_values(op, inputs, params, len(derived))
+        values = op.known_values(inputs, params, len(derived))
         break
     if len(derived) != count:
         raise BadFlatbuffer(

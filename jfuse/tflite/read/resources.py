@@ -18,6 +18,6 @@ _HANDLES = frozenset({"VAR_HANDLE", "HASHTABLE"})
 
 def effects_of(eqn: Eqn) -> tuple[str, ...]:
     """The effect of an equation that works on resources, or one of whose bodies does."""
-    builtin = getattr(eqn.op, "builtin", None)
+    builtin = eqn.op.builtin
     works = builtin in ON_RESOURCES - _HANDLES
     return (_EFFECT,) if works or any(inner.effects for body in eqn.bodies for inner in body.eqns) else ()

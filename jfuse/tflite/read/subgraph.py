@@ -12,7 +12,6 @@ from jfuse.ir.graph import Atom, Eqn, Graph, Var
 from jfuse.ir.trace import active_trace, at_source
 from jfuse.ir.types import DType, TensorType
 from jfuse.opaque_ops.state_operands import operand_name, state_operands
-from jfuse.opaque_ops.tf_op import CustomOp
 from jfuse.tflite.names import source_of
 from jfuse.tflite.read.buffers import Buffers
 from jfuse.tflite.read.custom import record_custom
@@ -197,7 +196,7 @@ class Subgraph:
         debug = debug_index(operator, where)
         eqn = replace(eqn, outputs=results, intermediates=intermediates, effects=effects, debug=debug)
         version = self._file.code(operator).version
-        same = isinstance(eqn.op, CustomOp) or own_version(eqn) == version
+        same = eqn.op.code is not None or own_version(eqn) == version
         eqns[-1] = eqn = eqn if same else replace(eqn, version=version)
         self._bind(eqn, operator, dict(zip(plain, outputs, strict=True)), where)
 

@@ -7,23 +7,23 @@ from __future__ import annotations
 
 from jfuse.ir.dims import Shape, same
 from jfuse.ir.graph import Eqn
-from jfuse.kernels.core.op import TflOp
-
-_NONE = frozenset("ADD_N ATAN2 STABLEHLO_AND".split())
-MOST_AXES = 8
+from jfuse.tflite.runtime.table import limits_of
 
 
 def lacks_broadcasting(eqn: Eqn) -> str | None:
     """What the kernel of an elementwise op cannot do about operands of different shapes; None where it can."""
-    if not isinstance(eqn.op, TflOp) or not eqn.op.elementwise:
+    if not eqn.op.elementwise:
         return None
     shapes = [a.type.shape for a in eqn.inputs if a is not None]
     if all(is_same_shape(shape, shapes[0]) for shape in shapes):
         return None
-    if eqn.op.builtin in _NONE:
+    limits = limits_of(eqn.op.builtin)
+    if limits is None:
+        return None  # `unsupported` refuses it whatever its shapes
+    if not limits.broadcasts:
         return "the runtime's kernel does not broadcast"
-    if max(map(len, shapes)) > MOST_AXES:
-        return f"the runtime's kernel broadcasts {MOST_AXES} axes at most"
+    if max(map(len, shapes)) > limits.broadcasts:
+        return f"the runtime's kernel broadcasts {limits.broadcasts} axes at most"
     return None
 
 

@@ -12,8 +12,9 @@ from dataclasses import dataclass, replace
 
 from jfuse.ir.graph import Atom, Eqn, Var
 from jfuse.ir.types import DType
-from jfuse.kernels.core.op import TflOp
 from jfuse.tflite.runtime.dtypes import refused
+from jfuse.tflite.runtime.row import Values
+from jfuse.tflite.runtime.table import limits_of
 
 
 @dataclass(frozen=True)
@@ -27,7 +28,7 @@ class Encoding:
     def applies(self, eqn: Eqn, index: int) -> bool:
         """Whether an operand is to be encoded; not those that say sizes or axes."""
         atom, op = eqn.inputs[index], eqn.op
-        static = isinstance(op, TflOp) and (op.operand_at(index).static or op.operand_at(index).shape_only)
+        static = op.operand_at(index).static or op.operand_at(index).shape_only
         return atom is not None and atom.type.dtype is self.narrow and not static
 
 
@@ -43,39 +44,33 @@ _BY_VALUE = {
 }
 _BY_BITS = {DType.u32: DType.i32, DType.u64: DType.i64, DType.f64: DType.i64}
 
-_MOVES = frozenset(
-    "BATCH_TO_SPACE_ND BROADCAST_TO CONCATENATION DEPTH_TO_SPACE DYNAMIC_UPDATE_SLICE EMBEDDING_LOOKUP EXPAND_DIMS "
-    "FILL GATHER GATHER_ND MATRIX_DIAG MATRIX_SET_DIAG MIRROR_PAD ONE_HOT PACK PAD PADV2 RESHAPE REVERSE_SEQUENCE "
-    "REVERSE_V2 SELECT SELECT_V2 SLICE SPACE_TO_BATCH_ND SPACE_TO_DEPTH SPLIT SPLIT_V SQUEEZE STRIDED_SLICE TILE "
-    "TRANSPOSE UNPACK ZEROS_LIKE".split()
-)
-_WRAPS = frozenset("ADD ADD_N CUMSUM MUL NEG REDUCE_PROD SQUARED_DIFFERENCE SUB SUM".split())
-_BITWISE = frozenset("BITWISE_XOR EQUAL NOT_EQUAL STABLEHLO_AND".split())
-_CHOOSES = frozenset("MAXIMUM MINIMUM REDUCE_MAX REDUCE_MIN RELU TOPK_V2".split())  # results are operands, or 0
-# Not of integers by value: conversions are about the type itself, LiteRT's power saturates where TensorFlow's wraps,
-# and TensorFlow sums for a mean in the narrow type.
-_OF_THE_TYPE = frozenset("BITCAST CAST DEQUANTIZE MEAN POW QUANTIZE".split())
-
 
 def wider(eqn: Eqn) -> Encoding | None:
     """An encoding of the operands and results that the kernel refuses, in which it takes them; None where none does."""
     atom = refused(eqn)
-    if atom is None or not isinstance(eqn.op, TflOp) or eqn.op.updates:
+    if atom is None or not eqn.op.is_kernel or eqn.op.updates:
         return None
     return next((e for e in _encodings(eqn.op.builtin, atom.type.dtype) if refused(encoded(eqn, e)) is None), None)
 
 
-def _encodings(builtin: str, dtype: DType) -> Iterator[Encoding]:
-    if dtype.is_float or builtin not in _OF_THE_TYPE:
+def _encodings(builtin: str | None, dtype: DType) -> Iterator[Encoding]:
+    values = _values_of(builtin)
+    if dtype.is_float or values is not Values.TYPED:
         yield from (Encoding(dtype, wide) for wide in _BY_VALUE.get(dtype, ()))
-    same_bits = builtin in _MOVES or (dtype.is_integer and builtin in _WRAPS | _BITWISE)
+    same_bits = values is Values.MOVED or (dtype.is_integer and values in (Values.WRAPPED, Values.BITWISE))
     if same_bits and dtype in _BY_BITS:
         yield Encoding(dtype, _BY_BITS[dtype], bits=True)
 
 
 def keeps_values(eqn: Eqn, encoding: Encoding) -> bool:
     """Whether decoding the results of the encoded equation and encoding them again changes nothing."""
-    return encoding.bits or (isinstance(eqn.op, TflOp) and eqn.op.builtin in _MOVES | _CHOOSES)
+    moves = eqn.op.is_kernel and _values_of(eqn.op.builtin) in (Values.MOVED, Values.CHOSEN)
+    return encoding.bits or moves
+
+
+def _values_of(builtin: str | None) -> Values | None:
+    limits = limits_of(builtin)
+    return None if limits is None else limits.values
 
 
 def encoded(eqn: Eqn, encoding: Encoding) -> Eqn:

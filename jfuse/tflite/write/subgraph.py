@@ -12,10 +12,7 @@ from jfuse.errors import JfuseError, LowerError
 from jfuse.ir.graph import Atom, Eqn, Graph, State, Var
 from jfuse.ir.types import DType, TensorType
 from jfuse.ir.walk import all_eqns, is_last_reader, producers, use_counts
-from jfuse.kernels.core.op import TflOp
-from jfuse.opaque_ops.opaque_op import OpaqueOp
 from jfuse.opaque_ops.state_operands import operand_name, state_operands
-from jfuse.opaque_ops.tf_op import CustomOp
 from jfuse.tflite.names import equation_name
 from jfuse.tflite.opaque_options import opaque_table
 from jfuse.tflite.options import as_stored, to_table
@@ -153,11 +150,11 @@ class SubgraphWriter:
     def _operator(self, eqn: Eqn) -> Any:
         updates = state_operands(eqn)
         table = schema.OperatorT()
-        keep_all = bool(updates) or isinstance(eqn.op, OpaqueOp) or _builtin(eqn) in _KEEP_OMITTED
+        keep_all = bool(updates) or eqn.op.is_kept or _builtin(eqn) in _KEEP_OMITTED
         table.inputs = np.array(self._operands(eqn, keep_all=keep_all), np.int32)
         for operand, position in updates.items():
             self._update_in_place(eqn, operand, position)
-        if updates and not isinstance(eqn.op, TflOp):  # nothing else says which operands are its states
+        if updates and not eqn.op.is_kernel:  # nothing else says which operands are its states
             table.mutatingVariableInputs = np.isin(np.arange(len(table.inputs)), list(updates))
         results = [(i, var) for i, var in enumerate(eqn.outputs) if i not in updates.values()]
         name = equation_name(eqn)
@@ -179,7 +176,7 @@ class SubgraphWriter:
 
     def _write_options(self, eqn: Eqn, table: Any) -> None:
         """The operator's code and options."""
-        if isinstance(eqn.op, CustomOp):
+        if eqn.op.code is not None:
             table.opcodeIndex = self._file.operator_code(custom_code(eqn.op.code), eqn.params["version"])
             table.customOptions = np.frombuffer(eqn.params["options"], np.uint8) if eqn.params["options"] else None
             return
@@ -187,7 +184,7 @@ class SubgraphWriter:
         version = version_of(eqn) if eqn.version is None else eqn.version
         table.opcodeIndex = self._file.operator_code(builtin, version)
         bodies = [self._file.body(body) for body in eqn.bodies]
-        if isinstance(eqn.op, OpaqueOp):
+        if eqn.op.is_kept:
             union, number, options = opaque_table(builtin, eqn.params["options"], bodies)
         else:
             union, number, options = to_table(eqn, builtin, bodies)
@@ -247,10 +244,9 @@ class SubgraphWriter:
 
 
 def _builtin(eqn: Eqn) -> str:
-    return str(getattr(eqn.op, "builtin", None))
+    return str(eqn.op.builtin)
 
 
 def _operand_name(eqn: Eqn, index: int) -> str:
-    declared = getattr(eqn.op, "operands", ())
-    name = declared[min(index, len(declared) - 1)].name if declared else "operand"
+    name = eqn.op.operand_at(index).name if eqn.op.operands else "operand"
     return f"{equation_name(eqn)}/{name}"

@@ -16,7 +16,6 @@ from jfuse.errors import JfuseError
 from jfuse.frontends.sources import Imported
 from jfuse.ir.graph import Eqn, Graph, Program, Signature, Var
 from jfuse.ir.walk import producers, substitute_graph
-from jfuse.kernels import ops
 from jfuse.lowering.rule_tools.case_distinctions import switch_of
 from jfuse.measure import Measure, relative_error
 from jfuse.proof.inputs import CallInputs
@@ -30,7 +29,6 @@ from jfuse.verification.runners.tensorflow_values import tensorflow_values
 from jfuse.verification.subject import STATE, Arrays
 
 _STEPS = frozenset({"compare", "round", "mod", "cast"})  # of a real number they make one of a few
-_SELECTIONS = frozenset({ops.topk_v2, ops.where, ops.unique})
 Given = Mapping[Var, np.ndarray]
 
 
@@ -177,12 +175,12 @@ def chooses(eqn: Eqn) -> bool:
         return any(chooses(e) for body in eqn.bodies for e in body.eqns)
     if not any(isinstance(a, Var) and a.type.dtype.is_float for a in eqn.inputs):
         return False
-    return eqn.op in _SELECTIONS or switch_of(eqn) in _STEPS or _quantizes(eqn)
+    return eqn.op.chooses or switch_of(eqn) in _STEPS or _quantizes(eqn)
 
 
 def _quantizes(eqn: Eqn) -> bool:
     """Whether an equation rounds real numbers to steps: halfway between two, runners take either."""
-    operand = eqn.inputs[0] if eqn.op is ops.quantize else None
+    operand = eqn.inputs[0] if eqn.op.scales == "into" else None
     return operand is not None and operand.type.dtype.is_float
 
 

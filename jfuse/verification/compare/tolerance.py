@@ -8,10 +8,7 @@ from dataclasses import dataclass
 from jfuse.ir.graph import Atom, Eqn, Program, Signature, Var
 from jfuse.ir.types import DType
 from jfuse.ir.walk import all_eqns, live_eqns
-from jfuse.kernels import ops
 
-_PRODUCTS = frozenset({"FULLY_CONNECTED", "BATCH_MATMUL"})
-_CONVOLUTIONS = frozenset({"CONV_2D", "DEPTHWISE_CONV_2D", "TRANSPOSE_CONV", "CONV_3D", "CONV_3D_TRANSPOSE"})
 _MANY_PRODUCTS = 200
 _NARROW = {DType.bf16: 8, DType.f16: 11}
 _COARSE = {DType.i2: 2, DType.i4: 4, DType.u4: 4, DType.i8: 8, DType.u8: 8, DType.i16: 16}
@@ -53,10 +50,10 @@ def tolerance_of(program: Program, key: str, output: str, *, rounds: bool = Fals
     for dtype, digits in _NARROW.items():
         if any(t.dtype is dtype for t in types):
             return Tolerance(5 * 2.0**-digits, f"five roundings to {dtype.value}, 2^-{digits} each")
-    builtins = [getattr(e.op, "builtin", "") for e in eqns]
-    if _CONVOLUTIONS.intersection(builtins):
+    kinds = [e.op.product for e in eqns]
+    if "windows" in kinds:
         return Tolerance(1e-4, "f32 sums of convolutions in another order")
-    products = sum(b in _PRODUCTS for b in builtins)
+    products = kinds.count("matrices")
     if products > _MANY_PRODUCTS:
         return Tolerance(1e-5 * products / _MANY_PRODUCTS, f"f32 sums in another order, {products} products")
     return Tolerance(1e-5, "f32 sums in another order")
@@ -64,7 +61,7 @@ def tolerance_of(program: Program, key: str, output: str, *, rounds: bool = Fals
 
 def _range(signature: Signature, atom: Atom | None) -> float:
     """From the least to the largest number that a dequantized output can be; 0 where it is no such output."""
-    eqn = next((e for e in signature.graph.eqns if atom in e.outputs and e.op is ops.dequantize), None)
+    eqn = next((e for e in signature.graph.eqns if atom in e.outputs and e.op.scales == "out_of"), None)
     operand = eqn.inputs[0].type if eqn is not None and eqn.inputs[0] is not None else None
     if operand is None or operand.quantization is None or operand.dtype not in _COARSE:
         return 0.0

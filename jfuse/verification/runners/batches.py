@@ -27,7 +27,6 @@ Measured with jaxlib 0.10.2: recurrences of 16 to 128 units are fastest per samp
 """
 _LEAST_ROWS = 64  # of a matrix product, below which it is slow
 _MOST = 4096
-_WINDOWED = frozenset({"CONV_2D", "DEPTHWISE_CONV_2D", "TRANSPOSE_CONV", "CONV_3D", "CONV_3D_TRANSPOSE"})
 
 
 class OverSamples:
@@ -158,7 +157,7 @@ def samples_at_once(graph: Graph, backend: str) -> int:
         np.prod([d for d in shape if is_known(d)], dtype=np.int64) * dtype.numpy.itemsize for shape, dtype in shapes
     ]
     largest = max(1, *map(int, sizes), 1)
-    windowed = any(getattr(eqn.op, "builtin", "") in _WINDOWED for eqn in eqns)  # an image has many rows by itself
+    windowed = any(eqn.op.product == "windows" for eqn in eqns)  # an image has many rows by itself
     least = 1 if windowed else _LEAST_ROWS
     return int(min(max(_BYTES.get(backend, _BYTES["gpu"]) // largest, least), _MOST))
 

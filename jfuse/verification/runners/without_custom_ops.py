@@ -13,7 +13,6 @@ from jfuse.ir.evaluate import evaluate
 from jfuse.ir.graph import Atom, Eqn, Graph, Program, Signature, Var
 from jfuse.ir.walk import all_eqns
 from jfuse.kernels.core.op import draws
-from jfuse.opaque_ops.tf_op import CustomOp
 from jfuse.running.interpreter import LiteRt
 from jfuse.tflite.write.distinct_outputs import prepare_outputs
 from jfuse.tflite.write.file import to_bytes
@@ -48,13 +47,13 @@ class AroundCustom:
 
 def has_custom(program: Program) -> bool:
     """Whether the file has operators that LiteRT cannot run by itself."""
-    return any(isinstance(e.op, CustomOp) for graph in program.graphs() for e in all_eqns(graph))
+    return any(e.op.code is not None for graph in program.graphs() for e in all_eqns(graph))
 
 
 def can_be_cut(program: Program) -> bool:
     """Whether no custom operator stands in a loop or branch, where its results cannot be inputs of the file."""
     return not any(
-        isinstance(e.op, CustomOp)
+        e.op.code is not None
         for graph in program.graphs()
         for eqn in graph.eqns
         for body in eqn.bodies
@@ -64,7 +63,7 @@ def can_be_cut(program: Program) -> bool:
 
 def results_by_chance(graph: Graph) -> list[int]:
     """The positions of the results that depend on what differs from call to call (random numbers)."""
-    random = _by_chance(graph, lambda e: draws(e) or (isinstance(e.op, CustomOp) and e.op.stateful))
+    random = _by_chance(graph, lambda e: draws(e) or (e.op.code is not None and e.op.stateful))
     return [i for i, atom in enumerate(graph.outputs) if atom in random]
 
 
@@ -85,7 +84,7 @@ def _cut(signature: Signature) -> Signature:
     cut = Graph(
         graph.name,
         (*graph.inputs[:inputs], *given, *graph.inputs[inputs:]),
-        tuple(eqn for eqn in graph.eqns if not isinstance(eqn.op, CustomOp)),
+        tuple(eqn for eqn in graph.eqns if eqn.op.code is None),
         (*graph.outputs[:outputs], *taken, *graph.outputs[outputs:]),
     )
     return replace(
@@ -103,7 +102,7 @@ def _named(pairs: Iterator[tuple[str, Var]]) -> tuple[tuple[str, ...], tuple[Var
 
 def _custom(graph: Graph) -> Iterator[tuple[str, Eqn]]:
     """The custom operators with a name for each."""
-    for number, eqn in enumerate(eqn for eqn in graph.eqns if isinstance(eqn.op, CustomOp)):
+    for number, eqn in enumerate(eqn for eqn in graph.eqns if eqn.op.code is not None):
         yield f"{eqn.op.name} {number}", eqn
 
 

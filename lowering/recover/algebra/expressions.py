@@ -326,7 +326,7 @@ def _is_analytic(expr: Expr, argument: Expr) -> bool:
     """Whether an expression reaches its argument without a case distinction."""
     if expr == argument:
         return True
-    told_apart = isinstance(expr, Apply) and getattr(expr.op, "switch", None) is not None
+    told_apart = isinstance(expr, Apply) and expr.op.switch is not None
     return not told_apart and not isinstance(expr, Clamp) and all(_is_analytic(p, argument) for p in parts(expr))
 
 

@@ -16,7 +16,6 @@ from jfuse.ir.graph import Atom, Eqn, Graph, Var
 from jfuse.ir.text import format_graph
 from jfuse.ir.types import DType, TensorType
 from jfuse.ir.walk import live_eqns, producers, with_float
-from jfuse.kernels.core.op import TflOp
 from jfuse.lowering.rules import need
 
 _BLOCK = 256  # basis rows in one evaluation
@@ -73,7 +72,7 @@ class Dependence:
 def is_affine(eqn: Eqn, places: Sequence[int]) -> bool:
     """Whether the results of an equation are affine in the operands at those places together, the others fixed."""
     op = eqn.op
-    if not isinstance(op, TflOp) or eqn.params.get("fused_activation_function", "NONE") != "NONE":
+    if not op.is_kernel or eqn.params.get("fused_activation_function", "NONE") != "NONE":
         return False
     varying = [eqn.inputs[i] for i in places]
     if not all(a is not None and a.type.dtype.is_float for a in (*varying, *eqn.outputs)):
@@ -181,4 +180,4 @@ def _units(start: int, count: int, width: int) -> np.ndarray:
 
 
 def _is_shape_only(eqn: Eqn, place: int) -> bool:
-    return isinstance(eqn.op, TflOp) and eqn.op.operand_at(place).shape_only
+    return eqn.op.operand_at(place).shape_only

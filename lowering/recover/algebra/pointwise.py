@@ -147,14 +147,14 @@ def _is_pointwise(eqn: Eqn) -> bool:
         return False
     if eqn.op is composite:
         return eqn.params["name"] in EXACT
-    return isinstance(eqn.op, TflOp) and eqn.op.elementwise and eqn.op is not ops.cast
+    return eqn.op.elementwise and eqn.op is not ops.cast
 
 
 def _is_claimed(eqn: Eqn, source: Var) -> bool:
     """Whether the case distinctions of an equation, if it makes any, show in the samples."""
     if eqn.op in _COMPARISONS:
         return all(a is source or isinstance(a, Const) for a in eqn.inputs)
-    return eqn.op is composite or eqn.op in _SELECTS or getattr(eqn.op, "switch", None) in (None, "clip")
+    return eqn.op is composite or eqn.op in _SELECTS or eqn.op.switch in (None, "clip")
 
 
 def _samples(constants: Sequence[Const]) -> np.ndarray | None:

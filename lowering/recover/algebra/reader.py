@@ -10,10 +10,10 @@ import numpy as np
 
 from jfuse.errors import JfuseError, NotFused
 from jfuse.ir.evaluate import evaluate
-from jfuse.ir.graph import Atom, Const, Eqn, Graph, Var
+from jfuse.ir.graph import Atom, Const, Eqn, Graph, Op, Var
 from jfuse.ir.walk import substitute_graph
 from jfuse.kernels import ops
-from jfuse.kernels.core.op import TflOp, builtin_ops
+from jfuse.kernels.core.op import builtin_ops
 from jfuse.lowering.recover.algebra.expressions import (
     Apply,
     Expr,
@@ -108,7 +108,7 @@ class Reader:
     def _moved(self, eqn: Eqn, var: Var, index: np.ndarray) -> tuple[Atom, np.ndarray] | None:
         """Where the elements come from unchanged: an operand and places in it."""
         op = eqn.op
-        if not isinstance(op, TflOp) or op.elementwise or op.linear != "joint" or not var.type.dtype.is_float:
+        if op.elementwise or op.linear != "joint" or not var.type.dtype.is_float:
             return None
         random = np.random.default_rng(0)
         inputs: list[Any] = [None if a is None else self._array(a) for a in eqn.inputs]
@@ -126,7 +126,7 @@ class Reader:
 
     def _scaled(self, eqn: Eqn, index: np.ndarray) -> Expr | None:
         """Simple multiples of an affine value, as spellings of activations have them: 1 / (1 + exp(-z))."""
-        if not isinstance(eqn.op, TflOp) or not eqn.op.elementwise:
+        if not eqn.op.elementwise:
             return None
         if sum(bool(self._dependence.of(a)) for a in eqn.inputs) != 1:
             return None
@@ -154,7 +154,7 @@ class Reader:
 
     def _elementwise(self, eqn: Eqn, index: np.ndarray) -> Expr | None:
         op = eqn.op
-        if not isinstance(op, TflOp) or not op.elementwise or len(eqn.outputs) != 1:
+        if not op.elementwise or len(eqn.outputs) != 1:
             return None
         shape = self._array(eqn.outputs[0]).shape
         operands = [self.read(a, _broadcast(self._array(a).shape, shape)[index]) for a in eqn.inputs if a is not None]
@@ -169,7 +169,6 @@ class Reader:
     def _applied(self, eqn: Eqn, operands: Sequence[Expr]) -> Expr:
         """An elementwise op without fused activation on operands."""
         op = eqn.op
-        assert isinstance(op, TflOp)
         if eqn.outputs[0].type.dtype.is_float:
             if op.linear == "joint":
                 units = np.eye(len(operands))
@@ -193,7 +192,7 @@ class Reader:
         self._arrays.update((out, np.asarray(r)) for out, r in zip(eqn.outputs, results, strict=True))
 
 
-def _at(op: TflOp, eqn: Eqn, values: np.ndarray) -> float:
+def _at(op: Op, eqn: Eqn, values: np.ndarray) -> float:
     """The op on numbers; between floats of any width, so the width that the equation names does not matter."""
     (result,) = op.run([np.asarray(v) for v in values], eqn.params, ())
     return float(result)

@@ -15,7 +15,6 @@ from jfuse.ir.graph import Atom, Const, Eqn, Graph, Var
 from jfuse.ir.types import DType
 from jfuse.ir.walk import live_eqns, substitute_graph, with_float
 from jfuse.kernels import ops
-from jfuse.kernels.core.op import TflOp
 from jfuse.lowering.recover.algebra.expressions import Norm
 from jfuse.lowering.recover.algebra.forms import Dependence, concrete_zeros
 from jfuse.lowering.rule_tools.case_distinctions import run_time_switches
@@ -97,7 +96,7 @@ def _reads_inputs(graph: Graph) -> bool:
 
 
 def _is_shape_only(eqn: Eqn, place: int) -> bool:
-    return isinstance(eqn.op, TflOp) and eqn.op.operand_at(place).shape_only
+    return eqn.op.operand_at(place).shape_only
 
 
 def _fitted(graph: Graph, source: Var) -> RowNorm | None:

@@ -173,7 +173,7 @@ def _unclipped(expr: Expr) -> tuple[Expr, float]:
 
 def _other(expr: Expr, want: str, name: str, near: int) -> NotFused:
     """The refusal of an expression that is not what was wanted."""
-    told_apart = next((a.op.name for a in _applications(expr) if getattr(a.op, "switch", None) is not None), None)
+    told_apart = next((a.op.name for a in _applications(expr) if a.op.switch is not None), None)
     if told_apart is not None:
         return NotFused("unexplained_switch", want="no case distinction in the step", got=told_apart, near=near)
     return NotFused("not_lstm", want=want, got=f"{name} = {text_of(terms_of(expr))}", near=near)

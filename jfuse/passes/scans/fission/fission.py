@@ -9,7 +9,6 @@ from functools import cached_property
 from jfuse.ir.graph import Atom, Eqn, Var
 from jfuse.ir.walk import live_eqns
 from jfuse.kernels.control import scan_parts
-from jfuse.kernels.core.op import TflOp
 from jfuse.passes.scans.fission.min_cut import smallest_cut
 from jfuse.passes.scans.fission.step_operands import Steps
 from jfuse.passes.scans.fission.vectorize import can_vectorize, data_operands
@@ -294,7 +293,7 @@ def _keep_masked_rows(step: FissionStep, parts: Sequence[Part]) -> None:
 
 
 def _selects(eqn: Eqn) -> bool:
-    return isinstance(eqn.op, TflOp) and eqn.op.switch == "select"
+    return eqn.op.is_kernel and eqn.op.switch == "select"
 
 
 def _union(bits: Iterable[int]) -> int:

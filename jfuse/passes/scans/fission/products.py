@@ -13,7 +13,7 @@ from jfuse.ir.graph import Atom, Const, Eqn, Graph, Var
 from jfuse.ir.walk import is_same_type, producers, use_counts, users
 from jfuse.kernels import ops
 from jfuse.kernels.core.layout import from_front
-from jfuse.kernels.core.op import TflOp, static_value
+from jfuse.kernels.core.op import static_value
 from jfuse.passes.rewrite import rewrite
 from jfuse.passes.scans.fission.fission import FissionStep
 from jfuse.passes.simplify.dce import eliminate_dead_code
@@ -189,7 +189,7 @@ def _other_whole(
     """What the whole has to meet for each member to be its part; None where the members are not alike."""
     first = members[0]
     op, place = first.op, first.inputs.index(split.outputs[0])
-    if not isinstance(op, TflOp) or not op.elementwise or len(first.inputs) != 2:
+    if not op.elementwise or len(first.inputs) != 2:
         return None
     for part, eqn in zip(split.outputs, members, strict=True):
         alike = eqn.op is op and eqn.params == first.params and eqn.inputs[place] is part

@@ -16,7 +16,6 @@ from jfuse.ir.trace import active_trace, at_source, trace_graph
 from jfuse.ir.walk import has_effects, with_new_bodies
 from jfuse.kernels import ops
 from jfuse.kernels.control import composite, scan
-from jfuse.kernels.core.op import TflOp
 from jfuse.lowering.recover.algebra.forms import is_affine
 from jfuse.passes.context import Context
 from jfuse.passes.rewrite import inline, rewrite
@@ -80,7 +79,7 @@ def _is_layout(eqn: Eqn, places: frozenset[int]) -> bool:
     """Whether an equation only moves elements, of whatever type."""
     op = eqn.op
     plain = eqn.params.get("fused_activation_function", "NONE") == "NONE"
-    return isinstance(op, TflOp) and op.linear == "joint" and op.on_shapes and not op.elementwise and plain
+    return op.linear == "joint" and op.on_shapes and not op.elementwise and plain
 
 
 class _Emission:

@@ -10,7 +10,6 @@ from jfuse.ir.graph import Atom, Const, Eqn, Var
 from jfuse.ir.trace import active_trace, recording
 from jfuse.ir.types import DType, TensorType
 from jfuse.ir.walk import is_same_type
-from jfuse.kernels.core.op import TflOp
 from jfuse.passes.scans.fission.step_operands import Rule, Stepped, Steps
 from jfuse.passes.scans.fission.vectorize_rules import RULES, elementwise
 
@@ -44,7 +43,7 @@ def can_vectorize(eqn: Eqn, places: frozenset[int], steps: Steps) -> bool:
 def data_operands(eqn: Eqn) -> dict[int, Atom]:
     """The operands whose data the op reads, by their places: not those that it takes by value."""
     op = eqn.op
-    static = [isinstance(op, TflOp) and op.operand_at(i).static for i in range(len(eqn.inputs))]
+    static = [op.operand_at(i).static for i in range(len(eqn.inputs))]
     return {i: atom for i, atom in enumerate(eqn.inputs) if atom is not None and not static[i]}
 
 
@@ -58,6 +57,6 @@ def _type(value: Any) -> TensorType:
 
 def _rule_of(eqn: Eqn) -> Rule | None:
     found = RULES.get(eqn.op)
-    if found is None and isinstance(eqn.op, TflOp) and eqn.op.elementwise:
+    if found is None and eqn.op.elementwise:
         return elementwise
     return found

@@ -18,8 +18,8 @@ from jfuse.kernels.core.op import static_value
 from jfuse.passes.scans.from_while.frame import Frame
 from jfuse.passes.scans.from_while.step_index import Counting, Index, is_at_least
 
-_LAYOUT = frozenset({ops.reshape, ops.expand_dims, ops.squeeze, ops.broadcast_to, ops.tile})
-_SELECTS = frozenset({ops.select, ops.select_v2})
+_LAYOUT = frozenset({"renames", "repeats"})
+"""Moves that leave one value one value: where all elements of the operand are it, those of the result are."""
 _OVER: Mapping[Op, tuple[int, int, bool]] = {
     ops.greater_equal: (0, 1, True),
     ops.less_equal: (1, 0, True),
@@ -68,10 +68,10 @@ class _Limit:
     def _result(self, atom: Atom | None, body: Graph, made: dict[Var, Eqn]) -> Atom | None:
         """What a value of the step is beyond the limit."""
         eqn = made.get(atom) if isinstance(atom, Var) else None
-        while eqn is not None and eqn.op in _LAYOUT:
+        while eqn is not None and eqn.op.moves in _LAYOUT:
             atom = eqn.inputs[0]
             eqn = made.get(atom) if isinstance(atom, Var) else None
-        if eqn is None or eqn.op not in _SELECTS:
+        if eqn is None or not eqn.op.selects:
             return atom
         condition, true, false = eqn.inputs
         value = self._condition(condition, body, made)
@@ -82,9 +82,9 @@ class _Limit:
         eqn = made.get(atom) if isinstance(atom, Var) else None
         if eqn is None:
             return None
-        if eqn.op in _LAYOUT or eqn.op is ops.logical_not:
+        if eqn.op.moves in _LAYOUT or eqn.op is ops.logical_not:
             value = self._condition(eqn.inputs[0], body, made)
-            return value if value is None or eqn.op in _LAYOUT else not value
+            return value if value is None or eqn.op.moves in _LAYOUT else not value
         if eqn.op not in _OVER:
             return None
         counter, length, over = _OVER[eqn.op]
@@ -132,14 +132,14 @@ class _Limit:
             return False
         if eqn.op is ops.fill:
             return self._is_zero(eqn.inputs[1], body)
-        return eqn.op in (reserve, ops.zeros_like) or (eqn.op in _LAYOUT and self._is_zero(eqn.inputs[0], body))
+        return eqn.op in (reserve, ops.zeros_like) or (eqn.op.moves in _LAYOUT and self._is_zero(eqn.inputs[0], body))
 
 
 def _root(atom: Atom | None, producer: Callable[[Var], Eqn | None]) -> Atom | None:
     """What a value is before ops that only lay it out, and casts between wide integers."""
     while isinstance(atom, Var):
         eqn = producer(atom)
-        if eqn is None or not (eqn.op in _LAYOUT or _is_wide_cast(eqn)):
+        if eqn is None or not (eqn.op.moves in _LAYOUT or _is_wide_cast(eqn)):
             return atom
         atom = eqn.inputs[0]
     return atom

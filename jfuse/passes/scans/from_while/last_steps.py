@@ -8,7 +8,6 @@ from typing import Any
 from jfuse.ir.dims import is_known
 from jfuse.ir.graph import Eqn, Graph, Var
 from jfuse.ir.walk import is_same_type, producers, with_bodies
-from jfuse.kernels import ops
 from jfuse.kernels.control import scan
 from jfuse.kernels.core.op import static_value
 from jfuse.passes.context import Context
@@ -43,7 +42,7 @@ def _final(read: Read, made: Mapping[Var, Eqn]) -> Var | None:
     """The final state that is the step that is read."""
     source, axis = read.source, read.axis
     eqn = made.get(source)
-    while eqn is not None and eqn.op is ops.transpose and isinstance(eqn.inputs[0], Var):
+    while eqn is not None and eqn.op.moves == "permutes" and isinstance(eqn.inputs[0], Var):
         permutation = None if eqn.inputs[1] is None else static_value(eqn.inputs[1])
         if not isinstance(permutation, tuple):
             return None

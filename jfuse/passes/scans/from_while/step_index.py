@@ -17,7 +17,6 @@ from jfuse.kernels import ops
 from jfuse.kernels.core.op import static_value
 from jfuse.lowering.rules import need
 
-_SAME_VALUE = frozenset({ops.reshape, ops.expand_dims, ops.squeeze})
 _COMPARISONS: Mapping[Op, tuple[int, int]] = {
     ops.less: (0, 1),
     ops.less_equal: (0, 1),
@@ -70,7 +69,7 @@ class Counting:
         if eqn.op in (ops.add, ops.sub):
             return self._sum(eqn)
         wide = atom.type.dtype in (DType.i32, DType.i64)  # a cast to anything smaller may wrap
-        if eqn.op in _SAME_VALUE or (eqn.op is ops.cast and wide):
+        if eqn.op.moves == "renames" or (eqn.op is ops.cast and wide):
             source = eqn.inputs[0]
             is_integer = source is not None and source.type.dtype.is_integer
             return self.index(source) if is_integer else None
@@ -154,7 +153,7 @@ def _conditions(cond: Graph) -> Iterator[Eqn]:
     while pending:
         atom = pending.pop()
         eqn = made.get(atom) if isinstance(atom, Var) else None
-        if eqn is not None and eqn.op in (ops.logical_and, *_SAME_VALUE):
+        if eqn is not None and (eqn.op is ops.logical_and or eqn.op.moves == "renames"):
             pending += eqn.inputs[:2] if eqn.op is ops.logical_and else eqn.inputs[:1]
         elif eqn is not None:
             yield eqn

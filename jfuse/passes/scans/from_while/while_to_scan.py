@@ -181,7 +181,7 @@ def _step_graph(body: Graph, inputs: Sequence[Var], carried: Sequence[Atom], row
 def _row_content(row: Var, made: dict[Var, Eqn]) -> Var | None:
     """What a row [1, …] was made of by giving it its first axis."""
     maker = made.get(row)
-    if maker is None or maker.op not in (ops.expand_dims, ops.reshape) or not isinstance(maker.inputs[0], Var):
+    if maker is None or maker.op.moves != "renames" or not isinstance(maker.inputs[0], Var):
         return None
     content = maker.inputs[0]
     kept = content.type.rank == row.type.rank - 1 and all(map(same, content.type.shape, row.type.shape[1:]))

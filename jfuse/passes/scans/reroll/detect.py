@@ -8,7 +8,6 @@ from graphlib import CycleError
 
 from jfuse.ir.graph import Atom, Const, Eqn, Graph, Var
 from jfuse.ir.walk import is_same_type
-from jfuse.kernels.core.op import TflOp
 from jfuse.passes.scans.reroll.folded_step import with_folded_step
 from jfuse.passes.scans.reroll.repetition import Repetition
 from jfuse.passes.scans.reroll.steps import (
@@ -218,5 +217,5 @@ def _is_worth_it(orbits: Sequence[Orbit], found: Repetition, carries: bool) -> b
     """Whether a loop does more than to apply functions to the elements of slices, or of one tensor again and again."""
     reads = any(isinstance(o, UnrolledStep) for orbit in orbits for o in orbit.operands)
     ops = [found.graph.eqns[o.places[0]].op for o in orbits]
-    works = any(not isinstance(op, TflOp) or not (op.elementwise or op.linear == "joint") for op in ops)
+    works = any(not (op.elementwise or op.linear == "joint") for op in ops)
     return (reads and works) or (carries and (reads or works))

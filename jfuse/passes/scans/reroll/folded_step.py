@@ -18,7 +18,6 @@ from jfuse.ir.dims import is_known
 from jfuse.ir.graph import Atom, Const, Var
 from jfuse.ir.types import TensorType
 from jfuse.ir.walk import is_same_type
-from jfuse.kernels.core.op import TflOp
 from jfuse.passes.scans.reroll.repetition import Repetition
 from jfuse.passes.scans.reroll.steps import Before, Orbit, Same, Slot, Value, in_order, is_linked, matches
 
@@ -109,7 +108,7 @@ class _FoldedStep:
         values: dict[Orbit, tuple[Any, ...]] = {}
         for orbit in folded:
             eqn = self.found.graph.eqns[orbit.places[0]]
-            _demand(isinstance(eqn.op, TflOp))
+            _demand(eqn.op.is_kernel)
             arrays = [self._array(operand, values) for operand in orbit.operands]
             values[orbit] = eqn.op.run(arrays, eqn.params, ())
         return values

@@ -17,7 +17,6 @@ from typing import Any
 from jfuse.ir.graph import Atom, Const, Eqn, Graph, Var
 from jfuse.ir.text import format_graph
 from jfuse.ir.walk import has_effects
-from jfuse.kernels.core.op import TflOp
 from jfuse.passes.scans.reroll.sequence_reads import Read, reads_of
 
 _DEPTHS = (8, 4, 2)  # how far around an equation its likeness to others is looked at, the best guess first
@@ -74,7 +73,7 @@ def is_number(eqn: Eqn, index: int, atom: Atom | None) -> bool:
     """Whether an operand may tell the number of the step: a constant number that the op takes as data."""
     if not isinstance(atom, Const) or atom.type.rank != 0 or atom.array.dtype.kind not in "iuf":
         return False
-    return isinstance(eqn.op, TflOp) and not eqn.op.operand_at(index).static
+    return eqn.op.is_kernel and not eqn.op.operand_at(index).static
 
 
 @dataclass

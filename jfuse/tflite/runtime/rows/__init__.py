@@ -1,0 +1,1 @@
+"""The rows of the table by family of builtins, as kernels/ has them."""

@@ -1,0 +1,230 @@
+"""Activations, convolutions, pooling, normalization, quantization: their rows."""
+
+from __future__ import annotations
+
+from jfuse.tflite.runtime.needs import (
+    I8,
+    I16_I8,
+    at,
+    bias_typed,
+    both,
+    either,
+    first,
+    hybrid,
+    is_grouped,
+    option,
+    option_not,
+    per_channel,
+    product_of,
+    result,
+)
+from jfuse.tflite.runtime.row import ALL_BUT_STRINGS, MOST_AXES, Row, Runtime, Values, takes, versions
+
+ROWS: tuple[Row, ...] = (
+    Row(
+        "AVERAGE_POOL_2D",
+        litert=Runtime(
+            versions("1.5.0 1.14.0 2.3.0", *I16_I8),
+            takes(operand=None, result="f32", broadcasts=None, values=Values.COMPUTED),
+        ),
+    ),
+    Row(
+        "CONV_2D",
+        litert=Runtime(
+            versions(
+                "1.5.0 1.14.0 1.14.0 2.3.0 2.4.0 2.9.0 2.11.0 2.15.0",
+                (8, both(product_of("i16", "i8"), bias_typed)),
+                (6, is_grouped),
+                (4, product_of("i16", "i16")),
+                (3, product_of("i8", "i8")),
+                (7, product_of("i8", "i4")),
+                (5, both(hybrid(1), per_channel(1))),
+                (2, hybrid(1)),
+            ),
+            takes(operand=None, result="f32", broadcasts=None, values=Values.COMPUTED),
+        ),
+    ),
+    Row(
+        "CONV_3D",
+        litert=Runtime(versions("2.5.0"), takes(operand=None, result="f32", broadcasts=None, values=Values.COMPUTED)),
+    ),
+    Row(
+        "CONV_3D_TRANSPOSE",
+        litert=Runtime(versions("2.6.0"), takes(operand=None, result="f32", broadcasts=None, values=Values.COMPUTED)),
+    ),
+    Row(
+        "DEPTHWISE_CONV_2D",
+        litert=Runtime(
+            versions(
+                "1.5.0 1.12.0 1.14.0 2.2.0 2.3.0 2.3.0 2.11.0",
+                (5, product_of("i16", "i16")),
+                (6, both(hybrid(1), per_channel(1))),
+                (4, hybrid(1)),
+                (3, product_of("i8", "i8")),
+                (7, product_of("i8", "i4")),
+                (2, either(option_not("dilation_w_factor", 1), option_not("dilation_h_factor", 1))),
+            ),
+            takes(operand=None, result="f32", broadcasts=None, values=Values.COMPUTED),
+        ),
+    ),
+    Row(
+        "DEQUANTIZE",
+        litert=Runtime(
+            versions(
+                "1.13.1 1.14.0 1.15.0 2.2.0 2.7.0 2.18.0 2.21.0 2.22.0 2.23.0",
+                (9, first("f8")),
+                (8, first("u4")),
+                (7, first("i2")),
+                (6, first("i4")),
+                (3, first("i16 f16")),
+                (5, both(first("i8"), per_channel(0))),
+                I8,
+            ),
+            takes(operand=None, result=None, broadcasts=None, values=Values.TYPED),
+        ),
+    ),
+    Row(
+        "DILATE",
+        litert=Runtime(
+            versions("2.15.0"), takes(operand=None, result=ALL_BUT_STRINGS, broadcasts=None, values=Values.COMPUTED)
+        ),
+    ),
+    Row(
+        "ELU",
+        litert=Runtime(versions("1.14.0"), takes(operand=None, result="f32", broadcasts=None, values=Values.COMPUTED)),
+    ),
+    Row(
+        "FAKE_QUANT",
+        litert=Runtime(
+            versions("1.5.0 1.10.0", (2, option("narrow_range"))),
+            takes(operand=None, result="f32", broadcasts=None, values=Values.COMPUTED),
+        ),
+    ),
+    Row(
+        "GELU",
+        litert=Runtime(
+            versions("2.9.0 2.9.0 2.23.0", (3, first("f16")), (2, first("i8 u8"))),
+            takes(operand=None, result="f32", broadcasts=None, values=Values.COMPUTED),
+        ),
+    ),
+    Row(
+        "HARD_SWISH",
+        litert=Runtime(versions("1.15.0"), takes(operand=None, result="f32", broadcasts=None, values=Values.COMPUTED)),
+    ),
+    Row(
+        "L2_NORMALIZATION",
+        litert=Runtime(
+            versions("1.5.0 1.14.0", I8), takes(operand=None, result="f32", broadcasts=None, values=Values.COMPUTED)
+        ),
+    ),
+    Row(
+        "L2_POOL_2D",
+        litert=Runtime(versions("1.5.0"), takes(operand=None, result="f32", broadcasts=None, values=Values.COMPUTED)),
+    ),
+    Row(
+        "LEAKY_RELU",
+        litert=Runtime(
+            versions("1.13.1 2.3.0", (2, first("i16"))),
+            takes(operand=None, result="f32", broadcasts=None, values=Values.COMPUTED),
+        ),
+    ),
+    Row(
+        "LOCAL_RESPONSE_NORMALIZATION",
+        litert=Runtime(versions("1.5.0"), takes(operand=None, result="f32", broadcasts=None, values=Values.COMPUTED)),
+    ),
+    Row(
+        "LOGISTIC",
+        litert=Runtime(
+            versions("1.14.0 1.14.0 2.3.0", *I16_I8),
+            takes(operand=None, result="f32 f16 bf16", broadcasts=None, values=Values.COMPUTED),
+        ),
+    ),
+    Row(
+        "LOG_SOFTMAX",
+        litert=Runtime(
+            versions("1.14.0 1.14.0", I8), takes(operand=None, result="f32", broadcasts=None, values=Values.COMPUTED)
+        ),
+    ),
+    Row(
+        "MAX_POOL_2D",
+        litert=Runtime(
+            versions("1.5.0 1.14.0 2.3.0", *I16_I8),
+            takes(operand=None, result="f32 i8 i16 u8", broadcasts=None, values=Values.COMPUTED),
+        ),
+    ),
+    Row(
+        "PRELU",
+        litert=Runtime(
+            versions("1.8.0"), takes(operand=None, result="f32", broadcasts=MOST_AXES, values=Values.COMPUTED)
+        ),
+    ),
+    Row(
+        "QUANTIZE",
+        litert=Runtime(
+            versions(
+                "1.14.0 1.15.0 2.7.0 2.21.0 2.21.0 2.21.0",
+                (5, result("u4")),
+                (4, result("i4")),
+                (3, lambda eqn: (q := eqn.outputs[0].type.quantization) is not None and len(q.scale) > 1),
+                (2, result("i16")),
+            ),
+            takes(operand=None, result=None, broadcasts=None, values=Values.TYPED),
+        ),
+    ),
+    Row(
+        "REDUCE_WINDOW",
+        litert=Runtime(
+            versions("2.15.0"),
+            takes(operand=None, result="f32 f64 i8 i16 i32 i64 u8 bool", broadcasts=None, values=Values.COMPUTED),
+        ),
+    ),
+    Row(
+        "RELU",
+        litert=Runtime(
+            versions("1.5.0 2.1.0 2.5.0", (3, first("i16")), (2, first("i8 u8"))),
+            takes(operand=None, result="f32", broadcasts=None, values=Values.CHOSEN),
+        ),
+    ),
+    Row(
+        "RELU6",
+        litert=Runtime(
+            versions("1.5.0 1.14.0 2.5.0", *I16_I8),
+            takes(operand=None, result="f32", broadcasts=None, values=Values.COMPUTED),
+        ),
+    ),
+    Row(
+        "RELU_0_TO_1",
+        litert=Runtime(versions("2.10.0"), takes(operand=None, result="f32", broadcasts=None, values=Values.COMPUTED)),
+    ),
+    Row(
+        "RELU_N1_TO_1",
+        litert=Runtime(versions("1.5.0"), takes(operand=None, result="f32", broadcasts=None, values=Values.COMPUTED)),
+    ),
+    Row(
+        "SOFTMAX",
+        litert=Runtime(
+            versions("1.5.0 1.14.0 2.3.0 2.23.0", (4, first("f16")), *I16_I8),
+            takes(operand=None, result="f32 f16", broadcasts=None, values=Values.COMPUTED),
+        ),
+    ),
+    Row(
+        "TANH",
+        litert=Runtime(
+            versions("1.14.0 1.14.0 2.3.0", *I16_I8),
+            takes(operand=None, result="f32 f16 bf16", broadcasts=None, values=Values.COMPUTED),
+        ),
+    ),
+    Row(
+        "TRANSPOSE_CONV",  # operand 0 is the shape of the result; the image is operand 2
+        litert=Runtime(
+            versions(
+                "1.9.0 2.2.0 2.3.0 2.13.0 2.15.0",
+                (5, both(at(2, "i16"), at(1, "i8"), bias_typed)),
+                (4, option_not("fused_activation_function", "NONE")),
+                (3, lambda eqn: len(eqn.inputs) > 3 and eqn.inputs[3] is not None),
+                (2, at(2, "i8")),
+            ),
+            takes(operand=None, result="f32", broadcasts=None, values=Values.COMPUTED),
+        ),
+    ),
+)

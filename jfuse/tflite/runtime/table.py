@@ -1,0 +1,54 @@
+"""The table of all builtins: one row each, none by default."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from jfuse.errors import RuleError
+from jfuse.tflite.runtime.row import Limits, Row, Runtime
+from jfuse.tflite.runtime.rows import (
+    arithmetic,
+    array,
+    control,
+    fused,
+    image,
+    linalg,
+    nn,
+    reductions,
+    stablehlo,
+    states_and_others,
+    text,
+)
+
+_FAMILIES = (arithmetic, array, control, fused, image, linalg, nn, reductions, stablehlo, states_and_others, text)
+
+
+def by_builtin(families: Iterable[tuple[Row, ...]]) -> Mapping[str, Row]:
+    """Rows by their builtin; raises RuleError for a builtin with two rows."""
+    table: dict[str, Row] = {}
+    for row in (row for rows in families for row in rows):
+        if row.builtin in table:
+            raise RuleError(f"{row.builtin} has two rows in jfuse/tflite/runtime/rows", remedy="keep one of them")
+        table[row.builtin] = row
+    return table
+
+
+ROWS = by_builtin(family.ROWS for family in _FAMILIES)
+
+
+def litert_of(builtin: str | None) -> Runtime | None:
+    """What LiteRT does with a builtin; None where it has no kernel, or where nobody has written the row."""
+    row = ROWS.get(builtin or "")
+    return None if row is None else row.litert
+
+
+def limits_of(builtin: str | None) -> Limits | None:
+    """What LiteRT's kernel of a builtin takes; None where that was never measured."""
+    runtime = litert_of(builtin)
+    return None if runtime is None else runtime.limits
+
+
+def reason_for(builtin: str) -> str:
+    """Why a builtin has no kernel in jfuse; "" where it has one, or nobody has said."""
+    row = ROWS.get(builtin)
+    return (row.gap or "") if row is not None else ""

@@ -1,0 +1,100 @@
+"""Passes ask ops for what they declare: few files ask for an op by its name, or for the class of an op."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+from jfuse.kernels.core.op import builtin_ops
+from jfuse.tflite.schema import BUILTIN_CODES
+from tests.test_imports import MODULES
+
+MOST_FILES = 15
+"""Files outside kernels/, lowering/ and the room of the file format that may ask for an op by its name."""
+MOST_FILES_OF_THE_FORMAT = 10
+"""Files of jfuse/tflite that may, as a format is about builtins by name. The rows of the runtime are not counted."""
+MOST_KIND_TESTS = 25
+NAMES = {op.name for op in builtin_ops().values()} | {f"{op.name}_" for op in builtin_ops().values()}
+
+
+def asked_names(tree: ast.Module) -> Iterator[str]:
+    """The ops that a module asks for by name.
+
+    Asking is to compare with `ops.x` or a builtin's name, to list either in a set, a table or a decorator. Calling
+    `ops.x`, or handing it on to be called, is how a pass makes equations.
+    """
+    for node in ast.walk(tree):
+        match node:
+            case ast.Compare():
+                asked = [node.left, *node.comparators]
+            case ast.Set() | ast.List() | ast.Tuple():
+                asked = node.elts
+            case ast.Dict():
+                asked = [key for key in node.keys if key is not None]
+            case ast.FunctionDef():
+                asked = [a for d in node.decorator_list if isinstance(d, ast.Call) for a in d.args]
+            case _:
+                continue
+        yield from (name for value in asked if (name := _op_name(value)))
+
+
+def _op_name(node: ast.expr) -> str:
+    if isinstance(node, ast.Constant) and isinstance(node.value, str):
+        return node.value if node.value in BUILTIN_CODES else ""
+    is_op = isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "ops"
+    return node.attr if is_op and isinstance(node, ast.Attribute) and node.attr in NAMES else ""
+
+
+def kind_tests(tree: ast.Module) -> Iterator[int]:
+    """The lines that ask for the class of an op, or whether it has an attribute."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.args:
+            subject = node.args[0]
+            is_op = getattr(subject, "attr", getattr(subject, "id", "")) == "op"
+            if is_op and node.func.id in ("isinstance", "getattr", "hasattr"):
+                yield node.lineno
+
+
+TREES = {module: ast.parse(Path(path).read_text(encoding="utf-8")) for module, path in MODULES.items()}
+
+
+def asking(*, of_the_format: bool) -> dict[str, list[str]]:
+    rooms = ("jfuse.kernels", "jfuse.lowering", "jfuse.tflite.runtime.rows")
+    found = {m: sorted(set(asked_names(t))) for m, t in TREES.items() if not m.startswith(rooms)}
+    return {m: names for m, names in found.items() if names and m.startswith("jfuse.tflite.") == of_the_format}
+
+
+def test_few_files_ask_for_an_op_by_its_name() -> None:
+    found = asking(of_the_format=False)
+    assert found
+    assert len(found) <= MOST_FILES, found
+
+
+def test_few_files_of_the_format_ask_for_an_op_by_its_name() -> None:
+    found = asking(of_the_format=True)
+    assert found
+    assert len(found) <= MOST_FILES_OF_THE_FORMAT, found
+
+
+def test_few_lines_ask_for_the_class_of_an_op() -> None:
+    found = [f"{module}:{line}" for module, tree in TREES.items() for line in kind_tests(tree)]
+    assert found
+    assert len(found) <= MOST_KIND_TESTS, found
+
+
+def test_asking_is_told_from_making() -> None:
+    source = """
+MOVES = frozenset({ops.reshape, ops.squeeze})
+TABLE = {ops.add: 1, "SUB": 2}
+@rule(ops.abs_)
+def f(eqn):
+    if eqn.op is ops.mul or eqn.op.builtin == "DIV":
+        return ops.neg(run(ops.exp, eqn))
+"""
+    assert sorted(asked_names(ast.parse(source))) == ["DIV", "SUB", "abs_", "add", "mul", "reshape", "squeeze"]
+
+
+def test_kind_tests_are_found() -> None:
+    source = "isinstance(eqn.op, A)\ngetattr(op, 'x', 0)\nisinstance(eqn, B)\nhasattr(e.op, 'y')"
+    assert list(kind_tests(ast.parse(source))) == [1, 2, 4]
