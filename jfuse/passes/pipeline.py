@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from jfuse.errors import JfuseError
 from jfuse.ir.check import check_graph
 from jfuse.ir.graph import Graph, Program
-from jfuse.passes.context import Context
+from jfuse.passes.context import Context, Lowered, SubPasses
 from jfuse.passes.fuse.fuse import fuse
 from jfuse.passes.fuse.recover import recover
 from jfuse.passes.gates.builtins_only import no_lost_ops, only_operators, plain_numbers
@@ -25,11 +25,13 @@ from jfuse.passes.scans.fission.unpack import unpack_states
 from jfuse.passes.scans.from_while.last_steps import last_steps
 from jfuse.passes.scans.from_while.while_to_scan import while_to_scan
 from jfuse.passes.scans.reroll.reroll import reroll
+from jfuse.passes.scans.to_loops.loop_cost import Form
 from jfuse.passes.scans.to_loops.scan_to_loops import scan_to_loops
 from jfuse.passes.simplify.fold_selects import fold_selects
 from jfuse.passes.simplify.simplify import simplify
 from jfuse.passes.states.modes import apply_state_mode
 from jfuse.passes.states.placement import place_states, prepare_results
+from jfuse.report import Report
 
 Pass = Callable[[Graph, Context], Graph]
 
@@ -73,6 +75,23 @@ PIPELINE: tuple[PipelineStep, ...] = (
 )
 
 
+def as_lowered(graph: Graph, ctx: Context, compact: bool) -> Lowered:
+    """What `scan_to_loops` and `simplify` make of a graph; nothing is reported."""
+    apart = replace(ctx, report=Report())
+    if not compact:
+        return Lowered(simplify(scan_to_loops(graph, apart), apart))
+    loops = scan_to_loops(graph, replace(apart, loop="auto"), lambda size, room: Form())
+    return Lowered(simplify(loops, apart), tuple(apart.report.loops))
+
+
+SUB_PASSES = SubPasses(
+    recover=lambda graph, ctx, single_steps: recover(graph, ctx, single_steps=single_steps),
+    simplify=lambda graph: simplify(graph, Context()),
+    as_lowered=as_lowered,
+)
+"""The passes that others run on parts of a graph: `fuse` the first and the last, `scan_to_loops` the second."""
+
+
 def run_pipeline(
     program: Program,
     ctx: Context,
@@ -86,6 +105,7 @@ def run_pipeline(
     check_types: derive every type again after every pass (tests), instead of checking bindings only.
     dump_dir: a folder to write the text after each pass to.
     """
+    ctx = replace(ctx, sub=SUB_PASSES)
     for number, step in enumerate(passes):
         started = time.perf_counter()
         ctx.on_stage(step.__name__)
