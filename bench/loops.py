@@ -164,7 +164,7 @@ def file_of(model: jfuse.Model, choose: Any) -> bytes:
     def unlooped(graph: Graph, ctx: Context) -> Graph:
         return scan_to_loops(graph, ctx, choose)
 
-    passes = tuple(unlooped if step is scan_to_loops else step for step in PIPELINE)
+    passes = tuple(unlooped if step.__name__ == scan_to_loops.__name__ else step for step in PIPELINE)
     return jfuse.lower(model, passes=passes).to_bytes()
 
 

@@ -23,7 +23,7 @@ from jfuse.passes.pipeline import PIPELINE, PipelineStep, run_pipeline
 from jfuse.passes.states.modes import MODES
 from jfuse.report import Report
 from jfuse.sides import sides_of
-from jfuse.verification.plan import EDGES, Options
+from jfuse.verification.plan import EDGES, Options, passes_infinities_on
 from jfuse.verification.result import Verification
 from jfuse.verification.verify import OnProgress, Sides, verify_sides
 
@@ -144,7 +144,9 @@ def convert(
     if verify:
         on_stage("verify")
         started = time.perf_counter()
-        found = verify_sides(Sides.of_model(lite, model), Options())
+        found = verify_sides(
+            Sides.of_model(lite, model), Options(edges="infinite" if passes_infinities_on(model.program) else "none")
+        )
         lite.report.compared(found.differences, found.notes)
         lite.report.seconds["verify"] = time.perf_counter() - started
     return lite

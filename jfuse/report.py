@@ -71,11 +71,16 @@ class Difference:
 
 @dataclass(frozen=True)
 class LoopForm:
-    """What became of a loop that nothing fused takes: its steps and their size, and the form that was chosen."""
+    """What became of a loop that nothing fused takes: its steps and their size, and the form that was chosen.
+
+    operators: how many one invoke runs; microseconds: about what they take in the fastest form. `size` is text.
+    """
 
     source: str
     size: str
     form: str
+    operators: int = 0
+    microseconds: float = 0.0
 
     def __str__(self) -> str:
         return f"{self.form} ({self.size})"

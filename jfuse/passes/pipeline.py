@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any, Literal
 
 from jfuse.errors import JfuseError
 from jfuse.ir.check import check_graph
 from jfuse.ir.graph import Graph, Program
-from jfuse.passes.context import Context
+from jfuse.passes.context import Context, Lowered, SubPasses
 from jfuse.passes.fuse.fuse import fuse
 from jfuse.passes.fuse.recover import recover
 from jfuse.passes.gates.builtins_only import no_lost_ops, only_operators, plain_numbers
@@ -20,57 +21,100 @@ from jfuse.passes.legalize.complex_parts import complex_parts
 from jfuse.passes.legalize.legalize_broadcast import legalize_broadcast
 from jfuse.passes.legalize.legalize_dtypes import legalize_dtypes
 from jfuse.passes.legalize.promote_loops import promote_loops
+from jfuse.passes.promises import (
+    NO_COMPOSITES,
+    NO_DEBUG_METADATA,
+    NO_OPAQUE_OPS_LET_IN,
+    NO_SCANS,
+    NOTHING_DEAD,
+    ONLY_BUILTINS,
+    RESULTS_APART,
+    Promise,
+)
 from jfuse.passes.scans.fission.split_scans import split_scans
 from jfuse.passes.scans.fission.unpack import unpack_states
 from jfuse.passes.scans.from_while.last_steps import last_steps
 from jfuse.passes.scans.from_while.while_to_scan import while_to_scan
 from jfuse.passes.scans.reroll.reroll import reroll
+from jfuse.passes.scans.to_loops.loop_cost import Form
 from jfuse.passes.scans.to_loops.scan_to_loops import scan_to_loops
 from jfuse.passes.simplify.fold_selects import fold_selects
 from jfuse.passes.simplify.simplify import simplify
 from jfuse.passes.states.modes import apply_state_mode
 from jfuse.passes.states.placement import place_states, prepare_results
+from jfuse.report import Report
 
 Pass = Callable[[Graph, Context], Graph]
 
 
 @dataclass(frozen=True)
-class Whole:
-    """A pass over the whole program: it may change what signatures take, give and keep."""
+class Stage:
+    """A pass in its place: what runs, and what is checked after it besides bindings.
 
-    run: Callable[[Program, Context], Program]
+    run: takes and gives a graph, or, `on` the whole program, a program: what signatures take, give and keep may change.
+    """
+
+    run: Callable[[Any, Context], Any]
+    promise: Promise | None = None
+    on: Literal["graph", "program"] = "graph"
 
     @property
     def __name__(self) -> str:
         return self.run.__name__
 
 
-PipelineStep = Pass | Whole
+PipelineStep = Pass | Stage
 
 PIPELINE: tuple[PipelineStep, ...] = (
-    Whole(plain_numbers),  # before all passes that reason about what ops compute
-    Whole(drop_debug_metadata),  # before any pass replaces the equations that it describes
-    while_to_scan,  # first of all rewrites: recurrences are looked for in scans only
-    promote_loops,  # before all passes that read scans: rules speak of f32
-    fold_selects,  # before reroll and split_scans, which would take a decided choice for a mask
-    Whole(no_lost_ops),  # before reroll, fuse and everything that takes time; after fold_selects, which drops choices
-    reroll,  # before split_scans: code that spells out step by step is a scan as well
-    last_steps,  # before split_scans and recover: a state of which only the last value is read needs no sequence
-    unpack_states,  # before split_scans, which would leave results in the packed form
-    split_scans,  # before recover, which takes a scan for one recurrence
-    Whole(apply_state_mode),  # each scan is one recurrence now, and its replacement must take any initial state
-    recover,  # before fuse, which proves and places the proposals of recover
-    complex_parts,  # before fuse, which inlines bodies that complex numbers were made of
-    fuse,  # before scan_to_loops, so that only scans that nothing fused become loops of the file
-    scan_to_loops,  # after it every equation is a builtin
-    simplify,  # needs the whole graph in builtins: peephole rules look at operators of the file
-    legalize_broadcast,  # once the operators are known; before legalize_dtypes, which gives types to what this adds
-    legalize_dtypes,  # before custom_operators, whose types are the user's
-    Whole(custom_operators),  # last of the passes that make operators: no rule looks into them
-    Whole(only_operators),  # before place_states, so that the message speaks of the source's ops and not of writers
-    Whole(place_states),  # last that changes what operators do: nothing may reorder around a state's writer
-    Whole(prepare_results),  # results that are inputs, constants or repeated get a tensor of their own
+    Stage(plain_numbers, on="program"),  # before all passes that reason about what ops compute
+    # before any pass replaces the equations that it describes
+    Stage(drop_debug_metadata, NO_DEBUG_METADATA, on="program"),
+    Stage(while_to_scan),  # first of all rewrites: recurrences are looked for in scans only
+    Stage(promote_loops),  # before all passes that read scans: rules speak of f32
+    Stage(fold_selects),  # before reroll and split_scans, which would take a decided choice for a mask
+    # before reroll, fuse and everything that takes time; after fold_selects, which drops choices
+    Stage(no_lost_ops, on="program"),
+    Stage(reroll),  # before split_scans: code that spells out step by step is a scan as well
+    Stage(last_steps),  # before split_scans and recover: a state of which only the last value is read needs no sequence
+    Stage(unpack_states),  # before split_scans, which would leave results in the packed form
+    Stage(split_scans),  # before recover, which takes a scan for one recurrence
+    # each scan is one recurrence now, and its replacement must take any initial state
+    Stage(apply_state_mode, on="program"),
+    Stage(recover),  # before fuse, which proves and places the proposals of recover
+    Stage(complex_parts),  # before fuse, which inlines bodies that complex numbers were made of
+    Stage(fuse, NO_COMPOSITES),  # before scan_to_loops, so that only scans that nothing fused become loops of the file
+    Stage(scan_to_loops, NO_SCANS),  # after it every equation is a builtin, or was never a TFLite op
+    Stage(simplify, NOTHING_DEAD),  # needs the whole graph in builtins: peephole rules look at operators of the file
+    Stage(
+        legalize_broadcast
+    ),  # once the operators are known; before legalize_dtypes, which gives types to what it adds
+    Stage(legalize_dtypes),  # before custom_operators, whose types are the user's
+    # last of the passes that make operators: no rule looks into them
+    Stage(custom_operators, NO_OPAQUE_OPS_LET_IN, on="program"),
+    # before place_states, so that the message speaks of the source's ops and not of writers
+    Stage(only_operators, on="program"),
+    # last that changes what operators do: nothing may reorder around a state's writer
+    Stage(place_states, ONLY_BUILTINS, on="program"),
+    # results that are inputs, constants or repeated get a tensor of their own
+    Stage(prepare_results, RESULTS_APART, on="program"),
 )
+
+
+def as_lowered(graph: Graph, ctx: Context, compact: bool) -> Lowered:
+    """What `scan_to_loops` and `simplify` make of a graph; nothing is reported."""
+    apart = replace(ctx, report=Report())
+    if not compact:
+        return Lowered(simplify(scan_to_loops(graph, apart), apart))
+    loops = scan_to_loops(graph, replace(apart, loop="auto"), lambda size, room: Form())
+    return Lowered(simplify(loops, apart), tuple(apart.report.loops))
+
+
+SUB_PASSES = SubPasses(
+    recover=lambda graph, ctx, single_steps: recover(graph, ctx, single_steps=single_steps),
+    simplify=lambda graph: simplify(graph, Context()),
+    as_lowered=as_lowered,
+)
+"""The passes that others run on parts of a graph: `fuse` the first and the last, `scan_to_loops` the second."""
 
 
 def run_pipeline(
@@ -86,9 +130,11 @@ def run_pipeline(
     check_types: derive every type again after every pass (tests), instead of checking bindings only.
     dump_dir: a folder to write the text after each pass to.
     """
+    ctx = replace(ctx, sub=SUB_PASSES)
     for number, step in enumerate(passes):
         started = time.perf_counter()
         ctx.on_stage(step.__name__)
+        step = step if isinstance(step, Stage) else Stage(step)
         program = _step(step, program, ctx, passes[:number], check_types)
         seconds = ctx.report.seconds
         seconds[step.__name__] = seconds.get(step.__name__, 0.0) + time.perf_counter() - started
@@ -97,22 +143,27 @@ def run_pipeline(
     return program
 
 
-def _step(
-    step: PipelineStep, program: Program, ctx: Context, before: tuple[PipelineStep, ...], check_types: bool
-) -> Program:
-    if not isinstance(step, Whole):
-        return program.with_graphs(lambda graph: _checked(step, step(graph, ctx), before, check_types))
-    result = step.run(program, ctx)
-    for graph in result.graphs():
-        _checked(step, graph, before, check_types)
-    return result
+def _step(step: Stage, program: Program, ctx: Context, before: tuple[PipelineStep, ...], check_types: bool) -> Program:
+    if step.on == "program":
+        program = step.run(program, ctx)
+        for graph in program.graphs():
+            _check(step, graph, ctx, before, check_types)
+        return program
+
+    def changed(graph: Graph) -> Graph:
+        result: Graph = step.run(graph, ctx)
+        _check(step, result, ctx, before, check_types)
+        return result
+
+    return program.with_graphs(changed)
 
 
-def _checked(step: PipelineStep, result: Graph, before: tuple[PipelineStep, ...], check_types: bool) -> Graph:
+def _check(step: Stage, result: Graph, ctx: Context, before: tuple[PipelineStep, ...], check_types: bool) -> None:
+    """Raise JfuseError where a pass broke the graph, or its promise."""
+    names = ", ".join(p.__name__ for p in before) or "none"
     try:
         check_graph(result, types=check_types)
     except JfuseError as error:
-        names = ", ".join(p.__name__ for p in before) or "none"
         raise JfuseError(
             f"the pass {step.__name__!r} broke the graph (passes before it: {names}): {error.message}",
             where=error.where,
@@ -120,7 +171,14 @@ def _checked(step: PipelineStep, result: Graph, before: tuple[PipelineStep, ...]
             found=error.found,
             remedy="report this model",
         ) from error
-    return result
+    broken_by = None if step.promise is None else step.promise.broken_by(result, ctx)
+    if step.promise is not None and broken_by is not None:
+        raise JfuseError(
+            f"the pass {step.__name__!r} broke its promise (passes before it: {names})",
+            expected=step.promise.text,
+            found=str(broken_by),
+            remedy="report this model",
+        )
 
 
 def _dump(folder: Path, number: int, step: PipelineStep, program: Program) -> None:

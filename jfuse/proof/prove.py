@@ -38,10 +38,14 @@ _SHORT = (1, 2, 3)  # steps at which a longer recurrence is compared as well
 
 @dataclass(frozen=True)
 class Proof:
-    """How many samples agreed, and the largest relative error among them."""
+    """How many samples agreed, and the largest relative error among them.
+
+    nan_for_infinities: where an input is infinite the replacement gives NaN in more places than the body.
+    """
 
     samples: int
     error: float
+    nan_for_infinities: bool = False
 
 
 def prove(
@@ -62,6 +66,9 @@ def prove(
 
     constants: for each operand its value, None where it is known at run time only (all, where the sequence is empty).
     claims: families of case distinction that the replacement is known to make.
+    Some samples hold infinities. Where the body is not NaN there, the replacement must give the same; but recurrent ops
+    over sequences multiply all that they read with whole matrices, in which an infinity times 0 is NaN: this is told.
+
     padded: by position of the operand, masks that have no gaps.
     tolerance: the largest error relative to the largest element of an output; `TOLERANCE` or `ROUNDED`.
     """
@@ -156,17 +163,36 @@ class _Pair:
 
     def compare(self, sampler: Sampler, cases: Sequence[Case], seed: int) -> Proof:
         """Run both on the samples of each case; raises NotFused at the first that differs."""
-        samples, worst = 0, 0.0
+        samples, worst, more_nan = 0, 0.0, False
         for case in cases:
             wanted, found = self._run(sampler.draw(case, seed))
+            finite = case.count - sampler.infinite(case)
             for number, (b, a) in enumerate(zip(wanted, found, strict=True)):
-                error = largest_error(a, b)
+                error = largest_error(a[:finite], b[:finite])
                 sizes = ", ".join("x".join(map(str, s)) or "scalar" for s in case.shapes)
                 got = f"an error of {error:.1e} in result {number}, operands of {sizes}"
                 need(error <= self.tolerance, "not_equal", want="what the body computes", got=got)
+                more_nan |= self._compare_infinite(a[finite:], b[finite:], number)
                 worst = max(worst, error)
             samples += case.count
-        return Proof(samples, worst)
+        return Proof(samples, worst, more_nan)
+
+    def _compare_infinite(self, found: np.ndarray, wanted: np.ndarray, number: int) -> bool:
+        """Whether the replacement gives NaN where the body does not; refuses what differs in another way."""
+        if wanted.dtype.kind != "f":
+            return False
+        told = ~np.isnan(wanted)
+        more_nan = bool((told & np.isnan(found)).any())
+        if self.runs_sequences:
+            told &= ~np.isnan(found)
+        got = f"another value in result {number}, where operands are infinite"
+        need(_agree(found[told], wanted[told], self.tolerance), "not_equal", want="what the body computes", got=got)
+        return more_nan
+
+    @property
+    def runs_sequences(self) -> bool:
+        """Whether the replacement has recurrent ops over sequences."""
+        return any("time_major" in eqn.params for eqn in self.replacement.eqns)
 
     def _run(self, args: Sequence[np.ndarray]) -> tuple[list[np.ndarray], list[np.ndarray]]:
         try:
@@ -211,6 +237,14 @@ def largest_error(found: np.ndarray, wanted: np.ndarray) -> float:
     with np.errstate(divide="ignore", invalid="ignore"):
         relative = np.where(difference == 0.0, 0.0, difference / size)
     return float(relative.max(initial=0.0))
+
+
+def _agree(found: np.ndarray, wanted: np.ndarray, tolerance: float) -> bool:
+    """Whether infinities are the same, and all else is up to a tolerance relative to the largest finite value."""
+    size = np.abs(wanted[np.isfinite(wanted)]).max(initial=0.0)
+    with np.errstate(invalid="ignore"):
+        close = np.abs(found - wanted) <= tolerance * size
+    return bool(np.all((found == wanted) | close))
 
 
 def _shortened(pair: _Pair, shapes: tuple[tuple[int, ...], ...]) -> Iterator[tuple[tuple[int, ...], ...]]:

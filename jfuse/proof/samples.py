@@ -17,6 +17,8 @@ from jfuse.proof.inputs import concrete, integer_limits
 _SCALES = (1e-2, 0.1, 1.0, 10.0)
 _MOST_ELEMENTS = 2**21  # of all inputs of one case together
 _MOST_COMPARED = 16
+_LEAST_WITH_INFINITIES = 8  # samples of a case: of fewer none has infinities
+_INFINITE = 0.1  # of the elements of such a sample
 _LARGEST_INTEGER = 100  # for integers that no dimension gives a bound for
 
 
@@ -93,6 +95,11 @@ class Sampler:
         random = np.random.default_rng(seed)
         return [self._array(random, v, s, case.count) for v, s in zip(self.inputs, case.shapes, strict=True)]
 
+    def infinite(self, case: Case) -> int:
+        """How many samples hold infinities; they are the last ones."""
+        some = case.count >= _LEAST_WITH_INFINITIES and any(v.type.dtype.is_float for v in self.inputs)
+        return 2 if some else 0
+
     def _array(self, random: np.random.Generator, var: Var, shape: tuple[int, ...], count: int) -> np.ndarray:
         dtype = var.type.dtype
         if dtype is DType.bool:
@@ -119,6 +126,8 @@ class Sampler:
             mixed = random.random(shape[1:]) < 0.5
             target = 1 + i % max(1, shape[0] - 1)
             array[target] = np.where(mixed, near, array[target])
+        if shape[0] >= _LEAST_WITH_INFINITIES:
+            _put_infinities(random, array)
         return array
 
     def _integers(self, random: np.random.Generator, var: Var, shape: tuple[int, ...]) -> np.ndarray:
@@ -131,6 +140,18 @@ class Sampler:
         array = random.integers(max(least, -3), min(most, self.largest + 3), shape).astype(dtype)
         edges = np.array([e for e in (least, -1, 0, self.largest - 1, self.largest, most) if least <= e <= most], dtype)
         return np.where(random.random(shape) < 0.2, random.choice(edges, shape), array)
+
+
+def _put_infinities(random: np.random.Generator, array: np.ndarray) -> None:
+    """Make the last sample infinite in one element, the one before it in some.
+
+    A product with a matrix that was made up multiplies an infinite element by zeros, which gives NaN.
+    """
+    some, one = array[-2].reshape(-1), array[-1].reshape(-1)
+    chosen = random.random(some.size) < _INFINITE
+    some[chosen] = random.choice([np.inf, -np.inf], np.count_nonzero(chosen))
+    if one.size:
+        one[random.integers(one.size)] = random.choice([np.inf, -np.inf])
 
 
 def compared_constants(graphs: Sequence[Graph]) -> list[float]:

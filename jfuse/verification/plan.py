@@ -10,26 +10,27 @@ from typing import Any
 import numpy as np
 
 from jfuse.errors import JfuseError
-from jfuse.ir.graph import Signature
-from jfuse.ir.types import TensorType
+from jfuse.ir.graph import Program, Signature
+from jfuse.ir.types import DType, TensorType
 from jfuse.ir.walk import all_eqns
 from jfuse.kernels.core.op import depends_on_data
 from jfuse.proof.inputs import CallInputs, draws, input_types, open_sizes, size_choices
 from jfuse.report import Promise
-from jfuse.verification.inputs.edges import FINITE, HUGE, ODD, SELECTING, edge_inputs
+from jfuse.verification.inputs.edges import FINITE, HUGE, ODD, ONE_INFINITE, SELECTING, edge_inputs
 from jfuse.verification.inputs.padded_inputs import keep_promises
 from jfuse.verification.inputs.user_inputs import Given
 from jfuse.verification.inputs.vocabularies import with_keys
 from jfuse.verification.subject import Interface
 
 EDGES = ("none", "finite", "nan")
+_KINDS = {"none": (), "infinite": (ONE_INFINITE,), "finite": FINITE, "nan": (*FINITE, *ODD)}
 _BATCH_ELEMENTS = 2**20  # of all inputs of one batch of samples together
 _LARGEST_BATCH = 4096
 
 
 @dataclass(frozen=True)
 class Options:
-    """What to compare on; `jfuse.verify` says what each means."""
+    """What to compare on; `jfuse.verify` says what each means. edges: "infinite", too: one infinity in one call."""
 
     samples: int = 0
     calls: int = 3
@@ -70,7 +71,7 @@ class Plan:
         if self.options.inputs is not None:
             return 0
         choices = sum(len(self._sizes(s)) for s in self.signatures)
-        edges = {"none": 0, "finite": len(FINITE), "nan": len(FINITE) + len(ODD)}[self.options.edges]
+        edges = len(_KINDS[self.options.edges])
         return choices * self.options.calls + len(self.signatures) * edges + self.options.samples
 
     def batches(self, in_a_row: bool) -> Iterator[tuple[Signature, dict[str, np.ndarray]]]:
@@ -108,7 +109,7 @@ class Plan:
                 yield CallInputs(signature.key, drawn, kind)
 
     def _edges(self) -> Iterator[list[CallInputs]]:
-        kinds = {"none": (), "finite": FINITE, "nan": (*FINITE, *ODD)}[self.options.edges]
+        kinds = _KINDS[self.options.edges]
         for signature in self.signatures:
             if self._is_particular(signature):
                 continue
@@ -147,6 +148,17 @@ class Plan:
 
     def _all_types(self) -> Iterator[list[TensorType]]:
         return (input_types(s.graph) for s in self.signatures)
+
+
+def passes_infinities_on(program: Program) -> bool:
+    """Whether all that a program does is add, scale and clamp floats, element by element.
+
+    Such a model answers one infinite element alike everywhere; products with weights make NaN of it by their zeros,
+    and what runtimes approximate (GELU, HARD_SWISH) has no agreed value there.
+    """
+    eqns = [e for graph in program.graphs() for e in all_eqns(graph)]
+    kinds = all(e.op.elementwise and (e.op.linear or e.op.switch == "clip") for e in eqns)
+    return kinds and all(a.type.dtype is DType.f32 for e in eqns for a in (*e.inputs, *e.outputs) if a is not None)
 
 
 def _saturates(signature: Signature) -> bool:

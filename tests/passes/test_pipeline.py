@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -10,20 +11,22 @@ from typing import Any
 import numpy as np
 import pytest
 
-import jfuse.ir.text  # noqa: F401 - golden texts
+import jfuse.ir.text
+import jfuse.passes.pipeline
 from jfuse.errors import JfuseError
 from jfuse.ir.check import check_graph
 from jfuse.ir.evaluate import evaluate
-from jfuse.ir.graph import Graph, Program, Signature, Var
+from jfuse.ir.graph import Eqn, Graph, Program, Signature, Var
 from jfuse.ir.trace import trace_graph
 from jfuse.ir.types import DType, TensorType
 from jfuse.kernels import ops
 from jfuse.kernels.array.lists import reserve
-from jfuse.kernels.control import while_
+from jfuse.kernels.control import composite, scan, while_
 from jfuse.kernels.core.op import Array
 from jfuse.lowering.defaults import default_rules
 from jfuse.passes.context import Context
-from jfuse.passes.pipeline import PIPELINE, run_pipeline
+from jfuse.passes.pipeline import PIPELINE, Stage, run_pipeline
+from jfuse.passes.promises import NO_COMPOSITES, NO_SCANS, NOTHING_DEAD, ONLY_BUILTINS, RESULTS_APART, Promise
 from tests import cells
 from tests.cells import BATCH, INPUTS, UNITS, Step, f32
 from tests.conftest import Golden
@@ -152,6 +155,63 @@ def test_a_pass_that_breaks_a_graph_is_named_with_those_before_it() -> None:
     assert error.value.remedy == "report this model"
     with pytest.raises(JfuseError, match=r"'forgetful' broke the graph \(passes before it: none\)"):
         run_pipeline(program(small()), Context(), (forgetful,))
+
+
+def refusing(graph: Graph, ctx: Context) -> object:
+    return "this one" if ctx.loop == "while" else None
+
+
+def test_what_a_pass_promises_is_checked_after_it() -> None:
+    step = Stage(kept, Promise("nothing is left to do", refusing))
+    run_pipeline(program(small()), Context(), (step,))
+    with pytest.raises(JfuseError, match=r"the pass 'kept' broke its promise \(passes before it: kept\)") as error:
+        run_pipeline(program(small()), Context(loop="while"), (kept, step))
+    assert (error.value.expected, error.value.found) == ("nothing is left to do", "this one")
+
+
+def composed() -> Graph:
+    """A composite, in whose body a scan collects the negatives of rows."""
+    rows = f32(3, 4)
+    row = trace_graph(ops.neg, [f32(4)], "step")
+
+    def collected(x: Array) -> Array:
+        return scan([x], [row], consts=0, carries=0, length=3)[0]
+
+    body = trace_graph(collected, [rows], "body")
+    return trace_graph(lambda x: composite([x], [body], name="acme.rows", arguments=("x",))[0], [rows])
+
+
+@pytest.mark.parametrize(
+    ("promise", "holding", "broken", "op"),
+    [
+        (NO_COMPOSITES, small(), composed(), "composite"),
+        (NO_SCANS, small(), composed(), "scan"),
+        (ONLY_BUILTINS, small(), composed(), "composite"),
+        (NOTHING_DEAD, small(), replace(small(), outputs=small().inputs), "neg"),
+        (RESULTS_APART, small(), trace_graph(lambda x: (x, ops.neg(x)), [f32(2)]), "Var"),
+    ],
+    ids=["composites", "scans", "builtins", "dead", "results"],
+)
+def test_a_broken_promise_is_found(promise: Promise, holding: Graph, broken: Graph, op: str) -> None:
+    assert promise.broken_by(holding, Context()) is None
+    found = promise.broken_by(broken, Context())
+    assert (found.op.name if isinstance(found, Eqn) else type(found).__name__) == op
+
+
+def test_passes_get_other_passes_from_the_pipeline_alone() -> None:
+    """Order is in one place: no module of a pass imports a pass."""
+    named = {step.__name__ for step in PIPELINE}
+    folder = Path(jfuse.passes.pipeline.__file__).parent
+    imported = [
+        f"{path.relative_to(folder)} imports {alias.name}"
+        for path in folder.rglob("*.py")
+        if path.name != "pipeline.py"
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.ImportFrom)
+        for alias in node.names
+        if alias.name in named
+    ]
+    assert imported == []
 
 
 def test_wrong_types_are_found_where_types_are_checked() -> None:

@@ -112,6 +112,28 @@ def test_a_special_case_for_rows_of_zeros_is_found() -> None:
     assert found.condition == "not_equal"
 
 
+def test_a_matrix_that_stands_for_a_move_is_refused_for_infinities() -> None:
+    """An infinity times a zero of the matrix is NaN, where the body hands all other elements on."""
+    identity = np.eye(4, dtype=np.float32)
+    found = refusal(lambda x: ops.relu(x), lambda x: ops.relu(ops.fully_connected(x, identity, None)))
+    assert found.condition == "not_equal"
+    assert "another value in result 0, where operands are infinite" in str(found)
+
+
+def test_what_a_body_makes_nan_of_an_infinity_may_be_anything() -> None:
+    """-inf * sigmoid(-inf) is NaN, its limit is 0."""
+
+    def body(x: Array) -> Array:
+        return ops.mul(x, ops.logistic(x))
+
+    def limit(x: Array) -> Array:
+        swish = ops.mul(x, ops.logistic(x))
+        return ops.select_v2(ops.not_equal(swish, swish), np.zeros((1, 1), np.float32), swish)
+
+    assert proof(body, limit).error == 0
+    assert not proof(body, limit).nan_for_infinities
+
+
 def test_bools_take_each_value() -> None:
     flag = TensorType((), DType.bool)
 

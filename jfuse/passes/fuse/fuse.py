@@ -14,7 +14,8 @@ from jfuse.ir.dims import Dim, SymbolNames, is_known, symbols_of
 from jfuse.ir.graph import Atom, Const, Eqn, Graph, Var
 from jfuse.ir.trace import active_trace, at_source, recording
 from jfuse.ir.walk import all_eqns, is_same_type, live_eqns, substitute_graph, use_counts, with_new_bodies
-from jfuse.kernels.control import composite, scan, while_
+from jfuse.kernels import ops
+from jfuse.kernels.control import composite, scan, scan_parts, while_
 from jfuse.kernels.core.op import TflOp
 from jfuse.lowering.rule_tools.case_distinctions import place_of
 from jfuse.lowering.rule_tools.query import type_of
@@ -24,13 +25,11 @@ from jfuse.opaque_ops.state_operands import keeps_state
 from jfuse.passes.context import Context
 from jfuse.passes.fuse.describe import describe
 from jfuse.passes.fuse.padding_promises import Masks
-from jfuse.passes.fuse.profitability import need_faster
-from jfuse.passes.fuse.recover import recover
+from jfuse.passes.fuse.profitability import is_asked_for, need_worth
 from jfuse.passes.fuse.rounding import rounds_to, widened
 from jfuse.passes.fuse.run_time_shapes import dynamic_before_fused, dynamic_before_replacement
 from jfuse.passes.rewrite import inline, rewrite
-from jfuse.passes.scans.to_loops.scan_to_loops import scan_to_loops
-from jfuse.passes.simplify.simplify import folded, simplify
+from jfuse.passes.simplify.simplify import folded
 from jfuse.proof.inputs import integer_limits
 from jfuse.proof.prove import ROUNDED, TOLERANCE, Proof, prove
 from jfuse.proof.samples import Padded
@@ -96,11 +95,23 @@ def _resolved(graph: Graph, ctx: Context, place: _Standing) -> Graph:
 def _opened(eqn: Eqn, ctx: Context, place: _Standing) -> Graph:
     """The body of a composite that stays unfused, with its constant operands put in and recurrences recovered in it."""
     (body,) = eqn.bodies
-    known: dict[Var, Atom] = {v: a for v, a in zip(body.inputs, _atoms(eqn), strict=True) if isinstance(a, Const)}
-    body = rewrite(substitute_graph(body, known), folded)
+    body = rewrite(_with_constants(body, eqn), folded)
+    if dict(eqn.params["attributes"]).get("one_step"):
+        return rewrite(body, _straightened)  # straight code again, as it was before it was read as a loop
     if eqn.params["name"] not in ctx.rules.recovers:  # what was proposed and refused would only be proposed again
-        body = recover(body, ctx, single_steps=not place.in_loop)
+        body = ctx.sub.recover(body, ctx, not place.in_loop)
     return _with_fused_bodies(body, ctx, place)
+
+
+def _straightened(eqn: Eqn) -> Sequence[Any] | None:
+    """The results of a loop of one step, whose body is put in place."""
+    if eqn.op is not scan:
+        return None
+    consts, carries, xs = scan_parts(eqn.inputs, eqn.params)
+    rows = [ops.squeeze(x, squeeze_dims=(0,)) for x in xs]
+    results = inline(eqn.bodies[0], [*consts, *carries, *rows])
+    collected = [ops.expand_dims(r, np.int32(0)) for r in results[len(carries) :]]
+    return [*results[: len(carries)], *collected]
 
 
 def _fused(eqn: Eqn, rule: FuseRule, is_read: Sequence[bool], ctx: Context, place: _Standing) -> list[Atom]:
@@ -118,10 +129,12 @@ def _fused(eqn: Eqn, rule: FuseRule, is_read: Sequence[bool], ctx: Context, plac
         want="sizes that LiteRT knows at allocation",
         got=dynamic and place_of(dynamic),
     )
-    if ctx.prefer == "speed":
-        need_faster(eqn.bodies[0], replacement, ctx)
+    if not is_asked_for(eqn.params["name"], rule, ctx):
+        _need_worth(eqn, replacement, given, is_read, ctx)
     proof = _proof(eqn, rule, is_read, replacement, given, masks)
     masks.keep()
+    if proof.nan_for_infinities:
+        ctx.report.notes.append(f"{eqn.source}: where an input is infinite the fused operator gives NaN more often")
     name = eqn.params["name"]
     ctx.report.fused.append(
         Fusion(
@@ -150,13 +163,30 @@ def _dynamic_before(replacement: Graph, args: Sequence[Atom], ctx: Context) -> E
     with recording() as trace:
         results = inline(replacement, args)
     wanted = tuple(r for r in results if isinstance(r, Var))
-    # Most of what is sized at run time here will not be: loops and their zeros are spelled in other ways by then.
-    apart = Context(ctx.rules, loop=ctx.loop)
     eqns = (*before, *trace.eqns)
     made = {out for eqn in eqns for out in eqn.outputs}
     given = dict.fromkeys(a for eqn in eqns for a in eqn.inputs if isinstance(a, Var) and a not in made)
-    file = simplify(scan_to_loops(Graph(replacement.name, tuple(given), eqns, wanted), apart), apart)
+    # Most of what is sized at run time here will not be: loops and their zeros are spelled in other ways by then.
+    file = ctx.sub.as_lowered(Graph(replacement.name, tuple(given), eqns, wanted), ctx, False).graph
     return next((d for e in file.eqns if (d := dynamic_before_fused(file, e)) is not None), None)
+
+
+def _need_worth(eqn: Eqn, replacement: Graph, given: Sequence[int], is_read: Sequence[bool], ctx: Context) -> None:
+    """Refuse a replacement that costs more than the body, of both only the results that are read."""
+    read = [k for k, i in enumerate(given) if is_read[i]]
+    body = _only(_with_constants(eqn.bodies[0], eqn), [given[k] for k in read])
+    need_worth(body, _only(_with_constants(replacement, eqn), read), ctx)
+
+
+def _with_constants(graph: Graph, eqn: Eqn) -> Graph:
+    """A graph over the operands of a composite with the constant ones put in."""
+    known: dict[Var, Atom] = {v: a for v, a in zip(graph.inputs, _atoms(eqn), strict=True) if isinstance(a, Const)}
+    return substitute_graph(graph, known)
+
+
+def _only(graph: Graph, places: Sequence[int]) -> Graph:
+    outputs = tuple(graph.outputs[i] for i in places)
+    return replace(graph, eqns=live_eqns(graph, outputs), outputs=outputs)
 
 
 def _assume_steps(replacement: Graph, ctx: Context) -> None:
@@ -205,9 +235,7 @@ def _proved(
     padded: Mapping[int, Padded],
     tolerance: float = TOLERANCE,
 ) -> Proof:
-    (body,) = eqn.bodies
-    outputs = tuple(body.outputs[i] for i in given)
-    wanted = replace(body, eqns=live_eqns(body, outputs), outputs=outputs)
+    wanted = _only(eqn.bodies[0], given)
     constants = [a.array if isinstance(a, Const) else None for a in _atoms(eqn)]
     return prove(wanted, replacement, constants, rule.claims, padded=padded, tolerance=tolerance)
 

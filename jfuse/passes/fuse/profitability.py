@@ -1,58 +1,136 @@
-"""Whether a fused op is the fastest form of a recurrence, by what both forms were measured to take in LiteRT."""
+"""Whether a fusion pays: operators run, bytes of constants and time of the fused ops beside those of plain ones."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from math import prod
+
 from jfuse.ir.dims import is_known
 from jfuse.ir.graph import Const, Eqn, Graph
-from jfuse.ir.walk import all_eqns
+from jfuse.kernels.control import while_
 from jfuse.kernels.core.op import TflOp
-from jfuse.lowering.rules import need
-from jfuse.opaque_ops.state_operands import keeps_state
-from jfuse.passes.context import Context
-from jfuse.passes.scans.to_loops.loop_cost import OPEN_LENGTH, Form, LoopSize, fastest
-from jfuse.passes.scans.to_loops.scan_to_loops import scan_to_loops
+from jfuse.lowering.rules import FuseRule, need
+from jfuse.opaque_ops.state_operands import keeps_state, state_operands
+from jfuse.passes.context import Context, Lowered
+from jfuse.passes.scans.to_loops.loop_cost import OPEN_LENGTH, OPERATOR_US, WEIGHT_US
 
 # Fused LSTMs of 16 to 128 units, batch 1 (bench/recurrent.py): 0.75, 1.17, 2.76 and 8.5 us a step.
 STEP_US = 0.62  # a step of a fused op
 PRODUCT_US = 8.5e-5  # a product of a weight and a number; XNNPACK, which does not take fused ops, needs less
 HOISTED_US = 5e-6  # a byte of weights and a row, in a product for all steps at once before the loop
 
+# How many times as long as plain ops fused ones may take. Fused LSTMs over sequences were measured at 0.6 to 1.9 times
+# the fastest loop, single steps at 1.5 to 3 times plain ops: who prefers fused ops prefers them all the same.
+SLOWER = {"fused": 6.0, "speed": 1.0}
+# How many times the bytes of constants a loop may excuse: a mask or a bias within a norm adds a column to the weights,
+# a projection to more values than units adds rows. Straight code excuses nothing but small matrices.
+LARGER = 2.0
+FEW_BYTES = 1 << 10
 
-def need_faster(body: Graph, replacement: Graph, ctx: Context) -> None:
-    """Refuse the fusion where the loop that the body would become takes less time than the fused ops."""
-    fused = sum(fused_microseconds(eqn) for eqn in replacement.eqns if keeps_state(eqn))
-    if not fused:
-        return
-    loop = loop_microseconds(body, ctx)
-    want, got = f"at most {loop:.0f} us, as the loop takes", f"about {fused:.0f} us"
-    need(fused <= loop, "loop_is_faster", want=want, got=got)
+_PACKAGE = "jfuse."
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What one invoke of a graph costs: operators that are run, bytes of constants, and about how many microseconds.
+
+    loops: whether some of the operators are run in loops.
+    """
+
+    operators: int
+    bytes: int
+    microseconds: float
+    loops: bool = False
+
+    @classmethod
+    def of(cls, lowered: Lowered) -> Cost:
+        """The cost of a graph in operators of a file, whose loops are written with one step a turn."""
+        graph = lowered.graph
+        loops = [loop for loop in lowered.loops if loop.form != "unrolled"]  # those stand in the graph
+        outside = [eqn for eqn in graph.eqns if eqn.op is not while_ or not loops]
+        run = sum(1 + sum(len(body.eqns) for body in eqn.bodies) + _writers(eqn) for eqn in outside)
+        return cls(
+            run + sum(loop.operators for loop in loops),
+            _constant_bytes(graph),
+            sum(map(_microseconds, outside)) + sum(loop.microseconds for loop in loops),
+            bool(loops),
+        )
+
+
+def need_worth(body: Graph, replacement: Graph, ctx: Context) -> None:
+    """Refuse a fusion that costs more than plain ops in one of the measures, with both numbers.
+
+    body, replacement: with constants put in, and with the results alone that are read.
+    """
+    if any(not keeps_state(eqn) and not isinstance(eqn.op, TflOp) for eqn in replacement.eqns):
+        return  # what only the user's own op computes has no cost that is known here
+    before, after = (Cost.of(ctx.sub.as_lowered(graph, ctx, True)) for graph in (body, replacement))
+    compare(before, after, ctx.prefer)
+
+
+def compare(before: Cost, after: Cost, prefer: str) -> None:
+    """Refuse `after` where it runs more operators, holds more bytes or takes longer than `before` may excuse."""
+    got = f"{after.operators} instead of {before.operators}"
+    need(after.operators <= before.operators, "more_operators", want="no more operators than plain ones", got=got)
+    got = f"{after.bytes} bytes of constants instead of {before.bytes}"
+    most = (LARGER if before.loops else 1.0) * before.bytes + FEW_BYTES
+    need(after.bytes <= most, "more_bytes", want="constants about as large as those of plain ops", got=got)
+    times = SLOWER[prefer]
+    most_us = before.microseconds * times
+    fits = after.microseconds <= most_us
+    plain = "the loop takes" if before.loops else "plain ops take"
+    want = f"at most {most_us:.3g} us, " + (f"{times:g} times what {plain}" if times != 1 else f"as {plain}")
+    got = f"about {after.microseconds:.3g} us"
+    need(fits or not before.loops, "loop_is_faster", want=want, got=got)
+    need(fits, "plain_is_faster", want=want, got=got)
+
+
+def is_asked_for(name: str, rule: FuseRule, ctx: Context) -> bool:
+    """Whether a fusion is taken without a look at its cost: the user marked the function.
+
+    Where speed is preferred the user must have written the rule as well.
+    """
+    own_rule = not rule.function.__module__.startswith(_PACKAGE)
+    return name not in ctx.rules.recovers and (own_rule or ctx.prefer == "fused")
+
+
+def _writers(eqn: Eqn) -> int:
+    """How many operators write the states of a single step into the tensors that its op reads them from."""
+    x = eqn.inputs[0] if eqn.inputs else None
+    return len(state_operands(eqn)) if x is not None and x.type.rank == 2 else 0
+
+
+def _constant_bytes(graph: Graph) -> int:
+    """The bytes of the constants of a graph and its bodies, each memory once."""
+    found = {a.memory: a.array.nbytes for a in _constants(graph)}
+    return sum(found.values())
+
+
+def _constants(graph: Graph) -> list[Const]:
+    found = [a for eqn in graph.eqns for a in eqn.inputs if isinstance(a, Const) and a.array.dtype != object]
+    return found + [a for eqn in graph.eqns for body in eqn.bodies for a in _constants(body)]
+
+
+def _microseconds(eqn: Eqn) -> float:
+    """About what one invoke of an equation takes, with the equations of its bodies once."""
+    if keeps_state(eqn):
+        return fused_microseconds(eqn) + OPERATOR_US * _writers(eqn)
+    first = eqn.inputs[0] if eqn.inputs else None
+    sizes = () if first is None else first.type.shape[:-1]
+    rows = prod(int(d) if is_known(d) else 1 for d in sizes)
+    weights = {a.memory: a.array.nbytes for a in eqn.inputs if isinstance(a, Const) and a.type.rank > 1}
+    a_byte = WEIGHT_US if rows == 1 else HOISTED_US
+    inside = sum(_microseconds(inner) for body in eqn.bodies for inner in body.eqns)
+    return OPERATOR_US + a_byte * sum(weights.values()) * max(1, rows) + inside
 
 
 def fused_microseconds(eqn: Eqn) -> float:
-    """About what one invoke of a fused op over a sequence takes; 0 for ops of a single step."""
+    """About what one invoke of a fused recurrent op takes: a sequence of open length counts as one of OPEN_LENGTH."""
     x = eqn.inputs[0]
-    if x is None or x.type.rank != 3 or not isinstance(eqn.op, TflOp):
-        return 0.0
-    time = 0 if eqn.params.get("time_major") else 1
-    steps, rows = (int(d) if is_known(d) else None for d in (x.type.shape[time], x.type.shape[1 - time]))
+    if x is None or not isinstance(eqn.op, TflOp):
+        return OPERATOR_US
+    axis = 0 if eqn.params.get("time_major") else 1
+    sizes = [int(d) if is_known(d) else None for d in x.type.shape]
+    steps, rows = (sizes[axis] or OPEN_LENGTH, sizes[1 - axis] or 1) if x.type.rank == 3 else (1, sizes[0] or 1)
     weights = sum(a.array.size for a in eqn.inputs if isinstance(a, Const) and a.type.rank == 2)
-    return (OPEN_LENGTH if steps is None else steps) * (STEP_US + PRODUCT_US * weights * (rows or 1))
-
-
-def loop_microseconds(body: Graph, ctx: Context) -> float:
-    """About what the loops of a graph take in the form that `scan_to_loops` would choose, with the products before."""
-    sizes: list[LoopSize] = []
-    total = 0.0
-
-    def choose(size: LoopSize, room: int) -> Form:
-        nonlocal total
-        form = fastest(size, room)
-        total += size.microseconds(form)
-        sizes.append(size)
-        return form
-
-    scan_to_loops(body, Context(ctx.rules), choose)
-    consts = {a for eqn in all_eqns(body) for a in eqn.inputs if isinstance(a, Const) and a.type.rank == 2}
-    hoisted = sum(c.array.nbytes for c in consts) - sum(size.weights for size in sizes)
-    calls = max((size.steps * size.rows for size in sizes), default=0)
-    return total + HOISTED_US * max(0, hoisted) * calls
+    return steps * (STEP_US + PRODUCT_US * weights * rows)

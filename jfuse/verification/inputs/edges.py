@@ -9,10 +9,12 @@ import numpy as np
 
 from jfuse.ir.graph import Signature
 from jfuse.ir.types import DType, TensorType
-from jfuse.proof.inputs import concrete, drawn_limits
+from jfuse.proof.inputs import concrete, draw, drawn_limits
 
 FINITE = ("zeros", "ones", "denormals", "largest", "smallest", "maxima", "minima", "one alone")
 ODD = ("nan", "infinities")
+ONE_INFINITE = "one infinity"
+"""One infinite element in the first float input: compared where the reference answers without NaN."""
 SELECTING = ("zeros", "ones", "minus ones")
 """Values of which one or the other is what a selection (x > 0, x < 0, x != 0, x > 0.5) takes nothing of."""
 OVERFLOWING = frozenset({"maxima", "minima"})
@@ -29,7 +31,11 @@ def edge_inputs(
     limits = drawn_limits(signature.graph)
     generator = np.random.default_rng(seed)
     lengths = _lengths(signature, sizes)
+    if ONE_INFINITE in kinds:
+        yield ONE_INFINITE, _one_infinite(signature, sizes, generator)
     for kind in kinds:
+        if kind == ONE_INFINITE:
+            continue
         yield (
             kind,
             {
@@ -37,6 +43,19 @@ def edge_inputs(
                 for name, var in zip(signature.input_names, signature.graph.inputs, strict=False)
             },
         )
+
+
+def _one_infinite(
+    signature: Signature, sizes: Mapping[str, int], generator: np.random.Generator
+) -> dict[str, np.ndarray]:
+    """Normal numbers, and a single infinity among them: two of them might cancel out."""
+    named = zip(signature.input_names, signature.graph.inputs, strict=False)
+    drawn = {name: draw(generator, var.type, sizes, 1.0, 2) for name, var in named}
+    floats = (array for array in drawn.values() if array.dtype.kind == "f" and array.size)
+    first = next(floats, None)
+    if first is not None:
+        first.reshape(-1)[generator.integers(first.size)] = np.inf
+    return drawn
 
 
 def _lengths(signature: Signature, sizes: Mapping[str, int]) -> int:

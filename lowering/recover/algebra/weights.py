@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -75,6 +75,23 @@ def columns_of(leaf: Leaf, width: int) -> np.ndarray:
 def is_diagonal(matrix: np.ndarray) -> bool:
     """Whether a matrix is square and zero outside of its diagonal."""
     return matrix.shape[0] == matrix.shape[1] and not (matrix - np.diag(np.diagonal(matrix))).any()
+
+
+def need_products(weights: Sequence[np.ndarray], recurrent: Sequence[np.ndarray]) -> None:
+    """Refuse a single step whose gates take the input or the state as it is, element by element.
+
+    Such a step is an addition and an activation: the matrices would be made up, and a zero of theirs times an infinite
+    element is NaN.
+    """
+    for name, matrices in (("input", weights), ("state", recurrent)):
+        got = f"gates that take each element of the {name} by itself"
+        need(any(map(_mixes, matrices)), "single_step_weights", want=f"weights of the {name}", got=got, near=4)
+
+
+def _mixes(matrix: np.ndarray) -> bool:
+    """Whether a unit reads several values, or a value is read by several units, or there is one of each."""
+    used = matrix != 0
+    return matrix.size == 1 or bool((used.sum(0) > 1).any() or (used.sum(1) > 1).any())
 
 
 def single(array: np.ndarray) -> np.ndarray:

@@ -27,7 +27,15 @@ from jfuse.lowering.recover.algebra.expressions import (
     text_of,
 )
 from jfuse.lowering.recover.algebra.view import View, refuse_other_switches
-from jfuse.lowering.recover.algebra.weights import Gate, columns_of, gate_of, is_diagonal, leaf_of, single
+from jfuse.lowering.recover.algebra.weights import (
+    Gate,
+    columns_of,
+    gate_of,
+    is_diagonal,
+    leaf_of,
+    need_products,
+    single,
+)
 from jfuse.lowering.recover.cells.layer_norm import with_epsilon
 from jfuse.lowering.recover.cells.step import Step, step_input
 from jfuse.lowering.rules import Proposal, need, recovers
@@ -105,7 +113,7 @@ def recover_lstm(step: Step) -> Proposal:
         _check_inputs(step, cell, name, gate, x)
     results = _results(step, cell)
     refuse_other_switches(step.body, cell.read)
-    constants, attributes = _weights(cell, x)
+    constants, attributes = _weights(step, cell, x)
     return Proposal(
         operands={"x": step.place(x), "h": step.place(cell.h), "c": step.place(cell.c)},
         constants={name: single(array) for name, array in constants.items()},
@@ -274,11 +282,13 @@ def _results(step: Step, cell: _Cell) -> tuple[str, ...]:
     return tuple(found)
 
 
-def _weights(cell: _Cell, x: Var) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+def _weights(step: Step, cell: _Cell, x: Var) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
     """The constants of the proposal, and the attributes that are not the op's defaults."""
     leaves = [leaf for gate in cell.gates.values() if (leaf := leaf_of(gate.operand)) is not None]
     forms = cell.view.forms(leaves, (x, cell.h, cell.c, cell.new))
     gates = {n: gate_of(g, forms, x, cell.h, (cell.c, cell.new)) for n, g in cell.gates.items()}
+    if step.one_step:
+        need_products([g.weights for g in gates.values()], [g.recurrent for g in gates.values()])
     constants = {f"{n}_weights": g.weights for n, g in gates.items()}
     constants |= {f"{n}_recurrent": g.recurrent for n, g in gates.items()}
     constants |= {f"{n}_bias": g.bias for n, g in gates.items()}

@@ -12,7 +12,7 @@ from jfuse.ir.types import DType
 from jfuse.lowering.recover.algebra.activations import entering_of
 from jfuse.lowering.recover.algebra.expressions import Expr, Leaf, terms_of, text_of
 from jfuse.lowering.recover.algebra.view import refuse_other_switches
-from jfuse.lowering.recover.algebra.weights import Gate, gate_of, single
+from jfuse.lowering.recover.algebra.weights import Gate, gate_of, need_products, single
 from jfuse.lowering.recover.cells.step import Step, step_input
 from jfuse.lowering.rules import Proposal, need, recovers
 
@@ -48,6 +48,8 @@ def recover_rnn(step: Step) -> Proposal:
     refuse_other_switches(step.body, [(step.view, expr)])
     assert isinstance(entering.operand, Leaf)
     gate = gate_of(entering, step.view.forms([entering.operand], (x, h)), x, h, ())
+    if step.one_step:
+        need_products([gate.weights], [gate.recurrent])
     _refuse_sparse(gate)
     attributes = {"results": results, "reverse": step.eqn.params["reverse"], "activation": entering.function}
     constants = {"weights": gate.weights, "recurrent": gate.recurrent, "bias": gate.bias}

@@ -9,7 +9,7 @@ from jfuse.ir.types import DType
 from jfuse.lowering.recover.algebra.activations import entering_of
 from jfuse.lowering.recover.algebra.expressions import Expr, Leaf, terms_of, text_of
 from jfuse.lowering.recover.algebra.view import View, refuse_other_switches
-from jfuse.lowering.recover.algebra.weights import columns_of, single
+from jfuse.lowering.recover.algebra.weights import columns_of, need_products, single
 from jfuse.lowering.recover.cells.step import Step, step_input
 from jfuse.lowering.rules import Proposal, need, recovers
 
@@ -43,6 +43,7 @@ def recover_svdf(step: Step) -> Proposal:
     outputs = time.shape[1]
     even = all(units.count(u) * outputs == len(chains) for u in range(outputs))
     need(even, "not_svdf", want="as many filters for each output", got=units, near=2)
+    need_products([taken], [time])
     ordered = [chains[i] for i in np.argsort(units, kind="stable")]
     constants = {
         "feature_weights": taken[:, [chain[-1] for chain in ordered]].T,

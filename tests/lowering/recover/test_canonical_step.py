@@ -21,6 +21,7 @@ from jfuse.lowering.rules import RuleSet
 from jfuse.passes.context import Context
 from jfuse.passes.fuse.fuse import fuse
 from jfuse.passes.fuse.recover import recover
+from jfuse.passes.pipeline import SUB_PASSES
 from tests import cells
 from tests.cells import BATCH, INPUTS, STEPS, UNITS, B, Loop, R, W, dense, f32, keras, update
 
@@ -76,7 +77,7 @@ def draw(graph: Graph) -> list[np.ndarray]:
 @pytest.mark.parametrize("name", LOOPS)
 def test_the_normal_form_is_fused_and_answers_like_the_loop(name: str) -> None:
     graph = LOOPS[name].graph()
-    ctx = Context(rules=RuleSet().extended([recover_lstm, fuse_lstm]))
+    ctx = Context(rules=RuleSet().extended([recover_lstm, fuse_lstm]), sub=SUB_PASSES)
     result = fuse(recover(graph, ctx), ctx)
     check_graph(result, types=True)
     assert ctx.report.refused == []

@@ -13,6 +13,7 @@ from jfuse.kernels.control import composite
 from jfuse.lowering.rules import Rule, RuleSet
 from jfuse.passes.context import Context
 from jfuse.passes.fuse.fuse import fuse
+from jfuse.passes.pipeline import SUB_PASSES
 
 Function = Callable[..., Any]
 
@@ -29,7 +30,7 @@ def call(
 
 def fused(graph: Graph, *rules: Rule) -> tuple[Graph, Context]:
     """The graph after the pass with these rules alone, checked; and the context with its report."""
-    ctx = Context(rules=RuleSet().extended(rules))
+    ctx = Context(rules=RuleSet().extended(rules), sub=SUB_PASSES)
     result = fuse(graph, ctx)
     check_graph(result)
     return result, ctx

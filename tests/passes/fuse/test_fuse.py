@@ -25,6 +25,7 @@ from jfuse.lowering.rules import FuseRule, Rule, RuleSet, fuses
 from jfuse.passes.context import Context
 from jfuse.passes.fuse.fuse import fuse
 from jfuse.passes.fuse.recover import recover
+from jfuse.passes.pipeline import SUB_PASSES
 from tests import cells
 from tests.cells import BATCH, INPUTS, STEPS, UNITS, Loop, dense, f32, gate, weights
 from tests.lowering.recover.test_lstm import DECOYS, SPELLINGS
@@ -156,7 +157,7 @@ def test_states_of_open_size_may_not_follow_what_gets_its_size_at_run_time(batch
         return eqn.op.run([h, c, first], eqn.params, eqn.bodies)
 
     state = f32(batch, UNITS)
-    ctx = Context(rules=RuleSet().extended([recover_lstm, recurrent.fuse_lstm]))
+    ctx = Context(rules=RuleSet().extended([recover_lstm, recurrent.fuse_lstm]), sub=SUB_PASSES)
     result = fuse(recover(trace_graph(model, [state, state, f32(STEPS, batch, 2 * INPUTS)]), ctx), ctx)
     check_graph(result)
     assert conditions(ctx) == expected
@@ -272,7 +273,7 @@ def draw(*shape: int) -> np.ndarray:
     ("spelling", "reverse"), [("keras", False), ("keras", True), ("transposed", False), ("spelled_out", False)]
 )
 def test_recovered_lstms_answer_like_the_equations(spelling: str, reverse: bool) -> None:
-    ctx = Context(rules=RuleSet().extended([recover_lstm, recurrent.fuse_lstm]))
+    ctx = Context(rules=RuleSet().extended([recover_lstm, recurrent.fuse_lstm]), sub=SUB_PASSES)
     result = fuse(recover(Loop(SPELLINGS[spelling], reverse=reverse).graph(), ctx), ctx)
     check_graph(result)
     assert op_names(result).count("unidirectional_sequence_lstm") == 1
@@ -308,7 +309,7 @@ SIMPLE = {
 def check_fused_as(loop: Loop, operator: str) -> None:
     """The loop becomes the operator, which answers as the loop does on XLA."""
     rules: list[Rule] = [recover_lstm, recover_rnn, recurrent.fuse_lstm, recurrent.fuse_rnn]
-    ctx = Context(rules=RuleSet().extended(rules))
+    ctx = Context(rules=RuleSet().extended(rules), sub=SUB_PASSES)
     graph = loop.graph()
     result = fuse(recover(graph, ctx), ctx)
     check_graph(result, types=True)
@@ -341,7 +342,7 @@ def test_a_projection_to_more_values_than_units_keeps_c() -> None:
 
 
 def test_a_computed_bias_is_proved_exactly_and_rounded_once() -> None:
-    ctx = Context(rules=RuleSet().extended([recover_lstm, recurrent.fuse_lstm]))
+    ctx = Context(rules=RuleSet().extended([recover_lstm, recurrent.fuse_lstm]), sub=SUB_PASSES)
     result = fuse(recover(Loop(cells.permuted).graph(), ctx), ctx)
     check_graph(result)
     (eqn,) = [e for e in result.eqns if e.op is ops.unidirectional_sequence_lstm]
@@ -380,7 +381,7 @@ def batch_mean(h: Array, c: Array, x: Array) -> tuple[Array, ...]:
 @pytest.mark.parametrize("decoy", [*DECOYS, "batch_mean"])
 def test_no_decoy_is_fused(decoy: str) -> None:
     step, condition = DECOYS.get(decoy, (batch_mean, "not_equal"))
-    ctx = Context(rules=RuleSet().extended([recover_lstm, recurrent.fuse_lstm]))
+    ctx = Context(rules=RuleSet().extended([recover_lstm, recurrent.fuse_lstm]), sub=SUB_PASSES)
     graph = Loop(step).graph()
     result = fuse(recover(graph, ctx), ctx)
     check_graph(result)
@@ -543,7 +544,7 @@ def test_a_mask_and_layer_norms_do_not_go_together() -> None:
         kept = ops.select_v2(counts, new_h, h)
         return kept, ops.select_v2(counts, new_c, c), kept
 
-    ctx = Context(rules=RuleSet().extended([recover_lstm, recurrent.fuse_lstm]), padding="right")
+    ctx = Context(rules=RuleSet().extended([recover_lstm, recurrent.fuse_lstm]), padding="right", sub=SUB_PASSES)
     graph = Loop(step, xs=[f32(BATCH, INPUTS), mask]).graph()
     result = fuse(recover(graph, ctx), ctx)
     assert conditions(ctx) == ["masked_layer_norm"]
@@ -562,6 +563,6 @@ def test_a_wide_projection_and_layer_norms_do_not_go_together(norm: Any) -> None
         return new_h, new_c, new_h
 
     weights_of_h = weights(UNITS + 1, 4 * UNITS)
-    ctx = Context(rules=RuleSet().extended([recover_lstm, recurrent.fuse_lstm]))
+    ctx = Context(rules=RuleSet().extended([recover_lstm, recurrent.fuse_lstm]), sub=SUB_PASSES)
     recover(Loop(step, carries=[f32(BATCH, UNITS + 1), f32(BATCH, UNITS)]).graph(), ctx)
     assert conditions(ctx) == ([] if norm is None else ["projection_width"])

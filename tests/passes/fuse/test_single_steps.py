@@ -24,6 +24,7 @@ from jfuse.lowering.rules import Rule, RuleSet
 from jfuse.passes.context import Context
 from jfuse.passes.fuse.fuse import fuse
 from jfuse.passes.fuse.recover import recover
+from jfuse.passes.pipeline import SUB_PASSES
 from jfuse.passes.simplify.dce import eliminate_dead_code
 from tests import cells
 from tests.cells import BATCH, INPUTS, UNITS, Loop, dense, f32, gate, weights
@@ -43,7 +44,7 @@ FEATURE, TIME, BIAS = weights(INPUTS, FILTERS), weights(FILTERS, MEMORY), weight
 
 def fused(graph: Graph) -> tuple[list[str], Graph]:
     """The names of the operators after recovery and fusion, nothing refused, and the graph."""
-    ctx = Context(rules=RuleSet().extended(RULES))
+    ctx = Context(rules=RuleSet().extended(RULES), sub=SUB_PASSES)
     result = fuse(recover(graph, ctx), ctx)
     check_graph(result, types=True)
     assert ctx.report.refused == []
@@ -62,7 +63,6 @@ LSTMS: dict[str, Callable[..., Any]] = {
     "plain": lambda x, h, c: cells.keras(h, c, x),
     "swapped": lambda x, h, c: cells.keras(h, c, x)[1::-1],
     "peepholes": lambda x, h, c: cells.peepholes(h, c, x),
-    "diagonal": lambda x, h, c: cells.diagonal(h, c, x),
     "with_more": lambda x, h, c: [ops.square(v) if k == 2 else v for k, v in enumerate(cells.keras(h, c, ops.tanh(x)))],
 }
 
@@ -145,8 +145,17 @@ def old_window(x: Array, state: Array) -> tuple[Array, ...]:
     return y, svdf()(x, state)[1]
 
 
+def added(x: Array, h: Array) -> Array:
+    """The input as it is, to which a product of the state is added."""
+    return ops.tanh(ops.add(x, dense(h, gate(cells.R, 0))))
+
+
 OTHERS: dict[str, tuple[Callable[..., Any], list[Any]]] = {
     "residual": (skipped, [X, STATE]),
+    "input_without_weights": (added, [STATE, STATE]),
+    "state_without_weights": (lambda x, h: ops.relu(ops.add(dense(x, gate(cells.W, 0)), h)), [X, STATE]),
+    "no_weights": (lambda x, h: ops.relu(ops.sub(x, h)), [STATE, STATE]),
+    "diagonal_lstm": (lambda x, h, c: cells.diagonal(h, c, x), [X, STATE, STATE]),
     "without_input": (without_input, [STATE]),
     "gru": (lambda x, h: cells.gru(reset_after=True)(h, x)[0], [X, STATE]),
     "old_window": (old_window, [X, f32(BATCH, FILTERS * MEMORY)]),
@@ -157,9 +166,18 @@ OTHERS: dict[str, tuple[Callable[..., Any], list[Any]]] = {
 @pytest.mark.parametrize("name", OTHERS)
 def test_other_graphs_stay_as_they_are(name: str) -> None:
     graph = eliminate_dead_code(trace_graph(*OTHERS[name]))
-    ctx = Context(rules=RuleSet().extended(RULES))
+    ctx = Context(rules=RuleSet().extended(RULES), sub=SUB_PASSES)
     assert recover(graph, ctx) is graph
     assert ctx.report.refused == []
+
+
+def test_a_single_step_that_weighs_nothing_is_refused_by_name() -> None:
+    def step(state: Array, x: Array) -> tuple[Array, ...]:
+        return (ops.relu(ops.add(x, state)),)
+
+    loop = Loop(step, carries=[STATE], xs=[STATE]).eqn()
+    with pytest.raises(NotFused, match="single_step_weights: want weights of the input"):
+        recover_rnn(Step(loop, one_step=True))
 
 
 def test_svdf_has_no_form_for_sequences() -> None:
@@ -187,4 +205,4 @@ def test_a_long_computation_is_given_up_early() -> None:
         return ops.add(h, dense(x, gate(cells.W, 0)))
 
     graph = trace_graph(doubled, [X, STATE])
-    assert recover(graph, Context(rules=RuleSet().extended(RULES))) is graph
+    assert recover(graph, Context(rules=RuleSet().extended(RULES), sub=SUB_PASSES)) is graph

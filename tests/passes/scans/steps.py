@@ -17,6 +17,7 @@ from jfuse.ir.types import DType, TensorType
 from jfuse.ir.walk import all_eqns
 from jfuse.kernels import ops
 from jfuse.passes.context import Context
+from jfuse.passes.pipeline import SUB_PASSES
 from jfuse.passes.rewrite import rewrite
 from jfuse.passes.scans.fission.split_scans import hoisted, split_scans
 from jfuse.passes.scans.to_loops.scan_to_loops import scan_to_loops
@@ -83,7 +84,7 @@ class Loop:
 
 def apart(graph: Graph) -> Graph:
     """What `split_scans` makes of a graph."""
-    return _checked(split_scans(graph, Context()))
+    return _checked(split_scans(graph, Context(sub=SUB_PASSES)))
 
 
 def hoist(graph: Graph) -> Graph:
@@ -137,6 +138,6 @@ def check(loop: Loop, graph: Graph, *, reverse: bool = False, litert: bool = Tru
 
 
 def file_of(graph: Graph) -> bytes:
-    ready = prepare_outputs(simplify(scan_to_loops(graph, Context()), Context()))
+    ready = prepare_outputs(simplify(scan_to_loops(graph, Context(sub=SUB_PASSES)), Context(sub=SUB_PASSES)))
     names = tuple(f"x{i}" for i in range(len(graph.inputs))), tuple(f"y{i}" for i in range(len(graph.outputs)))
     return to_bytes(Program((Signature("main", ready, *names),)))

@@ -24,6 +24,7 @@ from jfuse.kernels.array.lists import reserve
 from jfuse.lowering.rule_tools.shape_tensors import size_of
 from jfuse.passes.context import Context
 from jfuse.passes.fuse.run_time_shapes import has_run_time_shape
+from jfuse.passes.pipeline import SUB_PASSES
 from jfuse.passes.scans.to_loops.loop_cost import Form
 from jfuse.passes.scans.to_loops.scan_to_loops import scan_to_loops
 from jfuse.passes.simplify.simplify import simplify
@@ -107,14 +108,18 @@ def expect(found: Sequence[Any], wanted: Sequence[Any]) -> None:
 
 
 def unlooped(graph: Graph, form: Form | None = None) -> Graph:
-    flat = scan_to_loops(graph, Context()) if form is None else scan_to_loops(graph, Context(), lambda size, room: form)
+    flat = (
+        scan_to_loops(graph, Context(sub=SUB_PASSES))
+        if form is None
+        else scan_to_loops(graph, Context(sub=SUB_PASSES), lambda size, room: form)
+    )
     check_graph(flat)
     assert not {"scan", "reserve"} & {eqn.op.name for eqn in all_eqns(flat)}
     return flat
 
 
 def file_of(graph: Graph, form: Form | None = None) -> bytes:
-    ready = prepare_outputs(simplify(unlooped(graph, form), Context()))
+    ready = prepare_outputs(simplify(unlooped(graph, form), Context(sub=SUB_PASSES)))
     names = tuple(f"x{i}" for i in range(len(graph.inputs))), tuple(f"y{i}" for i in range(len(graph.outputs)))
     return to_bytes(Program((Signature("main", ready, *names),)))
 
@@ -314,7 +319,7 @@ def ops_of(graph: Graph) -> set[str]:
 
 @pytest.mark.parametrize(("option", "is_loop"), [("auto", False), ("while", True), ("unroll", False)])
 def test_the_form_that_the_user_asks_for(option: str, is_loop: bool) -> None:
-    ctx = Context(loop=option)
+    ctx = Context(loop=option, sub=SUB_PASSES)
     flat = scan_to_loops(plain_loop(6), ctx)
     assert ("while" in ops_of(flat)) is is_loop
     (found,) = ctx.report.loops
@@ -324,19 +329,19 @@ def test_the_form_that_the_user_asks_for(option: str, is_loop: bool) -> None:
 
 @pytest.mark.parametrize("option", ["auto", "while", "unroll"])
 def test_one_step_is_no_loop(option: str) -> None:
-    assert "while" not in ops_of(scan_to_loops(plain_loop(1), Context(loop=option)))
+    assert "while" not in ops_of(scan_to_loops(plain_loop(1), Context(loop=option, sub=SUB_PASSES)))
 
 
 def test_a_loop_of_open_length_cannot_be_unrolled() -> None:
     with pytest.raises(
         LowerError, match=r"cannot be unrolled(.|\n)*T steps, known only at run time(.|\n)*loop=\"auto\""
     ):
-        scan_to_loops(plain_loop(T), Context(loop="unroll"))
+        scan_to_loops(plain_loop(T), Context(loop="unroll", sub=SUB_PASSES))
 
 
 def test_no_such_form_of_loops() -> None:
     with pytest.raises(JfuseError, match="no form of loops 'for'"):
-        scan_to_loops(plain_loop(T), Context(loop="for"))
+        scan_to_loops(plain_loop(T), Context(loop="for", sub=SUB_PASSES))
 
 
 def test_steps_share_the_loop_inside_them() -> None:
@@ -350,7 +355,7 @@ def test_steps_share_the_loop_inside_them() -> None:
         lambda h, x: ops.scan([h, x], [outer], consts=0, carries=1, length=3, reverse=False),
         [f32(WIDTH), f32(3, T, WIDTH)],
     )
-    flat = scan_to_loops(graph, Context(), lambda size, room: Form(unrolled=is_known(size.length)))
+    flat = scan_to_loops(graph, Context(sub=SUB_PASSES), lambda size, room: Form(unrolled=is_known(size.length)))
     loops = [eqn for eqn in flat.eqns if eqn.op.name == "while"]
     assert len(loops) == 3
     assert len({id(eqn.bodies[1]) for eqn in loops}) == 1
@@ -365,7 +370,7 @@ def test_a_loop_of_open_sizes_leaves_no_shape_to_run_time(form: Form) -> None:
         return ops.scan([state, state, x], [body], consts=0, carries=2, length=T, reverse=False)
 
     graph = trace_graph(function, [f32(T, B, WIDTH)])
-    ready = simplify(unlooped(graph, form), Context())
+    ready = simplify(unlooped(graph, form), Context(sub=SUB_PASSES))
     assert not [eqn for eqn in ready.eqns if has_run_time_shape(eqn)]
     runtime = LiteRt(file_of(graph, form))
     for seed, sizes in enumerate(SIZES):
@@ -386,9 +391,9 @@ def test_reserve_of_a_computed_size_is_fill() -> None:
 def test_reserve_of_a_size_that_no_tensor_has() -> None:
     graph = trace_graph(lambda x: (x, reserve((T,), DType.f32)), [f32(B)])
     with pytest.raises(LowerError, match="the size T is needed at run time, and no tensor at hand has it"):
-        scan_to_loops(graph, Context())
+        scan_to_loops(graph, Context(sub=SUB_PASSES))
 
 
 def test_a_graph_without_loops_is_returned_as_it_is() -> None:
     graph = trace_graph(lambda x: ops.exp(x), [f32(B)])
-    assert scan_to_loops(graph, Context()) is graph
+    assert scan_to_loops(graph, Context(sub=SUB_PASSES)) is graph

@@ -21,7 +21,6 @@ from jfuse.passes.scans.to_loops.loop_cost import MAX_OPERATORS, Form, LoopSize,
 from jfuse.passes.scans.to_loops.loop_forms import Loop, written
 from jfuse.passes.scans.to_loops.run_time_zeros import Homes, empty, spread
 from jfuse.passes.simplify.broadcast_constants import broadcast_constants, constant_of
-from jfuse.passes.simplify.simplify import simplify
 from jfuse.report import LoopForm
 
 FORMS = ("auto", "while", "unroll")
@@ -88,13 +87,14 @@ class _Visitor:
         return results
 
     def _loop(self, eqn: Eqn) -> Sequence[Atom]:
-        body = simplify(eqn.bodies[0], self._ctx)
+        body = self._ctx.sub.simplify(eqn.bodies[0])
         loop = Loop.of(replace(eqn, inputs=tuple(map(self._ready, eqn.inputs)), bodies=(body,)))
         rows = body.inputs[len(body.inputs) - len(loop.xs) :], body.outputs[len(loop.carries) :]
         size = LoopSize.of(body, loop.length, *([atom.type for atom in part] for part in rows))
         form = self._form(loop, size)
+        best = size.microseconds(fastest(size, self._room))
         self._room -= size.added_operators(form)
-        self._ctx.report.loops.append(_told(loop, size, form))
+        self._ctx.report.loops.append(_told(loop, size, form, best))
         return written(loop, form, self._homes)
 
     def _form(self, loop: Loop, size: LoopSize) -> Form:
@@ -128,7 +128,7 @@ def _open_length(loop: Loop) -> LowerError:
     )
 
 
-def _told(loop: Loop, size: LoopSize, form: Form) -> LoopForm:
+def _told(loop: Loop, size: LoopSize, form: Form, microseconds: float) -> LoopForm:
     """What became of a loop and why, for the report."""
     sizes = f"{loop.length} steps of {size.operators} operators and {size.weights} bytes of weights"
-    return LoopForm(str(loop.eqn.source), sizes, str(form))
+    return LoopForm(str(loop.eqn.source), sizes, str(form), size.steps * size.operators, microseconds)

@@ -1,0 +1,66 @@
+"""One infinite element among the samples of a conversion, where the model hands it on element by element."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import jfuse
+from jfuse.errors import VerifyFailed
+from jfuse.ir.graph import Program, Signature
+from jfuse.ir.trace import trace_graph
+from jfuse.ir.types import DType, TensorType
+from jfuse.kernels import ops
+from jfuse.kernels.core.op import Array
+from jfuse.verification.inputs.edges import ONE_INFINITE, edge_inputs
+from jfuse.verification.plan import Options, passes_infinities_on
+from jfuse.verification.verify import Sides, verify_sides
+
+ROW = TensorType((1, 4), DType.f32)
+EYE = np.eye(4, dtype=np.float32)
+
+
+def added(x: Array, y: Array) -> Array:
+    return ops.relu(ops.add(x, y))
+
+
+def signature(function: Any, types: list[TensorType]) -> Signature:
+    names = tuple("xyz"[: len(types)])
+    return Signature("serving_default", trace_graph(function, types), names, ("out",))
+
+
+def test_one_element_of_the_first_float_input_is_infinite() -> None:
+    count = TensorType((1,), DType.i32)
+    found = dict(edge_inputs(signature(lambda n, x, y: added(x, y), [count, ROW, ROW]), {}, (ONE_INFINITE,), 0))
+    drawn = found[ONE_INFINITE]
+    assert [int(np.isinf(drawn[name].astype(np.float64)).sum()) for name in "xyz"] == [0, 1, 0]
+
+
+@pytest.mark.parametrize(
+    ("function", "types", "passed_on"),
+    [
+        (added, [ROW, ROW], True),
+        (lambda x: ops.fully_connected(x, EYE, None), [ROW], False),
+        (ops.gelu, [ROW], False),
+        (lambda x: ops.add(x, np.int32(1)), [TensorType((1,), DType.i32)], False),
+    ],
+    ids=["added", "product", "approximated", "integers"],
+)
+def test_only_elementwise_models_of_floats_are_asked(function: Any, types: list[TensorType], passed_on: bool) -> None:
+    assert passes_infinities_on(Program((signature(function, types),))) == passed_on
+
+
+def test_a_file_that_multiplies_with_a_made_up_matrix_is_found() -> None:
+    """What relu(x + 0) is on finite numbers, and NaN in its neighbours where one element is infinite."""
+    import tensorflow as tf
+
+    source = jfuse.load(tf.function(lambda x: tf.nn.relu(x), input_signature=[tf.TensorSpec([1, 4])]))
+    product = jfuse.load(
+        tf.function(lambda x: tf.nn.relu(tf.matmul(x, tf.constant(EYE))), input_signature=[tf.TensorSpec([1, 4])])
+    )
+    sides = Sides.of_model(jfuse.lower(product), source)
+    assert verify_sides(sides, Options()).passed
+    with pytest.raises(VerifyFailed):
+        verify_sides(sides, Options(edges="infinite"))
