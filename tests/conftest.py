@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Generator
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+
+from tests.memory import Keeper
 
 # TensorFlow and jax read these when they start, so they stand before any import of them.
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
@@ -34,6 +37,16 @@ class Golden:
         if not self.path.exists():
             pytest.fail(f"no golden text {self.path}; write it with: pytest --update-golden")
         assert text == self.path.read_text(encoding="utf-8")
+
+
+_KEEPER = Keeper()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown() -> Generator[None, None, None]:
+    """Two workers run the suite side by side: each stays under 2 GB."""
+    yield
+    _KEEPER.free()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -1,0 +1,128 @@
+"""What each of the other passes does to a small graph; and that no pass is without such a text."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import jfuse
+from jfuse.ir.dims import symbol
+from jfuse.ir.graph import Const, Graph, Program, Signature, State
+from jfuse.ir.trace import trace_graph
+from jfuse.ir.types import DType, TensorType
+from jfuse.kernels import ops
+from jfuse.lowering.defaults import default_rules
+from jfuse.passes.context import Context
+from jfuse.passes.fuse.recover import recover
+from jfuse.tflite.metadata import DEBUG_METADATA
+from jfuse.tflite.read.file import load_tflite
+from tests.cells import Loop, keras
+from tests.conftest import Golden
+from tests.corpus import quantized
+from tests.passes.before_after import STEPS, before_and_after, one_signature
+from tests.passes.simplify.test_simplify import small_model
+from tests.passes.states import test_modes
+
+B = symbol("B")
+GOLDEN = Path(__file__).parent
+
+
+def of(dtype: DType, *shape: Any) -> TensorType:
+    return TensorType(shape, dtype)
+
+
+def lost_op() -> Program:
+    """A program with an op that TFLite lacks, in the middle."""
+
+    def call(x: Any) -> Any:
+        return tf.nn.relu(tf.math.special.dawsn(x + 1.0))
+
+    return jfuse.load(tf.function(call, input_signature=[tf.TensorSpec([None, 3], tf.float32, name="x")])).program
+
+
+def quantized_file() -> Program:
+    x, y = (quantized.integers(3, scale=0.5, zero_point=1) for _ in range(2))
+    return load_tflite(quantized.file_of("relu", quantized.apply(ops.relu, [x], y)).make())
+
+
+def with_debug_metadata() -> Program:
+    program = one_signature(trace_graph(ops.neg, [of(DType.f32, 2)]))
+    return replace(program, facts=replace(program.facts, metadata=((DEBUG_METADATA, Const(np.zeros(3, np.uint8))),)))
+
+
+def known_choice() -> Graph:
+    return trace_graph(lambda x: ops.select_v2(np.array([True]), x, ops.neg(x)), [of(DType.f32, B, 3)])
+
+
+def complex_product() -> Graph:
+    def call(x: Any, y: Any) -> Any:
+        whole = default_rules().lowers["Complex"](x, y)
+        return ops.real(ops.mul(whole, np.array(1 + 2j, np.complex64)))
+
+    return trace_graph(call, [of(DType.f32, B, 2)] * 2)
+
+
+def crosswise() -> Graph:
+    return trace_graph(ops.atan2, [of(DType.f32, B, 1), of(DType.f32, 1, 3)])
+
+
+def without_kernel() -> Graph:
+    return trace_graph(lambda x: ops.cumsum(x, np.int32(1)), [of(DType.f16, B, 3)])
+
+
+def in_double() -> Graph:
+    return trace_graph(lambda x: ops.fully_connected(x, np.eye(3), None), [of(DType.f64, B, 3)])
+
+
+def rnn_operator() -> Program:
+    """A fused recurrence whose state the signature keeps."""
+    w, r, b = (np.array(v, np.float32) for v in ([[1, 2]], [[0.5]], [3]))
+    graph = trace_graph(
+        lambda x, h: ops.unidirectional_sequence_rnn(x, w, r, b, h, time_major=True, fused_activation_function="TANH"),
+        [of(DType.f32, 5, 1, 2), of(DType.f32, 1, 1)],
+    )
+    return Program((Signature("main", graph, ("x",), ("y",), (State("h", Const(np.zeros((1, 1), np.float32))),)),))
+
+
+def rnn() -> Program:
+    return one_signature(trace_graph(lambda x: test_modes.rnn(x, test_modes.zeros(2, 4))[1], [test_modes.STEPS]))
+
+
+def handed_through() -> Graph:
+    return trace_graph(lambda x: (x, (y := ops.neg(x)), y, np.float32(1)), [of(DType.f32, 2)])
+
+
+EXAMPLES: dict[str, tuple[Callable[[], Graph | Program], Context]] = {
+    "plain_numbers": (quantized_file, Context()),
+    "drop_debug_metadata": (with_debug_metadata, Context()),
+    "fold_selects": (known_choice, Context()),
+    "no_lost_ops": (lost_op, Context()),
+    "apply_state_mode": (rnn, Context(state="keep")),
+    "recover": (lambda: Loop(keras).graph(), Context()),
+    "complex_parts": (complex_product, Context()),
+    "fuse": (lambda: recover(Loop(keras).graph(), Context()), Context()),
+    "simplify": (lambda: trace_graph(small_model, [of(DType.f32, B, 4)]), Context()),
+    "legalize_broadcast": (crosswise, Context()),
+    "legalize_dtypes": (without_kernel, Context()),
+    "custom_operators": (lost_op, Context(select_tf_ops=True)),
+    "only_operators": (in_double, Context()),
+    "place_states": (rnn_operator, Context()),
+    "prepare_results": (handed_through, Context()),
+}
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_before_and_after(name: str, golden: Golden) -> None:
+    make, ctx = EXAMPLES[name]
+    golden.check(before_and_after(name, make(), ctx))
+
+
+def test_each_pass_has_a_golden_text() -> None:
+    named = {path.stem.rpartition("-")[2] for path in GOLDEN.rglob("golden/before_and_after-*.txt")}
+    assert named == STEPS.keys()
