@@ -18,8 +18,8 @@ from tests.models.applications import APPLICATIONS, application, images
 # Sums of thousands of terms, through dozens of layers, in another order than TensorFlow's.
 TOLERANCE = 1e-4
 # How many times what one rounding of the image alone changes two right runners may be apart: each of them rounds in
-# each of about a hundred layers, with FMA or without, eight or sixteen terms at a time. InceptionV3 needs it: a rounding
-# of its images changes TensorFlow's own answers by 1e-5 to 8e-5, LiteRT's are 4e-5 to 1.2e-4 away.
+# each of about a hundred layers, with FMA or without, eight or sixteen terms at a time. InceptionV3 needs it:
+# TensorFlow's own answers move by 1e-5 to 8e-5 with a rounding of its images, and LiteRT's are 4e-5 to 1.2e-4 away.
 ROUNDINGS = 4
 
 # Operators of the official converter's files for a batch of 1: TensorFlow 2.21, Keras 3.15, `bench/convert.py`.
