@@ -19,7 +19,7 @@ from jfuse.ir.trace import trace_graph
 from jfuse.ir.types import DType, TensorType
 from jfuse.kernels import ops
 from jfuse.measure import Measure
-from jfuse.proof.inputs import drawn_limits
+from jfuse.proof.ranges import drawn_ranges
 from jfuse.tflite.write.file import to_bytes
 from tests.tflite.programs import loop
 
@@ -288,7 +288,7 @@ def test_numbers_of_steps_are_drawn_small() -> None:
     """What doubles at each of 100 steps would fill any memory."""
     signature = loop().signatures[0]
     counter, limit, _ = signature.graph.inputs
-    assert drawn_limits(signature.graph) == {counter: 10, limit: 10}
+    assert {v: r.ends({}) for v, r in drawn_ranges(signature.graph).items()} == {counter: (0, 10), limit: (0, 10)}
 
 
 @pytest.mark.parametrize(

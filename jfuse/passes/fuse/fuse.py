@@ -31,8 +31,8 @@ from jfuse.passes.fuse.run_time_shapes import dynamic_before_fused, dynamic_befo
 from jfuse.passes.rewrite import inline, rewrite
 from jfuse.passes.scans.to_loops.scan_to_loops import scan_to_loops
 from jfuse.passes.simplify.simplify import folded, simplify
-from jfuse.proof.inputs import integer_limits
 from jfuse.proof.prove import ROUNDED, TOLERANCE, Proof, prove
+from jfuse.proof.ranges import integer_limits
 from jfuse.proof.samples import Padded
 from jfuse.report import Fusion, Refusal
 
