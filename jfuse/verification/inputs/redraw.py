@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import time
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,6 +15,7 @@ from jfuse.verification.inputs.vocabularies import vocabularies, with_keys
 from jfuse.verification.subject import Arrays
 
 _TRIES = 200  # for each signature; a call on a few numbers takes TensorFlow about a millisecond
+_FEW, _SECONDS = 20, 30.0  # of tries, where they take longer than that
 _ROUNDS = 100  # of tries in which several inputs change at once
 _RANGE = re.compile(r"[\[(](-?\d+), ?(-?\d+)[\])]")
 _NUMBER = re.compile(r"-?\d+")
@@ -47,8 +49,12 @@ Manners = Mapping[str, Manner]
 
 @dataclass
 class Redraw:
-    """What TensorFlow took of each signature in place of what was drawn; later calls are drawn like that at once."""
+    """What TensorFlow took of each signature in place of what was drawn; later calls are drawn like that at once.
 
+    fixed: by signature, the inputs that are never drawn otherwise.
+    """
+
+    fixed: Mapping[str, Collection[str]] = field(default_factory=dict)
     kept: dict[str, Manners] = field(default_factory=dict)
     _tried: dict[str, int] = field(default_factory=dict)
     _count: int = 0
@@ -70,28 +76,34 @@ class Redraw:
 
         message: why it refuses the drawn ones.
         """
+        fixed = self.fixed.get(signature.key, ())
         if vocabularies(signature.graph):
-            yield {}, with_keys(signature, drawn, len(drawn), every=True)
-        for manners in self._manners(drawn, message):
-            if self._tried.get(signature.key, 0) >= _TRIES:
+            keyed = with_keys(signature, drawn, len(drawn), every=True)
+            yield {}, {name: drawn[name] if name in fixed else array for name, array in keyed.items()}
+        started = time.monotonic()
+        for manners in _tries(drawn, fixed, message):
+            count = self._tried.get(signature.key, 0)
+            if count >= _TRIES or (count >= _FEW and time.monotonic() - started > _SECONDS):
                 return
-            self._tried[signature.key] = self._tried.get(signature.key, 0) + 1
+            self._tried[signature.key] = count + 1
             yield manners, self.changed(drawn, manners)
 
-    def _manners(self, drawn: Arrays, message: str) -> Iterator[Manners]:
-        told = dict(_told(drawn, message))
-        if told:
-            yield told
-        possible = {name: found for name, array in drawn.items() if (found := _possible(name, array, drawn))}
-        integers = [name for name in possible if drawn[name].dtype.kind in "iu"]
-        for kind in ("bits", "ones", "few", "zeros") if integers else ():
-            yield {name: Manner(kind) for name in integers}
-        for name, found in possible.items():
-            yield from ({**told, name: manner} for manner in found)
-        generator = np.random.default_rng(0)
-        for _ in range(_ROUNDS if len(possible) > 1 else 0):
-            chosen = {name: (None, *found)[generator.integers(len(found) + 1)] for name, found in possible.items()}
-            yield {name: manner for name, manner in chosen.items() if manner is not None}
+
+def _tries(drawn: Arrays, fixed: Collection[str], message: str) -> Iterator[Manners]:
+    """What the message says; one kind for all integers; each input by itself in each manner; several at once."""
+    told = {name: manner for name, manner in _told(drawn, message) if name not in fixed}
+    if told:
+        yield told
+    possible = {n: found for n, array in drawn.items() if n not in fixed and (found := _possible(n, array, drawn))}
+    integers = [name for name in possible if drawn[name].dtype.kind in "iu"]
+    for kind in ("bits", "ones", "few", "zeros") if integers else ():
+        yield {name: Manner(kind) for name in integers}
+    for name, found in possible.items():
+        yield from ({**told, name: manner} for manner in found)
+    generator = np.random.default_rng(0)
+    for _ in range(_ROUNDS if len(possible) > 1 else 0):
+        chosen = {name: (None, *found)[generator.integers(len(found) + 1)] for name, found in possible.items()}
+        yield {name: manner for name, manner in chosen.items() if manner is not None}
 
 
 def _told(drawn: Arrays, message: str) -> Iterator[tuple[str, Manner]]:

@@ -166,3 +166,12 @@ def test_the_tries_come_to_an_end() -> None:
     redraw = Redraw()
     count = sum(len(list(redraw.others(signature, drawn, ""))) for _ in range(5))
     assert 50 < count <= 200
+
+
+def test_inputs_with_a_promise_stay_as_they_are() -> None:
+    types = [TensorType((3,), DType.i32)] * 2
+    signature = Signature("main", trace_graph(ops.add, types), ("a", "b"), ("y",))
+    drawn = {"a": np.array([57, 3, 8], np.int32), "b": np.array([57, 4, 4], np.int32)}
+    tried = list(Redraw({"main": {"b"}}).others(signature, drawn, "57 is not in [2, 5)"))
+    assert len(tried) > 5
+    assert all(found["b"] is drawn["b"] for _, found in tried)
