@@ -52,6 +52,11 @@ def ends(function: Callable[..., Any], *types: TensorType, sizes: Mapping[str, i
         (lambda n: ops.fill(n, np.float32(1)), [i32(2)], [(1, 6)]),
         (lambda x, n: ops.tile(x, n), [f32(2, 2), i32(2)], [None, (1, 6)]),
         (lambda x, k: ops.topk_v2(x, k)[0], [f32(2, 5), i32()], [None, (1, 6)]),
+        (
+            lambda boxes, scores, n, iou: ops.non_max_suppression_v4(boxes, scores, n, iou, np.float32(0))[0],
+            [f32(5, 4), f32(5), i32(), f32()],
+            [None, None, (1, 6), (0, 1)],
+        ),
         (lambda x: ops.relu(x), [f32(3)], [None]),
     ],
 )
@@ -76,6 +81,17 @@ def test_what_is_taken_at_both_ends_is_drawn() -> None:
     graph = trace_graph(lambda ids: ops.gather(TABLE, ops.sub(ids, IDS(2))), [i32(50)])
     (drawn,) = draws(Signature("main", graph, ("ids",), ("y",)), {}, seed=0, count=1)
     assert (drawn["ids"].min(), drawn["ids"].max()) == (2, 7)
+
+
+def test_a_share_lies_between_0_and_1() -> None:
+    def suppressed(boxes: Any, scores: Any, iou: Any) -> Any:
+        return ops.non_max_suppression_v4(boxes, scores, np.int32(3), iou, np.float32(0))[0]
+
+    graph = trace_graph(suppressed, [f32(5, 4), f32(5), f32()])
+    signature = Signature("main", graph, ("boxes", "scores", "iou"), ("y",))
+    found = [float(drawn["iou"]) for drawn in draws(signature, {}, seed=0, count=30)]
+    assert 0 <= min(found) < 0.3
+    assert 0.7 < max(found) < 1
 
 
 def test_the_arms_of_a_case_distinction_do_not_contradict() -> None:
