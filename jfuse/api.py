@@ -91,8 +91,8 @@ def convert(
     *,
     signatures: Sequence[str] | None = None,
     input_signature: Sequence[Any] | None = None,
-    inputs: Sequence[str] | None = None,
-    outputs: Sequence[str] | None = None,
+    input_tensors: Sequence[str] | None = None,
+    output_tensors: Sequence[str] | None = None,
     rules: Iterable[Rule] = (),
     recover: bool = True,
     state: str = "source",
@@ -102,6 +102,8 @@ def convert(
     select_tf_ops: bool = False,
     custom_ops: Mapping[str, CustomOptions] | None = None,
     verify: bool = True,
+    samples: Any = None,
+    tolerance: float | Mapping[str, float] | None = None,
     dump_dir: str | Path | None = None,
     on_stage: OnStage = lambda stage: None,
 ) -> Model:
@@ -109,7 +111,11 @@ def convert(
 
     Arguments as for `load` and `lower`; `verify=False` skips the comparison with TensorFlow and LiteRT (fusions are
     still proven).
+    samples: inputs of your own to compare on instead of drawn ones, as `verify` takes `inputs`.
+    tolerance: as in `verify`.
     """
+    if samples is not None and not verify:
+        raise JfuseError("samples= are what is compared on", found="verify=False", remedy="one of the two")
     rules = tuple(rules)
     started = time.perf_counter()
     on_stage("import")
@@ -117,8 +123,8 @@ def convert(
         source,
         signatures=signatures,
         input_signature=input_signature,
-        inputs=inputs,
-        outputs=outputs,
+        input_tensors=input_tensors,
+        output_tensors=output_tensors,
         rules=rules,
         custom_ops=tuple(custom_ops or ()),
     )
@@ -144,9 +150,9 @@ def convert(
     if verify:
         on_stage("verify")
         started = time.perf_counter()
-        found = verify_sides(
-            Sides.of_model(lite, model), Options(edges="infinite" if passes_infinities_on(model.program) else "none")
-        )
+        edges = "infinite" if samples is None and passes_infinities_on(model.program) else "none"
+        options = Options(inputs=samples, tolerance=tolerance, edges=edges)
+        found = verify_sides(Sides.of_model(lite, model), options)
         lite.report.compared(found.differences, found.notes)
         lite.report.seconds["verify"] = time.perf_counter() - started
     return lite

@@ -70,6 +70,10 @@ class VerifyFailed(JfuseError):
     verification: Any = None
 
 
+class KernelFailed(VerifyFailed):
+    """A kernel of TensorFlow's failed, or gave what its own graph rules out: nothing can be said of the model."""
+
+
 class BadFlatbuffer(JfuseError):
     """The bytes are not a TFLite file that can be read."""
 

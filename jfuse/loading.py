@@ -23,8 +23,8 @@ def load(
     *,
     signatures: Sequence[str] | None = None,
     input_signature: Sequence[Any] | None = None,
-    inputs: Sequence[str] | None = None,
-    outputs: Sequence[str] | None = None,
+    input_tensors: Sequence[str] | None = None,
+    output_tensors: Sequence[str] | None = None,
     rules: Iterable[Rule] = (),
     custom_ops: Collection[str] = (),
     unsafe: bool = False,
@@ -36,7 +36,8 @@ def load(
         `.pb` file with one.
     signatures: keys to load; None for all.
     input_signature: tf.TensorSpecs, for a tf.function without one or to fix the sizes of a Keras model or a GraphDef.
-    inputs, outputs: names of tensors of a GraphDef; by default its inputs are the placeholders that the outputs need.
+    input_tensors, output_tensors: names of tensors of a GraphDef; by default its inputs are the placeholders that the
+        outputs need.
     custom_ops: TensorFlow ops to leave as they are, whatever rule there is: `lower` makes custom operators of them.
     unsafe: let a file run code of its own and work on other files of this machine (SECURITY.md); for authors you trust.
     Raises ImportFailed, BadFlatbuffer.
@@ -52,8 +53,8 @@ def load(
         table,
         signatures=signatures,
         input_signature=input_signature,
-        inputs=inputs,
-        outputs=outputs,
+        input_tensors=input_tensors,
+        output_tensors=output_tensors,
         custom_ops=custom_ops,
         unsafe=unsafe,
     )

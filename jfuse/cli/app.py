@@ -5,7 +5,6 @@ Exit codes: 0 done; 1 refused, differing or unreadable; 2 wrong usage of the com
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -36,7 +35,7 @@ Signatures = Annotated[list[str] | None, typer.Option("--signature", help="A sig
 
 def main() -> None:
     """The console script."""
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")  # TensorFlow's start-up chatter is not about the user's model
+    conversion.set_environment()
     app()
 
 
@@ -58,6 +57,8 @@ def convert(
         list[str] | None, typer.Option("--custom-op", help="A TensorFlow op to write as a custom operator of its name.")
     ] = None,
     verify: Annotated[bool, typer.Option(help="Compare with TensorFlow and LiteRT.")] = True,
+    samples: conversion.Samples = None,
+    tolerance: verifying.AllowedError = None,
     dump_dir: Annotated[Path | None, typer.Option(help="A folder for the text after each pass.")] = None,
     json: conversion.Json = None,
     html: conversion.Html = None,
@@ -75,12 +76,15 @@ def convert(
             select_tf_ops=select_tf_ops,
             custom_ops=dict.fromkeys(custom_op or ()),
             verify=verify and not reported,
+            samples=None if reported and verify else samples,
+            tolerance=tolerance,
             dump_dir=dump_dir,
             on_stage=on_stage,
         )
         if reported:
             on_stage("report")
-            conversion.write_reports(result, source, output, json, html, verify=verify)
+            compared = conversion.Compared(samples, tolerance) if verify else None
+            conversion.write_reports(result, source, output, json, html, compared)
         result.save(output)
     print_summary(console, result.report, output)
 

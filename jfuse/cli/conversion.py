@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+import os
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated
 
@@ -17,16 +18,32 @@ from jfuse.verification.result import Verification
 
 Json = Annotated[Path | None, typer.Option("--json", help="A file for a report of the conversion, as JSON.")]
 Html = Annotated[Path | None, typer.Option("--html", help="A file for a report of the conversion, as a page.")]
+Samples = Annotated[Path | None, typer.Option("--samples", help="A .npz file with inputs of your own to compare on.")]
+
+
+def set_environment() -> None:
+    """What TensorFlow is to start with, where the user has not set it. Before it is imported: it reads this once."""
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")  # its start-up chatter is not about the user's model
+    # Its oneDNN kernels refuse softmax over more than 5 axes, and give other shapes for no rows: no good reference.
+    os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "0")
+
+
+@dataclass(frozen=True)
+class Compared:
+    """What a conversion is compared on, and up to what: as `jfuse.convert` has it."""
+
+    samples: Path | None = None
+    tolerance: float | None = None
 
 
 def write_reports(
-    result: Model, source: Path, output: Path, json: Path | None, html: Path | None, *, verify: bool
+    result: Model, source: Path, output: Path, json: Path | None, html: Path | None, compared: Compared | None
 ) -> None:
     """Compare the result with its source, along the graph for a page, and write what was asked for.
 
-    verify: False tells of the conversion alone. Raises VerifyFailed, after writing, where the two differ.
+    compared: None tells of the conversion alone. Raises VerifyFailed, after writing, where the two differ.
     """
-    found, failed = _compared(result, equations=html is not None) if verify else (Verification("", ""), None)
+    found, failed = (Verification("", ""), None) if compared is None else _found(result, compared, html is not None)
     found = replace(found, subject=output.name, reference=str(source))
     if json is not None:
         write_json(found, json, result.report)
@@ -37,10 +54,12 @@ def write_reports(
         raise failed
 
 
-def _compared(result: Model, *, equations: bool) -> tuple[Verification, VerifyFailed | None]:
+def _found(result: Model, compared: Compared, equations: bool) -> tuple[Verification, VerifyFailed | None]:
     """What `jfuse.convert` compares, and the error where outputs differ."""
+    inputs, tolerance = compared.samples, compared.tolerance
     try:
-        return jfuse.verify(result, edges="none", shrink=0, equations=equations), None
+        found = jfuse.verify(result, edges="none", shrink=0, equations=equations, inputs=inputs, tolerance=tolerance)
+        return found, None
     except VerifyFailed as failed:
         if failed.verification is None:
             raise

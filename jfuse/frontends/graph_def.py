@@ -54,7 +54,7 @@ def graph_def_signature(
     if not outputs:
         raise ImportFailed(
             "a GraphDef does not say what it computes",
-            expected="outputs=[…], names of its tensors",
+            expected="output_tensors=[…], names of its tensors",
             found=f"nodes that nothing reads: {_listed(_unread(graph_def))}",
         )
     fed = list(inputs) if inputs is not None else _placeholders(graph_def, outputs)
@@ -71,7 +71,7 @@ def graph_def_signature(
         raise ImportFailed(
             "TensorFlow cannot run the graph between its inputs and outputs",
             found=reason_of(error),
-            remedy="name all placeholders that the outputs need in inputs=[…]",
+            remedy="name all placeholders that the outputs need in input_tensors=[…]",
         ) from error
     return TfSignature(DEFAULT_KEY, function, _short_names(fed), _short_names(outputs))
 

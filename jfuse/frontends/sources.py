@@ -41,8 +41,8 @@ def import_tensorflow(
     *,
     signatures: Sequence[str] | None = None,
     input_signature: Sequence[Any] | None = None,
-    inputs: Sequence[str] | None = None,
-    outputs: Sequence[str] | None = None,
+    input_tensors: Sequence[str] | None = None,
+    output_tensors: Sequence[str] | None = None,
     custom_ops: Container[str] = (),
     unsafe: bool = False,
 ) -> Imported:
@@ -50,11 +50,11 @@ def import_tensorflow(
 
     signatures: keys of a SavedModel to import; None for all.
     input_signature: tf.TensorSpecs for a tf.function, a Keras model or a GraphDef, one for each input.
-    inputs, outputs: names of tensors of a GraphDef.
+    input_tensors, output_tensors: names of tensors of a GraphDef.
     custom_ops: TensorFlow ops that are to stay opaque.
     unsafe: let files that are read run code, and work on other files.
     """
-    for keyword, names in (("inputs", inputs), ("outputs", outputs)):
+    for keyword, names in (("input_tensors", input_tensors), ("output_tensors", output_tensors)):
         if isinstance(names, str):
             raise ImportFailed(f"{keyword}= takes a sequence of names", found=repr(names), remedy=f"[{names!r}]")
     if isinstance(signatures, str):
@@ -63,9 +63,11 @@ def import_tensorflow(
         raise ImportFailed("TensorFlow is not installed", expected="it, to read anything but .tflite files")
     source = _opened(source, unsafe)
     if is_graph_def(source):
-        found, keep_alive = [graph_def_signature(source, inputs, outputs, input_signature)], source
-    elif inputs is not None or outputs is not None:
-        raise ImportFailed("inputs= and outputs= name tensors of a GraphDef", found=f"a {type(source).__name__}")
+        found, keep_alive = [graph_def_signature(source, input_tensors, output_tensors, input_signature)], source
+    elif input_tensors is not None or output_tensors is not None:
+        raise ImportFailed(
+            "input_tensors= and output_tensors= name tensors of a GraphDef", found=f"a {type(source).__name__}"
+        )
     else:
         found, keep_alive = _signatures(source, signatures, input_signature, unsafe)
     if not found:

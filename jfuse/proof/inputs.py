@@ -2,35 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
 
 import numpy as np
 
 from jfuse.ir.dims import Dim, is_known, substitute_dim, symbols_of
-from jfuse.ir.graph import Atom, Eqn, Graph, Op, Signature, Var
+from jfuse.ir.graph import Graph, Signature
 from jfuse.ir.types import DType, TensorType
-from jfuse.ir.walk import live_eqns
 from jfuse.kernels import ops
-from jfuse.kernels.control import while_
+from jfuse.proof.ranges import Range, drawn_ranges
 
 _SCALES = (1.0, 0.1, 4.0)
 _LARGEST_SIZE = 512  # what no network needs to leave a pixel of an image
 _LARGEST_INTEGER = 100  # for integer inputs that index nothing
-_MOST_STEPS = 10  # for those that decide how often a loop runs: what doubles at each step must not fill the memory
-_PASS_ON: dict[Op, tuple[int, ...]] = {
-    **dict.fromkeys((ops.cast, ops.reshape, ops.expand_dims, ops.squeeze, ops.transpose, ops.strided_slice), (0,)),
-    **{ops.gather: (0,), ops.select: (1, 2), ops.select_v2: (1, 2)},
-}
-"""The operands whose entries are the entries of an op's result."""
-_COUNTED_BY: dict[Op, tuple[int, ...]] = {
-    **_PASS_ON,
-    **dict.fromkeys((ops.add, ops.sub, ops.mul, ops.minimum, ops.maximum, ops.floor_div), (0, 1)),
-}
-"""The operands that a number of steps is computed from."""
-_Sources = Callable[[Eqn], Iterable[tuple[int, Atom | None]]]
-"""The atoms that an equation by itself sets limits to."""
 
 
 @dataclass(frozen=True)
@@ -116,15 +102,26 @@ def _symbols(dims: Sequence[Dim]) -> frozenset[str]:
 
 
 def draws(signature: Signature, sizes: Mapping[str, int], seed: int, count: int = 3) -> Iterator[dict[str, np.ndarray]]:
-    """`count` sets of inputs by name, each at another scale."""
-    limits = drawn_limits(signature.graph)
+    """`count` sets of inputs by name, each at another scale, within the ranges that their consumers take."""
+    ranges = drawn_ranges(signature.graph)
     generator = np.random.default_rng(seed)
     for number in range(count):
         scale = _SCALES[number % len(_SCALES)]
         yield {
-            name: draw(generator, var.type, sizes, scale, limits.get(var, _LARGEST_INTEGER))
+            name: _within(generator, var.type, sizes, ranges[var])
+            if var in ranges and (var.type.dtype.is_integer or var.type.dtype.is_float)
+            else draw(generator, var.type, sizes, scale, _LARGEST_INTEGER)
             for name, var in zip(signature.input_names, signature.graph.inputs, strict=False)  # states come last
         }
+
+
+def _within(generator: np.random.Generator, of: TensorType, sizes: Mapping[str, int], taken: Range) -> np.ndarray:
+    """One array of numbers of a range, all of them as likely."""
+    least, end = taken.ends(sizes)
+    shape = concrete(of.shape, sizes)
+    if of.dtype.is_float:
+        return generator.uniform(least, end, shape).astype(of.dtype.numpy)
+    return generator.integers(least, end, shape).astype(of.dtype.numpy)
 
 
 def draw(
@@ -147,68 +144,3 @@ def concrete(shape: Sequence[Dim], sizes: Mapping[str, int]) -> tuple[int, ...]:
     dims = [substitute_dim(d, sizes) for d in shape]
     assert all(is_known(d) for d in dims)
     return tuple(int(d) for d in dims)
-
-
-def integer_limits(graph: Graph) -> dict[Var, int]:
-    """For each integer input, the size of the smallest table that it indexes: ids beyond it are errors, not values."""
-    return _limits(graph, _lookups, _PASS_ON)
-
-
-def drawn_limits(graph: Graph) -> dict[Var, int]:
-    """What integer inputs are drawn below: as `integer_limits`, and few where they decide how often a loop runs."""
-    indices, steps = integer_limits(graph), _limits(graph, _counted, _COUNTED_BY)
-    return {v: min(limits[v] for limits in (indices, steps) if v in limits) for v in indices | steps}
-
-
-def _limits(graph: Graph, sources: _Sources, passed_on: Mapping[Op, tuple[int, ...]]) -> dict[Var, int]:
-    """The least limit of each input. passed_on: the operands of an op that have the limit of its result."""
-    limits: dict[Var, int] = {}
-
-    def lower(atom: Atom | None, limit: int) -> None:
-        if isinstance(atom, Var):
-            limits[atom] = min(limit, limits.get(atom, limit))
-
-    for eqn in reversed(graph.eqns):
-        for limit, atom in sources(eqn):
-            lower(atom, limit)
-        for body in eqn.bodies:
-            operands = dict(zip(body.inputs, eqn.inputs[-len(body.inputs) :], strict=False))
-            for var, limit in _limits(body, sources, passed_on).items():
-                lower(operands.get(var), limit)
-        known = [limits[o] for o in eqn.outputs if o in limits]
-        for position in passed_on.get(eqn.op, ()) if known else ():
-            lower(eqn.inputs[position], min(known))
-    return {v: limits[v] for v in graph.inputs if v in limits}
-
-
-def _lookups(eqn: Eqn) -> Iterator[tuple[int, Atom | None]]:
-    """The sizes of the tables that an equation looks into, with the ids."""
-    if eqn.op not in (ops.gather, ops.embedding_lookup):
-        return
-    table, ids = eqn.inputs if eqn.op is ops.gather else eqn.inputs[::-1]
-    size = None if table is None else table.type.shape[eqn.params.get("axis", 0)]
-    if size is not None and is_known(size):
-        yield int(size), ids
-
-
-def _counted(eqn: Eqn) -> Iterator[tuple[int, Atom | None]]:
-    """The integer operands of a loop that its condition is computed from, by itself or in its body, with a limit."""
-    if eqn.op is not while_:
-        return
-    condition, body = eqn.bodies
-    needed = _reads(condition, condition.outputs)
-    while True:  # what those are computed from in the body, until that is nothing new
-        more = needed | _reads(body, [body.outputs[i] for i in sorted(needed)])
-        if more == needed:
-            break
-        needed = more
-    for i in sorted(needed):
-        atom = eqn.inputs[i]
-        if atom is not None and atom.type.dtype.is_integer:
-            yield _MOST_STEPS, atom
-
-
-def _reads(graph: Graph, results: Sequence[Atom]) -> frozenset[int]:
-    """The positions of the inputs that results are computed from."""
-    read = {a for e in live_eqns(graph, results) for a in e.inputs} | set(results)
-    return frozenset(i for i, v in enumerate(graph.inputs) if v in read)

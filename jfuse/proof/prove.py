@@ -21,7 +21,7 @@ from jfuse.kernels.core.op import depends_on_data
 from jfuse.lowering.rule_tools.case_distinctions import families, place_of, run_time_switches
 from jfuse.lowering.rules import need
 from jfuse.proof.bytes_proof import agree, works_on_bytes
-from jfuse.proof.inputs import integer_limits
+from jfuse.proof.ranges import integer_limits
 from jfuse.proof.samples import Case, Padded, Sampler, open_shapes
 
 # In f64, relative to the largest element of an output: what computes the same differs by about 1e-15, what only

@@ -12,7 +12,8 @@ from jfuse.ir.graph import Const, Graph, Var
 from jfuse.ir.types import DType, TensorType
 from jfuse.ir.walk import all_eqns
 from jfuse.lowering.rule_tools.case_distinctions import switch_of
-from jfuse.proof.inputs import concrete, integer_limits
+from jfuse.proof.inputs import concrete
+from jfuse.proof.ranges import integer_limits
 
 _SCALES = (1e-2, 0.1, 1.0, 10.0)
 _MOST_ELEMENTS = 2**21  # of all inputs of one case together

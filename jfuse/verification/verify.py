@@ -23,6 +23,7 @@ from jfuse.verification.compare.matching import Match, Renamed, match
 from jfuse.verification.compare.read_back import reads_back
 from jfuse.verification.compare.ties import Ties
 from jfuse.verification.compare.tolerance import EXACT, Tolerance, tolerance_of
+from jfuse.verification.inputs.redraw import Redraw
 from jfuse.verification.inputs.user_inputs import save_calls
 from jfuse.verification.locate.bisect import Call, equation_errors, first_difference
 from jfuse.verification.locate.shrink import Row, shrunk
@@ -136,11 +137,24 @@ class _Verifying:
     def _comparison(self, reference: Subject, subjects: Sequence[Subject], same_states: bool) -> Comparison:
         ties = None if self.sides.model is None else Ties(self.sides.model.program, self._imported)
         comparison = Comparison(
-            reference, subjects, self._signatures, self._tolerance, same_states, around=self._around
+            reference,
+            subjects,
+            self._signatures,
+            self._tolerance,
+            same_states,
+            around=self._around,
+            redraw=self._redraw,
         )
         if ties is not None:
             comparison.excused = ties.excused
         return comparison
+
+    @cached_property
+    def _redraw(self) -> Redraw:
+        """One for all comparisons; inputs of which something is promised stay as they are drawn."""
+        promised = {v for p in self._plan.promises for v in p.inputs}
+        inputs = {key: zip(s.input_names, s.graph.inputs, strict=False) for key, s in self._signatures.items()}
+        return Redraw({key: frozenset(name for name, var in of if var in promised) for key, of in inputs.items()})
 
     @property
     def _imported(self) -> Imported | None:

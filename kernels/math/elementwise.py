@@ -35,11 +35,24 @@ def truncated_quotient(x: Array, y: Array) -> Array:
     return quotient + inexact.astype(quotient.dtype)
 
 
+def _called(function: str, *operands: Array) -> Array:
+    """The function of that name in jax.numpy; in NumPy that in double precision, rounded once.
+
+    NumPy's own float32 functions are vectorized for each instruction set: with AVX-512 they err by up to 4 ulp, so that
+    constants, and with them files, would depend on the processor. Source: numpy/_core/src/umath/loops_umath_fp.dispatch
+    """
+    xp = namespace(*operands)
+    if xp is np and all(getattr(o, "dtype", None) == np.float32 for o in operands):
+        with np.errstate(over="ignore"):  # the result is inf, as in float32
+            return np.asarray(getattr(np, function)(*(o.astype(np.float64) for o in operands))).astype(np.float32)
+    return getattr(xp, function)(*operands)
+
+
 def unary(builtin: str, function: str, text: str, *, switch: str | None = None) -> TflOp:
     """Declare an op that is the function of that name in NumPy and jax.numpy."""
 
     def body(x: Array, /) -> Array:
-        return getattr(namespace(x), function)(x)
+        return _called(function, x)
 
     body.__doc__ = f"{text}.   x: number[...] -> the same type   Source: tflite/kernels/elementwise.cc"
     return tfl(builtin, elementwise=True, switch=switch)(body)
@@ -47,8 +60,15 @@ def unary(builtin: str, function: str, text: str, *, switch: str | None = None) 
 
 def binary(builtin: str, function: str, text: str, *, on_shapes: bool = False, switch: str | None = None) -> TflOp:
     """Declare an op on two operands that broadcast, the function of that name in NumPy and jax.numpy."""
-    doc = f"{text}.   x, y: number[...], broadcast -> number[...]   Source: tflite/kernels/{builtin.lower()}.cc"
-    return _of_two(builtin, function, doc, on_shapes=on_shapes, switch=switch)
+
+    def body(x: Array, y: Array, /) -> Array:
+        matched(x, y)
+        return _called(function, x, y)
+
+    body.__doc__ = (
+        f"{text}.   x, y: number[...], broadcast -> number[...]   Source: tflite/kernels/{builtin.lower()}.cc"
+    )
+    return tfl(builtin, elementwise=True, on_shapes=on_shapes, switch=switch)(body)
 
 
 def compare(builtin: str, function: str, text: str) -> TflOp:
@@ -66,12 +86,12 @@ def logical(builtin: str, function: str, text: str) -> TflOp:
     return _of_two(builtin, function, doc)
 
 
-def _of_two(builtin: str, function: str, doc: str, *, on_shapes: bool = False, switch: str | None = None) -> TflOp:
+def _of_two(builtin: str, function: str, doc: str, *, switch: str | None = None) -> TflOp:
     def body(x: Array, y: Array, /) -> Array:
         return getattr(matched(x, y), function)(x, y)
 
     body.__doc__ = doc
-    return tfl(builtin, elementwise=True, on_shapes=on_shapes, switch=switch)(body)
+    return tfl(builtin, elementwise=True, switch=switch)(body)
 
 
 @tfl("ADD", on_shapes=True, elementwise=True, linear="joint", clamps=True)

@@ -143,7 +143,7 @@ def test_a_graph_that_reads_files_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "graph.pb"
     path.write_bytes(function.graph.as_graph_def().SerializeToString())
     with pytest.raises(ImportFailed, match="ReadFile"):
-        jfuse.load(path, outputs=["Identity"])
+        jfuse.load(path, output_tensors=["Identity"])
 
 
 def test_a_saved_graph_of_tensorflow_1_loads(tmp_path: Path) -> None:

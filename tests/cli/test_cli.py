@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import re
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from typer.testing import CliRunner
 
@@ -142,6 +146,52 @@ def test_ops_without_a_rule_can_be_let_in(run: Run, unknown_op: Path, tmp_path: 
     done = run("convert", unknown_op, "-o", tmp_path / "no.tflite", "--custom-op", "Lgama")
     assert done.exit_code == 1
     assert "custom_ops names Lgama" in done.output
+
+
+@pytest.fixture(scope="module")
+def guarded(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A model that takes 3, 14 and 15 alone."""
+    import tensorflow as tf
+
+    def call(x: Any) -> Any:
+        with tf.control_dependencies([tf.debugging.assert_equal(x, [3, 14, 15])]):
+            return {"y": tf.cast(x, tf.float32) * 2.0}
+
+    folder = tmp_path_factory.mktemp("guarded") / "model"
+    function = tf.function(call, input_signature=[tf.TensorSpec([3], tf.int32, name="x")], autograph=False)
+    tf.saved_model.save(tf.Module(), str(folder), signatures={"serving_default": function})
+    return folder
+
+
+def test_samples_and_the_tolerance_are_the_users(run: Run, guarded: Path, tmp_path: Path) -> None:
+    words = ["convert", guarded, "-o", tmp_path / "m.tflite"]
+    done = run(*words)
+    assert done.exit_code == 1
+    assert "--samples data.npz" in done.output
+    np.savez(tmp_path / "data.npz", x=np.array([3, 14, 15], np.int32))
+    given = ["--samples", tmp_path / "data.npz", "--tolerance", "0.25"]
+    for reports in ([], ["--json", tmp_path / "report.json"]):
+        done = run(*words, *given, *reports)
+        assert done.exit_code == 0, done.output
+        assert "of at most 2e-01" in done.output
+    assert run(*words, *given, "--no-verify").exit_code == 1
+
+
+@pytest.mark.parametrize("chosen", [None, "1"])
+def test_onednn_is_off_unless_the_user_chose(chosen: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    name = "TF_ENABLE_ONEDNN_OPTS"
+    monkeypatch.delenv(name, raising=False)
+    if chosen is not None:
+        monkeypatch.setenv(name, chosen)
+    started = []
+    monkeypatch.setattr(cli, "app", lambda: started.append(os.environ[name]))
+    cli.main()
+    assert started == [chosen or "0"]
+
+
+def test_tensorflow_is_not_imported_before_that() -> None:
+    program = "import sys, jfuse.cli; sys.exit('tensorflow' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
 
 
 def test_ops_tells_about_one_or_all(run: Run) -> None:

@@ -12,7 +12,8 @@ from jfuse.frontends.tensorflow.function import TfSignature
 from jfuse.ir.graph import Signature
 from jfuse.measure import relative_error
 from jfuse.model import Model
-from jfuse.proof.inputs import draw, integer_limits, size_choices
+from jfuse.proof.inputs import draw, size_choices
+from jfuse.proof.ranges import integer_limits
 from jfuse.running.interpreter import LiteRt
 from jfuse.verification.runners.in_tensorflow import run_tensorflow
 

@@ -17,6 +17,10 @@ from tests.models.applications import APPLICATIONS, application, images
 
 # Sums of thousands of terms, through dozens of layers, in another order than TensorFlow's.
 TOLERANCE = 1e-4
+# How many times what one rounding of the image alone changes two right runners may be apart: each of them rounds in
+# each of about a hundred layers, with FMA or without, eight or sixteen terms at a time. InceptionV3 needs it:
+# TensorFlow's own answers move by 1e-5 to 8e-5 with a rounding of its images, and LiteRT's are 4e-5 to 1.2e-4 away.
+ROUNDINGS = 4
 
 # Operators of the official converter's files for a batch of 1: TensorFlow 2.21, Keras 3.15, `bench/convert.py`.
 OFFICIAL: Mapping[str, int] = {
@@ -59,7 +63,16 @@ def check(lite: Model, model: Any, batches: tuple[int, ...]) -> None:
     for seed, batch in enumerate(batches):
         drawn, wanted = answers(model, batch, seed)
         ((found,),) = (runtime.run("serving_default", {_input(lite): drawn}).values(),)
-        assert relative_error(found, wanted) <= TOLERANCE
+        assert relative_error(found, wanted) <= max(TOLERANCE, ROUNDINGS * by_rounding(model, drawn, wanted))
+
+
+def by_rounding(model: Any, drawn: np.ndarray, wanted: np.ndarray) -> float:
+    """How far TensorFlow's answers move where each number of the images is another one by a rounding."""
+    signs = np.random.default_rng(0).choice((-1.0, 1.0), drawn.shape)
+    moved = model((drawn * (1 + 2.0**-23 * signs)).astype(np.float32), training=False).numpy()
+    noise = relative_error(moved, wanted)
+    assert noise <= TOLERANCE, "nothing can be said of a model to which roundings mean that much"
+    return noise
 
 
 def _input(lite: Model) -> str:

@@ -41,7 +41,7 @@ def frozen() -> tf1.Graph:
 
 def test_a_file_with_a_frozen_graph(frozen: tf1.Graph, tmp_path: Path) -> None:
     (tmp_path / "model.pb").write_bytes(frozen.graph_def.SerializeToString())
-    lite = jfuse.convert(tmp_path / "model.pb", outputs=["y0", "y2:0"])
+    lite = jfuse.convert(tmp_path / "model.pb", output_tensors=["y0", "y2:0"])
     assert lite.report.operators["unidirectional_sequence_lstm"] == 1
     (signature,) = lite.program.signatures
     assert (signature.input_names, signature.output_names) == (("x0",), ("y0", "y2"))
@@ -50,7 +50,7 @@ def test_a_file_with_a_frozen_graph(frozen: tf1.Graph, tmp_path: Path) -> None:
 
 def test_a_graph_between_inner_tensors() -> None:
     source = tf1.frozen(lambda x: tf.tanh(tf.nn.relu(x, name="middle") * 2.0), spec(2, 3))
-    model = jfuse.load(source.graph_def, inputs=["middle"], outputs=["y0"])
+    model = jfuse.load(source.graph_def, input_tensors=["middle"], output_tensors=["y0"])
     assert [e.op.name for e in model.signature().graph.eqns] == ["mul", "tanh"]
 
 
@@ -60,19 +60,22 @@ def test_open_shapes_are_given() -> None:
         tf.identity(tf.reshape(x, [-1, 3]) * 2.0, name="y")
     graph_def = graph.as_graph_def()
     with pytest.raises(ImportFailed, match="the input 'x' has no known rank"):
-        jfuse.load(graph_def, outputs=["y"])
-    model = jfuse.load(graph_def, outputs=["y"], input_signature=[spec(2, 6)])
+        jfuse.load(graph_def, output_tensors=["y"])
+    model = jfuse.load(graph_def, output_tensors=["y"], input_signature=[spec(2, 6)])
     assert str(model.signature().graph.outputs[0].type) == "f32[4,3]"
 
 
 @pytest.mark.parametrize(
     ("names", "message"),
     [
-        ({}, "does not say what it computes\n.*outputs=.*\n.*nodes that nothing reads: y0, y1, y2"),
-        ({"outputs": ["z"]}, "no tensor 'z'\n.*placeholders: x0; nodes that nothing reads: y0"),
-        ({"outputs": ["y0"], "inputs": []}, "cannot run the graph between its inputs and outputs\n.*\n.*placeholders"),
-        ({"outputs": "y0"}, r"outputs= takes a sequence of names\n.*'y0'\n.*\['y0'\]"),
-        ({"outputs": ["y0"], "input_signature": []}, "the graph has 1 inputs"),
+        ({}, "does not say what it computes\n.*output_tensors=.*\n.*nodes that nothing reads: y0, y1, y2"),
+        ({"output_tensors": ["z"]}, "no tensor 'z'\n.*placeholders: x0; nodes that nothing reads: y0"),
+        (
+            {"output_tensors": ["y0"], "input_tensors": []},
+            "cannot run the graph between its inputs and outputs\n.*\n.*placeholders",
+        ),
+        ({"output_tensors": "y0"}, r"output_tensors= takes a sequence of names\n.*'y0'\n.*\['y0'\]"),
+        ({"output_tensors": ["y0"], "input_signature": []}, "the graph has 1 inputs"),
     ],
 )
 def test_what_a_graph_needs(frozen: tf1.Graph, names: dict[str, Any], message: str) -> None:
@@ -81,11 +84,11 @@ def test_what_a_graph_needs(frozen: tf1.Graph, names: dict[str, Any], message: s
 
 
 def test_names_are_for_graphs_only(tmp_path: Path) -> None:
-    with pytest.raises(ImportFailed, match="inputs= and outputs= name tensors of a GraphDef"):
-        jfuse.load(tf.function(lambda x: x + 1.0, input_signature=[spec(2)]), outputs=["y"])
+    with pytest.raises(ImportFailed, match="input_tensors= and output_tensors= name tensors of a GraphDef"):
+        jfuse.load(tf.function(lambda x: x + 1.0, input_signature=[spec(2)]), output_tensors=["y"])
 
 
 def test_a_file_that_is_no_graph(tmp_path: Path) -> None:
     (tmp_path / "model.pb").write_bytes(b"no graph")
     with pytest.raises(ImportFailed, match=r"cannot be read as a GraphDef\n.*\n.*give its folder"):
-        jfuse.load(tmp_path / "model.pb", outputs=["y"])
+        jfuse.load(tmp_path / "model.pb", output_tensors=["y"])

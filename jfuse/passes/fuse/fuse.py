@@ -30,8 +30,8 @@ from jfuse.passes.fuse.rounding import rounds_to, widened
 from jfuse.passes.fuse.run_time_shapes import dynamic_before_fused, dynamic_before_replacement
 from jfuse.passes.rewrite import inline, rewrite
 from jfuse.passes.simplify.simplify import folded
-from jfuse.proof.inputs import integer_limits
 from jfuse.proof.prove import ROUNDED, TOLERANCE, Proof, prove
+from jfuse.proof.ranges import integer_limits
 from jfuse.proof.samples import Padded
 from jfuse.report import Fusion, Refusal
 

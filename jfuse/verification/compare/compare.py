@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 import ml_dtypes
 import numpy as np
 
-from jfuse.errors import VerifyFailed
+from jfuse.errors import KernelFailed, VerifyFailed
 from jfuse.ir.graph import Signature
 from jfuse.measure import Measure, relative_error
 from jfuse.proof.inputs import CallInputs
@@ -16,7 +16,7 @@ from jfuse.report import Difference
 from jfuse.verification.compare.tolerance import Tolerance
 from jfuse.verification.inputs.edges import ONE_INFINITE, OVERFLOWING, STEEP
 from jfuse.verification.inputs.independent import compared_samples
-from jfuse.verification.inputs.vocabularies import vocabularies, with_keys
+from jfuse.verification.inputs.redraw import Redraw
 from jfuse.verification.runners.without_custom_ops import AroundCustom, results_by_chance
 from jfuse.verification.subject import STATE, Arrays, Calls, Subject
 
@@ -71,7 +71,7 @@ class Comparison:
     signatures: what is called, by key. tolerance: of an output of a signature. same_states: both keep the same between
     calls, so that rows of calls are compared; else every call is a first one, and the reference does not tell states.
     around: runs the file around its custom operators. excused: what explains wrong outputs (a tie of equal values).
-    first: the first call that was compared.
+    first: the first call that was compared. redraw: what the reference took in place of inputs that it refused.
     """
 
     reference: Subject
@@ -86,6 +86,7 @@ class Comparison:
     notes: dict[str, None] = field(default_factory=dict)
     calls: int = 0
     first: CallInputs | None = None
+    redraw: Redraw = field(default_factory=Redraw)
 
     def __post_init__(self) -> None:
         self._keeps = any(i.states for s in self._all() for i in s.signatures.values())
@@ -119,8 +120,8 @@ class Comparison:
         states = (running[0] if running else asked).states
         try:
             step, wanted = self._accepted(step, asked)
-        except VerifyFailed:
-            if step.kind in ("random", "given"):
+        except VerifyFailed as refused:
+            if step.kind in ("random", "given") or isinstance(refused, KernelFailed):
                 raise
             self._pass_over(f"inputs of {step.kind}: {self.reference.name} refuses them")
             return
@@ -166,7 +167,8 @@ class Comparison:
 
         batches: for each signature inputs as `Subject.batch` takes them, with `in_a_row` as this comparison has it.
         """
-        for key, batch, place, found, wanted in compared_samples(self.reference, self.subjects, batches, self.in_a_row):
+        taken = ((signature, self._as_taken(signature.key, batch)) for signature, batch in batches)
+        for key, batch, place, found, wanted in compared_samples(self.reference, self.subjects, taken, self.in_a_row):
             first = next(iter(batch.values()))
             count = first.shape[0] * first.shape[1] if self.in_a_row else len(first)
             for output in (n for n in wanted if n in found and n not in self._chance[key]):
@@ -177,6 +179,14 @@ class Comparison:
             for subject in self._all():
                 if why := subject.singly(key):
                     self.notes[f"{subject.name} computed samples one by one: {why}"] = None
+
+    def _as_taken(self, key: str, batch: Arrays) -> Arrays:
+        """Samples in the manner that the reference took inputs in when it refused those drawn."""
+        if not self.redraw.kept.get(key):
+            return batch
+        shape = next(iter(batch.values())).shape[: 2 if self.in_a_row else 1]
+        changed = [self.redraw.as_kept(key, {n: a[place] for n, a in batch.items()}) for place in np.ndindex(shape)]
+        return {n: np.stack([one[n] for one in changed]).reshape(a.shape) for n, a in batch.items()}
 
     def _of_batch(
         self, key: str, batch: Arrays, place: int, output: str, found: np.ndarray, wanted: np.ndarray
@@ -260,23 +270,43 @@ class Comparison:
         return all(o in plain and 4 * relative_error(moved[o], plain[o]) >= by[o] for o in by)
 
     def _accepted(self, step: CallInputs, calls: Calls) -> tuple[CallInputs, Arrays]:
-        """The call with inputs that the reference takes, and its outputs: those drawn.
+        """The call with inputs that the reference takes, and its outputs: those drawn, or others where it refuses them.
 
-        Else with keys of the tables that they are looked up in alone, or with integers (ids, sizes) of 0 and 1.
+        Those of edges get other integers and texts only in the manner that random ones were taken in.
         """
-        signature, drawn = self.signatures[step.key], step.inputs
+        if step.kind == "given":
+            return step, calls.run(step.inputs, step.key)
+        drawn = self.redraw.as_kept(step.key, step.inputs) if step.kind == "random" else step.inputs
         try:
-            return step, calls.run(drawn, step.key)
-        except VerifyFailed:
-            if step.kind == "given":
+            return replace(step, inputs=drawn), calls.run(drawn, step.key)
+        except KernelFailed:
+            raise
+        except VerifyFailed as refused:
+            found = self._others(step, calls, str(refused.found))
+            if found is None:
                 raise
-            if vocabularies(signature.graph):
-                known = with_keys(signature, drawn, len(drawn), every=True)
-            else:
-                known = {name: a % 2 if a.dtype.kind in "iu" else a for name, a in drawn.items()}
-                if all(known[name] is a for name, a in drawn.items()):
-                    raise
-            return replace(step, inputs=known), calls.run(known, step.key)
+            return found
+
+    def _others(self, step: CallInputs, calls: Calls, message: str) -> tuple[CallInputs, Arrays] | None:
+        """The first of other inputs that the reference takes, and its outputs."""
+        tried = self.redraw.others(self.signatures[step.key], step.inputs, message)
+        if step.kind != "random":
+            kept = self.redraw.kept.get(step.key, {})
+            exact = {n: m for n, m in kept.items() if step.inputs[n].dtype.kind not in "fcV"}
+            tried = iter([(exact, self.redraw.changed(step.inputs, exact))] if exact else [])
+        for manners, inputs in tried:
+            if self._keeps and not self._before:
+                calls.reset()  # a call that fails may have written variables before it does
+            try:
+                outputs = calls.run(inputs, step.key)
+            except KernelFailed:
+                raise
+            except VerifyFailed:
+                continue
+            if step.kind == "random":
+                self.redraw.kept[step.key] = manners
+            return replace(step, inputs=inputs), outputs
+        return None
 
 
 def _steps(key: str, batch: Arrays, place: tuple[int, ...]) -> list[CallInputs]:

@@ -9,7 +9,8 @@ import numpy as np
 
 from jfuse.ir.graph import Signature
 from jfuse.ir.types import DType, TensorType
-from jfuse.proof.inputs import concrete, draw, drawn_limits
+from jfuse.proof.inputs import concrete, draw
+from jfuse.proof.ranges import drawn_ranges
 
 FINITE = ("zeros", "ones", "denormals", "largest", "smallest", "maxima", "minima", "one alone")
 ODD = ("nan", "infinities")
@@ -28,9 +29,9 @@ def edge_inputs(
     signature: Signature, sizes: Mapping[str, int], kinds: tuple[str, ...], seed: int
 ) -> Iterator[tuple[str, dict[str, np.ndarray]]]:
     """Inputs by name, one set for each kind of edge, with its kind."""
-    limits = drawn_limits(signature.graph)
+    ranges = {v: of.ends(sizes) for v, of in drawn_ranges(signature.graph).items()}
     generator = np.random.default_rng(seed)
-    lengths = _lengths(signature, sizes)
+    lengths = 0, _lengths(signature, sizes)
     if ONE_INFINITE in kinds:
         yield ONE_INFINITE, _one_infinite(signature, sizes, generator)
     for kind in kinds:
@@ -39,7 +40,7 @@ def edge_inputs(
         yield (
             kind,
             {
-                name: _edge(kind, var.type, concrete(var.type.shape, sizes), limits.get(var, lengths), generator)
+                name: _edge(kind, var.type, concrete(var.type.shape, sizes), ranges.get(var, lengths), generator)
                 for name, var in zip(signature.input_names, signature.graph.inputs, strict=False)
             },
         )
@@ -64,7 +65,10 @@ def _lengths(signature: Signature, sizes: Mapping[str, int]) -> int:
     return 1 + max((d for shape in shapes for d in shape), default=1)
 
 
-def _edge(kind: str, of: TensorType, shape: tuple[int, ...], limit: int, generator: np.random.Generator) -> np.ndarray:
+def _edge(
+    kind: str, of: TensorType, shape: tuple[int, ...], ends: tuple[int, int], generator: np.random.Generator
+) -> np.ndarray:
+    """One array.   ends: the least integer, and the one after the greatest"""
     if of.dtype is DType.string:
         return np.full(shape, b"" if kind == "zeros" else b"a", object)
     dtype = of.dtype.numpy
@@ -75,7 +79,7 @@ def _edge(kind: str, of: TensorType, shape: tuple[int, ...], limit: int, generat
     if of.dtype is DType.bool:
         return np.full(shape, kind not in ("zeros", "denormals", "smallest", "minima", "minus ones"))
     if of.dtype.is_integer:
-        return np.full(shape, _integer(kind, of, limit), dtype)
+        return np.full(shape, _integer(kind, of, *ends), dtype)
     if kind == "nan" or kind == "infinities":
         return _among(generator, shape, (np.nan,) if kind == "nan" else (np.inf, -np.inf)).astype(dtype)
     if of.dtype in (DType.c64, DType.c128):
@@ -83,13 +87,13 @@ def _edge(kind: str, of: TensorType, shape: tuple[int, ...], limit: int, generat
     return _floats(kind, dtype, shape, generator)
 
 
-def _integer(kind: str, of: TensorType, limit: int) -> int:
+def _integer(kind: str, of: TensorType, least: int, end: int) -> int:
     """Ids and lengths at both ends; a quantized tensor's own ends, which stand for real numbers."""
-    ends = ml_dtypes.iinfo(of.dtype.numpy)  # type: ignore[no-untyped-call]
+    limits = ml_dtypes.iinfo(of.dtype.numpy)  # type: ignore[no-untyped-call]
     if of.quantization is not None:
-        return {"maxima": int(ends.max), "minima": int(ends.min)}.get(kind, (*of.quantization.zero_point, 0)[0])
-    last = min(limit - 1, int(ends.max))
-    return {"ones": min(1, limit - 1), "largest": last, "maxima": last}.get(kind, 0)
+        return {"maxima": int(limits.max), "minima": int(limits.min)}.get(kind, (*of.quantization.zero_point, 0)[0])
+    last = min(end - 1, int(limits.max))
+    return {"ones": max(least, min(1, last)), "largest": last, "maxima": last}.get(kind, max(least, min(0, last)))
 
 
 def _floats(

@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 
-from jfuse.errors import VerifyFailed
+from jfuse.errors import KernelFailed, VerifyFailed
 from jfuse.frontends.sources import Imported
 from jfuse.frontends.tensorflow.function import TfSignature, live_variables
 
+_ONEDNN = re.compile(r"onednn|mkl|could not create a primitive|received an exception", re.IGNORECASE)
+_SWITCH = "TF_ENABLE_ONEDNN_OPTS=0 in the environment before TensorFlow is imported, which then takes its other kernels"
+
 
 def run_tensorflow(signature: TfSignature, inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """The source's outputs by name. Raises VerifyFailed where TensorFlow itself refuses the inputs."""
+    """The source's outputs by name.
+
+    Raises VerifyFailed where TensorFlow itself refuses the inputs, KernelFailed where one of its kernels is at fault.
+    """
     import tensorflow as tf
 
     function = signature.function
@@ -25,13 +32,51 @@ def run_tensorflow(signature: TfSignature, inputs: Mapping[str, np.ndarray]) -> 
     try:
         results = tf.nest.flatten(function(*args, **kwargs))
     except tf.errors.OpError as error:
-        raise VerifyFailed(
-            f"TensorFlow fails on the inputs drawn for signature {signature.key!r}",
-            found=_reason(error.message),
-            remedy="convert with verify=False, and compare on inputs that the model takes",
-        ) from error
+        raise _failure(signature.key, error) from error
+    _need_declared_shapes(signature, results)
     arrays = [np.asarray(r) for r in results if r is not None]
     return dict(zip(signature.output_names, arrays, strict=True))
+
+
+def uses_onednn() -> bool:
+    """Whether TensorFlow runs oneDNN's kernels: by default where the processor has AVX-512, or similar."""
+    from tensorflow.python.util import _pywrap_util_port
+
+    return bool(_pywrap_util_port.IsMklEnabled())
+
+
+def _failure(key: str, error: Any) -> VerifyFailed:
+    """The error for what TensorFlow raised. oneDNN's kernels abort where they cannot do what others can."""
+    import tensorflow as tf
+
+    reason = _reason(error.message)
+    by_kernel = isinstance(error, tf.errors.AbortedError) or _ONEDNN.search(error.message)
+    if by_kernel and uses_onednn():
+        return KernelFailed(
+            f"a oneDNN kernel of TensorFlow fails, not the model, in signature {key!r}{_node(error)}",
+            found=reason,
+            remedy=_SWITCH,
+        )
+    return VerifyFailed(
+        f"TensorFlow fails on the inputs of signature {key!r}",
+        found=reason,
+        remedy="samples=… (the command line: --samples data.npz) with inputs that the model takes, or verify=False",
+    )
+
+
+def _need_declared_shapes(signature: TfSignature, results: Sequence[Any]) -> None:
+    """Raise KernelFailed where a result has another shape than its graph says, as oneDNN gives for no rows."""
+    declared = signature.function.outputs
+    if len(declared) != len(results):  # among the results are some that are no tensors
+        return
+    for name, result, of in zip(signature.output_names, results, declared, strict=True):
+        if not of.shape.is_compatible_with(result.shape):
+            raise KernelFailed(
+                f"a kernel of TensorFlow gives {name!r} of signature {signature.key!r} another shape than the graph",
+                expected=of.shape,
+                found=result.shape,
+                remedy=_SWITCH if uses_onednn() else "report this to TensorFlow, and convert with verify=False",
+            )
 
 
 def call_from(
@@ -63,6 +108,12 @@ def set_variables(imported: Imported, values: Mapping[str, np.ndarray]) -> None:
     """Let TensorFlow's variables hold the given values, by the names of the states that they are."""
     for name, value in values.items():
         imported.variables[name].assign(value)
+
+
+def _node(error: Any) -> str:
+    """The node that a message names."""
+    found = re.search(r"{{node ([^}]+)}}", error.message)
+    return f" at {found[1]}" if found else ""
 
 
 def _reason(message: str) -> str:

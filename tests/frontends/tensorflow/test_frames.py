@@ -274,7 +274,7 @@ def test_a_value_of_a_branch_is_no_result() -> None:
     source = tf1.frozen(branch, spec(3))
     (inside,) = (node.name for node in source.graph_def.node if node.op == "Mul")
     with pytest.raises(ImportFailed, match=r"read outside of it at cond/mul\n.*make the result of tf\.cond"):
-        jfuse.load(source.graph_def, inputs=source.inputs, outputs=[inside])
+        jfuse.load(source.graph_def, input_tensors=source.inputs, output_tensors=[inside])
 
 
 def test_a_value_of_a_turn_is_no_result() -> None:

@@ -95,7 +95,7 @@ def test_a_healthy_model_is_not_blamed(
     model: jfuse.Model, fused: jfuse.Model, call: Call, caplog: pytest.LogCaptureFixture
 ) -> None:
     assert first_difference(fused, model, call, "tensorflow/litert", fused.to_bytes()) is None
-    assert not caplog.records  # the search went through
+    assert not [r for r in caplog.records if r.name == "jfuse"]  # the search went through
     errors = equation_errors(fused, model, call, fused.to_bytes())
     for pair in ("xla/litert", "tensorflow/xla"):
         of = [e for e in errors if e.pair == pair]

@@ -172,7 +172,7 @@ def test_healthy_models_are_not_blamed(memory: Any, state: str, caplog: pytest.L
     call = call_of(forms[state], x, dict.fromkeys(names, np.full((2, 3), 0.5, np.float32)))
     with caplog.at_level(logging.WARNING):
         assert first_difference(forms[state], model, call, "tensorflow/xla", None) is None
-    assert not caplog.records  # the search went through
+    assert not [r for r in caplog.records if r.name == "jfuse"]  # the search went through
     errors = [e for e in equation_errors(forms[state], model, call, None) if e.pair == "tensorflow/xla"]
     assert len(errors) > len(forms[state].program.signatures[0].graph.eqns) / 2
     assert all(e.own is not None and e.own < 1e-5 for e in errors)

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from jfuse.ir.evaluate import evaluate
-from jfuse.ir.graph import Const, Program, Signature, State
+from jfuse.ir.graph import Const, Program, Signature
 from jfuse.ir.trace import trace_graph
 from jfuse.kernels import ops
 from jfuse.measure import relative_error
@@ -139,7 +139,7 @@ def _unwritten(signature: Signature) -> Signature:
 
 
 def _started_elsewhere(signature: Signature) -> Signature:
-    moved = (State(s.name, Const(s.initial.array + (s.name == "total"))) for s in signature.states)
+    moved = (replace(s, initial=Const(s.initial.array + (s.name == "total"))) for s in signature.states)
     return replace(signature, states=tuple(moved))
 
 
@@ -225,5 +225,5 @@ def test_nothing_is_wrong_with_healthy_models(name: str, caplog: pytest.LogCaptu
     """However far rounding has grown, no equation is blamed."""
     program, data, inputs, _ = healthy(name)
     assert first_difference(Held(program), Held(program), Call("main", inputs), "reference/litert", data) is None
-    assert not caplog.records  # the search went through
+    assert not [r for r in caplog.records if r.name == "jfuse"]  # the search went through
     assert equation_errors(Held(program), Held(program), Call("main", inputs), data)

@@ -1,0 +1,219 @@
+"""What integer inputs may be: ranges that the operators say which consume them, by themselves or in a body."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from jfuse.ir.dims import Dim, is_known, substitute_dim, symbols_of
+from jfuse.ir.graph import Atom, Const, Eqn, Graph, Op, Var
+from jfuse.ir.walk import live_eqns
+from jfuse.kernels import ops
+from jfuse.kernels.control import while_
+
+_MOST_STEPS = 10  # for those that decide how often a loop runs: what doubles at each step must not fill the memory
+_LARGEST_SIZE = 6  # of an axis that an input decides: a shape of five such sizes still fits
+_WIDTH = 100  # of a range that nothing bounds above
+
+
+@dataclass(frozen=True)
+class Range:
+    """The numbers from `least` on that are below all of `below`, which may be open sizes."""
+
+    least: int = 0
+    below: tuple[Dim, ...] = ()
+
+    def also(self, other: Range) -> Range:
+        """What lies in both; where nothing does (the two arms of a case distinction) the one that holds 0."""
+        both = Range(max(self.least, other.least), (*self.below, *(d for d in other.below if d not in self.below)))
+        if all(both.least < int(d) for d in both.below if is_known(d)):
+            return both
+        return other if other.least == 0 else self
+
+    def moved(self, by: int) -> Range:
+        """The range with a number added to its ends."""
+        return Range(self.least + by, tuple(d + by for d in self.below))
+
+    def ends(self, sizes: Mapping[str, int]) -> tuple[int, int]:
+        """The least number and the one after the greatest, at least one apart, with sizes for what is open."""
+        known = [int(substitute_dim(d, sizes)) for d in self.below if symbols_of(d) <= sizes.keys()]
+        return self.least, max(min(known, default=self.least + _WIDTH), self.least + 1)
+
+
+_Sources = Callable[[Eqn], Iterable[tuple[Range, Atom | None]]]
+"""The atoms that an equation by itself sets a range to."""
+_Passed = Callable[[Eqn, Range], Iterable[tuple[Range, Atom | None]]]
+"""The operands of an equation that a range of its result sets one to."""
+
+
+def integer_limits(graph: Graph) -> dict[Var, int]:
+    """For each integer input, the size of the smallest table that it indexes: ids beyond it are errors, not values."""
+    found = _learned(graph, _known_lookups, _entries)
+    return {v: of.ends({})[1] for v, of in found.items()}
+
+
+def drawn_ranges(graph: Graph) -> dict[Var, Range]:
+    """What inputs are drawn within, so that their consumers take them.
+
+    Indices lie within their table and axes within the rank, a divisor is not 0, sizes and steps are few, the share of
+    two boxes that suppresses one lies between 0 and 1.
+    """
+    asked, steps = _learned(graph, _asked, _with_moves), _learned(graph, _counted, _of_counts)
+    return {v: asked.get(v, Range()).also(steps[v]) if v in steps else asked[v] for v in asked | steps}
+
+
+def _learned(graph: Graph, sources: _Sources, passed: _Passed) -> dict[Var, Range]:
+    """The range of each input that has one."""
+    found: dict[Var, Range] = {}
+
+    def narrow(atom: Atom | None, to: Range) -> None:
+        if isinstance(atom, Var):
+            found[atom] = found[atom].also(to) if atom in found else to
+
+    for eqn in reversed(graph.eqns):
+        for of, atom in sources(eqn):
+            narrow(atom, of)
+        for body in eqn.bodies:
+            operands = dict(zip(body.inputs, eqn.inputs[-len(body.inputs) :], strict=False))
+            for var, of in _learned(body, sources, passed).items():
+                narrow(operands.get(var), of)
+        for result in eqn.outputs:
+            for of, atom in passed(eqn, found[result]) if result in found else ():
+                narrow(atom, of)
+    return {v: found[v] for v in graph.inputs if v in found}
+
+
+_PASS_ON: Mapping[Op, tuple[int, ...]] = {
+    **dict.fromkeys((ops.cast, ops.reshape, ops.expand_dims, ops.squeeze, ops.transpose, ops.strided_slice), (0,)),
+    **{ops.gather: (0,), ops.select: (1, 2), ops.select_v2: (1, 2)},
+}
+"""The operands whose entries are the entries of an op's result."""
+_COUNTED_BY: Mapping[Op, tuple[int, ...]] = {
+    **_PASS_ON,
+    **dict.fromkeys((ops.add, ops.sub, ops.mul, ops.minimum, ops.maximum, ops.floor_div), (0, 1)),
+}
+"""The operands that a number of steps is computed from."""
+
+
+def _entries(eqn: Eqn, of: Range) -> Iterator[tuple[Range, Atom | None]]:
+    yield from ((of, eqn.inputs[i]) for i in _PASS_ON.get(eqn.op, ()))
+
+
+def _of_counts(eqn: Eqn, of: Range) -> Iterator[tuple[Range, Atom | None]]:
+    yield from ((of, eqn.inputs[i]) for i in _COUNTED_BY.get(eqn.op, ()))
+
+
+_JOINED: frozenset[Op] = frozenset({ops.pack, ops.concatenation})
+_REPEATED: frozenset[Op] = frozenset({ops.unpack, ops.tile, ops.broadcast_to, ops.slice_})
+
+
+def _with_moves(eqn: Eqn, of: Range) -> Iterator[tuple[Range, Atom | None]]:
+    """As `_entries`, with those that are joined, taken apart or repeated, and those that a constant is added to."""
+    yield from _entries(eqn, of)
+    if eqn.op in _JOINED:
+        yield from ((of, atom) for atom in eqn.inputs)
+    elif eqn.op in _REPEATED:
+        yield of, eqn.inputs[0]
+    elif eqn.op is ops.add:
+        (x, y) = eqn.inputs
+        yield from ((of.moved(-by), atom) for atom, by in ((x, _number(y)), (y, _number(x))) if by is not None)
+    elif eqn.op is ops.sub and (by := _number(eqn.inputs[1])) is not None:
+        yield of.moved(by), eqn.inputs[0]
+
+
+def _number(atom: Atom | None) -> int | None:
+    """The integer that every entry of a constant is."""
+    if not isinstance(atom, Const) or not atom.type.dtype.is_integer or not atom.array.size:
+        return None
+    least = int(atom.array.min())
+    return least if least == int(atom.array.max()) else None
+
+
+def _known_lookups(eqn: Eqn) -> Iterator[tuple[Range, Atom | None]]:
+    """As `_lookups`, of tables whose size is known."""
+    return ((of, ids) for of, ids in _lookups(eqn) if all(map(is_known, of.below)))
+
+
+def _lookups(eqn: Eqn) -> Iterator[tuple[Range, Atom | None]]:
+    """The ids with which an equation looks into a table, within its size."""
+    if eqn.op not in (ops.gather, ops.embedding_lookup):
+        return
+    table, ids = eqn.inputs if eqn.op is ops.gather else eqn.inputs[::-1]
+    if table is not None:
+        yield Range(0, (table.type.shape[eqn.params.get("axis", 0)],)), ids
+
+
+_SIZES: Mapping[Op, int] = {
+    **dict.fromkeys((ops.fill, ops.random_uniform, ops.random_standard_normal), 0),
+    **dict.fromkeys((ops.tile, ops.broadcast_to, ops.one_hot, ops.resize_bilinear, ops.resize_nearest_neighbor), 1),
+    **dict.fromkeys((ops.multinomial, ops.space_to_batch_nd, ops.batch_to_space_nd), 1),
+}
+"""The operand that is a size, or some of them, of an op's result."""
+_AXES: Mapping[Op, int] = {
+    **dict.fromkeys((ops.arg_max, ops.arg_min, ops.cumsum, ops.reverse_v2, ops.sum_, ops.mean, ops.reduce_prod), 1),
+    **dict.fromkeys((ops.reduce_max, ops.reduce_min, ops.reduce_any, ops.reduce_all), 1),
+}
+"""The operand that is an axis, or some of them, of the first operand."""
+_DIVISIONS: frozenset[Op] = frozenset({ops.div, ops.floor_div, ops.floor_mod})
+_SUPPRESSIONS: frozenset[Op] = frozenset({ops.non_max_suppression_v4, ops.non_max_suppression_v5})
+_PADDINGS: frozenset[Op] = frozenset({ops.pad, ops.padv2, ops.mirror_pad})
+
+
+def _asked(eqn: Eqn) -> Iterator[tuple[Range, Atom | None]]:
+    """The operands that an equation takes within a range only, with this."""
+    operands, op = eqn.inputs, eqn.op
+    shape = operands[0].type.shape if operands and operands[0] is not None else ()
+    yield from _lookups(eqn)
+    if op in _SIZES:
+        yield Range(1, (_LARGEST_SIZE,)), operands[_SIZES[op]]
+    if op in _AXES:
+        yield Range(-len(shape), (len(shape),)), operands[_AXES[op]]
+    if op in _DIVISIONS and operands[1] is not None and operands[1].type.dtype.is_integer:
+        yield Range(1), operands[1]
+    if op in _PADDINGS:
+        yield Range(0, (2,) if op is ops.mirror_pad else (_LARGEST_SIZE,)), operands[1]
+    if op in _SUPPRESSIONS:
+        yield Range(0, (1,)), operands[3]
+        yield Range(1, (_LARGEST_SIZE,)), operands[2]
+    yield from _special(eqn, shape)
+
+
+def _special(eqn: Eqn, shape: Sequence[Dim]) -> Iterator[tuple[Range, Atom | None]]:
+    """What one op alone asks of its operands.   shape: of the first one"""
+    operands, op = eqn.inputs, eqn.op
+    if op is ops.expand_dims:
+        yield Range(-len(shape) - 1, (len(shape) + 1,)), operands[1]
+    elif op is ops.split:
+        rank = 0 if operands[1] is None else operands[1].type.rank
+        yield Range(-rank, (rank,)), operands[0]
+    elif op is ops.topk_v2:
+        yield Range(1, (shape[-1] + 1,)), operands[1]
+    elif op is ops.reverse_sequence:
+        yield Range(0, (shape[eqn.params["seq_dim"]] + 1,)), operands[1]
+    elif op is ops.range_:
+        yield Range(1), operands[2]
+    elif op is ops.gather_nd and operands[1] is not None and is_known(operands[1].type.shape[-1]):
+        yield Range(0, tuple(shape[: int(operands[1].type.shape[-1])])), operands[1]
+
+
+def _counted(eqn: Eqn) -> Iterator[tuple[Range, Atom | None]]:
+    """The integer operands of a loop that its condition is computed from, by itself or in its body, with few steps."""
+    if eqn.op is not while_:
+        return
+    condition, body = eqn.bodies
+    needed = _reads(condition, condition.outputs)
+    while True:  # what those are computed from in the body, until that is nothing new
+        more = needed | _reads(body, [body.outputs[i] for i in sorted(needed)])
+        if more == needed:
+            break
+        needed = more
+    for i in sorted(needed):
+        atom = eqn.inputs[i]
+        if atom is not None and atom.type.dtype.is_integer:
+            yield Range(0, (_MOST_STEPS,)), atom
+
+
+def _reads(graph: Graph, results: Sequence[Atom]) -> frozenset[int]:
+    """The positions of the inputs that results are computed from."""
+    read = {a for e in live_eqns(graph, results) for a in e.inputs} | set(results)
+    return frozenset(i for i, v in enumerate(graph.inputs) if v in read)

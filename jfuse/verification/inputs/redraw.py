@@ -1,0 +1,194 @@
+"""Other inputs where TensorFlow refuses those drawn: by what its message says, and by trying what is often wanted."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from jfuse.ir.graph import Signature
+from jfuse.verification.inputs.vocabularies import vocabularies, with_keys
+from jfuse.verification.subject import Arrays
+
+_TRIES = 200  # for each signature; a call on a few numbers takes TensorFlow about a millisecond
+_FEW, _SECONDS = 20, 30.0  # of tries, where they take longer than that
+_ROUNDS = 100  # of tries in which several inputs change at once
+_RANGE = re.compile(r"[\[(](-?\d+), ?(-?\d+)[\])]")
+_NUMBER = re.compile(r"-?\d+")
+_NUMERALS = np.array([b"0", b"1", b"2", b"12"], object)
+
+
+@dataclass(frozen=True)
+class Manner:
+    """How one input is drawn instead: a kind of numbers, of which some depend on the sizes of another input.
+
+    axis: of the other input, None for all its elements. least, end: of the numbers, where they are known.
+    """
+
+    kind: str
+    other: str = ""
+    axis: int | None = None
+    least: int = 0
+    end: int = 0
+
+    def draw(self, generator: np.random.Generator, drawn: np.ndarray, inputs: Arrays) -> np.ndarray:
+        """An array of the shape and dtype of the one drawn before.   inputs: all that were drawn"""
+        sized = inputs.get(self.other, drawn)
+        n = sized.size if self.axis is None else sized.shape[self.axis]
+        found = np.asarray(_KINDS[self.kind](self, generator, drawn, n, sized.shape))
+        return found.reshape(drawn.shape).astype(drawn.dtype)
+
+
+Manners = Mapping[str, Manner]
+"""By the names of inputs; the others stay as they are drawn."""
+
+
+@dataclass
+class Redraw:
+    """What TensorFlow took of each signature in place of what was drawn; later calls are drawn like that at once.
+
+    fixed: by signature, the inputs that are never drawn otherwise.
+    """
+
+    fixed: Mapping[str, Collection[str]] = field(default_factory=dict)
+    kept: dict[str, Manners] = field(default_factory=dict)
+    _tried: dict[str, int] = field(default_factory=dict)
+    _count: int = 0
+
+    def as_kept(self, key: str, drawn: Arrays) -> Arrays:
+        """The drawn inputs in the manners that TensorFlow took before, if any."""
+        return self.changed(drawn, self.kept.get(key, {}))
+
+    def changed(self, drawn: Arrays, manners: Manners) -> Arrays:
+        """The drawn inputs, some of them in other manners."""
+        if not manners:
+            return drawn
+        self._count += 1
+        generator = np.random.default_rng(self._count)
+        return {n: manners[n].draw(generator, a, drawn) if n in manners else a for n, a in drawn.items()}
+
+    def others(self, signature: Signature, drawn: Arrays, message: str) -> Iterator[tuple[Manners, Arrays]]:
+        """Inputs to try one after the other, with the manners to keep where TensorFlow takes them.
+
+        message: why it refuses the drawn ones.
+        """
+        fixed = self.fixed.get(signature.key, ())
+        if vocabularies(signature.graph):
+            keyed = with_keys(signature, drawn, len(drawn), every=True)
+            yield {}, {name: drawn[name] if name in fixed else array for name, array in keyed.items()}
+        started = time.monotonic()
+        for manners in _tries(drawn, fixed, message):
+            count = self._tried.get(signature.key, 0)
+            if count >= _TRIES or (count >= _FEW and time.monotonic() - started > _SECONDS):
+                return
+            self._tried[signature.key] = count + 1
+            yield manners, self.changed(drawn, manners)
+
+
+def _tries(drawn: Arrays, fixed: Collection[str], message: str) -> Iterator[Manners]:
+    """What the message says; one kind for all integers; each input by itself in each manner; several at once."""
+    told = {name: manner for name, manner in _told(drawn, message) if name not in fixed}
+    if told:
+        yield told
+    possible = {n: found for n, array in drawn.items() if n not in fixed and (found := _possible(n, array, drawn))}
+    integers = [name for name in possible if drawn[name].dtype.kind in "iu"]
+    for kind in ("bits", "ones", "few", "zeros") if integers else ():
+        yield {name: Manner(kind) for name in integers}
+    for name, found in possible.items():
+        yield from ({**told, name: manner} for manner in found)
+    generator = np.random.default_rng(0)
+    for _ in range(_ROUNDS if len(possible) > 1 else 0):
+        chosen = {name: (None, *found)[generator.integers(len(found) + 1)] for name, found in possible.items()}
+        yield {name: manner for name, manner in chosen.items() if manner is not None}
+
+
+def _told(drawn: Arrays, message: str) -> Iterator[tuple[str, Manner]]:
+    """What a message says of inputs: `57 is not in [0, 5)` is about those that hold a 57."""
+    found = _RANGE.search(message)
+    if found is None:
+        return
+    least, end = map(int, found.groups())
+    numbers = {int(n) for n in _NUMBER.findall(message[: found.start()] + " " + message[found.end() :])}
+    for name, array in drawn.items():
+        if end > least and array.dtype.kind in "iu" and numbers.intersection(array.ravel().tolist()):
+            yield name, Manner("range", least=least, end=end)
+
+
+def _possible(name: str, array: np.ndarray, drawn: Arrays) -> list[Manner]:
+    """The manners for one input, of a kind with its dtype and rank."""
+    if array.dtype.kind == "O":
+        return [Manner("numerals")]
+    if array.dtype.kind == "f":
+        square = array.ndim > 1 and array.shape[-1] == array.shape[-2]
+        return [Manner(kind) for kind in ("unit", *(["definite"] if square else []))]
+    if array.dtype.kind not in "iu":
+        return []
+    found = [Manner(kind) for kind in ("bits", "ones", "few", "zeros", *(["order"] if array.ndim == 1 else []))]
+    for other, of in drawn.items():
+        if other == name:
+            continue
+        axes = range(of.ndim)
+        found += [Manner("below", other, axis) for axis in axes]
+        if array.ndim == 0:
+            found += [Manner("size", other, axis) for axis in axes]
+        if array.ndim == 1:
+            found += [Manner(kind, other, axis) for axis in axes for kind in ("splits", "parts")]
+            found += [Manner("factors", other), Manner("shape", other)]
+    return found
+
+
+def _definite(generator: np.random.Generator, shape: Sequence[int]) -> np.ndarray:
+    """Symmetric matrices whose eigenvalues are positive."""
+    root = generator.standard_normal(shape)
+    return root @ np.swapaxes(root, -1, -2) + shape[-1] * np.eye(shape[-1])
+
+
+def _splits(generator: np.random.Generator, count: int, n: int) -> np.ndarray:
+    """Sorted numbers from 0 to n, both ends among them."""
+    inner = np.sort(generator.integers(0, n + 1, max(count - 2, 0)))
+    return np.concatenate([[0], inner, [n]])[:count]
+
+
+def _parts(generator: np.random.Generator, count: int, n: int) -> np.ndarray:
+    """Numbers that add up to n."""
+    return np.diff(_splits(generator, count + 1, n)) if count else np.zeros(0)
+
+
+def _factors(generator: np.random.Generator, count: int, n: int) -> np.ndarray:
+    """Sizes whose product is n."""
+    found = np.ones(count, np.int64)
+    for divisor in range(2, n + 1):
+        while count and n % divisor == 0:
+            found[generator.integers(count)] *= divisor
+            n //= divisor
+    return found
+
+
+def _as_shape(count: int, shape: Sequence[int]) -> np.ndarray:
+    """The last sizes of a shape, after as many 2 as it lacks: what it broadcasts to."""
+    return np.array([2] * max(0, count - len(shape)) + list(shape)[max(0, len(shape) - count) :], np.int64)
+
+
+_Kind = Callable[[Manner, np.random.Generator, np.ndarray, int, Sequence[int]], Any]
+_KINDS: Mapping[str, _Kind] = {
+    "zeros": lambda manner, generator, drawn, n, shape: np.zeros(drawn.shape),
+    "ones": lambda manner, generator, drawn, n, shape: np.ones(drawn.shape),
+    "bits": lambda manner, generator, drawn, n, shape: generator.integers(0, 2, drawn.shape),
+    "few": lambda manner, generator, drawn, n, shape: generator.integers(1, 4, drawn.shape),
+    "range": lambda manner, generator, drawn, n, shape: generator.integers(manner.least, manner.end, drawn.shape),
+    "below": lambda manner, generator, drawn, n, shape: generator.integers(0, max(n, 1), drawn.shape),
+    "size": lambda manner, generator, drawn, n, shape: n,
+    "order": lambda manner, generator, drawn, n, shape: generator.permutation(drawn.size),
+    "splits": lambda manner, generator, drawn, n, shape: _splits(generator, drawn.size, n),
+    "parts": lambda manner, generator, drawn, n, shape: _parts(generator, drawn.size, n),
+    "factors": lambda manner, generator, drawn, n, shape: _factors(generator, drawn.size, n),
+    "shape": lambda manner, generator, drawn, n, shape: _as_shape(drawn.size, shape),
+    "unit": lambda manner, generator, drawn, n, shape: generator.uniform(0, 1, drawn.shape),
+    "definite": lambda manner, generator, drawn, n, shape: _definite(generator, drawn.shape),
+    "numerals": lambda manner, generator, drawn, n, shape: generator.choice(_NUMERALS, drawn.shape),
+}
+"""The numbers of each kind.   n: the size that the manner names; shape: of the other input"""

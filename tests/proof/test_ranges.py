@@ -1,0 +1,105 @@
+"""What inputs may be, as the operators say that consume them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+import pytest
+
+from jfuse.ir.dims import Dim, symbol
+from jfuse.ir.graph import Signature
+from jfuse.ir.trace import trace_graph
+from jfuse.ir.types import DType, TensorType
+from jfuse.kernels import ops
+from jfuse.proof.inputs import draws
+from jfuse.proof.ranges import Range, drawn_ranges, integer_limits
+
+N = symbol("N")
+TABLE = np.ones((6, 4), np.float32)
+IDS = np.int32
+
+
+def i32(*shape: Dim) -> TensorType:
+    return TensorType(shape, DType.i32)
+
+
+def f32(*shape: Dim) -> TensorType:
+    return TensorType(shape, DType.f32)
+
+
+def ends(function: Callable[..., Any], *types: TensorType, sizes: Mapping[str, int] | None = None) -> Any:
+    """The range of each input, None where any number does."""
+    graph = trace_graph(function, types)
+    ranges = drawn_ranges(graph)
+    return [ranges[v].ends(sizes or {}) if v in ranges else None for v in graph.inputs]
+
+
+@pytest.mark.parametrize(
+    ("function", "types", "wanted"),
+    [
+        (lambda ids: ops.gather(TABLE, ids), [i32(3)], [(0, 6)]),
+        (lambda ids: ops.gather(TABLE, ops.sub(ids, IDS(2))), [i32(3)], [(2, 8)]),
+        (lambda ids: ops.gather(TABLE, ops.add(IDS(2), ids)), [i32(3)], [(-2, 4)]),
+        (lambda a, b: ops.gather(TABLE, ops.pack(a, b, axis=0)), [i32(), i32()], [(0, 6)] * 2),
+        (lambda x, at: ops.gather_nd(x, at), [f32(4, 3, 2), i32(5, 2)], [None, (0, 3)]),
+        (lambda x, y: ops.floor_div(x, y), [i32(3), i32(3)], [None, (1, 101)]),
+        (lambda x, y: ops.floor_mod(x, ops.reshape(y, [3])), [i32(3), i32(3, 1)], [None, (1, 101)]),
+        (lambda x, y: ops.div(x, y), [f32(3), f32(3)], [None, None]),
+        (lambda x, y: ops.div(x, y), [i32(3), i32(3)], [None, (1, 101)]),
+        (lambda x, n: ops.reverse_sequence(x, n, seq_dim=1, batch_dim=0), [f32(2, 5), i32(2)], [None, (0, 6)]),
+        (lambda n: ops.fill(n, np.float32(1)), [i32(2)], [(1, 6)]),
+        (lambda x, n: ops.tile(x, n), [f32(2, 2), i32(2)], [None, (1, 6)]),
+        (lambda x, k: ops.topk_v2(x, k)[0], [f32(2, 5), i32()], [None, (1, 6)]),
+        (
+            lambda boxes, scores, n, iou: ops.non_max_suppression_v4(boxes, scores, n, iou, np.float32(0))[0],
+            [f32(5, 4), f32(5), i32(), f32()],
+            [None, None, (1, 6), (0, 1)],
+        ),
+        (lambda x: ops.relu(x), [f32(3)], [None]),
+    ],
+)
+def test_ranges(function: Callable[..., Any], types: list[TensorType], wanted: list[Any]) -> None:
+    assert ends(function, *types) == wanted
+
+
+def test_a_table_of_open_size() -> None:
+    def looked_up(x: Any, ids: Any) -> Any:
+        return ops.gather(x, ids)
+
+    assert ends(looked_up, f32(N, 2), i32(3), sizes={"N": 7}) == [None, (0, 7)]
+    graph = trace_graph(looked_up, [f32(N, 2), i32(3)])
+    assert integer_limits(graph) == {}  # a proof has no size for it
+    for sizes in ({"N": 2}, {"N": 9}):
+        for drawn in draws(Signature("main", graph, ("x", "ids"), ("y",)), sizes, seed=0, count=20):
+            assert drawn["ids"].min() >= 0
+            assert drawn["ids"].max() < sizes["N"]
+
+
+def test_what_is_taken_at_both_ends_is_drawn() -> None:
+    graph = trace_graph(lambda ids: ops.gather(TABLE, ops.sub(ids, IDS(2))), [i32(50)])
+    (drawn,) = draws(Signature("main", graph, ("ids",), ("y",)), {}, seed=0, count=1)
+    assert (drawn["ids"].min(), drawn["ids"].max()) == (2, 7)
+
+
+def test_a_share_lies_between_0_and_1() -> None:
+    def suppressed(boxes: Any, scores: Any, iou: Any) -> Any:
+        return ops.non_max_suppression_v4(boxes, scores, np.int32(3), iou, np.float32(0))[0]
+
+    graph = trace_graph(suppressed, [f32(5, 4), f32(5), f32()])
+    signature = Signature("main", graph, ("boxes", "scores", "iou"), ("y",))
+    found = [float(drawn["iou"]) for drawn in draws(signature, {}, seed=0, count=30)]
+    assert 0 <= min(found) < 0.3
+    assert 0.7 < max(found) < 1
+
+
+def test_the_arms_of_a_case_distinction_do_not_contradict() -> None:
+    """Ids below zero count from the end: both arms have a range, and no number is in both."""
+
+    def from_the_end(ids: Any) -> Any:
+        return ops.gather(TABLE, ops.select_v2(ops.less(ids, IDS(0)), ops.add(ids, IDS(6)), ids))
+
+    assert ends(from_the_end, i32(3)) == [(0, 6)]
+    assert Range(0, (3,)).also(Range(-9, (-6,))) == Range(0, (3,))
+    assert Range(1, (9,)).also(Range(0, (5,))) == Range(1, (9, 5))
