@@ -121,9 +121,12 @@ ROWS = (
     Row(delayed, ["gru_h", "applied_buffer"]),
     Row(images, ["lstm_h", "lstm_c", "zero_padding2d_buffer"]),
     Row(last_step, ["lstm_h", "lstm_c", "conv1d_buffer"], gives_last=True),
-    Row(masked, ["lstm_h", "lstm_c"]),
+    Row(masked, ["lstm_state"] * 3),
 )
-_DEFAULT = {("keep", None): {conv_stack, temporal_network, depthwise}, ("io", None): {pooled, delayed}}
+_DEFAULT = {
+    "keep-open": (conv_stack, temporal_network, depthwise, images),
+    "io-open": (pooled, delayed),
+}
 
 
 def _rows() -> list[Any]:
@@ -131,9 +134,9 @@ def _rows() -> list[Any]:
     for state in ("keep", "io"):
         for steps in (None, 3):
             for row in ROWS:
-                is_default = row.build in _DEFAULT.get((state, steps), ())
-                marks = () if is_default else pytest.mark.slow
-                found.append(pytest.param(row, state, steps, marks=marks, id=f"{row}-{state}-{steps or 'open'}"))
+                kind = f"{state}-{steps or 'open'}"
+                marks = () if row.build in _DEFAULT.get(kind, ()) else pytest.mark.slow
+                found.append(pytest.param(row, state, steps, marks=marks, id=f"{row}-{kind}"))
     return found
 
 

@@ -28,6 +28,7 @@ class Buffer:
     """An equation that puts constants before the steps of a sequence: from call to call, its last steps instead.
 
     x: the steps, along `axis`; the last `before` of them are what the next call has as well. initial: the constants.
+    rest: what is padded along other axes, none along this one; None for nothing.
     """
 
     eqn: Eqn
@@ -36,6 +37,7 @@ class Buffer:
     before: int
     initial: np.ndarray
     steps: int
+    rest: Const | None = None
 
 
 @dataclass(frozen=True)
@@ -173,7 +175,8 @@ class StreamWalk:
         if initial is not None:
             if len(self._at) > 1:
                 raise StepsMix("it pads the steps inside of a marked function or branch, where no state can be", found)
-            self.buffers.append(Buffer(stepped.eqn, x, steps.axis, steps.before, initial, count))
+            rest = _other_padding(stepped.eqn, steps.axis)
+            self.buffers.append(Buffer(stepped.eqn, x, steps.axis, steps.before, initial, count, rest))
         return found
 
     def _body(self, body: Graph, values: Sequence[Value]) -> list[Value]:
@@ -335,16 +338,29 @@ def _padded_before(stepped: Stepped) -> tuple[Steps, Var, np.ndarray, int] | Non
     eqn, steps, x, amounts = stepped.eqn, stepped.values[0], stepped.eqn.inputs[0], stepped.static(1)
     if not isinstance(x, Var) or not isinstance(steps, Steps) or amounts is None:
         return None
-    others = [n for axis, pair in enumerate(amounts) for n in pair if axis != steps.axis]
     left, right = amounts[steps.axis]
     if not (steps.stands_alone and steps.forwards and is_known(left) and left > 0) or same(right, 0) is not True:
         return None
     value = eqn.inputs[2] if len(eqn.inputs) > 2 else Const(np.zeros((), x.type.dtype.numpy))
-    if any(same(n, 0) is not True for n in others) or not isinstance(value, Const):
+    if not isinstance(value, Const) or (not isinstance(eqn.inputs[1], Const) and _pads_others(amounts, steps.axis)):
         return None
     shape = [int(d) if is_known(d) else 1 for d in x.type.shape]
     shape[steps.axis] = int(left)
     return steps, x, np.full(shape, value.array.reshape(()), x.type.dtype.numpy), int(left)
+
+
+def _pads_others(amounts: Sequence[Any], axis: int) -> bool:
+    return any(same(n, 0) is not True for i, pair in enumerate(amounts) for n in pair if i != axis)
+
+
+def _other_padding(eqn: Eqn, axis: int) -> Const | None:
+    """What an equation pads along other axes than that one; None for nothing."""
+    amounts = eqn.inputs[1]
+    if eqn.op is ops.concatenation or not isinstance(amounts, Const) or not _pads_others(amounts.array.tolist(), axis):
+        return None
+    rest = amounts.array.copy()
+    rest[axis] = 0
+    return Const(rest)
 
 
 def same_at_every_step(atom: Atom, axis: int, made: Mapping[Var, Eqn], known: Known) -> bool:

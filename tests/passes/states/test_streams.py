@@ -1,4 +1,4 @@
-"""Which ops keep the steps of a sequence apart: its pieces answer as the whole in the source's graph, or are refused."""
+"""Which ops keep the steps of a sequence apart: pieces answer as the whole in the source's graph, or are refused."""
 
 from __future__ import annotations
 
