@@ -16,6 +16,7 @@ import jfuse
 from jfuse.measure import relative_error
 from jfuse.running.interpreter import LiteRt
 from tests.end_to_end.test_streaming import stems
+from tests.models.keras_libraries import LIBRARIES
 
 TOLERANCE = 1e-5  # f32, through dozens of steps of a recurrence
 FEATURES, BATCH, LENGTH = 3, 2, 24
@@ -182,6 +183,10 @@ def test_pieces_answer_as_the_whole(row: Row, state: str, steps: int | None) -> 
         found = in_pieces(result, x, cuts)
         answer = found[-1] if row.gives_last else np.concatenate(found, 1)
         assert relative_error(answer, wanted) <= TOLERANCE
+    if state == "keep":
+        stream = result.stream()  # in JAX
+        found = [np.asarray(stream(piece)) for piece in np.split(x, 8, axis=1)]
+        assert relative_error(found[-1] if row.gives_last else np.concatenate(found, 1), wanted) <= TOLERANCE
 
 
 def test_the_same_pieces_without_buffers_would_answer_otherwise() -> None:
@@ -252,6 +257,23 @@ def test_what_mixes_steps_is_refused(name: str) -> None:
     assert re.match(r"steps_mix: \w+ mixes steps of a sequence that comes in pieces at \S+/", text)
     assert f"found     {reason}" in text
     assert 'state="source"' in text
+
+
+@pytest.mark.slow
+def test_tf_keras_streams_as_well() -> None:
+    tk = LIBRARIES["tf_keras"]
+
+    def model_of_steps(steps: int | None) -> Any:
+        x = tk.layers.Input(batch_shape=(BATCH, steps, FEATURES))
+        y = tk.layers.Conv1D(4, 3, padding="causal", dilation_rate=2)(x)
+        return tk.Model(x, tk.layers.LSTM(5, return_sequences=True)(tk.layers.Conv1D(4, 2, padding="causal")(y)))
+
+    model = model_of_steps(None)
+    result = jfuse.convert(model, state="keep")
+    assert stems([kept.name for kept in result.report.kept]) == ["lstm_h", "lstm_c", "conv1d_buffer", "conv1d_buffer"]
+    x = np.random.default_rng(2).normal(size=(BATCH, LENGTH, FEATURES)).astype(np.float32)
+    found = in_pieces(result, x, CUTS["random"])
+    assert relative_error(np.concatenate(found, 1), np.asarray(model(x))) <= TOLERANCE
 
 
 def test_a_causal_convolution_needs_a_fixed_batch_to_be_kept() -> None:

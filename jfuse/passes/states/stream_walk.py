@@ -63,11 +63,13 @@ class StreamWalk:
     """One walk over a graph, from what its inputs have to do with sequences.
 
     kept: the equations whose carries go from call to call. held: inputs that are states of the source.
+    facts: what walks over the same graphs share: which tensors are constants, and which are needed.
     """
 
     graph: Graph
     kept: Collection[Eqn]
     held: Collection[Var]
+    facts: dict[Graph, tuple[Known, frozenset[Var]]]
     values: dict[Var, Value] = field(default_factory=dict)
     mixing: list[Mixing] = field(default_factory=list)
     buffers: list[Buffer] = field(default_factory=list)
@@ -90,8 +92,10 @@ class StreamWalk:
         return self.values.get(atom) if isinstance(atom, Var) else None
 
     def _graph(self, graph: Graph) -> None:
-        known = broadcast_constants(graph)
-        read = needed(graph, known)
+        if graph not in self.facts:
+            constants = broadcast_constants(graph)
+            self.facts[graph] = constants, needed(graph, constants)
+        known, read = self.facts[graph]
         for eqn in graph.eqns:
             if not read.isdisjoint(eqn.outputs):
                 self._visit(eqn, read, known)

@@ -7,11 +7,11 @@ from dataclasses import dataclass, field, replace
 
 from jfuse.errors import LowerError
 from jfuse.ir.dims import same
-from jfuse.ir.graph import Eqn, Signature, Source, Var
+from jfuse.ir.graph import Eqn, Graph, Signature, Source, Var
 from jfuse.ir.states import places
 from jfuse.ir.walk import producers
 from jfuse.kernels import ops
-from jfuse.passes.simplify.broadcast_constants import broadcast_constants
+from jfuse.passes.simplify.broadcast_constants import Known
 from jfuse.passes.states.steps import Once, Steps
 from jfuse.passes.states.stream_walk import Buffer, Meeting, Mixing, StreamWalk, same_at_every_step
 
@@ -26,6 +26,7 @@ class _Streams:
     signature: Signature
     kept: Collection[Eqn]
     tried: dict[tuple[Var, int], StreamWalk] = field(default_factory=dict)
+    facts: dict[Graph, tuple[Known, frozenset[Var]]] = field(default_factory=dict)
 
     def inputs(self) -> Sequence[Var]:
         """The inputs that are no states."""
@@ -37,7 +38,7 @@ class _Streams:
         graph = self.signature.graph
         held = frozenset(graph.inputs[p.input] for p in places(self.signature))
         steps = {v: Steps(axis, v.type.shape[axis], forwards=forwards) for v, axis in axes.items()}
-        return StreamWalk(graph, self.kept, held).run(steps)
+        return StreamWalk(graph, self.kept, held, self.facts).run(steps)
 
     def alone(self, var: Var, axis: int) -> StreamWalk:
         """A walk with the steps of one input alone."""
@@ -77,7 +78,7 @@ class _Streams:
     def mixing(self, walk: StreamWalk) -> Sequence[Mixing]:
         """What mixes steps, in the order of the graph; then what gives other results than those of the steps."""
         graph = self.signature.graph
-        made, known = producers(graph), broadcast_constants(graph)
+        made, (known, _) = producers(graph), self.facts[graph]
         met = [
             Mixing(m.eqn, "it combines steps with what may have another value for each of them")
             for m in walk.meetings
