@@ -110,11 +110,14 @@ class StreamWalk:
         finally:
             self._at.pop()
         for var, value in zip(eqn.outputs, found, strict=True):
-            self.values[var] = self._settled(var, value, known)
+            self.values[var] = self._settled(eqn, var, value, known)
 
-    def _settled(self, var: Var, value: Value, known: Known) -> Value:
+    def _settled(self, eqn: Eqn, var: Var, value: Value, known: Known) -> Value:
         if isinstance(value, Steps):
-            return value if value.axis < var.type.rank else UNKNOWN
+            if _fits(value, var.type.shape):
+                return value
+            self.mixing.append(Mixing(eqn, "its result has another number of steps"))
+            return UNKNOWN
         if var.value is not None:  # sizes, of which some may not be those of the sequence
             return LENGTH if symbols_in(var.value) & self._symbols else None
         return None if var in known else value
@@ -240,8 +243,8 @@ class StreamWalk:
     def _check_recurrence(self, eqn: Eqn, steps: Steps) -> None:
         if self._at[0] in self.kept:
             self.reached.add(self._at[0])
-        elif len(self._at) > 1:
-            raise StepsMix("it starts anew whenever the branch or function around it runs", LAST)
+        elif any(around.op is not composite for around in self._at[:-1]):
+            raise StepsMix("it starts anew whenever the loop or branch around it runs", LAST)
         if steps.forwards == bool(eqn.params["reverse"]):
             raise StepsMix("it steps through each piece from its end", replace(steps, axis=0))
         if steps.before:
@@ -276,6 +279,11 @@ def needed(graph: Graph, known: Known) -> frozenset[Var]:
         if eqn.effects or any(out not in known for out in wanted):
             found.update(a for i, a in enumerate(eqn.inputs) if isinstance(a, Var) and not _is_shape_only(eqn, i))
     return frozenset(found)
+
+
+def _fits(steps: Steps, shape: Sequence[Any]) -> bool:
+    size = steps.outer * steps.length * steps.inner
+    return steps.axis < len(shape) and same(size, shape[steps.axis]) is not False
 
 
 def _is_shape_only(eqn: Eqn, place: int) -> bool:

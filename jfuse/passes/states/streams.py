@@ -102,10 +102,15 @@ class _Streams:
             if isinstance(value, Once) and value.rank == 1:
                 yield Mixing(made[atom], "it gives what depends on the number of steps of the piece")
 
-    def unread(self) -> Mixing | None:
-        """Why it is not known what a recurrence steps through, where some input is behind it."""
-        walks = (self.alone(var, axis) for var in self.inputs() for axis in range(var.type.rank))
-        return next((walk.mixing[0] for walk in walks if walk.unknown and walk.mixing), None)
+    def unread(self, axes: Collection[Var], reached: Collection[Eqn]) -> Mixing | None:
+        """Why it is not known what a kept recurrence steps through, where some other input is behind it.
+
+        axes: the inputs whose steps are known. reached: the recurrences that step through these.
+        """
+        others = [(var, axis) for var in self.inputs() if var not in axes for axis in range(var.type.rank)]
+        walks = (self.alone(var, axis) for var, axis in others)
+        unread = frozenset(self.kept).difference(reached)
+        return next((walk.mixing[0] for walk in walks if walk.mixing and not unread.isdisjoint(walk.unknown)), None)
 
     def _along_two_axes(self, var: Var, axes: Sequence[int]) -> LowerError:
         name = self.signature.input_names[self.signature.graph.inputs.index(var)]
@@ -137,14 +142,13 @@ def stream_of(signature: Signature, kept: Collection[Eqn], mode: str) -> Stream:
     if not kept and not any(eqn.op in _ADDS for eqn in signature.graph.eqns):
         return Stream()
     streams = _Streams(signature, kept)
-    axes = streams.axes()
-    unread = streams.unread() if kept and not axes else None
+    axes = streams.with_met(streams.axes())
+    walk = streams.walk(axes)
+    unread = streams.unread(axes, walk.reached)
     if unread is not None:
         raise _refusal(unread)
     if not axes:
         return Stream()
-    axes = streams.with_met(axes)
-    walk = streams.walk(axes)
     mixing = streams.mixing(walk)
     if mixing and mode == "io" and not streams.mixing(streams.walk(axes, forwards=False)):
         return Stream(backwards=True)
