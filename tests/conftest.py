@@ -16,7 +16,7 @@ from tests.memory import Keeper
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 # TensorFlow turns oneDNN on where the processor has AVX-512. Its SOFTMAX refuses more than 5 axes, and its convolutions
 # and batch norms give other shapes for empty batches: the oracle must be the same on every machine.
-os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "0")
+os.environ["TF_ENABLE_ONEDNN_OPTS"] = "0"
 # Two devices, so that sharding over devices is tested without a GPU.
 os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} --xla_force_host_platform_device_count=2".strip()
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence, Set
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,6 +16,7 @@ import jfuse
 from jfuse.measure import relative_error
 from jfuse.running.interpreter import LiteRt
 from tests.end_to_end.test_streaming import stems
+from tests.models.keras_libraries import LIBRARIES
 
 TOLERANCE = 1e-5  # f32, through dozens of steps of a recurrence
 FEATURES, BATCH, LENGTH = 3, 2, 24
@@ -121,11 +122,11 @@ ROWS = (
     Row(delayed, ["gru_h", "applied_buffer"]),
     Row(images, ["lstm_h", "lstm_c", "zero_padding2d_buffer"]),
     Row(last_step, ["lstm_h", "lstm_c", "conv1d_buffer"], gives_last=True),
-    Row(masked, ["lstm_h", "lstm_c"]),
+    Row(masked, ["lstm_state"] * 3),
 )
-_DEFAULT: Mapping[tuple[str, int | None], Set[Callable[..., Any]]] = {
-    ("keep", None): {conv_stack, temporal_network, depthwise},
-    ("io", None): {pooled, delayed},
+_DEFAULT = {
+    "keep-open": (conv_stack, temporal_network, depthwise, images),
+    "io-open": (pooled, delayed),
 }
 
 
@@ -134,9 +135,9 @@ def _rows() -> list[Any]:
     for state in ("keep", "io"):
         for steps in (None, 3):
             for row in ROWS:
-                is_default = row.build in _DEFAULT.get((state, steps), ())
-                marks = () if is_default else pytest.mark.slow
-                found.append(pytest.param(row, state, steps, marks=marks, id=f"{row}-{state}-{steps or 'open'}"))
+                kind = f"{state}-{steps or 'open'}"
+                marks = () if row.build in _DEFAULT.get(kind, ()) else pytest.mark.slow
+                found.append(pytest.param(row, state, steps, marks=marks, id=f"{row}-{kind}"))
     return found
 
 
@@ -182,6 +183,10 @@ def test_pieces_answer_as_the_whole(row: Row, state: str, steps: int | None) -> 
         found = in_pieces(result, x, cuts)
         answer = found[-1] if row.gives_last else np.concatenate(found, 1)
         assert relative_error(answer, wanted) <= TOLERANCE
+    if state == "keep":
+        stream = result.stream()  # in JAX
+        found = [np.asarray(stream(piece)) for piece in np.split(x, 8, axis=1)]
+        assert relative_error(found[-1] if row.gives_last else np.concatenate(found, 1), wanted) <= TOLERANCE
 
 
 def test_the_same_pieces_without_buffers_would_answer_otherwise() -> None:
@@ -252,6 +257,23 @@ def test_what_mixes_steps_is_refused(name: str) -> None:
     assert re.match(r"steps_mix: \w+ mixes steps of a sequence that comes in pieces at \S+/", text)
     assert f"found     {reason}" in text
     assert 'state="source"' in text
+
+
+@pytest.mark.slow
+def test_tf_keras_streams_as_well() -> None:
+    tk = LIBRARIES["tf_keras"]
+
+    def model_of_steps(steps: int | None) -> Any:
+        x = tk.layers.Input(batch_shape=(BATCH, steps, FEATURES))
+        y = tk.layers.Conv1D(4, 3, padding="causal", dilation_rate=2)(x)
+        return tk.Model(x, tk.layers.LSTM(5, return_sequences=True)(tk.layers.Conv1D(4, 2, padding="causal")(y)))
+
+    model = model_of_steps(None)
+    result = jfuse.convert(model, state="keep")
+    assert stems([kept.name for kept in result.report.kept]) == ["lstm_h", "lstm_c", "conv1d_buffer", "conv1d_buffer"]
+    x = np.random.default_rng(2).normal(size=(BATCH, LENGTH, FEATURES)).astype(np.float32)
+    found = in_pieces(result, x, CUTS["random"])
+    assert relative_error(np.concatenate(found, 1), np.asarray(model(x))) <= TOLERANCE
 
 
 def test_a_causal_convolution_needs_a_fixed_batch_to_be_kept() -> None:

@@ -181,8 +181,11 @@ def _buffered(buffer: Buffer, ctx: Context, names: _Names, layers: Layers) -> _B
         begin[axis], end[axis] = -buffer.before - buffer.steps, -buffer.before
         ends = mask if not buffer.before else mask ^ 1 << axis
         after = ops.strided_slice(joined, begin, end, [1] * rank, begin_mask=mask ^ 1 << axis, end_mask=ends)
-        last = trace.eqns[-2]
-        eqns = (replace(last, outputs=(result,)), substitute(trace.eqns[-1], {joined: result}))
+        eqns = tuple(trace.eqns)
+    if buffer.rest is None:
+        eqns = (replace(eqns[0], outputs=(result,)), substitute(eqns[1], {joined: result}))
+    else:
+        eqns = (*eqns, replace(eqn, inputs=(joined, buffer.rest, *eqn.inputs[2:])))
     return _Buffered(buffer, state, before, after, eqns)
 
 

@@ -169,7 +169,10 @@ def _fully_connected(stepped: Stepped) -> Value:
     steps, rows = stepped.only(), stepped.shape()[:-1]
     if steps.axis == len(rows):
         raise StepsMix("it adds up products over the steps")
-    return reshaped(steps, rows, stepped.result[:-1]) or MIXED
+    found = reshaped(steps, rows, stepped.result[:-1])
+    if found is None:
+        raise StepsMix("it cuts the steps into groups")
+    return found
 
 
 @follows_steps(ops.batch_matmul)

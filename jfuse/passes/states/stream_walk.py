@@ -28,6 +28,7 @@ class Buffer:
     """An equation that puts constants before the steps of a sequence: from call to call, its last steps instead.
 
     x: the steps, along `axis`; the last `before` of them are what the next call has as well. initial: the constants.
+    rest: what is padded along other axes, none along this one; None for nothing.
     """
 
     eqn: Eqn
@@ -36,6 +37,7 @@ class Buffer:
     before: int
     initial: np.ndarray
     steps: int
+    rest: Const | None = None
 
 
 @dataclass(frozen=True)
@@ -61,11 +63,13 @@ class StreamWalk:
     """One walk over a graph, from what its inputs have to do with sequences.
 
     kept: the equations whose carries go from call to call. held: inputs that are states of the source.
+    facts: what walks over the same graphs share: which tensors are constants, and which are needed.
     """
 
     graph: Graph
     kept: Collection[Eqn]
     held: Collection[Var]
+    facts: dict[Graph, tuple[Known, frozenset[Var]]]
     values: dict[Var, Value] = field(default_factory=dict)
     mixing: list[Mixing] = field(default_factory=list)
     buffers: list[Buffer] = field(default_factory=list)
@@ -88,8 +92,10 @@ class StreamWalk:
         return self.values.get(atom) if isinstance(atom, Var) else None
 
     def _graph(self, graph: Graph) -> None:
-        known = broadcast_constants(graph)
-        read = needed(graph, known)
+        if graph not in self.facts:
+            constants = broadcast_constants(graph)
+            self.facts[graph] = constants, needed(graph, constants)
+        known, read = self.facts[graph]
         for eqn in graph.eqns:
             if not read.isdisjoint(eqn.outputs):
                 self._visit(eqn, read, known)
@@ -104,11 +110,14 @@ class StreamWalk:
         finally:
             self._at.pop()
         for var, value in zip(eqn.outputs, found, strict=True):
-            self.values[var] = self._settled(var, value, known)
+            self.values[var] = self._settled(eqn, var, value, known)
 
-    def _settled(self, var: Var, value: Value, known: Known) -> Value:
+    def _settled(self, eqn: Eqn, var: Var, value: Value, known: Known) -> Value:
         if isinstance(value, Steps):
-            return value if value.axis < var.type.rank else UNKNOWN
+            if _fits(value, var.type.shape):
+                return value
+            self.mixing.append(Mixing(eqn, "its result has another number of steps"))
+            return UNKNOWN
         if var.value is not None:  # sizes, of which some may not be those of the sequence
             return LENGTH if symbols_in(var.value) & self._symbols else None
         return None if var in known else value
@@ -173,7 +182,8 @@ class StreamWalk:
         if initial is not None:
             if len(self._at) > 1:
                 raise StepsMix("it pads the steps inside of a marked function or branch, where no state can be", found)
-            self.buffers.append(Buffer(stepped.eqn, x, steps.axis, steps.before, initial, count))
+            rest = _other_padding(stepped.eqn, steps.axis)
+            self.buffers.append(Buffer(stepped.eqn, x, steps.axis, steps.before, initial, count, rest))
         return found
 
     def _body(self, body: Graph, values: Sequence[Value]) -> list[Value]:
@@ -233,8 +243,8 @@ class StreamWalk:
     def _check_recurrence(self, eqn: Eqn, steps: Steps) -> None:
         if self._at[0] in self.kept:
             self.reached.add(self._at[0])
-        elif len(self._at) > 1:
-            raise StepsMix("it starts anew whenever the branch or function around it runs", LAST)
+        elif any(around.op is not composite for around in self._at[:-1]):
+            raise StepsMix("it starts anew whenever the loop or branch around it runs", LAST)
         if steps.forwards == bool(eqn.params["reverse"]):
             raise StepsMix("it steps through each piece from its end", replace(steps, axis=0))
         if steps.before:
@@ -269,6 +279,11 @@ def needed(graph: Graph, known: Known) -> frozenset[Var]:
         if eqn.effects or any(out not in known for out in wanted):
             found.update(a for i, a in enumerate(eqn.inputs) if isinstance(a, Var) and not _is_shape_only(eqn, i))
     return frozenset(found)
+
+
+def _fits(steps: Steps, shape: Sequence[Any]) -> bool:
+    size = steps.outer * steps.length * steps.inner
+    return steps.axis < len(shape) and same(size, shape[steps.axis]) is not False
 
 
 def _is_shape_only(eqn: Eqn, place: int) -> bool:
@@ -335,16 +350,29 @@ def _padded_before(stepped: Stepped) -> tuple[Steps, Var, np.ndarray, int] | Non
     eqn, steps, x, amounts = stepped.eqn, stepped.values[0], stepped.eqn.inputs[0], stepped.static(1)
     if not isinstance(x, Var) or not isinstance(steps, Steps) or amounts is None:
         return None
-    others = [n for axis, pair in enumerate(amounts) for n in pair if axis != steps.axis]
     left, right = amounts[steps.axis]
     if not (steps.stands_alone and steps.forwards and is_known(left) and left > 0) or same(right, 0) is not True:
         return None
     value = eqn.inputs[2] if len(eqn.inputs) > 2 else Const(np.zeros((), x.type.dtype.numpy))
-    if any(same(n, 0) is not True for n in others) or not isinstance(value, Const):
+    if not isinstance(value, Const) or (not isinstance(eqn.inputs[1], Const) and _pads_others(amounts, steps.axis)):
         return None
     shape = [int(d) if is_known(d) else 1 for d in x.type.shape]
     shape[steps.axis] = int(left)
     return steps, x, np.full(shape, value.array.reshape(()), x.type.dtype.numpy), int(left)
+
+
+def _pads_others(amounts: Sequence[Any], axis: int) -> bool:
+    return any(same(n, 0) is not True for i, pair in enumerate(amounts) for n in pair if i != axis)
+
+
+def _other_padding(eqn: Eqn, axis: int) -> Const | None:
+    """What an equation pads along other axes than that one; None for nothing."""
+    amounts = eqn.inputs[1]
+    if eqn.op is ops.concatenation or not isinstance(amounts, Const) or not _pads_others(amounts.array.tolist(), axis):
+        return None
+    rest = amounts.array.copy()
+    rest[axis] = 0
+    return Const(rest)
 
 
 def same_at_every_step(atom: Atom, axis: int, made: Mapping[Var, Eqn], known: Known) -> bool:

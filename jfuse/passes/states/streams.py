@@ -7,11 +7,11 @@ from dataclasses import dataclass, field, replace
 
 from jfuse.errors import LowerError
 from jfuse.ir.dims import same
-from jfuse.ir.graph import Eqn, Signature, Source, Var
+from jfuse.ir.graph import Eqn, Graph, Signature, Source, Var
 from jfuse.ir.states import places
 from jfuse.ir.walk import producers
 from jfuse.kernels import ops
-from jfuse.passes.simplify.broadcast_constants import broadcast_constants
+from jfuse.passes.simplify.broadcast_constants import Known
 from jfuse.passes.states.steps import Once, Steps
 from jfuse.passes.states.stream_walk import Buffer, Meeting, Mixing, StreamWalk, same_at_every_step
 
@@ -26,6 +26,7 @@ class _Streams:
     signature: Signature
     kept: Collection[Eqn]
     tried: dict[tuple[Var, int], StreamWalk] = field(default_factory=dict)
+    facts: dict[Graph, tuple[Known, frozenset[Var]]] = field(default_factory=dict)
 
     def inputs(self) -> Sequence[Var]:
         """The inputs that are no states."""
@@ -37,7 +38,7 @@ class _Streams:
         graph = self.signature.graph
         held = frozenset(graph.inputs[p.input] for p in places(self.signature))
         steps = {v: Steps(axis, v.type.shape[axis], forwards=forwards) for v, axis in axes.items()}
-        return StreamWalk(graph, self.kept, held).run(steps)
+        return StreamWalk(graph, self.kept, held, self.facts).run(steps)
 
     def alone(self, var: Var, axis: int) -> StreamWalk:
         """A walk with the steps of one input alone."""
@@ -77,7 +78,7 @@ class _Streams:
     def mixing(self, walk: StreamWalk) -> Sequence[Mixing]:
         """What mixes steps, in the order of the graph; then what gives other results than those of the steps."""
         graph = self.signature.graph
-        made, known = producers(graph), broadcast_constants(graph)
+        made, (known, _) = producers(graph), self.facts[graph]
         met = [
             Mixing(m.eqn, "it combines steps with what may have another value for each of them")
             for m in walk.meetings
@@ -101,10 +102,15 @@ class _Streams:
             if isinstance(value, Once) and value.rank == 1:
                 yield Mixing(made[atom], "it gives what depends on the number of steps of the piece")
 
-    def unread(self) -> Mixing | None:
-        """Why it is not known what a recurrence steps through, where some input is behind it."""
-        walks = (self.alone(var, axis) for var in self.inputs() for axis in range(var.type.rank))
-        return next((walk.mixing[0] for walk in walks if walk.unknown and walk.mixing), None)
+    def unread(self, axes: Collection[Var], reached: Collection[Eqn]) -> Mixing | None:
+        """Why it is not known what a kept recurrence steps through, where some other input is behind it.
+
+        axes: the inputs whose steps are known. reached: the recurrences that step through these.
+        """
+        others = [(var, axis) for var in self.inputs() if var not in axes for axis in range(var.type.rank)]
+        walks = (self.alone(var, axis) for var, axis in others)
+        unread = frozenset(self.kept).difference(reached)
+        return next((walk.mixing[0] for walk in walks if walk.mixing and not unread.isdisjoint(walk.unknown)), None)
 
     def _along_two_axes(self, var: Var, axes: Sequence[int]) -> LowerError:
         name = self.signature.input_names[self.signature.graph.inputs.index(var)]
@@ -136,14 +142,13 @@ def stream_of(signature: Signature, kept: Collection[Eqn], mode: str) -> Stream:
     if not kept and not any(eqn.op in _ADDS for eqn in signature.graph.eqns):
         return Stream()
     streams = _Streams(signature, kept)
-    axes = streams.axes()
-    unread = streams.unread() if kept and not axes else None
+    axes = streams.with_met(streams.axes())
+    walk = streams.walk(axes)
+    unread = streams.unread(axes, walk.reached)
     if unread is not None:
         raise _refusal(unread)
     if not axes:
         return Stream()
-    axes = streams.with_met(axes)
-    walk = streams.walk(axes)
     mixing = streams.mixing(walk)
     if mixing and mode == "io" and not streams.mixing(streams.walk(axes, forwards=False)):
         return Stream(backwards=True)

@@ -1,4 +1,4 @@
-"""Which ops keep the steps of a sequence apart: its pieces answer as the whole does, or are refused."""
+"""Which ops keep the steps of a sequence apart: pieces answer as the whole in the source's graph, or are refused."""
 
 from __future__ import annotations
 
@@ -235,20 +235,39 @@ def test_what_mixes_steps_is_refused(name: str, mode: str) -> None:
     assert reason in str(caught.value)
 
 
+def pixels(x: Any) -> Any:
+    """Windows that look up and to the left, at a size that is open: which of the axes would be steps?"""
+    y = ops.pad(x, [[0, 0], [1, 0], [1, 0], [0, 0]])
+    return ops.conv_2d(y, RNG.normal(size=(WIDTH, 2, 2, WIDTH)).astype(np.float32), None, **VALID)
+
+
 @pytest.mark.parametrize(
-    "build",
+    ("build", "given"),
     [
-        lambda x: ops.mean(windows(x), [1]),
-        lambda x: ops.cumsum(x, 1),
-        lambda x: ops.conv_2d(ops.pad(image(x), [[0, 0], [1, 0], [1, 0], [0, 0]]), FILTER[:, :2], None, **VALID),
+        (lambda x: ops.mean(windows(x), [1]), SEQUENCE),
+        (lambda x: ops.cumsum(x, 1), SEQUENCE),
+        (pixels, TensorType((BATCH, T, symbol("U"), WIDTH), DType.f32)),
     ],
     ids=["pooled", "summed", "image"],
 )
-def test_what_keeps_nothing_converts_as_it_is(build: Callable[[Any], Any]) -> None:
-    graph = trace_graph(build, [SEQUENCE])
+def test_what_keeps_nothing_converts_as_it_is(build: Callable[[Any], Any], given: TensorType) -> None:
+    graph = trace_graph(build, [given])
     signature = streamed(graph)
     assert signature.graph is graph
     assert signature.states == ()
+
+
+def test_what_another_recurrence_steps_through_must_be_known() -> None:
+    """The first input streams; behind the second one stands an op that may read any step."""
+
+    def build(x: Any, y: Any) -> Any:
+        moved = ops.dynamic_update_slice(y, ops.mul(y, 2.0), np.zeros(3, np.int32))
+        cut = ops.reshape(ops.strided_slice(moved, [0] * 3, [0, 4, 0], [1] * 3, begin_mask=7, end_mask=5), [4, 2, 4])
+        return recurrence(x), recurrence(ops.transpose(cut, [1, 0, 2]))
+
+    fixed = TensorType((BATCH, 8, WIDTH), DType.f32)
+    with pytest.raises(LowerError, match=r"^steps_mix: dynamic_update_slice(.|\n)*does not know which steps it reads"):
+        streamed(trace_graph(build, [SEQUENCE, fixed]))
 
 
 def test_two_axes_of_steps_are_refused() -> None:
