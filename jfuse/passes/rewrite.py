@@ -33,14 +33,14 @@ class Rewriting:
         self._changed = False
         self._trace = Trace()
         self._replaced: dict[Var, Atom] = {}
-        self._made_by: dict[Var, Eqn] = {}
+        self._made_by: dict[Atom | None, Eqn] = {}
         self._reads = use_counts(graph)
         self._memory_reads = Counter(a.memory for e in graph.eqns for a in e.inputs if isinstance(a, Const))
         self._consts: dict[int, Const] = {}
 
     def producer(self, atom: Atom | None) -> Eqn | None:
         """The equation that makes a Var; None for constants and inputs of the graph."""
-        return self._made_by.get(atom) if isinstance(atom, Var) else None
+        return self._made_by.get(atom)
 
     def readers(self, atom: Atom) -> int:
         """How often a Var is read, results of the graph included, or the memory of a constant, views of it included.

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from types import ModuleType
 from typing import Annotated, Any, TypeAlias, get_args, get_origin
 
@@ -26,12 +25,11 @@ Measure: TypeAlias = Annotated[Any, "measure"]
 """An operand that the body gets as it is, and whose value decides the size of the result (RANGE)."""
 
 
-class Placeholder(ABC):
+class Placeholder:
     """An operand that is no value, as in patterns: an op called on it gives what `applied` makes of the call."""
 
-    @abstractmethod
-    def applied(self, op: Any, operands: tuple[Any, ...], options: Mapping[str, Any]) -> Any:
-        """What the op gives for these operands and options, this placeholder among the operands."""
+    # No abstract class: every call of an op asks whether its operands are of this class, and that is slow of one.
+    applied: Callable[[Any, tuple[Any, ...], Mapping[str, Any]], Any]
 
 
 def namespace(*operands: Array) -> ModuleType:

@@ -1,4 +1,8 @@
-"""Peephole rules: small rewrites among TFLite ops. A new file adds its line here; its rules run in this order."""
+"""Peephole rules: small rewrites among TFLite ops. A new file adds its line here; its rules run in this order.
+
+A rule is a pattern (pattern.py), conditions with names, and a replacement (registry.py); `why_not` says which condition
+refused an equation.
+"""
 
 from collections.abc import Callable, Mapping
 

@@ -146,10 +146,15 @@ class Made(Operand):
 
 @dataclass(frozen=True, eq=False)
 class Call(Made):
-    """An equation with these operands and options.   None: a free operand; is_open: there may be further ones"""
+    """An equation with these operands and options.
+
+    operands: None for a free one. options: with their values. bound_options: with their names in the match.
+    is_open: whether there may be further operands. checks: the operands by place, in the order of their effort.
+    """
 
     operands: tuple[Operand | None, ...] = ()
     options: tuple[tuple[str, Any], ...] = ()
+    bound_options: tuple[tuple[str, str], ...] = ()
     is_open: bool = False
     checks: tuple[tuple[int, Operand], ...] = ()
 
@@ -167,11 +172,13 @@ class Call(Made):
         return True
 
     def _has_options(self, eqn: Eqn, bound: Bound) -> bool:
+        params = eqn.params
         for option, wanted in self.options:
-            found = eqn.params.get(option, _DEFAULTS.get(option))
-            if isinstance(wanted, Variable):
-                wanted = bound.setdefault(wanted.name, found)
-            if found != wanted:
+            if params.get(option, wanted) != wanted:
+                return False
+        for option, name in self.bound_options:
+            found = params.get(option)
+            if bound.setdefault(name, found) != found:
                 return False
         return True
 
@@ -189,7 +196,7 @@ class Call(Made):
                 yield replace(call, operands=operands, checks=tuple(checks))
 
     def names(self) -> frozenset[str]:
-        options = {value.name for _, value in self.options if isinstance(value, Variable)}
+        options = {name for _, name in self.bound_options}
         return super().names().union(options, *(o.names() for o in self.operands if o is not None))
 
 
@@ -229,8 +236,10 @@ def one_of(*either: TflOp) -> Callable[..., Call]:
     def call(*operands: Any, **options: Any) -> Call:
         is_open = bool(operands) and operands[-1] is ...
         spelled = tuple(map(_operand, operands[:-1] if is_open else operands))
-        checked = tuple((name, value) for name, value in (_DEFAULTS | options).items() if value is not ...)
-        return Call(frozenset(either), operands=spelled, options=checked, is_open=is_open)
+        wanted = {n: v for n, v in _DEFAULTS.items() if any(n in op.options for op in either)} | options
+        values = tuple((n, v) for n, v in wanted.items() if v is not ... and not isinstance(v, Variable))
+        names = tuple((n, v.name) for n, v in wanted.items() if isinstance(v, Variable))
+        return Call(frozenset(either), operands=spelled, options=values, bound_options=names, is_open=is_open)
 
     return call
 

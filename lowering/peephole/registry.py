@@ -43,7 +43,7 @@ class Match:
 
 @dataclass(frozen=True)
 class PatternRule:
-    """A rule of patterns: every way in which one of them matches is tried, until the function refuses one no more.
+    """A rule of patterns: each way in which one of them matches is tried, until the function accepts one.
 
     patterns: by the op of their last equation. function: is called with the Match and, for its other parameters, with
         what the patterns bind to these names; it refuses with `need`, else it returns the replacement.
