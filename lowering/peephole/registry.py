@@ -22,6 +22,12 @@ class View(Protocol):
         At times too many, never too few.
         """
 
+    def is_compared(self, atom: Atom, /) -> bool:
+        """Whether a comparison, FLOOR or the like reads a Var, or what is computed from it element by element.
+
+        Another rounding of such a value may be another answer, not one that is a little off.
+        """
+
 
 PeepholeRule: TypeAlias = Callable[[Eqn, View], Any]
 """Called with the last equation of the pattern. Returns its result (a tuple where it has several), spelled in ops and

@@ -129,6 +129,9 @@ class _Producers:
     def readers(self, atom: Atom, /) -> int:
         return 2  # at times too many: nothing is decided by it
 
+    def is_compared(self, atom: Atom, /) -> bool:
+        return True  # nothing is decided by it either
+
 
 def _reading(eqn: Eqn, view: _Producers) -> _Reading | None:
     atom = eqn.inputs[0]
