@@ -14,6 +14,7 @@ import jax
 from jfuse.errors import JfuseError
 from jfuse.ir.graph import Graph
 from jfuse.ir.walk import all_eqns
+from jfuse.last_resort import only_jfuse_errors
 from jfuse.loading import load
 from jfuse.lowering.defaults import default_rules
 from jfuse.lowering.rules import Rule
@@ -30,6 +31,7 @@ from jfuse.verification.verify import OnProgress, Sides, verify_sides
 OnStage = Callable[[str], None]
 
 
+@only_jfuse_errors("lowering")
 def lower(
     model: Model,
     *,
@@ -86,6 +88,7 @@ def lower(
     return Model(program, model.imported, report)
 
 
+@only_jfuse_errors("conversion")
 def convert(
     source: Any,
     *,
@@ -163,6 +166,7 @@ def operator_counts(graphs: Iterable[Graph]) -> dict[str, int]:
     return dict(counts.most_common())
 
 
+@only_jfuse_errors("verification")
 def verify(
     a: Any,
     b: Any = None,

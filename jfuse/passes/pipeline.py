@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from jfuse.errors import JfuseError
+from jfuse.errors import JfuseError, note_place
 from jfuse.ir.check import check_graph
 from jfuse.ir.graph import Graph, Program
 from jfuse.passes.context import Context
@@ -89,7 +89,11 @@ def run_pipeline(
     for number, step in enumerate(passes):
         started = time.perf_counter()
         ctx.on_stage(step.__name__)
-        program = _step(step, program, ctx, passes[:number], check_types)
+        try:
+            program = _step(step, program, ctx, passes[:number], check_types)
+        except Exception as error:
+            note_place(error, step=f"pass {step.__name__}")
+            raise
         seconds = ctx.report.seconds
         seconds[step.__name__] = seconds.get(step.__name__, 0.0) + time.perf_counter() - started
         if dump_dir is not None:

@@ -135,7 +135,7 @@ def linear_forms(body: Graph, values: Sequence[Var], sources: Sequence[Var]) -> 
 
 
 def _need_rows(sources: Sequence[Var], values: Sequence[Var]) -> int:
-    """The rows of the batch; refuses where not all have as many: a buffer of steps f32[5,4] beside an input f32[1,4]."""
+    """The rows of the batch; refuses where not all have as many: a buffer of steps f32[5,4] beside an input."""
     sizes = {v.type.shape[0] if v.type.rank else 0 for v in sources}
     rows = {int(d) if is_known(d) else _BLOCK for d in sizes}
     need(len(rows) == 1 and 0 not in rows, "rows_of_the_batch", want="as many in each", got=sorted(rows))
