@@ -20,13 +20,15 @@ R = TypeVar("R")
 
 _OURS = os.path.dirname(os.path.abspath(__file__)) + os.sep
 _LIBRARIES = tuple(sysconfig.get_path(kind) + os.sep for kind in ("stdlib", "platstdlib", "purelib", "platlib"))
+_OF_VALUES = (ValueError, TypeError, IndexError, ZeroDivisionError, OverflowError)  # what NumPy and jax raise for them
 _TYPED_IN = ("<stdin>", "<console>", "<ipython-input")  # other names in brackets are of generated code
 
 
-def only_jfuse_errors(stage: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
+def only_jfuse_errors(stage: str, *, on_values: bool = False) -> Callable[[Callable[P, R]], Callable[P, R]]:
     """Let nothing but JfuseErrors and the user's own exceptions leave the decorated public function.
 
     stage: what the function does, as the message says it.
+    on_values: it computes with the user's arrays, whose values (a shape, an index) may be what does not fit.
     """
 
     def decorate(function: Callable[P, R]) -> Callable[P, R]:
@@ -40,6 +42,8 @@ def only_jfuse_errors(stage: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
                 below = error.__traceback__ and error.__traceback__.tb_next
                 if below is None or any(map(_is_users, _files(below))):
                     raise  # the call itself does not fit, or the user's own code failed
+                if on_values and isinstance(error, _OF_VALUES):
+                    raise _refused(error, stage) from error
                 raise _described(error, stage) from error
 
         return guarded
@@ -60,6 +64,17 @@ def _described(error: Exception, stage: str) -> JfuseError:
         remedy = "a higher sys.setrecursionlimit where the model nests as deeply as that; else please report this"
     found = " ".join(f"{type(error).__name__}: {error}".split())
     return InternalError(f"jfuse itself failed: {stage}", where=where, found=found, remedy=remedy)
+
+
+def _refused(error: Exception, stage: str) -> JfuseError:
+    """The error for values that some op does not take."""
+    return JfuseError(
+        f"{stage} failed",
+        where=getattr(error, "jfuse_where", None),
+        expected="inputs whose values the model takes",
+        found=" ".join(f"{type(error).__name__}: {error}".split()),
+        remedy="other inputs; where TensorFlow takes these, please report this",
+    )
 
 
 def _files(traceback: TracebackType | None) -> Iterator[str]:

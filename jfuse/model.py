@@ -68,7 +68,7 @@ class Model:
             raise JfuseError(f"the model has no signature {key!r}", expected=f"one of {list(table)}")
         return table[key]
 
-    @only_jfuse_errors("running the model")
+    @only_jfuse_errors("running the model", on_values=True)
     def __call__(self, *args: Any, signature: str | None = None, **named: Any) -> Any:
         """Run one signature on arrays, given by position or by input name, as a first call: from the initial states.
 
@@ -100,7 +100,7 @@ class Model:
         bound |= initial_values([s for s in chosen.exposed if s.name not in bound], types, bound)
         return {name: bound[name] for name in chosen.input_names}
 
-    @only_jfuse_errors("running the model")
+    @only_jfuse_errors("running the model", on_values=True)
     def run(self, inputs: Mapping[str, np.ndarray], key: str | None = None) -> dict[str, np.ndarray]:
         """Run one signature on arrays by input name, as a first call; the results by output name."""
         return self.stream().run(inputs, key)
@@ -184,12 +184,12 @@ class Stream:
         self._shapes: dict[int, list[tuple[int, ...]]] = {}
         self._litert = whole(program) if self._model._runs_whole else None
 
-    @only_jfuse_errors("running the model")
+    @only_jfuse_errors("running the model", on_values=True)
     def __call__(self, *args: Any, signature: str | None = None, **named: Any) -> Any:
         """Run one signature, as `Model.__call__` does, and keep its states."""
         return one_or_all(self.run(self._model.bind(signature, args, named), signature))
 
-    @only_jfuse_errors("running the model")
+    @only_jfuse_errors("running the model", on_values=True)
     def run(self, inputs: Mapping[str, np.ndarray], key: str | None = None) -> dict[str, np.ndarray]:
         """Run one signature on arrays by input name, and keep its states; the results by output name."""
         if self._litert is not None:

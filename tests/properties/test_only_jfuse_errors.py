@@ -1,4 +1,4 @@
-"""Random graphs of one or two ops of every rule: whatever their operands are, only JfuseErrors leave the public functions.
+"""Random graphs of the ops of every rule: whatever their operands are, only JfuseErrors leave the public functions.
 
 Each graph takes rows of tests/op_cases and changes what jfuse may rely on: which operands are constants, inputs or
 variables, and which sizes are open. Most such graphs convert, some are refused; none is a fault of jfuse.

@@ -178,7 +178,8 @@ class Product:
         return () if self.eqn.op is ops.fully_connected else (0,) * (self.eqn.outputs[0].type.rank - 2)
 
     def _operand(self, name: str) -> Atom | None:
-        return self.eqn.inputs[self._op.operand_index(name)]
+        place = self._op.operand_index(name)
+        return self.eqn.inputs[place] if place < len(self.eqn.inputs) else None  # optional ones may be left out
 
     @property
     def _op(self) -> TflOp:
