@@ -23,7 +23,7 @@ from tests.op_cases.oracle import apply_op, tensor_of
 
 COUNT = int(os.environ.get("JFUSE_FUZZ", "0"))
 SHARDS = 8
-PER_SHARD = max(40, COUNT // SHARDS)
+PER_SHARD = max(25, COUNT // SHARDS)
 VERIFIED = 0.1  # the share of what converts that is compared as well
 
 
