@@ -9,15 +9,15 @@ from jfuse.api import convert, lower, verify
 from jfuse.errors import (
     BadFlatbuffer,
     ImportFailed,
+    InternalError,
     JfuseError,
     LowerError,
     RuleError,
     TypeMismatch,
     VerifyFailed,
 )
-from jfuse.ir.parser import parse
 from jfuse.kernels import ops
-from jfuse.loading import load
+from jfuse.loading import load, parse
 from jfuse.lowering.rules import Proposal, fuses, lowers, need, recovers
 from jfuse.model import Model
 from jfuse.report import Report
@@ -28,6 +28,7 @@ __version__ = "0.1.0"
 __all__ = [
     "BadFlatbuffer",
     "ImportFailed",
+    "InternalError",
     "JfuseError",
     "LowerError",
     "Model",

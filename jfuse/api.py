@@ -14,11 +14,13 @@ import jax
 from jfuse.errors import JfuseError
 from jfuse.ir.graph import Graph
 from jfuse.ir.walk import all_eqns
+from jfuse.last_resort import only_jfuse_errors
 from jfuse.loading import load
 from jfuse.lowering.defaults import default_rules
 from jfuse.lowering.rules import Rule
 from jfuse.model import Model
 from jfuse.passes.context import Context, CustomOptions
+from jfuse.passes.gates.all_fused import all_fused
 from jfuse.passes.pipeline import PIPELINE, PipelineStep, run_pipeline
 from jfuse.passes.states.modes import MODES
 from jfuse.report import Report
@@ -30,6 +32,7 @@ from jfuse.verification.verify import OnProgress, Sides, verify_sides
 OnStage = Callable[[str], None]
 
 
+@only_jfuse_errors("lowering")
 def lower(
     model: Model,
     *,
@@ -40,6 +43,7 @@ def lower(
     padding: str | None = None,
     loop: str = "auto",
     prefer: str = "fused",
+    strict: bool = False,
     select_tf_ops: bool = False,
     custom_ops: Mapping[str, CustomOptions] | None = None,
     dump_dir: str | Path | None = None,
@@ -55,6 +59,8 @@ def lower(
     loop: the form of recurrences that do not fuse: "while", "unroll", or "auto", whichever is faster.
     prefer: "fused" takes every fusion; "speed" leaves a recurrence a loop where that was measured to be faster in
         LiteRT on a desktop processor (XNNPACK does not take fused ops).
+    strict: a function that the source marks (`experimental_implements`) and that does not fuse is an error, which names
+        the function, the rule and the reason.
     select_tf_ops: write ops without a rule as Flex operators, which only a runtime with the Flex delegate runs.
     custom_ops: TensorFlow ops to write as custom operators under their own name, for kernels of your own: those that
         `load` was given. Their options are a flexbuffer map of the node's attributes (None or True) or of other ones (a
@@ -82,10 +88,13 @@ def lower(
         custom_ops=custom_ops or {},
     )
     program = run_pipeline(model.program, ctx, passes, dump_dir=None if dump_dir is None else Path(dump_dir))
+    if strict:
+        all_fused(ctx)
     report.operators = operator_counts(program.graphs())
     return Model(program, model.imported, report)
 
 
+@only_jfuse_errors("conversion")
 def convert(
     source: Any,
     *,
@@ -99,6 +108,7 @@ def convert(
     padding: str | None = None,
     loop: str = "auto",
     prefer: str = "fused",
+    strict: bool = False,
     select_tf_ops: bool = False,
     custom_ops: Mapping[str, CustomOptions] | None = None,
     verify: bool = True,
@@ -137,6 +147,7 @@ def convert(
         padding=padding,
         loop=loop,
         prefer=prefer,
+        strict=strict,
         select_tf_ops=select_tf_ops,
         custom_ops=custom_ops,
         dump_dir=dump_dir,
@@ -171,6 +182,7 @@ def operator_counts(graphs: Iterable[Graph]) -> dict[str, int]:
     return dict(counts.most_common())
 
 
+@only_jfuse_errors("verification")
 def verify(
     a: Any,
     b: Any = None,

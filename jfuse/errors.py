@@ -82,6 +82,10 @@ class RuleError(JfuseError):
     """A rule was registered or called in a way that cannot work."""
 
 
+class InternalError(JfuseError):
+    """jfuse itself failed, in a way that nobody foresaw; the cause is `__cause__`."""
+
+
 class NotFused(JfuseError):
     """Raised by `need` and caught by the passes: a refusal with a name, never seen by users as an error.
 
@@ -103,3 +107,10 @@ class NotFused(JfuseError):
 
     def __str__(self) -> str:
         return f"{self.condition}: {self.detail}" if self.detail else self.condition
+
+
+def note_place(error: Exception, *, where: str = "", step: str = "") -> None:
+    """Keep with an exception of any kind at which node and in which step it was raised, for the message about it."""
+    for name, value in (("jfuse_where", where), ("jfuse_step", step)):
+        if value and not hasattr(error, name):
+            setattr(error, name, value)

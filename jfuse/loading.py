@@ -1,15 +1,20 @@
-"""Loading: any source as a jfuse program."""
+"""Loading: any source as a jfuse program, and the text of a model as the model."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from jfuse.errors import JfuseError
 from jfuse.frontends.sources import import_tensorflow
-from jfuse.ir.graph import Program
+from jfuse.ir.graph import Graph, Program
+from jfuse.ir.parser import is_program, parse_program
+from jfuse.ir.parser import parse as parse_graph
 from jfuse.ir.walk import all_eqns
+from jfuse.last_resort import only_jfuse_errors
 from jfuse.lowering.defaults import default_rules
 from jfuse.lowering.rules import Rule
 from jfuse.model import Model
@@ -18,6 +23,7 @@ from jfuse.running.runner import running_notes
 from jfuse.tflite.read.file import load_tflite
 
 
+@only_jfuse_errors("loading")
 def load(
     source: Any,
     *,
@@ -61,6 +67,18 @@ def load(
     _need_nodes_of(custom_ops, imported.program)
     report = Report(assumptions=list(imported.program.assumptions), notes=list(imported.notes))
     return Model(imported.program, imported, report)
+
+
+@only_jfuse_errors("parsing")
+def parse(text: str, *, consts: Mapping[str, np.ndarray] | None = None) -> Model | Graph:
+    """The model that prints as `text`, or the graph, where it is the text of one graph.
+
+    consts: the arrays of the constants that print by digest, as `jfuse.ir.constants_of(model.program)` gives them.
+    Raises JfuseError with line and column where the text is none of either, or does not check.
+    """
+    if is_program(text):
+        return Model(parse_program(text, consts=consts))
+    return parse_graph(text, consts=consts)
 
 
 def _need_nodes_of(custom_ops: Collection[str], program: Program) -> None:

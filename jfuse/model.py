@@ -13,9 +13,12 @@ import numpy as np
 from jfuse.errors import JfuseError
 from jfuse.files import write_atomic
 from jfuse.frontends.sources import Imported
+from jfuse.ir.dims import same
 from jfuse.ir.graph import Program, Signature
 from jfuse.ir.states import cleared_with_sizes, first_states, initial_values
 from jfuse.ir.text import format_program
+from jfuse.ir.types import TensorType
+from jfuse.last_resort import only_jfuse_errors
 from jfuse.passes.gates.builtins_only import builtins_only
 from jfuse.report import Report
 from jfuse.running.in_litert import WHY, runs_whole, whole
@@ -65,6 +68,7 @@ class Model:
             raise JfuseError(f"the model has no signature {key!r}", expected=f"one of {list(table)}")
         return table[key]
 
+    @only_jfuse_errors("running the model", on_values=True)
     def __call__(self, *args: Any, signature: str | None = None, **named: Any) -> Any:
         """Run one signature on arrays, given by position or by input name, as a first call: from the initial states.
 
@@ -92,10 +96,11 @@ class Model:
                 f"signature {chosen.key!r} takes other inputs", expected=list(chosen.input_names), found=list(given)
             )
         types = {name: var.type for name, var in zip(chosen.input_names, chosen.graph.inputs, strict=False)}
-        bound = {name: np.asarray(value, types[name].dtype.numpy) for name, value in given.items()}
+        bound = {name: _argument(name, value, types[name]) for name, value in given.items()}
         bound |= initial_values([s for s in chosen.exposed if s.name not in bound], types, bound)
         return {name: bound[name] for name in chosen.input_names}
 
+    @only_jfuse_errors("running the model", on_values=True)
     def run(self, inputs: Mapping[str, np.ndarray], key: str | None = None) -> dict[str, np.ndarray]:
         """Run one signature on arrays by input name, as a first call; the results by output name."""
         return self.stream().run(inputs, key)
@@ -144,6 +149,7 @@ class Model:
         """What a signature keeps, before the first call, in the order in which `jax(key)` takes it."""
         return tuple(state.initial.array for state in self.signature(key).states)
 
+    @only_jfuse_errors("writing the file")
     def to_bytes(self) -> bytes:
         """The .tflite file, written once. Raises LowerError where the program has not been lowered to builtins."""
         if self._bytes is None:
@@ -151,6 +157,7 @@ class Model:
             self._bytes = to_bytes(self.program)
         return self._bytes
 
+    @only_jfuse_errors("saving the file")
     def save(self, path: str | os.PathLike[str]) -> Path:
         """Write the .tflite file: to a temporary name first, then renamed, so that nothing is left half written."""
         if self._bytes is None:
@@ -177,10 +184,12 @@ class Stream:
         self._shapes: dict[int, list[tuple[int, ...]]] = {}
         self._litert = whole(program) if self._model._runs_whole else None
 
+    @only_jfuse_errors("running the model", on_values=True)
     def __call__(self, *args: Any, signature: str | None = None, **named: Any) -> Any:
         """Run one signature, as `Model.__call__` does, and keep its states."""
         return one_or_all(self.run(self._model.bind(signature, args, named), signature))
 
+    @only_jfuse_errors("running the model", on_values=True)
     def run(self, inputs: Mapping[str, np.ndarray], key: str | None = None) -> dict[str, np.ndarray]:
         """Run one signature on arrays by input name, and keep its states; the results by output name."""
         if self._litert is not None:
@@ -199,3 +208,16 @@ class Stream:
 def one_or_all(results: Mapping[str, np.ndarray]) -> Any:
     """The one result there is, else all of them by name."""
     return next(iter(results.values())) if len(results) == 1 else dict(results)
+
+
+def _argument(name: str, value: Any, wanted: TensorType) -> np.ndarray:
+    """An argument as an array of an input's dtype; raises JfuseError where it is none, or of another shape."""
+    try:
+        array = np.asarray(value, wanted.dtype.numpy)
+    except (TypeError, ValueError) as error:
+        raise JfuseError(f"input {name!r} takes another value", expected=str(wanted), found=str(error)) from error
+    sizes = zip(array.shape, wanted.shape, strict=False)
+    if wanted.ranked and (array.ndim != wanted.rank or any(same(d, size) is False for size, d in sizes)):
+        found = str(TensorType(array.shape, wanted.dtype))
+        raise JfuseError(f"input {name!r} takes another shape", expected=str(wanted), found=found)
+    return array

@@ -28,6 +28,11 @@ class LowerRule:
     def __call__(self, *operands: Any, **attributes: Any) -> Any:
         return self.function(*operands, **attributes)
 
+    @property
+    def is_ours(self) -> bool:
+        """Whether the rule comes with jfuse; others are the user's code, whose exceptions are the user's."""
+        return self.function.__module__.startswith("jfuse.")
+
     @cached_property
     def attributes(self) -> Mapping[str, inspect.Parameter]:
         """The node attributes that the rule reads, by name."""

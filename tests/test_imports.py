@@ -17,6 +17,7 @@ ROOMS = {"jfuse": "jfuse", "lowering": "jfuse.lowering", "kernels": "jfuse.kerne
 
 ORDER = (
     "jfuse.errors",
+    "jfuse.last_resort",
     "jfuse.measure",
     "jfuse.files",
     "jfuse.ir",

@@ -50,6 +50,7 @@ def convert(
     padding: Padding = None,
     loop: Annotated[str, typer.Option(help="Recurrences that do not fuse: auto, while or unroll.")] = "auto",
     prefer: Annotated[str, typer.Option(help="fused, or speed: a loop where that is faster.")] = "fused",
+    strict: Annotated[bool, typer.Option("--strict", help="A marked function that does not fuse is an error.")] = False,
     select_tf_ops: Annotated[
         bool, typer.Option("--select-tf-ops", help="Write ops without a rule for the Flex delegate.")
     ] = False,
@@ -73,6 +74,7 @@ def convert(
             padding=padding,
             loop=loop,
             prefer=prefer,
+            strict=strict,
             select_tf_ops=select_tf_ops,
             custom_ops=dict.fromkeys(custom_op or ()),
             verify=verify and not reported,

@@ -21,6 +21,7 @@ from jfuse.ir.types import DType, TensorType
 _VARIABLE = re.compile(r"[A-Za-z_]\w*")
 _BINDER = re.compile(r"[A-Za-z_]\w*[ \t]*:")
 _RETURN = re.compile(r"return\b(?![ \t]*:)")
+_PROGRAM = re.compile(r"(?:\s|#[^\n]*)*program\b")
 _GRAPH = re.compile(r"graph[ \t]+(?=[\w\"])")
 _OP = re.compile(r"[A-Za-z_][\w.:/%-]*")
 _OMITTED = re.compile(r"-(?!\S)")
@@ -34,6 +35,11 @@ _DEBUG = re.compile(r"\^")
 _INTEGER = re.compile(r"-?\d+")
 _COMMENT = re.compile(r"#[ \t]*([^\n]*)")
 _SOURCE = re.compile(r"(.*) \((.*)\)")
+
+
+def is_program(text: str) -> bool:
+    """Whether a text is that of a program, as models print, or of one graph."""
+    return _PROGRAM.match(text) is not None
 
 
 def parse(text: str, *, consts: Mapping[str, np.ndarray] | None = None) -> Graph:

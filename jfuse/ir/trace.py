@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from jfuse.errors import JfuseError, TypeMismatch
+from jfuse.errors import JfuseError, TypeMismatch, note_place
 from jfuse.ir.dims import Dim, SymbolNames, is_known, same, solved, substitute_dim, symbols_in, symbols_of
 from jfuse.ir.graph import Atom, Const, Eqn, Graph, Op, Params, Source, Var
 from jfuse.ir.literals import format_value
@@ -112,6 +112,9 @@ def at_source(source: Source) -> Iterator[None]:
         yield
     except JfuseError as error:
         error.where = error.where or str(source)
+        raise
+    except Exception as error:
+        note_place(error, where=str(source))
         raise
     finally:
         trace.source = previous

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from jfuse.errors import JfuseError
+from jfuse.errors import JfuseError, note_place
 from jfuse.ir.check import check_graph
 from jfuse.ir.graph import Graph, Program
 from jfuse.passes.context import Context, Lowered, SubPasses
@@ -135,7 +135,11 @@ def run_pipeline(
         started = time.perf_counter()
         ctx.on_stage(step.__name__)
         step = step if isinstance(step, Stage) else Stage(step)
-        program = _step(step, program, ctx, passes[:number], check_types)
+        try:
+            program = _step(step, program, ctx, passes[:number], check_types)
+        except Exception as error:
+            note_place(error, step=f"pass {step.__name__}")
+            raise
         seconds = ctx.report.seconds
         seconds[step.__name__] = seconds.get(step.__name__, 0.0) + time.perf_counter() - started
         if dump_dir is not None:

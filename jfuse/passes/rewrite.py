@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import cached_property
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -15,10 +16,13 @@ from jfuse.ir.graph import Atom, Const, Eqn, Graph, Var
 from jfuse.ir.trace import Trace, active_trace, at_source, recording
 from jfuse.ir.walk import is_same_type, substitute, use_counts
 from jfuse.kernels.control import EXACT, composite
+from jfuse.lowering.rule_tools.case_distinctions import switch_of
 
 Visit: TypeAlias = Callable[[Eqn], Sequence[Any] | None]
 """Called with an equation whose operands are up to date. Returns its new results, recorded in the active trace, or None
 to keep it."""
+
+_COMPARISONS = ("compare", "round", "cast", "mod")
 
 
 class Rewriting:
@@ -48,6 +52,18 @@ class Rewriting:
         At times too many, never too few.
         """
         return self._memory_reads[atom.memory] if isinstance(atom, Const) else self._reads[atom]
+
+    def is_compared(self, atom: Atom) -> bool:
+        """Whether a comparison, FLOOR or the like reads a Var, or what is computed from it element by element."""
+        return atom in self._compared
+
+    @cached_property
+    def _compared(self) -> frozenset[Atom]:
+        found: set[Atom] = set()
+        for eqn in reversed(self._graph.eqns):
+            if switch_of(eqn) in _COMPARISONS or (_is_elementwise(eqn) and found.intersection(eqn.outputs)):
+                found.update(a for a in eqn.inputs if isinstance(a, Var) and a.type.dtype.is_float)
+        return frozenset(found)
 
     def current(self, var: Var) -> Atom:
         """What stands for a Var of an equation that was visited."""
@@ -143,6 +159,11 @@ def opened(graph: Graph) -> Graph:
         return inline(opened(eqn.bodies[0]), [a for a in eqn.inputs if a is not None]) if marked else None
 
     return rewrite(graph, visit)
+
+
+def _is_elementwise(eqn: Eqn) -> bool:
+    """Whether each element of the results is one of the operands, or computed from one of each."""
+    return eqn.op.elementwise or eqn.op.moves in ("renames", "permutes")
 
 
 def _fits(eqn: Eqn, old: Var, new: Atom) -> bool:

@@ -118,8 +118,8 @@ def _inferred(node: bytes, operands: Sequence[Known], sizes: Mapping[str, Dim]) 
     import tensorflow as tf
 
     with tf.Graph().as_default():
-        inputs = [_stand_in(operand, sizes) for operand in operands]
-        try:
+        try:  # the stand-ins too: six open sizes probed at once are more elements than TensorFlow counts
+            inputs = [_stand_in(operand, sizes) for operand in operands]
             return [decode_shape(t.shape.as_proto()) for t in _import(node, inputs)]
         except ValueError as error:
             found = " ".join(str(error).split())[:200]

@@ -16,6 +16,7 @@ from jfuse.errors import JfuseError, VerifyFailed
 from jfuse.frontends.sources import Imported
 from jfuse.ir.graph import Graph, Signature, Var
 from jfuse.ir.states import first_states, initial_values
+from jfuse.last_resort import only_jfuse_errors
 from jfuse.proof.inputs import CallInputs
 from jfuse.running.runner import running_notes
 from jfuse.verification.compare.compare import Comparison, Differs, Wrong, by_chance
@@ -65,6 +66,7 @@ class Sides:
         return cls(subjects, wanted, model=lite, data=data, source=reference)
 
 
+@only_jfuse_errors("verification")
 def verify_sides(sides: Sides, options: Options, on_progress: OnProgress = lambda done, total: None) -> Verification:
     """Compare the sides as the options say; raises VerifyFailed, which carries what was found, where they differ."""
     limited = partial(_limited, limit_s=options.litert_limit_s)

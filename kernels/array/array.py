@@ -12,9 +12,11 @@ import numpy as np
 
 from jfuse.errors import TypeMismatch
 from jfuse.ir.dims import is_known, same
+from jfuse.ir.graph import Atom
 from jfuse.ir.types import TensorType
 from jfuse.kernels.core.layout import agreed, axes_from_front, from_front, resolved_shape, with_dim
 from jfuse.kernels.core.op import Array, Static, namespace, tfl
+from jfuse.kernels.core.static_values import fresh_size
 from jfuse.kernels.nn.activation import activate
 
 
@@ -50,6 +52,11 @@ def expand_dims(x: Array, axis: Static, /) -> Array:
     """
     (place,) = axes_from_front(axis, len(x.shape) + 1)
     return namespace(x).reshape(x, (*x.shape[:place], 1, *x.shape[place:]))
+
+
+@expand_dims.types_by_data
+def _expand_dims_by_data(x: Atom, axis: Atom) -> TensorType:
+    return TensorType(tuple(fresh_size() for _ in range(x.type.rank + 1)), x.type.dtype)
 
 
 @tfl("SQUEEZE", on_shapes=True, linear="joint", moves="renames")
@@ -157,6 +164,12 @@ def _split_type(axis: Any, x: TensorType, *, num_splits: int) -> tuple[TensorTyp
     return (TensorType(with_dim(x.shape, place, part), x.dtype),) * num_splits
 
 
+@split.types_by_data
+def _split_by_data(axis: Atom, x: Atom, *, num_splits: int) -> tuple[TensorType, ...]:
+    part = TensorType(tuple(fresh_size() for _ in x.type.shape), x.type.dtype)
+    return (part,) * num_splits
+
+
 def _equal_part(size: Any, count: int) -> Any:
     if is_known(size) and size % count:
         raise TypeMismatch(f"a dimension of {size} has no {count} equal parts")
@@ -238,6 +251,11 @@ def mirror_pad(x: Array, paddings: Static, /, *, mode: str = "REFLECT") -> Array
 @mirror_pad.types
 def _mirror_pad_type(x: TensorType, paddings: Any, *, mode: str) -> TensorType:
     return _padded(x, paddings)
+
+
+@mirror_pad.types_by_data
+def _mirror_pad_by_data(x: Atom, paddings: Atom, *, mode: str) -> TensorType:
+    return TensorType(tuple(fresh_size() for _ in x.type.shape), x.type.dtype)
 
 
 def _padded(x: TensorType, paddings: Any) -> TensorType:

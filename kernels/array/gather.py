@@ -36,7 +36,7 @@ def gather(x: Array, indices: Array, /, *, axis: int = 0, batch_dims: int = 0) -
     index = [xp.arange(x.shape[i]).reshape(_line(i, len(shape))) for i in range(place)]
     ones = (1,) * (place - batch)
     index.append(xp.reshape(indices, (*indices.shape[:batch], *ones, *indices.shape[batch:])))
-    return x[tuple(index)]
+    return (x if xp is np else jnp.asarray(x))[tuple(index)]
 
 
 @gather.types
@@ -80,7 +80,7 @@ def gather_nd(x: Array, indices: Array, /) -> Array:
     places = _places(indices)
     for place, size in zip(places, x.shape, strict=False):
         _check_indices(place, size)
-    return x[places] if isinstance(x, np.ndarray) else x.at[places].get(mode="clip")
+    return x[places] if namespace(x, indices) is np else jnp.asarray(x).at[places].get(mode="clip")
 
 
 def _places(indices: Array) -> tuple[Array, ...]:

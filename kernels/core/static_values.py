@@ -29,6 +29,12 @@ def fresh_size() -> Dim:
     return active_trace().names.fresh("N") if is_tracing() else symbol("N")
 
 
+def sizes_in_any_order(count: int, shape: Sequence[Dim]) -> tuple[Dim, ...]:
+    """`count` sizes out of a shape, by axes that data decides: fresh symbols, or the one size that all have."""
+    alike = len({str(d) for d in shape}) == 1
+    return tuple(shape[0] if alike else fresh_size() for _ in range(count))
+
+
 def named_sizes(atom: Atom) -> Any:
     """Sizes that are computed at run time, as a static value: a fresh symbol for each of which nothing is known.
 

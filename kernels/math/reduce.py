@@ -6,9 +6,12 @@ from typing import Any
 
 import numpy as np
 
+from jfuse.errors import TypeMismatch
+from jfuse.ir.graph import Atom
 from jfuse.ir.types import DType, TensorType
 from jfuse.kernels.core.layout import from_front, with_dim
 from jfuse.kernels.core.op import Array, Static, TflOp, namespace, tfl
+from jfuse.kernels.core.static_values import fresh_size, sizes_in_any_order
 from jfuse.kernels.math.elementwise import truncated_quotient
 
 
@@ -31,7 +34,19 @@ def reduction(
         return getattr(namespace(x), function)(x, axis=axis_tuple(axes), keepdims=keep_dims, **dtype)
 
     body.__doc__ = f"{text} along axes; none for no axes.   x: any[...] -> any[...]   Source: tflite/kernels/reduce.cc"
-    return tfl(builtin, on_shapes=on_shapes, linear=linear)(body)
+    op = tfl(builtin, on_shapes=on_shapes, linear=linear)(body)
+    op.types_by_data(_reduced_by_data)
+    return op
+
+
+def _reduced_by_data(x: Atom, axes: Atom, *, keep_dims: bool) -> TensorType:
+    """Along as many axes as there are, which differ."""
+    if not axes.type.is_static:
+        raise TypeMismatch("a reduction along a number of axes that is open has no rank", found=str(axes.type))
+    if keep_dims:
+        return TensorType(tuple(fresh_size() for _ in x.type.shape), x.type.dtype)
+    gone = int(np.prod([int(d) for d in axes.type.shape]))
+    return TensorType(sizes_in_any_order(x.type.rank - gone, x.type.shape), x.type.dtype)
 
 
 def axis_tuple(axes: Any) -> tuple[int, ...]:
@@ -51,6 +66,9 @@ def mean(x: Array, axes: Static, /, *, keep_dims: bool = False) -> Array:
         return xp.mean(x, axis=axis, keepdims=keep_dims, dtype=x.dtype)
     total, count = (xp.sum(v, axis=axis, keepdims=keep_dims, dtype=x.dtype) for v in (x, xp.ones_like(x)))
     return truncated_quotient(total, count)
+
+
+mean.types_by_data(_reduced_by_data)
 
 
 sum_ = reduction("SUM", "sum", "The sum", on_shapes=True, linear="joint", keeps_dtype=True)
@@ -76,6 +94,10 @@ def reduce_min(x: Array, axes: Static, /, *, keep_dims: bool = False) -> Array:
     """
     first = _infinity(x.dtype) if DType.of(x.dtype).is_float else np.iinfo(x.dtype).max
     return namespace(x).min(x, axis=axis_tuple(axes), keepdims=keep_dims, initial=first)
+
+
+reduce_max.types_by_data(_reduced_by_data)
+reduce_min.types_by_data(_reduced_by_data)
 
 
 def _infinity(dtype: Any) -> Any:
@@ -109,6 +131,12 @@ def arg_min(x: Array, axis: Static, /, *, output_type: DType = DType.i64) -> Arr
 def _without_axis(x: TensorType, axis: Any, *, output_type: DType) -> TensorType:
     """Said without jax, which wants to know that there is an element."""
     return TensorType(with_dim(x.shape, from_front(axis_tuple(axis)[0], x.rank)), output_type)
+
+
+@arg_max.types_by_data
+@arg_min.types_by_data
+def _without_some_axis(x: Atom, axis: Atom, *, output_type: DType) -> TensorType:
+    return TensorType(sizes_in_any_order(x.type.rank - 1, x.type.shape), output_type)
 
 
 @tfl("CUMSUM", linear="joint")

@@ -19,6 +19,12 @@ class View(Protocol):
         At times too many, never too few.
         """
 
+    def is_compared(self, atom: Atom, /) -> bool:
+        """Whether a comparison, FLOOR or the like reads a Var, or what is computed from it element by element.
+
+        Another rounding of such a value may be another answer, not one that is a little off.
+        """
+
 
 def sole_producer(view: View, atom: Atom | None) -> Eqn | None:
     """The equation that makes a Var which nothing else reads."""

@@ -61,6 +61,11 @@ def static(x: Array, what: str) -> Any:
     return value
 
 
+def is_computed(x: Array) -> bool:
+    """Whether nothing is known of an operand's value before run time."""
+    return isinstance(x, Var) and known_value(x) is None
+
+
 def axes_of(x: Array, rank_: int, what: str = "axis") -> tuple[int, ...]:
     """Static axes, scalar or vector, counted from the front."""
     value = static(x, what)

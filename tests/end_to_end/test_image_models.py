@@ -11,6 +11,7 @@ import tensorflow as tf
 
 import jfuse
 from jfuse.model import Model
+from jfuse.running.interpreter import LiteRt
 from tests.end_to_end.invokes import TOLERANCE, Arrays, check_invokes
 from tests.models import sounds
 from tests.models.images import Detector, preprocessing, u_net
@@ -186,3 +187,24 @@ def test_a_filter_over_an_open_size_is_refused() -> None:
     call = tf.function(lambda x: tf.image.resize(x, [4, 4], "bicubic"), input_signature=[spec], autograph=False)
     with pytest.raises(jfuse.LowerError, match=r"tf\.ResizeBicubic (.|\n)*weights or places that depend on the sizes"):
         convert(call)
+
+
+@pytest.mark.parametrize("size", [7, 14, 24])
+def test_boxes_that_end_with_the_image(size: int) -> None:
+    """Whether the last pixel of a box lies beyond the image is a matter of rounding: as TensorFlow rounds."""
+    rng = np.random.default_rng(0)
+    begins = rng.uniform(0, 0.9, (500, 2))
+    boxes = np.concatenate([begins, np.ones((500, 2))], 1).astype(np.float32)
+    image = rng.uniform(1, 2, (1, 37, 41, 1)).astype(np.float32)
+
+    @tf.function(input_signature=[tf.TensorSpec(image.shape), tf.TensorSpec((None, 4))], autograph=False)
+    def crop(image: Any, boxes: Any) -> Any:
+        return tf.image.crop_and_resize(image, boxes, tf.zeros(tf.shape(boxes)[0], tf.int32), [size, size])
+
+    wanted = crop(image, boxes).numpy()
+    assert (wanted == 0).any()
+    for delegates in (True, False):
+        runtime = LiteRt(convert(crop).to_bytes(), delegates=delegates)
+        (found,) = runtime.run("serving_default", {"image": image, "boxes": boxes}).values()
+        np.testing.assert_array_equal(found == 0, wanted == 0)
+        np.testing.assert_allclose(found, wanted, rtol=1e-6)  # mixed in another order

@@ -96,3 +96,38 @@ def test_a_new_interpreter_starts_anew() -> None:
     first.run("add", x)
     assert first.run("read", x)["calls"] == start["calls"] + 1
     assert second.run("read", x)["calls"] == start["calls"] == 40
+
+
+FILTERS = np.random.default_rng(0).standard_normal((5, 4, 3)).astype(np.float32)
+REDUCTIONS = {
+    "sum": lambda b: tf.reduce_sum(b, 1),
+    "maximum": lambda b: tf.reduce_max(b, 1),
+    "dense": lambda b: tf.tanh(tf.einsum("btc,tco->bo", b, FILTERS[: b.shape[1]])),
+    "depthwise": lambda b: tf.einsum("btc,tc->bc", b, FILTERS[: b.shape[1], :, 0]),
+}
+
+
+class Ring(tf.Module):
+    """The last `steps` inputs are kept, the newest at the end; `late`: the buffer is read with the newest beside it."""
+
+    def __init__(self, steps: int, reduce: Any, late: bool) -> None:
+        super().__init__()
+        self.kept = tf.Variable(tf.zeros([1, steps, 4]), name="kept")
+        self.reduce, self.late = reduce, late
+
+    @tf.function(input_signature=[tf.TensorSpec((1, 4), tf.float32, name="x")], autograph=False)
+    def __call__(self, x: Any) -> Any:
+        joined = tf.concat([self.kept if self.late else self.kept[:, 1:], x[:, None]], 1)
+        self.kept.assign(joined[:, 1:] if self.late else joined)
+        return self.reduce(joined)
+
+
+@pytest.mark.parametrize(("steps", "late"), [(0, True), (1, False), (2, True), (4, True), (5, False)])
+@pytest.mark.parametrize("reduction", REDUCTIONS)
+def test_ring_buffers_stream(reduction: str, steps: int, late: bool) -> None:
+    module = Ring(steps, REDUCTIONS[reduction], late)
+    lite = LiteRt(jfuse.convert(module.__call__, verify=False).to_bytes())
+    for seed in range(8):
+        x = np.random.default_rng(seed).standard_normal((1, 4)).astype(np.float32)
+        (found,) = lite.run("serving_default", {"x": x}).values()
+        assert relative_error(found, module(x).numpy()) < 1e-6  # sums of 20 terms in another order

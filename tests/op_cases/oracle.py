@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any
 
@@ -17,25 +17,31 @@ from tests.op_cases.case import Case
 def tensorflow_results(case: Case) -> tuple[np.ndarray, ...]:
     """The results of the row's op through `tf.raw_ops`."""
     import tensorflow as tf
+
+    def call() -> tuple[Any, ...]:
+        return apply_op(case, [tensor_of(a) for a in case.arrays])
+
+    return tuple(_array(r) for r in (tf.function(call, jit_compile=True)() if case.compiled else call()))
+
+
+def apply_op(case: Case, operands: Sequence[Any]) -> tuple[Any, ...]:
+    """The results of the row's op on tensors, in the graph that is being traced or eagerly."""
+    import tensorflow as tf
     from tensorflow.python.framework import op_def_registry
 
     function = getattr(tf.raw_ops, case.op)
     op_def = op_def_registry.get(case.op)
     renamed = _renamed(function, op_def)
-
-    def call() -> Any:
-        given = {**_operands(case, op_def.input_arg), **{k: _attribute(v) for k, v in case.attributes.items()}}
-        return function(**{renamed.get(name, name): value for name, value in given.items()})
-
-    results = tf.function(call, jit_compile=True)() if case.compiled else call()
+    given = {**_operands(operands, op_def.input_arg), **{k: _attribute(v) for k, v in case.attributes.items()}}
+    results = function(**{renamed.get(name, name): value for name, value in given.items()})
     results = results if isinstance(results, tuple | list) else (results,)
-    return tuple(_array(r) for r in results[: case.results])
+    return tuple(results[: case.results])
 
 
-def _operands(case: Case, declared: Any) -> dict[str, Any]:
+def _operands(operands: Sequence[Any], declared: Any) -> dict[str, Any]:
     lists = sum(_is_list(arg) for arg in declared)
-    length = (len(case.arrays) - (len(declared) - lists)) // max(lists, 1)
-    tensors = iter([_tensor(a) for a in case.arrays])
+    length = (len(operands) - (len(declared) - lists)) // max(lists, 1)
+    tensors = iter(operands)
     return {a.name: [next(tensors) for _ in range(length)] if _is_list(a) else next(tensors) for a in declared}
 
 
@@ -58,7 +64,8 @@ def _is_list(arg: Any) -> bool:
     return bool(arg.number_attr or arg.type_list_attr)
 
 
-def _tensor(array: np.ndarray) -> Any:
+def tensor_of(array: np.ndarray) -> Any:
+    """An array as a tensor, of strings where it holds objects."""
     import tensorflow as tf
 
     return tf.constant(array, tf.string if array.dtype == object else tf.as_dtype(array.dtype))

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+from jax.errors import InconclusiveDimensionOperation
 
 from jfuse.errors import ImportFailed, LowerError, TypeMismatch
 from jfuse.frontends.tensorflow.variables import Resource, Variables, WriteAnalysis, is_write
@@ -38,6 +39,8 @@ from jfuse.tf_nodes.single_node import result_shapes, run_node, single_node, why
 Handler = Callable[["Walker", Any, list[Any]], Sequence[Any]]
 HANDLERS: dict[str, Handler] = {}
 """Nodes that are about the graph itself (constants, calls, loops, variables), by TensorFlow op."""
+# What counting with a size that is a symbol ends in: range(d), np.zeros(d), d < 4.
+_OF_OPEN_SIZES = (TypeError, ValueError, IndexError, InconclusiveDimensionOperation)
 _REMEDY = "register a rule for it with @jfuse.lowers, or keep the op out of the function"
 
 
@@ -171,7 +174,7 @@ class Walker:
             return self._opaque(node, operands)
         operands = [self.variables.value(o) if isinstance(o, Resource) else o for o in operands]
         try:
-            results = rule(*operands, **self._attributes(node, rule))
+            results = _applied(rule, operands, self._attributes(node, rule))
         except LowerError as error:
             if DType.variant in output_dtypes(node, self._op_def(node)):  # nothing can go on with a list that is none
                 raise
@@ -340,6 +343,21 @@ def _is_harmless(spec: Any, attr: Any) -> bool:
     if spec.type in kinds or spec.name in ("N", "num_split", "num", "container", "shared_name", "debug_name"):
         return True
     return bool(spec.HasField("default_value") and attr == spec.default_value)
+
+
+def _applied(rule: LowerRule, operands: Sequence[Any], attributes: Mapping[str, Any]) -> Any:
+    """What a rule makes of operands; LowerError where one of ours counts with a size that is open."""
+    try:
+        return rule(*operands, **attributes)
+    except _OF_OPEN_SIZES as error:
+        types = [o.type for o in operands if isinstance(o, Var)]
+        if not rule.is_ours or all(t.is_static for t in types):
+            raise
+        raise LowerError(
+            "what it becomes depends on sizes that are known only at run time",
+            found=", ".join(map(str, types)),
+            remedy="fix the sizes of the inputs",
+        ) from error
 
 
 def _is_list(node: Any) -> bool:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from jfuse.errors import JfuseError, NotFused, RuleError
-from jfuse.ir.dims import Dim, SymbolNames, is_known, symbols_of
+from jfuse.ir.dims import SymbolNames, is_known, symbols_of
 from jfuse.ir.graph import Atom, Const, Eqn, Graph, Var
 from jfuse.ir.trace import active_trace, at_source, recording
 from jfuse.ir.walk import all_eqns, is_same_type, live_eqns, substitute_graph, use_counts, with_new_bodies
@@ -245,7 +245,7 @@ def _replacement(eqn: Eqn, rule: FuseRule, is_read: Sequence[bool], masks: Masks
     inputs = tuple(Var(a.type, a.name, getattr(a, "value", None)) for a in _atoms(eqn))
     operands = [a.array if isinstance(a, Const) else v for a, v in zip(_atoms(eqn), inputs, strict=True)]
     bound = _bind(rule, eqn, operands)
-    with recording(names=_Unused(eqn.bodies[0], inputs)) as trace:
+    with recording(names=_unused_names(eqn.bodies[0], inputs)) as trace:
         with at_source(eqn.source), at_site(_site(eqn, is_read, inputs, masks)):
             results = _call(rule, eqn, bound)
         given = [i for i, r in enumerate(results) if r is not None]
@@ -354,17 +354,9 @@ def _atoms(eqn: Eqn) -> tuple[Atom, ...]:
     return tuple(a for a in eqn.inputs if a is not None)
 
 
-class _Unused(SymbolNames):
+def _unused_names(body: Graph, inputs: Sequence[Var]) -> SymbolNames:
     """Names of symbols that occur neither in a composite's operands nor in its body."""
-
-    def __init__(self, body: Graph, inputs: Sequence[Var]) -> None:
-        super().__init__()
-        variables = [*inputs, *(v for e in all_eqns(body) for v in e.outputs)]
-        self._taken = {name for v in variables for d in v.type.shape for name in symbols_of(d)}
-
-    def fresh(self, stem: str) -> Dim:
-        """A symbol that is new there."""
-        found = super().fresh(stem)
-        while str(found) in self._taken:
-            found = super().fresh(stem)
-        return found
+    variables = [*inputs, *(v for e in all_eqns(body) for v in e.outputs)]
+    names = SymbolNames()
+    names.reserve({name for v in variables for d in v.type.shape for name in symbols_of(d)})
+    return names

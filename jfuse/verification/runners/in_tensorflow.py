@@ -28,9 +28,9 @@ def run_tensorflow(signature: TfSignature, inputs: Mapping[str, np.ndarray]) -> 
     count = len(function.inputs) - len(function.captured_inputs)
     placeholders = function.inputs[:count]
     tensors = [tf.constant(inputs[n], p.dtype) for n, p in zip(signature.input_names, placeholders, strict=True)]
-    args, kwargs = _structured(function.structured_input_signature, iter(tensors))
     try:
-        results = tf.nest.flatten(function(*args, **kwargs))
+        # Flat: of a default that is a function (act=tf.nn.relu) the structured signature keeps no value to pass again.
+        results = tf.nest.flatten(function._call_flat(tensors, function.captured_inputs))
     except tf.errors.OpError as error:
         raise _failure(signature.key, error) from error
     _need_declared_shapes(signature, results)
@@ -120,12 +120,3 @@ def _reason(message: str) -> str:
     """The line that says what is wrong: the last one before the node's place, below the trace of the source."""
     lines = [line.strip() for line in message.split("\n[[")[0].split("\n\t [[")[0].splitlines()]
     return next((line for line in reversed(lines) if line), message)
-
-
-def _structured(structure: Any, tensors: Any) -> Any:
-    import tensorflow as tf
-
-    def leaf(item: Any) -> Any:
-        return next(tensors) if isinstance(item, tf.TensorSpec) else item
-
-    return tf.nest.map_structure(leaf, structure)

@@ -6,6 +6,7 @@ arithmetic is left for run time.
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -19,20 +20,31 @@ from jfuse.kernels.core.op import Array
 from jfuse.kernels.core.static_values import known_entries
 from jfuse.lowering.ops.math.complex_numbers import lower_conj
 from jfuse.lowering.rule_tools.operands import as_i32, i32_operand, known_sizes, sizes_operand
-from jfuse.lowering.rule_tools.query import axes_of, dtype, is_constant, rank, static, type_of
+from jfuse.lowering.rule_tools.query import axes_of, dtype, is_computed, is_constant, rank, static, type_of
 from jfuse.lowering.rule_tools.shape_tensors import shaped, zeros
 from jfuse.lowering.rules import lowers
 
 
 def reshaped(x: Array, target: Shape, shape: Array) -> Array:
     """x in the shape `target`, which `shape` computes: with a constant where one size at most is open."""
-    target = resolved_shape(x.shape, target)
+    target = resolved_shape(x.shape, _beside_zeros(x.shape, target))
     if _is_shape(x, target):
         return x
     open_ = [i for i, d in enumerate(target) if not is_known(d)]
     if len(open_) > 1 or (open_ and 0 in target):
         return ops.reshape(x, as_i32(shape))
     return ops.reshape(x, np.array([d if is_known(d) else -1 for d in target], np.int32))
+
+
+def _beside_zeros(shape: Shape, target: Shape) -> Shape:
+    """A target with -1 beside a size of 0 as TensorFlow fills it in: without the zeros of both shapes.
+
+    Source: tensorflow/core/kernels/reshape_op.h
+    """
+    if 0 not in target or -1 not in target or not all(map(is_known, (*shape, *target))):
+        return target
+    counted, given = (math.prod(int(d) for d in dims if d not in (0, -1)) for dims in (shape, target))
+    return tuple(counted // given if d == -1 else d for d in target)
 
 
 def _is_shape(x: Array, target: Shape) -> bool:
@@ -54,6 +66,8 @@ def lower_reshape(tensor: Array, shape: Array) -> Array:
 @lowers("ExpandDims")
 def lower_expand_dims(x: Array, dim: Array) -> Array:
     """EXPAND_DIMS."""
+    if is_computed(dim):
+        return ops.expand_dims(x, as_i32(dim))
     (axis,) = axes_of(dim, rank(x) + 1, "dim")
     return ops.expand_dims(x, np.asarray(axis, np.int32))
 
@@ -147,6 +161,8 @@ def _element(x: Array, axis: int, i: int) -> Array:
 @lowers("Split")
 def lower_split(split_dim: Array, value: Array, *, num_split: int) -> Any:
     """SPLIT; nothing for one part."""
+    if is_computed(split_dim) and 1 < rank(value) <= _DELEGATED and num_split > 1:
+        return ops.split(as_i32(split_dim), value, num_splits=num_split)
     (axis,) = axes_of(split_dim, rank(value), "split_dim")
     if num_split == 1:
         return value
@@ -201,7 +217,7 @@ def _padded_in_parts(x: Array, amounts: Array, value: Array | None) -> Array:
 @lowers("MirrorPad")
 def lower_mirror_pad(x: Array, paddings: Array, *, mode: str) -> Array:
     """MIRROR_PAD."""
-    amounts = i32_operand(paddings, "paddings")
+    amounts = sizes_operand(paddings)
     return x if _is_zero(amounts) else ops.mirror_pad(x, amounts, mode=mode)
 
 

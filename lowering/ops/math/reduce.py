@@ -12,7 +12,8 @@ from jfuse.ir.dims import Shape, product, same
 from jfuse.ir.types import DType
 from jfuse.kernels import ops
 from jfuse.kernels.core.op import Array, TflOp
-from jfuse.lowering.rule_tools.query import axes_of, dtype, rank, scalar
+from jfuse.lowering.rule_tools.operands import as_i32
+from jfuse.lowering.rule_tools.query import axes_of, dtype, is_computed, rank, scalar
 from jfuse.lowering.rule_tools.shape_tensors import shape_tensor, shaped
 from jfuse.lowering.rules import LowerRule, lowers
 
@@ -20,12 +21,15 @@ _DELEGATED = 6  # dimensions: XNNPACK takes reductions of more and fails on them
 
 
 def reduces(name: str, op: TflOp, empty: Callable[[DType], Any] | None = None) -> LowerRule:
-    """The rule for a reduction along static axes. No axes leave the operand as it is.
+    """The rule for a reduction, along axes that data may decide. No axes leave the operand as it is.
 
     empty: what nothing is reduced to, of a dtype, where the kernel says something else.
     """
 
     def lower(x: Array, axis: Array, *, keep_dims: bool = False) -> Array:
+        none_is_empty = empty is None or all(same(d, 0) is not True for d in x.shape)
+        if is_computed(axis) and rank(x) <= _DELEGATED and none_is_empty:
+            return op(x, as_i32(axis), keep_dims=keep_dims)
         axes = axes_of(axis, rank(x))
         if not axes:
             return x
@@ -33,7 +37,7 @@ def reduces(name: str, op: TflOp, empty: Callable[[DType], Any] | None = None) -
             return ops.fill(shape_tensor(_reduced(x, axes, keep_dims), [x]), scalar(empty(dtype(x)), x))
         return op(x, axes, keep_dims=keep_dims) if rank(x) <= _DELEGATED else _merged(op, x, axes, keep_dims)
 
-    lower.__doc__ = f"{op.builtin} along static axes; without axes the operand itself."
+    lower.__doc__ = f"{op.builtin} along axes; without axes the operand itself."
     return lowers(name)(lower)
 
 
@@ -81,6 +85,8 @@ def lower_euclidean_norm(x: Array, axis: Array, *, keep_dims: bool = False) -> A
 @lowers("ArgMax")
 def lower_arg_max(x: Array, dimension: Array, *, output_type: DType = DType.i64) -> Array:
     """ARG_MAX: the first of equals, as in TensorFlow. Of i64, which its kernel lacks, TOPK_V2."""
+    if is_computed(dimension) and dtype(x) is not DType.i64:
+        return ops.arg_max(x, as_i32(dimension), output_type=output_type)
     (axis,) = axes_of(dimension, rank(x), "dimension")
     return _first(x, axis, output_type) if dtype(x) is DType.i64 else ops.arg_max(x, axis, output_type=output_type)
 
@@ -88,6 +94,8 @@ def lower_arg_max(x: Array, dimension: Array, *, output_type: DType = DType.i64)
 @lowers("ArgMin")
 def lower_arg_min(x: Array, dimension: Array, *, output_type: DType = DType.i64) -> Array:
     """ARG_MIN: the first of equals, as in TensorFlow. Of i64, which its kernel lacks, TOPK_V2 of -1 - x."""
+    if is_computed(dimension) and dtype(x) is not DType.i64:
+        return ops.arg_min(x, as_i32(dimension), output_type=output_type)
     (axis,) = axes_of(dimension, rank(x), "dimension")
     if dtype(x) is DType.i64:
         return _first(ops.sub(np.int64(-1), x), axis, output_type)

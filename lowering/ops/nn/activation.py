@@ -25,6 +25,34 @@ alike("Sigmoid", ops.logistic)
 alike("LogSoftmax", ops.log_softmax)
 
 
+@lowers("SigmoidGrad")
+def lower_sigmoid_grad(y: Array, dy: Array) -> Array:
+    """dy * y * (1 - y), where y is the sigmoid."""
+    return ops.mul(ops.mul(dy, y), ops.sub(one_like(y), y))
+
+
+@lowers("TanhGrad")
+def lower_tanh_grad(y: Array, dy: Array) -> Array:
+    """dy * (1 - y * y), where y is the hyperbolic tangent."""
+    return ops.mul(dy, ops.sub(one_like(y), ops.mul(y, y)))
+
+
+@lowers("ReluGrad")
+def lower_relu_grad(gradients: Array, features: Array) -> Array:
+    """gradients * (features > 0)."""
+    is_let_through = ops.greater(features, scalar(0, features))
+    return ops.mul(gradients, ops.cast(is_let_through, out_data_type=dtype(gradients)))
+
+
+@lowers("Relu6Grad")
+def lower_relu6_grad(gradients: Array, features: Array) -> Array:
+    """gradients * (0 < features < 6)."""
+    is_let_through = ops.logical_and(
+        ops.greater(features, scalar(0, features)), ops.less(features, scalar(6, features))
+    )
+    return ops.mul(gradients, ops.cast(is_let_through, out_data_type=dtype(gradients)))
+
+
 @lowers("Softmax")
 def lower_softmax(logits: Array) -> Array:
     """SOFTMAX, on one axis before the last where its kernel would not take them all."""

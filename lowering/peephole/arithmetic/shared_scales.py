@@ -27,6 +27,10 @@ class _Reads:
         """The number of equations that read a constant."""
         return self.counts[atom.memory] if isinstance(atom, Const) else 2
 
+    def is_compared(self, atom: Var | Const, /) -> bool:
+        """What a product reads is compared with nothing."""
+        return False
+
 
 def affine_before_products(graph: Graph) -> Graph:
     """FULLY_CONNECTED(MUL(x, s), w) = FULLY_CONNECTED(x, w * s) for all that read the MUL, where nothing else does."""

@@ -73,7 +73,8 @@ class Product:
     @property
     def bias(self) -> Atom | None:
         """What is added, None for nothing."""
-        return self.eqn.inputs[_PLACES[self.eqn.op][2]]
+        place = _PLACES[self.eqn.op][2]
+        return self.eqn.inputs[place] if place < len(self.eqn.inputs) else None  # optional ones may be left out
 
     @property
     def function(self) -> str:

@@ -113,8 +113,7 @@ def linear_forms(body: Graph, values: Sequence[Var], sources: Sequence[Var]) -> 
     widths = [row_size(s.type) for s in sources]
     total = sum(widths)
     need(total <= _MOST_ROWS, "form_too_large", want=f"up to {_MOST_ROWS} input columns", got=total)
-    batch = sources[0].type.shape[0]
-    rows = int(batch) if is_known(batch) else _BLOCK
+    rows = _need_rows(sources, values)
     group = max(1, _BLOCK // rows)
     program, weights = _program(body, values, sources, rows)
     outputs: list[list[np.ndarray]] = [[] for _ in values]
@@ -132,6 +131,18 @@ def linear_forms(body: Graph, values: Sequence[Var], sources: Sequence[Var]) -> 
         parts = np.split(matrix, np.cumsum(widths)[:-1])
         forms[value] = Form(dict(zip(sources, parts, strict=True)), bias[0])
     return forms
+
+
+def _need_rows(sources: Sequence[Var], values: Sequence[Var]) -> int:
+    """The rows of the batch; refuses where not all have as many: a buffer of steps f32[5,4] beside an input."""
+    sizes = {v.type.shape[0] if v.type.rank else 0 for v in sources}
+    rows = {int(d) if is_known(d) else _BLOCK for d in sizes}
+    need(len(rows) == 1 and 0 not in rows, "rows_of_the_batch", want="as many in each", got=sorted(rows))
+    (count,) = rows
+    for value in values:
+        fits = concrete_zeros(value.type, count).size % count == 0
+        need(fits, "rows_of_the_batch", want=f"{count} rows", got=str(value.type))
+    return count
 
 
 def _program(body: Graph, values: Sequence[Var], sources: Sequence[Var], rows: int) -> tuple[Any, list[np.ndarray]]:

@@ -117,6 +117,8 @@ class Reader:
         wanted = np.asarray(results[eqn.outputs.index(var)]).reshape(-1)[index]
         for place, label in labels.items():
             flat = label.reshape(-1)
+            if not flat.size:
+                continue  # b = concat([v[:, 1:], x]) of a buffer that holds one step reads no element of v
             order = np.argsort(flat)
             found = order[np.clip(np.searchsorted(flat, wanted, sorter=order), 0, flat.size - 1)]
             operand = eqn.inputs[place]

@@ -135,3 +135,24 @@ def test_what_is_no_plain_tensor_is_refused(what: str, call: Any, given: Any) ->
     function = tf.function(call, input_signature=[given], autograph=False)
     with pytest.raises(ImportFailed, match=rf"{what} of signature 'serving_default' is no plain tensor"):
         jfuse.load(function)
+
+
+@tf.function(autograph=False)
+def activated(x: Any, act: Any = tf.nn.relu, scale: float = 2.0) -> Any:
+    return act(x) * scale
+
+
+class Activated(tf.Module):
+    @tf.function(input_signature=[spec(None, 3)], autograph=False)
+    def __call__(self, x: Any, act: Any = tf.nn.relu) -> Any:
+        return act(x)
+
+
+@pytest.mark.parametrize("kind", ["function", "method"])
+def test_a_default_that_is_a_function(kind: str) -> None:
+    module = Activated()
+    is_method = kind == "method"
+    model = jfuse.load(module.__call__ if is_method else activated, input_signature=None if is_method else [spec(2, 3)])
+    assert model.signature().input_names == ("x",)
+    check_model(model)
+    jfuse.verify(jfuse.lower(model), calls=1)  # calls TensorFlow's function with the tensor alone

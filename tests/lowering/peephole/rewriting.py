@@ -19,6 +19,7 @@ from jfuse.ir.walk import producers, use_counts
 from jfuse.lowering.peephole import PEEPHOLE_RULES
 from jfuse.lowering.peephole.registry import why_not
 from jfuse.passes.context import Context
+from jfuse.passes.rewrite import Rewriting
 from jfuse.passes.simplify.simplify import simplify
 
 B, T = symbol("B"), symbol("T")
@@ -97,6 +98,9 @@ class GraphView:
             return self._reads[atom]
         operands = [a for e in self._graph.eqns for a in e.inputs if isinstance(a, Const)]
         return sum(a.memory == atom.memory for a in operands)
+
+    def is_compared(self, atom: Atom, /) -> bool:
+        return Rewriting(self._graph).is_compared(atom)
 
 
 def refusals(function: Callable[..., Any], *inputs: TensorType) -> dict[str, list[str]]:

@@ -195,6 +195,13 @@ CHAIN = [
         left="sub mul",
     ),
     case("too-small", lambda x: ops.mul(ops.mul(x, np.float32(1e-30)), np.float32(1e-30)), f32(4), left="mul mul"),
+    case(
+        "before-a-comparison",
+        lambda x: ops.less(ops.add(ops.div(ops.mul(x, np.float32(3)), np.float32(7)), np.float32(1)), np.float32(2)),
+        f32(B, 4),
+        left="mul div add less",
+    ),
+    case("before-floor", lambda x: ops.floor(ops.mul(ops.mul(x, IN_SCALE), IN_SCALE)), f32(B, 4), left="mul mul floor"),
     case("activated", lambda x: ops.mul(ops.relu(ops.mul(x, IN_SCALE)), IN_SCALE), f32(B, 4), left="mul mul"),
     case("second-reader", lambda x: (y := ops.mul(x, IN_SCALE), ops.mul(y, IN_SCALE)), f32(B, 4), left="mul mul"),
 ]

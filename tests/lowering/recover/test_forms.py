@@ -107,3 +107,10 @@ def test_a_bias_that_varies_by_row_is_refused() -> None:
     graph = graph_of(lambda x, h: ops.add(x, rows), 3)
     with pytest.raises(NotFused, match="same_bias_in_all_rows"):
         linear_forms(graph, [only_output(graph)], graph.inputs)
+
+
+@pytest.mark.parametrize("others", [5, 0], ids=["steps-for-rows", "no-row"])
+def test_rows_of_another_number_are_refused(others: int) -> None:
+    graph = trace_graph(lambda x, h: ops.concatenation(x, h, axis=0), [f32(1, 4), f32(others, 4)])
+    with pytest.raises(NotFused, match="rows_of_the_batch"):
+        linear_forms(graph, [only_output(graph)], graph.inputs)

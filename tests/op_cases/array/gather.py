@@ -26,6 +26,8 @@ GATHERS = (
     case("GatherV2", args=[f32(2, 4, 3), places(2, 5, 6, size=3), const(2)], dynamic=True, batch_dims=1),
     case("GatherV2", args=[f32(2, 4, 3), places(2, 4, 1, size=3), const(-1)], dynamic=True, batch_dims=2),
     case("GatherV2", args=[f32(2, 4), places(2, 3, size=4), const(-1)], batch_dims=-1),
+    case("GatherV2", args=[weights(2, 5, 4), places(2, 3, size=5), const(1)], batch_dims=1),
+    case("GatherV2", args=[weights(2, 3, 4), places(2, 6, size=4), const(2)], batch_dims=1),
     case("GatherV2", args=[i32(4), const([3, 0]), const(0)]),
     case("GatherV2", args=[boolean(4, 2), const([3, 0]), const(0)]),
     case("GatherV2", args=[given([b"a", b"bc", b"d"]), places(4, size=3), const(0)]),
@@ -42,6 +44,8 @@ GATHERS = (
     case("GatherNd", args=[boolean(3, 4), given([[0, 1]], DType.i64)]),
     case("GatherNd", args=[f32(3, 4, 5), given([[0, 3], [2, 1]], DType.i32)]),
     case("GatherNd", args=[f32(3, 4, 5), given([[[2]], [[0]]], DType.i64)]),
+    case("GatherNd", args=[weights(5, 4), given([[0, 3], [4, 1]], DType.i32)], dynamic=True),
+    case("GatherNd", args=[weights(5, 4), given([[4], [0]], DType.i64)]),
     case("GatherNd", args=[i32(3, 4), given([1, 2], DType.i32)]),
     case("GatherNd", args=[f32(3, 4), const([[1], [1]])], dynamic=True),
 )

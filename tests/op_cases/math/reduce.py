@@ -46,7 +46,21 @@ def position(op: str) -> list[Case]:
     ]
 
 
+COMPUTED = (
+    *(case(op, args=[f32(2, 3, 4), given([1], DType.i32)]) for op in ("Sum", "Mean", "Prod", "Max", "Min")),
+    case("Sum", args=[f32(2, 3, 4), given(-1, DType.i32)], dynamic=True),
+    case("Mean", args=[f32(2, 3, 4), given([2, 0], DType.i64)], keep_dims=True),
+    case("Max", args=[i32(3, 3), given([0], DType.i32)]),
+    case("Any", args=[boolean(2, 3), given([1], DType.i32)]),
+    case("All", args=[boolean(2, 3), given([-2], DType.i32)], keep_dims=True),
+    case("EuclideanNorm", args=[f32(2, 3, 4), given([1], DType.i32)]),
+    *(case(op, args=[f32(2, 3, 4), given(a, DType.i32)]) for op in ("ArgMax", "ArgMin") for a in (0, 1, -1)),
+    case("ArgMin", args=[i32(2, 5), given(1, DType.i64)], output_type=DType.i32),
+)
+"""Axes that are inputs."""
+
 CASES: tuple[Case, ...] = (
+    *COMPUTED,
     *(row for op in ("Mean", "Sum", "Prod", "Max", "Min") for row in reduction(op)),
     *(case(op, args=[i32(2, 3), const([1])], dynamic=True) for op in ("Mean", "Sum", "Prod", "Max", "Min")),
     *(case(op, args=[i64(2, 3), const([0])]) for op in ("Mean", "Sum", "Prod", "Max", "Min")),

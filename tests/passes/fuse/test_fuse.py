@@ -566,3 +566,26 @@ def test_a_wide_projection_and_layer_norms_do_not_go_together(norm: Any) -> None
     ctx = Context(rules=RuleSet().extended([recover_lstm, recurrent.fuse_lstm]), sub=SUB_PASSES)
     recover(Loop(step, carries=[f32(BATCH, UNITS + 1), f32(BATCH, UNITS)]).graph(), ctx)
     assert conditions(ctx) == ([] if norm is None else ["projection_width"])
+
+
+def _places(x: Array) -> Array:
+    return ops.where(ops.greater(x, np.float32(0)))
+
+
+def _distinct(x: Array) -> Array:
+    return ops.unique(ops.reshape(x, np.array([-1], np.int32)), idx_out_type=DType.i32)[0]
+
+
+def _counted(x: Array) -> Array:
+    count = ops.cast(ops.sum_(x, np.array([0, 1], np.int32), keep_dims=False), out_data_type=DType.i32)
+    return ops.range_(np.int32(0), count, np.int32(1))
+
+
+@pytest.mark.parametrize("body", [_places, _distinct, _counted])
+def test_results_sized_by_data_are_named_apart(body: Function) -> None:
+    """The rule's size gets another name than the body's: the search for a free one found no end."""
+    graph = trace_graph(lambda x: call(body, [x], ["x"])[0], [f32(2, 3)])
+    result, ctx = fused(graph, FuseRule(("acme.cell",), lambda x: body(x)))
+    x = np.array([[1, -2, 3], [3, 1, 0]], np.float32)
+    np.testing.assert_array_equal(evaluate(result, [x])[0], body(x))
+    assert ctx.report.fused or conditions(ctx) == ["result_type"]

@@ -1,0 +1,90 @@
+"""The last resort of the public functions: what nobody foresaw leaves them as a JfuseError that says where it happened.
+
+The user's own exceptions (of callbacks, of iterators over inputs, of functions under comparison) pass as they are, and
+so do interrupts.
+"""
+
+from __future__ import annotations
+
+import os
+import sysconfig
+from collections.abc import Callable, Iterator
+from functools import wraps
+from types import TracebackType
+from typing import ParamSpec, TypeVar
+
+from jfuse.errors import InternalError, JfuseError
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+_OURS = os.path.dirname(os.path.abspath(__file__)) + os.sep
+_LIBRARIES = tuple(sysconfig.get_path(kind) + os.sep for kind in ("stdlib", "platstdlib", "purelib", "platlib"))
+_OF_VALUES = (ValueError, TypeError, IndexError, ZeroDivisionError, OverflowError)  # what NumPy and jax raise for them
+_TYPED_IN = ("<stdin>", "<console>", "<ipython-input")  # other names in brackets are of generated code
+
+
+def only_jfuse_errors(stage: str, *, on_values: bool = False) -> Callable[[Callable[P, R]], Callable[P, R]]:
+    """Let nothing but JfuseErrors and the user's own exceptions leave the decorated public function.
+
+    stage: what the function does, as the message says it.
+    on_values: it computes with the user's arrays, whose values (a shape, an index) may be what does not fit.
+    """
+
+    def decorate(function: Callable[P, R]) -> Callable[P, R]:
+        @wraps(function)
+        def guarded(*args: P.args, **kwargs: P.kwargs) -> R:
+            try:
+                return function(*args, **kwargs)
+            except JfuseError:
+                raise
+            except Exception as error:
+                below = error.__traceback__ and error.__traceback__.tb_next
+                if below is None or any(map(_is_users, _files(below))):
+                    raise  # the call itself does not fit, or the user's own code failed
+                if on_values and isinstance(error, _OF_VALUES):
+                    raise _refused(error, stage) from error
+                raise _described(error, stage) from error
+
+        return guarded
+
+    return decorate
+
+
+def _described(error: Exception, stage: str) -> JfuseError:
+    """The error that stands for one that nobody foresaw."""
+    where = getattr(error, "jfuse_where", None)
+    stage = f"{stage} ({step})" if (step := getattr(error, "jfuse_step", None)) else stage
+    if isinstance(error, OSError):
+        return JfuseError(f"{stage} failed: {error}", where=where)
+    if isinstance(error, MemoryError):
+        return JfuseError(f"{stage} failed: there is not enough memory", where=where, found=str(error) or None)
+    remedy = "please report this, with the model and the traceback above"
+    if isinstance(error, RecursionError):
+        remedy = "a higher sys.setrecursionlimit where the model nests as deeply as that; else please report this"
+    found = " ".join(f"{type(error).__name__}: {error}".split())
+    return InternalError(f"jfuse itself failed: {stage}", where=where, found=found, remedy=remedy)
+
+
+def _refused(error: Exception, stage: str) -> JfuseError:
+    """The error for values that some op does not take."""
+    return JfuseError(
+        f"{stage} failed",
+        where=getattr(error, "jfuse_where", None),
+        expected="inputs whose values the model takes",
+        found=" ".join(f"{type(error).__name__}: {error}".split()),
+        remedy="other inputs; where TensorFlow takes these, please report this",
+    )
+
+
+def _files(traceback: TracebackType | None) -> Iterator[str]:
+    while traceback is not None:
+        yield traceback.tb_frame.f_code.co_filename
+        traceback = traceback.tb_next
+
+
+def _is_users(file: str) -> bool:
+    """Whether code stands neither in jfuse nor in a library."""
+    if file.startswith("<"):
+        return file.startswith(_TYPED_IN)
+    return not os.path.abspath(file).startswith((_OURS, *_LIBRARIES))
