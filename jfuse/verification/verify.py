@@ -11,6 +11,7 @@ from functools import cached_property, partial
 from pathlib import Path
 
 import jax
+import numpy as np
 
 from jfuse.errors import JfuseError, VerifyFailed
 from jfuse.frontends.sources import Imported
@@ -21,6 +22,7 @@ from jfuse.running.runner import running_notes
 from jfuse.verification.compare.compare import Comparison, Differs, Wrong, by_chance
 from jfuse.verification.compare.matching import Match, Renamed, match
 from jfuse.verification.compare.read_back import reads_back
+from jfuse.verification.compare.scales import ElementScales
 from jfuse.verification.compare.ties import Ties
 from jfuse.verification.compare.tolerance import EXACT, Tolerance, tolerance_of
 from jfuse.verification.inputs.user_inputs import save_calls
@@ -136,11 +138,21 @@ class _Verifying:
     def _comparison(self, reference: Subject, subjects: Sequence[Subject], same_states: bool) -> Comparison:
         ties = None if self.sides.model is None else Ties(self.sides.model.program, self._imported)
         comparison = Comparison(
-            reference, subjects, self._signatures, self._tolerance, same_states, around=self._around
+            reference,
+            subjects,
+            self._signatures,
+            self._tolerance,
+            same_states,
+            around=self._around,
+            scales=self._scales,
         )
         if ties is not None:
             comparison.excused = ties.excused
         return comparison
+
+    @cached_property
+    def _scales(self) -> ElementScales:
+        return ElementScales(self._signatures)
 
     @property
     def _imported(self) -> Imported | None:
@@ -222,11 +234,10 @@ class _Verifying:
     def _tolerance(self, key: str, output: str) -> Tolerance:
         stated = self.options.tolerance
         exact = self._own_tolerance(key, output)
-        if stated is None or exact is EXACT:
+        if stated is None or exact is EXACT or (isinstance(stated, Mapping) and output not in stated):
             return exact
-        if not isinstance(stated, Mapping):
-            return Tolerance(float(stated), "as asked for")
-        return Tolerance(float(stated[output]), "as asked for") if output in stated else exact
+        value = float(stated[output] if isinstance(stated, Mapping) else stated)
+        return Tolerance(value, "as asked for", per_element=exact.per_element)
 
     def _own_tolerance(self, key: str, output: str) -> Tolerance:
         if (key, output) not in self._tolerances:
@@ -271,9 +282,12 @@ class _Verifying:
     def _failure(self, found: Differs, result: Verification) -> VerifyFailed:
         """The error for a difference: with a smaller input that shows it, where it is kept, and where it begins."""
         row: Row = (*found.before, found.step)
-        small = shrunk(row, partial(self._fails, found.wrong[0]), self._signatures, self.options.shrink)
+        if found.wrong[0].scale is None:
+            small = shrunk(row, partial(self._fails, found.wrong[0]), self._signatures, self.options.shrink)
+        else:  # it shows beside calls that tell what elements move by
+            small = row if found.before else (*found.others, found.step)
         wrong = found
-        if small is not row:
+        if small is not row and found.wrong[0].scale is None:
             small = self._as_compared(found.wrong[0], small)
             wrong = self._again(found.wrong[0], small) or found
         worst = max(wrong.wrong, key=lambda w: _excess(w, found.wrong[0]))
@@ -311,6 +325,7 @@ class _Verifying:
         reference = self._subjects[0] if _is_own(like) else self._reference
         subjects = self._subjects if like.place >= 0 else ()
         comparison = self._comparison(reference, subjects, self._same_states or reference is not self._reference)
+        comparison.scales = self._scales.as_known()
         kinds = (
             replace(step, kind="given") if step.kind == "random" else step for step in self._as_compared(like, row)
         )
@@ -376,10 +391,17 @@ def _failed(key: str, wrong: Wrong, result: Verification) -> VerifyFailed:
     first, m = result.first, wrong.measure
     units = f"max|a-b| {m.absolute:.3g}, {m.ulp:.3g} ulp, cosine {m.cosine:.6f}, signal to noise {m.snr:.1f} dB"
     shown = f"{result.command}   shows it again" if result.command else None
+    against = "max|a-b| / max|b|"
+    if wrong.scale is not None:
+        with np.errstate(invalid="ignore"):
+            place = np.unravel_index(np.argmax(np.abs(wrong.found - wrong.wanted) / wrong.scale), wrong.wanted.shape)
+        at = ", ".join(map(str, place))
+        units = f"at [{at}]: {wrong.found[place]:.6g}, not {wrong.wanted[place]:.6g}; {units}"
+        against = "|a-b| / scale of each element"
     return VerifyFailed(
         f"output {wrong.output!r} of signature {key!r} differs ({wrong.pair})",
         where=first.place if first else None,
-        expected=f"max|a-b| / max|b| of at most {wrong.tolerance.value:g} ({wrong.tolerance.reason})",
+        expected=f"{against} of at most {wrong.tolerance.value:g} ({wrong.tolerance.reason})",
         found=f"{m.relative:.3g} ({units}; {result.backend})",
         remedy=shown or "report this model; verify=False writes the file all the same",
         context=first.detail if first else None,
