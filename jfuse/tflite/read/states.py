@@ -28,6 +28,7 @@ class Reader(Protocol):
 
     where: str  # the subgraph, for messages
     tensors: Tensors
+    inputs: Sequence[int]
 
     def calls(self) -> Iterable[tuple[str, Any]]:
         """The operators with the names of their builtins."""
@@ -74,6 +75,7 @@ class Held:
     def of(cls, reader: Reader, variables: Mapping[str, State] | None) -> Held:
         """The states of a signature's subgraph, in the order of their tensors.
 
+        An input is none, though it is marked as a variable tensor: the caller writes it before every call.
         variables: what the file's variables begin with, by name; None where they are no states.
         """
         handles = {} if variables is None else _handles(reader)
@@ -84,7 +86,7 @@ class Held:
             if variables[name] not in found.values():
                 found[index] = variables[name]
         once = _written_once(reader)
-        written = _written_before_read(reader) - once.keys()
+        written = {*_written_before_read(reader), *reader.inputs} - once.keys()
         for i in (i for i in reader.tensors.variables() if i not in written):
             first = once.get(i) or _first_value(reader, i)
             found[i] = State(reader.state_name(i), first, "variable" if i in once else "tensor")
