@@ -28,7 +28,6 @@ class Reader(Protocol):
 
     where: str  # the subgraph, for messages
     tensors: Tensors
-    inputs: Sequence[int]
 
     def calls(self) -> Iterable[tuple[str, Any]]:
         """The operators with the names of their builtins."""
@@ -38,6 +37,10 @@ class Reader(Protocol):
 
     def state_name(self, index: int) -> str:
         """A name for a state tensor, which no other state of the file has."""
+
+    @property
+    def inputs(self) -> Sequence[int]:
+        """The tensors that a caller gives."""
 
     @property
     def is_foreign(self) -> bool:

@@ -18,6 +18,7 @@ from jfuse.verification.compare.tolerance import Tolerance
 from jfuse.verification.inputs.edges import OVERFLOWING, STEEP
 from jfuse.verification.inputs.independent import compared_samples
 from jfuse.verification.inputs.vocabularies import vocabularies, with_keys
+from jfuse.verification.locate.inner_rounding import rounded_results
 from jfuse.verification.runners.without_custom_ops import AroundCustom, results_by_chance
 from jfuse.verification.subject import STATE, Arrays, Calls, Subject
 
@@ -57,7 +58,6 @@ class _Suspect:
     wrong: Wrong
     states: Arrays
     before: tuple[CallInputs, ...]
-    noise: np.ndarray | None
 
 
 class Differs(Exception):
@@ -181,7 +181,7 @@ class Comparison:
         if wrong:
             self._judge(step, wrong, states)
         if step.kind in MOVING:
-            self._suspects = [s for s in self._suspects if self._is_beyond(s.step.key, s.wrong)]
+            self._suspects = [s for s in self._suspects if self._may_be_wrong(s)]
             self._suspects += self._suspected(step, found, wanted, states)
         self.calls += 1
         self.first = self.first or step
@@ -240,7 +240,7 @@ class Comparison:
                 wrong = self._wrong_elements(key, Wrong(pair, output, measure, tolerance, f, w, place))
                 if wrong is not None:
                     *before, step = _steps(key, batch, place_of_call)
-                    self._settle(_Suspect(step, wrong, {}, tuple(before), None))
+                    self._settle(_Suspect(step, wrong, {}, tuple(before)))
                 continue
             *before, step = _steps(key, batch, place_of_call)
             left, notes = self.excused(step, [Wrong(pair, output, measure, tolerance, f, w, place)], before)
@@ -291,35 +291,33 @@ class Comparison:
         """The outputs of one call that elements are wrong of, by what these moved up to now."""
         for place, outputs in enumerate(found):
             for output in (n for n in wanted if n in outputs and n not in self._chance[step.key]):
-                others = [np.asarray(o[output]) for i, o in enumerate(found) if i != place and output in o]
                 f, w = np.asarray(outputs[output]), np.asarray(wanted[output])
                 tolerance = self.tolerance(step.key, output)
-                wrong = self._wrong_elements(step.key, Wrong(self._pair(place), output, _EQUAL, tolerance, f, w, place))
-                if wrong is not None:
-                    yield _Suspect(step, wrong, states, tuple(self._before), _least_apart(f, w, others))
+                wrong = Wrong(self._pair(place), output, _EQUAL, tolerance, f, w, place)
+                if self._wrong_elements(step.key, wrong, so_far=True) is not None:
+                    yield _Suspect(step, wrong, states, tuple(self._before))
 
-    def _wrong_elements(self, key: str, of: Wrong) -> Wrong | None:
-        """The output as one that is wrong by its elements' own scales; None where it is right."""
+    def _wrong_elements(self, key: str, of: Wrong, *, so_far: bool = False) -> Wrong | None:
+        """The output as one that is wrong by its elements' own scales; None where it is right.   so_far: or may be"""
         f, w, tolerance = of.found, of.wanted, of.tolerance
         if f.size != w.size or w.dtype.kind not in "fcV" or np.array_equal(f.reshape(w.shape), w):
             return None
-        scale = self.scales.of(key, of.output, w, tolerance)
+        scale = self.scales.of(key, of.output, w, tolerance, so_far=so_far)
         if scale is None or relative_error(f.reshape(w.shape), w, scale) <= tolerance.value:
             return None
         return replace(of, found=f.reshape(w.shape), measure=Measure.of(f.reshape(w.shape), w, scale), scale=scale)
 
-    def _is_beyond(self, key: str, wrong: Wrong) -> bool:
-        return self._wrong_elements(key, wrong) is not None
+    def _may_be_wrong(self, suspect: _Suspect) -> bool:
+        return self._wrong_elements(suspect.step.key, suspect.wrong, so_far=True) is not None
 
     def _settle(self, suspect: _Suspect) -> None:
         """Raise Differs where elements are wrong, and no rounding on the way explains that."""
         key, of = suspect.step.key, suspect.wrong
-        if suspect.noise is not None:
-            self._widen(key, of, suspect.noise)
-        if not self._is_beyond(key, of):
-            return
-        self._widen(key, of, self._nudging(suspect))
         wrong = self._wrong_elements(key, of)
+        for moves in (self._nudging, self._rounding):
+            if wrong is not None:
+                self.scales.widen(key, of.output, of.wanted, moves(suspect))
+                wrong = self._wrong_elements(key, of)
         if wrong is None:
             return
         left, notes = self.excused(suspect.step, [wrong], suspect.before)
@@ -328,12 +326,6 @@ class Comparison:
             self._note_worst(key, of.output, of.pair, _Worst(wrong.measure, of.tolerance, 1))
             others = [s for s in self._moving if s.key == key and s is not suspect.step]
             raise Differs(suspect.step, left, suspect.states, suspect.before, others)
-
-    def _widen(self, key: str, of: Wrong, moves: np.ndarray) -> None:
-        wrong = self._wrong_elements(key, of)
-        if wrong is not None and wrong.scale is not None:
-            apart = moved_by_rounding(of.wanted, [wrong.found])
-            self.scales.widen(key, of.output, moves, apart > of.tolerance.value * wrong.scale)
 
     def _nudging(self, suspect: _Suspect) -> np.ndarray:
         """How far the reference itself moves each element where the inputs of the calls are rounded otherwise."""
@@ -347,6 +339,23 @@ class Comparison:
             self._start_again()
         alike = [o.reshape(of.wanted.shape) for o in others if o.size == of.wanted.size]
         return moved_by_rounding(plain.reshape(of.wanted.shape), alike)
+
+    def _rounding(self, suspect: _Suspect) -> np.ndarray:
+        """How far each element moves where all values on the way are; without limit where no graph can be run so.
+
+        Inputs do not tell of sums that cancel whatever the inputs are, and integers cannot be rounded.
+        """
+        of, row = suspect.wrong, (*suspect.before, suspect.step)
+        program = self.subjects[0].program
+        signatures = {} if program is None else {s.key: s for s in program.signatures}
+        if suspect.step.key not in signatures or any(s.key != suspect.step.key for s in row):
+            return np.full(of.wanted.shape, np.inf)
+        signature = signatures[suspect.step.key]
+        plain, *others = (rounded_results(signature, row, seed).get(of.output) for seed in (None, *range(_TRIES)))
+        moved = [o for o in others if o is not None and o.size == of.wanted.size]
+        if plain is None or plain.size != of.wanted.size or len(moved) < len(others):
+            return np.full(of.wanted.shape, np.inf)
+        return moved_by_rounding(plain.reshape(of.wanted.shape), [o.reshape(of.wanted.shape) for o in moved])
 
     def _last_of(self, row: Sequence[CallInputs], output: str) -> np.ndarray:
         calls = self.reference.start()
@@ -436,18 +445,6 @@ def _measured(found: np.ndarray, wanted: np.ndarray, tolerance: Tolerance) -> Me
         return Measure.of(wanted, wanted)
     largest = float(np.abs(wanted.astype(np.float64)).max(initial=0.0))
     return replace(measure, relative=measure.absolute / tolerance.least) if largest < tolerance.least else measure
-
-
-def _least_apart(found: np.ndarray, wanted: np.ndarray, others: Sequence[np.ndarray]) -> np.ndarray | None:
-    """The least distance of any two of all that computed an element: a rounding drives every two of them apart.
-
-    A fault of one leaves the others together, and one of the graph leaves XLA and LiteRT together.
-    """
-    sides = [wanted, *(a.reshape(wanted.shape) for a in (found, *others) if a.size == wanted.size)]
-    if len(sides) < 3:
-        return None
-    pairs = [moved_by_rounding(a, [b]) for i, a in enumerate(sides) for b in sides[:i]]
-    return np.asarray(np.min(pairs, axis=0))
 
 
 def _nudged(array: np.ndarray) -> np.ndarray:

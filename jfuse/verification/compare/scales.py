@@ -26,7 +26,7 @@ class _Moves:
     """What is known of each element, in f64. Open axes have size 1: their elements are samples of one.
 
     first: one value. spread: the largest distance from it. largest: the largest magnitude. noise: the largest movement
-    by a rounding, where that was looked at.
+    by a rounding, as a part of the largest of its row, where that was looked at.
     """
 
     first: np.ndarray
@@ -70,11 +70,14 @@ class ElementScales:
             known, spread=np.maximum(known.spread, spread), largest=np.maximum(known.largest, largest)
         )
 
-    def of(self, key: str, output: str, wanted: np.ndarray, tolerance: Tolerance) -> np.ndarray | None:
+    def of(
+        self, key: str, output: str, wanted: np.ndarray, tolerance: Tolerance, *, so_far: bool = False
+    ) -> np.ndarray | None:
         """What each element of the values of one call is measured against, broadcast; None where nothing is known.
 
         The largest of the call at most. Elements that never move, as where there is one sample, have no scale of their
-        own: a sine of a multiple of pi is nothing but rounding.
+        own: a sine of a multiple of pi is nothing but rounding. so_far: more calls will come, so the least that these
+        scales may turn out to be.
         """
         known = self._known.get((key, output))
         if known is None or not tolerance.per_element or not tolerance.value or not wanted.size:
@@ -83,24 +86,25 @@ class ElementScales:
         if known.first.shape != tuple(1 if a in axes else n for a, n in enumerate(wanted.shape)):
             return None
         times = max(1.0, min(TIMES, _COARSEST / tolerance.value))
-        sizes = np.abs(_finite_or_nan(wanted))
-        whole = _largest(sizes, tuple(range(wanted.ndim)))
-        own = np.where(known.spread > 0, np.maximum(times * known.spread, known.largest), np.inf)
+        whole = _rows(wanted, ())
+        still = known.largest if so_far else np.inf
+        own = np.where(known.spread > 0, np.maximum(times * known.spread, known.largest), still)
+        row = _rows(wanted, axes)
         if 0 in axes and wanted[0].size >= _LEAST_ROW:
-            row = _largest(sizes, tuple(range(1, wanted.ndim)))
             own = np.minimum(own, np.where(row > 0, times * row, np.inf))
         least = float(ml_dtypes.finfo(wanted.dtype).tiny) / tolerance.value  # type: ignore[no-untyped-call]
-        rounding = _ROUNDINGS * known.noise / tolerance.value
+        with np.errstate(invalid="ignore"):
+            rounding = np.nan_to_num(_ROUNDINGS * known.noise * row / tolerance.value, posinf=np.inf)
         scale = np.minimum(np.maximum(np.maximum(own, rounding), least), np.maximum(whole, least))
         return np.asarray(scale)
 
-    def widen(self, key: str, output: str, moves: np.ndarray, suspect: np.ndarray) -> None:
-        """Take in how far roundings move the values of one call; suspect: the elements that it is asked for."""
+    def widen(self, key: str, output: str, wanted: np.ndarray, moves: np.ndarray) -> None:
+        """Take in how far roundings move the values of one call."""
         known = self._known[key, output]
-        axes = self._open_axes(key, output, moves.ndim)
-        usual = float(np.median(moves[suspect])) if suspect.any() else 0.0
-        noise = np.maximum(moves, np.where(suspect, usual, 0.0))  # one element may stand still by chance
-        self._known[key, output] = replace(known, noise=np.maximum(known.noise, _largest(noise, axes)))
+        axes = self._open_axes(key, output, wanted.ndim)
+        row = _rows(wanted, axes)
+        noise = _largest(np.divide(moves, row, out=np.zeros(moves.shape), where=row > 0), axes)
+        self._known[key, output] = replace(known, noise=np.maximum(known.noise, noise))
 
     def _open_axes(self, key: str, output: str, rank: int) -> tuple[int, ...]:
         signature = self.signatures.get(key)
@@ -136,6 +140,12 @@ def moved_by_rounding(plain: np.ndarray, others: Iterable[np.ndarray]) -> np.nda
         moves = np.where(np.isnan(a) != np.isnan(b), np.inf, np.nan_to_num(np.abs(a - b)))
         found = np.maximum(found, moves)
     return found
+
+
+def _rows(wanted: np.ndarray, open_axes: tuple[int, ...]) -> np.ndarray:
+    """The largest magnitude of each sample of a call; of the whole where its first axis does not count samples."""
+    axes = range(1, wanted.ndim) if 0 in open_axes else range(wanted.ndim)
+    return _largest(np.abs(_finite_or_nan(wanted)), tuple(axes))
 
 
 def _finite_or_nan(array: np.ndarray) -> np.ndarray:
