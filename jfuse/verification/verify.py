@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -34,8 +35,9 @@ from jfuse.verification.runners.in_tensorflow import variables_restored
 from jfuse.verification.runners.litert_workers import SampleFailed
 from jfuse.verification.runners.subjects import InLiteRt, InTensorFlow, OnXla, Runnable
 from jfuse.verification.runners.without_custom_ops import AroundCustom, can_be_cut, has_custom
-from jfuse.verification.subject import Interface, Subject
+from jfuse.verification.subject import STATE, Interface, Subject
 
+_DEFAULT_NAME = re.compile(r"(.*/)?Variable(_\d+)?")  # TensorFlow's
 OnProgress = Callable[[int, int], None]
 """Called with the number of calls compared so far, and about how many there will be (0: unknown)."""
 
@@ -144,11 +146,21 @@ class _Verifying:
             self._tolerance,
             same_states,
             around=self._around,
+            left_out=frozenset(f"{STATE}{name}" for name in self._unnamed),
             scales=self._scales,
         )
         if ties is not None:
             comparison.excused = ties.excused
         return comparison
+
+    @cached_property
+    def _unnamed(self) -> tuple[str, ...]:
+        """The states that nobody named, of a file by another program: its numbers are not TensorFlow's."""
+        program = self.sides.subjects[0].program
+        if program is None or program.facts.description is None:
+            return ()
+        found = sorted({s.name for s in program.states() if _DEFAULT_NAME.fullmatch(s.name)})
+        return tuple(found) if len(found) > 1 else ()
 
     @cached_property
     def _scales(self) -> ElementScales:
@@ -267,6 +279,9 @@ class _Verifying:
         if self.options.signatures is None:
             left = [repr(key) for key in self.sides.subjects[0].signatures if key not in self._matches]
             yield from [f"not compared, as only one side has them: signatures {', '.join(left)}"] if left else []
+        if self._unnamed:
+            unnamed = ", ".join(self._unnamed)
+            yield f"the states {unnamed} were not compared: nobody named them, and files number them anew"
         chance = sorted({n for s in self._signatures.values() for n in by_chance(s)})
         if chance:
             yield f"{', '.join(chance)} depend on random numbers, which were not compared with the source's"

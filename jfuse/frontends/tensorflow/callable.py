@@ -11,6 +11,7 @@ from jfuse.frontends.tensorflow.function import TfSignature, flat_names, unique_
 
 DEFAULT_KEY = "serving_default"
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
+_TRACED = re.compile(r"^__inference_(.+)_\d+$")
 _LONGEST = 300  # characters of a foreign message
 
 

@@ -60,6 +60,26 @@ class _Suspect:
     before: tuple[CallInputs, ...]
 
 
+@dataclass(frozen=True)
+class _Seen:
+    """What is common to the values of an output in all random and given calls.   first: that of one call"""
+
+    first: np.ndarray
+    calls: int = 0
+    is_nan: bool = True
+    is_constant: bool = True
+
+    def with_(self, array: np.ndarray) -> _Seen:
+        """One more call."""
+        is_nan = array.dtype.kind in "fcV" and array.size > 0 and bool(np.isnan(array).all())
+        return replace(
+            self,
+            calls=self.calls + 1,
+            is_nan=self.is_nan and is_nan,
+            is_constant=self.is_constant and array.size > 0 and _one_value(self.first, array),
+        )
+
+
 class Differs(Exception):
     """A call whose outputs differ.
 
@@ -101,7 +121,8 @@ class Comparison:
     signatures: what is called, by key. tolerance: of an output of a signature. same_states: both keep the same between
     calls, so that rows of calls are compared; else every call is a first one, and the reference does not tell states.
     around: runs the file around its custom operators. excused: what explains wrong outputs (a tie of equal values).
-    scales: what the elements of outputs move by. first: the first call that was compared.
+    left_out: outputs and states that are not compared. scales: what the elements of outputs move by.
+    first: the first call that was compared.
     """
 
     reference: Subject
@@ -116,14 +137,16 @@ class Comparison:
     notes: dict[str, None] = field(default_factory=dict)
     calls: int = 0
     first: CallInputs | None = None
+    left_out: frozenset[str] = frozenset()
     scales: ElementScales = field(default_factory=lambda: ElementScales({}))
 
     def __post_init__(self) -> None:
         self._keeps = any(i.states for s in self._all() for i in s.signatures.values())
-        self._chance = {key: frozenset(by_chance(s)) for key, s in self.signatures.items()}
+        self._chance = {key: frozenset(by_chance(s)) | self.left_out for key, s in self.signatures.items()}
         self._running: list[Calls] = []
         self._suspects: list[_Suspect] = []
         self._moving: list[CallInputs] = []
+        self._seen: dict[tuple[str, str], _Seen] = {}
 
     def _all(self) -> tuple[Subject, ...]:
         return (self.reference, *self.subjects)
@@ -148,6 +171,7 @@ class Comparison:
                     self.start()
                 self.call(step)
                 self.on_call(1)
+        self.notes.update(dict.fromkeys(self._unmoved()))
         for suspect in self._suspects:
             self._settle(suspect)
         self._suspects = []
@@ -280,7 +304,19 @@ class Comparison:
             else:
                 yield Wrong(self._pair(place), output, measure, tolerance, f, w, place)
 
+    def _unmoved(self) -> Iterator[str]:
+        """What was said of outputs that tell next to nothing: they are NaN, or the same whatever the inputs are."""
+        for (key, output), seen in self._seen.items():
+            if seen.is_nan:
+                yield f"{output!r} of {key!r} is NaN in all {seen.calls} calls that were compared"
+            elif seen.is_constant and seen.calls > 1 and self.signatures[key].input_names:
+                yield f"{output!r} of {key!r} is the same in all {seen.calls} calls that were compared"
+
     def _learn(self, step: CallInputs, wanted: Arrays) -> None:
+        for output in (n for n in wanted if not n.startswith(STATE)):
+            array = np.asarray(wanted[output])
+            seen = self._seen.get((step.key, output)) or _Seen(array)
+            self._seen[step.key, output] = seen.with_(array)
         for output in (n for n in wanted if self.tolerance(step.key, n).per_element):
             self.scales.learn(step.key, output, np.asarray(wanted[output]))
         self._moving = [*self._moving, step][:_MOVING_KEPT]
@@ -445,6 +481,13 @@ def _measured(found: np.ndarray, wanted: np.ndarray, tolerance: Tolerance) -> Me
         return Measure.of(wanted, wanted)
     largest = float(np.abs(wanted.astype(np.float64)).max(initial=0.0))
     return replace(measure, relative=measure.absolute / tolerance.least) if largest < tolerance.least else measure
+
+
+def _one_value(some: np.ndarray, other: np.ndarray) -> bool:
+    """Whether two arrays are equal, or one number throughout, as where their sizes are open."""
+    if some.shape == other.shape:
+        return bool(np.array_equal(some, other))
+    return bool(some.size and (some == some.flat[0]).all() and (other == some.flat[0]).all())
 
 
 def _nudged(array: np.ndarray) -> np.ndarray:
