@@ -13,9 +13,11 @@ import numpy as np
 class Measure:
     """How far an array is from the wanted one.
 
-    absolute: max|a - b|. relative: max|a - b| / max|b|. ulp: the largest distance counted in floats between the two
-    (for integers max|a - b|). cosine: of the angle between both, flattened. snr: of the signal b to the noise a - b, in
-    decibels. Equal NaNs and infinities count as equal; shapes or places of NaNs that differ are infinitely far.
+    absolute: max|a - b|. relative: max|a - b| / max|b|, or max(|a - b| / scale) where elements have scales. ulp: the
+    largest distance counted in floats between the two (for integers max|a - b|). cosine: of the angle between both,
+    flattened. snr: of the signal b to the noise a - b, in decibels. Equal NaNs and infinities count as equal. Shapes
+    that differ, a NaN or an infinity on one side alone, and infinities of other signs are infinitely far apart in every
+    respect.
     """
 
     absolute: float
@@ -25,9 +27,9 @@ class Measure:
     snr: float
 
     @classmethod
-    def of(cls, found: np.ndarray, wanted: np.ndarray) -> Measure:
-        """The distance of `found` from `wanted`, of any shape and dtype."""
-        relative = relative_error(found, wanted)
+    def of(cls, found: np.ndarray, wanted: np.ndarray, scale: np.ndarray | None = None) -> Measure:
+        """The distance of `found` from `wanted`, of any shape and dtype.   scale: as of `relative_error`"""
+        relative = relative_error(found, wanted, scale)
         if relative == 0.0:
             return _EQUAL
         if wanted.dtype.kind not in "fcViu" or (math.isinf(relative) and not _comparable(found, wanted)):
@@ -64,8 +66,11 @@ _EQUAL = Measure(0.0, 0.0, 0.0, 1.0, math.inf)
 _APART = Measure(math.inf, math.inf, math.inf, 0.0, -math.inf)
 
 
-def relative_error(found: np.ndarray, wanted: np.ndarray) -> float:
-    """max|a - b| / max|b|; equal NaNs and infinities differ by 0, anything but floats by 0 or infinity."""
+def relative_error(found: np.ndarray, wanted: np.ndarray, scale: np.ndarray | None = None) -> float:
+    """max|a - b| / max|b|; equal NaNs and infinities differ by 0, anything but floats by 0 or infinity.
+
+    scale: what each element is measured against instead, broadcast against `wanted`.
+    """
     if found.shape != wanted.shape:
         return float("inf")
     if wanted.dtype.kind not in "fcV":  # V: bfloat16 and the 8-bit floats
@@ -75,19 +80,21 @@ def relative_error(found: np.ndarray, wanted: np.ndarray) -> float:
     if not np.array_equal(a[odd], b[odd], equal_nan=True):
         return float("inf")
     with np.errstate(over="ignore", invalid="ignore"):
-        worst = float(np.abs(a - b)[~odd].max(initial=0.0))
-    largest = float(np.abs(b)[~odd].max(initial=0.0))
-    if worst == 0.0:
+        apart = np.where(odd, 0.0, np.abs(a - b))
+    if not apart.any():
         return 0.0
-    return worst / largest if largest else float("inf")
+    against = np.abs(b)[~odd].max(initial=0.0) if scale is None else scale
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        return float(np.where(apart == 0.0, 0.0, apart / against).max())
 
 
 def _comparable(found: np.ndarray, wanted: np.ndarray) -> bool:
-    """Whether the two have one shape and their NaNs and infinities at the same places."""
+    """Whether the two have one shape, and the same NaNs and infinities at the same places."""
     if found.shape != wanted.shape:
         return False
     a, b = _wide(found), _wide(wanted)
-    return np.array_equal(np.isfinite(a), np.isfinite(b))
+    odd = ~(np.isfinite(a) & np.isfinite(b))
+    return np.array_equal(a[odd], b[odd], equal_nan=True)
 
 
 def _wide(array: np.ndarray) -> np.ndarray:

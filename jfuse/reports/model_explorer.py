@@ -61,6 +61,8 @@ def node_data(verification: Verification, model: Model, pair: str | None = None)
     file = _File(model.to_bytes())
     worst: dict[tuple[str, str], float] = {}
     for error in taken:
+        if error.measure is None:  # not known: the node stays without a number
+            continue
         node = file.node(error)
         size = error.measure.relative
         worst[node] = max(worst.get(node, 0.0), math.inf if math.isnan(size) else size)

@@ -98,7 +98,7 @@ class _Side:
         if graph is None or row is None or not self._is(self._rows[graph].rows[row], error):
             return False
         known = self._errors[graph].get((row, error.pair))
-        if known is None or not error.measure.relative <= known.measure.relative:
+        if known is None or not _relative(error) <= _relative(known):
             self._errors[graph][row, error.pair] = error
         return True
 
@@ -153,6 +153,11 @@ def _error(row: int, error: EquationError) -> dict[str, Any]:
         "notes": _notes(error),
         **(measure(error.measure) or {}),
     }
+
+
+def _relative(error: EquationError) -> float:
+    """The relative error; what is not known is less than any."""
+    return -1.0 if error.measure is None else error.measure.relative
 
 
 def _notes(error: EquationError) -> list[str]:

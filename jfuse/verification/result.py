@@ -19,13 +19,14 @@ class EquationError:
 
     path: where it stands: its number in the signature's graph, and for one in a body the numbers of each equation and
     body on the way. pair: what was compared, `wanted/found` as in `xla/litert`. measure: the distance of the worst
-    result. own: the relative error that the equation makes by itself, given the operands of the other side; None where
-    that was not tried. source: the node of the source, layer: the layer of the model that it belongs to.
-    operands: their types and ranges. steps: the step of each loop around it, from 0. first: the source of the first of
-    several equations of which this is the last, where it cannot be told which of them errs. state: the state that
-    differs although every equation is right; the equation is the one that reads it then. call: which call of a row.
-    scale: how the other side quantizes the result, where that is what differs. delegate: what LiteRT has to run with to
-    err, where its own kernels do not; together: only where that runs the equation with others before it as one.
+    result; None where one of the sides is not known. own: the relative error that the equation makes by itself, given
+    the operands of the other side; None where that was not tried. source: the node of the source, layer: the layer of
+    the model that it belongs to. operands: their types and ranges. steps: the step of each loop around it, from 0.
+    first: the source of the first of several equations of which this is the last, where it cannot be told which of them
+    errs. state: the state that differs although every equation is right; the equation is the one that reads it then.
+    call: which call of a row. scale: how the other side quantizes the result, where that is what differs. delegate:
+    what LiteRT has to run with to err, where its own kernels do not; together: only where that runs the equation with
+    others before it as one.
     """
 
     signature: str
@@ -35,7 +36,7 @@ class EquationError:
     source: str
     layer: str
     pair: str
-    measure: Measure
+    measure: Measure | None
     own: float | None = None
     operands: tuple[str, ...] = ()
     steps: tuple[int, ...] = ()
@@ -57,15 +58,20 @@ class EquationError:
         return ", ".join(parts)
 
     @property
+    def size(self) -> str:
+        """The relative error, in words."""
+        return "what is not known" if self.measure is None else f"{self.measure.relative:.3g}"
+
+    @property
     def detail(self) -> str:
         """What is wrong with it, in a few lines: the equation, its error, its operands."""
         lines = [self.text]
         if self.state:
-            lines.append(f"the state {self.state!r} is not what was left there: differs by {self.measure.relative:.3g}")
+            lines.append(f"the state {self.state!r} is not what was left there: differs by {self.size}")
         elif self.scale:
             lines.append(f"the integers of its result stand for other real numbers: the other side has {self.scale}")
         elif self.own is not None:
-            lines.append(f"by itself differs by {self.own:.3g}; with all before it by {self.measure.relative:.3g}")
+            lines.append(f"by itself differs by {self.own:.3g}; with all before it by {self.size}")
         if self.delegate:
             together = ", where that runs it with operators before it as one" if self.together else ""
             lines.append(f"with {self.delegate} alone{together}: LiteRT's own kernels agree with XLA")

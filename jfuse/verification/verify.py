@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -11,6 +12,7 @@ from functools import cached_property, partial
 from pathlib import Path
 
 import jax
+import numpy as np
 
 from jfuse.errors import JfuseError, VerifyFailed
 from jfuse.frontends.sources import Imported
@@ -22,6 +24,7 @@ from jfuse.running.runner import running_notes
 from jfuse.verification.compare.compare import Comparison, Differs, Wrong, by_chance
 from jfuse.verification.compare.matching import Match, Renamed, match
 from jfuse.verification.compare.read_back import reads_back
+from jfuse.verification.compare.scales import ElementScales
 from jfuse.verification.compare.ties import Ties
 from jfuse.verification.compare.tolerance import EXACT, Tolerance, tolerance_of
 from jfuse.verification.inputs.redraw import Redraw
@@ -34,8 +37,9 @@ from jfuse.verification.runners.in_tensorflow import variables_restored
 from jfuse.verification.runners.litert_workers import SampleFailed
 from jfuse.verification.runners.subjects import InLiteRt, InTensorFlow, OnXla, Runnable
 from jfuse.verification.runners.without_custom_ops import AroundCustom, can_be_cut, has_custom
-from jfuse.verification.subject import Interface, Subject
+from jfuse.verification.subject import STATE, Interface, Subject
 
+_DEFAULT_NAME = re.compile(r"(.*/)?Variable(_\d+)?")  # TensorFlow's
 OnProgress = Callable[[int, int], None]
 """Called with the number of calls compared so far, and about how many there will be (0: unknown)."""
 
@@ -146,6 +150,8 @@ class _Verifying:
             same_states,
             around=self._around,
             redraw=self._redraw,
+            left_out=frozenset(f"{STATE}{name}" for name in self._unnamed),
+            scales=self._scales,
         )
         if ties is not None:
             comparison.excused = ties.excused
@@ -157,6 +163,19 @@ class _Verifying:
         promised = {v for p in self._plan.promises for v in p.inputs}
         inputs = {key: zip(s.input_names, s.graph.inputs, strict=False) for key, s in self._signatures.items()}
         return Redraw({key: frozenset(name for name, var in of if var in promised) for key, of in inputs.items()})
+
+    @cached_property
+    def _unnamed(self) -> tuple[str, ...]:
+        """The states that nobody named, of a file by another program: its numbers are not TensorFlow's."""
+        program = self.sides.subjects[0].program
+        if program is None or program.facts.description is None:
+            return ()
+        found = sorted({s.name for s in program.states() if _DEFAULT_NAME.fullmatch(s.name)})
+        return tuple(found) if len(found) > 1 else ()
+
+    @cached_property
+    def _scales(self) -> ElementScales:
+        return ElementScales(self._signatures)
 
     @property
     def _imported(self) -> Imported | None:
@@ -238,11 +257,10 @@ class _Verifying:
     def _tolerance(self, key: str, output: str) -> Tolerance:
         stated = self.options.tolerance
         exact = self._own_tolerance(key, output)
-        if stated is None or exact is EXACT:
+        if stated is None or exact is EXACT or (isinstance(stated, Mapping) and output not in stated):
             return exact
-        if not isinstance(stated, Mapping):
-            return Tolerance(float(stated), "as asked for")
-        return Tolerance(float(stated[output]), "as asked for") if output in stated else exact
+        value = float(stated[output] if isinstance(stated, Mapping) else stated)
+        return Tolerance(value, "as asked for", per_element=exact.per_element)
 
     def _own_tolerance(self, key: str, output: str) -> Tolerance:
         if (key, output) not in self._tolerances:
@@ -272,6 +290,9 @@ class _Verifying:
         if self.options.signatures is None:
             left = [repr(key) for key in self.sides.subjects[0].signatures if key not in self._matches]
             yield from [f"not compared, as only one side has them: signatures {', '.join(left)}"] if left else []
+        if self._unnamed:
+            unnamed = ", ".join(self._unnamed)
+            yield f"the states {unnamed} were not compared: nobody named them, and files number them anew"
         chance = sorted({n for s in self._signatures.values() for n in by_chance(s)})
         if chance:
             yield f"{', '.join(chance)} depend on random numbers, which were not compared with the source's"
@@ -287,9 +308,12 @@ class _Verifying:
     def _failure(self, found: Differs, result: Verification) -> VerifyFailed:
         """The error for a difference: with a smaller input that shows it, where it is kept, and where it begins."""
         row: Row = (*found.before, found.step)
-        small = shrunk(row, partial(self._fails, found.wrong[0]), self._signatures, self.options.shrink)
+        if found.wrong[0].scale is None:
+            small = shrunk(row, partial(self._fails, found.wrong[0]), self._signatures, self.options.shrink)
+        else:  # it shows beside calls that tell what elements move by
+            small = row if found.before else (*found.others, found.step)
         wrong = found
-        if small is not row:
+        if small is not row and found.wrong[0].scale is None:
             small = self._as_compared(found.wrong[0], small)
             wrong = self._again(found.wrong[0], small) or found
         worst = max(wrong.wrong, key=lambda w: _excess(w, found.wrong[0]))
@@ -327,6 +351,7 @@ class _Verifying:
         reference = self._subjects[0] if _is_own(like) else self._reference
         subjects = self._subjects if like.place >= 0 else ()
         comparison = self._comparison(reference, subjects, self._same_states or reference is not self._reference)
+        comparison.scales = self._scales.as_known()
         kinds = (
             replace(step, kind="given") if step.kind == "random" else step for step in self._as_compared(like, row)
         )
@@ -392,10 +417,17 @@ def _failed(key: str, wrong: Wrong, result: Verification) -> VerifyFailed:
     first, m = result.first, wrong.measure
     units = f"max|a-b| {m.absolute:.3g}, {m.ulp:.3g} ulp, cosine {m.cosine:.6f}, signal to noise {m.snr:.1f} dB"
     shown = f"{result.command}   shows it again" if result.command else None
+    against = "max|a-b| / max|b|"
+    if wrong.scale is not None:
+        with np.errstate(invalid="ignore"):
+            place = np.unravel_index(np.argmax(np.abs(wrong.found - wrong.wanted) / wrong.scale), wrong.wanted.shape)
+        at = ", ".join(map(str, place))
+        units = f"at [{at}]: {wrong.found[place]:.6g}, not {wrong.wanted[place]:.6g}; {units}"
+        against = "|a-b| / scale of each element"
     return VerifyFailed(
         f"output {wrong.output!r} of signature {key!r} differs ({wrong.pair})",
         where=first.place if first else None,
-        expected=f"max|a-b| / max|b| of at most {wrong.tolerance.value:g} ({wrong.tolerance.reason})",
+        expected=f"{against} of at most {wrong.tolerance.value:g} ({wrong.tolerance.reason})",
         found=f"{m.relative:.3g} ({units}; {result.backend})",
         remedy=shown or "report this model; verify=False writes the file all the same",
         context=first.detail if first else None,

@@ -16,6 +16,7 @@ from jfuse.measure import Measure
 from jfuse.report import CustomOperators, Kept, LoopForm, Report
 from jfuse.reports import to_json, write_json
 from jfuse.reports.as_json import VERSION
+from jfuse.reports.page import page_data
 from jfuse.verification.result import EquationError, Verification
 from tests.reports.shape import misfits
 from tests.reports.small import blocks, difference, errors, loop, report, verification
@@ -108,3 +109,21 @@ def test_names_of_any_kind_survive(tmp_path: Path) -> None:
     name = "</script>\u2028\"'\\ \N{SNOWMAN} \udc80"
     told = verification(errors(blocks(1, True)), difference(output=name))
     assert written(tmp_path, told)["differences"][0]["output"] == name
+
+
+def test_an_error_that_is_not_known_is_no_number(tmp_path: Path) -> None:
+    """Neither in JSON, nor on the page, nor in words: a zero would be a claim."""
+    known, unknown, *others = errors(blocks(1, True))
+    unknown = replace(unknown, measure=None, own=1e-7)
+    told = verification([known, unknown, *others], difference())
+    as_json = written(tmp_path, told)
+    assert not list(misfits(as_json, SCHEMA, SCHEMA))
+    assert as_json["equations"][1]["measure"] is None
+    (shown,) = [
+        e
+        for graph in page_data(None, blocks(1, True), told)["sides"]["after"]["graphs"]
+        for e in graph["errors"]
+        if e["own"] == 1e-7
+    ]
+    assert not {"relative", "absolute", "ulp"} & shown.keys()
+    assert "by itself differs by 1e-07; with all before it by what is not known" in unknown.detail

@@ -199,6 +199,15 @@ def test_comparisons_and_measures_of_the_plot_can_be_chosen(shown: Shown) -> Non
     assert tab.texts("#largest") == ["largest 4.8e-8 at mul #23 (tensorflow/xla)"]
 
 
+def test_an_error_that_is_not_known_is_no_point_at_zero(shown: Shown) -> None:
+    after = blocks(3, True)
+    first, *others = errors(after)
+    tab = shown(None, after, verification([replace(first, measure=None), *others], difference(1e-6)))
+    assert tab.texts("#largest") == ["largest 2.4e-7 at mul #23 (xla/litert) · 1 operation unknown"]
+    click_row(tab, "after", "fully_connected")
+    assert tab.texts("#details .measures tbody tr:first-child td") == ["unknown"]
+
+
 def test_keys_go_through_a_graph_and_fold_its_blocks(shown: Shown) -> None:
     tab = shown(None, loop(), verification(errors(loop())))
     assert names(tab, "after") == ["tanh", "while", "less", "add", "tanh"]

@@ -11,6 +11,7 @@ from jfuse.frontends.tensorflow.function import TfSignature, flat_names, unique_
 
 DEFAULT_KEY = "serving_default"
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
+_TRACED = re.compile(r"^__inference_(.+)_\d+$")
 _LONGEST = 300  # characters of a foreign message
 
 
@@ -34,7 +35,8 @@ def callable_signatures(source: Any, input_signature: Sequence[Any] | None) -> l
     if isinstance(source, list | tuple):
         if len(source) == 1:
             return [_one(DEFAULT_KEY, source[0], input_signature)]
-        return [_one(_name(function), function, input_signature) for function in source]
+        keys = unique_names([_name(function) for function in source])
+        return [_one(key, function, input_signature) for key, function in zip(keys, source, strict=True)]
     return [_one(DEFAULT_KEY, source, input_signature)]
 
 
@@ -65,8 +67,10 @@ def _input_name(tensor: Any) -> str:
 
 
 def _name(function: Any) -> str:
-    name = getattr(function, "__name__", None) or getattr(function, "name", None)
-    return str(name or DEFAULT_KEY)
+    """What its author called a function: TensorFlow has `b"__inference_name_12"` for a concrete one."""
+    name = getattr(function, "__name__", None) or getattr(function, "name", None) or DEFAULT_KEY
+    text = name.decode() if isinstance(name, bytes) else str(name)
+    return _TRACED.sub(r"\1", text)
 
 
 def reason_of(error: Exception) -> str:

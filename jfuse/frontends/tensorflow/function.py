@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Container, Mapping, Sequence
+import logging
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -27,6 +28,8 @@ from jfuse.ir.walk import without_idle_states
 from jfuse.lowering.rule_tools.query import type_of
 from jfuse.lowering.rules import LowerRule
 from jfuse.tf_nodes.attributes import Library, decode_dtype, decode_shape
+
+_LOGGER = logging.getLogger("jfuse")
 
 
 @dataclass(frozen=True)
@@ -71,6 +74,7 @@ def import_signatures(
             found.append(imported)
         if read <= live:
             named, variables = _named(found)
+            notes |= dict.fromkeys(_without_numbers(resources.values()))
             return ImportedSignatures(tuple(named), tuple(assumptions), tuple(notes), variables)
         live |= read
 
@@ -129,6 +133,19 @@ def _resources(signatures: Sequence[TfSignature], analyses: Sequence[_Analysis])
             if id(tensor) not in found:
                 found[id(tensor)] = _captured(tensor, variables.get(id(tensor)), id(tensor) in written)
     return found
+
+
+def _without_numbers(resources: Iterable[Any]) -> Iterator[str]:
+    """A note on each variable that holds NaNs, logged as well: NaN agrees with NaN, so that no comparison tells."""
+    for resource in resources:
+        array = resource.array if isinstance(resource, Resource) else None
+        if array is None or array.dtype.kind not in "fcV":
+            continue
+        if count := int(np.isnan(array).sum()):
+            name = resource.name.removesuffix(":0")
+            note = f"the variable {name!r} holds {count} NaN among {array.size} numbers: what follows from it is NaN"
+            _LOGGER.warning(note)
+            yield note
 
 
 def _import_one(

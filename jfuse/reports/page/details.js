@@ -137,7 +137,7 @@ class Details {
                 el(
                   "td",
                   { class: `n ${name === "relative" && isOver(error[name]) ? "over" : ""}` },
-                  shown(name, error[name]),
+                  name !== "own" && error[name] === undefined ? "unknown" : shown(name, error[name]),
                 ),
               ),
             ),

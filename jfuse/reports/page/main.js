@@ -85,7 +85,7 @@ function fillFirst() {
   byId("first").replaceChildren(
     "First difference: ",
     row ? el("button", { type: "button", class: "link mono", onclick: () => select(row) }, text) : el("code", {}, text),
-    ` (${first.pair}, ${small(real(first.measure.relative))})`,
+    ` (${first.pair}, ${first.measure ? small(real(first.measure.relative)) : "unknown"})`,
   );
   byId("first").hidden = false;
   if (row) select(row);

@@ -74,6 +74,10 @@ class Plot {
         return value === undefined || value === null || this.hidden.has(pair) ? [] : [{ row, pair, series, value }];
       }),
     );
+    // An operation whose error is not known has no point: it is counted, and never drawn as a zero.
+    const unknown = this.graph.operations.filter((row) =>
+      [...row.errors].some(([pair, error]) => error.relative === undefined && !this.hidden.has(pair)),
+    ).length;
     const finite = this.points.filter((p) => p.value > 0 && Number.isFinite(p.value)).map((p) => Math.log10(p.value));
     const shownTolerance = metric === "relative" ? [Math.log10(TOLERANCE)] : [];
     this.low =
@@ -100,6 +104,7 @@ class Plot {
         ` (${largest.pair})`,
       );
     }
+    if (unknown && metric !== "own") place.append(`${largest ? " · " : ""}${plural(unknown, "operation")} unknown`);
     const told = largest ? `largest ${shown(metric, largest.value)} at ${largest.row.label}` : "nothing was compared";
     this.canvas.setAttribute(
       "aria-label",

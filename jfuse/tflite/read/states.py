@@ -39,6 +39,10 @@ class Reader(Protocol):
         """A name for a state tensor, which no other state of the file has."""
 
     @property
+    def inputs(self) -> Sequence[int]:
+        """The tensors that a caller gives."""
+
+    @property
     def is_foreign(self) -> bool:
         """Whether another program wrote the file."""
 
@@ -74,6 +78,7 @@ class Held:
     def of(cls, reader: Reader, variables: Mapping[str, State] | None) -> Held:
         """The states of a signature's subgraph, in the order of their tensors.
 
+        An input is none, though it is marked as a variable tensor: the caller writes it before every call.
         variables: what the file's variables begin with, by name; None where they are no states.
         """
         handles = {} if variables is None else _handles(reader)
@@ -84,7 +89,7 @@ class Held:
             if variables[name] not in found.values():
                 found[index] = variables[name]
         once = _written_once(reader)
-        written = _written_before_read(reader) - once.keys()
+        written = {*_written_before_read(reader), *reader.inputs} - once.keys()
         for i in (i for i in reader.tensors.variables() if i not in written):
             first = once.get(i) or _first_value(reader, i)
             found[i] = State(reader.state_name(i), first, "variable" if i in once else "tensor")

@@ -229,8 +229,9 @@ class SubgraphWriter:
     def _why_not_state(self, eqn: Eqn, state: Atom | None) -> str:
         if not isinstance(state, Var):
             return "a constant"
-        if self._file.is_foreign and state in self._producers and is_last_reader(self._graph, eqn, state):
-            return ""  # as another program wrote it
+        computed_or_given = state in self._producers or state not in self._kept
+        if self._file.is_foreign and computed_or_given and is_last_reader(self._graph, eqn, state):
+            return ""  # as another program wrote it; a caller gives the input anew for each call
         writer = self._producers.get(state)
         if writer is None:
             if state in self._kept:

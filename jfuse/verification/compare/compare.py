@@ -13,24 +13,31 @@ from jfuse.ir.graph import Signature
 from jfuse.measure import Measure, relative_error
 from jfuse.proof.inputs import CallInputs
 from jfuse.report import Difference
+from jfuse.verification.compare.scales import ElementScales, moved_by_rounding, nudged
 from jfuse.verification.compare.tolerance import Tolerance
 from jfuse.verification.inputs.edges import ONE_INFINITE, OVERFLOWING, STEEP
 from jfuse.verification.inputs.independent import compared_samples
 from jfuse.verification.inputs.redraw import Redraw
+from jfuse.verification.locate.inner_rounding import rounded_results
 from jfuse.verification.runners.without_custom_ops import AroundCustom, results_by_chance
 from jfuse.verification.subject import STATE, Arrays, Calls, Subject
 
 Run = Callable[[Arrays], Mapping[str, np.ndarray]]
 Excused = Callable[[CallInputs, Sequence["Wrong"], Sequence[CallInputs]], tuple[Sequence["Wrong"], Sequence[str]]]
 """Which of the wrong outputs of a call after others in a row nothing explains, and notes on what is explained."""
+MOVING = frozenset({"random", "given"})
+"""Calls that tell what elements move by: edges are larger or smaller than anything that a model is made for."""
 _NUDGE = 2.0**-22  # two roundings of an f32
+_MOVING_KEPT = 8  # calls that are saved with one that is wrong by the scales of elements
+_TRIES = 4  # an element may stand still by chance in one
+_EQUAL = Measure(0.0, 0.0, 0.0, 1.0, np.inf)
 
 
 @dataclass(frozen=True)
 class Wrong:
     """An output beyond its tolerance: of which comparison, by how much, and what both sides gave.
 
-    place: of the subject among those compared.
+    place: of the subject among those compared. scale: what its elements were measured against, where not max|b|.
     """
 
     pair: str
@@ -40,17 +47,60 @@ class Wrong:
     found: np.ndarray
     wanted: np.ndarray
     place: int = 0
+    scale: np.ndarray | None = None
+
+
+@dataclass(frozen=True)
+class _Suspect:
+    """An output of one call within its tolerance as a whole, with elements beyond it by what they moved so far."""
+
+    step: CallInputs
+    wrong: Wrong
+    states: Arrays
+    before: tuple[CallInputs, ...]
+
+
+@dataclass(frozen=True)
+class _Seen:
+    """What is common to the values of an output in all random and given calls.   first: that of one call"""
+
+    first: np.ndarray
+    calls: int = 0
+    is_nan: bool = True
+    is_constant: bool = True
+
+    def with_(self, array: np.ndarray) -> _Seen:
+        """One more call."""
+        is_nan = array.dtype.kind in "fcV" and array.size > 0 and bool(np.isnan(array).all())
+        return replace(
+            self,
+            calls=self.calls + 1,
+            is_nan=self.is_nan and is_nan,
+            is_constant=self.is_constant and array.size > 0 and _one_value(self.first, array),
+        )
 
 
 class Differs(Exception):
-    """A call whose outputs differ. states: what the first subject kept before it; before: the calls before it."""
+    """A call whose outputs differ.
 
-    def __init__(self, step: CallInputs, wrong: Sequence[Wrong], states: Arrays, before: Sequence[CallInputs]) -> None:
+    states: what the first subject kept before it; before: the calls before it. others: some calls that tell what the
+    elements of outputs move by, where that is what shows it.
+    """
+
+    def __init__(
+        self,
+        step: CallInputs,
+        wrong: Sequence[Wrong],
+        states: Arrays,
+        before: Sequence[CallInputs],
+        others: Sequence[CallInputs] = (),
+    ) -> None:
         super().__init__(step.key)
         self.step = step
         self.wrong = tuple(wrong)
         self.states = states
         self.before = tuple(before)
+        self.others = tuple(others)
 
 
 @dataclass(frozen=True)
@@ -71,6 +121,7 @@ class Comparison:
     signatures: what is called, by key. tolerance: of an output of a signature. same_states: both keep the same between
     calls, so that rows of calls are compared; else every call is a first one, and the reference does not tell states.
     around: runs the file around its custom operators. excused: what explains wrong outputs (a tie of equal values).
+    left_out: outputs and states that are not compared. scales: what the elements of outputs move by.
     first: the first call that was compared. redraw: what the reference took in place of inputs that it refused.
     """
 
@@ -87,11 +138,16 @@ class Comparison:
     calls: int = 0
     first: CallInputs | None = None
     redraw: Redraw = field(default_factory=Redraw)
+    left_out: frozenset[str] = frozenset()
+    scales: ElementScales = field(default_factory=lambda: ElementScales({}))
 
     def __post_init__(self) -> None:
         self._keeps = any(i.states for s in self._all() for i in s.signatures.values())
-        self._chance = {key: frozenset(by_chance(s)) for key, s in self.signatures.items()}
+        self._chance = {key: frozenset(by_chance(s)) | self.left_out for key, s in self.signatures.items()}
         self._running: list[Calls] = []
+        self._suspects: list[_Suspect] = []
+        self._moving: list[CallInputs] = []
+        self._seen: dict[tuple[str, str], _Seen] = {}
 
     def _all(self) -> tuple[Subject, ...]:
         return (self.reference, *self.subjects)
@@ -105,7 +161,10 @@ class Comparison:
         self._before: list[CallInputs] = []
 
     def rows(self, rows: Iterable[Iterable[CallInputs]]) -> None:
-        """Compare rows of calls, each from the initial states; raises Differs at the first call that is wrong."""
+        """Compare rows of calls, each from the initial states; raises Differs at the first call that is wrong.
+
+        What the elements move by is known after all calls: those that are wrong by that alone are told last.
+        """
         for row in rows:
             self.start()
             for step in row:
@@ -113,6 +172,10 @@ class Comparison:
                     self.start()
                 self.call(step)
                 self.on_call(1)
+        self.notes.update(dict.fromkeys(self._unmoved()))
+        for suspect in self._suspects:
+            self._settle(suspect)
+        self._suspects = []
 
     def call(self, step: CallInputs) -> None:
         """One more call of everything; raises Differs."""
@@ -136,12 +199,17 @@ class Comparison:
         if step.kind in OVERFLOWING and not all(map(_all_finite, found)):
             self._pass_over(f"inputs of {step.kind}: they overflow, so they were not compared")
             return
+        if step.kind in MOVING:
+            self._learn(step, wanted)
         wrong = [w for i, outputs in enumerate(found) for w in self._differing(step, i, outputs, wanted)]
         if self._around is not None:
             around, operands = self._around.run(step.key, step.inputs, states)
             wrong += self._differing(step, -1, around, operands)
         if wrong:
             self._judge(step, wrong, states)
+        if step.kind in MOVING:
+            self._suspects = [s for s in self._suspects if self._may_be_wrong(s)]
+            self._suspects += self._suspected(step, found, wanted, states)
         self.calls += 1
         self.first = self.first or step
         if self._keeps:
@@ -195,6 +263,8 @@ class Comparison:
         pair = self._pair(place)
         axes = 2 if self.in_a_row else 1
         count = int(np.prod(wanted.shape[:axes]))
+        if place == 0 and tolerance.per_element:
+            self.scales.learn(key, output, wanted, axes)
         if found.shape == wanted.shape and np.array_equal(found, wanted):
             self._note_worst(key, output, pair, _Worst(Measure.of(found, wanted), tolerance, count))
             return
@@ -203,6 +273,10 @@ class Comparison:
             measure = _measured(f, w, tolerance)
             if measure.relative <= tolerance.value:
                 self._note_worst(key, output, pair, _Worst(measure, tolerance, 1))
+                wrong = self._wrong_elements(key, Wrong(pair, output, measure, tolerance, f, w, place))
+                if wrong is not None:
+                    *before, step = _steps(key, batch, place_of_call)
+                    self._settle(_Suspect(step, wrong, {}, tuple(before)))
                 continue
             *before, step = _steps(key, batch, place_of_call)
             left, notes = self.excused(step, [Wrong(pair, output, measure, tolerance, f, w, place)], before)
@@ -241,6 +315,101 @@ class Comparison:
                 self._note_worst(step.key, output, self._pair(place), _Worst(measure, tolerance, 1))
             else:
                 yield Wrong(self._pair(place), output, measure, tolerance, f, w, place)
+
+    def _unmoved(self) -> Iterator[str]:
+        """What was said of outputs that tell next to nothing: they are NaN, or the same whatever the inputs are."""
+        for (key, output), seen in self._seen.items():
+            if seen.is_nan:
+                yield f"{output!r} of {key!r} is NaN in all {seen.calls} calls that were compared"
+            elif seen.is_constant and seen.calls > 1 and self.signatures[key].input_names:
+                yield f"{output!r} of {key!r} is the same in all {seen.calls} calls that were compared"
+
+    def _learn(self, step: CallInputs, wanted: Arrays) -> None:
+        for output in (n for n in wanted if not n.startswith(STATE)):
+            array = np.asarray(wanted[output])
+            seen = self._seen.get((step.key, output)) or _Seen(array)
+            self._seen[step.key, output] = seen.with_(array)
+        for output in (n for n in wanted if self.tolerance(step.key, n).per_element):
+            self.scales.learn(step.key, output, np.asarray(wanted[output]))
+        self._moving = [*self._moving, step][:_MOVING_KEPT]
+
+    def _suspected(
+        self, step: CallInputs, found: Sequence[Arrays], wanted: Arrays, states: Arrays
+    ) -> Iterator[_Suspect]:
+        """The outputs of one call that elements are wrong of, by what these moved up to now."""
+        for place, outputs in enumerate(found):
+            for output in (n for n in wanted if n in outputs and n not in self._chance[step.key]):
+                f, w = np.asarray(outputs[output]), np.asarray(wanted[output])
+                tolerance = self.tolerance(step.key, output)
+                wrong = Wrong(self._pair(place), output, _EQUAL, tolerance, f, w, place)
+                if self._wrong_elements(step.key, wrong, so_far=True) is not None:
+                    yield _Suspect(step, wrong, states, tuple(self._before))
+
+    def _wrong_elements(self, key: str, of: Wrong, *, so_far: bool = False) -> Wrong | None:
+        """The output as one that is wrong by its elements' own scales; None where it is right.   so_far: or may be"""
+        f, w, tolerance = of.found, of.wanted, of.tolerance
+        if f.size != w.size or w.dtype.kind not in "fcV" or np.array_equal(f.reshape(w.shape), w):
+            return None
+        scale = self.scales.of(key, of.output, w, tolerance, so_far=so_far)
+        if scale is None or relative_error(f.reshape(w.shape), w, scale) <= tolerance.value:
+            return None
+        return replace(of, found=f.reshape(w.shape), measure=Measure.of(f.reshape(w.shape), w, scale), scale=scale)
+
+    def _may_be_wrong(self, suspect: _Suspect) -> bool:
+        return self._wrong_elements(suspect.step.key, suspect.wrong, so_far=True) is not None
+
+    def _settle(self, suspect: _Suspect) -> None:
+        """Raise Differs where elements are wrong, and no rounding on the way explains that."""
+        key, of = suspect.step.key, suspect.wrong
+        wrong = self._wrong_elements(key, of)
+        for moves in (self._nudging, self._rounding):
+            if wrong is not None:
+                self.scales.widen(key, of.output, of.wanted, moves(suspect))
+                wrong = self._wrong_elements(key, of)
+        if wrong is None:
+            return
+        left, notes = self.excused(suspect.step, [wrong], suspect.before)
+        self.notes.update(dict.fromkeys(notes))
+        if left:
+            self._note_worst(key, of.output, of.pair, _Worst(wrong.measure, of.tolerance, 1))
+            others = [s for s in self._moving if s.key == key and s is not suspect.step]
+            raise Differs(suspect.step, left, suspect.states, suspect.before, others)
+
+    def _nudging(self, suspect: _Suspect) -> np.ndarray:
+        """How far the reference itself moves each element where the inputs of the calls are rounded otherwise."""
+        of, row = suspect.wrong, (*suspect.before, suspect.step)
+        again = [tuple(replace(s, inputs=nudged(s.inputs, of.tolerance.value, i)) for s in row) for i in range(_TRIES)]
+        try:
+            plain, *others = (self._last_of(calls, of.output) for calls in (row, *again))
+        except VerifyFailed:
+            return np.zeros(of.wanted.shape)
+        finally:
+            self._start_again()
+        alike = [o.reshape(of.wanted.shape) for o in others if o.size == of.wanted.size]
+        return moved_by_rounding(plain.reshape(of.wanted.shape), alike)
+
+    def _rounding(self, suspect: _Suspect) -> np.ndarray:
+        """How far each element moves where all values on the way are; without limit where no graph can be run so.
+
+        Inputs do not tell of sums that cancel whatever the inputs are, and integers cannot be rounded.
+        """
+        of, row = suspect.wrong, (*suspect.before, suspect.step)
+        program = self.subjects[0].program
+        signatures = {} if program is None else {s.key: s for s in program.signatures}
+        if suspect.step.key not in signatures or any(s.key != suspect.step.key for s in row):
+            return np.full(of.wanted.shape, np.inf)
+        signature = signatures[suspect.step.key]
+        plain, *others = (rounded_results(signature, row, seed).get(of.output) for seed in (None, *range(_TRIES)))
+        moved = [o for o in others if o is not None and o.size == of.wanted.size]
+        if plain is None or plain.size != of.wanted.size or len(moved) < len(others):
+            return np.full(of.wanted.shape, np.inf)
+        return moved_by_rounding(plain.reshape(of.wanted.shape), [o.reshape(of.wanted.shape) for o in moved])
+
+    def _last_of(self, row: Sequence[CallInputs], output: str) -> np.ndarray:
+        calls = self.reference.start()
+        for step in row:
+            found = self._of(calls, step)
+        return np.asarray(found[output])
 
     def _note_worst(self, key: str, output: str, pair: str, new: _Worst) -> None:
         old = self.worst.get((key, output, pair))
@@ -333,7 +502,10 @@ def _all_finite(outputs: Arrays) -> bool:
 
 
 def _measured(found: np.ndarray, wanted: np.ndarray, tolerance: Tolerance) -> Measure:
-    """The distance; what is below the least normal number counts for nothing, as either may flush it to zero."""
+    """The distance; what is below the least normal number counts for nothing, as either may flush it to zero.
+
+    That is said of finite numbers: where one side alone has a NaN or an infinity, they are infinitely far apart.
+    """
     measure = Measure.of(found, wanted)
     if wanted.dtype.kind not in "fV" or not np.isfinite(measure.absolute):
         return measure
@@ -341,6 +513,13 @@ def _measured(found: np.ndarray, wanted: np.ndarray, tolerance: Tolerance) -> Me
         return Measure.of(wanted, wanted)
     largest = float(np.abs(wanted.astype(np.float64)).max(initial=0.0))
     return replace(measure, relative=measure.absolute / tolerance.least) if largest < tolerance.least else measure
+
+
+def _one_value(some: np.ndarray, other: np.ndarray) -> bool:
+    """Whether two arrays are equal, or one number throughout, as where their sizes are open."""
+    if some.shape == other.shape:
+        return bool(np.array_equal(some, other))
+    return bool(some.size and (some == some.flat[0]).all() and (other == some.flat[0]).all())
 
 
 def _nudged(array: np.ndarray) -> np.ndarray:

@@ -157,8 +157,9 @@ class _Explained:
         return Measure.of(found, wanted).absolute <= 1
 
     def _agrees(self, found: Arrays, wanted: Arrays) -> bool:
-        both = ((found[n], np.reshape(wanted[n], found[n].shape)) for n in wanted if n in found)
-        return all(relative_error(f, w) <= self.tolerance for f, w in both)
+        scales = {w.output: w.scale for w in self.wrong}
+        both = ((n, found[n], np.reshape(wanted[n], found[n].shape)) for n in wanted if n in found)
+        return all(relative_error(f, w, scales.get(n)) <= self.tolerance for n, f, w in both)
 
 
 class _Apart(Exception):

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from jfuse.ir.graph import Atom, Eqn, Program, Signature, Var
-from jfuse.ir.types import DType
+from jfuse.ir.types import DType, TensorType
 from jfuse.ir.walk import all_eqns, live_eqns
 
 _MANY_PRODUCTS = 200
@@ -20,14 +20,16 @@ class Tolerance:
     """The largest max|a - b| / max|b|, and the reason in words.
 
     least: max|b| counts as at least this: the whole range of what is quantized, of which a step is a part.
+    per_element: elements are measured against what they move by themselves, too. Steps are those of a whole tensor.
     """
 
     value: float
     reason: str
     least: float = 0.0
+    per_element: bool = True
 
 
-EXACT = Tolerance(0.0, "integers, bools and texts are equal or not")
+EXACT = Tolerance(0.0, "integers, bools and texts are equal or not", per_element=False)
 
 
 def tolerance_of(program: Program, key: str, output: str, *, rounds: bool = False) -> Tolerance:
@@ -46,7 +48,12 @@ def tolerance_of(program: Program, key: str, output: str, *, rounds: bool = Fals
     types = {a.type for e in eqns for a in (*e.inputs, *e.outputs) if a is not None}
     if rounds and (bits := [_COARSE[t.dtype] for t in types if t.quantization is not None and t.dtype in _COARSE]):
         reason = f"five of the steps that {min(bits)} bits have, as it is quantized"
-        return Tolerance(5 * 2.0 ** -min(bits), reason, _range(signature, of.get(output)))
+        return Tolerance(5 * 2.0 ** -min(bits), reason, _range(signature, of.get(output)), per_element=False)
+    whole = any(t.quantization is not None and t.dtype in _COARSE for t in types)
+    return replace(_of_floats(eqns, types), per_element=not whole)
+
+
+def _of_floats(eqns: Sequence[Eqn], types: Collection[TensorType]) -> Tolerance:
     for dtype, digits in _NARROW.items():
         if any(t.dtype is dtype for t in types):
             return Tolerance(5 * 2.0**-digits, f"five roundings to {dtype.value}, 2^-{digits} each")

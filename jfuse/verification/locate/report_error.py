@@ -8,13 +8,11 @@ import numpy as np
 
 from jfuse.ir.graph import Const, Eqn, Source
 from jfuse.ir.text import format_eqn
-from jfuse.measure import Measure
 from jfuse.verification.locate.local_errors import LocalStep
 from jfuse.verification.result import EquationError
 from jfuse.verification.runners.node_values import Value
 
 _CALLS = ("PartitionedCall", "StatefulPartitionedCall", "while", "cond", "body", "then", "else")
-_NOTHING = Measure(0.0, 0.0, 0.0, 1.0, float("inf"))
 
 
 def equation_error(
@@ -30,7 +28,7 @@ def equation_error(
         str(eqn.source),
         layer_of(eqn.source),
         pair,
-        step.error or _NOTHING,
+        step.error,
         step.own,
         described(eqn, step.operands),
         steps,

@@ -77,6 +77,11 @@ def lower_fused_batch_norm_v3(
 @lowers("LRN")
 def lower_lrn(x: Array, *, depth_radius: int = 5, bias: float = 1.0, alpha: float = 1.0, beta: float = 0.5) -> Array:
     """x / (bias + alpha * s)^beta, s the sum of squares of the channels around.   f[b,h,w,c] -> f[b,h,w,c]"""
+    if min(bias, alpha) < 0 and float(beta).is_integer() and beta != 1:
+        # TensorFlow takes the logarithm of the sum unless beta is 1 or 0.5, so that a negative one gives NaN. LiteRT
+        # takes the power, which is NaN too where the exponent is no integer: the next float is none.
+        beta = float(np.nextafter(np.float32(beta), np.float32(np.inf)))
+        beta = max(beta, float(np.finfo(np.float32).tiny)) if beta > 0 else beta
     return ops.local_response_normalization(x, radius=depth_radius, bias=bias, alpha=alpha, beta=beta)
 
 

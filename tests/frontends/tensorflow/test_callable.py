@@ -58,6 +58,14 @@ def test_several_functions() -> None:
     assert list(jfuse.load([concrete["b"]]).signatures) == ["serving_default"]
 
 
+def test_functions_in_a_list_go_by_their_own_names() -> None:
+    module = other.TwoSignatures()
+    scale, shift = module.scale.get_concrete_function(), module.shift.get_concrete_function()
+    assert list(jfuse.load([scale, shift]).signatures) == ["scale", "shift"]
+    assert list(jfuse.load([scale, module.scale.get_concrete_function()]).signatures) == ["scale", "scale_1"]
+    assert list(jfuse.load([module.scale, module.shift]).signatures) == ["scale", "shift"]
+
+
 def test_results_that_are_none_numbers_or_inputs() -> None:
     call = tf.function(lambda x: (x, None, 5.0), input_signature=[spec(3, name="x")], autograph=False)
     model = jfuse.load(call)

@@ -57,4 +57,7 @@ CASES: tuple[Case, ...] = (
     case("LRN", args=[f32(2, 3, 4, 6)], depth_radius=2, bias=2.0, alpha=0.3, beta=0.75),
     case("LRN", args=[f32(2, 3, 4, 3)], depth_radius=1, bias=1.0, alpha=1.0, beta=0.0),
     case("LRN", args=[f32(2, 3, 4, 6)], depth_radius=2, bias=0.5, alpha=1e-4, beta=1.0),
+    case("LRN", args=[f32(2, 3, 4, 6)], depth_radius=2, bias=-40.0, alpha=1.0, beta=2.0),
+    case("LRN", args=[f32(2, 3, 4, 6)], depth_radius=2, bias=-4.0, alpha=1.0, beta=0.0),
+    case("LRN", args=[f32(2, 3, 4, 6)], depth_radius=2, bias=-8.0, alpha=1.0, beta=0.75),
 )

@@ -346,3 +346,53 @@ def test_a_state_of_open_size_has_the_size_that_the_file_allocates(batch: int) -
 def test_a_state_of_a_size_that_the_operands_do_not_have() -> None:
     with pytest.raises(BadFlatbuffer, match=r"output state: \[0, 4\] where \[B, 4\] belongs at .*operator 2"):
         load_tflite(kept_lstm(0))
+
+
+def marked(source: bytes | Program, *names: bytes) -> bytes:
+    """The file with the tensors of these names marked as variables, and given by the caller."""
+
+    def change(model: Any) -> None:
+        subgraph = model.subgraphs[0]
+        places = [i for i, t in enumerate(subgraph.tensors) if t.name in names]
+        for i in places:
+            subgraph.tensors[i].isVariable = True
+        given = dict.fromkeys([*subgraph.inputs.tolist(), *places])
+        subgraph.inputs, model.signatureDefs = np.array(list(given), np.int32), None
+
+    model = schema.ModelT.InitFromPackedBuf(source if isinstance(source, bytes) else to_bytes(source), 0)
+    change(model)
+    return packed(model)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        marked(programs.program(lambda x: ops.add(x, np.float32(1)), f32(1, 3)), b"x0"),
+        marked(programs.program(lambda x, v: ops.sub(ops.tanh(x), v), f32(1, 3), f32(1, 3)), b"x1"),
+        marked(programs.program(lambda x, v: ops.sub(ops.tanh(x), v), f32(2, 3), f32(2, 3)), b"x0", b"x1"),
+        marked(basic_lstm(), b"h", b"c"),
+        marked(basic_lstm(), b"c"),
+    ],
+    ids=["the only input", "the second of two", "both", "all states of an LSTM", "one state of an LSTM"],
+)
+def test_an_input_that_is_marked_as_a_variable_is_what_the_caller_gives(data: bytes) -> None:
+    program = load_tflite(data)
+    (signature,) = program.signatures
+    rng = np.random.default_rng(3)
+    interpreters = [interpreter_of(d, signature.graph.inputs[0].type.shape) for d in (data, to_bytes(program))]
+    for interpreter in interpreters:
+        assert len(interpreter.get_input_details()) == len(signature.input_names)
+    stream = None if "lstm" in str(program) else jfuse.Model(program).stream()  # no kernel of jfuse runs the old LSTM
+    for _ in range(3):
+        values = [rng.normal(size=v.type.shape).astype(np.float32) for v in signature.graph.inputs]
+        values = values[: len(signature.input_names)]
+        answers = []
+        for interpreter in interpreters:
+            for details, value in zip(interpreter.get_input_details(), values, strict=True):
+                interpreter.set_tensor(details["index"], value)
+            interpreter.invoke()
+            answers.append([interpreter.get_tensor(d["index"]) for d in interpreter.get_output_details()])
+        for wanted, found in zip(*answers, strict=True):
+            np.testing.assert_array_equal(found, wanted)
+        if stream is not None:
+            np.testing.assert_allclose(stream(*values), answers[0][0], rtol=1e-6)  # one tanh of f32

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -17,7 +19,7 @@ from jfuse.ir.states import first_states
 from jfuse.ir.trace import trace_graph
 from jfuse.ir.types import DType, TensorType
 from jfuse.kernels import ops
-from jfuse.measure import relative_error
+from jfuse.measure import Measure, relative_error
 from jfuse.tflite.write.file import to_bytes
 from jfuse.verification.compare.read_back import reads_back
 from jfuse.verification.compare.tolerance import tolerance_of
@@ -205,6 +207,119 @@ def test_sizes_that_a_loop_knows_are_not_in_the_file() -> None:
 )
 def test_the_measure(found: list[float], wanted: list[float], error: float) -> None:
     assert relative_error(np.array(found), np.array(wanted)) == pytest.approx(error)
+
+
+ODD = [
+    ([np.nan, 1.0], [-np.inf, 1.0]),
+    ([np.inf, 1.0], [-np.inf, 1.0]),
+    ([-np.inf, 1.0], [np.inf, 1.0]),
+    ([np.inf, 1.0], [np.nan, 1.0]),
+    ([np.nan, 1.0], [0.0, 1.0]),
+    ([0.0, 1.0], [np.nan, 1.0]),
+    ([np.inf, 1.0], [3e4, 1.0]),
+    ([3e4, 1.0], [-np.inf, 1.0]),
+    ([np.nan, np.nan], [np.nan, np.inf]),
+]
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64", "complex64", ml_dtypes.bfloat16])
+@pytest.mark.parametrize(("found", "wanted"), ODD)
+def test_nans_and_infinities_agree_in_kind_and_sign(found: list[float], wanted: list[float], dtype: Any) -> None:
+    a, b = np.array(found).astype(dtype), np.array(wanted).astype(dtype)
+    assert relative_error(a, b) == relative_error(a, b, np.ones(2)) == np.inf
+    assert Measure.of(a, b).absolute == Measure.of(a, b).relative == np.inf
+    assert Measure.of(a, a) == Measure.of(b, b) == Measure(0.0, 0.0, 0.0, 1.0, np.inf)
+
+
+@pytest.mark.parametrize("options", [{}, {"samples": 1}, {"samples": 64}, {"calls": 1}], ids=str)
+@pytest.mark.parametrize(("found", "wanted"), [([np.nan, 1.0], [-np.inf, 1.0]), ([np.inf, 1.0], [-np.inf, 1.0])])
+def test_another_value_that_is_no_number_fails(
+    found: list[float], wanted: list[float], options: dict[str, Any]
+) -> None:
+    """The file gives the one, the source the other, in single calls and in the samples of LiteRT's workers."""
+    spec = tf.TensorSpec([2], tf.float32, name="x")
+
+    def giving(values: list[float]) -> Any:
+        constant = np.array(values, np.float32)
+        return tf.function(lambda x: tf.abs(x) * 0 + constant, input_signature=[spec], autograph=False)
+
+    lite = jfuse.convert(giving(found))
+    assert jfuse.verify(lite, giving(found), edges="none", **options).passed
+    with pytest.raises(jfuse.VerifyFailed, match=r"max\|a-b\| inf"):
+        jfuse.verify(lite, giving(wanted), edges="none", **options)
+
+
+def test_among_samples_alone_another_value_that_is_no_number_fails() -> None:
+    """Nothing but the batches reaches it."""
+    spec = tf.TensorSpec([2], tf.float32, name="x")
+    source, other = (
+        tf.function(lambda x, y=y: tf.where(x > 3.2, y, x), input_signature=[spec], autograph=False)
+        for y in (-np.inf, np.nan)
+    )
+    lite = jfuse.convert(source)
+    assert jfuse.verify(lite, other, edges="none").passed
+    with pytest.raises(jfuse.VerifyFailed, match="tensorflow/xla"):
+        jfuse.verify(lite, other, edges="none", samples=2000)
+
+
+class Weights(tf.Module):
+    def __init__(self, values: Any) -> None:
+        super().__init__()
+        self.kernel = tf.Variable(values, name="kernel")
+
+    @tf.function(input_signature=[tf.TensorSpec([None, 4], tf.float32, name="x")], autograph=False)
+    def __call__(self, x: Any) -> Any:
+        return {"y": x @ self.kernel, "zero": tf.nn.relu(-tf.abs(x)), "x": x + 1.0}
+
+
+class Unnamed(tf.Module):
+    """Two variables that TensorFlow calls Variable, and a file numbers in its own order."""
+
+    def __init__(self, first: Any) -> None:
+        super().__init__()
+        self.first, self.second = tf.Variable(first), tf.Variable([3.0, 4.0])
+
+    @tf.function(input_signature=[tf.TensorSpec([2], tf.float32, name="x")], autograph=False)
+    def __call__(self, x: Any) -> Any:
+        self.first.assign_add(x)
+        self.second.assign(self.second * 0.5 + x)
+        return self.first * 2.0 + self.second
+
+
+@pytest.mark.parametrize("first", [[1.0, 2.0], [3.0, 4.0]])
+def test_an_official_file_of_variables_without_names(first: list[float], tmp_path: Path) -> None:
+    module = Unnamed(first)
+    tf.saved_model.save(module, str(tmp_path / "model"))
+    converter = tf.lite.TFLiteConverter.from_saved_model(str(tmp_path / "model"))
+    converter.experimental_enable_resource_variables = True
+    data = converter.convert()
+    found = jfuse.verify(data, module.__call__)
+    assert found.passed
+    assert "the states Variable, Variable_1 were not compared: nobody named them, and files number them anew" in (
+        found.notes
+    )
+    wrong = Unnamed([1.0, 2.5])
+    with pytest.raises(jfuse.VerifyFailed, match="output 'output_0'"):
+        jfuse.verify(data, wrong.__call__)
+    own = jfuse.verify(jfuse.convert(module.__call__), edges="none")
+    assert {d.output for d in own.differences} >= {"state Variable", "state Variable_1"}
+
+
+def test_weights_that_are_nan_are_named(caplog: pytest.LogCaptureFixture) -> None:
+    module = Weights(np.full((4, 2), np.nan, np.float32))
+    report = jfuse.convert(module.__call__).report
+    told = "the variable 'kernel' holds 8 NaN among 8 numbers: what follows from it is NaN"
+    assert told in report.notes
+    assert [r.getMessage() for r in caplog.records if r.name == "jfuse"] == [told]
+    assert "'y' of 'serving_default' is NaN in all 6 calls that were compared" in report.notes
+
+
+def test_outputs_that_tell_nothing_are_named() -> None:
+    module = Weights(np.ones((4, 2), np.float32))
+    notes = jfuse.convert(module.__call__).report.notes
+    assert [n for n in notes if "calls that were compared" in n] == [
+        "'zero' of 'serving_default' is the same in all 6 calls that were compared"
+    ]
 
 
 def test_integers_are_equal_or_not() -> None:

@@ -1,0 +1,35 @@
+"""How far the results of a graph move where every value on the way is rounded otherwise."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from jfuse.ir.graph import Signature, Var
+from jfuse.proof.inputs import CallInputs
+from jfuse.verification.locate.local_errors import compute, value_of
+from jfuse.verification.locate.rounding import rounded_otherwise
+from jfuse.verification.runners.node_values import Value
+from jfuse.verification.subject import STATE
+
+
+def rounded_results(signature: Signature, row: Sequence[CallInputs], seed: int | None) -> dict[str, Value]:
+    """The outputs and states after calls in a row from the initial states, equation by equation on XLA.
+
+    seed: of the roundings; None for none. What cannot be computed is None. Loops and branches count as one equation.
+    """
+    generator = None if seed is None else np.random.default_rng(seed)
+    states: list[Value] = [s.initial.array for s in signature.states]
+    names = [*signature.output_names, *(f"{STATE}{s.name}" for s in signature.states)]
+    found: dict[str, Value] = {}
+    for step in row:
+        inputs = [np.asarray(step.inputs[name]) for name in signature.input_names]
+        env: dict[Var, Value] = dict(zip(signature.graph.inputs, [*inputs, *states], strict=True))
+        for eqn in signature.graph.eqns:
+            results = compute(eqn, [value_of(a, env) for a in eqn.inputs], env)
+            moved = (r if r is None or generator is None else rounded_otherwise(r, generator) for r in results)
+            env.update(zip(eqn.outputs, moved, strict=True))
+        found = dict(zip(names, (value_of(a, env) for a in signature.graph.outputs), strict=True))
+        states = [found[f"{STATE}{s.name}"] for s in signature.states]
+    return found
