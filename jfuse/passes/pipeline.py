@@ -5,8 +5,9 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import wraps
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 from jfuse.errors import JfuseError, note_place
 from jfuse.ir.check import check_graph
@@ -44,6 +45,7 @@ from jfuse.passes.states.modes import apply_state_mode
 from jfuse.passes.states.placement import place_states, prepare_results
 from jfuse.report import Report
 
+Of = TypeVar("Of", Graph, Program)
 Pass = Callable[[Graph, Context], Graph]
 
 
@@ -65,29 +67,40 @@ class Stage:
 
 PipelineStep = Pass | Stage
 
+
+def alone(run: Callable[[Of], Of]) -> Callable[[Of, Context], Of]:
+    """A pass that needs no context, as one that is given it."""
+
+    @wraps(run)
+    def given(of: Of, ctx: Context) -> Of:
+        return run(of)
+
+    return given
+
+
 PIPELINE: tuple[PipelineStep, ...] = (
-    Stage(plain_numbers, on="program"),  # before all passes that reason about what ops compute
+    Stage(alone(plain_numbers), on="program"),  # before all passes that reason about what ops compute
     # before any pass replaces the equations that it describes
     Stage(drop_debug_metadata, NO_DEBUG_METADATA, on="program"),
     Stage(while_to_scan),  # first of all rewrites: recurrences are looked for in scans only
     Stage(promote_loops),  # before all passes that read scans: rules speak of f32
-    Stage(fold_selects),  # before reroll and split_scans, which would take a decided choice for a mask
+    Stage(alone(fold_selects)),  # before reroll and split_scans, which would take a decided choice for a mask
     # before reroll, fuse and everything that takes time; after fold_selects, which drops choices
     Stage(no_lost_ops, on="program"),
-    Stage(reroll),  # before split_scans: code that spells out step by step is a scan as well
-    Stage(last_steps),  # before split_scans and recover: a state of which only the last value is read needs no sequence
-    Stage(unpack_states),  # before split_scans, which would leave results in the packed form
+    Stage(alone(reroll)),  # before split_scans: code that spells out step by step is a scan as well
+    # before split_scans and recover: a state of which only the last value is read needs no sequence
+    Stage(alone(last_steps)),
+    Stage(alone(unpack_states)),  # before split_scans, which would leave results in the packed form
     Stage(split_scans),  # before recover, which takes a scan for one recurrence
     # each scan is one recurrence now, and its replacement must take any initial state
     Stage(apply_state_mode, on="program"),
     Stage(recover),  # before fuse, which proves and places the proposals of recover
-    Stage(complex_parts),  # before fuse, which inlines bodies that complex numbers were made of
+    Stage(alone(complex_parts)),  # before fuse, which inlines bodies that complex numbers were made of
     Stage(fuse, NO_COMPOSITES),  # before scan_to_loops, so that only scans that nothing fused become loops of the file
     Stage(scan_to_loops, NO_SCANS),  # after it every equation is a builtin, or was never a TFLite op
     Stage(simplify, NOTHING_DEAD),  # needs the whole graph in builtins: peephole rules look at operators of the file
-    Stage(
-        legalize_broadcast
-    ),  # once the operators are known; before legalize_dtypes, which gives types to what it adds
+    # once the operators are known; before legalize_dtypes, which gives types to what it adds
+    Stage(alone(legalize_broadcast)),
     Stage(legalize_dtypes),  # before custom_operators, whose types are the user's
     # last of the passes that make operators: no rule looks into them
     Stage(custom_operators, NO_OPAQUE_OPS_LET_IN, on="program"),
@@ -96,7 +109,7 @@ PIPELINE: tuple[PipelineStep, ...] = (
     # last that changes what operators do: nothing may reorder around a state's writer
     Stage(place_states, ONLY_BUILTINS, on="program"),
     # results that are inputs, constants or repeated get a tensor of their own
-    Stage(prepare_results, RESULTS_APART, on="program"),
+    Stage(alone(prepare_results), RESULTS_APART, on="program"),
 )
 
 

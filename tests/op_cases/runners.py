@@ -26,7 +26,7 @@ from jfuse.passes.gates.builtins_only import check_operators
 from jfuse.passes.legalize.complex_parts import complex_parts
 from jfuse.passes.legalize.legalize_broadcast import legalize_broadcast
 from jfuse.passes.legalize.legalize_dtypes import legalize_dtypes
-from jfuse.passes.pipeline import SUB_PASSES
+from jfuse.passes.pipeline import SUB_PASSES, alone
 from jfuse.tflite.write.distinct_outputs import prepare_outputs
 from jfuse.tflite.write.file import to_bytes
 from tests.op_cases.case import Case
@@ -125,7 +125,7 @@ def file_of(case: Case, *, dynamic: bool) -> bytes:
     """The row's file."""
     ctx = Context(recover=False, sub=SUB_PASSES)
     graph = graph_of(case, dynamic=dynamic)
-    for step in (complex_parts, fuse, legalize_broadcast, legalize_dtypes):  # `fuse` opens composites
+    for step in (alone(complex_parts), fuse, alone(legalize_broadcast), legalize_dtypes):  # `fuse` opens composites
         graph = step(graph, ctx)
     check_operators([graph])
     graph = prepare_outputs(graph)

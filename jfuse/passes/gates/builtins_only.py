@@ -47,7 +47,7 @@ def only_operators(program: Program, ctx: Context) -> Program:
     return program
 
 
-def plain_numbers(program: Program, ctx: Context) -> Program:
+def plain_numbers(program: Program) -> Program:
     """The program as it is; raises LowerError where it is quantized, or holds what only a file that was read does.
 
     Passes reason about what ops compute, which is not what these equations do.

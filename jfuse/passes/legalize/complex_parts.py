@@ -12,7 +12,6 @@ from jfuse.kernels import ops
 from jfuse.kernels.control import composite
 from jfuse.kernels.core.op import Array
 from jfuse.lowering.ops.math.complex_numbers import WHOLE, whole
-from jfuse.passes.context import Context
 from jfuse.passes.rewrite import Rewriting
 from jfuse.tflite.runtime.dtypes import unsupported
 
@@ -20,9 +19,9 @@ Parts = tuple[Array, Array | None]
 """Real and imaginary part; None where that is 0."""
 
 
-def complex_parts(graph: Graph, ctx: Context) -> Graph:
+def complex_parts(graph: Graph) -> Graph:
     """Let operators on c64 that the runtime lacks, or whose operands are made of parts, work on the parts."""
-    rewriting = Rewriting(with_bodies(graph, lambda body: complex_parts(body, ctx)))
+    rewriting = Rewriting(with_bodies(graph, complex_parts))
 
     def visit(eqn: Eqn) -> Sequence[Any] | None:
         if not eqn.op.is_kernel or not any(_is_complex(a) for a in eqn.inputs):

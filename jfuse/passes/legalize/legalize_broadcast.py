@@ -14,13 +14,12 @@ from jfuse.ir.walk import with_bodies
 from jfuse.kernels import ops
 from jfuse.kernels.core.op import Array
 from jfuse.lowering.rule_tools.shape_tensors import shaped
-from jfuse.passes.context import Context
 from jfuse.passes.rewrite import rewrite
 from jfuse.tflite.runtime.broadcasting import is_same_shape, lacks_broadcasting
 from jfuse.tflite.runtime.row import MOST_AXES
 
 
-def legalize_broadcast(graph: Graph, ctx: Context) -> Graph:
+def legalize_broadcast(graph: Graph) -> Graph:
     """Spell out, in bodies too, the broadcasting that kernels do not do themselves."""
 
     def visit(eqn: Eqn) -> Sequence[Any] | None:
@@ -30,7 +29,7 @@ def legalize_broadcast(graph: Graph, ctx: Context) -> Graph:
             return _on_fewer_axes(eqn)
         return eqn.op.run(_of_one_shape(eqn), eqn.params, ())
 
-    return rewrite(with_bodies(graph, lambda body: legalize_broadcast(body, ctx)), visit)
+    return rewrite(with_bodies(graph, legalize_broadcast), visit)
 
 
 def _of_one_shape(eqn: Eqn) -> list[Array]:

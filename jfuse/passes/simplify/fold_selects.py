@@ -12,7 +12,6 @@ import numpy as np
 from jfuse.ir.graph import Atom, Eqn, Graph, Var
 from jfuse.ir.walk import is_same_type, with_new_bodies
 from jfuse.kernels.control import composite, scan
-from jfuse.passes.context import Context
 from jfuse.passes.rewrite import rewrite
 from jfuse.passes.simplify.broadcast_constants import Known, broadcast_constants, constant_of
 
@@ -21,12 +20,11 @@ _LARGEST = 1 << 12  # elements of a constant that is looked at; masks and paddin
 Done = dict[Any, Graph]
 
 
-def fold_selects(graph: Graph, ctx: Context | None = None) -> Graph:
+def fold_selects(graph: Graph) -> Graph:
     """The graph with the chosen value for each select whose condition is one constant, in bodies too.
 
     Cells are called with paddings and masks that are zeros of whatever batch: they would be read as masked steps; and
     with dropout masks of ones, a product for each gate.
-    ctx: not needed; every pass of the pipeline is given one.
     """
     return _settled(graph, {}, {})
 

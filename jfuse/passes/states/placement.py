@@ -50,7 +50,7 @@ def place_states(program: Program, ctx: Context) -> Program:
     return with_signatures(with_homes(program), placed)
 
 
-def prepare_results(program: Program, ctx: Context) -> Program:
+def prepare_results(program: Program) -> Program:
     """Promise what `prepare_outputs` promises, of results that are no states."""
     return with_signatures(program, lambda s: replace(s, graph=prepare_outputs(s.graph, states=len(s.states))))
 

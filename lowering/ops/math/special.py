@@ -7,14 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-import jax
-
 from jfuse.errors import LowerError
 from jfuse.ir.graph import Var
 from jfuse.ir.trace import trace_graph
 from jfuse.ir.types import DType
 from jfuse.kernels import ops
-from jfuse.kernels.control import EXACT
 from jfuse.kernels.core.op import Array
 from jfuse.lowering.rule_tools.compute_in_f32 import in_f32
 from jfuse.lowering.rule_tools.query import dtype, one_like, scalar, type_of
@@ -53,10 +50,6 @@ _ERFC_EXPONENT = (
     -1.26551223,
 )
 _GRID = 16.0  # multiples of 1/16 have squares that f32 holds exactly, so that exp(-x * x) keeps its last digits
-
-
-# A proof compares with what the functions are, not with how the file spells them.
-EXACT.update({"jfuse.erf": jax.scipy.special.erf, "jfuse.erfc": jax.scipy.special.erfc})
 
 
 @lowers("Erf")

@@ -20,7 +20,6 @@ from jfuse.lowering.ops.image.detection import lower_non_max_suppression_v4
 from jfuse.lowering.ops.image.resize import lower_resize_bicubic, lower_resize_bilinear
 from jfuse.lowering.ops.math.complex_numbers import lower_complex, lower_complex_abs, lower_imag, lower_real
 from jfuse.lowering.ops.signal.signal import lower_fft, lower_irfft, lower_rfft
-from jfuse.passes.context import Context
 from jfuse.passes.legalize.complex_parts import complex_parts
 
 OPEN_IMAGE = TensorType((1, symbol("H"), symbol("W"), 3), DType.f32)
@@ -37,7 +36,7 @@ def names(graph: Graph) -> list[str]:
 
 
 def by_parts(call: Any, *inputs: TensorType) -> Graph:
-    return complex_parts(trace_graph(call, inputs), Context())
+    return complex_parts(trace_graph(call, inputs))
 
 
 def suppressed(overlap: Any) -> Any:

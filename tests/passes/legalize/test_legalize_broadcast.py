@@ -15,7 +15,6 @@ from jfuse.ir.graph import Graph
 from jfuse.ir.trace import trace_graph
 from jfuse.ir.types import DType, TensorType
 from jfuse.kernels import ops
-from jfuse.passes.context import Context
 from jfuse.passes.legalize.legalize_broadcast import legalize_broadcast
 from jfuse.tflite.runtime.dtypes import unsupported
 
@@ -42,7 +41,7 @@ def traced(function: Callable[..., Any], *shapes: tuple[Any, ...], dtype: DType 
 )
 def test_what_stands_before_the_operator(function: Any, shapes: list[tuple[Any, ...]], names: list[str]) -> None:
     graph = traced(function, *shapes)
-    after = legalize_broadcast(graph, Context())
+    after = legalize_broadcast(graph)
     check_graph(after)
     assert [e.op.name for e in after.eqns] == names
     assert not any(map(unsupported, after.eqns))
@@ -54,7 +53,7 @@ def test_what_stands_before_the_operator(function: Any, shapes: list[tuple[Any, 
 
 def test_two_open_sizes_are_read_where_axes_are_put_apart_again() -> None:
     graph = traced(ops.mul, (B, C, *(2,) * 7), (2,))
-    after = legalize_broadcast(graph, Context())
+    after = legalize_broadcast(graph)
     check_graph(after)
     x, y = np.ones((3, 4, *(2,) * 7), np.float32), np.array([2, 3], np.float32)
     np.testing.assert_array_equal(evaluate(after, [x, y])[0], x * y)
@@ -63,11 +62,11 @@ def test_two_open_sizes_are_read_where_axes_are_put_apart_again() -> None:
 def test_what_cannot_be_taken_together_is_refused() -> None:
     crosswise = [tuple(1 if axis % 2 == side else 2 for axis in range(9)) for side in (0, 1)]
     graph = traced(ops.add, *crosswise)
-    assert legalize_broadcast(graph, Context()) is graph
+    assert legalize_broadcast(graph) is graph
     assert unsupported(graph.eqns[0]) == "the runtime's kernel broadcasts 8 axes at most"
 
 
 def test_the_axes_that_vary_alike_are_one() -> None:
-    after = legalize_broadcast(traced(ops.add, (2, 3, *(2,) * 7), (2, 1, *(1,) * 6, 2)), Context())
+    after = legalize_broadcast(traced(ops.add, (2, 3, *(2,) * 7), (2, 1, *(1,) * 6, 2)))
     shapes = [tuple(a.type.shape) for a in after.eqns[-2].inputs if a is not None]
     assert shapes == [(2, 192, 2), (2, 1, 2)]

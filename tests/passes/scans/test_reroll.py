@@ -19,7 +19,6 @@ from jfuse.ir.trace import trace_graph
 from jfuse.ir.walk import all_eqns, all_graphs
 from jfuse.kernels import ops
 from jfuse.measure import relative_error
-from jfuse.passes.context import Context
 from jfuse.passes.scans.reroll.reroll import reroll
 from jfuse.running.runner import Runner
 from tests.conftest import Golden
@@ -33,7 +32,7 @@ TOLERANCE = 1e-6  # the same operations on the same numbers, perhaps fused other
 
 
 def rolled(graph: Graph) -> Graph:
-    after = reroll(graph, Context())
+    after = reroll(graph)
     check_graph(after, types=True)
     return after
 
@@ -163,7 +162,7 @@ def test_two_steps_are_a_pair_of_anything() -> None:
 
 def test_a_graph_without_steps_is_the_same_object() -> None:
     graph = trace_graph(lambda x: ops.relu(ops.add(x, x)), [f32(B, 3)])
-    assert reroll(graph, Context()) is graph
+    assert reroll(graph) is graph
 
 
 def test_weights_are_never_copied() -> None:
@@ -181,5 +180,5 @@ def test_many_steps_take_little_time() -> None:
     graph = jfuse.load(awake(unrolled.keras_model(LIBRARIES["keras"], "lstm_sequences", None, 200))).signature().graph
     assert len(graph.eqns) > 2500
     started = time.perf_counter()
-    assert [loop_of(s) for s in scans(reroll(graph, Context()))] == [(2, 1, 200)]
+    assert [loop_of(s) for s in scans(reroll(graph))] == [(2, 1, 200)]
     assert time.perf_counter() - started < 10  # 0.2 s on an idle machine

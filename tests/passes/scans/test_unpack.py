@@ -12,7 +12,6 @@ from jfuse.ir.trace import trace_graph
 from jfuse.kernels import ops
 from jfuse.kernels.control import scan
 from jfuse.kernels.core.op import Array
-from jfuse.passes.context import Context
 from jfuse.passes.scans.fission.unpack import unpack_states
 from tests.cells import BATCH, INPUTS, UNITS, Loop, f32, keras
 
@@ -50,7 +49,7 @@ def carries(graph: Graph) -> int:
 @pytest.mark.parametrize("name", LOOPS)
 def test_packed_states_are_carried_apart(name: str) -> None:
     graph = LOOPS[name].graph()
-    result = unpack_states(graph, Context())
+    result = unpack_states(graph)
     check_graph(result, types=True)
     assert carries(result) == 2
     random = np.random.default_rng(0)
@@ -62,12 +61,12 @@ def test_packed_states_are_carried_apart(name: str) -> None:
 
 def test_a_state_that_is_read_as_a_whole_stays() -> None:
     graph = Loop(shift_register, carries=[f32(BATCH, 3 * INPUTS)]).graph()
-    assert unpack_states(graph, Context()) is graph
+    assert unpack_states(graph) is graph
 
 
 def test_states_apart_stay_as_they_are() -> None:
     graph = Loop(keras).graph()
-    assert unpack_states(graph, Context()) is graph
+    assert unpack_states(graph) is graph
 
 
 def test_parts_of_a_filled_state_are_filled() -> None:
@@ -78,7 +77,7 @@ def test_parts_of_a_filled_state_are_filled() -> None:
         rows = ops.pack(ops.squeeze(ops.strided_slice(ops.shape(x), [1], [2], [1])), np.int32(2 * UNITS))
         return scan([ops.fill(rows, np.float32(0)), x], eqn.bodies, **eqn.params)[1]
 
-    result = unpack_states(trace_graph(model, [graph.inputs[1].type]), Context())
+    result = unpack_states(trace_graph(model, [graph.inputs[1].type]))
     (found,) = [e for e in result.eqns if e.op is scan]
     makers = {out: e.op for e in result.eqns for out in e.outputs}
     assert [makers[a] for a in found.inputs[:2] if isinstance(a, Var)] == [ops.fill, ops.fill]

@@ -181,6 +181,6 @@ def test_text_cannot_be_kept() -> None:
 def test_only_results_that_are_no_states_are_copied() -> None:
     graph = trace_graph(lambda x, a, b: (x, b, a), [STATE, STATE, STATE])
     states = tuple(State(n, Const(np.ones((2, 4), np.float32))) for n in "ab")
-    prepared = prepare_results(Program((Signature("main", graph, ("x",), ("y",), states),)), Context()).graphs()[0]
+    prepared = prepare_results(Program((Signature("main", graph, ("x",), ("y",), states),))).graphs()[0]
     assert [e.op.name for e in prepared.eqns] == ["reshape"]
     assert prepared.outputs[1:] == graph.outputs[1:]

@@ -306,7 +306,7 @@ def test_states_that_are_kept_go_on_from_invoke_to_invoke(cell: Cell, batch: int
     results = tuple(f"out_{i}" for i in range(len(graph.outputs) - count))
     given = Program((Signature("serving_default", graph, ("x",), results, states),))
     assert in_tensors(with_homes(given)) == {s.name for s in states}
-    program = prepare_results(place_states(given, Context()), Context())
+    program = prepare_results(place_states(given, Context()))
     assert [e.op.name for e in program.signatures[0].graph.eqns] == [graph.eqns[0].op.name]
     runtime, kept = Runtime(to_bytes(program), resolver), tuple(zeros)
     runtime.interpreter.allocate_tensors()

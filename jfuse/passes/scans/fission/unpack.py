@@ -20,16 +20,15 @@ from jfuse.kernels.control import scan, scan_parts
 from jfuse.kernels.core.op import Array
 from jfuse.lowering.recover.algebra.reader import straightened
 from jfuse.lowering.rule_tools.shape_tensors import shape_tensor
-from jfuse.passes.context import Context
 from jfuse.passes.rewrite import Rewriting
 
 
-def unpack_states(graph: Graph, ctx: Context) -> Graph:
+def unpack_states(graph: Graph) -> Graph:
     """Carry the parts of a state that each step concatenates, or packs, where the step reads none of it as a whole.
 
     Results stay as they are.
     """
-    graph = with_bodies(graph, lambda body: unpack_states(body, ctx))
+    graph = with_bodies(graph, unpack_states)
 
     rewriting = Rewriting(graph)
 

@@ -10,17 +10,15 @@ from jfuse.ir.graph import Eqn, Graph, Var
 from jfuse.ir.walk import is_same_type, producers, with_bodies
 from jfuse.kernels.control import scan
 from jfuse.kernels.core.op import static_value
-from jfuse.passes.context import Context
 from jfuse.passes.rewrite import rewrite
 from jfuse.passes.scans.reroll.sequence_reads import Read, reads_of
 from jfuse.passes.simplify.dce import eliminate_dead_code
 
 
-def last_steps(graph: Graph, ctx: Context | None = None) -> Graph:
+def last_steps(graph: Graph) -> Graph:
     """The graph with the final state wherever the last step of a state's collected values was read, in bodies too.
 
     `tf.scan` gives no final states: whoever wants one takes the last step, and LSTMs would have c of every step.
-    ctx: not needed; every pass of the pipeline is given one.
     """
     graph = with_bodies(graph, last_steps)
     if not any(eqn.op is scan for eqn in graph.eqns):

@@ -13,7 +13,6 @@ from dataclasses import replace
 from jfuse.ir.graph import Eqn, Graph, Var
 from jfuse.ir.trace import recording
 from jfuse.ir.walk import producers, with_bodies
-from jfuse.passes.context import Context
 from jfuse.passes.scans.reroll.detect import Unrolled, unrolled_loops
 from jfuse.passes.scans.reroll.emit import Emitter, needs_of
 from jfuse.passes.simplify.dce import eliminate_dead_code
@@ -21,9 +20,9 @@ from jfuse.passes.simplify.dce import eliminate_dead_code
 _ROUNDS = 16  # a layer that reads another one backwards is seen only when that one is rolled
 
 
-def reroll(graph: Graph, ctx: Context) -> Graph:
+def reroll(graph: Graph) -> Graph:
     """Turn every run of at least three equal steps into a scan, in bodies as well. Results stay exactly the same."""
-    graph = with_bodies(graph, lambda body: reroll(body, ctx))
+    graph = with_bodies(graph, reroll)
     for _ in range(_ROUNDS):
         rolled = _rolled(eliminate_dead_code(graph))
         if rolled is None:
