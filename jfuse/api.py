@@ -30,6 +30,9 @@ from jfuse.verification.result import Verification
 from jfuse.verification.verify import OnProgress, Sides, verify_sides
 
 OnStage = Callable[[str], None]
+SIDES = (None, "right", "left")
+LOOPS = ("auto", "while", "unroll")
+PREFERENCES = ("fused", "speed")
 
 
 @only_jfuse_errors("lowering")
@@ -70,9 +73,9 @@ def lower(
     """
     report = Report(assumptions=list(model.report.assumptions), notes=list(model.report.notes))
     choice("state", state, MODES)
-    choice("padding", padding, (None, "right", "left"))
-    choice("loop", loop, ("auto", "while", "unroll"))
-    choice("prefer", prefer, ("fused", "speed"))
+    choice("padding", padding, SIDES)
+    choice("loop", loop, LOOPS)
+    choice("prefer", prefer, PREFERENCES)
     variables = model.imported.variable_names if model.imported else ()
     ctx = Context(
         default_rules().extended(rules),
@@ -114,6 +117,7 @@ def convert(
     verify: bool = True,
     samples: Any = None,
     tolerance: float | Mapping[str, float] | None = None,
+    unsafe: bool = False,
     dump_dir: str | Path | None = None,
     on_stage: OnStage = lambda stage: None,
 ) -> Model:
@@ -137,6 +141,7 @@ def convert(
         output_tensors=output_tensors,
         rules=rules,
         custom_ops=tuple(custom_ops or ()),
+        unsafe=unsafe,
     )
     imported = time.perf_counter() - started
     lite = lower(
@@ -202,6 +207,7 @@ def verify(
     shrink: int = 100,
     equations: bool = False,
     litert_limit_s: float | None = None,
+    unsafe: bool = False,
     on_progress: OnProgress = lambda done, total: None,
 ) -> Verification:
     """Compare `a` with `b`: every output of every call that is tried, up to a tolerance that has a reason.
@@ -238,6 +244,7 @@ def verify(
         graph.
     litert_limit_s: how many seconds LiteRT may take for one of the samples; by default 100 times as long as for those
         before, at least a minute (ten for the first one). A sample that takes longer is an error, with its inputs.
+    unsafe: as `load` has it, for sources that are given as paths.
     on_progress: called with the number of calls compared, and about how many there will be (0: unknown).
 
     Returns what was found; the report of a Model `a` gets it too. Raises VerifyFailed, with the same in its
@@ -263,7 +270,7 @@ def verify(
         litert_limit_s,
     )
     with _on(device):
-        found = verify_sides(sides_of(a, b if b is not None else reference), options, on_progress)
+        found = verify_sides(sides_of(a, b if b is not None else reference, unsafe=unsafe), options, on_progress)
     if isinstance(a, Model):
         a.report.compared(found.differences, found.notes)
     return found

@@ -40,23 +40,25 @@ class Party:
     data: bytes | None = None
 
 
-def sides_of(a: Any, b: Any) -> Sides:
+def sides_of(a: Any, b: Any, *, unsafe: bool = False) -> Sides:
     """Who is compared with whom.   b: None for the source that `a` has, or for its graph on XLA
+
+    unsafe: as `jfuse.load` has it.
 
     What XLA and LiteRT both run is compared in both, whichever side it is on; where that is so of both sides, the first
     is compared with the second's reference. Raises JfuseError where there is nothing to compare with.
     """
     if b is None:
-        return _alone(a)
+        return _alone(a, unsafe)
     if is_function(a) and is_function(b):
         ours = _function(a, None)
         theirs = _function(b, ours)
     elif is_function(a):
-        theirs = party(b)
+        theirs = party(b, unsafe)
         ours = _function(a, theirs)
     else:
-        ours = party(a)
-        theirs = _function(b, ours) if is_function(b) else party(b)
+        ours = party(a, unsafe)
+        theirs = _function(b, ours) if is_function(b) else party(b, unsafe)
     is_file = len(theirs.runners) > 1 and len(ours.runners) == 1
     subjects, wanted = (theirs, ours) if is_file else (ours, theirs)
     return Sides(
@@ -70,11 +72,11 @@ def sides_of(a: Any, b: Any) -> Sides:
     )
 
 
-def _alone(a: Any) -> Sides:
+def _alone(a: Any, unsafe: bool) -> Sides:
     """A model beside its own source; without one its file in LiteRT beside its graph on XLA."""
     if is_function(a):
         raise JfuseError("a function alone cannot be compared", remedy="jfuse.verify(function, with_what)")
-    one = party(a)
+    one = party(a, unsafe)
     if one.model is not None and one.model.imported is not None and isinstance(a, Model):
         return Sides(one.runners, one.reference, (one.text, ""), one.path, one.model, one.data, one.model)
     if one.data is None:
@@ -87,7 +89,7 @@ def _alone(a: Any) -> Sides:
     return Sides((litert,), xla, (one.text, ""), one.path, one.model, one.data, one.model)
 
 
-def party(source: Any) -> Party:
+def party(source: Any, unsafe: bool = False) -> Party:
     """A Model, a file (path or bytes), or what `jfuse.load` takes."""
     if isinstance(source, Model):
         return _of_model(source)
@@ -98,7 +100,7 @@ def party(source: Any) -> Party:
         if not Path(source).is_file():
             raise JfuseError(f"{source} does not exist")
         return _of_file(Path(source), str(source))
-    model = load(source)
+    model = load(source, unsafe=unsafe)
     assert model.imported is not None
     runner = InTensorFlow(model.imported)
     return Party((runner,), runner, str(source) if is_path else _name_of(source), is_path, model)

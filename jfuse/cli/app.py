@@ -5,7 +5,8 @@ Exit codes: 0 done; 1 refused, differing or unreadable; 2 wrong usage of the com
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import signal
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
@@ -14,11 +15,13 @@ import typer
 from rich.console import Console
 
 import jfuse
+from jfuse.api import LOOPS, PREFERENCES, SIDES
 from jfuse.cli import conversion
 from jfuse.cli import verify as verifying
 from jfuse.cli.demo import run_demo
 from jfuse.cli.tables import print_summary
 from jfuse.errors import JfuseError
+from jfuse.passes.states.modes import MODES
 from jfuse.reports import coverage
 from jfuse.reports.explain import explain_lines
 
@@ -30,13 +33,37 @@ errors = Console(stderr=True)
 
 Output = Annotated[Path, typer.Option("-o", "--output", help="The .tflite file to write.")]
 Padding = Annotated[str | None, typer.Option(help="Your promise of every mask: right or left.")]
+Unsafe = Annotated[
+    bool, typer.Option("--unsafe", help="Let SOURCE run code of its own and work on files; for authors you trust.")
+]
 Signatures = Annotated[list[str] | None, typer.Option("--signature", help="A signature to take; all without it.")]
 
 
 def main() -> None:
     """The console script."""
     conversion.set_environment()
+    signal.signal(signal.SIGTERM, _end)
     app()
+
+
+def _end(number: int, frame: object) -> None:
+    """Leave as after an error, so that temporary files and workers go."""
+    raise SystemExit(128 + number)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"jfuse {jfuse.__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    version: Annotated[
+        bool, typer.Option("--version", help="Print the version.", callback=_version, is_eager=True)
+    ] = False,
+) -> None:
+    """TensorFlow functions to proven, fused TensorFlow Lite files."""
 
 
 @app.command()
@@ -63,9 +90,14 @@ def convert(
     dump_dir: Annotated[Path | None, typer.Option(help="A folder for the text after each pass.")] = None,
     json: conversion.Json = None,
     html: conversion.Html = None,
+    unsafe: Unsafe = False,
 ) -> None:
     """Convert SOURCE, prove what was fused, compare the file with TensorFlow, and write it."""
     reported = json is not None or html is not None
+    for name, value, choices in (("state", state, MODES), ("loop", loop, LOOPS), ("prefer", prefer, PREFERENCES)):
+        _one_of(name, value, choices)
+    _one_of("padding", padding, SIDES)
+    conversion.check_targets(source, output, json, html)
     with _progress() as on_stage:
         result = jfuse.convert(
             source,
@@ -80,6 +112,7 @@ def convert(
             verify=verify and not reported,
             samples=None if reported and verify else samples,
             tolerance=tolerance,
+            unsafe=unsafe,
             dump_dir=dump_dir,
             on_stage=on_stage,
         )
@@ -109,6 +142,7 @@ def verify(
     html: verifying.Html = None,
     save_failing: verifying.SaveFailing = Path(),
     litert_limit: verifying.LiteRtLimit = None,
+    unsafe: Unsafe = False,
 ) -> None:
     """Compare MODEL with what it should answer like: exit code 0 where it does, 1 where it does not."""
     sizes = verifying.sizes_of(size)
@@ -129,6 +163,7 @@ def verify(
             device=device,
             save_failing=save_failing,
             litert_limit_s=litert_limit,
+            unsafe=unsafe,
             equations=html is not None,
         )
         verifying.print_verification(console, found)
@@ -141,11 +176,12 @@ def verify(
 def inspect(
     source: Annotated[Path, typer.Argument(help="A .tflite file, a SavedModel folder or a .keras file.")],
     signature: Signatures = None,
+    unsafe: Unsafe = False,
 ) -> None:
     """Print the text form of SOURCE."""
     with _progress() as on_stage:
         on_stage("import")
-        model = jfuse.load(source, signatures=signature)
+        model = jfuse.load(source, signatures=signature, unsafe=unsafe)
     console.print(str(model), markup=False, highlight=False, soft_wrap=True)
 
 
@@ -154,10 +190,13 @@ def explain(
     source: Annotated[Path, typer.Argument(help="A SavedModel folder or a .keras file.")],
     signature: Signatures = None,
     padding: Padding = None,
+    unsafe: Unsafe = False,
 ) -> None:
     """Say of each recurrence in SOURCE what it is, how it was proven and what it becomes, or why it does not fuse."""
     with _progress() as on_stage:
-        result = jfuse.convert(source, signatures=signature, padding=padding, verify=False, on_stage=on_stage)
+        result = jfuse.convert(
+            source, signatures=signature, padding=padding, verify=False, unsafe=unsafe, on_stage=on_stage
+        )
     for line in explain_lines(result.report):
         console.print(line, markup=False, highlight=False, soft_wrap=True)
 
@@ -174,6 +213,8 @@ def ops(
     lines = coverage.about(name) if name else coverage.listing()
     for line in lines:
         console.print(line, markup=False, highlight=False, soft_wrap=True)
+    if name and not coverage.is_known(name):
+        raise typer.Exit(1)
 
 
 @app.command()
@@ -186,6 +227,13 @@ def demo(
     console.print(f"Keras {done.keras_version} model saved with model.export in [bold]{done.saved_model}[/bold]")
     print_summary(console, done.result.report, done.file)
     console.print(f"one invoke in LiteRT, one thread: [bold]{done.latency_ms:.3f} ms[/bold] (median of {done.invokes})")
+
+
+def _one_of(name: str, value: object, choices: Sequence[object]) -> None:
+    """A wrong value is a wrong use of the command line, told before anything slow."""
+    if value not in choices:
+        known = ", ".join(str(c) for c in choices if c is not None)
+        raise typer.BadParameter(f"{value!r} is none of {known}", param_hint=f"--{name}")
 
 
 @contextmanager

@@ -10,7 +10,8 @@ from typing import Annotated
 import typer
 
 import jfuse
-from jfuse.errors import VerifyFailed
+from jfuse.errors import JfuseError, VerifyFailed
+from jfuse.files import writable_target
 from jfuse.model import Model
 from jfuse.reports.as_json import write_json
 from jfuse.reports.page import write_html
@@ -26,6 +27,18 @@ def set_environment() -> None:
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")  # its start-up chatter is not about the user's model
     # Its oneDNN kernels refuse softmax over more than 5 axes, and give other shapes for no rows: no good reference.
     os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "0")
+
+
+def check_targets(source: Path, output: Path, *reports: Path | None) -> None:
+    """Raise BadParameter where a file cannot be written, or would take the source's place, before anything slow."""
+    origin = source.resolve()
+    for path in (output, *filter(None, reports)):
+        try:
+            target = writable_target(path)
+        except JfuseError as error:
+            raise typer.BadParameter(f"{path}: {error.found}") from error
+        if target == origin or (origin.is_dir() and target.is_relative_to(origin)):
+            raise typer.BadParameter(f"{path} is the source, or in its folder: it would be overwritten")
 
 
 @dataclass(frozen=True)

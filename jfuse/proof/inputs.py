@@ -11,7 +11,6 @@ import numpy as np
 from jfuse.ir.dims import Dim, is_known, substitute_dim, symbols_of
 from jfuse.ir.graph import Graph, Signature
 from jfuse.ir.types import DType, TensorType
-from jfuse.kernels import ops
 from jfuse.proof.ranges import Range, drawn_ranges
 
 _SCALES = (1.0, 0.1, 4.0)
@@ -88,7 +87,7 @@ def _groups(graph: Graph) -> frozenset[_Group]:
         shapes = [a.type.shape for a in eqn.inputs if a is not None]
         if "padding" in eqn.params:
             found |= {_Group((d,), False) for v in eqn.outputs for d in v.type.shape}
-        elif eqn.op is ops.concatenation:
+        elif eqn.op.moves == "joins" and "axis" in eqn.params and eqn.outputs[0].type.rank == len(shapes[0]):
             axis = eqn.params["axis"] % len(shapes[0])
             found |= {_Group(dims, True) for i, dims in enumerate(zip(*shapes, strict=True)) if i != axis}
         elif eqn.op.elementwise:

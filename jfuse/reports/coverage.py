@@ -215,6 +215,12 @@ def about(name: str) -> list[str]:
     return lines or _about_unknown(name)
 
 
+def is_known(name: str) -> bool:
+    """Whether a name is an op's, a builtin's or a composite's."""
+    known = {op.name for op in tensorflow_ops()} | {b.name for b in builtins()} | set(default_rules().fuses)
+    return name in known or name.upper() in known
+
+
 def _about_op(op: TensorflowOp) -> Iterator[str]:
     yield f"{op.name} of TensorFlow"
     yield f"  rule      {op.place}"

@@ -97,7 +97,6 @@ def test_inspect_of_a_source_shows_the_loop(run: Run, demo: tuple[Path, str]) ->
         (["{empty}"], "is not a SavedModel"),
         (["{corrupt}"], "cannot be read as a SavedModel"),
         (["{demo}", "--signature", "absent"], "has no signature 'absent'"),
-        (["{demo}", "--state", "sideways"], "sideways"),
         (["{unknown}"], "tf.Dawsn"),
         (["{text}"], "is of no known kind"),
     ],
@@ -124,9 +123,9 @@ def test_refusals_exit_with_1_and_leave_no_file(
     assert list(output.parent.iterdir()) == []
 
 
-def test_an_output_folder_that_is_not_there_exits_with_1(run: Run, demo: tuple[Path, str], tmp_path: Path) -> None:
+def test_an_output_folder_that_is_not_there_exits_with_2(run: Run, demo: tuple[Path, str], tmp_path: Path) -> None:
     done = run("convert", demo[0] / "lstm_classifier", "-o", tmp_path / "absent" / "m.tflite", "--no-verify")
-    assert done.exit_code == 1
+    assert done.exit_code == 2
     assert not (tmp_path / "absent").exists()
 
 
@@ -198,3 +197,52 @@ def test_ops_tells_about_one_or_all(run: Run) -> None:
     assert "rule      lowering/ops/nn/conv.py lower_conv_2d" in run("ops", "Conv2D").output
     assert re.search(r"^Relu: .*RELU", run("ops").output, re.MULTILINE)
     assert run("ops", "--markdown").output == coverage.markdown()
+
+
+def test_the_version(run: Run) -> None:
+    done = run("--version")
+    assert (done.exit_code, done.output) == (0, f"jfuse {jfuse.__version__}\n")
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("--state", "kept"), "source, reset, keep, io"),
+        (("--loop", "for"), "auto, while, unroll"),
+        (("--prefer", "size"), "fused, speed"),
+        (("--padding", "up"), "right, left"),
+        (("--json", "no/such/folder.json"), "no such folder"),
+    ],
+)
+def test_wrong_values_are_told_before_anything_is_read(
+    words: tuple[str, str], message: str, run: Run, tmp_path: Path
+) -> None:
+    done = run("convert", "not_there", "-o", tmp_path / "m.tflite", *words)
+    assert done.exit_code == 2
+    assert message in " ".join(done.output.split())
+
+
+@pytest.mark.parametrize("output", ["lstm_classifier", "lstm_classifier/m.tflite", "lstm_classifier/saved_model.pb"])
+def test_a_source_is_never_its_own_target(output: str, run: Run, demo: tuple[Path, str]) -> None:
+    folder, _ = demo
+    before = (folder / "lstm_classifier" / "saved_model.pb").read_bytes()
+    done = run("convert", folder / "lstm_classifier", "-o", folder / output)
+    assert done.exit_code == 2
+    assert (folder / "lstm_classifier" / "saved_model.pb").read_bytes() == before
+
+
+def test_code_in_a_source_runs_where_that_is_asked_for(run: Run, tmp_path: Path) -> None:
+    import keras
+
+    path = tmp_path / "model.keras"
+    keras.Sequential([keras.Input((3,)), keras.layers.Lambda(lambda x: x + 1)]).save(path)
+    refused = run("inspect", path)
+    assert refused.exit_code == 1
+    assert "--unsafe" in refused.output
+    assert run("inspect", path, "--unsafe").exit_code == 0
+    assert run("convert", path, "-o", tmp_path / "m.tflite", "--unsafe").exit_code == 0
+
+
+def test_an_unknown_op_is_an_error(run: Run) -> None:
+    done = run("ops", "NotAnOp")
+    assert done.exit_code == 1

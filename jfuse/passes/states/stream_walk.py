@@ -22,6 +22,9 @@ from jfuse.passes.states.steps import LAST, LENGTH, UNKNOWN, Once, Steps, StepsM
 _RULES = {**STEP_RULES, **WINDOW_RULES}
 _SIZED = frozenset({ops.fill, ops.broadcast_to, ops.tile})
 
+ADDS_STEPS = frozenset({ops.pad, ops.padv2, ops.concatenation})
+"""Ops that may put steps before those of a sequence."""
+
 
 @dataclass(frozen=True)
 class Buffer:
@@ -145,7 +148,7 @@ class StreamWalk:
             return _worst(stepped.values)
         if not any(isinstance(v, Steps) for v in data):
             return _worst(data) or self._sized(stepped, op)
-        if op is ops.pad or op is ops.padv2 or op is ops.concatenation:
+        if op in ADDS_STEPS:
             buffered = self._buffered(stepped, known)
             if buffered is not None:
                 return buffered

@@ -10,12 +10,10 @@ from jfuse.ir.dims import same
 from jfuse.ir.graph import Eqn, Graph, Signature, Source, Var
 from jfuse.ir.states import places
 from jfuse.ir.walk import producers
-from jfuse.kernels import ops
 from jfuse.passes.simplify.broadcast_constants import Known
 from jfuse.passes.states.steps import Once, Steps
-from jfuse.passes.states.stream_walk import Buffer, Meeting, Mixing, StreamWalk, same_at_every_step
+from jfuse.passes.states.stream_walk import ADDS_STEPS, Buffer, Meeting, Mixing, StreamWalk, same_at_every_step
 
-_ADDS = frozenset({ops.pad, ops.padv2, ops.concatenation})
 _WHOLE = 'convert with state="source", where every call has the whole sequence'
 
 
@@ -139,7 +137,7 @@ def stream_of(signature: Signature, kept: Collection[Eqn], mode: str) -> Stream:
 
     Raises LowerError where no state mends that. kept: the equations whose carries go from call to call.
     """
-    if not kept and not any(eqn.op in _ADDS for eqn in signature.graph.eqns):
+    if not kept and not any(eqn.op in ADDS_STEPS for eqn in signature.graph.eqns):
         return Stream()
     streams = _Streams(signature, kept)
     axes = streams.with_met(streams.axes())
