@@ -7,9 +7,11 @@ hands out its own names (`SymbolNames`).
 
 from __future__ import annotations
 
+import ast
 import operator
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
 from tokenize import TokenError
 from typing import Any, TypeAlias
 
@@ -117,10 +119,48 @@ def substitute_dim(dim: Dim, sizes: Mapping[str, Dim]) -> Dim:
     """`dim` with each symbol named in `sizes` replaced."""
     if is_known(dim) or not symbols_of(dim) & sizes.keys():
         return dim
-    # jax.export has no public substitution, so the printed form (documented syntax) is evaluated over the new sizes.
     names = {name: sizes.get(name, symbol(name)) for name in symbols_of(dim)}
-    result = eval(str(dim).replace("^", "**"), {"__builtins__": {}}, {**FUNCTIONS, **names})
+    result = computed(str(dim), names, FUNCTIONS)
     return int(result) if is_known(result) else result
+
+
+def computed(text: str, sizes: Mapping[str, Dim], functions: Mapping[str, Callable[..., Dim]]) -> Dim:
+    """What a printed dimension is over other sizes and other functions.
+
+    jax.export has no public substitution; its printed form is documented: sums, products and powers of numbers, symbols
+    and calls of `functions`. ValueError where it is something else.
+    """
+
+    def value(node: ast.AST) -> Any:
+        match node:
+            case ast.Expression(body=body):
+                return value(body)
+            case ast.Constant(value=int() as number):
+                return number
+            case ast.Name(id=name) if name in sizes:
+                return sizes[name]
+            case ast.UnaryOp(op=ast.USub(), operand=operand):
+                return -value(operand)
+            case ast.BinOp(left=left, op=operation, right=right) if type(operation) in _OPERATIONS:
+                return _OPERATIONS[type(operation)](value(left), value(right))
+            case ast.Call(func=ast.Name(id=name), args=args, keywords=[]) if name in functions:
+                return functions[name](*map(value, args))
+        raise ValueError(f"{text!r} is no dimension")
+
+    return value(_parsed(text))
+
+
+_OPERATIONS: Mapping[type[ast.operator], Callable[[Any, Any], Any]] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.Pow: operator.pow,
+}
+
+
+@lru_cache(maxsize=4096)
+def _parsed(text: str) -> ast.AST:
+    return ast.parse(text.replace("^", "**"), mode="eval")
 
 
 def solved(d: Dim, e: Dim) -> tuple[str, Dim] | None:

@@ -8,7 +8,7 @@ from functools import lru_cache
 from jax.core import min_dim
 from jax.errors import InconclusiveDimensionOperation
 
-from jfuse.ir.dims import FUNCTIONS, Dim, is_known, symbol, symbols_of
+from jfuse.ir.dims import FUNCTIONS, Dim, computed, is_known, symbol, symbols_of
 
 _LIMIT = re.compile(r"\b(min|max)\(")
 
@@ -24,10 +24,9 @@ def normal(dim: Dim) -> Dim:
 
 @lru_cache(maxsize=1024)
 def _normal(text: str) -> Dim:
-    # As in ir/dims: the printed form, which is documented syntax, is evaluated over other functions.
     names = {name: symbol(name) for name in symbols_of(symbol(text))}
     over_zero = {"min": lambda d, e: d + _below_zero(e - d), "max": lambda d, e: d - _below_zero(d - e)}
-    found = eval(text.replace("^", "**"), {"__builtins__": {}}, {**FUNCTIONS, **over_zero, **names})
+    found = computed(text, names, {**FUNCTIONS, **over_zero})
     if is_known(found) or not _LIMIT.search(str(found)):
         return found
     limited = _as_one_limit(found)

@@ -12,7 +12,9 @@ from hypothesis import strategies as st
 from jax.core import max_dim, min_dim
 
 from jfuse.ir.dims import (
+    FUNCTIONS,
     SymbolNames,
+    computed,
     floor_divided,
     is_known,
     product,
@@ -149,3 +151,15 @@ def test_names_are_fresh_and_repeatable() -> None:
 )
 def test_what_equal_dimensions_say_about_their_symbols(d: Any, e: Any, found: tuple[str, Any] | None) -> None:
     assert solved(d, e) == found
+
+
+@pytest.mark.parametrize(
+    "text", ["__import__('os')", "B.real", "max(B, 1, key=B)", "[B]", "B if B else 1", "'a' * 9", "C"]
+)
+def test_only_dimensions_are_computed(text: str) -> None:
+    with pytest.raises(ValueError, match="is no dimension"):
+        computed(text, {"B": 3}, FUNCTIONS)
+
+
+def test_dimensions_are_computed() -> None:
+    assert computed("2*B^2 - mod(B, 2) + max(-1, floordiv(B, 3))", {"B": 5}, FUNCTIONS) == 50 - 1 + 1
