@@ -20,7 +20,7 @@ from jfuse.cli import conversion
 from jfuse.cli import verify as verifying
 from jfuse.cli.demo import run_demo
 from jfuse.cli.tables import print_summary
-from jfuse.errors import JfuseError
+from jfuse.errors import JfuseError, printable
 from jfuse.passes.states.modes import MODES
 from jfuse.reports import coverage
 from jfuse.reports.explain import explain_lines
@@ -198,7 +198,7 @@ def explain(
             source, signatures=signature, padding=padding, verify=False, unsafe=unsafe, on_stage=on_stage
         )
     for line in explain_lines(result.report):
-        console.print(line, markup=False, highlight=False, soft_wrap=True)
+        console.print(printable(line), markup=False, highlight=False, soft_wrap=True)
 
 
 @app.command()
@@ -212,7 +212,7 @@ def ops(
         return
     lines = coverage.about(name) if name else coverage.listing()
     for line in lines:
-        console.print(line, markup=False, highlight=False, soft_wrap=True)
+        console.print(printable(line), markup=False, highlight=False, soft_wrap=True)
     if name and not coverage.is_known(name):
         raise typer.Exit(1)
 

@@ -8,6 +8,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Column, Table
 
+from jfuse.errors import printable
 from jfuse.report import Report
 
 
@@ -18,13 +19,13 @@ def print_summary(console: Console, report: Report, file: Path) -> None:
     if report.refused:
         console.print(_refusals(report))
     table = Table(show_header=False, title="file", title_justify="left")
-    table.add_row("written", escape(str(file)))
+    table.add_row("written", _plain(str(file)))
     table.add_row("size", f"{report.size_bytes:,} bytes")
     table.add_row("operators", ", ".join(f"{count} {name}" for name, count in report.operators.items()))
     table.add_row("largest error", _largest_error(report))
     table.add_row("time", f"{sum(report.seconds.values()):.1f} s ({_slowest(report)})")
     for line in told(report):
-        table.add_row("note", escape(line))
+        table.add_row("note", _plain(line))
     console.print(table)
 
 
@@ -40,14 +41,14 @@ def _fusions(report: Report) -> Table:
     table = _titled("fusions", "fused", "into", "where", "proof")
     for fusion in report.fused:
         proof = f"{fusion.samples} samples, largest error {fusion.error:.1e}"
-        table.add_row(*map(escape, (fusion.composite, ", ".join(fusion.becomes), fusion.source)), proof)
+        table.add_row(*map(_plain, (fusion.composite, ", ".join(fusion.becomes), fusion.source)), proof)
     return table
 
 
 def _refusals(report: Report) -> Table:
     table = _titled("refusals", "not fused", "because", "where")
     for refusal in report.refused:
-        table.add_row(*map(escape, (refusal.what, refusal.reason, refusal.source)))
+        table.add_row(*map(_plain, (refusal.what, refusal.reason, refusal.source)))
     return table
 
 
@@ -66,3 +67,8 @@ def _largest_error(report: Report) -> str:
 def _slowest(report: Report) -> str:
     ranked = sorted(report.seconds.items(), key=lambda item: -item[1])[:3]
     return ", ".join(f"{name} {seconds:.1f}" for name, seconds in ranked)
+
+
+def _plain(text: str) -> str:
+    """Text of a model: neither the terminal nor the table obeys what stands in it."""
+    return escape(printable(text))

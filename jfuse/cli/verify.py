@@ -14,7 +14,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Column, Table
 
 import jfuse
-from jfuse.errors import JfuseError, VerifyFailed
+from jfuse.errors import JfuseError, VerifyFailed, printable
 from jfuse.reports.as_json import write_json
 from jfuse.reports.page import write_html
 from jfuse.verification.result import Verification
@@ -83,13 +83,13 @@ def print_verification(console: Console, found: Verification) -> None:
         units = (f"{m.absolute:.2e}", f"{m.ulp:g}", f"{m.cosine:.6f}", f"{m.snr:.1f}") if m else ("", "", "", "")
         color = "[green]" if d.error <= d.tolerance else "[red]"
         name = f"{d.signature}: {d.output}" if several else d.output
-        row = (escape(name), d.pair, f"{color}{d.error:.2e}", f"{d.tolerance:.0e}", *(units if wide else ()))
+        row = (escape(printable(name)), d.pair, f"{color}{d.error:.2e}", f"{d.tolerance:.0e}", *(units if wide else ()))
         table.add_row(*row, str(d.samples))
     console.print(table)
     for reason in dict.fromkeys(f"{d.tolerance:.0e}: {d.reason}" for d in found.differences if d.reason):
-        console.print(f"  {reason}", markup=False, highlight=False)
+        console.print(printable(f"  {reason}"), markup=False, highlight=False)
     for note in found.notes:
-        console.print(f"  note: {note}", markup=False, highlight=False, soft_wrap=True)
+        console.print(printable(f"  note: {note}"), markup=False, highlight=False, soft_wrap=True)
     seconds = sum(found.seconds.values())
     console.print(f"{found.samples} calls compared in {seconds:.1f} s ({found.backend})", highlight=False)
 

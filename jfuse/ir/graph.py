@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar
 
 import numpy as np
 
-from jfuse.errors import printable
 from jfuse.ir.operand import Operand
 from jfuse.ir.quantization import Quantization, array_digest
 from jfuse.ir.types import DType, TensorType
@@ -36,7 +35,7 @@ class Source:
 
     def __str__(self) -> str:
         path = "/".join((*self.stack, self.node)) if self.node else "/".join(self.stack)
-        return printable(f"{path} ({self.op})" if self.op and path else path or self.op)
+        return f"{path} ({self.op})" if self.op and path else path or self.op
 
 
 @dataclass(frozen=True, eq=False)

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from jfuse.errors import printable
 from jfuse.ir.graph import Atom, Const, Eqn, Graph, Program, Signature, Source, State, Var, prints_as
 from jfuse.ir.literals import format_const, format_known, format_value
 from jfuse.ir.quantization import PRINTED_IN_FULL
@@ -156,7 +157,7 @@ def _debug(of: Eqn | Graph) -> str:
 
 
 def _comment(source: Source) -> str:
-    return " ".join(str(source).split())
+    return printable(" ".join(str(source).split()))
 
 
 def _state(state: State) -> str:

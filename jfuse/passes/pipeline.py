@@ -12,6 +12,7 @@ from typing import Any, Literal, TypeVar
 from jfuse.errors import JfuseError, note_place
 from jfuse.ir.check import check_graph
 from jfuse.ir.graph import Graph, Program
+from jfuse.ir.states import distinct
 from jfuse.passes.context import Context, Lowered, SubPasses
 from jfuse.passes.fuse.fuse import fuse
 from jfuse.passes.fuse.recover import recover
@@ -163,8 +164,8 @@ def run_pipeline(
 def _step(step: Stage, program: Program, ctx: Context, before: tuple[PipelineStep, ...], check_types: bool) -> Program:
     if step.on == "program":
         program = step.run(program, ctx)
-        for graph in program.graphs():
-            _check(step, graph, ctx, before, check_types)
+        for signature in distinct(program):
+            _check(step, signature.graph, ctx, before, check_types, len(signature.states))
         return program
 
     def changed(graph: Graph) -> Graph:
@@ -175,7 +176,9 @@ def _step(step: Stage, program: Program, ctx: Context, before: tuple[PipelineSte
     return program.with_graphs(changed)
 
 
-def _check(step: Stage, result: Graph, ctx: Context, before: tuple[PipelineStep, ...], check_types: bool) -> None:
+def _check(
+    step: Stage, result: Graph, ctx: Context, before: tuple[PipelineStep, ...], check_types: bool, states: int = 0
+) -> None:
     """Raise JfuseError where a pass broke the graph, or its promise."""
     names = ", ".join(p.__name__ for p in before) or "none"
     try:
@@ -188,7 +191,7 @@ def _check(step: Stage, result: Graph, ctx: Context, before: tuple[PipelineStep,
             found=error.found,
             remedy="report this model",
         ) from error
-    broken_by = None if step.promise is None else step.promise.broken_by(result, ctx)
+    broken_by = None if step.promise is None else step.promise.broken_by(result, ctx, states)
     if step.promise is not None and broken_by is not None:
         raise JfuseError(
             f"the pass {step.__name__!r} broke its promise (passes before it: {names})",

@@ -39,7 +39,7 @@ class Graph:
 
     def names(self) -> dict[str, Any]:
         """The keywords for `jfuse.load`."""
-        return {"inputs": self.inputs, "outputs": self.outputs}
+        return {"input_tensors": self.inputs, "output_tensors": self.outputs}
 
     def ops(self) -> set[str]:
         """The ops of all nodes."""

@@ -157,7 +157,7 @@ def test_a_pass_that_breaks_a_graph_is_named_with_those_before_it() -> None:
         run_pipeline(program(small()), Context(), (forgetful,))
 
 
-def refusing(graph: Graph, ctx: Context) -> object:
+def refusing(graph: Graph, ctx: Context, states: int) -> object:
     return "this one" if ctx.loop == "while" else None
 
 
@@ -193,8 +193,8 @@ def composed() -> Graph:
     ids=["composites", "scans", "builtins", "dead", "results"],
 )
 def test_a_broken_promise_is_found(promise: Promise, holding: Graph, broken: Graph, op: str) -> None:
-    assert promise.broken_by(holding, Context()) is None
-    found = promise.broken_by(broken, Context())
+    assert promise.broken_by(holding, Context(), 0) is None
+    found = promise.broken_by(broken, Context(), 0)
     assert (found.op.name if isinstance(found, Eqn) else type(found).__name__) == op
 
 

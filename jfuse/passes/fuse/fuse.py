@@ -134,7 +134,8 @@ def _fused(eqn: Eqn, rule: FuseRule, is_read: Sequence[bool], ctx: Context, plac
     proof = _proof(eqn, rule, is_read, replacement, given, masks)
     masks.keep()
     if proof.nan_for_infinities:
-        ctx.report.notes.append(f"{eqn.source}: where an input is infinite the fused operator gives NaN more often")
+        differs = "where an input is infinite the fused operator gives other values, mostly NaN"
+        ctx.report.notes.append(f"{eqn.source}: {differs}")
     name = eqn.params["name"]
     ctx.report.fused.append(
         Fusion(

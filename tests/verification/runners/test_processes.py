@@ -25,7 +25,7 @@ from jfuse.model import Model
 from jfuse.verification.compare.compare import Comparison, Differs
 from jfuse.verification.runners.subjects import InLiteRt, OnXla
 from jfuse.verification.compare.tolerance import Tolerance
-from tests.export import programs
+from tests.tflite import programs
 
 of = programs.lstm()
 (signature,) = of.signatures
