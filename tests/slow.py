@@ -22,3 +22,8 @@ def _slow(row: Any) -> Any:
 def keras_3(library: str) -> bool:
     """What is quick of the two libraries: tf_keras takes twice as long, and gives loops of the same form."""
     return library == "keras"
+
+
+def every_other(rows: Iterable[Any]) -> list[Any]:
+    """Rows of `pytest.param`, every second one slow."""
+    return [row._replace(marks=(*row.marks, pytest.mark.slow)) if i % 2 else row for i, row in enumerate(rows)]

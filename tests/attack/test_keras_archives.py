@@ -129,9 +129,16 @@ def library(request: pytest.FixtureRequest) -> Any:
     return keras if request.param == "keras" else tf_keras
 
 
+@pytest.fixture(scope="module")
+def source(library: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return honest(tmp_path_factory.mktemp("honest"), library)
+
+
 @pytest.mark.parametrize("attack", ATTACKS)
-def test_nothing_is_executed(attack: str, library: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = rewritten(honest(tmp_path, library), tmp_path / "evil.keras", ATTACKS[attack])
+def test_nothing_is_executed(
+    attack: str, library: Any, source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = rewritten(source, tmp_path / "evil.keras", ATTACKS[attack])
 
     def loaded(*args: Any, **kwargs: Any) -> None:
         raise AssertionError("the file has reached Keras")

@@ -12,6 +12,7 @@ from jfuse.ir.trace import trace_graph
 from jfuse.kernels import ops
 from jfuse.lowering.ops.image.blocks import lower_batch_to_space_nd, lower_space_to_batch_nd
 from tests.lowering.peephole.rewriting import B, Case, T, case, check, compare, f32, floats, ints
+from tests.slow import every_other
 
 WINDOW, ROW, EACH = floats(5, 3, 3, 4), floats(5, 1, 3, 4), floats(1, 3, 2, 4)
 Pairs = tuple[tuple[int, int], ...]
@@ -91,7 +92,7 @@ ROWS = [
 ]
 
 
-@pytest.mark.parametrize("item", ROWS)
+@pytest.mark.parametrize("item", every_other(ROWS))
 def test_dilation(item: Case) -> None:
     check(item, rtol=1e-5)  # sums of up to 36 terms
 

@@ -9,6 +9,7 @@ import pytest
 
 from jfuse.kernels import ops
 from tests.lowering.peephole.rewriting import B, Case, T, case, check, f32, floats
+from tests.slow import every_other
 
 KERNELS = {size: floats(2, size, size, 3) for size in (1, 3, 5, 7)}
 
@@ -81,6 +82,6 @@ ROWS = [
 ]
 
 
-@pytest.mark.parametrize("item", ROWS)
+@pytest.mark.parametrize("item", every_other(ROWS))
 def test_pad(item: Case) -> None:
     check(item, rtol=1e-5)  # sums of up to 147 terms

@@ -8,6 +8,7 @@ import pytest
 
 from jfuse.kernels import ops
 from tests.lowering.peephole.rewriting import B, Case, T, case, check, f32, floats, ints
+from tests.slow import every_other
 
 WEIGHTS, EACH = floats(5, 3, 3, 4), floats(1, 3, 3, 4)
 
@@ -45,6 +46,6 @@ ROWS = [
 ]
 
 
-@pytest.mark.parametrize("item", ROWS)
+@pytest.mark.parametrize("item", every_other(ROWS))
 def test_strides(item: Case) -> None:
     check(item, rtol=1e-5)  # sums of up to 36 terms
