@@ -59,7 +59,10 @@ def check_saved_model(path: Path) -> None:
     if not file.exists():  # the text form, which TensorFlow parses as strictly
         from google.protobuf import text_format
 
-        model = text_format.Parse((path / "saved_model.pbtxt").read_text(encoding="utf-8"), SavedModel())
+        try:
+            model = text_format.Parse((path / "saved_model.pbtxt").read_text(encoding="utf-8"), SavedModel())
+        except (text_format.ParseError, UnicodeDecodeError) as error:
+            raise ImportFailed(f"{path} cannot be read as a SavedModel", found=str(error)) from error
     else:
         try:
             model = SavedModel.FromString(file.read_bytes())

@@ -157,7 +157,9 @@ def test_a_saved_graph_of_tensorflow_1_loads(tmp_path: Path) -> None:
     np.testing.assert_array_equal(jfuse.load(tmp_path / "model")(np.ones(2, np.float32)), [2, 3])
 
 
-def test_a_corrupt_saved_model_is_one_error(tmp_path: Path) -> None:
-    (tmp_path / "saved_model.pb").write_bytes(b"\xff\xff\xff")
+@pytest.mark.parametrize("name", ["saved_model.pb", "saved_model.pbtxt"])
+@pytest.mark.parametrize("data", [b"\xff\xff\xff", b"meta_graphs {"])
+def test_a_corrupt_saved_model_is_one_error(name: str, data: bytes, tmp_path: Path) -> None:
+    (tmp_path / name).write_bytes(data)
     with pytest.raises(ImportFailed, match="cannot be read as a SavedModel"):
         jfuse.load(tmp_path)
