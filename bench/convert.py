@@ -40,8 +40,8 @@ from ai_edge_litert import schema_py_generated as schema
 from ai_edge_litert.interpreter import Interpreter
 
 from jfuse.measure import relative_error
+from jfuse.running.cores import cores
 from jfuse.running.interpreter import LiteRt
-from jfuse.verification.runners.cores import cores
 
 CONVERTERS = ("jfuse", "official")
 _STARTS = 10

@@ -31,7 +31,7 @@ import numpy as np
 
 from jfuse.kernels import ops
 from jfuse.measure import relative_error
-from jfuse.verification.runners.cores import cores
+from jfuse.running.cores import cores
 
 _LEAST_SECONDS = 0.2  # of a turn
 _TOLERANCE = 1e-5  # of torch's answers: float32 sums in another order over 100 steps

@@ -1,12 +1,13 @@
-"""LiteRT latency of loops that nothing fuses, by form, beside the official converter's file.
+"""LiteRT latency of recurrences by form, fused, straight code and WHILE, beside the official converter's file.
 
-    python bench/loops.py [--json bench/results/loops.json]
+    python bench/loops.py [--json bench/results/loops.json] [--cells LSTM RNN]
 
 One thread, XNNPACK as it comes, random input, fixed shapes. Files take turns invoke by invoke, so that a noisy machine
 disturbs them alike: the official one with what jfuse chooses, then each form forced; figures are 10th percentiles.
 
-In the end the constants of `jfuse/passes/scans/to_loops/loop_cost.py` are fitted to all rows by least squares: each
-model has a time of its own for the work of its steps, and the forms differ from it by what the cost model says.
+In the end the constants of the cost models are fitted to all rows by least squares. Those of loops are in
+`jfuse/passes/scans/to_loops/loop_cost.py`: each model has a time of its own for the work of its steps, and the forms
+differ from it by what the cost model says. Those of fused operators are in `jfuse/passes/fuse/fused_cost.py`.
 """
 
 from __future__ import annotations
@@ -30,7 +31,10 @@ from ai_edge_litert.interpreter import Interpreter
 
 import jfuse
 from jfuse.ir.graph import Graph
+from jfuse.opaque_ops.state_operands import keeps_state
 from jfuse.passes.context import Context
+from jfuse.passes.fuse import fused_cost
+from jfuse.passes.fuse.fused_cost import FusedSize
 from jfuse.passes.pipeline import PIPELINE
 from jfuse.passes.scans.to_loops import loop_cost
 from jfuse.passes.scans.to_loops.loop_cost import Form, LoopSize
@@ -81,13 +85,18 @@ CELLS = {
     "GRU": lambda units: keras.layers.GRU(units, return_sequences=True),
     "GRU, reset before": lambda units: keras.layers.GRU(units, return_sequences=True, reset_after=False),
     "LSTM, elu": lambda units: keras.layers.LSTM(units, return_sequences=True, activation="elu"),
+    "LSTM": lambda units: keras.layers.LSTM(units, return_sequences=True),
+    "LSTM, last": lambda units: keras.layers.LSTM(units),
+    "RNN": lambda units: keras.layers.SimpleRNN(units, return_sequences=True),
+    "RNN, last": lambda units: keras.layers.SimpleRNN(units),
     "own cell": lambda units: keras.layers.RNN(Cell(units), return_sequences=True),
 }
+WITH_ALL_SIZES = ("GRU", "LSTM", "LSTM, last")
 
 
 @dataclass
 class Row:
-    """One model: microseconds of the official file, of jfuse's, and of each form by its text."""
+    """One model: microseconds of the official file, of jfuse's, and of each form by its text, "fused" among them."""
 
     cell: str
     batch: int
@@ -99,31 +108,34 @@ class Row:
     chosen: str
     forms_us: dict[str, float]
     size: LoopSize = field(repr=False)
+    fused: FusedSize | None = field(repr=False, default=None)
 
 
 def main() -> None:
     """Print the table and the constants; with --json write the table as well."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--json", type=Path)
+    parser.add_argument("--cells", nargs="+", choices=list(CELLS), default=list(CELLS))
     arguments = parser.parse_args()
     print(f"{'cell':<18}{'batch':>6}{'steps':>6}{'feat.':>6}{'units':>6}{'official µs':>13}{'jfuse':>15}  forms, µs")
     rows = []
-    for cell, batch, steps, features, units in chosen_models():
+    for cell, batch, steps, features, units in chosen_models(arguments.cells):
         rows.append(measured(cell, batch, steps, features, units))
         print(line(rows[-1]), flush=True)
     constants = fitted(rows)
     for name, value in constants.items():
-        print(f"{name:<12} {value:.3g} fitted, {getattr(loop_cost, name):.3g} in use")
+        in_use = getattr(fused_cost if name in fused_cost.FUSED_CONSTANTS else loop_cost, name)
+        print(f"{name:<12} {value:.3g} fitted, {in_use:.3g} in use")
     if arguments.json:
         machine = f"{platform.machine()}, {os.cpu_count()} cores"
-        table = [{k: v for k, v in asdict(row).items() if k != "size"} for row in rows]
+        table = [{k: v for k, v in asdict(row).items() if k not in ("size", "fused")} for row in rows]
         report = {"machine": machine, "jfuse": jfuse.__version__, "rows": table, "fitted": constants}
         arguments.json.write_text(json.dumps(report, indent=1) + "\n")
 
 
-def chosen_models() -> list[tuple[str, int, int, int, int]]:
-    """GRU at all sizes, the other cells at some."""
-    return [(cell, *size) for cell in CELLS for i, size in enumerate(SIZES) if cell == "GRU" or i % 4 == 1]
+def chosen_models(cells: Sequence[str]) -> list[tuple[str, int, int, int, int]]:
+    """GRU and LSTM at all sizes, the other cells at some."""
+    return [(cell, *size) for cell in cells for i, size in enumerate(SIZES) if cell in WITH_ALL_SIZES or i % 4 == 1]
 
 
 def measured(cell: str, batch: int, steps: int, features: int, units: int) -> Row:
@@ -139,16 +151,21 @@ def measured(cell: str, batch: int, steps: int, features: int, units: int) -> Ro
         sizes.append(size)
         return loop_cost.fastest(size, room)
 
-    files = {"jfuse": file_of(loaded, choose), "official": official(model)}
+    fused = jfuse.lower(loaded)
+    sources = {"jfuse": fused.to_bytes(), "official": official(model)}
+    loop = file_of(loaded, choose)
     (size,) = sizes
     found = [form for form in MEASURED if is_measured(form, size)]
     of_forms = {short(form): file_of(loaded, lambda size, room, form=form: form) for form in found}
+    of_forms |= {"fused": sources["jfuse"]} if loop != sources["jfuse"] else {}
     # The two by themselves: the files of all forms together would empty each other's cache.
-    times = percentiles_us({name: invoker(data, x) for name, data in files.items()})
+    times = percentiles_us({name: invoker(data, x) for name, data in sources.items()})
     times |= percentiles_us({name: invoker(data, x) for name, data in of_forms.items()})
-    chosen = short(loop_cost.fastest(size, loop_cost.MAX_OPERATORS))
-    forms = {short(form): times[short(form)] for form in found}
-    return Row(cell, batch, steps, features, units, times["official"], times["jfuse"], chosen, forms, size)
+    ops = [eqn for eqn in fused.signature().graph.eqns if keeps_state(eqn)]
+    fused_size = FusedSize.of(ops[0]) if ops else None
+    chosen = "fused" if ops else short(loop_cost.fastest(size, loop_cost.MAX_OPERATORS))
+    forms = {name: times[name] for name in of_forms}
+    return Row(cell, batch, steps, features, units, times["official"], times["jfuse"], chosen, forms, size, fused_size)
 
 
 def is_measured(form: Form, size: LoopSize) -> bool:
@@ -159,13 +176,13 @@ def is_measured(form: Form, size: LoopSize) -> bool:
 
 
 def file_of(model: jfuse.Model, choose: Any) -> bytes:
-    """The file in which each loop has the form that `choose` says."""
+    """The file in which each loop has the form that `choose` says, and nothing is fused."""
 
     def unlooped(graph: Graph, ctx: Context) -> Graph:
         return scan_to_loops(graph, ctx, choose)
 
     passes = tuple(unlooped if step.__name__ == scan_to_loops.__name__ else step for step in PIPELINE)
-    return jfuse.lower(model, passes=passes).to_bytes()
+    return jfuse.lower(model, passes=passes, recover=False).to_bytes()
 
 
 def official(model: keras.Model) -> bytes:
@@ -208,7 +225,7 @@ def short(form: Form) -> str:
 
 
 def fitted(rows: Sequence[Row]) -> dict[str, float]:
-    """The constants of the cost model that fit the measured forms best."""
+    """The constants of the cost models that fit the measured forms best."""
     features, times, owners = [], [], []
     for number, row in enumerate(rows):
         for form in MEASURED:
@@ -225,7 +242,18 @@ def fitted(rows: Sequence[Row]) -> dict[str, float]:
     own_us = solution[matrix.shape[1] :]
     rates = np.linalg.lstsq(work / own_us[:, None], np.ones(len(rows)), rcond=None)[0]
     names = (*loop_cost.FORM_CONSTANTS, *loop_cost.WORK_CONSTANTS)
-    return dict(zip(names, map(float, (*solution[: matrix.shape[1]], *rates)), strict=True))
+    found = dict(zip(names, map(float, (*solution[: matrix.shape[1]], *rates)), strict=True))
+    return found | fitted_to_fused([row for row in rows if row.fused is not None])
+
+
+def fitted_to_fused(rows: Sequence[Row]) -> dict[str, float]:
+    """The constants of the cost of fused operators."""
+    if not rows:
+        return {}
+    matrix = np.array([row.fused.features() for row in rows if row.fused is not None])
+    times = np.array([row.forms_us["fused"] for row in rows])
+    rates = np.linalg.lstsq(matrix / times[:, None], np.ones(len(rows)), rcond=None)[0]
+    return dict(zip(fused_cost.FUSED_CONSTANTS, map(float, rates), strict=True))
 
 
 def abreast(form: Form, size: LoopSize) -> int:

@@ -6,6 +6,7 @@ Each is awake, has a batch of 1, and comes with inputs by name.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 import keras
@@ -41,12 +42,12 @@ def retraced(function: Any, seed: int = 1) -> Model:
 
 
 def _drawn(rng: np.random.Generator, shape: tuple[int | None, ...], dtype: str) -> np.ndarray:
-    shape = tuple(_STEPS if d is None else d for d in shape)
+    sizes = tuple(_STEPS if d is None else d for d in shape)
     if dtype == "string":
-        return np.full(shape, "", object)
+        return np.full(sizes, "", object)
     if dtype == "float32":
-        return rng.standard_normal(shape).astype(np.float32)
-    return rng.integers(0, 2 if dtype == "bool" else 10, shape).astype(dtype)
+        return rng.standard_normal(sizes).astype(np.float32)
+    return rng.integers(0, 2 if dtype == "bool" else 10, sizes).astype(dtype)
 
 
 def application(name: str) -> Model:
@@ -155,7 +156,7 @@ _KERAS: Mapping[str, Callable[[], Any]] = {
     "encoder": transformers.encoder,
     "masked_encoder": transformers.masked_encoder,
     "decoder": transformers.decoder,
-    **{name: lambda build=build: build("keras") for name, build in mixed.MODELS.items() if name != "u_net"},
+    **{name: partial(build, "keras") for name, build in mixed.MODELS.items() if name != "u_net"},
     "u_net": lambda: images.u_net(1),
     "mel_layer": lambda: sounds.mel_layer(1),
     "stft_layer": lambda: sounds.stft_layer(1),

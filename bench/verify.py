@@ -2,7 +2,7 @@
 
     python -m bench.verify [--json bench/results/verify.json] [-k SUBSTRING ...] [--rounds 5]
 
-Float32, random inputs. XLA runs jfuse's file over many samples (`jfuse.verification.runners.batches`), TensorFlow the
+Float32, random inputs. XLA runs jfuse's file over many samples (`jfuse.running.over_samples`), TensorFlow the
 Keras model with a batch; each at the batch size that is the fastest per sample, which is tried first. XLA always gets
 as many samples as two of the largest batches on every core, so that batches follow each other as in a verification.
 LiteRT runs the file one sample at a time in as many processes as there are cores, one thread each. The three take
@@ -33,9 +33,9 @@ from keras import layers
 
 import jfuse
 from jfuse.measure import relative_error
+from jfuse.running.cores import cores
 from jfuse.running.interpreter import LiteRt
-from jfuse.verification.runners.batches import OverSamples
-from jfuse.verification.runners.cores import cores
+from jfuse.running.over_samples import OverSamples
 from jfuse.verification.runners.litert_workers import LiteRtWorkers
 
 SMALL = (64, 128, 256, 1024, 4096)

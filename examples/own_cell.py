@@ -22,7 +22,7 @@ def peephole_lstm(x, h, c, kernel, recurrent, bias, peepholes):
 
 @jfuse.fuses("acme.PeepholeLstm")
 def fuse_peephole_lstm(x, h, c, kernel, recurrent, bias, peepholes):
-    jfuse.need(isinstance(kernel, np.ndarray), "constant_weights", want="weights known at conversion")
+    jfuse.need(jfuse.is_constant(kernel), "constant_weights", want="weights known at conversion")
     weights = [*np.split(kernel.T, 4), *np.split(recurrent.T, 4), *peepholes, *np.split(bias, 4)]
     return jfuse.ops.unidirectional_sequence_lstm(x, *weights, None, None, h, c)[0]
 

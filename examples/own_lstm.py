@@ -24,7 +24,7 @@ def projected_lstm(frames, state, cell, theta, peep, out):
 @jfuse.fuses("acme.ProjectedLstm")
 def fuse_projected_lstm(frames, state, cell, theta, peep, out):
     for name, array in {"theta": theta, "peep": peep, "out": out}.items():
-        jfuse.need(isinstance(array, np.ndarray), "constant_weights", want=f"{name} known at conversion")
+        jfuse.need(jfuse.is_constant(array), "constant_weights", want=f"{name} known at conversion")
     order = (1, 0, 3, 2)  # TFLite's gates are input, forget, cell, output; these are forget, input, output, cell
     kernel, recurrent, bias = np.split(theta, [frames.shape[2], theta.shape[0] - 1])
     f, i, o = peep

@@ -3,25 +3,37 @@
 >>> import jfuse
 >>> result = jfuse.convert("saved_model/")          # doctest: +SKIP
 >>> result.save("model.tflite")                     # doctest: +SKIP
+
+The names below are imported at their first use: `import jfuse` itself, and the command line's help, cost nothing.
 """
 
-from jfuse.api import convert, lower, verify
-from jfuse.errors import (
-    BadFlatbuffer,
-    ImportFailed,
-    InternalError,
-    JfuseError,
-    LowerError,
-    RuleError,
-    TypeMismatch,
-    VerifyFailed,
-)
-from jfuse.kernels import ops
-from jfuse.loading import load, parse
-from jfuse.lowering.rules import Proposal, fuses, lowers, need, recovers
-from jfuse.model import Model
-from jfuse.report import Report
-from jfuse.verification.result import Verification
+from importlib import import_module
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from jfuse.api import check, convert, lower, quantize, verify
+    from jfuse.errors import (
+        BadFlatbuffer,
+        ImportFailed,
+        InternalError,
+        JfuseError,
+        LowerError,
+        RuleError,
+        TypeMismatch,
+        VerifyFailed,
+    )
+    from jfuse.kernels import ops
+    from jfuse.limits import Limits
+    from jfuse.lite.converter import TFLiteConverter
+    from jfuse.lite.interpreter import Interpreter
+    from jfuse.loading import load, parse
+    from jfuse.lowering.rule_tools.query import is_constant
+    from jfuse.lowering.rules import Proposal, fuses, lowers, lowers_jax, need, recovers
+    from jfuse.model import Model
+    from jfuse.quantization.recipe import QuantizeRule, Recipe
+    from jfuse.report import Report
+    from jfuse.verification.result import Verification
 
 __version__ = "0.1.0"
 
@@ -29,24 +41,79 @@ __all__ = [
     "BadFlatbuffer",
     "ImportFailed",
     "InternalError",
+    "Interpreter",
     "JfuseError",
+    "Limits",
     "LowerError",
     "Model",
     "Proposal",
+    "QuantizeRule",
+    "Recipe",
     "Report",
     "RuleError",
+    "TFLiteConverter",
     "TypeMismatch",
     "Verification",
     "VerifyFailed",
     "__version__",
+    "check",
     "convert",
     "fuses",
+    "is_constant",
     "load",
     "lower",
     "lowers",
+    "lowers_jax",
     "need",
     "ops",
     "parse",
+    "quantize",
     "recovers",
     "verify",
 ]
+
+_HOMES = {
+    "jfuse.api": ("check", "convert", "lower", "quantize", "verify"),
+    "jfuse.errors": (
+        "BadFlatbuffer",
+        "ImportFailed",
+        "InternalError",
+        "JfuseError",
+        "LowerError",
+        "RuleError",
+        "TypeMismatch",
+        "VerifyFailed",
+    ),
+    "jfuse.kernels.ops": ("ops",),
+    "jfuse.lite.converter": ("TFLiteConverter",),
+    "jfuse.lite.interpreter": ("Interpreter",),
+    "jfuse.limits": ("Limits",),
+    "jfuse.loading": ("load", "parse"),
+    "jfuse.lowering.rule_tools.query": ("is_constant",),
+    "jfuse.lowering.rules": ("Proposal", "fuses", "lowers", "lowers_jax", "need", "recovers"),
+    "jfuse.model": ("Model",),
+    "jfuse.quantization.recipe": ("QuantizeRule", "Recipe"),
+    "jfuse.report": ("Report",),
+    "jfuse.verification.result": ("Verification",),
+}
+_HOME = {name: module for module, names in _HOMES.items() for name in names}
+
+
+def __getattr__(name: str) -> Any:
+    """A public name, or a module of the package as `jfuse.ir`. The first of them that is no error imports it all.
+
+    All of it, because rules and ops are registered as their modules are imported, and a user's rule comes after ours.
+    """
+    home = _HOME.get(name)
+    if home is None and (name.startswith("_") or find_spec(f"jfuse.{name}") is None):
+        raise AttributeError(f"module 'jfuse' has no attribute {name!r}")
+    if home != "jfuse.errors":
+        import_module("jfuse.api")
+    module = import_module(home or f"jfuse.{name}")
+    value = module if home is None or home.endswith(f".{name}") else getattr(module, name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

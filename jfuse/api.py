@@ -6,33 +6,48 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import jax
 
-from jfuse.errors import JfuseError
+from jfuse.errors import JfuseError, LowerError, need_choice
+from jfuse.frontends.selection import Selection
 from jfuse.ir.graph import Graph
-from jfuse.ir.walk import all_eqns
+from jfuse.ir.walk import all_eqns, shares_bodies
 from jfuse.last_resort import only_jfuse_errors
-from jfuse.loading import load
+from jfuse.limits import DEFAULT_LIMITS, Limits
+from jfuse.loading import load, load_selected
 from jfuse.lowering.defaults import default_rules
 from jfuse.lowering.rules import Rule
 from jfuse.model import Model
-from jfuse.passes.context import Context, CustomOptions
+from jfuse.passes.context import Calibrate, Context
 from jfuse.passes.gates.all_fused import all_fused
-from jfuse.passes.pipeline import PIPELINE, PipelineStep, run_pipeline
-from jfuse.passes.states.modes import MODES
+from jfuse.passes.options import (
+    CustomOptions,
+    LoweringOptions,
+    QuantizationOptions,
+    RecurrenceOptions,
+    TfOpOptions,
+)
+from jfuse.passes.pipeline import PIPELINE, PipelineStep, around_quantization, run_pipeline
+from jfuse.quantization.calibrate import calibrate
+from jfuse.quantization.data import CalibrationData
+from jfuse.quantization.recipe import Recipe
+from jfuse.quantization.recipe_json import recipe_of
 from jfuse.report import Report
-from jfuse.sides import sides_of
-from jfuse.verification.plan import EDGES, Options, passes_infinities_on
+from jfuse.reports.target_check import TargetCheck, check_target
+from jfuse.sides import sides_of, with_installed, with_runtimes
+from jfuse.tflite.targets.catalog import target_named
+from jfuse.verification.noise import noise_of
+from jfuse.verification.options import EDGES, FindingOptions, SamplingOptions, VerifyOptions
+from jfuse.verification.plan import passes_infinities_on
 from jfuse.verification.result import Verification
-from jfuse.verification.verify import OnProgress, Sides, verify_sides
+from jfuse.verification.sides import Sides
+from jfuse.verification.verify import OnProgress, verify_sides
 
 OnStage = Callable[[str], None]
-SIDES = (None, "right", "left")
-LOOPS = ("auto", "while", "unroll")
-PREFERENCES = ("fused", "speed")
 
 
 @only_jfuse_errors("lowering")
@@ -41,15 +56,18 @@ def lower(
     *,
     rules: Iterable[Rule] = (),
     passes: tuple[PipelineStep, ...] = PIPELINE,
-    recover: bool = True,
-    state: str = "source",
-    padding: str | None = None,
-    loop: str = "auto",
-    prefer: str = "fused",
-    strict: bool = False,
-    select_tf_ops: bool = False,
+    recover: bool = RecurrenceOptions.recover,
+    state: str = RecurrenceOptions.state,
+    padding: str | None = RecurrenceOptions.padding,
+    loop: str = RecurrenceOptions.loop,
+    prefer: str = RecurrenceOptions.prefer,
+    target: str = LoweringOptions.target,
+    strict: bool = LoweringOptions.strict,
+    select_tf_ops: bool = TfOpOptions.select_tf_ops,
     custom_ops: Mapping[str, CustomOptions] | None = None,
     dump_dir: str | Path | None = None,
+    quantize: Recipe | str | Path | None = None,
+    calibration: CalibrationData = None,
     on_stage: OnStage = lambda stage: None,
 ) -> Model:
     """The model in TFLite builtins: loops recognised, composites fused and proven, states placed.
@@ -62,6 +80,9 @@ def lower(
     loop: the form of recurrences that do not fuse: "while", "unroll", or "auto", whichever is faster.
     prefer: "fused" takes every fusion; "speed" leaves a recurrence a loop where that was measured to be faster in
         LiteRT on a desktop processor (XNNPACK does not take fused ops).
+    target: what runs the file: "litert", "litert>=2.14" for the oldest runtime that must take it, "tflite-micro",
+        "cmsis-nn", "ethos-u55", "ethos-u65", "ethos-u85", "litert-gpu" or "google-tensor". Operators that it lacks are
+        spelled in others; what it loses is in `report.notes`.
     strict: a function that the source marks (`experimental_implements`) and that does not fuse is an error, which names
         the function, the rule and the reason.
     select_tf_ops: write ops without a rule as Flex operators, which only a runtime with the Flex delegate runs.
@@ -69,56 +90,103 @@ def lower(
         `load` was given. Their options are a flexbuffer map of the node's attributes (None or True) or of other ones (a
         dict), bytes, or what a function of the node's attributes returns.
     dump_dir: a folder to write the text after each pass to.
+    quantize: a recipe, which says what becomes of floats: by name ("float16", "dynamic", "int8_weights", "int8", …), in
+        a .json file, or of your own.
+    calibration: inputs like those that the model will see, for recipes that compute in integers.
     Raises LowerError where something has no TFLite spelling; nothing is written then.
     """
-    report = Report(assumptions=list(model.report.assumptions), notes=list(model.report.notes))
-    choice("state", state, MODES)
-    choice("padding", padding, SIDES)
-    choice("loop", loop, LOOPS)
-    choice("prefer", prefer, PREFERENCES)
-    variables = model.imported.variable_names if model.imported else ()
-    ctx = Context(
-        default_rules().extended(rules),
-        report,
-        recover=recover,
-        state=state,
-        padding=padding,
-        loop=loop,
-        prefer=prefer,
-        on_stage=on_stage,
-        variables=variables,
-        select_tf_ops=select_tf_ops,
-        custom_ops=custom_ops or {},
+    options = LoweringOptions(
+        tuple(rules),
+        RecurrenceOptions(recover=recover, state=state, padding=padding, loop=loop, prefer=prefer),
+        TfOpOptions(select_tf_ops, custom_ops or {}),
+        _quantization(quantize, calibration),
+        target=target,
+        strict=strict,
+        dump_dir=dump_dir,
     )
-    program = run_pipeline(model.program, ctx, passes, dump_dir=None if dump_dir is None else Path(dump_dir))
-    if strict:
+    return _lower(model, options, passes, on_stage)
+
+
+@only_jfuse_errors("lowering")
+def _lower(model: Model, options: LoweringOptions, passes: tuple[PipelineStep, ...], on_stage: OnStage) -> Model:
+    limits = model.limits or DEFAULT_LIMITS
+    for graph in model.program.graphs():
+        if shares_bodies(graph, limits.expanded):
+            raise LowerError(
+                "branches of the model share bodies, of which the lowered one would have a copy for each way to them",
+                where=f"the graph {graph.name}",
+                expected=f"at most {limits.expanded:,} equations",
+                remedy="jfuse.load(…, limits=jfuse.Limits(expanded=…)); saving and running need no lowering",
+            )
+    report = Report(assumptions=list(model.report.assumptions), notes=list(model.report.notes))
+    ctx = Context(
+        default_rules().extended(options.rules),
+        report,
+        options.recurrence,
+        options.tf_ops,
+        target_named(options.target),
+        on_stage=on_stage,
+        variables=model.imported.variable_names if model.imported else (),
+        recipe=options.quantization.recipe,
+        calibrate=_calibration(options.quantization.calibration),
+    )
+    folder = None if options.dump_dir is None else Path(options.dump_dir)
+    before, after = around_quantization(passes)
+    program = run_pipeline(model.program, ctx, before, dump_dir=folder)
+    if options.strict:
         all_fused(ctx)
+    unquantized = None
+    if ctx.recipe is not None:
+        apart = replace(ctx, recipe=None, report=Report(), on_stage=lambda stage: None)
+        unquantized = Model(run_pipeline(program, apart, after), model.imported, limits=model.limits)
+    program = run_pipeline(program, ctx, after, dump_dir=folder, dumped=len(before))
+    if options.target != LoweringOptions.target:
+        report.notes += ctx.target.losses_of(program)
     report.operators = operator_counts(program.graphs())
-    return Model(program, model.imported, report)
+    return Model(program, model.imported, report, model.limits, unquantized, model.functions)
+
+
+def _quantization(quantize: Recipe | str | Path | None, calibration: CalibrationData) -> QuantizationOptions:
+    again = list(calibration) if isinstance(calibration, Iterator) else calibration  # it is gone through twice
+    return QuantizationOptions(None if quantize is None else recipe_of(quantize), again)
+
+
+def _calibration(data: CalibrationData) -> Calibrate | None:
+    """What finds ranges; None without data."""
+    if data is None:
+        return None
+    return lambda program, observed, histograms: calibrate(program, observed, data, histograms=histograms)
 
 
 @only_jfuse_errors("conversion")
 def convert(
     source: Any,
+    specs: Any = None,
     *,
+    params: Any = None,
     signatures: Sequence[str] | None = None,
     input_signature: Sequence[Any] | None = None,
     input_tensors: Sequence[str] | None = None,
     output_tensors: Sequence[str] | None = None,
+    shapes: Mapping[str, Sequence[int | None]] | None = None,
+    batch: int | None = None,
     rules: Iterable[Rule] = (),
-    recover: bool = True,
-    state: str = "source",
-    padding: str | None = None,
-    loop: str = "auto",
-    prefer: str = "fused",
-    strict: bool = False,
-    select_tf_ops: bool = False,
+    recover: bool = RecurrenceOptions.recover,
+    state: str = RecurrenceOptions.state,
+    padding: str | None = RecurrenceOptions.padding,
+    loop: str = RecurrenceOptions.loop,
+    prefer: str = RecurrenceOptions.prefer,
+    target: str = LoweringOptions.target,
+    strict: bool = LoweringOptions.strict,
+    select_tf_ops: bool = TfOpOptions.select_tf_ops,
     custom_ops: Mapping[str, CustomOptions] | None = None,
     verify: bool = True,
     samples: Any = None,
     tolerance: float | Mapping[str, float] | None = None,
     unsafe: bool = False,
     dump_dir: str | Path | None = None,
+    quantize: Recipe | str | Path | None = None,
+    calibration: CalibrationData = None,
     on_stage: OnStage = lambda stage: None,
 ) -> Model:
     """`load`, `lower` and `verify` in one; `result.save(path)` writes the file, `result.report` tells what happened.
@@ -127,37 +195,28 @@ def convert(
     still proven).
     samples: inputs of your own to compare on instead of drawn ones, as `verify` takes `inputs`.
     tolerance: as in `verify`.
+    quantize, calibration: as in `lower`. What is compared with TensorFlow is the model before it is quantized;
+        `report.noise` tells how far from it the quantized file is, in LiteRT on the calibration data (else on drawn
+        inputs).
     """
     if samples is not None and not verify:
         raise JfuseError("samples= are what is compared on", found="verify=False", remedy="one of the two")
-    rules = tuple(rules)
+    selection = Selection(signatures, input_signature, input_tensors, output_tensors, shapes, batch, specs, params)
+    options = LoweringOptions(
+        tuple(rules),
+        RecurrenceOptions(recover=recover, state=state, padding=padding, loop=loop, prefer=prefer),
+        TfOpOptions(select_tf_ops, custom_ops or {}),
+        _quantization(quantize, calibration),
+        target=target,
+        strict=strict,
+        dump_dir=dump_dir,
+    )
     started = time.perf_counter()
     on_stage("import")
-    model = load(
-        source,
-        signatures=signatures,
-        input_signature=input_signature,
-        input_tensors=input_tensors,
-        output_tensors=output_tensors,
-        rules=rules,
-        custom_ops=tuple(custom_ops or ()),
-        unsafe=unsafe,
-    )
+    given = tuple(options.tf_ops.custom_ops)
+    model = load_selected(source, selection, rules=options.rules, custom_ops=given, unsafe=unsafe)
     imported = time.perf_counter() - started
-    lite = lower(
-        model,
-        rules=rules,
-        recover=recover,
-        state=state,
-        padding=padding,
-        loop=loop,
-        prefer=prefer,
-        strict=strict,
-        select_tf_ops=select_tf_ops,
-        custom_ops=custom_ops,
-        dump_dir=dump_dir,
-        on_stage=on_stage,
-    )
+    lite = _lower(model, options, PIPELINE, on_stage)
     lite.report.seconds = {"import": imported, **lite.report.seconds}
     on_stage("export")
     started = time.perf_counter()
@@ -167,18 +226,48 @@ def convert(
         on_stage("verify")
         started = time.perf_counter()
         edges = "infinite" if samples is None and passes_infinities_on(model.program) else "none"
-        options = Options(inputs=samples, tolerance=tolerance, edges=edges)
-        found = verify_sides(Sides.of_model(lite, model), options)
-        lite.report.compared(found.differences, found.notes)
+        sampling = SamplingOptions(inputs=samples, edges=edges)
+        compared = VerifyOptions(sampling, FindingOptions(shrink=0), tolerance)
+        sides, notes = with_installed(Sides.of_model(lite.unquantized or lite, model), target_named(target).runtime)
+        found = verify_sides(sides, compared)
+        lite.report.compared(found.differences, [*found.notes, *notes])
+        _measure_noise(lite, options.quantization.calibration)
         lite.report.seconds["verify"] = time.perf_counter() - started
     return lite
 
 
-def choice(name: str, value: object, choices: Sequence[object]) -> None:
-    """Raise JfuseError unless the option has one of these values."""
-    if value not in choices:
-        known = " or ".join(map(repr, choices))
-        raise JfuseError(f"no {name} {value!r}", expected=known, remedy=f"{name}={choices[0]!r}")
+def _measure_noise(lite: Model, data: CalibrationData) -> None:
+    """Report how far a quantized model is from the float one."""
+    if lite.unquantized is not None:
+        lite.report.noise = noise_of(lite, lite.unquantized, data)
+
+
+@only_jfuse_errors("quantization")
+def quantize(
+    source: Any,
+    recipe: Recipe | str | Path,
+    calibration: CalibrationData = None,
+    *,
+    verify: bool = True,
+    unsafe: bool = False,
+    on_stage: OnStage = lambda stage: None,
+) -> Model:
+    """A model in the numbers that a recipe asks for; `result.unquantized` is the same in floats.
+
+    source: a Model, as `load` or `lower` gave it, the path of a float .tflite file, or anything else that `load` takes.
+    recipe, calibration: as `lower` has `quantize` and `calibration`. unsafe: as in `load`.
+    verify: measure in LiteRT how far the outputs are from the float model's; `report.noise` has it in decibels.
+    """
+    on_stage("import")
+    model = source if isinstance(source, Model) else load(source, unsafe=unsafe)
+    options = LoweringOptions(quantization=_quantization(recipe, calibration))
+    lite = _lower(model, options, PIPELINE, on_stage)
+    on_stage("export")
+    lite.report.size_bytes = len(lite.to_bytes())
+    if verify:
+        on_stage("verify")
+        _measure_noise(lite, options.quantization.calibration)
+    return lite
 
 
 def operator_counts(graphs: Iterable[Graph]) -> dict[str, int]:
@@ -193,21 +282,22 @@ def verify(
     b: Any = None,
     *,
     reference: Any = None,
-    samples: int = 0,
-    calls: int = 3,
-    seed: int = 0,
+    samples: int = SamplingOptions.samples,
+    calls: int = SamplingOptions.calls,
+    seed: int = SamplingOptions.seed,
     inputs: Any = None,
     sizes: Mapping[str, int] | Sequence[Mapping[str, int]] | None = None,
     signatures: Sequence[str] | None = None,
     tolerance: float | Mapping[str, float] | None = None,
-    edges: str = "finite",
-    empty: bool = False,
+    edges: str = SamplingOptions.edges,
+    empty: bool = SamplingOptions.empty,
     device: str | None = None,
     save_failing: str | Path | None = None,
-    shrink: int = 100,
-    equations: bool = False,
-    litert_limit_s: float | None = None,
+    shrink: int = FindingOptions.shrink,
+    equations: bool = FindingOptions.equations,
+    runtimes: Sequence[str] = (),
     unsafe: bool = False,
+    limits: Limits = DEFAULT_LIMITS,
     on_progress: OnProgress = lambda done, total: None,
 ) -> Verification:
     """Compare `a` with `b`: every output of every call that is tried, up to a tolerance that has a reason.
@@ -242,9 +332,11 @@ def verify(
     shrink: how many runs at most to spend on a smaller input that fails as well.
     equations: also compare every intermediate value, in one call: `equations` of the result has the error along the
         graph.
-    litert_limit_s: how many seconds LiteRT may take for one of the samples; by default 100 times as long as for those
-        before, at least a minute (ten for the first one). A sample that takes longer is an error, with its inputs.
+    runtimes: further runtimes to run the file of `a` in: "tflite-micro", where it is installed (`jfuse[micro]`).
     unsafe: as `load` has it, for sources that are given as paths.
+    limits: what reading the files may take, and each call of them on XLA and in LiteRT, which runs in processes of its
+        own. A call that reaches one, or takes such a process down, is an error that names the call and, where it is
+        found, the operator; its inputs are kept. A `Model` has its own.
     on_progress: called with the number of calls compared, and about how many there will be (0: unknown).
 
     Returns what was found; the report of a Model `a` gets it too. Raises VerifyFailed, with the same in its
@@ -253,27 +345,34 @@ def verify(
     """
     if b is not None and reference is not None:
         raise JfuseError("b and reference= are the same", remedy="one of them")
-    choice("edges", edges, EDGES)
-    options = Options(
-        samples,
-        calls,
-        seed,
-        inputs,
-        sizes,
-        signatures,
+    need_choice("edges", edges, EDGES)
+    options = VerifyOptions(
+        SamplingOptions(samples, calls, seed, inputs, sizes, signatures, edges, empty),
+        FindingOptions(save_failing, shrink, equations),
         tolerance,
-        edges,
-        empty,
-        None if save_failing is None else Path(save_failing),
-        shrink,
-        equations,
-        litert_limit_s,
     )
     with _on(device):
-        found = verify_sides(sides_of(a, b if b is not None else reference, unsafe=unsafe), options, on_progress)
+        sides = with_runtimes(sides_of(a, b if b is not None else reference, unsafe=unsafe, limits=limits), runtimes)
+        found = verify_sides(sides, options, on_progress)
     if isinstance(a, Model):
         a.report.compared(found.differences, found.notes)
     return found
+
+
+@only_jfuse_errors("check")
+def check(model: Model | str | Path, target: str, *, unsafe: bool = False) -> TargetCheck:
+    """What a target makes of a lowered Model or a .tflite file, whoever wrote it: operators, losses and memory.
+
+    target: as `lower` has it. Nothing is changed; `convert(..., target=)` writes another file.
+    """
+    found = target_named(target)
+    loaded = model if isinstance(model, Model) else load_selected(model, Selection(), unsafe=unsafe)
+    not_lowered = next((e for g in loaded.program.entries() for e in all_eqns(g) if e.op.builtin is None), None)
+    if not_lowered is not None:
+        raise JfuseError(
+            "a source is no file yet", found=not_lowered.op.name, remedy="jfuse.convert it, and check what it becomes"
+        )
+    return check_target(loaded.program, loaded.to_bytes(), found)
 
 
 @contextmanager

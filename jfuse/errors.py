@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 
@@ -107,6 +108,13 @@ class NotFused(JfuseError):
 
     def __str__(self) -> str:
         return f"{self.condition}: {self.detail}" if self.detail else self.condition
+
+
+def need_choice(name: str, value: object, choices: Sequence[object]) -> None:
+    """Raise JfuseError unless the option of this name has one of these values."""
+    if value not in choices:
+        known = " or ".join(map(repr, choices))
+        raise JfuseError(f"no {name} {value!r}", expected=known, remedy=f"{name}={choices[0]!r}")
 
 
 def note_place(error: Exception, *, where: str = "", step: str = "") -> None:

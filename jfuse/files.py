@@ -14,6 +14,7 @@ from typing import Any
 from jfuse.errors import JfuseError
 
 _SUFFIX = ".jfuse-tmp"
+CPP_SUFFIXES = (".cc", ".cpp", ".cxx")
 _STALE_S = 24 * 3600  # of temporary files whose process cannot be asked for
 
 

@@ -14,6 +14,7 @@ from types import TracebackType
 from typing import ParamSpec, TypeVar
 
 from jfuse.errors import InternalError, JfuseError
+from jfuse.settings import deep_recursion, eager_tensorflow, has_device, own_settings
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -35,7 +36,8 @@ def only_jfuse_errors(stage: str, *, on_values: bool = False) -> Callable[[Calla
         @wraps(function)
         def guarded(*args: P.args, **kwargs: P.kwargs) -> R:
             try:
-                return function(*args, **kwargs)
+                with own_settings(), eager_tensorflow(), deep_recursion():
+                    return function(*args, **kwargs)
             except JfuseError:
                 raise
             except Exception as error:
@@ -59,6 +61,12 @@ def _described(error: Exception, stage: str) -> JfuseError:
         return JfuseError(f"{stage} failed: {error}", where=where)
     if isinstance(error, MemoryError):
         return JfuseError(f"{stage} failed: there is not enough memory", where=where, found=str(error) or None)
+    if isinstance(error, RuntimeError | AssertionError) and not has_device():
+        return JfuseError(
+            f"{stage} failed: jax has no device to compute on",
+            found=" ".join(str(error).split()) or None,
+            remedy="JAX_PLATFORMS=cpu in the environment, or none",
+        )
     remedy = "please report this, with the model and the traceback above"
     if isinstance(error, RecursionError):
         remedy = "a higher sys.setrecursionlimit where the model nests as deeply as that; else please report this"

@@ -9,12 +9,16 @@ from typing import Any
 import numpy as np
 
 from jfuse.errors import JfuseError
+from jfuse.frontends.jax_functions.source import import_functions, is_jax_source, jax_signatures
+from jfuse.frontends.selection import Selection
 from jfuse.frontends.sources import import_tensorflow
 from jfuse.ir.graph import Graph, Program
 from jfuse.ir.parser import is_program, parse_program
 from jfuse.ir.parser import parse as parse_graph
 from jfuse.ir.walk import all_eqns
+from jfuse.kernels.control import composite
 from jfuse.last_resort import only_jfuse_errors
+from jfuse.limits import DEFAULT_LIMITS, Limits
 from jfuse.lowering.defaults import default_rules
 from jfuse.lowering.rules import Rule
 from jfuse.model import Model
@@ -26,44 +30,68 @@ from jfuse.tflite.read.file import load_tflite
 @only_jfuse_errors("loading")
 def load(
     source: Any,
+    specs: Any = None,
     *,
+    params: Any = None,
     signatures: Sequence[str] | None = None,
     input_signature: Sequence[Any] | None = None,
     input_tensors: Sequence[str] | None = None,
     output_tensors: Sequence[str] | None = None,
+    shapes: Mapping[str, Sequence[int | None]] | None = None,
+    batch: int | None = None,
     rules: Iterable[Rule] = (),
     custom_ops: Collection[str] = (),
     unsafe: bool = False,
+    limits: Limits = DEFAULT_LIMITS,
 ) -> Model:
     """The model in `source` as a jfuse program, composites with their bodies.
 
-    source: path of a SavedModel folder, a `.keras` or a `.tflite` file; a Keras 3 or tf_keras model; a tf.function; a
-        concrete function, or a sequence or mapping (signature key -> function) of them; a GraphDef, or the path of a
-        `.pb` file with one.
+    source: path of a SavedModel folder, a `.keras`, `.h5` or `.tflite` file; a Keras 3 or tf_keras model; a
+        tf.function; a concrete function, or a sequence or mapping (signature key -> function) of them; a GraphDef, or
+        the path of a `.pb` file with one; a function of jax arrays, or a mapping (signature key -> function) of them.
+    specs: what a jax function takes: a sequence by position, or a mapping by name, of `jax.ShapeDtypeStruct`s or
+        arrays, nested as the function wants them; sizes of `jax.export.symbolic_shape` stay open. For a mapping of
+        functions a mapping of such.
+    params: the first argument of a jax function, whose arrays become constants of the file.
     signatures: keys to load; None for all.
     input_signature: tf.TensorSpecs, for a tf.function without one or to fix the sizes of a Keras model or a GraphDef.
     input_tensors, output_tensors: names of tensors of a GraphDef; by default its inputs are the placeholders that the
         outputs need.
+    shapes: sizes for the open dimensions of inputs, by input name, None for those that stay as they are; the whole
+        shape where the source leaves the rank open: `{"x": (1, 49, 40)}`.
+    batch: the size of the first dimension of every input where it is open.
     custom_ops: TensorFlow ops to leave as they are, whatever rule there is: `lower` makes custom operators of them.
     unsafe: let a file run code of its own and work on other files of this machine (SECURITY.md); for authors you trust.
+    limits: what reading a file, and running a `.tflite` file, may take.
     Raises ImportFailed, BadFlatbuffer.
     """
+    selection = Selection(signatures, input_signature, input_tensors, output_tensors, shapes, batch, specs, params)
+    return load_selected(source, selection, rules=rules, custom_ops=custom_ops, unsafe=unsafe, limits=limits)
+
+
+@only_jfuse_errors("loading")
+def load_selected(
+    source: Any,
+    selection: Selection,
+    *,
+    rules: Iterable[Rule] = (),
+    custom_ops: Collection[str] = (),
+    unsafe: bool,
+    limits: Limits = DEFAULT_LIMITS,
+) -> Model:
+    """`load` with the options about the part of the source in one value."""
     if isinstance(source, str | Path) and Path(source).suffix == ".tflite":
         if not Path(source).is_file():
             raise JfuseError(f"{source} does not exist")
-        program = load_tflite(Path(source))
-        return Model(program, report=Report(notes=list(running_notes(program))))
-    table = default_rules().extended(rules).lowers
-    imported = import_tensorflow(
-        source,
-        table,
-        signatures=signatures,
-        input_signature=input_signature,
-        input_tensors=input_tensors,
-        output_tensors=output_tensors,
-        custom_ops=custom_ops,
-        unsafe=unsafe,
-    )
+        if selection.shapes or selection.batch is not None:
+            raise JfuseError("shapes= and batch= are of what becomes a file, not of a file", found=str(source))
+        program = load_tflite(Path(source), limits=limits)
+        return Model(program, report=Report(notes=list(running_notes(program))), limits=limits)
+    known = default_rules().extended(rules)
+    if is_jax_source(source, selection):
+        functions = import_functions(jax_signatures(source, selection), known.lowers_jax)
+        return Model(functions.program, report=Report(notes=list(functions.notes)), functions=functions)
+    imported = import_tensorflow(source, known.lowers, selection, custom_ops=custom_ops, unsafe=unsafe, limits=limits)
     _need_nodes_of(custom_ops, imported.program)
     report = Report(assumptions=list(imported.program.assumptions), notes=list(imported.notes))
     return Model(imported.program, imported, report)
@@ -82,11 +110,13 @@ def parse(text: str, *, consts: Mapping[str, np.ndarray] | None = None) -> Model
 
 
 def _need_nodes_of(custom_ops: Collection[str], program: Program) -> None:
-    """Raise JfuseError for names of which the program has no opaque node."""
-    found = {e.op.tf_name for graph in program.graphs() for e in all_eqns(graph) if e.op.tf_name is not None}
-    unknown = sorted(set(custom_ops) - found)
+    """Raise JfuseError for names of which the program has no opaque node and no marked function."""
+    eqns = [e for graph in program.graphs() for e in all_eqns(graph)]
+    found = {e.op.tf_name for e in eqns if e.op.tf_name is not None}
+    unknown = sorted(set(custom_ops) - found - {e.params["name"] for e in eqns if e.op is composite})
     if unknown:
         raise JfuseError(
             f"custom_ops names {', '.join(unknown)}, of which the model has no node that its results need",
-            expected="names of TensorFlow ops" + (f"; without a rule are {', '.join(sorted(found))}" if found else ""),
+            expected="names of TensorFlow ops, or of marked functions"
+            + (f"; without a rule are {', '.join(sorted(found))}" if found else ""),
         )

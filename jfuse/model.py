@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 
 from jfuse.errors import JfuseError
-from jfuse.files import write_atomic
+from jfuse.files import CPP_SUFFIXES, write_atomic
+from jfuse.frontends.jax_functions.source import ImportedFunctions
 from jfuse.frontends.sources import Imported
 from jfuse.ir.dims import same
 from jfuse.ir.graph import Program, Signature
@@ -19,24 +20,42 @@ from jfuse.ir.states import cleared_with_sizes, first_states, initial_values
 from jfuse.ir.text import format_program
 from jfuse.ir.types import TensorType
 from jfuse.last_resort import only_jfuse_errors
+from jfuse.limits import Limits
 from jfuse.passes.gates.builtins_only import builtins_only
 from jfuse.report import Report
 from jfuse.running.in_litert import WHY, runs_whole, whole
 from jfuse.running.jax_function import JaxFunction
+from jfuse.running.micro import measured_arena
 from jfuse.running.runner import Runner
+from jfuse.tflite.c_source import c_files
+from jfuse.tflite.mapped_file import need_unchanged
 from jfuse.tflite.write.file import parts, to_bytes
 
 
 class Model:
     """A program with named signatures. `print(model)` shows its text; calling it runs it on CPU or GPU through XLA.
 
-    `imported` keeps the TensorFlow source, where there is one, so that results can be compared with it.
+    `imported` keeps the TensorFlow source, `functions` the jax functions, where there are any, so that results can be
+    compared with them. `limits` is
+    what running it may take, where it was read from a `.tflite` file. `unquantized` is the float model, of one that was
+    quantized.
     """
 
-    def __init__(self, program: Program, imported: Imported | None = None, report: Report | None = None) -> None:
+    def __init__(
+        self,
+        program: Program,
+        imported: Imported | None = None,
+        report: Report | None = None,
+        limits: Limits | None = None,
+        unquantized: Model | None = None,
+        functions: ImportedFunctions | None = None,
+    ) -> None:
         self.program = program
+        self.unquantized = unquantized
         self.imported = imported
+        self.functions = functions
         self.report = report or Report()
+        self.limits = limits
         self._runners: dict[tuple[str, bool], Runner] = {}
         self._bytes: bytes | None = None
 
@@ -49,6 +68,7 @@ class Model:
         return cleared_with_sizes(self.program)
 
     def __str__(self) -> str:
+        need_unchanged(self.program)
         return format_program(self.program)
 
     def __repr__(self) -> str:
@@ -119,6 +139,7 @@ class Model:
         """
         if self._runs_whole:
             raise JfuseError("the states of this model are no values", found=WHY, remedy="model.stream()")
+        need_unchanged(self.program)
         chosen = self.signature(key)
         runner = self.runner(key, quick=quick)
         names = [state.name for state in chosen.states]
@@ -133,7 +154,7 @@ class Model:
         """
         chosen = self.signature(key)
         if (chosen.key, quick) not in self._runners:
-            self._runners[chosen.key, quick] = Runner(chosen.graph, quick)
+            self._runners[chosen.key, quick] = Runner(chosen.graph, quick, self.limits)
         return self._runners[chosen.key, quick]
 
     def jax(self, key: str | None = None) -> JaxFunction:
@@ -154,6 +175,7 @@ class Model:
         """The .tflite file, written once. Raises LowerError where the program has not been lowered to builtins."""
         if self._bytes is None:
             builtins_only(self.program.entries())
+            need_unchanged(self.program)
             self._bytes = to_bytes(self.program)
         return self._bytes
 
@@ -162,8 +184,25 @@ class Model:
         """Write the .tflite file: to a temporary name first, then renamed, so that nothing is left half written."""
         if self._bytes is None:
             builtins_only(self.program.entries())
+            need_unchanged(self.program)
         write_atomic(path, parts(self.program) if self._bytes is None else self._bytes)
         return Path(path)
+
+    def save_c_array(self, path: str | os.PathLike[str]) -> tuple[Path, ...]:
+        """Write the file as C++ source for tflite-micro: model.cc, and beside it model.h and model_ops.h.
+
+        The header has the length and, where tflite-micro's interpreter is installed and runs the file, the arena in
+        bytes; model_ops.h adds the operators of the model to a MicroMutableOpResolver.
+        """
+        target = Path(path)
+        if target.suffix not in CPP_SUFFIXES:
+            raise JfuseError("a C++ source has another suffix", where=str(path), expected=", ".join(CPP_SUFFIXES))
+        data = self.to_bytes()
+        arena, _ = measured_arena(self.program, data)
+        texts = c_files(data, target, arena)
+        for name, text in texts.items():
+            write_atomic(target.with_name(name), text.encode())
+        return tuple(target.with_name(name) for name in texts)
 
 
 class Stream:
@@ -182,7 +221,7 @@ class Stream:
         program = self._model.program
         self.states = first_states(program)
         self._shapes: dict[int, list[tuple[int, ...]]] = {}
-        self._litert = whole(program) if self._model._runs_whole else None
+        self._litert = whole(program, self._model.limits) if self._model._runs_whole else None
 
     @only_jfuse_errors("running the model", on_values=True)
     def __call__(self, *args: Any, signature: str | None = None, **named: Any) -> Any:

@@ -11,10 +11,35 @@ from jfuse.measure import Measure
 
 
 @dataclass(frozen=True)
+class Speed:
+    """What one invoke of a fused recurrence takes, and of plain operators for it, by what was measured in LiteRT.
+
+    plain: the fastest form of its loop. is_kept: whether `prefer="speed"` takes the fusion all the same.
+    """
+
+    fused_microseconds: float
+    plain_microseconds: float
+    plain: str
+    is_kept: bool
+
+    @property
+    def ratio(self) -> float:
+        """How long plain operators take for each unit of time that the fused ones take."""
+        return self.plain_microseconds / self.fused_microseconds
+
+    def __str__(self) -> str:
+        if self.is_kept:
+            return f'prefer="speed" fuses as well: {self.plain} would take about {self.ratio:.2g} times as long'
+        return f'prefer="speed" takes {self.plain}: about {self.ratio:.2g} of the time'
+
+
+@dataclass(frozen=True)
 class Fusion:
     """A composite that became fused ops, with the proof: how many samples, and the largest relative error.
 
-    recovered: whether it was found in a loop that nobody marked. cell: the recurrence in words, where it is one.
+    recovered: whether it was found in a loop that nobody marked. cell: the recurrence in words, and speed: what it
+    costs, where it is one.
+    unproven: why the rule's word was taken instead of a proof (`trust=True`); then there are no samples and no error.
     """
 
     composite: str
@@ -25,6 +50,8 @@ class Fusion:
     error: float
     recovered: bool = False
     cell: str = ""
+    speed: Speed | None = None
+    unproven: str = ""
 
 
 @dataclass(frozen=True)
@@ -81,6 +108,7 @@ class LoopForm:
     form: str
     operators: int = 0
     microseconds: float = 0.0
+    fastest: str = ""
 
     def __str__(self) -> str:
         return f"{self.form} ({self.size})"
@@ -139,6 +167,37 @@ class CustomOperators:
         return f"{self.count} {self.code} for {self.op} (first at {self.source}): {self.cost}"
 
 
+@dataclass(frozen=True)
+class QuantizedOps:
+    """Operators of one kind in one form: `form` in words, how many, the first one's node, and why it is no better."""
+
+    op: str
+    form: str
+    count: int
+    source: str
+    reason: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.count} {self.op}: {self.form}" + (f", as {self.reason} ({self.source})" if self.reason else "")
+
+
+@dataclass(frozen=True)
+class Noise:
+    """How far one output of a quantized file is from the float model's: signal to noise over so many numbers, in dB.
+
+    where: who computed it. inf: equal; -inf: the model's own output was zero.
+    """
+
+    signature: str
+    output: str
+    snr_db: float
+    count: int
+    where: str
+
+    def __str__(self) -> str:
+        return f"{self.output} of {self.signature}: SNR {self.snr_db:.1f} dB in {self.where}"
+
+
 @dataclass
 class Report:
     """Everything that is worth telling about one conversion."""
@@ -150,6 +209,8 @@ class Report:
     loops: list[LoopForm] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     kept: list[Kept] = field(default_factory=list)
+    quantized: list[QuantizedOps] = field(default_factory=list)
+    noise: list[Noise] = field(default_factory=list)
     custom: list[CustomOperators] = field(default_factory=list)
     differences: list[Difference] = field(default_factory=list)
     operators: dict[str, int] = field(default_factory=dict)

@@ -2,26 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from jfuse.errors import JfuseError, LowerError
-from jfuse.frontends.graph_def import is_graph_def
-from jfuse.frontends.keras import is_keras_model
-from jfuse.frontends.tensorflow.callable import is_concrete, is_traceable
+from jfuse.errors import JfuseError, LowerError, need_choice
+from jfuse.frontends.jax_functions.source import is_jax_function
 from jfuse.ir.types import TensorType
+from jfuse.limits import DEFAULT_LIMITS, Limits
 from jfuse.loading import load
 from jfuse.model import Model
 from jfuse.proof.inputs import open_sizes
+from jfuse.running.micro import has_micro
 from jfuse.running.named_file import with_signature
+from jfuse.tflite.mapped_file import read_file
 from jfuse.tflite.read.external import has_other_files
 from jfuse.tflite.read.file import load_tflite
+from jfuse.tflite.targets.names import RUNTIMES
 from jfuse.verification.compare.read_back import reads_back
-from jfuse.verification.runners.subjects import InJax, InLiteRt, InTensorFlow, OnXla, parameter_names, stated_inputs
+from jfuse.verification.runners.in_micro import InMicro
+from jfuse.verification.runners.subjects import InJax, InLiteRt, OnXla, parameter_names, source_of, stated_inputs
+from jfuse.verification.sides import Sides
 from jfuse.verification.subject import Subject
-from jfuse.verification.verify import Sides
 
 
 @dataclass(frozen=True)
@@ -40,25 +43,25 @@ class Party:
     data: bytes | None = None
 
 
-def sides_of(a: Any, b: Any, *, unsafe: bool = False) -> Sides:
+def sides_of(a: Any, b: Any, *, unsafe: bool = False, limits: Limits = DEFAULT_LIMITS) -> Sides:
     """Who is compared with whom.   b: None for the source that `a` has, or for its graph on XLA
 
-    unsafe: as `jfuse.load` has it.
+    unsafe, limits: as `jfuse.load` has them.
 
     What XLA and LiteRT both run is compared in both, whichever side it is on; where that is so of both sides, the first
     is compared with the second's reference. Raises JfuseError where there is nothing to compare with.
     """
     if b is None:
-        return _alone(a, unsafe)
+        return _alone(a, unsafe, limits)
     if is_function(a) and is_function(b):
         ours = _function(a, None)
         theirs = _function(b, ours)
     elif is_function(a):
-        theirs = party(b, unsafe)
+        theirs = party(b, unsafe, limits)
         ours = _function(a, theirs)
     else:
-        ours = party(a, unsafe)
-        theirs = _function(b, ours) if is_function(b) else party(b, unsafe)
+        ours = party(a, unsafe, limits)
+        theirs = _function(b, ours) if is_function(b) else party(b, unsafe, limits)
     is_file = len(theirs.runners) > 1 and len(ours.runners) == 1
     subjects, wanted = (theirs, ours) if is_file else (ours, theirs)
     return Sides(
@@ -72,12 +75,32 @@ def sides_of(a: Any, b: Any, *, unsafe: bool = False) -> Sides:
     )
 
 
-def _alone(a: Any, unsafe: bool) -> Sides:
+def with_runtimes(sides: Sides, runtimes: Sequence[str]) -> Sides:
+    """The sides with the subjects' file in further runtimes.
+
+    Raises JfuseError for a runtime that there is not, that is not installed, or that cannot run the file.
+    """
+    for runtime in runtimes:
+        need_choice("runtime", runtime, RUNTIMES)
+        if sides.data is None or sides.model is None:
+            raise JfuseError(f"there is no file for {runtime} to run", remedy="a .tflite file, or a lowered model")
+        sides = replace(sides, subjects=(*sides.subjects, InMicro(sides.data, sides.model.program)))
+    return sides
+
+
+def with_installed(sides: Sides, runtime: str) -> tuple[Sides, list[str]]:
+    """`with_runtimes` where the runtime is installed, and what to tell where it is not.   runtime: "" for none"""
+    if runtime == "" or has_micro():
+        return with_runtimes(sides, [runtime] if runtime else []), []
+    return sides, [f"{runtime} is not installed (jfuse[micro]): the file was compared in LiteRT alone"]
+
+
+def _alone(a: Any, unsafe: bool, limits: Limits) -> Sides:
     """A model beside its own source; without one its file in LiteRT beside its graph on XLA."""
     if is_function(a):
         raise JfuseError("a function alone cannot be compared", remedy="jfuse.verify(function, with_what)")
-    one = party(a, unsafe)
-    if one.model is not None and one.model.imported is not None and isinstance(a, Model):
+    one = party(a, unsafe, limits)
+    if one.model is not None and source_of(one.model) is not None and isinstance(a, Model):
         return Sides(one.runners, one.reference, (one.text, ""), one.path, one.model, one.data, one.model)
     if one.data is None:
         raise JfuseError(
@@ -89,31 +112,31 @@ def _alone(a: Any, unsafe: bool) -> Sides:
     return Sides((litert,), xla, (one.text, ""), one.path, one.model, one.data, one.model)
 
 
-def party(source: Any, unsafe: bool = False) -> Party:
+def party(source: Any, unsafe: bool = False, limits: Limits = DEFAULT_LIMITS) -> Party:
     """A Model, a file (path or bytes), or what `jfuse.load` takes."""
     if isinstance(source, Model):
         return _of_model(source)
     if isinstance(source, bytes | bytearray | memoryview):
-        return _of_file(bytes(source), "the file")
+        return _of_file(bytes(source), "the file", limits)
     is_path = isinstance(source, str | Path)
     if is_path and Path(source).suffix == ".tflite":
         if not Path(source).is_file():
             raise JfuseError(f"{source} does not exist")
-        return _of_file(Path(source), str(source))
-    model = load(source, unsafe=unsafe)
-    assert model.imported is not None
-    runner = InTensorFlow(model.imported)
+        return _of_file(Path(source), str(source), limits)
+    model = load(source, unsafe=unsafe, limits=limits)
+    runner = source_of(model)
+    assert runner is not None
     return Party((runner,), runner, str(source) if is_path else _name_of(source), is_path, model)
 
 
-def _of_file(source: bytes | Path, text: str) -> Party:
-    model = Model(load_tflite(source))
+def _of_file(source: bytes | Path, text: str, limits: Limits) -> Party:
     is_path = isinstance(source, Path)
-    data = source.read_bytes() if isinstance(source, Path) else source
+    data = bytes(read_file(source)[0]) if isinstance(source, Path) else source
+    model = Model(load_tflite(data, beside=source if isinstance(source, Path) else None, limits=limits), limits=limits)
     if has_other_files(data):  # LiteRT's interpreter reads one
         data = model.to_bytes()
     data = with_signature(data, model.program)
-    litert = InLiteRt(data, model.program)
+    litert = InLiteRt(data, model.program, limits=limits)
     return Party((OnXla(model), litert), litert, text, is_path, model, data)
 
 
@@ -125,19 +148,18 @@ def _of_model(model: Model) -> Party:
     try:
         data = model.to_bytes()
     except LowerError:
-        if model.imported is None:
+        if source_of(model) is None:
             raise
     else:
         reads_back(model.program, data)
-        runners = (xla, InLiteRt(data, model.program))
-    reference = runners[-1] if model.imported is None else InTensorFlow(model.imported)
+        runners = (xla, InLiteRt(data, model.program, limits=model.limits or DEFAULT_LIMITS))
+    reference = source_of(model) or runners[-1]
     return Party(runners, reference, "model", False, model, data)
 
 
 def is_function(source: Any) -> bool:
     """Whether this is a function of JAX arrays: a callable that is nothing of TensorFlow's and no Model."""
-    known = isinstance(source, Model) or is_keras_model(source) or is_concrete(source) or is_traceable(source)
-    return callable(source) and not known and not is_graph_def(source)
+    return is_jax_function(source) and not isinstance(source, Model)
 
 
 def _function(function: Callable[..., Any], other: Party | None) -> Party:

@@ -15,11 +15,12 @@ import numpy as np
 from jfuse.errors import TypeMismatch
 from jfuse.ir.dims import Dim, same, substitute_value, symbol, symbols_of
 from jfuse.ir.evaluate import evaluate
-from jfuse.ir.graph import Atom, Const, Eqn, Graph, Op, Params, Var
+from jfuse.ir.graph import Atom, Const, Eqn, Graph, Op, Params, Var, arrays_of
 from jfuse.ir.registry import register_op
 from jfuse.ir.trace import Trace, active_trace, is_tracing, mismatch
 from jfuse.ir.types import DType, TensorType
 from jfuse.ir.walk import rename_dims
+from jfuse.kernels.core.deadline import FIRST_TURNS, Deadline, active_deadline
 
 Infer = Callable[[Sequence[Any], Params, Sequence[Graph]], tuple[TensorType, ...]]
 Run = Callable[[Sequence[Any], Params, Sequence[Graph]], tuple[Any, ...]]
@@ -67,10 +68,11 @@ class BodyOp(Op):
 
     def run(self, inputs: Sequence[Any], params: Params, bodies: Sequence[Graph]) -> tuple[Any, ...]:
         """The results for arrays; for Vars an equation is recorded."""
-        if not any(isinstance(i, Var) for i in inputs):
-            return self.compute([i.array if isinstance(i, Const) else i for i in inputs], params, bodies)
+        is_recorded = any(isinstance(i, Var) for i in inputs) or (is_tracing() and _draw(bodies))
+        if not is_recorded:
+            return self.compute(arrays_of(inputs), params, bodies)
         trace = active_trace()
-        atoms = [i if isinstance(i, Var | Const) or i is None else trace.constant(np.asarray(i)) for i in inputs]
+        atoms = trace.operands(inputs)
         types = self.infer(atoms, params, bodies) if not trace.sizes else self._resolved(trace, atoms, params, bodies)
         return trace.append(self, atoms, types, params, bodies)
 
@@ -81,6 +83,11 @@ class BodyOp(Op):
         operands = [None if a is None else Var(trace.resolve(a.type)) for a in atoms]
         resolved = [rename_dims(body, trace.sizes) for body in bodies]
         return self.infer(operands, substitute_value(params, trace.sizes), resolved)
+
+
+def _draw(bodies: Sequence[Graph]) -> bool:
+    """Whether bodies have random numbers, which are others in each call."""
+    return any(eqn.op.draws or _draw(eqn.bodies) for body in bodies for eqn in body.eqns)
 
 
 def _expect(found: Sequence[TensorType], wanted: Sequence[TensorType], what: str) -> None:
@@ -159,6 +166,7 @@ def _size(known: Collection[str], carried: Dim, given: Dim) -> Dim:
 def _while_run(inputs: Sequence[Any], params: Params, bodies: Sequence[Graph]) -> tuple[Any, ...]:
     cond, body = bodies
     carried = tuple(inputs)
+    deadline = active_deadline()
     # On concrete values a plain loop: it takes any body. Weights may be tracers although no operand is one; then the
     # first traced value turns what is left of the loop over to jax.
     while not _traced(carried):
@@ -167,12 +175,45 @@ def _while_run(inputs: Sequence[Any], params: Params, bodies: Sequence[Graph]) -
             break
         if not bool(np.asarray(flag).reshape(())):
             return carried
+        if deadline is not None:
+            deadline.need_time(body.name)
         carried = evaluate(body, carried)
+    if deadline is not None:
+        return _while_until(deadline, cond, body, carried)
     with jax.enable_x64(True):
         final: tuple[Any, ...] = jax.lax.while_loop(
             lambda c: jnp.reshape(evaluate(cond, c)[0], ()), lambda c: _as_jax(evaluate(body, c)), _as_jax(carried)
         )
     return final
+
+
+def _while_until(deadline: Deadline, cond: Graph, body: Graph, carried: Sequence[Any]) -> tuple[Any, ...]:
+    """jax's loop with two more carried values: whether the time is over, and the turns until the host is asked again.
+
+    A loop that the deadline ends gives what it has by then; whoever runs it asks the deadline afterwards.
+    """
+    ask = deadline.asker(body.name)
+    told = (jax.ShapeDtypeStruct((), np.bool_), jax.ShapeDtypeStruct((), np.int32))
+
+    def step(c: tuple[Any, ...]) -> tuple[Any, ...]:
+        _, left, span, *values = c
+        stop, left, span = jax.lax.cond(
+            left <= 1,
+            lambda: _asked(jax.pure_callback(ask, told, span)),
+            lambda: (jnp.asarray(False), left - 1, span),
+        )
+        return (stop, left, span, *_as_jax(evaluate(body, tuple(values))))
+
+    with jax.enable_x64(True):
+        first = jnp.asarray(FIRST_TURNS, jnp.int32)
+        start = (jnp.asarray(False), first, first, *_as_jax(carried))
+        final = jax.lax.while_loop(lambda c: ~c[0] & jnp.reshape(evaluate(cond, c[3:])[0], ()), step, start)
+    return tuple(final[3:])
+
+
+def _asked(told: Sequence[Any]) -> tuple[Any, Any, Any]:
+    stop, span = told
+    return stop, span, span
 
 
 def _if_types(inputs: Sequence[Any], params: Params, bodies: Sequence[Graph]) -> tuple[TensorType, ...]:

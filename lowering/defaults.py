@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import jfuse.lowering.from_jax.rules  # noqa: F401
 from jfuse.lowering.composites import embedding, keras, lingvo, lookup, recurrent  # noqa: F401
 from jfuse.lowering.ops.array import (  # noqa: F401
     array,

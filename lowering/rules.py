@@ -12,21 +12,28 @@ import numpy as np
 
 from jfuse.errors import NotFused, RuleError
 from jfuse.ir.graph import Graph
+from jfuse.kernels.core.parameters import Parameters
 
 
 @dataclass(frozen=True)
 class LowerRule:
     """Spells a TensorFlow op in TFLite ops. Calling it calls the function.
 
-    The function takes the node's operands by position (`*operands` where their number varies), NumPy arrays or Vars,
-    and the node's attributes that it names as keyword-only parameters. It returns one value, or a tuple of them.
+    The function takes the node's operands by position (`*operands` where their number varies), each a Var or a Const,
+    and the node's attributes that it names as keyword-only parameters. It returns one value, or a tuple of them: Vars,
+    Consts or arrays. On plain arrays it computes. A keyword-only parameter whose annotation is a dataclass takes all
+    attributes that are fields of it: rules of a family share one.
     """
 
     names: tuple[str, ...]
     function: Callable[..., Any]
 
     def __call__(self, *operands: Any, **attributes: Any) -> Any:
-        return self.function(*operands, **attributes)
+        return self._spelled.call(operands, attributes)
+
+    @cached_property
+    def _spelled(self) -> Parameters:
+        return Parameters.of(self.function)
 
     @property
     def is_ours(self) -> bool:
@@ -36,7 +43,12 @@ class LowerRule:
     @cached_property
     def attributes(self) -> Mapping[str, inspect.Parameter]:
         """The node attributes that the rule reads, by name."""
-        return _keywords(self.function)
+        return self._spelled.keywords
+
+
+@dataclass(frozen=True)
+class JaxRule(LowerRule):
+    """Spells a primitive of jax in TFLite ops: the operands by position, the parameters that it names as keywords."""
 
 
 @dataclass(frozen=True)
@@ -44,16 +56,23 @@ class FuseRule:
     """Spells a composite in fused TFLite ops. Calling it calls the function.
 
     Positional parameters bind to the composite's operands by name (by position where no name matches), keyword-only
-    ones to the Python value of a constant operand or to an attribute of the annotation.
+    ones to the Python value of a constant operand or to an attribute of the annotation. A parameter whose annotation is
+    a dataclass stands for the fields of it.
     `claims`: the families of case distinction (`switch` of an op) in the body that this rule accounts for.
+    `trust`: whether the rule's word is enough where the body, or what the rule makes, cannot be run for a proof.
     """
 
     names: tuple[str, ...]
     function: Callable[..., Any]
     claims: frozenset[str] = frozenset()
+    trust: bool = False
 
     def __call__(self, *operands: Any, **attributes: Any) -> Any:
-        return self.function(*operands, **attributes)
+        return self._spelled.call(operands, attributes)
+
+    @cached_property
+    def _spelled(self) -> Parameters:
+        return Parameters.of(self.function)
 
     @property
     def name(self) -> str:
@@ -63,18 +82,17 @@ class FuseRule:
     @property
     def operands(self) -> tuple[inspect.Parameter, ...]:
         """The positional parameters."""
-        parameters = inspect.signature(self.function).parameters.values()
-        return tuple(p for p in parameters if p.kind is not p.KEYWORD_ONLY)
+        return self._spelled.positional
 
     @property
     def attributes(self) -> Mapping[str, inspect.Parameter]:
         """The keyword-only parameters, by name."""
-        return _keywords(self.function)
+        return self._spelled.keywords
 
 
 @dataclass(frozen=True)
 class Proposal:
-    """What a recover rule read in a loop: which operands are what, and what the weights are.
+    """The reading of a loop by a recover rule: the role of each operand, the weights and the attributes.
 
     operands: name in the composite -> position among the scan's operands. constants: arrays derived from the body, by
     name; f64 where f32 would round them. attributes: keyword arguments for the fusion rule. body: the step that is
@@ -114,6 +132,7 @@ class RuleSet:
     """Rules by the name that they answer to."""
 
     lowers: dict[str, LowerRule] = field(default_factory=dict)
+    lowers_jax: dict[str, JaxRule] = field(default_factory=dict)
     fuses: dict[str, FuseRule] = field(default_factory=dict)
     recovers: dict[str, RecoverRule] = field(default_factory=dict)
 
@@ -131,13 +150,15 @@ class RuleSet:
             table[name] = rule
 
     def _table(self, rule: Rule) -> dict[str, Any]:
+        if isinstance(rule, JaxRule):
+            return self.lowers_jax
         if isinstance(rule, LowerRule):
             return self.lowers
         return self.fuses if isinstance(rule, FuseRule) else self.recovers
 
     def extended(self, rules: Iterable[Rule]) -> RuleSet:
         """A copy with more rules, which take precedence over those that are there."""
-        copy = RuleSet(dict(self.lowers), dict(self.fuses), dict(self.recovers))
+        copy = RuleSet(dict(self.lowers), dict(self.lowers_jax), dict(self.fuses), dict(self.recovers))
         fresh = RuleSet()
         for rule in rules:
             if not isinstance(rule, Rule):
@@ -169,17 +190,34 @@ def lowers(*names: str, override: bool = False, default: bool = True) -> Callabl
     return register
 
 
+def lowers_jax(*names: str, override: bool = False, default: bool = True) -> Callable[[Callable[..., Any]], JaxRule]:
+    """Register the decorated function as the rule for primitives of jax of these names.
+
+    default: False keeps it out of the default rules, for use through `rules=[…]`.
+    """
+
+    def register(function: Callable[..., Any]) -> JaxRule:
+        rule = JaxRule(names, function)
+        if default:
+            DEFAULT.add(rule, override=override)
+        return rule
+
+    return register
+
+
 def fuses(
-    *names: str, claims: Iterable[str] = (), override: bool = False, default: bool = True
+    *names: str, claims: Iterable[str] = (), trust: bool = False, override: bool = False, default: bool = True
 ) -> Callable[[Callable[..., Any]], FuseRule]:
     """Register the decorated function as the fusion of composites of these names.
 
     claims: families of case distinction in the body that the fused ops make as well.
+    trust: take the rule's word where no proof can be run: the body holds ops without a rule or results that data sizes,
+        or the replacement holds a custom operator. The report then says "not proven"; other bodies are proven as ever.
     default: False keeps it out of the default rules, for use through `rules=[…]`.
     """
 
     def register(function: Callable[..., Any]) -> FuseRule:
-        rule = FuseRule(names, function, frozenset(claims))
+        rule = FuseRule(names, function, frozenset(claims), trust)
         if default:
             DEFAULT.add(rule, override=override)
         return rule
@@ -213,11 +251,6 @@ def need(holds: object, condition: str, *, want: object = None, got: object = No
     """
     if not holds:
         raise NotFused(condition, want=want, got=got, near=near)
-
-
-def _keywords(function: Callable[..., Any]) -> Mapping[str, inspect.Parameter]:
-    parameters = inspect.signature(function).parameters.values()
-    return {p.name: p for p in parameters if p.kind is p.KEYWORD_ONLY}
 
 
 def _place(function: Callable[..., Any]) -> str:

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import jfuse
-from jfuse.lowering.rules import DEFAULT
+from jfuse.lowering.defaults import default_rules
 from jfuse.passes.pipeline import PIPELINE
 from jfuse.running.interpreter import LiteRt
 
@@ -115,7 +115,7 @@ def test_unknown_keywords_states_and_rules_are_errors(dense: Any) -> None:
 
 
 def test_a_name_has_one_rule_unless_it_is_overridden() -> None:
-    name = next(iter(DEFAULT.lowers))
+    name = next(iter(default_rules().lowers))
     with pytest.raises(jfuse.RuleError, match=f"two rules for '{name}'"):
         jfuse.lowers(name)(lambda x: x)
 
@@ -125,9 +125,9 @@ def test_rules_of_one_call_come_before_the_registered_ones(dense: Any) -> None:
     def leaky(features: Any) -> Any:
         return jfuse.ops.leaky_relu(features, alpha=0.5)
 
-    before = DEFAULT.lowers["Relu"]
+    before = default_rules().lowers["Relu"]
     model = jfuse.lower(jfuse.load(dense, rules=[leaky]))
-    assert DEFAULT.lowers["Relu"] is before
+    assert default_rules().lowers["Relu"] is before
     assert "leaky_relu" in model.report.operators
     # TensorFlow's own answer differs from that of a wrong rule, and the message says where.
     with pytest.raises(jfuse.VerifyFailed, match="leaky_relu"):

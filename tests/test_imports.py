@@ -17,6 +17,8 @@ ROOMS = {"jfuse": "jfuse", "lowering": "jfuse.lowering", "kernels": "jfuse.kerne
 
 ORDER = (
     "jfuse.errors",
+    "jfuse.limits",
+    "jfuse.settings",
     "jfuse.last_resort",
     "jfuse.measure",
     "jfuse.files",
@@ -33,21 +35,28 @@ ORDER = (
     "jfuse.lowering.peephole",
     "jfuse.lowering.recover",
     "jfuse.lowering.composites",
+    "jfuse.lowering.from_jax",
     "jfuse.lowering",
     "jfuse.tflite.runtime",
+    "jfuse.tflite.targets",
     "jfuse.tflite",
     "jfuse.tflite.write",
     "jfuse.tflite.read",
     "jfuse.frontends.tensorflow",
     "jfuse.frontends",
+    "jfuse.frontends.jax_functions",
     "jfuse.running",
     "jfuse.proof",
+    "jfuse.quantization",
+    "jfuse.passes.options",
+    "jfuse.passes.custom_options",
     "jfuse.passes.context",
     "jfuse.passes.rewrite",
     "jfuse.passes.simplify",
     "jfuse.passes.legalize",
     "jfuse.passes.scans",
     "jfuse.passes.fuse",
+    "jfuse.passes.quantize",
     "jfuse.passes.states",
     "jfuse.passes.gates",
     "jfuse.passes",
@@ -56,6 +65,7 @@ ORDER = (
     "jfuse.verification.result",
     "jfuse.verification.subject",
     "jfuse.verification.inputs",
+    "jfuse.verification.options",
     "jfuse.verification.plan",
     "jfuse.verification.runners",
     "jfuse.verification.locate",
@@ -64,6 +74,7 @@ ORDER = (
     "jfuse.reports",
     "jfuse.sides",
     "jfuse.api",
+    "jfuse.lite",
     "jfuse",
     "jfuse.cli",
 )
@@ -201,13 +212,34 @@ def test_tensorflow_is_imported_only_where_it_is_read() -> None:
 
 
 def test_functions_import_nothing_but_tensorflow() -> None:
-    assert [str(i) for i in IMPORTS if i.in_function and root_name(i.target) not in LAZY] == []
+    """The commands import what they do when they run, so that help and wrong options are answered at once."""
+    late = [i for i in IMPORTS if i.in_function and root_name(i.target) not in LAZY]
+    commands = {"jfuse.cli", "jfuse.cli.app"}
+    assert [str(i) for i in late if i.module not in commands or room_of(i.target) != "jfuse.cli"] == []
 
 
-def test_import_jfuse_leaves_tensorflow_out() -> None:
-    program = f"import sys, jfuse; print(sorted({LAZY!r} & sys.modules.keys()))"
+def imported_by(program: str, names: Collection[str]) -> list[str]:
+    """Which of these packages a new process has imported after a program."""
+    program += f"; import sys; print(sorted({set(names)!r} & sys.modules.keys()), file=sys.stderr)"
     result = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True)
-    assert result.stdout == "[]\n"
+    return list(ast.literal_eval(result.stderr.splitlines()[-1]))
+
+
+def test_import_jfuse_imports_nothing_slow() -> None:
+    assert imported_by("import jfuse; jfuse.__version__", {"jax", "numpy", *LAZY}) == []
+
+
+def test_every_name_is_there_at_its_first_use() -> None:
+    program = "import jfuse; [getattr(jfuse, n) for n in jfuse.__all__]; jfuse.ir.parse; from jfuse import *"
+    assert imported_by(program, LAZY) == []
+
+
+@pytest.mark.parametrize(
+    ("words", "code"), [(["--help"], 0), (["convert", "--help"], 0), (["convert", "a", "-o", "b", "--loop", "c"], 2)]
+)
+def test_help_and_wrong_options_import_nothing_slow(words: list[str], code: int) -> None:
+    run = f"from typer.testing import CliRunner as R; from jfuse.cli import app; r = R().invoke(app.app, {words!r})"
+    assert imported_by(f"{run}; assert r.exit_code == {code}", {"jax", "numpy", "rich", *LAZY}) == []
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,19 @@
 """The command line: the only part of jfuse that prints and exits."""
 
-from jfuse.cli.app import main
+import os
+
+from jfuse.cli import interrupts
+
+
+def main() -> None:
+    """The console script."""
+    interrupts.install()
+    try:
+        from jfuse.cli.app import main as run
+
+        run()
+    except interrupts.Interrupted as ending:  # while the commands were imported
+        os._exit(int(str(ending.code)))
+
 
 __all__ = ["main"]

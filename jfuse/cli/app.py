@@ -1,54 +1,63 @@
-"""`jfuse convert`, `jfuse verify`, `jfuse inspect`, `jfuse explain`, `jfuse ops` and `jfuse demo`.
+"""The commands: `jfuse convert`, `quantize`, `verify`, `check`, `inspect`, `explain`, `ops` and `demo`.
 
 Exit codes: 0 done; 1 refused, differing or unreadable; 2 wrong usage of the command line.
+
+What a command needs is imported when it runs: help, the version and wrong options are answered without jax.
 """
 
 from __future__ import annotations
 
-import signal
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+import atexit
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
 import jfuse
-from jfuse.api import LOOPS, PREFERENCES, SIDES
-from jfuse.cli import conversion
-from jfuse.cli import verify as verifying
-from jfuse.cli.demo import run_demo
-from jfuse.cli.tables import print_summary
+from jfuse.cli import interrupts, options
+from jfuse.cli.options import check_targets, need_target, one_of
+from jfuse.cli.quiet import quiet
+from jfuse.cli.spelling import as_options
 from jfuse.errors import JfuseError, printable
-from jfuse.passes.states.modes import MODES
-from jfuse.reports import coverage
-from jfuse.reports.explain import explain_lines
+from jfuse.limits import Limits
+from jfuse.passes.options import LOOPS, PADDINGS, PREFERENCES, STATES, LoweringOptions, RecurrenceOptions
+from jfuse.tflite.targets.names import RUNTIMES
+from jfuse.verification.options import EDGES, SamplingOptions
 
 app = typer.Typer(
-    help="TensorFlow functions to proven, fused TensorFlow Lite files.", no_args_is_help=True, add_completion=False
+    help="TensorFlow functions to proven, fused TensorFlow Lite files.",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,  # plain help, that pipes well and needs no more imports
+    pretty_exceptions_enable=False,
 )
-console = Console()
-errors = Console(stderr=True)
-
-Output = Annotated[Path, typer.Option("-o", "--output", help="The .tflite file to write.")]
-Padding = Annotated[str | None, typer.Option(help="Your promise of every mask: right or left.")]
-Unsafe = Annotated[
-    bool, typer.Option("--unsafe", help="Let SOURCE run code of its own and work on files; for authors you trust.")
-]
-Signatures = Annotated[list[str] | None, typer.Option("--signature", help="A signature to take; all without it.")]
 
 
 def main() -> None:
     """The console script."""
-    conversion.set_environment()
-    signal.signal(signal.SIGTERM, _end)
-    app()
+    # TensorFlow reads this once, when it is imported. Its oneDNN kernels refuse softmax over more than 5 axes, and give
+    # other shapes for no rows: no good reference.
+    os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "0")
+    try:
+        app()
+    except SystemExit as ending:
+        if isinstance(ending.code, int):
+            _leave(interrupts.exit_code(ending.code))
+        raise
 
 
-def _end(number: int, frame: object) -> None:
-    """Leave as after an error, so that temporary files and workers go."""
-    raise SystemExit(128 + number)
+def _leave(code: int) -> None:
+    """End the process as Python does, but for taking TensorFlow and jax apart, which takes half a second."""
+    if not interrupts.came():  # what was interrupted while it was imported may crash when it is taken apart
+        atexit._run_exitfuncs()
+    with suppress(OSError):  # nobody reads them any more
+        sys.stdout.flush()
+        sys.stderr.flush()
+    os._exit(code)
 
 
 def _version(wanted: bool) -> None:
@@ -58,7 +67,7 @@ def _version(wanted: bool) -> None:
 
 
 @app.callback()
-def options(
+def _options(
     version: Annotated[
         bool, typer.Option("--version", help="Print the version.", callback=_version, is_eager=True)
     ] = False,
@@ -66,91 +75,130 @@ def options(
     """TensorFlow functions to proven, fused TensorFlow Lite files."""
 
 
-@app.command()
+@app.command(short_help="Convert a model, prove what was fused, write the file.")
 def convert(
-    source: Annotated[Path, typer.Argument(help="A SavedModel folder or a .keras file.")],
-    output: Output,
-    signature: Signatures = None,
-    state: Annotated[
-        str, typer.Option(help="What lasts from one invoke to the next: source, reset, keep or io.")
-    ] = "source",
-    padding: Padding = None,
-    loop: Annotated[str, typer.Option(help="Recurrences that do not fuse: auto, while or unroll.")] = "auto",
-    prefer: Annotated[str, typer.Option(help="fused, or speed: a loop where that is faster.")] = "fused",
-    strict: Annotated[bool, typer.Option("--strict", help="A marked function that does not fuse is an error.")] = False,
-    select_tf_ops: Annotated[
-        bool, typer.Option("--select-tf-ops", help="Write ops without a rule for the Flex delegate.")
-    ] = False,
-    custom_op: Annotated[
-        list[str] | None, typer.Option("--custom-op", help="A TensorFlow op to write as a custom operator of its name.")
-    ] = None,
-    verify: Annotated[bool, typer.Option(help="Compare with TensorFlow and LiteRT.")] = True,
-    samples: conversion.Samples = None,
-    tolerance: verifying.AllowedError = None,
-    dump_dir: Annotated[Path | None, typer.Option(help="A folder for the text after each pass.")] = None,
-    json: conversion.Json = None,
-    html: conversion.Html = None,
-    unsafe: Unsafe = False,
+    source: options.Source,
+    output: options.Output,
+    signature: options.Signatures = None,
+    shape: options.Shapes = None,
+    batch: options.Batch = None,
+    inputs: options.InputTensors = None,
+    outputs: options.OutputTensors = None,
+    import_: options.Imports = None,
+    rules: options.Rules = None,
+    state: options.State = RecurrenceOptions.state,
+    padding: options.Padding = None,
+    loop: options.Loop = RecurrenceOptions.loop,
+    prefer: options.Prefer = RecurrenceOptions.prefer,
+    target: options.Target = LoweringOptions.target,
+    strict: options.Strict = False,
+    select_tf_ops: options.SelectTfOps = False,
+    custom_op: options.CustomOps = None,
+    verify: options.Verify = True,
+    samples: options.Samples = None,
+    tolerance: options.Tolerance = None,
+    dump_dir: options.DumpDir = None,
+    quantize: options.Quantize = None,
+    calibration: options.Calibration = None,
+    c_array: options.CArray = None,
+    json: options.Json = None,
+    html: options.Html = None,
+    unsafe: options.Unsafe = False,
+    verbose: options.Verbose = False,
 ) -> None:
     """Convert SOURCE, prove what was fused, compare the file with TensorFlow, and write it."""
-    reported = json is not None or html is not None
-    for name, value, choices in (("state", state, MODES), ("loop", loop, LOOPS), ("prefer", prefer, PREFERENCES)):
-        _one_of(name, value, choices)
-    _one_of("padding", padding, SIDES)
-    conversion.check_targets(source, output, json, html)
-    with _progress() as on_stage:
-        result = jfuse.convert(
+    for name, value, choices in (("state", state, STATES), ("loop", loop, LOOPS), ("prefer", prefer, PREFERENCES)):
+        one_of(name, value, choices)
+    one_of("padding", padding, PADDINGS)
+    need_target(target)
+    options.need_cpp(c_array)
+    selected = options.selected(signature, shape, batch, inputs, outputs)
+    options.check_modules(import_)
+    if samples is not None and not verify:
+        raise typer.BadParameter("is what is compared on: without --no-verify", param_hint="--samples")
+    check_targets(source, output, c_array, json, html)
+    with _work(verbose):
+        from jfuse.cli import conversion, user_code
+
+        conversion.convert(
             source,
-            signatures=signature,
+            output,
+            conversion.Reports(json, html, c_array),
+            conversion.Compared(verify, samples, tolerance),
+            **selected,
+            rules=user_code.run(import_, rules),
             state=state,
             padding=padding,
             loop=loop,
             prefer=prefer,
+            target=target,
             strict=strict,
             select_tf_ops=select_tf_ops,
             custom_ops=dict.fromkeys(custom_op or ()),
-            verify=verify and not reported,
-            samples=None if reported and verify else samples,
-            tolerance=tolerance,
             unsafe=unsafe,
             dump_dir=dump_dir,
-            on_stage=on_stage,
+            quantize=quantize,
+            calibration=calibration,
         )
-        if reported:
-            on_stage("report")
-            compared = conversion.Compared(samples, tolerance) if verify else None
-            conversion.write_reports(result, source, output, json, html, compared)
-        result.save(output)
-    print_summary(console, result.report, output)
 
 
-@app.command()
+@app.command(short_help="Write a float model in fewer bits.")
+def quantize(
+    source: options.Source,
+    output: options.Output,
+    recipe: options.Recipe,
+    calibration: options.Calibration = None,
+    unsafe: options.Unsafe = False,
+    verbose: options.Verbose = False,
+) -> None:
+    """Write SOURCE, a float .tflite file or what `convert` takes, in the numbers that a recipe asks for."""
+    check_targets(source, output)
+    with _work(verbose):
+        from jfuse.cli import conversion
+
+        conversion.quantize(source, output, recipe, calibration, unsafe=unsafe)
+
+
+@app.command(short_help="Compare two models.")
 def verify(
-    model: verifying.Model,
-    against: verifying.Against = None,
-    signature: Signatures = None,
-    samples: verifying.Samples = 0,
-    calls: verifying.Calls = 3,
-    seed: verifying.Seed = 0,
-    inputs: verifying.Inputs = None,
-    size: verifying.Size = None,
-    tolerance: verifying.AllowedError = None,
-    edges: verifying.Edges = "finite",
-    empty: verifying.Empty = False,
-    device: verifying.Device = None,
-    json: verifying.Json = None,
-    html: verifying.Html = None,
-    save_failing: verifying.SaveFailing = Path(),
-    litert_limit: verifying.LiteRtLimit = None,
-    unsafe: Unsafe = False,
+    model: options.Compared,
+    against: options.Against = None,
+    signature: options.Signatures = None,
+    samples: options.Count = SamplingOptions.samples,
+    calls: options.Calls = SamplingOptions.calls,
+    seed: options.Seed = SamplingOptions.seed,
+    inputs: options.Inputs = None,
+    size: options.Size = None,
+    tolerance: options.Tolerance = None,
+    edges: options.Edges = SamplingOptions.edges,
+    empty: options.Empty = False,
+    device: options.Device = None,
+    json: options.Json = None,
+    html: options.Html = None,
+    save_failing: options.SaveFailing = Path(),
+    limit: options.Limit = None,
+    runtime: options.Runtimes = None,
+    import_: options.Imports = None,
+    unsafe: options.Unsafe = False,
+    verbose: options.Verbose = False,
 ) -> None:
     """Compare MODEL with what it should answer like: exit code 0 where it does, 1 where it does not."""
-    sizes = verifying.sizes_of(size)
-    with _refusals():
-        found, failed = verifying.verified(
-            errors,
+    one_of("edges", edges, EDGES)
+    one_of("device", device, (None, *options.DEVICES))
+    for name in runtime or ():
+        one_of("runtime", name, RUNTIMES)
+    sizes = options.sizes_of(size)
+    check_targets(Path(model), json, html)
+    options.check_modules(import_)
+    with _work(verbose):
+        from jfuse.cli import user_code, verification
+
+        user_code.run(import_, None)
+        verification.verify(
             model,
             against,
+            json,
+            html,
             signatures=signature,
             samples=samples,
             calls=calls,
@@ -162,95 +210,116 @@ def verify(
             empty=empty,
             device=device,
             save_failing=save_failing,
-            litert_limit_s=litert_limit,
+            limits=Limits(seconds=limit),
+            runtimes=runtime or (),
             unsafe=unsafe,
-            equations=html is not None,
         )
-        verifying.print_verification(console, found)
-        verifying.write_reports(found, json, html)
-        if failed is not None:
-            raise failed
 
 
-@app.command()
+@app.command(short_help="Say what a target makes of a file.")
+def check(
+    model: Annotated[Path, typer.Argument(metavar="FILE", help="A .tflite file, whoever wrote it.")],
+    target: options.Target,
+    verbose: options.Verbose = False,
+) -> None:
+    """Say what a target makes of FILE: operators, versions, types, what falls to the CPU, what is lost, its memory.
+
+    Exit code 1 where the target does not take it.
+    """
+    need_target(target)
+    with _work(verbose):
+        from jfuse.cli import target_check
+
+        takes_it = target_check.tell(model, target)
+    if not takes_it:
+        raise typer.Exit(1)
+
+
+@app.command(short_help="Print the text form of a model.")
 def inspect(
-    source: Annotated[Path, typer.Argument(help="A .tflite file, a SavedModel folder or a .keras file.")],
-    signature: Signatures = None,
-    unsafe: Unsafe = False,
+    source: options.Source,
+    signature: options.Signatures = None,
+    shape: options.Shapes = None,
+    batch: options.Batch = None,
+    inputs: options.InputTensors = None,
+    outputs: options.OutputTensors = None,
+    import_: options.Imports = None,
+    unsafe: options.Unsafe = False,
+    verbose: options.Verbose = False,
 ) -> None:
     """Print the text form of SOURCE."""
-    with _progress() as on_stage:
-        on_stage("import")
-        model = jfuse.load(source, signatures=signature, unsafe=unsafe)
-    console.print(str(model), markup=False, highlight=False, soft_wrap=True)
+    selected = options.selected(signature, shape, batch, inputs, outputs)
+    options.check_modules(import_)
+    with _work(verbose):
+        from jfuse.cli import conversion, user_code
+
+        user_code.run(import_, None)
+        conversion.inspect(source, **selected, unsafe=unsafe)
 
 
-@app.command()
+@app.command(short_help="Say what each recurrence becomes, or why it does not fuse.")
 def explain(
-    source: Annotated[Path, typer.Argument(help="A SavedModel folder or a .keras file.")],
-    signature: Signatures = None,
-    padding: Padding = None,
-    unsafe: Unsafe = False,
+    source: options.Source,
+    signature: options.Signatures = None,
+    shape: options.Shapes = None,
+    batch: options.Batch = None,
+    inputs: options.InputTensors = None,
+    outputs: options.OutputTensors = None,
+    import_: options.Imports = None,
+    rules: options.Rules = None,
+    padding: options.Padding = None,
+    unsafe: options.Unsafe = False,
+    verbose: options.Verbose = False,
 ) -> None:
     """Say of each recurrence in SOURCE what it is, how it was proven and what it becomes, or why it does not fuse."""
-    with _progress() as on_stage:
-        result = jfuse.convert(
-            source, signatures=signature, padding=padding, verify=False, unsafe=unsafe, on_stage=on_stage
-        )
-    for line in explain_lines(result.report):
-        console.print(printable(line), markup=False, highlight=False, soft_wrap=True)
+    one_of("padding", padding, PADDINGS)
+    selected = options.selected(signature, shape, batch, inputs, outputs)
+    options.check_modules(import_)
+    with _work(verbose):
+        from jfuse.cli import conversion, user_code
+
+        conversion.explain(source, **selected, rules=user_code.run(import_, rules), padding=padding, unsafe=unsafe)
 
 
-@app.command()
+@app.command(short_help="Say what jfuse knows of an op.")
 def ops(
     name: Annotated[str | None, typer.Argument(help="An op of TensorFlow or a builtin of TFLite.")] = None,
     markdown: Annotated[bool, typer.Option("--markdown", help="Print docs/ops.md.")] = False,
 ) -> None:
     """Say what jfuse knows of an op: its rule, its builtins and types, or what can be done without a rule."""
-    if markdown:
-        typer.echo(coverage.markdown(), nl=False)
-        return
-    lines = coverage.about(name) if name else coverage.listing()
-    for line in lines:
-        console.print(printable(line), markup=False, highlight=False, soft_wrap=True)
-    if name and not coverage.is_known(name):
+    with _work():
+        from jfuse.cli import coverage
+
+        known = coverage.markdown() if markdown else coverage.tell(name)
+    if not known:
         raise typer.Exit(1)
 
 
-@app.command()
+@app.command(short_help="Convert a small LSTM, and time the file.")
 def demo(
     folder: Annotated[Path, typer.Option(help="Where to put the SavedModel and the file.")] = Path("jfuse-demo"),
+    verbose: options.Verbose = False,
 ) -> None:
     """Make a small Keras 3 LSTM classifier, save it with model.export, convert that, and time the file."""
-    with _progress() as on_stage:
-        done = run_demo(folder, on_stage)
-    console.print(f"Keras {done.keras_version} model saved with model.export in [bold]{done.saved_model}[/bold]")
-    print_summary(console, done.result.report, done.file)
-    console.print(f"one invoke in LiteRT, one thread: [bold]{done.latency_ms:.3f} ms[/bold] (median of {done.invokes})")
+    with _work(verbose):
+        from jfuse.cli import demonstration
 
-
-def _one_of(name: str, value: object, choices: Sequence[object]) -> None:
-    """A wrong value is a wrong use of the command line, told before anything slow."""
-    if value not in choices:
-        known = ", ".join(str(c) for c in choices if c is not None)
-        raise typer.BadParameter(f"{value!r} is none of {known}", param_hint=f"--{name}")
+        demonstration.demo(folder)
 
 
 @contextmanager
-def _progress() -> Iterator[jfuse.api.OnStage]:
-    """A line with the stage that runs now; errors as `_refusals` has them."""
-    with _refusals(), errors.status("starting") as status:
-        yield lambda stage: status.update(f"{stage} …")
+def _work(verbose: bool = False) -> Iterator[None]:
+    """Without what libraries print; an error of jfuse's becomes its message and exit code 1."""
+    with quiet(verbose):
+        try:
+            yield
+        except JfuseError as error:
+            _say(f"{type(error).__name__}: {error}")
+            raise typer.Exit(1) from error
+        except OSError as error:
+            _say(f"cannot read or write: {error}")
+            raise typer.Exit(1) from error
 
 
-@contextmanager
-def _refusals() -> Iterator[None]:
-    """A JfuseError becomes its message and exit code 1."""
-    try:
-        yield
-    except JfuseError as error:
-        errors.print(f"{type(error).__name__}: {error}", markup=False, highlight=False, soft_wrap=True)
-        raise typer.Exit(1) from error
-    except OSError as error:
-        errors.print(f"cannot read or write: {error}", markup=False, highlight=False, soft_wrap=True)
-        raise typer.Exit(1) from error
+def _say(message: str) -> None:
+    typer.echo(printable(as_options(message)), err=True)

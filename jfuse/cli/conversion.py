@@ -1,68 +1,109 @@
-"""The report of `jfuse convert`: what was converted, what it became, and how far apart the two are."""
+"""`jfuse convert`, `jfuse inspect` and `jfuse explain`."""
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated
+from typing import Any
 
-import typer
-
-import jfuse
-from jfuse.errors import JfuseError, VerifyFailed
-from jfuse.files import writable_target
+from jfuse import api
+from jfuse.cli import interrupts
+from jfuse.cli.clock import elapsed_s
+from jfuse.cli.console import progress, show, show_rows
+from jfuse.cli.spelling import as_options
+from jfuse.cli.tables import summary
+from jfuse.errors import VerifyFailed
+from jfuse.loading import load
 from jfuse.model import Model
 from jfuse.reports.as_json import write_json
+from jfuse.reports.explain import explain_lines
 from jfuse.reports.page import write_html
 from jfuse.verification.result import Verification
 
-Json = Annotated[Path | None, typer.Option("--json", help="A file for a report of the conversion, as JSON.")]
-Html = Annotated[Path | None, typer.Option("--html", help="A file for a report of the conversion, as a page.")]
-Samples = Annotated[Path | None, typer.Option("--samples", help="A .npz file with inputs of your own to compare on.")]
 
+@dataclass(frozen=True)
+class Reports:
+    """The files besides the model: a report, where one is asked for, and the model as C++ source."""
 
-def set_environment() -> None:
-    """What TensorFlow is to start with, where the user has not set it. Before it is imported: it reads this once."""
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")  # its start-up chatter is not about the user's model
-    # Its oneDNN kernels refuse softmax over more than 5 axes, and give other shapes for no rows: no good reference.
-    os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "0")
+    json: Path | None = None
+    html: Path | None = None
+    c_array: Path | None = None
 
-
-def check_targets(source: Path, output: Path, *reports: Path | None) -> None:
-    """Raise BadParameter where a file cannot be written, or would take the source's place, before anything slow."""
-    origin = source.resolve()
-    for path in (output, *filter(None, reports)):
-        try:
-            target = writable_target(path)
-        except JfuseError as error:
-            raise typer.BadParameter(f"{path}: {error.found}") from error
-        if target == origin or (origin.is_dir() and target.is_relative_to(origin)):
-            raise typer.BadParameter(f"{path} is the source, or in its folder: it would be overwritten")
+    def __bool__(self) -> bool:
+        return self.json is not None or self.html is not None
 
 
 @dataclass(frozen=True)
 class Compared:
-    """What a conversion is compared on, and up to what: as `jfuse.convert` has it."""
+    """Whether a conversion is compared with its source, on what, and up to what: as `jfuse.convert` has it."""
 
+    verify: bool = True
     samples: Path | None = None
     tolerance: float | None = None
 
 
-def write_reports(
-    result: Model, source: Path, output: Path, json: Path | None, html: Path | None, compared: Compared | None
-) -> None:
+def convert(source: Path, output: Path, reports: Reports, compared: Compared, **arguments: Any) -> None:
+    """Write the file and the reports, and print what was done."""
+    with progress() as on_stage:
+        if reports:
+            result = api.convert(source, verify=False, on_stage=on_stage, **arguments)
+            on_stage("report")
+            interrupts.need_none()
+            _write_reports(result, source, output, reports, compared)
+        else:
+            result = api.convert(
+                source,
+                verify=compared.verify,
+                samples=compared.samples,
+                tolerance=compared.tolerance,
+                on_stage=on_stage,
+                **arguments,
+            )
+        interrupts.need_none()
+        result.save(output)
+        if reports.c_array is not None:
+            result.save_c_array(reports.c_array)
+    show_rows(summary(result.report, output, elapsed_s()))
+
+
+def quantize(source: Path, output: Path, recipe: str, calibration: str | None, **arguments: Any) -> None:
+    """Write the quantized file, and print what was done."""
+    with progress() as on_stage:
+        result = api.quantize(source, recipe, calibration, on_stage=on_stage, **arguments)
+        result.save(output)
+    show_rows(summary(result.report, output, elapsed_s()))
+
+
+def inspect(source: Path, **arguments: Any) -> None:
+    """Print the text form of a source."""
+    with progress() as on_stage:
+        on_stage("import")
+        model = load(source, **arguments)
+    show(str(model))
+
+
+def explain(source: Path, **arguments: Any) -> None:
+    """Print what became of each recurrence, and why."""
+    with progress() as on_stage:
+        result = api.convert(source, verify=False, on_stage=on_stage, **arguments)
+    for line in explain_lines(result.report):
+        show(as_options(line))
+
+
+def _write_reports(result: Model, source: Path, output: Path, reports: Reports, compared: Compared) -> None:
     """Compare the result with its source, along the graph for a page, and write what was asked for.
 
-    compared: None tells of the conversion alone. Raises VerifyFailed, after writing, where the two differ.
+    Raises VerifyFailed, after writing, where the two differ.
     """
-    found, failed = (Verification("", ""), None) if compared is None else _found(result, compared, html is not None)
+    found, failed = (Verification("", ""), None)
+    if compared.verify:
+        found, failed = _found(result, compared, reports.html is not None)
     found = replace(found, subject=output.name, reference=str(source))
-    if json is not None:
-        write_json(found, json, result.report)
-    if html is not None:
+    if reports.json is not None:
+        write_json(found, reports.json, result.report)
+    if reports.html is not None:
         before = None if result.imported is None else result.imported.program
-        write_html(before, result.program, found, html, report=result.report)
+        write_html(before, result.program, found, reports.html, report=result.report)
     if failed is not None:
         raise failed
 
@@ -70,8 +111,9 @@ def write_reports(
 def _found(result: Model, compared: Compared, equations: bool) -> tuple[Verification, VerifyFailed | None]:
     """What `jfuse.convert` compares, and the error where outputs differ."""
     inputs, tolerance = compared.samples, compared.tolerance
+    model = result.unquantized or result
     try:
-        found = jfuse.verify(result, edges="none", shrink=0, equations=equations, inputs=inputs, tolerance=tolerance)
+        found = api.verify(model, edges="none", shrink=0, equations=equations, inputs=inputs, tolerance=tolerance)
         return found, None
     except VerifyFailed as failed:
         if failed.verification is None:

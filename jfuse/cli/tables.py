@@ -1,60 +1,53 @@
-"""The summary of a conversion, as tables."""
+"""What the command line says of a conversion."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from rich.console import Console
-from rich.markup import escape
-from rich.table import Column, Table
+from jfuse.cli.spelling import as_options
+from jfuse.report import Fusion, Report
 
-from jfuse.errors import printable
-from jfuse.report import Report
+Rows = list[tuple[str, str]]
 
 
-def print_summary(console: Console, report: Report, file: Path) -> None:
-    """What fused, what was refused and why, operators, the largest error, size and time."""
-    if report.fused:
-        console.print(_fusions(report))
-    if report.refused:
-        console.print(_refusals(report))
-    table = Table(show_header=False, title="file", title_justify="left")
-    table.add_row("written", _plain(str(file)))
-    table.add_row("size", f"{report.size_bytes:,} bytes")
-    table.add_row("operators", ", ".join(f"{count} {name}" for name, count in report.operators.items()))
-    table.add_row("largest error", _largest_error(report))
-    table.add_row("time", f"{sum(report.seconds.values()):.1f} s ({_slowest(report)})")
-    for line in told(report):
-        table.add_row("note", _plain(line))
-    console.print(table)
+def summary(report: Report, file: Path, elapsed_s: float, seconds: Mapping[str, float] | None = None) -> Rows:
+    """What fused, what was refused and why, operators, the largest error, size and time: labels and texts.
+
+    elapsed_s: since the process began. seconds: of its steps; by default those of the conversion.
+    """
+    rows = [("fused", _fusion(fusion)) for fusion in report.fused]
+    rows += [
+        ("not fused", "\n".join(filter(None, (f"{r.what} at {r.source}" if r.source else r.what, r.reason))))
+        for r in report.refused
+    ]
+    rows += [
+        ("written", f"{file} ({report.size_bytes:,} bytes)"),
+        ("operators", ", ".join(f"{count} {name}" for name, count in report.operators.items())),
+        ("largest error", _largest_error(report)),
+        ("time", _times(report.seconds if seconds is None else seconds, elapsed_s)),
+    ]
+    rows += [("note", line) for line in told(report)]
+    return [(label, as_options(text)) for label, text in rows]
 
 
-def told(report: Report) -> list[str]:
+def told(report: Report) -> Iterator[str]:
     """What was assumed, what is kept between calls, what became of loops, and what else is worth a line."""
-    loops = (f"loop at {loop.source}: {loop}" if loop.source else f"loop: {loop}" for loop in report.loops)
-    custom = (f"custom operators: {c}" for c in report.custom)
-    facts = (*(f"assumed: {a}" for a in report.assumptions), *(f"kept: {k}" for k in report.kept), *custom)
-    return [*facts, *loops, *report.notes]
+    yield from (f"assumed: {a}" for a in report.assumptions)
+    yield from (f"kept: {k}" for k in report.kept)
+    yield from (f"custom operators: {c}" for c in report.custom)
+    yield from (f"quantized: {q}" for q in report.quantized)
+    yield from (f"noise: {n}" for n in report.noise)
+    yield from (f"loop at {loop.source}: {loop}" if loop.source else f"loop: {loop}" for loop in report.loops)
+    yield from report.notes
 
 
-def _fusions(report: Report) -> Table:
-    table = _titled("fusions", "fused", "into", "where", "proof")
-    for fusion in report.fused:
-        proof = f"{fusion.samples} samples, largest error {fusion.error:.1e}"
-        table.add_row(*map(_plain, (fusion.composite, ", ".join(fusion.becomes), fusion.source)), proof)
-    return table
-
-
-def _refusals(report: Report) -> Table:
-    table = _titled("refusals", "not fused", "because", "where")
-    for refusal in report.refused:
-        table.add_row(*map(_plain, (refusal.what, refusal.reason, refusal.source)))
-    return table
-
-
-def _titled(title: str, *headers: str) -> Table:
-    """A table whose cells wrap: op names and node paths are longer than a terminal likes."""
-    return Table(*(Column(h, overflow="fold") for h in headers), title=title, title_justify="left")
+def _fusion(fusion: Fusion) -> str:
+    proof = f"proven with {fusion.samples} samples, largest error {fusion.error:.1e}"
+    if fusion.unproven:
+        proof = f"not proven: {fusion.unproven}"
+    lines = [f"{fusion.composite} at {fusion.source}", f"into {', '.join(fusion.becomes)}; {proof}"]
+    return "\n".join(lines if fusion.speed is None else [*lines, str(fusion.speed)])
 
 
 def _largest_error(report: Report) -> str:
@@ -64,11 +57,8 @@ def _largest_error(report: Report) -> str:
     return f"{worst.error:.1e} of at most {worst.tolerance:.0e} ({worst.pair}, {worst.output})"
 
 
-def _slowest(report: Report) -> str:
-    ranked = sorted(report.seconds.items(), key=lambda item: -item[1])[:3]
-    return ", ".join(f"{name} {seconds:.1f}" for name, seconds in ranked)
-
-
-def _plain(text: str) -> str:
-    """Text of a model: neither the terminal nor the table obeys what stands in it."""
-    return escape(printable(text))
+def _times(seconds: Mapping[str, float], elapsed_s: float) -> str:
+    """The time that has passed, and the steps that took most of it; what no step counts is the start of Python."""
+    steps = {**seconds, "start-up": max(0.0, elapsed_s - sum(seconds.values()))}
+    ranked = sorted(steps.items(), key=lambda item: -item[1])[:4]
+    return f"{elapsed_s:.1f} s ({', '.join(f'{name} {s:.1f}' for name, s in ranked)})"

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from jfuse.errors import ImportFailed
+from jfuse.frontends.selection import Selection
 from jfuse.frontends.tensorflow.callable import DEFAULT_KEY, reason_of
 from jfuse.frontends.tensorflow.function import TfSignature, unique_names
 from jfuse.tf_nodes.attributes import data_inputs, split_reference
@@ -41,16 +42,15 @@ def read_graph_def(path: Path) -> Any:
     return graph_def
 
 
-def graph_def_signature(
-    graph_def: Any, inputs: Sequence[str] | None, outputs: Sequence[str] | None, specs: Sequence[Any] | None
-) -> TfSignature:
-    """The part of a GraphDef between named tensors as one signature.
+def graph_def_signature(graph_def: Any, selection: Selection) -> TfSignature:
+    """The part of a GraphDef between named tensors, `name` or `name:0`, as one signature.
 
-    inputs: what is fed, `name` or `name:0`; the placeholders that the outputs need by default.
-    specs: tf.TensorSpecs for the shapes of the inputs, which old graphs often leave open.
+    selection: its `input_signature` gives the shapes of the inputs, which old graphs often leave open. Its
+    `input_tensors` are by default the placeholders that the outputs need.
     """
     import tensorflow as tf
 
+    inputs, outputs, specs = selection.input_tensors, selection.output_tensors, selection.input_signature
     if not outputs:
         raise ImportFailed(
             "a GraphDef does not say what it computes",

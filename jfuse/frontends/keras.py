@@ -1,4 +1,4 @@
-"""Keras 3 and tf_keras: model objects and `.keras` files."""
+"""Keras 3 and tf_keras: model objects, `.keras` and `.h5` files."""
 
 from __future__ import annotations
 
@@ -8,8 +8,10 @@ from typing import Any
 
 from jfuse.errors import ImportFailed, JfuseError
 from jfuse.frontends.keras_archive import check_archive, read_archive
+from jfuse.frontends.keras_h5 import H5_SUFFIXES, check_h5, read_h5
 from jfuse.frontends.tensorflow.callable import DEFAULT_KEY, reason_of
 from jfuse.frontends.tensorflow.function import TfSignature, flat_names
+from jfuse.limits import DEFAULT_LIMITS, Limits
 
 
 def is_keras_model(source: object) -> bool:
@@ -18,22 +20,29 @@ def is_keras_model(source: object) -> bool:
     return bool(roots & {"keras", "tf_keras"})
 
 
-def load_keras_file(path: Path, *, unsafe: bool = False) -> Any:
-    """The model in a `.keras` file, by the library that wrote it.
+def load_keras_file(path: Path, *, unsafe: bool = False, limits: Limits = DEFAULT_LIMITS) -> Any:
+    """The model in a `.keras` or `.h5` file, by the library that wrote it.
 
     unsafe: let the file run code of its own (lambdas, any class or function that it names).
     """
-    config, metadata = read_archive(path)
+    is_h5 = path.suffix in H5_SUFFIXES
+    config, module, version = read_h5(path) if is_h5 else _of_archive(path, limits)
     try:
         # Both libraries write the module "keras" for a Sequential; only the version tells them apart.
-        library = _library(config.get("module"), metadata.get("keras_version"))
+        library = _library(module, version)
         if not unsafe:
-            check_archive(path, config, lambda name: library.saving.get_registered_object(name) is not None)
+            check = check_h5 if is_h5 else check_archive
+            check(path, config, lambda name: library.saving.get_registered_object(name) is not None, limits)
         return library.models.load_model(path, compile=False, safe_mode=not unsafe)
     except JfuseError:
         raise
     except Exception as error:  # both libraries raise whatever their layers raise
-        raise ImportFailed(f"{path} cannot be read as a .keras file", found=reason_of(error)) from error
+        raise ImportFailed(f"{path} cannot be read as a {path.suffix} file", found=reason_of(error)) from error
+
+
+def _of_archive(path: Path, limits: Limits) -> tuple[Any, object, object]:
+    config, metadata = read_archive(path, limits)
+    return config, config.get("module"), metadata.get("keras_version")
 
 
 def _library(module: object, version: object) -> Any:

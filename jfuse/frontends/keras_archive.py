@@ -1,4 +1,4 @@
-"""What a `.keras` file may do when it is loaded: the checks that come before any Keras sees it.
+"""What a `.keras` or `.h5` file may do when it is loaded: the checks that come before any Keras sees it.
 
 Both Kerases resolve the modules, classes and functions that the file's configuration names. tf_keras imports any module
 that is named, its safe mode included, so `{"module": "os", "config": "system"}` would run. Here only names of Keras's
@@ -16,12 +16,10 @@ from pathlib import Path, PurePosixPath
 from typing import IO, Any
 
 from jfuse.errors import ImportFailed
+from jfuse.limits import DEFAULT_LIMITS, Limits
 
-MOST_BYTES = 16 * 2**30
-MOST_RATIO = 200  # zlib reaches 1,032; weights of zeros are the only honest members near it
 _ALWAYS_FINE = 64 * 2**20  # bytes: below it no ratio is a danger
 _MOST_JSON = 256 * 2**20
-_MOST_DEPTH = 200
 _METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 _ENCRYPTED = 0x1
 
@@ -51,17 +49,17 @@ _NOT_COMPUTING = frozenset(
 )
 
 IsRegistered = Callable[[str], bool]
-_REMEDY = "unsafe=True (--unsafe) for a file whose author you trust; register layers of your own before loading it"
+_REMEDY = "unsafe=True for a file whose author you trust; register layers of your own before loading it"
 
 
-def read_archive(path: Path) -> tuple[Any, Any]:
+def read_archive(path: Path, limits: Limits = DEFAULT_LIMITS) -> tuple[Any, Any]:
     """The configuration and the metadata of a `.keras` file.
 
     Raises ImportFailed where the archive is none, is encrypted, or would take more memory than an honest one.
     """
     try:
         with zipfile.ZipFile(path) as archive:
-            _check_members(path, archive)
+            _check_members(path, archive, limits)
             return _json(path, archive, "config.json"), _json(path, archive, "metadata.json")
     except (OSError, zipfile.BadZipFile, KeyError, ValueError, RecursionError, NotImplementedError) as error:
         raise ImportFailed(
@@ -69,23 +67,28 @@ def read_archive(path: Path) -> tuple[Any, Any]:
         ) from error
 
 
-def check_archive(path: Path, config: Any, is_registered: IsRegistered) -> None:
+def check_archive(path: Path, config: Any, is_registered: IsRegistered, limits: Limits = DEFAULT_LIMITS) -> None:
     """Raise ImportFailed where loading the file would import, execute or read more than Keras's own layers do.
 
     is_registered: whether the caller has registered an object of this name with the Keras that will load the file.
     """
-    for place, entry in _entries(config, "config"):
-        reason = _why_not(entry, is_registered)
-        if reason:
-            raise ImportFailed(f"{path} is not loaded: it {reason}", where=place, remedy=_REMEDY)
+    check_config(path, config, is_registered, limits)
     with zipfile.ZipFile(path) as archive:
         for name in archive.namelist():
             if name.endswith(".h5"):
                 with archive.open(name) as weights:
-                    _check_weights(path, name, weights)
+                    check_weights(path, name, weights)
 
 
-def _check_members(path: Path, archive: zipfile.ZipFile) -> None:
+def check_config(path: Path, config: Any, is_registered: IsRegistered, limits: Limits) -> None:
+    """Raise ImportFailed where what a configuration names does more than Keras's own layers do."""
+    for place, entry in _entries(config, "config", limits.nesting):
+        reason = _why_not(entry, is_registered)
+        if reason:
+            raise ImportFailed(f"{path} is not loaded: it {reason}", where=place, remedy=_REMEDY)
+
+
+def _check_members(path: Path, archive: zipfile.ZipFile, limits: Limits) -> None:
     size = 0
     for member in archive.infolist():
         parts = PurePosixPath(member.filename.replace("\\", "/"))
@@ -99,11 +102,11 @@ def _check_members(path: Path, archive: zipfile.ZipFile) -> None:
                 found=f"method {member.compress_type} of {member.filename!r}",
             )
         size += member.file_size
-        is_bomb = member.file_size > max(_ALWAYS_FINE, MOST_RATIO * max(1, member.compress_size))
-        if is_bomb or size > MOST_BYTES:
+        is_bomb = member.file_size > max(_ALWAYS_FINE, limits.archive_ratio * max(1, member.compress_size))
+        if is_bomb or size > limits.archive_bytes:
             raise ImportFailed(
                 f"{path} would take {size:,} bytes",
-                expected=f"at most {MOST_BYTES:,}, and {MOST_RATIO} times the size of each member",
+                expected=f"at most {limits.archive_bytes:,}, and {limits.archive_ratio} times the size of each member",
                 found=f"{member.filename!r}: {member.compress_size:,} bytes hold {member.file_size:,}",
             )
 
@@ -114,18 +117,18 @@ def _json(path: Path, archive: zipfile.ZipFile, name: str) -> Any:
     return json.loads(archive.read(name))
 
 
-def _entries(config: Any, place: str, depth: int = 0) -> Iterator[tuple[str, dict[str, Any]]]:
+def _entries(config: Any, place: str, most: int, depth: int = 0) -> Iterator[tuple[str, dict[str, Any]]]:
     """All objects of the configuration that Keras could resolve to a class or function, with their places."""
-    if depth > _MOST_DEPTH:
-        raise ImportFailed("the configuration of a .keras file is nested too deeply", expected=f"{_MOST_DEPTH} levels")
+    if depth > most:
+        raise ImportFailed("the configuration of a Keras file is nested too deeply", expected=f"{most} levels")
     if isinstance(config, dict):
         if "class_name" in config or "module" in config:
             yield place, config
         for key, value in config.items():
-            yield from _entries(value, f"{place}.{key}", depth + 1)
+            yield from _entries(value, f"{place}.{key}", most, depth + 1)
     elif isinstance(config, list):
         for i, value in enumerate(config):
-            yield from _entries(value, f"{place}[{i}]", depth + 1)
+            yield from _entries(value, f"{place}[{i}]", most, depth + 1)
 
 
 def _why_not(entry: dict[str, Any], is_registered: IsRegistered) -> str:
@@ -177,7 +180,7 @@ def _is_computation(function: Any) -> bool:
     return first in _TF_FAMILIES if rest else first not in _NOT_COMPUTING
 
 
-def _check_weights(path: Path, name: str, weights: IO[bytes]) -> None:
+def check_weights(path: Path, name: str, weights: IO[bytes] | Path) -> None:
     """Raise ImportFailed where a file of weights has links to other files, or data in them."""
     import h5py
 

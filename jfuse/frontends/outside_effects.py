@@ -13,6 +13,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from jfuse.errors import ImportFailed
+from jfuse.frontends.saved_model_file import read_saved_model
 
 # TensorFlow 2.21's registry of 1,910 ops was searched for what takes a path, an address or a Python function.
 _OUTSIDE = re.compile(
@@ -28,7 +29,7 @@ _OUTSIDE = re.compile(
 _FROM_FILES = frozenset({"InitializeTableFromTextFile", "InitializeTableFromTextFileV2"})
 _STREAMS = frozenset({"stdout", "stderr", "log(info)", "log(warning)", "log(error)"})
 _WHERE_ONLY = 3  # nodes that one message names
-_REMEDY = "unsafe=True (--unsafe) for a source whose author you trust"
+_REMEDY = "unsafe=True for a source whose author you trust"
 
 
 def check_effects(nodes: Iterable[Any], functions: Mapping[str, Any], source: str, assets: Sequence[str] = ()) -> None:
@@ -52,23 +53,7 @@ def check_saved_model(path: Path) -> None:
 
     What only saves checkpoints is left out: nothing calls it.
     """
-    from google.protobuf.message import DecodeError
-    from tensorflow.core.protobuf.saved_model_pb2 import SavedModel
-
-    file = path / "saved_model.pb"
-    if not file.exists():  # the text form, which TensorFlow parses as strictly
-        from google.protobuf import text_format
-
-        try:
-            model = text_format.Parse((path / "saved_model.pbtxt").read_text(encoding="utf-8"), SavedModel())
-        except (text_format.ParseError, UnicodeDecodeError) as error:
-            raise ImportFailed(f"{path} cannot be read as a SavedModel", found=str(error)) from error
-    else:
-        try:
-            model = SavedModel.FromString(file.read_bytes())
-        except DecodeError as error:
-            raise ImportFailed(f"{path} cannot be read as a SavedModel", found=str(error)) from error
-    for graph in model.meta_graphs:
+    for graph in read_saved_model(path).meta_graphs:
         _check_assets(path, graph.asset_file_def)
         functions = {f.signature.name: f for f in graph.graph_def.library.function}
         assets = [a.tensor_info.name.split(":")[0] for a in graph.asset_file_def]

@@ -8,6 +8,7 @@ from typing import Any
 
 from jfuse.errors import ImportFailed
 from jfuse.frontends.outside_effects import check_saved_model
+from jfuse.frontends.saved_model_file import has_saved_model
 from jfuse.frontends.tensorflow.callable import reason_of
 from jfuse.frontends.tensorflow.function import TfSignature, flat_names
 
@@ -20,10 +21,10 @@ def saved_model_signatures(
     keys: the wanted signatures; None for all. unsafe: let it read and write files and run Python code.
     Raises ImportFailed where the folder cannot be read or a key is missing.
     """
+    if not has_saved_model(path):
+        raise ImportFailed(f"{path} is not a SavedModel", expected="a folder with a saved_model.pb")
     import tensorflow as tf
 
-    if not (path / "saved_model.pb").exists() and not (path / "saved_model.pbtxt").exists():
-        raise ImportFailed(f"{path} is not a SavedModel", expected="a folder with a saved_model.pb")
     if not unsafe:
         check_saved_model(path)
     try:

@@ -11,11 +11,14 @@ from typing import Any
 from jfuse.errors import ImportFailed
 from jfuse.frontends.graph_def import SUFFIX, graph_def_signature, is_graph_def, read_graph_def
 from jfuse.frontends.keras import is_keras_model, keras_signature, load_keras_file
+from jfuse.frontends.keras_h5 import H5_SUFFIXES
 from jfuse.frontends.outside_effects import check_effects
 from jfuse.frontends.saved_model import saved_model_signatures
+from jfuse.frontends.selection import Selection
 from jfuse.frontends.tensorflow.callable import callable_signatures, is_concrete, is_traceable
 from jfuse.frontends.tensorflow.function import TfSignature, import_signatures, live_variables
 from jfuse.ir.graph import Graph, Program, Signature
+from jfuse.limits import DEFAULT_LIMITS, Limits
 from jfuse.lowering.rules import LowerRule
 
 
@@ -38,41 +41,32 @@ class Imported:
 def import_tensorflow(
     source: Any,
     rules: Mapping[str, LowerRule],
+    selection: Selection,
     *,
-    signatures: Sequence[str] | None = None,
-    input_signature: Sequence[Any] | None = None,
-    input_tensors: Sequence[str] | None = None,
-    output_tensors: Sequence[str] | None = None,
     custom_ops: Container[str] = (),
     unsafe: bool = False,
+    limits: Limits = DEFAULT_LIMITS,
 ) -> Imported:
-    """Import a SavedModel folder, a `.keras` file, a Keras model, tf.functions, concrete functions or a GraphDef.
+    """Import a SavedModel folder, a file of Keras, a Keras model, tf.functions, concrete functions or a GraphDef.
 
-    signatures: keys of a SavedModel to import; None for all.
-    input_signature: tf.TensorSpecs for a tf.function, a Keras model or a GraphDef, one for each input.
-    input_tensors, output_tensors: names of tensors of a GraphDef.
+    selection: the part of the source to import.
     custom_ops: TensorFlow ops that are to stay opaque.
-    unsafe: let files that are read run code, and work on other files.
+    unsafe: let files that are read run code, and work on other files. limits: what a `.keras` file may take.
     """
-    for keyword, names in (("input_tensors", input_tensors), ("output_tensors", output_tensors)):
-        if isinstance(names, str):
-            raise ImportFailed(f"{keyword}= takes a sequence of names", found=repr(names), remedy=f"[{names!r}]")
-    if isinstance(signatures, str):
-        raise ImportFailed("signatures= takes a sequence of keys", found=repr(signatures), remedy=f"[{signatures!r}]")
     if find_spec("tensorflow") is None:
         raise ImportFailed("TensorFlow is not installed", expected="it, to read anything but .tflite files")
-    source = _opened(source, unsafe)
+    source = _opened(source, unsafe, limits)
     if is_graph_def(source):
-        found, keep_alive = [graph_def_signature(source, input_tensors, output_tensors, input_signature)], source
-    elif input_tensors is not None or output_tensors is not None:
+        found, keep_alive = [graph_def_signature(source, selection)], source
+    elif selection.input_tensors is not None or selection.output_tensors is not None:
         raise ImportFailed(
             "input_tensors= and output_tensors= name tensors of a GraphDef", found=f"a {type(source).__name__}"
         )
     else:
-        found, keep_alive = _signatures(source, signatures, input_signature, unsafe)
+        found, keep_alive = _signatures(source, selection, unsafe)
     if not found:
         raise ImportFailed("no function or signature is given", remedy="name one at least")
-    imported = import_signatures(found, rules, custom_ops)
+    imported = import_signatures(found, rules, custom_ops, selection.input_shapes)
     program = Program(tuple(_shared(imported.signatures)), imported.assumptions)
     variables = [v for s in found for v in live_variables(s.function)]
     names = tuple(dict.fromkeys(v.name.removesuffix(":0") for v in variables))
@@ -80,7 +74,7 @@ def import_tensorflow(
     return Imported(program, functions, imported.notes, imported.variables, names, (keep_alive, variables))
 
 
-def _opened(source: Any, unsafe: bool) -> Any:
+def _opened(source: Any, unsafe: bool, limits: Limits) -> Any:
     """What a path leads to: a SavedModel's folder as it is, files as what is in them."""
     if not isinstance(source, str | Path):
         return source
@@ -94,17 +88,16 @@ def _opened(source: Any, unsafe: bool) -> Any:
         if not unsafe:
             check_effects(graph_def.node, {f.signature.name: f for f in graph_def.library.function}, str(path))
         return graph_def
-    if path.suffix != ".keras":
+    if path.suffix not in (".keras", *H5_SUFFIXES):
         raise ImportFailed(
             f"{path} is of no known kind",
-            expected="a SavedModel folder, a .keras or a .tflite file, or a .pb file with a GraphDef",
+            expected="a SavedModel folder, a .keras, .h5 or .tflite file, or a .pb file with a GraphDef",
         )
-    return load_keras_file(path, unsafe=unsafe)
+    return load_keras_file(path, unsafe=unsafe, limits=limits)
 
 
-def _signatures(
-    source: Any, keys: Sequence[str] | None, input_signature: Sequence[Any] | None, unsafe: bool
-) -> tuple[list[TfSignature], Any]:
+def _signatures(source: Any, selection: Selection, unsafe: bool) -> tuple[list[TfSignature], Any]:
+    keys, input_signature = selection.signatures, selection.input_signature
     if isinstance(source, Path):
         return saved_model_signatures(source, keys, unsafe=unsafe)
     if is_keras_model(source):
@@ -115,6 +108,7 @@ def _signatures(
         raise ImportFailed(
             f"jfuse does not know what to do with a {type(source).__name__}",
             expected="a path, a Keras model, a tf.function, concrete functions or a GraphDef",
+            remedy="specs=[jax.ShapeDtypeStruct(…), …], for a function of jax arrays" if callable(source) else None,
         )
     missing = [key for key in keys or () if key not in {s.key for s in found}]
     if missing:

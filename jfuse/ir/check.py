@@ -7,9 +7,10 @@ from collections.abc import Sequence
 from jfuse.errors import JfuseError, TypeMismatch
 from jfuse.ir.declared_types import derived_types, fits, is_stated
 from jfuse.ir.dims import SymbolNames, same
-from jfuse.ir.graph import Atom, Const, Eqn, Graph, Var
+from jfuse.ir.graph import Atom, Eqn, Graph, Var
 from jfuse.ir.trace import recording
 from jfuse.ir.types import TensorType
+from jfuse.ir.walk import all_graphs
 
 
 def check_graph(graph: Graph, *, types: bool = True) -> None:
@@ -17,20 +18,30 @@ def check_graph(graph: Graph, *, types: bool = True) -> None:
 
     types: False checks the bindings only, which costs next to nothing.
     """
+    for inner in reversed(list(all_graphs(graph))):
+        _check_one(inner, types)
+
+
+def _check_one(graph: Graph, types: bool) -> None:
+    """As `check_graph`, without the bodies."""
     bound: set[Var] = set()
     for var in graph.inputs:
-        _bind(var, bound, f"the inputs of {graph.name}", None)
+        if var in bound:
+            raise _bound_twice(var, f"the inputs of {graph.name}")
+        bound.add(var)
     for eqn in graph.eqns:
         for atom in eqn.inputs:
-            _read(atom, bound, _place(eqn), eqn)
-        for body in eqn.bodies:
-            check_graph(body, types=types)
+            if isinstance(atom, Var) and atom not in bound:
+                raise _unbound(atom, _place(eqn), eqn)
         if types:
             check_eqn(eqn)
         for var in eqn.outputs:
-            _bind(var, bound, _place(eqn), eqn)
+            if var in bound:
+                raise _bound_twice(var, _place(eqn), eqn)
+            bound.add(var)
     for atom in graph.outputs:
-        _read(atom, bound, f"the results of {graph.name}", None)
+        if isinstance(atom, Var) and atom not in bound:
+            raise _unbound(atom, f"the results of {graph.name}")
 
 
 def check_eqn(eqn: Eqn) -> None:
@@ -84,16 +95,12 @@ def _wrong_types(message: str, eqn: Eqn, derived: tuple[TensorType, ...]) -> Typ
     )
 
 
-def _bind(var: Var, bound: set[Var], where: str, eqn: Eqn | None) -> None:
-    if var in bound:
-        raise TypeMismatch("a variable is bound twice", where=where, found=repr(var), context=_text(eqn))
-    bound.add(var)
+def _bound_twice(var: Var, where: str, eqn: Eqn | None = None) -> TypeMismatch:
+    return TypeMismatch("a variable is bound twice", where=where, found=repr(var), context=_text(eqn))
 
 
-def _read(atom: Atom | None, bound: set[Var], where: str, eqn: Eqn | None) -> None:
-    if atom is None or isinstance(atom, Const) or atom in bound:
-        return
-    raise TypeMismatch("a variable is read before it is bound", where=where, found=repr(atom), context=_text(eqn))
+def _unbound(var: Var, where: str, eqn: Eqn | None = None) -> TypeMismatch:
+    return TypeMismatch("a variable is read before it is bound", where=where, found=repr(var), context=_text(eqn))
 
 
 def _place(eqn: Eqn) -> str:

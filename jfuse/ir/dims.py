@@ -10,6 +10,7 @@ from __future__ import annotations
 import ast
 import operator
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from tokenize import TokenError
@@ -159,7 +160,7 @@ _OPERATIONS: Mapping[type[ast.operator], Callable[[Any, Any], Any]] = {
 
 
 @lru_cache(maxsize=4096)
-def _parsed(text: str) -> ast.AST:
+def _parsed(text: str) -> ast.Expression:
     return ast.parse(text.replace("^", "**"), mode="eval")
 
 
@@ -178,6 +179,86 @@ def solved(d: Dim, e: Dim) -> tuple[str, Dim] | None:
         if same(value * slope, -start) is True:
             return name, value
     return None
+
+
+def multiple(dim: Dim) -> tuple[str, int, int] | None:
+    """A symbol, a factor and a rest of which a dimension consists: (N, 2, 1) of 2*N + 1. None where there is none."""
+    names = symbols_of(dim)
+    if len(names) != 1:
+        return None
+    (name,) = names
+    first, second = (substitute_dim(dim, {name: n}) for n in (1, 2))
+    factor, rest = int(second - first), int(2 * first - second)
+    return (name, factor, rest) if factor and same(dim, factor * symbol(name) + rest) else None
+
+
+def paired(d: Dim, e: Dim) -> list[tuple[Dim, Dim]]:
+    """What makes a quotient of sizes the other size: B1 and B, N1 and N for floordiv(16*B1*N1, 16*B) and N.
+
+    That is what a reshape of [B1, N1, 16] to [B, -1, 16] leaves. Common factors are cancelled, then factors with the
+    same letter are paired: batches with batches. Of other products one symbol is computed; empty where none can be.
+    """
+    for quotient, other in ((d, e), (e, d)):
+        parts = _quotient(quotient)
+        whole = _factors(_parsed(str(other)).body)
+        if parts is None or whole is None:
+            continue
+        (scale, left), (divisor, right) = parts[0], (parts[1][0] * whole[0], parts[1][1] + whole[1])
+        left, right = left - right, right - left
+        pairs = [(x, y) for x in left for y in right if x.rstrip("0123456789") == y.rstrip("0123456789")]
+        if len(pairs) == len(left) == len(right) == left.total() == right.total() and scale == divisor:
+            return [(symbol(x), symbol(y)) for x, y in pairs]
+        found = solved(_product_of(scale, left), _product_of(divisor, right))
+        return [] if found is None else [(symbol(found[0]), found[1])]
+    return []
+
+
+def _product_of(number: int, symbols: Counter[str]) -> Dim:
+    return number * product(tuple(map(symbol, symbols.elements())))
+
+
+def _quotient(dim: Dim) -> tuple[tuple[int, Counter[str]], tuple[int, Counter[str]]] | None:
+    """The number and the symbols of dividend and divisor where a dimension is one product over another."""
+    match _parsed(str(dim)).body:
+        case ast.Call(func=ast.Name(id="floordiv"), args=[dividend, divisor]):
+            parts = _factors(dividend), _factors(divisor)
+            return (parts[0], parts[1]) if parts[0] is not None and parts[1] is not None else None
+    return None
+
+
+def _factors(node: ast.AST) -> tuple[int, Counter[str]] | None:
+    """The number and the symbols that a product consists of; None where it is none."""
+    match node:
+        case ast.Constant(value=int() as number):
+            return number, Counter()
+        case ast.Name(id=name):
+            return 1, Counter([name])
+        case ast.BinOp(left=left, op=ast.Mult(), right=right):
+            x, y = _factors(left), _factors(right)
+            return None if x is None or y is None else (x[0] * y[0], x[1] + y[1])
+    return None
+
+
+def divided(d: Dim, e: Dim) -> tuple[str, int, int] | None:
+    """A symbol, a factor k and a rest r so that d == e for every size k*n + r: of 2*floordiv(N, 2) and N, (N, 2, 0).
+
+    None where no such sizes are found: tried are products of the numbers by which the two are divided.
+    """
+    difference = d - e
+    divisors = [int(k) for k in _DIVIDED_BY.findall(str(difference))]
+    factors = {1}
+    for divisor in divisors:
+        factors |= {f * divisor for f in factors if f * divisor <= _LARGEST_FACTOR}
+    count = symbol("n_")
+    for factor, rest in ((f, r) for f in sorted(factors - {1}) for r in range(f)):
+        for name in sorted(symbols_of(difference), reverse=True):
+            if same(substitute_dim(difference, {name: factor * count + rest}), 0):
+                return name, factor, rest
+    return None
+
+
+_DIVIDED_BY = re.compile(r", (\d+)\)")  # the divisor of a floordiv; limits of min and max only add trials
+_LARGEST_FACTOR = 64  # of halvings, as image pyramids have: six levels
 
 
 def symbols_in(value: Any) -> frozenset[str]:

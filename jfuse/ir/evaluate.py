@@ -46,13 +46,17 @@ def _record(graph: Graph, args: Sequence[Any], observe: Observe | None) -> tuple
     env: dict[Var, Any] = dict(zip(graph.inputs, args, strict=True))
     for eqn in graph.eqns:
         with at_source(eqn.source):
-            results = eqn.op.run([_read(a, env) for a in eqn.inputs], eqn.params, eqn.bodies)
+            results = eqn.op.run([_bound(a, env) for a in eqn.inputs], eqn.params, eqn.bodies)
         if as_before:
             _equate_known(trace, eqn.outputs, results)
         env.update(zip(eqn.outputs, results, strict=True))
         if observe is not None:
             observe(eqn, results)
-    return tuple(_read(a, env) for a in graph.outputs)
+    return tuple(_bound(a, env) for a in graph.outputs)
+
+
+def _bound(atom: Atom | None, env: Mapping[Var, Any]) -> Any:
+    return env[atom] if isinstance(atom, Var) else atom
 
 
 def _is_shape(shape: Sequence[Dim], other: Sequence[Dim]) -> bool:

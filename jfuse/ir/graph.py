@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar
 
 import numpy as np
 
-from jfuse.ir.operand import Operand
+from jfuse.ir.array_like import ArrayLike
 from jfuse.ir.quantization import Quantization, array_digest
 from jfuse.ir.types import DType, TensorType
 
@@ -70,8 +70,11 @@ class Var:
 
 
 @dataclass(frozen=True, eq=False)
-class Const:
-    """A tensor whose value is known: a NumPy array, possibly memory-mapped or borrowed, never copied or written."""
+class Const(ArrayLike):
+    """A tensor whose value is known: a NumPy array, possibly memory-mapped or borrowed, never copied or written.
+
+    Rules and NumPy take it as they take the array; it is compared by identity.
+    """
 
     array: np.ndarray
     name: str | None = None
@@ -84,6 +87,21 @@ class Const:
     def type(self) -> TensorType:
         """Shape and dtype of the array, and what its numbers stand for."""
         return TensorType(self.array.shape, DType.of(self.array.dtype), self.quantization)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape."""
+        return self.type.shape
+
+    @property
+    def dtype(self) -> np.dtype:
+        """The NumPy dtype."""
+        return self.type.dtype.numpy
+
+    @property
+    def ndim(self) -> int:
+        """The rank."""
+        return self.type.rank
 
     @property
     def stored(self) -> np.ndarray:
@@ -104,6 +122,28 @@ class Const:
 Atom: TypeAlias = Var | Const
 
 
+def arrays_of(values: Sequence[Any]) -> list[Any]:
+    """Values with the arrays of Consts in their place, to compute with."""
+    return [value.array if isinstance(value, Const) else value for value in values]
+
+
+@dataclass(frozen=True)
+class Operand:
+    """One operand of an op's signature."""
+
+    name: str
+    static: bool = False
+    shape_only: bool = False
+    measure: bool = False
+    optional: bool = False
+    variadic: bool = False
+
+    @property
+    def decides_size(self) -> bool:
+        """Whether the sizes of the results may follow from the operand's value."""
+        return self.static or self.measure
+
+
 Moves: TypeAlias = Literal["renames", "permutes", "takes", "splits", "repeats", "joins"]
 """How the elements of results are those of operands, whatever their values: `kernels.core.op.tfl` tells them apart."""
 Product: TypeAlias = Literal["elements", "matrices", "windows"]
@@ -118,9 +158,10 @@ class Op:
     builtin: the operator of a file that it is; None for ops that passes resolve. is_kernel: one function of kernels/,
         without bodies, that computes on arrays. is_kept: a builtin without kernel, kept as a file has it.
     tf_name: of which TensorFlow op it is a node without a rule. code: of a custom operator, as the file has it.
-    node: the TensorFlow node that either stands for, serialized. stateful: whose results are no function of its
-        operands. reason: why its rule did not take it.
+    stands_for: the body of the marked function that a custom operator is made of, which computes it.
+    node: the TensorFlow node that either stands for, serialized. reason: why its rule did not take it.
     operands, and what stands below them: as `kernels.core.op.tfl` says.
+    parts: the names of inner values that `run_watched` can look at.
     """
 
     if TYPE_CHECKING:  # a field of some ops and a property of others: at run time no descriptor may stand in the way
@@ -135,7 +176,7 @@ class Op:
     tf_name: str | None = None
     code: str | None = None
     node: bytes = b""
-    stateful: bool = False
+    stands_for: Graph | None = None
     reason: str = ""
     operands: tuple[Operand, ...] = ()
     updates: Mapping[str, int] = MappingProxyType({})
@@ -153,6 +194,8 @@ class Op:
     chooses: bool = False
     counts: bool = False
     cell: str = ""
+    intermediates: int = 0
+    parts: tuple[str, ...] = ()
 
     @property
     def selects(self) -> bool:
@@ -200,6 +243,10 @@ class Op:
         """The results for arrays, or for Vars while a trace is active: then equations are recorded."""
         raise NotImplementedError
 
+    def run_watched(self, inputs: Sequence[Any], params: Params, watch: Any) -> tuple[Any, ...]:
+        """The results for arrays, then what a watch of inner values made of them, for an op that has `parts`."""
+        raise NotImplementedError
+
 
 @dataclass(frozen=True, eq=False)
 class Eqn:
@@ -207,6 +254,7 @@ class Eqn:
 
     version: of the operator in the file that the equation was read from, where that is another than the exporter would
         write. intermediates: tensors of the operator that are no operands and no results: quantized LSTMs have them.
+        Empty where they say nothing, as of float LSTMs, whose files have as many empty ones as the op declares.
     debug: the operator's index into the file's metadata `debug_metadata`; None for none, as of every other equation.
     """
 
@@ -286,12 +334,14 @@ class FileFacts:
     description: None for a file of this package. metadata: entries by name, each u8[n].
     uncalled: what no signature and no operator names; their key is "".
     order: where among the entry graphs of the file each of `Program.entries` is; () for that order.
+    mapped: the files that constants are views of, where they are too large to be copied.
     """
 
     description: str | None = None
     metadata: tuple[tuple[str, Const], ...] = ()
     uncalled: tuple[Signature, ...] = ()
     order: tuple[int, ...] = ()
+    mapped: tuple[Any, ...] = field(default=(), compare=False, repr=False)
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,7 @@ _VARIABLE = re.compile(r"[A-Za-z_]\w*")
 _BINDER = re.compile(r"[A-Za-z_]\w*[ \t]*:")
 _RETURN = re.compile(r"return\b(?![ \t]*:)")
 _PROGRAM = re.compile(r"(?:\s|#[^\n]*)*program\b")
-_GRAPH = re.compile(r"graph[ \t]+(?=[\w\"])")
+_GRAPH = re.compile(r"graph[ \t]+(?=[\w\"&])")
 _OP = re.compile(r"[A-Za-z_][\w.:/%-]*")
 _OMITTED = re.compile(r"-(?!\S)")
 _LARGE = re.compile(r"const<")
@@ -32,6 +32,7 @@ _BARE = re.compile(r"(?:True|False)\b|-?\d[\w.+-]*")
 _ELEMENT = re.compile(rf"{BYTES.pattern}|[^\s()]+")
 _NUMBER = re.compile(r"\d+")
 _DEBUG = re.compile(r"\^")
+_SHARED = re.compile(r"&\d+")
 _INTEGER = re.compile(r"-?\d+")
 _COMMENT = re.compile(r"#[ \t]*([^\n]*)")
 _SOURCE = re.compile(r"(.*) \((.*)\)")
@@ -148,12 +149,15 @@ class _GraphParser:
 
     scanner: Scanner
     large: dict[tuple[str, TensorType], Const] = field(default_factory=dict)
-    read: dict[str, Graph] = field(default_factory=dict)  # bodies, by their text
+    numbered: dict[str, Graph] = field(default_factory=dict)  # bodies that several equations have
 
     def graph(self) -> Graph:
         scanner = self.scanner
         scanner.take(_GRAPH, "'graph' and a name")
+        if scanner.peek(_SHARED):
+            return self.numbered_graph(scanner.take(_SHARED, "a number"))
         name = scanner.name("the name of the graph")
+        number = scanner.take(_SHARED, "a number")[0] if scanner.peek(_SHARED) else ""
         variables: dict[str, Var] = {}
         inputs = self.inputs(variables)
         debug = self.debug()
@@ -167,7 +171,14 @@ class _GraphParser:
         outputs = self.results(variables)
         scanner.skip_lines()
         scanner.expect("}")
-        return Graph(name, inputs, tuple(eqns), outputs, debug)
+        graph = Graph(name, inputs, tuple(eqns), outputs, debug)
+        return self.numbered.setdefault(number, graph) if number else graph
+
+    def numbered_graph(self, number: re.Match[str]) -> Graph:
+        """`&1`: the body that stands above with this number."""
+        if number[0] not in self.numbered:
+            self.scanner.fail("the number of a body above", found=number[0], at=number.start())
+        return self.numbered[number[0]]
 
     def debug(self) -> int | None:
         """`^3`, the index into the debug metadata; None where there is none."""
@@ -277,13 +288,10 @@ class _GraphParser:
 
     def bodies(self) -> tuple[Graph, ...]:
         found: list[Graph] = []
-        start = self.scanner.skip_lines()
+        self.scanner.skip_lines()
         while self.scanner.peek(_GRAPH):
-            graph = self.graph()
-            # One graph for one text: what a file calls once, from several places, is one subgraph.
-            text = "\n".join(line.strip() for line in self.scanner.text[start : self.scanner.pos].splitlines())
-            found.append(self.read.setdefault(text, graph))
-            start = self.scanner.skip_lines()
+            found.append(self.graph())
+            self.scanner.skip_lines()
         return tuple(found)
 
     def atom(self, variables: Mapping[str, Var]) -> Atom:

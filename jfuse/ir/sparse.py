@@ -120,10 +120,10 @@ class SparseConst(Const):
     ) -> None:
         for field, value in (("name", name), ("quantization", quantization)):
             object.__setattr__(self, field, value)
-        self.__dict__.update(_stored=stored, shape=shape, sparsity=sparsity)
+        self.__dict__.update(_stored=stored, _dense_shape=shape, sparsity=sparsity)
 
     _stored: np.ndarray
-    shape: tuple[int, ...]
+    _dense_shape: tuple[int, ...]
     sparsity: Sparsity
 
     @property
@@ -141,7 +141,7 @@ class SparseConst(Const):
     @cached_property
     def type(self) -> TensorType:
         """Shape and dtype of the dense array."""
-        return TensorType(self.shape, DType.of(self.stored.dtype), self.quantization)
+        return TensorType(self._dense_shape, DType.of(self.stored.dtype), self.quantization)
 
     @cached_property
     def digest(self) -> str:

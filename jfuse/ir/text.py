@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -26,7 +27,8 @@ def format_graph(graph: Graph, *, sources: bool = True, known: bool = True, hois
     hoisted: arrays that print by their place in this sequence, so that graphs that differ in these weights alone have
         the same text (which does not read back).
     """
-    return "\n".join(_Printer(sources, {id(a): i for i, a in enumerate(hoisted)}, known).graph(graph, ""))
+    places = {id(a): i for i, a in enumerate(hoisted)}
+    return "\n".join(_Printer(sources, places, known, _shared((graph,))).graph(graph, ""))
 
 
 def format_program(program: Program) -> str:
@@ -40,8 +42,9 @@ def format_program(program: Program) -> str:
     lines += [f"  {_state(s)} = {format_const(s.initial)}" for s in _all_states(program)]
     lines += [f"  {_signature(s)} = graph {index[id(s.graph)]}" for s in program.signatures]
     lines += [f"  {_signature(s, 'uncalled')} = graph {index[id(s.graph)]}" for s in facts.uncalled]
+    printer = _Printer(True, {}, shared=_shared(graphs))
     for graph in graphs:
-        lines += _Printer(True, {}).graph(graph, "  ")
+        lines += printer.graph(graph, "  ")
     return "\n".join([*lines, "}"])
 
 
@@ -88,6 +91,13 @@ def _all_states(program: Program) -> Iterator[State]:
     yield from found.values()
 
 
+def _shared(graphs: Sequence[Graph]) -> frozenset[int]:
+    """The ids of the bodies that more than one place has."""
+    distinct = {id(inner): inner for graph in graphs for inner in all_graphs(graph)}
+    counts = Counter(id(body) for graph in distinct.values() for eqn in graph.eqns for body in eqn.bodies)
+    return frozenset(number for number, count in counts.items() if count > 1)
+
+
 def letters(index: int) -> str:
     """0 -> a, 25 -> z, 26 -> aa, and so on."""
     text = ""
@@ -102,11 +112,20 @@ class _Printer:
     sources: bool
     hoisted: Mapping[int, int]
     known: bool = True
+    shared: Collection[int] = ()  # ids of bodies that several equations have: printed once, then named by number
+    numbers: dict[int, int] = field(default_factory=dict)
 
     def graph(self, graph: Graph, indent: str) -> Iterator[str]:
+        if id(graph) in self.numbers:
+            yield f"{indent}graph &{self.numbers[id(graph)]}"
+            return
         names = {var: letters(i) for i, var in enumerate(graph.inputs)}
         inputs = ", ".join(_binder(var, names) + (_known(var) if self.known else "") for var in graph.inputs)
-        yield f"{indent}graph {_word(graph.name)}({inputs}){_debug(graph)} {{"
+        number = ""
+        if id(graph) in self.shared:
+            self.numbers[id(graph)] = len(self.numbers) + 1
+            number = f" &{len(self.numbers)}"
+        yield f"{indent}graph {_word(graph.name)}{number}({inputs}){_debug(graph)} {{"
         for eqn in graph.eqns:
             for var in eqn.outputs:
                 names[var] = letters(len(names))

@@ -10,7 +10,18 @@ from typing import Any
 import numpy as np
 
 from jfuse.errors import JfuseError, TypeMismatch, note_place
-from jfuse.ir.dims import Dim, SymbolNames, is_known, same, solved, substitute_dim, symbols_in, symbols_of
+from jfuse.ir.dims import (
+    Dim,
+    SymbolNames,
+    divided,
+    is_known,
+    paired,
+    same,
+    solved,
+    substitute_dim,
+    symbols_in,
+    symbols_of,
+)
 from jfuse.ir.graph import Atom, Const, Eqn, Graph, Op, Params, Source, Var
 from jfuse.ir.literals import format_value
 from jfuse.ir.types import TensorType
@@ -23,34 +34,94 @@ class Trace:
     """The equations recorded so far, and what nested traces share with it: symbol names, equalities, place."""
 
     def __init__(self, outer: Trace | None = None, names: SymbolNames | None = None) -> None:
-        self.eqns: list[Eqn] = []
+        self._eqns: list[Eqn] = []
+        self._place: dict[Var, int] = {}
+        self._known_scalars: dict[Var, np.ndarray] = {}
         self.names: SymbolNames = names or (outer.names if outer else SymbolNames())
         self.sizes: dict[str, Dim] = outer.sizes if outer else {}
         self.source: Source = outer.source if outer else Source()
         self._consts: dict[int, Const] = outer._consts if outer else {}
 
+    @property
+    def eqns(self) -> Sequence[Eqn]:
+        """The equations so far, in their order."""
+        return self._eqns
+
+    @property
+    def known_scalars(self) -> Mapping[Var, np.ndarray]:
+        """The results of rank 0 whose value follows from shapes, in the order in which they were recorded."""
+        return self._known_scalars
+
+    def record(self, eqn: Eqn) -> None:
+        """Take an equation as the next one."""
+        for out in eqn.outputs:
+            self._place[out] = len(self._eqns)
+            if out.value is not None and out.type.rank == 0:
+                self._known_scalars[out] = out.value
+        self._eqns.append(eqn)
+
+    def take_back(self, start: int) -> list[Eqn]:
+        """Forget the equations from a number on; what they were."""
+        taken = self._eqns[start:]
+        del self._eqns[start:]
+        for eqn in taken:
+            for out in eqn.outputs:
+                self._place.pop(out, None)
+                self._known_scalars.pop(out, None)
+        return taken
+
+    def producer(self, x: Any, before: int | None = None) -> Eqn | None:
+        """The equation that makes a Var; None for inputs, constants and arrays.   before: one of the first equations"""
+        place = self._place.get(x) if isinstance(x, Var) else None
+        return self._eqns[place] if place is not None and (before is None or place < before) else None
+
     def constant(self, array: np.ndarray) -> Const:
         """The Const of an array; the same array object gives the same Const, so weights are listed once."""
         found = self._consts.get(id(array))
         if found is None:
+            if array.dtype == object and not all(isinstance(item, bytes) for item in array.ravel()):
+                raise TypeMismatch(
+                    "symbolic sizes as an operand",
+                    found=array.tolist(),
+                    remedy="make a tensor of them with `shape_tensor`",
+                )
             found = self._consts[id(array)] = Const(array)
         return found
+
+    def atom(self, value: Any) -> Atom:
+        """A value as an operand of an equation: a Var or Const itself, the Const of an array or number."""
+        return value if isinstance(value, Var | Const) else self.constant(as_array(value))
+
+    def operands(self, values: Sequence[Any]) -> tuple[Atom | None, ...]:
+        """Values as the operands of an equation, None for those that are omitted."""
+        return tuple(None if value is None else self.atom(value) for value in values)
 
     def resolve(self, tensor_type: TensorType) -> TensorType:
         """A type with the equalities found so far put in."""
         return tensor_type.substitute(self.sizes)
 
     def equate(self, d: Dim, e: Dim) -> bool:
-        """Take two dimensions for equal from now on. True where that resolved a symbol that was open."""
+        """Take two dimensions for equal from now on. True where that resolved a symbol that was open.
+
+        Where only some sizes make them equal (2*floordiv(N, 2) and N), sizes are taken to be such: N is 2*N1.
+        """
         d, e = substitute_dim(d, self.sizes), substitute_dim(e, self.sizes)
         if same(d, e) is not None:
             return False
+        if pairs := paired(d, e):
+            return any([self.equate(*pair) for pair in pairs])
         for old, new in ((e, d), (d, e)):
             name = str(old)
             if symbols_of(old) == {name} and name not in symbols_of(new):
                 return self._replace(name, new)
         found = solved(d, e)
-        return found is not None and self._replace(*found)
+        if found is not None:
+            return self._replace(*found)
+        divisible = divided(d, e)
+        if divisible is None:
+            return False
+        name, factor, rest = divisible
+        return self._replace(name, factor * self.names.fresh(name[0]) + rest)
 
     def _replace(self, name: str, new: Dim) -> bool:
         for key, value in self.sizes.items():
@@ -70,13 +141,19 @@ class Trace:
         """Record one equation; its fresh result Vars."""
         values = values or [None] * len(types)
         outputs = tuple(Var(t, value=v) for t, v in zip(types, values, strict=True))
-        self.eqns.append(Eqn(op, tuple(inputs), outputs, dict(params), self.source, tuple(bodies)))
+        self.record(Eqn(op, tuple(inputs), outputs, dict(params), self.source, tuple(bodies)))
         return outputs
 
     def finish(self, name: str, inputs: Sequence[Var], outputs: Sequence[Any]) -> Graph:
         """The graph of what was recorded, with every equality of dimensions put in."""
-        atoms = tuple(o if isinstance(o, Var | Const) else self.constant(np.asarray(o)) for o in outputs)
-        return rename_dims(Graph(name, tuple(inputs), tuple(self.eqns), atoms), self.sizes)
+        atoms = tuple(map(self.atom, outputs))
+        return rename_dims(Graph(name, tuple(inputs), tuple(self._eqns), atoms), self.sizes)
+
+
+def as_array(value: Any) -> np.ndarray:
+    """A value as an array; strings become object arrays of bytes."""
+    array = np.asarray(value)
+    return array.astype(object) if array.dtype.kind in "SU" else array
 
 
 def active_trace() -> Trace:
@@ -85,6 +162,21 @@ def active_trace() -> Trace:
     if trace is None:
         raise JfuseError("an op was called on graph variables outside of a trace")
     return trace
+
+
+def as_atom(value: Any) -> Atom:
+    """A value as an operand of an equation of the active trace: arrays and numbers become Consts."""
+    return active_trace().atom(value)
+
+
+Producer = Callable[[Atom | None], Eqn | None]
+"""Gives the equation that makes a Var, None for constants and inputs."""
+
+
+def producer(x: Any) -> Eqn | None:
+    """The equation of the active trace that makes a Var; None for inputs, constants, and where none is active."""
+    trace = _ACTIVE.get()
+    return None if trace is None else trace.producer(x)
 
 
 def is_tracing() -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -12,10 +12,12 @@ from jfuse.ir.dims import Dim, same, substitute_value
 from jfuse.ir.graph import Atom, Const, Eqn, Graph, Op, Var
 from jfuse.ir.types import DType, TensorType
 
+_COPIES = 4  # of what a graph has: below it shared bodies are no matter
 
-def producers(graph: Graph) -> dict[Var, Eqn]:
-    """The equation that binds each Var; inputs are not in it."""
-    return {var: eqn for eqn in graph.eqns for var in eqn.outputs}
+
+def producers(of: Graph | Iterable[Eqn]) -> dict[Var, Eqn]:
+    """The equation of a graph, or of some equations, that binds each Var; inputs are not in it."""
+    return {var: eqn for eqn in (of.eqns if isinstance(of, Graph) else of) for var in eqn.outputs}
 
 
 def use_counts(graph: Graph) -> Counter[Var]:
@@ -44,15 +46,51 @@ def is_last_reader(graph: Graph, eqn: Eqn, var: Var) -> bool:
 
 
 def all_graphs(graph: Graph) -> Iterator[Graph]:
-    """The graph and every body in it, outermost first."""
-    yield graph
-    for eqn in graph.eqns:
-        for body in eqn.bodies:
-            yield from all_graphs(body)
+    """The graph and every body in it, outermost first; what several equations share comes once."""
+    seen: set[int] = set()
+    waiting = [graph]
+    while waiting:
+        found = waiting.pop()
+        if id(found) in seen:
+            continue
+        seen.add(id(found))
+        yield found
+        waiting += [body for eqn in reversed(found.eqns) for body in reversed(eqn.bodies)]
+
+
+def expanded_size(graph: Graph) -> int:
+    """How many equations the graph has where each body counts once for each equation that has it."""
+    return _up(graph, lambda found, bodies: len(found.eqns) + sum(bodies))
+
+
+def shares_bodies(graph: Graph, most: int) -> bool:
+    """Whether so many places share bodies that a copy for each makes more than `most` equations, mostly copies."""
+    expanded = expanded_size(graph)
+    return expanded > most and expanded > _COPIES * sum(1 for _ in all_eqns(graph))
+
+
+def nesting(graph: Graph) -> int:
+    """How deep bodies lie in each other; 0 for a graph without any."""
+    return _up(graph, lambda found, bodies: 1 + max(bodies) if bodies else 0)
+
+
+def _up(graph: Graph, number: Callable[[Graph, Sequence[int]], int]) -> int:
+    """The number of a graph, which follows from those of the bodies of its equations."""
+    found: dict[int, int] = {}
+    waiting = [graph]
+    while waiting:
+        inner = waiting[-1]
+        bodies = [body for eqn in inner.eqns for body in eqn.bodies]
+        missing = [body for body in bodies if id(body) not in found]
+        waiting += missing
+        if not missing:
+            found[id(inner)] = number(inner, [found[id(body)] for body in bodies])
+            waiting.pop()
+    return found[id(graph)]
 
 
 def all_eqns(graph: Graph) -> Iterator[Eqn]:
-    """Every equation, those of bodies included."""
+    """Every equation, those of bodies included, of a shared body once."""
     for inner in all_graphs(graph):
         yield from inner.eqns
 
@@ -123,11 +161,15 @@ class _Retype:
     on_value: Callable[[Any], Any]
     on_const: Callable[[Const], Const]
     renewed: dict[Atom, Atom] = field(default_factory=dict)
+    graphs: dict[int, Graph] = field(default_factory=dict)  # by the old one's id; it lives as long as the whole
 
     def graph(self, graph: Graph) -> Graph:
-        inputs = tuple(self.var(v) for v in graph.inputs)
-        eqns = tuple(self.eqn(eqn) for eqn in graph.eqns)
-        return replace(graph, inputs=inputs, eqns=eqns, outputs=tuple(self.atom(a) for a in graph.outputs))
+        if id(graph) not in self.graphs:
+            inputs = tuple(self.var(v) for v in graph.inputs)
+            eqns = tuple(self.eqn(eqn) for eqn in graph.eqns)
+            outputs = tuple(self.atom(a) for a in graph.outputs)
+            self.graphs[id(graph)] = replace(graph, inputs=inputs, eqns=eqns, outputs=outputs)
+        return self.graphs[id(graph)]
 
     def eqn(self, eqn: Eqn) -> Eqn:
         return replace(

@@ -6,10 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-import numpy as np
-
 from jfuse.errors import LowerError
-from jfuse.ir.graph import Atom, Const, Eqn, Graph, Op, Params, Var
+from jfuse.ir.graph import Atom, Eqn, Graph, Op, Params, Var
 from jfuse.ir.registry import register_family
 from jfuse.ir.trace import active_trace
 from jfuse.ir.types import TensorType
@@ -64,8 +62,7 @@ class OpaqueOp(Op):
                 f"{self.builtin} has no kernel in jfuse", remedy="run the file in LiteRT, as `jfuse.load(path)(x)` does"
             )
         trace = active_trace()
-        atoms = [i if isinstance(i, Var | Const) or i is None else trace.constant(np.asarray(i)) for i in inputs]
-        return trace.append(self, atoms, self.types, params, bodies)
+        return trace.append(self, trace.operands(inputs), self.types, params, bodies)
 
 
 register_family(_PREFIX, lambda name, types: OpaqueOp(name.removeprefix(_PREFIX).upper(), types))

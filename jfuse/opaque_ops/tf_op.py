@@ -13,12 +13,12 @@ from typing import Any
 from urllib.parse import unquote
 
 import jax
-import numpy as np
 
 from jfuse.errors import LowerError
-from jfuse.ir.graph import Atom, Const, Eqn, Graph, Op, Params, Var
+from jfuse.ir.evaluate import evaluate
+from jfuse.ir.graph import Atom, Eqn, Graph, Op, Params, Var, arrays_of
 from jfuse.ir.registry import register_family
-from jfuse.ir.trace import active_trace
+from jfuse.ir.trace import active_trace, is_tracing
 from jfuse.ir.types import TensorType
 from jfuse.opaque_ops.custom_options import FLEX, flex_node
 from jfuse.opaque_ops.state_operands import updated_operands
@@ -29,15 +29,15 @@ from jfuse.tf_nodes.single_node import run_node
 class TfOp(Op):
     """One opaque node's op; `reason` says why its rule did not take it, where there is one.
 
-    node: the NodeDef by itself, serialized; b"" where the node cannot stand alone. stateful: results are not a function
-    of the operands (random numbers).
+    node: the NodeDef by itself, serialized; b"" where the node cannot stand alone. draws: results are not a function of
+    the operands (TensorFlow calls such ops stateful).
     """
 
     tf_name: str = field()
     types: tuple[TensorType, ...]
     reason: str = ""
     node: bytes = b""
-    stateful: bool = False
+    draws: bool = False
 
     @property
     def name(self) -> str:
@@ -54,7 +54,7 @@ class TfOp(Op):
 
     def run(self, inputs: Sequence[Any], params: Params, bodies: Sequence[Graph]) -> tuple[Any, ...]:
         """TensorFlow's results for arrays; on the Vars of a trace recorded again. LowerError while jax traces."""
-        if any(isinstance(i, Var) for i in inputs):
+        if any(isinstance(i, Var) for i in inputs) or (self.draws and is_tracing()):
             return _recorded(self, inputs, params)
         return _computed(self.name, self.node, inputs, self.reason)
 
@@ -63,7 +63,8 @@ class TfOp(Op):
 class CustomOp(Op):
     """One custom operator: its code as the file has it (`FlexErf`), and the types that the file states for its results.
 
-    node: the TensorFlow node that the operator stands for, serialized; b"" where that is not known. stateful: as above.
+    node: the TensorFlow node that the operator stands for, serialized; b"" where that is not known. draws: as above.
+    stands_for: the body of the marked function that the operator is made of; None where it is made of a node.
     Parameters: options (the bytes in the file), version, updates (the operands that are states, by position, whose new
     values are the last results).
     """
@@ -71,7 +72,8 @@ class CustomOp(Op):
     code: str = field()
     types: tuple[TensorType, ...]
     node: bytes = b""
-    stateful: bool = False
+    draws: bool = False
+    stands_for: Graph | None = None
     builtin = "CUSTOM"
 
     @property
@@ -97,9 +99,11 @@ class CustomOp(Op):
         return self.types
 
     def run(self, inputs: Sequence[Any], params: Params, bodies: Sequence[Graph]) -> tuple[Any, ...]:
-        """What TensorFlow computes for the node that a Flex operator carries, or that the operator was made of."""
-        if any(isinstance(i, Var) for i in inputs):
+        """What the function computes that the operator stands for, or TensorFlow for the node that it was made of."""
+        if any(isinstance(i, Var) for i in inputs) or (self.draws and is_tracing()):
             return _recorded(self, inputs, params)
+        if self.stands_for is not None:
+            return tuple(evaluate(self.stands_for, inputs))
         node = flex_node(params["options"]) if self.code.startswith(FLEX) else self.node
         return _computed(self.name, node, inputs, "" if node else "its kernel is known to the runtime alone")
 
@@ -109,16 +113,15 @@ _ODD = re.compile(r"[^A-Za-z0-9_.:/-]")
 
 
 def _recorded(op: Op, inputs: Sequence[Any], params: Params) -> tuple[Var, ...]:
-    trace = active_trace()
-    atoms = [i if isinstance(i, Var | Const) or i is None else trace.constant(np.asarray(i)) for i in inputs]
-    return trace.append(op, atoms, op.infer(atoms, params, ()), params)
+    atoms = active_trace().operands(inputs)
+    return active_trace().append(op, atoms, op.infer(atoms, params, ()), params)
 
 
 def _computed(name: str, node: bytes, inputs: Sequence[Any], reason: str) -> tuple[Any, ...]:
     traced = any(isinstance(i, jax.core.Tracer) for i in inputs)
     if traced or not node or any(i is None for i in inputs):
         raise LowerError(f"{name} is not an op of TFLite, and jax cannot compute it", found=reason or None)
-    return run_node(node, inputs)
+    return run_node(node, arrays_of(inputs))
 
 
 register_family("tf.", lambda name, types: TfOp(name.removeprefix("tf."), types))

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
-from jfuse.ir.graph import Graph
+from jfuse.ir.graph import Graph, Program
 from jfuse.lowering.rules import DEFAULT, RuleSet
+from jfuse.passes.options import RecurrenceOptions, TfOpOptions
+from jfuse.quantization.recipe import Recipe
+from jfuse.quantization.statistics import Observed, Statistics
 from jfuse.report import LoopForm, Report
-
-Attributes: TypeAlias = Mapping[str, Any]
-CustomOptions: TypeAlias = Attributes | bytes | bool | Callable[[Attributes], Attributes | bytes | None] | None
-"""The options of a custom operator: the node's attributes (None, True), others, bytes, or what makes them of those."""
+from jfuse.tflite.targets.catalog import target_named
+from jfuse.tflite.targets.target import Target
 
 
 @dataclass(frozen=True)
@@ -38,23 +39,26 @@ class SubPasses:
     as_lowered: Callable[[Graph, Context, bool], Lowered] = lambda graph, ctx, compact: Lowered(graph)
 
 
+Calibrate: TypeAlias = Callable[[Program, Sequence[Observed], Sequence[Observed]], Statistics]
+"""Runs a program on representative data: what is to be watched, and of which of that histograms are needed."""
+
+
 @dataclass
 class Context:
     """Rules, options and report of one conversion. `on_stage` is told the name of each stage as it starts.
 
-    state, padding, loop, prefer, select_tf_ops, custom_ops: as `jfuse.lower` has them. variables: the names of the
-    source's variables, which are paths of layers. sub: what passes run on parts of a graph.
+    target: what the file is for. variables: the names of the source's variables, which are paths of layers.
+    sub: what passes run on parts of a graph.
+    recipe: how to quantize; None for not at all. calibrate: finds ranges for it.
     """
 
     rules: RuleSet = field(default_factory=lambda: DEFAULT)
     report: Report = field(default_factory=Report)
-    recover: bool = True
-    state: str = "source"
-    padding: str | None = None
-    loop: str = "auto"
-    prefer: str = "fused"
+    recurrence: RecurrenceOptions = field(default_factory=RecurrenceOptions)
+    tf_ops: TfOpOptions = field(default_factory=TfOpOptions)
+    target: Target = field(default_factory=lambda: target_named("litert"))
     on_stage: Callable[[str], None] = lambda stage: None
     variables: Sequence[str] = ()
-    select_tf_ops: bool = False
-    custom_ops: Mapping[str, CustomOptions] = field(default_factory=dict)
     sub: SubPasses = SubPasses()
+    recipe: Recipe | None = None
+    calibrate: Calibrate | None = None

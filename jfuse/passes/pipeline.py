@@ -19,9 +19,12 @@ from jfuse.passes.fuse.recover import recover
 from jfuse.passes.gates.builtins_only import no_lost_ops, only_operators, plain_numbers
 from jfuse.passes.gates.custom_ops import custom_operators
 from jfuse.passes.gates.debug_metadata import drop_debug_metadata
+from jfuse.passes.gates.fixed_sizes import fixed_sizes
+from jfuse.passes.gates.states_on_target import states_on_target
 from jfuse.passes.legalize.complex_parts import complex_parts
 from jfuse.passes.legalize.legalize_broadcast import legalize_broadcast
 from jfuse.passes.legalize.legalize_dtypes import legalize_dtypes
+from jfuse.passes.legalize.legalize_target import legalize_target
 from jfuse.passes.legalize.promote_loops import promote_loops
 from jfuse.passes.promises import (
     NO_COMPOSITES,
@@ -33,6 +36,7 @@ from jfuse.passes.promises import (
     RESULTS_APART,
     Promise,
 )
+from jfuse.passes.quantize.quantize import quantize
 from jfuse.passes.scans.fission.split_scans import split_scans
 from jfuse.passes.scans.fission.unpack import unpack_states
 from jfuse.passes.scans.from_while.last_steps import last_steps
@@ -80,6 +84,7 @@ def alone(run: Callable[[Of], Of]) -> Callable[[Of, Context], Of]:
 
 
 PIPELINE: tuple[PipelineStep, ...] = (
+    Stage(fixed_sizes, on="program"),  # of what the user gave, before anything that takes time
     Stage(alone(plain_numbers), on="program"),  # before all passes that reason about what ops compute
     # before any pass replaces the equations that it describes
     Stage(drop_debug_metadata, NO_DEBUG_METADATA, on="program"),
@@ -103,15 +108,27 @@ PIPELINE: tuple[PipelineStep, ...] = (
     # once the operators are known; before legalize_dtypes, which gives types to what it adds
     Stage(alone(legalize_broadcast)),
     Stage(legalize_dtypes),  # before custom_operators, whose types are the user's
+    # after simplify and the other passes that choose operators, which know no target
+    Stage(legalize_target),
+    # once operators and types are those of the file, and before custom_operators, which no kernel computes
+    Stage(quantize, on="program"),
     # last of the passes that make operators: no rule looks into them
     Stage(custom_operators, NO_OPAQUE_OPS_LET_IN, on="program"),
     # before place_states, so that the message speaks of the source's ops and not of writers
     Stage(only_operators, on="program"),
     # last that changes what operators do: nothing may reorder around a state's writer
     Stage(place_states, ONLY_BUILTINS, on="program"),
+    Stage(states_on_target, on="program"),  # once the home of each state is known
     # results that are inputs, constants or repeated get a tensor of their own
     Stage(alone(prepare_results), RESULTS_APART, on="program"),
 )
+
+
+def around_quantization(passes: tuple[PipelineStep, ...]) -> tuple[tuple[PipelineStep, ...], tuple[PipelineStep, ...]]:
+    """The passes before `quantize`, and it with those after it: none where it is not among them."""
+    runs = [step.run if isinstance(step, Stage) else step for step in passes]
+    place = runs.index(quantize) if quantize in runs else len(runs)
+    return passes[:place], passes[place:]
 
 
 def as_lowered(graph: Graph, ctx: Context, compact: bool) -> Lowered:
@@ -119,7 +136,9 @@ def as_lowered(graph: Graph, ctx: Context, compact: bool) -> Lowered:
     apart = replace(ctx, report=Report())
     if not compact:
         return Lowered(simplify(scan_to_loops(graph, apart), apart))
-    loops = scan_to_loops(graph, replace(apart, loop="auto"), lambda size, room: Form())
+    loops = scan_to_loops(
+        graph, replace(apart, recurrence=replace(ctx.recurrence, loop="auto")), lambda size, room: Form()
+    )
     return Lowered(simplify(loops, apart), tuple(apart.report.loops))
 
 
@@ -138,11 +157,12 @@ def run_pipeline(
     *,
     check_types: bool = False,
     dump_dir: Path | None = None,
+    dumped: int = 0,
 ) -> Program:
     """The program with the passes applied to each of its graphs, checked after each.
 
     check_types: derive every type again after every pass (tests), instead of checking bindings only.
-    dump_dir: a folder to write the text after each pass to.
+    dump_dir: a folder to write the text after each pass to. dumped: how many passes before these have done so.
     """
     ctx = replace(ctx, sub=SUB_PASSES)
     for number, step in enumerate(passes):
@@ -150,39 +170,51 @@ def run_pipeline(
         ctx.on_stage(step.__name__)
         step = step if isinstance(step, Stage) else Stage(step)
         try:
-            program = _step(step, program, ctx, passes[:number], check_types)
+            checked = program.graphs() if number else ()  # by the step before
+            program = _step(step, program, ctx, _Checks(passes[:number], checked, check_types))
         except Exception as error:
             note_place(error, step=f"pass {step.__name__}")
             raise
         seconds = ctx.report.seconds
         seconds[step.__name__] = seconds.get(step.__name__, 0.0) + time.perf_counter() - started
         if dump_dir is not None:
-            _dump(dump_dir, number, step, program)
+            _dump(dump_dir, dumped + number, step, program)
     return program
 
 
-def _step(step: Stage, program: Program, ctx: Context, before: tuple[PipelineStep, ...], check_types: bool) -> Program:
+@dataclass(frozen=True)
+class _Checks:
+    """What is checked after a pass: graphs that are not among those `checked` before, with `types` or bindings only.
+
+    before: the passes before it, for the message.
+    """
+
+    before: tuple[PipelineStep, ...]
+    checked: tuple[Graph, ...]
+    types: bool
+
+
+def _step(step: Stage, program: Program, ctx: Context, checks: _Checks) -> Program:
     if step.on == "program":
         program = step.run(program, ctx)
         for signature in distinct(program):
-            _check(step, signature.graph, ctx, before, check_types, len(signature.states))
+            _check(step, signature.graph, ctx, checks, len(signature.states))
         return program
 
     def changed(graph: Graph) -> Graph:
         result: Graph = step.run(graph, ctx)
-        _check(step, result, ctx, before, check_types)
+        _check(step, result, ctx, checks)
         return result
 
     return program.with_graphs(changed)
 
 
-def _check(
-    step: Stage, result: Graph, ctx: Context, before: tuple[PipelineStep, ...], check_types: bool, states: int = 0
-) -> None:
+def _check(step: Stage, result: Graph, ctx: Context, checks: _Checks, states: int = 0) -> None:
     """Raise JfuseError where a pass broke the graph, or its promise."""
-    names = ", ".join(p.__name__ for p in before) or "none"
+    names = ", ".join(p.__name__ for p in checks.before) or "none"
     try:
-        check_graph(result, types=check_types)
+        if not any(result is graph for graph in checks.checked):
+            check_graph(result, types=checks.types)
     except JfuseError as error:
         raise JfuseError(
             f"the pass {step.__name__!r} broke the graph (passes before it: {names}): {error.message}",

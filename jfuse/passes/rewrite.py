@@ -8,8 +8,6 @@ from dataclasses import replace
 from functools import cached_property
 from typing import Any, TypeAlias
 
-import numpy as np
-
 from jfuse.errors import TypeMismatch
 from jfuse.ir.dims import same
 from jfuse.ir.graph import Atom, Const, Eqn, Graph, Var
@@ -37,14 +35,13 @@ class Rewriting:
         self._changed = False
         self._trace = Trace()
         self._replaced: dict[Var, Atom] = {}
-        self._made_by: dict[Atom | None, Eqn] = {}
+        self._start = 0
         self._reads = use_counts(graph)
         self._memory_reads = Counter(a.memory for e in graph.eqns for a in e.inputs if isinstance(a, Const))
-        self._consts: dict[int, Const] = {}
 
     def producer(self, atom: Atom | None) -> Eqn | None:
-        """The equation that makes a Var; None for constants and inputs of the graph."""
-        return self._made_by.get(atom)
+        """The equation before the visited one that makes a Var; None for constants and inputs of the graph."""
+        return self._trace.producer(atom, self._start)
 
     def readers(self, atom: Atom) -> int:
         """How often a Var is read, results of the graph included, or the memory of a constant, views of it included.
@@ -81,27 +78,19 @@ class Rewriting:
 
     def _visit(self, eqn: Eqn, visit: Visit) -> None:
         eqn = substitute(eqn, self._replaced)
-        start = len(self._trace.eqns)
+        start = self._start = len(self._trace.eqns)
         with at_source(eqn.source):
             results = visit(eqn)
         if results is None or self._trace.sizes or not self._replace(eqn, results, start):
             self._trace.sizes.clear()  # a replacement may not assume that two sizes are equal
-            del self._trace.eqns[start:]
-            self._keep(eqn)
-
-    def _keep(self, eqn: Eqn) -> None:
-        """Append an equation whose operands are counted already."""
-        self._trace.eqns.append(eqn)
-        self._made_by.update((out, eqn) for out in eqn.outputs)
-        # Rules see arrays and lose the Const that holds them, with its name.
-        self._consts.update((id(a.array), a) for a in eqn.inputs if isinstance(a, Const))
+            self._trace.take_back(start)
+            self._trace.record(eqn)
 
     def _replace(self, eqn: Eqn, results: Sequence[Any], start: int) -> bool:
-        recorded = self._trace.eqns[start:]
-        atoms = [r if isinstance(r, Var | Const) else self._constant(np.asarray(r)) for r in results]
+        atoms = [self._trace.atom(r) for r in results]
         if not all(_fits(eqn, old, new) for old, new in zip(eqn.outputs, atoms, strict=True)):
             return False
-        del self._trace.eqns[start:]
+        recorded = self._trace.take_back(start)
         fresh = {out for e in recorded for out in e.outputs}
         renamed: dict[Var, Var] = {}
         for old, new in zip(eqn.outputs, atoms, strict=True):
@@ -116,13 +105,9 @@ class Rewriting:
         return True
 
     def _record(self, eqn: Eqn) -> None:
-        inputs = tuple(self._consts.get(id(a.array), a) if isinstance(a, Const) else a for a in eqn.inputs)
-        self._reads.update(a for a in inputs if isinstance(a, Var))
-        self._memory_reads.update(a.memory for a in inputs if isinstance(a, Const))
-        self._keep(replace(eqn, inputs=inputs))
-
-    def _constant(self, array: np.ndarray) -> Const:
-        return self._consts.get(id(array)) or self._trace.constant(array)
+        self._reads.update(a for a in eqn.inputs if isinstance(a, Var))
+        self._memory_reads.update(a.memory for a in eqn.inputs if isinstance(a, Const))
+        self._trace.record(eqn)
 
     def _forward(self, old: Var, new: Atom) -> None:
         """Every later use of `old` becomes one of `new`."""
@@ -146,7 +131,7 @@ def inline(graph: Graph, args: Sequence[Atom]) -> tuple[Atom, ...]:
     bound: dict[Var, Atom] = dict(zip(graph.inputs, args, strict=True))
     for eqn in graph.eqns:
         outputs = tuple(Var(out.type, out.name, out.value) for out in eqn.outputs)
-        trace.eqns.append(replace(substitute(eqn, bound), outputs=outputs))
+        trace.record(replace(substitute(eqn, bound), outputs=outputs))
         bound.update(zip(eqn.outputs, outputs, strict=True))
     return tuple(bound[a] if isinstance(a, Var) else a for a in graph.outputs)
 

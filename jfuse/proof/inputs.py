@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
+from math import prod
 
 import numpy as np
 
+from jfuse.errors import JfuseError
 from jfuse.ir.dims import Dim, is_known, substitute_dim, symbols_of
 from jfuse.ir.graph import Graph, Signature
 from jfuse.ir.types import DType, TensorType
@@ -15,6 +17,7 @@ from jfuse.proof.ranges import Range, drawn_ranges
 
 _SCALES = (1.0, 0.1, 4.0)
 _LARGEST_SIZE = 512  # what no network needs to leave a pixel of an image
+_MOST_BYTES = 2**30  # of an input; drawing takes several times as much
 _LARGEST_INTEGER = 100  # for integer inputs that index nothing
 
 
@@ -102,6 +105,7 @@ def _symbols(dims: Sequence[Dim]) -> frozenset[str]:
 
 def draws(signature: Signature, sizes: Mapping[str, int], seed: int, count: int = 3) -> Iterator[dict[str, np.ndarray]]:
     """`count` sets of inputs by name, each at another scale, within the ranges that their consumers take."""
+    _need_room(signature, sizes)
     ranges = drawn_ranges(signature.graph)
     generator = np.random.default_rng(seed)
     for number in range(count):
@@ -112,6 +116,19 @@ def draws(signature: Signature, sizes: Mapping[str, int], seed: int, count: int 
             else draw(generator, var.type, sizes, scale, _LARGEST_INTEGER)
             for name, var in zip(signature.input_names, signature.graph.inputs, strict=False)  # states come last
         }
+
+
+def _need_room(signature: Signature, sizes: Mapping[str, int]) -> None:
+    """Raise JfuseError where the inputs of one call are too large to be drawn, as a small file may state them."""
+    for name, var in zip(signature.input_names, signature.graph.inputs, strict=False):
+        size = prod(int(d) for d in concrete(var.type.shape, sizes)) * var.type.dtype.numpy.itemsize
+        if size > _MOST_BYTES:
+            raise JfuseError(
+                f"the input {name!r} of signature {signature.key!r} is too large to be drawn",
+                expected=f"at most {_MOST_BYTES:,} bytes",
+                found=f"{var.type}, {size:,} bytes",
+                remedy="inputs= of your own (the command line: --inputs), or other sizes=",
+            )
 
 
 def _within(generator: np.random.Generator, of: TensorType, sizes: Mapping[str, int], taken: Range) -> np.ndarray:

@@ -79,7 +79,11 @@ def prove(
     if works_on_bytes(replacement):
         _refuse_unexplained(body, replacement, claims)
         return Proof(agree(body, replacement, seed), 0.0)
-    _refuse_unrunnable(body)
+    of_body, of_replacement = _unrunnable(body), _unrunnable(replacement)
+    need(of_body is None, "body_not_executable", want="ops that XLA runs", got=of_body)
+    need(of_replacement is None, "replacement_not_executable", want="ops that XLA runs", got=of_replacement)
+    stateful = next((e for graph in (body, replacement) for e in all_eqns(graph) if e.effects), None)
+    need(stateful is None, "stateful_body", want="no variables", got=stateful and place_of(stateful))
     _refuse_unexplained(body, replacement, claims)
     _refuse_unchecked_indices(body, replacement)
     pair = _Pair.of(body, replacement, tolerance, is_masked=bool(masks))
@@ -118,13 +122,13 @@ def _bound(graph: Graph, constants: Sequence[np.ndarray | None]) -> Graph:
     return replace(substitute_graph(graph, values), inputs=inputs)
 
 
-def _refuse_unrunnable(body: Graph) -> None:
-    """Raise where XLA cannot run the body: opaque ops, sizes that depend on data, strings."""
-    for eqn in all_eqns(body):
+def _unrunnable(graph: Graph) -> str | None:
+    """The place of an equation that XLA cannot run: an opaque op, sizes that depend on data, strings. None for none."""
+    for eqn in all_eqns(graph):
         runs = isinstance(eqn.op, BodyOp) or (eqn.op.is_kernel and not depends_on_data(eqn))
-        text = any(a is not None and a.type.dtype is DType.string for a in (*eqn.inputs, *eqn.outputs))
-        need(runs and not text, "body_not_executable", want="ops that XLA runs", got=place_of(eqn))
-        need(not eqn.effects, "stateful_body", want="no variables", got=place_of(eqn))
+        if not runs or any(a is not None and a.type.dtype is DType.string for a in (*eqn.inputs, *eqn.outputs)):
+            return place_of(eqn)
+    return None
 
 
 def _refuse_unexplained(body: Graph, replacement: Graph, claims: Iterable[str]) -> None:

@@ -62,8 +62,11 @@ def drawn_ranges(graph: Graph) -> dict[Var, Range]:
     return {v: asked.get(v, Range()).also(steps[v]) if v in steps else asked[v] for v in asked | steps}
 
 
-def _learned(graph: Graph, sources: _Sources, passed: _Passed) -> dict[Var, Range]:
-    """The range of each input that has one."""
+def _learned(
+    graph: Graph, sources: _Sources, passed: _Passed, known: dict[int, dict[Var, Range]] | None = None
+) -> dict[Var, Range]:
+    """The range of each input that has one.   known: those of bodies that were looked at, by their ids"""
+    known = {} if known is None else known
     found: dict[Var, Range] = {}
 
     def narrow(atom: Atom | None, to: Range) -> None:
@@ -75,7 +78,9 @@ def _learned(graph: Graph, sources: _Sources, passed: _Passed) -> dict[Var, Rang
             narrow(atom, of)
         for body in eqn.bodies:
             operands = dict(zip(body.inputs, eqn.inputs[-len(body.inputs) :], strict=False))
-            for var, of in _learned(body, sources, passed).items():
+            if id(body) not in known:
+                known[id(body)] = _learned(body, sources, passed, known)
+            for var, of in known[id(body)].items():
                 narrow(operands.get(var), of)
         for result in eqn.outputs:
             for of, atom in passed(eqn, found[result]) if result in found else ():

@@ -15,7 +15,7 @@ from typing import Any
 
 from jfuse.files import write_atomic
 from jfuse.measure import Measure
-from jfuse.report import Difference, Refusal, Report
+from jfuse.report import Difference, Refusal, Report, Speed
 from jfuse.reports.explain import remedy_of
 from jfuse.verification.result import EquationError, Verification
 
@@ -82,6 +82,8 @@ def conversion(report: Report) -> dict[str, Any]:
                 "error": number(f.error),
                 "recovered": f.recovered,
                 "cell": f.cell,
+                "unproven": f.unproven,
+                "speed": _speed(f.speed),
             }
             for f in report.fused
         ],
@@ -90,6 +92,20 @@ def conversion(report: Report) -> dict[str, Any]:
         "promises": [str(p) for p in report.promises],
         "loops": [{"source": x.source, "size": x.size, "form": x.form} for x in report.loops],
         "notes": list(report.notes),
+        "quantized": [
+            {"op": q.op, "form": q.form, "count": q.count, "source": q.source, "reason": q.reason}
+            for q in report.quantized
+        ],
+        "noise": [
+            {
+                "signature": n.signature,
+                "output": n.output,
+                "snr_db": number(n.snr_db),
+                "count": n.count,
+                "where": n.where,
+            }
+            for n in report.noise
+        ],
         "kept": [{"name": k.name, "type": k.type, "where": k.where} for k in report.kept],
         "custom": [
             {"code": c.code, "op": c.op, "count": c.count, "source": c.source, "cost": c.cost} for c in report.custom
@@ -97,6 +113,18 @@ def conversion(report: Report) -> dict[str, Any]:
         "operators": dict(report.operators),
         "size_bytes": report.size_bytes,
         "seconds": _numbers(report.seconds),
+    }
+
+
+def _speed(speed: Speed | None) -> dict[str, Any] | None:
+    if speed is None:
+        return None
+    return {
+        "fused_microseconds": number(speed.fused_microseconds),
+        "plain_microseconds": number(speed.plain_microseconds),
+        "plain": speed.plain,
+        "kept": speed.is_kept,
+        "text": str(speed),
     }
 
 

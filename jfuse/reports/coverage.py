@@ -20,6 +20,7 @@ from jfuse.kernels import control
 from jfuse.kernels.control import BodyOp
 from jfuse.kernels.core.op import TflOp, builtin_ops
 from jfuse.lowering.defaults import default_rules
+from jfuse.lowering.rule_tools import open_broadcast, operands, shape_tensors
 from jfuse.lowering.rules import FuseRule, LowerRule
 from jfuse.passes.gates.alternatives import alternative_to
 from jfuse.tflite.runtime.dtypes import taken
@@ -98,9 +99,9 @@ _NO_HANDLERS = {
 """Handlers of the importer that refuse, and what it reads without one."""
 
 
-_SIZES = frozenset(f"jfuse.lowering.{name}" for name in ("agree", "operands", "shapes"))
-_NOT_SIZES = frozenset({"shaped", "zeros"})
-"""Modules that compute sizes at run time, where a rule needs them, and what in them does other things."""
+_SIZES = frozenset(module.__name__ for module in (open_broadcast, operands, shape_tensors))
+_NOT_SIZES = frozenset(f.__name__ for f in (shape_tensors.shaped, shape_tensors.zeros, shape_tensors.counted))
+"""Modules that compute sizes at run time, where a rule needs them, and functions in them that do other things."""
 
 
 def used_builtins(rule: LowerRule | FuseRule) -> frozenset[str]:

@@ -26,6 +26,8 @@ def explain_lines(report: Report) -> list[str]:
     lines += [f"assumed: {assumption}" for assumption in report.assumptions]
     lines += [f"kept between calls: {kept}" for kept in report.kept]
     lines += [f"custom operators: {custom}" for custom in report.custom]
+    lines += [f"quantized: {quantized}" for quantized in report.quantized]
+    lines += [f"noise: {noise}" for noise in report.noise]
     lines += [f"note: {note}" for note in report.notes]
     if not lines:
         lines.append("no recurrences, no composites: every operation is converted by itself")
@@ -41,8 +43,13 @@ def _of_fusion(fusion: Fusion) -> Iterator[str]:
     yield f"{fusion.cell or fusion.composite} at {fusion.source}"
     how = "recovered from what nobody marked" if fusion.recovered else f"marked as {fusion.composite!r}"
     yield f"  found      {how}; the rule is {fusion.rule}"
-    yield f"  proven     with {fusion.samples} samples in float64, largest error {fusion.error:.1e}"
+    if fusion.unproven:
+        yield f"  not proven {fusion.unproven}"
+    else:
+        yield f"  proven     with {fusion.samples} samples in float64, largest error {fusion.error:.1e}"
     yield f"  becomes    {', '.join(fusion.becomes)}"
+    if fusion.speed is not None:
+        yield f"  speed      {fusion.speed}"
 
 
 def _of_refusal(refusal: Refusal, form: LoopForm | None) -> Iterator[str]:

@@ -140,6 +140,8 @@ def _row(row: Row) -> dict[str, Any]:
         "layer": row.layer,
         "effects": list(row.effects),
         "mark": row.mark,
+        "bytes": row.bytes or None,
+        "folded": row.folded or None,
     }
     return {name: value for name, value in fields.items() if value or isinstance(value, int)}
 

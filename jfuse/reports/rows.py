@@ -13,9 +13,11 @@ from typing import Any
 from jfuse.ir.graph import Atom, Const, Eqn, Graph, Var
 from jfuse.ir.literals import format_const, format_value
 from jfuse.passes.states.layers import layer_of
+from jfuse.reports.repeats import repeats
 from jfuse.reports.scopes import ScopeRun, runs, scope_of
 
 _BODIES = {"while": ("condition", "body"), "if": ("then", "else")}
+_FIRST = 8  # numbers of a large constant that are shown
 _LONGEST = 300  # characters of a value: options of custom operators can be of any size
 
 
@@ -26,6 +28,7 @@ class Row:
     end: the number of the row after the last one that stands within this one. path: where an operation stands, as
     `EquationError` has it. results: the types. reads: for each operand its name, its type, and the number of the row
     that it comes from with the place among that row's results, or else its value. column: the lane of the first result.
+    bytes: of the constants that an operation reads. folded: whether a block is folded when the page opens.
     """
 
     kind: str
@@ -42,6 +45,8 @@ class Row:
     effects: tuple[str, ...] = ()
     mark: str = ""
     column: int = 0
+    bytes: int = 0
+    folded: bool = False
 
 
 @dataclass
@@ -99,7 +104,7 @@ class _Builder:
         if atom is None:
             return {"name": name, "type": "", "value": "omitted"}
         if isinstance(atom, Const):
-            return {"name": atom.name or name, "type": str(atom.type), "value": _cut(format_const(atom))}
+            return {"name": atom.name or name, "type": str(atom.type), "value": _cut(_constant(atom))}
         value = self._values.get(atom)
         if value is None:  # only in graphs that the checker refuses
             return {"name": name, "type": str(atom.type), "value": "?"}
@@ -114,13 +119,33 @@ class _Builder:
 
     def _run(self, run: ScopeRun, graph: Graph, path: tuple[int, ...], depth: int) -> None:
         if not run.name:
-            for i in range(run.start, run.stop):
-                self._equation(graph.eqns[i], (*path, i), depth)
+            self._plain(run, graph, path, depth)
             return
         number = self.add(Row("scope", run.name, depth), ())
         for inner in run.inner:
             self._run(inner, graph, path, depth + 1)
         self.found.rows[number].end = len(self.found.rows)
+
+    def _plain(self, run: ScopeRun, graph: Graph, path: tuple[int, ...], depth: int) -> None:
+        """Operations without blocks but for steps that repeat, which are one, folded, with a block for each step."""
+        at = run.start
+        keys = [(eqn.op.name, str(eqn.source)) for eqn in graph.eqns]
+        for repeat in repeats(keys, run.start, run.stop):
+            self._equations(graph, range(at, repeat.start), path, depth)
+            text = f"{repeat.steps} steps of {repeat.period} operations"
+            whole = self.add(Row("scope", text, depth, folded=True), ())
+            for step in range(repeat.steps):
+                number = self.add(Row("scope", f"step {step + 1} of {repeat.steps}", depth + 1, folded=True), ())
+                first = repeat.start + step * repeat.period
+                self._equations(graph, range(first, first + repeat.period), path, depth + 2)
+                self.found.rows[number].end = len(self.found.rows)
+            self.found.rows[whole].end = len(self.found.rows)
+            at = repeat.stop
+        self._equations(graph, range(at, run.stop), path, depth)
+
+    def _equations(self, graph: Graph, numbers: range, path: tuple[int, ...], depth: int) -> None:
+        for i in numbers:
+            self._equation(graph.eqns[i], (*path, i), depth)
 
     def _equation(self, eqn: Eqn, path: tuple[int, ...], depth: int) -> None:
         composite = eqn.op.name == "composite"
@@ -135,6 +160,7 @@ class _Builder:
             layer=layer_of(eqn.source, ()),
             effects=eqn.effects,
             mark="composite" if composite else "",
+            bytes=sum({a.memory: _bytes(a) for a in eqn.inputs if isinstance(a, Const)}.values()),
         )
         self.add(row, eqn.outputs, list(zip(_operand_names(eqn), eqn.inputs, strict=False)))
         roles = _BODIES.get(eqn.op.name, ())
@@ -146,6 +172,19 @@ class _Builder:
             self.add(Row("return", "return", depth + 2), (), [("", atom) for atom in body.outputs])
             self.found.rows[start].end = len(self.found.rows)
         row.end = len(self.found.rows)
+
+
+def _constant(atom: Const) -> str:
+    """A constant as the text form has it; of one that it only names by digest the range and the first numbers too."""
+    text, array = format_const(atom), atom.array
+    if not text.startswith("const<") or array.dtype.kind not in "fiu" or not array.size:
+        return text
+    first = " ".join(f"{value:.6g}" for value in array.ravel()[:_FIRST])
+    return f"{text}: from {array.min():.6g} to {array.max():.6g}, mean {array.mean(dtype=float):.4g}; {first} …"
+
+
+def _bytes(atom: Const) -> int:
+    return 0 if atom.array.dtype == object else atom.array.nbytes
 
 
 def _operand_names(eqn: Eqn) -> Iterator[str]:

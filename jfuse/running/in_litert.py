@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from jfuse.ir.graph import Graph, Program
 from jfuse.ir.walk import all_eqns
+from jfuse.limits import DEFAULT_LIMITS, Limits
 from jfuse.running.interpreter import LiteRt
 from jfuse.running.named_file import with_signature
 from jfuse.tflite.write.file import to_bytes
@@ -21,6 +22,6 @@ def runs_whole(program: Program) -> bool:
     return any(map(works_on_resources, program.graphs()))
 
 
-def whole(program: Program) -> LiteRt:
+def whole(program: Program, limits: Limits | None = None) -> LiteRt:
     """The program in an interpreter, which holds the resources from call to call; without delegates."""
-    return LiteRt(with_signature(to_bytes(program), program), delegates=False)
+    return LiteRt(with_signature(to_bytes(program), program), delegates=False, limits=limits or DEFAULT_LIMITS)

@@ -1,71 +1,52 @@
-"""Independent runners to compare with: the LiteRT interpreter on the exported bytes."""
+"""Independent runners to compare with: the LiteRT interpreter on the exported bytes, in a process of its own."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 
 import numpy as np
-from ai_edge_litert import schema_py_generated as schema
-from ai_edge_litert.interpreter import Interpreter, OpResolverType
 
 from jfuse.errors import VerifyFailed
-
-_IS_EMPTY = "Invalid tensor size"  # how Python's interpreter refuses to read an output that has no elements
+from jfuse.limits import DEFAULT_LIMITS, Limits
+from jfuse.running.loaded_file import LoadedFile
+from jfuse.running.worker import LiteRtFailed, Refused
 
 
 class LiteRt:
     """The LiteRT interpreter on one file. It lives as long as this object, so what a file keeps between calls is kept.
 
     delegates: False runs every operator on its builtin kernel, without XNNPACK.
+    Raises VerifyFailed where LiteRT refuses the file or a call, LiteRtFailed (one of them) where it takes its process
+    down, or more time or memory than `limits` has.
     """
 
-    def __init__(self, model: bytes, *, delegates: bool = True, threads: int = 1) -> None:
-        self._model = model
+    def __init__(
+        self, model: bytes, *, delegates: bool = True, threads: int = 1, limits: Limits = DEFAULT_LIMITS
+    ) -> None:
+        self._calls: list[tuple[str, Mapping[str, np.ndarray]]] = []
         try:
-            self._interpreter = Interpreter(
-                model_content=model,
-                num_threads=threads,
-                experimental_op_resolver_type=OpResolverType.AUTO
-                if delegates
-                else OpResolverType.BUILTIN_WITHOUT_DEFAULT_DELEGATES,
-            )
-        except (ValueError, RuntimeError) as error:
-            raise VerifyFailed("LiteRT does not load the file", found=_reason(error)) from error
+            self._file = LoadedFile(model, delegates=delegates, threads=threads, limits=limits)
+        except Refused as error:
+            raise VerifyFailed("LiteRT does not load the file", found=str(error)) from error
 
     def signatures(self) -> dict[str, tuple[tuple[str, ...], tuple[str, ...]]]:
         """The names of the inputs and of the outputs of each signature, by its key."""
-        listed = self._interpreter.get_signature_list()
+        listed = self._file.ask("signatures")
         return {key: (tuple(names["inputs"]), tuple(names["outputs"])) for key, names in listed.items()}
 
     def run(self, key: str, inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
         """The outputs of one invoke by name; inputs may have another size on each call."""
+        arrays = {name: np.asarray(value) for name, value in inputs.items()}
         try:
-            runner = self._interpreter.get_signature_runner(key)
-            outputs = runner(**{name: np.asarray(value) for name, value in inputs.items()})
-        except (ValueError, RuntimeError) as error:
-            if str(error).startswith(_IS_EMPTY):
-                return dict(self._outputs(key))
+            found: dict[str, np.ndarray] = self._file.ask("call", key, arrays)
+        except Refused as error:
             raise VerifyFailed(
                 f"LiteRT does not run the signature {key!r}",
-                found=_reason(error),
+                found=str(error),
                 remedy="report this model; for sizes or types that a kernel does not take, change them in the source",
             ) from error
-        return {name: np.array(value) for name, value in outputs.items()}
-
-    def _outputs(self, key: str) -> Iterator[tuple[str, np.ndarray]]:
-        """The outputs of the last invoke, without reading those that have no elements."""
-        subgraph = self._subgraph(key)
-        for name, output in self._interpreter.get_signature_runner(key).get_output_details().items():
-            if 0 in output["shape"]:
-                yield name, np.zeros(output["shape"], output["dtype"])
-            else:
-                yield name, np.array(self._interpreter.get_tensor(output["index"], subgraph))
-
-    def _subgraph(self, key: str) -> int:
-        model = schema.Model.GetRootAs(self._model, 0)
-        tables = (model.SignatureDefs(i) for i in range(model.SignatureDefsLength()))
-        return int(next(t.SubgraphIndex() for t in tables if t.SignatureKey() == key.encode()))
-
-
-def _reason(error: Exception) -> str:
-    return " ".join(str(error).split())
+        except LiteRtFailed as error:
+            error.message += f", in a call of the signature {key!r}"
+            error.calls = ((key, arrays),)
+            raise
+        return found

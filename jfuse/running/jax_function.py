@@ -17,6 +17,7 @@ from jfuse.ir.types import TensorType
 from jfuse.ir.walk import all_eqns
 from jfuse.running.partition import hosted
 from jfuse.running.runner import untraceable
+from jfuse.settings import own_settings
 from jfuse.tflite.names import Names, equation_name
 
 
@@ -64,14 +65,14 @@ class JaxFunction:
 
     def __call__(self, *args: Any) -> tuple[Any, ...]:
         """The outputs, then the states after the call. args: the inputs, then the states before it."""
-        with jax.enable_x64(True):
+        with own_settings(), jax.enable_x64(True):
             return tuple(self._jitted(self.weights, *self._converted(args)))
 
     def apply(self, weights: Mapping[str, Any], *args: Any) -> tuple[Any, ...]:
         """As a call, with these weights: arrays by name, of the shapes of `self.weights`."""
         if weights.keys() != self.weights.keys():
             raise JfuseError("these are other weights", expected=list(self.weights), found=list(weights))
-        with jax.enable_x64(True), jax.default_matmul_precision("highest"):
+        with own_settings(), jax.enable_x64(True), jax.default_matmul_precision("highest"):
             return self._evaluate([weights[name] for name in self.weights], self._converted(args))
 
     def _converted(self, args: tuple[Any, ...]) -> list[Any]:

@@ -6,15 +6,16 @@ import threading
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
-from ai_edge_litert.interpreter import Interpreter, OpResolverType
 
 from jfuse.errors import JfuseError, LowerError
 from jfuse.ir.graph import Const, Graph, Program, Signature, State
 from jfuse.ir.text import format_graph
 from jfuse.ir.walk import rename_dims
+from jfuse.limits import DEFAULT_LIMITS, Limits
+from jfuse.running.loaded_file import LoadedFile
+from jfuse.running.worker import Refused
 from jfuse.tflite.write.distinct_outputs import prepare_outputs
 from jfuse.tflite.write.file import to_bytes
 
@@ -26,54 +27,62 @@ class LiteRtCall:
     are written into the operator's tensor before each call and read from it after.
     """
 
-    def __init__(self, graph: Graph, states: Mapping[int, int]) -> None:
+    def __init__(
+        self, graph: Graph, states: Mapping[int, int], *, limits: Limits = DEFAULT_LIMITS, delegates: bool = False
+    ) -> None:
         self._plain = [i for i in range(len(graph.inputs)) if i not in states]
         self._results = [i for i in range(len(graph.outputs)) if i not in states.values()]
         self._states = list(states.items())
         self._count = len(graph.outputs)
-        self._interpreter = _interpreter(_file(graph, self._plain, self._results, self._states), graph)
-        self._lock = threading.Lock()  # XLA runs callbacks in threads of its own
-        self._inputs = [d["index"] for d in self._interpreter.get_input_details()]
-        self._outputs = [d["index"] for d in self._interpreter.get_output_details()]
-        named = {d["name"]: d["index"] for d in self._interpreter.get_tensor_details()}
+        data = _file(graph, self._plain, self._results, self._states)
+        try:
+            self._file = LoadedFile(data, delegates=delegates, allocate=True, stateless=True, limits=limits)
+        except Refused as error:
+            raise _no_kernel(graph, error) from error
+        self._inputs, self._outputs, named = self._file.ask("tensors")
         self._held = [named[_state_name(i)] for i, _ in self._states]
 
     def __call__(self, arrays: Sequence[np.ndarray]) -> tuple[np.ndarray, ...]:
         """The results of the graph for its inputs."""
-        found: list[Any] = [None] * self._count
-        with self._lock:
-            try:
-                for tensor, i in zip(self._inputs, self._plain, strict=True):
-                    self._interpreter.set_tensor(tensor, arrays[i])
-                for tensor, (i, _) in zip(self._held, self._states, strict=True):
-                    self._interpreter.set_tensor(tensor, arrays[i])
-                self._interpreter.invoke()
-            except (ValueError, RuntimeError) as error:
-                raise JfuseError("LiteRT does not run this", found=" ".join(str(error).split())) from error
-            for tensor, i in zip(self._outputs, self._results, strict=True):
-                found[i] = self._interpreter.get_tensor(tensor)
-            for tensor, (_, i) in zip(self._held, self._states, strict=True):
-                found[i] = self._interpreter.get_tensor(tensor)
-        return tuple(found)
+        (found,) = self.rows([arrays])
+        return found
+
+    def rows(self, rows: Sequence[Sequence[np.ndarray]]) -> list[tuple[np.ndarray, ...]]:
+        """The results for several calls, each from the states that it is given."""
+        before = [
+            {
+                **{tensor: row[i] for tensor, i in zip(self._inputs, self._plain, strict=True)},
+                **{tensor: row[i] for tensor, (i, _) in zip(self._held, self._states, strict=True)},
+            }
+            for row in rows
+        ]
+        try:
+            found = self._file.ask("rows", before, [*self._outputs, *self._held])
+        except Refused as error:
+            raise JfuseError("LiteRT does not run this", found=str(error)) from error
+        places = [*self._results, *(i for _, i in self._states)]
+        return [tuple(row[places.index(i)] for i in range(self._count)) for row in found]
 
 
-_CALLS: OrderedDict[tuple[str, tuple[tuple[int, int], ...]], LiteRtCall] = OrderedDict()
+_CALLS: OrderedDict[tuple[str, tuple[tuple[int, int], ...], Limits], LiteRtCall] = OrderedDict()
 _MOST_CALLS = 256  # interpreters; each holds a copy of the constants of its equations
 _CALLS_LOCK = threading.Lock()
 
 
-def litert_call(graph: Graph, states: Mapping[int, int], sizes: Mapping[str, int]) -> LiteRtCall:
+def litert_call(
+    graph: Graph, states: Mapping[int, int], sizes: Mapping[str, int], limits: Limits = DEFAULT_LIMITS
+) -> LiteRtCall:
     """The call of a graph whose symbols have these sizes, the same for equal types, options and constants.
 
     Raises LowerError where LiteRT has no kernel for it.
     """
     graph = rename_dims(graph, sizes)
-    key = (format_graph(replace(graph, name=""), sources=False, known=False), tuple(states.items()))
+    key = (format_graph(replace(graph, name=""), sources=False, known=False), tuple(states.items()), limits)
     with _CALLS_LOCK:
         if key not in _CALLS:
             if len(_CALLS) >= _MOST_CALLS:
                 _CALLS.popitem(last=False)
-            _CALLS[key] = LiteRtCall(graph, states)
+            _CALLS[key] = LiteRtCall(graph, states, limits=limits)
         _CALLS.move_to_end(key)
         return _CALLS[key]
 
@@ -98,20 +107,11 @@ def _state_name(position: int) -> str:
     return f"state of input {position}"
 
 
-def _interpreter(data: bytes, graph: Graph) -> Interpreter:
-    try:
-        interpreter = Interpreter(
-            model_content=data,
-            num_threads=1,
-            experimental_op_resolver_type=OpResolverType.BUILTIN_WITHOUT_DEFAULT_DELEGATES,
-        )
-        interpreter.allocate_tensors()
-    except (ValueError, RuntimeError) as error:
-        names = ", ".join(dict.fromkeys(eqn.op.name for eqn in graph.eqns))
-        raise LowerError(
-            f"LiteRT cannot run {names}, and jfuse has no kernel for it on these types",
-            where=str(graph.eqns[0].source) or None,
-            found=" ".join(str(error).split()),
-            context=str(graph.eqns[0]),
-        ) from error
-    return interpreter
+def _no_kernel(graph: Graph, error: Refused) -> LowerError:
+    names = ", ".join(dict.fromkeys(eqn.op.name for eqn in graph.eqns))
+    return LowerError(
+        f"LiteRT cannot run {names}, and jfuse has no kernel for it on these types",
+        where=str(graph.eqns[0].source) or None,
+        found=str(error),
+        context=str(graph.eqns[0]),
+    )

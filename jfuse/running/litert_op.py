@@ -13,7 +13,10 @@ from jfuse.errors import JfuseError
 from jfuse.ir.dims import is_known, symbols_of
 from jfuse.ir.graph import Atom, Graph, Op, Params
 from jfuse.ir.types import TensorType
+from jfuse.limits import DEFAULT_LIMITS, Limits
+from jfuse.running.failing_operator import failing_operator
 from jfuse.running.litert_call import LiteRtCall, litert_call
+from jfuse.running.worker import LiteRtFailed
 
 _MOST_SHAPES = 8  # of one equation, for each of which an interpreter is kept
 
@@ -28,6 +31,7 @@ class Hosted(Op):
 
     graph: Graph
     states: Mapping[int, int]
+    limits: Limits = DEFAULT_LIMITS
     errors: list[JfuseError] = field(default_factory=list, init=False, repr=False)
     _calls: dict[tuple[tuple[int, ...], ...], LiteRtCall] = field(default_factory=dict, init=False, repr=False)
 
@@ -60,13 +64,16 @@ class Hosted(Op):
                 sizes |= {name: int(n) for name, n in own}
             if len(self._calls) == _MOST_SHAPES:
                 self._calls.clear()
-            self._calls[key] = litert_call(self.graph, self.states, sizes)
+            self._calls[key] = litert_call(self.graph, self.states, sizes, self.limits)
         return self._calls[key]
 
     def _on_host(self, *arrays: np.ndarray) -> tuple[np.ndarray, ...]:
         try:
             return self._call([a.shape for a in arrays])(arrays)
         except JfuseError as error:
+            if isinstance(error, LiteRtFailed) and not self.states:
+                eqn = failing_operator(self.graph, arrays, error, self.limits)
+                error.where = None if eqn is None else f"{eqn.op.name} {eqn.source}".strip()
             error.where = error.where or str(self.graph.eqns[0].source) or None
             self.errors.append(error)
             raise
@@ -79,8 +86,7 @@ class Hosted(Op):
             return self._on_host(*arrays)
         inner = [a.shape[len(f) :] for a, f in zip(arrays, fronts, strict=True)]
         flat = [np.broadcast_to(a, (*front, *i)).reshape(-1, *i) for a, i in zip(arrays, inner, strict=True)]
-        call = self._call(inner)
-        rows = [call([np.ascontiguousarray(a[n]) for a in flat]) for n in range(int(np.prod(front)))]
+        rows = self._call(inner).rows([[np.ascontiguousarray(a[n]) for a in flat] for n in range(int(np.prod(front)))])
         return tuple(np.stack(column).reshape(*front, *column[0].shape) for column in zip(*rows, strict=True))
 
 

@@ -11,6 +11,7 @@ from jfuse.ir.graph import Eqn, Graph, Program, Var
 from jfuse.ir.types import TensorType
 from jfuse.ir.walk import all_eqns, users
 from jfuse.kernels.core.op import depends_on_data
+from jfuse.limits import DEFAULT_LIMITS, Limits
 from jfuse.opaque_ops.custom_options import FLEX
 from jfuse.opaque_ops.state_operands import keeps_state, state_operands
 from jfuse.running.litert_op import Hosted
@@ -18,12 +19,12 @@ from jfuse.running.scaled import is_scaled, scaled
 from jfuse.tflite.schema import BUILTIN_CODES
 
 
-def hosted(graph: Graph, *, singly: bool = False) -> Graph:
+def hosted(graph: Graph, *, singly: bool = False, limits: Limits = DEFAULT_LIMITS) -> Graph:
     """The graph with equations that have no kernel here as `Hosted` ones, which LiteRT computes; those of bodies too.
 
     Neighbours become one, unless `singly`: then each equation stays one, at its place, with its results.
     """
-    return _Rewrite(singly).graph(graph, frozenset())
+    return _Rewrite(singly, limits).graph(graph, frozenset())
 
 
 def is_changed(eqn: Eqn) -> bool:
@@ -53,7 +54,7 @@ def needs_litert(eqn: Eqn) -> bool:
 def _has_kernel(eqn: Eqn) -> bool:
     """Whether what computes the equation is here: not for quantized integers, nor for what the runtime alone has."""
     if eqn.op.code is not None:
-        return bool(eqn.op.node) or eqn.op.code.startswith(FLEX)
+        return bool(eqn.op.node) or eqn.op.stands_for is not None or eqn.op.code.startswith(FLEX)
     if not eqn.op.is_kernel:
         return not eqn.op.is_kept
     return not any(map(_is_quantized, _types(eqn))) or _moves(eqn) or is_scaled(eqn)
@@ -81,8 +82,10 @@ def _reads_a_shape(eqn: Eqn) -> bool:
 
 
 class _Rewrite:
-    def __init__(self, singly: bool) -> None:
+    def __init__(self, singly: bool, limits: Limits) -> None:
         self._singly = singly
+        self._limits = limits
+        self._bodies: dict[tuple[int, frozenset[str]], Graph] = {}
 
     def graph(self, graph: Graph, outer: frozenset[str]) -> Graph:
         """outer: the symbols whose sizes the graphs around this one tell."""
@@ -92,14 +95,20 @@ class _Rewrite:
         for group in self._groups(graph):
             eqn = group[0]
             if needs_litert(eqn):
-                eqn = _hosted(group, _read_after(group, readers, results), sizes)
+                eqn = _hosted(group, _read_after(group, readers, results), sizes, self._limits)
             elif is_scaled(eqn):
                 eqn = scaled(eqn)
             elif eqn.bodies:
-                eqn = replace(eqn, bodies=tuple(self.graph(body, sizes) for body in eqn.bodies))
+                eqn = replace(eqn, bodies=tuple(self._body(body, sizes) for body in eqn.bodies))
             eqns.append(eqn)
             sizes |= _axes(eqn.outputs)
         return replace(graph, eqns=tuple(eqns))
+
+    def _body(self, body: Graph, sizes: frozenset[str]) -> Graph:
+        key = (id(body), sizes)
+        if key not in self._bodies:
+            self._bodies[key] = self.graph(body, sizes)
+        return self._bodies[key]
 
     def _groups(self, graph: Graph) -> Iterator[list[Eqn]]:
         """Each equation alone, or those that LiteRT computes in a row, with what only moves integers between them."""
@@ -141,7 +150,7 @@ def _read_after(group: Sequence[Eqn], readers: Mapping[Var, Sequence[Eqn]], resu
     return tuple(v for v in made if v in results or any(id(e) not in inner for e in readers.get(v, ())))
 
 
-def _hosted(group: Sequence[Eqn], results: tuple[Var, ...], sizes: frozenset[str]) -> Eqn:
+def _hosted(group: Sequence[Eqn], results: tuple[Var, ...], sizes: frozenset[str], limits: Limits) -> Eqn:
     """One equation in place of a group. sizes: the symbols that a run can tell."""
     before = _state_operands(group[0])
     eqns = [replace(group[0], inputs=tuple(before.get(i, a) for i, a in enumerate(group[0].inputs))), *group[1:]]
@@ -150,7 +159,7 @@ def _hosted(group: Sequence[Eqn], results: tuple[Var, ...], sizes: frozenset[str
     given = {var: group[0].inputs[i] for i, var in before.items()}
     after = _state_results(group[0])
     states = {read.index(var): results.index(after[i]) for i, var in before.items()}
-    op = Hosted(Graph("litert", tuple(read), tuple(eqns), results), states)
+    op = Hosted(Graph("litert", tuple(read), tuple(eqns), results), states, limits)
     shapes = tuple(var.type.shape for var in results)
     told = {name for shape in shapes for dim in shape for name in symbols_of(dim)} <= sizes
     told = told and all(var.type.ranked for var in results)

@@ -4,38 +4,54 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from contextvars import copy_context
+from math import prod
+from threading import Thread
 from typing import Any
 
 import jax
 import numpy as np
 
+from jfuse.errors import JfuseError
 from jfuse.ir.compilation import quick_jit
+from jfuse.ir.dims import is_known
 from jfuse.ir.evaluate import evaluate, large_constants, sizes_of, with_constants
 from jfuse.ir.evaluate import run_equation as run_as_it_is
 from jfuse.ir.graph import Eqn, Graph, Program, Var
 from jfuse.ir.types import DType
-from jfuse.ir.walk import all_eqns
+from jfuse.ir.walk import all_eqns, nesting, shares_bodies
+from jfuse.kernels.core.deadline import Deadline, until
 from jfuse.kernels.core.op import depends_on_data
+from jfuse.limits import DEFAULT_LIMITS, Limits
 from jfuse.running.in_litert import WHY, runs_whole, works_on_resources
 from jfuse.running.litert_op import Hosted
 from jfuse.running.partition import hosted, hosted_counts, is_changed
+from jfuse.settings import own_settings
+
+_LONG_S = 600.0  # for one call of a file on XLA, where its limits name no other time
+_DEEPEST = 40  # levels of bodies: jax recurs through some thirty frames for each
 
 
 class Runner:
     """Runs one graph: as one jitted program, or equation by equation where jax cannot trace it. `str` says which.
 
     untraceable: why jax cannot trace it; None where it can. hosted: how many equations of each op LiteRT computes, as
-    there is no kernel for their types.
+    there is no kernel for their types. limits: of a graph that was read from a file; None for others.
     """
 
-    def __init__(self, graph: Graph, quick: bool = False) -> None:
-        self.graph = hosted(graph)
-        self.untraceable = untraceable(self.graph)
+    def __init__(self, graph: Graph, quick: bool = False, limits: Limits | None = None) -> None:
+        self.graph = hosted(graph, limits=limits or DEFAULT_LIMITS)
+        self.untraceable = untraceable(self.graph, limits or DEFAULT_LIMITS)
         self.hosted: Counter[str] = hosted_counts(self.graph)
         self._quick = quick
         self._constants: Any = large_constants(self.graph)
         self._jitted = (quick_jit if quick else jax.jit)(with_constants(self.graph, self._constants))
         self._placed = False
+        self._deadline = None
+        if limits is not None:
+            _need_memory(self.graph, limits)
+            if any(eqn.op.name == "while" for eqn in all_eqns(self.graph)):
+                self._deadline = Deadline(_LONG_S if limits.seconds is None else limits.seconds)
 
     def __str__(self) -> str:
         return "; ".join(self.notes()) or "one program"
@@ -48,12 +64,46 @@ class Runner:
             yield _COMPUTED + _counted(self.hosted)
 
     def __call__(self, args: Sequence[np.ndarray]) -> tuple[np.ndarray, ...]:
-        with jax.enable_x64(True), jax.default_matmul_precision("highest"):
+        if self._deadline is None:
+            return self._arrays(args)
+        self._deadline.start()
+        with until(self._deadline):
+            found = self._arrays(args) if self.untraceable else self._waited_for(args, self._deadline)
+        self._deadline.check()
+        return found
+
+    def _waited_for(self, args: Sequence[np.ndarray], deadline: Deadline) -> tuple[np.ndarray, ...]:
+        """The results, computed in another thread: this one takes notice of Ctrl-C, which XLA would wait with."""
+        done: list[tuple[np.ndarray, ...] | BaseException] = []
+        settings = copy_context()
+
+        def work() -> None:
+            try:
+                done.append(settings.run(self._arrays, args))
+            except BaseException as error:
+                done.append(error)
+
+        thread = Thread(target=work, daemon=True)
+        thread.start()
+        try:
+            while thread.is_alive():
+                thread.join(_LOOK_S)
+        except BaseException:
+            deadline.end()
+            thread.join(_GRACE_S)
+            raise
+        (found,) = done
+        if isinstance(found, BaseException):
+            raise found
+        return found
+
+    def _arrays(self, args: Sequence[np.ndarray]) -> tuple[np.ndarray, ...]:
+        with own_settings(), jax.enable_x64(True), jax.default_matmul_precision("highest"):
             if self.untraceable:
                 results = evaluate(self.graph, args)
             else:
                 results = self._run(tuple(args))
-        return tuple(np.asarray(r) for r in results)
+            return tuple(np.asarray(r) for r in results)
 
     def _run(self, args: tuple[np.ndarray, ...]) -> Any:
         failures = [e.op.errors for e in all_eqns(self.graph) if isinstance(e.op, Hosted)]
@@ -69,6 +119,26 @@ class Runner:
         if not self._quick and not self._placed:
             self._constants, self._placed = jax.device_put(self._constants), True
         return self._constants
+
+
+_LOOK_S = 0.1
+_GRACE_S = 5.0  # a loop asks every 50 ms, but one turn of it may take longer
+
+
+def _need_memory(graph: Graph, limits: Limits) -> None:
+    """Raise JfuseError where one result alone is larger than the limit."""
+    for eqn in all_eqns(graph):
+        for var in eqn.outputs:
+            size = prod(int(d) for d in var.type.shape if is_known(d)) * var.type.dtype.numpy.itemsize
+            if size > limits.memory_bytes:
+                raise JfuseError(
+                    "a result of the model needs more memory than it may take",
+                    where=str(eqn.source) or None,
+                    expected=f"at most {limits.memory_bytes:,} bytes",
+                    found=f"{size:,} bytes",
+                    remedy="limits=jfuse.Limits(memory_bytes=…) for jfuse.load",
+                    context=str(eqn),
+                )
 
 
 _COMPUTED = "LiteRT computes what has no kernel for its types, through a host callback: "
@@ -100,10 +170,14 @@ def run_equation(eqn: Eqn, operands: Sequence[Any], env: Mapping[Var, Any]) -> t
         return evaluate(hosted(Graph("one", tuple(given), (eqn,), eqn.outputs), singly=True), list(given.values()))
 
 
-def untraceable(graph: Graph) -> str | None:
+def untraceable(graph: Graph, limits: Limits = DEFAULT_LIMITS) -> str | None:
     """Why jax cannot trace the graph, as `hosted` gave it, as one program; None where it can."""
     if works_on_resources(graph):
         return WHY
+    if shares_bodies(graph, limits.expanded):
+        return "its branches share bodies, of which XLA would have a copy for each way to them"
+    if nesting(graph) > _DEEPEST:
+        return f"its loops and branches lie deeper in each other than {_DEEPEST}"
     for eqn in all_eqns(graph):
         if eqn.op.tf_name is not None or eqn.op.code is not None:
             return f"{eqn.op.name} is computed by TensorFlow ({eqn.source})"

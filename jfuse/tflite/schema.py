@@ -58,6 +58,10 @@ def custom_code(name: str) -> str:
     return _CUSTOM + name
 
 
+VARIABLES = ("VAR_HANDLE", "READ_VARIABLE", "ASSIGN_VARIABLE", "CALL_ONCE")
+"""The operators of states that a file keeps in variables."""
+
+
 def is_custom(builtin: str) -> bool:
     """Whether that is what `custom_code` made."""
     return builtin.startswith(_CUSTOM)

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -20,31 +18,12 @@ from jfuse.verification.inputs.edges import FINITE, HUGE, ODD, ONE_INFINITE, SEL
 from jfuse.verification.inputs.padded_inputs import keep_promises
 from jfuse.verification.inputs.user_inputs import Given
 from jfuse.verification.inputs.vocabularies import with_keys
+from jfuse.verification.options import SamplingOptions
 from jfuse.verification.subject import Interface
 
-EDGES = ("none", "finite", "nan")
 _KINDS = {"none": (), "infinite": (ONE_INFINITE,), "finite": FINITE, "nan": (*FINITE, *ODD)}
 _BATCH_ELEMENTS = 2**20  # of all inputs of one batch of samples together
 _LARGEST_BATCH = 4096
-
-
-@dataclass(frozen=True)
-class Options:
-    """What to compare on; `jfuse.verify` says what each means. edges: "infinite", too: one infinity in one call."""
-
-    samples: int = 0
-    calls: int = 3
-    seed: int = 0
-    inputs: Any = None
-    sizes: Mapping[str, int] | Sequence[Mapping[str, int]] | None = None
-    signatures: Sequence[str] | None = None
-    tolerance: float | Mapping[str, float] | None = None
-    edges: str = "none"
-    empty: bool = False
-    save_failing: Path | None = None
-    shrink: int = 0
-    equations: bool = False
-    litert_limit_s: float | None = None
 
 
 @dataclass(frozen=True)
@@ -55,40 +34,40 @@ class Plan:
     interfaces: Mapping[str, Interface]
     fixed: Mapping[str, Mapping[str, int]]
     promises: Sequence[Promise]
-    options: Options
+    sampling: SamplingOptions
     keeps: bool = field(default=False)
 
     def rows(self) -> Iterator[Iterable[CallInputs]]:
         """The rows, the first of them with all random calls: at each choice of sizes some at other scales."""
-        if self.options.inputs is not None:
-            yield Given(self.interfaces, self.signatures[0].key).calls(self.options.inputs)
+        if self.sampling.inputs is not None:
+            yield Given(self.interfaces, self.signatures[0].key).calls(self.sampling.inputs)
             return
         yield self._random()
         yield from self._edges()
 
     def size(self) -> int:
         """About how many calls and samples there will be; 0 where that is unknown."""
-        if self.options.inputs is not None:
+        if self.sampling.inputs is not None:
             return 0
         choices = sum(len(self._sizes(s)) for s in self.signatures)
-        edges = len(_KINDS[self.options.edges])
-        return choices * self.options.calls + len(self.signatures) * edges + self.options.samples
+        edges = len(_KINDS[self.sampling.edges])
+        return choices * self.sampling.calls + len(self.signatures) * edges + self.sampling.samples
 
     def batches(self, in_a_row: bool) -> Iterator[tuple[Signature, dict[str, np.ndarray]]]:
         """Independent samples along a first axis of each input, in batches, shared out among signatures and sizes.
 
         in_a_row: each sample is a row of calls, along a second axis, as long as the other rows.
         """
-        long = max(1, self.options.calls) if in_a_row else 1
-        if self.options.inputs is not None or not self.options.samples:
+        long = max(1, self.sampling.calls) if in_a_row else 1
+        if self.sampling.inputs is not None or not self.sampling.samples:
             return
         cases = [(s, sizes) for s in self.signatures for sizes in self._sizes(s) if s.input_names]
         for number, (signature, sizes) in enumerate(cases):
-            count = self.options.samples // len(cases) + (number < self.options.samples % len(cases))
-            samples = draws(signature, sizes, self.options.seed + 1 + number, count * long)
+            count = self.sampling.samples // len(cases) + (number < self.sampling.samples % len(cases))
+            samples = draws(signature, sizes, self.sampling.seed + 1 + number, count * long)
             batch: list[dict[str, np.ndarray]] = []
             for i, drawn in enumerate(samples):
-                batch.append(self._kept(signature, drawn, self.options.seed + i))
+                batch.append(self._kept(signature, drawn, self.sampling.seed + i))
                 if len(batch) == _batch_size(drawn) * long or i == count * long - 1:
                     stacked = {name: np.stack([one[name] for one in batch]) for name in drawn}
                     rows = {n: a.reshape(-1, long, *a.shape[1:]) for n, a in stacked.items()}
@@ -98,26 +77,26 @@ class Plan:
     def _random(self) -> Iterator[CallInputs]:
         for signature in self.signatures:
             for sizes in self._sizes(signature):
-                for number, drawn in enumerate(draws(signature, sizes, self.options.seed, self.options.calls)):
-                    yield CallInputs(signature.key, self._kept(signature, drawn, self.options.seed + number))
+                for number, drawn in enumerate(draws(signature, sizes, self.sampling.seed, self.sampling.calls)):
+                    yield CallInputs(signature.key, self._kept(signature, drawn, self.sampling.seed + number))
             yield from self._selecting(signature)
 
     def _selecting(self, signature: Signature) -> Iterator[CallInputs]:
         """Where sizes are decided by data: inputs of which a selection may take nothing, at the least sizes."""
         if any(depends_on_data(e) for e in all_eqns(signature.graph)) and not self._is_particular(signature):
-            for kind, drawn in edge_inputs(signature, self._sizes(signature)[-1], SELECTING, self.options.seed):
+            for kind, drawn in edge_inputs(signature, self._sizes(signature)[-1], SELECTING, self.sampling.seed):
                 yield CallInputs(signature.key, drawn, kind)
 
     def _edges(self) -> Iterator[list[CallInputs]]:
-        kinds = _KINDS[self.options.edges]
+        kinds = _KINDS[self.sampling.edges]
         for signature in self.signatures:
             if self._is_particular(signature):
                 continue
             sizes = self._sizes(signature)
             tried = tuple(kind for kind in kinds if kind not in HUGE) if _saturates(signature) else kinds
             steps = [CallInputs(signature.key, i, kind) for kind, i in edge_inputs(signature, sizes[0], tried, 0)]
-            if self.options.empty and (first := _first_symbol(signature)) not in (None, *self.fixed[signature.key]):
-                (drawn,) = draws(signature, {**sizes[-1], str(first): 0}, self.options.seed, 1)
+            if self.sampling.empty and (first := _first_symbol(signature)) not in (None, *self.fixed[signature.key]):
+                (drawn,) = draws(signature, {**sizes[-1], str(first): 0}, self.sampling.seed, 1)
                 steps.append(CallInputs(signature.key, drawn, "empty"))
             yield from [[step] for step in steps] if self.keeps else [steps]
 
@@ -131,10 +110,10 @@ class Plan:
 
     def _sizes(self, signature: Signature) -> list[dict[str, int]]:
         fixed = self.fixed[signature.key]
-        if self.options.sizes is None:
+        if self.sampling.sizes is None:
             return size_choices(signature.graph, fixed)
         names = open_sizes(input_types(signature.graph))
-        wanted = [self.options.sizes] if isinstance(self.options.sizes, Mapping) else list(self.options.sizes)
+        wanted = [self.sampling.sizes] if isinstance(self.sampling.sizes, Mapping) else list(self.sampling.sizes)
         unknown = sorted({name for sizes in wanted for name in sizes}.difference(*map(open_sizes, self._all_types())))
         if unknown:
             raise JfuseError(

@@ -75,3 +75,13 @@ class Subject(Protocol):
 
     def singly(self, key: str) -> str | None:
         """Why `batch` made a call for each sample; None where it computes samples together."""
+
+
+def states_as_outputs(states: Arrays) -> dict[str, np.ndarray]:
+    """States among outputs: under names that no output has."""
+    return {f"{STATE}{name}": value for name, value in states.items()}
+
+
+def outputs_and_states(calls: Calls, inputs: Arrays, key: str) -> dict[str, np.ndarray]:
+    """One more call: its outputs, and what is kept after it, under names that no output has."""
+    return {**calls.run(inputs, key), **states_as_outputs(calls.states)}

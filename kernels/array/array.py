@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from jfuse.errors import TypeMismatch
@@ -16,7 +17,7 @@ from jfuse.ir.graph import Atom
 from jfuse.ir.types import TensorType
 from jfuse.kernels.core.layout import agreed, axes_from_front, from_front, resolved_shape, with_dim
 from jfuse.kernels.core.op import Array, Static, namespace, tfl
-from jfuse.kernels.core.static_values import fresh_size
+from jfuse.kernels.core.static_values import fresh_size, known_entries, sizes_in_any_order, static_value
 from jfuse.kernels.nn.activation import activate
 
 
@@ -88,6 +89,11 @@ def _squeezed(shape: tuple[Any, ...], squeeze_dims: tuple[int, ...]) -> tuple[in
 def transpose(x: Array, perm: Static, /) -> Array:
     """The dimensions of x in the order perm.   x: any[...]; perm: i32[rank]   Source: tflite/kernels/transpose.cc"""
     return namespace(x).transpose(x, axes_from_front(perm, len(x.shape)))
+
+
+@transpose.types_by_data
+def _transpose_by_data(x: Atom, perm: Atom) -> TensorType:
+    return TensorType(sizes_in_any_order(x.type.rank, x.type.shape), x.type.dtype)
 
 
 @tfl("CONCATENATION", on_shapes=True, linear="joint", moves="joins")
@@ -191,6 +197,24 @@ def _split_v_type(x: TensorType, size_splits: Any, axis: Any) -> tuple[TensorTyp
     (place,) = axes_from_front(axis, x.rank)
     parts = _part_sizes(x.shape[place], size_splits)
     return tuple(TensorType(with_dim(x.shape, place, part), x.dtype) for part in parts)
+
+
+@split_v.types_by_data
+def _split_v_by_data(x: Atom, size_splits: Atom, axis: Atom) -> tuple[TensorType, ...]:
+    """Parts whose sizes data decides; of an axis that data decides nothing is known but the rank."""
+    place = static_value(axis)
+    if place is None:
+        return tuple(TensorType(tuple(fresh_size() for _ in x.type.shape), x.type.dtype) for _ in _lengths(size_splits))
+    (along,) = axes_from_front(place, x.type.rank)
+    sizes = [fresh_size() if n is None or same(n, -1) else n for n in _lengths(size_splits)]
+    return tuple(TensorType(with_dim(x.type.shape, along, n), x.type.dtype) for n in sizes)
+
+
+def _lengths(size_splits: Atom) -> Any:
+    found = known_entries(size_splits) if size_splits.type.is_static else None
+    if found is None:
+        raise TypeMismatch("a split into a number of parts that is open", found=str(size_splits.type))
+    return found
 
 
 def _part_sizes(size: Any, parts: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -332,6 +356,11 @@ def reverse_v2(x: Array, axis: Static, /) -> Array:
     return namespace(x).flip(x, axes_from_front(axis, len(x.shape)))
 
 
+@reverse_v2.types_by_data
+def _reverse_v2_by_data(x: Atom, axis: Atom) -> TensorType:
+    return x.type
+
+
 @tfl("REVERSE_SEQUENCE", linear="first")
 def reverse_sequence(x: Array, seq_lengths: Array, /, *, seq_dim: int, batch_dim: int = 0) -> Array:
     """The first seq_lengths[b] elements of each row b along seq_dim in reverse, the others as they are.
@@ -362,7 +391,8 @@ def dynamic_update_slice(x: Array, update: Array, start_indices: Array, /) -> Ar
     x: any[...]; update: any[...], same rank, no larger; start_indices: i32|i64[rank]
     Source: tflite/kernels/dynamic_update_slice.cc
     """
-    return jax.lax.dynamic_update_slice(x, update, tuple(start_indices))
+    # jax counts negative indices from the end, the runtime moves them to 0
+    return jax.lax.dynamic_update_slice(x, update, tuple(jnp.maximum(jnp.asarray(start_indices), 0)))
 
 
 @dynamic_update_slice.types

@@ -1,4 +1,4 @@
-"""SHAPE and RANK: what is known of a tensor without its data."""
+"""SHAPE and RANK, which read no data."""
 
 from __future__ import annotations
 

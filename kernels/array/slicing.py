@@ -91,17 +91,20 @@ def strided_slice(
 def _strided_slice_by_data(x: Atom, begin: Atom, end: Atom, strides: Atom, **options: Any) -> TensorType:
     """As if the dimensions with bounds of which too little is known were taken whole, with fresh symbols for them."""
     places = [[v if has_sign(v) else None for v in known_entries(a)] for a in (begin, end)]
+    steps = known_entries(strides)
     skipped = options["begin_mask"], options["end_mask"]
     computed = [
         i
         for i in range(begin.type.shape[0])
-        if any(place[i] is None and not mask >> i & 1 for place, mask in zip(places, skipped, strict=True))
-        and not (options["shrink_axis_mask"] | options["new_axis_mask"] | options["ellipsis_mask"]) >> i & 1
+        if steps[i] is None
+        or any(place[i] is None and not mask >> i & 1 for place, mask in zip(places, skipped, strict=True))
+        if not (options["shrink_axis_mask"] | options["new_axis_mask"] | options["ellipsis_mask"]) >> i & 1
     ]
     whole = sum(1 << i for i in computed)
     bounds = [_bounds([0 if v is None else v for v in place]) for place in places]
     masks = {"begin_mask": skipped[0] | whole, "end_mask": skipped[1] | whole}
-    (found,) = strided_slice.infer([x, *bounds, strides], {**options, **masks})
+    step = _bounds([1 if v is None else v for v in steps])
+    (found,) = strided_slice.infer([x, *bounds, step], {**options, **masks})
     shape = list(found.shape)
     for i in computed:
         shape[_result_axis(i, len(shape), len(places[0]), options)] = fresh_size()

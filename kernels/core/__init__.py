@@ -1,1 +1,1 @@
-"""What makes a Python function an op: its signature, types, values and record."""
+"""The machinery of ops: a decorated Python function computes on arrays, infers types and records equations."""

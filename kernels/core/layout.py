@@ -1,4 +1,4 @@
-"""Axes and dimensions: what the layout ops ask of shapes that may be symbolic."""
+"""Arithmetic on axes and dimensions for the layout ops, where sizes may be symbolic."""
 
 from __future__ import annotations
 
@@ -18,7 +18,9 @@ def from_front(axis: int, rank: int) -> int:
 
 
 def axes_from_front(axes: Any, rank: int) -> tuple[int, ...]:
-    """Static axes, one or several, counted from the front."""
+    """Static axes, one or several, counted from the front; raises TypeMismatch where data decides them (None)."""
+    if axes is None:
+        raise TypeMismatch("axes that data decides are asked for", expected="axes that are known")
     return tuple(from_front(a, rank) for a in (axes if isinstance(axes, tuple) else (axes,)))
 
 

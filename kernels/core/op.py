@@ -1,16 +1,17 @@
-"""What turns a Python function into an op: its signature names operands and options, its body types and values."""
+"""`tfl` turns a Python function into an op: the signature declares operands and options, the body types and values."""
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Mapping
+from functools import wraps
 from typing import Any, Literal, get_type_hints
 
 from jfuse.errors import RuleError
-from jfuse.ir.graph import Eqn, Moves, Product, Var
-from jfuse.ir.operand import Operand
+from jfuse.ir.graph import Eqn, Moves, Operand, Product, Var
 from jfuse.ir.registry import register_op
+from jfuse.ir.walk import all_eqns
 from jfuse.kernels.core.operand import Array, Measure, ShapeOnly, Static, declared_operand, namespace
+from jfuse.kernels.core.parameters import Parameters
 from jfuse.kernels.core.record import record
 from jfuse.kernels.core.static_values import static_value
 from jfuse.kernels.core.tfl_op import TflOp
@@ -55,12 +56,13 @@ def tfl(
     chooses: bool = False,
     counts: bool = False,
     cell: str = "",
+    intermediates: int = 0,
 ) -> Callable[[Callable[..., Any]], TflOp]:
     """Declare the decorated function as the TFLite builtin of that name.
 
     Positional parameters are operands (annotated `Array | None`, or `None` as default, where optional, `*name` where
     variadic, annotated `Static` where the type depends on the value), keyword-only ones are options, spelled as in the
-    schema.
+    schema. A parameter that is annotated with a dataclass stands for the fields of it.
 
     updates: operand name -> index of the extra result that lives in that operand's tensor (state kept in place),
         counted from the end where negative.
@@ -87,22 +89,23 @@ def tfl(
     chooses: what the results hold hangs on how operands compare, beyond what `switch` says of each element (TOPK_V2).
     counts: the result is an arithmetic progression: start, end and step are the operands.
     cell: what reports call a recurrent layer, or one step of it.
+    intermediates: how many tensors the operator has that are no operands and no results. Its quantized kernel demands
+        them, and quantizers take a float file only if it has them.
     """
 
     def declare(body: Callable[..., Any]) -> TflOp:
         if builtin in _OPS:
             raise RuleError(f"{builtin} is declared in both {_OPS[builtin].body.__module__} and {body.__module__}")
+        parameters = Parameters.of(body)
         hints = get_type_hints(body, include_extras=True)
-        operands, options = [], {}
-        for parameter in inspect.signature(body).parameters.values():
-            if parameter.kind is parameter.KEYWORD_ONLY:
-                options[parameter.name] = parameter.replace(annotation=hints.get(parameter.name))
-            else:
-                operands.append(declared_operand(parameter, hints.get(parameter.name)))
+        for group in parameters.groups.values():
+            hints |= get_type_hints(group, include_extras=True)
+        operands = [declared_operand(p, hints.get(p.name)) for p in parameters.positional]
+        options = {name: p.replace(annotation=hints.get(name)) for name, p in parameters.keywords.items()}
         state = dict(updates or {})
         op = TflOp(
             builtin,
-            body,
+            _on_fields(body, parameters),
             tuple(operands),
             options,
             state,
@@ -121,12 +124,20 @@ def tfl(
             chooses=chooses,
             counts=counts,
             cell=cell,
+            intermediates=intermediates,
         )
         op.__doc__ = body.__doc__
         _OPS[builtin] = op
         return register_op(op)
 
     return declare
+
+
+def _on_fields(body: Callable[..., Any], parameters: Parameters) -> Callable[..., Any]:
+    """The body, called with the fields of the dataclasses among its parameters."""
+    if not parameters.groups:
+        return body
+    return wraps(body)(lambda *operands, **options: parameters.call(operands, options))
 
 
 def builtin_ops() -> Mapping[str, TflOp]:
@@ -143,8 +154,8 @@ def depends_on_data(eqn: Eqn) -> bool:
 
 
 def draws(eqn: Eqn) -> bool:
-    """Whether an equation's results are random numbers."""
-    return eqn.op.draws
+    """Whether an equation's results, or values in its bodies, are random numbers: others in each call and step."""
+    return eqn.op.draws or any(e.op.draws for body in eqn.bodies for e in all_eqns(body))
 
 
 def new_states(eqn: Eqn) -> dict[str, int]:

@@ -1,4 +1,4 @@
-"""What stands in an op's signature: arrays, and operands of which the value or only the shape matters."""
+"""The annotations of operands in an op's signature: arrays, static values (`Static`), shapes (`ShapeOnly`)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Annotated, Any, TypeAlias, get_args, get_origin
 import jax.numpy as jnp
 import numpy as np
 
-from jfuse.ir.operand import Operand
+from jfuse.ir.graph import Operand
 
 Array: TypeAlias = Any
 """A NumPy array, a jax array or tracer, or a Var: what an op is called with decides what it does."""

@@ -21,7 +21,7 @@ _LARGEST_SHAPE_VALUE = 64  # elements; tensors beyond this are data, not shapes
 def record(op: Op, operands: Sequence[Any], params: Params) -> tuple[Any, ...]:
     """Append an equation to the active trace, or fold it where every result follows from shapes alone."""
     trace = active_trace()
-    inputs: list[Atom | None] = [_as_atom(trace, o) for o in operands]
+    inputs = trace.operands(operands)
     types = infer_resolving(op, trace, inputs, params)
     values = known_values(op, inputs, params, len(types))
     if all(v is not None and v.dtype != object for v in values):
@@ -29,7 +29,7 @@ def record(op: Op, operands: Sequence[Any], params: Params) -> tuple[Any, ...]:
     return trace.append(op, inputs, types, params, values=values)
 
 
-def infer_resolving(op: Op, trace: Trace, inputs: list[Atom | None], params: Params) -> tuple[TensorType, ...]:
+def infer_resolving(op: Op, trace: Trace, inputs: Sequence[Atom | None], params: Params) -> tuple[TensorType, ...]:
     """The result types; where operands disagree on open sizes that the op needs equal, those are equated first.
 
     Bodies say which sizes those are by `layout.agreed`; of elementwise ops it is known.
@@ -51,17 +51,6 @@ def _resolved(trace: Trace, atom: Atom | None) -> Atom | None:
         return atom
     resolved = trace.resolve(atom.type)
     return atom if resolved is atom.type else Var(resolved, value=atom.value)
-
-
-def _as_atom(trace: Trace, operand: Any) -> Atom | None:
-    if operand is None or isinstance(operand, Var | Const):
-        return operand
-    array = as_array(operand)
-    if array.dtype == object and not _is_text(array):
-        raise TypeMismatch(
-            "symbolic sizes as an operand", found=array.tolist(), remedy="make a tensor of them with `shape_tensor`"
-        )
-    return trace.constant(array)
 
 
 def known_values(op: Op, inputs: Sequence[Atom | None], params: Params, count: int) -> list[np.ndarray | None]:
@@ -95,13 +84,3 @@ def _tightened(array: np.ndarray) -> np.ndarray | None:
     if array.dtype != object:
         return array
     return array.astype(np.int64) if all(is_known(d) for d in array.ravel()) else array
-
-
-def as_array(value: Any) -> np.ndarray:
-    """An operand as an array; strings become object arrays."""
-    array = np.asarray(value)
-    return array.astype(object) if array.dtype.kind in "SU" else array  # strings are object arrays of bytes
-
-
-def _is_text(array: np.ndarray) -> bool:
-    return all(isinstance(item, bytes) for item in array.ravel())

@@ -1,4 +1,4 @@
-"""What is known of operands while they are recorded: values that follow from shapes, names for those that do not."""
+"""Static values of operands while equations are recorded: numbers that follow from shapes, fresh symbols for others."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ import jax
 import numpy as np
 
 from jfuse.ir.dims import Dim, symbol
-from jfuse.ir.graph import Atom, Const
-from jfuse.ir.trace import active_trace, is_tracing
+from jfuse.ir.graph import Atom, Var
+from jfuse.ir.trace import active_trace, is_tracing, producer
 
 
-def static_value(atom: Atom) -> Any:
-    """The value of a Const, or what is known of a Var: an int or nested tuples; None where nothing is known."""
-    array = atom.array if isinstance(atom, Const) else atom.value
+def static_value(x: Any) -> Any:
+    """The value of a Const or array, or the known one of a Var: an int or nested tuples; None where it is open."""
+    array = x.value if isinstance(x, Var) else np.asarray(x)
     return None if array is None else as_static(array)
 
 
@@ -66,13 +66,13 @@ def _nothing(shape: Sequence[int]) -> Any:
 
 def _packed(atom: Atom) -> list[Atom] | None:
     """What PACK made a tensor of along its first axis, casts on the way; None where another op made it."""
-    for eqn in reversed(active_trace().eqns if is_tracing() else []):
-        if atom in eqn.outputs:
-            if eqn.op.name == "cast" and eqn.inputs[0] is not None:
-                return _packed(eqn.inputs[0])
-            packs = eqn.op.name == "pack" and eqn.params["axis"] % atom.type.rank == 0
-            return [a for a in eqn.inputs if a is not None] if packs else None
-    return None
+    eqn = producer(atom)
+    if eqn is None:
+        return None
+    if eqn.op.name == "cast" and eqn.inputs[0] is not None:
+        return _packed(eqn.inputs[0])
+    packs = eqn.op.name == "pack" and eqn.params["axis"] % atom.type.rank == 0
+    return [a for a in eqn.inputs if a is not None] if packs else None
 
 
 def _tuples(value: Any) -> Any:

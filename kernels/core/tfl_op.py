@@ -13,14 +13,13 @@ from jax.errors import InconclusiveDimensionOperation
 
 from jfuse.errors import JfuseError, TypeMismatch
 from jfuse.ir.dims import broadcast_shape, is_known
-from jfuse.ir.graph import Atom, Const, Eqn, Graph, Moves, Op, Params, Product, Var
+from jfuse.ir.graph import Atom, Const, Eqn, Graph, Moves, Op, Operand, Params, Product, Var, arrays_of
 from jfuse.ir.min_max_dims import normal
-from jfuse.ir.operand import Operand
-from jfuse.ir.trace import call_text, is_tracing, mismatch
+from jfuse.ir.trace import as_array, call_text, is_tracing, mismatch
 from jfuse.ir.types import DType, TensorType
 from jfuse.kernels.core.abstract_types import abstract_types
 from jfuse.kernels.core.operand import Placeholder
-from jfuse.kernels.core.record import as_array, known_values, record
+from jfuse.kernels.core.record import known_values, record
 from jfuse.kernels.core.static_values import as_static, named_sizes, static_value
 
 TypeRule: TypeAlias = Callable[..., TensorType | tuple[TensorType, ...]]
@@ -50,9 +49,12 @@ class TflOp(Op):
     chooses: bool = False
     counts: bool = False
     cell: str = ""
+    intermediates: int = 0
+    parts: tuple[str, ...] = ()
     type_rule: TypeRule | None = None
     atom_rule: TypeRule | None = None
     data_rule: TypeRule | None = None
+    watched_body: Callable[..., Any] | None = None
     is_kernel = True
     _memo: dict[Any, tuple[TensorType, ...]] = field(default_factory=dict, repr=False)
 
@@ -80,6 +82,24 @@ class TflOp(Op):
         """Register a type rule for Static operands that are computed at run time; it gets the operands themselves."""
         self.data_rule = rule
         return rule
+
+    def watched(self, *parts: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+        """Register a body that also looks at inner values of these names: called with a watch, operands and options.
+
+        It returns the results, then the tallies of the watch.
+        """
+
+        def register(body: Callable[..., Any]) -> Callable[..., Any]:
+            self.parts, self.watched_body = parts, body
+            return body
+
+        return register
+
+    def run_watched(self, inputs: Sequence[Any], params: Params, watch: Any) -> tuple[Any, ...]:
+        """The results for arrays, then the tallies of the watch."""
+        assert self.watched_body is not None, "an op with parts"
+        with jax.enable_x64(True):
+            return tuple(self.watched_body(watch, *inputs, **params))
 
     def new_states(self, results: int) -> dict[str, int]:
         """For each operand that the op updates in place, the one of so many results that it becomes."""
@@ -126,14 +146,12 @@ class TflOp(Op):
             if declared.optional:
                 values.append(None)
         data = (v for i, v in enumerate(values) if not self.operand_at(i).static)
-        dtype = next((v.dtype for v in data if isinstance(v, Var | np.ndarray | jax.Array)), None)
+        dtype = next((v.dtype for v in data if isinstance(v, Var | Const | np.ndarray | jax.Array)), None)
         return [self._as_operand(v, self.operand_at(i), dtype) for i, v in enumerate(values)]
 
     def _as_operand(self, value: Any, declared: Operand, dtype: Any) -> Any:
-        if isinstance(value, Const):
-            return value.array
-        if value is None and declared.optional:
-            return None
+        if isinstance(value, Const) or (value is None and declared.optional):
+            return value
         if declared.static and not isinstance(value, Var | np.ndarray | jax.Array):
             return _shape_array(value)
         if isinstance(value, bool | int | float):
@@ -160,6 +178,7 @@ class TflOp(Op):
         """The results for arrays; for Vars an equation is recorded."""
         if any(isinstance(i, Var) for i in inputs) or (self.draws and is_tracing()):
             return record(self, inputs, params)
+        inputs = arrays_of(inputs)
         arguments = [as_static(v) if self.operand_at(i).static else v for i, v in enumerate(inputs)]
         with jax.enable_x64(True), np.errstate(all="ignore"):
             results = self.body(*arguments, **params)
@@ -168,7 +187,7 @@ class TflOp(Op):
         return tuple(_to_numpy(r) for r in results) if on_numpy else results
 
     def known_values(self, inputs: Sequence[Atom | None], params: Params, count: int) -> Sequence[np.ndarray | None]:
-        """What is known of the values of the results, `count` of them, where the op works on shapes."""
+        """The known values of the results, `count` of them, where the op works on shapes."""
         return known_values(self, inputs, params, count)
 
     def infer(

@@ -2,9 +2,54 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, fields
+from typing import Any
+
 from jfuse.kernels.core.op import Array, tfl
-from jfuse.kernels.fused.lstm_cell import lstm_cell
+from jfuse.kernels.fused.lstm_cell import PARTS, LstmCell, Watch, lstm_cell
 from jfuse.kernels.fused.recurrence import Checks
+
+
+@dataclass(frozen=True)
+class LstmWeights:
+    """The operands of an LSTM between its input and its states, in the order in which files have them."""
+
+    input_to_input_weights: Array | None
+    input_to_forget_weights: Array
+    input_to_cell_weights: Array
+    input_to_output_weights: Array
+    recurrent_to_input_weights: Array | None
+    recurrent_to_forget_weights: Array
+    recurrent_to_cell_weights: Array
+    recurrent_to_output_weights: Array
+    cell_to_input_weights: Array | None
+    cell_to_forget_weights: Array | None
+    cell_to_output_weights: Array | None
+    input_gate_bias: Array | None
+    forget_gate_bias: Array
+    cell_gate_bias: Array
+    output_gate_bias: Array
+    projection_weights: Array | None
+    projection_bias: Array | None
+
+
+@dataclass(frozen=True)
+class LayerNorms:
+    """The operands of a layer norm in each gate, all of them or none but the input gate's."""
+
+    input_layer_norm_coefficients: Array | None = None
+    forget_layer_norm_coefficients: Array | None = None
+    cell_layer_norm_coefficients: Array | None = None
+    output_layer_norm_coefficients: Array | None = None
+
+
+@dataclass(frozen=True)
+class LstmOptions:
+    """The options that both LSTMs have."""
+
+    fused_activation_function: str = "TANH"
+    cell_clip: float = 0.0
+    proj_clip: float = 0.0
 
 
 @tfl(
@@ -12,37 +57,17 @@ from jfuse.kernels.fused.recurrence import Checks
     updates={"output_state": 1, "cell_state": 2},
     repeats={"output_state": (0, -1)},
     cell="LSTM",
+    intermediates=5,
 )
 def unidirectional_sequence_lstm(
     input_: Array,
-    input_to_input_weights: Array | None,
-    input_to_forget_weights: Array,
-    input_to_cell_weights: Array,
-    input_to_output_weights: Array,
-    recurrent_to_input_weights: Array | None,
-    recurrent_to_forget_weights: Array,
-    recurrent_to_cell_weights: Array,
-    recurrent_to_output_weights: Array,
-    cell_to_input_weights: Array | None,
-    cell_to_forget_weights: Array | None,
-    cell_to_output_weights: Array | None,
-    input_gate_bias: Array | None,
-    forget_gate_bias: Array,
-    cell_gate_bias: Array,
-    output_gate_bias: Array,
-    projection_weights: Array | None,
-    projection_bias: Array | None,
+    weights: LstmWeights,
     output_state: Array,
     cell_state: Array,
-    input_layer_norm_coefficients: Array | None = None,
-    forget_layer_norm_coefficients: Array | None = None,
-    cell_layer_norm_coefficients: Array | None = None,
-    output_layer_norm_coefficients: Array | None = None,
+    norms: LayerNorms,
     /,
     *,
-    fused_activation_function: str = "TANH",
-    cell_clip: float = 0.0,
-    proj_clip: float = 0.0,
+    options: LstmOptions,
     time_major: bool = False,
     asymmetric_quantize_inputs: bool = False,
     diagonal_recurrent_tensors: bool = False,
@@ -62,65 +87,29 @@ def unidirectional_sequence_lstm(
     f64 for sums of 40 terms over 4 steps, 1e-6 of LiteRT for 512 units over 100.
     Source: tflite/kernels/unidirectional_sequence_lstm.cc, tflite/kernels/lstm_eval.cc
     """
-    cell = lstm_cell(
-        "unidirectional_sequence_lstm",
-        (input_to_input_weights, input_to_forget_weights, input_to_cell_weights, input_to_output_weights),
-        (
-            recurrent_to_input_weights,
-            recurrent_to_forget_weights,
-            recurrent_to_cell_weights,
-            recurrent_to_output_weights,
-        ),
-        (cell_to_input_weights, cell_to_forget_weights, cell_to_output_weights),
-        (input_gate_bias, forget_gate_bias, cell_gate_bias, output_gate_bias),
-        (projection_weights, projection_bias),
-        norms=(
-            input_layer_norm_coefficients,
-            forget_layer_norm_coefficients,
-            cell_layer_norm_coefficients,
-            output_layer_norm_coefficients,
-        ),
-        activation=fused_activation_function,
-        cell_clip=cell_clip,
-        proj_clip=proj_clip,
-    )
+    cell = _cell("unidirectional_sequence_lstm", weights, norms, options)
     cell.check(diagonal=diagonal_recurrent_tensors)
     Checks(cell.op).rank("the input", input_, 3)
     cell.check_operands(input_, output_state, cell_state, input_.shape[1 if time_major else 0])
     return cell.run(input_, output_state, cell_state, time_major=time_major)
 
 
-@tfl("LSTM", updates={"output_state": 1, "cell_state": 2}, repeats={"output_state": (0, -1)}, cell="LSTM cell")
+@tfl(
+    "LSTM",
+    updates={"output_state": 1, "cell_state": 2},
+    repeats={"output_state": (0, -1)},
+    cell="LSTM cell",
+    intermediates=5,
+)
 def lstm(
     input_: Array,
-    input_to_input_weights: Array | None,
-    input_to_forget_weights: Array,
-    input_to_cell_weights: Array,
-    input_to_output_weights: Array,
-    recurrent_to_input_weights: Array | None,
-    recurrent_to_forget_weights: Array,
-    recurrent_to_cell_weights: Array,
-    recurrent_to_output_weights: Array,
-    cell_to_input_weights: Array | None,
-    cell_to_forget_weights: Array | None,
-    cell_to_output_weights: Array | None,
-    input_gate_bias: Array | None,
-    forget_gate_bias: Array,
-    cell_gate_bias: Array,
-    output_gate_bias: Array,
-    projection_weights: Array | None,
-    projection_bias: Array | None,
+    weights: LstmWeights,
     output_state: Array,
     cell_state: Array,
-    input_layer_norm_coefficients: Array | None = None,
-    forget_layer_norm_coefficients: Array | None = None,
-    cell_layer_norm_coefficients: Array | None = None,
-    output_layer_norm_coefficients: Array | None = None,
+    norms: LayerNorms,
     /,
     *,
-    fused_activation_function: str = "TANH",
-    cell_clip: float = 0.0,
-    proj_clip: float = 0.0,
+    options: LstmOptions,
     kernel_type: str = "FULL",
     asymmetric_quantize_inputs: bool = False,
 ) -> tuple[Array, Array, Array]:
@@ -132,29 +121,48 @@ def lstm(
     """
     checks = Checks("lstm")
     checks.refuse_unless(kernel_type == "FULL", f"kernel_type {kernel_type}, an older form with other operands")
-    cell = lstm_cell(
-        "lstm",
-        (input_to_input_weights, input_to_forget_weights, input_to_cell_weights, input_to_output_weights),
-        (
-            recurrent_to_input_weights,
-            recurrent_to_forget_weights,
-            recurrent_to_cell_weights,
-            recurrent_to_output_weights,
-        ),
-        (cell_to_input_weights, cell_to_forget_weights, cell_to_output_weights),
-        (input_gate_bias, forget_gate_bias, cell_gate_bias, output_gate_bias),
-        (projection_weights, projection_bias),
-        norms=(
-            input_layer_norm_coefficients,
-            forget_layer_norm_coefficients,
-            cell_layer_norm_coefficients,
-            output_layer_norm_coefficients,
-        ),
-        activation=fused_activation_function,
-        cell_clip=cell_clip,
-        proj_clip=proj_clip,
-    )
+    cell = _cell("lstm", weights, norms, options)
     cell.check()
     checks.rank("the input", input_, 2)
     cell.check_operands(input_, output_state, cell_state, input_.shape[0])
     return cell.run_step(input_, output_state, cell_state)
+
+
+@unidirectional_sequence_lstm.watched(*PARTS)
+def _sequence_watched(watch: Watch, *operands: Array | None, time_major: bool, **options: Any) -> tuple[Any, ...]:
+    """The results of unidirectional_sequence_lstm, and the tallies of inner values after the last step."""
+    cell = _cell_of("unidirectional_sequence_lstm", operands, options)
+    return cell.run_watched(watch, operands[0], operands[18], operands[19], time_major=time_major)
+
+
+@lstm.watched(*PARTS)
+def _step_watched(watch: Watch, *operands: Array | None, **options: Any) -> tuple[Any, ...]:
+    """The results of lstm, and the tallies of its inner values."""
+    h, state, c, tallies = _cell_of("lstm", operands, options).run_step_watched(watch, operands[0], *operands[18:20])
+    return h, state, c, tallies
+
+
+def _cell_of(op: str, operands: tuple[Array | None, ...], options: dict[str, Any]) -> LstmCell:
+    """The cell of all operands of an op, in its order, and of its options."""
+    shared = {f.name: options[f.name] for f in fields(LstmOptions)}
+    return _cell(op, LstmWeights(*operands[1:18]), LayerNorms(*operands[20:24]), LstmOptions(**shared))
+
+
+def _cell(op: str, weights: LstmWeights, norms: LayerNorms, options: LstmOptions) -> LstmCell:
+    given = _values(weights)
+    return lstm_cell(
+        op,
+        given[0:4],
+        given[4:8],
+        given[8:11],
+        given[11:15],
+        given[15:17],
+        norms=_values(norms),
+        activation=options.fused_activation_function,
+        cell_clip=options.cell_clip,
+        proj_clip=options.proj_clip,
+    )
+
+
+def _values(group: LstmWeights | LayerNorms) -> list[Array | None]:
+    return [getattr(group, f.name) for f in fields(group)]

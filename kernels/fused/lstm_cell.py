@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -31,15 +31,41 @@ class Gate:
     norm: Array
     aux: Array
 
-    def close(self, total: Array, cell: Array | None) -> Array:
-        """What enters the nonlinearity: `total` with the peephole into `cell`, then layer norm and bias."""
-        if self.peephole is not None:
-            total = total + cell * self.peephole
+    def total(self, products: Array, cell: Array | None) -> Array:
+        """The products of inputs and output state, with the peephole into `cell`."""
+        return products if self.peephole is None else products + cell * self.peephole
+
+    def close(self, total: Array) -> Array:
+        """What enters the nonlinearity: the total, after layer norm and bias where there is one."""
         if self.norm is None:
             return total
         centred = total - jnp.mean(total, -1, keepdims=True)
         variance = jnp.mean(centred * centred, -1, keepdims=True)
         return centred / jnp.sqrt(variance + _EPSILON) * self.norm + self.bias
+
+
+PARTS = ("input_gate", "forget_gate", "cell_gate", "output_gate", "cell", "hidden")
+"""Inner values of each step: what enters the nonlinearity of a gate, before its layer norm where there is one, f[b,c];
+the new cell state, f[b,c]; the output before the projection, f[b,c]."""
+
+
+@dataclass(frozen=True)
+class Watch:
+    """Looks at inner values while steps are computed.
+
+    tallies: by part, what is kept of it before the first step: arrays. update: a part, its tally before a step and its
+        value there, to the tally after the step.
+    """
+
+    tallies: Mapping[str, Any]
+    update: Callable[[str, Any, Array], Any]
+
+    def after(self, tallies: Mapping[str, Any], values: Mapping[str, Array]) -> dict[str, Any]:
+        """The tallies after a step. Those of parts that the cell does not have stay as they are."""
+        return {part: self.update(part, t, values[part]) if part in values else t for part, t in tallies.items()}
+
+
+_NOTHING = Watch({}, lambda part, tally, value: tally)
 
 
 @dataclass(frozen=True)
@@ -92,48 +118,79 @@ class LstmCell:
         backwards: bool = False,
     ) -> tuple[Array, Array, Array]:
         """All steps: every h in a row, and the states after the last step."""
+        y, h, c, _ = self.run_watched(
+            _NOTHING, x, output_state, cell_state, time_major=time_major, aux=aux, backwards=backwards
+        )
+        return y, h, c
+
+    def run_watched(
+        self,
+        watch: Watch,
+        x: Array,
+        output_state: Array,
+        cell_state: Array,
+        *,
+        time_major: bool,
+        aux: Array | None = None,
+        backwards: bool = False,
+    ) -> tuple[Array, Array, Array, dict[str, Any]]:
+        """As `run`, with the tallies of `watch` after the last step."""
         sequences = [time_first(v, time_major) for v in (x, aux) if v is not None]
         states = self._states(sequences[0].shape[1], output_state, cell_state)
-        (h, c), y = over_time(self._stepper(), states, sequences, backwards=backwards)
-        return time_first(y, time_major), jnp.reshape(h, output_state.shape), jnp.reshape(c, cell_state.shape)
+        start = (*states, dict(watch.tallies))
+        (h, c, tallies), y = over_time(self._stepper(watch), start, sequences, backwards=backwards)
+        return time_first(y, time_major), jnp.reshape(h, output_state.shape), jnp.reshape(c, cell_state.shape), tallies
 
     def run_step(self, x: Array, output_state: Array, cell_state: Array) -> tuple[Array, Array, Array]:
         """One step: h, and both states after it."""
-        (_, c), h = self._stepper()(self._states(x.shape[0], output_state, cell_state), [jnp.asarray(x)])
-        return h, jnp.reshape(h, output_state.shape), jnp.reshape(c, cell_state.shape)
+        return self.run_step_watched(_NOTHING, x, output_state, cell_state)[:3]
+
+    def run_step_watched(
+        self, watch: Watch, x: Array, output_state: Array, cell_state: Array
+    ) -> tuple[Array, Array, Array, dict[str, Any]]:
+        """As `run_step`, with the tallies of `watch` after the step."""
+        start = (*self._states(x.shape[0], output_state, cell_state), dict(watch.tallies))
+        (_, c, tallies), h = self._stepper(watch)(start, [jnp.asarray(x)])
+        return h, jnp.reshape(h, output_state.shape), jnp.reshape(c, cell_state.shape), tallies
 
     def _states(self, batch: Any, output_state: Array, cell_state: Array) -> tuple[Array, Array]:
         return jnp.reshape(output_state, (batch, self.width)), jnp.reshape(cell_state, (batch, self.units))
 
-    def _stepper(self) -> Step:
+    def _stepper(self, watch: Watch) -> Step:
         gates = [self.gates[g] for g in self.computed]
         inputs = [[g.weights for g in gates], *([[g.aux for g in gates]] if gates[0].aux is not None else [])]
         total = sums([jnp.concatenate(w) for w in inputs], jnp.concatenate([g.recurrent for g in gates]))
         # A layer norm comes before the biases.
         bias = jnp.concatenate([g.bias for g in gates]) if gates[0].norm is None else None
 
-        def step(state: tuple[Array, Array], entering: Sequence[Array]) -> tuple[tuple[Array, Array], Array]:
-            totals = total(entering, state[0])
-            h, c = self.step(totals if bias is None else totals + bias, state[1])
-            return (h, c), h
+        def step(state: tuple[Array, Array, Any], entering: Sequence[Array]) -> tuple[Any, Array]:
+            h, c, tallies = state
+            totals = total(entering, h)
+            h, inner = self.step(totals if bias is None else totals + bias, c)
+            return (h, inner["cell"], watch.after(tallies, inner)), h
 
         return step
 
-    def step(self, totals: Array, c: Array) -> tuple[Array, Array]:
-        """One step from the gates' sums and the cell state to the new output and cell state."""
+    def step(self, totals: Array, c: Array) -> tuple[Array, dict[str, Array]]:
+        """One step from the gates' sums and the cell state to the new output and the inner values (`PARTS`)."""
         parts = dict(zip(self.computed, jnp.split(totals, len(self.computed), -1), strict=True))
-        gates = self.gates
-        forget = jax.nn.sigmoid(gates["forget"].close(parts["forget"], c))
-        admit = jax.nn.sigmoid(gates["input"].close(parts["input"], c)) if "input" in parts else 1 - forget
-        candidate = activate(gates["cell"].close(parts["cell"], None), self.activation)
-        c = _clip(forget * c + admit * candidate, self.cell_clip)
-        out = jax.nn.sigmoid(gates["output"].close(parts["output"], c))  # sees the new, clipped cell state
-        h = out * activate(c, self.activation)
+        gates, inner = self.gates, {}
+
+        def entering(name: str, cell: Array | None) -> Array:
+            inner[f"{name}_gate"] = gates[name].total(parts[name], cell)
+            return gates[name].close(inner[f"{name}_gate"])
+
+        forget = jax.nn.sigmoid(entering("forget", c))
+        admit = jax.nn.sigmoid(entering("input", c)) if "input" in parts else 1 - forget
+        candidate = activate(entering("cell", None), self.activation)
+        c = inner["cell"] = _clip(forget * c + admit * candidate, self.cell_clip)
+        out = jax.nn.sigmoid(entering("output", c))  # sees the new, clipped cell state
+        h = inner["hidden"] = out * activate(c, self.activation)
         if self.projection is None:
-            return h, c
+            return h, inner
         h = product(h, self.projection)
         h = h if self.projection_bias is None else h + self.projection_bias
-        return _clip(h, self.proj_clip), c
+        return _clip(h, self.proj_clip), inner
 
     def check(self, *, diagonal: bool | None = None) -> None:
         """Raise TypeMismatch for weights or options that the kernel refuses, or computes wrongly.

@@ -1,4 +1,4 @@
-"""What the fused recurrent ops share: products, the walk over the steps, and the checks of their operands."""
+"""Shared code of the fused recurrent ops: products, the walk over the steps, checks of operands."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def given(operand: Array | None) -> Array | None:
 
 @dataclass(frozen=True)
 class Checks:
-    """What an op demands of its operands, for messages that name it."""
+    """Checks of an op's operands, with messages that name the op."""
 
     op: str
 

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from jfuse.errors import TypeMismatch
 from jfuse.ir.dims import Dim, floor_divided, is_known, same
+from jfuse.ir.graph import Atom
 from jfuse.ir.types import TensorType
 from jfuse.kernels.core.op import Array, Static, namespace, tfl
+from jfuse.kernels.core.static_values import fresh_size, static_value
 
 
 @tfl("SPACE_TO_DEPTH", linear="joint", moves="takes")
@@ -73,6 +75,11 @@ def _space_to_batch_nd_type(x: TensorType, block_shape: Any, paddings: Any) -> T
     return TensorType((batch * math.prod(block_shape), *left, channels), x.dtype)
 
 
+@space_to_batch_nd.types_by_data
+def _space_to_batch_nd_by_data(x: Atom, block_shape: Atom, paddings: Atom) -> TensorType:
+    return _blocks_by_data(x, static_value(block_shape), lambda images, blocks: images * math.prod(blocks))
+
+
 @tfl("BATCH_TO_SPACE_ND", linear="joint")
 def batch_to_space_nd(x: Array, block_shape: Static, crops: Static, /) -> Array:
     """The inverse of SPACE_TO_BATCH_ND: images that are each every n-th pixel of one, put together and cropped.
@@ -98,6 +105,18 @@ def _batch_to_space_nd_type(x: TensorType, block_shape: Any, crops: Any) -> Tens
     if any(is_known(d) and d < 0 for d in kept):
         raise TypeMismatch("the crops are larger than the image", expected=f"{whole} at most", found=crops)
     return TensorType((_divided(images, math.prod(block_shape)), *kept, channels), x.dtype)
+
+
+@batch_to_space_nd.types_by_data
+def _batch_to_space_nd_by_data(x: Atom, block_shape: Atom, crops: Atom) -> TensorType:
+    return _blocks_by_data(x, static_value(block_shape), lambda images, blocks: _divided(images, math.prod(blocks)))
+
+
+def _blocks_by_data(x: Atom, blocks: Any, images: Callable[[Dim, Any], Dim]) -> TensorType:
+    """Sizes that data decides, but for the channels, and the batch where the blocks are known."""
+    batch, *sizes, channels = x.type.shape
+    many = fresh_size() if blocks is None else images(batch, blocks)
+    return TensorType((many, *(fresh_size() for _ in sizes), channels), x.type.dtype)
 
 
 def _image(x: TensorType) -> Sequence[Dim]:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+from jax.core import max_dim, min_dim
 
 from jfuse.errors import TypeMismatch
 from jfuse.ir.graph import Atom
@@ -75,33 +77,36 @@ sum_ = reduction("SUM", "sum", "The sum", on_shapes=True, linear="joint", keeps_
 reduce_prod = reduction("REDUCE_PROD", "prod", "The product", on_shapes=True, keeps_dtype=True)
 
 
-@tfl("REDUCE_MAX", switch="clip")
-def reduce_max(x: Array, axes: Static, /, *, keep_dims: bool = False) -> Array:
-    """The greatest element along axes; none for no axes.   x: number[...] -> number[...]
+def _extreme(builtin: str, of_sizes: Callable[[Any, Any], Any], text: str) -> TflOp:
+    """Declare the greatest or smallest along axes; of sizes an expression where the run time decides."""
+    function = builtin.removeprefix("REDUCE_").lower()
+    of_two = np.frompyfunc(of_sizes, 2, 1)
 
-    Source: tflite/kernels/reduce.cc
-    """
-    # With a first value the axes may have any size: N - 1 is not known to be 1 or more.
-    first = -_infinity(x.dtype) if DType.of(x.dtype).is_float else np.iinfo(x.dtype).min
-    return namespace(x).max(x, axis=axis_tuple(axes), keepdims=keep_dims, initial=first)
+    def body(x: Array, axes: Static, /, *, keep_dims: bool = False) -> Array:
+        if x.dtype == object:
+            return np.asarray(of_two.reduce(x, axis=axis_tuple(axes), keepdims=keep_dims), object)
+        # With a first value the axes may have any size: N - 1 is not known to be 1 or more.
+        least, greatest = _ends(x.dtype)
+        first = least if function == "max" else greatest
+        return getattr(namespace(x), function)(x, axis=axis_tuple(axes), keepdims=keep_dims, initial=first)
 
-
-@tfl("REDUCE_MIN", switch="clip")
-def reduce_min(x: Array, axes: Static, /, *, keep_dims: bool = False) -> Array:
-    """The smallest element along axes; none for no axes.   x: number[...] -> number[...]
-
-    Source: tflite/kernels/reduce.cc
-    """
-    first = _infinity(x.dtype) if DType.of(x.dtype).is_float else np.iinfo(x.dtype).max
-    return namespace(x).min(x, axis=axis_tuple(axes), keepdims=keep_dims, initial=first)
-
-
-reduce_max.types_by_data(_reduced_by_data)
-reduce_min.types_by_data(_reduced_by_data)
+    body.__doc__ = (
+        f"{text} along axes; none for no axes.   x: number[...] -> number[...]   Source: tflite/kernels/reduce.cc"
+    )
+    op = tfl(builtin, on_shapes=True, switch="clip")(body)
+    op.types_by_data(_reduced_by_data)
+    return op
 
 
-def _infinity(dtype: Any) -> Any:
-    return np.asarray(np.inf, dtype)[()]
+def _ends(dtype: Any) -> tuple[Any, Any]:
+    """The least and the greatest number of a type."""
+    if DType.of(dtype).is_float:
+        return np.asarray(-np.inf, dtype)[()], np.asarray(np.inf, dtype)[()]
+    return np.iinfo(dtype).min, np.iinfo(dtype).max
+
+
+reduce_max = _extreme("REDUCE_MAX", max_dim, "The greatest element")
+reduce_min = _extreme("REDUCE_MIN", min_dim, "The smallest element")
 
 
 reduce_any = reduction("REDUCE_ANY", "any", "Whether an element is true")

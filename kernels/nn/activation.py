@@ -12,7 +12,7 @@ from jfuse.kernels.core.op import Array, namespace, tfl
 
 
 def activate(x: Array, name: str) -> Array:
-    """What `fused_activation_function` names, applied to x.   Source: tflite/schema/schema.fbs, ActivationFunctionType
+    """x with the activation of that name, as in options.   Source: tflite/schema/schema.fbs, ActivationFunctionType
 
     name: NONE, RELU, RELU_N1_TO_1, RELU6, TANH or SIGN_BIT (1 where the sign bit is set).
     """

@@ -95,7 +95,7 @@ def _depthwise_conv_2d_type(x: TensorType, weights: TensorType, bias: TensorType
     return _convolved_type(x, window, outputs, options)
 
 
-@tfl("TRANSPOSE_CONV", linear="each", clamps=True, product="windows")
+@tfl("TRANSPOSE_CONV", sized_by_data=True, linear="each", clamps=True, product="windows")
 def transpose_conv(
     output_shape: Static,
     weights: Array,

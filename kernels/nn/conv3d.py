@@ -49,7 +49,7 @@ def _conv_3d_type(x: TensorType, weights: TensorType, bias: TensorType | None, *
     return TensorType((x.shape[0], *sizes, outputs), x.dtype)
 
 
-@tfl("CONV_3D_TRANSPOSE", linear="each", clamps=True, product="windows")
+@tfl("CONV_3D_TRANSPOSE", sized_by_data=True, linear="each", clamps=True, product="windows")
 def conv_3d_transpose(
     output_shape: Static,
     weights: Array,

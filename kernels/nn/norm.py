@@ -1,4 +1,4 @@
-"""Normalization by what stands around: LOCAL_RESPONSE_NORMALIZATION and L2_NORMALIZATION."""
+"""LOCAL_RESPONSE_NORMALIZATION and L2_NORMALIZATION."""
 
 from __future__ import annotations
 

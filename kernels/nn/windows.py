@@ -1,4 +1,4 @@
-"""Sizes and paddings of what slides a window over an image: convolutions and pools."""
+"""Output sizes and paddings of sliding windows: of convolutions and pools."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def extent(window: int, dilation: int) -> int:
 
 
 def same_padding(size: Dim, window: int, stride: int, dilation: int) -> tuple[Dim, Dim]:
-    """What "SAME" adds before and after an axis of this size.   Source: tflite/kernels/padding.h"""
+    """The amounts that "SAME" adds before and after an axis of this size.   Source: tflite/kernels/padding.h"""
     count = window_count(size, window, stride, dilation, "SAME")
     total = max_dim((count - 1) * stride + extent(window, dilation) - size, 0)
     return total // 2, total - total // 2

@@ -78,7 +78,7 @@ def _steps(sequence: Array, time_major: bool) -> Array:
     return sequence if time_major else ops.transpose(sequence, _SWAP)
 
 
-def _constant_result(index: int) -> np.ndarray | None:
+def _constant_result(index: int) -> Const | None:
     """A result that the body states as a constant; None where it computes it."""
     atom = site().results[index]
-    return atom.array if isinstance(atom, Const) else None
+    return atom if isinstance(atom, Const) else None

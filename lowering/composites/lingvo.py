@@ -49,6 +49,8 @@ _LARGEST_EPSILON = 1.001e-7  # the kernel's is 1e-8, and the two differ by less 
     "LSTMCellSimple",
     "LayerNormalizedLstmCellSimple",
     "LayerNormalizedLSTMCellSimple",
+    "lingvo.LSTMCellSimple",
+    "lingvo.LayerNormalizedLSTMCellSimple",
     claims={"compare", "select"},
 )
 def fuse_lingvo_cell(*operands: Array) -> tuple[Array | None, ...]:

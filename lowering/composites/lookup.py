@@ -1,4 +1,4 @@
-"""What no TensorFlow op stands for: hashtable_lookup, embedding_lookup_sparse and lsh_projection."""
+"""Lookups without a TensorFlow op, as composites: hashtable_lookup, embedding_lookup_sparse and lsh_projection."""
 
 from __future__ import annotations
 

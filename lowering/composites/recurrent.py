@@ -2,16 +2,67 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from jfuse.kernels import ops
 from jfuse.kernels.core.op import Array
-from jfuse.lowering.composites.sequence import Steps, freezing
+from jfuse.kernels.fused.lstm_cell import GATES
+from jfuse.lowering.composites.sequence import Masking, ScanAttributes, Steps, freezing
 from jfuse.lowering.rule_tools.query import dtype, scalar
-from jfuse.lowering.rule_tools.rule_context import site
 from jfuse.lowering.rules import fuses, need
+
+
+@dataclass(frozen=True)
+class LstmWeights:
+    """The constants of `jfuse.lstm`: of each gate and of the projection, None for those that a cell does not have.
+
+    weights f[u,i], or f[u,i+1] where the last column is for an input of 1; recurrent f[u,o], or f[u] for a diagonal;
+    bias, peephole and norm f[u]; projection f[o,u], f[o].
+    """
+
+    forget_weights: Array
+    cell_weights: Array
+    output_weights: Array
+    forget_recurrent: Array
+    cell_recurrent: Array
+    output_recurrent: Array
+    forget_bias: Array
+    cell_bias: Array
+    output_bias: Array
+    input_weights: Array | None = None
+    input_recurrent: Array | None = None
+    input_bias: Array | None = None
+    input_peephole: Array | None = None
+    forget_peephole: Array | None = None
+    output_peephole: Array | None = None
+    projection_weights: Array | None = None
+    projection_bias: Array | None = None
+    input_norm: Array | None = None
+    forget_norm: Array | None = None
+    cell_norm: Array | None = None
+    output_norm: Array | None = None
+
+    def of_gates(self, kind: str, gates: Sequence[str] = GATES) -> list[Array | None]:
+        """The constants of a kind ("weights", "bias", …) of each gate."""
+        return [getattr(self, f"{gate}_{kind}") for gate in gates]
+
+    @property
+    def is_diagonal(self) -> bool:
+        """Whether the recurrent weights are vectors."""
+        return bool(self.forget_recurrent.ndim == 1)
+
+
+@dataclass(frozen=True)
+class LstmOptions:
+    """The activation of an LSTM's cell, and the limits to which its cell state and its projection are clipped."""
+
+    activation: str = "TANH"
+    cell_clip: float = 0.0
+    proj_clip: float = 0.0
 
 
 # Recovery reads an activation that is spelled as a choice from its structure, case by case: hence the claims.
@@ -20,84 +71,59 @@ def fuse_lstm(
     x: Array,
     h: Array,
     c: Array,
-    forget_weights: Array,
-    cell_weights: Array,
-    output_weights: Array,
-    forget_recurrent: Array,
-    cell_recurrent: Array,
-    output_recurrent: Array,
-    forget_bias: Array,
-    cell_bias: Array,
-    output_bias: Array,
-    input_weights: Array | None = None,
-    input_recurrent: Array | None = None,
-    input_bias: Array | None = None,
-    input_peephole: Array | None = None,
-    forget_peephole: Array | None = None,
-    output_peephole: Array | None = None,
-    projection_weights: Array | None = None,
-    projection_bias: Array | None = None,
-    input_norm: Array | None = None,
-    forget_norm: Array | None = None,
-    cell_norm: Array | None = None,
-    output_norm: Array | None = None,
-    mask: Array | None = None,
-    held: Array | None = None,
-    fill: Array | None = None,
+    weights: LstmWeights,
+    masking: Masking,
     *,
-    results: tuple[str, ...],
-    reverse: bool = False,
-    counts: bool = True,
-    activation: str = "TANH",
-    cell_clip: float = 0.0,
-    proj_clip: float = 0.0,
+    scan: ScanAttributes,
+    options: LstmOptions,
     one_step: bool = False,
 ) -> tuple[Any, ...]:
     """A scan that is an LSTM -> UNIDIRECTIONAL_SEQUENCE_LSTM.
 
-    x: f[t,b,i]; h: f[b,o]; c: f[b,u]; weights f[u,i], or f[u,i+1] where the last column is for an input of 1; recurrent
-    f[u,o], or f[u] for a diagonal; bias, peephole and norm f[u]; projection f[o,u], f[o]; rounded to the dtype of x.
-    Weights may have more units than c, which stay 0. Without the input gate's weights it is 1 minus the forget gate.
-    mask, held, fill, results, reverse, counts: as `Steps` has them (composites/sequence.py). one_step: t is 1, and the
-    op that has no axis of steps is meant.
+    x: f[t,b,i]; h: f[b,o]; c: f[b,u]; weights are rounded to the dtype of x. They may have more units than c, which
+    stay 0. Without the input gate's weights it is 1 minus the forget gate. one_step: t is 1, and the op that has no
+    axis of steps is meant.
     """
-    wanted = tuple(name if read else None for name, read in zip(results, site().is_read, strict=True))
-    needs_one = int(forget_weights.shape[1]) > x.shape[2]
-    steps = Steps(_with_one(x) if needs_one else x, reverse, mask, counts, site().padding(mask, 0, counts))
-    weights = [input_weights, forget_weights, cell_weights, output_weights]
-    freezes = mask is not None and "c" in wanted
+    wanted = scan.wanted()
+    needs_one = int(weights.forget_weights.shape[1]) > x.shape[2]
+    steps = Steps.of(_with_one(x) if needs_one else x, masking, scan)
+    entering = weights.of_gates("weights")
+    freezes = masking.mask is not None and "c" in wanted
     if freezes:
-        need(forget_norm is None, "masked_layer_norm", want="a mask without layer normalization", got="both")
-        weights = [
-            w if w is None else freezing(w, gate) for w, gate in zip(weights, (0.0, 1.0, None, None), strict=True)
-        ]
-    idle = forget_weights.shape[0] - c.shape[1]
-    recurrent = [input_recurrent, forget_recurrent, cell_recurrent, output_recurrent]
-    is_diagonal = forget_recurrent.ndim == 1
+        need(weights.forget_norm is None, "masked_layer_norm", want="a mask without layer normalization", got="both")
+        towards = (0.0, 1.0, None, None)
+        entering = [w if w is None else freezing(w, gate) for w, gate in zip(entering, towards, strict=True)]
+    idle = weights.forget_weights.shape[0] - c.shape[1]
     operands = [
-        *_as(x, *weights),
-        *_as(x, *(np.diag(r) if one_step and is_diagonal and r is not None else r for r in recurrent)),
-        *_as(x, input_peephole, forget_peephole, output_peephole),
-        *_as(x, input_bias, forget_bias, cell_bias, output_bias),
-        *_as(x, projection_weights, projection_bias),
+        *_as(x, *entering),
+        *_as(x, *_recurrent(weights, one_step)),
+        *_as(x, *weights.of_gates("peephole", ("input", "forget", "output"))),
+        *_as(x, *weights.of_gates("bias")),
+        *_as(x, weights.projection_weights, weights.projection_bias),
         *(h, ops.pad(c, [[0, 0], [0, idle]]) if idle else c),
-        *_as(x, input_norm, forget_norm, cell_norm, output_norm),
+        *_as(x, *weights.of_gates("norm")),
     ]
-    options: dict[str, Any] = {
-        "fused_activation_function": activation,
-        "cell_clip": cell_clip,
-        "proj_clip": proj_clip,
+    spelled: dict[str, Any] = {
+        "fused_activation_function": options.activation,
+        "cell_clip": options.cell_clip,
+        "proj_clip": options.proj_clip,
     }
     if one_step:
-        y, _, last_c = ops.lstm(_only_step(steps.x), *operands, **options)
+        y, _, last_c = ops.lstm(_only_step(steps.x), *operands, **spelled)
         y = ops.expand_dims(y, 0)
     else:
-        options |= {"time_major": True, "diagonal_recurrent_tensors": is_diagonal}
+        spelled |= {"time_major": True, "diagonal_recurrent_tensors": weights.is_diagonal}
         y, _, last_c = ops.unidirectional_sequence_lstm(
-            steps.with_freeze() if freezes else steps.x, *operands, **options
+            steps.with_freeze() if freezes else steps.x, *operands, **spelled
         )
     last_c = ops.strided_slice(last_c, [0, 0], [0, c.shape[1]], [1, 1], begin_mask=3, end_mask=1) if idle else last_c
-    return steps.results(wanted, y, h=h, c=last_c, held=held, fill=fill)
+    return steps.results(wanted, y, h=h, c=last_c, held=masking.held, fill=masking.fill)
+
+
+def _recurrent(weights: LstmWeights, one_step: bool) -> list[Array | None]:
+    """The recurrent weights of each gate; the op of one step has matrices only."""
+    found = weights.of_gates("recurrent")
+    return [np.diag(r) if one_step and weights.is_diagonal and r is not None else r for r in found]
 
 
 @fuses("jfuse.rnn", claims={"compare", "select"})
@@ -107,31 +133,25 @@ def fuse_rnn(
     weights: Array,
     recurrent: Array,
     bias: Array,
-    mask: Array | None = None,
-    held: Array | None = None,
-    fill: Array | None = None,
+    masking: Masking,
     *,
-    results: tuple[str, ...],
-    reverse: bool = False,
-    counts: bool = True,
+    scan: ScanAttributes,
     activation: str = "TANH",
     one_step: bool = False,
 ) -> tuple[Any, ...]:
     """A scan that is a simple RNN -> UNIDIRECTIONAL_SEQUENCE_RNN.
 
-    x: f[t,b,i]; h: f[b,u]; weights f[u,i], recurrent f[u,u], bias f[u], rounded to the dtype of x.
-    mask, held, fill, results, reverse, counts: as `Steps` has them (composites/sequence.py). one_step: t is 1, and the
-    op that has no axis of steps is meant.
+    x: f[t,b,i]; h: f[b,u]; weights f[u,i], recurrent f[u,u], bias f[u], rounded to the dtype of x. one_step: t is 1,
+    and the op that has no axis of steps is meant.
     """
-    wanted = tuple(name if read else None for name, read in zip(results, site().is_read, strict=True))
-    steps = Steps(x, reverse, mask, counts, site().padding(mask, 0, counts))
+    steps = Steps.of(x, masking, scan)
     operands = [*_as(x, weights, recurrent, bias), h]
     if one_step:
         y = ops.expand_dims(ops.rnn(_only_step(steps.x), *operands, fused_activation_function=activation)[0], 0)
     else:
         options: dict[str, Any] = {"fused_activation_function": activation, "time_major": True}
         y, _ = ops.unidirectional_sequence_rnn(steps.x, *operands, **options)
-    return steps.results(wanted, y, h=h, held=held, fill=fill)
+    return steps.results(scan.wanted(), y, h=h, held=masking.held, fill=masking.fill)
 
 
 @fuses("jfuse.svdf", claims={"compare", "select"})
@@ -173,5 +193,7 @@ def _with_one(x: Array) -> Array:
     return ops.concatenation(x, ops.add(ops.zeros_like(column), scalar(1, x)), axis=2)
 
 
-def _as(x: Array, *arrays: np.ndarray | None) -> list[np.ndarray | None]:
-    return [None if array is None else array.astype(dtype(x).numpy, copy=False) for array in arrays]
+def _as(x: Array, *arrays: Array | None) -> list[Array | None]:
+    """Weights in the dtype of x; those that have it keep their names."""
+    wanted = dtype(x).numpy
+    return [a if a is None or a.dtype == wanted else a.astype(wanted) for a in arrays]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -12,10 +13,41 @@ from jfuse.ir.types import DType
 from jfuse.kernels import ops
 from jfuse.kernels.core.op import Array
 from jfuse.lowering.rule_tools.query import dtype, rank, scalar
+from jfuse.lowering.rule_tools.rule_context import site
 from jfuse.lowering.rules import need
 
 _BATCH_MAJOR = (1, 0, 2)
 _FROZEN = 1e4  # in front of a sigmoid: exactly 0 or 1 in f32, unless the rest of the sum is above 9,000
+
+
+@dataclass(frozen=True)
+class Masking:
+    """The operands of a masked recurrence, None where it has none.
+
+    mask: bool[t,b] or bool[t,b,1]. held: f[b,o], the output before the first step that counts. fill: what collected
+    outputs are in steps that do not count.
+    """
+
+    mask: Array | None = None
+    held: Array | None = None
+    fill: Array | None = None
+
+
+@dataclass(frozen=True)
+class ScanAttributes:
+    """The attributes of a scan that became a recurrence.
+
+    results: the name of each result (`Steps.results` says which there are). reverse: whether it runs from the last step
+    to the first. counts: the value of the mask where a step counts.
+    """
+
+    results: tuple[str, ...]
+    reverse: bool = False
+    counts: bool = True
+
+    def wanted(self) -> tuple[str | None, ...]:
+        """The name of each result, None for those that nothing reads."""
+        return tuple(name if read else None for name, read in zip(self.results, site().is_read, strict=True))
 
 
 class Steps:
@@ -49,6 +81,12 @@ class Steps:
             self.valid = self.valid if counts else ops.logical_not(self.valid)
         self.x = self._shifted(self._in_order(x))
 
+    @classmethod
+    def of(cls, x: Array, masking: Masking, scan: ScanAttributes) -> Steps:
+        """The steps of the composite for which the running rule was called."""
+        padding = site().padding(masking.mask, 0, scan.counts)
+        return cls(x, scan.reverse, masking.mask, scan.counts, padding)
+
     @cached_property
     def lengths(self) -> Array:
         """How many steps of each row count.   i32[b]"""
@@ -61,7 +99,7 @@ class Steps:
         return ops.concatenation(ops.select_v2(valid, self.x, scalar(0, self.x)), column, axis=2)
 
     def results(self, names: Sequence[str | None], y: Array, **values: Array | None) -> tuple[Any, ...]:
-        """What each name stands for (None for None), from y, the op's output f[t,b,u], and values by name.
+        """The value of each name (None for None), made of y, the op's output f[t,b,u], and of values by name.
 
         "h" and "held": the last counted step, where none counts the value of that name; "c": the value; "y": every
         step; "y_<name>": every step that counts, in the others the last one that did before them, or `fill`.

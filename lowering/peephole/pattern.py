@@ -44,11 +44,11 @@ LARGEST_READ = 1 << 16
 
 @dataclass(frozen=True, eq=False)
 class Operand(Placeholder):
-    """What stands for an operand in a pattern."""
+    """An operand in a pattern."""
 
     @property
     def effort(self) -> int:
-        """What is checked sooner where it is smaller: kinds of operands, then the ops behind them."""
+        """The order of checks, cheap ones first: kinds of operands, then the ops that made them."""
         return 0
 
     @abstractmethod
@@ -60,7 +60,7 @@ class Operand(Placeholder):
         return (self,)
 
     def names(self) -> frozenset[str]:
-        """What a match binds."""
+        """The names that a match binds."""
         return frozenset()
 
     def applied(self, op: TflOp, operands: tuple[Any, ...], options: Mapping[str, Any]) -> Call:
@@ -104,7 +104,7 @@ class Filled(Operand):
 
 @dataclass(frozen=True, eq=False)
 class Made(Operand):
-    """What an equation of one of these ops gives.   name: of the equation in the match"""
+    """The result of an equation of one of these ops.   name: of the equation in the match"""
 
     ops: frozenset[Op]
     name: str | None = None

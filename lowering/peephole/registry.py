@@ -1,4 +1,4 @@
-"""The registry of peephole rules, and what a rule is: a pattern, conditions and a replacement."""
+"""The registry of peephole rules. A rule is a pattern, conditions and a replacement."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Match:
 
     @property
     def result(self) -> Var:
-        """What is replaced."""
+        """The Var that is replaced."""
         return self.eqn.outputs[0]
 
     def keeps_type(self, x: Atom) -> bool:

@@ -1,4 +1,4 @@
-"""What a peephole rule may ask about the graph around its equation."""
+"""`View`: the graph around an equation, as peephole rules may query it: producers, readers, comparisons."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from jfuse.ir.graph import Atom, Eqn, Var
 
 
 class View(Protocol):
-    """What a rule may ask about the graph around its equation."""
+    """The graph around the equation of a rule."""
 
     def producer(self, atom: Atom | None, /) -> Eqn | None:
         """The equation that makes a Var; None for constants and inputs of the graph."""

@@ -1,1 +1,1 @@
-"""What rules ask about operands and build with: ranks, dtypes, producers, open sizes, refusals."""
+"""Tools of rules: queries about operands (rank, dtype, producer), and builders of shapes and open sizes."""

@@ -1,4 +1,4 @@
-"""Case distinctions: which equations tell cases apart that a proof by sampling could miss."""
+"""Finds case distinctions (comparisons, selects, clips, rounding), which a proof by sampling could miss."""
 
 from __future__ import annotations
 

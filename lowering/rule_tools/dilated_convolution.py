@@ -7,12 +7,13 @@ from typing import Any
 
 from jfuse.ir.dims import Dim, is_known, same
 from jfuse.ir.graph import Atom, Eqn
+from jfuse.ir.trace import Producer
 from jfuse.kernels.array import array
 from jfuse.kernels.core.op import static_value
 from jfuse.kernels.image import blocks
 from jfuse.kernels.nn import conv
+from jfuse.lowering.rule_tools.again import again
 from jfuse.lowering.rule_tools.image_layout import Sides, known_padding, padded
-from jfuse.lowering.rule_tools.producer import Producer, again
 
 _CONVOLUTIONS = (conv.conv_2d, conv.depthwise_conv_2d)
 _RENAMES = (array.expand_dims, array.reshape, array.squeeze)

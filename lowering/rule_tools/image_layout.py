@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -22,6 +23,53 @@ def spatial(values: Sequence[int], data_format: str) -> tuple[int, ...]:
     return tuple(v for v, axis in zip(values, data_format, strict=True) if axis not in "NC")
 
 
+@dataclass(frozen=True, kw_only=True)
+class WindowAttributes:
+    """The attributes of TensorFlow's convolutions and pools that say how windows slide over an image or a volume.
+
+    strides, dilations, explicit_paddings: one entry (of paddings two) for each axis, in the order of `data_format`.
+    """
+
+    strides: Sequence[int]
+    padding: str
+    explicit_paddings: Sequence[int] = ()
+    data_format: str = ""
+    dilations: Sequence[int] = ()
+
+    @property
+    def layout(self) -> str:
+        """The layout of the image: "NHWC", "NCHW", "NDHWC" or "NCDHW"; channels are last where nothing says so."""
+        return self.data_format or ("NHWC" if len(self.strides) == 4 else "NDHWC")
+
+    @property
+    def steps(self) -> tuple[int, ...]:
+        """The strides along height and width, or depth, height and width."""
+        return spatial(self.strides, self.layout)
+
+    @property
+    def spacing(self) -> tuple[int, ...]:
+        """The dilations along the same axes."""
+        return spatial(self.dilations, self.layout) if self.dilations else (1,) * len(self.steps)
+
+    @property
+    def explicit_sides(self) -> Sides:
+        """The amounts that explicit paddings add before and after each of these axes."""
+        pairs = zip(self.explicit_paddings[::2], self.explicit_paddings[1::2], self.layout, strict=True)
+        return tuple((before, after) for before, after, axis in pairs if axis not in "NC")
+
+
+@dataclass(frozen=True, kw_only=True)
+class PoolAttributes(WindowAttributes):
+    """The attributes of pools, whose window is one of them.   ksize: one entry for each axis"""
+
+    ksize: Sequence[int]
+
+    @property
+    def window(self) -> tuple[int, ...]:
+        """The window along height and width, or depth, height and width."""
+        return spatial(self.ksize, self.layout)
+
+
 def channels_last(x: Array, data_format: str) -> Array:
     """x[b, ..., c] of x in TensorFlow's layout."""
     return x if data_format[-1] == "C" else ops.transpose(x, (0, *range(2, rank(x)), 1))
@@ -32,34 +80,24 @@ def as_in(x: Array, data_format: str) -> Array:
     return x if data_format[-1] == "C" else ops.transpose(x, (0, rank(x) - 1, *range(1, rank(x) - 1)))
 
 
-def explicit_sides(explicit: Sequence[int], data_format: str) -> Sides:
-    """What `explicit_paddings` adds before and after each spatial axis."""
-    pairs = zip(explicit[::2], explicit[1::2], data_format, strict=True)
-    return tuple((before, after) for before, after, axis in pairs if axis not in "NC")
-
-
 def on_images(
     x: Array,
     apply: Callable[[Array, str], Array],
     window: Sequence[int],
-    strides: Sequence[int],
-    dilations: Sequence[int],
-    padding: str,
-    explicit: Sequence[int],
-    data_format: str,
+    how: WindowAttributes,
     fill: float | None = None,
 ) -> Array:
     """`apply` on x[b, ..., c] with a padding that TFLite knows; the result is in TensorFlow's layout.
 
     fill: what explicit paddings hold; zeros where it is None.
     """
-    images = channels_last(x, data_format)
+    images, padding = channels_last(x, how.layout), how.padding
     if padding == "EXPLICIT":
-        sides = explicit_sides(explicit, data_format)
-        padding = known_padding(images.shape[1:-1], window, strides, dilations, sides)
+        sides = how.explicit_sides
+        padding = known_padding(images.shape[1:-1], window, how.steps, how.spacing, sides)
         if padding == "EXPLICIT":
             images, padding = padded(images, sides, fill), "VALID"
-    return as_in(apply(images, padding), data_format)
+    return as_in(apply(images, padding), how.layout)
 
 
 def known_padding(
@@ -74,7 +112,7 @@ def known_padding(
 
 
 def fixed_sides(images: Array, window: Sequence[int], strides: Sequence[int], dilations: Sequence[int]) -> Sides:
-    """What "SAME" adds around x[b, ..., c]; raises LowerError where that is known only at run time."""
+    """The amounts that "SAME" adds around x[b, ..., c]; raises LowerError where the run time alone knows them."""
     axes = zip(images.shape[1:-1], window, strides, dilations, strict=True)
     sides = tuple(same_padding(*axis) for axis in axes)
     if not all(is_known(side) for pair in sides for side in pair):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import Any
 
 from jfuse.ir.dims import Dim, is_known, same, symbol
 from jfuse.ir.graph import Var
@@ -26,22 +25,35 @@ def agreeing(*operands: Array) -> tuple[Array, ...]:
     return tuple(_agreeing(x, operands) for x in operands)
 
 
+def fitted(x: Array, shape: Sequence[Dim], *sources: Array) -> Array:
+    """x, which is broadcast to `shape`, with the sizes that this says it must have. `sources` as for `shape_tensor`."""
+    if not isinstance(x, Var) or len(x.shape) > len(shape):
+        return x
+    wanted = shape[len(shape) - len(x.shape) :]
+    return _of_sizes(x, [_unlimited(d, [e]) for d, e in zip(x.shape, wanted, strict=True)], [x, *sources])
+
+
 def _agreeing(x: Array, operands: Sequence[Array]) -> Array:
     if not isinstance(x, Var):
         return x
-    shape = [_size(d, axis - len(x.shape), operands) for axis, d in enumerate(x.shape)]
-    if all(d is e for d, e in zip(shape, x.shape, strict=True)):
+    axes = range(-len(x.shape), 0)
+    sizes = [_unlimited(x.shape[a], [y.shape[a] for y in operands if len(y.shape) >= -a]) for a in axes]
+    return _of_sizes(x, sizes, operands)
+
+
+def _of_sizes(x: Var, sizes: Sequence[Dim], sources: Sequence[Array]) -> Array:
+    """x with these sizes, which it has at run time or the model is wrong there."""
+    if all(d is e for d, e in zip(sizes, x.shape, strict=True)):
         return x
-    return ops.reshape(x, shape_tensor(shape, operands))
+    return ops.reshape(x, shape_tensor(sizes, sources))
 
 
-def _size(dim: Dim, axis: int, operands: Sequence[Array]) -> Any:
-    """The size that the operands have at an axis, counted from the end, where `dim` is that but for a limit."""
+def _unlimited(dim: Dim, others: Sequence[Dim]) -> Dim:
+    """The one of other sizes at the same place that `dim` is but for a limit; `dim` where none is."""
     if is_known(dim) or (found := _LIMITED.fullmatch(str(dim))) is None:
         return dim
     parts = [symbol(part) for part in found.groups()]
     limits = [p for p in parts if is_known(p)]
     if not limits or min(limits) < 2:  # a limit of 1 is an axis that broadcasts
         return dim
-    others = [x.shape[axis] for x in operands if len(x.shape) >= -axis]
     return next((d for d in others if any(same(d, p) and not is_known(d) for p in parts)), dim)

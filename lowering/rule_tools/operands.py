@@ -8,7 +8,7 @@ import numpy as np
 
 from jfuse.ir.dims import is_known
 from jfuse.ir.graph import Const, Var
-from jfuse.ir.trace import active_trace
+from jfuse.ir.trace import producer
 from jfuse.ir.types import DType
 from jfuse.kernels import ops
 from jfuse.kernels.core.op import Array, TflOp, static_value
@@ -34,8 +34,6 @@ def sizes_operand(x: Array) -> Array:
 
 def known_sizes(x: Array) -> Any:
     """The value of a size operand, None where data decides it."""
-    if not isinstance(x, Var):
-        return static_value(Const(np.asarray(x)))
     value = static_value(x)
     return _clamped(x) if value is None else value
 
@@ -49,7 +47,7 @@ def _clamped(x: Var) -> Any:
 
 def _bound(x: Array, op: TflOp) -> tuple[Array, int] | None:
     """The scalar that the op limited to give x in the active trace, and the limit."""
-    made_by = next((e for e in reversed(active_trace().eqns) if x in e.outputs), None)
+    made_by = producer(x)
     if made_by is None or made_by.op is not op or x.type.rank:
         return None
     y, z = made_by.inputs
@@ -72,7 +70,7 @@ def all_known(value: Any) -> bool:
 
 def entries(x: Array) -> list[Any]:
     """The elements of a vector: an int, a symbolic dimension, or a Var i32[] where nothing is known."""
-    value = static_value(x) if isinstance(x, Var) else tuple(np.asarray(x).tolist())
+    value = static_value(x)
     if value is not None:
         return list(value)
     assert isinstance(x, Var)
@@ -89,14 +87,10 @@ def element(x: Array, i: int) -> Array:
 
 def _packed(x: Var) -> Any:
     """The operands of the PACK that made x in the active trace, if one did: TensorFlow builds index vectors so."""
-    for eqn in reversed(active_trace().eqns):
-        if x in eqn.outputs:
-            return eqn.inputs if eqn.op is ops.pack and x.type.rank == 1 else None
-    return None
+    eqn = producer(x)
+    return eqn.inputs if eqn is not None and eqn.op is ops.pack and x.type.rank == 1 else None
 
 
 def _entry(atom: Any) -> Any:
-    if not isinstance(atom, Var):
-        return int(atom.array)
     value = static_value(atom)
     return as_i32(atom) if value is None else value

@@ -1,4 +1,4 @@
-"""The side on which a mask is padded, by its values."""
+"""Tells from the values of a mask on which side it is padded."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a rule may ask about its operands, arrays and Vars alike."""
+"""Queries about the operands of a rule (type, rank, dtype, static value): for Vars, Consts and arrays alike."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def dtype(x: Array) -> DType:
 
 
 def is_constant(x: Array) -> bool:
-    """Whether the value is known in full."""
+    """Whether an operand of a rule is known at conversion: a Const or an array, no Var."""
     return not isinstance(x, Var)
 
 
@@ -51,7 +51,7 @@ def static(x: Array, what: str) -> Any:
 
     Raises LowerError, naming `what`, where it is computed at run time.
     """
-    value = known_value(x if isinstance(x, Var | Const) else Const(np.asarray(x)))
+    value = known_value(x)
     if value is None:
         raise LowerError(
             f"the operand {what!r} is computed at run time",

@@ -1,4 +1,4 @@
-"""What a fusion rule may ask about the composite that it is called for."""
+"""`site()`: the composite for which a fusion rule was called: its body, its results, its masks' padding."""
 
 from __future__ import annotations
 

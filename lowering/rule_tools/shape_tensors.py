@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from jfuse.errors import LowerError
-from jfuse.ir.dims import Dim, Shape, is_known, product, same, substitute_dim, symbol, symbols_of
+from jfuse.ir.dims import Dim, Shape, is_known, multiple, product, same, symbol, symbols_of
 from jfuse.ir.graph import Var
 from jfuse.ir.trace import active_trace
 from jfuse.ir.types import DType
@@ -65,16 +65,8 @@ def zeros(shape: Shape, dtype: DType, sources: Sequence[Array]) -> Array:
 
 def _existing(dim: Dim) -> Array | None:
     """A scalar of the active trace that is known to be `dim`, so that each size is computed once."""
-    for eqn in active_trace().eqns:
-        for var in eqn.outputs:
-            if (
-                var.value is not None
-                and var.type.rank == 0
-                and var.type.dtype is DType.i32
-                and same(var.value.item(), dim)
-            ):
-                return var
-    return None
+    scalars = active_trace().known_scalars.items()
+    return next((var for var, value in scalars if var.type.dtype is DType.i32 and same(value.item(), dim)), None)
 
 
 def _read(dim: Dim, sources: Sequence[Array]) -> Array | None:
@@ -93,12 +85,10 @@ def _symbol(name: str, sources: Sequence[Array]) -> Array:
     if found is not None:
         return found
     for source, axis, size in _dimensions(sources):
-        first, second = (substitute_dim(size, {name: n}) for n in (1, 2))
-        if is_known(first) and is_known(second) and first != second:
-            factor, constant = int(second - first), int(2 * first - second)
-            if same(size, factor * symbol(name) + constant):
-                rest = ops.sub(size_of(source, axis), np.int32(constant))
-                return rest if factor == 1 else ops.floor_div(rest, np.int32(factor))
+        if (parts := multiple(size)) is not None and parts[0] == name:
+            _, factor, constant = parts
+            rest = ops.sub(size_of(source, axis), np.int32(constant))
+            return rest if factor == 1 else ops.floor_div(rest, np.int32(factor))
     raise LowerError(
         f"the size {name} is needed at run time, and no tensor at hand has it as a dimension",
         found=", ".join(str(s.type) for s in sources if isinstance(s, Var)),

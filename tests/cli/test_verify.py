@@ -26,7 +26,6 @@ Run = Callable[..., Any]
 @pytest.fixture(scope="module")
 def run() -> Run:
     runner = CliRunner()
-    cli.console.width = cli.errors.width = 300
     return lambda *words: runner.invoke(cli.app, ["verify", *map(str, words)])
 
 
@@ -73,7 +72,11 @@ def test_files_that_differ(run: Run, files: tuple[Path, Path], tmp_path: Path) -
         (["{one}", "--against", "absent"], 1, "does not exist"),
         (["{one}", "--size", "Q=3"], 1, "no open size is called 'Q'"),
         (["{one}", "--size", "three"], 2, "write it as B=4"),
-        (["{one}", "--device", "abacus"], 1, "there is no device"),
+        (["{one}", "--device", "abacus"], 2, "is none of cpu, gpu"),
+        (["{one}", "--device", "tpu"], 1, "there is no device"),
+        (["{one}", "--edges", "sharp"], 2, "is none of none, finite, nan"),
+        (["{one}", "--calls", "0"], 2, "greater than or equal to 1"),
+        (["{one}", "--json", "absent/found.json"], 2, "no such folder"),
         ([], 2, "Missing argument"),
         (["{one}", "--sideways"], 2, "No such option"),
     ],

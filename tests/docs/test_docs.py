@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import ast
+import json
 import re
 from collections import Counter
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
 
-from jfuse.lowering.rules import DEFAULT
+from bench.runs_on import markdown
+from jfuse.lowering.defaults import default_rules
 
 ROOT = Path(__file__).parents[2]
 ROOMS = ("jfuse", "lowering", "kernels")
@@ -19,12 +22,17 @@ PAGES = [ROOT / "README.md", REFUSALS, *sorted((ROOT / "docs").glob("*.md"))]
 MARK = "<!-- runs -->"
 
 
+@cache
+def parsed(path: Path) -> ast.Module:
+    return ast.parse(path.read_text(encoding="utf-8"))
+
+
 def modules(*folders: str) -> Iterator[tuple[Path, ast.Module]]:
     """The modules of rooms. Conditions of peephole rules reach no report: tests/lowering/peephole is about them."""
     for folder in folders:
         for path in sorted((ROOT / folder).rglob("*.py")):
             if not path.is_relative_to(ROOT / "lowering" / "peephole"):
-                yield path, ast.parse(path.read_text(encoding="utf-8"))
+                yield path, parsed(path)
 
 
 def refusals(tree: ast.Module) -> Iterator[ast.expr]:
@@ -109,9 +117,10 @@ RUNNABLE = [page for page in PAGES if MARK in page.read_text(encoding="utf-8")]
 @pytest.fixture
 def own_rules() -> Iterator[None]:
     """Take back what a page registers."""
-    lowers, fuses, recovers = dict(DEFAULT.lowers), dict(DEFAULT.fuses), dict(DEFAULT.recovers)
+    lowers, fuses, recovers = dict(default_rules().lowers), dict(default_rules().fuses), dict(default_rules().recovers)
     yield
-    DEFAULT.lowers, DEFAULT.fuses, DEFAULT.recovers = lowers, fuses, recovers
+    rules = default_rules()
+    rules.lowers, rules.fuses, rules.recovers = lowers, fuses, recovers
 
 
 @pytest.mark.usefixtures("own_rules")
@@ -132,3 +141,9 @@ def test_links_between_pages_lead_somewhere() -> None:
     for page in PAGES:
         for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page.read_text(encoding="utf-8")):
             assert (page.parent / target).exists(), f"{page.name} links {target}"
+
+
+def test_the_page_of_runtimes_is_that_of_the_committed_result() -> None:
+    result = json.loads((ROOT / "bench" / "results" / "runs_on.json").read_text())
+    assert len(result["models"]) >= 40
+    assert markdown(result) == (ROOT / "docs" / "runs-on.md").read_text()

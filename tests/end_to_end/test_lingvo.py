@@ -13,6 +13,7 @@ import tensorflow as tf
 import jfuse
 from jfuse.frontends.tensorflow.control import composite_marking
 from jfuse.model import Model
+from jfuse.reports.explain import explain_lines
 from tests.end_to_end.invokes import check_invokes
 from tests.models.recurrent_lingvo import (
     Lingvo,
@@ -22,6 +23,7 @@ from tests.models.recurrent_lingvo import (
     one_step_with_states,
     padded,
     paddings,
+    zero_padded,
 )
 from tests.models.recurrent_shells import FEATURES, UNITS, Cell, Random, Shell
 
@@ -65,6 +67,37 @@ def check_is_cell(lite: Model) -> None:
     assert not {"if", "while", "fully_connected", "logistic"} & lite.report.operators.keys()
     assert [f.rule for f in lite.report.fused] == ["fuse_lingvo_cell"]
     assert lite.report.refused == []
+
+
+@pytest.mark.parametrize(
+    ("cell", "batch"),
+    [(Lingvo(), None), (Lingvo(norm=True, outputs=3, cap=0.5), None), (Lingvo(norm=True, cap=0.5, asserts=False), 2)],
+    ids=["open_batch", "norm-projection-cap", "fixed_batch"],
+)
+def test_paddings_of_zeros_in_every_step_are_no_masks(cell: Lingvo, batch: int | None) -> None:
+    lite = converted(zero_padded(cell, batch))
+    assert lite.report.operators["unidirectional_sequence_lstm"] == 1
+    assert not {"while", "select_v2", "select"} & lite.report.operators.keys()
+    assert lite.report.refused == []
+
+
+@pytest.mark.parametrize("side", ["right", "left"])
+def test_paddings_that_are_inputs_need_the_promise(side: str) -> None:
+    """With a cap and a layer norm; without the promise the padding is the reason, and the option the remedy."""
+    source = padded(Lingvo(norm=True, cap=0.5), last_c=False)
+    if side == "right":
+        refused = jfuse.convert(source, verify=False).report
+        assert [r.condition for r in refused.refused] == ["padding_unknown"]
+        assert any('padding="right"' in line for line in explain_lines(refused))
+    lite = jfuse.convert(source, verify=False, padding=side)
+    check_invokes(lite, paddings(side))
+    assert lite.report.operators["unidirectional_sequence_lstm"] == 1
+
+
+def test_names_may_have_lingvos_own() -> None:
+    for name, cell in (("lingvo.LSTMCellSimple", CELL), (f"lingvo.{NORMALIZED}", replace(CELL, norm=True))):
+        lite = jfuse.convert(model(step_of(cell), name=name, act=FEATURES, **STATES), verify=False)
+        check_is_cell(lite)
 
 
 def test_a_name_may_be_followed_by_options() -> None:

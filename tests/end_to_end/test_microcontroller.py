@@ -1,12 +1,14 @@
-"""Recurrent models on tflite-micro: the same file as for LiteRT, right on every call."""
+"""Models on tflite-micro: files for LiteRT, and files for it as the target, right on every call."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import keras
 import numpy as np
 import pytest
+import tensorflow as tf
 
 import jfuse
 from tests.models.keras_libraries import awake
@@ -52,3 +54,73 @@ def test_a_stateful_model_goes_on() -> None:
         interpreter.set_input(x, 0)
         interpreter.invoke()
         np.testing.assert_allclose(interpreter.get_output(0), model(x), rtol=2e-5, atol=1e-7)
+
+
+TARGETED: dict[str, tuple[tuple[int, ...], list[Any]]] = {
+    "bidirectional": (
+        (1, 8, 4),
+        [layers.Bidirectional(layers.LSTM(6, return_sequences=True)), layers.Bidirectional(layers.LSTM(3))],
+    ),
+    "masked": ((2, 8, 4), [layers.Masking(), layers.LSTM(6), layers.Dense(2)]),
+    "simple rnn": ((1, 8, 4), [layers.SimpleRNN(6)]),
+    "long simple rnn": ((1, 200, 4), [layers.SimpleRNN(48, return_sequences=True)]),
+    "long gru": ((1, 300, 4), [layers.GRU(48, return_sequences=True)]),
+    "pooled": (
+        (1, 16, 16, 3),
+        [layers.Conv2D(8, 3, activation="gelu"), layers.GlobalAvgPool2D(), layers.Dense(3)],
+    ),
+    "normalized": ((1, 8, 4), [layers.LayerNormalization(), layers.LSTM(6), layers.Softmax()]),
+    "bidirectional rnn": ((1, 8, 4), [layers.Bidirectional(layers.SimpleRNN(6))]),
+    "upsampled": ((1, 4, 4, 3), [layers.UpSampling2D(), layers.Conv2DTranspose(4, 3, strides=2), layers.ReLU(6)]),
+    "depthwise": (
+        (1, 8, 8, 3),
+        [layers.DepthwiseConv2D(3, padding="same"), layers.BatchNormalization(), layers.MaxPool2D(), layers.Flatten()],
+    ),
+}
+QUICK = ("masked",)
+
+
+@pytest.mark.parametrize("name", [n if n in QUICK else pytest.param(n, marks=pytest.mark.slow) for n in TARGETED])
+def test_a_file_for_the_target_answers_like_keras(name: str) -> None:
+    """The conversion itself compares TensorFlow with XLA, LiteRT and tflite-micro, several calls in a row."""
+    shape, stack = TARGETED[name]
+    model = awake(keras.Sequential([keras.Input(batch_shape=shape), *stack]))
+    result = jfuse.convert(model, target="tflite-micro")
+    pairs = {d.pair for d in result.report.differences}
+    assert "tensorflow/tflite-micro" in pairs
+    found = jfuse.check(result, "tflite-micro")
+    assert found.runs
+    assert found.arena_bytes is not None
+    assert 500 < found.arena_bytes < 1_000_000
+
+
+def test_one_error_lists_all_that_the_target_lacks() -> None:
+    @tf.function(input_signature=[tf.TensorSpec([2, 6], tf.float32, name="x")])
+    def call(x: Any) -> Any:
+        return tf.math.top_k(x, 2).values, tf.math.atan2(x, 1.5)
+
+    with pytest.raises(jfuse.LowerError) as error:
+        jfuse.convert(call, target="tflite-micro", verify=False)
+    text = str(error.value)
+    assert "2 ops have no spelling on the target tflite-micro" in text
+    assert "tflite-micro has no TOPK_V2" in text
+    assert "tflite-micro has no ATAN2" in text
+    assert "jfuse check FILE --target tflite-micro" in text
+
+
+def test_open_sizes_are_refused_before_anything_else() -> None:
+    model = keras.Sequential([keras.Input((5, 3)), layers.LSTM(4)])
+    with pytest.raises(jfuse.LowerError, match="all sizes must be fixed") as error:
+        jfuse.convert(model, target="tflite-micro")
+    assert "batch=1" in str(error.value)
+
+
+def test_a_runtime_that_refuses_a_file_says_what_it_lacks(tmp_path: Path) -> None:
+    model = awake(keras.Sequential([keras.Input(batch_shape=(1, 4, 3)), layers.SimpleRNN(4)]))
+    jfuse.convert(model, verify=False).save(tmp_path / "rnn.tflite")
+    with pytest.raises(jfuse.VerifyFailed, match="does not run the file") as error:
+        jfuse.verify(tmp_path / "rnn.tflite", runtimes=["tflite-micro"])
+    assert "UNIDIRECTIONAL_SEQUENCE_RNN" in str(error.value)
+    found = jfuse.check(tmp_path / "rnn.tflite", "tflite-micro")
+    assert not found.runs
+    assert [o.builtin for o in found.operators if o.where == "refused"] == ["UNIDIRECTIONAL_SEQUENCE_RNN"]

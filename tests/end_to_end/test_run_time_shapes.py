@@ -85,3 +85,36 @@ def test_a_size_that_is_data_and_follows_from_the_others_is_known_at_allocation(
     lite = jfuse.convert(reshaped(), verify=False)  # which would draw the number of rows
     assert lite.report.operators["unidirectional_sequence_lstm"] == 1
     check_invokes(lite, reshaped_inputs)
+
+
+@tf.function(
+    input_signature=[tf.TensorSpec([4, 4, 4]), tf.TensorSpec([3], tf.int32), tf.TensorSpec([2], tf.int32)],
+    autograph=False,
+)
+def orders_and_steps(x: Any, order: Any, steps: Any) -> Any:
+    """Transposes, reversals and slices of which data says which, beside all that rules join them with."""
+    other = tf.random.stateless_normal([4, 4], [1, 2])
+    turned = tf.transpose(x, order)
+    again = tf.transpose(turned, [1, 0, 2])
+    kernel = tf.random.stateless_normal([2, 4, 3], [3, 4])
+    return {
+        "joined": tf.concat([turned, tf.transpose(x + 1.0, order), tf.transpose(x, [2, 0, 1])], 1) + 1.0,
+        "twice": tf.transpose(tf.transpose(again, order), order) * other,
+        "product": tf.matmul(x, tf.transpose(other @ turned, order)) + other[0],
+        "image": tf.nn.relu(tf.transpose(tf.nn.conv1d(turned, kernel, 1, "SAME"), order) * 2.0),
+        "reversed": tf.reverse(tf.reverse(turned, order[:1]), order[:1])
+        + tf.reverse(tf.reverse(x, order[:1]), order[1:2]),
+        "cut": tf.strided_slice(again, [0, 0, 0], [4, 4, 0], [steps[0], steps[1], 1], end_mask=4),
+        "cut_before": tf.transpose(x, [1, 0, 2])[steps[1] :: steps[0], steps[0] :],
+        "cut_behind": tf.reverse(x, order[2:])[1, :: steps[0]],
+    }
+
+
+def test_orders_and_strides_may_be_data() -> None:
+    rng = np.random.default_rng(0)
+    orders = [np.array(o, np.int32) for o in ((2, 0, 1), (0, 1, 2), (1, 0, 2))]
+    samples = [
+        {"x": rng.standard_normal((4, 4, 4)).astype(np.float32), "order": o, "steps": np.array([2, 1 + i], np.int32)}
+        for i, o in enumerate(orders)
+    ]
+    jfuse.convert(orders_and_steps, samples=samples, tolerance=1e-5)  # compares with TensorFlow, in LiteRT too

@@ -14,6 +14,7 @@ import jfuse
 from jfuse.measure import relative_error
 from jfuse.running.interpreter import LiteRt
 from tests.models.keras_libraries import LIBRARIES, awake
+from tests.slow import slow_but
 
 TOLERANCE = 1e-5  # f32, through dozens of steps of a recurrence
 KERAS = pytest.mark.parametrize("library", ["keras", pytest.param("tf_keras", marks=pytest.mark.slow)])
@@ -175,6 +176,7 @@ def stems(names: Sequence[str]) -> list[str]:
     return ["_".join(part for part in name.split("_") if not part.isdigit()) for name in names]
 
 
+@pytest.mark.slow
 @KERAS
 def test_any_cut_of_a_sequence_answers_as_the_whole(library: str) -> None:
     model = streamable(library, None)
@@ -193,7 +195,7 @@ def test_any_cut_of_a_sequence_answers_as_the_whole(library: str) -> None:
 
 
 @KERAS
-@pytest.mark.parametrize("batch", [1, 2])
+@pytest.mark.parametrize("batch", slow_but((2).__eq__, [1, 2]))
 def test_pieces_of_one_size_answer_as_the_whole(library: str, batch: int) -> None:
     model = streamable(library, 4, batch)
     result = jfuse.convert(model, state="keep")

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import runpy
+import shutil
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from jfuse.lowering.rules import DEFAULT
+from jfuse.lowering.defaults import default_rules
 from jfuse.measure import relative_error
 from jfuse.running.interpreter import LiteRt
 
@@ -19,10 +21,10 @@ EXAMPLES = Path(__file__).parents[2] / "examples"
 @pytest.fixture
 def own_rules() -> Iterator[None]:
     """Take back what an example registers."""
-    before = dict(DEFAULT.fuses)
+    before = dict(default_rules().fuses)
     yield
-    DEFAULT.fuses.clear()
-    DEFAULT.fuses.update(before)
+    default_rules().fuses.clear()
+    default_rules().fuses.update(before)
 
 
 @pytest.mark.usefixtures("own_rules")
@@ -54,3 +56,25 @@ def test_own_lstm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         found = interpreter.run("serving_default", {"x": x, "c": c})
         for name, wanted in ran["model"](x, c).items():
             assert relative_error(found[name], wanted.numpy()) < 1e-5  # 20-term sums in f32 over 12 steps
+
+
+def test_micro(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """The program needs tflite-micro's library; what needs none is compiled here, and the model runs."""
+    pytest.importorskip("tflite_micro", reason="the wheel is for Python 3.11 alone")
+    monkeypatch.chdir(tmp_path)
+    ran = runpy.run_path(str(EXAMPLES / "micro" / "model.py"))
+    assert {d.pair for d in ran["result"].report.differences} >= {"tensorflow/tflite-micro"}
+    assert "tflite-micro: takes the file" in capsys.readouterr().out
+    main = (EXAMPLES / "micro" / "main.cc").read_text()
+    made = {name: (tmp_path / name).read_text() for name in ("keywords.cc", "keywords.h", "keywords_ops.h")}
+    for name in ("keywords", "keywords_arena_bytes", "keywords_op_count", "keywords_add_ops"):
+        assert name in main
+        assert name in made["keywords.h"] + made["keywords_ops.h"]
+    assert "resolver.AddUnidirectionalSequenceLSTM()" in made["keywords_ops.h"]
+    listed = (EXAMPLES / "micro" / "README.md").read_text()
+    assert all(f"`{name}`" in listed for name in (*made, "main.cc", "model.py", "keywords.tflite"))
+    if shutil.which("g++"):
+        compiled = subprocess.run(
+            ["g++", "-std=c++17", "-Wall", "-Werror", "-c", "keywords.cc"], check=False, timeout=60
+        )
+        assert compiled.returncode == 0

@@ -15,8 +15,11 @@ from jfuse.ir.dims import (
     FUNCTIONS,
     SymbolNames,
     computed,
+    divided,
     floor_divided,
     is_known,
+    multiple,
+    paired,
     product,
     same,
     solved,
@@ -151,6 +154,50 @@ def test_names_are_fresh_and_repeatable() -> None:
 )
 def test_what_equal_dimensions_say_about_their_symbols(d: Any, e: Any, found: tuple[str, Any] | None) -> None:
     assert solved(d, e) == found
+
+
+N, B1, N1 = symbol("N"), symbol("B1"), symbol("N1")
+
+
+@pytest.mark.parametrize(
+    ("d", "e", "found"),
+    [
+        (2 * (N // 2), N, ("N", 2, 0)),
+        (N, 2 * ((N + 1) // 2), ("N", 2, 0)),
+        (2 * (N // 2) + 1, N, ("N", 2, 1)),
+        (2 * (N // 4), N // 2, ("N", 4, 0)),
+        (4 * (N // 2 // 2), N, ("N", 4, 0)),
+        (3 * (N // 2), N, None),
+        (min_dim(N, 16), N, None),
+    ],
+    ids=str,
+)
+def test_sizes_that_make_dimensions_equal(d: Any, e: Any, found: tuple[str, int, int] | None) -> None:
+    assert divided(d, e) == found
+
+
+@pytest.mark.parametrize(
+    ("d", "e", "pairs"),
+    [
+        ((16 * B1 * N1) // (16 * B), N, [(B1, B), (N1, N)]),
+        (N1, (16 * B1 * N1) // (16 * B), [(B1, B)]),
+        (B1 // B, N, [(B1, B * N)]),
+        ((B1 * N1) // (B * N), 3, []),
+        (B1 + B, N, []),
+    ],
+    ids=str,
+)
+def test_quotients_of_sizes_are_paired(d: Any, e: Any, pairs: list[Any]) -> None:
+    assert paired(d, e) == pairs
+
+
+@pytest.mark.parametrize(
+    ("dim", "found"),
+    [(N, ("N", 1, 0)), (3 * N - 2, ("N", 3, -2)), (7, None), (N * N, None), (N // 2, None), (N + B, None)],
+    ids=str,
+)
+def test_multiples_of_a_symbol(dim: Any, found: tuple[str, int, int] | None) -> None:
+    assert multiple(dim) == found
 
 
 @pytest.mark.parametrize(

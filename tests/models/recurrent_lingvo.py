@@ -174,8 +174,8 @@ def by_contract(lingvo: Lingvo) -> Any:
     return tf.function(lambda act: {"m": marked(act, *arguments)}, input_signature=[spec], autograph=False)
 
 
-def padded(lingvo: Lingvo, batch: int | None = 3, steps: int = 6) -> Any:
-    """The cell in a loop with paddings: x f32[b,t,i], paddings f32[b,t] -> {"y", "m", "c"}."""
+def padded(lingvo: Lingvo, batch: int | None = 3, steps: int = 6, *, last_c: bool = True) -> Any:
+    """The cell in a loop with paddings: x f32[b,t,i], paddings f32[b,t] -> {"y", "m"}, and "c" with `last_c`."""
     theta = lingvo.theta()
     specs = [
         tf.TensorSpec([batch, steps, FEATURES], tf.float32, name="x"),
@@ -190,9 +190,31 @@ def padded(lingvo: Lingvo, batch: int | None = 3, steps: int = 6) -> Any:
         rows = tf.TensorArray(tf.float32, steps)
         states = [tf.zeros([tf.shape(x)[0], n]) for n in (lingvo.outputs, lingvo.units)]
         _, rows, m, c = tf.while_loop(lambda t, *_: t < steps, body, (0, rows, *states))
-        return {"y": tf.transpose(rows.stack(), [1, 0, 2]), "m": m, "c": c}
+        return {"y": tf.transpose(rows.stack(), [1, 0, 2]), "m": m} | ({"c": c} if last_c else {})
 
     return tf.function(run, input_signature=specs, autograph=False)
+
+
+def zero_padded(lingvo: Lingvo, batch: int | None = None, steps: int = 6) -> Any:
+    """The cell in a loop over x f32[t,b,i] with paddings that are zeros in every step -> {"y", "m", "c"}."""
+    theta = lingvo.theta()
+
+    def run(x: Any) -> dict[str, Any]:
+        rows = tf.shape(x)[1] if batch is None else batch
+        inputs = tf.TensorArray(tf.float32, steps).unstack(x)
+        zeros = tf.TensorArray(tf.float32, steps).unstack(tf.zeros([steps, rows, 1]))
+
+        def body(t: Any, ys: Any, m: Any, c: Any) -> tuple[Any, ...]:
+            m, c = lingvo.step(inputs.read(t), zeros.read(t), m, c, *theta)
+            return t + 1, ys.write(t, m), m, c
+
+        states = [tf.zeros([rows, n]) for n in (lingvo.outputs, lingvo.units)]
+        ys = tf.TensorArray(tf.float32, steps)
+        _, ys, m, c = tf.while_loop(lambda t, *_: t < steps, body, (0, ys, *states))
+        return {"y": ys.stack(), "m": m, "c": c}
+
+    spec = tf.TensorSpec([steps, batch, FEATURES], tf.float32, name="x")
+    return tf.function(run, input_signature=[spec], autograph=False)
 
 
 def paddings(side: str) -> Draw:

@@ -27,9 +27,10 @@ def tensorflow_results(case: Case) -> tuple[np.ndarray, ...]:
 def apply_op(case: Case, operands: Sequence[Any]) -> tuple[Any, ...]:
     """The results of the row's op on tensors, in the graph that is being traced or eagerly."""
     import tensorflow as tf
+    from tensorflow.compiler.tf2xla.ops import gen_xla_ops
     from tensorflow.python.framework import op_def_registry
 
-    function = getattr(tf.raw_ops, case.op)
+    function = getattr(gen_xla_ops if case.op.startswith("Xla") else tf.raw_ops, case.op)
     op_def = op_def_registry.get(case.op)
     renamed = _renamed(function, op_def)
     given = {**_operands(operands, op_def.input_arg), **{k: _attribute(v) for k, v in case.attributes.items()}}

@@ -14,7 +14,7 @@ from jfuse.ir.compilation import quick_jit
 from jfuse.ir.dims import symbol
 from jfuse.ir.evaluate import evaluate
 from jfuse.ir.graph import Graph, Program, Signature
-from jfuse.ir.trace import trace_graph
+from jfuse.ir.trace import as_atom, trace_graph
 from jfuse.ir.types import DType, TensorType
 from jfuse.ir.walk import all_eqns
 from jfuse.kernels.core.op import depends_on_data
@@ -26,6 +26,7 @@ from jfuse.passes.gates.builtins_only import check_operators
 from jfuse.passes.legalize.complex_parts import complex_parts
 from jfuse.passes.legalize.legalize_broadcast import legalize_broadcast
 from jfuse.passes.legalize.legalize_dtypes import legalize_dtypes
+from jfuse.passes.options import RecurrenceOptions
 from jfuse.passes.pipeline import SUB_PASSES, alone
 from jfuse.tflite.write.distinct_outputs import prepare_outputs
 from jfuse.tflite.write.file import to_bytes
@@ -41,11 +42,12 @@ def on_arrays(case: Case) -> tuple[Any, ...]:
 
 @cache
 def graph_of(case: Case, *, dynamic: bool = False) -> Graph:
-    """The graph that the rule records, with a Var for each operand that is no constant."""
+    """The graph that the rule records, with a Const for each constant operand and a Var for each other one."""
 
     def call(*inputs: Any) -> Any:
         variables = iter(inputs)
-        operands = [a if o.constant else next(variables) for a, o in zip(case.arrays, case.operands, strict=True)]
+        pairs = zip(case.arrays, case.operands, strict=True)
+        operands = [as_atom(a) if o.constant else next(variables) for a, o in pairs]
         return _as_tuple(_rule(case)(*operands, **case.attributes))[: case.results]
 
     return trace_graph(call, _input_types(case, dynamic), name="row")
@@ -123,7 +125,7 @@ def litert_results(case: Case, *, delegates: bool, dynamic: bool = False) -> lis
 @cache
 def file_of(case: Case, *, dynamic: bool) -> bytes:
     """The row's file."""
-    ctx = Context(recover=False, sub=SUB_PASSES)
+    ctx = Context(recurrence=RecurrenceOptions(recover=False), sub=SUB_PASSES)
     graph = graph_of(case, dynamic=dynamic)
     for step in (alone(complex_parts), fuse, alone(legalize_broadcast), legalize_dtypes):  # `fuse` opens composites
         graph = step(graph, ctx)

@@ -50,7 +50,8 @@ def data_files() -> set[str]:
     """The paths in a wheel of what is installed beside the modules."""
     reports = ROOT / "jfuse" / "reports"
     page = {path.relative_to(ROOT).as_posix() for path in (reports / "page").iterdir()}
-    return page | {"jfuse/py.typed", "jfuse/refusals.md", "jfuse/reports/verification.schema.json"}
+    tables = {p.relative_to(ROOT).as_posix() for p in (ROOT / "jfuse" / "tflite" / "targets" / "tables").iterdir()}
+    return page | tables | {"jfuse/py.typed", "jfuse/refusals.md", "jfuse/reports/verification.schema.json"}
 
 
 def run(*command: str, cwd: Path = ROOT) -> subprocess.CompletedProcess[str]:

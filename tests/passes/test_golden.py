@@ -20,8 +20,11 @@ from jfuse.kernels import ops
 from jfuse.lowering.defaults import default_rules
 from jfuse.passes.context import Context
 from jfuse.passes.fuse.recover import recover
+from jfuse.passes.options import RecurrenceOptions, TfOpOptions
+from jfuse.quantization.recipe import NAMED
 from jfuse.tflite.metadata import DEBUG_METADATA
 from jfuse.tflite.read.file import load_tflite
+from jfuse.tflite.targets.catalog import target_named
 from tests.cells import Loop, keras
 from tests.conftest import Golden
 from tests.corpus import quantized
@@ -80,6 +83,12 @@ def in_double() -> Graph:
     return trace_graph(lambda x: ops.fully_connected(x, np.eye(3), None), [of(DType.f64, B, 3)])
 
 
+def any_of_rows() -> Graph:
+    return trace_graph(
+        lambda x, y: (ops.reduce_any(x, np.int32(1)), ops.tile(y, [1, 20])), [of(DType.bool, 2, 3), of(DType.f32, 1, 1)]
+    )
+
+
 def rnn_operator() -> Program:
     """A fused recurrence whose state the signature keeps."""
     w, r, b = (np.array(v, np.float32) for v in ([[1, 2]], [[0.5]], [3]))
@@ -98,21 +107,30 @@ def handed_through() -> Graph:
     return trace_graph(lambda x: (x, (y := ops.neg(x)), y, np.float32(1)), [of(DType.f32, 2)])
 
 
+def large_dense() -> Program:
+    weights = np.linspace(-1, 1, 32 * 40, dtype=np.float32).reshape(32, 40)
+    return one_signature(trace_graph(lambda x: ops.relu(ops.fully_connected(x, weights)), [of(DType.f32, B, 40)]))
+
+
 EXAMPLES: dict[str, tuple[Callable[[], Graph | Program], Context]] = {
+    "fixed_sizes": (known_choice, Context(target=target_named("tflite-micro"))),
     "plain_numbers": (quantized_file, Context()),
     "drop_debug_metadata": (with_debug_metadata, Context()),
     "fold_selects": (known_choice, Context()),
     "no_lost_ops": (lost_op, Context()),
-    "apply_state_mode": (rnn, Context(state="keep")),
+    "apply_state_mode": (rnn, Context(recurrence=RecurrenceOptions(state="keep"))),
     "recover": (lambda: Loop(keras).graph(), Context()),
     "complex_parts": (complex_product, Context()),
     "fuse": (lambda: recover(Loop(keras).graph(), Context()), Context()),
     "simplify": (lambda: trace_graph(small_model, [of(DType.f32, B, 4)]), Context()),
     "legalize_broadcast": (crosswise, Context()),
     "legalize_dtypes": (without_kernel, Context()),
-    "custom_operators": (lost_op, Context(select_tf_ops=True)),
+    "legalize_target": (any_of_rows, Context(target=target_named("tflite-micro"))),
+    "custom_operators": (lost_op, Context(tf_ops=TfOpOptions(select_tf_ops=True))),
     "only_operators": (in_double, Context()),
     "place_states": (rnn_operator, Context()),
+    "states_on_target": (rnn_operator, Context(target=target_named("litert-gpu"))),
+    "quantize": (large_dense, Context(recipe=NAMED["dynamic"])),
     "prepare_results": (handed_through, Context()),
 }
 

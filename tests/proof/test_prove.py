@@ -176,6 +176,8 @@ def test_a_loop_is_a_case_distinction() -> None:
 def test_ops_that_xla_cannot_run_are_refused() -> None:
     found = refusal(ops.where, ops.where, [TensorType((BATCH,), DType.bool)])
     assert found.condition == "body_not_executable"
+    found = refusal(lambda x: ops.cast(x, out_data_type=DType.i64), ops.where, [TensorType((BATCH,), DType.bool)])
+    assert found.condition == "replacement_not_executable"
 
 
 def test_bodies_that_keep_variables_are_refused() -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 
 import numpy as np
+import pytest
 from hypothesis import HealthCheck, assume, given, reject, settings
 
 from jfuse.errors import ImportFailed, LowerError, TypeMismatch
@@ -41,6 +42,13 @@ def check_or_reject(program: RandomProgram, *, xla: bool = True) -> None:
         reject()
 
 
+@settings(SUITE, max_examples=12)
+@given(programs(ALL))
+def test_some_programs_of_all_ops(program: RandomProgram) -> None:
+    check_or_reject(program)
+
+
+@pytest.mark.slow
 @(SUITE if FEW else settings())
 @given(programs(ALL))
 def test_programs_of_all_ops(program: RandomProgram) -> None:
@@ -48,6 +56,7 @@ def test_programs_of_all_ops(program: RandomProgram) -> None:
     check_or_reject(program)
 
 
+@pytest.mark.slow
 @(SUITE if FEW else settings())
 @given(programs((*forms_layers.MERGED * 2, *AROUND), shapes=IMAGES, dtypes=(np.float32,)))
 def test_programs_of_what_merges(program: RandomProgram) -> None:

@@ -57,6 +57,24 @@ def shown(browser: Browser, tmp_path: Path) -> Iterator[Shown]:
     found.finish()
 
 
+def test_names_of_operators_are_whole_at_1400_pixels(browser: Browser, tmp_path: Path) -> None:
+    """Beside the bytes of its constants and its error, and behind the lanes of what runs past it."""
+    before, after, told, made = compared()
+    file = write_html(before, after, told, tmp_path / "report.html", report=made)
+    tab = browser.open(file, width=1400)
+    cut = (
+        "[...document.querySelectorAll('.row.op .name')].filter((n) => n.scrollWidth > n.clientWidth || "
+        "n.getBoundingClientRect().right > n.closest('.row').getBoundingClientRect().right).length"
+    )
+    names = "[...document.querySelectorAll('.row.op .name')]"
+    assert tab.value(f"{names}.length") > 4
+    assert tab.value(cut) == 0
+    tab.value(f"{names}.forEach((n) => {{ n.textContent = 'unidirectional_sequence_lstm'; }})")
+    assert tab.value(cut) == 0
+    assert tab.complaints == []
+    tab.close()
+
+
 def compared(count: int = 3) -> tuple[Program, Program, Verification, Report]:
     after = blocks(count, True)
     both = [*errors(after), *errors(after, lambda i: 1e-9 * (i + 1), "tensorflow/xla")]

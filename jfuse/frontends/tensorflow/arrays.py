@@ -11,8 +11,8 @@ import numpy as np
 from jfuse.errors import LowerError
 from jfuse.frontends.tensorflow.graph import PendingList, Walker, handles
 from jfuse.ir.dims import Dim, is_known, same
-from jfuse.ir.graph import Const, Var
-from jfuse.ir.trace import active_trace
+from jfuse.ir.graph import Var
+from jfuse.ir.trace import producer
 from jfuse.ir.types import TensorType
 from jfuse.kernels import ops
 from jfuse.kernels.core.op import static_value
@@ -32,7 +32,7 @@ class TensorArray:
 @handles("TensorArrayV3")
 def _create(walker: Walker, node: Any, operands: list[Any]) -> Sequence[Any]:
     (size,) = operands
-    length = static_value(size if isinstance(size, Var) else Const(np.asarray(size)))
+    length = static_value(size)
     if length is None:
         raise LowerError("a TensorArray has a length that is computed at run time")
     dtype, shape = decode_dtype(node.attr["dtype"].type), decode_shape(node.attr["element_shape"].shape)
@@ -106,7 +106,7 @@ def _rows(rows: Any) -> Any:
 def _is_every_index(indices: Any, length: Dim) -> bool:
     """Whether indices are 0, 1, 2, … up to a length."""
     if isinstance(indices, Var) and indices.value is None:
-        maker = next((e for e in active_trace().eqns if indices in e.outputs), None)
+        maker = producer(indices)
         if maker is None or not maker.op.counts or same(type_of(indices).shape[0], length) is not True:
             return False
         start, _, step = (None if a is None else static_value(a) for a in maker.inputs)

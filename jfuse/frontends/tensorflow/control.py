@@ -21,6 +21,7 @@ from jfuse.ir.trace import active_trace, recording, trace_graph
 from jfuse.ir.walk import rename_dims
 from jfuse.kernels import ops
 from jfuse.kernels.control import composite, if_, while_
+from jfuse.kernels.core.op import draws
 from jfuse.lowering.rule_tools.query import type_of
 from jfuse.tf_nodes.attributes import decode_attr, split_reference
 
@@ -187,7 +188,8 @@ def _while(walker: Walker, node: Any, operands: list[Any]) -> Sequence[Any]:
         inputs = [Var(t, value=v.value) for t, v in zip(types, inputs, strict=True)]
     graphs = [rename_dims(g, active_trace().sizes) for g in graphs]
     start = [*(values[i] for i in carried), *states.inputs.values()]
-    final = while_(start, graphs) if any(isinstance(v, Var) for v in start) else _computed(start, *graphs)
+    is_known = not any(isinstance(v, Var) for v in start) and not any(draws(e) for g in graphs for e in g.eqns)
+    final = _computed(start, *graphs) if is_known else while_(start, graphs)
     final = writing.assigned(walker, final)
     results = list(values)
     for i, result in zip(carried, final, strict=True):

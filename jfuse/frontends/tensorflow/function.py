@@ -18,6 +18,7 @@ import jfuse.frontends.tensorflow.updates  # noqa: F401  (all register their nod
 from jfuse.errors import ImportFailed, LowerError
 from jfuse.frontends.tensorflow.functional import functional_library, functional_nodes
 from jfuse.frontends.tensorflow.graph import Walker
+from jfuse.frontends.tensorflow.input_shapes import InputShapes
 from jfuse.frontends.tensorflow.survey import with_missing_ops
 from jfuse.frontends.tensorflow.variables import Resource, Variables, WriteAnalysis, borrow_array
 from jfuse.ir.dims import SymbolNames, symbols_in
@@ -53,12 +54,18 @@ class ImportedSignatures:
 
 
 def import_signatures(
-    signatures: Sequence[TfSignature], rules: Mapping[str, LowerRule], custom_ops: Container[str] = ()
+    signatures: Sequence[TfSignature],
+    rules: Mapping[str, LowerRule],
+    custom_ops: Container[str] = (),
+    shapes: InputShapes | None = None,
 ) -> ImportedSignatures:
     """The signatures as graphs.   custom_ops: the ops that stay opaque although there are rules for them
 
+    shapes: of inputs, where the user fixes them.
     A variable that any of the signatures writes, and that any result needs, is a state of all that use it.
     """
+    shapes = shapes or InputShapes()
+    shapes.check_names(name for s in signatures for name in s.input_names)
     analyses = [_analyse(s) for s in signatures]
     resources = _resources(signatures, analyses)
     live: frozenset[Resource] = frozenset()
@@ -69,7 +76,7 @@ def import_signatures(
         for signature, analysis in zip(signatures, analyses, strict=True):
             held = Variables(live, read)
             walker = Walker(analysis.library, rules, analysis.writes, held, notes, custom_ops=custom_ops)
-            imported, equal = _import_one(signature, analysis, walker, resources)
+            imported, equal = _import_one(signature, analysis, walker, resources, shapes)
             assumptions.update(dict.fromkeys(equal))
             found.append(imported)
         if read <= live:
@@ -149,13 +156,14 @@ def _without_numbers(resources: Iterable[Any]) -> Iterator[str]:
 
 
 def _import_one(
-    signature: TfSignature, analysis: _Analysis, walker: Walker, resources: Mapping[int, Any]
+    signature: TfSignature, analysis: _Analysis, walker: Walker, resources: Mapping[int, Any], shapes: InputShapes
 ) -> tuple[tuple[Signature, tuple[Resource, ...]], list[str]]:
     """The signature with the variables that are its states, and the sizes of inputs that are taken for equal."""
     function = signature.function
     count = len(function.inputs) - len(function.captured_inputs)
     symbols = SymbolNames()
-    inputs = [_input(t, n, symbols) for t, n in zip(function.inputs[:count], signature.input_names, strict=True)]
+    named = zip(function.inputs[:count], signature.input_names, strict=True)
+    inputs = [_input(tensor, name, symbols, shapes) for tensor, name in named]
     given: dict[str, Any] = {t.op.name: v for t, v in zip(function.inputs[:count], inputs, strict=True)}
     given |= {name: resources[id(tensor)] for name, tensor in analysis.captures.items()}
     held = {r: Var(type_of(r.array), r.name) for r in given.values() if isinstance(r, Resource) and r.is_state}
@@ -197,12 +205,10 @@ def live_variables(function: Any) -> tuple[Any, ...]:
         ) from error
 
 
-def _input(tensor: Any, name: str, symbols: SymbolNames) -> Var:
-    shape = decode_shape(tensor.shape.as_proto())
+def _input(tensor: Any, name: str, symbols: SymbolNames, shapes: InputShapes) -> Var:
+    shape = shapes.of(name, decode_shape(tensor.shape.as_proto()))
     if shape is None:
-        raise ImportFailed(
-            f"the input {name!r} has no known rank", remedy="trace the function with a TensorSpec that states its rank"
-        )
+        raise ImportFailed(f"the input {name!r} has no known rank", remedy=f'shapes={{"{name}": (…)}} states its shape')
     dims = tuple(symbols.fresh("N" if axis else "B") if d is None else d for axis, d in enumerate(shape))
     return Var(TensorType(dims, decode_dtype(tensor.dtype.as_datatype_enum)), name)
 

@@ -17,7 +17,7 @@ from jfuse.errors import ImportFailed, LowerError, TypeMismatch
 from jfuse.frontends.tensorflow.variables import Resource, Variables, WriteAnalysis, is_write
 from jfuse.ir.dims import Dim, is_known
 from jfuse.ir.graph import Source, Var
-from jfuse.ir.trace import active_trace, at_source
+from jfuse.ir.trace import active_trace, as_atom, at_source
 from jfuse.ir.types import DType, TensorType
 from jfuse.kernels.array.lists import reserve
 from jfuse.lowering.rule_tools.query import type_of
@@ -173,6 +173,7 @@ class Walker:
         if rule is None:
             return self._opaque(node, operands)
         operands = [self.variables.value(o) if isinstance(o, Resource) else o for o in operands]
+        operands = [o if isinstance(o, PendingList) else as_atom(o) for o in operands]
         try:
             results = _applied(rule, operands, self._attributes(node, rule))
         except LowerError as error:
@@ -215,7 +216,7 @@ class Walker:
         dtypes = output_dtypes(node, op_def)
         shapes = result_shapes(alone, values) if alone else output_shapes(node) or [None] * len(dtypes)
         types = tuple(_full_type(node, s, d, reason) for s, d in zip(shapes, dtypes, strict=True))
-        inputs = [o if isinstance(o, Var) else trace.constant(np.asarray(o)) for o in operands]
+        inputs = trace.operands(operands)
         if any(shape is None or None in shape for shape in shapes):
             self.opaque[node.name] = LowerError(
                 f"{node.op} has no TFLite spelling, and what follows needs its shape",

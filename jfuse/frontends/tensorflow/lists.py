@@ -11,7 +11,6 @@ import numpy as np
 from jfuse.errors import LowerError
 from jfuse.frontends.tensorflow.graph import PendingList, Walker, handles
 from jfuse.ir.dims import Dim, is_known
-from jfuse.ir.graph import Const, Var
 from jfuse.ir.types import TensorType
 from jfuse.kernels.core.op import static_value
 from jfuse.tf_nodes.attributes import decode_dtype
@@ -19,7 +18,7 @@ from jfuse.tf_nodes.attributes import decode_dtype
 
 @handles("TensorListReserve")
 def _reserve(walker: Walker, node: Any, operands: list[Any]) -> Sequence[Any]:
-    size = _known(operands[1])
+    size = static_value(operands[1])
     if size is None:
         raise LowerError("a TensorList has a length that is computed at run time")
     return (_pending(size, node, operands[0]),)
@@ -41,17 +40,13 @@ def _length(walker: Walker, node: Any, operands: list[Any]) -> Sequence[Any]:
 @handles("TensorListResize")
 def _resize(walker: Walker, node: Any, operands: list[Any]) -> Sequence[Any]:
     found, size = operands
-    if isinstance(found, PendingList) and _known(size) is not None:
-        return (replace(found, length=_known(size)),)
+    if isinstance(found, PendingList) and static_value(size) is not None:
+        return (replace(found, length=static_value(size)),)
     return walker.lower(node, operands)
 
 
 def _pending(length: Dim, node: Any, element_shape: Any) -> PendingList:
     """A list before anything is written, with the type of its elements where their shape is stated."""
-    dtype, shape = decode_dtype(node.attr["element_dtype"].type), _known(element_shape)
+    dtype, shape = decode_dtype(node.attr["element_dtype"].type), static_value(element_shape)
     stated = isinstance(shape, tuple) and all(is_known(d) and d >= 0 for d in shape)
     return PendingList(length, dtype, TensorType(shape, dtype) if stated else None)
-
-
-def _known(value: Any) -> Any:
-    return static_value(value if isinstance(value, Var) else Const(np.asarray(value)))

@@ -13,21 +13,32 @@ from jfuse.errors import JfuseError, NotFused, RuleError
 from jfuse.ir.dims import SymbolNames, is_known, symbols_of
 from jfuse.ir.graph import Atom, Const, Eqn, Graph, Var
 from jfuse.ir.trace import active_trace, at_source, recording
-from jfuse.ir.walk import all_eqns, is_same_type, live_eqns, substitute_graph, use_counts, with_new_bodies
+from jfuse.ir.walk import (
+    all_eqns,
+    live_eqns,
+    rename_dims,
+    substitute_graph,
+    use_counts,
+    with_new_bodies,
+)
 from jfuse.kernels import ops
 from jfuse.kernels.control import composite, scan, scan_parts, while_
 from jfuse.kernels.core.op import TflOp
+from jfuse.lowering.instead import spellings_of
 from jfuse.lowering.rule_tools.case_distinctions import place_of
 from jfuse.lowering.rule_tools.query import type_of
 from jfuse.lowering.rule_tools.rule_context import Site, at_site
 from jfuse.lowering.rules import FuseRule, need
 from jfuse.opaque_ops.state_operands import keeps_state
 from jfuse.passes.context import Context
+from jfuse.passes.fuse.custom_composites import as_custom
 from jfuse.passes.fuse.describe import describe
 from jfuse.passes.fuse.padding_promises import Masks
-from jfuse.passes.fuse.profitability import is_asked_for, need_worth
+from jfuse.passes.fuse.profitability import Costs, is_asked_for
+from jfuse.passes.fuse.result_sizes import is_alike, renamed_sizes
 from jfuse.passes.fuse.rounding import rounds_to, widened
 from jfuse.passes.fuse.run_time_shapes import dynamic_before_fused, dynamic_before_replacement
+from jfuse.passes.options import PREFERENCES
 from jfuse.passes.rewrite import inline, rewrite
 from jfuse.passes.simplify.simplify import folded
 from jfuse.proof.prove import ROUNDED, TOLERANCE, Proof, prove
@@ -78,6 +89,8 @@ def _resolved(graph: Graph, ctx: Context, place: _Standing) -> Graph:
     def visit(eqn: Eqn) -> Sequence[Any] | None:
         if eqn.op is not composite:
             return None
+        if eqn.params["name"] in ctx.tf_ops.custom_ops:
+            return as_custom(eqn, ctx.tf_ops.custom_ops[eqn.params["name"]])
         rule = ctx.rules.fuses.get(eqn.params["name"])
         if rule is not None:
             try:
@@ -129,9 +142,16 @@ def _fused(eqn: Eqn, rule: FuseRule, is_read: Sequence[bool], ctx: Context, plac
         want="sizes that LiteRT knows at allocation",
         got=dynamic and place_of(dynamic),
     )
-    if not is_asked_for(eqn.params["name"], rule, ctx):
-        _need_worth(eqn, replacement, given, is_read, ctx)
-    proof = _proof(eqn, rule, is_read, replacement, given, masks)
+    lacking = [why for e in replacement.eqns if keeps_state(e) and (why := _why_not_on_target(e, ctx)) is not None]
+    need(not lacking, "target", want=f"operators of the target {ctx.target.name}", got="; ".join(lacking))
+    asked_for = {prefer: is_asked_for(eqn.params["name"], rule, ctx, prefer) for prefer in PREFERENCES}
+    is_judged = not asked_for[ctx.recurrence.prefer]
+    costs = None
+    if is_judged or any(map(keeps_state, replacement.eqns)):
+        costs = _costs(eqn, replacement, given, is_read, ctx)
+    if costs is not None and is_judged:
+        costs.need_worth(ctx.recurrence.prefer)
+    proof, unproven = _proof_or_trust(eqn, rule, is_read, replacement, given, masks)
     masks.keep()
     if proof.nan_for_infinities:
         differs = "where an input is infinite the fused operator gives other values, mostly NaN"
@@ -147,12 +167,19 @@ def _fused(eqn: Eqn, rule: FuseRule, is_read: Sequence[bool], ctx: Context, plac
             error=proof.error,
             recovered=name in ctx.rules.recovers,
             cell=", ".join(filter(None, map(describe, replacement.eqns))),
+            unproven=unproven,
+            speed=None if costs is None else costs.speed(asked_for["speed"]),
         )
     )
     _assume_steps(replacement, ctx)
     results = dict(zip(given, inline(replacement, _atoms(eqn)), strict=True))
     # A result that the rule leaves out stands for itself: nothing reads it.
     return [results.get(i, out) for i, out in enumerate(eqn.outputs)]
+
+
+def _why_not_on_target(eqn: Eqn, ctx: Context) -> str | None:
+    """What keeps a fused op from the target, where it has no spelling in others."""
+    return None if spellings_of(eqn.op.builtin) else ctx.target.why_another_form(eqn)
 
 
 def _dynamic_before(replacement: Graph, args: Sequence[Atom], ctx: Context) -> Eqn | None:
@@ -172,11 +199,11 @@ def _dynamic_before(replacement: Graph, args: Sequence[Atom], ctx: Context) -> E
     return next((d for e in file.eqns if (d := dynamic_before_fused(file, e)) is not None), None)
 
 
-def _need_worth(eqn: Eqn, replacement: Graph, given: Sequence[int], is_read: Sequence[bool], ctx: Context) -> None:
-    """Refuse a replacement that costs more than the body, of both only the results that are read."""
+def _costs(eqn: Eqn, replacement: Graph, given: Sequence[int], is_read: Sequence[bool], ctx: Context) -> Costs | None:
+    """What the body of a composite and its replacement cost, of both only the results that are read."""
     read = [k for k, i in enumerate(given) if is_read[i]]
     body = _only(_with_constants(eqn.bodies[0], eqn), [given[k] for k in read])
-    need_worth(body, _only(_with_constants(replacement, eqn), read), ctx)
+    return Costs.of(body, _only(_with_constants(replacement, eqn), read), ctx)
 
 
 def _with_constants(graph: Graph, eqn: Eqn) -> Graph:
@@ -198,6 +225,21 @@ def _assume_steps(replacement: Graph, ctx: Context) -> None:
         steps = eqn.outputs[0].type.shape[0 if eqn.params["time_major"] else 1]
         if not is_known(steps) and f"{steps} >= 1" not in ctx.report.assumptions:
             ctx.report.assumptions.append(f"{steps} >= 1")
+
+
+def _proof_or_trust(
+    eqn: Eqn, rule: FuseRule, is_read: Sequence[bool], replacement: Graph, given: Sequence[int], masks: Masks
+) -> tuple[Proof, str]:
+    """The proof of a replacement and "", or an empty one and why none can be had, where the rule is to be trusted."""
+    try:
+        return _proof(eqn, rule, is_read, replacement, given, masks), ""
+    except NotFused as refusal:
+        if not rule.trust or refusal.condition not in _UNPROVABLE:
+            raise
+        return Proof(0, 0.0), f"{refusal.condition.replace('_', ' ')} ({refusal.detail})"
+
+
+_UNPROVABLE = frozenset({"body_not_executable", "replacement_not_executable", "stateful_body"})
 
 
 def _proof(
@@ -244,7 +286,7 @@ def _proved(
 def _replacement(eqn: Eqn, rule: FuseRule, is_read: Sequence[bool], masks: Masks) -> tuple[Graph, list[int]]:
     """The graph that the rule records on operands of the composite's types, and which results it gives."""
     inputs = tuple(Var(a.type, a.name, getattr(a, "value", None)) for a in _atoms(eqn))
-    operands = [a.array if isinstance(a, Const) else v for a, v in zip(_atoms(eqn), inputs, strict=True)]
+    operands = [a if isinstance(a, Const) else v for a, v in zip(_atoms(eqn), inputs, strict=True)]
     bound = _bind(rule, eqn, operands)
     with recording(names=_unused_names(eqn.bodies[0], inputs)) as trace:
         with at_source(eqn.source), at_site(_site(eqn, is_read, inputs, masks)):
@@ -254,7 +296,7 @@ def _replacement(eqn: Eqn, rule: FuseRule, is_read: Sequence[bool], masks: Masks
         assumed = ", ".join(f"{name} = {size}" for name, size in trace.sizes.items())
         need(not assumed, "sizes_agree", want="no assumption on run-time sizes", got=assumed)
         graph = trace.finish(rule.name, inputs, [results[i] for i in given])
-    return _with_named_constants(graph, _atoms(eqn)), given
+    return rename_dims(graph, renamed_sizes(eqn, graph, given)), given
 
 
 def _site(eqn: Eqn, is_read: Sequence[bool], inputs: Sequence[Var], masks: Masks) -> Site:
@@ -294,8 +336,8 @@ def _attribute(
     """A keyword of the rule: the value of a constant operand, an attribute of the annotation, or the default."""
     if name in operands:
         value = operands[name]
-        need(not isinstance(value, Var), f"static_{name}", want="a constant", got=str(type_of(value)))
-        return _python_value(np.asarray(value).tolist())
+        need(isinstance(value, Const), f"static_{name}", want="a constant", got=str(type_of(value)))
+        return _python_value(value.tolist())
     if name in attributes:
         return attributes[name]
     need(parameter.default is not parameter.empty, f"missing_{name}", want=f"an argument or attribute {name!r}")
@@ -336,18 +378,8 @@ def _check_results(eqn: Eqn, results: Sequence[Any], is_read: Sequence[bool]) ->
         if result is None:
             need(not read, "result_not_given", want=f"result {number} of {eqn.params['name']}", got="None")
             continue
-        found = type_of(result if isinstance(result, Var) else np.asarray(result))
-        need(is_same_type(found, out.type), "result_type", want=f"{out.type} as result {number}", got=str(found))
-
-
-def _with_named_constants(graph: Graph, operands: Sequence[Atom]) -> Graph:
-    """The graph with the composite's own Consts where the rule passed their arrays on: they carry names."""
-    known = {id(a.array): a for a in operands if isinstance(a, Const)}
-    eqns = tuple(
-        replace(e, inputs=tuple(known.get(id(a.array), a) if isinstance(a, Const) else a for a in e.inputs))
-        for e in graph.eqns
-    )
-    return replace(graph, eqns=eqns)
+        found = type_of(result if isinstance(result, Var | Const) else np.asarray(result))
+        need(is_alike(found, out.type, eqn), "result_type", want=f"{out.type} as result {number}", got=str(found))
 
 
 def _atoms(eqn: Eqn) -> tuple[Atom, ...]:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from jfuse.ir.graph import Atom, Eqn, Graph, Var
-from jfuse.ir.walk import live_eqns
+from jfuse.ir.walk import live_eqns, producers
 from jfuse.lowering.recover.masks.padding import Padding, padding_of
 from jfuse.passes.context import Context
 from jfuse.proof.samples import Padded
@@ -33,12 +33,12 @@ class Masks:
 
         counts: its value where a step counts.
         """
-        made = {out: eqn for eqn in self.eqns for out in eqn.outputs}
+        made = producers(self.eqns)
         found = padding_of(self.atoms[place], axis, made)
         side = found.side
-        if side is None and self.ctx.padding is not None and self.inputs is not None:
-            side = found.promised(self.ctx.padding, counts)
-            self._promises.append(self._promise(found, counts, self.ctx.padding, self.inputs))
+        if side is None and self.ctx.recurrence.padding is not None and self.inputs is not None:
+            side = found.promised(self.ctx.recurrence.padding, counts)
+            self._promises.append(self._promise(found, counts, self.ctx.recurrence.padding, self.inputs))
         if side is not None:
             self.asked[place] = Padded(axis, side)
         return side
@@ -56,6 +56,6 @@ class Masks:
         eqns = live_eqns(known, known.outputs)
         read = {a for a in (*known.outputs, *(a for eqn in eqns for a in eqn.inputs)) if isinstance(a, Var)}
         graph = Graph("mask", tuple(v for v in inputs if v in read), eqns, known.outputs)
-        made_by = [eqn for eqn in graph.eqns if found.root in eqn.outputs]
-        source = str(made_by[0].source) if made_by else "an input"
+        made_by = producers(graph).get(found.root) if isinstance(found.root, Var) else None
+        source = "an input" if made_by is None else str(made_by.source)
         return Promise(side, found.axis, graph, source, counts ^ found.negated)

@@ -12,11 +12,10 @@ from jfuse.kernels.core.op import TflOp
 from jfuse.lowering.rules import FuseRule, need
 from jfuse.opaque_ops.state_operands import keeps_state, state_operands
 from jfuse.passes.context import Context, Lowered
-from jfuse.passes.scans.to_loops.loop_cost import OPEN_LENGTH, OPERATOR_US, WEIGHT_US
+from jfuse.passes.fuse.fused_cost import fused_microseconds
+from jfuse.passes.scans.to_loops.loop_cost import OPERATOR_US, WEIGHT_US
+from jfuse.report import Speed
 
-# Fused LSTMs of 16 to 128 units, batch 1 (bench/recurrent.py): 0.75, 1.17, 2.76 and 8.5 us a step.
-STEP_US = 0.62  # a step of a fused op
-PRODUCT_US = 8.5e-5  # a product of a weight and a number; XNNPACK, which does not take fused ops, needs less
 HOISTED_US = 5e-6  # a byte of weights and a row, in a product for all steps at once before the loop
 
 # How many times as long as plain ops fused ones may take. Fused LSTMs over sequences were measured at 0.6 to 1.9 times
@@ -34,13 +33,14 @@ _PACKAGE = "jfuse."
 class Cost:
     """What one invoke of a graph costs: operators that are run, bytes of constants, and about how many microseconds.
 
-    loops: whether some of the operators are run in loops.
+    loops: whether some of the operators are run in loops. form: the fastest of these loops, "" where there are none.
     """
 
     operators: int
     bytes: int
     microseconds: float
     loops: bool = False
+    form: str = ""
 
     @classmethod
     def of(cls, lowered: Lowered) -> Cost:
@@ -54,18 +54,37 @@ class Cost:
             _constant_bytes(graph),
             sum(map(_microseconds, outside)) + sum(loop.microseconds for loop in loops),
             bool(loops),
+            " and ".join(dict.fromkeys(loop.fastest for loop in lowered.loops)),
         )
 
 
-def need_worth(body: Graph, replacement: Graph, ctx: Context) -> None:
-    """Refuse a fusion that costs more than plain ops in one of the measures, with both numbers.
+@dataclass(frozen=True)
+class Costs:
+    """What a function costs in plain operators, and what it costs fused."""
 
-    body, replacement: with constants put in, and with the results alone that are read.
-    """
-    if any(not keeps_state(eqn) and not isinstance(eqn.op, TflOp) for eqn in replacement.eqns):
-        return  # what only the user's own op computes has no cost that is known here
-    before, after = (Cost.of(ctx.sub.as_lowered(graph, ctx, True)) for graph in (body, replacement))
-    compare(before, after, ctx.prefer)
+    plain: Cost
+    fused: Cost
+
+    @classmethod
+    def of(cls, body: Graph, replacement: Graph, ctx: Context) -> Costs | None:
+        """The costs of a body and its replacement; None for what only the user's own op computes.
+
+        body, replacement: with constants put in, and with the results alone that are read.
+        """
+        if any(not keeps_state(eqn) and not isinstance(eqn.op, TflOp) for eqn in replacement.eqns):
+            return None
+        return cls(*(Cost.of(ctx.sub.as_lowered(graph, ctx, True)) for graph in (body, replacement)))
+
+    def need_worth(self, prefer: str) -> None:
+        """Refuse a fusion that costs more than plain ops in one of the measures, with both numbers."""
+        compare(self.plain, self.fused, prefer)
+
+    def speed(self, is_asked_for: bool) -> Speed | None:
+        """What the report says of a recurrence.   is_asked_for: also where speed is preferred"""
+        if not self.plain.form:
+            return None
+        fused, plain = self.fused.microseconds, self.plain.microseconds
+        return Speed(fused, plain, self.plain.form, is_asked_for or fused <= plain * SLOWER["speed"])
 
 
 def compare(before: Cost, after: Cost, prefer: str) -> None:
@@ -85,13 +104,13 @@ def compare(before: Cost, after: Cost, prefer: str) -> None:
     need(fits, "plain_is_faster", want=want, got=got)
 
 
-def is_asked_for(name: str, rule: FuseRule, ctx: Context) -> bool:
+def is_asked_for(name: str, rule: FuseRule, ctx: Context, prefer: str) -> bool:
     """Whether a fusion is taken without a look at its cost: the user marked the function.
 
     Where speed is preferred the user must have written the rule as well.
     """
     own_rule = not rule.function.__module__.startswith(_PACKAGE)
-    return name not in ctx.rules.recovers and (own_rule or ctx.prefer == "fused")
+    return name not in ctx.rules.recovers and (own_rule or prefer == "fused")
 
 
 def _writers(eqn: Eqn) -> int:
@@ -122,15 +141,3 @@ def _microseconds(eqn: Eqn) -> float:
     a_byte = WEIGHT_US if rows == 1 else HOISTED_US
     inside = sum(_microseconds(inner) for body in eqn.bodies for inner in body.eqns)
     return OPERATOR_US + a_byte * sum(weights.values()) * max(1, rows) + inside
-
-
-def fused_microseconds(eqn: Eqn) -> float:
-    """About what one invoke of a fused recurrent op takes: a sequence of open length counts as one of OPEN_LENGTH."""
-    x = eqn.inputs[0]
-    if x is None or not isinstance(eqn.op, TflOp):
-        return OPERATOR_US
-    axis = 0 if eqn.params.get("time_major") else 1
-    sizes = [int(d) if is_known(d) else None for d in x.type.shape]
-    steps, rows = (sizes[axis] or OPEN_LENGTH, sizes[1 - axis] or 1) if x.type.rank == 3 else (1, sizes[0] or 1)
-    weights = sum(a.array.size for a in eqn.inputs if isinstance(a, Const) and a.type.rank == 2)
-    return steps * (STEP_US + PRODUCT_US * weights * rows)

@@ -30,7 +30,7 @@ def recover(graph: Graph, ctx: Context, *, single_steps: bool = True) -> Graph:
     In bodies of loops and branches too; the body of an annotated composite is left to the composite's own rule. Single
     steps, whose states are inputs and results of the graph, are loops of one step, where `single_steps` are wanted.
     """
-    if not ctx.recover:
+    if not ctx.recurrence.recover:
         return graph
     graph = _recover(eliminate_dead_code(graph), ctx)
     if single_steps:
@@ -80,7 +80,7 @@ def _read(eqn: Eqn, ctx: Context, *, one_step: bool = False) -> Sequence[Any] | 
         else:
             own = {"one_step": True} if one_step else {}
             proposed = _composite(name, normal, replace(found, attributes={**found.attributes, **own}))
-            active_trace().eqns.append(proposed)
+            active_trace().record(proposed)
             return finish(proposed.outputs)
     if refusals and not one_step:
         nearest, rule_name = max(refusals, key=lambda pair: pair[0].near)

@@ -137,7 +137,7 @@ class _SingleStep:
         if results is None:
             return None
         rest = [_without(e, after) for e in graph.eqns if e not in before]
-        atoms = [r if isinstance(r, Var) else trace.constant(np.asarray(r)) for r in results]
+        atoms = tuple(map(trace.atom, results))
         later = substitute_graph(replace(graph, eqns=tuple(rest)), dict(zip(after, atoms, strict=True)))
         return replace(later, eqns=(*before, *trace.eqns, *later.eqns))
 

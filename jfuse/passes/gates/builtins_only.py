@@ -18,12 +18,17 @@ from jfuse.passes.simplify.dce import eliminate_dead_code
 from jfuse.passes.states.layers import layer_of
 from jfuse.tflite.runtime.dtypes import unsupported
 from jfuse.tflite.schema import BUILTIN_CODES
+from jfuse.tflite.targets.target import Target
 
 _NO_RULE = (
     '@jfuse.lowers("{op}") (a rule: how to spell it in TFLite ops), select_tf_ops=True (Flex operators) or '
     'custom_ops={{"{op}": None}} (a kernel of your own); docs/unsupported.md says what each costs'
 )
 _NO_KERNEL = "cast to one of the types that the kernel takes, in the source"
+_NOT_ON_TARGET = (
+    "other layers in the source, or a target that has these operators; `jfuse check FILE --target {target}` tells of "
+    "any file what this one takes"
+)
 _INDENT = "\n            "
 
 
@@ -32,18 +37,18 @@ def builtins_only(graphs: Iterable[Graph]) -> None:
     _refuse([e for graph in graphs for e in all_eqns(graph) if not _is_operator(e)])
 
 
-def check_operators(graphs: Iterable[Graph], variables: Collection[str] = ()) -> None:
-    """As `builtins_only`, and for all equations on types that the runtime's kernels do not take.
+def check_operators(graphs: Iterable[Graph], variables: Collection[str] = (), target: Target | None = None) -> None:
+    """As `builtins_only`, and for all equations that the runtime's kernels, or the target, do not take.
 
     variables: the names of the source's variables, which tell its layers.
     """
     eqns = [e for graph in graphs for e in all_eqns(graph)]
-    _refuse([e for e in eqns if not _is_operator(e) or unsupported(e) is not None], variables)
+    _refuse([e for e in eqns if _reason(e, target) is not None], variables, target)
 
 
 def only_operators(program: Program, ctx: Context) -> Program:
     """The program as it is; raises LowerError where it is not `check_operators`."""
-    check_operators(program.graphs(), ctx.variables)
+    check_operators(program.graphs(), ctx.variables, ctx.target)
     return program
 
 
@@ -68,16 +73,17 @@ def plain_numbers(program: Program) -> Program:
 def no_lost_ops(program: Program, ctx: Context) -> Program:
     """The program as it is; raises LowerError for opaque ops that no later pass could take, before any work is done.
 
-    Those in the body of a composite that has a rule may go with it, when that is fused; those that nobody reads are
-    dropped.
+    Those in the body of a composite that has a rule, or is to be a custom operator, may go with it; those that nobody
+    reads are dropped.
     """
-    eqns = (e for graph in program.graphs() for e in _staying(eliminate_dead_code(graph), ctx.rules.fuses))
+    taken = {*ctx.rules.fuses, *ctx.tf_ops.custom_ops}
+    eqns = (e for graph in program.graphs() for e in _staying(eliminate_dead_code(graph), taken))
     _refuse([e for e in eqns if e.op.tf_name is not None and not is_let_in(e, ctx)], ctx.variables)
     return program
 
 
 def _staying(graph: Graph, fused: Container[str]) -> Iterator[Eqn]:
-    """The equations outside of composites that a rule fuses."""
+    """The equations outside of composites of these names."""
     for eqn in graph.eqns:
         yield eqn
         for body in () if eqn.op is composite and eqn.params["name"] in fused else eqn.bodies:
@@ -88,25 +94,36 @@ def _is_operator(eqn: Eqn) -> bool:
     return eqn.op.builtin in BUILTIN_CODES
 
 
-def _refuse(eqns: Iterable[Eqn], variables: Collection[str] = ()) -> None:
+def _reason(eqn: Eqn, target: Target | None) -> str | None:
+    """What keeps an equation from the file, or the file from the target."""
+    if not _is_operator(eqn):
+        return eqn.op.reason or ""
+    return unsupported(eqn) or (None if target is None else target.why_not(eqn))
+
+
+def _refuse(eqns: Iterable[Eqn], variables: Collection[str] = (), target: Target | None = None) -> None:
     found: dict[str, list[Eqn]] = {}
     for eqn in eqns:
         found.setdefault(eqn.op.name, []).append(eqn)
     if not found:
         return
+    is_lite = target is None or (target.runs is None and target.oldest is None and not target.whole)
+    spelling, expected = ("TFLite spelling", "TFLite builtin ops only")
+    if not is_lite and target is not None:
+        spelling, expected = f"spelling on the target {target.name}", f"operators that {target.name} takes"
     raise LowerError(
-        f"{len(found)} {'op has' if len(found) == 1 else 'ops have'} no TFLite spelling",
-        expected="TFLite builtin ops only",
-        found=_INDENT.join(_lines(name, found[name], variables) for name in sorted(found)),
-        remedy=_INDENT.join(_remedies([eqns[0] for eqns in found.values()])) or None,
+        f"{len(found)} {'op has' if len(found) == 1 else 'ops have'} no {spelling}",
+        expected=expected,
+        found=_INDENT.join(_lines(name, found[name], variables, target) for name in sorted(found)),
+        remedy=_INDENT.join(_remedies([eqns[0] for eqns in found.values()], target)) or None,
     )
 
 
-def _lines(name: str, eqns: Sequence[Eqn], variables: Collection[str]) -> str:
+def _lines(name: str, eqns: Sequence[Eqn], variables: Collection[str], target: Target | None) -> str:
     """What is known of the equations of one op: how many nodes they come from, the first, its layer and the reason."""
     first = eqns[0]
     nodes = {str(replace(e.source, op="")) or id(e) for e in eqns}  # a loop that was unrolled repeats its nodes
-    reason = unsupported(first) if _is_operator(first) else first.op.reason
+    reason = _reason(first, target)
     place = str(first.source) or "a node without a name"
     layer = layer_of(first.source, variables)
     line = f"{name} ({len(nodes)}x, first at {place}{f', {layer}' if layer else ''})"
@@ -115,12 +132,14 @@ def _lines(name: str, eqns: Sequence[Eqn], variables: Collection[str]) -> str:
     return f"{_INDENT}  ".join([f"{line}: {why}" if why else line, *filter(None, remedies or [advice])])
 
 
-def _remedies(firsts: Sequence[Eqn]) -> Iterator[str]:
+def _remedies(firsts: Sequence[Eqn], target: Target | None = None) -> Iterator[str]:
     opaque = [e.op.tf_name for e in firsts if e.op.tf_name is not None]
     if opaque:
         yield _NO_RULE.format(op=opaque[0])
     bound = [e.op.tf_name for e in firsts if e.op.tf_name is not None and not e.op.node]
     if bound:
         yield f"not as custom operators, as they cannot leave their graph: {', '.join(bound)}"
-    if any(_is_operator(e) for e in firsts):
+    if any(_is_operator(e) and unsupported(e) is not None for e in firsts):
         yield _NO_KERNEL
+    if any(_is_operator(e) and unsupported(e) is None for e in firsts) and target is not None:
+        yield _NOT_ON_TARGET.format(target=target.name)

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
-from jfuse.errors import JfuseError
 from jfuse.ir.graph import Eqn, Graph, Program, Var
 from jfuse.ir.trace import active_trace
 from jfuse.ir.walk import all_eqns, with_bodies
-from jfuse.opaque_ops.custom_options import FLEX, flex_options, map_options
+from jfuse.opaque_ops.custom_options import FLEX, flex_options
 from jfuse.opaque_ops.tf_op import CustomOp, TfOp
-from jfuse.passes.context import Context, CustomOptions
+from jfuse.passes.context import Context
+from jfuse.passes.custom_options import given_options
 from jfuse.passes.rewrite import rewrite
 from jfuse.report import CustomOperators
 from jfuse.tf_nodes.single_node import attributes_of, written_attributes
@@ -26,7 +27,7 @@ _CUSTOM_COST = "needs a kernel of this name registered with the runtime, and cut
 
 def custom_operators(program: Program, ctx: Context) -> Program:
     """The program with a custom operator for each opaque op that `select_tf_ops` or `custom_ops` lets into the file."""
-    if not ctx.select_tf_ops and not ctx.custom_ops:
+    if not ctx.tf_ops.select_tf_ops and not ctx.tf_ops.custom_ops:
         return program
     program = program.with_graphs(lambda graph: _with_custom(graph, ctx))
     ctx.report.custom = list(_told(program.graphs()))
@@ -37,7 +38,7 @@ def is_let_in(eqn: Eqn, ctx: Context) -> bool:
     """Whether the user lets an opaque op into the file: one that can be taken out of its graph."""
     if eqn.op.tf_name is None or not eqn.op.node:
         return False
-    return ctx.select_tf_ops or eqn.op.tf_name in ctx.custom_ops
+    return ctx.tf_ops.lets_in(eqn.op.tf_name)
 
 
 def _with_custom(graph: Graph, ctx: Context) -> Graph:
@@ -48,29 +49,15 @@ def _with_custom(graph: Graph, ctx: Context) -> Graph:
 
 
 def _as_custom(eqn: Eqn, op: TfOp, ctx: Context) -> Sequence[Var]:
-    if op.tf_name in ctx.custom_ops:
-        code, options = op.tf_name, _options(op, ctx.custom_ops[op.tf_name])
+    custom_ops = ctx.tf_ops.custom_ops
+    if op.tf_name in custom_ops:
+        node = partial(attributes_of, op.node), partial(written_attributes, op.node)
+        code, options = op.tf_name, given_options(op.tf_name, custom_ops[op.tf_name], *node)
     else:
         code, options = FLEX + op.tf_name, flex_options(op.tf_name, op.node)
     types = tuple(out.type for out in eqn.outputs)
-    custom = CustomOp(code, types, op.node, op.stateful)
+    custom = CustomOp(code, types, op.node, op.draws)
     return active_trace().append(custom, eqn.inputs, types, {"options": options, "version": 1})
-
-
-def _options(op: TfOp, given: CustomOptions) -> bytes:
-    if callable(given):
-        given = given(attributes_of(op.node))
-    if given is None or given is True:
-        given = written_attributes(op.node)
-    if isinstance(given, Mapping):
-        return map_options(given)
-    if isinstance(given, bytes):
-        return given
-    raise JfuseError(
-        f"custom_ops[{op.tf_name!r}] gives no options",
-        expected="None, a dict of attributes, bytes, or a function of the node's attributes that returns one of these",
-        found=repr(given),
-    )
 
 
 def _told(graphs: Sequence[Graph]) -> Sequence[CustomOperators]:

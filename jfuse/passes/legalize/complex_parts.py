@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from jfuse.ir.graph import Atom, Const, Eqn, Graph, Op
+from jfuse.ir.graph import Atom, Eqn, Graph, Op
 from jfuse.ir.types import DType
 from jfuse.ir.walk import with_bodies
 from jfuse.kernels import ops
@@ -41,23 +41,18 @@ def _origin(rewriting: Rewriting, atom: Atom | None) -> Parts | None:
     """What a complex number was made of."""
     eqn = rewriting.producer(atom) if _is_complex(atom) else None
     if eqn is not None and eqn.op is composite and eqn.params["name"] == WHOLE:
-        real, imaginary = map(_as_array, eqn.inputs)
+        real, imaginary = eqn.inputs
         return real, imaginary
     if eqn is not None and eqn.op is ops.cast and eqn.inputs[0] is not None and eqn.inputs[0].type.dtype is DType.f32:
-        return _as_array(eqn.inputs[0]), None
+        return eqn.inputs[0], None
     return None
 
 
 def _operand(rewriting: Rewriting, atom: Atom | None) -> Any:
     """The parts of a complex number, what else there is as it is."""
     if not _is_complex(atom):
-        return _as_array(atom)
-    x = _as_array(atom)
-    return _origin(rewriting, atom) or (ops.real(x), ops.imag(x))
-
-
-def _as_array(atom: Atom | None) -> Array:
-    return atom.array if isinstance(atom, Const) else atom
+        return atom
+    return _origin(rewriting, atom) or (ops.real(atom), ops.imag(atom))
 
 
 def _by_parts(op: Op, eqn: Eqn, operands: Sequence[Any]) -> Sequence[Any] | None:

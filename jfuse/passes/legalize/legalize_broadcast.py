@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from jfuse.ir.dims import Shape, product, same
-from jfuse.ir.graph import Const, Eqn, Graph, Var
+from jfuse.ir.graph import Eqn, Graph, Var
 from jfuse.ir.walk import with_bodies
 from jfuse.kernels import ops
 from jfuse.kernels.core.op import Array
@@ -64,4 +64,4 @@ def _on_fewer_axes(eqn: Eqn) -> Sequence[Any] | None:
 
 
 def _operands(eqn: Eqn) -> list[Array]:
-    return [a.array if isinstance(a, Const) else a for a in eqn.inputs if a is not None]
+    return [a for a in eqn.inputs if a is not None]

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
-from jfuse.ir.graph import Atom, Const, Eqn, Graph
+from jfuse.ir.graph import Atom, Eqn, Graph
 from jfuse.ir.types import DType
 from jfuse.ir.walk import with_bodies
 from jfuse.kernels import ops
@@ -44,7 +44,7 @@ def _widened(graph: Graph, found: Counter[str]) -> Graph:
         operands = [
             encoded(a, encoding) if a is not None and encoding.applies(eqn, i) else a for i, a in enumerate(eqn.inputs)
         ]
-        results = list(eqn.op.run([a.array if isinstance(a, Const) else a for a in operands], eqn.params, ()))
+        results = list(eqn.op.run(operands, eqn.params, ()))
         for i, out in enumerate(eqn.outputs):
             if out.type.dtype is encoding.narrow:
                 if keeps_values(eqn, encoding):
@@ -59,4 +59,4 @@ def _widened(graph: Graph, found: Counter[str]) -> Graph:
 
 def _converted(value: Any, dtype: DType, encoding: Encoding) -> Any:
     convert = ops.bitcast if encoding.bits else ops.cast
-    return convert(value.array if isinstance(value, Const) else value, out_data_type=dtype)
+    return convert(value, out_data_type=dtype)

@@ -47,8 +47,8 @@ def _in_f32(graph: Graph) -> Graph:
 
 def _wide(atom: Atom | None) -> Any:
     if atom is None or atom.type.dtype not in _NARROW:
-        return atom.array if isinstance(atom, Const) else atom
-    return ops.cast(atom.array if isinstance(atom, Const) else atom, out_data_type=DType.f32)
+        return atom
+    return ops.cast(atom, out_data_type=DType.f32)
 
 
 def _narrow(value: Any, dtype: DType) -> Any:

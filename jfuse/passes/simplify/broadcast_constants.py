@@ -35,6 +35,12 @@ def constant_of(atom: Atom, known: Known) -> np.ndarray | None:
     return atom.array if isinstance(atom, Const) else known.get(atom)
 
 
+def cancels(eqn: Eqn) -> bool:
+    """Whether the result is x - x of integers with a scale, which stands for zeros; of floats NaN - NaN does not."""
+    same = eqn.op.builtin == "SUB" and eqn.inputs[0] is eqn.inputs[1]
+    return same and eqn.outputs[0].type.quantization is not None
+
+
 def unbroadcast(atom: Atom, producers: Mapping[Var, Eqn]) -> Atom:
     """The tensor that `atom` repeats by broadcasting to a shape, or `atom` itself."""
     while isinstance(atom, Var):

@@ -15,7 +15,7 @@ from jfuse.kernels.control import composite, scan
 from jfuse.passes.rewrite import rewrite
 from jfuse.passes.simplify.broadcast_constants import Known, broadcast_constants, constant_of
 
-_LARGEST = 1 << 12  # elements of a constant that is looked at; masks and paddings have one for each row
+_LARGEST = 1 << 16  # elements of a constant that is looked at; paddings have one for each row and step
 
 Done = dict[Any, Graph]
 
@@ -23,8 +23,8 @@ Done = dict[Any, Graph]
 def fold_selects(graph: Graph) -> Graph:
     """The graph with the chosen value for each select whose condition is one constant, in bodies too.
 
-    Cells are called with paddings and masks that are zeros of whatever batch: they would be read as masked steps; and
-    with dropout masks of ones, a product for each gate.
+    Cells are called with paddings and masks that are zeros of whatever batch, in one step or in all: they would be read
+    as masked steps; and with dropout masks of ones, a product for each gate.
     """
     return _settled(graph, {}, {})
 
@@ -59,8 +59,9 @@ def _with_settled_bodies(eqn: Eqn, known: Known, done: Done) -> Eqn:
     if not eqn.bodies:
         return eqn
     unchanging: Sequence[Atom | None] = ()
-    if eqn.op is scan:
-        unchanging = eqn.inputs[: eqn.params["consts"]]
+    if eqn.op is scan:  # what it is given, and sequences of which every step is the same; not what it carries
+        first, last = eqn.params["consts"], eqn.params["consts"] + eqn.params["carries"]
+        unchanging = [a if not first <= i < last else None for i, a in enumerate(eqn.inputs)]
     elif eqn.op is composite:
         unchanging = eqn.inputs
 

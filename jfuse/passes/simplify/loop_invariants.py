@@ -91,7 +91,7 @@ def _record(
     recorded = replace(
         eqn, inputs=operands, outputs=results, bodies=bodies, params=eqn.params if params is None else params
     )
-    active_trace().eqns.append(recorded)
+    active_trace().record(recorded)
     return results
 
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from jfuse.errors import JfuseError
 from jfuse.ir.dims import is_known
-from jfuse.ir.graph import Atom, Const, Eqn, Graph, Op, Var
+from jfuse.ir.graph import Atom, Const, Eqn, Graph, Op, Var, arrays_of
 from jfuse.ir.walk import has_effects, with_bodies
 from jfuse.kernels.core.op import draws
 from jfuse.lowering.peephole import GRAPH_REWRITES, PEEPHOLE_RULES, PeepholeRule
@@ -112,7 +112,7 @@ def _exact(value: Any) -> Any:
 
 def folded(eqn: Eqn) -> Sequence[np.ndarray] | None:
     """The results of an equation on constants; None where it has others, or they would grow the file."""
-    arrays = [a.array if isinstance(a, Const) else a for a in eqn.inputs]
+    arrays = arrays_of(eqn.inputs)
     if not eqn.op.is_kernel or not arrays or any(isinstance(a, Var) for a in arrays):
         return None
     limit = max(_FOLDED_BYTES, sum(a.nbytes for a in arrays if isinstance(a, np.ndarray)))

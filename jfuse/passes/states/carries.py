@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from jfuse.ir.graph import Atom, Const, Eqn, Graph, Var
-from jfuse.ir.walk import all_eqns
+from jfuse.ir.walk import all_eqns, producers
 from jfuse.kernels import ops
 from jfuse.kernels.control import composite, scan, scan_parts
 
@@ -121,8 +121,7 @@ def _role(argument: str) -> str:
 
 def _runs_backwards(eqn: Eqn, body: Graph, scans: Sequence[Eqn], made: Mapping[Var, Eqn]) -> bool:
     outer = dict(zip(body.inputs, eqn.inputs, strict=True))
-    inner = {var: e for e in body.eqns for var in e.outputs}
-    return any(e.params["reverse"] or _is_reversed(e, {**made, **inner}, outer) for e in scans)
+    return any(e.params["reverse"] or _is_reversed(e, {**made, **producers(body)}, outer) for e in scans)
 
 
 def _is_reversed(eqn: Eqn, made: Mapping[Var, Eqn], outer: Mapping[Var, Atom | None] | None = None) -> bool:

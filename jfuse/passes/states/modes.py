@@ -29,19 +29,19 @@ from jfuse.passes.states.layers import Layers
 from jfuse.passes.states.stream_walk import Buffer
 from jfuse.passes.states.streams import layer_source, stream_of
 
-MODES = ("source", "reset", "keep", "io")
 _WITH_ITS_STATE = "a function that takes its state as an argument and returns the last one"
 
 
 def apply_state_mode(program: Program, ctx: Context) -> Program:
     """Promise that signatures keep what the mode says: other states are constants, or inputs and outputs.
 
-    ctx.state: "source", the source's variables; "reset", nothing; "keep", these and what recurrences carry; "io",
-    nothing, all of it is given to each call and taken from it.
+    The option `state`: "source", the source's variables; "reset", nothing; "keep", these and what recurrences carry;
+    "io", nothing, all of it is given to each call and taken from it.
     """
-    if ctx.state == "source":
+    mode = ctx.recurrence.state
+    if mode == "source":
         return program
-    if ctx.state == "reset":
+    if mode == "reset":
         return with_signatures(program, lambda s: _started_anew(s, ctx))
     names = _Names.of(program)
     found = [r for graph in program.graphs() for r in recurrences(graph, producers(graph))]
@@ -49,8 +49,8 @@ def apply_state_mode(program: Program, ctx: Context) -> Program:
     layers = Layers.of(sources, ctx.variables)
     program = with_signatures(program, lambda s: _streamed(s, ctx, names, layers))
     if not any(s.states for s in program.signatures):
-        _note(ctx, f"state={ctx.state!r} finds nothing that goes on from call to call: no recurrence, no variable")
-    if ctx.state == "keep":
+        _note(ctx, f"state={mode!r} finds nothing that goes on from call to call: no recurrence, no variable")
+    if mode == "keep":
         return program
     return replace(program, signatures=tuple(_exposed(names.renamed(s)) for s in program.signatures))
 
@@ -152,13 +152,13 @@ def _streamed(signature: Signature, ctx: Context, names: _Names, layers: Layers)
     for recurrence in recurrences(graph, made):
         layer = layers.name(recurrence.eqn.source)
         for carry in recurrence.carries:
-            if (atom := recurrence.eqn.inputs[carry.operand]) in held and ctx.state == "io":
+            if (atom := recurrence.eqn.inputs[carry.operand]) in held and ctx.recurrence.state == "io":
                 names.rename(held[atom], f"{layer}_{carry.role}")
         found = list(_new_states(recurrence, layer, known, ctx, names))
         if found or not held.keys().isdisjoint(recurrence.eqn.inputs):
             kept.add(recurrence.eqn)
         new += found
-    stream = stream_of(signature, kept, ctx.state)
+    stream = stream_of(signature, kept, ctx.recurrence.state)
     if stream.backwards:
         _note(ctx, f"the recurrences of {signature.key!r} run backwards: hand its pieces from the last to the first")
     buffered = [_buffered(b, ctx, names, layers) for b in stream.buffers]
@@ -171,7 +171,7 @@ def _buffered(buffer: Buffer, ctx: Context, names: _Names, layers: Layers) -> _B
     shape = buffer.x.type.shape
     before_type = replace(buffer.x.type, shape=(*shape[:axis], buffer.steps, *shape[axis + 1 :]))
     state = names.new(f"{layers.name(layer_source(eqn.source)) or 'steps'}_buffer", Const(buffer.initial))
-    if ctx.state == "keep" and not before_type.is_static:
+    if ctx.recurrence.state == "keep" and not before_type.is_static:
         raise _open_size(state.name, eqn, before_type)
     before = Var(before_type, state.name)
     with recording() as trace, at_source(eqn.source):
@@ -200,7 +200,7 @@ def _new_states(
         state = names.new(f"{layer}_{carry.role}", Const(_initial(constant, atom.type)))
         if carry.result is None:
             raise _not_kept(recurrence, state.name, _WITH_ITS_STATE)
-        if ctx.state == "keep":
+        if ctx.recurrence.state == "keep":
             _refuse_to_keep(recurrence, state.name, atom.type)
         yield _New(recurrence.eqn, carry, state, Var(atom.type, state.name))
     if recurrence.hidden:

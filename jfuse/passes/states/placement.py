@@ -116,6 +116,7 @@ def _as_in_file(s: Signature, alone: Iterable[StatePlace]) -> dict[str, Eqn | No
         writer = made.get(after) if isinstance(after, Var) else None
         if value is after:
             found[p.state.name] = reader
+        # One operator writes one tensor: where two states become the same value, both are variables.
         elif writer is not None and not keeps_state(writer) and s.graph.outputs.count(after) == 1:
             found |= {p.state.name: writer} if _is_done_before(s.graph, value, writer) else {}
     return found

@@ -23,8 +23,9 @@ from jfuse.kernels import ops
 from jfuse.opaque_ops.state_operands import keeps_state, state_operands
 from jfuse.passes.context import Context
 from jfuse.passes.fuse.run_time_shapes import fused_first, has_run_time_shape
-from jfuse.passes.simplify.broadcast_constants import Known, broadcast_constants, constant_of, unbroadcast
+from jfuse.passes.simplify.broadcast_constants import Known, broadcast_constants, cancels, constant_of, unbroadcast
 from jfuse.passes.simplify.dce import eliminate_dead_code
+from jfuse.passes.states.integer_values import in_type_of, stands_for_zero, typed, zeros_like
 
 
 def state(graph: Graph, ctx: Context | None = None, *, in_place: Mapping[int, Var] = MappingProxyType({})) -> Graph:
@@ -89,7 +90,7 @@ class _Owner:
         """Append an equation; a fused one with its writers before it and its tied reads after it."""
         eqn = substitute(eqn, self.renamed)
         if not keeps_state(eqn):
-            self.trace.eqns.append(eqn)
+            self.trace.record(eqn)
             return
         with at_source(eqn.source):
             self.own_states(eqn)
@@ -100,8 +101,9 @@ class _Owner:
         for place in state_operands(eqn):
             initial = inputs[place]
             if initial is not None and initial not in self.kept:
-                inputs[place] = self.written(initial, zeros)
-        self.trace.eqns.append(replace(eqn, inputs=tuple(inputs)))
+                is_integer = initial.type.quantization is not None
+                inputs[place] = self.written_in_integers(initial, zeros) if is_integer else self.written(initial, zeros)
+        self.trace.record(replace(eqn, inputs=tuple(inputs)))
         finals = {place: eqn.outputs[result] for place, result in state_operands(eqn).items()}
         if not self.read.isdisjoint(finals.values()):
             steps: dict[tuple[int, int], Var] = {}
@@ -109,7 +111,7 @@ class _Owner:
                 repeated = _repeated(eqn, place)
                 at = repeated or (0, -1)
                 step = steps[at] if at in steps else steps.setdefault(at, _step(eqn, *at))
-                self.renamed[final] = step if repeated else _tied_read(final, step)
+                self.renamed[final] = step if repeated else _tied_read(final, in_type_of(final, step))
 
     def written(self, initial: Atom, zeros: Var) -> Var:
         """The initial value, written by an operator that runs on every invoke and never in place.
@@ -129,6 +131,26 @@ class _Owner:
         )
         written = ops.concatenation(value, axis=1)  # copies, unlike ADD, which may share the tensor of its operand
         return written
+
+    def written_in_integers(self, initial: Atom, zeros: Var) -> Var:
+        """As `written`, in the type of the initial value: integers with a scale, whose zero point stands for 0."""
+        if self.is_zero(initial):
+            return typed(self.widened(in_type_of(initial, zeros), int(initial.type.shape[1])), initial)
+        value = initial if isinstance(initial, Var) else typed(ops.add(in_type_of(initial, zeros), initial), initial)
+        return typed(ops.concatenation(value, axis=1), initial)
+
+    def is_zero(self, atom: Atom) -> bool:
+        """Whether integers with a scale stand for zeros, whatever scale they were made in, and were moved since."""
+        constant = constant_of(atom, self.known)
+        if constant is not None:
+            return stands_for_zero(constant, atom.type)
+        made = self.producers.get(atom) if isinstance(atom, Var) else None
+        if made is None:
+            return False
+        if cancels(made):
+            return True
+        data = [a for i, a in enumerate(made.inputs) if a is not None and not made.op.operand_at(i).static]
+        return (bool(made.op.scales) or made.op.linear == "joint") and all(map(self.is_zero, data))
 
     def widened(self, zeros: Var, width: int) -> Var:
         """Zeros f[b,width] of a column of zeros, by an operator that never runs in place.
@@ -156,8 +178,7 @@ def _zero_column(eqn: Eqn) -> Var:
             column = ops.strided_slice(
                 atom, begin, end, [1] * (last + 1), begin_mask=mask, end_mask=mask, shrink_axis_mask=other
             )
-            zeros: Var = ops.zeros_like(column)
-            return zeros
+            return zeros_like(typed(column, atom))
     raise LowerError(
         f"{eqn.op.name} has a constant input and constant initial states",
         where=str(eqn.source) or None,
@@ -188,15 +209,12 @@ def _step(eqn: Eqn, result: int, step: int) -> Var:
     time_axis = 1 - _batch_axis(eqn)
     begin, end = ([n if axis == time_axis else 0 for axis in range(3)] for n in (step, step + 1))
     mask = 0b111 ^ 1 << time_axis
-    found: Var = ops.strided_slice(
-        y, begin, end, [1, 1, 1], begin_mask=mask, end_mask=mask, shrink_axis_mask=1 << time_axis
-    )
-    return found
+    step_ = ops.strided_slice(y, begin, end, [1, 1, 1], begin_mask=mask, end_mask=mask, shrink_axis_mask=1 << time_axis)
+    return typed(step_, y)
 
 
 def _tied_read(final: Var, last: Var) -> Var:
     """A final state, read together with the op's output: reads of the state alone move before the op with XNNPACK."""
     width = final.type.shape[1]
-    both = ops.concatenation(final, last, axis=1)
-    found: Var = ops.strided_slice(both, [0, 0], [0, width], [1, 1], begin_mask=0b11, end_mask=0b01)
-    return found
+    both = typed(ops.concatenation(final, last, axis=1), final)
+    return typed(ops.strided_slice(both, [0, 0], [0, width], [1, 1], begin_mask=0b11, end_mask=0b01), final)

@@ -142,7 +142,7 @@ def _reshape(stepped: Stepped) -> Value:
 @follows_steps(ops.expand_dims)
 def _expand_dims(stepped: Stepped) -> Value:
     steps = stepped.only()
-    (axis,) = axes_from_front(stepped.static(1), len(stepped.result))
+    (axis,) = axes_from_front(_known(stepped, 1), len(stepped.result))
     return steps.at(steps.axis + (axis <= steps.axis))
 
 
@@ -231,15 +231,23 @@ def _along_the_last_axis(stepped: Stepped) -> Value:
 @follows_steps(ops.cumsum)
 def _along_an_axis(stepped: Stepped) -> Value:
     steps = stepped.only()
-    if steps.axis in axes_from_front(stepped.static(1), len(stepped.shape())):
+    if steps.axis in axes_from_front(_known(stepped, 1), len(stepped.shape())):
         raise StepsMix("it adds up the steps of the piece, and not those before", steps)
     return steps
+
+
+def _known(stepped: Stepped, operand: int) -> Any:
+    """The value of an operand that names axes."""
+    value = stepped.static(operand)
+    if value is None:
+        raise StepsMix("the axes that it is about are not known")
+    return value
 
 
 @follows_steps(ops.reverse_v2)
 def _reverse(stepped: Stepped) -> Value:
     steps = stepped.only()
-    if steps.axis not in axes_from_front(stepped.static(1), len(stepped.shape())):
+    if steps.axis not in axes_from_front(_known(stepped, 1), len(stepped.shape())):
         return steps
     return turned(steps)
 
@@ -288,7 +296,7 @@ def _unpack(stepped: Stepped) -> Value:
 def _split(stepped: Stepped) -> Value:
     data, axis = (1, 0) if stepped.eqn.op is ops.split else (0, 2)
     steps = stepped.only(data)
-    if steps.axis not in axes_from_front(stepped.static(axis), len(stepped.shape(data))):
+    if steps.axis not in axes_from_front(_known(stepped, axis), len(stepped.shape(data))):
         return steps
     return _parts(stepped, steps)
 

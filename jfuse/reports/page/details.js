@@ -209,6 +209,7 @@ class Details {
       node: row.source,
       layer: row.layer,
       "reads and writes": row.effects?.join(", "),
+      constants: row.bytes ? `${row.bytes.toLocaleString("en")} bytes` : "",
     }).filter(([, text]) => text);
     if (!facts.length) return null;
     return [

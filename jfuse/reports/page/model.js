@@ -160,6 +160,11 @@ function shown(name, value) {
   return value === 1 || Math.abs(1 - value) > 1e-3 ? String(+value.toPrecision(4)) : `1 - ${small(1 - value)}`;
 }
 
+function inBytes(count) {
+  if (count < 1000) return `${count} B`;
+  return count < 1e6 ? `${+(count / 1e3).toPrecision(3)} kB` : `${+(count / 1e6).toPrecision(3)} MB`;
+}
+
 const plural = (count, one) => `${count.toLocaleString("en")} ${one}${count === 1 ? "" : "s"}`;
 
 // An element with attributes and children; texts are never read as HTML.

@@ -117,6 +117,7 @@ class Pane {
       row.mark === "composite" ? el("span", { class: "badge composite" }, "composite") : null,
       row.badges.map((b) => el("span", { class: `badge ${b.kind}` }, b.text)),
       el("span", { class: "gap" }),
+      this.bytes(row, folded),
       this.size(row, folded),
     );
     element.style.top = `${this.tree.place[index] * ROW}px`;
@@ -138,6 +139,13 @@ class Pane {
       .slice(0, -1)
       .filter((part) => !told.has(part));
     return scope.length ? el("span", { class: "part" }, scope.join("/")) : null;
+  }
+
+  // The bytes of the constants that an operation reads; of a folded block those of all within.
+  bytes(row, folded) {
+    let count = row.bytes ?? 0;
+    if (folded) for (let i = row.index + 1; i < row.end; i++) count += this.graph.rows[i].bytes ?? 0;
+    return count ? el("span", { class: "bytes", title: "bytes of constants" }, inBytes(count)) : null;
   }
 
   // The row's error as a bar on a scale of decades; of a folded block the largest within.

@@ -98,7 +98,7 @@ function fillConversion(root, report, find) {
               f.recovered ? "recovered from operations that nobody marked" : f.cell ? `marked as ${f.composite}` : "",
             ),
           ],
-          el("code", {}, f.becomes.join(", ")),
+          [el("code", {}, f.becomes.join(", ")), f.speed ? el("div", { class: "remedy" }, f.speed.text) : ""],
           place(f.source),
           el("code", {}, f.rule),
           f.samples.toLocaleString("en"),

@@ -3,7 +3,7 @@
 class Tree {
   constructor(graph) {
     this.graph = graph;
-    this.folded = new Set();
+    this.folded = new Set(graph.rows.filter((row) => row.folded).map((row) => row.index));
     this.update();
   }
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ import numpy as np
 from jfuse.errors import BadFlatbuffer
 from jfuse.ir.graph import Const
 from jfuse.ir.types import TensorType
+from jfuse.limits import DEFAULT_LIMITS, Limits
 from jfuse.tflite.read.external import ExternalBuffers
 from jfuse.tflite.read.fields import checked_index
 from jfuse.tflite.read.sparse import sparse_constant
@@ -24,7 +26,12 @@ class Buffers:
     data: the bytes of the whole file. external: its weights in other files.
     """
 
-    def __init__(self, tables: Sequence[Any], data: Any, external: ExternalBuffers) -> None:
+    def __init__(
+        self, tables: Sequence[Any], data: Any, external: ExternalBuffers, limits: Limits = DEFAULT_LIMITS
+    ) -> None:
+        self._limits = limits
+        self._left = limits.constant_bytes
+        self._counted: set[tuple[int, int]] = set()
         self._tables = tables
         self.data = data
         self._external = external
@@ -67,9 +74,23 @@ class Buffers:
             if data is None:
                 return None
             if sparsity is not None:
+                self._take(prod(map(int, tensor_type.shape)) * tensor_type.dtype.numpy.itemsize, where)
                 self._constants[key] = sparse_constant(sparsity, data, tensor_type, name, where)
                 return self._constants[key]
             shape = tuple(int(d) for d in tensor_type.shape)
+            if key[:2] not in self._counted:  # tensors may share a buffer
+                self._counted.add(key[:2])
+                self._take(len(data), where)
             array = unpack(data, tensor_type.dtype, shape, where)
             self._constants[key] = Const(array, name, tensor_type.quantization)
         return self._constants[key]
+
+    def _take(self, size: int, where: str) -> None:
+        self._left -= size
+        if self._left < 0:
+            raise BadFlatbuffer(
+                "the constants of the file are too large",
+                where=where,
+                expected=f"at most {self._limits.constant_bytes:,} bytes",
+                remedy="limits=jfuse.Limits(constant_bytes=…)",
+            )

@@ -14,6 +14,7 @@ import numpy as np
 from ai_edge_litert import schema_py_generated as schema
 
 from jfuse.errors import BadFlatbuffer, ImportFailed, LowerError
+from jfuse.tflite.mapped_file import MappedFile, mapped_of, read_file
 from jfuse.tflite.read.fields import checked_index, text
 from jfuse.tflite.read.flatbuffer_reader import read_root
 
@@ -37,6 +38,11 @@ class ExternalBuffers:
         self._tables = tables
         self._folder = folder
         self._files: dict[str, np.ndarray] = {}
+        self._mapped: list[MappedFile | None] = []
+
+    def mapped(self) -> tuple[MappedFile, ...]:
+        """The files of weights that are mapped."""
+        return mapped_of(self._mapped)
 
     def bytes_of(self, number: int, where: str) -> np.ndarray:
         """The bytes of an external buffer: u8[n].
@@ -83,11 +89,14 @@ class ExternalBuffers:
             try:
                 if not path.is_file():  # a pipe or a device would be read without end
                     raise ImportFailed("the weights' file is missing", where=where, expected=f"the file {path}")
-                self._files[name] = (
-                    np.memmap(path, np.uint8, mode="r") if path.stat().st_size else np.zeros(0, np.uint8)
-                )
+                data, mapped = read_file(path)
             except OSError as error:
                 raise ImportFailed("the weights' file cannot be read", where=where, found=f"{path}: {error}") from error
+            except ImportFailed as error:
+                error.where = f"{where}, {error.where}" if error.where else where
+                raise
+            self._files[name] = np.frombuffer(data, np.uint8)
+            self._mapped.append(mapped)
         return self._files[name]
 
     def _path(self, name: str, where: str) -> Path:

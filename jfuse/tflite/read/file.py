@@ -13,15 +13,16 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from ai_edge_litert import schema_py_generated as schema
 
-from jfuse.errors import BadFlatbuffer, ImportFailed, JfuseError, LowerError
+from jfuse.errors import BadFlatbuffer, JfuseError, LowerError
 from jfuse.ir.dims import SymbolNames
 from jfuse.ir.graph import FileFacts, Graph, Program, State, Var
 from jfuse.ir.trace import trace_graph
 from jfuse.ir.types import TensorType
 from jfuse.kernels import ops as _declared  # noqa: F401 - declares every op, so that `find_op` knows it
+from jfuse.limits import DEFAULT_LIMITS, Limits
+from jfuse.tflite.mapped_file import read_file
 from jfuse.tflite.metadata import DESCRIPTION
 from jfuse.tflite.opaque_options import named_subgraphs
 from jfuse.tflite.read.buffers import Buffers
@@ -37,36 +38,39 @@ from jfuse.tflite.schema import BUILTIN_NAMES, custom_code
 
 _IDENTIFIER = b"TFL3"
 _SCHEMA_VERSION = 3
+_MOST_PLACES = 10  # in a message
 _CUSTOM = schema.BuiltinOperator.CUSTOM
 
 
-def load_tflite(source: bytes | str | os.PathLike[str]) -> Program:
+def load_tflite(
+    source: bytes | str | os.PathLike[str], *, beside: Path | None = None, limits: Limits = DEFAULT_LIMITS
+) -> Program:
     """The program in a .tflite file, given as its bytes or its path. Constants are views of the file.
 
     Weights in other files are looked for in its folder and below, so such a file must be given as its path.
+    beside: the path that the bytes were read from. limits: what it may take.
 
     Raises BadFlatbuffer where the bytes are no valid file, LowerError where they hold what the IR cannot say.
     """
-    data, place = (source, "the bytes") if isinstance(source, bytes) else (_mapped(Path(source)), str(source))
-    folder = None if isinstance(source, bytes) else Path(source).parent
+    is_path = not isinstance(source, bytes)
+    path = Path(source) if is_path else beside  # type: ignore[arg-type]
+    data, mapped = read_file(path) if is_path and path is not None else (source, None)
+    place = "the bytes" if path is None else str(path)
+    folder = None if path is None else path.parent
     try:
         model = _unpacked(data, place)
         try:
-            return File(model, data, folder).program()
+            program = File(model, data, folder, limits=limits).program()
         except LowerError:  # what a file does with variables and tables is not always said by values
-            return File(model, data, folder, resources=True).program()
+            program = File(model, data, folder, resources=True, limits=limits).program()
     except JfuseError as error:
-        error.where = f"{place}, {error.where}" if error.where and error.where != place else place
+        error.where = _shortened(f"{place}, {error.where}" if error.where and error.where != place else place)
         raise
     except Exception as error:  # whatever a check missed: a corrupt table can make anything of any field
         raise BadFlatbuffer("the file is corrupt", where=place, found=f"{type(error).__name__}: {error}") from error
-
-
-def _mapped(path: Path) -> Any:
-    try:
-        return np.memmap(path, np.uint8, mode="r") if path.stat().st_size else b""
-    except OSError as error:
-        raise ImportFailed("the file cannot be read", where=str(path), found=error.strerror) from error
+    if mapped is None:
+        return program
+    return replace(program, facts=replace(program.facts, mapped=(*program.facts.mapped, mapped)))
 
 
 def _unpacked(data: Any, place: str) -> Any:
@@ -87,13 +91,26 @@ class File:
     resources: variables and tables stay resources, and what works on them opaque operators with an effect.
     """
 
-    def __init__(self, model: Any, data: Any, folder: Path | None, *, resources: bool = False) -> None:
+    def __init__(
+        self,
+        model: Any,
+        data: Any,
+        folder: Path | None,
+        *,
+        resources: bool = False,
+        limits: Limits = DEFAULT_LIMITS,
+    ) -> None:
+        self._limits = limits
         self.resources = resources
         self.names = SymbolNames()
         self._model = model
         self.subgraphs: Sequence[Any] = model.subgraphs or ()
-        external = ExternalBuffers(model.externalBufferGroups or (), model.externalBuffers or (), folder)
-        self.buffers = Buffers(model.buffers or (), data, external)
+        _need_few(self.subgraphs, limits)
+        self._first = _first_places(self.subgraphs)
+        self._external = external = ExternalBuffers(
+            model.externalBufferGroups or (), model.externalBuffers or (), folder
+        )
+        self.buffers = Buffers(model.buffers or (), data, external, limits)
         self.is_foreign = text(model.description, "the description") != DESCRIPTION
         self._signatures: Sequence[Any] = model.signatureDefs or ()
         self._codes: Sequence[Any] = model.operatorCodes or ()
@@ -128,11 +145,13 @@ class File:
 
     def _facts(self) -> FileFacts:
         """What the file says besides its signatures."""
-        idle = set(range(len(self.subgraphs))) - set(self._entries) - self._named_by_operators()
+        named = {self._first[i] for i in self._named_by_operators() if 0 <= i < len(self._first)}
+        idle = set(self._first) - set(self._entries) - named
         uncalled = tuple(unnamed_signature(self, index, "") for index in sorted(idle))
         order = tuple(sorted(self._entries).index(index) for index in self._entries)
         description, metadata = written_by_others(self._model, self.buffers)
-        return FileFacts(description, metadata, uncalled, order if list(order) != sorted(order) else ())
+        in_order = list(order) == sorted(order)
+        return FileFacts(description, metadata, uncalled, () if in_order else order, self._external.mapped())
 
     def _named_by_operators(self) -> set[int]:
         """The subgraphs that an operator of any subgraph names."""
@@ -155,14 +174,22 @@ class File:
         return self._codes[checked_index(operator.opcodeIndex, len(self._codes), "operator code", where)]
 
     def subgraph(self, index: int, where: str | None = None) -> Subgraph:
-        """A reader of a subgraph."""
-        return Subgraph(self, checked_index(index, len(self.subgraphs), "subgraph", where))
+        """A reader of a subgraph; of the first place of one that the file lists several times."""
+        return Subgraph(self, self._first[checked_index(index, len(self.subgraphs), "subgraph", where)])
 
     def body(self, index: int, types: Sequence[TensorType] | None) -> Graph:
         """A subgraph as the body of an equation with operands of these types; of those that it states for None."""
         reader = self.subgraph(index)
+        index = reader.index
         if index in self._open:
             raise BadFlatbuffer("a subgraph calls itself", where=reader.where)
+        if len(self._open) > self._limits.nesting:
+            raise BadFlatbuffer(
+                "loops and branches lie too deep in each other",
+                where=reader.where,
+                expected=f"at most {self._limits.nesting} levels",
+                remedy="limits=jfuse.Limits(nesting=…)",
+            )
         types = reader.input_types() if types is None else types
         if len(types) != len(reader.inputs):
             raise BadFlatbuffer(
@@ -181,6 +208,7 @@ class File:
 
     def entry(self, index: int) -> tuple[Graph, tuple[State, ...]]:
         """A subgraph that a signature names, and what it keeps between calls."""
+        index = self._first[index]
         if index not in self._entries:
             reader = self.subgraph(index)
             reader.held = Held.of(reader, None if self.resources else self.state_names.variables)
@@ -195,3 +223,28 @@ class File:
             return replace(trace_graph(reader.record, variables, reader.graph_name, self.names), debug=reader.debug)
         finally:
             self._open.pop()
+
+
+def _shortened(where: str) -> str:
+    """A place without its middle, where bodies lie deep in each other."""
+    parts = where.split(", ")
+    return where if len(parts) <= _MOST_PLACES else ", ".join((*parts[:3], "…", *parts[-3:]))
+
+
+def _first_places(subgraphs: Sequence[Any]) -> list[int]:
+    """For each subgraph where the file lists its table first: one table may stand there many times."""
+    places: dict[int, int] = {}
+    return [places.setdefault(id(table), number) for number, table in enumerate(subgraphs)]
+
+
+def _need_few(subgraphs: Sequence[Any], limits: Limits) -> None:
+    """Raise BadFlatbuffer where the file has more operators than may be read."""
+    distinct = {id(table): table for table in subgraphs}
+    count = sum(len(table.operators or ()) for table in distinct.values())
+    if count > limits.equations:
+        raise BadFlatbuffer(
+            "the file has too many operators",
+            expected=f"at most {limits.equations:,}",
+            found=f"{count:,}",
+            remedy="limits=jfuse.Limits(equations=…)",
+        )

@@ -12,6 +12,7 @@ from jfuse.ir.graph import Atom, Eqn, Graph, Var
 from jfuse.ir.trace import active_trace, at_source
 from jfuse.ir.types import DType, TensorType
 from jfuse.opaque_ops.state_operands import operand_name, state_operands
+from jfuse.tflite.intermediates import without_empty
 from jfuse.tflite.names import source_of
 from jfuse.tflite.read.buffers import Buffers
 from jfuse.tflite.read.custom import record_custom
@@ -179,8 +180,8 @@ class Subgraph:
 
     def _keep(self, operator: Any, outputs: Sequence[int], where: str) -> None:
         """Keep what the file says of an operator besides, and bind its results."""
-        eqns = active_trace().eqns
-        eqn = eqns[-1]
+        trace = active_trace()
+        (eqn,) = trace.take_back(len(trace.eqns) - 1)
         updates = state_operands(eqn)
         plain = [i for i in range(len(eqn.outputs)) if i not in updates.values()]
         if len(plain) != len(outputs):
@@ -188,16 +189,16 @@ class Subgraph:
                 "an operator has another number of outputs", where=where, expected=len(plain), found=len(outputs)
             )
         names = {position: self.tensors.name(index) for position, index in zip(plain, outputs, strict=True)}
-        intermediates = tuple(
-            Var(self._type(i), self.tensors.name(i)) for i in self.tensors.places(operator.intermediates)
-        )
+        stated = [Var(self._type(i), self.tensors.name(i)) for i in self.tensors.places(operator.intermediates)]
+        intermediates = without_empty(eqn, stated)
         results = tuple(Var(v.type, names.get(i), v.value) for i, v in enumerate(eqn.outputs))
         effects = () if not self._file.resources else effects_of(eqn)
         debug = debug_index(operator, where)
         eqn = replace(eqn, outputs=results, intermediates=intermediates, effects=effects, debug=debug)
         version = self._file.code(operator).version
         same = eqn.op.code is not None or own_version(eqn) == version
-        eqns[-1] = eqn = eqn if same else replace(eqn, version=version)
+        eqn = eqn if same else replace(eqn, version=version)
+        trace.record(eqn)
         self._bind(eqn, operator, dict(zip(plain, outputs, strict=True)), where)
 
     def _bind(self, eqn: Eqn, operator: Any, outputs: dict[int, int], where: str) -> None:

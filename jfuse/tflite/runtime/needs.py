@@ -133,6 +133,11 @@ def is_grouped(eqn: Eqn) -> bool:
     return same(x.shape[-1], filters.shape[-1]) is False
 
 
+def columns(eqn: Eqn) -> int:
+    """The axis of the second factor of a product of matrices that gives the columns of the result."""
+    return -2 if eqn.params.get("adj_y") else -1
+
+
 def scales_up(eqn: Eqn) -> bool:
     """A quantized product whose real multiplier is 1 or more."""
     scales = [a.type.quantization for a in (*eqn.inputs[:2], eqn.outputs[0]) if a is not None]

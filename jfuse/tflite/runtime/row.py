@@ -8,6 +8,7 @@ from enum import Enum
 
 from jfuse.ir.graph import Eqn
 from jfuse.ir.types import DType
+from jfuse.tflite.runtime.quantized import FLOAT_ONLY, Quantized
 
 Need = Callable[[Eqn], bool]
 """Whether an equation needs a version: one condition of a row."""
@@ -62,10 +63,14 @@ class Limits:
 
 @dataclass(frozen=True)
 class Runtime:
-    """What one runtime does with a builtin.   limits: None where nobody measured them, as jfuse has no kernel either"""
+    """What one runtime does with a builtin.
+
+    limits: None where nobody measured them, as jfuse has no kernel either. quantized: without it the op stays float.
+    """
 
     versions: Versions
     limits: Limits | None
+    quantized: Quantized = FLOAT_ONLY
 
 
 @dataclass(frozen=True)

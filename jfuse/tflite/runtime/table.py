@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from jfuse.errors import RuleError
+from jfuse.tflite.runtime.quantized import FLOAT_ONLY, Quantized
 from jfuse.tflite.runtime.row import Limits, Row, Runtime
 from jfuse.tflite.runtime.rows import (
     arithmetic,
@@ -46,6 +47,12 @@ def limits_of(builtin: str | None) -> Limits | None:
     """What LiteRT's kernel of a builtin takes; None where that was never measured."""
     runtime = litert_of(builtin)
     return None if runtime is None else runtime.limits
+
+
+def quantized_of(builtin: str | None) -> Quantized:
+    """What LiteRT's kernel of a builtin does with quantized tensors."""
+    runtime = litert_of(builtin)
+    return FLOAT_ONLY if runtime is None else runtime.quantized
 
 
 def reason_for(builtin: str) -> str:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
-from typing import Any
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
 import flatbuffers
 from ai_edge_litert import schema_py_generated as schema
@@ -23,25 +24,44 @@ _SCHEMA_VERSION = 3
 _PLACEHOLDER = BUILTIN_CODES["PLACEHOLDER_FOR_GREATER_OP_CODES"]
 
 
-def to_bytes(program: Program, *, most_inside: int = MOST_INSIDE) -> bytes:
+class TensorNames(NamedTuple):
+    """The names of the tensors of a signature's inputs and outputs, in its order."""
+
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+
+
+def to_bytes(
+    program: Program,
+    *,
+    most_inside: int = MOST_INSIDE,
+    tensor_names: Mapping[str, TensorNames] = MappingProxyType({}),
+) -> bytes:
     """The .tflite file of a program; equal programs give equal bytes.
 
     Every equation must be of a builtin op (the gate `builtins_only`), and `prepare_outputs` must have run on every
     graph, unless the program is another program's file.
     most_inside: bytes of data from which on it lies behind the flatbuffer, which cannot hold more than 2 GiB.
+    tensor_names: by signature key; without, inputs are named as in the signature and outputs after their operator.
     """
-    return b"".join(parts(program, most_inside=most_inside))
+    return b"".join(parts(program, most_inside=most_inside, tensor_names=tensor_names))
 
 
-def parts(program: Program, *, most_inside: int = MOST_INSIDE) -> Iterable[Any]:
+def parts(
+    program: Program,
+    *,
+    most_inside: int = MOST_INSIDE,
+    tensor_names: Mapping[str, TensorNames] = MappingProxyType({}),
+) -> Iterable[Any]:
     """The bytes of `to_bytes`, as buffers that follow each other: a large file need not be in memory as a whole."""
-    return FileWriter().program(program, most_inside)
+    return FileWriter(tensor_names).program(program, most_inside)
 
 
 class FileWriter:
     """What the subgraphs of one file share: buffers, operator codes, and the index of each body."""
 
-    def __init__(self) -> None:
+    def __init__(self, tensor_names: Mapping[str, TensorNames] = MappingProxyType({})) -> None:
+        self._tensor_names = tensor_names
         self.buffers = Buffers()
         self._code_of: dict[tuple[str, int], int] = {}
         self._subgraphs: list[Any] = []
@@ -64,6 +84,8 @@ class FileWriter:
         for graph in graphs:
             first = next(s for s in named.signatures if s.graph is graph)
             writer = SubgraphWriter(self, graph, input_names=first.input_names, states=first.states, in_place=in_place)
+            if first.key in self._tensor_names:
+                writer.rename(*self._tensor_names[first.key])
             self._subgraphs[self._index_of[id(graph)]] = writer.finish()
             entries[id(graph)] = (writer.inputs, writer.outputs)
         model = schema.ModelT()

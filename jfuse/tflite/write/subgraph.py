@@ -13,6 +13,7 @@ from jfuse.ir.graph import Atom, Eqn, Graph, State, Var
 from jfuse.ir.types import DType, TensorType
 from jfuse.ir.walk import all_eqns, is_last_reader, producers, use_counts
 from jfuse.opaque_ops.state_operands import operand_name, state_operands
+from jfuse.tflite.intermediates import empty_intermediates
 from jfuse.tflite.names import equation_name
 from jfuse.tflite.opaque_options import opaque_table
 from jfuse.tflite.options import as_stored, to_table
@@ -93,6 +94,11 @@ class SubgraphWriter:
         self.inputs = [self._tensors.places[var] for var in graph.inputs[:inputs]]
         self.outputs = [self._tensors.of(atom, "") for atom in graph.outputs[:outputs]]
 
+    def rename(self, inputs: Sequence[str], outputs: Sequence[str]) -> None:
+        """Give the tensors of inputs and outputs these names."""
+        for place, name in zip((*self.inputs, *self.outputs), (*inputs, *outputs), strict=True):
+            self._tensors.tables[place].name = name
+
     def finish(self) -> Any:
         """The subgraph's table."""
         table = schema.SubGraphT()
@@ -160,8 +166,9 @@ class SubgraphWriter:
         name = equation_name(eqn)
         places = [self._result(var, name + (f":{i}" if i else "")) for i, var in results]
         table.outputs = np.array(places, np.int32)
-        if eqn.intermediates:
-            table.intermediates = self._tensors.all_of(eqn.intermediates, f"{name}/intermediate")
+        intermediates = eqn.intermediates or empty_intermediates(eqn)
+        if intermediates:
+            table.intermediates = self._tensors.intermediates(intermediates, f"{name}/intermediate")
         self._write_options(eqn, table)
         if eqn.debug is not None:
             table.debugMetadataIndex = eqn.debug

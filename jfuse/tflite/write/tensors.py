@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -51,9 +51,14 @@ class Tensors:
             self._constants[key] = self._add_constant(atom, name)
         return self._constants[key]
 
-    def all_of(self, variables: Iterable[Var], name: str) -> np.ndarray:
+    def intermediates(self, variables: Sequence[Var], name: str) -> np.ndarray:
         """New tensors for Vars that nothing else reads: i32[n]."""
-        return np.array([self.bind(var, name) for var in variables], np.int32)
+        places = [self.bind(var, name) for var in variables]
+        for place, var in zip(places, variables, strict=True):
+            if var.type.quantization is None:
+                # TensorFlow's quantizer takes even an empty table for the calibrated range (quantize_model.cc).
+                self.tables[place].quantization = None
+        return np.array(places, np.int32)
 
     def add(self, name: str, tensor_type: TensorType, buffer: int = 0) -> int:
         """A new tensor; raises LowerError where a size is more than a file can say."""

@@ -15,7 +15,7 @@ import numpy as np
 from jfuse.errors import JfuseError
 from jfuse.frontends.sources import Imported
 from jfuse.ir.graph import Eqn, Graph, Program, Signature, Var
-from jfuse.ir.walk import producers, substitute_graph
+from jfuse.ir.walk import all_eqns, producers, substitute_graph
 from jfuse.lowering.rule_tools.case_distinctions import switch_of
 from jfuse.measure import Measure, relative_error
 from jfuse.proof.inputs import CallInputs
@@ -23,7 +23,7 @@ from jfuse.running.interpreter import LiteRt
 from jfuse.running.runner import Runner
 from jfuse.tflite.write.distinct_outputs import prepare_outputs
 from jfuse.tflite.write.file import to_bytes
-from jfuse.verification.compare.compare import Wrong
+from jfuse.verification.compare.wrong import Wrong
 from jfuse.verification.runners.in_tensorflow import call_from
 from jfuse.verification.runners.tensorflow_values import tensorflow_values
 from jfuse.verification.subject import STATE, Arrays
@@ -173,7 +173,7 @@ def _states_of(results: Arrays) -> dict[str, np.ndarray]:
 def chooses(eqn: Eqn) -> bool:
     """Whether an equation, or one in its bodies, turns real numbers into one of a few answers."""
     if eqn.bodies:
-        return any(chooses(e) for body in eqn.bodies for e in body.eqns)
+        return any(chooses(e) for body in eqn.bodies for e in all_eqns(body) if not e.bodies)
     if not any(isinstance(a, Var) and a.type.dtype.is_float for a in eqn.inputs):
         return False
     return eqn.op.chooses or switch_of(eqn) in _STEPS or _quantizes(eqn)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from jfuse.ir.graph import Atom, Eqn, Program, Signature, Var
 from jfuse.ir.types import DType, TensorType
-from jfuse.ir.walk import all_eqns, live_eqns
+from jfuse.ir.walk import all_eqns, live_eqns, producers
 
 _MANY_PRODUCTS = 200
 _NARROW = {DType.bf16: 8, DType.f16: 11}
@@ -68,8 +68,9 @@ def _of_floats(eqns: Sequence[Eqn], types: Collection[TensorType]) -> Tolerance:
 
 def _range(signature: Signature, atom: Atom | None) -> float:
     """From the least to the largest number that a dequantized output can be; 0 where it is no such output."""
-    eqn = next((e for e in signature.graph.eqns if atom in e.outputs and e.op.scales == "out_of"), None)
-    operand = eqn.inputs[0].type if eqn is not None and eqn.inputs[0] is not None else None
+    eqn = producers(signature.graph).get(atom) if isinstance(atom, Var) else None
+    dequantized = eqn.inputs[0] if eqn is not None and eqn.op.scales == "out_of" else None
+    operand = None if dequantized is None else dequantized.type
     if operand is None or operand.quantization is None or operand.dtype not in _COARSE:
         return 0.0
     return 2.0 ** _COARSE[operand.dtype] * max(operand.quantization.scale, default=0.0)

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from jfuse.errors import JfuseError
-from jfuse.ir.dims import is_known
+from jfuse.ir.dims import Dim, is_known, multiple
 from jfuse.ir.types import DType, TensorType
 from jfuse.proof.inputs import CallInputs
 from jfuse.verification.subject import Interface
@@ -102,11 +102,19 @@ def _fitting(of: TensorType, value: Any, place: str) -> np.ndarray:
         array = array.view(wanted)  # .npz files know nothing of bfloat16
     fits = array.dtype == wanted or np.can_cast(array.dtype, wanted, "same_kind")
     sizes = zip(of.shape, array.shape, strict=False)
-    if not fits or array.ndim != of.rank or any(is_known(d) and int(d) != n for d, n in sizes):
+    if not fits or array.ndim != of.rank or not all(_can_be(d, n) for d, n in sizes):
         raise JfuseError(
             f"the given array for {place} does not fit", expected=str(of), found=f"{array.dtype}{list(array.shape)}"
         )
     return array.astype(wanted, copy=False)
+
+
+def _can_be(dim: Dim, size: int) -> bool:
+    """Whether a dimension can have a size: a number its own, 2*N (which was assumed of it) even ones."""
+    if is_known(dim):
+        return int(dim) == size
+    found = multiple(dim)
+    return found is None or (size - found[2]) % found[1] == 0
 
 
 def save_calls(path: Path, calls: Iterable[CallInputs]) -> None:

@@ -18,8 +18,12 @@ _OPERANDS: dict[Op, tuple[int, int]] = {ops.hashtable_find: (2, 0), ops.hashtabl
 """Where what is looked up stands among an op's operands, and the keys."""
 
 
-def vocabularies(graph: Graph) -> dict[Var, np.ndarray]:
-    """For each input that is looked up in tables, in bodies too, the keys of these."""
+def vocabularies(graph: Graph, known: dict[int, dict[Var, np.ndarray]] | None = None) -> dict[Var, np.ndarray]:
+    """For each input that is looked up in tables, in bodies too, the keys of these.
+
+    known: those of bodies that were looked at, by their ids.
+    """
+    known = {} if known is None else known
     found: dict[Var, list[np.ndarray]] = {}
 
     def add(atom: Atom | None, keys: list[np.ndarray]) -> None:
@@ -31,7 +35,9 @@ def vocabularies(graph: Graph) -> dict[Var, np.ndarray]:
             add(atom, [keys])
         for body in eqn.bodies:
             operands = dict(zip(body.inputs, eqn.inputs[-len(body.inputs) :], strict=False))
-            for var, words in vocabularies(body).items():
+            if id(body) not in known:
+                known[id(body)] = vocabularies(body, known)
+            for var, words in known[id(body)].items():
                 add(operands.get(var), [words])
         if eqn.op in _PASS_ON:
             add(eqn.inputs[0], [keys for out in eqn.outputs for keys in found.get(out, [])])

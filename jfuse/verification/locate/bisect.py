@@ -10,11 +10,12 @@ from typing import Protocol
 
 import numpy as np
 
-from jfuse.errors import JfuseError
+from jfuse.errors import JfuseError, VerifyFailed
 from jfuse.frontends.sources import Imported
 from jfuse.ir.graph import Atom, Graph, Program, Signature, State, Var
 from jfuse.measure import Measure
 from jfuse.running.partition import with_delegates
+from jfuse.running.worker import Refused
 from jfuse.tflite.read.file import load_tflite
 from jfuse.verification.locate.culprit import Blamed, blamed
 from jfuse.verification.locate.delegated import DELEGATE, Delegated
@@ -83,7 +84,7 @@ def in_file(program: Program, call: Call, data: bytes) -> EquationError | None:
             left |= _left(signature, given, values)
     except OtherFile:
         return _of_other_file(program, call, data)
-    except (ValueError, RuntimeError):  # LiteRT does not run the file without delegates
+    except (VerifyFailed, Refused):  # LiteRT does not run the file without delegates
         pass
     return None
 
@@ -290,7 +291,7 @@ def equation_errors(lite: Runnable, reference: Runnable, call: Call, data: bytes
             given, values = run.call(lowered, call.inputs)
             args = _args(lowered, call)
             found += _profile(Walk(lowered.graph, args, given, values).run(), call.key, "xla/litert")
-        except (OtherFile, ValueError, RuntimeError):  # a file of its own, or one that LiteRT does not run as it is
+        except (OtherFile, VerifyFailed, Refused):  # a file of its own, or one that LiteRT does not run as it is
             pass
     call = _from_the_source(call, lowered, imported)
     if {s.name for s in imported.states} <= call.states.keys():

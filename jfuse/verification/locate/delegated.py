@@ -17,6 +17,7 @@ from jfuse.ir.graph import Eqn, Signature, Var
 from jfuse.ir.walk import producers
 from jfuse.measure import relative_error
 from jfuse.running.interpreter import LiteRt
+from jfuse.running.worker import Refused
 from jfuse.verification.locate.culprit import Blamed, blamed
 from jfuse.verification.locate.file_values import FileRun, OtherFile
 from jfuse.verification.locate.local_errors import Known, LocalStep, Walk
@@ -74,7 +75,7 @@ class Delegated:
                 return (alone, False) if beside.errs(alone.step) else None
             found = self._together(run, beside)
             return None if found is None else (found, True)
-        except (OtherFile, VerifyFailed, ValueError, RuntimeError):  # LiteRT does not run the file, or parts of it
+        except (OtherFile, VerifyFailed, Refused):  # LiteRT does not run the file, or parts of it
             return None
 
     def _together(self, run: FileRun, beside: _Beside) -> Blamed | None:

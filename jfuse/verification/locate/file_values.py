@@ -10,12 +10,14 @@ from typing import Any
 import flatbuffers
 import numpy as np
 from ai_edge_litert import schema_py_generated as schema
-from ai_edge_litert.interpreter import Interpreter, OpResolverType
 
 from jfuse.ir.graph import Eqn, Graph, Signature, Var
 from jfuse.ir.quantization import Quantization
 from jfuse.ir.types import DType
+from jfuse.limits import DEFAULT_LIMITS, Limits
 from jfuse.opaque_ops.state_operands import state_operands
+from jfuse.running.loaded_file import LoadedFile
+from jfuse.running.worker import Refused
 from jfuse.tflite.options import body_indices
 from jfuse.tflite.read.states import ON_VARIABLES
 from jfuse.tflite.read.tables import ON_TABLES
@@ -71,14 +73,15 @@ class FileRun:
     Every subgraph of it can be run by itself, on operands of its own.
     """
 
-    def __init__(self, data: bytes) -> None:
+    def __init__(self, data: bytes, limits: Limits = DEFAULT_LIMITS) -> None:
+        self._limits = limits
         self._model = schema.ModelT.InitFromPackedBuf(data, 0)
         self._codes = [max(c.builtinCode, c.deprecatedBuiltinCode) for c in self._model.operatorCodes or ()]
         self._indices = {_text(s.signatureKey): int(s.subgraphIndex) for s in self._model.signatureDefs or ()}
         self._enters = not any(b.offset > _IN_FILE for b in self._model.buffers)
         self._data = data
-        self._interpreter = _interpreter(data)
-        self._bodies: Interpreter | None = None
+        self._interpreter = self._load(data)
+        self._bodies: LoadedFile | None = None
         self._places: dict[tuple[int, int], _Places] = {}
         self._called = False
 
@@ -88,8 +91,8 @@ class FileRun:
         places = self._places_of(signature.graph, index)
         count = len(signature.graph.inputs) - len(signature.states)
         kept = self._held(signature, places, index)
-        runner = self._interpreter.get_signature_runner(signature.key if self._indices else None)
-        runner(**{name: np.asarray(inputs[name]) for name in signature.input_names})
+        key = signature.key if self._indices else None
+        self._interpreter.ask("call", key, {name: np.asarray(inputs[name]) for name in signature.input_names})
         self._called = True
         values = self._values(self._interpreter, places, index)
         given: list[Value] = [np.asarray(inputs[name]) for name in signature.input_names]
@@ -115,14 +118,14 @@ class FileRun:
         if not self._enters:
             return None
         if self._bodies is None:
-            self._bodies = _interpreter(self._with_keys())
+            self._bodies = self._load(self._with_keys())
         operator = self._places_of(outer, subgraph).operators[step.number]
         index = body_indices(self._builtin(operator), operator.builtinOptions)[body]
         try:
             places = self._places_of(step.eqn.bodies[body], index)
-            runner = self._bodies.get_signature_runner(_KEY.format(index))
-            runner(**{f"i{n}": np.asarray(value) for n, value in enumerate(operands)})
-        except (OtherFile, ValueError, RuntimeError):
+            given = {f"i{n}": np.asarray(value) for n, value in enumerate(operands)}
+            self._bodies.ask("call", _KEY.format(index), given)
+        except (OtherFile, Refused):
             return None
         return Values(self._values(self._bodies, places, index), self, index)
 
@@ -139,13 +142,13 @@ class FileRun:
         if not self._enters or not outputs:
             return {}
         cut = self._written({index: (kept, outputs)}, [_entry(_KEY.format(index), index, table.inputs, outputs)])
-        interpreter = _interpreter(cut)
+        interpreter = self._load(cut)
         names = {f"i{n}": np.asarray(inputs[name]) for n, name in enumerate(signature.input_names)}
-        interpreter.get_signature_runner(_KEY.format(index))(**names)
+        interpreter.ask("call", _KEY.format(index), names)
         made = [var for eqn in signature.graph.eqns[:number] for var in eqn.outputs if var in places.tensors]
         last = {places.tensors[var]: var for var in made}
-        found = {var: self._read(interpreter, tensor, index) for tensor, var in last.items()}
-        return {var: value for var, value in found.items() if value is not None}
+        held = interpreter.ask("read", index, list(last))
+        return {var: held[tensor] for tensor, var in last.items() if tensor in held}
 
     def showing(self, signature: Signature, numbers: Sequence[int]) -> tuple[bytes, dict[str, Var]]:
         """The file with the results of some equations of a signature as its outputs, and whose they are by name.
@@ -179,27 +182,20 @@ class FileRun:
         """What the states that live in tensors hold before a call."""
         count = len(signature.graph.inputs) - len(signature.states)
         variables = {i for i, t in enumerate(self._model.subgraphs[index].tensors) if t.isVariable}
+        holds = self._interpreter.ask("read", index, sorted(variables)) if self._called and variables else {}
         found: dict[Var, Value] = {}
         for var, state in zip(signature.graph.inputs[count:], signature.states, strict=True):
             tensor = places.tensors.get(var)
             if tensor in variables:
-                held = self._read(self._interpreter, tensor, index) if self._called else None
-                found[var] = np.zeros_like(state.initial.array) if held is None else held
+                found[var] = holds.get(tensor, np.zeros_like(state.initial.array))
         return found
 
-    def _values(self, interpreter: Interpreter, places: _Places, index: int) -> dict[Var, np.ndarray]:
-        found = {}
-        for tensor, var in places.last.items():
-            value = self._read(interpreter, tensor, index)
-            if value is not None:
-                found[var] = value
-        return found
+    def _values(self, interpreter: LoadedFile, places: _Places, index: int) -> dict[Var, np.ndarray]:
+        held = interpreter.ask("read", index, list(places.last))  # what is not allocated has no elements
+        return {var: held[tensor] for tensor, var in places.last.items() if tensor in held}
 
-    def _read(self, interpreter: Interpreter, tensor: int, index: int) -> Value:
-        try:
-            return np.array(interpreter.get_tensor(tensor, index))
-        except ValueError:  # not allocated: no elements
-            return None
+    def _load(self, data: bytes) -> LoadedFile:
+        return LoadedFile(data, delegates=False, preserve=True, limits=self._limits)
 
     def _places_of(self, graph: Graph, index: int) -> _Places:
         """Pair equations and operators, one by one; OtherFile where there are more or less of them."""
@@ -260,14 +256,6 @@ def _pair(places: _Places, eqn: Eqn, operator: Any) -> None:
 def _bind(places: _Places, var: Var, tensor: int) -> None:
     places.tensors[var] = tensor
     places.last[tensor] = var
-
-
-def _interpreter(data: bytes) -> Interpreter:
-    return Interpreter(
-        model_content=data,
-        experimental_op_resolver_type=OpResolverType.BUILTIN_WITHOUT_DEFAULT_DELEGATES,
-        experimental_preserve_all_tensors=True,
-    )
 
 
 def _entry(key: str, subgraph: int, inputs: Sequence[int], outputs: Sequence[int]) -> Any:

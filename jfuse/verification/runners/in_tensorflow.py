@@ -60,7 +60,7 @@ def _failure(key: str, error: Any) -> VerifyFailed:
     return VerifyFailed(
         f"TensorFlow fails on the inputs of signature {key!r}",
         found=reason,
-        remedy="samples=… (the command line: --samples data.npz) with inputs that the model takes, or verify=False",
+        remedy="samples=… with inputs that the model takes, or verify=False",
     )
 
 

@@ -12,20 +12,24 @@ import jax
 import numpy as np
 
 from jfuse.errors import JfuseError, VerifyFailed
+from jfuse.frontends.jax_functions.source import ImportedFunctions
 from jfuse.frontends.sources import Imported
 from jfuse.ir.dims import symbol
 from jfuse.ir.graph import Program, Signature
 from jfuse.ir.states import first_states
 from jfuse.ir.types import DType, TensorType
+from jfuse.ir.walk import all_eqns
+from jfuse.limits import DEFAULT_LIMITS, Limits
 from jfuse.proof.inputs import concrete
 from jfuse.report import Report
 from jfuse.running.interpreter import LiteRt
 from jfuse.running.jax_function import JaxFunction
+from jfuse.running.over_samples import OverSamples, Together, samples_at_once
 from jfuse.running.partition import with_delegates
-from jfuse.verification.runners.batches import OverSamples, Together, samples_at_once
+from jfuse.running.worker import LiteRtFailed, Refused
 from jfuse.verification.runners.in_tensorflow import run_tensorflow, set_variables
 from jfuse.verification.runners.joined import can_be_joined, run_joined
-from jfuse.verification.runners.litert_workers import LiteRtWorkers, Refused
+from jfuse.verification.runners.litert_workers import LiteRtWorkers
 from jfuse.verification.runners.processes import shared_out
 from jfuse.verification.subject import Arrays, Calls, Interface, Subject
 
@@ -37,7 +41,9 @@ class Runnable(Protocol):
 
     program: Program
     imported: Imported | None
+    functions: ImportedFunctions | None
     report: Report
+    limits: Limits | None
 
     def to_bytes(self) -> bytes:
         """The file."""
@@ -85,14 +91,23 @@ class OnXla:
 
     def _batch(self, key: str, in_a_row: bool, inputs: Arrays) -> dict[str, np.ndarray]:
         names = next(s for s in self.program.signatures if s.key == key).input_names
-        outputs = self._together(key, in_a_row).run([inputs[name] for name in names])
+        outputs = None
+        if not self._is_timed(key):
+            outputs = self._together(key, in_a_row).run([inputs[name] for name in names])
         if outputs is None:
             return one_by_one(self, inputs, key, in_a_row)
         return dict(zip(self.signatures[key].outputs, outputs, strict=False))  # then the states
 
     def singly(self, key: str) -> str | None:
         """Why samples run one after the other."""
+        if self._is_timed(key):
+            return "its loops may never end, so that each call has a limit"
         return next((t.why_not for (k, _), t in self._programs.items() if k == key and t.why_not), None)
+
+    def _is_timed(self, key: str) -> bool:
+        """Whether the signature is a file's, with loops of a number of turns that is computed."""
+        graph = next(s for s in self.program.signatures if s.key == key).graph
+        return self.model.limits is not None and any(eqn.op.name == "while" for eqn in all_eqns(graph))
 
     def _together(self, key: str, in_a_row: bool) -> Together:
         if (key, in_a_row) not in self._programs:
@@ -111,7 +126,7 @@ class OnXla:
 class InLiteRt:
     """A file in the LiteRT interpreter. program: what the file says.
 
-    limit_s: how long one of many calls may take, as `LiteRtWorkers` has it.
+    limits: of its processes.
 
     With its default delegates where `with_delegates` says so.
     """
@@ -119,7 +134,7 @@ class InLiteRt:
     data: bytes
     program: Program
     name: str = "LiteRT"
-    limit_s: float | None = None
+    limits: Limits = DEFAULT_LIMITS
 
     @cached_property
     def signatures(self) -> Mapping[str, Interface]:
@@ -128,7 +143,7 @@ class InLiteRt:
 
     def start(self) -> Calls:
         """An interpreter of its own."""
-        return _InterpreterCalls(self.data, self.delegates)
+        return _InterpreterCalls(self.data, self.delegates, self.limits)
 
     @cached_property
     def delegates(self) -> bool:
@@ -154,7 +169,7 @@ class InLiteRt:
 
     @cached_property
     def _workers(self) -> LiteRtWorkers:
-        return LiteRtWorkers(self.data, delegates=self.delegates, limit_s=self.limit_s)
+        return LiteRtWorkers(self.data, delegates=self.delegates, limits=self.limits)
 
     def close(self) -> None:
         """End the processes, if any; the next batch starts others."""
@@ -163,18 +178,31 @@ class InLiteRt:
 
 
 class _InterpreterCalls:
-    def __init__(self, data: bytes, delegates: bool) -> None:
+    def __init__(self, data: bytes, delegates: bool, limits: Limits) -> None:
         self._data = data
         self._delegates = delegates
+        self._limits = limits
         self.states: Arrays = {}  # no interpreter tells
         self.reset()
 
     def reset(self) -> None:
-        self._interpreter = LiteRt(self._data, delegates=self._delegates)
+        self._interpreter = LiteRt(self._data, delegates=self._delegates, limits=self._limits)
+        self._row: list[tuple[str, Arrays]] = []
 
     def run(self, inputs: Arrays, key: str | None = None) -> dict[str, np.ndarray]:
         assert key is not None
-        return self._interpreter.run(key, inputs)
+        self._row.append((key, inputs))
+        try:
+            return self._interpreter.run(key, inputs)
+        except LiteRtFailed as error:
+            error.message += f", the {_ordinal(len(self._row))} of a row"
+            error.calls = tuple(self._row)
+            raise
+
+
+def _ordinal(number: int) -> str:
+    ending = "th" if number % 100 in (11, 12, 13) else {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th")
+    return f"{number}{ending}"
 
 
 @dataclass(frozen=True)
@@ -316,6 +344,60 @@ class _JaxCalls:
 
     def run(self, inputs: Arrays, key: str | None = None) -> dict[str, np.ndarray]:
         return self.function(inputs)
+
+
+@dataclass(frozen=True)
+class InFunctions:
+    """The jax functions that a model was made from, each signature by its own."""
+
+    imported: ImportedFunctions
+    name: str = "JAX"
+
+    @property
+    def program(self) -> Program:
+        """The functions as they were imported."""
+        return self.imported.program
+
+    @cached_property
+    def signatures(self) -> Mapping[str, Interface]:
+        """Those of the functions."""
+        return interfaces_of(self.program)
+
+    @cached_property
+    def _parts(self) -> Mapping[str, InJax]:
+        return {key: InJax(f.call, f.inputs, key=key) for key, f in self.imported.functions.items()}
+
+    def start(self) -> Calls:
+        """Calls; functions keep nothing."""
+        return _FunctionCalls(self._parts)
+
+    def batch(self, inputs: Arrays, key: str, *, in_a_row: bool = False) -> dict[str, np.ndarray]:
+        """First calls in one program, as `InJax` makes them."""
+        return self._parts[key].batch(inputs, key, in_a_row=in_a_row)
+
+    def singly(self, key: str) -> str | None:
+        """Why samples run one after the other."""
+        return self._parts[key].singly(key)
+
+
+@dataclass
+class _FunctionCalls:
+    parts: Mapping[str, InJax]
+    states: Arrays = field(default_factory=dict)
+
+    def reset(self) -> None:
+        pass
+
+    def run(self, inputs: Arrays, key: str | None = None) -> dict[str, np.ndarray]:
+        assert key is not None
+        return self.parts[key].start().run(inputs, key)
+
+
+def source_of(model: Runnable) -> InTensorFlow | InFunctions | None:
+    """Whoever computes the source of a model, where it has one."""
+    if model.functions is not None:
+        return InFunctions(model.functions)
+    return None if model.imported is None else InTensorFlow(model.imported)
 
 
 def stated_inputs(function: Callable[..., Any]) -> dict[str, TensorType] | None:

@@ -40,7 +40,8 @@ class AroundCustom:
         results = {name: values[var] for name, var in _results(signature.graph)}
         found = self._litert.run(key, {**inputs, **results})
         outputs = zip(signature.output_names, signature.graph.outputs, strict=False)
-        random = _by_chance(signature.graph, draws)  # what the runtime draws is not what XLA draws
+        # What the runtime draws is not what XLA draws; what a custom operator draws is an input of the file.
+        random = _by_chance(signature.graph, lambda e: e.op.code is None and draws(e))
         wanted = {n: values[a] for n, a in (*outputs, *_operands(signature.graph)) if a not in random}
         return found, wanted
 
@@ -63,7 +64,7 @@ def can_be_cut(program: Program) -> bool:
 
 def results_by_chance(graph: Graph) -> list[int]:
     """The positions of the results that depend on what differs from call to call (random numbers)."""
-    random = _by_chance(graph, lambda e: draws(e) or (e.op.code is not None and e.op.stateful))
+    random = _by_chance(graph, draws)
     return [i for i, atom in enumerate(graph.outputs) if atom in random]
 
 
@@ -71,8 +72,7 @@ def _by_chance(graph: Graph, is_drawn: Callable[[Eqn], bool]) -> set[Atom | None
     """What depends on an equation that draws, one of a body included."""
     random: set[Atom | None] = set()
     for eqn in graph.eqns:
-        inner = (e for body in eqn.bodies for e in all_eqns(body))
-        if is_drawn(eqn) or any(map(is_drawn, inner)) or random & set(eqn.inputs):
+        if is_drawn(eqn) or random & set(eqn.inputs):
             random.update(eqn.outputs)
     return random
 

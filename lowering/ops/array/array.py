@@ -19,8 +19,10 @@ from jfuse.kernels.core.layout import agreed, from_front, resolved_shape, with_d
 from jfuse.kernels.core.op import Array
 from jfuse.kernels.core.static_values import known_entries
 from jfuse.lowering.ops.math.complex_numbers import lower_conj
+from jfuse.lowering.rule_tools.open_broadcast import fitted
 from jfuse.lowering.rule_tools.operands import as_i32, i32_operand, known_sizes, sizes_operand
 from jfuse.lowering.rule_tools.query import axes_of, dtype, is_computed, is_constant, rank, static, type_of
+from jfuse.lowering.rule_tools.rows import unpacked
 from jfuse.lowering.rule_tools.shape_tensors import shaped, zeros
 from jfuse.lowering.rules import lowers
 
@@ -87,6 +89,8 @@ def lower_squeeze(x: Array, *, squeeze_dims: tuple[int, ...] = ()) -> Array:
 @lowers("Transpose")
 def lower_transpose(x: Array, perm: Array) -> Array:
     """TRANSPOSE; nothing where the order stays."""
+    if is_computed(perm):
+        return ops.transpose(x, as_i32(perm))
     axes = axes_of(perm, rank(x), "perm")
     return x if axes == tuple(range(rank(x))) else ops.transpose(x, np.asarray(axes, np.int32))
 
@@ -145,17 +149,7 @@ def lower_unpack(value: Array, *, num: int, axis: int = 0) -> Any:
     agreed(value.shape[place], num)
     if num and 0 in value.shape:  # the kernel refuses tensors without elements
         return tuple(zeros(with_dim(value.shape, place), dtype(value), [value]) for _ in range(num))
-    if dtype(value) in (DType.i64, DType.f64, DType.u32, DType.u64) and not is_constant(value):
-        return tuple(_element(value, place, i) for i in range(num))  # the kernel has none of these
-    return ops.unpack(value, axis=place) if num else ()
-
-
-def _element(x: Array, axis: int, i: int) -> Array:
-    n, bit = rank(x), 1 << axis
-    begin = np.zeros(n, np.int32)
-    begin[axis] = i
-    masks = {"begin_mask": (1 << n) - 1 - bit, "end_mask": (1 << n) - 1 - bit, "shrink_axis_mask": bit}
-    return ops.strided_slice(x, begin, begin + 1, np.ones(n, np.int32), **masks)
+    return tuple(unpacked(value, place)) if num else ()
 
 
 @lowers("Split")
@@ -176,7 +170,7 @@ def lower_split(split_dim: Array, value: Array, *, num_split: int) -> Any:
 def lower_split_v(value: Array, size_splits: Array, split_dim: Array, *, num_split: int) -> Any:
     """SPLIT_V; nothing for one part."""
     (axis,) = axes_of(split_dim, rank(value), "split_dim")
-    sizes = i32_operand(size_splits, "size_splits")
+    sizes = as_i32(size_splits) if is_computed(size_splits) else i32_operand(size_splits, "size_splits")
     return value if num_split == 1 else ops.split_v(value, sizes, np.asarray(axis, np.int32))
 
 
@@ -236,7 +230,10 @@ def lower_tile(x: Array, multiples: Array) -> Array:
 def lower_broadcast_to(x: Array, shape: Array) -> Array:
     """BROADCAST_TO; nothing where the shape stays."""
     target = known_sizes(shape)
-    return x if target is not None and _is_shape(x, target) else ops.broadcast_to(x, sizes_operand(shape))
+    if target is None:
+        return ops.broadcast_to(x, as_i32(shape))
+    x = fitted(x, target)
+    return x if _is_shape(x, target) else ops.broadcast_to(x, sizes_operand(shape))
 
 
 @lowers("BroadcastArgs")

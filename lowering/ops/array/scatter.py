@@ -15,7 +15,7 @@ from jfuse.ir.dims import is_known, product, same
 from jfuse.kernels import ops
 from jfuse.kernels.core.op import Array, TflOp
 from jfuse.kernels.math.segment import highest, lowest
-from jfuse.lowering.ops.array.slicing import lower_strided_slice
+from jfuse.lowering.ops.array.slicing import SliceMasks, lower_strided_slice
 from jfuse.lowering.rule_tools.operands import as_i32, sizes_operand
 from jfuse.lowering.rule_tools.query import dtype, rank, scalar, static
 from jfuse.lowering.rule_tools.shape_tensors import counted, shape_tensor, shaped, size_tensor
@@ -110,33 +110,22 @@ keeps_extremes("TensorScatterMax", ops.maximum, ops.unsorted_segment_max, lowest
 keeps_extremes("TensorScatterMin", ops.minimum, ops.unsorted_segment_min, highest)
 
 
+@lowers("XlaDynamicUpdateSlice")
+def lower_xla_dynamic_update_slice(x: Array, update: Array, indices: Array) -> Array:
+    """DYNAMIC_UPDATE_SLICE, which moves the place as XLA does, as far as `update` needs to fit in."""
+    return ops.dynamic_update_slice(x, update, as_i32(indices))
+
+
 @lowers("TensorStridedSliceUpdate")
 def lower_tensor_strided_slice_update(
-    x: Array,
-    begin: Array,
-    end: Array,
-    strides: Array,
-    value: Array,
-    *,
-    begin_mask: int = 0,
-    end_mask: int = 0,
-    ellipsis_mask: int = 0,
-    new_axis_mask: int = 0,
-    shrink_axis_mask: int = 0,
+    x: Array, begin: Array, end: Array, strides: Array, value: Array, *, masks: SliceMasks
 ) -> Array:
     """DYNAMIC_UPDATE_SLICE, or where the strides are not 1 GATHER from the elements of x and the value together."""
     if not all(is_known(d) for d in x.shape):
         raise LowerError("an update of a slice of a tensor with open dimensions", found=str(x.shape))
     elements = np.arange(product(x.shape), dtype=np.int32).reshape(x.shape)
-    taken = lower_strided_slice(
-        elements,
-        *(np.asarray(static(v, "a bound"), np.int32) for v in (begin, end, strides)),
-        begin_mask=begin_mask,
-        end_mask=end_mask,
-        ellipsis_mask=ellipsis_mask,
-        new_axis_mask=new_axis_mask,
-        shrink_axis_mask=shrink_axis_mask,
-    )
+    bounds = (np.asarray(static(v, "a bound"), np.int32) for v in (begin, end, strides))
+    taken = lower_strided_slice.function(elements, *bounds, masks=masks)
     if taken.size == 0:
         return x
     value = value if value.shape == taken.shape else ops.broadcast_to(value, np.asarray(taken.shape, np.int32))

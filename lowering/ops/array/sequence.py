@@ -4,15 +4,26 @@ from __future__ import annotations
 
 import numpy as np
 
+from jfuse.errors import LowerError
 from jfuse.ir.dims import is_known
 from jfuse.ir.graph import Var
-from jfuse.ir.trace import active_trace
+from jfuse.ir.trace import producer
 from jfuse.ir.types import DType
 from jfuse.kernels import ops
 from jfuse.kernels.array.gather import range_length
 from jfuse.kernels.core.op import Array
 from jfuse.lowering.rule_tools.operands import as_i32, element
-from jfuse.lowering.rule_tools.query import axes_of, dtype, is_constant, one_like, rank, scalar, static
+from jfuse.lowering.rule_tools.query import (
+    axes_of,
+    dtype,
+    is_computed,
+    is_constant,
+    one_like,
+    rank,
+    scalar,
+    static,
+    type_of,
+)
 from jfuse.lowering.rule_tools.shape_tensors import counted, size_tensor
 from jfuse.lowering.rules import lowers
 
@@ -40,7 +51,7 @@ def _whole(x: Array) -> Array | None:
     """The integer that a float operand was made of, as i32."""
     if is_constant(x):
         return np.int32(x.item()) if x.item() == int(x.item()) else None
-    made_by = next((e for e in reversed(active_trace().eqns) if x in e.outputs), None)
+    made_by = producer(x)
     if made_by is None or made_by.op is not ops.cast:
         return None
     (given,) = made_by.inputs
@@ -65,8 +76,20 @@ def lower_reverse_v2(x: Array, axis: Array) -> Array:
     """REVERSE_V2, once for each run of adjacent axes, which is what the runtime takes."""
     if 0 in x.shape:  # the kernel divides by the sizes (LiteRT 2.3.0)
         return x
+    if is_computed(axis):
+        return _reversed_by_data(x, axis)
     for run in _adjacent(sorted(axes_of(axis, rank(x)))):
         x = ops.reverse_v2(x, np.asarray(run, np.int32))
+    return x
+
+
+def _reversed_by_data(x: Array, axis: Array) -> Array:
+    """REVERSE_V2 for each of the axes, of which data says which they are."""
+    axes = type_of(axis)
+    if not axes.is_static:
+        raise LowerError("a number of axes that is open is reversed", found=str(axes))
+    for i in range(int(axes.shape[0])):
+        x = ops.reverse_v2(x, ops.reshape(element(axis, i), np.ones(1, np.int32)))
     return x
 
 
@@ -96,6 +119,8 @@ def lower_reverse_sequence(x: Array, seq_lengths: Array, *, seq_dim: int, batch_
 @lowers("Roll")
 def lower_roll(x: Array, shift: Array, axis: Array) -> Array:
     """GATHER along each axis, by places that are a constant where the shift and the size are."""
+    if is_computed(axis):
+        return _rolled_by_data(x, shift, axis)
     for i, place in enumerate(axes_of(axis, rank(x))):
         by = as_i32(shift) if rank(shift) == 0 else element(shift, i)
         size = x.shape[place]
@@ -104,6 +129,16 @@ def lower_roll(x: Array, shift: Array, axis: Array) -> Array:
         places = ops.floor_mod(ops.sub(counted(size, x), by), size_tensor(size, [x]))
         x = ops.gather(x, places, axis=place)
     return x
+
+
+def _rolled_by_data(x: Array, shift: Array, axis: Array) -> Array:
+    """As `lower_roll` along each dimension, by the shifts of all axes that data says are that one."""
+    count = rank(x)
+    axes = ops.reshape(ops.floor_mod(as_i32(axis), np.int32(count)), np.array([-1, 1], np.int32))
+    shifts = ops.reshape(as_i32(shift), np.array([-1, 1], np.int32))
+    own = ops.equal(axes, np.arange(count, dtype=np.int32)[None])
+    by = ops.sum_(ops.mul(shifts, ops.cast(own, out_data_type=DType.i32)), np.array([0], np.int32))
+    return lower_roll(x, by, np.arange(count, dtype=np.int32))
 
 
 @lowers("InvertPermutation")

@@ -1,4 +1,4 @@
-"""Shapes as run-time tensors: what TensorFlow asks of shapes, and tensors made for symbolic dimensions."""
+"""Rules for Shape, Size and Rank: shapes as run-time tensors, with symbolic dimensions in them."""
 
 from __future__ import annotations
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -18,9 +19,9 @@ from jfuse.ir.dims import Dim, is_known, same
 from jfuse.ir.graph import Var
 from jfuse.kernels import ops
 from jfuse.kernels.core.op import Array
-from jfuse.lowering.rule_tools.operands import element, entries
+from jfuse.lowering.rule_tools.operands import as_i32, element, entries
 from jfuse.lowering.rule_tools.query import rank, static
-from jfuse.lowering.rule_tools.shape_tensors import shaped, size_of
+from jfuse.lowering.rule_tools.shape_tensors import shaped, size_of, size_tensor
 from jfuse.lowering.rules import lowers
 
 
@@ -39,52 +40,65 @@ class Bound:
 
 @dataclass(frozen=True)
 class Range:
-    """What is taken of one dimension: begin:end:stride, or the one element at begin (`shrink`), which drops it."""
+    """The part taken of one dimension: begin:end:stride, or the one element at begin (`shrink`), which drops it.
+
+    stride: an int, or a Var i32[] where data decides it.
+    """
 
     begin: Bound | None = None
     end: Bound | None = None
-    stride: int = 1
+    stride: Any = 1
     shrink: bool = False
+
+    @property
+    def is_stepped(self) -> bool:
+        """Whether elements may be left out, or come in reverse."""
+        return isinstance(self.stride, Var) or self.stride != 1
 
     @property
     def is_whole(self) -> bool:
         """Whether the dimension stays as it is."""
-        return self.begin is None and self.end is None and self.stride == 1
+        return self.begin is None and self.end is None and not self.is_stepped
+
+
+@dataclass(frozen=True)
+class SliceMasks:
+    """The attributes of TensorFlow's strided slices: bit i of each is about the i-th of begin, end and strides.
+
+    begin_mask, end_mask: there is no such bound. ellipsis_mask: it is `...`. new_axis_mask: it is a new axis.
+    shrink_axis_mask: it is one element.
+    """
+
+    begin_mask: int = 0
+    end_mask: int = 0
+    ellipsis_mask: int = 0
+    new_axis_mask: int = 0
+    shrink_axis_mask: int = 0
 
 
 @lowers("StridedSlice")
-def lower_strided_slice(
-    x: Array,
-    begin: Array,
-    end: Array,
-    strides: Array,
-    *,
-    begin_mask: int = 0,
-    end_mask: int = 0,
-    ellipsis_mask: int = 0,
-    new_axis_mask: int = 0,
-    shrink_axis_mask: int = 0,
-) -> Array:
+def lower_strided_slice(x: Array, begin: Array, end: Array, strides: Array, *, masks: SliceMasks) -> Array:
     """A dense STRIDED_SLICE, GATHER for elements whose place is computed, EXPAND_DIMS for new axes."""
-    steps = static(strides, "strides")
+    steps = entries(strides)
     begins, ends = bounds(begin), bounds(end)
     ranges: list[Range] = []
     new_axes: list[int] = []
     results = 0
     for i, stride in enumerate(steps):
         bit = 1 << i
-        if ellipsis_mask & bit:
-            later = sum(not new_axis_mask >> k & 1 for k in range(i + 1, len(steps)))
+        if masks.ellipsis_mask & bit:
+            later = sum(not masks.new_axis_mask >> k & 1 for k in range(i + 1, len(steps)))
             whole = rank(x) - later - len(ranges)
             ranges += [Range()] * whole
             results += whole
-        elif new_axis_mask & bit:
+        elif masks.new_axis_mask & bit:
             new_axes.append(results)
             results += 1
-        elif shrink_axis_mask & bit:
+        elif masks.shrink_axis_mask & bit:
             ranges.append(Range(begins[i], shrink=True))
         else:
-            first, last = None if begin_mask & bit else begins[i], None if end_mask & bit else ends[i]
+            first = None if masks.begin_mask & bit else begins[i]
+            last = None if masks.end_mask & bit else ends[i]
             ranges.append(Range(first, last, stride))
             results += 1
     x = cut(x, ranges)
@@ -117,6 +131,18 @@ def _of_size(x: Array, counts: Sequence[Bound]) -> Array:
     """x in the sizes that TensorFlow's Slice is sure of: it refuses what STRIDED_SLICE cuts off at the end."""
     open_ = [same_bound(count, -1) for count in counts]
     return shaped(x, tuple(d if o else c.value for d, o, c in zip(x.shape, open_, counts, strict=True)))
+
+
+@lowers("XlaDynamicSlice")
+def lower_xla_dynamic_slice(x: Array, start_indices: Array, size_indices: Array) -> Array:
+    """SLICE from where it fits in: the begin is moved as far as the size needs.
+
+    Source: openxla.org/xla/operation_semantics#dynamicslice
+    """
+    counts = static(size_indices, "size_indices")
+    room = [ops.sub(size_tensor(d, [x]), size_tensor(n, [x])) for d, n in zip(x.shape, counts, strict=True)]
+    first = ops.maximum(ops.minimum(as_i32(start_indices), ops.pack(*room)), np.int32(0))
+    return lower_slice(x, first, np.asarray(counts, np.int32))
 
 
 def bounds(x: Array) -> list[Bound]:
@@ -161,7 +187,7 @@ def _wrapped(index: Array, x: Array, axis: int) -> Array:
 
 def _plain(r: Range, size: Dim) -> Range:
     """The range with bounds at the edge left out, and those that count from the end as negative numbers."""
-    if any(b is not None and b.is_computed for b in (r.begin, r.end)):
+    if isinstance(r.stride, Var) or any(b is not None and b.is_computed for b in (r.begin, r.end)):
         return r
     begin, end = (None if b is None else _from_end(b, size) for b in (r.begin, r.end))
     if r.shrink:
@@ -216,7 +242,7 @@ def _strided_slice(x: Array, ranges: Sequence[Range]) -> Array:
         shrink_axis_mask |= r.shrink << i
         begins.append(r.begin or _NOWHERE)
         ends.append(_next(r.begin) if r.shrink and r.begin is not None else r.end or _NOWHERE)
-    strides = np.array([r.stride for r in ranges], np.int32)
+    strides = _vector([Bound(r.stride, partial(_itself, r.stride)) for r in ranges])
     return ops.strided_slice(
         x,
         _vector(begins),
@@ -226,6 +252,10 @@ def _strided_slice(x: Array, ranges: Sequence[Range]) -> Array:
         end_mask=end_mask,
         shrink_axis_mask=shrink_axis_mask,
     )
+
+
+def _itself(value: Array) -> Array:
+    return value
 
 
 _ONE = Bound(1, lambda: np.asarray(1, np.int32))

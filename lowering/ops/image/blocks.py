@@ -7,15 +7,16 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from jfuse.ir.dims import floor_divided, product, same
-from jfuse.ir.graph import Atom, Const, Eqn, Var
-from jfuse.ir.trace import active_trace
+from jfuse.errors import LowerError
+from jfuse.ir.dims import floor_divided, is_known, product, same
+from jfuse.ir.graph import Var
+from jfuse.ir.trace import as_atom, producer
 from jfuse.kernels import ops
 from jfuse.kernels.core.op import Array, TflOp
 from jfuse.lowering.rule_tools.dilated_convolution import dilated
 from jfuse.lowering.rule_tools.image_layout import as_in, channels_last
-from jfuse.lowering.rule_tools.operands import i32_operand
-from jfuse.lowering.rule_tools.query import dtype, rank, scalar, static
+from jfuse.lowering.rule_tools.operands import as_i32, i32_operand
+from jfuse.lowering.rule_tools.query import dtype, is_computed, rank, scalar, static, type_of
 from jfuse.lowering.rule_tools.shape_tensors import shaped
 from jfuse.lowering.rules import lowers
 
@@ -44,7 +45,7 @@ def lower_space_to_batch_nd(x: Array, block_shape: Array, paddings: Array) -> Ar
 def lower_batch_to_space_nd(x: Array, block_shape: Array, crops: Array) -> Array:
     """The inverse of SpaceToBatchND, and a crop; around a convolution the two spell a dilation."""
     # Seen here already, not in a merge alone: of open sizes what the paddings cancel is lost in the types.
-    convolution = dilated(x, _atom(block_shape), _atom(crops), _maker) if isinstance(x, Var) else None
+    convolution = dilated(x, as_atom(block_shape), as_atom(crops), producer) if isinstance(x, Var) else None
     return _by_batches(x, block_shape, crops, "crops", ops.batch_to_space_nd) if convolution is None else convolution
 
 
@@ -77,21 +78,14 @@ def lower_data_format_dim_map(x: Array, *, src_format: str = "NHWC", dst_format:
     return ops.gather(places, ops.floor_mod(x, count), axis=0)
 
 
-def _atom(x: Array) -> Atom:
-    return x if isinstance(x, Var) else Const(np.asarray(x))
-
-
-def _maker(atom: Atom | None) -> Eqn | None:
-    """The equation of the active trace that makes a Var."""
-    return next((eqn for eqn in reversed(active_trace().eqns) if atom in eqn.outputs), None)
-
-
 def _without_batch_and_channels(layout: str) -> str:
     return "".join(axis for axis in layout if axis not in "NC")
 
 
 def _by_batches(x: Array, block_shape: Array, margins: Array, what: str, op: TflOp) -> Array:
     """`op` on x as an image: the last axes, which stay whole, are its channels."""
+    if is_computed(block_shape) or is_computed(margins):
+        return _by_data(x, block_shape, margins, op)
     blocks, sides = static(block_shape, "block_shape"), static(margins, what)
     whole = [
         same(b, 1) is True and all(same(m, 0) is True for m in pair) for b, pair in zip(blocks, sides, strict=True)
@@ -111,6 +105,22 @@ def _by_batches(x: Array, block_shape: Array, margins: Array, what: str, op: Tfl
         amounts = ops.strided_slice(amounts, *(np.array([v], np.int32) for v in (0, count, 1)))
     result = op(image, np.array(blocks[:count], np.int32), amounts)
     return shaped(result, (*result.shape[:-1], *sizes[count:]), result, x)
+
+
+def _by_data(x: Array, block_shape: Array, margins: Array, op: TflOp) -> Array:
+    """`op` with blocks or margins that data decides: of all axes that have a block."""
+    axes = type_of(block_shape).shape[0]
+    if not is_known(axes) or axes > _BUILTIN_AXES or axes == 0:
+        raise LowerError(
+            "blocks or margins are computed at run time, for other axes than the operator has",
+            expected="one or two axes",
+            found=str(type_of(block_shape)),
+            remedy="give block shape and margins as constants",
+        )
+    batch, *sizes = x.shape
+    image = shaped(x, (batch, *sizes[:axes], product(tuple(sizes[axes:]))), x)
+    result = op(image, as_i32(block_shape), as_i32(margins))
+    return shaped(result, (*result.shape[:-1], *sizes[axes:]), result, x)
 
 
 def _to_batch(x: Array, blocks: Sequence[int], paddings: Sequence[Sequence[int]]) -> Array:

@@ -17,7 +17,7 @@ from jfuse.lowering.rule_tools.shape_tensors import shaped
 from jfuse.lowering.rules import lowers
 
 
-@lowers("Einsum")
+@lowers("Einsum", "XlaEinsum")
 def lower_einsum(*operands: Array, equation: str) -> Array:
     """The products of elements that agree in their labels, summed over the labels that the result lacks.
 

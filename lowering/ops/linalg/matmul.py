@@ -22,8 +22,19 @@ from jfuse.lowering.rules import lowers
 
 
 @lowers("MatMul")
-def lower_matmul(a: Array, b: Array, *, transpose_a: bool = False, transpose_b: bool = False) -> Array:
-    """a @ b.   a: n[m, k] or n[k, m], b: n[k, n] or n[n, k] -> n[m, n]"""
+def lower_matmul(
+    a: Array,
+    b: Array,
+    *,
+    transpose_a: bool = False,
+    transpose_b: bool = False,
+    grad_a: bool = False,
+    grad_b: bool = False,
+) -> Array:
+    """a @ b.   a: n[m, k] or n[k, m], b: n[k, n] or n[n, k] -> n[m, n]
+
+    grad_a, grad_b: whether an operand is a gradient, which changes no value.   Source: tensorflow/core/ops/math_ops.cc
+    """
     return matrix_product(a, b, transpose_a, transpose_b)
 
 

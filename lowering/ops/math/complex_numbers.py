@@ -5,11 +5,10 @@ from __future__ import annotations
 import numpy as np
 
 from jfuse.errors import LowerError
-from jfuse.ir.trace import trace_graph
+from jfuse.ir.trace import producer, trace_graph
 from jfuse.ir.types import DType
 from jfuse.kernels import ops
 from jfuse.kernels.core.op import Array
-from jfuse.lowering.rule_tools.producer import as_operand, producer
 from jfuse.lowering.rule_tools.query import dtype, is_constant, scalar, type_of
 from jfuse.lowering.rule_tools.shape_tensors import shaped
 from jfuse.lowering.rules import lowers
@@ -40,7 +39,7 @@ def parts(x: Array) -> tuple[Array, Array | None]:
     """The real and imaginary part; None for an imaginary part that is 0, where real numbers were cast."""
     eqn = producer(x)
     if eqn is not None and eqn.op is ops.cast and eqn.inputs[0] is not None and eqn.inputs[0].type.dtype is DType.f32:
-        return as_operand(eqn.inputs[0]), None
+        return eqn.inputs[0], None
     return ops.real(x), ops.imag(x)
 
 
@@ -99,5 +98,5 @@ def _is_spectrum(x: Array) -> bool:
     """Whether RFFT2D made x, with another shape perhaps."""
     eqn = producer(x)
     while eqn is not None and eqn.op in _LAYOUT:
-        eqn = producer(as_operand(eqn.inputs[0]))
+        eqn = producer(eqn.inputs[0])
     return eqn is not None and eqn.op is ops.rfft2d

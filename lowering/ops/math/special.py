@@ -56,7 +56,7 @@ _GRID = 16.0  # multiples of 1/16 have squares that f32 holds exactly, so that e
 @in_f32
 def lower_erf(x: Array) -> Array:
     """The error function.   x: f32|f16|bf16[...] -> the same type; relative error 3e-7 in NumPy's f32."""
-    return _as_composite("jfuse.erf", _erf, x)
+    return _as_composite("jfuse.erf", rational_erf, x)
 
 
 @lowers("Erfc")
@@ -74,7 +74,8 @@ def _as_composite(name: str, spelling: Callable[[Array], Array], x: Array) -> Ar
     return ops.composite([x], [body], name=name, arguments=("x",), attributes=())[0]
 
 
-def _erf(x: Array) -> Array:
+def rational_erf(x: Array) -> Array:
+    """The error function in plain ops.   x: f32[...] -> f32[...]"""
     clipped = ops.minimum(ops.maximum(x, scalar(-_ERF_BOUND, x)), scalar(_ERF_BOUND, x))
     squared = ops.mul(clipped, clipped)
     numerator = ops.mul(clipped, polynomial(squared, _ERF_NUMERATOR))

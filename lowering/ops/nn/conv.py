@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -10,30 +11,20 @@ from jfuse.errors import LowerError
 from jfuse.ir.dims import same
 from jfuse.kernels import ops
 from jfuse.kernels.core.op import Array
-from jfuse.lowering.rule_tools.image_layout import on_images, spatial
+from jfuse.lowering.rule_tools.image_layout import WindowAttributes, on_images
 from jfuse.lowering.rule_tools.query import rank, type_of
 from jfuse.lowering.rules import lowers
 
 
 @lowers("Conv2D")
-def lower_conv_2d(
-    x: Array,
-    weights: Array,
-    *,
-    strides: Sequence[int],
-    padding: str,
-    explicit_paddings: Sequence[int] = (),
-    data_format: str = "NHWC",
-    dilations: Sequence[int] = (1, 1, 1, 1),
-) -> Array:
+def lower_conv_2d(x: Array, weights: Array, *, how: WindowAttributes) -> Array:
     """x: f[b,h,w,i] (or f[b,i,h,w]), weights: f[kh,kw,i/groups,o].   -> CONV_2D"""
-    steps, spacing = spatial(strides, data_format), spatial(dilations, data_format)
     filters = ops.transpose(weights, (3, 0, 1, 2))  # of a constant a view
 
     def convolve(image: Array, padding: str) -> Array:
-        return conv_2d(image, filters, padding, steps, spacing)
+        return conv_2d(image, filters, padding, how.steps, how.spacing)
 
-    return on_images(x, convolve, weights.shape[:2], steps, spacing, padding, explicit_paddings, data_format)
+    return on_images(x, convolve, weights.shape[:2], how)
 
 
 def conv_2d(
@@ -53,18 +44,9 @@ def conv_2d(
 
 
 @lowers("DepthwiseConv2dNative")
-def lower_depthwise_conv_2d(
-    x: Array,
-    weights: Array,
-    *,
-    strides: Sequence[int],
-    padding: str,
-    explicit_paddings: Sequence[int] = (),
-    data_format: str = "NHWC",
-    dilations: Sequence[int] = (1, 1, 1, 1),
-) -> Array:
+def lower_depthwise_conv_2d(x: Array, weights: Array, *, how: WindowAttributes) -> Array:
     """x: f[b,h,w,i] (or f[b,i,h,w]), weights: f[kh,kw,i,m].   -> DEPTHWISE_CONV_2D"""
-    steps, spacing = spatial(strides, data_format), spatial(dilations, data_format)
+    steps, spacing = how.steps, how.spacing
     height, width, channels, multiplier = weights.shape
     filters = ops.reshape(weights, (1, height, width, channels * multiplier))
 
@@ -81,27 +63,17 @@ def lower_depthwise_conv_2d(
             dilation_h_factor=spacing[0],
         )
 
-    return on_images(x, convolve, (height, width), steps, spacing, padding, explicit_paddings, data_format)
+    return on_images(x, convolve, (height, width), how)
 
 
 @lowers("Conv3D")
-def lower_conv_3d(
-    x: Array,
-    weights: Array,
-    *,
-    strides: Sequence[int],
-    padding: str,
-    explicit_paddings: Sequence[int] = (),
-    data_format: str = "NDHWC",
-    dilations: Sequence[int] = (1, 1, 1, 1, 1),
-) -> Array:
+def lower_conv_3d(x: Array, weights: Array, *, how: WindowAttributes) -> Array:
     """x: f[b,d,h,w,i] (or f[b,i,d,h,w]), weights: f[kd,kh,kw,i/groups,o].   -> CONV_3D, one for each group"""
-    steps, spacing = spatial(strides, data_format), spatial(dilations, data_format)
 
     def convolve(volume: Array, padding: str) -> Array:
-        return conv_3d(volume, weights, padding, steps, spacing)
+        return conv_3d(volume, weights, padding, how.steps, how.spacing)
 
-    return on_images(x, convolve, weights.shape[:3], steps, spacing, padding, explicit_paddings, data_format)
+    return on_images(x, convolve, weights.shape[:3], how)
 
 
 def conv_3d(volume: Array, weights: Array, padding: str, strides: Sequence[int], dilations: Sequence[int]) -> Array:
@@ -121,17 +93,7 @@ def conv_3d(volume: Array, weights: Array, padding: str, strides: Sequence[int],
 
 
 @lowers("Conv")
-def lower_conv(
-    x: Array,
-    weights: Array,
-    *,
-    strides: Sequence[int],
-    padding: str,
-    explicit_paddings: Sequence[int] = (),
-    data_format: str = "CHANNELS_LAST",
-    dilations: Sequence[int] = (),
-    batch_dims: int = 1,
-) -> Array:
+def lower_conv(x: Array, weights: Array, *, how: WindowAttributes, batch_dims: int = 1) -> Array:
     """As Conv2D or Conv3D, which the rank tells: any number of axes with one spelling of layouts."""
     axes = {4: "HW", 5: "DHW"}.get(rank(x))
     if axes is None or batch_dims != 1:
@@ -141,11 +103,9 @@ def lower_conv(
             found=f"{type_of(x)} with {batch_dims} axes for the batch",
             remedy="reshape it to a convolution with one batch axis",
         )
-    layout = f"NC{axes}" if data_format == "CHANNELS_FIRST" else f"N{axes}C"
-    options = {"strides": strides, "padding": padding, "data_format": layout}
-    options["dilations"] = dilations or (1,) * rank(x)
-    options["explicit_paddings"] = explicit_paddings
-    return (lower_conv_2d if len(axes) == 2 else lower_conv_3d)(x, weights, **options)
+    layout = f"NC{axes}" if how.data_format == "CHANNELS_FIRST" else f"N{axes}C"
+    rule = lower_conv_2d if len(axes) == 2 else lower_conv_3d
+    return rule.function(x, weights, how=replace(how, data_format=layout))
 
 
 def no_bias(weights: Array, channels: int) -> np.ndarray:

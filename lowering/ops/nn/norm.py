@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import reduce
 
 import numpy as np
@@ -15,62 +16,47 @@ from jfuse.lowering.rule_tools.shape_tensors import size_of
 from jfuse.lowering.rules import lowers
 
 
+@dataclass(frozen=True)
+class BatchNormAttributes:
+    """The attributes of FusedBatchNorm and its later versions.
+
+    exponential_avg_factor: the weight of the batch in the new mean and variance.
+    """
+
+    epsilon: float = 1e-4
+    exponential_avg_factor: float = 1.0
+    data_format: str = "NHWC"
+    is_training: bool = True
+
+
 @lowers("FusedBatchNorm", "FusedBatchNormV2")
 def lower_fused_batch_norm(
-    x: Array,
-    scale: Array,
-    offset: Array,
-    mean: Array,
-    variance: Array,
-    *,
-    epsilon: float = 1e-4,
-    exponential_avg_factor: float = 1.0,
-    data_format: str = "NHWC",
-    is_training: bool = True,
+    x: Array, scale: Array, offset: Array, mean: Array, variance: Array, *, how: BatchNormAttributes
 ) -> tuple[Array, ...]:
     """x: f[..., c] (or f[b, c, ...]); the others f32[c]. -> y, the new mean and variance, and those of the batch.
 
     16-bit images are normalized in f32, as TensorFlow does it. In inference TensorFlow leaves the last two undefined.
     """
-    channel = data_format.index("C")
+    channel = how.data_format.index("C")
     image = x if dtype(x) is dtype(scale) else ops.cast(x, out_data_type=dtype(scale))
-    if is_training:
-        y, batch_mean, batch_variance = _by_batch(image, scale, offset, epsilon, channel)
+    if how.is_training:
+        y, batch_mean, batch_variance = _by_batch(image, scale, offset, how.epsilon, channel)
         unbiased = ops.mul(batch_variance, _correction(image, channel))
-        new_mean = _moved(mean, batch_mean, exponential_avg_factor)
-        new_variance = _moved(variance, unbiased, exponential_avg_factor)
+        new_mean = _moved(mean, batch_mean, how.exponential_avg_factor)
+        new_variance = _moved(variance, unbiased, how.exponential_avg_factor)
         statistics = (new_mean, new_variance, batch_mean, batch_variance)
     else:
-        y = _by_given(image, scale, offset, mean, variance, epsilon, channel)
+        y = _by_given(image, scale, offset, mean, variance, how.epsilon, channel)
         statistics = (mean, variance, mean, variance)
     return (y if dtype(x) is dtype(scale) else ops.cast(y, out_data_type=dtype(x))), *statistics
 
 
 @lowers("FusedBatchNormV3")
 def lower_fused_batch_norm_v3(
-    x: Array,
-    scale: Array,
-    offset: Array,
-    mean: Array,
-    variance: Array,
-    *,
-    epsilon: float = 1e-4,
-    exponential_avg_factor: float = 1.0,
-    data_format: str = "NHWC",
-    is_training: bool = True,
+    x: Array, scale: Array, offset: Array, mean: Array, variance: Array, *, how: BatchNormAttributes
 ) -> tuple[Array, ...]:
     """As FusedBatchNormV2, and a zero for what the gradient on GPUs keeps."""
-    results = lower_fused_batch_norm(
-        x,
-        scale,
-        offset,
-        mean,
-        variance,
-        epsilon=epsilon,
-        exponential_avg_factor=exponential_avg_factor,
-        data_format=data_format,
-        is_training=is_training,
-    )
+    results = lower_fused_batch_norm.function(x, scale, offset, mean, variance, how=how)
     return *results, np.zeros((), dtype(scale).numpy)
 
 

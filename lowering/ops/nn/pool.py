@@ -13,7 +13,15 @@ from jfuse.ir.types import DType
 from jfuse.kernels import ops
 from jfuse.kernels.core.op import Array
 from jfuse.kernels.nn.windows import window_counts
-from jfuse.lowering.rule_tools.image_layout import as_in, channels_last, fixed_sides, on_images, padded, spatial, taps
+from jfuse.lowering.rule_tools.image_layout import (
+    PoolAttributes,
+    as_in,
+    channels_last,
+    fixed_sides,
+    on_images,
+    padded,
+    taps,
+)
 from jfuse.lowering.rule_tools.query import dtype, rank, static, type_of
 from jfuse.lowering.rule_tools.shape_tensors import shaped
 from jfuse.lowering.rules import lowers
@@ -23,26 +31,16 @@ _POOLED = frozenset({DType.f32, DType.f16, DType.bf16, DType.i8, DType.i16, DTyp
 
 
 @lowers("MaxPool")
-def lower_max_pool(
-    x: Array,
-    *,
-    ksize: Sequence[int],
-    strides: Sequence[int],
-    padding: str,
-    explicit_paddings: Sequence[int] = (),
-    data_format: str = "NHWC",
-) -> Array:
+def lower_max_pool(x: Array, *, how: PoolAttributes) -> Array:
     """The largest element of each window.   number[b,h,w,c] (or number[b,c,h,w])"""
-    window, steps = spatial(ksize, data_format), spatial(strides, data_format)
-    depth = ksize[data_format.index("C")]
-    if depth != 1:
-        return _max_over_channels(channels_last(x, data_format), depth, ksize, data_format)
-    _refuse_batches(ksize)
+    if _depth(how) != 1:
+        return _max_over_channels(channels_last(x, how.layout), how)
+    _refuse_batches(how.ksize)
 
     def pool(image: Array, padding: str) -> Array:
-        return max_pool(image, window, steps, padding)
+        return max_pool(image, how.window, how.steps, padding)
 
-    return on_images(x, pool, window, steps, (1, 1), padding, explicit_paddings, data_format, least(dtype(x)))
+    return on_images(x, pool, how.window, how, least(dtype(x)))
 
 
 @lowers("MaxPoolV2")
@@ -55,17 +53,11 @@ def lower_max_pool_v2(x: Array, ksize: Array, strides: Array, *, padding: str, d
 
 @lowers("MaxPoolWithArgmax")
 def lower_max_pool_with_argmax(
-    x: Array,
-    *,
-    ksize: Sequence[int],
-    strides: Sequence[int],
-    padding: str,
-    Targmax: DType = DType.i64,
-    include_batch_in_index: bool = False,
+    x: Array, *, how: PoolAttributes, Targmax: DType = DType.i64, include_batch_in_index: bool = False
 ) -> tuple[Array, Array]:
     """The largest element of each window, and where it stands, counted through f[h,w,c] or f[b,h,w,c]."""
-    _refuse_batches(ksize)
-    window, steps = spatial(ksize, "NHWC"), spatial(strides, "NHWC")
+    _refuse_batches(how.ksize)
+    window, steps, padding = how.window, how.steps, how.padding
     sides = fixed_sides(x, window, steps, (1, 1)) if padding == "SAME" else ((0, 0), (0, 0))
     inner = padded(x, sides, least(dtype(x))) if padding == "SAME" else x
     places = ops.arg_max(ops.pack(*taps(inner, window, steps, (1, 1)), axis=0), np.int32(0), output_type=DType.i32)
@@ -75,35 +67,29 @@ def lower_max_pool_with_argmax(
 
 
 @lowers("AvgPool")
-def lower_avg_pool(
-    value: Array, *, ksize: Sequence[int], strides: Sequence[int], padding: str, data_format: str = "NHWC"
-) -> Array:
+def lower_avg_pool(value: Array, *, how: PoolAttributes) -> Array:
     """The mean of each window, of its elements within the image.   f[b,h,w,c] (or f[b,c,h,w])"""
-    _refuse_batches(ksize)
-    if ksize[data_format.index("C")] != 1:
-        raise LowerError("a mean over channels as a pool", found=f"ksize {tuple(ksize)}", remedy="use tf.reduce_mean")
-    window, steps = spatial(ksize, data_format), spatial(strides, data_format)
+    _refuse_batches(how.ksize)
+    if _depth(how) != 1:
+        found = f"ksize {tuple(how.ksize)}"
+        raise LowerError("a mean over channels as a pool", found=found, remedy="use tf.reduce_mean")
 
     def pool(image: Array, padding: str) -> Array:
-        return average_pool(image, window, steps, padding)
+        return average_pool(image, how.window, how.steps, padding)
 
-    return on_images(value, pool, window, steps, (1, 1), padding, (), data_format)
+    return on_images(value, pool, how.window, how)
 
 
 @lowers("MaxPool3D")
-def lower_max_pool_3d(
-    x: Array, *, ksize: Sequence[int], strides: Sequence[int], padding: str, data_format: str = "NDHWC"
-) -> Array:
+def lower_max_pool_3d(x: Array, *, how: PoolAttributes) -> Array:
     """The largest element of each window.   f[b,d,h,w,c] (or f[b,c,d,h,w])"""
-    return _pool_3d(x, max_pool, ksize, strides, padding, data_format)
+    return _pool_3d(x, max_pool, how)
 
 
 @lowers("AvgPool3D")
-def lower_avg_pool_3d(
-    x: Array, *, ksize: Sequence[int], strides: Sequence[int], padding: str, data_format: str = "NDHWC"
-) -> Array:
+def lower_avg_pool_3d(x: Array, *, how: PoolAttributes) -> Array:
     """The mean of each window, of its elements within the volume.   f[b,d,h,w,c] (or f[b,c,d,h,w])"""
-    return _pool_3d(x, average_pool, ksize, strides, padding, data_format)
+    return _pool_3d(x, average_pool, how)
 
 
 Pool = Callable[[Array, Sequence[int], Sequence[int], str], Array]
@@ -126,7 +112,7 @@ def average_pool(image: Array, window: Sequence[int], strides: Sequence[int], pa
 
 
 def least(kind: DType) -> float:
-    """What no element is smaller than."""
+    """The least value of a dtype, the identity of the maximum."""
     return float(-np.inf) if kind.is_float else np.iinfo(kind.numpy).min
 
 
@@ -136,35 +122,39 @@ def _options(window: Sequence[int], strides: Sequence[int], padding: str) -> dic
     return {"padding": padding, **sizes}
 
 
-def _pool_3d(
-    x: Array, pool: Pool, ksize: Sequence[int], strides: Sequence[int], padding: str, data_format: str
-) -> Array:
+def _pool_3d(x: Array, pool: Pool, how: PoolAttributes) -> Array:
     """A pool over height and width, then one over depth: each image of a volume is an image of the batch first.
 
     Largest elements and means of boxes are those of their slices, all slices of a box being of one size.
     """
-    _refuse_batches(ksize)
-    volume = channels_last(x, data_format)
-    (depth, *window), (step, *steps) = spatial(ksize, data_format), spatial(strides, data_format)
+    _refuse_batches(how.ksize)
+    volume = channels_last(x, how.layout)
+    (depth, *window), (step, *steps) = how.window, how.steps
     if any(v != 1 for v in (*window, *steps)):
         batch, slices, *image = volume.shape
-        pooled = pool(shaped(volume, (batch * slices, *image), volume), window, steps, padding)
+        pooled = pool(shaped(volume, (batch * slices, *image), volume), window, steps, how.padding)
         volume = shaped(pooled, (batch, slices, *pooled.shape[1:]), volume)
     if depth != 1 or step != 1:
         batch, slices, height, width, channels = volume.shape
         flat = shaped(volume, (batch, slices, height * width, channels), volume)
-        pooled = pool(flat, (depth, 1), (step, 1), padding)
+        pooled = pool(flat, (depth, 1), (step, 1), how.padding)
         volume = shaped(pooled, (batch, pooled.shape[1], height, width, channels), volume)
-    return as_in(volume, data_format)
+    return as_in(volume, how.layout)
 
 
-def _max_over_channels(images: Array, count: int, ksize: Sequence[int], data_format: str) -> Array:
-    """The largest of each `count` channels that stand together.   TensorFlow knows no overlaps here."""
-    if any(size != 1 for size in spatial(ksize, data_format)):
-        raise LowerError("pooling over pixels and channels at once", found=f"ksize {tuple(ksize)}")
+def _depth(how: PoolAttributes) -> int:
+    """How many channels a window has."""
+    return how.ksize[how.layout.index("C")]
+
+
+def _max_over_channels(images: Array, how: PoolAttributes) -> Array:
+    """The largest of the channels that stand together in a window.   TensorFlow knows no overlaps here."""
+    if any(size != 1 for size in how.window):
+        raise LowerError("pooling over pixels and channels at once", found=f"ksize {tuple(how.ksize)}")
+    count = _depth(how)
     *pixels, channels = images.shape
     parts = shaped(images, (*pixels, channels // count, count), images)
-    return as_in(ops.reduce_max(parts, np.array([rank(parts) - 1], np.int32)), data_format)
+    return as_in(ops.reduce_max(parts, np.array([rank(parts) - 1], np.int32)), how.layout)
 
 
 def _counted(

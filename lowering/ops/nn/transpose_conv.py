@@ -10,27 +10,33 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import TypeAlias
 
 import numpy as np
 
 from jfuse.errors import LowerError
-from jfuse.ir.dims import Dim, Shape, floor_divided, is_known
+from jfuse.ir.dims import Dim, Shape, floor_divided, is_known, symbols_in
+from jfuse.ir.graph import Var
 from jfuse.kernels import ops
 from jfuse.kernels.core.op import Array
+from jfuse.kernels.core.op import static_value as known_value
 from jfuse.kernels.nn.windows import extent, same_padding
 from jfuse.lowering.ops.nn.conv import conv_2d, conv_3d, lower_depthwise_conv_2d, no_bias
 from jfuse.lowering.rule_tools.image_layout import (
-    Sides,
+    WindowAttributes,
     as_in,
     channels_last,
-    explicit_sides,
     known_padding,
     padded,
     spatial,
 )
+from jfuse.lowering.rule_tools.operands import as_i32, entries
 from jfuse.lowering.rule_tools.query import is_constant, static, type_of
 from jfuse.lowering.rule_tools.shape_tensors import shape_tensor, shaped
 from jfuse.lowering.rules import lowers
+
+Operator: TypeAlias = Callable[[Array, str], Array]
+"""A transposed convolution of a given tensor: of the result's shape, channels last, and the padding."""
 
 
 @dataclass(frozen=True)
@@ -62,63 +68,40 @@ class _Axis:
 
 
 @lowers("Conv2DBackpropInput")
-def lower_conv_2d_backprop_input(
-    input_sizes: Array,
-    weights: Array,
-    x: Array,
-    *,
-    strides: Sequence[int],
-    padding: str,
-    explicit_paddings: Sequence[int] = (),
-    data_format: str = "NHWC",
-    dilations: Sequence[int] = (1, 1, 1, 1),
-) -> Array:
+def lower_conv_2d_backprop_input(input_sizes: Array, weights: Array, x: Array, *, how: WindowAttributes) -> Array:
     """input_sizes: i32[4] or [height, width]; weights: f[kh,kw,o,i]; x: f[b,h,w,i] (or f[b,i,h,w])."""
-    image = channels_last(x, data_format)
-    sizes = _result_sizes(input_sizes, data_format)
-    sides = explicit_sides(explicit_paddings, data_format) if padding == "EXPLICIT" else None
-    axes = _axes(image, sizes, weights, strides, dilations, data_format, padding, sides)
-    return as_in(_enlarged(image, weights, axes), data_format)
+    image = channels_last(x, how.layout)
+    if _is_sized_by_data(input_sizes, x):
+        shape = _shape_by_data(input_sizes, image, weights.shape[2], how)
+        operator = _image_operator(image, weights, how.steps, how.spacing)
+        return as_in(operator(shape, how.padding), how.layout)
+    axes = _axes(image, _result_sizes(input_sizes, how.layout), weights, how)
+    return as_in(_enlarged(image, weights, axes), how.layout)
 
 
 @lowers("Conv3DBackpropInputV2")
-def lower_conv_3d_backprop_input(
-    input_sizes: Array,
-    weights: Array,
-    x: Array,
-    *,
-    strides: Sequence[int],
-    padding: str,
-    data_format: str = "NDHWC",
-    dilations: Sequence[int] = (1, 1, 1, 1, 1),
-) -> Array:
+def lower_conv_3d_backprop_input(input_sizes: Array, weights: Array, x: Array, *, how: WindowAttributes) -> Array:
     """input_sizes: i32[5]; weights: f[kd,kh,kw,o,i]; x: f[b,d,h,w,i] (or f[b,i,d,h,w])."""
-    volume = channels_last(x, data_format)
-    sizes = _result_sizes(input_sizes, data_format)
-    axes = _axes(volume, sizes, weights, strides, dilations, data_format, padding, None)
-    return as_in(_enlarged_volume(volume, weights, axes), data_format)
+    volume = channels_last(x, how.layout)
+    if _is_sized_by_data(input_sizes, x):
+        shape = _shape_by_data(input_sizes, volume, weights.shape[3], how)
+        operator = _volume_operator(volume, weights, how.steps, how.spacing)
+        return as_in(operator(shape, how.padding), how.layout)
+    axes = _axes(volume, _result_sizes(input_sizes, how.layout), weights, how)
+    return as_in(_enlarged_volume(volume, weights, axes), how.layout)
 
 
 @lowers("DepthwiseConv2dNativeBackpropInput")
 def lower_depthwise_conv_2d_backprop_input(
-    input_sizes: Array,
-    weights: Array,
-    x: Array,
-    *,
-    strides: Sequence[int],
-    padding: str,
-    explicit_paddings: Sequence[int] = (),
-    data_format: str = "NHWC",
-    dilations: Sequence[int] = (1, 1, 1, 1),
+    input_sizes: Array, weights: Array, x: Array, *, how: WindowAttributes
 ) -> Array:
     """DEPTHWISE_CONV_2D by the flipped windows, of the image with zeros between its pixels.
 
     input_sizes: i32[4]; weights: f[kh,kw,c,m]; x: f[b,h,w,c*m] (or f[b,c*m,h,w]) -> f[b,h',w',c] (or f[b,c,h',w'])
     """
-    image = channels_last(x, data_format)
-    sizes = _result_sizes(input_sizes, data_format)
-    sides = explicit_sides(explicit_paddings, data_format) if padding == "EXPLICIT" else None
-    axes = _axes(image, sizes, weights, strides, dilations, data_format, padding, sides)
+    image = channels_last(x, how.layout)
+    sizes = _result_sizes(input_sizes, how.layout)
+    axes = _axes(image, sizes, weights, how)
     _, steps, spacing = _settings(axes)
     if steps != (1, 1):
         image = ops.dilate(image, np.array([1, *steps, 1], np.int32), np.zeros((), np.float32))
@@ -136,12 +119,36 @@ def lower_depthwise_conv_2d_backprop_input(
     flipped = ops.reverse_v2(weights, np.array([0, 1], np.int32))
     # Each product goes to a channel of its own, and the channels that belong together are added up.
     filters = ops.reshape(flipped, (height, width, channels * multiplier, 1))
-    options = {"strides": (1, 1, 1, 1), "dilations": (1, *spacing, 1)}
-    result = lower_depthwise_conv_2d(image, filters, padding="VALID", **options)
+    result = lower_depthwise_conv_2d(image, filters, padding="VALID", strides=(1, 1, 1, 1), dilations=(1, *spacing, 1))
     if multiplier != 1:
         parts = shaped(result, (*result.shape[:-1], channels, multiplier), result)
         result = ops.sum_(parts, np.array([4], np.int32))
-    return as_in(result, data_format)
+    return as_in(result, how.layout)
+
+
+def _is_sized_by_data(input_sizes: Array, x: Array) -> bool:
+    """Whether the result has sizes that data decides, or that are those of another tensor than x."""
+    value = known_value(input_sizes) if isinstance(input_sizes, Var) else ()
+    return value is None or not symbols_in(value) <= symbols_in(tuple(x.shape))
+
+
+def _shape_by_data(input_sizes: Array, x: Array, channels: Dim, how: WindowAttributes) -> Array:
+    """The shape of the result, channels last, where it cannot be computed from x."""
+    given = entries(input_sizes) if type_of(input_sizes).is_static else []
+    if how.padding == "EXPLICIT" or not given:
+        raise LowerError(
+            "the size of a transposed convolution's result is computed at run time, beside explicit paddings",
+            expected='padding "SAME" or "VALID", or a result of a known size',
+            found=f"padding {how.padding}, sizes {type_of(input_sizes)}",
+            remedy="give the result's size as a constant, or pad with tf.pad",
+        )
+    sizes = as_i32(input_sizes)
+    count = len(how.steps)
+    before = 2 if how.layout.startswith("NC") else 1
+    first = before if len(given) > count else 0
+    own = ops.strided_slice(sizes, *(np.array([v], np.int32) for v in (first, first + count, 1)))
+    batch, last = (shape_tensor([d], [x]) for d in (x.shape[0], channels))
+    return ops.concatenation(batch, own, last, axis=0)
 
 
 def _result_sizes(input_sizes: Array, data_format: str) -> Shape:
@@ -150,21 +157,13 @@ def _result_sizes(input_sizes: Array, data_format: str) -> Shape:
     return spatial(sizes, data_format) if len(sizes) == len(data_format) else sizes
 
 
-def _axes(
-    x: Array,
-    results: Shape,
-    weights: Array,
-    strides: Sequence[int],
-    dilations: Sequence[int],
-    data_format: str,
-    padding: str,
-    sides: Sides | None,
-) -> list[_Axis]:
-    steps, spacing = spatial(strides, data_format), spatial(dilations, data_format)
+def _axes(x: Array, results: Shape, weights: Array, how: WindowAttributes) -> list[_Axis]:
+    steps, spacing = how.steps, how.spacing
+    sides = how.explicit_sides if how.padding == "EXPLICIT" else None
     axes = []
     for i, (size, result) in enumerate(zip(x.shape[1:-1], results, strict=True)):
         window, stride, dilation = weights.shape[i], steps[i], spacing[i]
-        usual = same_padding(result, window, stride, dilation) if padding == "SAME" else (0, 0)
+        usual = same_padding(result, window, stride, dilation) if how.padding == "SAME" else (0, 0)
         axes.append(_Axis(size, result, window, stride, dilation, *(usual if sides is None else sides[i])))
     return axes
 
@@ -178,15 +177,20 @@ def _enlarged(image: Array, weights: Array, axes: Sequence[_Axis]) -> Array:
     shape = (image.shape[0], *(a.result for a in axes), weights.shape[2])
     if is_constant(weights) and not all(map(is_known, shape)) and _has_known_blocks(axes):
         return _by_blocks(image, weights, axes)
+    return _by_operator(_image_operator(image, weights, steps, spacing), image, shape, axes)
+
+
+def _image_operator(image: Array, weights: Array, steps: Sequence[int], spacing: Sequence[int]) -> Operator:
+    """TRANSPOSE_CONV of an image, whose filters have zeros between their elements where they are dilated."""
     filters = ops.transpose(weights, (2, 0, 1, 3))
-    if spacing != (1, 1):
+    if tuple(spacing) != (1, 1):
         filters = ops.dilate(filters, np.array([1, *spacing, 1], np.int32), np.zeros((), filters.dtype))
 
     def operator(shape: Array, padding: str) -> Array:
         options = {"padding": padding, "stride_h": steps[0], "stride_w": steps[1]}
         return ops.transpose_conv(shape, filters, image, no_bias(weights, weights.shape[2]), **options)
 
-    return _by_operator(operator, image, shape, axes)
+    return operator
 
 
 def _enlarged_volume(volume: Array, weights: Array, axes: Sequence[_Axis]) -> Array:
@@ -196,13 +200,18 @@ def _enlarged_volume(volume: Array, weights: Array, axes: Sequence[_Axis]) -> Ar
     if plain is not None:
         return conv_3d(volume, np.swapaxes(weights[::-1, ::-1, ::-1], 3, 4), plain, (1, 1, 1), spacing)
     shape = (volume.shape[0], *(a.result for a in axes), weights.shape[3])
+    return _by_operator(_volume_operator(volume, weights, steps, spacing), volume, shape, axes)
+
+
+def _volume_operator(volume: Array, weights: Array, steps: Sequence[int], spacing: Sequence[int]) -> Operator:
+    """CONV_3D_TRANSPOSE of a volume."""
 
     def operator(shape: Array, padding: str) -> Array:
         options = {"padding": padding, **{f"stride_{name}": step for name, step in zip("dhw", steps, strict=True)}}
         options |= {f"dilation_{name}_factor": step for name, step in zip("dhw", spacing, strict=True)}
         return ops.conv_3d_transpose(shape, weights, volume, no_bias(weights, weights.shape[3]), **options)
 
-    return _by_operator(operator, volume, shape, axes)
+    return operator
 
 
 def _settings(axes: Sequence[_Axis]) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
@@ -218,7 +227,7 @@ def _plain_padding(x: Array, weights: Array, axes: Sequence[_Axis]) -> str | Non
     return None if found == "EXPLICIT" else found
 
 
-def _by_operator(operator: Callable[[Array, str], Array], x: Array, shape: Shape, axes: Sequence[_Axis]) -> Array:
+def _by_operator(operator: Operator, x: Array, shape: Shape, axes: Sequence[_Axis]) -> Array:
     """`operator` for results of `shape`, and what explicit paddings cut off; the kernels check that sizes agree."""
     padding = known_padding([a.result for a in axes], *_settings(axes), tuple((a.before, a.after) for a in axes))
     if padding != "EXPLICIT":

@@ -8,12 +8,13 @@ import numpy as np
 
 from jfuse.errors import LowerError
 from jfuse.ir.dims import is_known
+from jfuse.ir.graph import Const
+from jfuse.ir.trace import producer
 from jfuse.ir.types import DType
 from jfuse.kernels import ops
 from jfuse.kernels.core.op import Array
 from jfuse.lowering.ops.linalg.matmul import matrix_product
 from jfuse.lowering.ops.math.complex_numbers import parts, whole
-from jfuse.lowering.rule_tools.producer import as_operand, producer
 from jfuse.lowering.rule_tools.query import dtype, rank, static, type_of
 from jfuse.lowering.rules import lowers
 
@@ -90,11 +91,20 @@ def _needs_f32(x: Array) -> None:
         )
 
 
+def _open_length(found: object) -> LowerError:
+    return LowerError(
+        "a Fourier transform over a length that is known only at run time",
+        expected="a number: the matrices of the transform are constants of the file",
+        found=found,
+        remedy="fix the size of the axes that are transformed, or give fft_length; the batch may stay open",
+    )
+
+
 def _lengths(x: Array, fft_length: Array) -> tuple[int, ...]:
     _needs_f32(x)
     found = static(fft_length, "fft_length")
     if not all(map(is_known, found)):
-        raise LowerError("a Fourier transform over a length that is known only at run time", found=found)
+        raise _open_length(found)
     return tuple(map(int, found))
 
 
@@ -103,9 +113,9 @@ def _unpadded(x: Array, length: int) -> Array:
     eqn = producer(x)
     if eqn is None or eqn.op is not ops.pad or not is_known(x.shape[-1]) or x.shape[-1] > length:
         return x
-    amounts = as_operand(eqn.inputs[1])
-    is_behind = isinstance(amounts, np.ndarray) and not amounts.ravel()[:-1].any()
-    return as_operand(eqn.inputs[0]) if is_behind else x
+    amounts = eqn.inputs[1]
+    is_behind = isinstance(amounts, Const) and not amounts.ravel()[:-1].any()
+    return eqn.inputs[0] if is_behind else x
 
 
 def _is_power(length: int) -> bool:
@@ -117,7 +127,7 @@ def _along_last(x: Parts, *, inverse: bool) -> Parts:
     _needs_f32(x[0])
     length = x[0].shape[-1]
     if not is_known(length):
-        raise LowerError("a Fourier transform over a length that is known only at run time", found=str(type_of(x[0])))
+        raise _open_length(str(type_of(x[0])))
     return _spectrum(x, length, length, inverse=inverse)
 
 
@@ -172,7 +182,7 @@ def _waves(rows: int, columns: int, length: int) -> tuple[np.ndarray, np.ndarray
 def _size(x: Array, most: int) -> int:
     """How many elements of the last axis count: the others are cut off."""
     if not is_known(x.shape[-1]):
-        raise LowerError("a Fourier transform over a length that is known only at run time", found=str(type_of(x)))
+        raise _open_length(str(type_of(x)))
     return min(int(x.shape[-1]), most)
 
 

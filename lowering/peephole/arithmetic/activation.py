@@ -9,7 +9,7 @@ from jfuse.kernels import ops
 from jfuse.kernels.core.op import builtin_ops
 from jfuse.lowering.peephole.pattern import one_of
 from jfuse.lowering.peephole.registry import Match, peephole
-from jfuse.lowering.rule_tools.producer import again
+from jfuse.lowering.rule_tools.again import again
 from jfuse.lowering.rule_tools.query import is_plain_float
 from jfuse.lowering.rules import need
 

@@ -16,10 +16,10 @@ from jfuse.ir.dims import is_known, same
 from jfuse.ir.graph import Atom, Const, Eqn, Var
 from jfuse.kernels import ops
 from jfuse.lowering.peephole.arithmetic.weighted import Product, product
-from jfuse.lowering.peephole.layout.transpose import permutation
+from jfuse.lowering.peephole.layout.transpose import known_permutation
 from jfuse.lowering.peephole.pattern import form, one_of
 from jfuse.lowering.peephole.registry import Match, given, peephole
-from jfuse.lowering.rule_tools.producer import again
+from jfuse.lowering.rule_tools.again import again
 from jfuse.lowering.rule_tools.query import is_plain_float, keeps_type
 from jfuse.lowering.rules import need
 
@@ -142,7 +142,8 @@ def _commutes(eqn: Eqn, affine: Affine) -> bool:
     if x is None or not x.type.rank or not result.type.rank:
         return False
     if eqn.op is ops.transpose:
-        return permutation(eqn)[-1] == x.type.rank - 1
+        order = known_permutation(eqn)
+        return order is not None and order[-1] == x.type.rank - 1
     return same(x.type.shape[-1], result.type.shape[-1]) is True
 
 

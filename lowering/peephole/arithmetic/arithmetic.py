@@ -1,4 +1,4 @@
-"""Operands that change nothing, and constants with which an operator is a simpler one."""
+"""Removes arithmetic that changes nothing (x * 1, x + 0), and replaces it by cheaper operators (x / 4 = x * 0.25)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from jfuse.ir.graph import Atom, Const
 from jfuse.kernels import ops
 from jfuse.lowering.peephole.pattern import LARGEST_READ, const, is_filled, one_of
 from jfuse.lowering.peephole.registry import Match, given, peephole
-from jfuse.lowering.rule_tools.producer import again
+from jfuse.lowering.rule_tools.again import again
 from jfuse.lowering.rule_tools.query import is_plain_float
 from jfuse.lowering.rules import need
 

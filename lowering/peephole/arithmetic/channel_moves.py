@@ -1,4 +1,4 @@
-"""What is done to channels and then to pixels behind a product that could take it in: it goes before what moves them.
+"""Moves a scale, shift or activation of channels in front of layout ops, where the product before them can absorb it.
 
 Transposed convolutions end with DEPTH_TO_SPACE and a crop, convolutions over sequences with SQUEEZE.
 """
@@ -15,10 +15,10 @@ from jfuse.kernels import ops
 from jfuse.kernels.core.op import TflOp, static_value
 from jfuse.lowering.peephole.arithmetic.affine import Affine
 from jfuse.lowering.peephole.arithmetic.weighted import Product
-from jfuse.lowering.peephole.layout.transpose import permutation
+from jfuse.lowering.peephole.layout.transpose import known_permutation
 from jfuse.lowering.peephole.registry import peephole_walk
 from jfuse.lowering.peephole.view import View, sole_producer
-from jfuse.lowering.rule_tools.producer import again
+from jfuse.lowering.rule_tools.again import again
 from jfuse.lowering.rules import need
 
 _RENAMES = (ops.reshape, ops.expand_dims, ops.squeeze)
@@ -75,7 +75,8 @@ def _keeps_channels(eqn: Eqn) -> bool:
     if x is None or not x.type.rank or not result.type.rank:
         return False
     if eqn.op is ops.transpose:
-        return permutation(eqn)[-1] == x.type.rank - 1
+        order = known_permutation(eqn)
+        return order is not None and order[-1] == x.type.rank - 1
     before, after = x.type.shape[-1], result.type.shape[-1]
     if eqn.op in _RENAMES:
         return same(before, after) is True or (same(after, 0) is False and same(before % after, 0) is True)

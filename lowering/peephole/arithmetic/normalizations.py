@@ -19,8 +19,8 @@ from jfuse.kernels import ops
 from jfuse.kernels.core.layout import axes_from_front
 from jfuse.kernels.core.op import TflOp, static_value
 from jfuse.lowering.peephole.pattern import const, var
-from jfuse.lowering.peephole.registry import Match, peephole
-from jfuse.lowering.rule_tools.producer import again
+from jfuse.lowering.peephole.registry import Match, given, peephole
+from jfuse.lowering.rule_tools.again import again
 from jfuse.lowering.rule_tools.query import is_plain_float
 from jfuse.lowering.rules import need
 
@@ -54,6 +54,54 @@ def l2_normalization(match: Match, x: Atom, total: Eqn, least: Const) -> Any:
     need(_axes(total) == (x.type.rank - 1,), "last_axis")
     need(np.allclose(least.array, _L2_EPSILON, rtol=1e-6, atol=0), "epsilon_of_kernel")
     return ops.l2_normalization(x)
+
+
+@peephole(
+    lambda powers: ops.div(var(powers), ops.sum_(powers, ..., keep_dims=True).named("total"), **_activation("NONE"))
+)
+def softmax(match: Match, powers: Var, total: Eqn) -> Any:
+    """DIV(e, SUM(e)) for e = EXP(SUB(x, REDUCE_MAX(x))) = SOFTMAX(x), over the last axis."""
+    need(is_plain_float(match.result), "plain_float")
+    power = given(match.view.producer(powers), "exponential")
+    need(power.op is ops.exp and match.view.readers(powers) == 2, "exponential")
+    return ops.softmax(_less_its_maximum(match, power.inputs[0], readers=1, total=total))
+
+
+def _less_its_maximum(match: Match, difference: Atom | None, *, readers: int, total: Eqn) -> Atom:
+    """The x of SUB(x, REDUCE_MAX(x)), over the last axis as `total` is.   readers: of the difference"""
+    below = given(match.view.producer(difference), "difference_from_maximum")
+    need(below.op is ops.sub and match.view.readers(below.outputs[0]) == readers, "difference_from_maximum")
+    x, top = below.inputs
+    most = given(match.view.producer(top), "difference_from_maximum")
+    need(most.op is ops.reduce_max and most.inputs[0] is x and most.params["keep_dims"], "difference_from_maximum")
+    last = (total.outputs[0].type.rank - 1,)
+    need(_axes(total) == last and _axes(most) == last, "last_axis")
+    need(x is not None and match.keeps_type(x), "type_of_result")
+    assert x is not None
+    return x
+
+
+@peephole(
+    lambda x, factor: ops.mul(ops.sum_(x, ..., keep_dims=...).named("total"), const(factor), **_activation("NONE")),
+    lambda x, count: ops.div(ops.sum_(x, ..., keep_dims=...).named("total"), const(count), **_activation("NONE")),
+)
+def mean(match: Match, x: Atom, total: Eqn, factor: Const | None = None, count: Const | None = None) -> Any:
+    """SUM(x) / n = MEAN(x) for n elements; also SUM(x) * f32(1 / n)."""
+    need(is_plain_float(match.result), "plain_float")
+    constant = given(count if factor is None else factor, "constant")
+    need(constant.array.size == 1 and match.keeps_type(total.outputs[0]), "scalar")
+    sizes = [x.type.shape[axis] for axis in _axes(total)]
+    need(all(map(is_known, sizes)) and 0 not in sizes, "known_count")
+    value, elements = constant.array.reshape(()), np.float32(np.prod(sizes, dtype=np.float64))
+    need(value == (elements if factor is None else np.float32(1) / elements), "count_of_elements")
+    return ops.mean(x, given(total.inputs[1], "axes"), keep_dims=total.params["keep_dims"])
+
+
+@peephole(lambda below: ops.sub(var(below), ops.log(ops.sum_(ops.exp(below), ..., keep_dims=True).named("total"))))
+def log_softmax(match: Match, below: Var, total: Eqn) -> Any:
+    """SUB(d, LOG(SUM(EXP(d)))) for d = SUB(x, REDUCE_MAX(x)) = LOG_SOFTMAX(x), over the last axis."""
+    need(is_plain_float(match.result), "plain_float")
+    return ops.log_softmax(_less_its_maximum(match, below, readers=2, total=total))
 
 
 @peephole(

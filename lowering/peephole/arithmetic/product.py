@@ -1,4 +1,4 @@
-"""Products with constants: what was lowered before its operand was known to be one."""
+"""Matrix products by constants become FULLY_CONNECTED, depthwise convolutions of one channel CONV_2D."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from jfuse.ir.graph import Atom, Const, Var
 from jfuse.kernels import ops
 from jfuse.lowering.peephole.pattern import const, optional, var
 from jfuse.lowering.peephole.registry import Match, peephole
-from jfuse.lowering.rule_tools.producer import again
+from jfuse.lowering.rule_tools.again import again
 from jfuse.lowering.rule_tools.query import is_plain_float
 from jfuse.lowering.rules import need
 
@@ -25,7 +25,7 @@ def product_with_constant(match: Match, x: Var, y: Const, adj_x: bool, adj_y: bo
     """
     need(is_plain_float(y), "plain_float")
     if y.array.ndim == 2 and not adj_x:
-        weights = y.array if adj_y else y.array.T
+        weights = y if adj_y else y.T
         return ops.fully_connected(x, weights, keep_num_dims=len(x.type.shape) > 2)
     need(not adj_y, "constant_not_transposed")
     return again(match.eqn, inputs=(x, Const(y.array.swapaxes(-1, -2))), adj_y=True)

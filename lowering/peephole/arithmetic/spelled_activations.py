@@ -17,7 +17,7 @@ from jfuse.lowering.peephole.arithmetic.affine import Affine, affine
 from jfuse.lowering.peephole.arithmetic.weighted import Product, product
 from jfuse.lowering.peephole.pattern import const, form, one_of
 from jfuse.lowering.peephole.registry import Match, given, peephole
-from jfuse.lowering.rule_tools.producer import again
+from jfuse.lowering.rule_tools.again import again
 from jfuse.lowering.rule_tools.query import is_plain_float
 from jfuse.lowering.rules import need
 

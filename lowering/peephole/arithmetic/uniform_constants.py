@@ -15,7 +15,7 @@ from jfuse.kernels.math import elementwise, reduce
 from jfuse.lowering.peephole.layout.broadcast import BROADCASTING
 from jfuse.lowering.peephole.registry import peephole_walk
 from jfuse.lowering.peephole.view import View
-from jfuse.lowering.rule_tools.producer import again
+from jfuse.lowering.rule_tools.again import again
 from jfuse.lowering.rule_tools.query import keeps_type
 from jfuse.lowering.rules import need
 

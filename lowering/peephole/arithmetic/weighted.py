@@ -1,4 +1,4 @@
-"""Operators that multiply by weights and add a bias: where they have them, and along which axes channels lie."""
+"""`Product`: one view of all operators with weights and a bias, which knows their operands and channel axes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from jfuse.kernels.core.op import TflOp
 from jfuse.kernels.nn.windows import same_padding
 from jfuse.lowering.peephole.pattern import form
 from jfuse.lowering.peephole.view import View
-from jfuse.lowering.rule_tools.producer import again
+from jfuse.lowering.rule_tools.again import again
 from jfuse.lowering.rule_tools.query import is_plain_float
 
 
@@ -62,7 +62,7 @@ class Product:
 
     @property
     def x(self) -> Atom | None:
-        """What the weights are multiplied with."""
+        """The operand that the weights multiply."""
         return self.eqn.inputs[_PLACES[self.eqn.op][0]]
 
     @property
@@ -72,7 +72,7 @@ class Product:
 
     @property
     def bias(self) -> Atom | None:
-        """What is added, None for nothing."""
+        """The bias; None where the operator has none."""
         place = _PLACES[self.eqn.op][2]
         return self.eqn.inputs[place] if place < len(self.eqn.inputs) else None  # optional ones may be left out
 
@@ -96,21 +96,22 @@ class Product:
 
     def with_result(self, scale: np.ndarray | None, shift: np.ndarray | None, function: str) -> Any:
         """The product with each channel of its result scaled, then shifted. scale, shift: f32[channels] or None."""
-        bias = None if self.bias is None else _array(self.bias)
+        bias: Any = self.bias
         weights: Any = self.weights
         if scale is not None:
-            weights = _array(self.weights) * _along(scale, self.axes.results, 2 + len(self._spatial()))
+            weights = _constant(weights) * _along(scale, self.axes.results, 2 + len(self._spatial()))
             bias = None if bias is None else bias * scale
         if shift is not None:
             bias = shift if bias is None else bias + shift
         return self.with_weights(weights, bias, fused_activation_function=function)
 
     def with_input(self, x: Atom, scale: np.ndarray | None, shift: np.ndarray | None, **options: Any) -> Any:
-        """The product of x, of which it had x * scale + shift before; None where the channels do not fit.
+        """The product with x as operand instead of x * scale + shift; None where the channels do not fit.
 
         scale, shift: f32[] or f32[n], n a divisor of the channels that the weights count.
         """
-        weights, bias = _array(self.weights), None if self.bias is None else _array(self.bias)
+        weights: Any = _constant(self.weights)
+        bias: Any = self.bias
         if shift is not None:
             along = self._per_input(shift)
             if along is None:
@@ -125,10 +126,9 @@ class Product:
             weights = weights * along
         return self.with_weights(weights, bias, x=x, **options)
 
-    def with_weights(self, weights: Any, bias: np.ndarray | None, x: Atom | None = None, **options: Any) -> Any:
+    def with_weights(self, weights: Any, bias: Any, x: Atom | None = None, **options: Any) -> Any:
         """The product once more with other weights; None where they are no numbers any more."""
-        numbers = [a for a in (weights, bias) if isinstance(a, np.ndarray)]
-        if not all(np.isfinite(a).all() for a in numbers):
+        if not all(np.isfinite(a).all() for a in (weights, bias) if isinstance(a, np.ndarray)):
             return None
         new = {"x": self.x if x is None else x, "weights": weights, "bias": bias}
         inputs = tuple(new.get(o.name, a) for o, a in zip(self._op.operands, self.eqn.inputs, strict=True))
@@ -161,8 +161,8 @@ class Product:
 
     def _per_input(self, values: np.ndarray) -> np.ndarray | None:
         """Values for each channel of x, in a shape that broadcasts over the weights."""
-        weights, rank = _array(self.weights), _array(self.weights).ndim
-        size, axes = weights.shape[self.axes.inputs], self.axes
+        weights, axes = _constant(self.weights), self.axes
+        size, rank = weights.shape[axes.inputs], weights.ndim
         if values.size == 1:
             return values.reshape(())
         if axes.inputs == axes.results:  # each channel of x makes neighbouring channels of the result
@@ -188,9 +188,9 @@ class Product:
 product = form(Product.of, *(cast(TflOp, op) for op in _AXES))
 
 
-def _array(atom: Atom | None) -> np.ndarray:
+def _constant(atom: Atom | None) -> Const:
     assert isinstance(atom, Const)
-    return atom.array
+    return atom
 
 
 def _along(values: np.ndarray, axis: int, rank: int) -> np.ndarray:

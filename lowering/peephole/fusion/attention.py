@@ -1,4 +1,4 @@
-"""What attention is spelled with: biases of heads, transposed keys, scaled scores, masks of ones."""
+"""Simplifies attention as Keras and Hugging Face spell it: biases of heads, transposed keys, scaled scores, masks."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from jfuse.lowering.peephole.layout.transpose import permutation
 from jfuse.lowering.peephole.pattern import const, one_of
 from jfuse.lowering.peephole.registry import Match, given, peephole
 from jfuse.lowering.peephole.view import View, sole_producer
-from jfuse.lowering.rule_tools.producer import again
+from jfuse.lowering.rule_tools.again import again
 from jfuse.lowering.rule_tools.query import is_plain_float
 from jfuse.lowering.rules import need
 

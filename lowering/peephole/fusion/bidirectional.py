@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from jfuse.ir.dims import same
-from jfuse.ir.graph import Atom, Const, Eqn, Graph, Op, Var
+from jfuse.ir.graph import Atom, Eqn, Graph, Op, Var
 from jfuse.ir.trace import at_source, recording
 from jfuse.ir.walk import producers, substitute
 from jfuse.kernels.array import array
@@ -117,14 +117,20 @@ def _fit(graph: Graph, first: Eqn, second: Eqn) -> bool:
     return shared and _KINDS[first.op].fits(first, second) and _between(graph, first, second) is not None
 
 
+def _turned_axes(eqn: Eqn | None) -> Any:
+    """The axes that a REVERSE_V2 turns round; None for other ops, and where data decides them."""
+    is_reverse = eqn is not None and eqn.op is array.reverse_v2 and eqn.inputs[1] is not None
+    return static_value(eqn.inputs[1]) if is_reverse and eqn is not None else None
+
+
 def _reading(eqn: Eqn, made_by: Mapping[Var, Eqn]) -> _Reading | None:
     atom = eqn.inputs[0]
     perm: tuple[int, ...] = (0, 1, 2)
     backwards: frozenset[int] = frozenset()
     while True:
         before = made_by.get(atom) if isinstance(atom, Var) else None
-        if before is not None and before.op is array.reverse_v2 and before.inputs[1] is not None:
-            axes = axes_from_front(static_value(before.inputs[1]), 3)
+        if (turned := _turned_axes(before)) is not None and before is not None:
+            axes = axes_from_front(turned, 3)
             backwards ^= {axis for axis in axes}
             atom = before.inputs[0]
         elif (found := Turned.of(before)) is not None and len(found.perm) == 3:
@@ -185,11 +191,9 @@ def _recorded(forward: Eqn, backward: Eqn) -> Iterator[Eqn]:
     if any(o.type != n.type for o, n in zip(old, results, strict=True)):
         return
     renamed = dict(zip(results, old, strict=True))
-    consts = {id(a.array): a for a in operands if isinstance(a, Const)}  # the ops are given arrays, and lose the names
     for eqn in trace.eqns:
-        inputs = tuple(consts.get(id(a.array), a) if isinstance(a, Const) else a for a in eqn.inputs)
         outputs = tuple(renamed.get(out, out) for out in eqn.outputs)
-        yield replace(substitute(replace(eqn, inputs=inputs), renamed), outputs=outputs)
+        yield replace(substitute(eqn, renamed), outputs=outputs)
 
 
 def _results(kind: _Kind, forward: Eqn, x: Atom, operands: Sequence[Any]) -> list[Var]:

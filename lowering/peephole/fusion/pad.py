@@ -15,7 +15,7 @@ from jfuse.lowering.peephole.arithmetic.weighted import Product
 from jfuse.lowering.peephole.pattern import const, form
 from jfuse.lowering.peephole.registry import Match, peephole
 from jfuse.lowering.peephole.view import View
-from jfuse.lowering.rule_tools.producer import again
+from jfuse.lowering.rule_tools.again import again
 from jfuse.lowering.rules import need
 
 _ACTIVATED: dict[str, Any] = {"fused_activation_function": ...}

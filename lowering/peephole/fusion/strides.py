@@ -1,4 +1,4 @@
-"""Every n-th pixel of a convolution is a convolution with strides, which does not compute the others.
+"""A strided slice of a convolution or pool becomes its stride, so that no pixel is computed in vain.
 
 Keras spells a depthwise convolution with strides and dilation so.
 """
@@ -15,8 +15,8 @@ from jfuse.kernels.nn.windows import same_padding
 from jfuse.lowering.peephole.arithmetic.weighted import Product
 from jfuse.lowering.peephole.pattern import const, form
 from jfuse.lowering.peephole.registry import Match, peephole
+from jfuse.lowering.rule_tools.again import again
 from jfuse.lowering.rule_tools.image_layout import known_padding, padded
-from jfuse.lowering.rule_tools.producer import again
 from jfuse.lowering.rules import need
 
 convolution = form(Product.of, ops.conv_2d, ops.depthwise_conv_2d)

@@ -1,1 +1,1 @@
-"""Peephole rules about what only moves elements: transposes, reshapes, slices, broadcasts."""
+"""Peephole rules for data movement: transposes, reshapes, slices, broadcasts."""

@@ -11,7 +11,7 @@ from jfuse.kernels.core.op import TflOp, builtin_ops, static_value
 from jfuse.kernels.math import elementwise
 from jfuse.lowering.peephole.registry import peephole_walk
 from jfuse.lowering.peephole.view import View
-from jfuse.lowering.rule_tools.producer import again
+from jfuse.lowering.rule_tools.again import again
 from jfuse.lowering.rule_tools.query import keeps_type
 from jfuse.lowering.rules import need
 

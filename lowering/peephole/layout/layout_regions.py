@@ -114,7 +114,7 @@ class _Whole:
         with recording() as trace:
             for eqn in self.graph.eqns:
                 if not inside.intersection(eqn.outputs):
-                    trace.eqns.append(eqn)
+                    trace.record(eqn)
                     continue
                 with at_source(eqn.source):
                     self._record(trace, eqn, new)
@@ -129,13 +129,14 @@ class _Whole:
         if out.type.rank == self.layout.rank:
             new[out] = result
             self.layout.old(result)  # dead where all readers are in the region
-        trace.eqns.append(replace(trace.eqns.pop(), outputs=(out,)))
+        (last,) = trace.take_back(len(trace.eqns) - 1)
+        trace.record(replace(last, outputs=(out,)))
 
     def _operand(self, atom: Atom | None, new: dict[Var, Any]) -> Any:
         if isinstance(atom, Const):
             array = atom.array
             wide = array.reshape((1,) * (self.layout.rank - array.ndim) + array.shape)
-            return array if array.ndim == 0 else self.layout.constant(wide)
+            return atom if array.ndim == 0 else self.layout.constant(wide)
         if not isinstance(atom, Var) or atom.type.rank == 0:
             return atom
         if atom not in new:

@@ -12,7 +12,7 @@ from jfuse.ir.dims import Shape, same
 from jfuse.ir.graph import Eqn, Graph
 from jfuse.kernels import ops
 from jfuse.lowering.peephole.layout.reshape import constant_shape
-from jfuse.lowering.peephole.layout.transpose import permutation
+from jfuse.lowering.peephole.layout.transpose import known_permutation
 
 Perm = tuple[int, ...]
 RENAMES = frozenset({ops.reshape, ops.expand_dims, ops.squeeze})
@@ -35,7 +35,7 @@ class Layout(Protocol):
     def least(self) -> int: ...
 
     def gives(self, eqn: Eqn) -> bool:
-        """Whether an equation makes a tensor of what it is in the other layout."""
+        """Whether an equation converts a tensor from the other layout."""
 
     def undoes(self, eqn: Eqn) -> bool:
         """Whether an equation makes the other layout of a tensor."""
@@ -59,7 +59,7 @@ class Layout(Protocol):
         """A tensor in the other layout."""
 
     def old(self, x: Any) -> Any:
-        """A tensor of what it is in the other layout."""
+        """A tensor in this layout, converted from the other one."""
 
 
 @dataclass(frozen=True)
@@ -78,13 +78,14 @@ class Turned:
         return 0 if self.perm in _CHANNELS_FIRST else 1
 
     def gives(self, eqn: Eqn) -> bool:
-        return eqn.op is ops.transpose and permutation(eqn) == self.perm
+        return known_permutation(eqn) == self.perm
 
     def undoes(self, eqn: Eqn) -> bool:
-        return self.absorbs(eqn) and tuple(self.perm[a] for a in permutation(eqn)) == tuple(range(self.rank))
+        after = known_permutation(eqn)
+        return after is not None and tuple(self.perm[a] for a in after) == tuple(range(self.rank))
 
     def absorbs(self, eqn: Eqn) -> bool:
-        return eqn.op is ops.transpose
+        return known_permutation(eqn) is not None
 
     def is_free(self, made_by: Eqn | None) -> bool:
         """Where turning a tensor only renames its axes, in a RESHAPE that is there already."""
@@ -188,7 +189,8 @@ class Narrowed(_Renamed):
 
 def layouts_in(graph: Graph) -> Iterator[Layout]:
     """The layouts that tensors of a graph have had or will have."""
-    yield from dict.fromkeys(Turned(permutation(e)) for e in graph.eqns if e.op is ops.transpose)
+    orders = map(known_permutation, graph.eqns)
+    yield from dict.fromkeys(Turned(order) for order in orders if order is not None)
     found: dict[Layout, None] = {}
     for eqn in graph.eqns:
         x, shape = eqn.inputs[0] if eqn.op in RENAMES else None, eqn.outputs[0].type.shape if eqn.outputs else ()

@@ -17,7 +17,7 @@ from jfuse.kernels.core.layout import axes_from_front
 from jfuse.kernels.core.op import builtin_ops, static_value
 from jfuse.lowering.peephole.pattern import one_of, var
 from jfuse.lowering.peephole.registry import Match, given, peephole
-from jfuse.lowering.rule_tools.producer import again
+from jfuse.lowering.rule_tools.again import again
 from jfuse.lowering.rule_tools.query import keeps_type
 from jfuse.lowering.rules import need
 
@@ -44,7 +44,7 @@ def reshape_chain(match: Match, x: Atom) -> Any:
 
 @peephole(lambda x, shape: ops.reshape(x, var(shape)))
 def reshape_to_known_shape(match: Match, x: Atom) -> Any:
-    """A new shape computed at run time, of which one size at most is open, becomes a constant with -1."""
+    """RESHAPE to a shape with at most one open size takes a constant shape with -1 for that size."""
     return given(reshaped(x, match.result.type), "constant_shape")
 
 

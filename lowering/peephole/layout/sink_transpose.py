@@ -19,11 +19,11 @@ from jfuse.kernels import ops
 from jfuse.kernels.core.layout import axes_from_front, from_front
 from jfuse.kernels.core.op import static_value
 from jfuse.lowering.peephole.layout.slicing import PLAIN_SLICE
-from jfuse.lowering.peephole.layout.transpose import permutation
+from jfuse.lowering.peephole.layout.transpose import known_permutation, permutation
 from jfuse.lowering.peephole.pattern import form, one_of
-from jfuse.lowering.peephole.registry import Match, peephole, peephole_walk
+from jfuse.lowering.peephole.registry import Match, given, peephole, peephole_walk
 from jfuse.lowering.peephole.view import View, sole_producer
-from jfuse.lowering.rule_tools.producer import again
+from jfuse.lowering.rule_tools.again import again
 from jfuse.lowering.rule_tools.query import keeps_type
 from jfuse.lowering.rules import need
 
@@ -44,7 +44,8 @@ class Turned:
         if eqn is None or x is None:
             return None
         if eqn.op is ops.transpose:
-            return cls(x, permutation(eqn))
+            order = known_permutation(eqn)
+            return None if order is None else cls(x, order)
         old, new = x.type.shape, eqn.outputs[0].type.shape
         one_sequence = eqn.op is ops.reshape and len(old) == len(new) == 3 and same(old[0], 1) and same(new[1], 1)
         return cls(x, SWAP) if one_sequence and same(old[1], new[0]) and same(old[2], new[2]) else None
@@ -74,7 +75,7 @@ def recurrence_of_transpose(match: Match, turned: Turned) -> Any:
 def reverse_of_transpose(match: Match, turned: Turned, axes: Atom) -> Any:
     """REVERSE_V2(TRANSPOSE(x, p), a) = TRANSPOSE(REVERSE_V2(x, p[a]), p)."""
     perm = turned.perm
-    reversed_axes = [perm[a] for a in axes_from_front(static_value(axes), len(perm))]
+    reversed_axes = [perm[a] for a in axes_from_front(given(static_value(axes), "constant_axes"), len(perm))]
     return ops.transpose(ops.reverse_v2(turned.x, np.array(reversed_axes, np.int32)), np.array(perm, np.int32))
 
 
@@ -82,8 +83,9 @@ def reverse_of_transpose(match: Match, turned: Turned, axes: Atom) -> Any:
 def slice_of_transpose(match: Match, turned: Turned, begin: Atom, end: Atom, strides: Atom) -> Any:
     """STRIDED_SLICE(TRANSPOSE(x, p)) slices x along the permuted axes; what is left of p follows, often nothing."""
     perm, params = turned.perm, match.eqn.params
-    missing = len(perm) - len(static_value(begin))  # axes that are not spelled are kept whole
-    bounds = [(*static_value(b), *[d] * missing) for b, d in ((begin, 0), (end, 0), (strides, 1))]
+    known = [given(static_value(bound), "constant_bounds") for bound in (begin, end, strides)]
+    missing = len(perm) - len(known[0])  # axes that are not spelled are kept whole
+    bounds = [(*bound, *[default] * missing) for bound, default in zip(known, (0, 0, 1), strict=True)]
     kept_whole = (1 << len(perm)) - (1 << len(perm) - missing)
     shrunk = params["shrink_axis_mask"]
     kept = [axis for i, axis in enumerate(perm) if not shrunk >> i & 1]

@@ -15,7 +15,7 @@ from jfuse.kernels.core.op import static_value
 from jfuse.lowering.peephole.layout.reshape import reshaped
 from jfuse.lowering.peephole.pattern import const
 from jfuse.lowering.peephole.registry import Match, given, peephole
-from jfuse.lowering.rule_tools.producer import again
+from jfuse.lowering.rule_tools.again import again
 from jfuse.lowering.rules import need
 
 # What STRIDED_SLICE takes wherever GATHER does.   Source: tflite/kernels/strided_slice.cc
@@ -27,7 +27,7 @@ PLAIN_SLICE = {"ellipsis_mask": 0, "new_axis_mask": 0, "offset": False}
 @peephole(lambda x, strides: ops.strided_slice(x, ..., ..., strides))
 def slice_of_everything(match: Match, x: Atom, strides: Atom) -> Any:
     """A STRIDED_SLICE with strides of 1 and as many elements as its operand is a RESHAPE, or nothing at all."""
-    need(all(s == 1 for s in static_value(strides)), "strides_of_one")
+    need(all(s == 1 for s in given(static_value(strides), "constant_strides")), "strides_of_one")
     need(same(x.type.size, match.result.type.size) is True, "every_element")
     return given(reshaped(x, match.result.type), "constant_shape")
 
@@ -61,7 +61,7 @@ def slice_backwards(match: Match, x: Atom, strides: Const) -> Any:
 def place_of_reverse(match: Match, x: Atom, axes: Atom, begin: Const, end: Const, strides: Atom) -> Any:
     """One place along the axes that REVERSE_V2 turns round is the place of the operand counted from the other end."""
     params, first, last = match.eqn.params, begin.array.copy(), end.array.copy()
-    for axis in axes_from_front(static_value(axes), x.type.rank):
+    for axis in axes_from_front(given(static_value(axes), "constant_axes"), x.type.rank):
         is_place = axis < len(first) and params["shrink_axis_mask"] >> axis & 1
         need(is_place and not params["begin_mask"] >> axis & 1, "one_place")
         first[axis] = -1 - first[axis]

@@ -1,4 +1,4 @@
-"""Chains of TRANSPOSE are one; those that move no element are none."""
+"""Merges chains of TRANSPOSE, and removes a TRANSPOSE that moves no element."""
 
 from __future__ import annotations
 
@@ -41,6 +41,11 @@ def transpose_of_ones(match: Match, x: Atom) -> Any:
 
 
 def permutation(eqn: Eqn) -> tuple[int, ...]:
-    """The axes of the operand of a TRANSPOSE in the order of its result."""
-    perm = eqn.inputs[1]
-    return tuple(map(int, axes_from_front(None if perm is None else static_value(perm), eqn.outputs[0].type.rank)))
+    """The axes of the operand of a TRANSPOSE in the order of its result; refuses one that data decides."""
+    return given(known_permutation(eqn), "constant_order")
+
+
+def known_permutation(eqn: Eqn) -> tuple[int, ...] | None:
+    """The axes of the operand of a TRANSPOSE in the order of its result; None where data decides, and for other ops."""
+    perm = static_value(eqn.inputs[1]) if eqn.op is ops.transpose and eqn.inputs[1] is not None else None
+    return None if perm is None else tuple(map(int, axes_from_front(perm, eqn.outputs[0].type.rank)))

@@ -1,1 +1,1 @@
-"""What the values of a loop body are: linear forms, expressions, activations, weights."""
+"""Reads the values of a loop body backwards: as linear forms, expressions, activations and weights."""

@@ -1,4 +1,4 @@
-"""The activations of fused recurrent ops in what a step computes."""
+"""Finds the activations of fused recurrent ops in the expressions of a step."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a value of a loop body computes, element by element, as a tree; activations in it, and its terms."""
+"""Expression trees of the values of a loop body, element by element; their terms, and activations in them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Linear forms: on which sources the values of a loop body depend affinely, and by which matrices."""
+"""Linear forms: the matrices by which values of a loop body depend on their sources, and their biases."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One equation for what a body computes twice, so that equal values are one variable."""
+"""Common subexpression elimination in a loop body, so that equal values are one variable."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A loop body to read: what its values depend on, and cuts that make a value of it an input."""
+"""`View`: a loop body with the dependences of its values; cuts turn a value into an input of the body."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class View:
 
     @cached_property
     def dependence(self) -> Dependence:
-        """Which values are affine in what."""
+        """The inputs in which each value is affine."""
         return Dependence(self.body)
 
     @cached_property
@@ -37,7 +37,7 @@ class View:
         return Reader(self.body, self.dependence, self.rows)
 
     def read(self, atom: Atom) -> Expr:
-        """What a value computes, activations and clamps made out."""
+        """The expression of a value, with its activations and clamps recognized."""
         return canonical(self.reader.read(atom))
 
     def cut(self, var: Var, like: TensorType) -> tuple[View, Var]:

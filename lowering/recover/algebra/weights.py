@@ -1,4 +1,4 @@
-"""Weights of gates, from the forms of what enters them: bit by bit, transposed into TFLite's layout."""
+"""Extracts the weights of gates from linear forms, exact to the bit and transposed into TFLite's layout."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from jfuse.lowering.rules import need
 
 @dataclass(frozen=True)
 class Gate:
-    """What enters one nonlinearity: z = x W' + h R' + c * p + b, or with a norm norm(x W' + h R' + c * p + d) * n + b.
+    """The operand of a nonlinearity: z = x W' + h R' + c * p + b, or with a norm norm(x W' + h R' + c * p + d) * n + b.
 
     weights: f64[units, inputs]; recurrent: f64[units, outputs]; peephole, bias, norm: f64[units], the latter two None
     where there is none; inner_bias: d, None without a norm.
@@ -30,7 +30,7 @@ class Gate:
 
 
 def leaf_of(operand: Expr) -> Leaf | None:
-    """The affine value in what enters a nonlinearity: all of it, or what is normalized."""
+    """The affine value in the operand of a nonlinearity: all of it, or the operand of its layer norm."""
     if isinstance(operand, Norm):
         return operand.leaf
     return operand if isinstance(operand, Leaf) else None

@@ -11,8 +11,8 @@ import numpy as np
 from jfuse.errors import JfuseError
 from jfuse.ir.dims import Dim, Shape, is_known, product, same
 from jfuse.ir.evaluate import evaluate
-from jfuse.ir.graph import Atom, Const, Eqn, Graph, Var
-from jfuse.ir.trace import active_trace, trace_graph
+from jfuse.ir.graph import Atom, Eqn, Graph, Var
+from jfuse.ir.trace import as_atom, trace_graph
 from jfuse.ir.types import TensorType
 from jfuse.kernels import ops
 from jfuse.kernels.control import scan_parts
@@ -47,16 +47,12 @@ def normal_form(eqn: Eqn) -> tuple[Eqn, Finish]:
 
     try:
         states = [reshaped(a, t.shape) for a, t in zip(initial, carries, strict=True)]
-        operands = [_atom(v) for v in (*consts, *states, *inputs.joined(sequences))]
+        operands = [as_atom(v) for v in (*consts, *states, *inputs.joined(sequences))]
         types = [a.type for a in operands[: len(consts) + len(states)]]
         stepped = trace_graph(step, [*types, *inputs.types], "step")
     except JfuseError:  # sizes that no shape gives, or a body that needs them equal
         return eqn, list
     return _scan(eqn, operands, stepped), lambda results: _finished(eqn, results)
-
-
-def _atom(value: Array) -> Atom:
-    return value if isinstance(value, Var | Const) else active_trace().constant(np.asarray(value))
 
 
 def _scan(eqn: Eqn, operands: Sequence[Atom], body: Graph) -> Eqn:

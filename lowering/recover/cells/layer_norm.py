@@ -1,4 +1,4 @@
-"""Layer normalization within a loop body, however it is spelled: known by what it does to rows of numbers."""
+"""Recognizes layer normalization in a loop body, however it is spelled, by its results on rows of numbers."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class RowNorm:
 
 
 def row_norm(body: Graph, dependence: Dependence, var: Var) -> RowNorm | None:
-    """What normalization of rows a value is of some value that is affine in the body's inputs; None where of none."""
+    """The row normalization that a value applies to a value affine in the body's inputs; None for other values."""
     if not _has_statistics(body, dependence, var):
         return None
     for source, graph in _affine_sources(body, dependence, var):

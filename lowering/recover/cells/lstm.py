@@ -1,4 +1,4 @@
-"""The LSTM among scans: which carried value is which state, and the weights of each gate."""
+"""Recovers LSTMs from scans: finds h and c among the carried values, and the weights of each gate."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ class _Cell:
 
     @property
     def gates(self) -> dict[str, Activation]:
-        """What enters the gates that have weights."""
+        """The operands of the gates that have weights."""
         gates = {**self.update.gates, "output": self.output.gate}
         return {n: gates[n] for n in GATES if n != "input" or not self.update.is_coupled}
 

@@ -1,4 +1,4 @@
-"""The simple RNN among scans: one state, one activation of what is affine in it and in the step input."""
+"""Recovers simple RNNs from scans: one state, an activation of an affine value of state and step input."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What recover rules look at: one step of a loop, its body made simple, and readings of it that rules share."""
+"""`Step`: one step of a loop as recover rules read it, its body simplified."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Step:
 
     @property
     def dependence(self) -> Dependence:
-        """Which values are affine in what."""
+        """The inputs in which each value is affine."""
         return self.view.dependence
 
     @property

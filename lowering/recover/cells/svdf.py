@@ -1,4 +1,4 @@
-"""SVDF among single steps: filters whose last results are kept, and filters over those."""
+"""Recovers SVDF from single steps: feature filters with a memory of their last results, time filters over it."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ _CONVOLVED = 4  # rank of states that are images
 
 @recovers("jfuse.gru")
 def recover_gru(step: Step) -> NoReturn:
-    """Refuse a GRU and what is like it as what it is: TFLite has no such op."""
+    """Refuse GRUs and similar cells by name: TFLite has no op for them."""
     found = next(_names(step), None)
     if found is None:
         raise NotFused("not_gru", want="h' = sigmoid(z)*h + (1 - sigmoid(z))*act(g)", near=-2)

@@ -1,4 +1,4 @@
-"""What is known of a mask before the model runs: that it is padding, on the right or on the left."""
+"""Proves before the model runs that a mask is padding, on the right or on the left."""
 
 from __future__ import annotations
 

@@ -37,6 +37,30 @@ def layer_norm_of_negative(x: Any) -> Any:
     return ops.add(ops.mul(x, factor), ops.add(ops.mul(ops.neg(middle), factor), BETA))
 
 
+def spelled_softmax(x: Any, axis: int = -1) -> Any:
+    """As jax.nn.softmax is traced."""
+    powers = ops.exp(ops.sub(x, ops.reduce_max(x, ints(axis), keep_dims=True)))
+    return ops.div(powers, ops.sum_(powers, ints(axis), keep_dims=True))
+
+
+def softmax_less(x: Any, y: Any) -> Any:
+    """Not less its own maximum."""
+    powers = ops.exp(ops.sub(x, ops.reduce_max(y, ints(-1), keep_dims=True)))
+    return ops.div(powers, ops.sum_(powers, ints(-1), keep_dims=True))
+
+
+def softmax_and_powers(x: Any) -> Any:
+    """The softmax and its numerator."""
+    powers = ops.exp(ops.sub(x, ops.reduce_max(x, ints(-1), keep_dims=True)))
+    return powers, ops.div(powers, ops.sum_(powers, ints(-1), keep_dims=True))
+
+
+def spelled_log_softmax(x: Any, axis: int = -1) -> Any:
+    """As jax.nn.log_softmax is traced."""
+    below = ops.sub(x, ops.reduce_max(x, ints(axis), keep_dims=True))
+    return ops.sub(below, ops.log(ops.sum_(ops.exp(below), ints(axis), keep_dims=True)))
+
+
 L2 = [
     case("rsqrt", lambda x: ops.mul(x, ops.rsqrt(norm(x))), f32(B, 6), left="l2_normalization"),
     case("factor-first", lambda x: ops.mul(ops.rsqrt(norm(x)), x), f32(B, 6), left="l2_normalization"),
@@ -89,6 +113,22 @@ SOFTMAX = [
         f32(B, 6),
         left="fully_connected softmax",
     ),
+]
+
+SPELLED_SOFTMAX = [
+    case("softmax", spelled_softmax, f32(B, 2, 6), left="softmax"),
+    case("another-axis", lambda x: spelled_softmax(x, 1), f32(B, 2, 6), left="reduce_max sub exp sum div"),
+    case("less-another-maximum", softmax_less, f32(B, 6), f32(B, 6), left="reduce_max sub exp sum div"),
+    case("the-powers-are-a-result", softmax_and_powers, f32(B, 6), left="reduce_max sub exp sum div"),
+    case("log", spelled_log_softmax, f32(B, 6), left="log_softmax"),
+    case("log-another-axis", lambda x: spelled_log_softmax(x, 0), f32(4, 6), left="reduce_max sub exp sum log sub"),
+]
+
+MEANS = [
+    case("quotient", lambda x: ops.div(ops.sum_(x, ints(1)), np.float32(6)), f32(B, 6), left="mean"),
+    case("factor", lambda x: ops.mul(ops.sum_(x, ints(1)), np.float32(1) / np.float32(6)), f32(B, 6), left="mean"),
+    case("another-count", lambda x: ops.div(ops.sum_(x, ints(1)), np.float32(5)), f32(B, 6), left="sum div"),
+    case("open-count", lambda x: ops.div(ops.sum_(x, ints(0)), np.float32(5)), f32(B, 6), left="sum div"),
 ]
 
 REDUCED = [
@@ -186,8 +226,13 @@ def test_l2(item: Case) -> None:
     check(item)
 
 
-@pytest.mark.parametrize("item", SOFTMAX)
+@pytest.mark.parametrize("item", [*SOFTMAX, *SPELLED_SOFTMAX])
 def test_softmax(item: Case) -> None:
+    check(item)
+
+
+@pytest.mark.parametrize("item", MEANS)
+def test_means(item: Case) -> None:
     check(item)
 
 

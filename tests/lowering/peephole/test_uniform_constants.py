@@ -29,7 +29,7 @@ def mean(x: Any) -> Any:
 
 UNIFORM = [
     case("weights", lambda x: ops.mul(ones(x), x), f32(B, 4)),
-    case("weighted-mean", mean, f32(B, 12), left="reshape sum div"),
+    case("weighted-mean", mean, f32(B, 12), left="reshape mean"),
     case(
         "thirds",
         lambda x: ops.sub(x, ops.sum_(ops.div(ones(x), np.float32(3)), ints(1), keep_dims=True)),

@@ -56,6 +56,8 @@ RESHAPES = (
     case("Transpose", args=[f32(2, 3, 4), const([0, 1, 2])], dynamic=True),
     case("Transpose", args=[i32(2, 3, 4, 5), const([3, 1, 0, 2])], dynamic=True),
     case("Transpose", args=[boolean(2, 3), const([1, 0], DType.i64)]),
+    case("Transpose", args=[f32(2, 3, 4), given([2, 0, 1], DType.i32)], dynamic=True),
+    case("Transpose", args=[i32(2, 2), given([-1, 0], DType.i64)]),
 )
 
 JOINS = (
@@ -80,6 +82,8 @@ JOINS = (
     *(case("Split", args=[given(a, DType.i32), f32(4, 6)], num_split=2) for a in (0, 1, -1)),
     case("SplitV", args=[f32(2, 6), const([1, 2, 3]), const(1)], dynamic=True, num_split=3),
     case("SplitV", args=[f32(2, 6), const([1, -1], DType.i64), const(-1)], dynamic=True, num_split=2),
+    case("SplitV", args=[f32(2, 6), given([1, -1, 3], DType.i32), const(1)], num_split=3),
+    case("SplitV", args=[f32(6, 2), given([4, 2], DType.i64), const(0)], num_split=2),
     case("SplitV", args=[i32(5), const([0, 5]), const(0)], num_split=2),
     case("SplitV", args=[f32(2, 6), const([6]), const(1)], num_split=1),
 )

@@ -88,4 +88,9 @@ STITCHES = (
 
 TYPES = tuple(case("TensorScatterUpdate", args=[of(t, 2, 3), given([[1], [0]], DType.i32), of(t, 2, 3)]) for t in MOVED)
 
-CASES: tuple[Case, ...] = (*TENSORS, *SCATTERS, *SLICES, *STITCHES, *TYPES)
+XLA = (
+    case("XlaDynamicUpdateSlice", args=[f32(3, 8), f32(1, 8), given([2, 0], DType.i32)], compiled=True),
+    case("XlaDynamicUpdateSlice", args=[i32(3, 8), i32(2, 3), given([9, -4], DType.i64)], compiled=True),
+)
+
+CASES: tuple[Case, ...] = (*XLA, *TENSORS, *SCATTERS, *SLICES, *STITCHES, *TYPES)

@@ -32,6 +32,11 @@ def element(x: Operand, *places: Any, shrink: int, **masks: Any) -> Case:
     return case("StridedSlice", args=[x, begin, end, const([1] * len(places))], shrink_axis_mask=shrink, **masks)
 
 
+def stepped(x: Operand, begin: list[int], end: list[int], strides: list[int], **masks: Any) -> Case:
+    """One row of bounds and strides that are inputs."""
+    return case("StridedSlice", args=[x, *(given(v, DType.i32) for v in (begin, end, strides))], **masks)
+
+
 def bounds(x: Operand, begin: list[int], end: list[int], strides: list[int] | None = None, **masks: Any) -> Case:
     """One row of bounds that are inputs."""
     ends = [given(v, DType.i32) for v in (begin, end)]
@@ -39,6 +44,9 @@ def bounds(x: Operand, begin: list[int], end: list[int], strides: list[int] | No
 
 
 STRIDED = (
+    stepped(f32(3, 4, 5), [0, 3, 0], [3, 0, 9], [2, -2, 1]),
+    stepped(f32(3, 4, 5), [0, 0], [0, 0], [-1, 3], begin_mask=3, end_mask=3, dynamic=True),
+    stepped(f32(3, 4, 5), [0, 1, 0], [0, 2, 0], [1, 1, 2], ellipsis_mask=1, shrink_axis_mask=2, end_mask=4),
     strided(f32(3, 4, 5), [0, 1, 2], [3, 3, 4]),
     strided(f32(3, 4, 5), [0, 0], [0, 0], begin_mask=1, end_mask=1),
     strided(f32(3, 4, 5), [0], [0]),
@@ -122,4 +130,9 @@ TYPES = tuple(
     )
 )
 
-CASES: tuple[Case, ...] = (*STRIDED, *COMPUTED, *SLICES, *STRINGS, *TYPES)
+XLA = (
+    case("XlaDynamicSlice", args=[f32(3, 8), given([1, 4], DType.i32), const([2, 3])], compiled=True),
+    case("XlaDynamicSlice", args=[f32(3, 8), given([9, -4], DType.i64), const([2, 3], DType.i64)], compiled=True),
+)
+
+CASES: tuple[Case, ...] = (*XLA, *STRIDED, *COMPUTED, *SLICES, *STRINGS, *TYPES)

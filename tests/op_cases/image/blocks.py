@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from jfuse.ir.types import DType
-from tests.op_cases.case import Case, Operand, case, const, f32, i32, i64
+from tests.op_cases.case import Case, Operand, case, const, f32, given, i32, i64
 
 _FIRST: dict[str, Any] = {"data_format": "NCHW", "compiled": True}  # TensorFlow has no kernel for it on CPUs
 
@@ -16,6 +16,11 @@ def to_batch(x: Operand, blocks: Any, paddings: Any, **attributes: Any) -> Case:
 
 def from_batch(x: Operand, blocks: Any, crops: Any, **attributes: Any) -> Case:
     return case("BatchToSpaceND", args=[x, const(blocks), const(crops)], **attributes)
+
+
+def data(values: Any) -> Operand:
+    """Blocks or margins that are an input."""
+    return given(values, DType.i32)
 
 
 def integers(dtype: str, *shape: int) -> Operand:
@@ -32,6 +37,10 @@ CASES: tuple[Case, ...] = (
     *(case("SpaceToDepth", args=[integers(d, 1, 2, 4, 2)], block_size=2) for d in ("i8", "u8", "i32", "i64")),
     *(case("DepthToSpace", args=[integers(d, 1, 1, 2, 8)], block_size=2) for d in ("i8", "u8", "i32", "i64")),
     to_batch(f32(2, 4, 6, 3), [2, 3], [[0, 0], [0, 0]], dynamic=True),
+    case("SpaceToBatchND", args=[f32(2, 4, 5, 3), data([2, 3]), data([[0, 0], [1, 0]])]),
+    case("SpaceToBatchND", args=[f32(2, 7, 4, 3), const([2]), data([[0, 1]])]),
+    case("BatchToSpaceND", args=[f32(8, 3, 3, 2), data([2, 2]), data([[1, 0], [1, 2]])]),
+    case("BatchToSpaceND", args=[i32(8, 3, 2), const([4]), data([[1, 0]])]),
     to_batch(f32(2, 5, 6, 3), [2, 2], [[1, 0], [1, 1]], dynamic=True),
     to_batch(f32(2, 7, 3), [2], [[1, 2]], dynamic=True),
     to_batch(f32(2, 7), [2], [[0, 1]], dynamic=True),

@@ -6,6 +6,7 @@ from jfuse.ir.types import DType
 from tests.op_cases.case import Case, case, f32, of, weights
 
 CASES: tuple[Case, ...] = (
+    case("XlaEinsum", args=[f32(2, 3), f32(3, 4)], compiled=True, equation="ab,bc->ac"),
     case("Einsum", args=[f32(2, 3), weights(3, 4)], dynamic=True, equation="ab,bc->ac"),
     case("Einsum", args=[f32(2, 3, 4), weights(4, 5, 6)], dynamic=True, equation="abc,cde->abde"),
     case("Einsum", args=[f32(2, 3, 5, 6), weights(5, 6, 4)], dynamic=True, equation="abcd,cde->abe"),

@@ -13,6 +13,8 @@ CASES: tuple[Case, ...] = (
     case("MatMul", args=[f32(2, 8), weights(8, 4)], dynamic=True),
     case("MatMul", args=[f32(2, 8), weights(4, 8)], dynamic=True, transpose_b=True),
     case("MatMul", args=[f32(8, 2), weights(8, 4)], transpose_a=True),
+    case("MatMul", args=[f32(8, 2), f32(8, 4)], transpose_a=True, grad_b=True),
+    case("MatMul", args=[f32(2, 8), f32(4, 8)], transpose_b=True, grad_a=True),
     case("MatMul", args=[f32(2, 8), f32(8, 4)]),
     case("MatMul", args=[f32(8, 2), f32(4, 8)], transpose_a=True, transpose_b=True),
     case("MatMul", args=[weights(2, 8), f32(8, 4)]),

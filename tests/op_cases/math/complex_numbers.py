@@ -14,6 +14,10 @@ CASES: tuple[Case, ...] = (
     case("Imag", args=[AXES]),
     case("ComplexAbs", args=[c64(2, 3)], dynamic=True),
     case("ComplexAbs", args=[AXES]),
+    *(
+        case(op, args=[given([[1 + 2j, -3j], [4, 0]], DType.c128)], Tout=DType.f64)
+        for op in ("Real", "Imag", "ComplexAbs")
+    ),
     case("ComplexAbs", args=[c64()]),
     case("Angle", args=[c64(2, 3)], dynamic=True),
     case("Angle", args=[AXES]),

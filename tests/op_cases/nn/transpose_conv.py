@@ -5,17 +5,26 @@ from __future__ import annotations
 from typing import Any
 
 from jfuse.ir.types import DType
-from tests.op_cases.case import Case, Operand, case, const, f32, weights
+from tests.op_cases.case import Case, Operand, case, const, f32, given, weights
+
+
+def data(*sizes: int) -> Operand:
+    """Sizes of the result that are an input."""
+    return given(sizes, DType.i32)
+
+
+def _sizes(sizes: Any) -> Operand:
+    return sizes if isinstance(sizes, Operand) else const(sizes)
 
 
 def enlarged(sizes: Any, w: Any, x: Any, strides: Any, padding: str = "SAME", **attributes: Any) -> Case:
     options = {"strides": (1, *strides, 1), "padding": padding, **attributes}
-    return case("Conv2DBackpropInput", args=[const(sizes), w, x], **options)
+    return case("Conv2DBackpropInput", args=[_sizes(sizes), w, x], **options)
 
 
 def enlarged_3d(sizes: Any, w: Any, x: Any, strides: Any, padding: str = "SAME", **attributes: Any) -> Case:
     options = {"strides": (1, *strides, 1), "padding": padding, **attributes}
-    return case("Conv3DBackpropInputV2", args=[const(sizes), w, x], **options)
+    return case("Conv3DBackpropInputV2", args=[_sizes(sizes), w, x], **options)
 
 
 def explicit(*sides: int) -> dict[str, Any]:
@@ -37,9 +46,17 @@ DEPTHWISE = (
     enlarged_depthwise((2, 8, 6, 3), weights(3, 3, 3, 1), f32(2, 4, 3, 3), 2, **explicit(1, 1, 1, 1)),
 )
 
+SIZED_BY_DATA = (
+    enlarged(data(2, 8, 6, 5), weights(3, 3, 5, 3), f32(2, 4, 3, 3), (2, 2)),
+    enlarged(data(7, 5), weights(3, 3, 5, 3), f32(2, 4, 3, 3), (2, 2)),
+    enlarged(data(2, 10, 7, 5), weights(3, 2, 5, 3), f32(2, 4, 3, 3), (2, 2), "VALID"),
+    enlarged_3d(data(2, 4, 8, 6, 5), weights(3, 3, 3, 5, 3), f32(2, 4, 4, 3, 3), (1, 2, 2)),
+)
+
 # Sizes of height and width alone leave the batch open: then a convolution gives blocks of pixels.
 CASES: tuple[Case, ...] = (
     *DEPTHWISE,
+    *SIZED_BY_DATA,
     *(
         enlarged(sizes, weights(*window, 5, 3), f32(2, 4, 3, 3), (2, 2), padding, dynamic=len(sizes) == 2)
         for window, padding, results in (

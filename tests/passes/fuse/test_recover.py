@@ -16,6 +16,7 @@ from jfuse.lowering.recover.cells.step import Step
 from jfuse.lowering.rules import Proposal, RuleSet, recovers
 from jfuse.passes.context import Context
 from jfuse.passes.fuse.recover import recover
+from jfuse.passes.options import RecurrenceOptions
 from tests import cells
 from tests.cells import BATCH, INPUTS, STEPS, UNITS, Loop, f32, keras
 from tests.lowering.recover.test_lstm import relu_cell
@@ -69,7 +70,7 @@ def test_other_scans_stay_with_a_reason() -> None:
 
 def test_recovery_can_be_switched_off() -> None:
     graph = Loop(keras).graph()
-    ctx = Context(recover=False)
+    ctx = Context(recurrence=RecurrenceOptions(recover=False))
     assert recover(graph, ctx) is graph
     assert ctx.report.refused == []
 

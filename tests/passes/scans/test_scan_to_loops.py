@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jfuse.errors import JfuseError, LowerError
+from jfuse.errors import LowerError
 from jfuse.ir.check import check_graph
 from jfuse.ir.dims import is_known, symbol
 from jfuse.ir.evaluate import evaluate
@@ -24,6 +24,7 @@ from jfuse.kernels.array.lists import reserve
 from jfuse.lowering.rule_tools.shape_tensors import size_of
 from jfuse.passes.context import Context
 from jfuse.passes.fuse.run_time_shapes import has_run_time_shape
+from jfuse.passes.options import RecurrenceOptions
 from jfuse.passes.pipeline import SUB_PASSES
 from jfuse.passes.scans.to_loops.loop_cost import Form
 from jfuse.passes.scans.to_loops.scan_to_loops import scan_to_loops
@@ -319,7 +320,7 @@ def ops_of(graph: Graph) -> set[str]:
 
 @pytest.mark.parametrize(("option", "is_loop"), [("auto", False), ("while", True), ("unroll", False)])
 def test_the_form_that_the_user_asks_for(option: str, is_loop: bool) -> None:
-    ctx = Context(loop=option, sub=SUB_PASSES)
+    ctx = Context(recurrence=RecurrenceOptions(loop=option), sub=SUB_PASSES)
     flat = scan_to_loops(plain_loop(6), ctx)
     assert ("while" in ops_of(flat)) is is_loop
     (found,) = ctx.report.loops
@@ -329,19 +330,16 @@ def test_the_form_that_the_user_asks_for(option: str, is_loop: bool) -> None:
 
 @pytest.mark.parametrize("option", ["auto", "while", "unroll"])
 def test_one_step_is_no_loop(option: str) -> None:
-    assert "while" not in ops_of(scan_to_loops(plain_loop(1), Context(loop=option, sub=SUB_PASSES)))
+    assert "while" not in ops_of(
+        scan_to_loops(plain_loop(1), Context(recurrence=RecurrenceOptions(loop=option), sub=SUB_PASSES))
+    )
 
 
 def test_a_loop_of_open_length_cannot_be_unrolled() -> None:
     with pytest.raises(
         LowerError, match=r"cannot be unrolled(.|\n)*T steps, known only at run time(.|\n)*loop=\"auto\""
     ):
-        scan_to_loops(plain_loop(T), Context(loop="unroll", sub=SUB_PASSES))
-
-
-def test_no_such_form_of_loops() -> None:
-    with pytest.raises(JfuseError, match="no form of loops 'for'"):
-        scan_to_loops(plain_loop(T), Context(loop="for", sub=SUB_PASSES))
+        scan_to_loops(plain_loop(T), Context(recurrence=RecurrenceOptions(loop="unroll"), sub=SUB_PASSES))
 
 
 def test_steps_share_the_loop_inside_them() -> None:

@@ -81,6 +81,21 @@ def test_in_the_body_of_a_loop_by_an_operand_that_does_not_change() -> None:
     assert selects(check_same(graph, rows(2, 3), rows(4, 2, 3))) == 0
 
 
+@pytest.mark.parametrize(("value", "left"), [(0.0, 0), (None, 1)])
+def test_in_the_body_of_a_loop_by_a_sequence_whose_steps_are_all_one_value(value: float | None, left: int) -> None:
+    def step(h: Array, x: Array, padding: Array) -> tuple[Array, Array]:
+        new = ops.select_v2(ops.greater(padding, np.float32(0)), h, ops.tanh(ops.add(h, x)))
+        return new, new
+
+    def loop(h: Array, x: Array) -> tuple[Array, ...]:
+        body = trace_graph(step, [X, X, f32(BATCH, 1)])
+        steps = ops.slice_(x, [0, 0, 0], [-1, -1, 1]) if value is None else zeros((4, BATCH, 1), DType.f32, [h])
+        return scan([h, x, steps], [body], consts=0, carries=1, length=4, reverse=False)
+
+    graph = trace_graph(loop, [X, STEPS])
+    assert selects(check_same(graph, rows(2, 3), rows(4, 2, 3))) == left
+
+
 def test_in_a_marked_function_that_is_called_with_and_without() -> None:
     def call(x: Array, y: Array, flag: Array) -> Array:
         types = [X, X, f32(1, 1)]

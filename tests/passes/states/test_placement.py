@@ -9,16 +9,20 @@ from typing import Any
 import numpy as np
 import pytest
 
+import jfuse
 from jfuse.errors import LowerError
 from jfuse.ir.check import check_graph
 from jfuse.ir.dims import symbol
 from jfuse.ir.evaluate import evaluate
 from jfuse.ir.graph import Const, Program, Signature, State
+from jfuse.ir.parser import parse_program
 from jfuse.ir.trace import trace_graph
 from jfuse.ir.types import DType, TensorType
 from jfuse.kernels import ops
 from jfuse.passes.context import Context
 from jfuse.passes.states.placement import place_states, prepare_results
+from jfuse.running.interpreter import LiteRt
+from jfuse.tflite.read.file import load_tflite
 
 RNG = np.random.default_rng(0)
 WEIGHTS = [RNG.normal(size=(4, n)).astype(np.float32) for n in (3,) * 4 + (4,) * 4]
@@ -145,6 +149,33 @@ def test_a_final_state_that_is_a_result_too_is_read_tied_to_the_output() -> None
     assert in_tensors(both) == {"h", "c"}
     assert graph.outputs[0] is not graph.outputs[2]
     assert [e.op.name for e in graph.eqns][-3:] == ["strided_slice", "concatenation", "strided_slice"]
+
+
+ALIKE = parse_program("""
+program {
+  state tensor "a" = f32[2](0.0 0.0)
+  state tensor "b" = f32[2](0.0 0.0)
+  signature "main"("x") -> ("y") keeps ("a", "b") = graph 0
+  graph main(x: f32[2], a: f32[2], b: f32[2]) {
+    c: f32[2] = mul a 10.0
+    d: f32[2] = add c b
+    e: f32[2] = add x x
+    f: f32[2] = add x x
+    return d, e, f
+  }
+}
+""")
+
+
+def test_states_of_a_file_that_become_one_value_are_variables() -> None:
+    """Two operators write two state tensors alike; the one that is left of them can write one of these."""
+    lite = jfuse.lower(jfuse.Model(load_tflite(jfuse.Model(ALIKE).to_bytes())))
+    assert [e.op.name for e in lite.program.graphs()[0].eqns] == ["mul", "add", "add"]
+    assert in_tensors(lite.program) == set()
+    for delegates in (False, True):
+        runtime = LiteRt(lite.to_bytes(), delegates=delegates)
+        found = [runtime.run("main", {"x": np.full(2, x, np.float32)})["y"].tolist() for x in (1, 2, 3)]
+        assert found == [[0.0, 0.0], [22.0, 22.0], [44.0, 44.0]]
 
 
 def test_scalars_are_kept_as_vectors() -> None:

@@ -26,7 +26,9 @@ from jfuse.kernels import ops
 from jfuse.lowering.ops.linalg.matmul import matrix_product
 from jfuse.passes.context import Context
 from jfuse.passes.fuse.fuse import fuse
+from jfuse.passes.options import RecurrenceOptions
 from jfuse.passes.pipeline import SUB_PASSES
+from jfuse.tflite import mapped_file
 from jfuse.tflite.names import source_of
 from jfuse.tflite.read.file import load_tflite
 from jfuse.tflite.write.distinct_outputs import prepare_outputs
@@ -112,7 +114,9 @@ def test_every_row_comes_back(family: str) -> None:
 
 
 def check_row_comes_back(row: Case, dynamic: bool) -> None:
-    graph = prepare_outputs(fuse(graph_of_row(row, dynamic=dynamic), Context(recover=False, sub=SUB_PASSES)))
+    graph = prepare_outputs(
+        fuse(graph_of_row(row, dynamic=dynamic), Context(recurrence=RecurrenceOptions(recover=False), sub=SUB_PASSES))
+    )
     data = to_bytes(Program((signature(graph),)))
     found = load_tflite(data)
     # Each open dimension of an input has its own symbol here, and rows give one to all.
@@ -159,7 +163,8 @@ def test_open_dimensions_get_their_own_symbols() -> None:
     assert [str(a.type) for a in found.outputs] == ["f32[B,N]", "f32[B1]"]
 
 
-def test_constants_are_views_of_the_file(tmp_path: Path) -> None:
+def test_constants_are_views_of_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(mapped_file, "COPIED", 0)
     data = to_bytes(dense())
     weights = _constants(load_tflite(data), WEIGHTS.shape)
     assert np.shares_memory(weights, np.frombuffer(data, np.uint8))
@@ -444,8 +449,8 @@ def test_what_is_no_tflite_file(data: bytes, tmp_path: Path) -> None:
 
 
 def test_a_path_that_cannot_be_read(tmp_path: Path) -> None:
-    for path in (tmp_path / "missing.tflite", tmp_path):
-        with pytest.raises(ImportFailed, match=f"cannot be read at {path}"):
+    for path, reason in ((tmp_path / "missing.tflite", "cannot be read"), (tmp_path, "is no regular file")):
+        with pytest.raises(ImportFailed, match=f"{reason} at {path}"):
             load_tflite(path)
 
 

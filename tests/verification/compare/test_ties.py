@@ -13,11 +13,14 @@ import jfuse
 from jfuse.ir.graph import Const, Eqn, Graph, Program
 from jfuse.model import Model
 from jfuse.tflite.write.distinct_outputs import prepare_outputs
-from jfuse.verification import verify
+from jfuse.verification import failures
 from jfuse.verification.compare.ties import chooses
-from jfuse.verification.plan import Options
+from jfuse.verification.options import FindingOptions, SamplingOptions, VerifyOptions
 from jfuse.verification.runners.subjects import InLiteRt, OnXla
+from jfuse.verification.sides import Sides
+from jfuse.verification.verify import verify_sides
 from tests.models.images import Detector
+from tests.slow import slow_but
 
 DETECTORS = ("combined", "mapped")
 
@@ -25,7 +28,7 @@ DETECTORS = ("combined", "mapped")
 @pytest.fixture(autouse=True)
 def no_search(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whether a difference is excused is the question here, not where it begins."""
-    monkeypatch.setattr(verify, "first_difference", lambda *_: None)
+    monkeypatch.setattr(failures, "first_difference", lambda *_: None)
 
 
 @pytest.fixture(scope="module")
@@ -36,7 +39,7 @@ def detectors() -> dict[str, tuple[Model, Model]]:
     return {name: (jfuse.lower(model), model) for name, model in zip(DETECTORS, models, strict=True)}
 
 
-@pytest.mark.parametrize("name", DETECTORS)
+@pytest.mark.parametrize("name", slow_but(lambda name: name != "combined", DETECTORS))
 def test_detectors_with_saturated_scores_agree(detectors: dict[str, tuple[Model, Model]], name: str) -> None:
     lite, model = detectors[name]
     found = jfuse.verify(lite, reference=model, edges="none")
@@ -153,8 +156,6 @@ def test_a_state_that_is_wrong_is_no_tie() -> None:
     graph = signature.graph
     kept = replace(graph, outputs=(*graph.outputs[:-1], graph.inputs[-1]))
     data = Model(Program((replace(signature, graph=prepare_outputs(kept, states=1)),))).to_bytes()
-    sides = replace(
-        verify.Sides.of_model(lite, source), data=data, subjects=(OnXla(lite), InLiteRt(data, lite.program))
-    )
+    sides = replace(Sides.of_model(lite, source), data=data, subjects=(OnXla(lite), InLiteRt(data, lite.program)))
     with pytest.raises(jfuse.VerifyFailed, match="differs"):
-        verify.verify_sides(sides, Options(calls=3))
+        verify_sides(sides, VerifyOptions(SamplingOptions(calls=3, edges="none"), FindingOptions(shrink=0)))

@@ -15,8 +15,10 @@ from jfuse.ir.types import DType, TensorType
 from jfuse.kernels import ops
 from jfuse.kernels.core.op import Array
 from jfuse.verification.inputs.edges import ONE_INFINITE, edge_inputs
-from jfuse.verification.plan import Options, passes_infinities_on
-from jfuse.verification.verify import Sides, verify_sides
+from jfuse.verification.options import FindingOptions, SamplingOptions, VerifyOptions
+from jfuse.verification.plan import passes_infinities_on
+from jfuse.verification.sides import Sides
+from jfuse.verification.verify import verify_sides
 
 ROW = TensorType((1, 4), DType.f32)
 EYE = np.eye(4, dtype=np.float32)
@@ -24,6 +26,10 @@ EYE = np.eye(4, dtype=np.float32)
 
 def added(x: Array, y: Array) -> Array:
     return ops.relu(ops.add(x, y))
+
+
+def options(edges: str) -> VerifyOptions:
+    return VerifyOptions(SamplingOptions(edges=edges), FindingOptions(shrink=0))
 
 
 def signature(function: Any, types: list[TensorType]) -> Signature:
@@ -61,6 +67,6 @@ def test_a_file_that_multiplies_with_a_made_up_matrix_is_found() -> None:
         tf.function(lambda x: tf.nn.relu(tf.matmul(x, tf.constant(EYE))), input_signature=[tf.TensorSpec([1, 4])])
     )
     sides = Sides.of_model(jfuse.lower(product), source)
-    assert verify_sides(sides, Options()).passed
+    assert verify_sides(sides, options("none")).passed
     with pytest.raises(VerifyFailed):
-        verify_sides(sides, Options(edges="infinite"))
+        verify_sides(sides, options("infinite"))

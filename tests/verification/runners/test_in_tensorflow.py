@@ -50,6 +50,7 @@ def test_onednn_is_named_where_its_kernels_fail() -> None:
     assert model == "right" or model.startswith("VerifyFailed TensorFlow fails on the inputs")
 
 
+@pytest.mark.slow
 def test_without_it_they_do_not_fail() -> None:
     on, softmax, convolution, model = lines("0")
     assert (on, softmax) == ("False", "right")

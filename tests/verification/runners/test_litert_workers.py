@@ -11,10 +11,12 @@ import pytest
 import jfuse
 from jfuse.ir.types import DType, TensorType
 from jfuse.kernels import ops
+from jfuse.limits import Limits
+from jfuse.running.litert_worker.messages import Messages
+from jfuse.running.patience import Patience
+from jfuse.running.worker import LiteRtFailed
 from jfuse.tflite.write.file import to_bytes
-from jfuse.verification.runners.litert_worker.messages import Messages
-from jfuse.verification.runners.litert_workers import LiteRtWorkers, SampleFailed
-from jfuse.verification.runners.patience import Patience
+from jfuse.verification.runners.litert_workers import LiteRtWorkers
 from tests.tflite import programs
 from tests.tflite.programs import KEY, f32, program
 
@@ -23,11 +25,11 @@ SAMPLES = 37
 
 def test_a_sample_without_end_is_told() -> None:
     """The loop adds up its inputs until they exceed a number, so that with two zeros it never ends."""
-    workers = LiteRtWorkers(to_bytes(programs.loop()), 2, limit_s=1.5)
+    workers = LiteRtWorkers(to_bytes(programs.loop()), 2, limits=Limits(seconds=1.5))
     x = np.zeros((SAMPLES, 2, 3), np.float32)
     a, b = np.ones((2, SAMPLES), np.int32)
     a[30] = b[30] = 0
-    with pytest.raises(SampleFailed, match=r"does not come to an end on sample 30\n.*an answer within 1.5 s") as failed:
+    with pytest.raises(LiteRtFailed, match=r"does not come to an end on sample 30\n.*an answer within 1.5 s") as failed:
         workers.run({"x0": a, "x1": b, "x2": x}, KEY)
     assert failed.value.sample == 30
     found = workers.run({"x0": a[:9], "x1": b[:9], "x2": x[:9]}, KEY)  # in other processes
@@ -39,14 +41,14 @@ def test_what_was_compared_before_is_kept(tmp_path: Path, monkeypatch: pytest.Mo
     of = program(lambda x: ops.mul(x, x), f32(3))
 
     def late(self: LiteRtWorkers, inputs: dict[str, np.ndarray], key: str, **_: bool) -> None:
-        assert self.limit_s == 5
-        failed = SampleFailed("LiteRT does not come to an end on sample 3", remedy="patience")
+        assert self.limits.seconds == 5
+        failed = LiteRtFailed("LiteRT does not come to an end on sample 3", remedy="patience")
         failed.sample, failed.calls = 3, ((key, {"x0": inputs["x0"][3]}),)
         raise failed
 
     monkeypatch.setattr(LiteRtWorkers, "run", late)
-    with pytest.raises(SampleFailed, match=r"sample 3\n.*patience; its inputs are in .*failing-sample.npz") as failed:
-        jfuse.verify(to_bytes(of), samples=SAMPLES, edges="none", save_failing=tmp_path, litert_limit_s=5)
+    with pytest.raises(LiteRtFailed, match=r"sample 3\n.*patience; its inputs are in .*failing-sample.npz") as failed:
+        jfuse.verify(to_bytes(of), samples=SAMPLES, edges="none", save_failing=tmp_path, limits=jfuse.Limits(seconds=5))
     kept = failed.value.verification
     assert not kept.passed
     assert "not all was compared: LiteRT does not come to an end on sample 3" in kept.notes
@@ -64,7 +66,7 @@ def test_how_long_a_call_may_take() -> None:
     slow = Patience()
     slow.ended(2, 100.0)
     assert slow.seconds(loading=False) == 5000
-    assert (Patience(3.0).seconds(loading=True), Patience(3.0).seconds(loading=False)) == (600, 3)
+    assert (Patience(3.0).seconds(loading=True), Patience(3.0).seconds(loading=False)) == (3, 3)
 
 
 def test_samples_of_all_kinds() -> None:
@@ -93,28 +95,33 @@ def test_samples_of_all_kinds() -> None:
 
 def test_messages(tmp_path: Path) -> None:
     """Larger and smaller ones in turn, without arrays, and with arrays that have no elements."""
-    names = [str(tmp_path / name) for name in "ab"]
-    for name in names:
-        Path(name).write_bytes(b"")
-    reading, writing = os.pipe()
-    with open(os.devnull, "wb") as nothing, open(os.devnull, "rb") as silence:
-        sender = Messages(silence, os.fdopen(writing, "wb"), *names)
-        receiver = Messages(os.fdopen(reading, "rb"), nothing, *names[::-1])
-        for count in (3, 100_000, 0, 7):
-            arrays: dict[str, np.ndarray] = {
-                "x": np.arange(count, dtype=np.int8),
-                "y": np.ones((count, 2)),
-                "none": np.zeros((0, 4)),
-            }
-            for message in (("key", arrays), None):
-                sender.send(message)
-                found = receiver.receive()
-                assert (found is None) == (message is None)
-                if found is not None:
-                    assert found[0] == "key"
-                    for name, array in arrays.items():
-                        np.testing.assert_array_equal(found[1][name], array, strict=True)
-        sender.close()
-        with pytest.raises(EOFError):
-            receiver.receive()
-        receiver.close()
+    handles = [os.open(tmp_path / name, os.O_RDWR | os.O_CREAT) for name in "ab"]
+    sent = bytearray()
+
+    def read(count: int) -> bytes:
+        if len(sent) < count:
+            raise EOFError
+        part = bytes(sent[:count])
+        del sent[:count]
+        return part
+
+    sender = Messages(read, sent.extend, *handles)
+    receiver = Messages(read, sent.extend, *handles[::-1])
+    for count in (3, 100_000, 0, 7):
+        arrays: dict[str, np.ndarray] = {
+            "x": np.arange(count, dtype=np.int8),
+            "y": np.ones((count, 2)),
+            "none": np.zeros((0, 4)),
+        }
+        for message in (("key", arrays), None):
+            sender.send(message)
+            found = receiver.receive()
+            assert (found is None) == (message is None)
+            if found is not None:
+                assert found[0] == "key"
+                for name, array in arrays.items():
+                    np.testing.assert_array_equal(found[1][name], array, strict=True)
+    with pytest.raises(EOFError):
+        receiver.receive()
+    for handle in handles:
+        os.close(handle)

@@ -22,7 +22,8 @@ import numpy as np
 from jfuse.errors import VerifyFailed
 from jfuse.tflite.write.file import to_bytes
 from jfuse.model import Model
-from jfuse.verification.compare.compare import Comparison, Differs
+from jfuse.verification.compare.comparison import Comparison
+from jfuse.verification.compare.wrong import Differs
 from jfuse.verification.runners.subjects import InLiteRt, OnXla
 from jfuse.verification.compare.tolerance import Tolerance
 from tests.tflite import programs

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from jfuse.ir.graph import Atom, Eqn, Var
-from jfuse.ir.walk import live_eqns
+from jfuse.ir.walk import live_eqns, producers
 from jfuse.kernels.control import scan_parts
 from jfuse.passes.scans.fission.min_cut import smallest_cut
 from jfuse.passes.scans.fission.step_operands import Steps
@@ -35,7 +35,7 @@ class FissionStep:
         self.fixed: tuple[Var, ...] = tuple(v for v in (*consts, *carries) if v not in self.next)
         self.all_carries: tuple[Var, ...] = tuple(carries)
         self.rows: tuple[Atom, ...] = self.body.outputs[len(carries) :]
-        self.made_by = {out: made for made in self.eqns for out in made.outputs}
+        self.made_by = producers(self.eqns)
         self.steps = Steps(eqn.params["length"], tuple(a for a in eqn.inputs if isinstance(a, Var)))
         self._vectorizable: dict[Eqn, bool] = {}
 

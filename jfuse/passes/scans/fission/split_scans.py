@@ -11,11 +11,12 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from jfuse.ir.dims import is_known
-from jfuse.ir.graph import Atom, Const, Eqn, Graph, Var
-from jfuse.ir.trace import active_trace, at_source, trace_graph
+from jfuse.ir.graph import Atom, Eqn, Graph, Var
+from jfuse.ir.trace import as_atom, at_source, trace_graph
 from jfuse.ir.walk import has_effects, with_new_bodies
 from jfuse.kernels import ops
 from jfuse.kernels.control import composite, scan
+from jfuse.kernels.core.op import draws
 from jfuse.lowering.recover.algebra.forms import is_affine
 from jfuse.passes.context import Context
 from jfuse.passes.rewrite import inline, rewrite
@@ -40,7 +41,7 @@ def split_scans(graph: Graph, ctx: Context) -> Graph:
     same = all(map(operator.is_, eqns, graph.eqns))
     inner = graph if same else replace(graph, eqns=eqns)
     # States become inputs after this (states/streams.py); what was computed from their initial values would not follow.
-    delays = ctx.state not in ("keep", "io")
+    delays = ctx.recurrence.state not in ("keep", "io")
     return rewrite(inner, lambda eqn: _taken_apart(eqn, _is_affine_or_layout, late=False, delays=delays))
 
 
@@ -63,7 +64,7 @@ def _taken_apart(
     eqn: Eqn, stays: Callable[[Eqn, frozenset[int]], bool], *, late: bool, delays: bool = True
 ) -> Sequence[Any] | None:
     """delays: whether the old values of a carry may be read outside of its recurrence, as its values one step later."""
-    if eqn.op is not scan or any(map(has_effects, eqn.bodies)) or eqn.params["length"] == 0:
+    if eqn.op is not scan or any(map(has_effects, eqn.bodies)) or draws(eqn) or eqn.params["length"] == 0:
         return None
     plan = Plan(FissionStep(eqn), stays, late=late)
     if plan.changes_nothing or (plan.delayed and not delays):
@@ -89,7 +90,7 @@ class _Emission:
         self._plan = plan
         self._step = plan.step
         self._reverse: bool = plan.step.eqn.params["reverse"]
-        self._known: dict[Var, Any] = {v: _value(plan.step.operands[v]) for v in (*plan.step.fixed, *plan.step.xs)}
+        self._known: dict[Var, Any] = {v: plan.step.operands[v] for v in (*plan.step.fixed, *plan.step.xs)}
         self._last: dict[Var, Any] = {v: self._known[v] for v in plan.step.fixed}
         self._delays: dict[Var, Any] = {}
 
@@ -138,8 +139,8 @@ class _Emission:
         places = self._step.places(eqn)
         if not places:
             inputs = tuple(v for v in dict.fromkeys(eqn.inputs) if isinstance(v, Var))
-            return inline(Graph("fixed", inputs, (eqn,), eqn.outputs), [_atom(self._known[v]) for v in inputs])
-        operands = [self._known[a] if a in self._known else _value(a) for a in eqn.inputs]
+            return inline(Graph("fixed", inputs, (eqn,), eqn.outputs), [as_atom(self._known[v]) for v in inputs])
+        operands = [self._known[a] if a in self._known else a for a in eqn.inputs]
         results = vectorized(eqn, operands, places, self._step.steps)
         assert results is not None, "the plan has asked for this"
         return results
@@ -176,12 +177,12 @@ class _Emission:
         """A result of each step, stacked."""
         if isinstance(atom, Var) and atom in self._step.stepped:
             return self._known[atom]
-        return self._step.steps.repeated(self._known[atom] if isinstance(atom, Var) else atom.array)
+        return self._step.steps.repeated(self._known[atom] if isinstance(atom, Var) else atom)
 
     def _delayed(self, var: Var) -> Any:
         """The values of a carry before all steps and after the last, in the order of the steps."""
         if var not in self._delays:
-            first = ops.expand_dims(_value(self._step.operands[var]), 0)
+            first = ops.expand_dims(self._step.operands[var], 0)
             rows = self._rows(self._step.next[var])
             self._delays[var] = ops.concatenation(*((rows, first) if self._reverse else (first, rows)), axis=0)
         return self._delays[var]
@@ -200,11 +201,3 @@ def _sliced(x: Any, begin: int | None, end: int | None) -> Any:
     first, last = (np.array([0 if b is None else b], np.int32) for b in (begin, end))
     masks = {"begin_mask": int(begin is None), "end_mask": int(end is None)}
     return ops.strided_slice(x, first, last, np.ones(1, np.int32), **masks)
-
-
-def _value(atom: Atom | None) -> Any:
-    return atom.array if isinstance(atom, Const) else atom
-
-
-def _atom(value: Any) -> Atom:
-    return value if isinstance(value, Var | Const) else active_trace().constant(np.asarray(value))

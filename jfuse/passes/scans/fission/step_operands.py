@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
+from jfuse.errors import TypeMismatch
 from jfuse.ir.dims import Dim, same
 from jfuse.ir.graph import Eqn, Var
 from jfuse.ir.types import TensorType
@@ -71,9 +72,15 @@ class Stepped:
         return self.operands[place]
 
     def static(self, place: int) -> Any:
-        """The value of an operand that the op takes by value, an int or nested tuples."""
+        """The value of an operand that the op takes by value, an int or nested tuples.
+
+        Raises TypeMismatch where data decides it.
+        """
         atom = self.eqn.inputs[place]
-        return None if atom is None else static_value(atom)
+        value = None if atom is None else static_value(atom)
+        if value is None and atom is not None:
+            raise TypeMismatch(f"operand {place} of {self.eqn.op.name} is computed at run time", found=str(atom.type))
+        return value
 
     def rank(self, place: int) -> int:
         """The rank of an operand in the step."""

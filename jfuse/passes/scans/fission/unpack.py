@@ -11,8 +11,8 @@ import numpy as np
 from jfuse.errors import JfuseError
 from jfuse.ir.dims import is_known
 from jfuse.ir.evaluate import evaluate
-from jfuse.ir.graph import Atom, Const, Eqn, Graph, Var
-from jfuse.ir.trace import active_trace, trace_graph
+from jfuse.ir.graph import Atom, Eqn, Graph, Var
+from jfuse.ir.trace import as_atom, trace_graph
 from jfuse.ir.types import TensorType
 from jfuse.ir.walk import live_eqns, producers, with_bodies
 from jfuse.kernels import ops
@@ -59,7 +59,7 @@ def _apart(eqn: Eqn, rewriting: Rewriting) -> Sequence[Any] | None:
         parts = [
             part for carry, value in zip(carries, initial, strict=True) for part in _start(carry, value, rewriting, xs)
         ]
-        operands = [_atom(v) for v in (*consts, *parts, *xs)]
+        operands = [as_atom(v) for v in (*consts, *parts, *xs)]
         steps = [TensorType(x.type.shape[1:], x.type.dtype) for x in xs]
         types = [a.type for a in operands[: len(consts) + len(parts)]]
         stepped = straightened(trace_graph(step, [*types, *steps], "step"), _rows(types))
@@ -79,10 +79,6 @@ def _start(carry: _Carry, value: Atom, rewriting: Rewriting, xs: Sequence[Atom])
         return carry.parts(value)
     sources = [x for x in xs if isinstance(x, Var)]
     return [ops.fill(shape_tensor(piece.shape, sources), maker.inputs[1]) for piece in carry.pieces]
-
-
-def _atom(value: Array) -> Atom:
-    return value if isinstance(value, Var | Const) else active_trace().constant(np.asarray(value))
 
 
 def _rows(types: Sequence[TensorType]) -> int:

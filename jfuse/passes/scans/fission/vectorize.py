@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from jfuse.errors import JfuseError
-from jfuse.ir.graph import Atom, Const, Eqn, Var
+from jfuse.ir.graph import Atom, Eqn, Var
 from jfuse.ir.trace import active_trace, recording
 from jfuse.ir.types import DType, TensorType
 from jfuse.ir.walk import is_same_type
@@ -23,8 +23,7 @@ def vectorized(eqn: Eqn, operands: Sequence[Any], places: frozenset[int], steps:
     if rule is None:
         return None
     try:
-        values = tuple(o.array if isinstance(o, Const) else o for o in operands)
-        results = rule(Stepped(eqn, values, places, steps))
+        results = rule(Stepped(eqn, tuple(operands), places, steps))
     except JfuseError:  # the op does not take one more axis here, or a size is needed that no shape gives
         return None
     if results is None or active_trace().sizes:

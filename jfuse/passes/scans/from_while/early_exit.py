@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from jfuse.ir.graph import Atom, Const, Eqn, Graph, Op, Var
+from jfuse.ir.trace import Producer
 from jfuse.ir.types import DType
 from jfuse.ir.walk import producers
 from jfuse.kernels import ops
@@ -27,8 +28,6 @@ _OVER: Mapping[Op, tuple[int, int, bool]] = {
     ops.greater: (1, 0, False),
 }
 """By comparison of a counter with a length: their places, and the result once the length is reached."""
-
-Producer = Callable[[Atom | None], Eqn | None]
 
 
 def is_idle_beyond(frame: Frame, eqn: Eqn, producer: Producer) -> bool:

@@ -15,6 +15,7 @@ from jfuse.ir.dims import Dim, same
 from jfuse.ir.graph import Atom, Const, Eqn, Graph, Var
 from jfuse.ir.types import DType
 from jfuse.ir.walk import live_eqns, substitute_graph
+from jfuse.kernels.core.op import draws
 from jfuse.passes.scans.fission.step_operands import Steps
 from jfuse.passes.scans.fission.vectorize import vectorized
 
@@ -72,7 +73,7 @@ def _decisive(eqns: Sequence[Eqn], fixed: set[Var], rows: set[Var]) -> Sequence[
     wanted = []
     for eqn in eqns:
         reads = [a for a in eqn.inputs if isinstance(a, Var)]
-        if eqn.bodies or eqn.effects or not all(a in free for a in reads):
+        if eqn.bodies or eqn.effects or draws(eqn) or not all(a in free for a in reads):
             continue
         by_row = any(free[a] for a in reads)
         free.update(dict.fromkeys(eqn.outputs, by_row))
@@ -119,7 +120,7 @@ class _Outside:
         places = self._places(eqn)
         if places:
             return vectorized(eqn, operands, places, self.steps)
-        return tuple(eqn.op.run([o.array if isinstance(o, Const) else o for o in operands], eqn.params, ()))
+        return tuple(eqn.op.run(operands, eqn.params, ()))
 
     def _value(self, atom: Atom | None) -> Any:
         if not isinstance(atom, Var):

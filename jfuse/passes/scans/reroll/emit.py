@@ -11,7 +11,7 @@ import numpy as np
 
 from jfuse.ir.dims import is_known, symbols_in
 from jfuse.ir.graph import Atom, Const, Eqn, Graph, Source, Var
-from jfuse.ir.trace import active_trace, at_source, recording
+from jfuse.ir.trace import active_trace, as_atom, at_source, recording
 from jfuse.ir.walk import is_same_type, producers, substitute, users
 from jfuse.kernels import ops
 from jfuse.kernels.control import scan
@@ -53,7 +53,7 @@ class Emitter:
             joined = self._joined(unit)
         if joined is None:
             operands = {a: self.atom(a) for a in unit.inputs if isinstance(a, Var)}
-            active_trace().eqns.append(substitute(unit, operands))
+            active_trace().record(substitute(unit, operands))
         else:
             self._atoms[unit.outputs[0]] = joined
 
@@ -148,8 +148,9 @@ class Emitter:
             return self.atom(atom)
         # In a trace of its own, or the size of a step would be found that is known already.
         with recording(nested=True) as trace, at_source(self._made[_variable(atom)].source):
-            filled = _atom(ops.fill(shape_tensor(atom.type.shape, self._graph.inputs), value))
-        active_trace().eqns.extend(trace.eqns)
+            filled = as_atom(ops.fill(shape_tensor(atom.type.shape, self._graph.inputs), value))
+        for eqn in trace.eqns:
+            active_trace().record(eqn)
         return filled
 
     def _joined(self, eqn: Eqn) -> Atom | None:
@@ -253,7 +254,3 @@ def _common(paths: Sequence[Sequence[str]]) -> list[str]:
 def _variable(value: Any) -> Var:
     assert isinstance(value, Var), "steps are read of tensors that are computed at run time"
     return value
-
-
-def _atom(value: Any) -> Atom:
-    return value if isinstance(value, Var | Const) else active_trace().constant(np.asarray(value))

@@ -29,7 +29,7 @@ FAR_COPY_US = 7.5e-5  # a byte of a stack that is large
 ALLOCATE_US = 1.5e-4  # a byte of a body's sequences and stacks, which the system hands out anew for each run
 FAR_US = 4.5e-6  # a byte of weights more, where the copies of all steps leave the near cache
 OPERATOR_US = 0.053  # an operator on a few numbers
-WEIGHT_US = 1.55e-5  # a byte of weights, multiplied with one row
+WEIGHT_US = 1.3e-5  # a byte of weights, multiplied with one row
 FORM_CONSTANTS = ("WHILE_US", "TURN_US", "PREPARE_US", "COPY_US", "FAR_COPY_US", "ALLOCATE_US", "FAR_US")
 """In the order of `LoopSize.features`."""
 WORK_CONSTANTS = ("OPERATOR_US", "WEIGHT_US")

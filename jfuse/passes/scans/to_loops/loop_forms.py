@@ -10,10 +10,11 @@ import numpy as np
 
 from jfuse.ir.dims import Dim, is_known
 from jfuse.ir.graph import Atom, Const, Eqn, Graph, Var
-from jfuse.ir.trace import active_trace, trace_graph
+from jfuse.ir.trace import active_trace, as_atom, trace_graph
 from jfuse.ir.types import TensorType
 from jfuse.kernels import ops
 from jfuse.kernels.control import scan_parts, while_
+from jfuse.lowering.rule_tools.rows import unpacked
 from jfuse.lowering.rule_tools.shape_tensors import size_tensor
 from jfuse.passes.rewrite import inline
 from jfuse.passes.scans.to_loops.loop_cost import Form
@@ -88,12 +89,12 @@ def _rows(x: Atom, count: int) -> Sequence[Atom]:
     """The rows of a sequence; of a constant one as constants."""
     if isinstance(x, Const):
         return [Const(row) for row in x.array]
-    return [_atom(ops.squeeze(x, squeeze_dims=(0,)))] if count == 1 else ops.unpack(x, axis=0)
+    return [as_atom(ops.squeeze(x, squeeze_dims=(0,)))] if count == 1 else unpacked(x)
 
 
 def _stacked(rows: Sequence[Atom]) -> Atom:
     """Rows as one tensor, along a new first axis."""
-    return _atom(ops.expand_dims(rows[0], 0) if len(rows) == 1 else ops.pack(*rows, axis=0))
+    return as_atom(ops.expand_dims(rows[0], 0) if len(rows) == 1 else ops.pack(*rows, axis=0))
 
 
 def _turning(loop: Loop, form: Form, homes: Homes) -> Sequence[Atom]:
@@ -158,13 +159,13 @@ def _filled(stack: Atom, collected: TensorType) -> Atom:
     if is_known(extra) and extra == 0:
         return stack
     begin, end = np.zeros(1, np.int32), np.full(1, -extra, np.int32)
-    return _atom(ops.strided_slice(stack, begin, end, np.ones(1, np.int32), begin_mask=1))
+    return as_atom(ops.strided_slice(stack, begin, end, np.ones(1, np.int32), begin_mask=1))
 
 
 def _tail(loop: Loop, low: int, high: int, state: _State) -> _State:
     """The steps from low up to high after a loop, straight-line."""
     carries, stacks = state
-    columns = [[_atom(ops.gather(_value(x), np.int32(i), axis=0)) for i in range(low, high)] for x in loop.xs]
+    columns = [[as_atom(ops.gather(x, np.int32(i), axis=0)) for i in range(low, high)] for x in loop.xs]
     carries, rows = loop.steps(loop.consts, carries, columns, high - low)
     return carries, _with_rows(stacks, rows, {rank: _start(low, rank) for rank in _ranks(stacks)})
 
@@ -188,21 +189,21 @@ def _blocks(loop: Loop, form: Form, span: _Span, blocks: _Span, state: _State) -
     span: the steps; blocks: the same from the first step of the first block to behind the last step of the last one.
     """
     block, is_cut = form.block, span.high != blocks.high
-    bounded = replace(loop, consts=(*loop.consts, _atom(_value_of(span.high))))
+    bounded = replace(loop, consts=(*loop.consts, as_atom(_value_of(span.high))))
 
     def turn(base: Any, starts: Mapping[int, Any], inner: Loop, state: _State) -> _State:
         *consts, high = inner.consts
         steps: Place = block
         places = ops.add(ops.reshape(base, (1,)), np.arange(block, dtype=np.int32))
         if is_cut:
-            steps = ops.minimum(ops.sub(_value(high), base), np.int32(block))
-            places = ops.minimum(places, ops.sub(_value(high), np.int32(1)))
-        xs = tuple(_atom(ops.gather(_value(x), places, axis=0)) for x in inner.xs)
-        room = [_atom(_first_rows(stack, block)) for stack in state[1]]
+            steps = ops.minimum(ops.sub(high, base), np.int32(block))
+            places = ops.minimum(places, ops.sub(high, np.int32(1)))
+        xs = tuple(as_atom(ops.gather(x, places, axis=0)) for x in inner.xs)
+        room = [as_atom(_first_rows(stack, block)) for stack in state[1]]
         part = replace(inner, consts=tuple(consts), xs=xs)
         carries, filled = _turns(part, form, _Span(0, steps), (state[0], room))
         pairs = zip(state[1], filled, strict=True)
-        return carries, [_atom(ops.dynamic_update_slice(s, f, starts[s.type.rank])) for s, f in pairs]
+        return carries, [as_atom(ops.dynamic_update_slice(s, f, starts[s.type.rank])) for s, f in pairs]
 
     return _while(bounded, blocks.route(block, loop.reverse), state, turn)
 
@@ -210,7 +211,7 @@ def _blocks(loop: Loop, form: Form, span: _Span, blocks: _Span, state: _State) -
 def _first_rows(stack: Atom, count: int) -> Any:
     """The first rows of a stack, as room for the rows of a block."""
     begin, end = np.zeros(1, np.int32), np.full(1, count, np.int32)
-    return ops.strided_slice(_value(stack), begin, end, np.ones(1, np.int32))
+    return ops.strided_slice(stack, begin, end, np.ones(1, np.int32))
 
 
 _Turn: TypeAlias = Callable[[Any, Mapping[int, Any], Loop, _State], _State]
@@ -227,8 +228,8 @@ def _while(loop: Loop, route: tuple[Place, Place, int], state: _State, turn: _Tu
     carries, stacks = state
     first, end, stride = route
     ranks = _ranks(stacks)
-    limit = _atom(_value_of(end))
-    moving = [_atom(_value_of(first)), *(_atom(_start(first, rank)) for rank in ranks), *carries, *stacks]
+    limit = as_atom(_value_of(end))
+    moving = [as_atom(_value_of(first)), *(as_atom(_start(first, rank)) for rank in ranks), *carries, *stacks]
     # Bound in the bodies a constant is one buffer of the file; carried, it would be a tensor of each graph.
     still = list(dict.fromkeys(a for a in (limit, *loop.consts, *loop.xs) if isinstance(a, Var)))
     types = [a.type for a in (*moving, *still)]
@@ -254,15 +255,15 @@ def _columns(xs: Sequence[Any], index: Any, steps: int) -> list[Sequence[Atom]]:
     if not xs:
         return []
     if steps == 1:
-        return [[_atom(ops.gather(_value(x), index, axis=0))] for x in xs]
+        return [[as_atom(ops.gather(x, index, axis=0))] for x in xs]
     places = ops.add(ops.reshape(index, (1,)), np.arange(steps, dtype=np.int32))
-    return [ops.unpack(ops.gather(_value(x), places, axis=0), axis=0) for x in xs]
+    return [unpacked(ops.gather(x, places, axis=0)) for x in xs]
 
 
 def _with_rows(stacks: Sequence[Atom], rows: Sequence[Sequence[Atom]], starts: Mapping[int, Any]) -> list[Atom]:
     """The stacks with the rows of some steps written where `starts` has it for each rank."""
     pairs = zip(stacks, rows, strict=True)
-    return [_atom(ops.dynamic_update_slice(s, _stacked(r), starts[s.type.rank])) for s, r in pairs]
+    return [as_atom(ops.dynamic_update_slice(s, _stacked(r), starts[s.type.rank])) for s, r in pairs]
 
 
 def _ranks(stacks: Sequence[Atom]) -> list[int]:
@@ -299,11 +300,3 @@ def _less(place: Place, other: Place) -> Place:
 
 def _value_of(place: Place) -> Any:
     return np.asarray(place, np.int32) if isinstance(place, int) else place
-
-
-def _value(atom: Atom) -> Any:
-    return atom.array if isinstance(atom, Const) else atom
-
-
-def _atom(value: Any) -> Atom:
-    return value if isinstance(value, Var | Const) else active_trace().constant(np.asarray(value))

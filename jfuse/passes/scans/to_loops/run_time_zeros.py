@@ -15,7 +15,7 @@ import numpy as np
 
 from jfuse.ir.dims import Dim, is_known, product, same, symbols_of
 from jfuse.ir.graph import Atom, Const, Var
-from jfuse.ir.trace import active_trace
+from jfuse.ir.trace import active_trace, as_atom
 from jfuse.ir.types import DType, TensorType
 from jfuse.kernels import ops
 from jfuse.lowering.rule_tools.shape_tensors import zeros
@@ -62,9 +62,9 @@ def empty(shape: tuple[Dim, ...], dtype: DType, homes: Homes, *, more: int = 0) 
     found = spread(zero, shape, homes)
     if found is None:
         whole = (shape[0] + more, *shape[1:]) if more else shape
-        return _atom(zeros(whole, dtype, homes.of(whole)))
+        return as_atom(zeros(whole, dtype, homes.of(whole)))
     rows = empty((more, *shape[1:]), dtype, homes) if more else None
-    return _atom(found if rows is None else ops.concatenation(found, rows, axis=0))
+    return as_atom(found if rows is None else ops.concatenation(found, rows, axis=0))
 
 
 def spread(value: np.ndarray, shape: tuple[Dim, ...], homes: Homes) -> Any | None:
@@ -117,7 +117,3 @@ def _known_zeros(shape: tuple[Dim, ...], dtype: DType) -> Atom:
     dims, zero = Const(np.array(shape, np.int32)), Const(np.zeros((), dtype.numpy))
     (made,) = active_trace().append(ops.fill, [dims, zero], [TensorType(shape, dtype)], {})
     return made
-
-
-def _atom(value: Any) -> Atom:
-    return value if isinstance(value, Var | Const) else active_trace().constant(np.asarray(value))

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from jfuse.errors import JfuseError, LowerError
+from jfuse.errors import LowerError
 from jfuse.ir.dims import is_known, same
 from jfuse.ir.graph import Atom, Const, Eqn, Graph, Var
 from jfuse.ir.walk import all_eqns, with_bodies
@@ -23,8 +23,6 @@ from jfuse.passes.scans.to_loops.run_time_zeros import Homes, empty, spread
 from jfuse.passes.simplify.broadcast_constants import broadcast_constants, constant_of
 from jfuse.report import LoopForm
 
-FORMS = ("auto", "while", "unroll")
-
 Choice = Callable[[LoopSize, int], Form]
 """Which form a loop of this size takes where so many operators may be added to the graph."""
 
@@ -32,11 +30,9 @@ Choice = Callable[[LoopSize, int], Form]
 def scan_to_loops(graph: Graph, ctx: Context, choose: Choice = fastest) -> Graph:
     """An equal graph without `scan` and `reserve`, in bodies too.
 
-    What needs no carry of a scan is hoisted; the rest takes the form that `choose` says, or ctx.loop: "while",
-    "unroll". What became of each loop is noted in the report.
+    What needs no carry of a scan is hoisted; the rest takes the form that `choose` says, or the option `loop`
+    ("while", "unroll"). What became of each loop is noted in the report.
     """
-    if ctx.loop not in FORMS:
-        raise JfuseError(f"no form of loops {ctx.loop!r}", expected=" or ".join(map(repr, FORMS)), remedy='loop="auto"')
     return _Unlooping(ctx, choose).graph(graph)
 
 
@@ -92,7 +88,7 @@ class _Visitor:
         rows = body.inputs[len(body.inputs) - len(loop.xs) :], body.outputs[len(loop.carries) :]
         size = LoopSize.of(body, loop.length, *([atom.type for atom in part] for part in rows))
         form = self._form(loop, size)
-        best = size.microseconds(fastest(size, self._room))
+        best = fastest(size, self._room)
         self._room -= size.added_operators(form)
         self._ctx.report.loops.append(_told(loop, size, form, best))
         return written(loop, form, self._homes)
@@ -100,11 +96,12 @@ class _Visitor:
     def _form(self, loop: Loop, size: LoopSize) -> Form:
         if same(loop.length, 1):
             return Form(unrolled=True)
-        if self._ctx.loop == "unroll":
+        loop_form = self._ctx.recurrence.loop
+        if loop_form == "unroll" or (loop_form == "auto" and not self._ctx.target.has("WHILE")):
             if not is_known(loop.length):
                 raise _open_length(loop)
             return Form(unrolled=True)
-        if self._ctx.loop == "while":
+        if loop_form == "while":
             return fastest(size, self._room, unroll=False)
         return self._choose(size, self._room)
 
@@ -128,7 +125,8 @@ def _open_length(loop: Loop) -> LowerError:
     )
 
 
-def _told(loop: Loop, size: LoopSize, form: Form, microseconds: float) -> LoopForm:
+def _told(loop: Loop, size: LoopSize, form: Form, best: Form) -> LoopForm:
     """What became of a loop and why, for the report."""
     sizes = f"{loop.length} steps of {size.operators} operators and {size.weights} bytes of weights"
-    return LoopForm(str(loop.eqn.source), sizes, str(form), size.steps * size.operators, microseconds)
+    operators = size.steps * size.operators
+    return LoopForm(str(loop.eqn.source), sizes, str(form), operators, size.microseconds(best), str(best))

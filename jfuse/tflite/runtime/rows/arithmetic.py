@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import MappingProxyType
+
 from jfuse.tflite.runtime.needs import (
     I8,
     I16_I8,
@@ -17,7 +19,19 @@ from jfuse.tflite.runtime.needs import (
     result,
     scales_up,
 )
+from jfuse.tflite.runtime.quantized import Quantized, integers
 from jfuse.tflite.runtime.row import ALL_BUT_STRINGS, MOST_AXES, Row, Runtime, Values, takes, versions
+
+NO_POWERS_OF_TWO = MappingProxyType({"pot_scale_int16": False})
+
+
+def _of_sums(scale: float) -> float:
+    return scale * 2.0**-10
+
+
+def _of_squares(scale: float) -> float:
+    return scale**2 * 2.0**-10
+
 
 ROWS: tuple[Row, ...] = (
     Row(
@@ -31,6 +45,7 @@ ROWS: tuple[Row, ...] = (
                 (2, first("i8 u8")),
             ),
             takes(operand=None, result="f32 i16 i32", broadcasts=None, values=Values.COMPUTED),
+            quantized=Quantized(integers("i8 i16", "free")),
         ),
     ),
     Row(
@@ -45,6 +60,7 @@ ROWS: tuple[Row, ...] = (
                 I8,
             ),
             takes(operand=None, result="f32 f16 i16 i32 i64", broadcasts=MOST_AXES, values=Values.WRAPPED),
+            quantized=Quantized(integers("i8 i16", "free", least_scale=_of_sums, options=NO_POWERS_OF_TWO)),
         ),
     ),
     Row(
@@ -109,6 +125,7 @@ ROWS: tuple[Row, ...] = (
         litert=Runtime(
             versions("1.14.0 1.14.0 2.3.0 2.13.0 2.21.0", (5, first("i16")), (3, first("string")), I8),
             takes(operand="f32 f16 i16 i32 i64 bool string", result=None, broadcasts=MOST_AXES, values=Values.BITWISE),
+            quantized=Quantized(integers("i8", "plain", below_scale=1)),
         ),
     ),
     Row(
@@ -116,6 +133,7 @@ ROWS: tuple[Row, ...] = (
         litert=Runtime(
             versions("1.7.0 2.12.0", (2, first("i8 i16"))),
             takes(operand=None, result="f32", broadcasts=None, values=Values.COMPUTED),
+            quantized=Quantized(integers("i8 i16", "free")),
         ),
     ),
     Row(
@@ -143,6 +161,7 @@ ROWS: tuple[Row, ...] = (
         litert=Runtime(
             versions("1.14.0 1.14.0", I8),
             takes(operand="f32 f16 bf16 i16 i32 i64", result=None, broadcasts=MOST_AXES, values=Values.COMPUTED),
+            quantized=Quantized(integers("i8", "plain", below_scale=1)),
         ),
     ),
     Row(
@@ -150,6 +169,7 @@ ROWS: tuple[Row, ...] = (
         litert=Runtime(
             versions("1.14.0 1.14.0 2.13.0", *I16_I8),
             takes(operand="f32 f16 i16 i32 i64", result=None, broadcasts=MOST_AXES, values=Values.COMPUTED),
+            quantized=Quantized(integers("i8", "plain", below_scale=1)),
         ),
     ),
     Row(
@@ -157,6 +177,7 @@ ROWS: tuple[Row, ...] = (
         litert=Runtime(
             versions("1.14.0 1.14.0 2.13.0", *I16_I8),
             takes(operand="f32 f16 bf16 i16 i32 i64", result=None, broadcasts=MOST_AXES, values=Values.COMPUTED),
+            quantized=Quantized(integers("i8", "plain", below_scale=1)),
         ),
     ),
     Row(
@@ -164,6 +185,7 @@ ROWS: tuple[Row, ...] = (
         litert=Runtime(
             versions("1.14.0 1.14.0", I8),
             takes(operand="f32 f16 i16 i32 i64", result=None, broadcasts=MOST_AXES, values=Values.COMPUTED),
+            quantized=Quantized(integers("i8", "plain", below_scale=1)),
         ),
     ),
     Row(
@@ -171,6 +193,7 @@ ROWS: tuple[Row, ...] = (
         litert=Runtime(
             versions("1.14.0 2.15.0", (2, first("i8 i16"))),
             takes(operand=None, result="f32", broadcasts=None, values=Values.COMPUTED),
+            quantized=Quantized(integers("i8 i16", "free")),
         ),
     ),
     Row(
@@ -194,6 +217,7 @@ ROWS: tuple[Row, ...] = (
         litert=Runtime(
             versions("1.14.0 1.14.0 2.3.0 2.3.0", (4, first("i16")), (3, broadcasts_above_rank_4), I8),
             takes(operand=None, result="f32 f16 bf16 i8 i16 i32 i64 u8", broadcasts=MOST_AXES, values=Values.CHOSEN),
+            quantized=Quantized(integers("i8 i16", "same")),
         ),
     ),
     Row(
@@ -201,6 +225,7 @@ ROWS: tuple[Row, ...] = (
         litert=Runtime(
             versions("1.14.0 1.14.0 2.3.0 2.3.0", (4, first("i16")), (3, broadcasts_above_rank_4), I8),
             takes(operand=None, result="f32 f16 bf16 i8 i16 i32 i64 u8", broadcasts=MOST_AXES, values=Values.CHOSEN),
+            quantized=Quantized(integers("i8 i16", "same")),
         ),
     ),
     Row(
@@ -217,6 +242,7 @@ ROWS: tuple[Row, ...] = (
                 I8,
             ),
             takes(operand=None, result="f32 f16 i16 i32 i64 u32 c64", broadcasts=MOST_AXES, values=Values.WRAPPED),
+            quantized=Quantized(integers("i8 i16", "free")),
         ),
     ),
     Row(
@@ -231,6 +257,7 @@ ROWS: tuple[Row, ...] = (
         litert=Runtime(
             versions("1.14.0 1.14.0 2.3.0 2.21.0", (4, first("i16")), (3, first("string")), I8),
             takes(operand="f32 f16 i32 i64 bool string", result=None, broadcasts=MOST_AXES, values=Values.BITWISE),
+            quantized=Quantized(integers("i8", "plain", below_scale=1)),
         ),
     ),
     Row(
@@ -250,6 +277,7 @@ ROWS: tuple[Row, ...] = (
         litert=Runtime(
             versions("1.10.0 2.5.0 2.15.0", *I16_I8),
             takes(operand=None, result="f32", broadcasts=None, values=Values.COMPUTED),
+            quantized=Quantized(integers("i8", "free", not_negative=True)),
         ),
     ),
     Row(
@@ -262,6 +290,7 @@ ROWS: tuple[Row, ...] = (
                 I8,
             ),
             takes(operand=None, result=ALL_BUT_STRINGS, broadcasts=MOST_AXES, values=Values.MOVED),
+            quantized=Quantized(integers("i8 i16", "same")),
         ),
     ),
     Row(
@@ -269,6 +298,7 @@ ROWS: tuple[Row, ...] = (
         litert=Runtime(
             versions("2.2.0 2.12.0", (2, first("u32"))),
             takes(operand=None, result=ALL_BUT_STRINGS, broadcasts=MOST_AXES, values=Values.MOVED),
+            quantized=Quantized(integers("i8 i16", "same")),
         ),
     ),
     Row(
@@ -290,6 +320,7 @@ ROWS: tuple[Row, ...] = (
         litert=Runtime(
             versions("1.10.0 2.21.0", (2, first("i8 i16"))),
             takes(operand=None, result="f32", broadcasts=None, values=Values.COMPUTED),
+            quantized=Quantized(integers("i8", "free", not_negative=True)),
         ),
     ),
     Row(
@@ -301,6 +332,7 @@ ROWS: tuple[Row, ...] = (
         litert=Runtime(
             versions("1.13.1 2.5.0", I8),
             takes(operand=None, result="f32 i32", broadcasts=MOST_AXES, values=Values.WRAPPED),
+            quantized=Quantized(integers("i8", "free", least_scale=_of_squares)),
         ),
     ),
     Row(
@@ -314,6 +346,7 @@ ROWS: tuple[Row, ...] = (
                 I8,
             ),
             takes(operand=None, result="f32 i32 i64", broadcasts=MOST_AXES, values=Values.WRAPPED),
+            quantized=Quantized(integers("i8 i16", "free", least_scale=_of_sums, options=NO_POWERS_OF_TWO)),
         ),
     ),
     Row(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from jfuse.tflite.runtime.needs import I8, I16_I8, anywhere, at, either, first, never, option, per_channel, rank_above
+from jfuse.tflite.runtime.quantized import Quantized, Weights, beside_floats, integers
 from jfuse.tflite.runtime.row import ALL_BUT_STRINGS, Row, Runtime, Values, takes, versions
 
 ROWS: tuple[Row, ...] = (
@@ -15,6 +16,7 @@ ROWS: tuple[Row, ...] = (
         litert=Runtime(
             versions("- 2.5.0 2.5.0 2.23.0", (4, first("f8")), (3, first("i8 i16")), default=2),
             takes(operand=None, result=ALL_BUT_STRINGS, broadcasts=None, values=Values.MOVED),
+            quantized=Quantized(integers("i8 i16", "same")),
         ),
     ),
     Row(
@@ -35,6 +37,7 @@ ROWS: tuple[Row, ...] = (
                 *I16_I8,
             ),
             takes(operand=None, result="f32 f16 bf16 i8 i16 i32 i64 u8 u32 bool", broadcasts=None, values=Values.MOVED),
+            quantized=Quantized(integers("i8 i16", "same")),
         ),
     ),
     Row(
@@ -49,6 +52,7 @@ ROWS: tuple[Row, ...] = (
                 (2, at(2, "i64")),
             ),
             takes(operand=None, result=ALL_BUT_STRINGS, broadcasts=None, values=Values.MOVED),
+            quantized=Quantized(integers("i8 i16", "same")),
         ),
     ),
     Row(
@@ -56,11 +60,26 @@ ROWS: tuple[Row, ...] = (
         litert=Runtime(
             versions("1.13.0 1.14.0 1.14.0 2.18.0 2.21.0", (4, either(at(1, "i4"), per_channel(1))), (5, at(1, "i2"))),
             takes(operand=None, result=ALL_BUT_STRINGS, broadcasts=None, values=Values.MOVED),
+            quantized=Quantized(
+                integers("i8 i16", "same"),
+                (
+                    Weights(
+                        1,
+                        0,
+                        beside_floats(tensor="i8 i4 i2", channel="i8 i4 i2", block="i4 i2", i4=2, i2=4),
+                        moved=True,
+                    ),
+                ),
+            ),
         ),
     ),
     Row(
         "EXPAND_DIMS",
-        litert=Runtime(versions("1.10.0"), takes(operand=None, result=None, broadcasts=None, values=Values.MOVED)),
+        litert=Runtime(
+            versions("1.10.0"),
+            takes(operand=None, result=None, broadcasts=None, values=Values.MOVED),
+            quantized=Quantized(integers("i8 i16", "same")),
+        ),
     ),
     Row(
         "FILL",
@@ -73,6 +92,7 @@ ROWS: tuple[Row, ...] = (
                 (2, at(1, "bool string")),
             ),
             takes(operand=None, result=f"{ALL_BUT_STRINGS} string", broadcasts=None, values=Values.MOVED),
+            quantized=Quantized(integers("i8 i16", "same")),
         ),
     ),
     Row(
@@ -95,6 +115,7 @@ ROWS: tuple[Row, ...] = (
                 values=Values.MOVED,
                 string_rank=1,
             ),
+            quantized=Quantized(integers("i8 i16", "same"), (Weights(0, 0, moved=True),)),
         ),
     ),
     Row(
@@ -111,6 +132,7 @@ ROWS: tuple[Row, ...] = (
             takes(
                 operand=None, result="f32 f16 bf16 i8 i16 i32 i64 u8 bool string", broadcasts=None, values=Values.MOVED
             ),
+            quantized=Quantized(integers("i8 i16", "same")),
         ),
     ),
     Row(
@@ -118,6 +140,7 @@ ROWS: tuple[Row, ...] = (
         litert=Runtime(
             versions("1.13.1 2.3.0 2.12.0", *I16_I8),
             takes(operand=None, result=ALL_BUT_STRINGS, broadcasts=None, values=Values.MOVED),
+            quantized=Quantized(integers("i8 i16", "same")),
         ),
     ),
     Row(
@@ -132,6 +155,7 @@ ROWS: tuple[Row, ...] = (
         litert=Runtime(
             versions("1.11.0 1.14.0 2.3.0 2.13.0 2.23.0", (5, first("f8")), (4, first("u32")), *I16_I8),
             takes(operand=None, result="f32 i8 i16 i32 i64 u8 u32", broadcasts=None, values=Values.MOVED),
+            quantized=Quantized(integers("i8 i16", "same")),
         ),
     ),
     Row(
@@ -145,6 +169,7 @@ ROWS: tuple[Row, ...] = (
                 *I16_I8,
             ),
             takes(operand=None, result="f32 f16 bf16 i8 i16 i32 i64 u8 bool", broadcasts=None, values=Values.MOVED),
+            quantized=Quantized(integers("i8 i16", "same")),
         ),
     ),
     Row(
@@ -158,6 +183,7 @@ ROWS: tuple[Row, ...] = (
                 *I16_I8,
             ),
             takes(operand=None, result="f32 f16 bf16 i8 i16 i32 i64 u8 bool", broadcasts=None, values=Values.MOVED),
+            quantized=Quantized(integers("i8 i16", "same")),
         ),
     ),
     Row(
@@ -173,12 +199,18 @@ ROWS: tuple[Row, ...] = (
     ),
     Row(
         "RESHAPE",
-        litert=Runtime(versions("1.5.0"), takes(operand=None, result=None, broadcasts=None, values=Values.MOVED)),
+        litert=Runtime(
+            versions("1.5.0"),
+            takes(operand=None, result=None, broadcasts=None, values=Values.MOVED),
+            quantized=Quantized(integers("i8 i16", "same")),
+        ),
     ),
     Row(
         "REVERSE_SEQUENCE",
         litert=Runtime(
-            versions("1.14.0"), takes(operand=None, result="f32 i16 i32 i64 u8", broadcasts=None, values=Values.MOVED)
+            versions("1.14.0"),
+            takes(operand=None, result="f32 i16 i32 i64 u8", broadcasts=None, values=Values.MOVED),
+            quantized=Quantized(integers("i16", "same")),
         ),
     ),
     Row(
@@ -186,6 +218,7 @@ ROWS: tuple[Row, ...] = (
         litert=Runtime(
             versions("1.14.0 2.2.0 2.5.0 2.23.0", (4, first("f8")), (3, first("i8")), (2, first("bool"))),
             takes(operand=None, result="f32 f16 bf16 i8 i16 i32 i64 u8 bool", broadcasts=None, values=Values.MOVED),
+            quantized=Quantized(integers("i8 i16", "same")),
         ),
     ),
     Row(
@@ -213,6 +246,7 @@ ROWS: tuple[Row, ...] = (
                 I8,
             ),
             takes(operand=None, result=None, broadcasts=None, values=Values.MOVED),
+            quantized=Quantized(integers("i8 i16", "same")),
         ),
     ),
     Row(
@@ -233,6 +267,7 @@ ROWS: tuple[Row, ...] = (
                 (2, at(1, "i8")),
             ),
             takes(operand=None, result="f32 i8 i16 i32 i64 u8", broadcasts=None, values=Values.MOVED),
+            quantized=Quantized(integers("i8 i16", "same")),
         ),
     ),
     Row(
@@ -240,6 +275,7 @@ ROWS: tuple[Row, ...] = (
         litert=Runtime(
             versions("1.13.1 2.3.0 2.23.0", (3, first("f8")), I8),
             takes(operand=None, result="f32 i8 i16 i32 i64 u8", broadcasts=None, values=Values.MOVED),
+            quantized=Quantized(integers("i8 i16", "same")),
         ),
     ),
     Row(
@@ -247,6 +283,7 @@ ROWS: tuple[Row, ...] = (
         litert=Runtime(
             versions("1.6.0 2.5.0", (2, first("string"))),
             takes(operand=None, result=None, broadcasts=None, values=Values.MOVED),
+            quantized=Quantized(integers("i8 i16", "same")),
         ),
     ),
     Row(
@@ -263,6 +300,7 @@ ROWS: tuple[Row, ...] = (
                 I8,
             ),
             takes(operand=None, result=None, broadcasts=None, values=Values.MOVED),
+            quantized=Quantized(integers("i8 i16", "same")),
         ),
     ),
     Row(
@@ -270,6 +308,7 @@ ROWS: tuple[Row, ...] = (
         litert=Runtime(
             versions("1.10.1 2.2.0 2.8.0", (3, first("i8")), (2, first("string"))),
             takes(operand=None, result=None, broadcasts=None, values=Values.MOVED),
+            quantized=Quantized(integers("i8 i16", "same")),
         ),
     ),
     Row(
@@ -277,6 +316,7 @@ ROWS: tuple[Row, ...] = (
         litert=Runtime(
             versions("1.7.0 1.14.0 2.13.0", (3, anywhere("i16")), I8),
             takes(operand=None, result="f32 i8 i16 i32 i64 u8", broadcasts=None, values=Values.CHOSEN),
+            quantized=Quantized(integers("i8 i16", "same")),
         ),
     ),
     Row(
@@ -294,6 +334,7 @@ ROWS: tuple[Row, ...] = (
                 I8,
             ),
             takes(operand=None, result=ALL_BUT_STRINGS, broadcasts=None, values=Values.MOVED),
+            quantized=Quantized(integers("i8 i16", "same")),
         ),
     ),
     Row(
@@ -315,6 +356,7 @@ ROWS: tuple[Row, ...] = (
                 (2, first("i8 u8")),
             ),
             takes(operand=None, result="f32 f16 bf16 i8 i16 i32 u8 bool", broadcasts=None, values=Values.MOVED),
+            quantized=Quantized(integers("i8 i16", "same")),
         ),
     ),
     Row(

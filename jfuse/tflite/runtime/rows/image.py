@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from jfuse.tflite.runtime.needs import I8, either, first, never, option, rank_above
+from jfuse.tflite.runtime.quantized import Quantized, integers
 from jfuse.tflite.runtime.row import ALL_BUT_STRINGS, Row, Runtime, Values, takes, versions
 
 ROWS: tuple[Row, ...] = (
@@ -13,6 +14,7 @@ ROWS: tuple[Row, ...] = (
                 "1.6.0 1.14.0 2.3.0 2.12.0", (4, first("i16")), (3, either(rank_above(4), never(rank_above(3)))), I8
             ),
             takes(operand=None, result=ALL_BUT_STRINGS, broadcasts=None, values=Values.MOVED),
+            quantized=Quantized(integers("i8 i16", "same")),
         ),
     ),
     Row(
@@ -20,6 +22,7 @@ ROWS: tuple[Row, ...] = (
         litert=Runtime(
             versions("2.1.0 2.5.0", I8),
             takes(operand=None, result="f32 i8 i32 i64 u8", broadcasts=None, values=Values.MOVED),
+            quantized=Quantized(integers("i8", "same")),
         ),
     ),
     Row(
@@ -35,6 +38,7 @@ ROWS: tuple[Row, ...] = (
         litert=Runtime(
             versions("1.7.0 1.14.0 2.2.0 2.5.0", (4, first("i16")), (3, option("half_pixel_centers")), I8),
             takes(operand=None, result="f32", broadcasts=None, values=Values.COMPUTED),
+            quantized=Quantized(integers("i8 i16", "same")),
         ),
     ),
     Row(
@@ -49,6 +53,7 @@ ROWS: tuple[Row, ...] = (
             takes(
                 operand=None, result="f32 f16 bf16 i8 i16 i32 u8 u16 u32 bool", broadcasts=None, values=Values.COMPUTED
             ),
+            quantized=Quantized(integers("i8 i16", "same")),
         ),
     ),
     Row(
@@ -58,6 +63,7 @@ ROWS: tuple[Row, ...] = (
                 "1.6.0 1.14.0 2.3.0 2.12.0", (4, first("i16")), (3, either(rank_above(4), never(rank_above(3)))), I8
             ),
             takes(operand=None, result=ALL_BUT_STRINGS, broadcasts=None, values=Values.MOVED),
+            quantized=Quantized(integers("i8 i16", "same")),
         ),
     ),
     Row(
@@ -65,6 +71,7 @@ ROWS: tuple[Row, ...] = (
         litert=Runtime(
             versions("1.5.0 1.14.0", I8),
             takes(operand=None, result="f32 i8 i32 i64 u8", broadcasts=None, values=Values.MOVED),
+            quantized=Quantized(integers("i8", "same")),
         ),
     ),
 )

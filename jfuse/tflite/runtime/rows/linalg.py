@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
+from jfuse.ir.types import DType
 from jfuse.tflite.runtime.needs import (
     I16_I8,
     asymmetric,
     at,
     bias_typed,
     both,
+    columns,
     hybrid,
+    never,
     option,
     option_not,
     per_channel,
     product_of,
     sparse,
 )
+from jfuse.tflite.runtime.quantized import I8_I4, Hybrid, Quantized, Weights, beside_floats, integers
 from jfuse.tflite.runtime.row import Row, Runtime, Values, takes, versions
+
+# Without XNNPACK the kernel leaves the activation out (LiteRT 2.3.0).
+_BLOCKS = Hybrid(DType.i4, "block", needs=never(option_not("fused_activation_function", "NONE")))
 
 ROWS: tuple[Row, ...] = (
     Row(
@@ -23,11 +30,17 @@ ROWS: tuple[Row, ...] = (
         litert=Runtime(
             versions("2.3.0 2.3.0 2.4.0 2.5.0", *I16_I8, (4, asymmetric(1))),
             takes(operand=None, result="f32", broadcasts=None, values=Values.COMPUTED),
+            quantized=Quantized(
+                integers("i8 i16", "free"),
+                (Weights(1, columns, beside_floats(tensor="i8"), integer_per_channel=False, computed=True),),
+            ),
         ),
     ),
     Row(
         "COMPLEX_ABS",
-        litert=Runtime(versions("2.5.0"), takes(operand="c64", result=None, broadcasts=None, values=Values.COMPUTED)),
+        litert=Runtime(
+            versions("2.5.0"), takes(operand="c64 c128", result=None, broadcasts=None, values=Values.COMPUTED)
+        ),
     ),
     Row(
         "FULLY_CONNECTED",
@@ -49,11 +62,24 @@ ROWS: tuple[Row, ...] = (
                 (2, option_not("weights_format", "DEFAULT")),
             ),
             takes(operand=None, result="f32", broadcasts=None, values=Values.COMPUTED),
+            quantized=Quantized(
+                integers("i8 i16", "free", bias=2),
+                (
+                    Weights(
+                        1,
+                        0,
+                        (*beside_floats(tensor="i8 i4 i2", channel="i8 i4 i2"), _BLOCKS),
+                        integer=I8_I4,
+                    ),
+                ),
+            ),
         ),
     ),
     Row(
         "IMAG",
-        litert=Runtime(versions("2.5.0"), takes(operand="c64", result=None, broadcasts=None, values=Values.COMPUTED)),
+        litert=Runtime(
+            versions("2.5.0"), takes(operand="c64 c128", result=None, broadcasts=None, values=Values.COMPUTED)
+        ),
     ),
     Row(
         "MATRIX_DIAG",
@@ -71,7 +97,9 @@ ROWS: tuple[Row, ...] = (
     ),
     Row(
         "REAL",
-        litert=Runtime(versions("2.5.0"), takes(operand="c64", result=None, broadcasts=None, values=Values.COMPUTED)),
+        litert=Runtime(
+            versions("2.5.0"), takes(operand="c64 c128", result=None, broadcasts=None, values=Values.COMPUTED)
+        ),
     ),
     Row(
         "RFFT2D",

@@ -18,6 +18,7 @@ from jfuse.tflite.runtime.needs import (
     product_of,
     result,
 )
+from jfuse.tflite.runtime.quantized import I8_I4, Quantized, Weights, beside_floats, integers
 from jfuse.tflite.runtime.row import ALL_BUT_STRINGS, MOST_AXES, Row, Runtime, Values, takes, versions
 
 ROWS: tuple[Row, ...] = (
@@ -26,6 +27,7 @@ ROWS: tuple[Row, ...] = (
         litert=Runtime(
             versions("1.5.0 1.14.0 2.3.0", *I16_I8),
             takes(operand=None, result="f32", broadcasts=None, values=Values.COMPUTED),
+            quantized=Quantized(integers("i8 i16", "same")),
         ),
     ),
     Row(
@@ -42,15 +44,27 @@ ROWS: tuple[Row, ...] = (
                 (2, hybrid(1)),
             ),
             takes(operand=None, result="f32", broadcasts=None, values=Values.COMPUTED),
+            quantized=Quantized(
+                integers("i8 i16", "free", bias=2),
+                (Weights(1, 0, beside_floats(tensor="i8 i4", channel="i8 i4"), integer=I8_I4),),
+            ),
         ),
     ),
     Row(
         "CONV_3D",
-        litert=Runtime(versions("2.5.0"), takes(operand=None, result="f32", broadcasts=None, values=Values.COMPUTED)),
+        litert=Runtime(
+            versions("2.5.0"),
+            takes(operand=None, result="f32", broadcasts=None, values=Values.COMPUTED),
+            quantized=Quantized(weights=(Weights(1, 4),)),
+        ),
     ),
     Row(
         "CONV_3D_TRANSPOSE",
-        litert=Runtime(versions("2.6.0"), takes(operand=None, result="f32", broadcasts=None, values=Values.COMPUTED)),
+        litert=Runtime(
+            versions("2.6.0"),
+            takes(operand=None, result="f32", broadcasts=None, values=Values.COMPUTED),
+            quantized=Quantized(weights=(Weights(1, 3),)),
+        ),
     ),
     Row(
         "DEPTHWISE_CONV_2D",
@@ -65,6 +79,10 @@ ROWS: tuple[Row, ...] = (
                 (2, either(option_not("dilation_w_factor", 1), option_not("dilation_h_factor", 1))),
             ),
             takes(operand=None, result="f32", broadcasts=None, values=Values.COMPUTED),
+            quantized=Quantized(
+                integers("i8 i16", "free", bias=2),
+                (Weights(1, 3, beside_floats(channel="i8"), integer=I8_I4),),
+            ),
         ),
     ),
     Row(
@@ -91,7 +109,11 @@ ROWS: tuple[Row, ...] = (
     ),
     Row(
         "ELU",
-        litert=Runtime(versions("1.14.0"), takes(operand=None, result="f32", broadcasts=None, values=Values.COMPUTED)),
+        litert=Runtime(
+            versions("1.14.0"),
+            takes(operand=None, result="f32", broadcasts=None, values=Values.COMPUTED),
+            quantized=Quantized(integers("i8", "free")),
+        ),
     ),
     Row(
         "FAKE_QUANT",
@@ -105,16 +127,23 @@ ROWS: tuple[Row, ...] = (
         litert=Runtime(
             versions("2.9.0 2.9.0 2.23.0", (3, first("f16")), (2, first("i8 u8"))),
             takes(operand=None, result="f32", broadcasts=None, values=Values.COMPUTED),
+            quantized=Quantized(integers("i8", "free")),
         ),
     ),
     Row(
         "HARD_SWISH",
-        litert=Runtime(versions("1.15.0"), takes(operand=None, result="f32", broadcasts=None, values=Values.COMPUTED)),
+        litert=Runtime(
+            versions("1.15.0"),
+            takes(operand=None, result="f32", broadcasts=None, values=Values.COMPUTED),
+            quantized=Quantized(integers("i8", "free")),
+        ),
     ),
     Row(
         "L2_NORMALIZATION",
         litert=Runtime(
-            versions("1.5.0 1.14.0", I8), takes(operand=None, result="f32", broadcasts=None, values=Values.COMPUTED)
+            versions("1.5.0 1.14.0", I8),
+            takes(operand=None, result="f32", broadcasts=None, values=Values.COMPUTED),
+            quantized=Quantized(integers("i8", {"i8": (1 / 128, 0)})),
         ),
     ),
     Row(
@@ -126,6 +155,7 @@ ROWS: tuple[Row, ...] = (
         litert=Runtime(
             versions("1.13.1 2.3.0", (2, first("i16"))),
             takes(operand=None, result="f32", broadcasts=None, values=Values.COMPUTED),
+            quantized=Quantized(integers("i8 i16", "free")),
         ),
     ),
     Row(
@@ -137,12 +167,15 @@ ROWS: tuple[Row, ...] = (
         litert=Runtime(
             versions("1.14.0 1.14.0 2.3.0", *I16_I8),
             takes(operand=None, result="f32 f16 bf16", broadcasts=None, values=Values.COMPUTED),
+            quantized=Quantized(integers("i8 i16", {"i8": (1 / 256, -128), "i16": (1 / 32768, 0)})),
         ),
     ),
     Row(
         "LOG_SOFTMAX",
         litert=Runtime(
-            versions("1.14.0 1.14.0", I8), takes(operand=None, result="f32", broadcasts=None, values=Values.COMPUTED)
+            versions("1.14.0 1.14.0", I8),
+            takes(operand=None, result="f32", broadcasts=None, values=Values.COMPUTED),
+            quantized=Quantized(integers("i8", {"i8": (16 / 256, 127)})),
         ),
     ),
     Row(
@@ -150,12 +183,15 @@ ROWS: tuple[Row, ...] = (
         litert=Runtime(
             versions("1.5.0 1.14.0 2.3.0", *I16_I8),
             takes(operand=None, result="f32 i8 i16 u8", broadcasts=None, values=Values.COMPUTED),
+            quantized=Quantized(integers("i8 i16", "same")),
         ),
     ),
     Row(
         "PRELU",
         litert=Runtime(
-            versions("1.8.0"), takes(operand=None, result="f32", broadcasts=MOST_AXES, values=Values.COMPUTED)
+            versions("1.8.0"),
+            takes(operand=None, result="f32", broadcasts=MOST_AXES, values=Values.COMPUTED),
+            quantized=Quantized(integers("i8", "free")),
         ),
     ),
     Row(
@@ -183,6 +219,7 @@ ROWS: tuple[Row, ...] = (
         litert=Runtime(
             versions("1.5.0 2.1.0 2.5.0", (3, first("i16")), (2, first("i8 u8"))),
             takes(operand=None, result="f32", broadcasts=None, values=Values.CHOSEN),
+            quantized=Quantized(integers("i8 i16", "free")),
         ),
     ),
     Row(
@@ -190,21 +227,31 @@ ROWS: tuple[Row, ...] = (
         litert=Runtime(
             versions("1.5.0 1.14.0 2.5.0", *I16_I8),
             takes(operand=None, result="f32", broadcasts=None, values=Values.COMPUTED),
+            quantized=Quantized(integers("i8 i16", "free")),
         ),
     ),
     Row(
         "RELU_0_TO_1",
-        litert=Runtime(versions("2.10.0"), takes(operand=None, result="f32", broadcasts=None, values=Values.COMPUTED)),
+        litert=Runtime(
+            versions("2.10.0"),
+            takes(operand=None, result="f32", broadcasts=None, values=Values.COMPUTED),
+            quantized=Quantized(integers("i8", "free")),
+        ),
     ),
     Row(
         "RELU_N1_TO_1",
-        litert=Runtime(versions("1.5.0"), takes(operand=None, result="f32", broadcasts=None, values=Values.COMPUTED)),
+        litert=Runtime(
+            versions("1.5.0"),
+            takes(operand=None, result="f32", broadcasts=None, values=Values.COMPUTED),
+            quantized=Quantized(integers("i8", "free")),
+        ),
     ),
     Row(
         "SOFTMAX",
         litert=Runtime(
             versions("1.5.0 1.14.0 2.3.0 2.23.0", (4, first("f16")), *I16_I8),
             takes(operand=None, result="f32 f16", broadcasts=None, values=Values.COMPUTED),
+            quantized=Quantized(integers("i8 i16", {"i8": (1 / 256, -128), "i16": (1 / 32768, 0)}, fades=10)),
         ),
     ),
     Row(
@@ -212,6 +259,7 @@ ROWS: tuple[Row, ...] = (
         litert=Runtime(
             versions("1.14.0 1.14.0 2.3.0", *I16_I8),
             takes(operand=None, result="f32 f16 bf16", broadcasts=None, values=Values.COMPUTED),
+            quantized=Quantized(integers("i8 i16", {"i8": (1 / 128, 0), "i16": (1 / 32768, 0)})),
         ),
     ),
     Row(
@@ -225,6 +273,7 @@ ROWS: tuple[Row, ...] = (
                 (2, at(2, "i8")),
             ),
             takes(operand=None, result="f32", broadcasts=None, values=Values.COMPUTED),
+            quantized=Quantized(integers("i8 i16", "free", bias=3), (Weights(1, 0),)),
         ),
     ),
 )

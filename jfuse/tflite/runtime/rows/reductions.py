@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from jfuse.tflite.runtime.needs import I8, I16_I8, first
+from jfuse.tflite.runtime.quantized import Quantized, integers
 from jfuse.tflite.runtime.row import MOST_AXES, Row, Runtime, Values, takes, versions
 
 ROWS: tuple[Row, ...] = (
@@ -11,6 +12,7 @@ ROWS: tuple[Row, ...] = (
         litert=Runtime(
             versions("1.9.0 1.14.0 2.9.0", (3, first("bool")), I8),
             takes(operand="f32 i8 i32 u8 bool", result=None, broadcasts=None, values=Values.COMPUTED),
+            quantized=Quantized(integers("i8", "plain")),
         ),
     ),
     Row(
@@ -18,6 +20,7 @@ ROWS: tuple[Row, ...] = (
         litert=Runtime(
             versions("1.9.0 1.14.0 2.9.0", (3, first("bool")), I8),
             takes(operand="f32 i8 i32 u8 bool", result=None, broadcasts=None, values=Values.COMPUTED),
+            quantized=Quantized(integers("i8", "plain")),
         ),
     ),
     Row(
@@ -35,6 +38,7 @@ ROWS: tuple[Row, ...] = (
         litert=Runtime(
             versions("1.6.0 1.14.0 2.4.0", *I16_I8),
             takes(operand=None, result="f32 i32 i64", broadcasts=None, values=Values.TYPED),
+            quantized=Quantized(integers("i8 i16", "free")),
         ),
     ),
     Row(
@@ -62,6 +66,7 @@ ROWS: tuple[Row, ...] = (
         litert=Runtime(
             versions("1.11.0 1.14.0 2.5.0", *I16_I8),
             takes(operand=None, result="f32 i8 i16 i32 i64 u8", broadcasts=None, values=Values.CHOSEN),
+            quantized=Quantized(integers("i8 i16", "same")),
         ),
     ),
     Row(
@@ -69,6 +74,7 @@ ROWS: tuple[Row, ...] = (
         litert=Runtime(
             versions("1.11.0 1.14.0 2.5.0", *I16_I8),
             takes(operand=None, result="f32 i8 i16 i32 i64 u8", broadcasts=None, values=Values.CHOSEN),
+            quantized=Quantized(integers("i8 i16", "same")),
         ),
     ),
     Row(
@@ -103,6 +109,7 @@ ROWS: tuple[Row, ...] = (
         litert=Runtime(
             versions("1.10.0 1.15.0", I8),
             takes(operand=None, result="f32 i32 i64", broadcasts=None, values=Values.WRAPPED),
+            quantized=Quantized(integers("i8", "free")),
         ),
     ),
     Row(

@@ -1,0 +1,113 @@
+"""Calibration: jfuse on XLA against TensorFlow's calibrator, on one float file and the same samples, in one run.
+
+    python -m bench.calibrate [--json bench/results/calibrate.json] [-k SUBSTRING ...] [--samples 1000]
+
+The file is jfuse's, of a Keras model with an open batch that is awake. TensorFlow's `Calibrator` runs it sample by
+sample, as its converter does; jfuse takes the extremes of all values that are floats (and inner values of the LSTM),
+then the same with histograms. Wall times, compilation included; "further" is what each sample costs beyond the first
+ones, compilation left out. The ranges of inputs and outputs are compared.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+import tensorflow as tf
+from ai_edge_litert import schema_py_generated as schema
+from keras import layers
+from tensorflow.lite.python.optimize.calibrator import Calibrator
+
+import jfuse
+from bench.verify import mobilenet, sequence
+from jfuse.ir.graph import Program
+from jfuse.ir.walk import all_graphs
+from jfuse.quantization.calibrate import calibrate
+from jfuse.quantization.statistics import Observed
+
+MODELS: dict[str, tuple[tuple[int, ...], Callable[[], Any]]] = {
+    "lstm": ((50, 16), sequence(50, 16, lambda: layers.LSTM(64))),
+    "mobilenet": ((96, 96, 3), mobilenet),
+}
+
+
+def values(program: Program) -> list[Observed]:
+    """All values that are floats, and the parts of fused ops."""
+    graphs = [inner for graph in program.graphs() for inner in all_graphs(graph)]
+    found = [Observed(v) for g in graphs for v in (*g.inputs, *(o for e in g.eqns for o in e.outputs))]
+    parts = [Observed(e.outputs[0], part) for g in graphs for e in g.eqns for part in e.op.parts]
+    return [o for o in found if o.var.type.dtype.is_float] + parts
+
+
+def official(model: bytes, samples: np.ndarray) -> tuple[float, Any]:
+    """Seconds, and the least and greatest numbers of the inputs and outputs."""
+
+    def calls() -> Any:
+        for sample in samples:
+            yield [sample[None]]
+
+    calibrator = Calibrator(model)
+    started = time.perf_counter()
+    found = calibrator.calibrate(calls)
+    seconds = time.perf_counter() - started
+    graph = schema.ModelT.InitFromObj(schema.Model.GetRootAs(bytes(found), 0)).subgraphs[0]
+    stated = [graph.tensors[i].quantization for i in (*graph.inputs, *graph.outputs)]
+    return seconds, [(float(q.min[0]), float(q.max[0])) for q in stated]
+
+
+def ours(program: Program, samples: np.ndarray, histograms: bool) -> tuple[float, Any]:
+    """Seconds, and the statistics."""
+    observed = values(program)
+    started = time.perf_counter()
+    found = calibrate(program, observed, samples, histograms=observed if histograms else ())
+    return time.perf_counter() - started, found
+
+
+def measured(name: str, count: int) -> dict[str, Any]:
+    """One model's row."""
+    shape, make = MODELS[name]
+    lite = jfuse.convert(make(), verify=False)
+    samples = np.random.default_rng(0).standard_normal((count, *shape)).astype(np.float32)
+    theirs, stated = official(lite.to_bytes(), samples)
+    few = len(samples) // 2
+    _, statistics = ours(lite.program, samples, False)
+    row = {"model": name, "samples": count, "official_s": theirs, "official_further_ms": 1000 * theirs / count}
+    for what, histograms in (("extremes", False), ("histograms", True)):
+        half, _ = ours(lite.program, samples[:few], histograms)
+        whole, _ = ours(lite.program, samples, histograms)
+        further = 1000 * (whole - half) / (count - few)
+        row |= {f"{what}_s": whole, f"{what}_ratio": theirs / whole, f"{what}_further_ms": further}
+        row[f"{what}_further_ratio"] = row["official_further_ms"] / further
+    (graph,) = lite.program.graphs()
+    for var, ends in zip((*graph.inputs, *graph.outputs), stated, strict=True):
+        np.testing.assert_allclose(statistics.range(Observed(var)), ends, rtol=1e-3, atol=1e-5)
+    return row
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Print the table, and write it where asked."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--json", type=Path)
+    parser.add_argument("-k", nargs="*", default=[""])
+    parser.add_argument("--samples", type=int, default=1000)
+    options = parser.parse_args(arguments)
+    rows = [measured(name, options.samples) for name in MODELS if any(part in name for part in options.k)]
+    columns = [key for key in rows[0] if key != "model"]
+    for row in rows:
+        print(row["model"], *(f"{key} {row[key]:.4g}" for key in columns), sep="\n  ")
+    if options.json:
+        machine = {"processor": platform.processor() or platform.machine(), "cores": os.cpu_count()}
+        versions = {"jax": jax.__version__, "tensorflow": tf.__version__}
+        options.json.write_text(json.dumps({"machine": machine, "versions": versions, "rows": rows}, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()

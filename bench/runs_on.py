@@ -1,0 +1,226 @@
+"""Which runtime runs which model, and answers like TensorFlow: five calls in a row each.
+
+    python -m bench.runs_on [--json bench/results/runs_on.json] [--python tflite-runtime=/path/to/python] [PART ...]
+    python -m bench.runs_on --markdown > docs/runs-on.md      # from the committed result
+
+Every runtime runs in a process of its own. LiteRT and tflite-micro are those of this Python; others need one where they
+are installed (tflite-runtime 2.14 needs numpy < 2). A file is converted for the target of the runtime.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "0")
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+
+import numpy as np
+
+import jfuse
+from jfuse.errors import JfuseError
+from jfuse.measure import relative_error
+from jfuse.proof.inputs import draws
+from jfuse.running.micro import MicroInterpreter, has_micro, measured_arena
+from jfuse.verification.runners.in_tensorflow import variables_restored
+from jfuse.verification.runners.subjects import InTensorFlow
+
+RESULT = Path("bench/results/runs_on.json")
+WORKER = Path(__file__).with_name("runs_on_worker.py")
+CALLS = 5
+RIGHT = 1e-5  # of the largest output: f32 sums in another order
+LIMIT_S = 120.0
+
+
+@dataclass(frozen=True)
+class Column:
+    """One runtime. target: what files are converted for; runs: whether it is run here, or only converted for."""
+
+    runtime: str
+    target: str
+    runs: bool = True
+
+
+COLUMNS = (
+    Column("ai-edge-litert", "litert"),
+    Column("tflite-runtime", "litert>=2.14"),
+    Column("onert", "litert>=2.14"),
+    Column("tflite-micro", "tflite-micro"),
+    Column("LiteRT GPU", "litert-gpu", runs=False),
+    Column("Google Tensor", "google-tensor", runs=False),
+    Column("Ethos-U55", "ethos-u55", runs=False),
+)
+Calls = Sequence[Sequence[np.ndarray]]
+
+
+def measured(source: Any, pythons: Mapping[str, str], folder: Path) -> dict[str, str]:
+    """What each column says of one model."""
+    model = jfuse.load(source)
+    assert model.imported is not None
+    (signature, *_) = model.program.signatures
+    named = list(draws(signature, {}, seed=0, count=CALLS))
+    calls = [[call[name] for name in signature.input_names] for call in named]
+    with variables_restored(model.imported):
+        reference = InTensorFlow(model.imported).start()
+        results = [reference.run(call, signature.key) for call in named]
+        wanted = [[np.asarray(r[name]) for name in signature.output_names] for r in results]
+    files: dict[str, Any] = {}
+    found = {}
+    for column in COLUMNS:
+        if column.target not in files:
+            files[column.target] = _converted(model, column.target)
+        lite = files[column.target]
+        if isinstance(lite, str):
+            found[column.runtime] = lite
+        elif not column.runs:
+            found[column.runtime] = "converts"
+        elif column.runtime != "tflite-micro" and column.runtime not in pythons:
+            found[column.runtime] = "not installed"
+        else:
+            found[column.runtime] = _told(lite, column.runtime, pythons, calls, wanted, folder)
+    lite = files["tflite-micro"]
+    if not isinstance(lite, str) and has_micro():
+        arena, _ = measured_arena(lite.program, lite.to_bytes())
+        found["arena"] = "" if arena is None else str(arena)
+    return found
+
+
+def _converted(model: jfuse.Model, target: str) -> jfuse.Model | str:
+    try:
+        return jfuse.lower(model, target=target)
+    except JfuseError as error:
+        return f"no file: {' '.join(str(error.found or error.message).split())[:160]}"
+
+
+def _told(
+    lite: jfuse.Model, runtime: str, pythons: Mapping[str, str], calls: Calls, wanted: Calls, folder: Path
+) -> str:
+    """Say that the answers are right, or what is wrong."""
+    try:
+        if runtime == "tflite-micro":
+            answers = _in_micro(lite, calls)
+        else:
+            answers = _in_a_process(lite, runtime, pythons[runtime], calls, folder)
+    except (JfuseError, RuntimeError) as error:
+        return f"refused: {' '.join(str(getattr(error, 'found', '') or error).split())[-160:]}"
+    errors = [
+        relative_error(f.reshape(w.shape), w) if f.size == w.size else float("inf")
+        for ours, theirs in zip(answers, wanted, strict=True)
+        for f, w in zip(ours, theirs, strict=True)
+    ]
+    return "right" if max(errors) <= RIGHT else f"wrong: {max(errors):.1e}"
+
+
+def _in_micro(lite: jfuse.Model, calls: Calls) -> list[list[np.ndarray]]:
+    (signature,) = lite.program.signatures
+    with MicroInterpreter(lite.to_bytes()) as interpreter:
+        results = [interpreter.run(dict(zip(signature.input_names, call, strict=True))) for call in calls]
+    return [[r[name] for name in signature.output_names] for r in results]
+
+
+def _in_a_process(lite: jfuse.Model, runtime: str, python: str, calls: Calls, folder: Path) -> list[list[np.ndarray]]:
+    model, inputs, outputs = (folder / name for name in ("model.tflite", "inputs.npz", "outputs.npz"))
+    outputs.unlink(missing_ok=True)
+    lite.save(model)
+    arrays: dict[str, Any] = {f"{c}/{i}": array for c, call in enumerate(calls) for i, array in enumerate(call)}
+    np.savez(inputs, **arrays)
+    command = [python, str(WORKER), runtime, str(model), str(inputs), str(outputs)]
+    try:
+        ran = subprocess.run(command, capture_output=True, text=True, check=False, timeout=LIMIT_S)
+    except subprocess.TimeoutExpired as error:
+        raise RuntimeError(f"no answer after {LIMIT_S:g} s") from error
+    if ran.returncode:
+        last = [line for line in ran.stderr.strip().splitlines() if line.strip()]
+        raise RuntimeError(last[-1] if ran.returncode > 0 and last else f"the process ended with {ran.returncode}")
+    found = np.load(outputs)
+    count = len(lite.program.signatures[0].output_names)
+    return [[found[f"{c}/{i}"] for i in range(count)] for c in range(len(calls))]
+
+
+def markdown(result: Mapping[str, Any]) -> str:
+    """The page of a result."""
+    names = [c.runtime for c in COLUMNS]
+    lines = [
+        "# Runs on",
+        "",
+        f"Which runtime runs which model, and answers like TensorFlow within {RIGHT:g} of the largest output on",
+        f"{CALLS} calls in a row (`python -m bench.runs_on`, which writes this page, too). Each file is converted for",
+        "the [target](targets.md) of the runtime; for the last three, which do not run here, the table says whether",
+        "there is such a file. The arena is what tflite-micro counts besides the model on this machine.",
+        "",
+        f"Measured on {result['machine']}, with {', '.join(f'{n} {v}' for n, v in result['versions'].items())}.",
+        "",
+        f"| model | {' | '.join(names)} | arena, bytes |",
+        f"|---|{'---|' * (len(names) + 1)}",
+    ]
+    notes: list[str] = []
+    for model, told in result["models"].items():
+        cells = [_cell(told[n], notes) for n in names]
+        lines.append(f"| {model} | {' | '.join(cells)} | {told.get('arena', '')} |")
+    lines += ["", *(f"{i}. {note}" for i, note in enumerate(notes, 1)), ""]
+    return "\n".join(lines)
+
+
+def _cell(told: str, notes: list[str]) -> str:
+    word, _, reason = told.partition(": ")
+    if not reason:
+        return {"right": "yes", "converts": "file"}.get(told, told)
+    note = reason.replace("|", "/")
+    if note not in notes:
+        notes.append(note)
+    return f"{word} ({notes.index(note) + 1})"
+
+
+def main() -> None:
+    """Measure, print a line for each model, and write the result."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("parts", nargs="*")
+    parser.add_argument("--json", type=Path)
+    parser.add_argument("--python", action="append", default=[])
+    parser.add_argument("--markdown", action="store_true")
+    arguments = parser.parse_args()
+    if arguments.markdown:
+        sys.stdout.write(markdown(json.loads(RESULT.read_text())))
+        return
+    from bench.runs_on_models import MODELS
+
+    pythons = {"ai-edge-litert": sys.executable} | dict(p.split("=", 1) for p in arguments.python)
+    found: dict[str, dict[str, str]] = {}
+    with tempfile.TemporaryDirectory() as folder:
+        for name, build in MODELS.items():
+            if arguments.parts and not any(part in name for part in arguments.parts):
+                continue
+            started = time.perf_counter()
+            try:
+                found[name] = measured(build(), pythons, Path(folder))
+            except Exception as error:
+                found[name] = {c.runtime: f"no file: {type(error).__name__}: {error}"[:160] for c in COLUMNS}
+            print(f"{name} ({time.perf_counter() - started:.0f} s): {found[name]}", flush=True)
+    if arguments.json is not None:
+        if arguments.parts and arguments.json.exists():  # other rows stay as they were measured
+            found = json.loads(arguments.json.read_text())["models"] | found
+        result = {"machine": f"{platform.machine()}, one thread", "versions": _versions(pythons), "models": found}
+        arguments.json.write_text(json.dumps(result, indent=1) + "\n")
+
+
+def _versions(pythons: Mapping[str, str]) -> dict[str, str]:
+    code = "import sys, importlib.metadata as m; print(m.version(sys.argv[1]))"
+    ours = {**pythons, **({"tflite-micro": sys.executable} if has_micro() else {})}
+    return {
+        name: subprocess.run([python, "-c", code, name], capture_output=True, text=True, check=False).stdout.strip()
+        for name, python in ours.items()
+    }
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,47 @@
+"""Printing: text of models as it is, whole lines, colours on a terminal alone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+
+from rich.console import Console
+from rich.markup import escape
+
+from jfuse.errors import printable
+
+OnStage = Callable[[str], None]
+
+console = Console()
+errors = Console(stderr=True)
+
+
+def show(text: str, *, to: Console = console) -> None:
+    """Print text of a model: nothing in it is obeyed, nothing is wrapped, folded or cut."""
+    to.print(printable(text), markup=False, highlight=False, soft_wrap=True)
+
+
+def show_rows(rows: Sequence[tuple[str, str]]) -> None:
+    """Print labels and what belongs to each; the lines of a text stand under each other."""
+    width = max((len(label) for label, _ in rows), default=0) + 2
+    for label, text in rows:
+        first, *more = printable(text).split("\n")
+        console.print(f"[bold]{label:<{width}}[/bold]{escape(first)}", highlight=False, soft_wrap=True)
+        for line in more:
+            console.print(" " * width + escape(line), highlight=False, soft_wrap=True)
+
+
+def show_columns(header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    """Print aligned columns under their names."""
+    cells = [[printable(cell).replace("\n", " ") for cell in row] for row in (header, *rows)]
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    for i, row in enumerate(cells):
+        line = "  ".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True)).rstrip()
+        console.print(f"[bold]{escape(line)}[/bold]" if i == 0 else escape(line), highlight=False, soft_wrap=True)
+
+
+@contextmanager
+def progress() -> Iterator[OnStage]:
+    """A line with the stage that runs now, on a terminal."""
+    with errors.status("starting") as status:
+        yield lambda stage: status.update(f"{stage} …")

@@ -1,0 +1,207 @@
+"""What the commands' options are called, mean and take. Nothing slow is imported here."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from jfuse.errors import JfuseError
+from jfuse.files import CPP_SUFFIXES, writable_target
+from jfuse.tflite.targets.names import NAMES, RUNTIMES, is_target
+
+DEVICES = ("cpu", "gpu", "tpu", "cuda", "rocm")
+
+_Data = {"exists": True, "dir_okay": False}
+
+Source = Annotated[
+    Path, typer.Argument(metavar="SOURCE", help="A SavedModel folder, or a .keras, .h5, .pb or .tflite file.")
+]
+Output = Annotated[Path, typer.Option("-o", "--output", help="The .tflite file to write.")]
+Padding = Annotated[str | None, typer.Option(help="Your promise of every mask: right or left.")]
+State = Annotated[str, typer.Option(help="What lasts from one invoke to the next: source, reset, keep or io.")]
+Loop = Annotated[str, typer.Option(help="Recurrences that do not fuse: auto, while or unroll.")]
+Prefer = Annotated[str, typer.Option(help="fused, or speed: a loop where that is faster.")]
+Target = Annotated[
+    str, typer.Option(help=f"What runs the file: {', '.join(NAMES)}; X.Y is the oldest runtime that must take it.")
+]
+Strict = Annotated[bool, typer.Option("--strict", help="A marked function that does not fuse is an error.")]
+Unsafe = Annotated[
+    bool, typer.Option("--unsafe", help="Let SOURCE run code of its own and work on files; for authors you trust.")
+]
+Signatures = Annotated[
+    list[str] | None, typer.Option("--signature", metavar="KEY", help="A signature to take; all without it.")
+]
+SelectTfOps = Annotated[bool, typer.Option("--select-tf-ops", help="Write ops without a rule for the Flex delegate.")]
+CustomOps = Annotated[
+    list[str] | None,
+    typer.Option("--custom-op", metavar="OP", help="A TensorFlow op to write as a custom operator of its name."),
+]
+DumpDir = Annotated[Path | None, typer.Option(help="A folder for the text after each pass.", file_okay=False)]
+Quantize = Annotated[
+    str | None, typer.Option(metavar="RECIPE", help="float16, dynamic, int8_weights, int8, …, or a .json file.")
+]
+Recipe = Annotated[str, typer.Option(metavar="RECIPE", help="As `convert` has --quantize: a name, or a .json file.")]
+Calibration = Annotated[
+    str | None, typer.Option(metavar="DATA", help="A .npz file or a folder of inputs to take ranges from; or random.")
+]
+Verify = Annotated[bool, typer.Option(help="Compare with TensorFlow and LiteRT.")]
+Json = Annotated[Path | None, typer.Option("--json", help="A file for the report, as JSON.")]
+CArray = Annotated[
+    Path | None,
+    typer.Option(
+        "--c-array", metavar="FILE.cc", help="C++ source with the file's bytes, and headers, for tflite-micro."
+    ),
+]
+Html = Annotated[Path | None, typer.Option("--html", help="A file for the report, as a page.")]
+Samples = Annotated[
+    Path | None, typer.Option("--samples", help="A .npz file with inputs of your own to compare on.", **_Data)
+]
+Tolerance = Annotated[
+    float | None, typer.Option("--tolerance", help="The largest max|a-b| / max|b| of outputs.", min=0)
+]
+Shapes = Annotated[
+    list[str] | None,
+    typer.Option("--shape", metavar="NAME=SIZES", help="The shape of an input, as in x=1,49,40; ? stays as it is."),
+]
+Batch = Annotated[int | None, typer.Option(help="The first size of every input that leaves it open.", min=1)]
+InputTensors = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--inputs", metavar="NAMES", help="Of a .pb file: its input tensors, as in a,b; else its placeholders."
+    ),
+]
+OutputTensors = Annotated[
+    list[str] | None, typer.Option("--outputs", metavar="NAMES", help="Of a .pb file: its output tensors, as in a,b.")
+]
+Imports = Annotated[
+    list[str] | None,
+    typer.Option("--import", metavar="MODULE", help="A Python module to import first: your layers, your rules."),
+]
+Rules = Annotated[
+    list[Path] | None, typer.Option("--rules", metavar="FILE", help="A Python file with rules of your own.", **_Data)
+]
+Verbose = Annotated[bool, typer.Option("--verbose", help="Also show what TensorFlow, XLA and LiteRT print.")]
+
+Compared = Annotated[str, typer.Argument(metavar="MODEL", help="A .tflite file, a SavedModel folder or a .keras file.")]
+Against = Annotated[
+    str | None, typer.Option(help="What it should answer like, of the same kinds; without it XLA for a file.")
+]
+Count = Annotated[
+    int,
+    typer.Option(
+        "--samples", help="Independent first calls (rows of them, where something is kept) to compare besides.", min=0
+    ),
+]
+Calls = Annotated[int, typer.Option(help="Calls in a row for each signature and choice of sizes.", min=1)]
+Seed = Annotated[int, typer.Option(help="Of everything that is drawn.", min=0)]
+Inputs = Annotated[Path | None, typer.Option(help="A .npz file with your own inputs.", **_Data)]
+Size = Annotated[
+    list[str] | None,
+    typer.Option(metavar="NAME=SIZE", help="An open size, as in B=4; several times for several sizes."),
+]
+Edges = Annotated[str, typer.Option(help="Edge values to try: none, finite or nan.")]
+Empty = Annotated[bool, typer.Option("--empty", help="Also try a batch of no rows.")]
+Device = Annotated[str | None, typer.Option(help="What XLA runs on: cpu or gpu.")]
+Limit = Annotated[
+    float | None,
+    typer.Option("--limit", help="Seconds that one call of a file may take; by default 100 times others.", min=0),
+]
+Runtimes = Annotated[
+    list[str] | None, typer.Option("--runtime", help=f"A further runtime to run MODEL in: {', '.join(RUNTIMES)}.")
+]
+SaveFailing = Annotated[Path, typer.Option(help="A folder for the inputs that show a difference.", file_okay=False)]
+
+
+def one_of(name: str, value: object, choices: Sequence[object]) -> None:
+    """Raise typer.BadParameter for a value that an option does not take: wrong use, told before anything slow."""
+    if value not in choices:
+        known = ", ".join(str(c) for c in choices if c is not None)
+        raise typer.BadParameter(f"{value!r} is none of {known}", param_hint=f"--{name}")
+
+
+def need_cpp(path: Path | None) -> None:
+    """Raise typer.BadParameter for a file of another suffix than those of C++ sources."""
+    if path is not None and path.suffix not in CPP_SUFFIXES:
+        raise typer.BadParameter(f"{path} is no {', '.join(CPP_SUFFIXES)} file", param_hint="--c-array")
+
+
+def need_target(name: str) -> None:
+    """Raise typer.BadParameter for a target that there is not."""
+    if not is_target(name):
+        raise typer.BadParameter(f"{name!r} is none of {', '.join(NAMES)}", param_hint="--target")
+
+
+def sizes_of(words: Sequence[str] | None) -> dict[str, int] | None:
+    """The sizes in words like B=4; raises typer.BadParameter for others."""
+    found = {}
+    for word in words or ():
+        name, equals, number = word.partition("=")
+        if not (name and equals and number.isdigit()):
+            raise typer.BadParameter(f"{word!r} is no size; write it as B=4", param_hint="--size")
+        found[name] = int(number)
+    return found or None
+
+
+def shapes_of(words: Sequence[str] | None) -> dict[str, tuple[int | None, ...]] | None:
+    """The shapes in words like x=1,49,40 and x=1,?,40; raises typer.BadParameter for others."""
+    found = {}
+    for word in words or ():
+        name, equals, sizes = word.rpartition("=")
+        parts = sizes.split(",") if sizes else []
+        if not (name and equals and all(part.isdigit() or part == "?" for part in parts)):
+            raise typer.BadParameter(f"{word!r} is no shape; write it as x=1,49,40", param_hint="--shape")
+        found[name] = tuple(None if part == "?" else int(part) for part in parts)
+    return found or None
+
+
+def names_of(words: Sequence[str] | None) -> tuple[str, ...] | None:
+    """The names in words like a,b."""
+    return None if not words else tuple(name for word in words for name in word.split(",") if name)
+
+
+def selected(
+    signatures: Sequence[str] | None,
+    shapes: Sequence[str] | None,
+    batch: int | None,
+    inputs: Sequence[str] | None,
+    outputs: Sequence[str] | None,
+) -> dict[str, Any]:
+    """The arguments of `jfuse.load` that say what of a source is meant."""
+    return {
+        "signatures": signatures,
+        "shapes": shapes_of(shapes),
+        "batch": batch,
+        "input_tensors": names_of(inputs),
+        "output_tensors": names_of(outputs),
+    }
+
+
+def check_modules(names: Sequence[str] | None) -> None:
+    """Raise typer.BadParameter for modules that are not there. Those of the current folder are, as for `python -m`."""
+    here = str(Path.cwd())
+    if names and here not in sys.path:
+        sys.path.insert(0, here)
+    for name in names or ():
+        try:
+            found = importlib.util.find_spec(name)
+        except (ImportError, ValueError):
+            found = None
+        if found is None:
+            raise typer.BadParameter(f"there is no module {name!r}", param_hint="--import")
+
+
+def check_targets(source: Path, *files: Path | None) -> None:
+    """Raise BadParameter where a file cannot be written, or would take the source's place, before anything slow."""
+    origin = source.resolve()
+    for path in filter(None, files):
+        try:
+            target = writable_target(path)
+        except JfuseError as error:
+            raise typer.BadParameter(f"{path}: {error.found}") from error
+        if target == origin or (origin.is_dir() and target.is_relative_to(origin)):
+            raise typer.BadParameter(f"{path} is the source, or in its folder: it would be overwritten")

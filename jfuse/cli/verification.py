@@ -1,0 +1,81 @@
+"""`jfuse verify`: a model beside what it should answer like."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+from jfuse import api
+from jfuse.cli.console import errors, show, show_columns
+from jfuse.cli.spelling import as_options
+from jfuse.errors import JfuseError, VerifyFailed
+from jfuse.report import Difference
+from jfuse.reports.as_json import write_json
+from jfuse.reports.page import write_html
+from jfuse.verification.result import Verification
+from jfuse.verification.verify import OnProgress
+
+_HEADER = ("output", "compared", "error", "at most", "max|a-b|", "ulp", "cosine", "SNR dB", "calls")
+
+
+def verify(model: str, against: str | None, json: Path | None, html: Path | None, **arguments: Any) -> None:
+    """Compare, print and write what was found; raises VerifyFailed afterwards where outputs differ."""
+    found, failed = _verified(model, against, equations=html is not None, **arguments)
+    print_verification(found)
+    _write_reports(found, json, html)
+    if failed is not None:
+        raise failed
+
+
+def print_verification(found: Verification) -> None:
+    """A row for each output of each pair, and what else is worth a line."""
+    several = len({d.signature for d in found.differences}) > 1
+    show(f"{found.subject} beside {found.reference or 'itself'}")
+    show_columns(_HEADER, [_row(d, several) for d in found.differences])
+    for reason in dict.fromkeys(f"{d.tolerance:.0e}: {d.reason}" for d in found.differences if d.reason):
+        show(f"  {reason}")
+    for note in found.notes:
+        show(as_options(f"  note: {note}"))
+    show(f"{found.samples} calls compared in {sum(found.seconds.values()):.1f} s ({found.backend})")
+
+
+def _row(d: Difference, several: bool) -> tuple[str, ...]:
+    m = d.measure
+    units = (f"{m.absolute:.2e}", f"{m.ulp:g}", f"{m.cosine:.6f}", f"{m.snr:.1f}") if m else ("", "", "", "")
+    name = f"{d.signature}: {d.output}" if several else d.output
+    differs = "" if d.error <= d.tolerance else " differs"
+    return name, d.pair, f"{d.error:.2e}{differs}", f"{d.tolerance:.0e}", *units, str(d.samples)
+
+
+def _verified(model: str, against: str | None, **arguments: Any) -> tuple[Verification, VerifyFailed | None]:
+    """What `jfuse.verify` finds, and its error where outputs differ. Other errors pass."""
+    with _progress() as on_progress:
+        try:
+            return api.verify(model, against, on_progress=on_progress, **arguments), None
+        except VerifyFailed as failed:
+            if failed.verification is None:
+                raise
+            return failed.verification, failed
+
+
+@contextmanager
+def _progress() -> Iterator[OnProgress]:
+    """A line with how many calls were compared, on a terminal."""
+    columns = TextColumn("comparing"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()
+    with Progress(*columns, console=errors, transient=True) as shown:
+        line = shown.add_task("comparing", total=None)
+        yield lambda done, total: shown.update(line, completed=done, total=max(total, done) if total else None)
+
+
+def _write_reports(found: Verification, json: Path | None, html: Path | None) -> None:
+    """Write what was asked for; a page needs a graph."""
+    if json is not None:
+        write_json(found, json)
+    if html is not None:
+        if found.after is None:
+            raise JfuseError("there is no graph to show", found=found.subject, remedy="--json")
+        write_html(found.before, found.after, found, html)

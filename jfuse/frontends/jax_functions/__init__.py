@@ -1,0 +1,1 @@
+"""Functions of jax arrays as sources: traced to a jaxpr, which is walked equation by equation."""

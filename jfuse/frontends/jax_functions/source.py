@@ -1,0 +1,199 @@
+"""A jax function with the types of its arguments, as a program with one signature for each."""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import jax
+import numpy as np
+
+from jfuse.errors import ImportFailed, JfuseError, LowerError
+from jfuse.frontends.graph_def import is_graph_def
+from jfuse.frontends.jax_functions.walker import JaxWalker, without_rule
+from jfuse.frontends.keras import is_keras_model
+from jfuse.frontends.selection import Selection
+from jfuse.frontends.tensorflow.callable import is_concrete, is_traceable
+from jfuse.ir.dims import SymbolNames, symbol, symbols_in
+from jfuse.ir.graph import Program, Signature, Var
+from jfuse.ir.trace import recording
+from jfuse.ir.types import DType, TensorType
+from jfuse.lowering.from_jax.place import notes_kept, sizes_read_from
+from jfuse.lowering.rules import JaxRule
+
+DEFAULT_KEY = "serving_default"
+
+
+@dataclass(frozen=True)
+class JaxSignature:
+    """A function with what it takes: the types of its flat arguments by name, and how they form its arguments."""
+
+    key: str
+    function: Callable[..., Any]
+    inputs: Mapping[str, TensorType]
+    structure: Any
+
+    def call(self, *flat: Any) -> dict[str, Any]:
+        """The results by name, for arrays in the order of `inputs`."""
+        arguments, named = jax.tree_util.tree_unflatten(self.structure, flat)
+        return named_results(self.function(*arguments, **named))
+
+
+@dataclass(frozen=True)
+class ImportedFunctions:
+    """A program with the functions behind its signatures, and notes for the report."""
+
+    program: Program
+    functions: Mapping[str, JaxSignature]
+    notes: tuple[str, ...] = ()
+
+
+def named_results(results: Any) -> dict[str, Any]:
+    """The arrays of a result by name: the keys of a mapping, `output_0` and so on of everything else."""
+    if isinstance(results, Mapping):
+        leaves = jax.tree_util.tree_flatten_with_path(dict(results))[0]
+        return {_path_name(path): leaf for path, leaf in leaves}
+    return {f"output_{i}": leaf for i, leaf in enumerate(jax.tree_util.tree_leaves(results))}
+
+
+def jax_signature(key: str, function: Callable[..., Any], specs: Any) -> JaxSignature:
+    """The signature of a function for specs: a sequence by position or a mapping by name, of anything nested.
+
+    A leaf is an array, or anything with `shape` (sizes, or symbols of `jax.export.symbolic_shape`) and `dtype`. Leaves
+    are named after the function's parameters: x, and params_w for params["w"].
+    """
+    if isinstance(specs, Mapping):
+        arguments: tuple[Any, ...] = ()
+        named = dict(specs)
+        leaves = jax.tree_util.tree_flatten_with_path(named)[0]
+        names = [_path_name(path) for path, _ in leaves]
+    else:
+        arguments, named = tuple(specs) if isinstance(specs, Sequence) else (specs,), {}
+        known = _parameters(function, len(arguments))
+        leaves = jax.tree_util.tree_flatten_with_path(arguments)[0]
+        names = ["_".join(filter(None, (known[path[0].idx], _path_name(path[1:])))) for path, _ in leaves]
+    structure = jax.tree_util.tree_structure((arguments, named))
+    if len(set(names)) != len(names):
+        raise ImportFailed("two inputs of the function have one name", found=names)
+    inputs = {n: _type(n, leaf) for n, (_, leaf) in zip(names, leaves, strict=True)}
+    return JaxSignature(key, function, inputs, structure)
+
+
+def is_jax_source(source: Any, selection: Selection) -> bool:
+    """Whether this is a function of jax arrays, or a mapping of such, with what it takes."""
+    if isinstance(source, Mapping):
+        return bool(source) and all(is_jax_function(f) for f in source.values())
+    return is_jax_function(source) and (selection.specs is not None or hasattr(source, "input_signature"))
+
+
+def is_jax_function(source: Any) -> bool:
+    """Whether this may be a function of jax arrays: a callable that is nothing of TensorFlow's or Keras's."""
+    known = is_keras_model(source) or is_concrete(source) or is_traceable(source) or is_graph_def(source)
+    return callable(source) and not known and not isinstance(source, type)
+
+
+def jax_signatures(source: Any, selection: Selection) -> list[JaxSignature]:
+    """The signatures of a function, or of a mapping of functions by key, for the selection's specs and params."""
+    specs = selection.specs
+    if selection.shapes or selection.batch is not None:
+        raise ImportFailed("shapes= and batch= are of other sources", remedy="state the sizes in specs=")
+    if not isinstance(source, Mapping):
+        specs = source.input_signature if specs is None else specs
+        found = [jax_signature(DEFAULT_KEY, _with_params(source, selection.params), specs)]
+    else:
+        if not isinstance(specs, Mapping) or set(specs) != set(source):
+            known = list(specs) if isinstance(specs, Mapping) else specs
+            raise ImportFailed("specs= needs an entry for each function", expected=list(source), found=known)
+        found = [jax_signature(k, _with_params(f, selection.params), specs[k]) for k, f in source.items()]
+    missing = [key for key in selection.signatures or () if key not in {s.key for s in found}]
+    if missing:
+        raise ImportFailed(f"the source has no signature {missing[0]!r}", expected=f"one of {[s.key for s in found]}")
+    return [s for s in found if selection.signatures is None or s.key in selection.signatures]
+
+
+def _with_params(function: Callable[..., Any], params: Any) -> Callable[..., Any]:
+    nnx = sys.modules.get("flax.nnx")
+    if nnx is not None and isinstance(function, nnx.Module):  # its variables may be written in the trace that made them
+        return _renamed(lambda *args, **named: nnx.clone(function)(*args, **named), type(function).__call__)
+    return function if params is None else partial(function, params)
+
+
+def _renamed(function: Callable[..., Any], like: Callable[..., Any]) -> Callable[..., Any]:
+    """The function with the parameters of a method, but for the first."""
+    signature = inspect.signature(like)
+    function.__signature__ = signature.replace(parameters=list(signature.parameters.values())[1:])  # type: ignore[attr-defined]
+    return function
+
+
+def import_functions(signatures: Sequence[JaxSignature], rules: Mapping[str, JaxRule]) -> ImportedFunctions:
+    """The signatures as graphs.
+
+    Raises ImportFailed where a function cannot be traced, LowerError where a primitive has no TFLite spelling.
+    """
+    with notes_kept() as notes:
+        found = tuple(_import_one(s, rules) for s in signatures)
+    return ImportedFunctions(Program(found), {s.key: s for s in signatures}, tuple(notes))
+
+
+def _import_one(signature: JaxSignature, rules: Mapping[str, JaxRule]) -> Signature:
+    specs = [jax.ShapeDtypeStruct(t.shape, t.dtype.numpy) for t in signature.inputs.values()]
+    try:
+        traced = jax.jit(signature.call, keep_unused=True).trace(*specs)
+    except JfuseError:
+        raise
+    except Exception as error:  # tracing runs the user's code
+        raise ImportFailed(
+            f"jax cannot trace {_name_of(signature.function)} for {', '.join(map(str, signature.inputs.values()))}",
+            found=f"{type(error).__name__}: {' '.join(str(error).split())[:300]}",
+            remedy="try it under jax.jit with the same specs; a size that decides how it computes must be a number",
+        ) from error
+    output_names = tuple(traced.out_info)
+    names = SymbolNames()
+    variables = [Var(t, n) for n, t in signature.inputs.items()]
+    names.reserve(symbols_in(tuple(v.type.shape for v in variables)))
+    with recording(names=names) as trace, sizes_read_from(variables):
+        try:
+            results = JaxWalker(rules).results(traced.jaxpr, variables)
+        except LowerError as error:
+            others = sorted(without_rule(traced.jaxpr, rules))
+            if others:
+                error.found = f"{error.found}; without a rule are {', '.join(others)}"
+            raise
+        graph = trace.finish(signature.key, variables, results)
+    order = jax.tree_util.tree_leaves({n: i for i, n in enumerate(output_names)})
+    named = tuple(output_names[i] for i in order)
+    return Signature(signature.key, graph, tuple(signature.inputs), named)
+
+
+def _type(name: str, leaf: Any) -> TensorType:
+    shape, kind = getattr(leaf, "shape", None), getattr(leaf, "dtype", None)
+    if shape is None or kind is None:
+        array = np.asarray(leaf)
+        shape, kind = array.shape, jax.dtypes.canonicalize_dtype(array.dtype)
+    dims = tuple(
+        d if isinstance(d, int) else symbol(f"{name}_{i}" if d is None else str(d)) for i, d in enumerate(shape)
+    )
+    try:
+        return TensorType(dims, DType.of(np.dtype(kind)))
+    except (TypeError, KeyError, ValueError) as error:
+        raise ImportFailed(f"the input {name!r} is of a type that TFLite lacks", found=str(kind)) from error
+
+
+def _parameters(function: Callable[..., Any], count: int) -> list[str]:
+    try:
+        parameters = [p.name for p in inspect.signature(function).parameters.values() if p.kind < p.VAR_POSITIONAL]
+    except (TypeError, ValueError):
+        parameters = []
+    return parameters[:count] if len(parameters) >= count else [f"args_{i}" for i in range(count)]
+
+
+def _path_name(path: Sequence[Any]) -> str:
+    return "_".join(str(getattr(k, "key", getattr(k, "idx", getattr(k, "name", k)))) for k in path)
+
+
+def _name_of(function: Callable[..., Any]) -> str:
+    return str(getattr(function, "__name__", type(function).__name__))

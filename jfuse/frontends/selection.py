@@ -1,0 +1,43 @@
+"""What users choose of a source. `jfuse.load` says what each option means."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from jfuse.errors import ImportFailed
+from jfuse.frontends.tensorflow.input_shapes import InputShapes, Sizes
+
+
+@dataclass(frozen=True)
+class Selection:
+    """The functions to read, the types of their inputs, and the tensors of a GraphDef between which they stand.
+
+    specs, params: what a jax function takes.
+
+    Raises ImportFailed where one name is given instead of a sequence of names.
+    """
+
+    signatures: Sequence[str] | None = None
+    input_signature: Sequence[Any] | None = None
+    input_tensors: Sequence[str] | None = None
+    output_tensors: Sequence[str] | None = None
+    shapes: Mapping[str, Sizes] | None = None
+    batch: int | None = None
+    specs: Any = None
+    params: Any = None
+
+    @property
+    def input_shapes(self) -> InputShapes:
+        """The shapes of inputs that are given."""
+        return InputShapes(self.shapes or {}, self.batch)
+
+    def __post_init__(self) -> None:
+        for keyword, names in (("input_tensors", self.input_tensors), ("output_tensors", self.output_tensors)):
+            if isinstance(names, str):
+                raise ImportFailed(f"{keyword}= takes a sequence of names", found=repr(names), remedy=f"[{names!r}]")
+        if isinstance(self.signatures, str):
+            found = repr(self.signatures)
+            raise ImportFailed("signatures= takes a sequence of keys", found=found, remedy=f"[{found}]")
+        InputShapes(self.shapes or {}, self.batch)

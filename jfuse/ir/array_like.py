@@ -1,0 +1,104 @@
+"""`ArrayLike`: what lets NumPy code, and so the code of rules, take a constant as the array that it holds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+_PLAIN = (np.ndarray, np.generic, int, float)
+
+
+def _operator(ufunc: np.ufunc) -> tuple[Callable[[Any, Any], Any], Callable[[Any, Any], Any]]:
+    """The operator of a ufunc, with the array as its left and as its right operand."""
+    return lambda self, other: ufunc(self.array, other), lambda self, other: ufunc(other, self.array)
+
+
+class ArrayLike:
+    """A value with an `array`: operators, indexing and NumPy functions work on that array and give plain arrays.
+
+    Two such values are equal where they are one object, and the hash is the object's, as graphs hold them in
+    dictionaries; with numbers and arrays `==` compares each element. All of them are true.
+    """
+
+    if TYPE_CHECKING:  # a field of Const and a property of SparseConst
+
+        @property
+        def array(self) -> np.ndarray:
+            """The elements."""
+
+    else:  # type checkers would no longer tell Var from Const by `atom in variables`
+
+        def __eq__(self, other: Any) -> Any:
+            return self.array == other if isinstance(other, _PLAIN) else self is other
+
+        def __ne__(self, other: Any) -> Any:
+            return self.array != other if isinstance(other, _PLAIN) else self is not other
+
+        __hash__ = object.__hash__
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        return np.array(self.array, dtype, copy=copy)
+
+    __add__, __radd__ = _operator(np.add)
+    __sub__, __rsub__ = _operator(np.subtract)
+    __mul__, __rmul__ = _operator(np.multiply)
+    __truediv__, __rtruediv__ = _operator(np.true_divide)
+    __floordiv__, __rfloordiv__ = _operator(np.floor_divide)
+    __mod__, __rmod__ = _operator(np.remainder)
+    __pow__, __rpow__ = _operator(np.power)
+    __matmul__, __rmatmul__ = _operator(np.matmul)
+    __lt__, __gt__ = _operator(np.less)
+    __le__, __ge__ = _operator(np.less_equal)
+
+    def __neg__(self) -> Any:
+        return -self.array
+
+    def __len__(self) -> int:
+        return len(self.array)
+
+    def __bool__(self) -> bool:  # `atom or other` asks whether there is an atom
+        return True
+
+    def __getitem__(self, index: Any) -> Any:
+        return self.array[index]
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self.array)
+
+    def __int__(self) -> int:
+        return int(self.array)
+
+    def __float__(self) -> float:
+        return float(self.array)
+
+    @property
+    def T(self) -> np.ndarray:
+        """The array with its axes in the opposite order."""
+        return self.array.T
+
+    @property
+    def size(self) -> int:
+        """The number of elements."""
+        return int(self.array.size)
+
+    def astype(self, dtype: Any, copy: bool = True) -> np.ndarray:
+        """The array in another dtype."""
+        return self.array.astype(dtype, copy=copy)
+
+    def reshape(self, *shape: Any) -> np.ndarray:
+        """The array in another shape."""
+        return self.array.reshape(*shape)
+
+    def ravel(self) -> np.ndarray:
+        """The array as a vector."""
+        return self.array.ravel()
+
+    def tolist(self) -> Any:
+        """The elements as nested lists of Python numbers."""
+        return self.array.tolist()
+
+    def item(self) -> Any:
+        """The only element as a Python number."""
+        return self.array.item()

@@ -1,0 +1,37 @@
+"""What a file may take of this machine before it is refused or ended: files come from anyone."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+GIB = 2**30
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What reading and running a file may take; `jfuse.load` and `jfuse.verify` take other limits as `limits=`.
+
+    nesting: how deep bodies of loops and branches, functions, and the JSON of a `.keras` file may lie in each other.
+    equations: operators of a `.tflite` file.
+    expanded: equations of a program whose branches share bodies, these counted once for each place that has them. A
+        larger one is read, printed, saved and verified, as bodies stay shared, and runs equation by equation; it is
+        not lowered.
+    constant_bytes: of all constants of a `.tflite` file together, unpacked (sparse tensors become dense).
+    seconds: for one call of a file, on XLA or in LiteRT. None: ten minutes for a first call, then a hundred times as
+        long as the calls before took on average, and at least a minute; on XLA ten minutes for each call.
+    memory_bytes: what one process of LiteRT may take, besides its own code (on Linux).
+    archive_bytes: of all members of a `.keras` archive, unpacked; archive_ratio: how many times its compressed size a
+        member above 64 MiB may take (zlib reaches 1,032; weights of zeros are the only honest members near it).
+    """
+
+    nesting: int = 200
+    equations: int = 200_000
+    expanded: int = 20_000
+    constant_bytes: int = 64 * GIB
+    seconds: float | None = None
+    memory_bytes: int = 16 * GIB
+    archive_bytes: int = 16 * GIB
+    archive_ratio: int = 200
+
+
+DEFAULT_LIMITS = Limits()

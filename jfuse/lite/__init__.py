@@ -1,0 +1,17 @@
+"""`tf.lite`'s names, so that a script changes one import: `from jfuse import lite`, then `lite.TFLiteConverter`."""
+
+from jfuse.lite.converter import TFLiteConverter
+from jfuse.lite.errors import ConverterError
+from jfuse.lite.interpreter import Interpreter, SignatureRunner
+from jfuse.lite.spec import OpsSet, Optimize, RepresentativeDataset, TargetSpec
+
+__all__ = [
+    "ConverterError",
+    "Interpreter",
+    "OpsSet",
+    "Optimize",
+    "RepresentativeDataset",
+    "SignatureRunner",
+    "TFLiteConverter",
+    "TargetSpec",
+]

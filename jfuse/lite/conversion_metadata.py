@@ -1,0 +1,69 @@
+"""The file's entry CONVERSION_METADATA: which kind of source was converted, and with which options."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+
+import flatbuffers
+import numpy as np
+
+NAME = "CONVERSION_METADATA"
+_API_VERSION = 2
+
+
+class SourceKind(IntEnum):
+    """The `ModelType` of the schema."""
+
+    SAVED_MODEL = 1
+    KERAS_MODEL = 2
+    CONCRETE_FUNCTIONS = 3
+
+
+OPTIMIZATIONS = {"float16": 1001, "dynamic": 1002, "int8": 1003, "int16x8": 1004}
+"""The schema's `ModelOptimizationMode` of each recipe."""
+
+
+@dataclass(frozen=True)
+class Conversion:
+    """What the entry says.   version: of TensorFlow, which the source was made with"""
+
+    kind: SourceKind
+    version: str
+    recipe: str | None = None
+    allows_custom_ops: bool = False
+    selects_tf_ops: bool = False
+
+    def to_bytes(self) -> np.ndarray:
+        """The entry's flatbuffer, u8[n].
+
+        Source: tflite/schema/conversion_metadata.fbs
+        """
+        builder = flatbuffers.Builder(256)
+        version = builder.CreateString(self.version)
+        environment = _table(builder, ((0, "offset", version), (1, "u32", _API_VERSION), (2, "i32", int(self.kind))), 4)
+        modes: Sequence[int] = [] if self.recipe not in OPTIMIZATIONS else [OPTIMIZATIONS[self.recipe]]
+        builder.StartVector(4, len(modes), 4)
+        for mode in reversed(modes):
+            builder.PrependInt32(mode)
+        vector = builder.EndVector()
+        fields = ((0, "offset", vector), (1, "bool", self.allows_custom_ops), (2, "bool", self.selects_tf_ops))
+        options = _table(builder, fields, 5)
+        builder.Finish(_table(builder, ((0, "offset", environment), (1, "offset", options)), 2))
+        return np.frombuffer(bytes(builder.Output()), np.uint8)
+
+
+def _table(builder: flatbuffers.Builder, fields: Sequence[tuple[int, str, int]], slots: int) -> int:
+    builder.StartObject(slots)
+    for slot, kind, value in fields:
+        if kind == "offset":
+            builder.PrependUOffsetTRelativeSlot(slot, value, 0)
+        elif kind == "bool":
+            builder.PrependBoolSlot(slot, bool(value), False)
+        elif kind == "u32":
+            builder.PrependUint32Slot(slot, value, 0)
+        else:
+            builder.PrependInt32Slot(slot, value, 0)
+    end: int = builder.EndObject()
+    return end

@@ -1,0 +1,160 @@
+"""`TFLiteConverter`: the official class's constructors, attributes, results and errors, with jfuse behind them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import replace
+from importlib.metadata import version
+from typing import Any, Self
+
+from jfuse import api
+from jfuse.errors import JfuseError
+from jfuse.ir.graph import Const, Program
+from jfuse.ir.walk import all_eqns
+from jfuse.lite.conversion_metadata import NAME, Conversion
+from jfuse.lite.errors import converter_error
+from jfuse.lite.quantization_mode import QuantizationMode
+from jfuse.lite.settings import Settings
+from jfuse.lite.sources import Source, function_source, keras_source, saved_model_source
+from jfuse.lite.spec import text_of
+from jfuse.loading import load
+from jfuse.model import Model
+from jfuse.report import Report
+from jfuse.tflite.write.file import to_bytes
+
+_ONLY_BEHIND = 0
+"""Bytes of data from which on it lies behind the flatbuffer, for `_experimental_use_buffer_offset`."""
+
+
+class TFLiteConverter(Settings):
+    """Converts a SavedModel, a Keras model or concrete functions to the bytes of a .tflite file.
+
+    A script changes its import and nothing else: `from jfuse import lite as tflite`, or
+    `jfuse.TFLiteConverter.from_keras_model(model).convert()`. Attributes mean what they mean in `tf.lite`; values of
+    TensorFlow's enums and dtypes are taken. The whole model is compared with TensorFlow only if asked
+    (`convert(verify=True)`), as the official converter compares nothing; fusions are always proven.
+    report: what fused, what was refused and why, after `convert`; None before.
+    """
+
+    _source: Source
+    report: Report | None
+
+    def __init_subclass__(cls, **named: Any) -> None:
+        super().__init_subclass__(**named)
+        cls._takes_any = True  # attributes of its own
+
+    def __init__(self, funcs: Sequence[Any], trackable_obj: Any = None) -> None:
+        """Converts concrete functions; `trackable_obj` is the object that holds their variables.
+
+        Raises ValueError for other functions.
+        """
+        self._begin(function_source(list(funcs), trackable_obj))
+
+    @classmethod
+    def from_concrete_functions(cls, funcs: Sequence[Any], trackable_obj: Any = None) -> Self:
+        """A converter of concrete functions; several need `trackable_obj`, and each becomes a signature of its name.
+
+        Raises ValueError for other functions.
+        """
+        return cls(funcs, trackable_obj)
+
+    @classmethod
+    def from_saved_model(
+        cls, saved_model_dir: Any, signature_keys: Sequence[str] | None = None, tags: Collection[str] | None = None
+    ) -> Self:
+        """A converter of a SavedModel folder.
+
+        signature_keys: the signatures to convert; None for all. tags: those of the graph to take, {"serve"} by default.
+        Raises OSError for a folder that is no SavedModel, ValueError for unknown keys or tags.
+        """
+        return cls._of(saved_model_source(saved_model_dir, signature_keys, tags))
+
+    @classmethod
+    def from_keras_model(cls, model: Any) -> Self:
+        """A converter of a Keras 3 or tf_keras model. Raises ValueError for anything else."""
+        return cls._of(keras_source(model))
+
+    @classmethod
+    def _of(cls, source: Source) -> Self:
+        converter = cls.__new__(cls)  # the constructor takes functions
+        converter._begin(source)
+        return converter
+
+    def _begin(self, source: Source) -> None:
+        super().__init__()
+        for name, value in {"_source": source, "report": None}.items():
+            object.__setattr__(self, name, value)
+
+    def convert(
+        self,
+        *,
+        verify: bool = False,
+        rules: Iterable[Any] = (),
+        unsafe: bool = False,
+        **options: Any,
+    ) -> bytes:
+        """The .tflite file's bytes. May be called again after attributes have changed.
+
+        verify, rules, unsafe, and the options of `jfuse.lower` (state, padding, loop, prefer, target, …): as in
+        `jfuse.convert`.
+        Raises ConverterError where the model does not convert, ValueError where the attributes contradict each other.
+        """
+        mode = QuantizationMode.of(self)
+        try:
+            lite = self._converted(mode, verify=verify, rules=tuple(rules), unsafe=unsafe, **options)
+            data = self._file(lite, mode)
+        except JfuseError as error:
+            raise converter_error(error) from error
+        lite.report.size_bytes = len(data)
+        self.report = lite.report
+        return data
+
+    def _converted(self, mode: QuantizationMode, **options: Any) -> Model:
+        source = self._source
+        if self.allow_custom_ops:
+            found = load(source.loads, signatures=source.signatures, rules=options["rules"], unsafe=options["unsafe"])
+            options["custom_ops"] = dict.fromkeys(_without_rule(found.program), True)
+        return api.convert(
+            source.loads,
+            signatures=source.signatures,
+            select_tf_ops=self._selects_tf_ops(),
+            quantize=mode.rules(),
+            calibration=mode.data,
+            **options,
+        )
+
+    def _selects_tf_ops(self) -> bool:
+        ops = {text_of(ops) for ops in self.target_spec.supported_ops}
+        return "SELECT_TF_OPS" in ops or self._experimental_allow_all_select_tf_ops
+
+    def _file(self, lite: Model, mode: QuantizationMode) -> bytes:
+        source = self._source
+        program = lite.program
+        names = source.tensor_names(program)
+        if not self.exclude_conversion_metadata:
+            entry = Conversion(
+                source.kind, _version(), mode.recipe, bool(self.allow_custom_ops), self._selects_tf_ops()
+            )
+            facts = replace(program.facts, metadata=(*program.facts.metadata, (NAME, Const(entry.to_bytes()))))
+            program = replace(program, facts=facts)
+        if not source.has_signatures:
+            program = _without_signatures(program)
+            names = {"": next(iter(names.values()))}
+        limit = {"most_inside": _ONLY_BEHIND} if self._experimental_use_buffer_offset else {}
+        return to_bytes(program, tensor_names=names, **limit)
+
+
+def _version() -> str:
+    """The version of the installed TensorFlow, which the source was made with."""
+    return version("tensorflow")
+
+
+def _without_rule(program: Program) -> list[str]:
+    """The TensorFlow ops of the program that no rule took."""
+    graphs = program.graphs()
+    return sorted({e.op.tf_name for graph in graphs for e in all_eqns(graph) if e.op.tf_name is not None})
+
+
+def _without_signatures(program: Program) -> Program:
+    bare = tuple(replace(s, key="") for s in program.signatures)
+    return replace(program, signatures=(), facts=replace(program.facts, uncalled=bare))

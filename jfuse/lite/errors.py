@@ -1,0 +1,42 @@
+"""`ConverterError`: what `TFLiteConverter.convert` raises where a model does not convert."""
+
+from __future__ import annotations
+
+import sys
+from functools import cache
+from typing import Any
+
+from jfuse.errors import JfuseError
+
+_OFFICIAL = "tensorflow.lite.python.convert"
+
+
+class ConverterError(JfuseError):
+    """A model did not convert; the fields are those of the `JfuseError` that is its cause.
+
+    It is TensorFlow's class of this name too where a script has imported that, so that `except` clauses catch it.
+    """
+
+
+def converter_error(error: JfuseError) -> ConverterError:
+    """The error as `ConverterError`, with the same fields."""
+    return _class(getattr(sys.modules.get(_OFFICIAL), "ConverterError", None))(
+        error.message,
+        where=error.where,
+        expected=error.expected,
+        found=error.found,
+        remedy=error.remedy,
+        context=error.context,
+    )
+
+
+@cache
+def _class(official: type[Exception] | None) -> type[ConverterError]:
+    if official is None:
+        return ConverterError
+
+    def __init__(self: Any, message: str, **fields: Any) -> None:
+        ConverterError.__init__(self, message, **fields)
+        self.errors = []  # the official class collects MLIR's here
+
+    return type("ConverterError", (ConverterError, official), {"__init__": __init__, "__doc__": ConverterError.__doc__})

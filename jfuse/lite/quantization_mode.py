@@ -1,0 +1,136 @@
+"""`QuantizationMode`: which quantization the attributes of a converter ask for, by the official converter's rules."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from jfuse.errors import JfuseError
+from jfuse.lite.settings import Settings
+from jfuse.lite.spec import dtype_name, text_of
+from jfuse.quantization.recipe import Recipe
+
+_QUANTIZES = {"DEFAULT", "OPTIMIZE_FOR_SIZE", "OPTIMIZE_FOR_LATENCY"}
+_INT16X8 = "EXPERIMENTAL_TFLITE_BUILTINS_ACTIVATIONS_INT16_WEIGHTS_INT8"
+_INT8 = "TFLITE_BUILTINS_INT8"
+
+
+@dataclass(frozen=True)
+class QuantizationMode:
+    """What to quantize.
+
+    recipe: the name of jfuse's recipe; None for none. integers_only: an operator without an integer kernel is an error.
+    inputs, outputs: names of the dtypes of the file's inputs and outputs. per_channel: of the weights of "all" ops, of
+    "convolutions" alone, or of "none". data: yields the samples; None where none are needed.
+    """
+
+    recipe: str | None
+    integers_only: bool = False
+    inputs: str = "float32"
+    outputs: str = "float32"
+    per_channel: str = "all"
+    bias: str | None = None
+    data: Callable[[], Any] | None = None
+
+    @classmethod
+    def of(cls, settings: Settings) -> QuantizationMode:
+        """The mode that the attributes ask for; raises ValueError, with the official texts, where they contradict."""
+        spec = settings.target_spec
+        ops = {text_of(ops) for ops in spec.supported_ops}
+        types = {dtype_name(dtype) for dtype in spec.supported_types}
+        data = settings.representative_dataset
+        is_on = any(text_of(o) in _QUANTIZES for o in settings.optimizations or ())
+        if _INT8 in ops or types == {"int8"}:
+            _check_int8(ops, types, data)
+            ops = {_INT8} if types == {"int8"} else ops
+        smallest = min(types, key=lambda name: _bits(name), default="int8")
+        recipe = None
+        if is_on and data is not None and _INT16X8 in ops:
+            recipe = "int16x8"
+        elif is_on and data is not None and smallest == "int8":
+            recipe = "int8"
+        elif is_on and data is None and smallest == "int8":
+            recipe = "dynamic"
+        elif is_on and "float16" in types and _bits(smallest) == 16:
+            recipe = "float16"
+        inputs, outputs = (dtype_name(t or "float32") for t in _io(settings))
+        _check_io(recipe, inputs, outputs)
+        bias = settings._experimental_full_integer_quantization_bias_type
+        bias = None if bias is None else dtype_name(bias)
+        _check_bias(recipe, bias)
+        return cls(
+            recipe,
+            integers_only=recipe in ("int8", "int16x8") and not ops & {"TFLITE_BUILTINS", "SELECT_TF_OPS"},
+            inputs=inputs,
+            outputs=outputs,
+            per_channel=_per_channel(settings),
+            bias=bias,
+            data=getattr(data, "input_gen", data) if recipe in ("int8", "int16x8") else None,
+        )
+
+    def rules(self) -> Recipe | None:
+        """The recipe as jfuse has it; None for floats. Raises JfuseError for biases of another width."""
+        if self.recipe is None:
+            return None
+        if self.bias is not None:
+            raise JfuseError("jfuse chooses the type of biases itself", found=self.bias)
+        changes = {"inputs": self.inputs, "outputs": self.outputs, "int8_only": self.integers_only}
+        recipe = Recipe.named(self.recipe, **(changes if self.recipe in ("int8", "int16x8") else {}))
+        coarse = [replace(rule, granularity="tensor") for rule in recipe.rules]
+        if self.per_channel == "none":
+            return replace(recipe, rules=tuple(coarse))
+        dense = [replace(rule, op="FULLY_CONNECTED") for rule in coarse] if self.per_channel == "convolutions" else []
+        return replace(recipe, rules=(*recipe.rules, *dense))
+
+
+def _io(settings: Settings) -> tuple[Any, Any]:
+    return settings.inference_input_type, settings.inference_output_type
+
+
+def _bits(name: str) -> int:
+    return 16 if name == "bfloat16" else np.dtype(name).itemsize * 8
+
+
+def _per_channel(settings: Settings) -> str:
+    if settings._experimental_disable_per_channel:
+        return "none"
+    return "convolutions" if settings._experimental_disable_per_channel_quantization_for_dense_layers else "all"
+
+
+def _check_int8(ops: set[str], types: set[str], data: Any) -> None:
+    if ops == {_INT8} and types not in (set(), {"int8"}):
+        raise ValueError(
+            "As full integer quantization has been enabled by setting "
+            "`target_spec.supported_ops`={tf.lite.OpsSet.TFLITE_BUILTINS_INT8}, thus `target_spec.supported_types` "
+            "should be left uninitizalized or set to {tf.int8}."
+        )
+    if not data:
+        raise ValueError("For full integer quantization, a `representative_dataset` must be specified.")
+
+
+def _check_io(recipe: str | None, inputs: str, outputs: str) -> None:
+    if recipe not in ("int8", "int16x8"):
+        if {inputs, outputs} != {"float32"}:
+            raise ValueError("The inference_input_type and inference_output_type must be tf.float32.")
+        return
+    known = ["float32", "int16"] if recipe == "int16x8" else ["float32", "int8", "uint8", "int16"]
+    if inputs not in known or outputs not in known:
+        names = ["tf." + name for name in known]
+        raise ValueError(f"The inference_input_type and inference_output_type must be in {names}.")
+
+
+def _check_bias(recipe: str | None, bias: str | None) -> None:
+    if bias is None:
+        return
+    if recipe not in ("int8", "int16x8"):
+        raise ValueError("`full_integer_quantization_bias_type` is only supported for full integer quantization.")
+    if recipe == "int8" and bias != "int32":
+        raise ValueError(f"Expected bias type to be `dtypes.int32` for Int8Quant. Current setting bias type: {bias}")
+    if bias not in ("int32", "int64"):
+        raise ValueError(
+            "Expected bias type to be `dtypes.int32` or `dtypes.int64` for Int16Quant. "
+            f"Current setting bias type: {bias}"
+        )

@@ -1,0 +1,119 @@
+"""What the constructors of `TFLiteConverter` are given, and the names that the official converter writes for each.
+
+The official files name the tensors of inputs and outputs after the SavedModel that it converts: `serving_default_x:0`,
+`StatefulPartitionedCall:0`. Scripts find tensors by these names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from jfuse.frontends.keras import is_keras_model
+from jfuse.frontends.saved_model_file import described_signatures
+from jfuse.frontends.tensorflow.callable import DEFAULT_KEY, is_concrete, is_traceable
+from jfuse.frontends.tensorflow.function import unique_names
+from jfuse.ir.graph import Program, Signature
+from jfuse.lite.conversion_metadata import SourceKind
+from jfuse.tflite.write.file import TensorNames
+
+_EXPORTED = "serve"
+"""The second signature that Keras 3's `model.export` writes: the default one under another key."""
+
+
+@dataclass(frozen=True)
+class Source:
+    """Something to convert.
+
+    loads: what `jfuse.load` takes. signatures: the keys to convert; None for all. kept: what must live as long.
+    """
+
+    loads: Any
+    kind: SourceKind
+    signatures: tuple[str, ...] | None = None
+    kept: Any = None
+
+    @property
+    def has_signatures(self) -> bool:
+        """Whether the file gets signatures: a bare concrete function has none."""
+        return not is_concrete(self.loads)
+
+    def tensor_names(self, program: Program) -> Mapping[str, TensorNames]:
+        """The official names of the tensors of each signature."""
+        if self.kind is SourceKind.SAVED_MODEL:
+            described = described_signatures(Path(self.loads))
+            return {
+                s.key: TensorNames(
+                    tuple(described[s.key].inputs.get(name, name) for name in s.input_names),
+                    tuple(described[s.key].outputs.get(name, name) for name in s.output_names),
+                )
+                for s in program.signatures
+            }
+        if not self.has_signatures:
+            outputs = len(program.signatures[0].output_names)
+            names = ["Identity" + (f"_{i}" if i else "") for i in range(outputs)]
+            return {program.signatures[0].key: TensorNames(program.signatures[0].input_names, tuple(names))}
+        return {s.key: _called(s, self._call(s)) for s in program.signatures}
+
+    def _call(self, signature: Signature) -> str:
+        """The name of the SavedModel's node that calls the function."""
+        if self.kind is SourceKind.CONCRETE_FUNCTIONS:
+            stateful = self.loads[signature.key].function_def.signature.is_stateful
+            return "StatefulPartitionedCall" if stateful else "PartitionedCall"
+        # model.export of Keras 3 has a signature before this one.
+        is_keras_3 = not type(self.loads).__module__.startswith("tf_keras") and "tf_keras" not in _bases(self.loads)
+        return "StatefulPartitionedCall_1" if is_keras_3 else "StatefulPartitionedCall"
+
+
+def _bases(model: Any) -> Collection[str]:
+    return {base.__module__.split(".")[0] for base in type(model).__mro__}
+
+
+def _called(signature: Signature, call: str) -> TensorNames:
+    numbers = {name: i for i, name in enumerate(sorted(signature.output_names))}
+    inputs = tuple(f"{signature.key}_{name}:0" for name in signature.input_names)
+    return TensorNames(inputs, tuple(f"{call}:{numbers[name]}" for name in signature.output_names))
+
+
+def saved_model_source(path: Any, keys: Sequence[str] | None, tags: Collection[str] | None) -> Source:
+    """A SavedModel folder. Raises ValueError for keys or tags that it does not have."""
+    described = described_signatures(Path(path), tags)
+    for key in keys or ():
+        if key not in described:
+            raise ValueError(f"Invalid signature key '{key}' found. Valid keys are '{','.join(described)}'.")
+    if not keys and not described:
+        raise ValueError("Only support at least one signature key.")
+    chosen = tuple(keys or sorted(described))
+    if not keys and {_EXPORTED, DEFAULT_KEY} <= set(chosen) and described[_EXPORTED].is_like(described[DEFAULT_KEY]):
+        chosen = tuple(key for key in chosen if key != _EXPORTED)
+    return Source(str(path), SourceKind.SAVED_MODEL, chosen)
+
+
+def keras_source(model: Any) -> Source:
+    """A Keras 3 or tf_keras model. Raises ValueError for anything else."""
+    if not is_keras_model(model):
+        raise ValueError(f"from_keras_model takes a Keras model, not a {type(model).__name__}")
+    return Source(model, SourceKind.KERAS_MODEL)
+
+
+def function_source(functions: Sequence[Any], trackable: Any) -> Source:
+    """Concrete functions; without the object that holds their variables the file gets no signature."""
+    for function in functions:
+        if not is_concrete(function):
+            hint = " To get the ConcreteFunction from a Function, call get_concrete_function."
+            text = "This function takes in a list of ConcreteFunction."
+            raise ValueError(text + (hint if is_traceable(function) else ""))
+    if not functions:
+        raise ValueError("No ConcreteFunction is specified.")
+    has_owner = bool(trackable) and not is_concrete(trackable) and not is_traceable(trackable)
+    if len(functions) > 1 and not has_owner:
+        raise ValueError(
+            "This converter can only convert a single ConcreteFunction. Converting multiple functions is under "
+            "development."
+        )
+    if not has_owner:
+        return Source(functions[0], SourceKind.CONCRETE_FUNCTIONS, kept=trackable)
+    keys = [DEFAULT_KEY] if len(functions) == 1 else unique_names([f.graph.name for f in functions])
+    return Source(dict(zip(keys, functions, strict=True)), SourceKind.CONCRETE_FUNCTIONS, kept=trackable)

@@ -1,0 +1,32 @@
+"""The options that the user gives for a custom operator, as bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from jfuse.errors import JfuseError
+from jfuse.opaque_ops.custom_options import map_options
+from jfuse.passes.options import CustomOptions
+
+Attributes = Callable[[], Mapping[str, Any]]
+
+
+def given_options(name: str, given: CustomOptions, attributes: Attributes, written: Attributes) -> bytes:
+    """What `custom_ops[name]` says: bytes as they are, attributes as TensorFlow's converter writes them.
+
+    attributes: what a function that was given is called with. written: what is written where nothing was given.
+    """
+    if callable(given):
+        given = given(attributes())
+    if given is None or given is True:
+        given = written()
+    if isinstance(given, Mapping):
+        return map_options(given)
+    if isinstance(given, bytes):
+        return given
+    raise JfuseError(
+        f"custom_ops[{name!r}] gives no options",
+        expected="None, a dict of attributes, bytes, or a function of the attributes that returns one of these",
+        found=repr(given),
+    )

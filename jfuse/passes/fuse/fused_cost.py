@@ -1,0 +1,53 @@
+"""What a fused recurrent operator takes: a cost model whose constants `bench/loops.py` measures in LiteRT."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from jfuse.ir.dims import is_known
+from jfuse.ir.graph import Const, Eqn
+from jfuse.kernels.core.op import TflOp
+from jfuse.opaque_ops.state_operands import state_operands
+from jfuse.passes.scans.to_loops.loop_cost import OPEN_LENGTH, OPERATOR_US
+
+MATRIX_US = 0.063  # a matrix in each step: an LSTM has 8 with what follows them, a simple RNN 2
+PRODUCT_US = 8.3e-5  # a product of a weight and a number; XNNPACK, which does not take fused ops, needs less
+FUSED_CONSTANTS = ("MATRIX_US", "PRODUCT_US")
+"""In the order of `FusedSize.features`."""
+
+
+@dataclass(frozen=True)
+class FusedSize:
+    """What the cost of a fused recurrent op depends on: steps, rows of the batch, matrices, and numbers in these."""
+
+    steps: int
+    rows: int
+    matrices: int
+    weights: int
+
+    @classmethod
+    def of(cls, eqn: Eqn) -> FusedSize | None:
+        """The size of a fused op, a sequence of open length counted as one of OPEN_LENGTH; None for the user's own."""
+        x = eqn.inputs[0]
+        if x is None or not isinstance(eqn.op, TflOp):
+            return None
+        axis = 0 if eqn.params.get("time_major") else 1
+        sizes = [int(d) if is_known(d) else None for d in x.type.shape]
+        steps, rows = (sizes[axis] or OPEN_LENGTH, sizes[1 - axis] or 1) if x.type.rank == 3 else (1, sizes[0] or 1)
+        weights = [a for i, a in enumerate(eqn.inputs) if i not in state_operands(eqn)]
+        counts = [a.array.size for a in weights if isinstance(a, Const) and a.type.rank == 2]
+        return cls(steps, rows, len(counts), sum(counts))
+
+    def features(self) -> tuple[float, ...]:
+        """Matrices, and products of a weight and a number, of all steps."""
+        return self.steps * self.matrices, self.steps * self.rows * self.weights
+
+    def microseconds(self) -> float:
+        """What one invoke takes."""
+        return sum(count * us for count, us in zip(self.features(), (MATRIX_US, PRODUCT_US), strict=True))
+
+
+def fused_microseconds(eqn: Eqn) -> float:
+    """About what one invoke of a fused recurrent op takes."""
+    size = FusedSize.of(eqn)
+    return OPERATOR_US if size is None else size.microseconds()

@@ -1,0 +1,35 @@
+"""Sizes of a composite's results that data decides: its body and a replacement have names of their own for them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from jfuse.ir.dims import Dim, Shape, symbols_in, symbols_of
+from jfuse.ir.graph import Eqn, Graph
+from jfuse.ir.types import TensorType
+from jfuse.ir.walk import is_same_type
+
+
+def is_alike(found: TensorType, declared: TensorType, eqn: Eqn) -> bool:
+    """Whether a result has the declared type, but for the names of sizes that data decides in both."""
+    if is_same_type(found, declared):
+        return True
+    sizes = dict(_by_data(found.shape, declared.shape, eqn)) if found.rank == declared.rank else {}
+    return is_same_type(found.substitute(sizes), declared)
+
+
+def renamed_sizes(eqn: Eqn, replacement: Graph, given: Sequence[int]) -> Mapping[str, Dim]:
+    """By its name in the replacement, what the composite calls a size of a result that data decides.
+
+    given: which results of the composite those of the replacement are.
+    """
+    pairs = ((out.type.shape, eqn.outputs[i].type.shape) for out, i in zip(replacement.outputs, given, strict=True))
+    return {name: size for found, declared in pairs for name, size in _by_data(found, declared, eqn)}
+
+
+def _by_data(found: Shape, declared: Shape, eqn: Eqn) -> Iterator[tuple[str, Dim]]:
+    """The sizes that are a name of which no operand knows, in the replacement as in the composite."""
+    known = symbols_in(tuple(a.type.shape for a in eqn.inputs if a is not None))
+    for ours, theirs in zip(found, declared, strict=True):
+        if symbols_of(ours) == {str(ours)} and not symbols_of(ours) & known and symbols_of(theirs) - known:
+            yield str(ours), theirs

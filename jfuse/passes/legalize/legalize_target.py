@@ -1,0 +1,70 @@
+"""Operators that the target lacks, in other spellings."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from jfuse.errors import JfuseError
+from jfuse.ir.graph import Eqn, Graph
+from jfuse.ir.trace import at_source, recording
+from jfuse.ir.walk import with_bodies
+from jfuse.lowering.instead import Spelling, spellings_of
+from jfuse.passes.context import Context
+from jfuse.passes.rewrite import rewrite
+from jfuse.passes.simplify.dce import eliminate_dead_code
+from jfuse.tflite.targets.target import Target
+
+_ROUNDS = 4  # of spellings that need others in turn
+
+
+def legalize_target(graph: Graph, ctx: Context) -> Graph:
+    """Spell, in bodies too, the operators that the target does not take, or would run on its CPU.
+
+    An operator without a spelling that the target takes stays: the gate after this pass tells of it.
+    """
+    for _ in range(_ROUNDS):
+        changed = _legalized(graph, ctx.target)
+        if changed is graph:
+            break
+        graph = eliminate_dead_code(changed)
+    return graph
+
+
+def _legalized(graph: Graph, target: Target) -> Graph:
+    def visit(eqn: Eqn) -> Sequence[Any] | None:
+        if eqn.effects or target.why_another_form(eqn) is None:
+            return None
+        spelling = _spelling_for(eqn, target)
+        return None if spelling is None else spelling(eqn)
+
+    return rewrite(with_bodies(graph, lambda body: _legalized(body, target)), visit)
+
+
+def _spelling_for(eqn: Eqn, target: Target) -> Spelling | None:
+    """The spelling that the target takes best.
+
+    First one of which it takes every operator; where the equation itself does not run, one that does, if only on the
+    CPU, or one whose operators have spellings in turn.
+    """
+    made = [(spelling, eqns) for spelling in spellings_of(eqn.op.builtin) if (eqns := _made_by(spelling, eqn))]
+    found = next((s for s, eqns in made if all(target.why_another_form(e) is None for e in eqns)), None)
+    if found is not None or target.why_not(eqn) is None:
+        return found
+    found = next((s for s, eqns in made if all(target.why_not(e) is None for e in eqns)), None)
+    return found or next((s for s, eqns in made if all(_may_run(e, eqn, target) for e in eqns)), None)
+
+
+def _may_run(eqn: Eqn, instead_of: Eqn, target: Target) -> bool:
+    other = eqn.op.builtin != instead_of.op.builtin and bool(spellings_of(eqn.op.builtin))
+    return other or target.why_not(eqn) is None
+
+
+def _made_by(spelling: Spelling, eqn: Eqn) -> Sequence[Eqn]:
+    """The equations of a spelling; none where it does not apply."""
+    with recording() as trace, at_source(eqn.source):
+        try:
+            results = spelling(eqn)
+        except JfuseError:  # as of types that an op of the spelling does not take
+            return ()
+    return () if results is None else trace.eqns

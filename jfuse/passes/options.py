@@ -1,0 +1,77 @@
+"""What users choose about a conversion, grouped by topic. `jfuse.lower` says what each option means."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from jfuse.errors import JfuseError, need_choice
+
+if TYPE_CHECKING:  # the command line has its values and defaults from here before it imports anything slow
+    from jfuse.lowering.rules import Rule
+    from jfuse.quantization.recipe import Recipe
+
+STATES = ("source", "reset", "keep", "io")
+PADDINGS = (None, "right", "left")
+LOOPS = ("auto", "while", "unroll")
+PREFERENCES = ("fused", "speed")
+
+Attributes: TypeAlias = Mapping[str, Any]
+CustomOptions: TypeAlias = Attributes | bytes | bool | Callable[[Attributes], Attributes | bytes | None] | None
+"""The options of a custom operator: the node's attributes (None, True), others, bytes, or what makes them of those."""
+
+
+@dataclass(frozen=True)
+class RecurrenceOptions:
+    """What becomes of recurrences. Raises JfuseError where an option has none of its values."""
+
+    recover: bool = True
+    state: str = "source"
+    padding: str | None = None
+    loop: str = "auto"
+    prefer: str = "fused"
+
+    def __post_init__(self) -> None:
+        need_choice("state", self.state, STATES)
+        need_choice("padding", self.padding, PADDINGS)
+        need_choice("loop", self.loop, LOOPS)
+        need_choice("prefer", self.prefer, PREFERENCES)
+
+
+@dataclass(frozen=True)
+class TfOpOptions:
+    """The TensorFlow ops that may stand in the file as they are."""
+
+    select_tf_ops: bool = False
+    custom_ops: Mapping[str, CustomOptions] = field(default_factory=dict)
+
+    def lets_in(self, tf_name: str) -> bool:
+        """Whether an op of this name may stand in the file."""
+        return self.select_tf_ops or tf_name in self.custom_ops
+
+
+@dataclass(frozen=True)
+class QuantizationOptions:
+    """What is quantized, and with which data.   recipe: None for nothing; calibration: as `CalibrationData` has it"""
+
+    recipe: Recipe | None = None
+    calibration: Any = None
+
+    def __post_init__(self) -> None:
+        if self.calibration is not None and self.recipe is None:
+            raise JfuseError("calibration= is for quantization", remedy='quantize="int8", or another recipe')
+
+
+@dataclass(frozen=True)
+class LoweringOptions:
+    """All that `jfuse.lower` takes besides the model."""
+
+    rules: tuple[Rule, ...] = ()
+    recurrence: RecurrenceOptions = RecurrenceOptions()
+    tf_ops: TfOpOptions = TfOpOptions()
+    quantization: QuantizationOptions = QuantizationOptions()
+    target: str = "litert"
+    strict: bool = False
+    dump_dir: str | Path | None = None

@@ -1,0 +1,111 @@
+"""Constants in integers or f16: their scales, and the numbers that stand for theirs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from jfuse.ir.graph import Const
+from jfuse.ir.quantization import Quantization
+from jfuse.ir.types import DType
+from jfuse.tflite.runtime.quantized import Granularity
+
+LAST_STEP = {DType.i2: 1, DType.i4: 7, DType.i8: 127, DType.i16: 2**15 - 1, DType.i32: 2**31 - 1, DType.i64: 2**62}
+"""The largest number of steps from zero to either side, of symmetric types: the lowest integer is not used."""
+_CLIPPED = np.linspace(1, 0.5, 21)  # which shares of the largest weight "mse" tries as the last step
+_SAME = np.float32(1)  # scale of a tensor of zeros, of which any scale tells the truth
+
+
+def weights_in(
+    const: Const,
+    dtype: DType,
+    granularity: Granularity,
+    *,
+    axis: int = 0,
+    block_size: int = 0,
+    algorithm: str = "minmax",
+    least_scale: np.ndarray | None = None,
+) -> Const:
+    """Weights as integers, symmetric about zero.
+
+    const: f32[...], of finite numbers. axis: of the channels. block_size: of neighbours along the last axis that share
+    a scale; it divides that axis. least_scale: f64[channels], scales may be greater but not smaller.
+    """
+    array = np.asarray(const.array, np.float32)
+    if granularity == "block":
+        return _in_blocks(const, array, dtype, block_size, algorithm)
+    kept = (axis,) if granularity == "channel" and array.ndim else ()
+    others = tuple(i for i in range(array.ndim) if i not in kept)
+    scale = _scale(array, others, dtype, algorithm)
+    if least_scale is not None:
+        shape = [-1 if i in kept else 1 for i in range(array.ndim)]
+        least = least_scale if kept else np.max(least_scale)
+        scale = np.maximum(scale, np.reshape(least, shape) if kept else least).astype(np.float32)
+    quantization = Quantization(tuple(scale.ravel().tolist()), (0,), axis if kept else 0)
+    return Const(_steps(array, scale, dtype), const.name, quantization)
+
+
+def _in_blocks(const: Const, array: np.ndarray, dtype: DType, block_size: int, algorithm: str) -> Const:
+    blocks = array.reshape(*array.shape[:-1], -1, block_size)
+    # Scales are f16 in the file, and a scale of 0 would lose what is there.
+    least = np.float16(np.finfo(np.float16).smallest_subnormal)
+    scale = np.maximum(_scale(blocks, (-1,), dtype, algorithm).astype(np.float16), least)
+    steps = _steps(blocks, scale.astype(np.float32), dtype).reshape(array.shape)
+    of_blocks = tuple(scale.astype(np.float32).ravel().tolist())
+    return Const(steps, const.name, Quantization((), (), 0, block_size=block_size, block_scale=of_blocks))
+
+
+def _scale(array: np.ndarray, axes: tuple[int, ...], dtype: DType, algorithm: str) -> np.ndarray:
+    """One scale for all along `axes`, which stay with size 1; never 0."""
+    largest = np.abs(array).max(axis=axes, keepdims=True, initial=0).astype(np.float32)
+    common = largest.max(initial=0) or _SAME
+    scale = np.where(largest > 0, largest, common) / np.float32(LAST_STEP[dtype])
+    scale = np.maximum(scale, np.finfo(np.float32).tiny).astype(np.float32)
+    if algorithm == "minmax":
+        return scale
+    errors = [_error(array, scale * share, dtype, axes) for share in _CLIPPED]
+    best: np.ndarray = scale * _CLIPPED[np.argmin(errors, axis=0)].astype(np.float32)
+    return best
+
+
+def _error(array: np.ndarray, scale: np.ndarray, dtype: DType, axes: tuple[int, ...]) -> np.ndarray:
+    found: np.ndarray = np.square(_rounded(array, scale, dtype) * scale - array).sum(axis=axes, keepdims=True)
+    return found
+
+
+def _rounded(array: np.ndarray, scale: np.ndarray, dtype: DType) -> np.ndarray:
+    last = LAST_STEP[dtype]
+    clipped: np.ndarray = np.clip(np.rint(array / scale), -last, last)
+    return clipped
+
+
+def _steps(array: np.ndarray, scale: np.ndarray, dtype: DType) -> np.ndarray:
+    return _rounded(array, scale, dtype).astype(dtype.numpy)
+
+
+def bias_in(const: Const, scale: np.ndarray, dtype: DType) -> Const:
+    """A bias as i32 or i64, of the scale of the products that it is added to.   scale: f64[n] or f64[1]"""
+    last = LAST_STEP[dtype]
+    steps = np.clip(np.rint(const.array.astype(np.float64) / scale), -last, last)
+    return Const(steps.astype(dtype.numpy), const.name, Quantization(tuple(scale.tolist()), (0,), 0))
+
+
+def least_scale(bias: Const, input_scale: float, dtype: DType) -> np.ndarray:
+    """The least scales of weights, by channel, with which the bias stays in half the range of its type: f64[n]."""
+    largest: np.ndarray = np.abs(bias.array.astype(np.float64)) / (input_scale * (LAST_STEP[dtype] / 2))
+    return largest
+
+
+def activations_in(const: Const, dtype: DType, quantization: Quantization) -> Const:
+    """A constant operand in the type and scale that the kernel has for it: one scale for all."""
+    info = np.iinfo(dtype.numpy)
+    steps = np.rint(const.array.astype(np.float64) / quantization.scale[0]) + quantization.zero_point[0]
+    return Const(np.clip(steps, info.min, info.max).astype(dtype.numpy), const.name, quantization)
+
+
+def in_halves(const: Const) -> Const | None:
+    """A constant in f16; None where a number is too large for it."""
+    with np.errstate(over="ignore"):
+        array: np.ndarray[Any, Any] = const.array.astype(np.float16)
+    return Const(array, const.name) if np.array_equal(np.isfinite(array), np.isfinite(const.array)) else None

@@ -1,0 +1,208 @@
+"""The parameters of every value that integer kernels read or write."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from jfuse.ir.graph import Atom, Const, Eqn, Graph, Var
+from jfuse.ir.quantization import Quantization
+from jfuse.ir.types import DType
+from jfuse.ir.walk import use_counts
+from jfuse.passes.quantize.forms import Form, facts, integers_of, is_float, operands_of
+from jfuse.passes.quantize.groups import Group, Groups
+from jfuse.passes.quantize.masks import faded_ranges
+from jfuse.passes.quantize.parameters import FIRST
+from jfuse.quantization.recipe import QuantizeRule
+from jfuse.quantization.statistics import Observed
+from jfuse.tflite.runtime.quantized import Fixed, Recurrence
+
+RangeOf = Callable[[Observed, str], tuple[float, float]]
+"""The range of a value, by an algorithm's name."""
+
+
+_FARTHEST = 1e30
+"""Numbers beyond it stand for infinity, as what pads the windows of a maximum: a range does not reach that far."""
+
+
+@dataclass(frozen=True)
+class Slot:
+    """What a kernel of integers takes at one place, or gives."""
+
+    dtype: DType
+    quantization: Quantization
+
+
+def cell_extent(eqn: Eqn, recurrence: Recurrence, range_of: RangeOf) -> float:
+    """The largest cell state of an LSTM by its absolute value, before the first step and after all others.
+
+    A clip of the cell state counts, as it must be within reach of the integers.
+    """
+    before = eqn.inputs[recurrence.cell_state]
+    ends = [*range_of(Observed(eqn.outputs[0], "cell"), "minmax"), float(eqn.params["cell_clip"])]
+    if isinstance(before, Const):
+        ends += [float(before.array.min(initial=0)), float(before.array.max(initial=0))]
+    elif before is not None:
+        ends += range_of(Observed(before), "minmax")
+    return max(map(abs, ends))
+
+
+def cell_scale(extent: float, recurrence: Recurrence) -> float:
+    """The scale of the cell state: a power of two, within what the kernel takes; beyond that the state saturates."""
+    least, most = recurrence.cell_exponents
+    exponent = int(np.ceil(np.log2(extent))) - 15 if extent > 0 else least
+    return float(2.0 ** min(max(exponent, least), most))
+
+
+def parts_of(eqn: Eqn, recurrence: Recurrence) -> list[str]:
+    """The inner values of an LSTM that need a scale: totals of gates before a layer norm, what a projection reads."""
+    normed = [g.part for g in recurrence.gates if eqn.inputs[g.norm] is not None]
+    return [*normed, *(["hidden"] if eqn.inputs[recurrence.projection[0]] is not None else [])]
+
+
+class Choice:
+    """The parameters of one graph: of each value, and of each place where an integer kernel reads one."""
+
+    def __init__(self, graph: Graph, forms: Mapping[Eqn, Form], range_of: RangeOf) -> None:
+        self._range_of = range_of
+        self._groups = Groups()
+        self._counts = use_counts(graph)
+        self._places: dict[tuple[Eqn, int], Hashable] = {}
+        self._parts: dict[tuple[Eqn, str], tuple[float, float]] = {}
+        integers = {eqn: forms[eqn].rule for eqn in graph.eqns if forms[eqn].kind == "integer"}
+        self._fixed = {v: f for eqn, rule in integers.items() if (f := _fixed(eqn, rule)) for v in eqn.outputs}
+        self._faded = faded_ranges(graph, integers, self._seen)
+        for eqn, rule in integers.items():
+            self._add(eqn, rule)
+        for eqn, rule in integers.items():
+            self._coarsen(eqn, rule.activations)
+
+    def of_value(self, var: Var, dtype: DType) -> Slot | None:
+        """The parameters of a value in a type; None where no integer kernel has to do with it."""
+        return self._slot((var, dtype)) if (var, dtype) in self._groups else None
+
+    def at(self, eqn: Eqn, operand: int) -> Slot:
+        """What an integer kernel takes as an activation."""
+        return self._slot(self._places[eqn, operand])
+
+    def _slot(self, key: Hashable) -> Slot:
+        group = self._groups[key]
+        return Slot(group.dtype, group.quantization)
+
+    def _add(self, eqn: Eqn, rule: QuantizeRule) -> None:
+        recurrence = facts(eqn).recurrence
+        if recurrence is not None:
+            self._add_recurrence(eqn, recurrence, rule)
+            return
+        row, dtype = integers_of(eqn), rule.activations
+        fixed = _fixed(eqn, rule)
+        results = [v for v in eqn.outputs if is_float(v) and row.result != "plain"]
+        for var in results:
+            self._groups.add((var, dtype), lambda var=var: self._group(var, rule, fixed))  # type: ignore[misc]
+        for i in operands_of(eqn).activations:
+            atom = eqn.inputs[i]
+            key: Hashable = (atom, dtype) if isinstance(atom, Var) else (eqn, i)
+            self._groups.add(key, lambda atom=atom: self._group(atom, rule, None))  # type: ignore[misc]
+            self._places[eqn, i] = key
+        if row.result == "same" and results:
+            self._share(eqn, [(var, dtype) for var in results])
+
+    def _add_recurrence(self, eqn: Eqn, recurrence: Recurrence, rule: QuantizeRule) -> None:
+        """The values of an LSTM: one scale for its output and output state, one for its cell state before and after."""
+        dtype, (result, output, cell) = rule.activations, eqn.outputs
+        data, h = (eqn.inputs[i] for i in (recurrence.data, recurrence.output_state))
+        assert data is not None, "an operand"
+        assert h is not None, "an operand"
+        key: Hashable = (data, dtype) if isinstance(data, Var) else (eqn, recurrence.data)
+        self._groups.add(key, lambda: self._group(data, rule, None))
+        both = [self._group(atom, rule, None) for atom in (result, h)]
+        union = replace(both[0], low=min(g.low for g in both), high=max(g.high for g in both))
+        self._groups.add((result, dtype), lambda: union)
+        self._groups.add((output, dtype), lambda: replace(union))
+        self._groups.join((result, dtype), (output, dtype), alone=True)
+        extent = cell_extent(eqn, recurrence, self._range_of)
+        fixed = Fixed(cell_scale(extent, recurrence), 0)
+        self._groups.add((cell, DType.i16), lambda: Group(DType.i16, 0.0, 0.0, fixed, symmetric=True))
+        places = {
+            recurrence.data: key,
+            recurrence.output_state: (result, dtype),
+            recurrence.cell_state: (cell, DType.i16),
+        }
+        self._places |= {(eqn, i): place for i, place in places.items()}
+        self._parts |= {
+            (eqn, part): self._range_of(Observed(result, part), rule.range_algorithm)
+            for part in parts_of(eqn, recurrence)
+        }
+
+    def part(self, eqn: Eqn, part: str) -> tuple[float, float]:
+        """The range of an inner value of an equation."""
+        return self._parts[eqn, part]
+
+    def _coarsen(self, eqn: Eqn, dtype: DType) -> None:
+        """Let the result have steps as large as the kernel demands."""
+        scales = [self.at(eqn, i).quantization.scale[0] for i in operands_of(eqn).activations]
+        least = integers_of(eqn).least_scale(max(scales, default=0.0))
+        for var in filter(lambda var: (var, dtype) in self._groups, eqn.outputs):
+            group = self._groups[var, dtype]
+            group.least_scale = max(group.least_scale, least)
+
+    def why_not(self, eqn: Eqn) -> str | None:
+        """What of the parameters of its operands the kernel does not take."""
+        row = integers_of(eqn)
+        slots = [self.at(eqn, i) for i in operands_of(eqn).activations]
+        if any(slot.quantization.scale[0] >= row.below_scale for slot in slots):
+            return "its operands' steps are too large for the kernel"
+        if row.not_negative and any(slot.quantization.zero_point[0] > FIRST[slot.dtype] for slot in slots):
+            return "the kernel fails for negative numbers, which the integers of its operand could stand for"
+        return None
+
+    def _seen(self, atom: Atom) -> tuple[float, float]:
+        """The least and greatest number of an operand."""
+        if isinstance(atom, Const):
+            return float(atom.array.min(initial=0)), float(atom.array.max(initial=0))
+        fixed = self._fixed.get(atom)
+        return (-1.0, 1.0) if fixed is not None else self._range_of(Observed(atom), "minmax")
+
+    def _group(self, atom: Var | Const, rule: QuantizeRule, fixed: Fixed | None) -> Group:
+        if atom in self._faded:
+            low, high = self._faded[atom]
+        elif isinstance(atom, Const):
+            low, high = within_reach(*self._seen(atom))
+        else:
+            low, high = (0.0, 0.0) if fixed is not None else self._range_of(Observed(atom), rule.range_algorithm)
+        return Group(rule.activations, low, high, fixed, rule.symmetric)
+
+    def _share(self, eqn: Eqn, results: list[Hashable]) -> None:
+        """Let operands and results share their parameters; an operand that cannot is read with those of the others."""
+        first, *others = results
+        for other in others:
+            self._groups.join(first, other, alone=True)
+        for i in operands_of(eqn).activations:
+            atom = eqn.inputs[i]
+            alone = not isinstance(atom, Var) or self._counts[atom] == 1
+            if not self._groups.join(first, self._places[eqn, i], alone=alone):
+                self._places[eqn, i] = first
+
+
+def _fixed(eqn: Eqn, rule: QuantizeRule) -> Fixed | None:
+    """The parameters that the kernel demands of the result; all that have some stay within a few units of 0."""
+    row = facts(eqn).integers
+    return None if row is None or isinstance(row.result, str) else row.result[rule.activations]
+
+
+def within_reach(low: float, high: float) -> tuple[float, float]:
+    """A range without what stands for infinity."""
+    return (low if low > -_FARTHEST else 0.0), (high if high < _FARTHEST else 0.0)
+
+
+def input_scale(choice: Choice, eqn: Eqn) -> float:
+    """The scale of what the weights of an equation are multiplied with: its first activation."""
+    return choice.at(eqn, operands_of(eqn).activations[0]).quantization.scale[0]
+
+
+def product_scale(input_scale: float, weights: Const) -> np.ndarray:
+    """The scale of products, by channel: f64[n], or f64[1]."""
+    assert weights.quantization is not None, "weights in integers"
+    return np.array(weights.quantization.scale, np.float64) * input_scale

@@ -1,0 +1,240 @@
+"""What becomes of each equation: the form that the recipe asks for, as far as the runtime has a kernel."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from jfuse.ir.graph import Atom, Const, Eqn, Graph, Var
+from jfuse.ir.sparse import SparseConst
+from jfuse.ir.types import DType
+from jfuse.ir.walk import users
+from jfuse.quantization.recipe import FLOAT, QuantizeRule, Recipe
+from jfuse.tflite.names import equation_name
+from jfuse.tflite.runtime.quantized import Integers, Quantized, Recurrence, Weights
+from jfuse.tflite.runtime.table import quantized_of
+
+Kind = Literal["float", "halves", "weights", "integer"]
+"""float: as it is. halves: constants in f16. weights: float operands, integer weights. integer: all in integers."""
+
+
+@dataclass(frozen=True)
+class Form:
+    """The form of one equation, and why it is less than its rule asks for, where it is."""
+
+    kind: Kind
+    rule: QuantizeRule = FLOAT
+    reason: str = ""
+
+
+@dataclass(frozen=True)
+class Operands:
+    """The float operands of an equation by what they are to its kernel, each by its position."""
+
+    activations: tuple[int, ...]
+    weights: tuple[Weights, ...]
+    bias: int | None
+
+
+def facts(eqn: Eqn) -> Quantized:
+    """What the runtime's kernel does with quantized tensors."""
+    return quantized_of(eqn.op.builtin)
+
+
+def operands_of(eqn: Eqn) -> Operands:
+    """The roles of the float operands, as the row of the builtin has them."""
+    row = facts(eqn)
+    if row.recurrence is not None:
+        return Operands((row.recurrence.data, row.recurrence.output_state, row.recurrence.cell_state), (), None)
+    bias = None if row.integers is None else row.integers.bias
+    data = [i for i, a in enumerate(eqn.inputs) if is_float(a) and _is_data(eqn, i)]
+    weights = [w for i in data if (w := row.weights_at(i)) is not None and not w.moved and _is_constant(eqn.inputs[i])]
+    others = {w.operand for w in weights} | {bias}
+    return Operands(tuple(i for i in data if i not in others), tuple(weights), bias if bias in data else None)
+
+
+def is_float(atom: Atom | None) -> bool:
+    """Whether an operand or result is of f32, which is what can be quantized."""
+    return atom is not None and atom.type.dtype is DType.f32
+
+
+def _is_data(eqn: Eqn, index: int) -> bool:
+    declared = eqn.op.operand_at(index)
+    return not declared.static and not declared.shape_only
+
+
+def _is_constant(atom: Atom | None) -> bool:
+    return isinstance(atom, Const) and not isinstance(atom, SparseConst)
+
+
+def rule_of(eqn: Eqn, recipe: Recipe) -> QuantizeRule:
+    """The rule for an equation."""
+    return recipe.rule_for(equation_name(eqn), str(eqn.op.builtin))
+
+
+def weight_consts(eqn: Eqn, rule: QuantizeRule) -> Iterator[tuple[Weights, Const]]:
+    """The constant weights of an equation that have enough elements, finite ones, and rows as blocks need them."""
+    for weights, atom in _constants(eqn):
+        if is_float(atom) and (weights.along or atom.array.size >= rule.min_elements):
+            yield weights, atom
+
+
+def _constants(eqn: Eqn) -> Iterator[tuple[Weights, Const]]:
+    for weights in facts(eqn).weights:
+        atom = _operand(eqn, weights.operand)
+        if isinstance(atom, Const) and _is_constant(atom) and atom.type.rank >= weights.rank:
+            yield weights, atom
+
+
+def is_finite(const: Const) -> bool:
+    """Whether a constant holds neither NaNs nor infinities."""
+    return bool(np.isfinite(const.array).all())
+
+
+def weight_form(eqn: Eqn, rule: QuantizeRule) -> Form:
+    """The form of an equation whose weights alone are to be kept in few bits."""
+    row = facts(eqn)
+    found = list(weight_consts(eqn, rule))
+    if not found:
+        return Form("float", rule)
+    if row.together and len(found) < len(list(_constants(eqn))):
+        return Form("float", rule, f"not all of its weights have {rule.min_elements} elements")
+    if not all(is_finite(const) for _, const in found):
+        return Form("float", rule, "its weights hold NaNs or infinities")
+    return Form("weights", rule)
+
+
+def _operand(eqn: Eqn, index: int) -> Atom | None:
+    return eqn.inputs[index] if index < len(eqn.inputs) else None
+
+
+def half_form(eqn: Eqn, rule: QuantizeRule) -> Form:
+    """The form of an equation whose constants are to be f16."""
+    consts = [a for a in eqn.inputs if isinstance(a, Const) and is_half(a, rule)]
+    return Form("halves" if consts else "float", rule)
+
+
+def is_half(atom: Atom | None, rule: QuantizeRule) -> bool:
+    """Whether an operand is a constant that f16 makes smaller."""
+    return isinstance(atom, Const) and _is_constant(atom) and is_float(atom) and atom.array.size >= rule.min_elements
+
+
+def own_form(eqn: Eqn, recipe: Recipe) -> Form:
+    """The form of an equation, whatever its neighbours' are."""
+    rule = rule_of(eqn, recipe)
+    is_operator = eqn.op.is_kernel and not eqn.op.scales
+    if rule.mode == "float" or not is_operator or any(map(_is_quantized, (*eqn.inputs, *eqn.outputs))):
+        return Form("float", rule)
+    if rule.mode == "float16":
+        return half_form(eqn, rule)
+    if rule.mode != "integer":
+        return weight_form(eqn, rule)
+    reason = why_not_integer(eqn, rule)
+    return Form("integer", rule) if reason is None else Form("float", rule, reason)
+
+
+def _is_quantized(atom: Atom | None) -> bool:
+    return atom is not None and atom.type.quantization is not None
+
+
+def why_not_integer(eqn: Eqn, rule: QuantizeRule) -> str | None:
+    """Why the kernel of an equation cannot compute in integers; None where it can, "" where nothing of it is float."""
+    operands = operands_of(eqn)
+    if not operands.activations and not any(map(is_float, eqn.outputs)):
+        return ""
+    row = facts(eqn).integers
+    if row is None or rule.activations not in row.types:
+        return f"the runtime has no kernel for {rule.activations.value}"
+    if any(o.dtype.kind == "f" and not is_float(o) for o in eqn.outputs):
+        return f"it computes in {eqn.outputs[0].type.dtype.value}"
+    if row.needs is not None and not row.needs(eqn):
+        return f"the runtime's kernel for {rule.activations.value} does not take these options or shapes"
+    recurrence = facts(eqn).recurrence
+    reason = None if recurrence is None else why_not_recurrence(eqn, recurrence, rule)
+    return reason or _why_not_operands(eqn, operands, rule)
+
+
+def why_not_recurrence(eqn: Eqn, recurrence: Recurrence, rule: QuantizeRule) -> str | None:
+    """Why the integer kernel of an LSTM does not take an equation; None where it does."""
+    if rule.weights is not DType.i8:
+        return f"the runtime has no kernel for weights of {rule.weights.value}"
+    states = (recurrence.data, recurrence.output_state, recurrence.cell_state)
+    others = (a for i, a in enumerate(eqn.inputs) if a is not None and i not in states)
+    if not all(map(_is_constant, others)):
+        return "its weights are computed at run time"
+    return recurrence.why_not(eqn)
+
+
+def _why_not_operands(eqn: Eqn, operands: Operands, rule: QuantizeRule) -> str | None:
+    if operands.bias is not None and not isinstance(eqn.inputs[operands.bias], Const):
+        return "its bias is computed at run time"
+    computed = [w for w in facts(eqn).weights if w.operand in operands.activations and not w.moved]
+    if any(not w.computed for w in computed):
+        return "its weights are computed at run time"
+    if any(rule.weights not in w.integer for w in operands.weights):
+        return f"the runtime has no kernel for weights of {rule.weights.value}"
+    consts = (a for a in eqn.inputs if isinstance(a, Const) and is_float(a))
+    if not all(isinstance(c, SparseConst) or is_finite(c) for c in consts):
+        return "a constant operand holds NaNs or infinities"
+    if any(isinstance(a, SparseConst) for a in eqn.inputs):
+        return "its weights are sparse"
+    return None
+
+
+def follows(eqn: Eqn) -> bool:
+    """Whether an equation only moves, chooses or compares: integers pay where its neighbours have them anyway."""
+    row = facts(eqn).integers
+    return row is not None and row.result in ("same", "plain")
+
+
+def forms_of(
+    graph: Graph, recipe: Recipe, given: frozenset[Var], why_not: Callable[[Eqn], str | None] = lambda eqn: None
+) -> dict[Eqn, Form]:
+    """The form of each equation of a graph, those of bodies not included.
+
+    given: inputs that are integers. why_not: why an equation whose kernel takes integers must stay float all the same.
+    """
+    own = {eqn: _unless(own_form(eqn, recipe), eqn, why_not) for eqn in graph.eqns}
+    chosen = {e: f for e, f in own.items() if f.kind != "integer" or not follows(e)}
+    integers = set(given) | {v for e, f in chosen.items() if f.kind == "integer" for v in e.outputs}
+    readers = users(graph)
+    left = [e for e, f in own.items() if e not in chosen]
+    for eqn in left:
+        if _has_integers(eqn, integers):
+            chosen[eqn] = own[eqn]
+            integers.update(eqn.outputs)
+    for eqn in reversed(left):
+        if eqn not in chosen and _moves(eqn) and _is_read_by_integers(eqn, readers, chosen):
+            chosen[eqn] = own[eqn]
+    return {e: chosen.get(e, Form("float", own[e].rule)) for e in graph.eqns}
+
+
+def _unless(form: Form, eqn: Eqn, why_not: Callable[[Eqn], str | None]) -> Form:
+    reason = why_not(eqn) if form.kind == "integer" else None
+    return form if reason is None else Form("float", form.rule, reason)
+
+
+def _moves(eqn: Eqn) -> bool:
+    row = facts(eqn).integers
+    return row is not None and row.result == "same"
+
+
+def _has_integers(eqn: Eqn, integers: set[Var]) -> bool:
+    """Whether an operand is made of integers; all of them, of an op that gives plain numbers."""
+    read = [a for i in operands_of(eqn).activations if isinstance(a := eqn.inputs[i], Var)]
+    return any(v in integers for v in read) if _moves(eqn) else bool(read) and all(v in integers for v in read)
+
+
+def _is_read_by_integers(eqn: Eqn, readers: dict[Var, list[Eqn]], chosen: dict[Eqn, Form]) -> bool:
+    reading = (r for v in eqn.outputs if is_float(v) for r in readers.get(v, ()))
+    return any(r in chosen and chosen[r].kind == "integer" for r in reading)
+
+
+def integers_of(eqn: Eqn) -> Integers:
+    """How the kernel of an equation in the form "integer" computes."""
+    found = facts(eqn).integers
+    assert found is not None, "an equation in integers has a row that says how"
+    return found

@@ -1,0 +1,239 @@
+"""The graph with its values in the types that were chosen, and QUANTIZE and DEQUANTIZE between what differs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from jfuse.ir.graph import Atom, Const, Eqn, Graph, Source, Var
+from jfuse.ir.quantization import Quantization
+from jfuse.ir.types import DType
+from jfuse.kernels import ops
+from jfuse.passes.quantize.arrays import activations_in, bias_in, in_halves, least_scale
+from jfuse.passes.quantize.choose import Choice, Slot, input_scale, product_scale
+from jfuse.passes.quantize.forms import Form, facts, integers_of, is_float, is_half, operands_of
+from jfuse.passes.quantize.parameters import as_unsigned
+from jfuse.passes.quantize.recurrent import integer_lstm
+from jfuse.passes.quantize.weights import WeightsInFewBits
+from jfuse.tflite.runtime.quantized import Recurrence, Weights
+
+BIAS = {DType.i8: DType.i32, DType.i16: DType.i64}
+
+
+@dataclass(frozen=True)
+class Boundary:
+    """The types of float inputs and outputs of a graph.   counts: how many of the first inputs and outputs these are"""
+
+    inputs: DType = DType.f32
+    outputs: DType = DType.f32
+    counts: tuple[int, int] = (0, 0)
+
+
+@dataclass
+class Insertion:
+    """One graph while it is rebuilt.
+
+    choice: None where no equation computes in integers. weights: shared by all graphs of a program. on_body: makes
+    another graph of the body of an equation.
+    """
+
+    graph: Graph
+    forms: Mapping[Eqn, Form]
+    choice: Choice | None
+    weights: WeightsInFewBits
+    on_body: Callable[[Graph], Graph]
+    boundary: Boundary = Boundary()
+    eqns: list[Eqn] = field(default_factory=list)
+    _floats: dict[Var, Var] = field(default_factory=dict)
+    _held: dict[tuple[Var, Slot], Var] = field(default_factory=dict)
+    _slots: dict[Var, Slot] = field(default_factory=dict)
+    _consts: dict[tuple[int, Any], Var] = field(default_factory=dict)
+
+    def run(self) -> Graph:
+        """The graph in its new types."""
+        inputs = [self._input(i, var) for i, var in enumerate(self.graph.inputs)]
+        for eqn in self.graph.eqns:
+            self._add(eqn, self.forms[eqn])
+        outputs = [self._output(i, atom) for i, atom in enumerate(self.graph.outputs)]
+        return replace(self.graph, inputs=tuple(inputs), eqns=tuple(self.eqns), outputs=tuple(outputs))
+
+    # What comes in and goes out.
+
+    def _input(self, index: int, var: Var) -> Var:
+        wanted = self.boundary.inputs
+        if index >= self.boundary.counts[0] or wanted is DType.f32 or not is_float(var):
+            return var
+        slot = self._slot_of(var, wanted)
+        if slot is None:
+            return var
+        given = replace(var, type=replace(var.type, dtype=wanted, quantization=_parameters(slot, wanted)))
+        if wanted is slot.dtype:
+            self._hold(var, slot, given)
+        else:
+            self._hold(var, slot, self._append(ops.quantize, given, slot, Source()))
+        return given
+
+    def _slot_of(self, var: Var, wanted: DType) -> Slot | None:
+        """The parameters of an input or output; those of the type that is wanted first."""
+        order = (DType.i16, DType.i8) if wanted is DType.i16 else (DType.i8, DType.i16)
+        found = (self.choice.of_value(var, dtype) for dtype in order) if self.choice is not None else ()
+        return next((slot for slot in found if slot is not None), None)
+
+    def _output(self, index: int, atom: Atom) -> Atom:
+        if isinstance(atom, Const) or not is_float(atom):
+            return atom
+        wanted = self.boundary.outputs
+        slot = self._slots.get(atom)
+        if index >= self.boundary.counts[1] or wanted is DType.f32 or slot is None:
+            return self.as_float(atom, Source())
+        here = self._held[atom, slot]
+        if wanted is slot.dtype:
+            return here
+        if wanted is DType.u8 and slot.dtype is DType.i8:
+            return self._append(
+                ops.quantize, here, Slot(DType.u8, as_unsigned(slot.quantization)), here_source(self, atom)
+            )
+        other = self._slot_of(atom, wanted)
+        return here if other is None else self.as_integer(atom, other, Source())
+
+    # Values in one type or another.
+
+    def _hold(self, var: Var, slot: Slot, here: Var) -> None:
+        self._held[var, slot] = here
+        self._slots.setdefault(var, slot)
+
+    def _append(self, op: Any, x: Atom, slot: Slot | None, source: Source) -> Var:
+        dtype, quantization = (DType.f32, None) if slot is None else (slot.dtype, slot.quantization)
+        made = Var(replace(x.type, dtype=dtype, quantization=quantization))
+        self.eqns.append(Eqn(op, (x,), (made,), {}, source))
+        return made
+
+    def as_float(self, var: Var, source: Source) -> Var:
+        """The value as float numbers."""
+        slot = self._slots.get(var)
+        if slot is None:
+            return var
+        if var not in self._floats:
+            self._floats[var] = self._append(ops.dequantize, self._held[var, slot], None, source)
+        return self._floats[var]
+
+    def as_integer(self, var: Var, slot: Slot, source: Source) -> Var:
+        """The value as integers with these parameters."""
+        if (var, slot) not in self._held:
+            own = self._slots.get(var)
+            given = var if own is None else self._held[var, own]
+            self._held[var, slot] = self._append(ops.quantize, given, slot, source)
+        return self._held[var, slot]
+
+    # Equations.
+
+    def _add(self, eqn: Eqn, form: Form) -> None:
+        if form.kind == "integer":
+            self._add_integer(eqn, form)
+            return
+        inputs = tuple(self._float_operand(eqn, i, form) for i in range(len(eqn.inputs)))
+        changed = replace(eqn, inputs=inputs, bodies=tuple(map(self.on_body, eqn.bodies)))
+        self.eqns.append(changed)
+        if form.kind == "weights":
+            self.eqns.pop()
+            self.weights.put(self, changed, form.rule)
+
+    def _float_operand(self, eqn: Eqn, index: int, form: Form) -> Atom | None:
+        atom = eqn.inputs[index]
+        if isinstance(atom, Const) and form.kind == "halves" and is_half(atom, form.rule):
+            return self._half(atom, eqn.source)
+        if not isinstance(atom, Var):
+            return atom
+        slot = self._slots.get(atom)
+        if slot is not None and eqn.op.operand_at(index).shape_only:
+            return self._held[atom, slot]
+        return self.as_float(atom, eqn.source)
+
+    def _half(self, const: Const, source: Source) -> Atom:
+        half = in_halves(const)
+        return const if half is None else self.dequantized(const, half, source)
+
+    def dequantized(self, key: Const, const: Const, source: Source) -> Var:
+        """The float numbers of a constant in another type, made once in the graph.   key: the constant as it was"""
+        place = (id(key), const.type)
+        if place not in self._consts:
+            self._consts[place] = self._append(ops.dequantize, const, None, source)
+        return self._consts[place]
+
+    def _add_integer(self, eqn: Eqn, form: Form) -> None:
+        assert self.choice is not None, "an equation in integers"
+        recurrence = facts(eqn).recurrence
+        if recurrence is not None:
+            self._add_recurrence(eqn, recurrence)
+            return
+        dtype, row = form.rule.activations, integers_of(eqn)
+        operands = list(eqn.inputs)
+        roles = operands_of(eqn)
+        for i in roles.activations:
+            operands[i] = self._activation(eqn, i)
+        for weights in roles.weights:
+            operands[weights.operand] = self._integer_weights(eqn, weights, form)
+        if roles.bias is not None:
+            operands[roles.bias] = self._bias(eqn, roles.bias, roles.weights, operands, dtype)
+        given = {name: value for name, value in row.options.items() if name in eqn.params}
+        outputs = [self._result(var, dtype) if row.result != "plain" else var for var in eqn.outputs]
+        self.eqns.append(replace(eqn, inputs=tuple(operands), outputs=tuple(outputs), params={**eqn.params, **given}))
+
+    def _add_recurrence(self, eqn: Eqn, recurrence: Recurrence) -> None:
+        choice = self.choice
+        assert choice is not None, "an equation in integers"
+        taken = {i: self._activation(eqn, i) for i in operands_of(eqn).activations}
+        result, output, cell = eqn.outputs
+        dtypes = {result: DType.i8, output: DType.i8, cell: DType.i16}
+        outputs = tuple(self._result(var, dtype) for var, dtype in dtypes.items())
+        self.eqns.append(integer_lstm(eqn, recurrence, taken, outputs, lambda part: choice.part(eqn, part)))
+
+    def _activation(self, eqn: Eqn, index: int) -> Atom:
+        assert self.choice is not None, "an equation in integers"
+        atom, slot = eqn.inputs[index], self.choice.at(eqn, index)
+        if isinstance(atom, Const):
+            return self.weights.kept(atom, slot, lambda: activations_in(atom, slot.dtype, slot.quantization))
+        assert isinstance(atom, Var), "an operand"
+        return self.as_integer(atom, slot, eqn.source)
+
+    def _integer_weights(self, eqn: Eqn, weights: Weights, form: Form) -> Const:
+        assert self.choice is not None, "an equation in integers"
+        scale, bias = input_scale(self.choice, eqn), operands_of(eqn).bias
+        atom = None if bias is None else eqn.inputs[bias]
+        least = None
+        if isinstance(atom, Const):
+            least = least_scale(atom, scale, BIAS[form.rule.activations])
+        return self.weights.integers(eqn, weights, form.rule, least)
+
+    def _bias(
+        self, eqn: Eqn, index: int, weights: Sequence[Weights], operands: Sequence[Atom | None], dtype: DType
+    ) -> Const:
+        assert self.choice is not None, "an equation in integers"
+        bias, scale = eqn.inputs[index], np.array([input_scale(self.choice, eqn)])
+        assert isinstance(bias, Const), "why_not_integer refuses others"
+        for each in weights:
+            given = operands[each.operand]
+            assert isinstance(given, Const), "weights in integers"
+            scale = product_scale(float(scale[0]), given)
+        return bias_in(bias, scale, BIAS[dtype])
+
+    def _result(self, var: Var, dtype: DType) -> Var:
+        assert self.choice is not None, "an equation in integers"
+        slot = self.choice.of_value(var, dtype) if is_float(var) else None
+        if slot is None:
+            return var
+        made = replace(var, type=replace(var.type, dtype=slot.dtype, quantization=slot.quantization))
+        self._hold(var, slot, made)
+        return made
+
+
+def here_source(insertion: Insertion, var: Var) -> Source:
+    """The source of what makes a value."""
+    return next((e.source for e in insertion.graph.eqns if var in e.outputs), Source())
+
+
+def _parameters(slot: Slot, wanted: DType) -> Quantization:
+    return as_unsigned(slot.quantization) if wanted is DType.u8 else slot.quantization

@@ -1,0 +1,59 @@
+"""States between calls in integers, where nothing but integer kernels reads and makes them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+
+from jfuse.ir.graph import Eqn, Graph, Program, Signature, State, Var
+from jfuse.ir.states import StatePlace, distinct, places, with_signatures
+from jfuse.ir.walk import producers, substitute_graph, users
+from jfuse.passes.quantize.arrays import activations_in
+
+
+def with_integer_states(program: Program) -> Program:
+    """The program with states as integers that are quantized when a call begins and dequantized when it ends.
+
+    A state that several graphs keep stays float, as each has scales of its own.
+    """
+    known = Counter(state.name for signature in distinct(program) for state in signature.states)
+
+    def changed(signature: Signature) -> Signature:
+        for number, place in enumerate(places(signature)):
+            if known[place.state.name] == 1:
+                signature = _with_integers(signature, number, place)
+        return signature
+
+    return with_signatures(program, changed)
+
+
+def _with_integers(signature: Signature, number: int, place: StatePlace) -> Signature:
+    graph, before = signature.graph, signature.graph.inputs[place.input]
+    readers, after = users(graph).get(before, []), graph.outputs[place.output]
+    made = producers(graph).get(after) if isinstance(after, Var) else None
+    if len(readers) != 1 or before in graph.outputs or made is None or not _is_scaled(readers[0], made):
+        return signature
+    (quantized,), ends = readers[0].outputs, made.inputs[0]
+    quantization = quantized.type.quantization
+    assert quantization is not None, "QUANTIZE gives integers with a scale"
+    if ends is None or (ends.type.dtype, ends.type.quantization) != (quantized.type.dtype, quantization):
+        return signature
+    given = replace(before, type=quantized.type)
+    inputs = (*graph.inputs[: place.input], given, *graph.inputs[place.input + 1 :])
+    outputs = (*graph.outputs[: place.output], ends, *graph.outputs[place.output + 1 :])
+    eqns = tuple(eqn for eqn in graph.eqns if eqn is not readers[0])
+    changed = substitute_graph(Graph(graph.name, inputs, eqns, outputs, graph.debug), {quantized: given})
+    initial = activations_in(place.state.initial, quantized.type.dtype, quantization)
+    states = list(signature.states)
+    states[number] = State(place.state.name, initial, place.state.home)
+    return replace(signature, graph=_without(changed, made), states=tuple(states))
+
+
+def _is_scaled(reader: Eqn, maker: Eqn) -> bool:
+    return reader.op.scales == "into" and maker.op.scales == "out_of"
+
+
+def _without(graph: Graph, eqn: Eqn) -> Graph:
+    """The graph without an equation that nothing reads."""
+    is_read = eqn.outputs[0] in graph.outputs or eqn.outputs[0] in users(graph)
+    return graph if is_read else replace(graph, eqns=tuple(e for e in graph.eqns if e is not eqn))

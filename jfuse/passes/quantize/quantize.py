@@ -1,0 +1,189 @@
+"""The stage: the program with the numbers that a recipe asks for, and the report on it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+
+from jfuse.errors import JfuseError, LowerError
+from jfuse.ir.graph import Eqn, Graph, Program, Signature, Var
+from jfuse.ir.states import distinct, with_signatures
+from jfuse.ir.types import DType
+from jfuse.ir.walk import all_graphs
+from jfuse.passes.context import Context
+from jfuse.passes.quantize.choose import Choice, RangeOf, within_reach
+from jfuse.passes.quantize.forms import Form, forms_of, is_float, operands_of
+from jfuse.passes.quantize.insert import Boundary, Insertion
+from jfuse.passes.quantize.integer_states import with_integer_states
+from jfuse.passes.quantize.lost_weights import without_lost_weights
+from jfuse.passes.quantize.respell import respell
+from jfuse.passes.quantize.weights import WeightsInFewBits
+from jfuse.quantization.recipe import Recipe
+from jfuse.quantization.statistics import NEED_HISTOGRAMS, Observed, Statistics
+from jfuse.report import QuantizedOps
+
+_SHOWN = 20  # operators in the message of `int8_only`
+
+
+def quantize(program: Program, ctx: Context) -> Program:
+    """Promise that the operators that the recipe names have the types that it asks for, as far as kernels take them."""
+    recipe = ctx.recipe
+    if recipe is None:
+        return program
+    quantizing = Quantizing(recipe)
+    if recipe.needs_ranges:
+        program = program.with_graphs(lambda graph: respell(graph, recipe))
+        wanted = quantizing.wanted(program)
+        quantizing = replace(quantizing, statistics=_calibrated(wanted, program, ctx), needed=frozenset(wanted))
+    result = with_integer_states(with_signatures(program, quantizing.signature))
+    ctx.report.quantized = list(_lines(quantizing.forms))
+    if recipe.int8_only:
+        _refuse_floats(quantizing.forms)
+    return result
+
+
+def _calibrated(wanted: Mapping[Observed, set[str]], program: Program, ctx: Context) -> Statistics:
+    """What calibration saw of the values.   wanted: with the algorithms that take their ranges"""
+    if ctx.calibrate is None:
+        raise JfuseError(
+            "the recipe computes in integers, whose ranges calibration finds",
+            expected="calibration=, with inputs like those that the model will see",
+            found="nothing",
+            remedy='calibration="random" tries it out, without a promise',
+        )
+    histograms = [what for what, algorithms in wanted.items() if algorithms & set(NEED_HISTOGRAMS)]
+    statistics = ctx.calibrate(program, list(wanted), histograms)
+    ctx.report.notes += list(statistics.notes())
+    return statistics
+
+
+@dataclass(frozen=True)
+class Quantizing:
+    """One program while its graphs get their new types.
+
+    statistics: None before calibration, and where none is needed. needed: the values whose ranges are in it. forms: of
+    all equations so far.
+    """
+
+    recipe: Recipe
+    statistics: Statistics | None = None
+    needed: frozenset[Observed] = frozenset()
+    weights: WeightsInFewBits = field(default_factory=WeightsInFewBits)
+    forms: dict[Eqn, Form] = field(default_factory=dict)
+    _bodies: dict[int, tuple[Graph, Graph]] = field(default_factory=dict)
+
+    def wanted(self, program: Program) -> Mapping[Observed, set[str]]:
+        """The values whose range integer kernels need, with the algorithms that take it."""
+        found: dict[Observed, set[str]] = {}
+
+        def note(what: Observed, algorithm: str) -> tuple[float, float]:
+            found.setdefault(what, set()).add(algorithm)
+            return 0.0, 1.0
+
+        for signature in distinct(program):
+            for graph in all_graphs(signature.graph):
+                given = self._given(signature) if graph is signature.graph else frozenset[Var]()
+                Choice(graph, forms_of(graph, self.recipe, given), note)
+        return found
+
+    def signature(self, signature: Signature) -> Signature:
+        """The signature with its graph in the new types; states, and what exposes them, stay float."""
+        counts = _plain_counts(signature)
+        boundary = Boundary(self.recipe.inputs, self.recipe.outputs, counts)
+        return replace(signature, graph=self._graph(signature.graph, boundary, self._given(signature)))
+
+    def _given(self, signature: Signature) -> frozenset[Var]:
+        """The inputs that come as integers."""
+        if self.recipe.inputs is DType.f32:
+            return frozenset()
+        return frozenset(v for v in signature.graph.inputs[: _plain_counts(signature)[0]] if is_float(v))
+
+    def _graph(self, graph: Graph, boundary: Boundary, given: frozenset[Var]) -> Graph:
+        forms, choice = self._chosen(graph, given)
+        forms = without_lost_weights(graph, forms)
+        self.forms.update(forms)
+        return Insertion(graph, forms, choice, self.weights, self._body, boundary).run()
+
+    def _chosen(self, graph: Graph, given: frozenset[Var]) -> tuple[dict[Eqn, Form], Choice | None]:
+        """The forms of the equations, and the parameters of what computes in integers."""
+        refused: dict[Eqn, str] = {}
+
+        def why_not(eqn: Eqn) -> str | None:
+            return refused.get(eqn) or self._why_no_range(eqn)
+
+        while True:
+            forms = forms_of(graph, self.recipe, given, why_not)
+            integers = [e for e, f in forms.items() if f.kind == "integer"]
+            if not integers:
+                return forms, None
+            choice = Choice(graph, forms, self._range)
+            found = {eqn: reason for eqn in integers if (reason := choice.why_not(eqn)) is not None}
+            if not found:
+                return forms, choice
+            refused |= found
+
+    def _body(self, body: Graph) -> Graph:
+        """A body of an equation; what it takes and gives stays float, as all bodies of the equation agree on it."""
+        if id(body) not in self._bodies:
+            self._bodies[id(body)] = body, self._graph(body, Boundary(), frozenset())
+        return self._bodies[id(body)][1]
+
+    def _why_no_range(self, eqn: Eqn) -> str | None:
+        """Why there are no ranges for an equation; None where there are."""
+        if self.statistics is None:
+            return None
+        read = [a for i in operands_of(eqn).activations if isinstance(a := eqn.inputs[i], Var)]
+        values = (o for v in (*read, *filter(is_float, eqn.outputs)) if (o := Observed(v)) in self.needed)
+        return None if all(map(self.statistics.seen, values)) else "calibration never saw a finite number of it"
+
+    @property
+    def _range(self) -> RangeOf:
+        def found(what: Observed, algorithm: str) -> tuple[float, float]:
+            assert self.statistics is not None, "a recipe of integers is calibrated"
+            return within_reach(*self.statistics.range(what, algorithm))
+
+        return found
+
+
+def _plain_counts(signature: Signature) -> tuple[int, int]:
+    """How many inputs and outputs are no states."""
+    states = len(signature.exposed)
+    return len(signature.input_names) - states, len(signature.output_names) - states
+
+
+def _lines(forms: Mapping[Eqn, Form]) -> Iterator[QuantizedOps]:
+    """The report: how many operators of each kind have which form, and why."""
+    counts: Counter[tuple[str, str, str]] = Counter()
+    first: dict[tuple[str, str, str], str] = {}
+    for eqn, form in forms.items():
+        if form.kind == "float" and not form.reason:
+            continue
+        key = (eqn.op.name, _text(form), form.reason)
+        counts[key] += 1
+        first.setdefault(key, str(eqn.source))
+    for (op, text, reason), count in counts.items():
+        yield QuantizedOps(op, text, count, first[op, text, reason], reason)
+
+
+def _text(form: Form) -> str:
+    rule = form.rule
+    if form.kind == "float":
+        return "float"
+    if form.kind == "halves":
+        return "f16 constants"
+    return f"{rule.weights.value} weights" if form.kind == "weights" else f"{rule.activations.value} activations"
+
+
+def _refuse_floats(forms: Mapping[Eqn, Form]) -> None:
+    """Raise LowerError, which names all of them, where operators compute with floats."""
+    floats = [(eqn, form) for eqn, form in forms.items() if form.kind == "float" and form.reason]
+    if not floats:
+        return
+    lines = [f"{eqn.op.name} at {eqn.source or 'no node'}: {form.reason}" for eqn, form in floats[:_SHOWN]]
+    lines += [f"and {len(floats) - _SHOWN} more"] if len(floats) > _SHOWN else []
+    raise LowerError(
+        f"{len(floats)} operators have no kernel of integers",
+        found="\n            ".join(lines),
+        remedy="int8_only=False, which leaves them float between DEQUANTIZE and QUANTIZE; or change the source",
+    )

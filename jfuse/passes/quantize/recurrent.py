@@ -1,0 +1,99 @@
+"""LSTMs in integers: operands, constants and intermediate tensors as the kernels of all runtimes take them together."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+
+import numpy as np
+
+from jfuse.ir.graph import Atom, Const, Eqn, Var
+from jfuse.ir.quantization import Quantization
+from jfuse.ir.types import DType, TensorType
+from jfuse.passes.quantize.arrays import activations_in, bias_in, least_scale, weights_in
+from jfuse.passes.quantize.parameters import parameters
+from jfuse.tflite.runtime.quantized import GateOperands, Recurrence
+
+RangeOfPart = Callable[[str], tuple[float, float]]
+_OF_NORMS = 2.0**-10
+"""What the kernel multiplies normed gates with before it adds a bias: its bias has the scale of the coefficients
+times this."""
+
+
+def integer_lstm(
+    eqn: Eqn, recurrence: Recurrence, taken: Mapping[int, Atom], outputs: tuple[Var, ...], part: RangeOfPart
+) -> Eqn:
+    """The equation in integers.
+
+    taken: the operands that are data and states, in their types. outputs: the results in theirs. part: the ranges of
+    inner values.
+    """
+    operands = dict(enumerate(eqn.inputs)) | dict(taken)
+    data, _, _ = (_quantization(a) for a in taken.values())
+    intermediates = [Var(TensorType((0,), DType.f32)) for _ in range(eqn.op.intermediates)]
+    for gate in recurrence.gates:
+        if eqn.inputs[gate.weights] is not None:
+            operands |= _gate(eqn, gate, data.scale[0])
+    for gate, quantization in _totals(eqn, recurrence, part):
+        intermediates[gate.intermediate] = _intermediate(quantization, DType.i16)
+    hidden = _quantization(outputs[0])
+    if eqn.inputs[recurrence.projection[0]] is not None:
+        # The kernel takes the zero point off where it should add it: a scale without one.
+        hidden = parameters(*part("hidden"), DType.i8, symmetric=True)
+        operands |= _product(eqn, *recurrence.projection, hidden.scale[0])
+    intermediates[recurrence.hidden] = _intermediate(hidden, DType.i8)
+    inputs = tuple(operands[i] for i in range(len(eqn.inputs)))
+    return replace(eqn, inputs=inputs, outputs=outputs, intermediates=tuple(intermediates))
+
+
+def _totals(eqn: Eqn, recurrence: Recurrence, part: RangeOfPart) -> list[tuple[GateOperands, Quantization]]:
+    """What gates add up before their layer norm; without one the kernel has a scale of its own."""
+    found = {g: parameters(*part(g.part), DType.i16) for g in recurrence.gates if eqn.inputs[g.norm] is not None}
+    if not found:
+        return []
+    any_of_them = next(iter(found.values()))  # of a gate that is not there the kernel reads a scale as well
+    return [(gate, found.get(gate, any_of_them)) for gate in recurrence.gates]
+
+
+def _quantization(atom: Atom) -> Quantization:
+    quantization = atom.type.quantization
+    assert quantization is not None, "a value in integers"
+    return quantization
+
+
+def _intermediate(quantization: Quantization, dtype: DType) -> Var:
+    """A tensor without elements, of which the kernel reads the scale."""
+    return Var(TensorType((0,), dtype, quantization))
+
+
+def _gate(eqn: Eqn, gate: GateOperands, input_scale: float) -> dict[int, Const]:
+    """The constants of a gate."""
+    found = _product(eqn, gate.weights, gate.bias if eqn.inputs[gate.norm] is None else None, input_scale)
+    found |= _product(eqn, gate.recurrent, None, 1.0)
+    for place in (gate.peephole, gate.norm):
+        atom = None if place is None else eqn.inputs[place]
+        if place is not None and isinstance(atom, Const):
+            found[place] = _vector(atom)
+    bias = eqn.inputs[gate.bias]
+    if gate.norm in found and isinstance(bias, Const):
+        scale = np.array([_quantization(found[gate.norm]).scale[0] * _OF_NORMS])
+        found[gate.bias] = bias_in(bias, scale, DType.i32)
+    return found
+
+
+def _product(eqn: Eqn, weights: int, bias: int | None, input_scale: float) -> dict[int, Const]:
+    """Weights of one scale, and the bias in the scale of their products."""
+    matrix, added = eqn.inputs[weights], None if bias is None else eqn.inputs[bias]
+    assert isinstance(matrix, Const), "weights are constants"
+    least = least_scale(added, input_scale, DType.i32) if isinstance(added, Const) else None
+    found = {weights: weights_in(matrix, DType.i8, "tensor", least_scale=least)}
+    if bias is not None and isinstance(added, Const):
+        scale = np.array([_quantization(found[weights]).scale[0] * input_scale])
+        found[bias] = bias_in(added, scale, DType.i32)
+    return found
+
+
+def _vector(const: Const) -> Const:
+    """Weights that multiply element by element, in i16."""
+    largest = float(np.abs(const.array).max(initial=0))
+    return activations_in(const, DType.i16, parameters(-largest, largest, DType.i16))

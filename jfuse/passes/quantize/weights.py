@@ -1,0 +1,105 @@
+"""Constant weights in few bits: where the kernel takes them, else with DEQUANTIZE before or behind."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+from dataclasses import replace
+from typing import Any, Protocol
+
+import numpy as np
+
+from jfuse.ir.graph import Const, Eqn, Source, Var
+from jfuse.ir.types import DType
+from jfuse.kernels import ops
+from jfuse.passes.quantize.arrays import weights_in
+from jfuse.passes.quantize.forms import facts, weight_consts
+from jfuse.quantization.recipe import QuantizeRule
+from jfuse.tflite.runtime.quantized import Granularity, Hybrid, Weights
+
+ASYMMETRIC = "asymmetric_quantize_inputs"
+"""The option by which a kernel with integer weights takes a zero point for its float operands: one bit more for ranges
+that are not symmetric, as behind RELU."""
+
+
+class Growing(Protocol):
+    """A graph to which equations are appended."""
+
+    eqns: list[Eqn]
+
+    def dequantized(self, key: Const, const: Const, source: Source) -> Var:
+        """The float numbers of a constant in another type, made once in the graph."""
+
+
+class WeightsInFewBits:
+    """The constants of a program in few bits, each made once: equations of several graphs may share weights."""
+
+    def __init__(self) -> None:
+        self._made: dict[tuple[int, Hashable], tuple[Const, Const]] = {}
+
+    def kept(self, const: Const, key: Hashable, make: Callable[[], Const]) -> Const:
+        """What `make` makes of a constant, the same for an equal key."""
+        place = (id(const), key)
+        if place not in self._made:
+            self._made[place] = (const, make())  # the constant stays alive as long as its id stands for it
+        return self._made[place][1]
+
+    def integers(self, eqn: Eqn, weights: Weights, rule: QuantizeRule, least: np.ndarray | None) -> Const:
+        """The weights of an equation that computes in integers.   least: scales, as `weights_in` has them"""
+        granularity: Granularity = (
+            "channel" if weights.integer_per_channel and rule.granularity != "tensor" else "tensor"
+        )
+        return self._in(eqn, weights, rule, granularity, least)
+
+    def put(self, graph: Growing, eqn: Eqn, rule: QuantizeRule) -> None:
+        """Append an equation with its weights in few bits."""
+        operands, params, moved = list(eqn.inputs), dict(eqn.params), None
+        for weights, const in weight_consts(eqn, rule):
+            way = _way(eqn, weights, const, rule)
+            if way is not None:
+                operands[weights.operand] = self._in(eqn, weights, rule, way.granularity, None)
+                params |= {ASYMMETRIC: True} if ASYMMETRIC in params and facts(eqn).asymmetric else {}
+            elif not needs_dequantize(eqn, weights, const, rule):
+                operands[weights.operand] = moved = self._in(eqn, weights, rule, "tensor", None)
+            else:
+                small = self._in(eqn, weights, rule, "tensor" if rule.granularity == "tensor" else "channel", None)
+                operands[weights.operand] = graph.dequantized(const, small, eqn.source)
+        changed = replace(eqn, inputs=tuple(operands), params=params)
+        graph.eqns.extend([changed] if moved is None else _dequantized_behind(changed, moved))
+
+    def _in(
+        self, eqn: Eqn, weights: Weights, rule: QuantizeRule, granularity: Granularity, least: np.ndarray | None
+    ) -> Const:
+        const, axis = eqn.inputs[weights.operand], weights.axis_of(eqn)
+        assert isinstance(const, Const), "weights"
+        options: dict[str, Any] = {"axis": axis, "block_size": rule.block_size, "algorithm": rule.weight_algorithm}
+        key = (rule.weights, granularity, *options.values(), None if least is None else least.tobytes())
+        return self.kept(const, key, lambda: weights_in(const, rule.weights, granularity, least_scale=least, **options))
+
+
+def needs_dequantize(eqn: Eqn, weights: Weights, const: Const, rule: QuantizeRule) -> bool:
+    """Whether DEQUANTIZE stands before an equation, as its kernel takes the weights as floats only."""
+    return _way(eqn, weights, const, rule) is None and not (weights.moved and rule.weights is DType.i8)
+
+
+def _way(eqn: Eqn, weights: Weights, const: Const, rule: QuantizeRule) -> Hybrid | None:
+    """How the kernel takes the integers beside float operands, as finely scaled as the rule asks; None where not."""
+    if rule.mode != "dynamic":
+        return None
+    order: tuple[Granularity, ...] = ("block", "channel", "tensor")
+    wanted = order[order.index(rule.granularity) :]
+    ways = {w.granularity: w for w in weights.hybrid if w.dtype is rule.weights and _fits(eqn, w, const, rule)}
+    return next((ways[granularity] for granularity in wanted if granularity in ways), None)
+
+
+def _fits(eqn: Eqn, way: Hybrid, const: Const, rule: QuantizeRule) -> bool:
+    if way.needs is not None and not way.needs(eqn):
+        return False
+    row = const.array.shape[-1] if const.array.ndim else 1
+    return row % way.row_multiple == 0 and (way.granularity != "block" or row % rule.block_size == 0)
+
+
+def _dequantized_behind(eqn: Eqn, table: Const) -> tuple[Eqn, Eqn]:
+    """An equation that hands on elements of a table of integers, and what makes numbers of them."""
+    (result,) = eqn.outputs
+    taken = Var(replace(result.type, dtype=table.type.dtype, quantization=table.quantization))
+    return replace(eqn, outputs=(taken,)), Eqn(ops.dequantize, (taken,), (result,), {}, eqn.source)

@@ -1,0 +1,231 @@
+"""`calibrate`: runs a program on the user's data, on XLA, and gives what its values were."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+
+from jfuse.errors import JfuseError
+from jfuse.ir.evaluate import evaluate, large_constants, with_constants
+from jfuse.ir.graph import Program, Signature
+from jfuse.ir.states import distinct, first_states
+from jfuse.ir.walk import all_graphs
+from jfuse.quantization.data import RANDOM, CalibrationData, Item, calibration_items
+from jfuse.quantization.instrument import Slot, instrumented
+from jfuse.quantization.statistics import Observed, Record, Statistics, is_statistics
+from jfuse.quantization.tallies import Tally
+from jfuse.running.cores import cores
+from jfuse.running.in_litert import WHY, works_on_resources
+from jfuse.running.over_samples import OverSamples, Together, samples_at_once
+from jfuse.running.partition import hosted
+from jfuse.running.runner import untraceable
+
+_INPUT_BYTES = 2**27  # of the calls that are in memory at once
+
+
+def calibrate(
+    program: Program,
+    observed: Collection[Observed],
+    data: CalibrationData,
+    *,
+    histograms: Collection[Observed] = (),
+    signature: str | None = None,
+) -> Statistics:
+    """What the observed values were in all calls of the data.
+
+    histograms: the values of which a histogram is taken, for the algorithms in `statistics.NEED_HISTOGRAMS`; it takes
+        about ten times as long as the extremes.
+    signature: the one that calls without a key are of.
+
+    data may also be statistics of an earlier calibration, or the path of a file with such; nothing is run then.
+    The calls are read one batch after the other. Calls that do not depend on each other run together, over all devices
+    of jax's default backend; only statistics leave the device. Values in bodies count in each turn of a loop, and in
+    the branch that is taken. What jax cannot trace runs call by call, equation by equation. Values that only LiteRT
+    sees, within loops of integers for one, are not seen.
+    Raises JfuseError where an item of the data does not fit the model.
+    """
+    if any(map(works_on_resources, program.graphs())):
+        raise JfuseError(
+            "this program cannot be calibrated", found=WHY, remedy="quantize the model before it was saved"
+        )
+    earlier = _earlier(data, program)
+    if earlier is not None:
+        return earlier
+    statistics = Statistics(program, untrusted=_untrusted(data))
+    values = {o: statistics.key(o) for o in dict.fromkeys((*observed, *histograms))}
+    runs = _Runs(program, [Slot(o, Tally(h)) for h, kind in ((False, values), (True, histograms)) for o in kind])
+    records: dict[str, Record] = {}
+    for group in runs.groups(calibration_items(program, data, signature)):
+        for found in runs.run(group):
+            for what, record in found.items():
+                key = values[what]
+                records[key] = records[key].then(record) if key in records else record
+    return replace(statistics, records=records)
+
+
+def _earlier(data: CalibrationData, program: Program) -> Statistics | None:
+    """Statistics that were given instead of data."""
+    if isinstance(data, Statistics):
+        return data.of(program)
+    is_path = isinstance(data, str | os.PathLike) and data != RANDOM and Path(data).is_file()
+    return Statistics.load(data, program) if is_path and is_statistics(data) else None
+
+
+def _untrusted(data: CalibrationData) -> str:
+    return "random numbers, which nobody chose" if isinstance(data, str) and data == RANDOM else ""
+
+
+@dataclass
+class _Runs:
+    """Runs groups of items that have one layout, with the states that they leave."""
+
+    program: Program
+    slots: Sequence[Slot]
+    states: dict[str, np.ndarray] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self._keeps = bool(self.program.states())
+        by_graph = {id(s.graph): _Watched(s, self._of(s)) for s in distinct(self.program)}
+        self._watched = {s.key: by_graph[id(s.graph)] for s in self.program.signatures}
+
+    def _of(self, signature: Signature) -> list[Slot]:
+        inner = list(all_graphs(signature.graph))
+        found = {v for g in inner for v in (*g.inputs, *(v for eqn in g.eqns for v in eqn.outputs))}
+        return [slot for slot in self.slots if slot.what.var in found]
+
+    def groups(self, items: Iterator[Item]) -> Iterator[list[Item]]:
+        """Items in a row that can run together: of one layout, and none of them goes on from another."""
+        group: list[Item] = []
+        for item in self._apart(items):
+            alone = item.goes_on and self._keeps
+            if group and (alone or group[0].goes_on or _layout(group[0]) != _layout(item) or self._is_full(group)):
+                yield group
+                group = []
+            group.append(item)
+        if group:
+            yield group
+
+    def _apart(self, items: Iterator[Item]) -> Iterator[Item]:
+        """The items; each call by itself where nothing is kept between calls."""
+        for item in items:
+            if self._keeps:
+                yield item
+            else:
+                yield from (Item((call,), goes_on=False) for call in item.calls)
+
+    def _is_full(self, group: Sequence[Item]) -> bool:
+        size = sum(a.nbytes for call in group[0].calls for a in call.inputs.values())
+        most = min(self._watched[call.key].most for call in group[0].calls)
+        return len(group) >= most or (len(group) + 1) * size > _INPUT_BYTES
+
+    def run(self, group: Sequence[Item]) -> Iterator[Mapping[Observed, Record]]:
+        """What was seen in each call of a group's sequences."""
+        if not group[0].goes_on or not self.states:
+            self.states = {n: np.stack([a] * len(group)) for n, a in first_states(self.program).items()}
+        for calls in zip(*(item.calls for item in group), strict=True):
+            watched = self._watched[calls[0].key]
+            names = watched.signature.input_names
+            inputs = [np.stack([call.inputs[name] for call in calls]) for name in names]
+            kept = [s.name for s in watched.signature.states]
+            after, records = watched.run([*inputs, *(self.states[name] for name in kept)], len(group))
+            self.states.update(zip(kept, after, strict=True))
+            yield records
+
+
+def _layout(item: Item) -> object:
+    return [(c.key, [(n, a.shape, a.dtype) for n, a in c.inputs.items()]) for c in item.calls]
+
+
+class _Watched:
+    """One signature with tallies of its values, over samples."""
+
+    def __init__(self, signature: Signature, slots: Sequence[Slot]) -> None:
+        self.signature = signature
+        self._slots = slots
+        self._graph = hosted(signature.graph, singly=True)
+        kept = len(signature.states)
+        outputs = self._graph.outputs[len(self._graph.outputs) - kept :]
+        self._graph = replace(self._graph, outputs=outputs)
+        self._extremes = [s.what for s in slots if not s.tally.histogram]
+        self._histograms = [s.what for s in slots if s.tally.histogram]
+        backend = jax.default_backend()
+        self._at_once = samples_at_once(self._graph, backend)
+        self.most = self._at_once * max(len(jax.local_devices()), cores() if backend == "cpu" else 1)
+
+    @cached_property
+    def _fast(self) -> _Program:
+        return _Program(instrumented(self._graph, self._slots), self, self._at_once)
+
+    @cached_property
+    def _careful(self) -> _Program:
+        slots = [replace(s, tally=replace(s.tally, finite_only=True)) for s in self._slots]
+        return _Program(instrumented(self._graph, slots), self, self._at_once)
+
+    @property
+    def extremes(self) -> int:
+        """Of how many values extremes are kept."""
+        return len(self._extremes)
+
+    def run(self, arrays: Sequence[np.ndarray], count: int) -> tuple[Sequence[np.ndarray], Mapping[Observed, Record]]:
+        """The states after a call for each sample, and what was seen of each value."""
+        states, extremes, counts = self._fast.run(arrays, count)
+        bad = np.isnan(extremes).any(-1) | (extremes == np.inf).any(-1)
+        if bad.any():  # NaNs and infinities hide what else there was
+            _, extremes, counts = self._careful.run(arrays, count)
+        low, high = -extremes[:, :, 0], extremes[:, :, 1]
+        histograms = dict(zip(self._histograms, counts, strict=True))
+        return states, {
+            what: Record.of_calls(low[:, i], high[:, i], bad[:, i], histograms.get(what))
+            for i, what in enumerate(self._extremes)
+        }
+
+
+class _Program:
+    """An instrumented graph, run over samples on XLA, or one by one where that does not work."""
+
+    def __init__(self, graph: Any, watched: _Watched, at_once: int) -> None:
+        self._graph = graph
+        self._states = len(watched.signature.states)
+        self._extremes = watched.extremes
+        self._together = None if untraceable(watched.signature.graph) else Together(lambda: self._over_samples(at_once))
+
+    def _over_samples(self, at_once: int) -> OverSamples:
+        arrays = large_constants(self._graph)
+        call = with_constants(self._graph, arrays)
+        count = len(self._graph.inputs)
+
+        def function(weights: Any, *args: Any) -> Any:
+            return self._split(call(weights, args[:count]))
+
+        return OverSamples(function, [arrays], most=at_once, totals=True)
+
+    def _split(self, found: Sequence[Any]) -> tuple[Any, Any]:
+        """(states, extremes) of each sample, and histograms of all of them."""
+        split = self._states + self._extremes
+        return (tuple(found[: self._states]), tuple(found[self._states : split])), tuple(found[split:])
+
+    def run(
+        self, arrays: Sequence[np.ndarray], count: int
+    ) -> tuple[Sequence[np.ndarray], np.ndarray, Sequence[np.ndarray]]:
+        """States after the calls, each with samples first; extremes f32[samples, values, 2]; histograms i64[BINS]."""
+        given = arrays or [np.zeros(count, np.int8)]  # a signature without inputs
+        found = None if self._together is None else self._together.run(given)
+        (states, extremes), totals = self._one_by_one(arrays, count) if found is None else found
+        stacked = np.stack(extremes, 1) if extremes else np.zeros((count, 0, 2), np.float32)
+        return states, stacked, [t.astype(np.int64) for t in totals]
+
+    def _one_by_one(self, arrays: Sequence[np.ndarray], count: int) -> tuple[Any, Any]:
+        with jax.enable_x64(True), jax.default_matmul_precision("highest"):
+            rows = [
+                self._split([np.asarray(r) for r in evaluate(self._graph, [np.int32(1), *(a[n] for a in arrays)])])
+                for n in range(count)
+            ]
+        results, totals = zip(*rows, strict=True)
+        return jax.tree.map(lambda *r: np.stack(r), *results), jax.tree.map(lambda *t: sum(t), *totals)

@@ -1,0 +1,179 @@
+"""A graph that also gives statistics of its own values: loops and branches carry them, fused ops update them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar
+
+import jax
+import numpy as np
+
+from jfuse.ir.graph import Eqn, Graph, Op, Params, Var
+from jfuse.ir.types import DType, TensorType
+from jfuse.ir.walk import all_graphs
+from jfuse.kernels.control import composite, if_, scan, while_
+from jfuse.kernels.fused.lstm_cell import Watch
+from jfuse.quantization.statistics import Observed
+from jfuse.quantization.tallies import Tally, again, look, merge, start
+
+T = TypeVar("T")
+_WEIGHT = TensorType((), DType.i32)
+
+
+@dataclass(frozen=True)
+class Slot:
+    """One tally of one value."""
+
+    what: Observed
+    tally: Tally
+
+
+def instrumented(graph: Graph, slots: Sequence[Slot]) -> Graph:
+    """The graph with a weight as its first input, and one tally for each slot after its results.
+
+    Values that the graph does not have, or that are computed out of sight, have an empty tally.
+    """
+    return _Instrument(slots).whole(graph)
+
+
+class _Instrument:
+    def __init__(self, slots: Sequence[Slot]) -> None:
+        self._slots = slots
+        self._of: dict[tuple[Var, bool], list[int]] = {}  # by the value, and whether a part of it is meant
+        for i, slot in enumerate(slots):
+            self._of.setdefault((slot.what.var, bool(slot.what.part)), []).append(i)
+
+    def whole(self, graph: Graph) -> Graph:
+        weight = Var(_WEIGHT)
+        tallies = {i: Var(slot.tally.type) for i, slot in enumerate(self._slots)}
+        eqns = [Eqn(start(self._slots[i].tally), (), (var,)) for i, var in tallies.items()]
+        inner, tallies = self._eqns(graph, weight, tallies)
+        outputs = (*graph.outputs, *tallies.values())
+        return replace(graph, inputs=(weight, *graph.inputs), eqns=(*eqns, *inner), outputs=outputs)
+
+    def _eqns(self, graph: Graph, weight: Var, tallies: dict[int, Var]) -> tuple[list[Eqn], dict[int, Var]]:
+        """The equations with those that look at values, and the tallies after them."""
+        tallies = dict(tallies)
+        eqns: list[Eqn] = []
+        for var in graph.inputs:
+            eqns += self._looks(var, weight, tallies)
+        for eqn in graph.eqns:
+            eqns += self._eqn(eqn, weight, tallies)
+            for var in eqn.outputs:
+                eqns += self._looks(var, weight, tallies)
+        return eqns, tallies
+
+    def _looks(self, var: Var, weight: Var, tallies: dict[int, Var]) -> Iterator[Eqn]:
+        for i in self._of.get((var, False), ()):
+            after = Var(tallies[i].type)
+            yield Eqn(look(self._slots[i].tally), (tallies[i], var, weight), (after,))
+            tallies[i] = after
+
+    def _eqn(self, eqn: Eqn, weight: Var, tallies: dict[int, Var]) -> Iterator[Eqn]:
+        """The equation, with the tallies that are updated within it as further operands and results."""
+        parts = self._of.get((eqn.outputs[0], True), ()) if eqn.outputs and eqn.op.parts else ()
+        inside = [*dict.fromkeys(i for body in eqn.bodies for i in self._within(body))]
+        if parts:
+            op = WatchedOp(eqn.op, tuple(self._slots[i].what.part for i in parts), tuple(self._tallies(parts)))
+            yield from self._around(
+                _Opened(replace(eqn, op=op), len(eqn.inputs), len(eqn.outputs)), parts, weight, tallies
+            )
+        elif inside and eqn.op in (while_, if_, scan, composite):
+            yield from self._around(self._threaded(eqn, inside), inside, weight, tallies)
+        else:
+            yield eqn
+
+    def _within(self, graph: Graph) -> Iterator[int]:
+        for inner in all_graphs(graph):
+            for var in (*inner.inputs, *(v for eqn in inner.eqns for v in eqn.outputs)):
+                yield from self._of.get((var, False), ())
+                yield from self._of.get((var, True), ())
+
+    def _tallies(self, places: Sequence[int]) -> Iterator[Tally]:
+        return (self._slots[i].tally for i in places)
+
+    def _threaded(self, eqn: Eqn, inside: Sequence[int]) -> _Opened:
+        """The equation with bodies that take and give the tallies; they come last among what a loop carries."""
+        opened = _Opened(eqn, len(eqn.inputs), len(eqn.outputs), eqn.op in (while_, scan))
+        if eqn.op is scan:
+            carries = eqn.params["carries"]
+            params = {**eqn.params, "carries": carries + len(inside) + 1}
+            opened = _Opened(replace(eqn, params=params), eqn.params["consts"] + carries, carries, True)
+        at_input = opened.at_input - (eqn.op is if_)  # the flag is no operand of the branches
+        places = replace(opened, at_input=at_input)
+        bodies = [self._body(body, inside, places) for body in eqn.bodies]
+        if eqn.op is while_:  # its condition only takes what is carried
+            bodies[0] = replace(eqn.bodies[0], inputs=bodies[0].inputs)
+        return replace(opened, eqn=replace(opened.eqn, bodies=tuple(bodies)))
+
+    def _body(self, body: Graph, inside: Sequence[int], places: _Opened) -> Graph:
+        """The body with the weight and tallies as further inputs, and the tallies after it as further results."""
+        weight, given = Var(_WEIGHT), {i: Var(self._slots[i].tally.type) for i in inside}
+        eqns, after = self._eqns(body, weight, given)
+        added = (*([weight] if places.carries else []), *after.values())
+        inputs = _inserted(body.inputs, places.at_input, (weight, *given.values()))
+        return replace(body, inputs=inputs, eqns=tuple(eqns), outputs=_inserted(body.outputs, places.at_output, added))
+
+    def _around(self, opened: _Opened, slots: Sequence[int], weight: Var, tallies: dict[int, Var]) -> Iterator[Eqn]:
+        """The equation between what starts tallies for it and what merges them after it."""
+        begun, found = ([Var(t.type) for t in self._tallies(slots)] for _ in range(2))
+        for i, var in zip(slots, begun, strict=True):
+            yield Eqn(again(self._slots[i].tally), (tallies[i],), (var,))
+        added = (*([Var(_WEIGHT)] if opened.carries else []), *found)
+        eqn = opened.eqn
+        yield replace(
+            eqn,
+            inputs=_inserted(eqn.inputs, opened.at_input, (weight, *begun)),
+            outputs=_inserted(eqn.outputs, opened.at_output, added),
+        )
+        for i, var in zip(slots, found, strict=True):
+            after = Var(var.type)
+            yield Eqn(merge(self._slots[i].tally), (tallies[i], var), (after,))
+            tallies[i] = after
+
+
+@dataclass(frozen=True)
+class _Opened:
+    """An equation that takes further operands and gives further results, from these places on.
+
+    carries: whether it is a loop, whose bodies give all that they take.
+    """
+
+    eqn: Eqn
+    at_input: int
+    at_output: int
+    carries: bool = False
+
+
+def _inserted(items: Sequence[T], at: int, added: Sequence[T]) -> tuple[T, ...]:
+    return (*items[:at], *added, *items[at:])
+
+
+@dataclass(frozen=True)
+class WatchedOp(Op):
+    """An op with parts, which also takes a weight and tallies of its parts, and gives the tallies after it."""
+
+    op: Op
+    watched: tuple[str, ...]
+    tallies: tuple[Tally, ...]
+
+    @property
+    def name(self) -> str:
+        """The printed name."""
+        return f"calibration.{self.op.name}"
+
+    def run(self, inputs: Sequence[Any], params: Params, bodies: Sequence[Graph]) -> tuple[Any, ...]:
+        """The results of the op, then the tallies."""
+        count = len(self.watched)
+        operands, (weight, *given) = inputs[: -count - 1], inputs[-count - 1 :]
+        of = {part: [i for i, p in enumerate(self.watched) if p == part] for part in self.watched}
+
+        def update(part: str, kept: Sequence[Any], value: Any) -> list[Any]:
+            return [self.tallies[i].update(k, value, weight) for i, k in zip(of[part], kept, strict=True)]
+
+        begun = {part: [given[i] for i in places] for part, places in of.items()}
+        *results, after = self.op.run_watched(operands, params, Watch(begun, update))
+        found = (*results, *(after[part][of[part].index(i)] for i, part in enumerate(self.watched)))
+        traced = any(isinstance(i, jax.core.Tracer) for i in (*inputs, *found))
+        return found if traced else tuple(map(np.asarray, found))

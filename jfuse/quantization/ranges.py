@@ -1,0 +1,109 @@
+"""Ranges from histograms: where clipping a few numbers makes the steps of all others finer."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from jfuse.quantization.histogram import edges
+
+_CANDIDATES = 64  # ends of a range that are tried on each side
+_PARTS = 4  # points by which the numbers of one bin are represented
+_LINEAR_BINS = 2048  # of the divergence, as in "8-bit Inference with TensorRT" (Migacz, 2017)
+
+
+def percentile(counts: np.ndarray, extremes: tuple[float, float], percent: float = 99.99) -> tuple[float, float]:
+    """The range that leaves `100 - percent` per cent of the numbers out on either side.   counts: i64[BINS]"""
+    low, high = edges()
+    summed = np.cumsum(counts)
+    outside = summed[-1] * (1 - percent / 100)
+    return _clipped(
+        (_quantile(summed, outside, low, high), _quantile(summed, summed[-1] - outside, low, high)), extremes
+    )
+
+
+def _quantile(summed: np.ndarray, wanted: float, low: np.ndarray, high: np.ndarray) -> float:
+    """The number below which so many lie, as if those of a bin were spread evenly over it."""
+    place = min(int(np.searchsorted(summed, wanted)), len(summed) - 1)
+    before = summed[place - 1] if place else 0
+    share = (wanted - before) / max(summed[place] - before, 1)
+    return float(low[place] + (high[place] - low[place]) * min(max(share, 0.0), 1.0))
+
+
+def least_error(
+    counts: np.ndarray, extremes: tuple[float, float], bits: int = 8, symmetric: bool = False
+) -> tuple[float, float]:
+    """The range whose steps, of so many bits, are off by the least mean square.   counts: i64[BINS]
+
+    The steps are those of the range widened to include 0, and 0 is one of them. symmetric: as many on either side of 0.
+    """
+    values, weights = _points(counts, extremes)
+    low, high = min(extremes[0], 0.0), max(extremes[1], 0.0)
+    if not len(values) or low == high:
+        return extremes
+    shares = np.linspace(1.0, 1 / _CANDIDATES, _CANDIDATES)
+    if symmetric:
+        largest = max(-low, high)
+        errors = [_error(values, weights, -largest * s, largest * s, bits) for s in shares]
+        end = largest * float(shares[int(np.argmin(errors))])
+        return _clipped((-end, end), extremes)
+    for _ in range(2):  # one end after the other, twice: they hang together by the size of the step alone
+        high = high * float(shares[int(np.argmin([_error(values, weights, low, high * s, bits) for s in shares]))])
+        low = low * float(shares[int(np.argmin([_error(values, weights, low * s, high, bits) for s in shares]))])
+    return _clipped((low, high), extremes)
+
+
+def _points(counts: np.ndarray, extremes: tuple[float, float]) -> tuple[np.ndarray, np.ndarray]:
+    """Numbers that stand for those of a histogram, and how many each stands for."""
+    filled = np.flatnonzero(counts)
+    low, high = (np.clip(edge[filled], *extremes) for edge in edges())
+    places = (np.arange(_PARTS) + 0.5) / _PARTS
+    values = low[:, None] + (high - low)[:, None] * places
+    return values.ravel(), np.repeat(counts[filled] / _PARTS, _PARTS)
+
+
+def _error(values: np.ndarray, weights: np.ndarray, low: float, high: float, bits: int) -> float:
+    """The sum of squared errors of numbers in steps of a range that includes 0."""
+    step = (high - low) / (2**bits - 1)
+    if step <= 0:
+        return float(weights @ values**2)
+    least, most = np.round(low / step), np.round(high / step)
+    rounded = np.clip(np.round(values / step), least, most) * step
+    return float(weights @ (values - rounded) ** 2)
+
+
+def least_divergence(counts: np.ndarray, extremes: tuple[float, float], bits: int = 8) -> tuple[float, float]:
+    """The range whose steps tell the least about the distribution wrongly (Kullback and Leibler).   counts: i64[BINS]
+
+    It looks at absolute values: both ends are clipped to the same one. Source: "8-bit Inference with TensorRT", 2017
+    """
+    largest = max(abs(e) for e in extremes)
+    levels = 2 ** (bits - 1)
+    if largest == 0 or levels >= _LINEAR_BINS:
+        return extremes
+    values, weights = _points(counts, extremes)
+    spread, _ = np.histogram(np.abs(values), _LINEAR_BINS, (0.0, largest), weights=weights)
+    ends = range(levels, _LINEAR_BINS + 1, levels // 8)
+    best = min(ends, key=lambda end: _divergence(spread, end, levels))
+    end = largest * best / _LINEAR_BINS
+    return _clipped((-end, end), extremes)
+
+
+def _divergence(spread: np.ndarray, end: int, levels: int) -> float:
+    """Of the numbers clipped to the first `end` bins, against those bins in so many levels."""
+    inside = spread[:end]
+    wanted = inside.copy()
+    wanted[-1] += spread[end:].sum()
+    level = np.arange(end) * levels // end
+    filled = inside > 0
+    sums = np.bincount(level, inside, levels)
+    found = np.where(filled, sums[level] / np.maximum(np.bincount(level, filled, levels), 1)[level], 0.0)
+    if wanted.sum() == 0 or found.sum() == 0:
+        return np.inf
+    p, q = wanted / wanted.sum(), found / found.sum()
+    seen = p > 0
+    return float(np.sum(p[seen] * np.log(p[seen] / np.maximum(q[seen], 1e-12))))
+
+
+def _clipped(found: tuple[float, float], extremes: tuple[float, float]) -> tuple[float, float]:
+    high = min(found[1], extremes[1])
+    return min(max(found[0], extremes[0]), high), high

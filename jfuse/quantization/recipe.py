@@ -1,0 +1,167 @@
+"""`Recipe`: which operators are quantized, and how, as data: ordered rules that are written and read as JSON."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Literal, get_args
+
+from jfuse.errors import JfuseError
+from jfuse.ir.types import DType
+from jfuse.tflite.schema import BUILTIN_CODES
+
+Mode = Literal["float", "float16", "weight_only", "dynamic", "integer"]
+"""float: as it is. float16: constants in f16, DEQUANTIZE before they are used. weight_only: the same in 8, 4 or 2 bits.
+dynamic: the kernel takes integer weights and quantizes its float operands itself; weight_only where it cannot. integer:
+weights, operands and results are integers, whose ranges come from calibration."""
+Granularity = Literal["tensor", "channel", "block"]
+
+ALL = "*"
+LEAST_ELEMENTS = 1024
+"""Of weights, so that a scale, and a kernel that quantizes its operands, are worth it; the official converter's."""
+LEAST_HALVES = 128
+"""Of f16 constants: an operator and a tensor take about 200 bytes of a file, and so many elements save as much."""
+IN_AND_OUT = (DType.f32, DType.i8, DType.u8, DType.i16)
+_BITS = {"weight_bits": (8, 4, 2), "activation_bits": (8, 16)}
+
+
+@dataclass(frozen=True)
+class QuantizeRule:
+    """How operators are quantized whose name and kind fit. Of several rules that fit the last one counts.
+
+    regex: found anywhere in the name of the operator, which is the path of its node in the source. op: a builtin
+        ("CONV_2D"), or "*". mode: as `Mode` has it.
+    weight_bits: 8, 4 or 2. granularity: which weights share a scale: all ("tensor"), those of an output channel, or
+        `block_size` neighbours of one ("block"), where the kernel takes it; else those of a channel.
+    activation_bits: 8 or 16, of integers. symmetric: zero points are 0, of 8 bits as well.
+    weight_algorithm: how the scale of weights is chosen: "minmax" takes the largest, "mse" what errs least.
+    range_algorithm: how ranges are taken from what calibration saw, as `Statistics.range` has it.
+    min_elements: weights with fewer elements stay float.
+    """
+
+    mode: Mode
+    regex: str = ".*"
+    op: str = ALL
+    weight_bits: int = 8
+    granularity: Granularity = "channel"
+    block_size: int = 0
+    activation_bits: int = 8
+    symmetric: bool = False
+    weight_algorithm: str = "minmax"
+    range_algorithm: str = "minmax"
+    min_elements: int = LEAST_ELEMENTS
+
+    def __post_init__(self) -> None:
+        _one_of("mode", self.mode, get_args(Mode))
+        _one_of("granularity", self.granularity, get_args(Granularity))
+        _one_of("weight_algorithm", self.weight_algorithm, ("minmax", "mse"))
+        for name, choices in _BITS.items():
+            _one_of(name, getattr(self, name), choices)
+        if self.op != ALL and self.op not in BUILTIN_CODES:
+            raise JfuseError(
+                "a rule of a recipe names no builtin", expected="a builtin, as CONV_2D, or *", found=self.op
+            )
+        if (self.granularity == "block") != (self.block_size > 0):
+            raise JfuseError(
+                "blocks have a size, and nothing else has",
+                expected="granularity='block' together with block_size=32 (64, 128, 256)",
+                found=f"granularity={self.granularity!r}, block_size={self.block_size}",
+            )
+        try:
+            re.compile(self.regex)
+        except re.error as error:
+            raise JfuseError(
+                "a rule of a recipe has no regular expression", found=f"{self.regex!r}: {error}"
+            ) from error
+
+    def fits(self, name: str, builtin: str) -> bool:
+        """Whether the rule is about an operator.   name: as in the source"""
+        return self.op in (ALL, builtin) and self._pattern.search(name) is not None
+
+    @cached_property
+    def _pattern(self) -> re.Pattern[str]:
+        return re.compile(self.regex)
+
+    @property
+    def activations(self) -> DType:
+        """The type of integer activations."""
+        return DType.i8 if self.activation_bits == 8 else DType.i16
+
+    @property
+    def weights(self) -> DType:
+        """The type of integer weights."""
+        return {8: DType.i8, 4: DType.i4, 2: DType.i2}[self.weight_bits]
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """Ordered rules, and what is asked of the model as a whole.
+
+    inputs, outputs: the element type of float inputs and outputs of a model that computes in integers: f32, i8, u8
+        or i16. int8_only: what has no integer kernel is an error, instead of float between DEQUANTIZE and QUANTIZE.
+    name: for reports.
+    """
+
+    rules: tuple[QuantizeRule, ...]
+    inputs: DType = DType.f32
+    outputs: DType = DType.f32
+    int8_only: bool = False
+    name: str = "of your own"
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "rules", tuple(self.rules))
+        for name in ("inputs", "outputs"):
+            given = getattr(self, name)
+            choices = {**{d.value: d for d in IN_AND_OUT}, **_LONG_NAMES}
+            dtype = given if isinstance(given, DType) else choices.get(given)
+            if dtype not in IN_AND_OUT:
+                raise JfuseError(f"no type {given!r} for {name}", expected=", ".join(_LONG_NAMES))
+            object.__setattr__(self, name, dtype)
+
+    def rule_for(self, name: str, builtin: str) -> QuantizeRule:
+        """The last rule that fits an operator; `FLOAT` where none does."""
+        return next((rule for rule in reversed(self.rules) if rule.fits(name, builtin)), FLOAT)
+
+    @property
+    def needs_ranges(self) -> bool:
+        """Whether some rule asks for integer activations, whose ranges calibration finds."""
+        return any(rule.mode == "integer" for rule in self.rules)
+
+    @classmethod
+    def named(cls, name: str, **changes: object) -> Recipe:
+        """A named recipe.   changes: fields of the recipe (`inputs="int8"`) that are to be other ones"""
+        if name not in NAMED:
+            raise JfuseError(f"no recipe {name!r}", expected=f"one of {', '.join(NAMED)}, or a jfuse.Recipe")
+        return replace(NAMED[name], **changes)  # type: ignore[arg-type]
+
+
+def _one_of(name: str, value: object, choices: Iterable[object]) -> None:
+    if value not in choices:
+        raise JfuseError(f"no {name} {value!r} in a recipe", expected=" or ".join(map(repr, choices)))
+
+
+FLOAT = QuantizeRule("float")
+_LONG_NAMES = {"float32": DType.f32, "int8": DType.i8, "uint8": DType.u8, "int16": DType.i16}
+_INT4 = QuantizeRule("weight_only", weight_bits=4)
+
+
+def _named(*recipes: Recipe) -> Mapping[str, Recipe]:
+    return {recipe.name: recipe for recipe in recipes}
+
+
+NAMED = _named(
+    Recipe((QuantizeRule("float16", min_elements=LEAST_HALVES),), name="float16"),
+    Recipe((QuantizeRule("dynamic"),), name="dynamic"),
+    Recipe((QuantizeRule("weight_only"),), name="int8_weights"),
+    Recipe((_INT4,), name="int4_weights"),
+    Recipe((replace(_INT4, mode="dynamic", granularity="block", block_size=32),), name="int4_blocks"),
+    Recipe((replace(_INT4, weight_bits=2, weight_algorithm="mse"),), name="int2_weights"),
+    Recipe((QuantizeRule("integer", min_elements=0),), name="int8"),
+    Recipe((QuantizeRule("integer", activation_bits=16, min_elements=0),), name="int16x8"),
+    # NPUs take symmetric activations only (Google Tensor G5), or compute faster with them.
+    Recipe((QuantizeRule("integer", symmetric=True, min_elements=0),), name="npu_symmetric"),
+    # A microcontroller has no room for float kernels beside integer ones.
+    Recipe((QuantizeRule("integer", min_elements=0),), DType.i8, DType.i8, int8_only=True, name="micro"),
+)

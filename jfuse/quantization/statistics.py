@@ -1,0 +1,249 @@
+"""`Statistics`: what calibration saw of each value, from which ranges are taken."""
+
+from __future__ import annotations
+
+import io
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from jfuse.errors import JfuseError
+from jfuse.files import write_atomic
+from jfuse.ir.graph import Program, Var
+from jfuse.quantization.histogram import BINS
+from jfuse.quantization.npz import npz_arrays
+from jfuse.quantization.ranges import least_divergence, least_error, percentile
+from jfuse.quantization.value_keys import program_digest, value_keys, value_source
+
+ALGORITHMS = ("minmax", "moving_average", "percentile", "mse", "entropy")
+NEED_HISTOGRAMS = ("percentile", "mse", "entropy")
+"""Algorithms that take a range from a histogram; the others need the extremes of each call alone."""
+_SMOOTHING = 0.95  # what one call leaves of the average before it; as ai-edge-quantizer's
+
+_FORM = 1  # of the file
+
+
+@dataclass(frozen=True)
+class Observed:
+    """One value to watch.
+
+    var: a value of a graph, those of bodies included; or the first result of a fused op, of which `part` is watched.
+    part: "" for the value itself, else one of the op's `parts`, over all steps: "cell", "hidden", "input_gate", ….
+    """
+
+    var: Var
+    part: str = ""
+
+
+@dataclass(frozen=True)
+class Record:
+    """What was seen of one value.
+
+    extremes: over all calls, of the finite numbers. average: moving sums over the calls of least numbers, greatest
+        numbers and weights; the newest call weighs 1. calls: how many had a finite number. not_finite: calls with NaNs
+        or infinities. counts: i64[BINS], None where no histogram was asked for.
+    """
+
+    extremes: tuple[float, float] = (np.inf, -np.inf)
+    average: tuple[float, float, float] = (0.0, 0.0, 0.0)
+    calls: int = 0
+    not_finite: int = 0
+    counts: np.ndarray | None = None
+
+    @classmethod
+    def of_calls(
+        cls, low: np.ndarray, high: np.ndarray, not_finite: np.ndarray, counts: np.ndarray | None = None
+    ) -> Record:
+        """The record of calls in a row.   low, high: f[n], of each call; not_finite: bool[n]; counts: of all of them
+
+        A call in which the value did not occur, or had no finite number, has low > high.
+        """
+        seen = low <= high
+        lows, highs = low[seen].astype(np.float64), high[seen].astype(np.float64)
+        weights = _SMOOTHING ** np.arange(len(lows))[::-1]
+        return cls(
+            (float(lows.min(initial=np.inf)), float(highs.max(initial=-np.inf))),
+            (float(weights @ lows), float(weights @ highs), float(weights.sum())),
+            int(seen.sum()),
+            int(not_finite.sum()),
+            counts,
+        )
+
+    def then(self, later: Record) -> Record:
+        """The record of the calls of both, one after the other."""
+        left = _SMOOTHING**later.calls
+        counts = [c for c in (self.counts, later.counts) if c is not None]
+        return Record(
+            (min(self.extremes[0], later.extremes[0]), max(self.extremes[1], later.extremes[1])),
+            tuple(a * left + b for a, b in zip(self.average, later.average, strict=True)),  # type: ignore[arg-type]
+            self.calls + later.calls,
+            self.not_finite + later.not_finite,
+            sum(counts[1:], counts[0]) if counts else None,
+        )
+
+
+@dataclass
+class Statistics:
+    """What was seen in the calls of a calibration, by `Observed`; saved, loaded and merged by keys that last.
+
+    program: whose values these are. records: by key. untrusted: why nobody should trust them; "" where one may.
+    """
+
+    program: Program
+    records: Mapping[str, Record] = field(default_factory=dict)
+    untrusted: str = ""
+
+    def __post_init__(self) -> None:
+        self._keys = value_keys(self.program)
+
+    def key(self, what: Observed) -> str:
+        """The key of a value in `records` and in files."""
+        if what.var not in self._keys:
+            raise JfuseError("the program that was calibrated has no such value", found=repr(what.var))
+        return self._keys[what.var] + (f"#{what.part}" if what.part else "")
+
+    def record(self, what: Observed) -> Record:
+        """What was seen of a value; an empty record where nothing was."""
+        return self.records.get(self.key(what), Record())
+
+    def seen(self, what: Observed) -> bool:
+        """Whether the value had a finite number in some call."""
+        return self.record(what).calls > 0
+
+    def range(
+        self,
+        what: Observed,
+        algorithm: str = "minmax",
+        *,
+        bits: int = 8,
+        symmetric: bool = False,
+        percent: float = 99.99,
+    ) -> tuple[float, float]:
+        """The range of a value: within what was seen, not widened to include 0.
+
+        algorithm: "minmax" of all calls; "moving_average" of the extremes of each call, of which the newest weigh most;
+        "percentile", which leaves `100 - percent` per cent out on either side; "mse", the least mean squared error of
+        steps of so many bits; "entropy", the least divergence of their distribution.
+        symmetric: for "mse", as many steps on either side of 0.
+        Raises JfuseError where the value was never seen, or an algorithm needs a histogram that was not taken.
+        """
+        record = self.record(what)
+        if algorithm not in ALGORITHMS:
+            raise JfuseError(f"no calibration algorithm {algorithm!r}", expected=f"one of {list(ALGORITHMS)}")
+        if not record.calls:
+            raise JfuseError("calibration never saw this value", where=value_source(self.program, what.var))
+        if algorithm == "minmax":
+            return record.extremes
+        if algorithm == "moving_average":
+            low, high, weight = record.average
+            return low / weight, high / weight
+        if record.counts is None:
+            raise JfuseError(
+                f"{algorithm} needs a histogram",
+                where=value_source(self.program, what.var),
+                found="extremes only",
+                remedy="name the value in histograms= of calibrate",
+            )
+        if algorithm == "percentile":
+            return percentile(record.counts, record.extremes, percent)
+        if algorithm == "mse":
+            return least_error(record.counts, record.extremes, bits, symmetric)
+        return least_divergence(record.counts, record.extremes, bits)
+
+    def notes(self) -> Iterator[str]:
+        """What is worth knowing before the ranges are used: data nobody chose, values that were not finite."""
+        if self.untrusted:
+            yield f"the calibration is not to be trusted: {self.untrusted}"
+        vars_of = {key: var for var, key in self._keys.items()}
+        bad = [key for key, record in self.records.items() if record.not_finite]
+        for key in bad[:3]:
+            place = value_source(self.program, vars_of[key.partition("#")[0]])
+            calls = self.records[key].not_finite
+            yield f"in {calls} calls of the calibration {place} had NaNs or infinities, which its range leaves out"
+        if len(bad) > 3:
+            yield f"so had {len(bad) - 3} more values"
+
+    def of(self, program: Program) -> Statistics:
+        """These statistics for another object of the same program: one that was lowered anew, for one."""
+        self._same_program(program_digest(program), "the program")
+        return replace(self, program=program)
+
+    def merge(self, other: Statistics) -> Statistics:
+        """What was seen in both calibrations of one program, the other's calls after these."""
+        self._same_program(program_digest(other.program), "the other statistics")
+        keys = dict.fromkeys((*self.records, *other.records))
+        merged = {k: self.records.get(k, Record()).then(other.records.get(k, Record())) for k in keys}
+        return replace(self, records=merged, untrusted=self.untrusted or other.untrusted)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the statistics to an .npz file, without a pickle in it."""
+        keys, records = list(self.records), list(self.records.values())
+        counts = [(i, r.counts) for i, r in enumerate(records) if r.counts is not None]
+        filled = [np.flatnonzero(c) for _, c in counts]
+        buffer = io.BytesIO()
+        np.savez_compressed(
+            buffer,
+            form=np.int64(_FORM),
+            program=np.array(program_digest(self.program)),
+            untrusted=np.array(self.untrusted),
+            keys=np.array(keys, np.str_),
+            extremes=np.array([r.extremes for r in records], np.float64).reshape(-1, 2),
+            average=np.array([r.average for r in records], np.float64).reshape(-1, 3),
+            calls=np.array([(r.calls, r.not_finite) for r in records], np.int64).reshape(-1, 2),
+            histograms=np.array([i for i, _ in counts], np.int64),
+            histogram_sizes=np.array([len(f) for f in filled], np.int64),
+            bins=_joined(filled),
+            counts=_joined(c[f] for (_, c), f in zip(counts, filled, strict=True)),
+        )
+        write_atomic(path, buffer.getvalue())
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str], program: Program) -> Statistics:
+        """Read what `save` wrote. Raises JfuseError where the file is none, or is of another program."""
+        arrays = npz_arrays(path)
+        try:
+            records = dict(zip(map(str, arrays["keys"]), _records(arrays), strict=True))
+            digest, form = str(arrays["program"]), int(arrays["form"])
+            found = cls(program, records, str(arrays["untrusted"]))
+        except (ValueError, KeyError, IndexError) as error:
+            raise JfuseError(f"{path} cannot be read as statistics of a calibration", found=str(error)) from error
+        if form != _FORM:
+            raise JfuseError(f"{path} is of another version", expected=_FORM, found=form, remedy="calibrate again")
+        found._same_program(digest, str(path))
+        return found
+
+    def _same_program(self, digest: str, what: str) -> None:
+        own = program_digest(self.program)
+        if digest != own:
+            raise JfuseError(
+                f"{what}: of another program",
+                expected=f"digest {own}",
+                found=digest,
+                remedy="calibrate again: operators, types or weights are others",
+            )
+
+
+def is_statistics(path: str | os.PathLike[str]) -> bool:
+    """Whether `Statistics.save` wrote a file, as far as the names in it tell."""
+    return {"form", "program", "keys", "extremes"} <= npz_arrays(path).keys()
+
+
+def _joined(arrays: Iterable[np.ndarray]) -> np.ndarray:
+    return np.concatenate([np.zeros(0, np.int64), *arrays]).astype(np.int64)
+
+
+def _records(arrays: Mapping[str, np.ndarray]) -> Iterator[Record]:
+    starts = np.concatenate([[0], np.cumsum(arrays["histogram_sizes"])])
+    places = {int(i): n for n, i in enumerate(arrays["histograms"])}
+    for i in range(len(arrays["keys"])):
+        counts = None
+        if i in places:
+            part = slice(starts[places[i]], starts[places[i] + 1])
+            counts = np.zeros(BINS, np.int64)
+            counts[arrays["bins"][part]] = arrays["counts"][part]
+        low, high = map(float, arrays["extremes"][i])
+        summed = arrays["average"][i].tolist()
+        calls, not_finite = map(int, arrays["calls"][i])
+        yield Record((low, high), (summed[0], summed[1], summed[2]), calls, not_finite, counts)

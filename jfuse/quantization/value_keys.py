@@ -1,0 +1,55 @@
+"""Names of the values of a program that are the same in each run, for files of statistics."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+
+from jfuse.ir.graph import Eqn, Graph, Program, Var
+from jfuse.ir.states import distinct
+from jfuse.ir.text import format_graph
+
+
+def value_keys(program: Program) -> dict[Var, str]:
+    """The key of each value: the graph's signature, the places of equations and bodies on the way, and its own."""
+    found: dict[Var, str] = {}
+    for signature in distinct(program):
+        for var, key in _keys(signature.graph, signature.key):
+            found.setdefault(var, key)
+    return found
+
+
+def _keys(graph: Graph, path: str) -> Iterator[tuple[Var, str]]:
+    for i, var in enumerate(graph.inputs):
+        yield var, f"{path}/input:{i}"
+    for number, eqn in enumerate(graph.eqns):
+        for i, var in enumerate(eqn.outputs):
+            yield var, f"{path}/{number}:{i}"
+        for i, body in enumerate(eqn.bodies):
+            yield from _keys(body, f"{path}/{number}.{i}")
+
+
+def value_source(program: Program, var: Var) -> str:
+    """Where a value comes from, in the words of the user's model."""
+    for signature in distinct(program):
+        if var in signature.graph.inputs:
+            return f"input {dict(zip(signature.graph.inputs, signature.input_names, strict=False)).get(var, 'state')!r}"
+        eqn = next((e for e in _eqns(signature.graph) if var in e.outputs), None)
+        if eqn is not None:
+            return str(eqn.source) or eqn.op.name
+    return "a value carried by a loop"
+
+
+def _eqns(graph: Graph) -> Iterator[Eqn]:
+    for eqn in graph.eqns:
+        yield eqn
+        for body in eqn.bodies:
+            yield from _eqns(body)
+
+
+def program_digest(program: Program) -> str:
+    """Sixteen hex digits that depend on operators, types and weights: keys mean the same where they agree."""
+    digest = hashlib.blake2b(digest_size=8)
+    for signature in distinct(program):
+        digest.update(f"{signature.key}\n{format_graph(signature.graph, sources=False, known=False)}\n".encode())
+    return digest.hexdigest()

@@ -1,0 +1,139 @@
+"""What a target makes of a file: which operators run where, what does not, what is lost, and the memory it takes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from jfuse.errors import VerifyFailed
+from jfuse.ir.graph import Eqn, Program
+from jfuse.ir.walk import all_eqns
+from jfuse.running.ethos import has_ethos, placed
+from jfuse.running.micro import measured_arena
+from jfuse.tflite.runtime.versions import own_version
+from jfuse.tflite.schema import is_custom
+from jfuse.tflite.targets.file_operators import operators_of
+from jfuse.tflite.targets.target import Target
+
+_NAMED = 8  # tensors in a line
+
+
+@dataclass(frozen=True)
+class OperatorCheck:
+    """The operators of one builtin that fare alike.
+
+    types: of the first operand and the first result. where: "runs", "NPU or GPU", "CPU" or "refused". first: the first
+    tensor that one of them makes, where it has a name of the source.
+    """
+
+    builtin: str
+    count: int
+    version: int | None
+    types: str
+    where: str
+    reason: str = ""
+    first: str = ""
+
+
+@dataclass(frozen=True)
+class TargetCheck:
+    """What a target makes of a file.
+
+    open_inputs: inputs whose size is not fixed, where the target needs that. losses: what it does otherwise without
+    telling. arena_bytes: the memory besides the file in tflite-micro on this machine; None where it was not measured,
+    `arena_note` says why. compiler: what Arm's compiler says of an Ethos-U, where it is installed;
+    compiler_refuses: whether it takes the file at all.
+    """
+
+    target: str
+    operators: tuple[OperatorCheck, ...]
+    open_inputs: tuple[str, ...]
+    losses: tuple[str, ...]
+    arena_bytes: int | None = None
+    arena_note: str = ""
+    compiler: str = ""
+    compiler_refuses: bool = False
+
+    @property
+    def runs(self) -> bool:
+        """Whether the target takes the file."""
+        return not self.open_inputs and not self.compiler_refuses and all(o.where != "refused" for o in self.operators)
+
+    def lines(self) -> Iterator[str]:
+        """The check as text: a line for each kind of operator, and what else there is to know."""
+        yield f"{self.target}: " + ("takes the file" if self.runs else "does not take the file")
+        for o in self.operators:
+            version = "" if o.version is None else f" v{o.version}"
+            reason = f": {o.reason}" if o.reason else ""
+            place = f" (first {o.first})" if o.reason and o.first else ""
+            yield f"  {o.where:<10} {o.count:>4} x {o.builtin}{version} {o.types}{reason}{place}"
+        yield from (f"  open size: {text}; fix it (--batch 1)" for text in self.open_inputs)
+        yield from (f"  warning: {text}" for text in self.losses)
+        if self.arena_bytes is not None:
+            yield f"  arena: {self.arena_bytes} bytes, measured in tflite-micro's interpreter on this machine"
+        if self.compiler:
+            yield f"  compiler: {self.compiler}"
+        if self.arena_note:
+            yield f"  arena: {self.arena_note}"
+
+
+def check_target(program: Program, data: bytes, target: Target) -> TargetCheck:
+    """What a target makes of a program and its file."""
+    open_inputs = [
+        f"{name}: {var.type}"
+        for s in program.signatures
+        for name, var in zip(s.input_names, s.graph.inputs, strict=False)
+        if target.static and not var.type.is_static
+    ]
+    checked = TargetCheck(
+        target.name, tuple(_operators(program, data, target)), tuple(open_inputs), tuple(target.losses_of(program))
+    )
+    if target.compiles and has_ethos():
+        checked = _compiled(checked, data)
+    if target.runtime != "tflite-micro" or not checked.runs:
+        return checked
+    arena, note = measured_arena(program, data)
+    return replace(checked, arena_bytes=arena, arena_note=note)
+
+
+def _compiled(checked: TargetCheck, data: bytes) -> TargetCheck:
+    """The check with what the compiler says."""
+    try:
+        found = placed(data, checked.target)
+    except VerifyFailed as error:
+        return replace(checked, compiler=f"{error.message}: {error.found}", compiler_refuses=True)
+    left = f": {', '.join(found.cpu[:_NAMED])}{' …' if len(found.cpu) > _NAMED else ''}" if found.cpu else ""
+    return replace(checked, compiler=f"{found.npu} operators on the NPU, {len(found.cpu)} on the CPU{left}")
+
+
+def _operators(program: Program, data: bytes, target: Target) -> Iterator[OperatorCheck]:
+    """A row for each builtin, types and verdict, in the order of the file; then those that only the file has."""
+    found: dict[tuple[str, int | None, str, str, str], list[Eqn]] = {}
+    eqns: Sequence[Eqn] = [e for graph in program.entries() for e in all_eqns(graph)]
+    for eqn in eqns:
+        where, reason = _verdict(eqn, target)
+        version = own_version(eqn) if eqn.version is None else eqn.version
+        found.setdefault((str(eqn.op.builtin), version, _types(eqn), where, reason), []).append(eqn)
+    for (builtin, version, types, where, reason), alike in found.items():
+        first = next((v.name for v in alike[0].outputs if v.name and not v.name.startswith(";")), "")
+        yield OperatorCheck(builtin, len(alike), version, types, where, reason, first)
+    named = {str(eqn.op.builtin) for eqn in eqns}
+    for builtin, count in operators_of(data).items():
+        if builtin not in named and not is_custom(builtin):
+            yield OperatorCheck(builtin, count, 1, "", target.place_of(builtin))
+
+
+def _verdict(eqn: Eqn, target: Target) -> tuple[str, str]:
+    reason = target.why_not(eqn)
+    if reason is not None:
+        return "refused", reason
+    if target.accelerator is None:
+        return "runs", ""
+    on_cpu = target.why_on_cpu(eqn)
+    return ("NPU or GPU", "") if on_cpu is None else ("CPU", on_cpu)
+
+
+def _types(eqn: Eqn) -> str:
+    first = next((str(a.type.dtype.value) for a in eqn.inputs if a is not None), "-")
+    result = eqn.outputs[0].type.dtype.value if eqn.outputs else "-"
+    return first if first == result else f"{first} to {result}"

@@ -1,0 +1,250 @@
+"""A process that runs files in LiteRT, as another process asks it to.
+
+    python litert_worker PARENT REQUESTS ANSWERS PROGRESS
+
+PARENT is the process that asks; where it ends, this one does. REQUESTS, ANSWERS and PROGRESS are handles of files
+without a name, so that nothing is left behind, whatever ends the two. It imports neither TensorFlow nor jax nor jfuse,
+so that it is there at once. Requests come over its standard input, answers go over its standard output, as `Messages`
+with the files REQUESTS and ANSWERS: `(memory, dropped, number, method, arguments)` and `(result, None)`, or
+`(None, (sample, message))` where LiteRT refuses. memory: the bytes that this process may take besides its own;
+dropped: files that are not needed any more; method: of `Loaded`. PROGRESS holds two 64-bit integers: how many calls
+were begun, and the number of the sample that runs. Whoever finds the process dead reads there which one it was.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+import resource
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import ml_dtypes  # noqa: F401  before LiteRT, which takes arrays of bfloat16 only if NumPy knew the type by then
+import numpy as np
+from ai_edge_litert import schema_py_generated as schema
+from ai_edge_litert.interpreter import Interpreter, OpResolverType
+from messages import PROGRESS, Messages  # type: ignore[import-not-found]  # beside this file, which is run as a folder
+
+_LOOK_S = 0.5
+_IS_EMPTY = "Invalid tensor size"  # how Python's interpreter refuses to read an output that has no elements
+_REFUSALS = (ValueError, RuntimeError, TypeError, KeyError, IndexError)
+
+Arrays = dict[str, np.ndarray]
+
+
+def main(parent: str, requests: str, answers: str, progress: str) -> None:
+    """Answer requests until there are no more."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # it is meant for the process that asks
+    threading.Thread(target=_end_with, args=(int(parent),), daemon=True).start()
+    out = os.dup(1)
+    os.dup2(2, 1)  # what the runtime prints must not get between the answers
+    counter = mmap.mmap(int(progress), PROGRESS.size)
+    Worker(Messages(_exactly, lambda data: _write(out, data), int(requests), int(answers)), counter).serve()
+
+
+def _end_with(parent: int) -> None:
+    while os.getppid() == parent:
+        time.sleep(_LOOK_S)
+    os._exit(0)
+
+
+def _exactly(count: int) -> bytes:
+    data = sys.stdin.buffer.read(count)
+    if len(data) < count:
+        raise EOFError
+    return data
+
+
+def _write(handle: int, data: bytes) -> None:
+    while data:
+        data = data[os.write(handle, data) :]
+
+
+class Worker:
+    """The files that are loaded, by number."""
+
+    def __init__(self, messages: Any, counter: mmap.mmap) -> None:
+        self._messages = messages
+        self._counter = counter
+        self._calls = 0
+        self._loaded: dict[int, Loaded] = {}
+        self._own = _address_space()
+
+    def serve(self) -> None:
+        """Answer each request."""
+        while True:
+            try:
+                memory, dropped, number, method, arguments = self._messages.receive()
+            except EOFError:
+                return
+            for old in dropped:
+                self._loaded.pop(old, None)
+            _limit_memory(self._own + memory)
+            told: tuple[Any, tuple[int, str] | None]
+            try:
+                if method == "load":
+                    self.begin(-1)
+                    self._loaded[number] = Loaded(self.begin, *arguments)
+                    answer = None
+                else:
+                    self.begin(0)
+                    answer = getattr(self._loaded[number], method)(*arguments)
+                told = answer, None
+            except Refused as refused:
+                told = None, (refused.sample, str(refused))
+            except _REFUSALS as error:
+                told = None, (0, " ".join(str(error).split()))
+            del arguments
+            self._messages.send(told)
+
+    def begin(self, number: int) -> None:
+        """Take note that a call of a sample begins."""
+        self._calls += 1
+        self._counter[:] = PROGRESS.pack(self._calls, number)
+
+
+class Refused(Exception):
+    """LiteRT refuses a sample."""
+
+    def __init__(self, sample: int, error: Exception) -> None:
+        super().__init__(" ".join(str(error).split()))
+        self.sample = sample
+
+
+class Loaded:
+    """One file in LiteRT.   data: u8[n]; preserve: every tensor can be looked at after a call"""
+
+    def __init__(
+        self, begin: Callable[[int], None], data: Any, resolver: str, threads: int, preserve: bool, allocate: bool
+    ) -> None:
+        self._begin = begin
+        self._data = bytes(data)
+        self._how = {
+            "num_threads": threads,
+            "experimental_op_resolver_type": OpResolverType[resolver],
+            "experimental_preserve_all_tensors": preserve,
+        }
+        self._interpreter = self._new()
+        if allocate:
+            self._interpreter.allocate_tensors()
+
+    def _new(self) -> Interpreter:
+        return Interpreter(model_content=self._data, **self._how)
+
+    def signatures(self) -> Any:
+        """The names of inputs and outputs, by key."""
+        return self._interpreter.get_signature_list()
+
+    def tensors(self) -> tuple[list[int], list[int], dict[str, int]]:
+        """The tensors that are inputs and outputs of the first subgraph, and all by name."""
+        lite = self._interpreter
+        inputs, outputs = ([d["index"] for d in of] for of in (lite.get_input_details(), lite.get_output_details()))
+        return inputs, outputs, {d["name"]: d["index"] for d in lite.get_tensor_details()}
+
+    def call(self, key: str | None, inputs: Arrays) -> Arrays:
+        """The outputs of one call of a signature by name."""
+        runner = self._interpreter.get_signature_runner(key)
+        try:
+            outputs = runner(**inputs)
+        except (ValueError, RuntimeError) as error:
+            if str(error).startswith(_IS_EMPTY):
+                return dict(self._outputs(key))
+            raise
+        return {name: np.array(value) for name, value in outputs.items()}
+
+    def rows(self, before: list[dict[int, np.ndarray]], after: list[int]) -> list[list[np.ndarray]]:
+        """Calls of the first subgraph by tensors: what each of `after` holds once those of `before` were set."""
+        found = []
+        for number, tensors in enumerate(before):
+            self._begin(number)
+            for tensor, value in tensors.items():
+                self._interpreter.set_tensor(tensor, value)
+            self._interpreter.invoke()
+            found.append([self._interpreter.get_tensor(tensor) for tensor in after])
+        return found
+
+    def read(self, subgraph: int, tensors: list[int]) -> dict[int, np.ndarray]:
+        """What tensors hold after a call; those that are not allocated, as they have no elements, are left out."""
+        found = {}
+        for tensor in tensors:
+            try:
+                found[tensor] = np.array(self._interpreter.get_tensor(tensor, subgraph))
+            except ValueError:
+                pass
+        return found
+
+    def samples(self, key: str, fresh: bool, in_a_row: bool, inputs: Arrays) -> Arrays:
+        """The outputs of all samples, along the first axis of each input, stacked.
+
+        fresh: an interpreter for each, as what the file keeps between calls must be left out. in_a_row: a sample is
+        several calls, along a second axis.
+        """
+        found: list[Arrays] = []
+        signature = self._interpreter.get_signature_runner(key)
+        for sample in _items(inputs):
+            number = len(found)
+            if fresh and number:
+                self._interpreter = self._new()
+                signature = self._interpreter.get_signature_runner(key)
+            try:
+                if in_a_row:
+                    found.append(_stacked([self._call(signature, one, number) for one in _items(sample)]))
+                else:
+                    found.append(self._call(signature, sample, number))
+            except (ValueError, RuntimeError) as error:
+                raise Refused(number, error) from error
+        if fresh:
+            self._interpreter = self._new()
+        return _stacked(found)
+
+    def _call(self, signature: Any, inputs: Arrays, number: int) -> Arrays:
+        self._begin(number)
+        return {name: np.array(value) for name, value in signature(**inputs).items()}
+
+    def _outputs(self, key: str | None) -> Iterator[tuple[str, np.ndarray]]:
+        """The outputs of the last call, without reading those that have no elements."""
+        subgraph = self._subgraph(key)
+        for name, output in self._interpreter.get_signature_runner(key).get_output_details().items():
+            if 0 in output["shape"]:
+                yield name, np.zeros(output["shape"], output["dtype"])
+            else:
+                yield name, np.array(self._interpreter.get_tensor(output["index"], subgraph))
+
+    def _subgraph(self, key: str | None) -> int:
+        model = schema.Model.GetRootAs(self._data, 0)
+        tables = [model.SignatureDefs(i) for i in range(model.SignatureDefsLength())]
+        named = (t.SubgraphIndex() for t in tables if key is not None and t.SignatureKey() == key.encode())
+        return int(next(named, 0))
+
+
+def _address_space() -> int:
+    """The bytes of address space that this process has by now; 0 where the system does not tell."""
+    try:
+        with open("/proc/self/statm") as file:
+            return int(file.read().split()[0]) * os.sysconf("SC_PAGE_SIZE")
+    except OSError:
+        return 0
+
+
+def _limit_memory(size: int) -> None:
+    if sys.platform == "linux":
+        hard = resource.getrlimit(resource.RLIMIT_AS)[1]
+        soft = size if hard == resource.RLIM_INFINITY else min(size, hard)
+        resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
+
+
+def _items(arrays: Arrays) -> Iterator[Arrays]:
+    """What stands along the first axis of every array."""
+    return (dict(zip(arrays, each, strict=True)) for each in zip(*arrays.values(), strict=True))
+
+
+def _stacked(found: list[Arrays]) -> Arrays:
+    return {name: np.stack([outputs[name] for outputs in found]) for name in found[0]}
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,140 @@
+"""`LoadedFile`: one file in LiteRT, in the process that all files share which are run a call at a time."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import threading
+import time
+from collections import deque
+from collections.abc import Sequence
+from itertools import count
+from typing import Any
+
+import numpy as np
+
+from jfuse.errors import KernelFailed
+from jfuse.limits import DEFAULT_LIMITS, Limits
+from jfuse.running.patience import LOOK_S, Patience, Watch
+from jfuse.running.worker import LiteRtFailed, Refused, Worker
+
+_NUMBERS = count(1)
+
+
+class LoadedFile:
+    """A file in an interpreter, which lives as long as this object.   data: the file
+
+    delegates: False runs every operator on its builtin kernel, without XNNPACK. preserve: every tensor can be read
+    after a call. allocate: tensors are allocated now, not with the first call. stateless: nothing is kept between
+    calls, so that it may be loaded again.
+    Raises Refused where LiteRT does not load the file, LiteRtFailed where that takes the process down.
+    """
+
+    def __init__(
+        self,
+        data: bytes,
+        *,
+        delegates: bool = True,
+        threads: int = 1,
+        preserve: bool = False,
+        allocate: bool = False,
+        stateless: bool = False,
+        limits: Limits = DEFAULT_LIMITS,
+    ) -> None:
+        self._number = next(_NUMBERS)
+        self._data = data
+        resolver = "AUTO" if delegates else "BUILTIN_WITHOUT_DEFAULT_DELEGATES"
+        self._how = (resolver, threads, preserve, allocate)
+        self._limits = limits
+        self._stateless = stateless
+        self._patience = Patience(limits.seconds)
+        self._worker: Worker | None = None
+        self._called = False
+        self.ask("signatures")
+
+    def ask(self, method: str, *arguments: Any) -> Any:
+        """What a method of the worker's `Loaded` gives, with arrays of its own."""
+        with _SHARED.lock:
+            worker = _SHARED.worker()
+            if worker is not self._worker:
+                if self._called and not self._stateless:
+                    raise KernelFailed(
+                        "LiteRT's process has ended, and with it what the file kept between calls",
+                        remedy="begin again: model.stream(), or verify once more",
+                    )
+                self._request(worker, "load", (np.frombuffer(self._data, np.uint8), *self._how))
+                self._worker = worker
+            self._called = self._called or method in ("call", "rows")
+            return _copied(self._request(worker, method, arguments))
+
+    def _request(self, worker: Worker, method: str, arguments: Sequence[Any]) -> Any:
+        started = time.monotonic()
+        try:
+            worker.ask(
+                Watch([worker], self._patience), self._limits, self._number, method, arguments, _SHARED.dropped()
+            )
+            found = worker.answer(self._limits)
+        except Refused:
+            raise
+        except BaseException as error:  # its answer would be taken for that to the next request
+            _SHARED.close()
+            if isinstance(error, LiteRtFailed):
+                error.message = error.message.replace(" on sample {sample}", "")
+                error.sample = error.sample if method == "rows" else None
+            raise
+        if method == "call" and (passed := time.monotonic() - started) < LOOK_S:
+            self._patience.ended(1, passed)
+        return found
+
+    def __del__(self) -> None:
+        _SHARED.drop(self._number)
+
+
+class _Shared:
+    """The process, started when it is first needed, again where it has died, and in each process that is forked."""
+
+    def __init__(self) -> None:
+        self.lock = threading.RLock()
+        self._worker: Worker | None = None
+        self._dropped: deque[int] = deque()
+
+    def worker(self) -> Worker:
+        if self._worker is not None and self._worker.owner != os.getpid():
+            self._worker.close()  # the other process keeps its own
+            self._worker = None
+        if self._worker is None:
+            self._worker = Worker()
+        return self._worker
+
+    def drop(self, number: int) -> None:
+        """Tell the process with the next request: this is called by the garbage collector, at any moment."""
+        self._dropped.append(number)
+
+    def dropped(self) -> list[int]:
+        return [self._dropped.popleft() for _ in range(len(self._dropped))]
+
+    def close(self) -> None:
+        if self._worker is not None:
+            worker, self._worker = self._worker, None
+            worker.close()
+
+    def forked(self) -> None:
+        """In a new process: another thread may have held the lock, and the worker answers to the old one alone."""
+        self.lock = threading.RLock()
+
+
+_SHARED = _Shared()
+atexit.register(_SHARED.close)
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_SHARED.forked)
+
+
+def _copied(found: Any) -> Any:
+    """The arrays of an answer, which would go with the next one."""
+    if isinstance(found, np.ndarray):
+        return np.array(found)
+    if isinstance(found, dict):
+        return {name: _copied(value) for name, value in found.items()}
+    if isinstance(found, list | tuple):
+        return type(found)(map(_copied, found))
+    return found

@@ -1,0 +1,238 @@
+"""One process that runs files in LiteRT, so that none of them takes this process with it: started, asked, ended."""
+
+from __future__ import annotations
+
+import mmap
+import os
+import select
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from jfuse.errors import JfuseError, KernelFailed
+from jfuse.limits import Limits
+from jfuse.running.litert_worker.messages import PROGRESS, Messages
+from jfuse.running.patience import Watch
+
+_FOLDER = Path(__file__).with_name("litert_worker")
+_LAST_WORDS = 2000  # bytes of what a process wrote before it died
+_NO_MEMORY = ("bad_alloc", "MemoryError", "Cannot allocate memory", "ut of memory", "length_error")
+_FROM_OUTSIDE = frozenset({signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT})
+_ALONE = "run this call alone in LiteRT, in a process of its own"
+
+
+class LiteRtFailed(KernelFailed):
+    """LiteRT took its process down, or did not end, or its process was ended.
+
+    cause: "crash" by the file itself; "time" or "memory", the limit that it reached; "stopped" or "killed", from
+    outside. sample: the number of the one that it was at, None while it loaded the file. calls: the signature and the
+    inputs of the calls that it was at, the last of them the one that failed.
+    """
+
+    cause: str = "crash"
+    sample: int | None = None
+    calls: tuple[tuple[str, Any], ...] = ()
+
+
+class Refused(Exception):
+    """LiteRT does not run a file or a sample in the ordinary way.   sample: its number"""
+
+    def __init__(self, message: str, sample: int) -> None:
+        super().__init__(message)
+        self.sample = sample
+
+
+class Worker:
+    """A process; it ends with this one, whatever ends that. Nothing of it has a name in a folder."""
+
+    def __init__(self) -> None:
+        self._handles = [_nameless(name) for name in ("requests", "answers", "progress", "words")]
+        requests, answers, progress, self._words = self._handles
+        os.ftruncate(progress, PROGRESS.size)
+        self._progress = mmap.mmap(progress, PROGRESS.size)
+        self.owner = os.getpid()
+        self._late_s: float | None = None
+        self._stopped = False
+        self._heard = 0
+        self._busy = False
+        self._out_of_memory = _times_out_of_memory()
+        numbers = [str(n) for n in (self.owner, requests, answers, progress)]
+        try:
+            self._process = subprocess.Popen(
+                [sys.executable, str(_FOLDER), *numbers],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=self._words,
+                bufsize=0,
+                pass_fds=self._handles[:3],
+                process_group=0,  # Ctrl-C in a terminal is for this process alone
+            )
+        except OSError as error:
+            raise JfuseError("no process can be started for LiteRT", found=error.strerror) from error
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._in, self._out = self._process.stdin.fileno(), self._process.stdout.fileno()
+        os.set_blocking(self._in, False)
+        self._watch: Watch | None = None
+        self._messages = Messages(self._read, self._write, answers, requests)
+
+    @property
+    def pid(self) -> int:
+        """The number of the process."""
+        return self._process.pid
+
+    def ask(
+        self, watch: Watch, limits: Limits, number: int, method: str, arguments: Sequence[Any], dropped: Sequence[int]
+    ) -> None:
+        """Send a request, as the worker describes them."""
+        self._heard = os.fstat(self._words).st_size
+        self._progress[:] = PROGRESS.pack(self.progress_of_all()[0], -1 if method == "load" else 0)
+        self._busy = True
+        self._watch = watch
+        try:
+            self._messages.send((limits.memory_bytes, tuple(dropped), number, method, tuple(arguments)))
+        except (EOFError, ConnectionError) as error:
+            raise self._died(limits) from error
+        except OSError as error:
+            raise JfuseError("the inputs cannot be handed to LiteRT's process", found=error.strerror) from error
+
+    def answer(self, limits: Limits) -> Any:
+        """The answer to the last request; its arrays hold until the next request. Raises Refused, LiteRtFailed."""
+        try:
+            result, refused = self._messages.receive()
+        except (EOFError, OSError) as error:
+            raise self._died(limits) from error
+        self._busy = False
+        if refused is not None and not refused[1]:  # LiteRT gives no reason where an allocation fails
+            told = LiteRtFailed(
+                "LiteRT needs more memory than it may take",
+                expected=f"at most {limits.memory_bytes:,} bytes",
+                remedy="smaller inputs; where the model is as large as that, limits=jfuse.Limits(memory_bytes=…)",
+            )
+            told.cause, told.sample = "memory", refused[0]
+            raise told
+        if refused is not None:
+            raise Refused(refused[1], refused[0])
+        return result
+
+    def progress_of_all(self) -> tuple[int, int]:
+        """How many calls were begun, and the number of the sample."""
+        calls, sample = PROGRESS.unpack(self._progress[:])
+        return calls, sample
+
+    def progress(self) -> tuple[int, int] | None:
+        """As `Watched` has it."""
+        return self.progress_of_all() if self._busy and self._late_s is None else None
+
+    def give_up(self, limit_s: float) -> None:
+        """As `Watched` has it: whoever waits for the answer finds the process dead."""
+        self._late_s = limit_s
+        self._stopped = _is_stopped(self._process.pid)
+        self._process.kill()
+
+    def _read(self, count: int) -> bytes:
+        found = b""
+        while len(found) < count:
+            self._wait(self._out, select.POLLIN)
+            part = os.read(self._out, count - len(found))
+            if not part:
+                raise EOFError
+            found += part
+        return found
+
+    def _write(self, data: bytes) -> None:
+        while data:
+            self._wait(self._in, select.POLLOUT)
+            try:
+                data = data[os.write(self._in, data) :]
+            except BlockingIOError:
+                continue
+
+    def _wait(self, handle: int, event: int) -> None:
+        """Wait until a pipe is ready; a process that is too slow is ended meanwhile."""
+        assert self._watch is not None, "ask() has set it"
+        poll = select.poll()
+        poll.register(handle, event)
+        while not poll.poll(1000 * self._watch.look_s):
+            self._watch.look()
+
+    def _died(self, limits: Limits) -> LiteRtFailed:
+        self._busy = False
+        status = self._process.wait()
+        _, sample = self.progress_of_all()
+        place = "while it loads the file" if sample < 0 else "on sample {sample}"
+        said = os.pread(self._words, 2**20, self._heard)[-_LAST_WORDS:]
+        words = said.decode(errors="replace").split()
+        how = _name_of_signal(-status) if status < 0 else f"exit code {status}"
+        if self._stopped:
+            cause, message = "stopped", f"LiteRT's process was stopped from outside {place}"
+            expected, found, remedy = f"an answer within {self._late_s:.3g} s", "none", "run it again"
+        elif self._late_s is not None:
+            cause, message = "time", f"LiteRT does not come to an end {place}"
+            expected, found = f"an answer within {self._late_s:.3g} s", "none; its process was ended"
+            remedy = f"{_ALONE}; where the model is as slow as that, limits=jfuse.Limits(seconds=…)"
+        elif any(word in " ".join(words) for word in _NO_MEMORY) or self._was_ended_for_memory(status):
+            cause, message = "memory", f"LiteRT needs more memory than it may take {place}"
+            expected, found = f"at most {limits.memory_bytes:,} bytes", how
+            remedy = "smaller inputs; where the model is as large as that, limits=jfuse.Limits(memory_bytes=…)"
+        elif -status in _FROM_OUTSIDE:
+            cause, message = "killed", f"LiteRT's process was ended from outside {place}"
+            expected, found, remedy = None, how, "run it again; whoever sent the signal did not mean the file"
+        else:
+            cause, message = "crash", f"LiteRT takes its process down {place}"
+            expected, found, remedy = None, how, f"{_ALONE}; the file ends whatever runs it"
+        told = LiteRtFailed(message, expected=expected, found=" ".join([f"{found}:", *words]) if words else found)
+        told.remedy, told.cause, told.sample = remedy, cause, None if sample < 0 else sample
+        return told
+
+    def _was_ended_for_memory(self, status: int) -> bool:
+        return status == -signal.SIGKILL and _times_out_of_memory() > self._out_of_memory
+
+    def close(self) -> None:
+        """End the process."""
+        if self._handles and self.owner == os.getpid():
+            self._process.kill()
+            self._process.wait()
+        for stream in (self._process.stdin, self._process.stdout):
+            if stream is not None:
+                stream.close()
+        handles, self._handles = self._handles, []
+        for handle in handles:
+            os.close(handle)
+
+
+def _nameless(name: str) -> int:
+    """A file in memory, or on the disk without a name."""
+    if hasattr(os, "memfd_create"):
+        return os.memfd_create(f"jfuse {name}")
+    with tempfile.TemporaryFile() as file:
+        return os.dup(file.fileno())
+
+
+def _name_of_signal(number: int) -> str:
+    try:
+        return f"signal {number} ({signal.Signals(number).name})"
+    except ValueError:
+        return f"signal {number}"
+
+
+def _is_stopped(process: int) -> bool:
+    """Whether somebody has stopped a process, where the system tells."""
+    try:
+        state = Path(f"/proc/{process}/stat").read_text(errors="replace").rpartition(")")[2].split()[0]
+    except (OSError, IndexError):
+        return False
+    return state in ("T", "t")
+
+
+def _times_out_of_memory() -> int:
+    """How often this system has ended a process because memory ran out, as far as it tells."""
+    try:
+        rows = dict(line.split(maxsplit=1) for line in Path("/proc/vmstat").read_text().splitlines())
+        return int(rows.get("oom_kill", 0))
+    except (OSError, ValueError):
+        return 0

@@ -1,0 +1,110 @@
+"""The targets by name. A new one is a row here, and a table that `bench/target_tables.py` makes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from jfuse.errors import JfuseError
+from jfuse.ir.graph import Eqn, Program
+from jfuse.ir.types import DType
+from jfuse.ir.walk import all_eqns
+from jfuse.opaque_ops.state_operands import state_operands
+from jfuse.tflite.targets.conditions import ETHOS, GPU, MICRO
+from jfuse.tflite.targets.names import NAMES, OLDEST
+from jfuse.tflite.targets.table import table_of
+from jfuse.tflite.targets.target import Loss, Target
+
+_LSTM_STATES = 2  # no other op with integer kernels has so many
+
+
+def _is_integer(eqn: Eqn) -> bool:
+    x = eqn.inputs[0] if eqn.inputs else None
+    return x is not None and x.type.dtype in (DType.i8, DType.i16)
+
+
+def _has_integer_lstm_with_state(program: Program) -> bool:
+    """Whether an integer LSTM starts from something else than what a call begins with."""
+    lstms = [e for g in program.entries() for e in all_eqns(g) if len(state_operands(e)) == _LSTM_STATES]
+    kept = {v for s in program.signatures for v in s.graph.inputs[len(s.input_names) :]}
+    return any(_is_integer(e) and any(e.inputs[i] in kept for i in state_operands(e)) for e in lstms)
+
+
+def _keeps_states(program: Program) -> bool:
+    return any(s.home == "tensor" for s in program.states())
+
+
+_CMSIS_FORGETS = Loss(
+    "CMSIS-NN's integer LSTM starts every call from zero: the state that this file keeps is lost there, without an "
+    "error. Write single steps with states as inputs and outputs (state='io')",
+    _has_integer_lstm_with_state,
+)
+_ONERT_ENDS = Loss(
+    "a state that no operator writes ends onert's process (0.2.0); keep it in inputs and outputs for it (state='io')",
+    _keeps_states,
+)
+_GPU_WHOLE = Loss(
+    "LiteRT's GPU path takes a graph as a whole or not at all: with one operator that it lacks, all runs on the CPU"
+)
+_NPU_FLOAT = Loss(
+    "an NPU computes on integers: floats fall to the CPU until the file is quantized",
+    lambda program: any(v.type.dtype is DType.f32 for g in program.entries() for v in g.inputs),
+)
+
+
+_NPU_LSTM = Loss(
+    "Arm's compiler (5.2) refuses a file with an LSTM of floats: quantize it before it is compiled",
+    lambda program: any(
+        not _is_integer(e) and len(state_operands(e)) == _LSTM_STATES for g in program.entries() for e in all_eqns(g)
+    ),
+)
+
+
+def _micro(name: str, *loses: Loss) -> Target:
+    return Target(
+        name,
+        runs=table_of("tflite-micro"),
+        conditions=MICRO,
+        static=True,
+        loses=(*loses, _ONERT_ENDS),
+        resolver=True,
+        runtime="tflite-micro",
+    )
+
+
+def _ethos(name: str, npu: str = "ethos-u55") -> Target:
+    return Target(
+        name,
+        runs=table_of("tflite-micro"),
+        conditions=MICRO,
+        accelerator=table_of(npu),
+        compiles=True,
+        placed=ETHOS,
+        static=True,
+        loses=(_NPU_FLOAT, _NPU_LSTM),
+        resolver=True,
+        runtime="tflite-micro",
+    )
+
+
+_TARGETS: Mapping[str, Callable[[], Target]] = {
+    "litert": lambda: Target("litert", loses=(_ONERT_ENDS,)),
+    "tflite-micro": lambda: _micro("tflite-micro"),
+    "cmsis-nn": lambda: _micro("cmsis-nn", _CMSIS_FORGETS),
+    "ethos-u55": lambda: _ethos("ethos-u55"),
+    "ethos-u65": lambda: _ethos("ethos-u65"),
+    "ethos-u85": lambda: _ethos("ethos-u85", "ethos-u85"),
+    "litert-gpu": lambda: Target(
+        "litert-gpu", accelerator=table_of("litert-gpu"), placed=GPU, whole=True, static=True, loses=(_GPU_WHOLE,)
+    ),
+    "google-tensor": lambda: Target("google-tensor", accelerator=table_of("google-tensor"), static=True),
+}
+
+
+def target_named(name: str) -> Target:
+    """The target of a name: one of `NAMES`, where X.Y is the oldest runtime that must take the file."""
+    oldest = OLDEST.fullmatch(name)
+    if oldest is not None:
+        return Target(name, oldest=oldest.group(1))
+    if name not in _TARGETS:
+        raise JfuseError(f"no target {name!r}", expected=", ".join(NAMES), remedy='target="litert"')
+    return _TARGETS[name]()

@@ -1,0 +1,102 @@
+"""What kernels of tflite-micro and compilers ask of an operator besides its types, read in their sources."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from jfuse.ir.graph import Const, Eqn
+from jfuse.ir.types import DType
+
+Condition = Callable[[Eqn], str | None]
+"""What keeps an equation from a runtime; None where nothing does."""
+
+
+def _has(eqn: Eqn, name: str) -> bool:
+    """Whether an optional operand is given."""
+    place = next((i for i, o in enumerate(eqn.op.operands) if o.name == name), len(eqn.inputs))
+    return place < len(eqn.inputs) and eqn.inputs[place] is not None
+
+
+_LSTM_PARTS = {
+    "cell_to_output_weights": "peepholes",
+    "projection_weights": "a projection",
+    "forget_layer_norm_coefficients": "layer normalization",
+}
+
+
+def plain_lstm(eqn: Eqn) -> str | None:
+    """tensorflow/lite/micro/kernels/unidirectional_sequence_lstm.cc; ethosu/vela/tflite_supported_operators.py."""
+    parts = [text for name, text in _LSTM_PARTS.items() if _has(eqn, name)]
+    parts += [] if _has(eqn, "input_to_input_weights") else ["coupled gates"]
+    parts += ["diagonal recurrent weights"] if eqn.params.get("diagonal_recurrent_tensors") else []
+    activation = eqn.params.get("fused_activation_function", "TANH")
+    parts += [] if activation == "TANH" else [f"the activation {activation}"]
+    weights = eqn.inputs[2] if len(eqn.inputs) > 2 else None
+    types = {eqn.inputs[0] and eqn.inputs[0].type.dtype, weights and weights.type.dtype}
+    parts += ["f32 activations with i8 weights"] if types == {DType.f32, DType.i8} else []
+    return f"the kernel takes no {' and no '.join(parts)}" if parts else None
+
+
+def all_axes(eqn: Eqn) -> str | None:
+    """tensorflow/lite/micro/kernels/strided_slice_common.cc: a range for each axis of the operand."""
+    x, begin = eqn.inputs[0], eqn.inputs[1]
+    if x is None or begin is None or begin.type.shape == (x.type.rank,):
+        return None
+    return f"the kernel takes a range for each of the {x.type.rank} axes"
+
+
+def no_hybrid(eqn: Eqn) -> str | None:
+    """tflite-micro removed kernels of f32 activations with i8 weights."""
+    x, weights = (*eqn.inputs, None, None)[:2]
+    is_hybrid = x is not None and weights is not None and (x.type.dtype, weights.type.dtype) == (DType.f32, DType.i8)
+    return "the kernel takes no f32 activations with i8 weights" if is_hybrid else None
+
+
+def few_values(eqn: Eqn) -> str | None:
+    """tensorflow/lite/micro/kernels/concatenation.cc, kMaxInputNum."""
+    return f"the kernel joins 10 values at most, not {len(eqn.inputs)}" if len(eqn.inputs) > 10 else None
+
+
+def constant_operands(eqn: Eqn) -> str | None:
+    """Sizes of results are planned before the first call: operands that decide them must be constants."""
+    for index, atom in enumerate(eqn.inputs):
+        if atom is not None and eqn.op.operand_at(index).static and not isinstance(atom, Const):
+            return f"the operand {eqn.op.operand_at(index).name} is computed at run time"
+    return None
+
+
+Conditions = Mapping[str, tuple[Condition, ...]]
+
+MICRO: Conditions = {
+    "UNIDIRECTIONAL_SEQUENCE_LSTM": (plain_lstm,),
+    "STRIDED_SLICE": (all_axes,),
+    "CONCATENATION": (few_values,),
+    "FULLY_CONNECTED": (no_hybrid,),
+    "CONV_2D": (no_hybrid,),
+    "DEPTHWISE_CONV_2D": (no_hybrid,),
+    "RESHAPE": (constant_operands,),
+    "PAD": (constant_operands,),
+    "PADV2": (constant_operands,),
+    "BROADCAST_TO": (constant_operands,),
+    "TRANSPOSE": (constant_operands,),
+}
+ETHOS: Conditions = {"UNIDIRECTIONAL_SEQUENCE_LSTM": (plain_lstm,)}
+
+
+def gpu_slice(eqn: Eqn) -> str | None:
+    """tflite/tools/versioning/gpu_compatibility.cc."""
+    masks = [m for m in ("ellipsis_mask", "new_axis_mask", "shrink_axis_mask") if eqn.params.get(m)]
+    if masks:
+        return f"the delegate takes no {' and no '.join(masks)}"
+    return gpu_rank(eqn)
+
+
+def gpu_rank(eqn: Eqn) -> str | None:
+    """tflite/tools/versioning/gpu_compatibility.cc: slices of 3 or 4 axes."""
+    x = eqn.inputs[0]
+    if x is None or x.type.rank in (3, 4):
+        return None
+    return f"the delegate takes 3 or 4 axes, not {x.type.rank}"
+
+
+GPU: Conditions = {"STRIDED_SLICE": (gpu_slice,), "SLICE": (gpu_rank,), "PAD": (gpu_rank,), "PADV2": (gpu_rank,)}

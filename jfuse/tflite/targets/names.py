@@ -1,0 +1,27 @@
+"""The names of the targets, and of the runtimes that can run a file here. Nothing slow is imported for them."""
+
+from __future__ import annotations
+
+import re
+
+OLDEST = re.compile(r"litert>=(\d+(?:\.\d+){0,2})")
+"""A target that is LiteRT from a release on."""
+
+TARGETS = (
+    "litert",
+    "tflite-micro",
+    "cmsis-nn",
+    "ethos-u55",
+    "ethos-u65",
+    "ethos-u85",
+    "litert-gpu",
+    "google-tensor",
+)
+NAMES = (*TARGETS, "litert>=X.Y")
+RUNTIMES = ("tflite-micro",)
+"""Runtimes besides LiteRT that run a file here, where they are installed."""
+
+
+def is_target(name: str) -> bool:
+    """Whether a target has that name."""
+    return name in TARGETS or OLDEST.fullmatch(name) is not None

@@ -1,0 +1,93 @@
+"""Tables of operators, as `bench/target_tables.py` makes them from the runtimes themselves."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+from jfuse.ir.graph import Eqn
+from jfuse.ir.types import DType
+
+_FOLDER = Path(__file__).with_name("tables")
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One operator of a table.
+
+    types: pairs of the element types of the first operand and of the first result, "-" for none; None for any.
+    rank: the largest number of axes; None for any.
+    """
+
+    types: frozenset[tuple[str, str]] | None = None
+    rank: int | None = None
+
+
+@dataclass(frozen=True)
+class Table:
+    """The operators of one runtime.   source: where the table comes from"""
+
+    runtime: str
+    source: str
+    operators: Mapping[str, Entry]
+
+    def why_not(self, eqn: Eqn, *, quantized_only: bool = False) -> str | None:
+        """What keeps an equation from the runtime; None where the table has it.
+
+        quantized_only: the types of the table are those of quantized tensors; else they are those of plain numbers, and
+        say nothing of quantized ones.
+        """
+        entry = self.operators.get(str(eqn.op.builtin))
+        if entry is None:
+            return f"{self.runtime} has no {eqn.op.builtin}"
+        rank = max((a.type.rank for a in (*eqn.inputs, *eqn.outputs) if a is not None), default=0)
+        if entry.rank is not None and rank > entry.rank:
+            return f"{self.runtime} takes {entry.rank} axes at most, not {rank}"
+        is_quantized = any(v.type.quantization is not None for v in eqn.outputs)
+        if entry.types is None or (is_quantized and not quantized_only):
+            return None
+        pair = _types(eqn)
+        if pair in entry.types:
+            return None
+        alike = {f"{a} to {b}" for a, b in entry.types if a != b and (b, a) not in entry.types}
+        taken = ", ".join(sorted(alike | {a for a, b in entry.types if a == b}, key=_order))
+        found = f"{pair[0]} to {pair[1]}" if pair[0] != pair[1] else pair[0]
+        return f"{self.runtime} takes {taken}, not {found}"
+
+
+def _types(eqn: Eqn) -> tuple[str, str]:
+    first = next((a for a in eqn.inputs if a is not None), None)
+    result = eqn.outputs[0].type.dtype.value if eqn.outputs else "-"
+    return "-" if first is None else first.type.dtype.value, result
+
+
+def _order(text: str) -> tuple[int, str]:
+    names = [d.value for d in DType]
+    first = text.split()[0]
+    return (names.index(first) if first in names else -1, text)
+
+
+def _pairs(entry: Mapping[str, Any]) -> frozenset[tuple[str, str]] | None:
+    """The pairs of types of an entry, which names them, or the types that each tensor may have."""
+    if "each" in entry:
+        return frozenset(product(entry["each"], repeat=2))
+    return None if "types" not in entry else frozenset((a, b) for a, b in entry["types"])
+
+
+@cache
+def table_of(runtime: str) -> Table:
+    """The table of one runtime."""
+    data = json.loads((_FOLDER / f"{runtime}.json").read_text())
+    operators = {
+        name: Entry(
+            _pairs(entry),
+            entry.get("rank"),
+        )
+        for name, entry in data["operators"].items()
+    }
+    return Table(runtime, data["source"], operators)

@@ -1,0 +1,121 @@
+"""A target: what a file must be for a runtime to take it, what falls to its CPU, and what it loses there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+
+from jfuse.ir.graph import Eqn, Program
+from jfuse.tflite.runtime.versions import has_runtime, min_runtime, own_version
+from jfuse.tflite.targets.conditions import Conditions
+from jfuse.tflite.targets.table import Table
+
+
+@dataclass(frozen=True)
+class Loss:
+    """What a target does otherwise than LiteRT without telling.   of: the program that it happens to"""
+
+    text: str
+    of: Callable[[Program], bool] = lambda program: True
+
+
+@dataclass(frozen=True)
+class Target:
+    """One way to run files. Passes ask it; none knows its name.
+
+    runs: the operators of its interpreter; None for LiteRT's. oldest: the oldest runtime that must take the file.
+    accelerator: the operators of its NPU or GPU; what it has not falls to the CPU. whole: a graph runs there as a whole
+    or not at all. static: all sizes are fixed. loses: what it does otherwise without telling. resolver: whether a
+    program for it lists its operators in C++. runtime: the further runtime of `jfuse.verify` that runs its files.
+    compiles: whether Arm's compiler makes programs for it.
+    """
+
+    name: str
+    runs: Table | None = None
+    conditions: Conditions = field(default_factory=dict)
+    oldest: str | None = None
+    accelerator: Table | None = None
+    placed: Conditions = field(default_factory=dict)
+    whole: bool = False
+    static: bool = False
+    loses: tuple[Loss, ...] = ()
+    resolver: bool = False
+    runtime: str = ""
+    compiles: bool = False
+
+    def why_not(self, eqn: Eqn) -> str | None:
+        """What keeps a builtin's equation from running at all; None where nothing does."""
+        if eqn.op.builtin is None:
+            return None
+        if eqn.op.code is not None and not self.whole:
+            return self._why_not_custom(eqn.op.code)
+        is_quantized = any(v.type.quantization is not None for v in eqn.outputs)
+        if self.accelerator is not None and not self.whole and is_quantized and self.why_on_cpu(eqn) is None:
+            return self._too_new(eqn)  # nothing else needs to have it
+        if self.runs is not None and (reason := self.runs.why_not(eqn)) is not None:
+            return reason
+        reason = _first(self.conditions, eqn) or self._too_new(eqn)
+        return self.why_on_cpu(eqn) if reason is None and self.whole else reason
+
+    def why_on_cpu(self, eqn: Eqn) -> str | None:
+        """What keeps an equation from the accelerator; None where it runs there, or there is none."""
+        if self.accelerator is None or eqn.op.builtin is None:
+            return None
+        typed = any(e.types is not None for e in self.accelerator.operators.values())
+        return self.accelerator.why_not(eqn, quantized_only=typed) or _first(self.placed, eqn)
+
+    def why_another_form(self, eqn: Eqn) -> str | None:
+        """Why to write something else than an equation, where there is something else.
+
+        Of an accelerator only whether it has the operator counts: types come later, when a model is quantized.
+        """
+        reason = self.why_not(eqn)
+        if reason is not None or self.accelerator is None or eqn.op.builtin is None:
+            return reason
+        if eqn.op.builtin not in self.accelerator.operators:
+            return f"{self.accelerator.runtime} has no {eqn.op.builtin}"
+        return _first(self.placed, eqn)
+
+    def has(self, builtin: str) -> bool:
+        """Whether the target has an operator in some form."""
+        tables = [t for t in (self.runs, self.accelerator) if t is not None]
+        return all(builtin in table.operators for table in tables)
+
+    def losses_of(self, program: Program) -> list[str]:
+        """What the target does otherwise with a program, without telling."""
+        return [f"{self.name}: {loss.text}" for loss in self.loses if loss.of(program)]
+
+    def place_of(self, builtin: str) -> str:
+        """Where an operator without types runs, as those of variables: "runs", "CPU" or "refused"."""
+        tables = [self.runs, self.accelerator if self.whole else None]
+        if any(table is not None and builtin not in table.operators for table in tables):
+            return "refused"
+        return "runs" if self.accelerator is None or builtin in self.accelerator.operators else "CPU"
+
+    def _why_not_custom(self, code: str) -> str | None:
+        """What keeps a custom operator from running: users bring its kernel, and Flex operators need a delegate."""
+        return (
+            f"{self.runs.runtime} has no Flex delegate" if self.runs is not None and code.startswith("Flex") else None
+        )
+
+    def _too_new(self, eqn: Eqn) -> str | None:
+        if self.oldest is None:
+            return None
+        builtin, version = str(eqn.op.builtin), own_version(eqn) if eqn.version is None else eqn.version
+        if version is None or not has_runtime(builtin, version):
+            return f"no runtime is known for {builtin}"
+        needed = min_runtime(builtin, version)
+        if numbers(needed) <= numbers(self.oldest):
+            return None
+        return f"{builtin} version {version} needs runtime {needed}"
+
+
+def numbers(release: str) -> tuple[int, ...]:
+    """A release as three numbers, which compare as releases do."""
+    found = [int(part) for part in release.split(".")]
+    return tuple(found + [0] * (3 - len(found)))
+
+
+def _first(conditions: Conditions, eqn: Eqn) -> str | None:
+    found: Iterable[str | None] = (condition(eqn) for condition in conditions.get(str(eqn.op.builtin), ()))
+    return next(filter(None, found), None)

@@ -1,0 +1,58 @@
+"""Calls of the reference on inputs that it takes: on the drawn ones, or on others where it refuses them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from jfuse.errors import KernelFailed, VerifyFailed
+from jfuse.ir.graph import Signature
+from jfuse.proof.inputs import CallInputs
+from jfuse.verification.inputs.redraw import Redraw
+from jfuse.verification.subject import Arrays, Calls
+
+
+def accepted(
+    step: CallInputs, calls: Calls, redraw: Redraw, signatures: Mapping[str, Signature], *, resets: bool
+) -> tuple[CallInputs, Arrays]:
+    """The call with inputs that the reference takes, and its outputs: those drawn, or others where it refuses them.
+
+    Inputs of edges get other integers and texts only in the manner in which random ones were taken.
+    resets: go back to the initial states before each other try, as a call may have written variables before it fails.
+    """
+    if step.kind == "given":
+        return step, calls.run(step.inputs, step.key)
+    drawn = redraw.as_kept(step.key, step.inputs) if step.kind == "random" else step.inputs
+    try:
+        return replace(step, inputs=drawn), calls.run(drawn, step.key)
+    except KernelFailed:
+        raise
+    except VerifyFailed as refused:
+        found = _others(step, calls, redraw, signatures[step.key], str(refused.found), resets)
+        if found is None:
+            raise
+        return found
+
+
+def _others(
+    step: CallInputs, calls: Calls, redraw: Redraw, signature: Signature, message: str, resets: bool
+) -> tuple[CallInputs, Arrays] | None:
+    """The first of other inputs that the reference takes, and its outputs."""
+    tried = redraw.others(signature, step.inputs, message)
+    if step.kind != "random":
+        kept = redraw.kept.get(step.key, {})
+        exact = {n: m for n, m in kept.items() if step.inputs[n].dtype.kind not in "fcV"}
+        tried = iter([(exact, redraw.changed(step.inputs, exact))] if exact else [])
+    for manners, inputs in tried:
+        if resets:
+            calls.reset()
+        try:
+            outputs = calls.run(inputs, step.key)
+        except KernelFailed:
+            raise
+        except VerifyFailed:
+            continue
+        if step.kind == "random":
+            redraw.kept[step.key] = manners
+        return replace(step, inputs=inputs), outputs
+    return None

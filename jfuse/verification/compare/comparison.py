@@ -1,0 +1,303 @@
+"""The comparison itself: calls of several subjects beside those of a reference, and the worst differences so far."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from jfuse.errors import KernelFailed, VerifyFailed
+from jfuse.ir.graph import Signature
+from jfuse.measure import Measure
+from jfuse.proof.inputs import CallInputs
+from jfuse.report import Difference
+from jfuse.verification.compare.accepted_inputs import accepted
+from jfuse.verification.compare.constant_outputs import ConstantOutputs
+from jfuse.verification.compare.element_errors import ElementErrors, Suspect
+from jfuse.verification.compare.scales import ElementScales
+from jfuse.verification.compare.steep_inputs import is_steep
+from jfuse.verification.compare.tolerance import Tolerance
+from jfuse.verification.compare.wrong import Differs, Excused, Worst, Wrong, measured
+from jfuse.verification.inputs.edges import ONE_INFINITE, OVERFLOWING, STEEP
+from jfuse.verification.inputs.independent import compared_samples
+from jfuse.verification.inputs.redraw import Redraw
+from jfuse.verification.runners.without_custom_ops import AroundCustom, results_by_chance
+from jfuse.verification.subject import STATE, Arrays, Calls, Subject, outputs_and_states, states_as_outputs
+
+MOVING = frozenset({"random", "given"})
+"""Calls that tell what elements move by: edges are larger or smaller than anything that a model is made for."""
+_MOVING_KEPT = 8  # calls that are saved with one that is wrong by the scales of elements
+_EQUAL = Measure(0.0, 0.0, 0.0, 1.0, np.inf)
+
+
+@dataclass
+class Comparison:
+    """Subjects beside a reference, call by call.
+
+    signatures: what is called, by key. tolerance: of an output of a signature. same_states: both keep the same between
+    calls, so that rows of calls are compared; else every call is a first one, and the reference does not tell states.
+    around: runs the file around its custom operators. excused: what explains wrong outputs (a tie of equal values).
+    left_out: outputs and states that are not compared. scales: what the elements of outputs move by.
+    first: the first call that was compared. redraw: what the reference took in place of inputs that it refused.
+    """
+
+    reference: Subject
+    subjects: Sequence[Subject]
+    signatures: Mapping[str, Signature]
+    tolerance: Callable[[str, str], Tolerance]
+    same_states: bool = True
+    around: Callable[[], AroundCustom] | None = None
+    excused: Excused = lambda step, wrong, before: (wrong, ())
+    on_call: Callable[[int], None] = lambda count: None
+    worst: dict[tuple[str, str, str], Worst] = field(default_factory=dict)
+    notes: dict[str, None] = field(default_factory=dict)
+    calls: int = 0
+    first: CallInputs | None = None
+    redraw: Redraw = field(default_factory=Redraw)
+    left_out: frozenset[str] = frozenset()
+    scales: ElementScales = field(default_factory=lambda: ElementScales({}))
+
+    def __post_init__(self) -> None:
+        self._keeps = any(i.states for s in self._all() for i in s.signatures.values())
+        self._chance = {key: frozenset(by_chance(s)) | self.left_out for key, s in self.signatures.items()}
+        self._running: list[Calls] = []
+        self._constant = ConstantOutputs()
+        self._elements = ElementErrors(self.reference, self.subjects[0] if self.subjects else None, self.scales)
+        self._moving: list[CallInputs] = []
+
+    def _all(self) -> tuple[Subject, ...]:
+        return (self.reference, *self.subjects)
+
+    def start(self) -> None:
+        """Go back to the initial states."""
+        if self._running and not self._keeps:
+            return
+        self._running = [subject.start() for subject in self._all()]
+        self._around = self.around() if self.around is not None else None
+        self._before: list[CallInputs] = []
+
+    def rows(self, rows: Iterable[Iterable[CallInputs]]) -> None:
+        """Compare rows of calls, each from the initial states; raises Differs at the first call that is wrong.
+
+        What the elements move by is known after all calls: those that are wrong by that alone are told last.
+        """
+        for row in rows:
+            self.start()
+            for step in row:
+                if not self.same_states:
+                    self.start()
+                self.call(step)
+                self.on_call(1)
+        self.notes.update(dict.fromkeys(self._constant.notes(self.signatures)))
+        for suspect in self._elements.suspects:
+            self._settle(suspect)
+        self._elements.suspects = []
+
+    def call(self, step: CallInputs) -> None:
+        """One more call of everything; raises Differs."""
+        asked, *running = self._running
+        states = (running[0] if running else asked).states
+        try:
+            resets = self._keeps and not self._before
+            step, wanted = accepted(step, asked, self.redraw, self.signatures, resets=resets)
+        except VerifyFailed as refused:
+            if step.kind in ("random", "given") or isinstance(refused, KernelFailed):
+                raise
+            self._pass_over(f"inputs of {step.kind}: {self.reference.name} refuses them")
+            return
+        if step.kind in STEEP and not _all_finite(wanted):
+            self._pass_over(f"inputs of {step.kind}: {self.reference.name} overflows, so they were not compared")
+            return
+        if step.kind == ONE_INFINITE and any(np.isnan(a).any() for a in wanted.values() if a.dtype.kind == "f"):
+            return
+        found = [outputs_and_states(calls, step.inputs, step.key) for calls in running]
+        if self.same_states:
+            wanted = {**wanted, **states_as_outputs(asked.states)}
+        if step.kind in OVERFLOWING and not all(map(_all_finite, found)):
+            self._pass_over(f"inputs of {step.kind}: they overflow, so they were not compared")
+            return
+        if step.kind in MOVING:
+            self._learn(step, wanted)
+        wrong = [w for i, outputs in enumerate(found) for w in self._differing(step, i, outputs, wanted)]
+        if self._around is not None:
+            around, operands = self._around.run(step.key, step.inputs, states)
+            wrong += self._differing(step, -1, around, operands)
+        if wrong:
+            self._judge(step, wrong, states)
+        if step.kind in MOVING:
+            self._elements.add(self._candidates(step, found, wanted, states))
+        self.calls += 1
+        self.first = self.first or step
+        if self._keeps:
+            self._before.append(step)
+
+    def _pass_over(self, why: str) -> None:
+        self.notes[why] = None
+        self._start_again()
+
+    def _start_again(self) -> None:
+        """Forget what a call that is not compared has left."""
+        if self._keeps:
+            self._running = []
+            self.start()
+
+    @property
+    def in_a_row(self) -> bool:
+        """Whether a sample is several calls: something is kept between calls, on both sides the same."""
+        return self._keeps and self.same_states
+
+    def samples(self, batches: Iterable[tuple[Signature, Arrays]]) -> None:
+        """Compare independent first calls, or rows of them, many at a time; raises Differs at the first wrong one.
+
+        batches: for each signature inputs as `Subject.batch` takes them, with `in_a_row` as this comparison has it.
+        """
+        taken = ((signature, self._as_taken(signature.key, batch)) for signature, batch in batches)
+        for key, batch, place, found, wanted in compared_samples(self.reference, self.subjects, taken, self.in_a_row):
+            first = next(iter(batch.values()))
+            count = first.shape[0] * first.shape[1] if self.in_a_row else len(first)
+            for output in (n for n in wanted if n in found and n not in self._chance[key]):
+                self._of_batch(key, batch, place, output, found[output], wanted[output])
+            if place == len(self.subjects) - 1:
+                self.calls += count
+                self.on_call(count)
+            for subject in self._all():
+                if why := subject.singly(key):
+                    self.notes[f"{subject.name} computed samples one by one: {why}"] = None
+
+    def _as_taken(self, key: str, batch: Arrays) -> Arrays:
+        """Samples in the manner that the reference took inputs in when it refused those drawn."""
+        if not self.redraw.kept.get(key):
+            return batch
+        shape = next(iter(batch.values())).shape[: 2 if self.in_a_row else 1]
+        changed = [self.redraw.as_kept(key, {n: a[place] for n, a in batch.items()}) for place in np.ndindex(shape)]
+        return {n: np.stack([one[n] for one in changed]).reshape(a.shape) for n, a in batch.items()}
+
+    def _of_batch(
+        self, key: str, batch: Arrays, place: int, output: str, found: np.ndarray, wanted: np.ndarray
+    ) -> None:
+        tolerance = self.tolerance(key, output)
+        pair = self._pair(place)
+        axes = 2 if self.in_a_row else 1
+        count = int(np.prod(wanted.shape[:axes]))
+        if place == 0 and tolerance.per_element:
+            self.scales.learn(key, output, wanted, axes)
+        if found.shape == wanted.shape and np.array_equal(found, wanted):
+            self._note_worst(key, output, pair, Worst(Measure.of(found, wanted), tolerance, count))
+            return
+        for place_of_call in np.ndindex(wanted.shape[:axes]):
+            f, w = found[place_of_call], wanted[place_of_call]
+            measure = measured(f, w, tolerance)
+            if measure.relative <= tolerance.value:
+                self._note_worst(key, output, pair, Worst(measure, tolerance, 1))
+                wrong = self._elements.wrong_elements(key, Wrong(pair, output, measure, tolerance, f, w, place))
+                if wrong is not None:
+                    *before, step = _steps(key, batch, place_of_call)
+                    self._settle(Suspect(step, wrong, {}, tuple(before)))
+                continue
+            *before, step = _steps(key, batch, place_of_call)
+            left, notes = self.excused(step, [Wrong(pair, output, measure, tolerance, f, w, place)], before)
+            if left:
+                self.rows([[*before, step]])  # by itself, where all that is kept is looked at
+                raise Differs(step, left, {}, before)
+            self.notes.update(dict.fromkeys(notes))
+
+    def differences(self) -> list[Difference]:
+        """The worst of each output so far."""
+        return [
+            Difference(
+                key, output, pair, w.measure.relative, w.tolerance.value, w.tolerance.reason, w.measure, w.samples
+            )
+            for (key, output, pair), w in self.worst.items()
+        ]
+
+    def _pair(self, place: int) -> str:
+        if place < 0:
+            return "xla/litert"
+        return f"{self.reference.name}/{self.subjects[place].name}".lower()
+
+    def _differing(self, step: CallInputs, place: int, found: Arrays, wanted: Arrays) -> Iterator[Wrong]:
+        """The outputs that differ by more than their tolerance; keeps the worst of all others."""
+        chance = self._chance[step.key] if place >= 0 else ()  # what is computed around operators leaves it out
+        for output in (n for n in wanted if n in found and n not in chance):
+            f, w = np.asarray(found[output]), np.asarray(wanted[output])
+            if output.startswith(STATE) and f.size == w.size:
+                w = w.reshape(f.shape)  # a file has no scalar states
+            tolerance = self.tolerance(step.key, output)
+            measure = measured(f, w, tolerance)
+            if measure.relative <= tolerance.value:
+                self._note_worst(step.key, output, self._pair(place), Worst(measure, tolerance, 1))
+            else:
+                yield Wrong(self._pair(place), output, measure, tolerance, f, w, place)
+
+    def _learn(self, step: CallInputs, wanted: Arrays) -> None:
+        for output in (n for n in wanted if not n.startswith(STATE)):
+            self._constant.learn(step.key, output, np.asarray(wanted[output]))
+        for output in (n for n in wanted if self.tolerance(step.key, n).per_element):
+            self.scales.learn(step.key, output, np.asarray(wanted[output]))
+        self._moving = [*self._moving, step][:_MOVING_KEPT]
+
+    def _candidates(
+        self, step: CallInputs, found: Sequence[Arrays], wanted: Arrays, states: Arrays
+    ) -> Iterator[Suspect]:
+        """The outputs of one call, elements of which may be wrong."""
+        for place, outputs in enumerate(found):
+            for output in (n for n in wanted if n in outputs and n not in self._chance[step.key]):
+                f, w = np.asarray(outputs[output]), np.asarray(wanted[output])
+                wrong = Wrong(self._pair(place), output, _EQUAL, self.tolerance(step.key, output), f, w, place)
+                yield Suspect(step, wrong, states, tuple(self._before))
+
+    def _settle(self, suspect: Suspect) -> None:
+        """Raise Differs where elements are wrong, and nothing explains that."""
+        try:
+            wrong = self._elements.unexplained(suspect)
+        finally:
+            self._start_again()
+        if wrong is None:
+            return
+        left, notes = self.excused(suspect.step, [wrong], suspect.before)
+        self.notes.update(dict.fromkeys(notes))
+        if left:
+            key = suspect.step.key
+            self._note_worst(key, wrong.output, wrong.pair, Worst(wrong.measure, wrong.tolerance, 1))
+            others = [s for s in self._moving if s.key == key and s is not suspect.step]
+            raise Differs(suspect.step, left, suspect.states, suspect.before, others)
+
+    def _note_worst(self, key: str, output: str, pair: str, new: Worst) -> None:
+        old = self.worst.get((key, output, pair))
+        self.worst[key, output, pair] = new if old is None else old.and_(new)
+
+    def _judge(self, step: CallInputs, wrong: Sequence[Wrong], states: Arrays) -> None:
+        if step.kind in STEEP and self._is_steep(step, wrong):
+            self.notes[f"inputs of {step.kind}: a rounding of them changes the answer as much as what differs"] = None
+            return
+        left, notes = self.excused(step, wrong, self._before)
+        self.notes.update(dict.fromkeys(notes))
+        if left:
+            for w in left:
+                self._note_worst(step.key, w.output, w.pair, Worst(w.measure, w.tolerance, 1))
+            raise Differs(step, left, states, self._before)
+
+    def _is_steep(self, step: CallInputs, wrong: Sequence[Wrong]) -> bool:
+        try:
+            return is_steep(self.reference, step, wrong)
+        finally:
+            self._start_again()
+
+
+def _steps(key: str, batch: Arrays, place: tuple[int, ...]) -> list[CallInputs]:
+    """The calls of a sample up to one of them.   place: the sample's number, and that of the call in its row"""
+    sample, *last = place
+    if not last:
+        return [CallInputs(key, {name: array[sample] for name, array in batch.items()})]
+    return [CallInputs(key, {name: array[sample, i] for name, array in batch.items()}) for i in range(last[0] + 1)]
+
+
+def by_chance(signature: Signature) -> Iterator[str]:
+    """The outputs and states that differ from call to call, by name."""
+    names = (*signature.output_names, *(f"{STATE}{s.name}" for s in signature.states))
+    return (names[i] for i in results_by_chance(signature.graph))
+
+
+def _all_finite(outputs: Arrays) -> bool:
+    return all(a.dtype.kind not in "fcV" or bool(np.isfinite(a).all()) for a in outputs.values())

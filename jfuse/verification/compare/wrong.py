@@ -1,0 +1,85 @@
+"""Outputs that are wrong: by how much, in which call, and the exception that ends a comparison with them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+import ml_dtypes
+import numpy as np
+
+from jfuse.measure import Measure
+from jfuse.proof.inputs import CallInputs
+from jfuse.verification.compare.tolerance import Tolerance
+from jfuse.verification.subject import Arrays
+
+Excused = Callable[[CallInputs, Sequence["Wrong"], Sequence[CallInputs]], tuple[Sequence["Wrong"], Sequence[str]]]
+"""Of a call, its wrong outputs and the calls before it: the outputs that remain unexplained, notes on the others."""
+
+
+@dataclass(frozen=True)
+class Wrong:
+    """An output beyond its tolerance: of which comparison, by how much, and what both sides gave.
+
+    place: of the subject among those compared. scale: what its elements were measured against, where not max|b|.
+    """
+
+    pair: str
+    output: str
+    measure: Measure
+    tolerance: Tolerance
+    found: np.ndarray
+    wanted: np.ndarray
+    place: int = 0
+    scale: np.ndarray | None = None
+
+
+class Differs(Exception):
+    """A call whose outputs differ.
+
+    states: what the first subject kept before it; before: the calls before it. others: some calls that tell what the
+    elements of outputs move by, where that is what shows it.
+    """
+
+    def __init__(
+        self,
+        step: CallInputs,
+        wrong: Sequence[Wrong],
+        states: Arrays,
+        before: Sequence[CallInputs],
+        others: Sequence[CallInputs] = (),
+    ) -> None:
+        super().__init__(step.key)
+        self.step = step
+        self.wrong = tuple(wrong)
+        self.states = states
+        self.before = tuple(before)
+        self.others = tuple(others)
+
+
+@dataclass(frozen=True)
+class Worst:
+    """The largest difference of an output in all calls so far, the tolerance of that call, and how many calls."""
+
+    measure: Measure
+    tolerance: Tolerance
+    samples: int
+
+    def and_(self, other: Worst) -> Worst:
+        """The worse of both, over the calls of both."""
+        worse = self.tolerance if self.tolerance.value >= other.tolerance.value else other.tolerance
+        return Worst(self.measure.worst(other.measure), worse, self.samples + other.samples)
+
+
+def measured(found: np.ndarray, wanted: np.ndarray, tolerance: Tolerance) -> Measure:
+    """The distance of two arrays. Numbers below the least normal one count as equal: either side may flush them.
+
+    That is said of finite numbers: where one side alone has a NaN or an infinity, they are infinitely far apart.
+    """
+    measure = Measure.of(found, wanted)
+    if wanted.dtype.kind not in "fV" or not np.isfinite(measure.absolute):
+        return measure
+    if measure.absolute < float(ml_dtypes.finfo(wanted.dtype).tiny):  # type: ignore[no-untyped-call]
+        return Measure.of(wanted, wanted)
+    largest = float(np.abs(wanted.astype(np.float64)).max(initial=0.0))
+    return replace(measure, relative=measure.absolute / tolerance.least) if largest < tolerance.least else measure

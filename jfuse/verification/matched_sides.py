@@ -1,0 +1,204 @@
+"""Both sides under the subjects' names: what belongs together, what is called, how far apart outputs may be."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property, partial
+
+from jfuse.frontends.sources import Imported
+from jfuse.ir.graph import Graph, Signature, Var
+from jfuse.ir.states import initial_values
+from jfuse.proof.inputs import CallInputs
+from jfuse.verification.compare.comparison import Comparison
+from jfuse.verification.compare.matching import Match, Renamed, match
+from jfuse.verification.compare.scales import ElementScales
+from jfuse.verification.compare.ties import Ties
+from jfuse.verification.compare.tolerance import EXACT, Tolerance, tolerance_of
+from jfuse.verification.inputs.redraw import Redraw
+from jfuse.verification.options import VerifyOptions
+from jfuse.verification.plan import Plan
+from jfuse.verification.runners.subjects import InLiteRt, InTensorFlow, Runnable
+from jfuse.verification.runners.without_custom_ops import AroundCustom, can_be_cut, has_custom
+from jfuse.verification.sides import Sides
+from jfuse.verification.subject import STATE, Interface, Subject
+
+_DEFAULT_NAME = re.compile(r"(.*/)?Variable(_\d+)?")  # TensorFlow's
+
+
+@dataclass
+class MatchedSides:
+    """The sides, the options of their comparison, and all that follows from both before anything is run."""
+
+    sides: Sides
+    options: VerifyOptions
+    _tolerances: dict[tuple[str, str], Tolerance] = field(default_factory=dict, init=False)
+
+    def comparison(
+        self,
+        reference: Subject,
+        subjects: Sequence[Subject],
+        same_states: bool,
+        *,
+        scales: ElementScales | None = None,
+    ) -> Comparison:
+        """A comparison of some of the subjects with the reference, or with one of them."""
+        ties = None if self.sides.model is None else Ties(self.sides.model.program, self._imported)
+        comparison = Comparison(
+            reference,
+            subjects,
+            self.signatures,
+            self._tolerance,
+            same_states,
+            around=self.around,
+            redraw=self._redraw,
+            left_out=frozenset(f"{STATE}{name}" for name in self.unnamed_states),
+            scales=self.scales if scales is None else scales,
+        )
+        if ties is not None:
+            comparison.excused = ties.excused
+        return comparison
+
+    @cached_property
+    def _redraw(self) -> Redraw:
+        """One for all comparisons; inputs of which something is promised stay as they are drawn."""
+        promised = {v for p in self.plan.promises for v in p.inputs}
+        inputs = {key: zip(s.input_names, s.graph.inputs, strict=False) for key, s in self.signatures.items()}
+        return Redraw({key: frozenset(name for name, var in of if var in promised) for key, of in inputs.items()})
+
+    @cached_property
+    def unnamed_states(self) -> tuple[str, ...]:
+        """The states that nobody named, of a file by another program: its numbers are not TensorFlow's."""
+        program = self.sides.subjects[0].program
+        if program is None or program.facts.description is None:
+            return ()
+        found = sorted({s.name for s in program.states() if _DEFAULT_NAME.fullmatch(s.name)})
+        return tuple(found) if len(found) > 1 else ()
+
+    @cached_property
+    def scales(self) -> ElementScales:
+        """What the elements of outputs move by; one for all comparisons."""
+        return ElementScales(self.signatures)
+
+    @property
+    def _imported(self) -> Imported | None:
+        return self.sides.reference.imported if isinstance(self.sides.reference, InTensorFlow) else None
+
+    @cached_property
+    def subjects(self) -> tuple[Subject, ...]:
+        """The subjects that run here: LiteRT has no kernels for custom operators."""
+        model = self.sides.model
+        custom = model is not None and has_custom(model.program)
+        return tuple(s for s in self.sides.subjects if not (custom and isinstance(s, InLiteRt)))
+
+    @cached_property
+    def around(self) -> Callable[[], AroundCustom] | None:
+        """Runs the file around its custom operators, where it has some that can be cut out."""
+        model = self.sides.model
+        cut = model is not None and self.sides.data is not None and has_custom(model.program)
+        return partial(AroundCustom, model.program) if cut and model and can_be_cut(model.program) else None
+
+    @cached_property
+    def matches(self) -> dict[str, Match]:
+        """What belongs together, by the subjects' keys of signatures."""
+        return match(self.sides.subjects[0], self.sides.reference, self.options.sampling.signatures)
+
+    @cached_property
+    def reference(self) -> Subject:
+        """The reference under the subjects' names."""
+        return Renamed(self.sides.reference, self.matches)
+
+    @cached_property
+    def signatures(self) -> dict[str, Signature]:
+        """What is called, by the subjects' keys: their graphs, else the reference's under the subjects' names."""
+        ours, theirs = (
+            {} if s.program is None else {x.key: x for x in s.program.signatures}
+            for s in (self.sides.subjects[0], self.sides.reference)
+        )
+        return {
+            key: ours.get(key) or _renamed(theirs.get(m.key), key, m, self.sides.subjects[0].signatures[key])
+            for key, m in self.matches.items()
+        }
+
+    @cached_property
+    def same_states(self) -> bool:
+        """Whether both keep, and take, the same: then one row of calls says everything."""
+        ours, theirs = self.sides.subjects[0], self.sides.reference
+        kept, known = ({s for i in of.signatures.values() for s in i.states} for of in (ours, theirs))
+        shown = any(i.exposed for of in (ours, theirs) for i in of.signatures.values())
+        return kept == known and not shown
+
+    @cached_property
+    def plan(self) -> Plan:
+        """The calls to compare."""
+        distinct = {id(s.graph): s for s in reversed(self.signatures.values())}
+        chosen = self.options.sampling.signatures or [s.key for s in reversed(distinct.values())]
+        promises = self.sides.model.report.promises if self.sides.model is not None else ()
+        sampling = self.options.sampling
+        if isinstance(sampling.inputs, Iterator) and not self.same_states:
+            sampling = replace(sampling, inputs=list(sampling.inputs))  # they are gone through twice
+        return Plan(
+            [self.signatures[key] for key in chosen],
+            self.sides.subjects[0].signatures,
+            {key: m.sizes for key, m in self.matches.items()},
+            promises,
+            sampling,
+            keeps=any(i.states for s in self.sides.subjects for i in s.signatures.values()),
+        )
+
+    def with_states(self, row: Iterable[CallInputs], own: bool = False) -> Iterator[CallInputs]:
+        """The row, with the initial values of states that are inputs where the reference does not take them.
+
+        own: of subjects among themselves, which take what the row has for them.
+        """
+        for step in row:
+            taken = step.inputs if own else self.matches[step.key].inputs
+            exposed = [s for s in self.signatures[step.key].exposed if s.name not in taken]
+            if not exposed:
+                yield step
+                continue
+            types = self.sides.subjects[0].signatures[step.key].inputs
+            given = {n: a for n, a in step.inputs.items() if n not in {s.name for s in exposed}}
+            yield replace(step, inputs={**given, **initial_values(exposed, types, given)})
+
+    def looked_into(self, key: str) -> Runnable | None:
+        """The model behind the reference, where a signature has the same names there."""
+        matched = self.matches[key]
+        alike = matched.key == key and all(n == o for n, o in matched.inputs.items())
+        return self.sides.source if alike else None
+
+    def _tolerance(self, key: str, output: str) -> Tolerance:
+        stated = self.options.tolerance
+        exact = self._own_tolerance(key, output)
+        if stated is None or exact is EXACT or (isinstance(stated, Mapping) and output not in stated):
+            return exact
+        value = float(stated[output] if isinstance(stated, Mapping) else stated)
+        return Tolerance(value, "as asked for", per_element=exact.per_element)
+
+    def _own_tolerance(self, key: str, output: str) -> Tolerance:
+        if (key, output) not in self._tolerances:
+            self._tolerances[key, output] = self._derived_tolerance(key, output)
+        return self._tolerances[key, output]
+
+    def _derived_tolerance(self, key: str, output: str) -> Tolerance:
+        for subject, at in ((self.sides.subjects[0], key), (self.sides.reference, self.matches[key].key)):
+            if subject.program is not None:
+                own = output if subject is self.sides.subjects[0] else self.matches[key].outputs.get(output, output)
+                rounds = self.sides.source is not self.sides.model
+                return tolerance_of(subject.program, at, own, rounds=rounds)
+        return Tolerance(1e-5, "f32 sums in another order")
+
+
+def _renamed(found: Signature | None, key: str, matched: Match, interface: Interface) -> Signature:
+    """The signature of the reference under the names of the other side; without a graph one that computes nothing."""
+    if found is None:
+        inputs = tuple(Var(t, n) for n, t in interface.inputs.items())
+        return Signature(key, Graph(key, inputs, (), ()), tuple(interface.inputs), ())
+    inputs_by, outputs_by = ({o: n for n, o in names.items()} for names in (matched.inputs, matched.outputs))
+    return replace(
+        found,
+        key=key,
+        input_names=tuple(inputs_by.get(n, n) for n in found.input_names),
+        output_names=tuple(outputs_by.get(n, n) for n in found.output_names),
+    )

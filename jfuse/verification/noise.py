@@ -1,0 +1,168 @@
+"""How far a quantized file is from the float model: the ratio of signal to noise of each output, in LiteRT."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+from pathlib import Path
+from typing import Protocol
+
+import numpy as np
+
+from jfuse.errors import VerifyFailed
+from jfuse.ir.graph import Program
+from jfuse.ir.quantization import Quantization
+from jfuse.ir.types import DType, TensorType
+from jfuse.limits import DEFAULT_LIMITS
+from jfuse.quantization.data import CalibrationData, Item, calibration_items
+from jfuse.quantization.statistics import Statistics, is_statistics
+from jfuse.report import Noise
+from jfuse.running.interpreter import LiteRt
+from jfuse.verification.subject import Calls
+
+_ITEMS = 32  # of the calibration data, so that a large data set does not make a conversion slow
+_UNRELATED_DB = 0.0
+"""An answer of zeros has an SNR of 0 dB: at that the file says nothing of what the model says."""
+_HOW = {True: "LiteRT", False: "LiteRT without XNNPACK"}
+
+
+class Streaming(Protocol):
+    """A model that computes, with a file."""
+
+    program: Program
+
+    def stream(self, *, quick: bool = False) -> Calls:
+        """Calls in a row."""
+
+    def to_bytes(self) -> bytes:
+        """The file."""
+
+
+@dataclass
+class _Sums:
+    """What is added up for one output: the powers of signal and noise; how many integers there are, and are equal."""
+
+    signal: float = 0.0
+    noise: float = 0.0
+    count: int = 0
+    equal: int = 0
+    is_float: bool = True
+
+    def add(self, found: np.ndarray, wanted: np.ndarray) -> None:
+        """Another call."""
+        self.count += wanted.size
+        self.is_float = wanted.dtype.kind == "f"
+        if not self.is_float:
+            self.equal += int(np.sum(found == wanted))
+            return
+        finite = np.isfinite(wanted)
+        numbers = wanted[finite].astype(np.float64)
+        self.signal += float(np.square(numbers).sum())
+        self.noise += float(np.square(found[finite] - numbers).sum())
+
+    @property
+    def snr_db(self) -> float:
+        """10 log10 of the power of the signal over that of the noise; of integers the share that is equal counts."""
+        signal, noise = (self.signal, self.noise) if self.is_float else (self.count, self.count - self.equal)
+        if not noise:
+            return float("inf")
+        return float(10 * np.log10(signal / noise)) if signal else float("-inf")
+
+
+def noise_of(lite: Streaming, unquantized: Streaming, data: CalibrationData) -> list[Noise]:
+    """The SNR of each output of a quantized file in LiteRT against the float model on XLA, with XNNPACK and without it.
+
+    data: as for calibration; its first items are used, calls in a row with what is kept between them. None, and
+        statistics of an earlier calibration, stand for drawn inputs.
+    Raises VerifyFailed where an output is not a number, or has nothing to do with the float model's.
+    """
+    given = "random" if data is None or _is_statistics(data) else data
+    items = list(islice(calibration_items(unquantized.program, given), _ITEMS))
+    wanted = list(_answers(unquantized.stream(quick=True), items))
+    found: list[Noise] = []
+    for delegates, where in _HOW.items():
+        stream = _InFile(lite, delegates)
+        sums: dict[tuple[str, str], _Sums] = {}
+        for (key, got), (_, reference) in zip(_answers(stream, items), wanted, strict=True):
+            for name, array in reference.items():
+                sums.setdefault((key, name), _Sums()).add(got[name], array)
+        found += [Noise(key, name, s.snr_db, s.count, where) for (key, name), s in sums.items()]
+    _check(found)
+    return found
+
+
+def _is_statistics(data: CalibrationData) -> bool:
+    is_path = isinstance(data, str | os.PathLike) and Path(data).is_file()
+    return isinstance(data, Statistics) or (is_path and is_statistics(data))
+
+
+def _answers(calls: Calls, items: Iterable[Item]) -> Iterator[tuple[str, Mapping[str, np.ndarray]]]:
+    """The outputs of each call, with its signature."""
+    for item in items:
+        if not item.goes_on:
+            calls.reset()
+        for call in item.calls:
+            yield call.key, calls.run(call.inputs, call.key)
+
+
+def _check(found: Sequence[Noise]) -> None:
+    """Raise VerifyFailed for the worst output where it says nothing of the model's."""
+    wrong = [n for n in found if np.isnan(n.snr_db) or -np.inf < n.snr_db <= _UNRELATED_DB]  # -inf: nothing to tell
+    if not wrong:
+        return
+    worst = min(wrong, key=lambda n: -np.inf if np.isnan(n.snr_db) else n.snr_db)
+    raise VerifyFailed(
+        f"the quantized file does not answer like the model: output {worst.output!r} of {worst.signature!r}",
+        expected=f"an SNR above {_UNRELATED_DB:.0f} dB, which an answer of zeros has",
+        found=f"{worst.snr_db:.1f} dB in {worst.where}",
+        remedy="calibration with inputs like those that the model will see, more bits (quantize='int16x8'), or a rule "
+        "of mode 'float' for the operators that need their precision",
+    )
+
+
+@dataclass
+class _InFile:
+    """A file in an interpreter that takes and gives real numbers, whatever the types of its inputs and outputs."""
+
+    lite: Streaming
+    delegates: bool
+    states: Mapping[str, np.ndarray] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self._data = self.lite.to_bytes()
+        self._inputs, self._outputs = {}, {}
+        for s in self.lite.program.signatures:
+            self._inputs[s.key] = {n: v.type for n, v in zip(s.input_names, s.graph.inputs, strict=False)}
+            self._outputs[s.key] = {n: a.type for n, a in zip(s.output_names, s.graph.outputs, strict=False)}
+        self.reset()
+
+    def reset(self) -> None:
+        """Another interpreter, with all states as they are at first."""
+        self._interpreter = LiteRt(self._data, delegates=self.delegates, limits=DEFAULT_LIMITS)
+
+    def run(self, inputs: Mapping[str, np.ndarray], key: str | None = None) -> dict[str, np.ndarray]:
+        """The outputs of a signature as real numbers."""
+        assert key is not None, "a call says its signature"
+        given = {name: as_stored(array, self._inputs[key][name]) for name, array in inputs.items()}
+        found = self._interpreter.run(key, given)
+        return {name: as_real(array, self._outputs[key][name].quantization) for name, array in found.items()}
+
+
+def as_stored(array: np.ndarray, wanted: TensorType) -> np.ndarray:
+    """Real numbers as the integers that stand for them, where the type has a scale."""
+    if wanted.quantization is None or wanted.dtype not in (DType.i8, DType.u8, DType.i16):
+        return array
+    info = np.iinfo(wanted.dtype.numpy)
+    steps = np.rint(array.astype(np.float64) / wanted.quantization.scale[0]) + wanted.quantization.zero_point[0]
+    integers: np.ndarray = np.clip(steps, info.min, info.max).astype(wanted.dtype.numpy)
+    return integers
+
+
+def as_real(array: np.ndarray, quantization: Quantization | None) -> np.ndarray:
+    """The real numbers that integers stand for, where they do."""
+    if quantization is None or array.dtype.kind == "f":
+        return array
+    numbers: np.ndarray = (array.astype(np.float32) - quantization.zero_point[0]) * np.float32(quantization.scale[0])
+    return numbers

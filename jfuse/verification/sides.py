@@ -1,0 +1,35 @@
+"""The two sides of a comparison: what computes a model, and what is taken for right."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from jfuse.verification.compare.read_back import reads_back
+from jfuse.verification.runners.subjects import InLiteRt, OnXla, Runnable, source_of
+from jfuse.verification.subject import Subject
+
+
+@dataclass(frozen=True)
+class Sides:
+    """What is compared with what: the subjects, which are runners of one model, and the reference.
+
+    model: the model that the subjects run, where they do; data: its file, where it has one. source: the model behind
+    the reference, where there is one. texts: what they are called, `paths` whether these are paths.
+    """
+
+    subjects: tuple[Subject, ...]
+    reference: Subject
+    texts: tuple[str, str] = ("the model", "its source")
+    paths: bool = False
+    model: Runnable | None = None
+    data: bytes | None = None
+    source: Runnable | None = None
+
+    @classmethod
+    def of_model(cls, lite: Runnable, reference: Runnable) -> Sides:
+        """A lowered model, on XLA and in LiteRT, beside the source of the reference, else its graph on XLA."""
+        data = lite.to_bytes()
+        reads_back(lite.program, data)
+        subjects: tuple[Subject, ...] = (OnXla(lite), InLiteRt(data, lite.program))
+        wanted: Subject = source_of(reference) or OnXla(reference)
+        return cls(subjects, wanted, model=lite, data=data, source=reference)

@@ -1,0 +1,158 @@
+"""conv_general_dilated, in any layout: channels go last, filters as TensorFlow has them, then TensorFlow's rules."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from jfuse.errors import LowerError
+from jfuse.ir.dims import is_known
+from jfuse.kernels import ops
+from jfuse.kernels.core.op import Array
+from jfuse.lowering.from_jax.place import sources
+from jfuse.lowering.from_jax.shapes import lower_pad
+from jfuse.lowering.rule_tools.query import rank, scalar, type_of
+from jfuse.lowering.rule_tools.shape_tensors import shaped
+from jfuse.lowering.rules import DEFAULT, lowers_jax
+
+_MOST_AXES = 3
+
+
+@dataclass(frozen=True)
+class _Steps:
+    """One entry for each spatial axis.   between: the distance of pixels of the image, spacing: of taps of a filter"""
+
+    strides: tuple[int, ...]
+    padding: tuple[tuple[int, int], ...]
+    between: tuple[int, ...]
+    spacing: tuple[int, ...]
+
+
+@lowers_jax("conv_general_dilated")
+def lower_conv(
+    x: Array,
+    weights: Array,
+    *,
+    window_strides: Sequence[int],
+    padding: Sequence[tuple[int, int]],
+    lhs_dilation: Sequence[int],
+    rhs_dilation: Sequence[int],
+    dimension_numbers: Any,
+    feature_group_count: int,
+    batch_group_count: int,
+) -> Array:
+    """x: f[b, spatial…, c] and weights: f[spatial…, c/groups, o] in the layouts that dimension_numbers says.
+
+    lhs_dilation: pixels of zeros go between those of the image, as in a transposed convolution.
+    """
+    if batch_group_count != 1:
+        raise LowerError("a convolution with batch groups", found=batch_group_count)
+    lhs, rhs, out = dimension_numbers.lhs_spec, dimension_numbers.rhs_spec, dimension_numbers.out_spec
+    image = _ordered(x, (lhs[0], *lhs[2:], lhs[1]))
+    filters = _ordered(weights, (*rhs[2:], rhs[1], rhs[0]))
+    count = len(window_strides)
+    sides = tuple((low, high) for low, high in padding)
+    how = _Steps(tuple(window_strides), sides, tuple(lhs_dilation), tuple(rhs_dilation))
+    if count == 1:  # an image of height 1
+        image = shaped(image, (image.shape[0], 1, *image.shape[1:]), *sources())
+        filters = shaped(filters, (1, *filters.shape), *sources())
+        how = _Steps((1, *how.strides), ((0, 0), *sides), (1, *how.between), (1, *how.spacing))
+    if count > _MOST_AXES:
+        raise LowerError("a convolution over more than three axes", found=str(type_of(x)))
+    result = _convolved(image, filters, how, feature_group_count)
+    if count == 1:
+        result = shaped(result, (result.shape[0], *result.shape[2:]), *sources())
+    places = (out[0], *out[2:], out[1])
+    return _ordered(result, tuple(int(i) for i in np.argsort(places)))
+
+
+def _ordered(x: Array, axes: Sequence[int]) -> Array:
+    return x if list(axes) == list(range(rank(x))) else ops.transpose(x, tuple(int(a) for a in axes))
+
+
+def _convolved(image: Array, filters: Array, how: _Steps, groups: int) -> Array:
+    """image: f[b, spatial…, c], filters: f[spatial…, c/groups, o]"""
+    strides, padding, between, spacing = how.strides, how.padding, how.between, how.spacing
+    if any(step != 1 for step in between):
+        transposed = _transposed(image, filters, how) if groups == 1 else None
+        if transposed is not None:
+            return transposed
+        config = [(0, 0, 0), *((0, 0, step - 1) for step in between), (0, 0, 0)]
+        image = lower_pad(image, scalar(0, image), padding_config=config)
+    if any(w < 0 for pair in padding for w in pair):
+        config = [(0, 0, 0), *((min(low, 0), min(high, 0), 0) for low, high in padding), (0, 0, 0)]
+        image = lower_pad(image, scalar(0, image), padding_config=config)
+        padding = tuple((max(low, 0), max(high, 0)) for low, high in padding)
+    options: dict[str, Any] = {"strides": (1, *strides, 1), "dilations": (1, *spacing, 1)}
+    named = _named_padding(image, filters, strides, padding, spacing)
+    if len(strides) == 3:
+        if groups != 1:
+            raise LowerError("a convolution of volumes with groups", found=groups)
+        if named is None:
+            config = [(0, 0, 0), *((*pair, 0) for pair in padding), (0, 0, 0)]
+            image, named = lower_pad(image, scalar(0, image), padding_config=config), "VALID"
+        return DEFAULT.lowers["Conv3D"](image, filters, padding=named, **options)
+    if named is None:
+        options |= {"padding": "EXPLICIT", "explicit_paddings": (0, 0, *(w for pair in padding for w in pair), 0, 0)}
+    else:
+        options["padding"] = named
+    channels = filters.shape[2] * groups
+    if groups > 1 and groups == channels:
+        height, width, _, outputs = filters.shape
+        # jax has the outputs of one channel side by side, as TensorFlow's multiplier has them.
+        windows = ops.reshape(filters, (height, width, channels, outputs // channels))
+        return DEFAULT.lowers["DepthwiseConv2dNative"](image, windows, **options)
+    return DEFAULT.lowers["Conv2D"](image, filters, **options)
+
+
+def _named_padding(
+    image: Array, filters: Array, strides: Sequence[int], padding: Sequence[tuple[int, int]], spacing: Sequence[int]
+) -> str | None:
+    """VALID or SAME where these widths are what that means."""
+    if all(pair == (0, 0) for pair in padding):
+        return "VALID"
+    for axis, pair in enumerate(padding):
+        size, window = image.shape[1 + axis], (filters.shape[axis] - 1) * spacing[axis] + 1
+        if strides[axis] == 1:
+            total = window - 1
+        elif is_known(size):
+            total = max((-(-int(size) // strides[axis]) - 1) * strides[axis] + window - int(size), 0)
+        else:
+            return None
+        if pair != (total // 2, total - total // 2):
+            return None
+    return "SAME"
+
+
+def _transposed(image: Array, filters: Array, how: _Steps) -> Array | None:
+    """The gradient of a convolution with strides `between`: TRANSPOSE_CONV; None where that is not meant.
+
+    Its windows are the filters turned around: jax's `conv_transpose` hands them over as they are.
+    """
+    padding, between = how.padding, how.between
+    plain = len(padding) == 2 and all(step == 1 for step in (*how.strides, *how.spacing))
+    sizes = image.shape[1:3]
+    if not plain or not all(map(is_known, sizes)):
+        return None
+    windows = filters.shape[:2]
+    reach = [(w - 1 - low, w - 1 - high) for w, (low, high) in zip(windows, padding, strict=True)]
+    results = [
+        (int(d) - 1) * s + 1 + low + high - w + 1
+        for d, s, (low, high), w in zip(sizes, between, padding, windows, strict=True)
+    ]
+    if any(low < 0 or high < 0 for low, high in reach) or any(r <= 0 for r in results):
+        return None
+    flipped = ops.transpose(
+        ops.reverse_v2(ops.reverse_v2(filters, np.array([0], np.int32)), np.array([1], np.int32)), (0, 1, 3, 2)
+    )
+    return DEFAULT.lowers["Conv2DBackpropInput"](
+        np.array(results, np.int32),
+        flipped,
+        image,
+        strides=(1, *between, 1),
+        padding="EXPLICIT",
+        explicit_paddings=(0, 0, *(w for pair in reach for w in pair), 0, 0),
+    )

@@ -1,0 +1,246 @@
+"""Reading by index: dynamic_slice, gather."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from jfuse.errors import LowerError
+from jfuse.ir.dims import Dim, Shape, is_known, product, same
+from jfuse.ir.types import DType
+from jfuse.kernels import ops
+from jfuse.kernels.core.op import Array
+from jfuse.lowering.from_jax.place import note, sources
+from jfuse.lowering.from_jax.shapes import as_dtype, lower_slice
+from jfuse.lowering.rule_tools.query import is_constant, rank
+from jfuse.lowering.rule_tools.shape_tensors import counted, shape_tensor, shaped, size_tensor
+from jfuse.lowering.rules import DEFAULT, lowers_jax
+
+
+@lowers_jax("dynamic_slice")
+def lower_dynamic_slice(x: Array, *starts: Array, slice_sizes: Sequence[Dim]) -> Array:
+    """slice_sizes elements from `starts` on, which are moved so that the slice lies within x."""
+    starts = starts[: rank(x)]  # sizes that are computed at run time come after them
+    begins = [_start(s, d, n) for s, d, n in zip(starts, x.shape, slice_sizes, strict=True)]
+    if all(map(is_constant, begins)):
+        first = [int(np.asarray(b)) for b in begins]
+        ends = [b + n for b, n in zip(first, slice_sizes, strict=True)]
+        return lower_slice(x, start_indices=first, limit_indices=ends, strides=None)
+    moving = [axis for axis, b in enumerate(begins) if not is_constant(b)]
+    if len(moving) == 1 and same(slice_sizes[moving[0]], 1):
+        (axis,) = moving
+        rest = [0 if i == axis else int(np.asarray(b)) for i, b in enumerate(begins)]
+        ends = [x.shape[i] if i == axis else rest[i] + n for i, n in enumerate(slice_sizes)]
+        whole = lower_slice(x, start_indices=rest, limit_indices=ends, strides=None)
+        return ops.gather(whole, ops.reshape(begins[axis], (1,)), axis=axis)
+    size = shape_tensor(tuple(slice_sizes), [x, *sources()])
+    return DEFAULT.lowers["Slice"](x, ops.pack(*begins), size)
+
+
+def _start(start: Array, size: Dim, count: Dim) -> Array:
+    """A start within 0 and size - count, i32[]."""
+    if same(size, count):
+        return np.int32(0)
+    if is_constant(start) and is_known(size) and is_known(count):
+        return np.int32(np.clip(int(np.asarray(start)), 0, int(size) - int(count)))
+    last = size_tensor(size - count, sources())
+    return ops.minimum(ops.maximum(as_dtype(start, DType.i32), np.int32(0)), last)
+
+
+@lowers_jax("dynamic_update_slice")
+def lower_dynamic_update_slice(x: Array, update: Array, *starts: Array) -> Array:
+    """x with `update` written from `starts` on, moved so that it lies within x.   -> DYNAMIC_UPDATE_SLICE"""
+    if not starts:
+        return update
+    if all(map(is_constant, starts)):
+        place: Array = np.array([int(np.asarray(s)) for s in starts], np.int32)
+    else:
+        place = ops.pack(*(as_dtype(s, DType.i32) for s in starts))
+    return ops.dynamic_update_slice(x, update, place)
+
+
+@dataclass(frozen=True)
+class Windows:
+    """Which elements of an operand index vectors name: for gather and scatter alike.
+
+    sizes: of the window that each vector names, along the operand's axes. mapped: the operand's axis of each component
+    of a vector. batching: pairs of an axis of the operand and the axis of the indices that it goes with.
+    """
+
+    operand: Shape
+    sizes: tuple[Dim, ...]
+    mapped: tuple[int, ...]
+    batching: tuple[tuple[int, int], ...] = ()
+
+    @property
+    def whole(self) -> tuple[int, ...]:
+        """The mapped axes of which every window has all elements: it can only start at 0."""
+        return tuple(
+            a for a in self.mapped if same(self.sizes[a], self.operand[a]) and same(self.operand[a], 1) is not True
+        )
+
+    @property
+    def indexed(self) -> tuple[int, ...]:
+        """The axes that are indexed: those that go with the indices' axes first, then the mapped ones."""
+        return (*(a for a, _ in self.batching), *(a for a in self.mapped if a not in self.whole))
+
+    @property
+    def wide(self) -> tuple[int, ...]:
+        """The indexed axes along which a window has several elements."""
+        return tuple(a for a in self.indexed if same(self.sizes[a], 1) is not True)
+
+    @property
+    def rest(self) -> tuple[int, ...]:
+        """The axes that are taken whole."""
+        return tuple(a for a in range(len(self.operand)) if a not in self.indexed)
+
+    def places(self, indices: Array) -> list[Array]:
+        """For each indexed axis the positions, i32[batch…, wide…] up to broadcasting.   indices: i32[batch…, n]"""
+        batch = rank(indices) - 1
+        count = len(self.wide)
+        found: list[Array] = []
+        for axis, with_ in self.batching:
+            column = tuple(indices.shape[with_] if i == with_ else 1 for i in range(batch))
+            found.append(shaped(counted(self.operand[axis], indices, *sources()), (*column, *[1] * count), indices))
+        for number, axis in enumerate(self.mapped):
+            if axis in self.whole:
+                continue
+            part = _component(indices, number)
+            part = shaped(part, (*indices.shape[:-1], *[1] * count), indices, *sources())
+            if axis in self.wide:
+                row = tuple(self.sizes[a] if a == axis else 1 for a in self.wide)
+                steps = shaped(counted(self.sizes[axis], *sources()), (*[1] * batch, *row), *sources())
+                part = ops.add(part, steps)
+            found.append(part)
+        return found
+
+    def are_within(self, indices: Array) -> bool:
+        """Whether all windows lie within the operand, as far as is known."""
+        if not is_constant(indices):
+            return False
+        values = np.asarray(indices)
+        return all(
+            values[..., n].size == 0
+            or (
+                values[..., n].min() >= 0
+                and is_known(self.operand[a] - self.sizes[a])
+                and values[..., n].max() <= int(self.operand[a] - self.sizes[a])
+            )
+            for n, a in enumerate(self.mapped)
+        )
+
+    def last_starts(self) -> Array:
+        """The last start of each component at which a window lies within, i32[n]."""
+        lasts = [size_tensor(self.operand[a] - self.sizes[a], sources()) for a in self.mapped]
+        return np.array(lasts, np.int32) if all(map(is_constant, lasts)) else ops.pack(*lasts)
+
+    def clamped(self, indices: Array) -> Array:
+        """The indices moved so that each window lies within the operand."""
+        return ops.minimum(ops.maximum(indices, np.int32(0)), self.last_starts())
+
+
+def _component(indices: Array, number: int) -> Array:
+    """One component of the index vectors: i32[batch…]"""
+    if same(indices.shape[-1], 1):
+        return shaped(indices, indices.shape[:-1], indices, *sources())
+    start = [0] * (rank(indices) - 1) + [number]
+    end = [*indices.shape[:-1], number + 1]
+    return shaped(
+        lower_slice(indices, start_indices=start, limit_indices=end, strides=None), indices.shape[:-1], indices
+    )
+
+
+def rows(x: Array, windows: Windows) -> Array:
+    """x with the indexed axes first and merged into one."""
+    order = (*windows.indexed, *windows.rest)
+    moved = x if list(order) == list(range(rank(x))) else ops.transpose(x, order)
+    count = len(windows.indexed)
+    return shaped(moved, (product(moved.shape[:count]), *moved.shape[count:]), x, *sources())
+
+
+def row_numbers(indices: Array, windows: Windows) -> Array:
+    """The number of the row of `rows` that each element of each window is in: i32[batch…, wide…]"""
+    sizes = [windows.operand[a] for a in windows.indexed]
+    total: Array | None = None
+    for position, place in enumerate(windows.places(indices)):
+        step = product(tuple(sizes[position + 1 :]))
+        scaled = place if same(step, 1) else ops.mul(place, size_tensor(step, sources()))
+        total = scaled if total is None else ops.add(total, scaled)
+    return np.int32(0) if total is None else total
+
+
+@lowers_jax("gather")
+def lower_gather(
+    x: Array,
+    indices: Array,
+    *,
+    dimension_numbers: Any,
+    slice_sizes: Sequence[Dim],
+    mode: Any,
+    fill_value: Any = None,
+) -> Array:
+    """The windows of x that the index vectors name.   -> GATHER, or slices where the indices are constants
+
+    mode: windows that reach out of x are moved into it ("clip"), or, as jax has it, answered by a value: the file fails
+        on these instead.
+    """
+    numbers = dimension_numbers
+    batching = tuple(zip(numbers.operand_batching_dims, numbers.start_indices_batching_dims, strict=True))
+    windows = Windows(tuple(x.shape), tuple(slice_sizes), tuple(numbers.start_index_map), batching)
+    indices = as_dtype(indices, DType.i32)
+    dropped = {*numbers.collapsed_slice_dims, *numbers.operand_batching_dims}
+    kept = [a for a in range(rank(x)) if a not in dropped]
+    batch = rank(indices) - 1
+    fills = "FILL" in str(mode) and not windows.are_within(indices)
+    if fills and is_constant(indices):
+        raise LowerError(
+            "a constant index lies out of bounds, where jax fills in a value", found=f"{np.asarray(indices)}"
+        )
+    if fills:
+        note("indices are taken to lie within what they index: the file fails on others, where jax fills in a value")
+    elif batch == 0:
+        starts: list[Array] = [np.int32(0)] * rank(x)
+        for number, axis in enumerate(windows.mapped):
+            starts[axis] = _component(indices, number)
+        window = lower_dynamic_slice(x, *starts, slice_sizes=slice_sizes)
+        return shaped(window, tuple(slice_sizes[a] for a in kept), x, *sources())
+    elif "CLIP" in str(mode):
+        indices = windows.clamped(indices)
+    if batch == 0:  # one vector is a list of one
+        indices = shaped(indices, (1, *indices.shape), indices, *sources())
+    whole = tuple(d if a in windows.indexed else n for a, (d, n) in enumerate(zip(x.shape, slice_sizes, strict=True)))
+    if any(same(d, n) is not True for d, n in zip(x.shape, whole, strict=True)):
+        x = lower_slice(x, start_indices=[0] * rank(x), limit_indices=whole, strides=None)
+    found = _gathered(x, indices, windows)
+    # Now the axes are: those of the indices, the wide ones, the rest.
+    axis_of = {a: rank(indices) - 1 + i for i, a in enumerate((*windows.wide, *windows.rest))}
+    offsets, batches = iter(kept), iter(range(batch))
+    order, shape = [], []
+    for place in range(batch + len(kept)):
+        if place in numbers.offset_dims:
+            axis = next(offsets)
+            shape.append(slice_sizes[axis])
+            order += [axis_of[axis]] if axis in axis_of else []
+        else:
+            number = next(batches)
+            shape.append(indices.shape[number])
+            order.append(number)
+    order += [i for i in range(rank(found)) if i not in order]  # of size 1
+    moved = found if order == list(range(rank(found))) else ops.transpose(found, tuple(order))
+    return shaped(moved, tuple(shape), x, indices, *sources())
+
+
+def _gathered(x: Array, indices: Array, windows: Windows) -> Array:
+    """x[places], with axes: those of the indices, the wide ones, the rest."""
+    if len(windows.indexed) == 1 and not windows.batching:
+        (axis,) = windows.indexed
+        (place,) = windows.places(indices)
+        first = x if axis == 0 else ops.transpose(x, (axis, *windows.rest))
+        return ops.gather(first, place)
+    if not windows.indexed:
+        places: Array = ops.mul(_component(indices, 0), np.int32(0))
+        return ops.gather(shaped(x, (1, *x.shape), x, *sources()), places)
+    return ops.gather(rows(x, windows), row_numbers(indices, windows))

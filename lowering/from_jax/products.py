@@ -1,0 +1,41 @@
+"""dot_general, by the rule for Einsum."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from string import ascii_letters
+from typing import Any
+
+import numpy as np
+
+from jfuse.ir.types import DType
+from jfuse.kernels.core.op import Array
+from jfuse.lowering.from_jax.shapes import as_dtype
+from jfuse.lowering.rule_tools.query import rank
+from jfuse.lowering.rules import DEFAULT, lowers_jax
+
+Axes = Sequence[int]
+
+
+@lowers_jax("dot_general")
+def lower_dot_general(
+    x: Array,
+    y: Array,
+    *,
+    dimension_numbers: tuple[tuple[Axes, Axes], tuple[Axes, Axes]],
+    preferred_element_type: Any = None,
+) -> Array:
+    """Products summed over the contracting axes; the result has the batch axes, the rest of x, the rest of y."""
+    (x_sum, y_sum), (x_batch, y_batch) = dimension_numbers
+    names = iter(ascii_letters)
+    x_labels = [next(names) for _ in range(rank(x))]
+    y_labels = [""] * rank(y)
+    for i, j in (*zip(x_sum, y_sum, strict=True), *zip(x_batch, y_batch, strict=True)):
+        y_labels[j] = x_labels[i]
+    y_labels = [label or next(names) for label in y_labels]
+    result = [x_labels[i] for i in x_batch]
+    result += [label for i, label in enumerate(x_labels) if i not in (*x_sum, *x_batch)]
+    result += [label for j, label in enumerate(y_labels) if j not in (*y_sum, *y_batch)]
+    equation = f"{''.join(x_labels)},{''.join(y_labels)}->{''.join(result)}"
+    product = DEFAULT.lowers["Einsum"](x, y, equation=equation)
+    return product if preferred_element_type is None else as_dtype(product, DType.of(np.dtype(preferred_element_type)))

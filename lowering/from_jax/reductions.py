@@ -1,0 +1,153 @@
+"""Reductions, positions of extremes, running reductions, sorting."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from jfuse.errors import LowerError
+from jfuse.ir.dims import is_known
+from jfuse.ir.types import DType
+from jfuse.kernels import ops
+from jfuse.kernels.core.op import Array
+from jfuse.lowering.from_jax.place import sources
+from jfuse.lowering.from_jax.shapes import as_dtype, lower_slice
+from jfuse.lowering.rule_tools.query import dtype, rank, scalar, type_of
+from jfuse.lowering.rule_tools.shape_tensors import size_tensor
+from jfuse.lowering.rules import DEFAULT, lowers_jax
+
+_REDUCTIONS = {
+    "reduce_sum": "Sum",
+    "reduce_max": "Max",
+    "reduce_min": "Min",
+    "reduce_prod": "Prod",
+    "reduce_and": "All",
+    "reduce_or": "Any",
+}
+
+
+def _reduction(primitive: str, tensorflow: str) -> None:
+    def lower(x: Array, *, axes: Sequence[int]) -> Array:
+        return DEFAULT.lowers[tensorflow](x, np.array(axes, np.int32)) if axes else x
+
+    lower.__doc__ = f"As TensorFlow's {tensorflow}."
+    lowers_jax(primitive)(lower)
+
+
+for _primitive, _tensorflow in _REDUCTIONS.items():
+    _reduction(_primitive, _tensorflow)
+
+
+@lowers_jax("argmax")
+def lower_argmax(x: Array, *, axes: Sequence[int], index_dtype: Any) -> Array:
+    """The place of the greatest element."""
+    return _place("ArgMax", x, axes, index_dtype)
+
+
+@lowers_jax("argmin")
+def lower_argmin(x: Array, *, axes: Sequence[int], index_dtype: Any) -> Array:
+    """The place of the smallest element."""
+    return _place("ArgMin", x, axes, index_dtype)
+
+
+def _place(name: str, x: Array, axes: Sequence[int], index_dtype: Any) -> Array:
+    (axis,) = axes
+    found = DEFAULT.lowers[name](x, np.int32(axis), output_type=DType.i32)
+    return as_dtype(found, DType.of(np.dtype(index_dtype)))
+
+
+@lowers_jax("cumsum")
+def lower_cumsum(x: Array, *, axis: int, reverse: bool) -> Array:
+    """CUMSUM."""
+    return DEFAULT.lowers["Cumsum"](x, np.int32(axis), reverse=reverse)
+
+
+@lowers_jax("cumprod")
+def lower_cumprod(x: Array, *, axis: int, reverse: bool) -> Array:
+    """The running product."""
+    return DEFAULT.lowers["Cumprod"](x, np.int32(axis), reverse=reverse)
+
+
+@lowers_jax("cumlogsumexp")
+def lower_cumlogsumexp(x: Array, *, axis: int, reverse: bool) -> Array:
+    """The running logarithm of the sum of exponentials."""
+    return DEFAULT.lowers["CumulativeLogsumexp"](x, np.int32(axis), reverse=reverse)
+
+
+@lowers_jax("cummax")
+def lower_cummax(x: Array, *, axis: int, reverse: bool) -> Array:
+    """The greatest element so far."""
+    return _running(ops.maximum, x, axis, reverse)
+
+
+@lowers_jax("cummin")
+def lower_cummin(x: Array, *, axis: int, reverse: bool) -> Array:
+    """The smallest element so far."""
+    return _running(ops.minimum, x, axis, reverse)
+
+
+def _running(combine: Callable[[Array, Array], Array], x: Array, axis: int, reverse: bool) -> Array:
+    """Each element combined with those before it, in steps of 1, 2, 4, …: log2(n) operators."""
+    size = x.shape[axis]
+    if not is_known(size):
+        raise LowerError(
+            "a running extreme over an open size", found=str(type_of(x)), remedy="fix the size of the axis"
+        )
+    step = 1
+    while step < int(size):
+        joined = combine(_part(x, axis, step, size), _part(x, axis, 0, size - step))
+        kept = _part(x, axis, size - step, size) if reverse else _part(x, axis, 0, step)
+        x = ops.concatenation(*((joined, kept) if reverse else (kept, joined)), axis=axis)
+        step *= 2
+    return x
+
+
+def _part(x: Array, axis: int, begin: int, end: int) -> Array:
+    """The elements from `begin` to `end` along an axis."""
+    starts = [begin if i == axis else 0 for i in range(rank(x))]
+    limits = [end if i == axis else d for i, d in enumerate(x.shape)]
+    return lower_slice(x, start_indices=starts, limit_indices=limits, strides=None)
+
+
+@lowers_jax("top_k")
+def lower_top_k(x: Array, *, k: int, axis: int = -1) -> Any:
+    """The k greatest elements along an axis and their places."""
+    last = rank(x) - 1
+    axis = axis % rank(x)
+    order = [i for i in range(rank(x)) if i != axis] + [axis]
+    values, places = ops.topk_v2(x if axis == last else ops.transpose(x, tuple(order)), np.int32(k))
+    if axis == last:
+        return values, places
+    back = tuple(int(i) for i in np.argsort(order))
+    return ops.transpose(values, back), ops.transpose(places, back)
+
+
+@lowers_jax("sort")
+def lower_sort(*operands: Array, dimension: int, num_keys: int) -> Any:
+    """The operands in ascending order of the first: TOPK_V2 of its negation, which takes equal elements in order."""
+    if num_keys != 1:
+        raise LowerError("a sort by several keys", expected="one key", found=num_keys)
+    key, *others = operands
+    order = [i for i in range(rank(key)) if i != dimension] + [dimension]
+    is_last = order == list(range(rank(key)))
+    rows = [o if is_last else ops.transpose(o, tuple(order)) for o in operands]
+    size = size_tensor(rows[0].shape[-1], [rows[0], *sources()])
+    descending, places = ops.topk_v2(_reversed_order(rows[0]), size)
+    batch = rank(key) - 1
+    found = [_reversed_order(descending) if dtype(key) is not DType.bool else ops.less(descending, np.int32(0))]
+    found += [ops.gather(o, places, axis=batch, batch_dims=batch) for o in rows[1:]]
+    if not is_last:
+        back = tuple(int(i) for i in np.argsort(order))
+        found = [ops.transpose(f, back) for f in found]
+    return tuple(found) if others else found[0]
+
+
+def _reversed_order(x: Array) -> Array:
+    """A number for each element, greater where the element is smaller."""
+    if dtype(x) is DType.bool:
+        return ops.neg(ops.cast(x, out_data_type=DType.i32))
+    if dtype(x).is_integer:
+        return ops.sub(scalar(-1, x), x)
+    return ops.neg(x)

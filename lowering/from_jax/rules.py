@@ -1,0 +1,15 @@
+"""The modules that hold the rules for jax's primitives, each once."""
+
+from __future__ import annotations
+
+from jfuse.lowering.from_jax import (  # noqa: F401
+    convolution,
+    elementwise,
+    indexing,
+    linalg,
+    products,
+    reductions,
+    scatter,
+    shapes,
+    windows,
+)

@@ -1,0 +1,33 @@
+"""Other spellings of builtins, for targets without them. A new file adds its line here.
+
+A spelling is a function of an equation that gives its results in other ops; `legalize_target` takes the first one of
+which the target has every operator.
+"""
+
+from jfuse.lowering.instead import (
+    axes,
+    bidirectional,
+    booleans,
+    elementwise,
+    joining,
+    reductions,
+    slicing,
+    tile,
+    updating,
+)
+from jfuse.lowering.instead.registry import Spelling, instead_of, spellings_of
+
+__all__ = (
+    "Spelling",
+    "axes",
+    "bidirectional",
+    "booleans",
+    "elementwise",
+    "instead_of",
+    "joining",
+    "reductions",
+    "slicing",
+    "spellings_of",
+    "tile",
+    "updating",
+)

@@ -1,0 +1,135 @@
+"""Ops without a kernel of integers, spelled in ops that have one.
+
+Each takes the operands and options of an equation, and returns what computes the same, or None where that has no
+integers either.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from jfuse.ir.graph import Op
+from jfuse.kernels import ops
+from jfuse.kernels.core.op import Array
+
+
+def _quotient(x: Array, y: Array, *, fused_activation_function: str = "NONE") -> Array | None:
+    """A product, of what is divided by a constant."""
+    if not isinstance(y, np.ndarray) or not np.all(y):
+        return None
+    reciprocal = np.reciprocal(y.astype(np.float64)).astype(y.dtype)
+    if not np.isfinite(reciprocal).all():
+        return None
+    return ops.mul(x, reciprocal, fused_activation_function=fused_activation_function)
+
+
+def _squared_difference(x: Array, y: Array) -> Array:
+    difference = ops.sub(x, y)
+    return ops.mul(difference, difference)
+
+
+def _hard_swish(x: Array) -> Array:
+    return ops.mul(x, ops.mul(ops.relu6(ops.add(x, np.float32(3))), np.float32(1 / 6)))
+
+
+def _two_directions(x: Array, *operands: Array | None, merge_outputs: bool, **options: Any) -> tuple[Array, ...] | None:
+    """An LSTM for each direction; the backward one gets its input in the other order, and so does what it gives."""
+    forward, backward, states, aux = operands[:17], operands[17:34], operands[34:38], operands[38:]
+    if any(a is not None for a in aux[1:]) or options["fused_activation_function"] != "TANH" or options["proj_clip"]:
+        return None
+    time_axis = [0 if options["time_major"] else 1]
+    read = ops.reverse_v2(x if not aux or aux[0] is None else aux[0], time_axis)
+    y, *ends = ops.unidirectional_sequence_lstm(x, *forward, *states[:2], **options)
+    z, *others = ops.unidirectional_sequence_lstm(read, *backward, *states[2:], **options)
+    outputs = y, ops.reverse_v2(z, time_axis)
+    return *((ops.concatenation(*outputs, axis=2),) if merge_outputs else outputs), *ends, *others
+
+
+def _steps_of_rnn(
+    x: Array,
+    weights: Array,
+    recurrent: Array,
+    bias: Array,
+    h: Array,
+    *,
+    time_major: bool,
+    fused_activation_function: str,
+    **options: Any,
+) -> tuple[Array, ...] | None:
+    """A simple RNN step by step: the products of the inputs at once, then a product and an activation for each step."""
+    activate = _ACTIVATIONS.get(fused_activation_function)
+    entering = None if activate is None else _entering(x, weights, bias, time_major)
+    if activate is None or entering is None:
+        return None
+    found = []
+    for total in entering:
+        h = activate(ops.add(total, ops.fully_connected(h, recurrent, None)))
+        found.append(h)
+    return ops.pack(*found, axis=0 if time_major else 1), h
+
+
+def _steps_of_lstm(x: Array, *operands: Array | None, time_major: bool, **options: Any) -> tuple[Array, ...] | None:
+    """An LSTM step by step, without layer norms: what its kernel of integers does not compute, or not in 16 bits."""
+    weights, recurrent, (first, forget, out) = operands[:4], operands[4:8], operands[8:11]
+    biases, (projection, projection_bias), (h, c) = operands[11:15], operands[15:17], operands[17:19]
+    activate = _ACTIVATIONS.get(options["fused_activation_function"])
+    there = [i for i, w in enumerate(weights) if w is not None]
+    matrices = [np.concatenate([a[i] for i in there]) for a in (weights, recurrent, biases) if _are_arrays(a, there)]
+    if activate is None or any(a is not None for a in operands[19:]) or len(matrices) < 3 or matrices[1].ndim != 2:
+        return None
+    entering = _entering(x, matrices[0], matrices[2], time_major)
+    if entering is None:
+        return None
+
+    def gate(totals: Mapping[int, Array], place: int, peephole: Array | None) -> Array:
+        return ops.logistic(totals[place] if peephole is None else ops.add(totals[place], ops.mul(c, peephole)))
+
+    found = []
+    for each in entering:
+        total = ops.add(each, ops.fully_connected(h, matrices[1], None))
+        totals = dict(zip(there, ops.split(np.int32(1), total, num_splits=len(there)), strict=True))
+        kept = gate(totals, 1, forget)
+        admitted = gate(totals, 0, first) if 0 in totals else ops.sub(np.float32(1), kept)
+        c = _clipped(ops.add(ops.mul(kept, c), ops.mul(admitted, activate(totals[2]))), options["cell_clip"])
+        h = ops.mul(gate(totals, 3, out), activate(c))
+        if projection is not None:
+            h = _clipped(ops.fully_connected(h, projection, projection_bias), options["proj_clip"])
+        found.append(h)
+    return ops.pack(*found, axis=0 if time_major else 1), h, c
+
+
+def _are_arrays(operands: Sequence[Array | None], places: Sequence[int]) -> bool:
+    return all(isinstance(operands[i], np.ndarray) for i in places)
+
+
+def _clipped(x: Array, limit: float) -> Array:
+    return x if not limit else ops.maximum(ops.minimum(x, np.float32(limit)), np.float32(-limit))
+
+
+def _entering(x: Array, weights: Array, bias: Array, time_major: bool) -> list[Array] | None:
+    """The products of the inputs with the weights, f[b,c] for each step; None where there are too many steps."""
+    axis = 0 if time_major else 1
+    steps = x.shape[axis]
+    if not isinstance(steps, int) or not 0 < steps <= _MOST_STEPS:
+        return None
+    products = ops.fully_connected(x, weights, bias, keep_num_dims=True)
+    found = ops.unpack(products, axis=axis)
+    return list(found) if isinstance(found, tuple) else [found]
+
+
+_MOST_STEPS = 64  # each is half a dozen to a dozen operators of the file
+_ACTIVATIONS: Mapping[str, Callable[[Array], Array]] = {"TANH": ops.tanh, "RELU": ops.relu, "RELU6": ops.relu6}
+SPELLINGS: Mapping[Op, Callable[..., Any]] = {
+    ops.square: lambda x: ops.mul(x, x),
+    ops.zeros_like: lambda x: ops.sub(x, x),
+    ops.neg: lambda x: ops.mul(x, np.float32(-1)),
+    ops.div: _quotient,
+    ops.squared_difference: _squared_difference,
+    ops.hard_swish: _hard_swish,
+    ops.bidirectional_sequence_lstm: _two_directions,
+    ops.unidirectional_sequence_lstm: _steps_of_lstm,
+    ops.unidirectional_sequence_rnn: _steps_of_rnn,
+}

@@ -1,0 +1,42 @@
+"""Remedies in the command line's spelling."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from typer.main import get_command
+
+from jfuse.cli.app import app
+from jfuse.cli.spelling import as_options
+
+REFUSALS = Path(__file__).parents[2] / "jfuse" / "refusals.md"
+
+
+@pytest.mark.parametrize(
+    ("library", "shell"),
+    [
+        ('Promise it: `padding="right"`.', "Promise it: `--padding right`."),
+        ("convert with state='io', or", "convert with --state io, or"),
+        ('padding="causal" of Keras', 'padding="causal" of Keras'),
+        ('conv_2d[padding="SAME" stride_w=2]', 'conv_2d[padding="SAME" stride_w=2]'),
+        ("unsafe=True for a source", "--unsafe for a source"),
+        ("verify=False writes it", "--no-verify writes it"),
+        ("samples=… with inputs, or verify=False", "--samples data.npz with inputs, or --no-verify"),
+        ("signatures=[…] names those", "--signature KEY names those"),
+        ('custom_ops={"Dawsn": None} writes it', "--custom-op Dawsn writes it"),
+        ("x=3, y=[1]", "x=3, y=[1]"),
+    ],
+)
+def test_keywords_are_options(library: str, shell: str) -> None:
+    assert as_options(library) == shell
+
+
+def test_every_option_that_a_remedy_names_is_one() -> None:
+    commands = get_command(app).commands.values()  # type: ignore[attr-defined]
+    known = {o for c in commands for p in c.params for o in (*p.opts, *p.secondary_opts)}
+    text = as_options(REFUSALS.read_text(encoding="utf-8"))
+    named = set(re.findall(r"(?<![\w|-])--[a-z-]+", text))
+    assert "--padding" in named
+    assert named <= known

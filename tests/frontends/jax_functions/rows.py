@@ -1,0 +1,173 @@
+"""Functions of jax arrays, with what they take: each uses a few primitives."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+B, T = jax.export.symbolic_shape("B,T")
+Row = tuple[str, Callable[..., Any], tuple[Any, ...]]
+
+
+def f32(*shape: Any) -> jax.ShapeDtypeStruct:
+    return jax.ShapeDtypeStruct(shape, jnp.float32)
+
+
+def i32(*shape: Any) -> jax.ShapeDtypeStruct:
+    return jax.ShapeDtypeStruct(shape, jnp.int32)
+
+
+X, IDS = f32(B, 4, 6), i32(B, 3)
+FILTERS: Any = np.random.default_rng(5).normal(size=(3, 3, 6, 8)).astype(np.float32)
+W: Any = np.random.default_rng(6).normal(size=(6, 6)).astype(np.float32)
+TABLE: Any = np.arange(40, dtype=np.float32).reshape(8, 5)
+
+ELEMENTWISE: tuple[Row, ...] = (
+    ("arithmetic", lambda x: (x + 1) * x - x / (2 + jnp.abs(x)) + jnp.sign(x) * -x, (X,)),
+    ("powers", lambda x: x**3 + jnp.abs(x) ** 0.5 + x**-2 + jnp.exp2(x) + jnp.cbrt(x), (X,)),
+    ("exponentials", lambda x: jnp.exp(x) + jnp.expm1(x) + jnp.log(jnp.abs(x) + 1) + jnp.log1p(jnp.abs(x)), (X,)),
+    ("roots", lambda x: jnp.sqrt(jnp.abs(x)) + lax.rsqrt(jnp.abs(x) + 1) + jnp.square(x), (X,)),
+    ("circular", lambda x: jnp.sin(x) + jnp.cos(x) + jnp.arctan(x) + jnp.arctan2(x, x + 3), (X,)),
+    ("hyperbolic", lambda x: jnp.tanh(x) + jnp.sinh(x) + jnp.arcsinh(x) + jax.nn.sigmoid(x), (X,)),
+    ("error functions", lambda x: lax.erf(x) + lax.erfc(x) + lax.erf_inv(jnp.tanh(x)), (X,)),
+    ("rounding", lambda x: jnp.floor(x) + jnp.ceil(x) + jnp.round(x) + jnp.trunc(x), (X,)),
+    ("comparisons", lambda x: jnp.where((x > 0) & ~(x >= 1) | (x == -1), x, -x) + (x < 0) + (x != 2), (X,)),
+    ("clips", lambda x: jnp.clip(x, -0.5, 0.5) + jnp.maximum(x, 0.1) + jnp.minimum(x, -0.1), (X,)),
+    ("activations", lambda x: jax.nn.gelu(x) + jax.nn.relu(x) + jax.nn.silu(x) + jax.nn.softplus(x), (X,)),
+    ("integers", lambda i: i // 2 + i % 3 + lax.div(i, 2) + lax.rem(i, 2) + (i ^ 1) + (i & 1) + (i | 4), (IDS,)),
+    ("casts", lambda x: (x * 3).astype(jnp.int32) + (x != 0).astype(jnp.int32) + x.astype(bool), (X,)),
+    ("finite", lambda x: jnp.isfinite(x).astype(jnp.float32) + jnp.nan_to_num(x), (X,)),
+    ("select_n", lambda x, i: lax.select_n(jnp.broadcast_to(i[:, :1, None] % 3, x.shape), x, -x, x * 2), (X, IDS)),
+)
+SHAPES: tuple[Row, ...] = (
+    ("reshape by open sizes", lambda x: x.reshape(x.shape[0], -1) + x.shape[0], (X,)),
+    ("broadcast", lambda x: jnp.broadcast_to(x[:, :1], x.shape) + jnp.ones((x.shape[0], 1, 6)), (X,)),
+    ("transpose and squeeze", lambda x: jnp.squeeze(x[:, :1].transpose(2, 1, 0), 1), (X,)),
+    ("slices", lambda x: x[:, 1:3, ::2] + x[:, -1:, 1::2], (X,)),
+    ("strides over open sizes", lambda x: x.reshape(-1, 4)[::2, 1:3], (X,)),
+    ("joins", lambda x: jnp.concatenate([x, jnp.zeros((x.shape[0], 1, 6)), x[:, ::-1]], 1), (X,)),
+    ("pads", lambda x: lax.pad(x, 2.0, ((0, 0, 0), (1, -1, 0), (0, 1, 1))), (X,)),
+    ("flips and rolls", lambda x: jnp.flip(x, 1) + jnp.roll(x, 1, axis=2) + jnp.tile(x[:, :1], (1, 4, 1)), (X,)),
+    ("split", lambda x: jnp.split(x, [1, 4], axis=2), (X,)),
+    ("iota", lambda x: x * jnp.arange(6) + jnp.arange(x.shape[0])[:, None, None], (X,)),
+    ("one hot", lambda x: jax.nn.one_hot(jnp.argmax(x, -1), 6), (X,)),
+    ("dict results", lambda x: {"b": x + 1, "a": (x * 2, x)}, (X,)),
+)
+REDUCTIONS: tuple[Row, ...] = (
+    ("sums", lambda x: x.sum(0) + x.mean((0, 1)) + jnp.var(x, 0) + x.prod(0), (X,)),
+    ("extremes", lambda x: x.max(-1) + x.min(-1) + jnp.argmax(x, -1) + jnp.argmin(x, -1), (X,)),
+    ("booleans", lambda x: (x > 0).all(-1).astype(jnp.int32) + (x > 1).any(-1), (X,)),
+    ("softmax", lambda x: jax.nn.softmax(x @ W) + jax.nn.log_softmax(x) + jax.nn.softmax(x, 1), (X,)),
+    ("running", lambda x: jnp.cumsum(x, 1) + lax.cummax(x, 1) + lax.cummin(x, 2, reverse=True), (X,)),
+    ("running products", lambda x: lax.cumprod(x, 2) + lax.cumlogsumexp(x, 2), (X,)),
+    ("sorts", lambda x: (jnp.sort(x, 1), jnp.argsort(x, 2), lax.top_k(x, 3)), (X,)),
+    ("key and value", lambda x: lax.sort((x, x * 2), dimension=1, num_keys=1), (X,)),
+    ("norms", lambda x: jnp.linalg.norm(x, axis=-1) + jax.scipy.special.logsumexp(x, -1), (X,)),
+    ("pools", lambda x: lax.reduce_window(x, -jnp.inf, lax.max, (1, 2, 2), (1, 2, 2), "VALID"), (X,)),
+    ("padded pools", lambda x: lax.reduce_window(x, 0.0, lax.add, (1, 3, 3), (1, 1, 2), "SAME"), (X,)),
+    ("least in windows", lambda x: lax.reduce_window(x, jnp.inf, lax.min, (1, 2, 1), (1, 1, 1), "SAME"), (X,)),
+)
+PRODUCTS: tuple[Row, ...] = (
+    ("matmul", lambda x: x @ W + jnp.einsum("bij,jk->bik", x, W), (X,)),
+    ("batched", lambda x: jnp.einsum("bij,bkj->bik", x, x), (X,)),
+    ("outer", lambda x: jnp.einsum("bij,bkl->bijkl", x[:, :2], x[:, :3]), (X,)),
+    ("vmap", lambda x: jax.vmap(lambda r: r @ r.T)(x), (X,)),
+    ("contraction over two", lambda x: jnp.tensordot(x, np.ones((4, 6, 2), np.float32), ((1, 2), (0, 1))), (X,)),
+)
+CONVOLUTIONS: tuple[Row, ...] = (
+    (
+        "NHWC",
+        lambda x: lax.conv(x.transpose(0, 3, 1, 2), FILTERS.transpose(3, 2, 0, 1), (1, 1), "SAME"),
+        (f32(B, 5, 7, 6),),
+    ),
+    (
+        "NCHW strides",
+        lambda x: lax.conv_general_dilated(x, FILTERS.transpose(3, 2, 0, 1), (2, 2), [(1, 1), (0, 1)]),
+        (f32(B, 6, 8, 9),),
+    ),
+    (
+        "dilated",
+        lambda x: lax.conv_general_dilated(
+            x, FILTERS, (1, 1), "SAME", rhs_dilation=(2, 2), dimension_numbers=("NHWC", "HWIO", "NHWC")
+        ),
+        (f32(B, 8, 8, 6),),
+    ),
+    (
+        "groups",
+        lambda x: lax.conv_general_dilated(
+            x,
+            FILTERS[:, :, :2],
+            (1, 1),
+            "VALID",
+            feature_group_count=2,
+            dimension_numbers=("NHWC", "HWIO", "NHWC"),
+        ),
+        (f32(2, 5, 5, 4),),
+    ),
+    (
+        "depthwise over time",
+        lambda x: lax.conv_general_dilated(
+            x,
+            FILTERS[0, :, :1, :6].repeat(2, -1),
+            (1,),
+            "SAME",
+            feature_group_count=6,
+            dimension_numbers=("NWC", "WIO", "NWC"),
+        ),
+        (f32(B, 7, 6),),
+    ),
+    (
+        "transposed",
+        lambda x: lax.conv_transpose(x, FILTERS, (2, 2), "SAME") + lax.conv_transpose(x, FILTERS, (2, 2), "SAME"),
+        (f32(B, 4, 5, 6),),
+    ),
+    ("transposed VALID", lambda x: lax.conv_transpose(x, FILTERS, (3, 2), "VALID"), (f32(2, 4, 5, 6),)),
+    (
+        "volumes",
+        lambda x: lax.conv_general_dilated(
+            x, FILTERS[:2, :, None, :6], (1, 1, 1), "SAME", dimension_numbers=("NDHWC", "DHWIO", "NDHWC")
+        ),
+        (f32(1, 3, 4, 4, 6),),
+    ),
+)
+INDEXING: tuple[Row, ...] = (
+    ("rows of a table", lambda i: jnp.take(TABLE, i, axis=0), (IDS,)),
+    ("columns of a table", lambda i: jnp.asarray(TABLE)[:, i % 5], (IDS,)),
+    ("pairs", lambda x, i: x[jnp.arange(x.shape[0])[:, None], i], (X, IDS)),
+    ("along an axis", lambda x, i: jnp.take_along_axis(x[:, :, 0], i, axis=1), (X, IDS)),
+    ("clipped", lambda i: jnp.take(TABLE, i + 6, axis=0, mode="clip"), (IDS,)),
+    ("one place", lambda x, i: x[:, i[0, 0], 1], (X, IDS)),
+    ("one of a table", lambda x, i: jnp.take(x, i[0, 0], axis=1) + jnp.take(x, 2, axis=1), (X, IDS)),
+    ("dynamic slice", lambda i: lax.dynamic_slice(jnp.asarray(TABLE), (i[0, 0], i[0, 1]), (6, 2)), (IDS,)),
+    ("windows", lambda x, i: jax.vmap(lambda r, s: lax.dynamic_slice(r, (s[0], 0), (2, 6)))(x, i), (X, IDS)),
+    ("dynamic update", lambda x, i: lax.dynamic_update_slice(x, -x[:, :1, :2], (0, i[0, 0], i[0, 1])), (X, IDS)),
+    ("write", lambda x: x.at[:, 0].set(1.0).at[:, 1].add(2.0).at[:, 2, 3].max(5.0), (X,)),
+    ("write at a place", lambda x, i: x.at[i[0, 0] % 2, 1].set(5.0), (X, IDS)),
+    ("write beyond", lambda x, i: x.at[:, i[0, 0] + 3].set(5.0, mode="drop"), (X, IDS)),
+    ("add to rows", lambda x, i: jnp.zeros((9, 6)).at[i[0]].add(x[0, :3]), (X, IDS)),
+    ("count", lambda i: jnp.zeros(5, jnp.int32).at[i.reshape(-1)].add(1), (i32(4, 3),)),
+    ("set rows", lambda x, i: jnp.ones((9, 6)).at[i[0, :1]].set(x[0, :1], unique_indices=True), (X, IDS)),
+)
+STRUCTURE: tuple[Row, ...] = (
+    ("scan", lambda x: lax.scan(lambda c, y: (c + y, c * 2), jnp.zeros(x.shape[:2]), jnp.moveaxis(x, 2, 0)), (X,)),
+    ("reverse scan", lambda x: lax.scan(lambda c, y: (jnp.max(y) + c, c), 0.0, x, reverse=True), (f32(5, 3),)),
+    ("scan without inputs", lambda x: lax.scan(lambda c, _: (c * 0.5 + 1, c), x, None, length=4), (X,)),
+    ("cond", lambda x: lax.cond(x.sum() > 0, lambda y: y + 1, lambda y: y * 2, x), (X,)),
+    ("switch", lambda x, i: lax.switch(i[0, 0], [jnp.negative, lambda y: y * 2, jnp.abs], x), (X, IDS)),
+    ("while", lambda x: lax.while_loop(lambda c: c[0] < 5, lambda c: (c[0] + 1, c[1] * 2 + x), (0, x)), (X,)),
+    ("while by data", lambda x: lax.while_loop(lambda c: jnp.abs(c).max() < 9, lambda c: c * 2 + 1, x), (X,)),
+    ("fori", lambda x: lax.fori_loop(0, 3, lambda i, c: c * x + i, x), (X,)),
+    ("nested jit", lambda x: jax.jit(lambda y: jax.jit(jnp.tanh)(y) + 1)(x), (X,)),
+    ("custom_jvp", lambda x: jax.nn.relu6(x) + jax.nn.hard_swish(x), (X,)),
+    ("gradient", lambda x: jax.grad(lambda y: jnp.sum(jnp.tanh(y) ** 2))(x), (X,)),
+    ("checkpoint", lambda x: jax.checkpoint(lambda y: jnp.sin(y) * 2)(x), (X,)),
+    ("random constants", lambda x: x + jax.random.normal(jax.random.key(0), (4, 6)), (X,)),
+    ("debug", lambda x: (jax.debug.print("{}", x.shape[1]), x + 1)[1], (X,)),
+    ("fft", lambda x: jnp.abs(jnp.fft.rfft(x)) + jnp.fft.fft(x).real[..., :4], (X,)),
+    ("triangular", lambda x: jnp.linalg.cholesky(jnp.eye(4) * 3 + 0.1 * x[:, :, :4] * 0), (X,)),
+)

@@ -1,0 +1,64 @@
+"""Each primitive's rule: LiteRT answers as jax does, at two sizes of what is open."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+
+import jfuse
+from jfuse.running.interpreter import LiteRt
+from tests.frontends.jax_functions import rows
+
+FAMILIES = {
+    "elementwise": rows.ELEMENTWISE,
+    "shapes": rows.SHAPES,
+    "reductions": rows.REDUCTIONS,
+    "products": rows.PRODUCTS,
+    "convolutions": rows.CONVOLUTIONS,
+    "indexing": rows.INDEXING,
+    "structure": rows.STRUCTURE,
+}
+
+
+def drawn(spec: Any, size: int, rng: np.random.Generator) -> np.ndarray:
+    shape = [d if isinstance(d, int) else size for d in spec.shape]
+    if spec.dtype == np.float32:
+        return rng.normal(size=shape).astype(np.float32)
+    return rng.integers(0, 3, shape).astype(spec.dtype)
+
+
+def failure(row: rows.Row) -> str | None:
+    """What is wrong with a row; None where nothing is."""
+    name, function, specs = row
+    lite = jfuse.lower(jfuse.load(function, specs))
+    interpreter = LiteRt(lite.to_bytes(), delegates=True)
+    signature = lite.signature()
+    rng = np.random.default_rng(1)
+    for size in (2, 3):
+        args = [drawn(spec, size, rng) for spec in specs]
+        wanted = jax.tree_util.tree_leaves(jax.jit(function)(*args))
+        found = interpreter.run(signature.key, dict(zip(signature.input_names, args, strict=True)))
+        for output, value in zip(signature.output_names, wanted, strict=True):
+            try:
+                np.testing.assert_allclose(found[output], value, rtol=2e-5, atol=2e-5, err_msg=f"{name} at {size}")
+            except AssertionError as error:
+                return str(error)
+    return None
+
+
+SLOW = ("elementwise", "shapes", "reductions", "convolutions", "products")
+
+
+@pytest.mark.parametrize("family", [pytest.param(f, marks=pytest.mark.slow) if f in SLOW else f for f in FAMILIES])
+def test_litert_answers_as_jax(family: str) -> None:
+    failures = []
+    for row in FAMILIES[family]:
+        try:
+            found = failure(row)
+        except jfuse.JfuseError as error:
+            found = f"{row[0]}: {type(error).__name__}: {error}"
+        failures += [found] if found else []
+    assert not failures, "\n".join(failures)

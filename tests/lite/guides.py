@@ -1,0 +1,95 @@
+"""Scripts of the official guides. `lite` is `tf.lite` there; nothing else differs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+
+def keras_guide(lite: Any, folder: Path) -> bytes:
+    """Convert a Keras model: compile, fit, convert, write."""
+    model = tf.keras.models.Sequential(
+        [
+            tf.keras.Input((1,)),
+            tf.keras.layers.Dense(units=1),
+            tf.keras.layers.Dense(units=16, activation="relu"),
+            tf.keras.layers.Dense(units=1),
+        ]
+    )
+    model.compile(optimizer="sgd", loss="mean_squared_error")
+    model.fit(x=np.array([[-1.0], [0.0], [1.0]]), y=np.array([[-3.0], [-1.0], [1.0]]), epochs=1, verbose=0)
+    converter = lite.TFLiteConverter.from_keras_model(model)
+    tflite_model = converter.convert()
+    with open(folder / "model.tflite", "wb") as f:
+        f.write(tflite_model)
+    return (folder / "model.tflite").read_bytes()
+
+
+class Squared(tf.Module):
+    """The module of "Convert concrete functions"."""
+
+    @tf.function(input_signature=[tf.TensorSpec(shape=[None], dtype=tf.float32)])
+    def __call__(self, x: Any) -> Any:
+        """The square."""
+        return tf.square(x)
+
+
+def saved_model_guide(lite: Any, folder: Path) -> bytes:
+    """Convert a SavedModel."""
+    model = Squared()
+    signature = model.__call__.get_concrete_function()
+    tf.saved_model.save(model, str(folder), signatures=signature)
+    converter = lite.TFLiteConverter.from_saved_model(str(folder))
+    return bytes(converter.convert())
+
+
+def concrete_function_guide(lite: Any, folder: Path) -> bytes:
+    """Convert concrete functions."""
+    model = Squared()
+    concrete_func = model.__call__.get_concrete_function()
+    converter = lite.TFLiteConverter.from_concrete_functions([concrete_func], model)
+    return bytes(converter.convert())
+
+
+class Model(tf.Module):
+    """The module of "Signatures in TensorFlow Lite"."""
+
+    @tf.function(input_signature=[tf.TensorSpec(shape=[None], dtype=tf.float32)])
+    def encode(self, x: Any) -> Any:
+        """As text."""
+        return {"encoded_result": tf.strings.as_string(x)}
+
+    @tf.function(input_signature=[tf.TensorSpec(shape=[None], dtype=tf.float32)])
+    def double(self, x: Any) -> Any:
+        """Twice."""
+        return {"result": x + x}
+
+    @tf.function(input_signature=[tf.TensorSpec(shape=[None], dtype=tf.float32)])
+    def halve(self, x: Any) -> Any:
+        """Half."""
+        return {"result": x / 2}
+
+
+def signatures_guide(lite: Any, folder: Path) -> bytes:
+    """Signatures: a SavedModel with several; the result is used by key."""
+    model = Model()
+    tf.saved_model.save(model, str(folder), signatures={"double": model.double, "halve": model.halve})
+    converter = lite.TFLiteConverter.from_saved_model(str(folder), signature_keys=["double", "halve"])
+    converter.target_spec.supported_ops = [lite.OpsSet.TFLITE_BUILTINS]
+    return bytes(converter.convert())
+
+
+def rnn_guide(lite: Any, folder: Path) -> bytes:
+    """The RNN codelab: a fixed batch by a concrete function, then `from_saved_model`."""
+    model = tf.keras.Sequential(
+        [tf.keras.Input((5, 4), name="input"), tf.keras.layers.LSTM(6), tf.keras.layers.Dense(3)]
+    )
+    run_model = tf.function(lambda x: model(x))
+    concrete_func = run_model.get_concrete_function(tf.TensorSpec([1, 5, 4], model.inputs[0].dtype))
+    tf.saved_model.save(model, str(folder), signatures=concrete_func)
+    converter = lite.TFLiteConverter.from_saved_model(str(folder))
+    converter._experimental_lower_tensor_list_ops = False
+    return bytes(converter.convert())

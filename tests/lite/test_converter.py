@@ -1,0 +1,209 @@
+"""`jfuse.lite.TFLiteConverter` as scripts use `tf.lite.TFLiteConverter`: files, attributes, names, errors."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from ai_edge_litert.interpreter import Interpreter
+from tensorflow.lite.python import conversion_metadata_schema_py_generated as metadata
+from tensorflow.lite.python.convert import ConverterError as OfficialError
+
+import jfuse
+from jfuse import lite
+from jfuse.tflite.read.file import load_tflite
+from tests.lite import guides
+from tests.slow import slow_but
+
+GUIDES = (
+    guides.keras_guide,
+    guides.saved_model_guide,
+    guides.concrete_function_guide,
+    guides.signatures_guide,
+)
+
+
+def _details(data: bytes) -> tuple[dict[str, Any], list[tuple[Any, ...]]]:
+    """The signatures, and of each input and output name, sizes and dtype, inputs in the order of their names."""
+    interpreter = Interpreter(model_content=data)
+    sides = (sorted(interpreter.get_input_details(), key=lambda d: d["name"]), interpreter.get_output_details())
+    facts = [(d["name"], *d["shape_signature"], d["dtype"]) for side in sides for d in side]
+    return interpreter.get_signature_list(), facts
+
+
+def _answers(data: bytes, x: np.ndarray) -> list[np.ndarray]:
+    """The first output of each signature on two calls."""
+    interpreter = Interpreter(model_content=data)
+    runners = [interpreter.get_signature_runner(key) for key in interpreter.get_signature_list()]
+    return [next(iter(r(**{next(iter(r.get_input_details())): x}).values())) for r in runners for _ in range(2)]
+
+
+@pytest.mark.parametrize("guide", slow_but(GUIDES[::3].__contains__, GUIDES), ids=lambda guide: guide.__name__)
+def test_a_script_of_the_guides_needs_one_changed_import(guide: Callable[..., bytes], tmp_path: Path) -> None:
+    """Against the official converter: signatures, names, sizes and answers are the same."""
+    tf.keras.backend.clear_session()  # numbers in names begin anew
+    tf.keras.utils.set_random_seed(3)
+    ours = guide(lite, tmp_path / "ours" if guide is not guides.keras_guide else tmp_path)
+    tf.keras.backend.clear_session()
+    tf.keras.utils.set_random_seed(3)
+    official = guide(tf.lite, tmp_path / "official" if guide is not guides.keras_guide else tmp_path)
+    assert _details(ours) == _details(official)
+    shape = Interpreter(model_content=ours).get_input_details()[0]["shape"]
+    x = np.random.default_rng(0).normal(size=shape).astype(np.float32)
+    for a, b in zip(_answers(ours, x), _answers(official, x), strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6)
+
+
+def test_the_codelab_of_recurrent_models_converts_where_the_official_converter_refuses_it(tmp_path: Path) -> None:
+    tf.keras.utils.set_random_seed(3)
+    with pytest.raises(OfficialError, match="TensorListReserve"):
+        guides.rnn_guide(tf.lite, tmp_path / "official")
+    data = guides.rnn_guide(lite, tmp_path / "ours")
+    x = np.random.default_rng(0).normal(size=(1, 5, 4)).astype(np.float32)
+    expected = tf.saved_model.load(str(tmp_path / "ours")).signatures["serving_default"](tf.constant(x))["output_0"]
+    for answer in _answers(data, x):
+        np.testing.assert_allclose(answer, expected, rtol=1e-5, atol=1e-6)
+    assert _details(data)[1] == [
+        ("serving_default_x:0", 1, 5, 4, np.float32),
+        ("StatefulPartitionedCall:0", 1, 3, np.float32),
+    ]
+
+
+def _function(body: Callable[..., Any], *shape: int | None) -> Any:
+    return tf.function(body, input_signature=[tf.TensorSpec(shape, tf.float32, name="x")]).get_concrete_function()
+
+
+def test_a_bare_concrete_function_has_no_signature() -> None:
+    function = _function(lambda x: (x + 1.0, x * 2.0), None, 4)
+    ours = lite.TFLiteConverter.from_concrete_functions([function]).convert()
+    assert _details(ours) == _details(tf.lite.TFLiteConverter.from_concrete_functions([function]).convert())
+    assert _details(ours)[0] == {}
+
+
+def following(x: Any) -> Any:
+    return x + 1.0
+
+
+def double(x: Any) -> Any:
+    return x * 2.0
+
+
+def test_several_concrete_functions_are_signatures_of_their_graphs_names() -> None:
+    owner = tf.Module()
+    functions = [_function(body, 4) for body in (following, double)]
+    owner.functions = functions
+    converter = lite.TFLiteConverter.from_concrete_functions(functions, owner)
+    assert sorted(_details(converter.convert())[0]) == ["double", "following"]
+    with pytest.raises(ValueError, match="can only convert a single ConcreteFunction"):
+        lite.TFLiteConverter.from_concrete_functions(functions)
+
+
+def test_attributes_may_change_between_two_conversions() -> None:
+    converter = lite.TFLiteConverter.from_concrete_functions([_function(tf.nn.relu, 4)])
+    assert converter.report is None
+    with_metadata = converter.convert()
+    converter.exclude_conversion_metadata = True
+    without = converter.convert()
+    names = [[name for name, _ in load_tflite(data).facts.metadata] for data in (with_metadata, without)]
+    assert ["CONVERSION_METADATA" in n for n in names] == [True, False]
+    assert converter.report is not None
+    assert converter.report.operators == {"relu": 1}
+
+
+def test_conversion_metadata_is_the_official_table() -> None:
+    model = tf.keras.Sequential([tf.keras.Input((3,)), tf.keras.layers.Dense(2)])
+    converter = lite.TFLiteConverter.from_keras_model(model)
+    converter.target_spec.supported_ops = {tf.lite.OpsSet.TFLITE_BUILTINS, tf.lite.OpsSet.SELECT_TF_OPS}
+    entries = dict(load_tflite(converter.convert()).facts.metadata)
+    table = metadata.ConversionMetadataT.InitFromObj(
+        metadata.ConversionMetadata.GetRootAs(entries["CONVERSION_METADATA"].array.tobytes())
+    )
+    assert table.environment.tensorflowVersion.decode() == tf.__version__
+    assert (table.environment.apiVersion, table.environment.modelType) == (2, metadata.ModelType.KERAS_MODEL)
+    assert (table.options.allowCustomOps, table.options.enableSelectTfOps) == (False, True)
+
+
+def test_subclasses_and_patches_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Mine(lite.TFLiteConverter):
+        def __init__(self, funcs: Any, trackable_obj: Any = None) -> None:
+            super().__init__(funcs, trackable_obj)
+            self.calls = 0
+
+        def convert(self, **options: Any) -> bytes:
+            self.calls += 1
+            return super().convert(**options)
+
+    mine = Mine.from_concrete_functions([_function(tf.nn.relu, 4)])
+    assert load_tflite(mine.convert())
+    assert mine.calls == 1
+    monkeypatch.setattr(lite.TFLiteConverter, "convert", lambda self: b"patched")
+    assert lite.TFLiteConverter.from_concrete_functions([_function(tf.nn.relu, 4)]).convert() == b"patched"
+
+
+def test_what_does_not_convert_raises_the_official_class_too() -> None:
+    function = _function(lambda x: tf.raw_ops.Svd(input=x, compute_uv=False, full_matrices=False)[0], 4, 4)
+    converter = lite.TFLiteConverter.from_concrete_functions([function])
+    with pytest.raises(OfficialError, match="Svd") as caught:
+        converter.convert()
+    assert isinstance(caught.value, jfuse.JfuseError)
+    assert isinstance(caught.value.__cause__, jfuse.LowerError)
+    converter.allow_custom_ops = True
+    (signature,) = load_tflite(converter.convert()).signatures
+    assert [e.op.code for e in signature.graph.eqns] == ["Svd"]
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [("optimisations", "did you mean 'optimizations'"), ("quantize", "has no attribute 'quantize'")],
+)
+def test_an_unknown_attribute_is_an_error(name: str, message: str) -> None:
+    converter = lite.TFLiteConverter.from_concrete_functions([_function(tf.nn.relu, 4)])
+    with pytest.raises(AttributeError, match=message):
+        setattr(converter, name, [])
+
+
+def test_every_official_attribute_is_known_and_those_without_meaning_warn_once() -> None:
+    function = _function(tf.nn.relu, 4)
+    official, ours = (m.TFLiteConverter.from_concrete_functions([function]) for m in (tf.lite, lite))
+    private = {"_funcs", "_trackable_obj", "_metadata", "_tflite_metrics", "_collected_converter_params"}
+    internal = {name for name in vars(official) if name.startswith("_saved_model")} | private
+    assert not [name for name in vars(official) if name not in internal and not hasattr(ours, name)]
+    with pytest.warns(UserWarning, match="ir_dump_dir changes nothing"):
+        ours.ir_dump_dir = "somewhere"
+    ours.ir_dump_dir = "elsewhere"  # warnings are errors in these tests
+    ours._experimental_lower_tensor_list_ops = False
+
+
+@pytest.mark.parametrize(
+    ("make", "error", "message"),
+    [
+        (lambda c, d: c.from_saved_model(str(d / "none")), OSError, "SavedModel file does not exist at"),
+        (lambda c, d: c.from_saved_model(str(d), ["other"]), ValueError, "Invalid signature key 'other' found"),
+        (lambda c, d: c.from_saved_model(str(d), tags={"gpu"}), ValueError, "Got an incompatible argument to `tags`"),
+        (lambda c, d: c.from_concrete_functions([tf.function(tf.nn.relu)]), ValueError, "call get_concrete_function"),
+        (lambda c, d: c.from_concrete_functions([]).convert(), ValueError, "No ConcreteFunction is specified"),
+    ],
+)
+def test_bad_input_raises_what_the_official_class_raises(
+    make: Callable[..., Any], error: type[Exception], message: str, tmp_path: Path
+) -> None:
+    tf.saved_model.save(guides.Squared(), str(tmp_path))
+    for converter in (lite.TFLiteConverter, tf.lite.TFLiteConverter):
+        with pytest.raises(error, match=message):
+            make(converter, tmp_path)
+
+
+def test_own_options_are_keywords_of_convert() -> None:
+    model = tf.keras.Sequential([tf.keras.Input((5, 2), batch_size=1), tf.keras.layers.LSTM(3)])
+    converter = lite.TFLiteConverter.from_keras_model(model)
+    data = converter.convert(state="keep", verify=True)
+    assert converter.report is not None
+    assert converter.report.differences
+    x = np.ones((1, 5, 2), np.float32)
+    runner = Interpreter(model_content=data).get_signature_runner()
+    first, second = (next(iter(runner(**{model.inputs[0].name: x}).values())) for _ in range(2))
+    assert not np.allclose(first, second)

@@ -1,0 +1,132 @@
+"""`jfuse.lite.Interpreter` beside LiteRT's: the same loop gives the same details, answers and errors."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from ai_edge_litert.interpreter import Interpreter as LiteRt
+
+from jfuse import lite
+from tests.lite import guides
+
+
+@pytest.fixture(scope="module")
+def lstm(tmp_path_factory: pytest.TempPathFactory) -> bytes:
+    """A file with one signature, [1, 5, 4] -> [1, 3]."""
+    return guides.rnn_guide(lite, tmp_path_factory.mktemp("model"))
+
+
+@pytest.fixture(scope="module")
+def counter() -> bytes:
+    """A file that keeps a state: f32[?, 2] -> the sum of all rows that it was ever given."""
+
+    class Counter(tf.Module):
+        def __init__(self) -> None:
+            self.total = tf.Variable(tf.zeros([2]), name="total")
+
+        @tf.function(input_signature=[tf.TensorSpec([None, 2], tf.float32, name="x")])
+        def add(self, x: Any) -> Any:
+            return self.total.assign_add(tf.reduce_sum(x, 0))
+
+    module = Counter()
+    return lite.TFLiteConverter.from_concrete_functions([module.add.get_concrete_function()], module).convert()
+
+
+def both(data: bytes) -> list[Any]:
+    return [LiteRt(model_content=data), lite.Interpreter(model_content=data)]
+
+
+def comparable(details: list[dict[str, Any]]) -> list[str]:
+    return [repr(sorted(d.items())) for d in details]
+
+
+def test_an_evaluation_loop_gives_the_same(lstm: bytes) -> None:
+    x = np.random.default_rng(1).normal(size=(3, 1, 5, 4)).astype(np.float32)
+    answers = []
+    for interpreter in both(lstm):
+        interpreter.allocate_tensors()
+        (given,), (taken,) = interpreter.get_input_details(), interpreter.get_output_details()
+        for row in x:
+            interpreter.set_tensor(given["index"], row)
+            interpreter.invoke()
+            answers.append(interpreter.get_tensor(taken["index"]))
+    np.testing.assert_allclose(answers[:3], answers[3:], rtol=1e-5, atol=1e-6)
+
+
+def test_details_are_the_official_ones(lstm: bytes, counter: bytes) -> None:
+    for data in (lstm, counter):
+        official, ours = both(data)
+        assert comparable(official.get_input_details()) == comparable(ours.get_input_details())
+        assert comparable(official.get_output_details()) == comparable(ours.get_output_details())
+        assert official.get_signature_list() == ours.get_signature_list()
+        names = [d["name"] for d in official.get_tensor_details()]
+        assert names == [d["name"] for d in ours.get_tensor_details()][: len(names)]
+
+
+def test_states_and_sizes_go_on_from_call_to_call(counter: bytes) -> None:
+    answers = []
+    for interpreter in both(counter):
+        index = interpreter.get_input_details()[0]["index"]
+        for rows in (1, 3):
+            interpreter.resize_tensor_input(index, [rows, 2])
+            interpreter.allocate_tensors()
+            assert interpreter.get_input_details()[0]["shape"].tolist() == [rows, 2]
+            interpreter.set_tensor(index, np.ones((rows, 2), np.float32))
+            interpreter.invoke()
+            answers.append(interpreter.get_tensor(interpreter.get_output_details()[0]["index"]).tolist())
+    assert answers == [[1.0, 1.0], [4.0, 4.0]] * 2
+    ours = lite.Interpreter(model_content=counter)
+    runner = ours.get_signature_runner()
+    assert [runner(x=np.ones((2, 2), np.float32))["output_0"].tolist() for _ in range(2)] == [[2.0, 2.0], [4.0, 4.0]]
+    ours.reset_all_variables()
+    assert runner(x=np.ones((2, 2), np.float32))["output_0"].tolist() == [2.0, 2.0]
+
+
+def test_tensor_gives_the_array_itself(lstm: bytes) -> None:
+    answers = []
+    for interpreter in both(lstm):
+        interpreter.allocate_tensors()
+        interpreter.tensor(interpreter.get_input_details()[0]["index"])()[...] = 0.5
+        interpreter.invoke()
+        answers.append(interpreter.tensor(interpreter.get_output_details()[0]["index"])().copy())
+    np.testing.assert_allclose(answers[0], answers[1], rtol=1e-5, atol=1e-6)
+
+
+def test_a_path_is_read_and_a_missing_one_told(lstm: bytes, tmp_path: Path) -> None:
+    (tmp_path / "model.tflite").write_bytes(lstm)
+    assert lite.Interpreter(str(tmp_path / "model.tflite")).get_signature_list()
+    for make in (LiteRt, lite.Interpreter):
+        with pytest.raises(ValueError, match="Could not open"):
+            make(str(tmp_path / "none.tflite"))
+
+
+@pytest.mark.parametrize(
+    ("use", "error", "message"),
+    [
+        (lambda i: i.set_tensor(0, np.zeros((1, 5, 4))), ValueError, "Got value of type FLOAT64"),
+        (lambda i: i.set_tensor(0, np.zeros((2, 5, 4), np.float32)), ValueError, "Dimension mismatch"),
+        (lambda i: i.get_signature_runner("other"), ValueError, "Invalid signature_key"),
+        (lambda i: i.get_signature_runner()(other=np.zeros(1)), ValueError, "Invalid Input name"),
+        (lambda i: i.get_signature_runner()(), ValueError, "Invalid number of inputs"),
+        (
+            lambda i: i.resize_tensor_input(0, [1, 6, 4], strict=True),
+            (ValueError, RuntimeError),
+            "ResizeInputTensorStr",
+        ),
+    ],
+)
+def test_errors_are_of_the_official_kind(use: Any, error: Any, message: str, lstm: bytes) -> None:
+    for interpreter in both(lstm):
+        interpreter.allocate_tensors()
+        with pytest.raises(error, match=message):
+            use(interpreter)
+
+
+def test_invoke_before_allocation_is_an_error(lstm: bytes) -> None:
+    for interpreter in both(lstm):
+        with pytest.raises(RuntimeError, match="not ready"):
+            interpreter.invoke()

@@ -1,0 +1,58 @@
+"""Rules that are trusted where no proof can be run, and proven where one can."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import jfuse
+from jfuse.lowering.rules import fuses
+
+
+def marked(body: Any) -> Any:
+    """A function of x f32[n] that calls a composite with this body."""
+    inner = tf.function(body, experimental_implements="test.trusted", autograph=False)
+    return tf.function(lambda x: inner(x) * 2.0, input_signature=[tf.TensorSpec([None], name="x")], autograph=False)
+
+
+def incomplete_gamma(x: Any) -> Any:
+    """1 - exp(-x), by an op without a rule."""
+    return tf.math.igamma(tf.ones_like(x), x)
+
+
+def fuse_gamma(x: Any) -> Any:
+    """The same for x above 0."""
+    return jfuse.ops.sub(np.float32(1), jfuse.ops.exp(jfuse.ops.neg(x)))
+
+
+@pytest.mark.parametrize("trust", [False, True])
+def test_a_body_with_ops_without_a_rule_fuses_by_trust(trust: bool) -> None:
+    rule = fuses("test.trusted", trust=trust, default=False)(fuse_gamma)
+    samples = [np.array([0.5, 1.5, 3.0], np.float32)]
+    if not trust:
+        with pytest.raises(jfuse.LowerError, match=r"tf\.Igamma"):
+            jfuse.convert(marked(incomplete_gamma), rules=[rule], samples=samples)
+        return
+    lite = jfuse.convert(marked(incomplete_gamma), rules=[rule], samples=samples)
+    (fusion,) = lite.report.fused
+    assert (fusion.samples, fusion.unproven.split(" (")[0]) == (0, "body not executable")
+    assert "igamma" in fusion.unproven.lower()
+
+
+def test_a_result_that_data_sizes_fuses_by_trust() -> None:
+    def fuse(x: Any) -> Any:
+        return jfuse.ops.gather_nd(x, jfuse.ops.where(jfuse.ops.greater(x, np.float32(0))))
+
+    rule = fuses("test.trusted", trust=True, default=False)(fuse)
+    lite = jfuse.convert(marked(lambda x: tf.boolean_mask(x, x > 0.0)), rules=[rule])  # compared with TensorFlow
+    assert [f.unproven.split(" (")[0] for f in lite.report.fused] == ["body not executable"]
+    assert "gather_nd" in lite.report.operators
+
+
+def test_a_body_that_runs_is_proven_all_the_same() -> None:
+    rule = fuses("test.trusted", trust=True, default=False)(lambda x: jfuse.ops.exp(x))
+    lite = jfuse.convert(marked(lambda x: tf.exp(x) + 1.0), rules=[rule])
+    assert [r.condition for r in lite.report.refused] == ["not_equal"]

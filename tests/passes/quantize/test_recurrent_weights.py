@@ -1,0 +1,117 @@
+"""Recurrent layers with integer weights beside floats, against Keras in float, on calls in a row of several batches."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import keras
+import numpy as np
+import pytest
+
+import jfuse
+from jfuse.kernels import ops
+from jfuse.running.interpreter import LiteRt
+from tests.kernels.fused.lstm_oracle import LSTM, written
+from tests.models.keras_libraries import awake
+from tests.passes.quantize.models import in_litert, program_of, quantized, snr_db
+from tests.tflite.programs import f32
+
+layers = keras.layers
+BATCHES = (1, 1, 3, 1, 40, 2)  # of calls in a row
+
+LAYERS: dict[str, Any] = {
+    "lstm": lambda: [layers.LSTM(48, return_sequences=True), layers.LSTM(40)],
+    "bidirectional lstm": lambda: [layers.Bidirectional(layers.LSTM(48))],
+    "rnn": lambda: [layers.SimpleRNN(48, return_sequences=True), layers.SimpleRNN(40)],
+    "bidirectional rnn": lambda: [layers.Bidirectional(layers.SimpleRNN(48))],
+    "gru": lambda: [layers.GRU(48)],
+}
+slow = [pytest.param(name, marks=pytest.mark.slow) for name in list(LAYERS)[1:]]
+
+
+def converted(name: str, recipe: str, batch: int | None = None) -> tuple[Any, Any]:
+    model = awake(keras.Sequential([keras.Input((9, 32), batch_size=batch), *LAYERS[name]()]))
+    return model, jfuse.convert(model, verify=False, quantize=recipe)
+
+
+def snrs(model: Any, lite: Any, batches: tuple[int, ...] = BATCHES) -> list[float]:
+    """Of each call, the later ones in an interpreter that the earlier ones have left their states in."""
+    runner, (name,) = LiteRt(lite.to_bytes()), lite.signature().input_names
+    found = []
+    for seed, batch in enumerate(batches):
+        x = np.random.default_rng(seed).standard_normal((batch, 9, 32)).astype(np.float32)
+        (y,) = runner.run("serving_default", {name: x}).values()
+        found.append(snr_db(y, np.asarray(model(x))))
+    return found
+
+
+@pytest.mark.parametrize("name", ["lstm", *slow])
+def test_integer_weights_of_an_open_batch(name: str) -> None:
+    model, lite = converted(name, "dynamic")
+    assert min(snrs(model, lite)) > 30
+    fused = [q for q in lite.report.quantized if "sequence" in str(q)]
+    assert [q.reason for q in fused] == [""] * len(fused)
+    assert bool(fused) == (name != "gru")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", LAYERS)
+def test_weights_behind_dequantize(name: str) -> None:
+    """They stay float where the batch is open, as LiteRT would lose them when it changes."""
+    for recipe, least in (("float16", 60), ("int8_weights", 30))[: 1 if name == "lstm" else 2]:
+        model, lite = converted(name, recipe)
+        assert min(snrs(model, lite, BATCHES[1:4])) > least
+        reasons = {q.reason.split(" move")[0] for q in lite.report.quantized if q.reason}
+        assert reasons == (set() if name == "gru" else {"fused states of an open batch would"})
+    model, lite = converted(name, "float16", batch=3)
+    assert min(snrs(model, lite, (3,) * 4)) > 60
+    assert not [q for q in lite.report.quantized if q.reason]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "of",
+    [
+        {"peephole": True},
+        {"width": 40, "projection_bias": True},
+        {"norm": True, "coupled": True},
+        {"diagonal": True, "time_major": True},
+    ],
+    ids=lambda of: "-".join(of),
+)
+def test_every_variant_of_the_lstm(of: dict[str, Any]) -> None:
+    lstm = LSTM(units=48, inputs=32, **of)
+    x, h, c = lstm.inputs_and_state()
+    program = program_of(
+        lambda *a: ops.unidirectional_sequence_lstm(*lstm.in_file_order(*a), **lstm.options)[0],
+        *(f32(*a.shape) for a in (x, h, c)),
+    )
+    lite = quantized(program, jfuse.Recipe.named("dynamic"))
+    call = {"x0": x, "x1": h, "x2": c}
+    for found in in_litert(lite, [call] * 3, delegates=True):
+        assert snr_db(found, written(lstm, x, h, c)[0]) > 25
+    eqn = next(e for e in lite.program.graphs()[0].eqns if e.op.cell)
+    assert [str(a.type.dtype) for a in (eqn.inputs[2], eqn.inputs[13]) if a is not None] == ["DType.i8", "DType.f32"]
+    assert str(eqn.inputs[6].type.dtype) == ("DType.f32" if lstm.diagonal else "DType.i8")  # type: ignore[union-attr]
+
+
+def test_small_weights_stay_float_all_together() -> None:
+    model = awake(keras.Sequential([keras.Input((9, 16)), layers.LSTM(48)]))  # 768 input weights, 2304 recurrent ones
+    lite = jfuse.convert(model, verify=False, quantize="dynamic")
+    (line,) = lite.report.quantized
+    assert line.reason == "not all of its weights have 1024 elements"
+
+
+def test_svdf() -> None:
+    rng = np.random.default_rng(0)
+    feature, time = rng.standard_normal((64, 32)), rng.standard_normal((64, 16))
+    bias = rng.standard_normal(64)
+    arrays = [a.astype(np.float32) for a in (feature, time, bias)]
+    program = program_of(lambda x, s: ops.svdf(x, *arrays, s, rank=1)[0], f32(2, 32), f32(2, 64 * 16))
+    call = {"x0": rng.standard_normal((2, 32)), "x1": rng.standard_normal((2, 64 * 16))}
+    call = {name: value.astype(np.float32) for name, value in call.items()}
+    (wanted,) = in_litert(quantized(program, None), [call], delegates=True)
+    lite = quantized(program, jfuse.Recipe.named("dynamic"))
+    for found in in_litert(lite, [call] * 3, delegates=True):
+        assert snr_db(found, wanted) > 30
+    assert [str(line) for line in lite.report.quantized] == ["1 svdf: i8 weights"]

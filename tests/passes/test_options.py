@@ -1,0 +1,29 @@
+"""What users choose: every option with few values refuses all others, and names its own."""
+
+from __future__ import annotations
+
+import pytest
+
+from jfuse.errors import JfuseError
+from jfuse.passes.options import RecurrenceOptions, TfOpOptions
+
+
+@pytest.mark.parametrize(
+    ("option", "known"),
+    [
+        ("state", "'source' or 'reset' or 'keep' or 'io'"),
+        ("padding", "None or 'right' or 'left'"),
+        ("loop", "'auto' or 'while' or 'unroll'"),
+        ("prefer", "'fused' or 'speed'"),
+    ],
+)
+def test_a_value_that_an_option_has_not(option: str, known: str) -> None:
+    with pytest.raises(JfuseError, match=rf"no {option} 'other'(.|\n)*{known}"):
+        RecurrenceOptions(**{option: "other"})  # type: ignore[arg-type]
+
+
+def test_which_ops_are_let_in() -> None:
+    assert TfOpOptions(select_tf_ops=True).lets_in("Any")
+    assert TfOpOptions(custom_ops={"Mine": None}).lets_in("Mine")
+    assert not TfOpOptions(custom_ops={"Mine": None}).lets_in("Other")
+    assert not TfOpOptions().lets_in("Mine")

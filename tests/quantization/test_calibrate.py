@@ -1,0 +1,220 @@
+"""Calibration against activations that Keras and NumPy compute, on the same data."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import keras
+import numpy as np
+import pytest
+
+import jfuse
+from jfuse.ir.graph import Const, Program, Signature, State
+from jfuse.ir.trace import trace_graph
+from jfuse.ir.types import DType, TensorType
+from jfuse.kernels import ops
+from jfuse.quantization.calibrate import calibrate
+from jfuse.quantization.histogram import counted
+from jfuse.quantization.statistics import Observed, Statistics
+from tests.kernels.fused.lstm_oracle import LSTM, sigmoid, written_step
+from tests.models.keras_libraries import awake
+from tests.quantization.programs import every_value, result
+from tests.tflite import programs
+from tests.tflite.programs import BATCH, KEY, f32
+
+layers = keras.layers
+RNG = np.random.default_rng(5)
+
+
+def assert_range(statistics: Statistics, what: Observed, *wanted: Any) -> None:
+    """The range is that of these arrays."""
+    ends = min(float(np.min(w)) for w in wanted), max(float(np.max(w)) for w in wanted)
+    # 2e-6: sums of up to a hundred terms in f32 in another order
+    np.testing.assert_allclose(statistics.range(what), ends, rtol=2e-6, atol=2e-6)
+
+
+@pytest.mark.slow
+def test_a_network_with_recurrent_layers() -> None:
+    """Convolution, LSTM and GRU; of the GRU, which is a loop of the file, the state in each turn counts."""
+    hidden = layers.LSTM(5, return_sequences=True)
+    outputs = [x := keras.Input((9, 6, 1)), x := layers.Conv2D(3, 3, activation="relu")(x)]
+    outputs += [x := hidden(layers.Reshape((7, 12))(x)), layers.GRU(4, return_sequences=True)(x)]
+    model = awake(keras.Model(outputs[0], outputs[1:]))
+    program = jfuse.convert(keras.Model(model.input, outputs[-1]), verify=False, loop="while").program
+    x = RNG.standard_normal((37, 9, 6, 1)).astype(np.float32)
+    conv, lstm, gru = model(x)
+    observed = every_value(program)
+    loop = next(e for e in program.graphs()[0].eqns if e.op.builtin == "WHILE")
+    (state,) = (v for v in loop.bodies[1].inputs if [d for d in v.type.shape][1:] == [4])
+    counted_ = result(program, "CONV_2D"), Observed(state)
+    statistics = calibrate(program, observed, x, histograms=counted_)
+
+    assert_range(statistics, result(program, "CONV_2D"), conv)
+    assert_range(statistics, result(program, "UNIDIRECTIONAL_SEQUENCE_LSTM"), lstm)
+    h, cells = [np.zeros((37, 5), np.float32)] * 2, []
+    for step in np.moveaxis(np.reshape(conv, (37, 7, 12)), 1, 0):
+        _, h = hidden.cell(step, h)
+        cells.append(h[1])
+    assert_range(statistics, result(program, "UNIDIRECTIONAL_SEQUENCE_LSTM", part="cell"), cells)
+    assert_range(statistics, result(program, "UNIDIRECTIONAL_SEQUENCE_LSTM", part="hidden"), lstm)
+    assert_range(statistics, Observed(state), np.zeros(1), np.asarray(gru)[:, :-1])
+    for what, size in zip(counted_, (np.size(conv), 37 * 7 * 4), strict=True):
+        counts = statistics.record(what).counts
+        assert counts is not None
+        assert counts.sum() == size
+    assert sum(statistics.record(o).calls == 37 for o in observed if statistics.seen(o)) > 20
+
+
+def test_the_inner_values_of_every_lstm() -> None:
+    lstm = LSTM(batch=2, steps=5, width=4, peephole=True, norm=True)
+    x, h, c = lstm.inputs_and_state()
+    types = [f32(*a.shape) for a in (x, h, c)]
+    graph = trace_graph(lambda *a: ops.unidirectional_sequence_lstm(*lstm.in_file_order(*a), **lstm.options), types)
+    program = Program((Signature(KEY, graph, ("x", "h", "c"), ("y", "h2", "c2")),))
+    seen: dict[str, list[np.ndarray]] = {}
+    w = lstm.operands
+    for x_t in np.swapaxes(x, 0, 1):
+        before, c_before = h, c
+        h, c = written_step(lstm, x_t, before, c_before, w)
+        for gate, state in {"input": c_before, "forget": c_before, "cell": None, "output": c}.items():
+            total = x_t @ w[f"W_{gate}"].T + before @ w[f"R_{gate}"].T
+            total = total if state is None else total + state * w[f"p_{gate}"]
+            seen.setdefault(f"{gate}_gate", []).append(total)
+            normed = (total - total.mean(-1, keepdims=True)) / total.std(-1, keepdims=True) * w[f"l_{gate}"]
+        seen.setdefault("cell", []).append(c)
+        seen.setdefault("hidden", []).append(sigmoid(normed + w["b_output"]) * np.tanh(c))
+    what = [Observed(graph.eqns[0].outputs[0], part) for part in seen]
+    x, h, c = lstm.inputs_and_state()
+    statistics = calibrate(program, what, [{"x": x, "h": h, "c": c}], histograms=what)
+    for of in what:
+        assert_range(statistics, of, seen[of.part])
+        counts = statistics.record(of).counts
+        assert counts is not None
+        np.testing.assert_allclose(counts, counted(np.stack(seen[of.part])), atol=2)
+
+
+def branching() -> Program:
+    """Halves x until its sum is below 1; where it was positive first, doubles it in a branch that has a loop, too."""
+
+    def total(x: Any) -> Any:
+        return ops.sum_(x, np.array([0], np.int32))
+
+    def shrink(x: Any) -> Any:
+        cond = trace_graph(lambda v: ops.greater(total(v), np.float32(1)), [f32(3)], "cond")
+        return ops.while_([x], [cond, trace_graph(lambda v: ops.mul(v, np.float32(0.5)), [f32(3)], "body")])[0]
+
+    def main(x: Any) -> Any:
+        small = shrink(x)
+        then = trace_graph(lambda v: shrink(ops.mul(v, np.float32(20))), [f32(3)], "then")
+        other = trace_graph(lambda v: ops.neg(v), [f32(3)], "else")
+        return ops.if_([ops.greater(total(x), np.float32(0)), small], [then, other])
+
+    return programs.program(main, f32(3))
+
+
+def shrunk(v: np.ndarray) -> tuple[np.ndarray, list[np.ndarray]]:
+    """What `shrink` gives for one sample, and its value after each turn."""
+    turns: list[np.ndarray] = []
+    while v.sum() > 1:
+        v = v * np.float32(0.5)
+        turns.append(v)
+    return v, turns
+
+
+def test_samples_that_take_other_branches_and_turns() -> None:
+    """Samples run together, yet each value counts where its sample computes it."""
+    program = branching()
+    x = (RNG.standard_normal((11, 3)) * 5).astype(np.float32)
+    firsts = [shrunk(row) for row in x]
+    halves = [turn for _, turns in firsts for turn in turns]
+    doubled = [small * 20 for row, (small, _) in zip(x, firsts, strict=True) if row.sum() > 0]
+    negated = [-small for row, (small, _) in zip(x, firsts, strict=True) if row.sum() <= 0]
+    inner = [turn for v in doubled for turn in shrunk(v)[1]]
+
+    loop, branch = (e for e in program.graphs()[0].eqns if e.bodies)
+    then, other = branch.bodies
+    values = [loop.bodies[1].eqns[0], then.eqns[0], other.eqns[0], then.eqns[1].bodies[1].eqns[0]]
+    observed = [Observed(eqn.outputs[0]) for eqn in values]
+    statistics = calibrate(program, observed, x, histograms=observed)
+    for what, wanted in zip(observed, (halves, doubled, negated, inner), strict=True):
+        assert_range(statistics, what, *wanted)
+        np.testing.assert_array_equal(statistics.record(what).counts, counted(np.array(wanted, np.float32)))
+    assert statistics.record(observed[2]).calls == len(negated) < 11
+
+
+def adding_up() -> Program:
+    """A state that adds up what it is given, from 1 on."""
+    graph = trace_graph(lambda x, s: (total := ops.add(x, s), total), [f32(1, 2), f32(1, 2)])
+    state = State("total", Const(np.ones((1, 2), np.float32)))
+    return Program((Signature(KEY, graph, ("x",), ("y",), (state,)),))
+
+
+def test_states_go_on_and_sequences_start_anew() -> None:
+    program = adding_up()
+    what = result(program, "ADD")
+    calls = [np.full((1, 2), i, np.float32) for i in (1, -2, 3)]
+    assert calibrate(program, [what], calls).range(what) == (0.0, 3.0)
+    assert calibrate(program, [what], [[{"x": c} for c in calls]] * 3).range(what) == (0.0, 3.0)
+    assert calibrate(program, [what], [[{"x": calls[2]}], [{"x": calls[1]}]]).range(what) == (-1.0, 4.0)
+
+
+def test_infinities_are_left_out_and_told() -> None:
+    program = programs.program(lambda x: ops.log(x), f32(BATCH, 3))
+    what = result(program, "LOG")
+    x = np.array([[1, 2, 3], [4, 0, -1], [2, 2, 8]], np.float32)
+    statistics = calibrate(program, [what], x, histograms=[what])
+    assert_range(statistics, what, np.log(x[x > 0]))
+    assert statistics.record(what).counts.sum() == 7  # type: ignore[union-attr]
+    assert [n.partition("log")[0] for n in statistics.notes()] == ["in 1 calls of the calibration "]
+
+
+def test_a_graph_that_jax_cannot_trace() -> None:
+    """The indices of numbers that are not 0: their count depends on data."""
+
+    def main(x: Any) -> Any:
+        where = ops.where(ops.greater(x, np.float32(0)))
+        return ops.mul(ops.gather_nd(x, where), np.float32(3)), ops.tanh(x)
+
+    program = programs.program(main, f32(4))
+    x = RNG.standard_normal((9, 4)).astype(np.float32)
+    observed = [result(program, "MUL"), result(program, "TANH")]
+    statistics = calibrate(program, observed, x, histograms=observed)
+    assert_range(statistics, observed[0], 3 * x[x > 0])
+    assert_range(statistics, observed[1], np.tanh(x))
+    np.testing.assert_array_equal(statistics.record(observed[0]).counts, counted(3 * x[x > 0]))
+
+
+def test_without_data_the_statistics_are_not_to_be_trusted() -> None:
+    program = programs.dense()
+    statistics = calibrate(program, [result(program, "FULLY_CONNECTED")], "random")
+    assert list(statistics.notes()) == [
+        "the calibration is not to be trusted: random numbers, which nobody chose",
+    ]
+
+
+def two_signatures() -> Sequence[Signature]:
+    graphs = [trace_graph(lambda x, k=k: ops.mul(x, np.float32(k)), [TensorType((BATCH,), DType.f32)]) for k in (2, 3)]
+    return tuple(Signature(key, g, ("x",), ("y",)) for key, g in zip(("a", "b"), graphs, strict=True))
+
+
+def test_each_signature_has_its_own_data() -> None:
+    program = Program(tuple(two_signatures()))
+    first, second = (Observed(g.eqns[0].outputs[0]) for g in program.graphs())
+    x = RNG.standard_normal(6).astype(np.float32)
+    statistics = calibrate(program, [first, second], {"a": x[:2], "b": [x[2:]]})
+    assert_range(statistics, first, 2 * x[:2])
+    assert_range(statistics, second, 3 * x[2:])
+    statistics = calibrate(program, [first, second], [("b", {"x": x})])
+    assert not statistics.seen(first)
+    assert statistics.record(second).calls == 1
+
+
+def test_statistics_stand_for_data(tmp_path: Path) -> None:
+    program, again = programs.dense(), programs.dense()
+    what, place = (result(p, "FULLY_CONNECTED") for p in (program, again))
+    statistics = calibrate(program, [what], RNG.standard_normal((5, 8)).astype(np.float32))
+    statistics.save(tmp_path / "statistics.npz")
+    for data in (statistics, tmp_path / "statistics.npz"):
+        assert calibrate(again, [place], data).range(place) == statistics.range(what)

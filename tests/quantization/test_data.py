@@ -1,0 +1,142 @@
+"""Calibration data: every form gives the same calls, and what does not fit is one error that names the item."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from jfuse.errors import JfuseError
+from jfuse.ir.graph import Program, Signature
+from jfuse.ir.trace import trace_graph
+from jfuse.ir.types import DType, TensorType
+from jfuse.kernels import ops
+from jfuse.quantization.data import calibration_items
+from tests.tflite.programs import BATCH, f32, i32
+
+ROWS = np.random.default_rng(0).standard_normal((6, 4)).astype(np.float32)
+IDS = np.arange(6, dtype=np.int32)
+
+
+def gathered() -> Program:
+    """A table of 9 rows: x + table[ids]."""
+    table = np.zeros((9, 4), np.float32)
+    graph = trace_graph(lambda x, ids: ops.add(x, ops.gather(table, ids, axis=0)), [f32(BATCH, 4), i32(BATCH)])
+    return Program((Signature("call", graph, ("x", "ids"), ("y",)),))
+
+
+def generator() -> Iterator[Any]:
+    for n in range(6):
+        yield {"x": ROWS[n : n + 1], "ids": IDS[n : n + 1]}
+
+
+def dataset() -> Any:
+    return tf.data.Dataset.from_tensor_slices({"x": ROWS, "ids": IDS}).batch(1)
+
+
+FORMS: dict[str, Any] = {
+    "function": generator,
+    "generator": generator(),
+    "dicts": list(generator()),
+    "lists": [[d["x"], d["ids"]] for d in generator()],
+    "tuples": [(tf.constant(d["x"]), d["ids"]) for d in generator()],
+    "keyed": [("call", d) for d in generator()],
+    "sequences": [list(generator())[:2], [("call", [ROWS[2:3], IDS[2:3]])], list(generator())[3:]],
+    "tf.data": dataset,
+    "arrays": {"x": ROWS.astype(np.float64), "ids": IDS.astype(np.int64)},
+    "by signature": {"call": {"x": ROWS, "ids": IDS}},
+    "with an axis for calls": {"x": ROWS[:, None], "ids": IDS[:, None]},
+}
+
+
+@pytest.mark.parametrize("form", [*FORMS, "npz", "folder"])
+def test_every_form_gives_the_same_calls(form: str, tmp_path: Path) -> None:
+    data = FORMS.get(form)
+    if form == "npz":
+        np.savez(data := tmp_path / "data.npz", x=ROWS, ids=IDS)
+    if form == "folder":
+        data = str(tmp_path)
+        for number, part in enumerate(np.split(np.arange(6), 3)):
+            np.savez(tmp_path / f"{number}.npz", x=ROWS[part], ids=IDS[part])
+    items = list(calibration_items(gathered(), data))
+    calls = [call for item in items for call in item.calls]
+    assert {(c.inputs["x"].shape, c.inputs["x"].dtype.name, c.inputs["ids"].dtype.name) for c in calls} == {
+        ((1, 4), "float32", "int32")
+    }
+    np.testing.assert_array_equal(np.concatenate([c.inputs["x"] for c in calls]), ROWS)
+    np.testing.assert_array_equal(np.concatenate([c.inputs["ids"] for c in calls]), IDS)
+    assert [item.goes_on for item in items] == [form != "sequences"] * len(items)
+
+
+def test_arrays_fill_a_fixed_batch(tmp_path: Path) -> None:
+    graph = trace_graph(lambda x: ops.neg(x), [f32(4, 4)])
+    np.save(tmp_path / "x.npy", ROWS)
+    (item,) = calibration_items(Program((Signature("call", graph, ("x",), ("y",)),)), tmp_path / "x.npy")
+    np.testing.assert_array_equal(item.calls[0].inputs["x"], ROWS[:4])
+
+
+def with_a_nan() -> Iterator[Any]:
+    yield {"x": ROWS, "ids": IDS}
+    yield {"x": np.full((1, 4), np.nan), "ids": IDS[:1]}
+
+
+BAD: dict[str, tuple[Callable[[], Any], str]] = {
+    "nothing": (lambda: [], "there is no calibration data"),
+    "an input is missing": (lambda: [{"x": ROWS}], r"item 0 of the calibration data does not have the inputs.*'call'"),
+    "another name": (lambda: {"x": ROWS, "id": IDS}, "the calibration data does not have the inputs"),
+    "too many arrays": (lambda: [[ROWS, IDS, IDS]], "item 0 .*found +3 arrays"),
+    "another shape": (lambda: [{"x": ROWS[:, :3], "ids": IDS}], r"'x' in item 0 .* does not fit.*float32\[6, 3\]"),
+    "another dtype": (lambda: [{"x": ROWS, "ids": ROWS[:, 0]}], r"'ids' in item 0 .* does not fit.*float32\[6\]"),
+    "sizes disagree": (lambda: [{"x": ROWS, "ids": IDS[:2]}], "'ids' in item 0 .* has another size B"),
+    "not finite": (with_a_nan, r"'x' in item 1 of the calibration data is not finite.*nan at \[0, 0\]"),
+    "an infinity": (lambda: {"x": np.where(ROWS > 0, np.inf, ROWS), "ids": IDS}, "'x' in the calibration data is not"),
+    "ids beyond the table": (
+        lambda: [[ROWS, IDS + 4]],
+        "'ids' in item 0 .* has ids beyond the table.*below 9.* 9",
+    ),
+    "too large ids": (lambda: [[ROWS, IDS + np.int64(2**33)]], "'ids' in item 0 .* has numbers that i32 cannot hold"),
+    "lengths": (lambda: {"x": ROWS, "ids": IDS[:3]}, "arrays of different lengths"),
+    "no signature": (lambda: [("other", {"x": ROWS, "ids": IDS})], "item 0 of .* calls 'other'"),
+    "no data": (lambda: 7, "calibration data cannot be a int"),
+    "ragged": (lambda: [{"x": [[1.0], [1.0, 2.0]], "ids": IDS}], "'x' in item 0 .* is no array"),
+    "an empty sequence": (lambda: [[]], "item 0 of the calibration data is empty"),
+    "a file that is none": (lambda: __file__, "cannot be read as arrays"),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_what_does_not_fit_names_the_item(name: str) -> None:
+    make, message = BAD[name]
+    with pytest.raises(JfuseError) as error:
+        list(calibration_items(gathered(), make()))
+    assert re.search(message, str(error.value).replace("\n", " ")), str(error.value)
+
+
+def test_an_array_alone_is_for_one_input() -> None:
+    with pytest.raises(JfuseError, match="does not have the inputs"):
+        list(calibration_items(gathered(), ROWS))
+    with pytest.raises(JfuseError, match="has no signature 'other'"):
+        list(calibration_items(gathered(), ROWS, "other"))
+
+
+def test_errors_of_the_users_own_function_pass() -> None:
+    def broken() -> Iterator[Any]:
+        yield {"x": ROWS, "ids": IDS}
+        raise KeyError("the user's")
+
+    with pytest.raises(KeyError, match="the user's"):
+        list(calibration_items(gathered(), broken))
+
+
+def test_strings_and_other_types() -> None:
+    types = [TensorType((BATCH,), DType.string), TensorType((BATCH,), DType.u8)]
+    graph = trace_graph(lambda s, u: ops.cast(u, out_data_type=DType.f32), types)
+    program = Program((Signature("call", graph, ("s", "u"), ("y",)),))
+    (item,) = calibration_items(program, [{"s": ["a", "ö"], "u": np.array([1, 255])}])
+    assert item.calls[0].inputs["s"].tolist() == [b"a", "ö".encode()]
+    assert item.calls[0].inputs["u"].dtype == np.uint8

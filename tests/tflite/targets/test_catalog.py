@@ -1,0 +1,142 @@
+"""Targets are data: every one has tables that load, and says what keeps an equation from it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from jfuse.errors import JfuseError
+from jfuse.ir.graph import Const, Eqn, Graph, Program, Signature, State, Var
+from jfuse.ir.quantization import Quantization
+from jfuse.ir.trace import trace_graph
+from jfuse.ir.types import DType, TensorType
+from jfuse.kernels import ops
+from jfuse.tflite.runtime.table import ROWS
+from jfuse.tflite.schema import BUILTIN_CODES
+from jfuse.tflite.targets.catalog import target_named
+from jfuse.tflite.targets.file_operators import operators_of
+from jfuse.tflite.targets.names import TARGETS, is_target
+from jfuse.tflite.write.file import to_bytes
+from tests.tflite.programs import f32, program
+
+FLOATS = f32(2, 3)
+
+
+def equation(function: Any, *types: TensorType) -> Eqn:
+    return trace_graph(function, types).eqns[-1]
+
+
+@pytest.mark.parametrize("name", [*TARGETS, "litert>=2.14", "litert>=1.5.0"])
+def test_each_target_takes_an_addition(name: str) -> None:
+    assert is_target(name)
+    target = target_named(name)
+    assert target.name == name
+    assert target.why_not(equation(ops.add, FLOATS, FLOATS)) is None
+    for table in filter(None, (target.runs, target.accelerator)):
+        assert table.source
+        assert table.operators.keys() <= BUILTIN_CODES.keys()
+        assert len(table.operators) > 40
+
+
+def test_a_target_that_there_is_not() -> None:
+    assert not is_target("litert>=two")
+    with pytest.raises(JfuseError, match="no target 'tflite'") as error:
+        target_named("tflite")
+    assert "litert>=X.Y" in str(error.value)
+
+
+def lstm(**changes: Any) -> Eqn:
+    weights = [np.ones((4, n), np.float32) for n in (3, 3, 3, 3, 4, 4, 4, 4)]
+    operands: dict[str, Any] = {"peephole": None, "projection": None, "input": weights[0], "h": f32(1, 4)} | changes
+    coupled = operands["input"] is None
+    peepholes = [operands["peephole"]] * 3
+    biases = [None if coupled else np.ones(4, np.float32), *[np.ones(4, np.float32)] * 3]
+    kernels = [operands["input"], *weights[1:4], None if coupled else weights[4], *weights[5:]]
+
+    def call(x: Any, h: Any, c: Any) -> Any:
+        tail = [operands["projection"], None, h, c]
+        return ops.unidirectional_sequence_lstm(x, *kernels, *peepholes, *biases, *tail)
+
+    return trace_graph(call, [f32(1, 5, 3), operands["h"], f32(1, 4)]).eqns[-1]
+
+
+@pytest.mark.parametrize(
+    ("eqn", "reason"),
+    [
+        (lstm(), None),
+        (lstm(input=None), "coupled gates"),
+        (lstm(peephole=np.ones(4, np.float32)), "peepholes"),
+        (lstm(projection=np.ones((4, 4), np.float32)), "a projection"),
+        (equation(lambda x: ops.tile(x, [1, 2]), FLOATS), "tflite-micro has no TILE"),
+        (equation(lambda x: ops.strided_slice(x, [0], [1], [1]), FLOATS), "a range for each of the 2 axes"),
+        (equation(lambda x: ops.strided_slice(x, [0, 0], [1, 1], [1, 1]), FLOATS), None),
+        (equation(lambda x: ops.concatenation(*[x] * 11, axis=0), FLOATS), "10 values at most"),
+        (equation(lambda x: ops.concatenation(*[x] * 10, axis=0), FLOATS), None),
+        (equation(ops.unpack, TensorType((1, 3), DType.bool)), "not bool"),
+        (equation(lambda x: ops.transpose(x, np.arange(6)[::-1].astype(np.int32)), f32(*[1] * 6)), "5 axes at most"),
+    ],
+    ids=lambda v: v.op.name if isinstance(v, Eqn) else str(v),
+)
+def test_what_keeps_an_equation_from_tflite_micro(eqn: Eqn, reason: str | None) -> None:
+    found = target_named("tflite-micro").why_not(eqn)
+    assert found is None if reason is None else found is not None and reason in found
+
+
+def test_an_old_runtime_takes_operators_of_its_time() -> None:
+    gelu = equation(ops.gelu, FLOATS)
+    needed = ROWS["GELU"].litert
+    assert needed is not None
+    assert needed.versions.runtimes[0] == "2.9.0"
+    assert target_named("litert>=2.9").why_not(gelu) is None
+    assert target_named("litert>=2.8.1").why_not(gelu) == "GELU version 1 needs runtime 2.9.0"
+    assert target_named("litert>=2.14.0").why_not(gelu) is None
+
+
+def test_what_an_npu_leaves_to_the_cpu() -> None:
+    target = target_named("ethos-u55")
+    of_floats = equation(ops.relu, FLOATS)
+    assert target.why_not(of_floats) is None
+    assert target.why_on_cpu(of_floats) == "ethos-u55 takes i8, i16, u8, not f32"
+    x, y = (Var(TensorType((2, 3), DType.i8, Quantization((0.5,), (0,)))) for _ in range(2))
+    assert target.why_on_cpu(Eqn(ops.relu, (x,), (y,))) is None
+    assert target.why_not(Eqn(ops.gelu, (x,), (y,))) is None  # which tflite-micro lacks
+    assert target.why_not(equation(ops.gelu, FLOATS)) == "tflite-micro has no GELU"
+    assert target.why_on_cpu(equation(ops.zeros_like, FLOATS)) == "ethos-u55 has no ZEROS_LIKE"
+
+
+def test_a_gpu_takes_a_graph_as_a_whole() -> None:
+    assert target_named("litert-gpu").why_not(equation(ops.zeros_like, FLOATS)) == "litert-gpu has no ZEROS_LIKE"
+    product = equation(lambda x: ops.reduce_prod(x, np.int32(0)), FLOATS)
+    assert target_named("google-tensor").why_not(product) is None
+    assert target_named("google-tensor").why_on_cpu(product) == "google-tensor has no REDUCE_PROD"
+
+
+def integer_lstm(*, kept: bool) -> Program:
+    """An i8 LSTM, whose types alone matter, with states of the signature or given."""
+    quantized = TensorType((1, 4), DType.i8, Quantization((0.1,), (0,)))
+    x = Var(TensorType((1, 5, 3), DType.i8, Quantization((0.1,), (0,))))
+    h, c = Var(quantized), Var(TensorType((1, 4), DType.i16, Quantization((0.1,), (0,))))
+    plain = lstm()
+    results = (Var(quantized), Var(h.type), Var(c.type))
+    eqn = Eqn(plain.op, (x, *plain.inputs[1:18], h, c, *[None] * 4), results, plain.params)
+    graph = Graph("main", (x, h, c), (eqn,), results)
+    initial = [Const(np.zeros((1, 4), v.type.dtype.numpy)) for v in (h, c)]
+    states = tuple(State(name, value, "tensor") for name, value in zip("hc", initial, strict=True))
+    names = ("x",) if kept else ("x", "h", "c")
+    return Program((Signature("main", graph, names, ("y",), states if kept else ()),))
+
+
+def test_cmsis_nn_forgets_what_an_integer_lstm_keeps() -> None:
+    (loss, *_) = target_named("cmsis-nn").losses_of(integer_lstm(kept=True))
+    assert "starts every call from zero" in loss
+    assert target_named("cmsis-nn").losses_of(integer_lstm(kept=False)) == []
+    micro = target_named("tflite-micro").losses_of(integer_lstm(kept=True))
+    assert not any("CMSIS" in text for text in micro)
+    assert "ends onert" in micro[0]
+
+
+def test_the_operators_of_a_file() -> None:
+    data = to_bytes(program(lambda x: ops.neg(ops.add(ops.neg(x), x)), FLOATS))
+    assert operators_of(data) == {"ADD": 1, "NEG": 2}
