@@ -1,10 +1,10 @@
 """Mutated .tflite files: loaded, printed, saved, and executed on XLA and in LiteRT. Nothing may end or hold the caller.
 
-    python -m bench.fuzz --minutes 30 --out bench/results/fuzz.json
+    python -m bench.fuzz --minutes 30 --seed 7 --out bench/results/fuzz.json
 
-Files are mutated in their tables (indices, types, shapes, options, operators, signatures, quantization), some in their
-bytes. A file that ends in a way not seen before is mutated further. The work is done in child processes: one that dies
-is a crash of the caller, and the next one goes on behind the file that it was at.
+Files are mutated as `bench/mutations.py` does. A file that ends in a way not seen before is mutated further. The work
+is done in child processes: one that dies is a crash of the caller, and the next one goes on behind the file that it was
+at. A seed draws files of its own; what a run finds is added to what the file of `--out` has from others.
 """
 
 from __future__ import annotations
@@ -17,16 +17,15 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import flatbuffers
 import jax
 import numpy as np
-from ai_edge_litert import schema_py_generated as schema
 
+from bench.mutations import Mutator
 from jfuse.errors import JfuseError
 from jfuse.ir.graph import Program
 from jfuse.ir.text import format_program
@@ -43,11 +42,10 @@ from tests.tflite.read.test_sparse import in_blocks, product
 from tests.tflite.read.test_whole import integer_dense, integer_lstm
 
 LIMITS = Limits(seconds=2.0, memory_bytes=2**30, constant_bytes=2**28)
-HANG_S = 20.0  # for one file, whatever is done with it; each call on XLA and in LiteRT may take two
+HANG_S = 120.0  # for one file, whatever is done with it, on a busy machine; each call on XLA and in LiteRT may take two
 _EVERY = 400  # files between two reports of a child, which then also frees what jax has compiled
-_MOST_KEPT = 2000
+_MOST_KEPT = 1000
 _REFUSED = "not loaded: "
-_NUMBERS = (-1, 0, 1, 2, 3, 7, 255, 65536, 2**31 - 1, -(2**31))
 
 SEEDS: tuple[Callable[[], Program], ...] = (
     programs.dense,
@@ -58,85 +56,6 @@ SEEDS: tuple[Callable[[], Program], ...] = (
     lambda: integer_lstm(3),
     lambda: product(in_blocks()[0]),
 )
-
-
-class Mutator:
-    """Draws mutations of files."""
-
-    def __init__(self, rng: np.random.Generator) -> None:
-        self._rng = rng
-
-    def mutated(self, data: bytes) -> bytes:
-        """Another file."""
-        if self._rng.random() < 0.2:
-            return self._bytes(data)
-        builder = flatbuffers.Builder(len(data) + 2**12)
-        try:
-            model = schema.ModelT.InitFromPackedBuf(data, 0)
-            for _ in range(int(self._rng.integers(1, 4))):
-                self._table(model)
-            builder.Finish(model.Pack(builder), b"TFL3")
-        except Exception:  # the generated module checks nothing that it reads, and writes no numbers out of range
-            return self._bytes(data)
-        return bytes(builder.Output())
-
-    def _bytes(self, data: bytes) -> bytes:
-        copy = bytearray(data)
-        for _ in range(int(self._rng.integers(1, 6))):
-            place = int(self._rng.integers(len(copy)))
-            copy[place] = int(self._rng.integers(256))
-        return bytes(copy)
-
-    def _table(self, model: Any) -> None:
-        """Change one thing of one table."""
-        tables = [*_tables(model)]
-        table = tables[int(self._rng.integers(len(tables)))]
-        names = [n for n, v in vars(table).items() if v is not None and not isinstance(v, str | bytes)]
-        if not names:
-            return
-        name = names[int(self._rng.integers(len(names)))]
-        value = getattr(table, name)
-        if isinstance(value, bool):
-            setattr(table, name, not value)
-        elif isinstance(value, int):
-            setattr(table, name, self._number(value))
-        elif isinstance(value, float):
-            setattr(table, name, float(self._rng.choice([0.0, -1.0, np.inf, np.nan, 1e30])))
-        elif isinstance(value, np.ndarray | list) and len(value):
-            setattr(table, name, self._vector(value))
-
-    def _number(self, value: int) -> int:
-        return value + int(self._rng.choice([-1, 1])) if self._rng.random() < 0.5 else int(self._rng.choice(_NUMBERS))
-
-    def _vector(self, value: Any) -> Any:
-        """One element changed, dropped, repeated or moved."""
-        items = list(value)
-        place, other = (int(i) for i in self._rng.integers(len(items), size=2))
-        kind = int(self._rng.integers(4))
-        if kind == 0:
-            del items[place]
-        elif kind == 1:
-            items.insert(other, items[place])
-        elif kind == 2:
-            items[place], items[other] = items[other], items[place]
-        elif isinstance(items[place], int | np.integer):
-            items[place] = self._number(int(items[place]))
-        if isinstance(value, np.ndarray):
-            with np.errstate(all="ignore"):
-                return np.array([int(i) if value.dtype.kind in "iu" else i for i in items]).astype(value.dtype)
-        return items
-
-
-def _tables(found: Any) -> Iterator[Any]:
-    """A table and all that hang on it."""
-    yield found
-    for value in vars(found).values():
-        if hasattr(value, "InitFromObj"):
-            yield from _tables(value)
-        elif isinstance(value, list):
-            for item in value:
-                if hasattr(item, "InitFromObj"):
-                    yield from _tables(item)
 
 
 @dataclass
@@ -153,14 +72,15 @@ class Child:
     def run(self, until: float, most: int) -> None:
         """Files until the time is over."""
         kept = [to_bytes(make()) for make in SEEDS]
+        mutator = Mutator()
         for number in range(self.start, most):
             rng = np.random.default_rng([self.seed, number])
-            data = Mutator(rng).mutated(kept[int(rng.integers(len(kept)))])
+            data = mutator.mutated(kept[int(rng.integers(len(kept)))], rng)
             _say({"at": number, "file": data.hex() if len(data) < 65536 else ""})
             started = time.monotonic()
             way = self._file(data, rng)
             if time.monotonic() - started > HANG_S:
-                self.bad.append(f"hang at {number}")
+                self.bad.append(f"{time.monotonic() - started:.0f} s for {data[:4096].hex()}")
             if way not in self.ways and len(kept) < _MOST_KEPT:
                 self.ways.add(way)
                 if not way.startswith(_REFUSED):
@@ -264,7 +184,23 @@ def main() -> None:
     found = _watched(options, until)
     print(json.dumps(found, indent=2)[:5000])
     if options.out is not None:
-        options.out.write_text(json.dumps(found, indent=2) + "\n")
+        before = json.loads(options.out.read_text()) if options.out.exists() else {}
+        options.out.write_text(json.dumps(_added(before, found), indent=2) + "\n")
+
+
+def _added(before: dict[str, Any], found: dict[str, Any]) -> dict[str, Any]:
+    """Both runs together: numbers and lists added up, of the ways to end and the cores the most."""
+    if found["seeds"][0] in before.get("seeds", ()):
+        raise SystemExit(f"the seed {found['seeds'][0]} drew the same files before")
+    most = ("cores", "ways to end")
+    return {
+        key: max(before.get(key, 0), found.get(key, 0)) if key in most else _sum(before.get(key), found.get(key))
+        for key in dict.fromkeys([*found, *before])
+    }
+
+
+def _sum(a: Any, b: Any) -> Any:
+    return b if a is None else a if b is None else a + b
 
 
 def _watched(options: argparse.Namespace, until: float) -> dict[str, Any]:
@@ -290,6 +226,7 @@ def _watched(options: argparse.Namespace, until: float) -> dict[str, Any]:
         if child.wait():
             crashes.append({"file": at, "status": child.returncode, "bytes": last[:20000]})
     return {
+        "seeds": [options.seed],
         "files": at + 1,
         "seconds": round(time.monotonic() - started),
         "cores": os.cpu_count(),

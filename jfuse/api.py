@@ -334,9 +334,9 @@ def verify(
         graph.
     runtimes: further runtimes to run the file of `a` in: "tflite-micro", where it is installed (`jfuse[micro]`).
     unsafe: as `load` has it, for sources that are given as paths.
-    limits: what reading the files may take, and each call of them on XLA and in LiteRT, which runs in processes of its
-        own. A call that reaches one, or takes such a process down, is an error that names the call and, where it is
-        found, the operator; its inputs are kept. A `Model` has its own.
+    limits: what reading the files may take, and each call of them on XLA, in TensorFlow, and in LiteRT, which runs in
+        processes of its own. A call that reaches one, or takes such a process down, is an error that names the call
+        and, where it is found, the operator; its inputs are kept. A `Model` has its own.
     on_progress: called with the number of calls compared, and about how many there will be (0: unknown).
 
     Returns what was found; the report of a Model `a` gets it too. Raises VerifyFailed, with the same in its

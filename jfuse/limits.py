@@ -17,8 +17,9 @@ class Limits:
         larger one is read, printed, saved and verified, as bodies stay shared, and runs equation by equation; it is
         not lowered.
     constant_bytes: of all constants of a `.tflite` file together, unpacked (sparse tensors become dense).
-    seconds: for one call of a file, on XLA or in LiteRT. None: ten minutes for a first call, then a hundred times as
-        long as the calls before took on average, and at least a minute; on XLA ten minutes for each call.
+    seconds: for one call of a file, on XLA, in LiteRT or in TensorFlow. None: ten minutes for a first call, then a
+        hundred times as long as the calls before took on average, and at least a minute; on XLA and in TensorFlow,
+        where only loops are timed, ten minutes for each call, and an hour for many samples in one call.
     memory_bytes: what one process of LiteRT may take, besides its own code (on Linux).
     archive_bytes: of all members of a `.keras` archive, unpacked; archive_ratio: how many times its compressed size a
         member above 64 MiB may take (zlib reaches 1,032; weights of zeros are the only honest members near it).

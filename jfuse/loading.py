@@ -62,7 +62,7 @@ def load(
     batch: the size of the first dimension of every input where it is open.
     custom_ops: TensorFlow ops to leave as they are, whatever rule there is: `lower` makes custom operators of them.
     unsafe: let a file run code of its own and work on other files of this machine (SECURITY.md); for authors you trust.
-    limits: what reading a file, and running a `.tflite` file, may take.
+    limits: what reading a file, and a call of it on XLA, in LiteRT and in TensorFlow, may take.
     Raises ImportFailed, BadFlatbuffer.
     """
     selection = Selection(signatures, input_signature, input_tensors, output_tensors, shapes, batch, specs, params)
@@ -94,7 +94,8 @@ def load_selected(
     imported = import_tensorflow(source, known.lowers, selection, custom_ops=custom_ops, unsafe=unsafe, limits=limits)
     _need_nodes_of(custom_ops, imported.program)
     report = Report(assumptions=list(imported.program.assumptions), notes=list(imported.notes))
-    return Model(imported.program, imported, report)
+    foreign = isinstance(source, str | Path)  # loops of a file may never end, on XLA either
+    return Model(imported.program, imported, report, limits=limits if foreign else None)
 
 
 @only_jfuse_errors("parsing")

@@ -36,9 +36,8 @@ class Model:
     """A program with named signatures. `print(model)` shows its text; calling it runs it on CPU or GPU through XLA.
 
     `imported` keeps the TensorFlow source, `functions` the jax functions, where there are any, so that results can be
-    compared with them. `limits` is
-    what running it may take, where it was read from a `.tflite` file. `unquantized` is the float model, of one that was
-    quantized.
+    compared with them. `limits` is what running it may take, where it was read from a file. `unquantized` is the float
+    model, of one that was quantized.
     """
 
     def __init__(

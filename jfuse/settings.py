@@ -9,6 +9,7 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager, nullco
 from typing import Any
 
 import jax
+import numpy as np
 
 _FRAMES = 8000  # Python's own limit of 1,000 allows some forty functions, loops or branches in each other
 _LOCK = threading.Lock()
@@ -17,13 +18,17 @@ _DEPTH = [0, 0]  # how many public functions run, in all threads, and the limit 
 
 @contextmanager
 def own_settings() -> Iterator[None]:
-    """Within the `with`, jax computes as the kernels expect it, in this thread."""
+    """Within the `with`, jax and NumPy compute as the kernels expect it, in this thread.
+
+    A model may divide by 0 and overflow: that is no error of who computes it.
+    """
     with ExitStack() as stack:
         stack.enter_context(jax.numpy_rank_promotion("allow"))
         stack.enter_context(jax.transfer_guard("allow"))
         stack.enter_context(jax.debug_nans(False))
         stack.enter_context(jax.debug_infs(False))
         stack.enter_context(jax.disable_jit(False))
+        stack.enter_context(np.errstate(all="ignore"))
         yield
 
 

@@ -28,6 +28,7 @@ class Imported:
 
     variables: TensorFlow's variable behind each state of the program, by the state's name.
     variable_names: of all variables that the functions use.
+    limits: of each call of the functions.
     """
 
     program: Program
@@ -36,6 +37,7 @@ class Imported:
     variables: Mapping[str, Any] = field(default_factory=dict)
     variable_names: tuple[str, ...] = ()
     keep_alive: Any = None  # concrete functions hold their variables weakly
+    limits: Limits = DEFAULT_LIMITS
 
 
 def import_tensorflow(
@@ -51,7 +53,8 @@ def import_tensorflow(
 
     selection: the part of the source to import.
     custom_ops: TensorFlow ops that are to stay opaque.
-    unsafe: let files that are read run code, and work on other files. limits: what a `.keras` file may take.
+    unsafe: let files that are read run code, and work on other files.
+    limits: what a `.keras` file may take, and each call of the source.
     """
     if find_spec("tensorflow") is None:
         raise ImportFailed("TensorFlow is not installed", expected="it, to read anything but .tflite files")
@@ -71,7 +74,7 @@ def import_tensorflow(
     variables = [v for s in found for v in live_variables(s.function)]
     names = tuple(dict.fromkeys(v.name.removesuffix(":0") for v in variables))
     functions = {s.key: s for s in found}
-    return Imported(program, functions, imported.notes, imported.variables, names, (keep_alive, variables))
+    return Imported(program, functions, imported.notes, imported.variables, names, (keep_alive, variables), limits)
 
 
 def _opened(source: Any, unsafe: bool, limits: Limits) -> Any:

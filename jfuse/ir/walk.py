@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import operator
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from jfuse.ir.dims import Dim, same, substitute_value
 from jfuse.ir.graph import Atom, Const, Eqn, Graph, Op, Var
@@ -60,7 +61,7 @@ def all_graphs(graph: Graph) -> Iterator[Graph]:
 
 def expanded_size(graph: Graph) -> int:
     """How many equations the graph has where each body counts once for each equation that has it."""
-    return _up(graph, lambda found, bodies: len(found.eqns) + sum(bodies))
+    return _up(graph, lambda found, bodies: len(found.eqns) + sum(bodies), {})
 
 
 def shares_bodies(graph: Graph, most: int) -> bool:
@@ -71,22 +72,21 @@ def shares_bodies(graph: Graph, most: int) -> bool:
 
 def nesting(graph: Graph) -> int:
     """How deep bodies lie in each other; 0 for a graph without any."""
-    return _up(graph, lambda found, bodies: 1 + max(bodies) if bodies else 0)
+    return _up(graph, lambda found, bodies: 1 + max(bodies) if bodies else 0, {})
 
 
-def _up(graph: Graph, number: Callable[[Graph, Sequence[int]], int]) -> int:
-    """The number of a graph, which follows from those of the bodies of its equations."""
-    found: dict[int, int] = {}
-    waiting = [graph]
+def _up(graph: Graph, number: Callable[[Graph, Sequence[int]], int], found: MutableMapping[Graph, int]) -> int:
+    """The number of a graph, which follows from those of the bodies of its equations. found: what is known so far."""
+    waiting = [] if graph in found else [graph]
     while waiting:
         inner = waiting[-1]
         bodies = [body for eqn in inner.eqns for body in eqn.bodies]
-        missing = [body for body in bodies if id(body) not in found]
+        missing = [body for body in bodies if body not in found]
         waiting += missing
         if not missing:
-            found[id(inner)] = number(inner, [found[id(body)] for body in bodies])
+            found[inner] = number(inner, [found[body] for body in bodies])
             waiting.pop()
-    return found[id(graph)]
+    return found[graph]
 
 
 def all_eqns(graph: Graph) -> Iterator[Eqn]:
@@ -224,7 +224,10 @@ def with_new_bodies(eqn: Eqn, function: Callable[[Graph], Graph]) -> Eqn:
 
 def has_effects(graph: Graph) -> bool:
     """Whether some equation, those of bodies included, reads or writes a state."""
-    return any(eqn.effects for eqn in all_eqns(graph))
+    return bool(_up(graph, lambda found, bodies: any(e.effects for e in found.eqns) or any(bodies), _EFFECTS))
+
+
+_EFFECTS: MutableMapping[Graph, int] = WeakKeyDictionary()  # passes ask at each level of bodies in bodies
 
 
 def is_same_type(a: TensorType, b: TensorType) -> bool:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 FIRST_S = 600.0  # while no call has ended: of a file and its first call nothing is known
+_START_S = 20.0  # for a process, on a busy machine
 _LEAST_S = 60.0  # a machine may be busy with other things for as long
 _TIMES = 100  # calls of one signature take about as long each, unless inputs decide how often loops run
 LOOK_S = 0.5
@@ -18,7 +19,8 @@ class Patience:
     """How long one call may take.
 
     limit_s: seconds; None for a hundred times as long as those that ended took on average, and at least a minute; ten
-    minutes while none has ended. Loading the file may take ten minutes, too, where no limit is given.
+    minutes while none has ended. Loading the file may take ten minutes, too, where no limit is given; else the limit,
+    and the seconds in which its process starts.
     """
 
     limit_s: float | None = None
@@ -33,7 +35,7 @@ class Patience:
     def seconds(self, loading: bool) -> float:
         """The limit by now."""
         if self.limit_s is not None:
-            return self.limit_s
+            return self.limit_s + (_START_S if loading else 0.0)
         if loading:
             return FIRST_S
         return max(_LEAST_S, _TIMES * self._seconds / self._calls) if self._calls else FIRST_S

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from contextvars import copy_context
 from math import prod
-from threading import Thread
 from typing import Any
 
 import jax
@@ -26,6 +24,7 @@ from jfuse.limits import DEFAULT_LIMITS, Limits
 from jfuse.running.in_litert import WHY, runs_whole, works_on_resources
 from jfuse.running.litert_op import Hosted
 from jfuse.running.partition import hosted, hosted_counts, is_changed
+from jfuse.running.waiting import waited_for
 from jfuse.settings import own_settings
 
 _LONG_S = 600.0  # for one call of a file on XLA, where its limits name no other time
@@ -67,34 +66,11 @@ class Runner:
         if self._deadline is None:
             return self._arrays(args)
         self._deadline.start()
+        end = self._deadline.end
         with until(self._deadline):
-            found = self._arrays(args) if self.untraceable else self._waited_for(args, self._deadline)
+            # XLA would wait with Ctrl-C until it is done.
+            found = self._arrays(args) if self.untraceable else waited_for(lambda: self._arrays(args), end)
         self._deadline.check()
-        return found
-
-    def _waited_for(self, args: Sequence[np.ndarray], deadline: Deadline) -> tuple[np.ndarray, ...]:
-        """The results, computed in another thread: this one takes notice of Ctrl-C, which XLA would wait with."""
-        done: list[tuple[np.ndarray, ...] | BaseException] = []
-        settings = copy_context()
-
-        def work() -> None:
-            try:
-                done.append(settings.run(self._arrays, args))
-            except BaseException as error:
-                done.append(error)
-
-        thread = Thread(target=work, daemon=True)
-        thread.start()
-        try:
-            while thread.is_alive():
-                thread.join(_LOOK_S)
-        except BaseException:
-            deadline.end()
-            thread.join(_GRACE_S)
-            raise
-        (found,) = done
-        if isinstance(found, BaseException):
-            raise found
         return found
 
     def _arrays(self, args: Sequence[np.ndarray]) -> tuple[np.ndarray, ...]:
@@ -119,10 +95,6 @@ class Runner:
         if not self._quick and not self._placed:
             self._constants, self._placed = jax.device_put(self._constants), True
         return self._constants
-
-
-_LOOK_S = 0.1
-_GRACE_S = 5.0  # a loop asks every 50 ms, but one turn of it may take longer
 
 
 def _need_memory(graph: Graph, limits: Limits) -> None:

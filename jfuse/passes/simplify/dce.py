@@ -6,6 +6,7 @@ import operator
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TypeVar
+from weakref import WeakSet
 
 from jfuse.ir.dims import is_known
 from jfuse.ir.graph import Atom, Eqn, Graph, Var
@@ -20,6 +21,8 @@ def eliminate_dead_code(graph: Graph) -> Graph:
 
     Equations with effects stay, and so does the interface of a composite.
     """
+    if graph in _CLEAN:
+        return graph
     read = {atom for atom in graph.outputs if isinstance(atom, Var)}
     kept: list[Eqn] = []
     for eqn in reversed(graph.eqns):
@@ -31,7 +34,13 @@ def eliminate_dead_code(graph: Graph) -> Graph:
         kept.append(slim)
     eqns = tuple(reversed(kept))
     unchanged = len(eqns) == len(graph.eqns) and all(map(operator.is_, eqns, graph.eqns))
-    return graph if unchanged else replace(graph, eqns=eqns)
+    if not unchanged:
+        return replace(graph, eqns=eqns)
+    _CLEAN.add(graph)
+    return graph
+
+
+_CLEAN: WeakSet[Graph] = WeakSet()  # graphs without dead code: passes ask at each level of bodies in bodies
 
 
 def needed_inputs(body: Graph, outputs: Iterable[int], carried: Mapping[int, int]) -> set[int]:

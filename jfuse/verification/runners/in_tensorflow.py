@@ -12,15 +12,20 @@ import numpy as np
 from jfuse.errors import KernelFailed, VerifyFailed
 from jfuse.frontends.sources import Imported
 from jfuse.frontends.tensorflow.function import TfSignature, live_variables
+from jfuse.limits import DEFAULT_LIMITS, Limits
+from jfuse.verification.runners.tensorflow_calls import called
 
 _ONEDNN = re.compile(r"onednn|mkl|could not create a primitive|received an exception", re.IGNORECASE)
 _SWITCH = "TF_ENABLE_ONEDNN_OPTS=0 in the environment before TensorFlow is imported, which then takes its other kernels"
 
 
-def run_tensorflow(signature: TfSignature, inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """The source's outputs by name.
+def run_tensorflow(
+    signature: TfSignature, inputs: Mapping[str, np.ndarray], limits: Limits = DEFAULT_LIMITS, samples: int = 1
+) -> dict[str, np.ndarray]:
+    """The source's outputs by name.   limits: of a call, for each of the `samples` that the inputs hold
 
-    Raises VerifyFailed where TensorFlow itself refuses the inputs, KernelFailed where one of its kernels is at fault.
+    Raises VerifyFailed where TensorFlow itself refuses the inputs or does not come to an end, KernelFailed where one of
+    its kernels is at fault.
     """
     import tensorflow as tf
 
@@ -29,8 +34,7 @@ def run_tensorflow(signature: TfSignature, inputs: Mapping[str, np.ndarray]) -> 
     placeholders = function.inputs[:count]
     tensors = [tf.constant(inputs[n], p.dtype) for n, p in zip(signature.input_names, placeholders, strict=True)]
     try:
-        # Flat: of a default that is a function (act=tf.nn.relu) the structured signature keeps no value to pass again.
-        results = tf.nest.flatten(function._call_flat(tensors, function.captured_inputs))
+        results = tf.nest.flatten(called(function, tensors, signature.key, limits, samples))
     except tf.errors.OpError as error:
         raise _failure(signature.key, error) from error
     _need_declared_shapes(signature, results)
@@ -88,7 +92,7 @@ def call_from(
     """
     with variables_restored(imported):
         set_variables(imported, states)
-        outputs = run_tensorflow(imported.functions[key], inputs)
+        outputs = run_tensorflow(imported.functions[key], inputs, imported.limits)
         return outputs, {name: np.array(imported.variables[name].numpy()) for name in states}
 
 

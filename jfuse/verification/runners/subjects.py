@@ -232,7 +232,8 @@ class InTensorFlow:
 
     def _batch(self, key: str, in_a_row: bool, inputs: Arrays) -> dict[str, np.ndarray]:
         if self.singly(key) is None and not in_a_row:
-            outputs = run_joined(partial(self.start().run, key=key), inputs)
+            joined = _TensorFlowCalls(self.imported, samples=len(next(iter(inputs.values()))))
+            outputs = run_joined(partial(joined.run, key=key), inputs)
             if outputs is not None:
                 return outputs
             self._mixing.add(key)
@@ -250,8 +251,9 @@ class InTensorFlow:
 
 
 class _TensorFlowCalls:
-    def __init__(self, imported: Imported) -> None:
+    def __init__(self, imported: Imported, samples: int = 1) -> None:
         self._imported = imported
+        self._samples = samples
         self.reset()
 
     @property
@@ -263,7 +265,7 @@ class _TensorFlowCalls:
 
     def run(self, inputs: Arrays, key: str | None = None) -> dict[str, np.ndarray]:
         assert key is not None
-        return run_tensorflow(self._imported.functions[key], inputs)
+        return run_tensorflow(self._imported.functions[key], inputs, self._imported.limits, self._samples)
 
 
 @dataclass(frozen=True)

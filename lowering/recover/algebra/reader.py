@@ -9,10 +9,12 @@ from typing import Any
 import numpy as np
 
 from jfuse.errors import JfuseError, NotFused
+from jfuse.ir.dims import is_known, symbols_of
 from jfuse.ir.evaluate import evaluate
 from jfuse.ir.graph import Atom, Const, Eqn, Graph, Op, Var
-from jfuse.ir.walk import substitute_graph
+from jfuse.ir.walk import all_eqns, substitute_graph
 from jfuse.kernels import ops
+from jfuse.kernels.control import if_, scan, while_
 from jfuse.kernels.core.op import builtin_ops
 from jfuse.lowering.recover.algebra.expressions import (
     Apply,
@@ -49,9 +51,13 @@ class Reader:
         self._sizes: dict[int, int] = {}
         self._norms: dict[Var, RowNorm | None] = {}
         self._made: dict[Apply, set[Var]] = {}
-        self._arrays: dict[Var, np.ndarray] = {v: concrete_zeros(v.type, rows) for v in body.inputs}
+        # What loops and branches make of the inputs is needed in size alone: they take long, or for ever.
+        apart = [eqn for eqn in body.eqns if eqn.bodies and dependence.depends(eqn) and _has_loops(eqn)]
+        given = (*body.inputs, *(out for eqn in apart for out in eqn.outputs))
+        self._arrays: dict[Var, np.ndarray] = {v: concrete_zeros(v.type, rows) for v in given}
+        straight = replace(body, inputs=given, eqns=tuple(eqn for eqn in body.eqns if eqn not in apart), outputs=())
         try:
-            evaluate(body, [self._arrays[v] for v in body.inputs], self._observe)
+            evaluate(straight, [self._arrays[v] for v in given], self._observe)
         except JfuseError as error:
             raise NotFused("body_not_executable", got=str(error).split("\n")[0]) from error
 
@@ -192,6 +198,14 @@ class Reader:
 
     def _observe(self, eqn: Eqn, results: tuple[Any, ...]) -> None:
         self._arrays.update((out, np.asarray(r)) for out, r in zip(eqn.outputs, results, strict=True))
+
+
+def _has_loops(eqn: Eqn) -> bool:
+    """Whether an equation is a loop or a branch whose results have known sizes, or holds one."""
+    shapes = (out.type.shape for out in eqn.outputs)
+    return all(is_known(d) or symbols_of(d) == {str(d)} for shape in shapes for d in shape) and any(
+        inner.op in (scan, while_, if_) for inner in (eqn, *(e for body in eqn.bodies for e in all_eqns(body)))
+    )
 
 
 def _at(op: Op, eqn: Eqn, values: np.ndarray) -> float:

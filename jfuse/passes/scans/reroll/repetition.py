@@ -8,6 +8,7 @@ What is found here is a hypothesis; `unrolled` checks every step of it.
 from __future__ import annotations
 
 import operator
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -45,13 +46,21 @@ class Likeness:
             return self.const(a) == self.const(b)
         return a is b
 
-    def eqn(self, eqn: Eqn) -> int:
-        """The number of an equation without its operands."""
+    def eqns(self, eqns: Sequence[Eqn]) -> list[int]:
+        """The numbers of equations without their operands."""
+        outside = [self._outside(eqn) for eqn in eqns]
+        alike = Counter(outside)  # only of those alike are the bodies looked at, which may hold others, and so on
+        return [
+            number if not eqn.bodies or alike[number] == 1 else self._number((number, _texts(eqn)))
+            for eqn, number in zip(eqns, outside, strict=True)
+        ]
+
+    def _outside(self, eqn: Eqn) -> int:
+        """The number of an equation without its operands and bodies."""
         params = tuple((name, repr(value)) for name, value in eqn.params.items())
         outputs = tuple((out.type, None if out.value is None else repr(out.value)) for out in eqn.outputs)
         operands = tuple(atom is None for atom in eqn.inputs)  # a constant may stand where folding put one
-        bodies = tuple(format_graph(body, sources=False) for body in eqn.bodies)
-        return self._number((eqn.op, params, outputs, operands, bodies))
+        return self._number((eqn.op, params, outputs, operands))
 
     def _of_view(self, const: Const) -> int:
         array = const.array
@@ -67,6 +76,10 @@ class Likeness:
 
     def _number(self, key: Any) -> int:
         return self._numbers.setdefault(key, len(self._numbers))
+
+
+def _texts(eqn: Eqn) -> tuple[str, ...]:
+    return tuple(format_graph(body, sources=False) for body in eqn.bodies)
 
 
 def is_number(eqn: Eqn, index: int, atom: Atom | None) -> bool:
@@ -108,7 +121,10 @@ class Repetition:
         """The successors in a graph."""
         likeness = Likeness()
         made = {v: (i, k) for i, eqn in enumerate(graph.eqns) for k, v in enumerate(eqn.outputs)}
-        kinds = [-1 - i if _has_effect(eqn) else likeness.eqn(eqn) for i, eqn in enumerate(graph.eqns)]
+        kinds = [
+            -1 - i if _has_effect(eqn) else number
+            for i, (eqn, number) in enumerate(zip(graph.eqns, likeness.eqns(graph.eqns), strict=True))
+        ]
         found = cls(graph, reads_of(graph), made, likeness, kinds)
         _Search(found).run()
         return found

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from jfuse.ir.dims import Dim, is_known
 from jfuse.ir.graph import Const, Graph
 from jfuse.ir.types import TensorType
-from jfuse.ir.walk import all_eqns
+from jfuse.ir.walk import all_eqns, expanded_size
 
 WHILE_US = 5.0  # the operator itself, once for each time that it runs
 TURN_US = 0.33  # a turn of WHILE: condition, counter, reading and writing rows
@@ -93,7 +93,7 @@ class LoopSize:
         consts = {a for eqn in eqns for a in eqn.inputs if isinstance(a, Const) and a.type.rank > 1}
         rows = max((_closed(t.shape[0]) for v in body.inputs if (t := v.type).rank > 1), default=1)
         weights = sum(c.array.nbytes for c in consts)
-        return cls(length, len(eqns), weights, rows, sum(map(_bytes, given)), sum(map(_bytes, collected)))
+        return cls(length, expanded_size(body), weights, rows, sum(map(_bytes, given)), sum(map(_bytes, collected)))
 
     @property
     def steps(self) -> int:

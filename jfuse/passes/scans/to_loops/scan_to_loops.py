@@ -9,7 +9,7 @@ from typing import Any
 from jfuse.errors import LowerError
 from jfuse.ir.dims import is_known, same
 from jfuse.ir.graph import Atom, Const, Eqn, Graph, Var
-from jfuse.ir.walk import all_eqns, with_bodies
+from jfuse.ir.walk import expanded_size, with_bodies
 from jfuse.kernels import ops
 from jfuse.kernels.array.lists import reserve
 from jfuse.kernels.control import scan
@@ -66,7 +66,7 @@ class _Visitor:
         self._known = broadcast_constants(graph)
         # The state pass knows these constants when it sees FILL, and writes them in its own way.
         self._states = {eqn.inputs[i] for eqn in graph.eqns if keeps_state(eqn) for i in state_operands(eqn)}
-        self._room = MAX_OPERATORS - sum(1 for _ in all_eqns(graph))
+        self._room = MAX_OPERATORS - expanded_size(graph)  # passes copy the bodies that places share
 
     def visit(self, eqn: Eqn) -> Sequence[Any] | None:
         """The equation in builtins; None where it is one already."""
