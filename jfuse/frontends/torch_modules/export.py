@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -27,8 +28,8 @@ class Arguments:
     size_names: tuple[Mapping[int, str], ...]
 
 
-def arguments_of(specs: Any, dynamic_shapes: Any) -> Arguments:
-    """The arguments for specs: a sequence by position, or a mapping by name, of anything nested.
+def arguments_of(module: Any, specs: Any, dynamic_shapes: Any) -> Arguments:
+    """The arguments of a module for specs: a sequence by position, or a mapping by name, of anything nested.
 
     A leaf is a tensor, an array, anything with `shape` (None or a symbol where it is open) and `dtype`, or a value that
     is no tensor, which stays what it is.
@@ -42,12 +43,21 @@ def arguments_of(specs: Any, dynamic_shapes: Any) -> Arguments:
     examples = tree.tree_unflatten([sizes.example(leaf) for leaf in leaves], structure)
     found = tuple(_names(leaf) for leaf in leaves)
     if dynamic_shapes is None:
-        dynamic_shapes = tree.tree_unflatten([sizes.dims(leaf) for leaf in leaves], structure)
+        dynamic_shapes = _gathered(module, tree.tree_unflatten([sizes.dims(leaf) for leaf in leaves], structure))
     else:
         found = tuple(_dim_names(d) for d in _along(dynamic_shapes, given))
     if isinstance(given, dict):
         return Arguments((), examples, dynamic_shapes, found)
     return Arguments(examples, {}, dynamic_shapes, found)
+
+
+def _gathered(module: Any, dynamic: Any) -> Any:
+    """What torch.export asks for: the arguments that *args takes are one."""
+    kinds = [p.kind for p in inspect.signature(module.forward).parameters.values()]
+    if isinstance(dynamic, Mapping) or inspect.Parameter.VAR_POSITIONAL not in kinds:
+        return dynamic
+    first = kinds.index(inspect.Parameter.VAR_POSITIONAL)
+    return (*dynamic[:first], tuple(dynamic[first:]))
 
 
 class _Sizes:
@@ -140,7 +150,7 @@ def exported(module: Any, arguments: Arguments) -> Any:
         except Exception as error:  # exporting runs the user's code
             raise ImportFailed(
                 f"torch.export cannot export {type(module).__name__}",
-                found=f"{type(error).__name__}: {' '.join(str(error).split())[:600]}",
+                found=f"{type(error).__name__}: {_message(error)}",
                 remedy="try torch.export.export(module, args, strict=False); a size that decides how it computes must "
                 "be a number",
             ) from error
@@ -167,5 +177,10 @@ def read_program(path: Path) -> Any:
         except Exception as error:  # zipfile's, json's, torch's own
             raise ImportFailed(
                 f"{path} cannot be read as a file of torch.export.save",
-                found=f"{type(error).__name__}: {' '.join(str(error).split())[:300]}",
+                found=f"{type(error).__name__}: {_message(error)}",
             ) from error
+
+
+def _message(error: Exception) -> str:
+    """What is wrong, without where torch.export is explained."""
+    return " ".join(str(error).split("For more information")[0].split("The error above")[0].split())[:600]

@@ -117,7 +117,7 @@ def _import_one(
             raise ImportFailed(
                 "nothing tells what the module takes", remedy="specs=[torch.zeros(…), …], or shapes and dtypes"
             )
-        arguments = arguments_of(specs, dynamic_shapes)
+        arguments = arguments_of(source, specs, dynamic_shapes)
         program, function, size_names = exported(source, arguments), source, arguments.size_names
     plain = functional(program)
     _refuse_writes(plain)

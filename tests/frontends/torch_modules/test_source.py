@@ -1,4 +1,4 @@
-"""Modules of PyTorch as sources: what they may be given, how things are named, and what is said where it does not fit."""
+"""Modules of PyTorch as sources: what they may be given, and what is said where that does not fit."""
 
 from __future__ import annotations
 
