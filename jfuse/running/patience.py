@@ -1,4 +1,4 @@
-"""How long a call in another process may take: one that takes longer has to be ended, or all would wait for ever."""
+"""Timeouts of calls in other processes: a call that takes longer is ended, or the caller would wait for ever."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What can be compared: anything with named signatures that can be called, whoever computes it."""
+"""`Subject`: a side of a comparison, which has named signatures that can be called, whoever computes them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a fused recurrent operator takes: a cost model whose constants `bench/loops.py` measures in LiteRT."""
+"""The time of a fused recurrent operator: a cost model whose constants `bench/loops.py` measures in LiteRT."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What becomes of each equation: the form that the recipe asks for, as far as the runtime has a kernel."""
+"""The quantized form of each equation: the one that the recipe asks for, where the runtime has a kernel for it."""
 
 from __future__ import annotations
 

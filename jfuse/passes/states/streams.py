@@ -1,4 +1,4 @@
-"""Which inputs of a signature are sequences that come in pieces, and whether the pieces answer as the whole does."""
+"""Finds the inputs that can be streamed piece by piece, and proves that the pieces answer as the whole sequence."""
 
 from __future__ import annotations
 

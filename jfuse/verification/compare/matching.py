@@ -1,4 +1,4 @@
-"""Which signature, input and output of one side is which of the other, and what sizes both can take."""
+"""Matches the signatures, inputs and outputs of two sides, and finds the sizes that both can take."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where two forms of a model part: the equation that errs by itself, whatever errors its operands bring along."""
+"""Bisects two forms of a model that differ: finds the equation that errs by itself, given correct operands."""
 
 from __future__ import annotations
 

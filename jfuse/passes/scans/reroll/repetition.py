@@ -1,4 +1,4 @@
-"""Which equation does in the next step what another does in this one: the successor relation of unrolled code.
+"""The successor relation of unrolled code: the equation of the next step that does what another does in this one.
 
 Two equations are paired where they are equal but for their operands, and those are the same, or read one sequence at
 different places, or are paired in turn. Where code repeats itself, one pair from its end draws all others after it.

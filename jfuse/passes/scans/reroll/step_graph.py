@@ -45,7 +45,7 @@ class StepGraph:
 
     @property
     def counters(self) -> list[list[Const]]:
-        """For each operand that tells the number of the step, what it is in each."""
+        """For each operand that counts the steps, its constants in all steps, in order."""
         eqns, steps = self.loop.graph.eqns, self.loop.steps
         operands = [[eqns[o.places[n + o.shift]].inputs[i] for n in steps] for o, i in self._numbers]
         return [[a for a in atoms if isinstance(a, Const)] for atoms in operands]

@@ -1,4 +1,4 @@
-"""Which form a loop takes in the file: a cost model whose constants `bench/loops.py` measures in LiteRT.
+"""Chooses the form of a loop in the file by a cost model, whose constants `bench/loops.py` measures in LiteRT.
 
 What was found there, one thread, with XNNPACK:
 - A turn of WHILE costs as much as several small operators, and every carried tensor that changes is copied. The stack
