@@ -142,7 +142,7 @@ class Promise:
 
     @property
     def inputs(self) -> tuple[Var, ...]:
-        """What decides the mask."""
+        """The inputs that the mask is computed from."""
         return self.graph.inputs
 
     def __str__(self) -> str:

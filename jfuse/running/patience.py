@@ -65,7 +65,7 @@ class Watch:
         self.look_s = patience.look_s
 
     def look(self) -> None:
-        """Take note of what ended, and end what takes longer than allowed."""
+        """Record the calls that ended since the last look, and end processes whose call takes longer than allowed."""
         now = time.monotonic()
         passed = min(now - self._last, 2 * self.look_s)  # all may have been stopped for a while, or the machine asleep
         self._last = now

@@ -71,7 +71,7 @@ def _is_constant(atom: Atom | None) -> bool:
 
 
 def rule_of(eqn: Eqn, recipe: Recipe) -> QuantizeRule:
-    """The rule for an equation."""
+    """The last rule of the recipe that fits the equation's name and builtin, else `FLOAT`."""
     return recipe.rule_for(equation_name(eqn), str(eqn.op.builtin))
 
 

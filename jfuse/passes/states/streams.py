@@ -74,7 +74,7 @@ class _Streams:
                     break
 
     def mixing(self, walk: StreamWalk) -> Sequence[Mixing]:
-        """What mixes steps, in the order of the graph; then what gives other results than those of the steps."""
+        """The equations that mix steps, in the order of the graph; then results that are not made of the steps."""
         graph = self.signature.graph
         made, (known, _) = producers(graph), self.facts[graph]
         met = [

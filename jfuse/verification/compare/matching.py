@@ -125,7 +125,7 @@ class Renamed:
 
     @property
     def signatures(self) -> Mapping[str, Interface]:
-        """Those that are matched."""
+        """The signatures that both sides have, by our key."""
         return {key: self._interface(m) for key, m in self.matches.items()}
 
     def _interface(self, found: Match) -> Interface:

@@ -36,7 +36,7 @@ Arrays = Mapping[str, np.ndarray]
 
 
 class Runnable(Protocol):
-    """What is looked into."""
+    """A model that bisection can run: its program, and the source that it was imported from."""
 
     program: Program
     imported: Imported | None

@@ -36,7 +36,7 @@ class Index:
     offset: Dim
 
     def at(self, step: Dim) -> Dim:
-        """The value at a step."""
+        """The value at a step: scale * step + offset."""
         return self.scale * step + self.offset
 
     def lowest(self, length: Dim) -> Dim:

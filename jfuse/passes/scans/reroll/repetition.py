@@ -100,12 +100,12 @@ class Repetition:
 
     @cached_property
     def results(self) -> frozenset[Atom]:
-        """The results of the graph."""
+        """The results of the graph, as a set."""
         return frozenset(self.graph.outputs)
 
     @classmethod
     def of(cls, graph: Graph) -> Repetition:
-        """The successors in a graph."""
+        """The successor relation of a graph."""
         likeness = Likeness()
         made = {v: (i, k) for i, eqn in enumerate(graph.eqns) for k, v in enumerate(eqn.outputs)}
         kinds = [-1 - i if _has_effect(eqn) else likeness.eqn(eqn) for i, eqn in enumerate(graph.eqns)]

@@ -40,7 +40,7 @@ class StepGraph:
 
     @property
     def delays(self) -> list[tuple[Slot, int]]:
-        """What each carried value is: a result, and how many steps before it was computed."""
+        """For each carried value the result that it is, and its lag: the number of steps since it was computed."""
         return [(slot, i + 1) for slot, variables in self.carried.items() for i in range(len(variables))]
 
     @property

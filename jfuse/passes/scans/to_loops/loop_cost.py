@@ -112,7 +112,7 @@ class LoopSize:
         return self.steps * self.operators, self.steps * self.weights * self.rows
 
     def features(self, form: Form) -> tuple[float, ...]:
-        """What the form adds.
+        """The counts of everything that a form costs beside the work of the steps, in the order of their unit costs.
 
         WHILEs, turns, operators prepared, bytes of stacks copied near and far, of bodies allocated, of far weights.
         """
