@@ -206,7 +206,7 @@ class _States:
 
     @classmethod
     def of(cls, walker: Walker, functions: Sequence[str], arguments: Sequence[Any], *, always: bool = False) -> _States:
-        """The variables that `functions` write, and those that hold computed values.   always: written ones are inputs too"""
+        """The variables that `functions` write or that hold computed values.   always: written ones are inputs too"""
         variables = walker.variables
         found = (r for name in functions for r in walker.writes.written_resources(name, arguments))
         written = tuple(dict.fromkeys(r for r in found if r in variables.live))
