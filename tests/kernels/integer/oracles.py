@@ -99,8 +99,9 @@ def _shape(var: Var) -> list[int]:
 def _random(rng: np.random.Generator, var: Var) -> np.ndarray:
     dtype = var.type.dtype.numpy
     if dtype.kind == "f":
-        return (rng.standard_normal(_shape(var)) * rng.choice([0.1, 1, 10])).astype(dtype)
-    return np.asarray(rng.integers(np.iinfo(dtype).min, np.iinfo(dtype).max, _shape(var), dtype, endpoint=True))
+        return np.asarray(rng.standard_normal(_shape(var)) * rng.choice([0.1, 1, 10])).astype(dtype)
+    least, greatest = np.iinfo(dtype).min, np.iinfo(dtype).max
+    return np.asarray(rng.integers(least, greatest, _shape(var), endpoint=True)).astype(dtype)
 
 
 def _filled(var: Var, end: str) -> np.ndarray:
