@@ -10,14 +10,13 @@ import jfuse.kernels.integer.bodies  # noqa: F401 (registers them)
 from jfuse.ir.graph import Atom, Eqn, Graph, Op, Params
 from jfuse.ir.types import TensorType
 from jfuse.kernels.core.integer_types import IntegerTypes, Rounding
-from jfuse.kernels.core.op import TflOp
 
 
 @dataclass(frozen=True)
 class OnIntegers(Op):
     """An op that computes with its integer body."""
 
-    op: TflOp
+    op: Op
     types: IntegerTypes
 
     @property
@@ -36,10 +35,9 @@ class OnIntegers(Op):
 
 def has_integer_body(eqn: Eqn) -> bool:
     """Whether the equation's op has an integer body for its types and options."""
-    return isinstance(eqn.op, TflOp) and eqn.op.takes_integers(eqn)
+    return eqn.op.takes_integers(eqn)
 
 
 def on_integers(eqn: Eqn, rounding: Rounding | None) -> Eqn:
     """The equation with the scales in its op."""
-    assert isinstance(eqn.op, TflOp), "has_integer_body"
     return replace(eqn, op=OnIntegers(eqn.op, IntegerTypes.of(eqn, rounding)))
