@@ -46,6 +46,7 @@ HANG_S = 120.0  # for one file, whatever is done with it, on a busy machine; eac
 _EVERY = 400  # files between two reports of a child, which then also frees what jax has compiled
 _MOST_KEPT = 1000
 _REFUSED = "not loaded: "
+_ENDED = ("crash", "time", "memory")  # of LiteRT's process: what such files are mutated to ends it again, slowly
 
 SEEDS: tuple[Callable[[], Program], ...] = (
     programs.dense,
@@ -83,7 +84,7 @@ class Child:
                 self.bad.append(f"{time.monotonic() - started:.0f} s for {data[:4096].hex()}")
             if way not in self.ways and len(kept) < _MOST_KEPT:
                 self.ways.add(way)
-                if not way.startswith(_REFUSED):
+                if not way.startswith(_REFUSED) and not way.endswith(_ENDED):
                     kept.append(data)
             if (number + 1 - self.start) % _EVERY == 0:
                 self._report(number)

@@ -88,8 +88,8 @@ class Mutator:
                 self._known.popitem(last=False)
         copy = bytearray(data)
         for _ in range(int(rng.integers(1, 4))):
-            if places.offsets and rng.random() < 0.2:
-                _aim_elsewhere(copy, [*places.offsets.values()], rng)
+            if any(places.offsets.values()) and rng.random() < 0.2:
+                _aim_elsewhere(copy, [*filter(None, places.offsets.values())], rng)
             elif places.numbers:
                 at, dtype = places.numbers[int(rng.integers(len(places.numbers)))]
                 copy[at : at + dtype.itemsize] = _another(copy, at, dtype, rng)
