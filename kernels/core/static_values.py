@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import prod
 from typing import Any
 
 import jax
 import numpy as np
 
+from jfuse.errors import TypeMismatch
 from jfuse.ir.dims import Dim, symbol
 from jfuse.ir.graph import Atom, Var
 from jfuse.ir.trace import active_trace, is_tracing, producer
+
+_MOST_SIZES = 1024  # LiteRT's tensors have 8 dimensions at most, TensorFlow's 254
 
 
 def static_value(x: Any) -> Any:
@@ -38,10 +42,16 @@ def sizes_in_any_order(count: int, shape: Sequence[Dim]) -> tuple[Dim, ...]:
 def named_sizes(atom: Atom) -> Any:
     """Sizes that are computed at run time, as a static value: each unknown size is a fresh symbol.
 
-    None where it is open how many there are.
+    None where it is open how many there are. Raises TypeMismatch where there are more than any tensor has.
     """
     if not atom.type.is_static:
         return None
+    if static_value(atom) is None and prod(map(int, atom.type.shape)) > _MOST_SIZES:
+        raise TypeMismatch(
+            "an operand that states sizes, computed at run time, has too many numbers",
+            expected=f"at most {_MOST_SIZES}",
+            found=str(atom.type),
+        )
     return _named(known_entries(atom))
 
 

@@ -17,6 +17,7 @@ from ai_edge_litert import schema_py_generated as schema
 
 import jfuse
 from jfuse.ir.text import format_program
+from jfuse.ir.types import DType, TensorType
 from jfuse.kernels import ops
 from jfuse.limits import Limits
 from jfuse.model import Model
@@ -210,3 +211,11 @@ def test_an_input_that_no_memory_holds() -> None:
     of = program(lambda x: ops.reduce_max(x, np.array([1], np.int32)), f32(2, 2**31 - 1))
     with pytest.raises(jfuse.JfuseError, match=r"'x0' .* is too large to be drawn\n.*\n.*17,179,869,176 bytes"):
         jfuse.verify(to_bytes(of))
+
+
+def test_sizes_without_number() -> None:
+    """Found by bench/fuzz.py: each number of a computed shape got a name, sixteen million of them here."""
+    started = time.monotonic()
+    with pytest.raises(jfuse.JfuseError, match=r"states sizes.* has too many numbers\n.*at most 1024"):
+        program(ops.reshape, f32(4), TensorType((2**24,), DType.i32))
+    assert time.monotonic() - started < SECONDS
