@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from functools import partial
 from textwrap import indent
 from typing import Any
 
@@ -76,7 +77,7 @@ def calls_of(work: Callable[[], Any]) -> int:
 @pytest.mark.parametrize("level", [branch, loop])
 def test_lowering_is_linear_in_the_depth(level: Callable[[str], str]) -> None:
     jfuse.lower(nest(level, 2))  # what is made once for a process
-    short, long = (calls_of(lambda depth=depth: jfuse.lower(nest(level, depth))) for depth in (10, 40))
+    short, long = (calls_of(partial(jfuse.lower, nest(level, depth))) for depth in (10, 40))
     assert long < 6 * short
 
 

@@ -16,7 +16,7 @@ ENVIRONMENT = {"python_version": "3.11", "python_full_version": "3.11.7"}  # of 
 
 def pinned(path: Path) -> dict[str, Version]:
     """The version of each package that a file pins for this environment."""
-    found = {}
+    found: dict[str, Version] = {}
     for line in re.split(r"(?<!\\)\n", path.read_text()):
         requirement = line.split("#")[0].split("--hash")[0].strip(" \\\n")
         if not requirement:
