@@ -126,7 +126,7 @@ def line(row: Mapping[str, Any]) -> str:
     return (
         f"{row['model']:<14} first {mine['first']['clock']:6.2f} s against {theirs['first']['clock']:6.2f} s"
         f" ({row['first_ratio_clock']:.2f}x), later {mine['later']['clock']:6.2f} s against "
-        f"{theirs['later']['clock']:6.2f} s ({row['ratio_clock']:.2f}x; {row['ratio_processor']:.2f}x in processor time), "
+        f"{theirs['later']['clock']:6.2f} s ({row['ratio_clock']:.2f}x; of the processor {row['ratio_processor']:.2f}x), "
         f"import {mine['later'].get('import', 0.0):.2f} s"
     )
 
