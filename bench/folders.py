@@ -123,11 +123,11 @@ def measure(name: str, rounds: int) -> dict[str, Any]:
 def line(row: Mapping[str, Any]) -> str:
     """A row for a terminal."""
     mine, theirs = row["jfuse"], row["official"]
+    first = f"first {mine['first']['clock']:6.2f} s against {theirs['first']['clock']:6.2f} s"
+    later = f"later {mine['later']['clock']:6.2f} s against {theirs['later']['clock']:6.2f} s"
     return (
-        f"{row['model']:<14} first {mine['first']['clock']:6.2f} s against {theirs['first']['clock']:6.2f} s"
-        f" ({row['first_ratio_clock']:.2f}x), later {mine['later']['clock']:6.2f} s against "
-        f"{theirs['later']['clock']:6.2f} s ({row['ratio_clock']:.2f}x; of the processor {row['ratio_processor']:.2f}x), "
-        f"import {mine['later'].get('import', 0.0):.2f} s"
+        f"{row['model']:<14} {first} ({row['first_ratio_clock']:.2f}x), {later} ({row['ratio_clock']:.2f}x; of the "
+        f"processor {row['ratio_processor']:.2f}x), import {mine['later'].get('import', 0.0):.2f} s"
     )
 
 
