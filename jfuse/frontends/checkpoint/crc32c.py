@@ -7,14 +7,15 @@ Source: RFC 3720, B.4 (the polynomial); zlib's crc32_combine (moving on by a len
 
 from __future__ import annotations
 
-from functools import cache
+from functools import cache, lru_cache
 
 import numpy as np
 
 _POLYNOMIAL = 0x82F63B78  # reflected
 _ONES = 0xFFFFFFFF
-_STRETCH = 256  # bytes, four at a step
-_LANES = 4096  # stretches side by side: with _STRETCH one MiB at a time, which stays in the cache
+_BLOCK = 1 << 20  # bytes: the stretches of one block, side by side, stay in the cache
+_STRETCH, _SHORT = 256, 16  # bytes of a stretch, four at a step; short where there is little to put side by side
+_LITTLE = 1 << 14
 _MASK_DELTA = 0xA282EAD8  # tensorflow/core/lib/hash/crc32c.h
 
 
@@ -26,30 +27,32 @@ def masked_crc32c(data: np.ndarray) -> int:
 
 def crc32c(data: np.ndarray) -> int:
     """The CRC-32C of bytes.   data: u8[n]"""
-    block = _STRETCH * _LANES
-    first = len(data) % block
+    first = len(data) % _BLOCK
     raw = _raw(data[:first])
-    for start in range(first, len(data), block):
-        raw = _moved(raw, block) ^ _raw(data[start : start + block])
-    return raw ^ _moved(_ONES, len(data)) ^ _ONES
+    for start in range(first, len(data), _BLOCK):
+        raw = _moved(raw, _BLOCK) ^ _raw(data[start : start + _BLOCK])
+    return raw ^ _start(len(data)) ^ _ONES
 
 
 def _raw(data: np.ndarray) -> int:
     """The checksum of at most one block without inversions."""
     if not len(data):
         return 0
-    count = 1 << max(0, -(-len(data) // _STRETCH) - 1).bit_length()  # a power of two, for the joining by pairs
-    if len(data) < count * _STRETCH:
-        data = np.concatenate([np.zeros(count * _STRETCH - len(data), np.uint8), data])
+    stretch = _STRETCH if len(data) > _LITTLE else _SHORT
+    count = 1 << (-(-len(data) // stretch) - 1).bit_length()  # a power of two, for the joining by pairs
+    if len(data) < count * stretch:
+        data = np.concatenate([np.zeros(count * stretch - len(data), np.uint8), data])
     words = np.ascontiguousarray(data).view("<u4").reshape(count, -1)
     low, high = _tables()
     crc = np.zeros(count, np.uint32)
-    for step in range(_STRETCH // 4):
+    for step in range(stretch // 4):
         crc ^= words[:, step]
         crc = low[crc & 0xFFFF] ^ high[crc >> 16]
-    length = _STRETCH
+    length = stretch
     while len(crc) > 1:
-        crc = _apply(_moving(length), crc[::2]) ^ crc[1::2]
+        a, b, c, d = _byte_tables(length)
+        left = crc[::2]
+        crc = a[left & 0xFF] ^ b[left >> 8 & 0xFF] ^ c[left >> 16 & 0xFF] ^ d[left >> 24] ^ crc[1::2]
         length *= 2
     return int(crc[0])
 
@@ -67,29 +70,44 @@ def _tables() -> tuple[np.ndarray, np.ndarray]:
 
 
 @cache
-def _moving(length: int) -> np.ndarray:
-    """What the numbers of one bit become `length` bytes later, a power of two.   u32[32]"""
+def _moving(length: int) -> tuple[int, ...]:
+    """What each of the 32 bits becomes `length` bytes later, a power of two."""
     if length > 1:
         half = _moving(length // 2)
-        return _apply(half, half)
-    columns = np.uint32(1) << np.arange(32, dtype=np.uint32)
+        return tuple(_apply(half, column) for column in half)
+    columns = [1 << bit for bit in range(32)]
     for _ in range(8):
-        columns = np.where(columns & 1, columns >> 1 ^ _POLYNOMIAL, columns >> 1).astype(np.uint32)
-    return columns
+        columns = [c >> 1 ^ _POLYNOMIAL if c & 1 else c >> 1 for c in columns]
+    return tuple(columns)
 
 
-def _apply(columns: np.ndarray, values: np.ndarray) -> np.ndarray:
-    """The linear map that takes bit i to columns[i], of each value."""
-    result = np.zeros_like(values)
-    for bit, column in enumerate(columns):
-        result ^= np.where(values >> bit & 1, column, 0).astype(np.uint32)
+@cache
+def _byte_tables(length: int) -> tuple[np.ndarray, ...]:
+    """What each value of each of the four bytes becomes `length` bytes later, a power of two.   four of u32[256]"""
+    columns = _moving(length)
+    found = [[_apply(columns, value << shift) for value in range(256)] for shift in (0, 8, 16, 24)]
+    return tuple(np.array(table, np.uint32) for table in found)
+
+
+def _apply(columns: tuple[int, ...], value: int) -> int:
+    """The linear map that takes bit i to columns[i]."""
+    result = 0
+    while value:
+        bit = value & -value
+        result ^= columns[bit.bit_length() - 1]
+        value ^= bit
     return result
 
 
 def _moved(crc: int, length: int) -> int:
     """A checksum without inversions, `length` zero bytes later."""
-    value = np.array([crc], np.uint32)
     for bit in range(length.bit_length()):
         if length >> bit & 1:
-            value = _apply(_moving(1 << bit), value)
-    return int(value[0])
+            crc = _apply(_moving(1 << bit), crc)
+    return crc
+
+
+@lru_cache(maxsize=1024)
+def _start(length: int) -> int:
+    """What the first inversion becomes `length` bytes later."""
+    return _moved(_ONES, length)
