@@ -135,7 +135,7 @@ class _Builder:
         return found
 
     def function(self, name: str, arguments: Sequence[str], nodes: Sequence[Any], results: Sequence[str]) -> str:
-        """Define a function; its name."""
+        """Add a function to the library under a fresh name; the name."""
         function = message_class("FunctionDef")()
         function.signature.name = self.unique(self.prefix + name)
         for argument in arguments:
