@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from jfuse.model import Model
     from jfuse.quantization.recipe import QuantizeRule, Recipe
     from jfuse.report import Report
+    from jfuse.tuning.optimized_file import optimize
     from jfuse.verification.result import Verification
 
 __version__ = "0.1.0"
@@ -66,6 +67,7 @@ __all__ = [
     "lowers_jax",
     "need",
     "ops",
+    "optimize",
     "parse",
     "quantize",
     "recovers",
@@ -94,6 +96,7 @@ _HOMES = {
     "jfuse.model": ("Model",),
     "jfuse.quantization.recipe": ("QuantizeRule", "Recipe"),
     "jfuse.report": ("Report",),
+    "jfuse.tuning.optimized_file": ("optimize",),
     "jfuse.verification.result": ("Verification",),
 }
 _HOME = {name: module for module, names in _HOMES.items() for name in names}

@@ -1,4 +1,4 @@
-"""The commands: `jfuse convert`, `quantize`, `verify`, `check`, `inspect`, `explain`, `ops` and `demo`.
+"""The commands: `jfuse convert`, `quantize`, `optimize`, `verify`, `check`, `inspect`, `explain`, `ops` and `demo`.
 
 Exit codes: 0 done; 1 refused, differing or unreadable; 2 wrong usage of the command line.
 
@@ -159,6 +159,25 @@ def quantize(
         conversion.quantize(source, output, recipe, calibration, unsafe=unsafe)
 
 
+@app.command(short_help="Write a .tflite file with fewer operators, fewer bytes and less time.")
+def optimize(
+    model: options.File,
+    output: options.Output,
+    target: options.Target = LoweringOptions.target,
+    slower: options.Slower = 1.0,
+    verify: options.Verify = True,
+    verbose: options.Verbose = False,
+) -> None:
+    """Write FILE with loops fused and unrolled steps joined, never larger or slower than it; else as it is, and why."""
+    need_target(target)
+    options.need_file(model)
+    check_targets(model, output)
+    with _work(verbose):
+        from jfuse.cli import improvement
+
+        improvement.optimize(model, output, target=target, slower=slower, verify=verify)
+
+
 @app.command(short_help="Compare two models.")
 def verify(
     model: options.Compared,
@@ -218,7 +237,7 @@ def verify(
 
 @app.command(short_help="Say what a target makes of a file.")
 def check(
-    model: Annotated[Path, typer.Argument(metavar="FILE", help="A .tflite file, whoever wrote it.")],
+    model: options.File,
     target: options.Target,
     verbose: options.Verbose = False,
 ) -> None:

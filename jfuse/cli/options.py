@@ -21,6 +21,7 @@ _Data = {"exists": True, "dir_okay": False}
 Source = Annotated[
     Path, typer.Argument(metavar="SOURCE", help="A SavedModel folder, or a .keras, .h5, .pb or .tflite file.")
 ]
+File = Annotated[Path, typer.Argument(metavar="FILE", help="A .tflite file, whoever wrote it.")]
 Output = Annotated[Path, typer.Option("-o", "--output", help="The .tflite file to write.")]
 Padding = Annotated[str | None, typer.Option(help="Your promise of every mask: right or left.")]
 State = Annotated[str, typer.Option(help="What lasts from one invoke to the next: source, reset, keep or io.")]
@@ -29,6 +30,7 @@ Prefer = Annotated[str, typer.Option(help="fused, or speed: a loop where that is
 Target = Annotated[
     str, typer.Option(help=f"What runs the file: {', '.join(NAMES)}; X.Y is the oldest runtime that must take it.")
 ]
+Slower = Annotated[float, typer.Option(help="How many times as long as FILE the result may take.", min=0.01)]
 Strict = Annotated[bool, typer.Option("--strict", help="A marked function that does not fuse is an error.")]
 Unsafe = Annotated[
     bool, typer.Option("--unsafe", help="Let SOURCE run code of its own and work on files; for authors you trust.")
@@ -128,6 +130,12 @@ def need_cpp(path: Path | None) -> None:
     """Raise typer.BadParameter for a file of another suffix than those of C++ sources."""
     if path is not None and path.suffix not in CPP_SUFFIXES:
         raise typer.BadParameter(f"{path} is no {', '.join(CPP_SUFFIXES)} file", param_hint="--c-array")
+
+
+def need_file(path: Path) -> None:
+    """Raise typer.BadParameter for a source that is no .tflite file."""
+    if path.suffix != ".tflite":
+        raise typer.BadParameter(f"{path} is no .tflite file; jfuse convert takes other sources")
 
 
 def need_target(name: str) -> None:

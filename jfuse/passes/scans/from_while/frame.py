@@ -10,11 +10,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from jfuse.ir.dims import Dim, is_known, same
-from jfuse.ir.graph import Atom, Const, Eqn, Graph, Var
+from jfuse.ir.graph import Atom, Eqn, Graph, Var
 from jfuse.ir.walk import live_eqns, producers, substitute_graph, use_counts
 from jfuse.kernels import ops
 from jfuse.kernels.core.op import depends_on_data
 from jfuse.lowering.rules import need
+from jfuse.passes.scans.from_while.row_writes import row_write
 from jfuse.passes.scans.from_while.step_index import Counting, Index, Limits, counters_of, limits_of
 
 
@@ -149,29 +150,14 @@ def _write(
     body: Graph, i: int, made: Mapping[Var, Eqn], uses: Mapping[Var, int], counting: Counting, length: Dim
 ) -> Write | None:
     out, var = body.outputs[i], body.inputs[i]
-    producer = made.get(out) if isinstance(out, Var) else None
-    if producer is None or producer.op is not ops.dynamic_update_slice or producer.inputs[0] is not var:
+    found = row_write(out, var, made, counting)
+    if found is None or not _steps_through(found.index):
         return None
-    _, row, begin = producer.inputs
-    index = _row_index(begin, made, counting)
-    if not isinstance(row, Var) or index is None or not _steps_through(index):
-        return None
-    shape = var.type.shape
+    index, row, shape = found.index, found.row, var.type.shape
     fits = same(row.type.shape[0], 1) and all(map(same, row.type.shape[1:], shape[1:]))
     inside = rows(index, length, shape[0]) is not None
-    once = uses[var] == 1 and uses[producer.outputs[0]] == 1
+    once = uses[var] == found.reads and isinstance(out, Var) and uses[out] == 1
     return Write(i, index, row) if fits and inside and once else None
-
-
-def _row_index(begin: Atom | None, made: Mapping[Var, Eqn], counting: Counting) -> Index | None:
-    """The row at which [row, 0, 0, …] begins."""
-    producer = made.get(begin) if isinstance(begin, Var) else None
-    if producer is None or producer.op not in (ops.concatenation, ops.pack) or len(producer.inputs) == 1:
-        single = producer is not None and producer.op in (ops.concatenation, ops.pack)
-        return counting.index(producer.inputs[0] if producer is not None and single else begin)
-    first, *others = producer.inputs
-    zeros = all(isinstance(r, Const) and not r.array.any() for r in others)
-    return counting.index(first) if zeros else None
 
 
 def _read_positions(body: Graph, wanted: Sequence[Atom], positions: Mapping[Var, int]) -> set[int]:
