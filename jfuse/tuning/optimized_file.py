@@ -22,6 +22,7 @@ from jfuse.tflite.mapped_file import read_file
 from jfuse.tflite.read.external import has_other_files
 from jfuse.tflite.targets.catalog import target_named
 from jfuse.tuning.associated_files import with_files_of
+from jfuse.tuning.result_names import with_result_names
 from jfuse.tuning.timing import Timing, timed
 
 _FORMS: tuple[dict[str, Any], ...] = ({}, {"prefer": "speed"}, {"loop": "while"}, {"prefer": "speed", "loop": "while"})
@@ -117,7 +118,9 @@ class _Search:
     def _lowered(self, on_stage: OnStage) -> Iterator[Model]:
         for form in _FORMS:
             try:
-                yield lower(self.model, target=self.target, on_stage=on_stage, **form)
+                lowered = lower(self.model, target=self.target, on_stage=on_stage, **form)
+                program = with_result_names(lowered.program, self.model.program)
+                yield Model(program, report=lowered.report, limits=self.limits)
             except JfuseError as error:
                 reason = f"{error.message}" + (f" ({error.where})" if error.where else "")
                 if reason not in self.reasons:
