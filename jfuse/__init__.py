@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from jfuse.quantization.recipe import QuantizeRule, Recipe
     from jfuse.report import Report
     from jfuse.tuning.optimized_file import optimize
+    from jfuse.tuning.tuned_forms import tune
     from jfuse.verification.result import Verification
 
 __version__ = "0.1.0"
@@ -72,6 +73,7 @@ __all__ = [
     "parse",
     "quantize",
     "recovers",
+    "tune",
     "verify",
 ]
 
@@ -98,6 +100,7 @@ _HOMES = {
     "jfuse.quantization.recipe": ("QuantizeRule", "Recipe"),
     "jfuse.report": ("Report",),
     "jfuse.tuning.optimized_file": ("optimize",),
+    "jfuse.tuning.tuned_forms": ("tune",),
     "jfuse.verification.result": ("Verification",),
 }
 _HOME = {name: module for module, names in _HOMES.items() for name in names}

@@ -1,4 +1,4 @@
-"""The commands: `jfuse convert`, `quantize`, `optimize`, `verify`, `check`, `inspect`, `explain`, `ops` and `demo`.
+"""The commands: `jfuse convert`, `quantize`, `optimize`, `tune`, `verify`, `check`, `inspect`, `explain`, `ops`, …
 
 Exit codes: 0 done; 1 refused, differing or unreadable; 2 wrong usage of the command line.
 
@@ -176,6 +176,49 @@ def optimize(
         from jfuse.cli import improvement
 
         improvement.optimize(model, output, target=target, slower=slower, verify=verify)
+
+
+@app.command(short_help="Convert a model with each recurrence in the form that is measured to be fastest.")
+def tune(
+    source: options.Source,
+    output: options.Output,
+    signature: options.Signatures = None,
+    shape: options.Shapes = None,
+    batch: options.Batch = None,
+    state: options.State = RecurrenceOptions.state,
+    padding: options.Padding = None,
+    target: options.Target = LoweringOptions.target,
+    candidates: options.Candidates = None,
+    timings: options.Timings = None,
+    verify: options.Verify = True,
+    unsafe: options.Unsafe = False,
+    verbose: options.Verbose = False,
+) -> None:
+    """Time the forms of each recurrence in SOURCE (fused, straight code, WHILE) and write the file with the fastest.
+
+    With --candidates the files of all forms are written, too; with --timings their times come from a device.
+    """
+    one_of("state", state, STATES)
+    one_of("padding", padding, PADDINGS)
+    need_target(target)
+    check_targets(source, output)
+    with _work(verbose):
+        from jfuse.cli import improvement
+
+        improvement.tune(
+            source,
+            output,
+            signatures=signature,
+            shapes=options.shapes_of(shape),
+            batch=batch,
+            state=state,
+            padding=padding,
+            target=target,
+            candidates=candidates,
+            timings=timings or (),
+            verify=verify,
+            unsafe=unsafe,
+        )
 
 
 @app.command(short_help="Compare two models.")

@@ -31,6 +31,13 @@ Target = Annotated[
     str, typer.Option(help=f"What runs the file: {', '.join(NAMES)}; X.Y is the oldest runtime that must take it.")
 ]
 Slower = Annotated[float, typer.Option(help="How many times as long as FILE the result may take.", min=0.01)]
+Candidates = Annotated[
+    Path | None, typer.Option(help="A folder for the files that are timed, to time them on a device.", file_okay=False)
+]
+Timings = Annotated[
+    list[Path] | None,
+    typer.Option("--timings", help="What LiteRT's benchmark_model printed of these files on a device.", **_Data),
+]
 Strict = Annotated[bool, typer.Option("--strict", help="A marked function that does not fuse is an error.")]
 Unsafe = Annotated[
     bool, typer.Option("--unsafe", help="Let SOURCE run code of its own and work on files; for authors you trust.")

@@ -10,7 +10,8 @@ from typing import Any
 
 from ai_edge_litert import schema_py_generated as schema
 
-from jfuse.api import OnStage, lower, operator_counts, verify
+from jfuse.api import OnStage, lower, operator_counts
+from jfuse.api import verify as compare
 from jfuse.errors import JfuseError
 from jfuse.last_resort import only_jfuse_errors
 from jfuse.limits import DEFAULT_LIMITS, Limits
@@ -165,5 +166,5 @@ def _finished(found: Model, data: bytes, timing: Timing | None) -> Model:
 
 def _verified(result: Model, path: Path, limits: Limits) -> None:
     started = time.perf_counter()
-    verify(result, path, limits=limits)
+    compare(result, path, limits=limits)
     result.report.seconds["verify"] = time.perf_counter() - started

@@ -8,21 +8,23 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from math import prod
 from typing import Any
 
 import numpy as np
 
+from jfuse.errors import JfuseError
 from jfuse.ir.dims import is_known
 from jfuse.ir.graph import Atom, Const, Eqn, Graph, Var
 from jfuse.ir.trace import as_atom, trace_graph
 from jfuse.ir.walk import producers, use_counts, with_bodies
 from jfuse.kernels import ops
 from jfuse.kernels.control import scan, scan_parts
-from jfuse.kernels.core.op import static_value
 from jfuse.passes.rewrite import inline, rewrite
 from jfuse.passes.simplify.dce import eliminate_dead_code
 
 _MOST_MOVES = 8
+_MOST_ELEMENTS = 1 << 24  # of a sequence, whose elements are numbered to see where they go
 
 
 def projections_inside(graph: Graph) -> Graph:
@@ -62,10 +64,7 @@ class _Projection:
         assert weights is not None
         moved: Any = x
         for move in self.moves:
-            operands = [a.array if isinstance(a, Const) else a for a in move.inputs[1:]]
-            if move.op is ops.reshape:
-                operands = [np.array([*(int(d) for d in move.outputs[0].type.shape[:-1]), weights.shape[1]], np.int32)]
-            moved = move.op.run([moved, *operands], move.params, ())[0]
+            moved = _moved(move, moved, (*move.outputs[0].type.shape[:-1], weights.shape[1]))
         return moved
 
     def of_row(self, row: Any) -> Any:
@@ -78,46 +77,56 @@ def _projection(x: Atom | None, made: Mapping[Var, Eqn], counts: Mapping[Var, in
     moves: list[Eqn] = []
     while isinstance(x, Var) and counts[x] == 1 and x in made and len(moves) <= _MOST_MOVES:
         eqn = made[x]
-        if eqn.op is ops.fully_connected:
-            return _Projection(eqn, tuple(reversed(moves))) if _is_projection(eqn) else None
-        if not _keeps_rows(eqn):
+        if eqn.op.product == "matrices":
+            return _projected(eqn, moves[::-1])
+        if not _moves_rows(eqn, eqn.inputs[0].type.shape[-1:] if eqn.inputs[0] is not None else ()):
             return None
         moves.append(eqn)
         x = eqn.inputs[0]
     return None
 
 
-def _is_projection(eqn: Eqn) -> bool:
-    x, weights, bias = eqn.inputs
-    params = eqn.params
-    plain = params["fused_activation_function"] == "NONE" and params["weights_format"] == "DEFAULT"
-    constant = isinstance(weights, Const) and (bias is None or isinstance(bias, Const))
-    if not plain or not constant or weights is None or x is None or not x.type.dtype.is_float:
-        return False
-    static = all(map(is_known, (*x.type.shape, *eqn.outputs[0].type.shape)))
-    narrow = weights.type.dtype is x.type.dtype and weights.shape[1] <= weights.shape[0]
-    return static and narrow and x.type.shape[:-1] == eqn.outputs[0].type.shape[:-1]
+def _projected(eqn: Eqn, moves: Sequence[Eqn]) -> _Projection | None:
+    """The projection that an equation is, where each of the moves does the same to the rows that it multiplies."""
+    x, weights, *_ = eqn.inputs
+    if eqn.params.get("weights_format") != "DEFAULT" or eqn.params["fused_activation_function"] != "NONE":
+        return None
+    if x is None or not all(isinstance(a, Const | None) for a in eqn.inputs[1:]) or not isinstance(weights, Const):
+        return None
+    kept = all(map(is_known, x.type.shape)) and x.type.shape[:-1] == eqn.outputs[0].type.shape[:-1]
+    narrow = weights.type.dtype is x.type.dtype and x.type.dtype.is_float and weights.shape[1] <= weights.shape[0]
+    fits = kept and narrow and all(_moves_rows(move, weights.shape[1:]) for move in moves)
+    return _Projection(eqn, tuple(moves)) if fits else None
 
 
-def _keeps_rows(eqn: Eqn) -> bool:
-    """Whether an equation moves whole rows: elements along the last axis stay side by side."""
+def _moves_rows(eqn: Eqn, width: Sequence[Any]) -> bool:
+    """Whether an equation moves rows of this width as it moves its own, elements of the last axis side by side."""
     x, out = eqn.inputs[0], eqn.outputs[0]
-    if x is None or x.type.rank < 2 or not out.type.rank or any(isinstance(a, Var) for a in eqn.inputs[1:]):
+    if eqn.op.moves not in ("renames", "permutes", "takes") or any(isinstance(a, Var) for a in eqn.inputs[1:]):
         return False
-    last = x.type.rank - 1
-    if eqn.op is ops.reshape:
-        return bool(out.type.shape[-1] == x.type.shape[-1]) and out.type.is_static
-    if eqn.op is ops.transpose:
-        return _numbers(eqn.inputs[1])[-1:] == (last,)
-    if eqn.op is ops.reverse_v2:
-        return all(axis % (last + 1) != last for axis in _numbers(eqn.inputs[1]))
-    shrinks = any(eqn.params.get(f"{name}_mask") for name in ("shrink_axis", "new_axis", "ellipsis"))
-    return eqn.op is ops.strided_slice and not shrinks and len(_numbers(eqn.inputs[1])) <= last
+    if x is None or not (x.type.is_static and out.type.is_static) or x.type.rank < 2 or out.type.rank < 2:
+        return False
+    if out.type.shape[-1] != x.type.shape[-1] or prod(map(int, x.type.shape)) > _MOST_ELEMENTS:
+        return False
+    found = []
+    for size in (int(x.type.shape[-1]), int(width[0])):
+        numbers = np.arange(prod(map(int, x.type.shape[:-1])) * size, dtype=np.int64)
+        shape = (*out.type.shape[:-1], size)
+        try:
+            moved = np.asarray(_moved(eqn, numbers.reshape(*x.type.shape[:-1], size), shape))
+        except (JfuseError, ValueError, IndexError):
+            return False
+        if moved.shape != shape or (moved % size != np.arange(size)).any():
+            return False
+        found.append(moved[..., 0] // size)
+    return bool((found[0] == found[1]).all())
 
 
-def _numbers(atom: Atom | None) -> tuple[int, ...]:
-    value = None if atom is None else static_value(atom)
-    return value if isinstance(value, tuple) else ()
+def _moved(eqn: Eqn, x: Any, shape: Sequence[Any]) -> Any:
+    """What the equation makes of another operand; the result has this shape."""
+    if eqn.op.moves == "renames":
+        return ops.reshape(x, np.array(shape, np.int32))
+    return eqn.op.run([x, *(a.array if isinstance(a, Const) else a for a in eqn.inputs[1:])], eqn.params, ())[0]
 
 
 def _with_products(

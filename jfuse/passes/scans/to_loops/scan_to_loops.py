@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -15,6 +15,7 @@ from jfuse.kernels.array.lists import reserve
 from jfuse.kernels.control import scan
 from jfuse.opaque_ops.state_operands import keeps_state, state_operands
 from jfuse.passes.context import Context
+from jfuse.passes.options import FUSED
 from jfuse.passes.rewrite import rewrite
 from jfuse.passes.scans.fission.split_scans import hoisted
 from jfuse.passes.scans.to_loops.loop_cost import MAX_OPERATORS, Form, LoopSize, fastest
@@ -88,14 +89,17 @@ class _Visitor:
         rows = body.inputs[len(body.inputs) - len(loop.xs) :], body.outputs[len(loop.carries) :]
         size = LoopSize.of(body, loop.length, *([atom.type for atom in part] for part in rows))
         form = self._form(loop, size)
-        best = fastest(size, self._room)
+        best, expected = fastest(size, self._room), size.expected(self._room)
         self._room -= size.added_operators(form)
-        self._ctx.report.loops.append(_told(loop, size, form, best))
+        self._ctx.report.loops.append(_told(loop, size, form, best, expected))
         return written(loop, form, self._homes)
 
     def _form(self, loop: Loop, size: LoopSize) -> Form:
         if same(loop.length, 1):
             return Form(unrolled=True)
+        asked_for = self._ctx.recurrence.forms.get(str(loop.eqn.source), FUSED)
+        if asked_for != FUSED and (is_known(loop.length) or asked_for != Form(unrolled=True).short):
+            return Form.named(asked_for)
         loop_form = self._ctx.recurrence.loop
         if loop_form == "unroll" or (loop_form == "auto" and not self._ctx.target.has("WHILE")):
             if not is_known(loop.length):
@@ -125,8 +129,8 @@ def _open_length(loop: Loop) -> LowerError:
     )
 
 
-def _told(loop: Loop, size: LoopSize, form: Form, best: Form) -> LoopForm:
+def _told(loop: Loop, size: LoopSize, form: Form, best: Form, expected: Mapping[str, float]) -> LoopForm:
     """What became of a loop and why, for the report."""
     sizes = f"{loop.length} steps of {size.operators} operators and {size.weights} bytes of weights"
     operators = size.steps * size.operators
-    return LoopForm(str(loop.eqn.source), sizes, str(form), operators, size.microseconds(best), str(best))
+    return LoopForm(str(loop.eqn.source), sizes, str(form), operators, size.microseconds(best), str(best), expected)
