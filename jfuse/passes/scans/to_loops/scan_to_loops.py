@@ -18,7 +18,14 @@ from jfuse.passes.context import Context
 from jfuse.passes.options import FUSED
 from jfuse.passes.rewrite import rewrite
 from jfuse.passes.scans.fission.split_scans import hoisted
-from jfuse.passes.scans.to_loops.loop_cost import MAX_OPERATORS, Form, LoopSize, fastest
+from jfuse.passes.scans.to_loops.loop_cost import (
+    MAX_BYTES,
+    MAX_BYTES_FOR_SPEED,
+    MAX_OPERATORS,
+    Form,
+    LoopSize,
+    fastest,
+)
 from jfuse.passes.scans.to_loops.loop_forms import Loop, written
 from jfuse.passes.scans.to_loops.run_time_zeros import Homes, empty, spread
 from jfuse.passes.simplify.broadcast_constants import broadcast_constants, constant_of
@@ -67,6 +74,7 @@ class _Visitor:
         self._known = broadcast_constants(graph)
         # The state pass knows these constants when it sees FILL, and writes them in its own way.
         self._states = {eqn.inputs[i] for eqn in graph.eqns if keeps_state(eqn) for i in state_operands(eqn)}
+        self._most_bytes = MAX_BYTES_FOR_SPEED if ctx.recurrence.prefer == "speed" else MAX_BYTES
         self._room = MAX_OPERATORS - sum(1 for _ in all_eqns(graph))
 
     def visit(self, eqn: Eqn) -> Sequence[Any] | None:
@@ -89,7 +97,8 @@ class _Visitor:
         rows = body.inputs[len(body.inputs) - len(loop.xs) :], body.outputs[len(loop.carries) :]
         size = LoopSize.of(body, loop.length, *([atom.type for atom in part] for part in rows))
         form = self._form(loop, size)
-        best, expected = fastest(size, self._room), size.expected(self._room)
+        best = fastest(size, self._room, most_bytes=self._most_bytes)
+        expected = size.expected(self._room, self._most_bytes)
         self._room -= size.added_operators(form)
         self._ctx.report.loops.append(_told(loop, size, form, best, expected))
         return written(loop, form, self._homes)
@@ -106,7 +115,9 @@ class _Visitor:
                 raise _open_length(loop)
             return Form(unrolled=True)
         if loop_form == "while":
-            return fastest(size, self._room, unroll=False)
+            return fastest(size, self._room, unroll=False, most_bytes=self._most_bytes)
+        if self._choose is fastest:
+            return fastest(size, self._room, most_bytes=self._most_bytes)
         return self._choose(size, self._room)
 
     def _ready(self, atom: Atom | None) -> Atom:
