@@ -170,6 +170,11 @@ class Insertion:
             self._add_recurrence(eqn, recurrence)
             return
         dtype, row = form.rule.activations, integers_of(eqn)
+        if row.trained is not None:  # what it does is done by reading the operand as integers
+            slot = self.choice.at(eqn, 0)
+            assert isinstance(eqn.inputs[0], Var), "constants are folded"
+            self._hold(eqn.outputs[0], slot, self.as_integer(eqn.inputs[0], slot, eqn.source))
+            return
         operands = list(eqn.inputs)
         roles = operands_of(eqn)
         for i in roles.activations:
