@@ -14,6 +14,8 @@ from jfuse.tflite.runtime.quantized import Granularity
 
 LAST_STEP = {DType.i2: 1, DType.i4: 7, DType.i8: 127, DType.i16: 2**15 - 1, DType.i32: 2**31 - 1, DType.i64: 2**62}
 """The largest number of steps from zero to either side, of symmetric types: the lowest integer is not used."""
+BIAS = {DType.i8: DType.i32, DType.i16: DType.i64}
+"""The type of a bias beside activations."""
 _CLIPPED = np.linspace(1, 0.5, 21)  # which shares of the largest weight "mse" tries as the last step
 _SAME = np.float32(1)  # scale of a tensor of zeros, of which any scale tells the truth
 

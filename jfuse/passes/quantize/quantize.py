@@ -25,6 +25,7 @@ from jfuse.quantization.recipe import Recipe
 from jfuse.quantization.statistics import NEED_HISTOGRAMS, Observed, Statistics
 from jfuse.quantization.value_keys import value_source
 from jfuse.report import QuantizedOps
+from jfuse.tflite.targets.target import Target
 
 _SHOWN = 20  # operators in the message of `int8_only`
 
@@ -34,9 +35,9 @@ def quantize(program: Program, ctx: Context) -> Program:
     recipe = ctx.recipe
     if recipe is None:
         return program.with_graphs(without_narrow_ranges)
-    quantizing = Quantizing(recipe)
+    quantizing = Quantizing(recipe, ctx.target)
     if recipe.needs_ranges:
-        program = program.with_graphs(lambda graph: with_ends(respell(graph, recipe), recipe))
+        program = program.with_graphs(lambda graph: with_ends(respell(graph, recipe, ctx.target), recipe))
         wanted = quantizing.wanted(program)
         quantizing = replace(quantizing, statistics=_calibrated(wanted, program, ctx), needed=frozenset(wanted))
     result = with_integer_states(with_signatures(program, quantizing.signature))
@@ -73,6 +74,7 @@ class Quantizing:
     """
 
     recipe: Recipe
+    target: Target
     statistics: Statistics | None = None
     needed: frozenset[Observed] = frozenset()
     weights: WeightsInFewBits = field(default_factory=WeightsInFewBits)
@@ -90,7 +92,7 @@ class Quantizing:
         for signature in distinct(program):
             for graph in all_graphs(signature.graph):
                 given = self._given(signature) if graph is signature.graph else frozenset[Var]()
-                Choice(graph, forms_of(graph, self.recipe, given), note)
+                Choice(graph, forms_of(graph, self.recipe, self.target, given), note)
         return found
 
     def signature(self, signature: Signature) -> Signature:
@@ -119,7 +121,7 @@ class Quantizing:
             return refused.get(eqn) or self._why_no_range(eqn)
 
         while True:
-            forms = forms_of(graph, self.recipe, given, why_not)
+            forms = forms_of(graph, self.recipe, self.target, given, why_not)
             integers = [e for e, f in forms.items() if f.kind == "integer"]
             if not integers:
                 return forms, None

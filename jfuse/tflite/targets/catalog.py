@@ -59,6 +59,10 @@ _NPU_LSTM = Loss(
 )
 
 
+# With a bias of 64 bits, which LiteRT refuses (2.3.0).
+_WIDE_LSTM = {"UNIDIRECTIONAL_SEQUENCE_LSTM": frozenset({DType.i16})}
+
+
 def _micro(name: str, *loses: Loss) -> Target:
     return Target(
         name,
@@ -68,6 +72,7 @@ def _micro(name: str, *loses: Loss) -> Target:
         loses=(*loses, _ONERT_ENDS),
         resolver=True,
         runtime="tflite-micro",
+        further_types=_WIDE_LSTM,
     )
 
 
@@ -83,6 +88,7 @@ def _ethos(name: str, npu: str = "ethos-u55") -> Target:
         loses=(_NPU_FLOAT, _NPU_LSTM),
         resolver=True,
         runtime="tflite-micro",
+        further_types=_WIDE_LSTM,
     )
 
 
