@@ -56,6 +56,12 @@ def in_arithmetic(
     return _rounded(inputs, *_nudged(*bounds, int(narrow_range), 2**num_bits - 1))
 
 
+def cut(x: Array, low: float | None, high: float | None) -> Array:
+    """x within a range, of which an end may be open."""
+    x = x if low is None else ops.maximum(x, scalar(low, x))
+    return x if high is None else ops.minimum(x, scalar(high, x))
+
+
 def _rounded(inputs: Array, step: Array, low: Array, high: Array, zero: Array) -> Array:
     """The nearest of the steps within the range."""
     cut = ops.minimum(ops.maximum(inputs, low), high)
