@@ -9,11 +9,11 @@ from typing import Any
 from jfuse.ir.graph import Atom, Const, Eqn, Graph, Var
 from jfuse.ir.types import DType
 from jfuse.ir.walk import producers, with_bodies
-from jfuse.lowering.ops.math.fake_quant import cut
+from jfuse.lowering.integer_spellings import spells_zeros
+from jfuse.lowering.ops.math.fake_quant import cut, is_never_negative
 from jfuse.passes.quantize.forms import facts, is_float, operands_of, rule_of
 from jfuse.passes.quantize.parameters import FIRST, parameters
 from jfuse.passes.rewrite import rewrite
-from jfuse.passes.simplify.broadcast_constants import cancels
 from jfuse.quantization.recipe import QuantizeRule, Recipe
 from jfuse.tflite.runtime.quantized import Fixed, TrainedRange
 
@@ -144,7 +144,7 @@ def _readers_of_numbers(graph: Graph) -> Mapping[Var, Sequence[Eqn]]:
     found: dict[Var, list[Eqn]] = {}
     for eqn in reversed(graph.eqns):
         read = [a for a in eqn.inputs if isinstance(a, Var)]
-        is_zero = cancels(eqn)
+        is_zero = spells_zeros(eqn)
         is_read = eqn.effects or not _moves(eqn) or any(v in given or found.get(v) for v in eqn.outputs)
         for var in dict.fromkeys(read) if is_read and not is_zero else ():
             found.setdefault(var, []).append(eqn)
@@ -184,6 +184,6 @@ def with_ends(graph: Graph, recipe: Recipe) -> Graph:
 def _cut(x: Any, own: TrainedRange, before: Eqn | None) -> Any:
     """What FAKE_QUANT reads within its range, as far as integers about zero, and an activation, let it beyond."""
     activation = "" if before is None else str(before.params.get("fused_activation_function", before.op.builtin))
-    is_cut_below = own.low <= own.step - own.high or (own.low <= 0 and activation in ("RELU", "RELU6"))
+    is_cut_below = own.low <= own.step - own.high or (own.low <= 0 and is_never_negative(activation))
     is_cut_above = own.high >= -own.low - own.step
     return cut(x, None if is_cut_below else own.low, None if is_cut_above else own.high)
