@@ -6,12 +6,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
 from jfuse.ir.graph import Atom, Const, Eqn, Graph, Var
 from jfuse.ir.types import DType
 from jfuse.ir.walk import producers, with_bodies
-from jfuse.kernels import ops
+from jfuse.lowering.integer_spellings import spells_zeros
+from jfuse.lowering.ops.math.fake_quant import cut, is_never_negative
 from jfuse.passes.quantize.forms import facts, is_float, operands_of, rule_of
 from jfuse.passes.quantize.parameters import FIRST, parameters
 from jfuse.passes.rewrite import rewrite
@@ -145,7 +144,7 @@ def _readers_of_numbers(graph: Graph) -> Mapping[Var, Sequence[Eqn]]:
     found: dict[Var, list[Eqn]] = {}
     for eqn in reversed(graph.eqns):
         read = [a for a in eqn.inputs if isinstance(a, Var)]
-        is_zero = eqn.op is ops.sub and eqn.inputs[0] is eqn.inputs[1]
+        is_zero = spells_zeros(eqn)
         is_read = eqn.effects or not _moves(eqn) or any(v in given or found.get(v) for v in eqn.outputs)
         for var in dict.fromkeys(read) if is_read and not is_zero else ():
             found.setdefault(var, []).append(eqn)
@@ -176,17 +175,15 @@ def with_ends(graph: Graph, recipe: Recipe) -> Graph:
         reaches_on = rule.symmetric or rule.activation_bits > 8
         if own is None or not isinstance(x, Var) or rule.mode != "integer" or not reaches_on:
             return None
-        cut = _cut(x, own, made_by.get(x))
-        return None if cut is x else list(eqn.op.run([cut], eqn.params, ()))
+        within = _cut(x, own, made_by.get(x))
+        return None if within is x else list(eqn.op.run([within], eqn.params, ()))
 
     return rewrite(with_bodies(graph, lambda body: with_ends(body, recipe)), visit)
 
 
 def _cut(x: Any, own: TrainedRange, before: Eqn | None) -> Any:
+    """What FAKE_QUANT reads within its range, as far as integers about zero, and an activation, let it beyond."""
     activation = "" if before is None else str(before.params.get("fused_activation_function", before.op.builtin))
-    is_cut = before is not None and before.op in (ops.maximum, ops.minimum)
-    if own.low > -own.high + own.step and not is_cut and not (own.low <= 0 and activation in ("RELU", "RELU6")):
-        x = ops.maximum(x, np.float32(own.low))
-    if own.high < -own.low - own.step and not is_cut:
-        x = ops.minimum(x, np.float32(own.high))
-    return x
+    is_cut_below = own.low <= own.step - own.high or (own.low <= 0 and is_never_negative(activation))
+    is_cut_above = own.high >= -own.low - own.step
+    return cut(x, None if is_cut_below else own.low, None if is_cut_above else own.high)

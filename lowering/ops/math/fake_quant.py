@@ -56,6 +56,17 @@ def in_arithmetic(
     return _rounded(inputs, *_nudged(*bounds, int(narrow_range), 2**num_bits - 1))
 
 
+def cut(x: Array, low: float | None, high: float | None) -> Array:
+    """x within a range, of which an end may be open."""
+    x = x if low is None else ops.maximum(x, scalar(low, x))
+    return x if high is None else ops.minimum(x, scalar(high, x))
+
+
+def is_never_negative(activation: str) -> bool:
+    """Whether an activation, as a builtin or as an option of one, gives no negative numbers."""
+    return activation in ("RELU", "RELU6", "RELU_0_TO_1", "LOGISTIC", "SOFTMAX")
+
+
 def _rounded(inputs: Array, step: Array, low: Array, high: Array, zero: Array) -> Array:
     """The nearest of the steps within the range."""
     cut = ops.minimum(ops.maximum(inputs, low), high)
