@@ -22,8 +22,9 @@ from jfuse.quantization.data import CalibrationData, Item, calibration_items
 from jfuse.quantization.statistics import Statistics, is_statistics
 from jfuse.report import Noise
 from jfuse.running.interpreter import LiteRt
-from jfuse.running.micro import MicroInterpreter, has_micro
+from jfuse.running.micro import has_micro
 from jfuse.tflite.runtime.table import quantized_of
+from jfuse.verification.runners.in_micro import InMicro
 from jfuse.verification.subject import Calls
 
 _ITEMS = 32  # of the calibration data, so that a large data set does not make a conversion slow
@@ -37,9 +38,9 @@ def _in_litert(data: bytes, delegates: bool) -> Run:
     return LiteRt(data, delegates=delegates, limits=DEFAULT_LIMITS).run
 
 
-def _in_micro(data: bytes) -> Run:
-    interpreter = MicroInterpreter(data)  # it has one signature
-    return lambda key, inputs: interpreter.run(inputs)
+def _in_micro(data: bytes, program: Program) -> Run:
+    calls = InMicro(data, program).start()  # its process ends with it
+    return lambda key, inputs: calls.run(inputs, key)
 
 
 _LITERT: Mapping[str, Callable[[bytes], Run]] = {
@@ -104,7 +105,13 @@ def _litert_takes(eqn: Eqn) -> bool:
 
 def _interpreters(program: Program) -> Mapping[str, Callable[[bytes], Run]]:
     """What runs a program's file, by name; none where the runtime that takes it is not installed."""
-    return _LITERT if litert_takes(program) else {"tflite-micro": _in_micro} if has_micro() else {}
+    return (
+        _LITERT
+        if litert_takes(program)
+        else {"tflite-micro": partial(_in_micro, program=program)}
+        if has_micro()
+        else {}
+    )
 
 
 def noise_of(lite: Streaming, unquantized: Streaming, data: CalibrationData) -> list[Noise]:

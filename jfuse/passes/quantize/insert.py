@@ -22,7 +22,6 @@ from jfuse.passes.quantize.weights import WeightsInFewBits
 from jfuse.tflite.runtime.quantized import Recurrence, Weights
 
 
-
 @dataclass(frozen=True)
 class Boundary:
     """The types of float inputs and outputs of a graph.   counts: how many of the first inputs and outputs these are"""

@@ -9,7 +9,7 @@ from jfuse.ir.graph import Eqn, Program
 from jfuse.ir.types import DType
 from jfuse.ir.walk import all_eqns
 from jfuse.opaque_ops.state_operands import state_operands
-from jfuse.tflite.targets.conditions import ETHOS, GPU, MICRO
+from jfuse.tflite.targets.conditions import ETHOS, GPU, MICRO, MICRO_TYPES
 from jfuse.tflite.targets.names import NAMES, OLDEST
 from jfuse.tflite.targets.table import table_of
 from jfuse.tflite.targets.target import Loss, Target
@@ -59,10 +59,6 @@ _NPU_LSTM = Loss(
 )
 
 
-# With a bias of 64 bits, which LiteRT refuses (2.3.0).
-_WIDE_LSTM = {"UNIDIRECTIONAL_SEQUENCE_LSTM": frozenset({DType.i16})}
-
-
 def _micro(name: str, *loses: Loss) -> Target:
     return Target(
         name,
@@ -72,7 +68,7 @@ def _micro(name: str, *loses: Loss) -> Target:
         loses=(*loses, _ONERT_ENDS),
         resolver=True,
         runtime="tflite-micro",
-        further_types=_WIDE_LSTM,
+        further_types=MICRO_TYPES,
     )
 
 
@@ -88,7 +84,7 @@ def _ethos(name: str, npu: str = "ethos-u55") -> Target:
         loses=(_NPU_FLOAT, _NPU_LSTM),
         resolver=True,
         runtime="tflite-micro",
-        further_types=_WIDE_LSTM,
+        further_types=MICRO_TYPES,
     )
 
 
