@@ -175,3 +175,31 @@ def test_a_recurrence_fuses_around_its_ranges() -> None:
         x = drawn(3, 12, 8, seed=seed)
         (found,) = runner.run(lite.signature().key, {name: x}).values()
         assert snr_db(found, np.asarray(model(x))) > 35
+
+
+# Keras reads its own variables so.
+@pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning")
+@pytest.mark.parametrize("recipe", ["dynamic", pytest.param("int8", marks=pytest.mark.slow)])
+def test_the_integers_of_a_quantized_keras_model_are_those_of_the_file(recipe: str) -> None:
+    model = keras.Sequential([keras.Input((64,)), keras.layers.Dense(48, activation="relu"), keras.layers.Dense(32)])
+    with pytest.warns(UserWarning, match="InputLayer"):
+        model.quantize("int8")
+    data = [drawn(4, 64, seed=i) for i in range(20)] if recipe == "int8" else None
+    lite = jfuse.convert(model, quantize=recipe, calibration=data, verify=False)
+    products = [eqn for eqn in eqns_of(lite.program) if eqn.op is ops.fully_connected]
+    for eqn, layer in zip(products, model.layers, strict=True):
+        assert isinstance(eqn.inputs[1], Const)
+        np.testing.assert_array_equal(eqn.inputs[1].array, tf.convert_to_tensor(layer._kernel.value).numpy().T)
+    runner, (given,) = LiteRt(lite.to_bytes()), lite.signature().input_names
+    for seed in (30, 31, 30):
+        x = drawn(4, 64, seed=seed)
+        (found,) = runner.run(lite.signature().key, {given: x}).values()
+        assert snr_db(found, np.asarray(model(x))) > 30
+
+
+def test_float8_is_refused_by_name() -> None:
+    model = keras.Sequential([keras.Input((8,)), keras.layers.Dense(4)])
+    with pytest.warns(UserWarning, match="InputLayer"):
+        model.quantize("float8")
+    with pytest.raises(JfuseError, match="DT_FLOAT8_E4M3FN"):
+        jfuse.convert(model, verify=False)
