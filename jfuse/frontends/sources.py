@@ -83,11 +83,8 @@ def import_tensorflow(
     program = Program(tuple(_shared(imported.signatures)), imported.assumptions)
     names = tuple(dict.fromkeys(name.removesuffix(":0") for s in found for name in s.source.variable_names))
     functions = {s.key: s for s in found}
-<<<<<<< HEAD
-    return Imported(program, functions, imported.notes, imported.variables, names, (keep_alive, variables), limits)
-=======
-    return Imported(program, functions, (*notes, *imported.notes), imported.variables, names, keep_alive)
->>>>>>> main
+    notes = (*notes, *imported.notes)
+    return Imported(program, functions, notes, imported.variables, names, keep_alive, limits)
 
 
 def _opened(source: Any, unsafe: bool, limits: Limits) -> Any:

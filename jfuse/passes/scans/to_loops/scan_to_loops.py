@@ -74,12 +74,8 @@ class _Visitor:
         self._known = broadcast_constants(graph)
         # The state pass knows these constants when it sees FILL, and writes them in its own way.
         self._states = {eqn.inputs[i] for eqn in graph.eqns if keeps_state(eqn) for i in state_operands(eqn)}
-<<<<<<< HEAD
-        self._room = MAX_OPERATORS - expanded_size(graph)  # passes copy the bodies that places share
-=======
         self._most_bytes = MAX_BYTES_FOR_SPEED if ctx.recurrence.prefer == "speed" else MAX_BYTES
-        self._room = MAX_OPERATORS - sum(1 for _ in all_eqns(graph))
->>>>>>> main
+        self._room = MAX_OPERATORS - expanded_size(graph)  # passes copy the bodies that places share
 
     def visit(self, eqn: Eqn) -> Sequence[Any] | None:
         """The equation in builtins; None where it is one already."""
