@@ -9,6 +9,7 @@ from jfuse.lowering.ops.array import (  # noqa: F401
     debug,
     gather,
     lists,
+    ragged,
     scatter,
     sequence,
     shapes,

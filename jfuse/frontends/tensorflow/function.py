@@ -19,6 +19,7 @@ from jfuse.errors import ImportFailed, LowerError
 from jfuse.frontends.tensorflow.functional import functional_library, functional_nodes
 from jfuse.frontends.tensorflow.graph import Walker
 from jfuse.frontends.tensorflow.input_shapes import InputShapes
+from jfuse.frontends.tensorflow.ranks import possible_ranks
 from jfuse.frontends.tensorflow.survey import with_missing_ops
 from jfuse.frontends.tensorflow.variables import Resource, Variables, WriteAnalysis, borrow_array
 from jfuse.ir.dims import SymbolNames, symbols_in
@@ -163,7 +164,7 @@ def _import_one(
     count = len(function.inputs) - len(function.captured_inputs)
     symbols = SymbolNames()
     named = zip(function.inputs[:count], signature.input_names, strict=True)
-    inputs = [_input(tensor, name, symbols, shapes) for tensor, name in named]
+    inputs = [_input(function, tensor, name, symbols, shapes) for tensor, name in named]
     given: dict[str, Any] = {t.op.name: v for t, v in zip(function.inputs[:count], inputs, strict=True)}
     given |= {name: resources[id(tensor)] for name, tensor in analysis.captures.items()}
     held = {r: Var(type_of(r.array), r.name) for r in given.values() if isinstance(r, Resource) and r.is_state}
@@ -205,10 +206,17 @@ def live_variables(function: Any) -> tuple[Any, ...]:
         ) from error
 
 
-def _input(tensor: Any, name: str, symbols: SymbolNames, shapes: InputShapes) -> Var:
+def _input(function: Any, tensor: Any, name: str, symbols: SymbolNames, shapes: InputShapes) -> Var:
     shape = shapes.of(name, decode_shape(tensor.shape.as_proto()))
     if shape is None:
-        raise ImportFailed(f"the input {name!r} has no known rank", remedy=f'shapes={{"{name}": (…)}} states its shape')
+        ranks = possible_ranks(function, tensor)
+        if len(ranks) != 1:
+            raise ImportFailed(
+                f"the input {name!r} has no known rank",
+                found=f"TensorFlow takes it with {' or '.join(map(str, ranks)) or 'no'} dimensions",
+                remedy=f'shapes={{"{name}": (…)}} states its shape',
+            )
+        shape = (None,) * ranks[0]
     dims = tuple(symbols.fresh("N" if axis else "B") if d is None else d for axis, d in enumerate(shape))
     return Var(TensorType(dims, decode_dtype(tensor.dtype.as_datatype_enum)), name)
 
