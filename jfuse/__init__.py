@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from jfuse.lite.interpreter import Interpreter
     from jfuse.loading import load, parse
     from jfuse.lowering.rule_tools.query import is_constant
-    from jfuse.lowering.rules import Proposal, fuses, lowers, lowers_jax, need, recovers
+    from jfuse.lowering.rules import Proposal, fuses, lowers, lowers_jax, lowers_torch, need, recovers
     from jfuse.model import Model
     from jfuse.quantization.recipe import QuantizeRule, Recipe
     from jfuse.report import Report
@@ -64,6 +64,7 @@ __all__ = [
     "lower",
     "lowers",
     "lowers_jax",
+    "lowers_torch",
     "need",
     "ops",
     "parse",
@@ -90,7 +91,7 @@ _HOMES = {
     "jfuse.limits": ("Limits",),
     "jfuse.loading": ("load", "parse"),
     "jfuse.lowering.rule_tools.query": ("is_constant",),
-    "jfuse.lowering.rules": ("Proposal", "fuses", "lowers", "lowers_jax", "need", "recovers"),
+    "jfuse.lowering.rules": ("Proposal", "fuses", "lowers", "lowers_jax", "lowers_torch", "need", "recovers"),
     "jfuse.model": ("Model",),
     "jfuse.quantization.recipe": ("QuantizeRule", "Recipe"),
     "jfuse.report": ("Report",),

@@ -12,7 +12,7 @@ import numpy as np
 
 from jfuse.errors import JfuseError
 from jfuse.files import CPP_SUFFIXES, write_atomic
-from jfuse.frontends.jax_functions.source import ImportedFunctions
+from jfuse.frontends.imported_functions import ImportedFunctions
 from jfuse.frontends.sources import Imported
 from jfuse.ir.dims import same
 from jfuse.ir.graph import Program, Signature

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from functools import cached_property
 from typing import Any
 
@@ -49,6 +49,14 @@ class LowerRule:
 @dataclass(frozen=True)
 class JaxRule(LowerRule):
     """Spells a primitive of jax in TFLite ops: the operands by position, the parameters that it names as keywords."""
+
+
+@dataclass(frozen=True)
+class TorchRule(LowerRule):
+    """Spells an operator of PyTorch in TFLite ops: arguments as its schema has them, by position and by keyword.
+
+    Tensors are Vars or arrays, sizes ints or dimensions, dtypes DTypes.
+    """
 
 
 @dataclass(frozen=True)
@@ -133,6 +141,7 @@ class RuleSet:
 
     lowers: dict[str, LowerRule] = field(default_factory=dict)
     lowers_jax: dict[str, JaxRule] = field(default_factory=dict)
+    lowers_torch: dict[str, TorchRule] = field(default_factory=dict)
     fuses: dict[str, FuseRule] = field(default_factory=dict)
     recovers: dict[str, RecoverRule] = field(default_factory=dict)
 
@@ -152,13 +161,15 @@ class RuleSet:
     def _table(self, rule: Rule) -> dict[str, Any]:
         if isinstance(rule, JaxRule):
             return self.lowers_jax
+        if isinstance(rule, TorchRule):
+            return self.lowers_torch
         if isinstance(rule, LowerRule):
             return self.lowers
         return self.fuses if isinstance(rule, FuseRule) else self.recovers
 
     def extended(self, rules: Iterable[Rule]) -> RuleSet:
         """A copy with more rules, which take precedence over those that are there."""
-        copy = RuleSet(dict(self.lowers), dict(self.lowers_jax), dict(self.fuses), dict(self.recovers))
+        copy = RuleSet(**{table.name: dict(getattr(self, table.name)) for table in fields(self)})
         fresh = RuleSet()
         for rule in rules:
             if not isinstance(rule, Rule):
@@ -198,6 +209,23 @@ def lowers_jax(*names: str, override: bool = False, default: bool = True) -> Cal
 
     def register(function: Callable[..., Any]) -> JaxRule:
         rule = JaxRule(names, function)
+        if default:
+            DEFAULT.add(rule, override=override)
+        return rule
+
+    return register
+
+
+def lowers_torch(
+    *names: str, override: bool = False, default: bool = True
+) -> Callable[[Callable[..., Any]], TorchRule]:
+    """Register the decorated function as the rule for operators of PyTorch: "aten.add", one form "aten.add.Tensor".
+
+    default: False keeps it out of the default rules, for use through `rules=[…]`.
+    """
+
+    def register(function: Callable[..., Any]) -> TorchRule:
+        rule = TorchRule(names, function)
         if default:
             DEFAULT.add(rule, override=override)
         return rule

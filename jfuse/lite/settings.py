@@ -106,11 +106,8 @@ class Settings:
         if name in _WITHOUT_MEANING and value != _WITHOUT_MEANING[name] and name not in _warned:
             _warned.add(name)
             warnings.warn(f"{name} changes nothing in jfuse's converter", UserWarning, stacklevel=2)
-        if not self._takes(name):
+        if not self._takes_any and name not in vars(self):  # the constructor sets each known one
             close = get_close_matches(name, [*_DEFAULTS, *_FULFILLED, *_WITHOUT_MEANING], n=1)
             hint = f"; did you mean {close[0]!r}?" if close else ""
             raise AttributeError(f"TFLiteConverter has no attribute {name!r}{hint}")
         super().__setattr__(name, value)
-
-    def _takes(self, name: str) -> bool:
-        return self._takes_any or name in _DEFAULTS or name in _FULFILLED or name in _WITHOUT_MEANING
