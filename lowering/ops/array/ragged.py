@@ -74,7 +74,7 @@ def lower_ragged_gather(*operands: Array, PARAMS_RAGGED_RANK: int = 1, OUTPUT_RA
 
 
 @lowers("RaggedRange")
-def lower_ragged_range(starts: Array, limits: Array, deltas: Array, *, Tsplits: DType = DType.i64) -> Any:  # noqa: N803
+def lower_ragged_range(starts: Array, limits: Array, deltas: Array, *, Tsplits: DType = DType.i64) -> Any:
     """A range for each row: the row splits and the numbers.
 
     starts, limits, deltas: n[rows] or n[] -> i[rows + 1], n[items]
