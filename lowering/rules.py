@@ -68,12 +68,14 @@ class FuseRule:
     a dataclass stands for the fields of it.
     `claims`: the families of case distinction (`switch` of an op) in the body that this rule accounts for.
     `trust`: whether the rule's word is enough where the body, or what the rule makes, cannot be run for a proof.
+    `makes`: the builtins that it is there for, one of which each fusion holds; `jfuse ops` lists them.
     """
 
     names: tuple[str, ...]
     function: Callable[..., Any]
     claims: frozenset[str] = frozenset()
     trust: bool = False
+    makes: tuple[str, ...] = ()
 
     def __call__(self, *operands: Any, **attributes: Any) -> Any:
         return self._spelled.call(operands, attributes)
@@ -234,18 +236,24 @@ def lowers_torch(
 
 
 def fuses(
-    *names: str, claims: Iterable[str] = (), trust: bool = False, override: bool = False, default: bool = True
+    *names: str,
+    claims: Iterable[str] = (),
+    trust: bool = False,
+    makes: Iterable[str] = (),
+    override: bool = False,
+    default: bool = True,
 ) -> Callable[[Callable[..., Any]], FuseRule]:
     """Register the decorated function as the fusion of composites of these names.
 
     claims: families of case distinction in the body that the fused ops make as well.
     trust: take the rule's word where no proof can be run: the body holds ops without a rule or results that data sizes,
         or the replacement holds a custom operator. The report then says "not proven"; other bodies are proven as ever.
+    makes: names of the builtins that the rule is there for, which `jfuse ops` lists.
     default: False keeps it out of the default rules, for use through `rules=[…]`.
     """
 
     def register(function: Callable[..., Any]) -> FuseRule:
-        rule = FuseRule(names, function, frozenset(claims), trust)
+        rule = FuseRule(names, function, frozenset(claims), trust, tuple(makes))
         if default:
             DEFAULT.add(rule, override=override)
         return rule

@@ -91,7 +91,7 @@ class Held:
         once = _written_once(reader)
         written = {*_written_before_read(reader), *reader.inputs} - once.keys()
         for i in (i for i in reader.tensors.variables() if i not in written):
-            first = once.get(i) or _first_value(reader, i)
+            first = once[i] if i in once else _first_value(reader, i)
             found[i] = State(reader.state_name(i), first, "variable" if i in once else "tensor")
         kept = [i for i in found if i not in handles]
         states = tuple(found[index] for index in sorted(found))
