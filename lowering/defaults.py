@@ -56,6 +56,7 @@ from jfuse.lowering.ops.nn import (  # noqa: F401
     activation,
     block_cells,
     conv,
+    gradients,
     norm,
     pool,
     transpose_conv,

@@ -11,6 +11,7 @@ from jfuse.errors import JfuseError
 from jfuse.ir.graph import Program, Signature
 from jfuse.ir.types import DType, TensorType
 from jfuse.ir.walk import all_eqns
+from jfuse.kernels import ops
 from jfuse.kernels.core.op import depends_on_data
 from jfuse.proof.inputs import CallInputs, draws, input_types, open_sizes, size_choices
 from jfuse.report import Promise
@@ -138,6 +139,14 @@ def passes_infinities_on(program: Program) -> bool:
     eqns = [e for graph in program.graphs() for e in all_eqns(graph)]
     kinds = all(e.op.elementwise and (e.op.linear or e.op.switch == "clip") for e in eqns)
     return kinds and all(a.type.dtype is DType.f32 for e in eqns for a in (*e.inputs, *e.outputs) if a is not None)
+
+
+def leaks_infinities(program: Program) -> bool:
+    """Whether an infinity may make NaN of other elements in the file, though the model passes it on element by element.
+
+    XNNPACK multiplies the neighbours of a pixel by zeros in a DEPTHWISE_CONV_2D of one pixel (LiteRT 2.3.0).
+    """
+    return any(e.op is ops.depthwise_conv_2d for graph in program.graphs() for e in all_eqns(graph))
 
 
 def _saturates(signature: Signature) -> bool:

@@ -34,7 +34,7 @@ from tests.op_cases.math import (
     special,
     trigonometry,
 )
-from tests.op_cases.nn import activation, block_cells, conv, norm, pool, transpose_conv
+from tests.op_cases.nn import activation, block_cells, conv, gradients, norm, pool, transpose_conv
 from tests.op_cases.signal import audio, ctc, signal
 from tests.op_cases.text import table
 
@@ -44,7 +44,7 @@ MODULES = (
     *(einsum, elimination, matmul, matrix),
     *(bessel, bits, complex_numbers, division, elementwise, fake_quant, gamma, histogram, quantile, quantized_floats),
     *(random, reduce, segment, special, trigonometry),
-    *(activation, block_cells, conv, norm, pool, transpose_conv),
+    *(activation, block_cells, conv, gradients, norm, pool, transpose_conv),
     *(audio, ctc, signal),
     table,
 )
