@@ -17,8 +17,9 @@ class Digits(tf.Module):
 
     def __init__(self) -> None:
         generator = np.random.default_rng(0)
-        draw = lambda *shape: tf.Variable(generator.normal(size=shape).astype(np.float32) * 0.3)  # noqa: E731
-        self.filters, self.bias, self.dense = draw(3, 3, 1, 4), draw(4), draw(36, 3)
+        shapes = ((3, 3, 1, 4), (4,), (36, 3))
+        drawn = (tf.Variable(np.asarray(0.3 * generator.normal(size=shape), np.float32)) for shape in shapes)
+        self.filters, self.bias, self.dense = drawn
 
     def losses(self, x: Any, y: Any) -> Any:
         seen = tf.nn.max_pool2d(

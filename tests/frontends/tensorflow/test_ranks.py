@@ -28,7 +28,7 @@ def test_one_rank_agrees(tmp_path: Path) -> None:
     assert rank == {"x": 2, "n": 0}
     x = np.random.default_rng(0).normal(size=(2, 7)).astype(np.float32)
     for n in (1, 4):
-        (found,) = model.run({"x": x, "n": np.int32(n)}).values()
+        (found,) = model.run({"x": x, "n": np.array(n, np.int32)}).values()
         np.testing.assert_array_equal(found, Best()(x, n))
 
 

@@ -8,8 +8,10 @@ import numpy as np
 
 from tests.op_cases.case import Case, case, const, f32, given
 
-ACTIVATIONS = ("SigmoidGrad", "TanhGrad", "ReluGrad", "Relu6Grad", "EluGrad", "SeluGrad", "SoftplusGrad")
-ACTIVATIONS += ("SoftsignGrad", "LeakyReluGrad")
+ACTIVATIONS = (
+    *("SigmoidGrad", "TanhGrad", "ReluGrad", "Relu6Grad", "EluGrad", "SeluGrad", "SoftplusGrad"),
+    *("SoftsignGrad", "LeakyReluGrad"),
+)
 ROOTS = ("SqrtGrad", "RsqrtGrad", "InvGrad", "ReciprocalGrad")
 
 
@@ -24,7 +26,7 @@ def filters(x: tuple[int, ...], size: tuple[int, ...], dy: tuple[int, ...], step
 def pool(x: tuple[int, ...], window: int, step: int, padding: str, y: tuple[int, ...]) -> Case:
     """The gradient of a pool of numbers that all differ, whose results the op does not look at."""
     numbers = np.random.default_rng(0).permutation(np.prod(x)).reshape(x).astype(np.float32)
-    sizes = {"ksize": [1, window, window, 1], "strides": [1, step, step, 1], "padding": padding}
+    sizes: dict[str, Any] = {"ksize": [1, window, window, 1], "strides": [1, step, step, 1], "padding": padding}
     best = np.zeros(y, np.float32)
     rows, columns = y[1:3]
     before = [
@@ -38,7 +40,7 @@ def pool(x: tuple[int, ...], window: int, step: int, padding: str, y: tuple[int,
     return case("MaxPoolGrad", args=[given(numbers), given(best), f32(*y)], **sizes)
 
 
-def cut(shape: list[int], begin: list[int], end: list[int], strides: list[int], *dy: int, **masks: int) -> Case:
+def cut(shape: list[int], begin: list[int], end: list[int], strides: list[int], *dy: int, **masks: Any) -> Case:
     """The gradient of a slice."""
     return case("StridedSliceGrad", args=[*(const(v) for v in (shape, begin, end, strides)), f32(*dy)], **masks)
 
