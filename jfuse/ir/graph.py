@@ -241,6 +241,14 @@ class Op:
         """The results for arrays, or for Vars while a trace is active: then equations are recorded."""
         raise NotImplementedError
 
+    def takes_integers(self, eqn: Eqn) -> bool:
+        """Whether the op has a body for quantized integers of the types, and with the options, of an equation of it."""
+        return False
+
+    def run_integers(self, types: Any, inputs: Sequence[Any], params: Params) -> tuple[Any, ...]:
+        """The results of that body for arrays.   types: `IntegerTypes` of the equation"""
+        raise NotImplementedError
+
     def run_watched(self, inputs: Sequence[Any], params: Params, watch: Any) -> tuple[Any, ...]:
         """The results for arrays, then what a watch of inner values made of them, for an op that has `parts`."""
         raise NotImplementedError

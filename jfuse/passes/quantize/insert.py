@@ -113,7 +113,7 @@ class Insertion:
         return made
 
     def as_float(self, var: Var, source: Source) -> Var:
-        """The value as float numbers."""
+        """The value in f32, behind a DEQUANTIZE where it is quantized."""
         slot = self._slots.get(var)
         if slot is None:
             return var

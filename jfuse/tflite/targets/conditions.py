@@ -1,4 +1,4 @@
-"""What kernels of tflite-micro and compilers ask of an operator besides its types, read in their sources."""
+"""Conditions of tflite-micro's kernels and of compilers on an operator besides its types, read in their sources."""
 
 from __future__ import annotations
 
