@@ -23,6 +23,7 @@ from jfuse.lowering.defaults import default_rules
 from jfuse.lowering.rules import Rule
 from jfuse.model import Model
 from jfuse.passes.context import Calibrate, Context
+from jfuse.passes.fuse.trained_steps import has_trained_steps
 from jfuse.passes.gates.all_fused import all_fused
 from jfuse.passes.options import (
     CustomOptions,
@@ -142,7 +143,9 @@ def _lower(model: Model, options: LoweringOptions, passes: tuple[PipelineStep, .
     unquantized = None
     if ctx.recipe is not None:
         apart = replace(ctx, recipe=None, report=Report(), on_stage=lambda stage: None)
-        unquantized = Model(run_pipeline(program, apart, after), model.imported, limits=model.limits)
+        trained = has_trained_steps(model.program)  # which the passes before have taken for what they stand for
+        floats = run_pipeline(model.program, apart, passes) if trained else run_pipeline(program, apart, after)
+        unquantized = Model(floats, model.imported, limits=model.limits)
     program = run_pipeline(program, ctx, after, dump_dir=folder, dumped=len(before))
     if options.target != LoweringOptions.target:
         report.notes += ctx.target.losses_of(program)
