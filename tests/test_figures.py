@@ -12,13 +12,19 @@ MOST_PARAMETERS = 7
 PRESCRIBED = {
     "jfuse.kernels.core.op.tfl": "what an op declares, by keyword",
     "jfuse.kernels.fused.lstm_cell.lstm_cell": "the operands of TFLite's LSTMs by kind, and their options",
+    "jfuse.lowering.from_torch.convolution._convolved": "the operands and options of a convolution of PyTorch",
 }
 MOST_WALKS = 8
 """Peephole rules that are no pattern, condition and replacement: each says in its decorator why none can say it."""
 
 
-def functions(tree: ast.AST) -> Iterator[ast.FunctionDef]:
-    return (node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef))
+def functions(tree: ast.Module | ast.ClassDef) -> Iterator[ast.FunctionDef]:
+    """The functions of a module and the methods of its classes; what functions define inside is left out."""
+    for node in tree.body:
+        if isinstance(node, ast.FunctionDef):
+            yield node
+        elif isinstance(node, ast.ClassDef):
+            yield from functions(node)
 
 
 def parameters(function: ast.FunctionDef) -> int:

@@ -1,4 +1,4 @@
-"""Which equations of a graph LiteRT computes, and the graph with those equations as `Hosted` ones."""
+"""Partitions a graph between XLA and LiteRT: groups of equations that LiteRT computes become `Hosted` equations."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ _WIDER = 100.0
 
 
 def faded_ranges(graph: Graph, integers: Collection[Eqn], range_of: Callable[[Atom], Range]) -> Mapping[Atom, Range]:
-    """The ranges of masks, and of what they mask, that are to count instead of those that were seen.
+    """New ranges for masks of attention, and for masked logits, to replace the ranges that calibration saw.
 
     integers: the equations that compute in integers. range_of: what was seen of their operands.
     """

@@ -275,7 +275,7 @@ class StreamWalk:
 
 
 def needed(graph: Graph, known: Known) -> frozenset[Var]:
-    """The tensors whose elements the results need: those of which only the shape is asked are not."""
+    """The tensors whose elements the results need; tensors of which only the shape is read are left out."""
     found = {atom for atom in graph.outputs if isinstance(atom, Var)}
     for eqn in reversed(graph.eqns):
         wanted = [out for out in eqn.outputs if out in found]

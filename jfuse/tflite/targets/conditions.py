@@ -1,4 +1,4 @@
-"""What kernels of tflite-micro and compilers ask of an operator besides its types, read in their sources."""
+"""Conditions of tflite-micro's kernels and of compilers on an operator besides its types, read in their sources."""
 
 from __future__ import annotations
 
@@ -79,6 +79,8 @@ MICRO: Conditions = {
     "BROADCAST_TO": (constant_operands,),
     "TRANSPOSE": (constant_operands,),
 }
+MICRO_TYPES = {"UNIDIRECTIONAL_SEQUENCE_LSTM": frozenset({DType.i16})}
+"""Types of activations that LiteRT's kernels do not take: this one has a bias of 64 bits then, which LiteRT refuses."""
 ETHOS: Conditions = {"UNIDIRECTIONAL_SEQUENCE_LSTM": (plain_lstm,)}
 
 
