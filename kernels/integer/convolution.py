@@ -7,7 +7,6 @@ from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
-from jax import lax
 
 from jfuse.ir.graph import Params
 from jfuse.ir.types import DType
@@ -16,7 +15,8 @@ from jfuse.kernels.core.op import Array
 from jfuse.kernels.integer.exact_products import as_float, as_integers, float_of
 from jfuse.kernels.integer.fixed_point import Multiplier, multiplied
 from jfuse.kernels.integer.scaling import CLAMPS, finished, float_scales, product_scales, to_nearest_even
-from jfuse.kernels.nn.conv import conv_2d, depthwise_conv_2d
+from jfuse.kernels.nn.conv import conv_2d, convolved, depthwise_conv_2d
+from jfuse.kernels.nn.conv_without_xla import convolved_as_product, depthwise_shifted
 from jfuse.kernels.nn.windows import same_padding
 
 
@@ -63,16 +63,11 @@ def _convolved(
     groups = x.shape[3] if layout == "IHWO" else 1
     terms = weights.size // weights.shape[channels]
     dtype = float_of(terms, 128, 128)
-    sums = lax.conv_general_dilated(
-        as_float(padded, dtype),
-        jnp.asarray(as_float(weights, dtype)),
-        strides,
-        "VALID",
-        rhs_dilation=dilations,
-        dimension_numbers=("NHWC", layout, "NHWC"),
-        feature_group_count=groups,
-        precision=lax.Precision.HIGHEST,
-    )
+    image, filters = as_float(padded, dtype), as_float(weights, dtype)
+    spell = depthwise_shifted if layout == "IHWO" else convolved_as_product
+    sums = spell(image, filters, "VALID", strides, dilations)
+    if sums is None:
+        sums = convolved(image, filters, "VALID", strides, dilations, groups, ("NHWC", layout, "NHWC"))
     others = tuple(axis for axis in range(4) if axis != channels)
     total = as_integers(sums) - types.zero_point(0) * weights.astype(np.int32).sum(others, dtype=np.int32)
     total = total if bias is None else total + bias
