@@ -26,6 +26,7 @@ from jfuse.report import Report
 from jfuse.running.in_litert import WHY, runs_whole, whole
 from jfuse.running.jax_function import JaxFunction
 from jfuse.running.micro import measured_arena
+from jfuse.running.partition import Integers, integers_of
 from jfuse.running.runner import Runner
 from jfuse.tflite.c_source import c_files
 from jfuse.tflite.mapped_file import need_unchanged
@@ -58,6 +59,10 @@ class Model:
         self.limits = limits
         self._runners: dict[tuple[str, bool], Runner] = {}
         self._bytes: bytes | None = None
+
+    @cached_property
+    def _integers(self) -> Integers:
+        return integers_of(self.program.graphs())
 
     @cached_property
     def _runs_whole(self) -> bool:
@@ -154,7 +159,7 @@ class Model:
         """
         chosen = self.signature(key)
         if (chosen.key, quick) not in self._runners:
-            self._runners[chosen.key, quick] = Runner(chosen.graph, quick, self.limits)
+            self._runners[chosen.key, quick] = Runner(chosen.graph, quick, self.limits, self._integers)
         return self._runners[chosen.key, quick]
 
     def jax(self, key: str | None = None) -> JaxFunction:
@@ -164,7 +169,7 @@ class Model:
         `initial_states(key)`. Raises JfuseError where jax cannot trace the graph (result sizes that depend on data,
         strings).
         """
-        return JaxFunction(self.signature(key))
+        return JaxFunction(self.signature(key), self._integers)
 
     def initial_states(self, key: str | None = None) -> tuple[np.ndarray, ...]:
         """What a signature keeps, before the first call, in the order in which `jax(key)` takes it."""

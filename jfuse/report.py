@@ -12,7 +12,7 @@ from jfuse.measure import Measure
 
 @dataclass(frozen=True)
 class Speed:
-    """What one invoke of a fused recurrence takes, and of plain operators for it, by what was measured in LiteRT.
+    """The estimated time of one invoke of a fused recurrence and of plain operators for it, by measurements in LiteRT.
 
     plain: the fastest form of its loop. is_kept: whether `prefer="speed"` takes the fusion all the same.
     """
@@ -142,7 +142,7 @@ class Promise:
 
     @property
     def inputs(self) -> tuple[Var, ...]:
-        """What decides the mask."""
+        """The inputs that the mask is computed from."""
         return self.graph.inputs
 
     def __str__(self) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from functools import cached_property
 from typing import Any
@@ -68,12 +68,14 @@ class FuseRule:
     a dataclass stands for the fields of it.
     `claims`: the families of case distinction (`switch` of an op) in the body that this rule accounts for.
     `trust`: whether the rule's word is enough where the body, or what the rule makes, cannot be run for a proof.
+    `makes`: the builtins that it is there for, one of which each fusion holds; `jfuse ops` lists them.
     """
 
     names: tuple[str, ...]
     function: Callable[..., Any]
     claims: frozenset[str] = frozenset()
     trust: bool = False
+    makes: tuple[str, ...] = ()
 
     def __call__(self, *operands: Any, **attributes: Any) -> Any:
         return self._spelled.call(operands, attributes)
@@ -118,10 +120,12 @@ class RecoverRule:
     """Reads a loop that nobody marked as the composite `name`. Calling it calls the function.
 
     The function takes a `Step` (lowering/recover/cells/step.py) and returns a Proposal, or refuses with `need`.
+    before: the composite whose rule reads the same loops as a more general case, and is asked after this one.
     """
 
     names: tuple[str, ...]
     function: Callable[[Any], Proposal]
+    before: str = ""
 
     def __call__(self, step: Any) -> Proposal:
         return self.function(step)
@@ -157,6 +161,19 @@ class RuleSet:
                     remedy="override=True where the new rule is meant to replace the first",
                 )
             table[name] = rule
+
+    def readers(self) -> list[tuple[str, RecoverRule]]:
+        """Recover rules by name, in the order in which they are asked: the user's, then ours; special cases first."""
+        names = sorted(self.recovers, key=lambda name: name.startswith("jfuse."))
+
+        def behind_special_cases(*path: str) -> Iterator[str]:
+            for name in names:
+                if self.recovers[name].before == path[0] and name not in path:
+                    yield from behind_special_cases(name, *path)
+            yield path[0]
+
+        order = dict.fromkeys(found for name in names for found in behind_special_cases(name))
+        return [(name, self.recovers[name]) for name in order]
 
     def _table(self, rule: Rule) -> dict[str, Any]:
         if isinstance(rule, JaxRule):
@@ -234,18 +251,24 @@ def lowers_torch(
 
 
 def fuses(
-    *names: str, claims: Iterable[str] = (), trust: bool = False, override: bool = False, default: bool = True
+    *names: str,
+    claims: Iterable[str] = (),
+    trust: bool = False,
+    makes: Iterable[str] = (),
+    override: bool = False,
+    default: bool = True,
 ) -> Callable[[Callable[..., Any]], FuseRule]:
     """Register the decorated function as the fusion of composites of these names.
 
     claims: families of case distinction in the body that the fused ops make as well.
     trust: take the rule's word where no proof can be run: the body holds ops without a rule or results that data sizes,
         or the replacement holds a custom operator. The report then says "not proven"; other bodies are proven as ever.
+    makes: names of the builtins that the rule is there for, which `jfuse ops` lists.
     default: False keeps it out of the default rules, for use through `rules=[…]`.
     """
 
     def register(function: Callable[..., Any]) -> FuseRule:
-        rule = FuseRule(names, function, frozenset(claims), trust)
+        rule = FuseRule(names, function, frozenset(claims), trust, tuple(makes))
         if default:
             DEFAULT.add(rule, override=override)
         return rule
@@ -254,17 +277,18 @@ def fuses(
 
 
 def recovers(
-    name: str, *, override: bool = False, default: bool = True
+    name: str, *, before: str = "", override: bool = False, default: bool = True
 ) -> Callable[[Callable[[Any], Proposal]], RecoverRule]:
     """Register the decorated function as the reader of loops as the composite `name`, which a fusion rule then takes.
 
     It is called with the Step of each loop (lowering/recover/cells/step.py); it returns a Proposal, or refuses with
-    `need`.
+    `need`. The first rule that reads a loop takes it.
+    before: the name of a rule that reads the same loops as a more general case: this one is asked before it.
     default: False keeps it out of the default rules, for use through `rules=[…]`.
     """
 
     def register(function: Callable[[Any], Proposal]) -> RecoverRule:
-        rule = RecoverRule((name,), function)
+        rule = RecoverRule((name,), function, before)
         if default:
             DEFAULT.add(rule, override=override)
         return rule

@@ -123,7 +123,7 @@ def _renamed(function: Callable[..., Any], like: Callable[..., Any]) -> Callable
 
 
 def import_functions(signatures: Sequence[JaxSignature], rules: Mapping[str, JaxRule]) -> ImportedFunctions:
-    """The signatures as graphs.
+    """The functions with a program that has a graph for each signature.
 
     Raises ImportFailed where a function cannot be traced, LowerError where a primitive has no TFLite spelling.
     """

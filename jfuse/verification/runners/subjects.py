@@ -25,7 +25,7 @@ from jfuse.report import Report
 from jfuse.running.interpreter import LiteRt
 from jfuse.running.jax_function import JaxFunction
 from jfuse.running.over_samples import OverSamples, Together, samples_at_once
-from jfuse.running.partition import with_delegates
+from jfuse.running.partition import Integers, integers_of, with_delegates
 from jfuse.running.worker import LiteRtFailed, Refused
 from jfuse.verification.runners.in_tensorflow import run_tensorflow, set_variables
 from jfuse.verification.runners.in_torch import InTorch
@@ -115,7 +115,7 @@ class OnXla:
         if (key, in_a_row) not in self._programs:
             signature = next(s for s in self.program.signatures if s.key == key)
             most = samples_at_once(signature.graph, jax.default_backend())
-            make = partial(_over_samples, signature, most, in_a_row)
+            make = partial(_over_samples, signature, integers_of(self.program.graphs()), most, in_a_row)
             self._programs[key, in_a_row] = Together(make)
         return self._programs[key, in_a_row]
 
@@ -433,5 +433,5 @@ def _name_of(function: Callable[..., Any]) -> str:
     return str(getattr(function, "__name__", type(function).__name__))
 
 
-def _over_samples(signature: Signature, most: int, in_a_row: bool) -> OverSamples:
-    return OverSamples.of(JaxFunction(signature), most, in_a_row=in_a_row)
+def _over_samples(signature: Signature, integers: Integers, most: int, in_a_row: bool) -> OverSamples:
+    return OverSamples.of(JaxFunction(signature, integers), most, in_a_row=in_a_row)
