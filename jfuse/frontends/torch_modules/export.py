@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from jfuse.errors import ImportFailed
+from jfuse.errors import ImportFailed, JfuseError
 from jfuse.frontends.torch_modules.kept_layers import keep_layers_of, layers_kept
 from jfuse.frontends.torch_modules.tensors import tensor_of, torch_dtype
 from jfuse.ir.dims import is_known
@@ -148,6 +148,8 @@ def exported(module: Any, arguments: Arguments) -> Any:
                 dynamic_shapes=arguments.dynamic_shapes,
                 strict=False,
             )
+        except JfuseError:
+            raise
         except Exception as error:  # exporting runs the user's code
             raise ImportFailed(
                 f"torch.export cannot export {type(module).__name__}",
