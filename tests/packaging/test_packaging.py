@@ -51,7 +51,10 @@ def data_files() -> set[str]:
     reports = ROOT / "jfuse" / "reports"
     page = {path.relative_to(ROOT).as_posix() for path in (reports / "page").iterdir()}
     tables = {p.relative_to(ROOT).as_posix() for p in (ROOT / "jfuse" / "tflite" / "targets" / "tables").iterdir()}
-    files = ("py.typed", "refusals.md", "reports/spelled.txt", "reports/verification.schema.json")
+    files = (
+        *("py.typed", "refusals.md", "reports/spelled.txt", "reports/verification.schema.json"),
+        *("tf_nodes/messages.proto", "tf_nodes/op_defs.txtpb"),
+    )
     return page | tables | {f"jfuse/{name}" for name in files}
 
 
