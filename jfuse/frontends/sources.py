@@ -54,7 +54,11 @@ def import_tensorflow(
     unsafe: let files that are read run code, and work on other files. limits: what a `.keras` file may take.
     """
     if find_spec("tensorflow") is None:
-        raise ImportFailed("TensorFlow is not installed", expected="it, to read anything but .tflite files")
+        raise ImportFailed(
+            "TensorFlow is not installed",
+            expected="it, to read anything but .tflite files and functions of jax arrays",
+            remedy='pip install "jfuse[tensorflow]"',
+        )
     source = _opened(source, unsafe, limits)
     if is_graph_def(source):
         found, keep_alive = [graph_def_signature(source, selection)], source
