@@ -1,4 +1,4 @@
-"""The commands: `jfuse convert`, `quantize`, `verify`, `check`, `inspect`, `explain`, `ops` and `demo`.
+"""The commands: `jfuse convert`, `quantize`, `verify`, `check`, `inspect`, `explain`, `ops`, `rules` and `demo`.
 
 Exit codes: 0 done; 1 refused, differing or unreadable; 2 wrong usage of the command line.
 
@@ -293,6 +293,16 @@ def ops(
         known = coverage.markdown() if markdown else coverage.tell(name)
     if not known:
         raise typer.Exit(1)
+
+
+@app.command(short_help="List the rules for composites and loops, installed ones too.")
+def rules(import_: options.Imports = None, rules: options.Rules = None) -> None:
+    """List which marked functions and loops fuse by a rule, and where the rule comes from: jfuse, a package, a file."""
+    options.check_modules(import_)
+    with _work():
+        from jfuse.cli import rules as listing
+
+        listing.tell(import_, rules)
 
 
 @app.command(short_help="Convert a small LSTM, and time the file.")
