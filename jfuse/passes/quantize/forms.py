@@ -76,7 +76,7 @@ def rule_of(eqn: Eqn, recipe: Recipe) -> QuantizeRule:
 
 
 def weight_consts(eqn: Eqn, rule: QuantizeRule) -> Iterator[tuple[Weights, Const]]:
-    """The constant weights of an equation that have enough elements: each, or all of a kernel that takes all or none."""
+    """The constant weights with enough elements, counted together where the kernel takes all of them or none."""
     floats = [(weights, atom) for weights, atom in _constants(eqn) if is_float(atom)]
     all_of_them = sum(atom.array.size for _, atom in floats) if facts(eqn).together else 0
     for weights, atom in floats:
