@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from jfuse.loading import load, parse
     from jfuse.lowering.installed import installed_rules
     from jfuse.lowering.rule_tools.query import is_constant
-    from jfuse.lowering.rules import Proposal, fuses, lowers, lowers_jax, need, recovers
+    from jfuse.lowering.rules import Proposal, fuses, lowers, lowers_jax, lowers_torch, need, recovers
     from jfuse.model import Model
     from jfuse.quantization.recipe import QuantizeRule, Recipe
     from jfuse.report import Report
@@ -66,6 +66,7 @@ __all__ = [
     "lower",
     "lowers",
     "lowers_jax",
+    "lowers_torch",
     "need",
     "ops",
     "parse",
@@ -93,7 +94,7 @@ _HOMES = {
     "jfuse.loading": ("load", "parse"),
     "jfuse.lowering.installed": ("installed_rules",),
     "jfuse.lowering.rule_tools.query": ("is_constant",),
-    "jfuse.lowering.rules": ("Proposal", "fuses", "lowers", "lowers_jax", "need", "recovers"),
+    "jfuse.lowering.rules": ("Proposal", "fuses", "lowers", "lowers_jax", "lowers_torch", "need", "recovers"),
     "jfuse.model": ("Model",),
     "jfuse.quantization.recipe": ("QuantizeRule", "Recipe"),
     "jfuse.report": ("Report",),

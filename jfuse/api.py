@@ -164,6 +164,7 @@ def convert(
     specs: Any = None,
     *,
     params: Any = None,
+    dynamic_shapes: Any = None,
     signatures: Sequence[str] | None = None,
     input_signature: Sequence[Any] | None = None,
     input_tensors: Sequence[str] | None = None,
@@ -201,7 +202,9 @@ def convert(
     """
     if samples is not None and not verify:
         raise JfuseError("samples= are what is compared on", found="verify=False", remedy="one of the two")
-    selection = Selection(signatures, input_signature, input_tensors, output_tensors, shapes, batch, specs, params)
+    selection = Selection(
+        signatures, input_signature, input_tensors, output_tensors, shapes, batch, specs, params, dynamic_shapes
+    )
     options = LoweringOptions(
         tuple(rules),
         RecurrenceOptions(recover=recover, state=state, padding=padding, loop=loop, prefer=prefer),

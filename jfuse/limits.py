@@ -1,4 +1,4 @@
-"""What a file may take of this machine before it is refused or ended: files come from anyone."""
+"""Limits of time, memory and size for files from others: beyond them a file is refused, or its run is ended."""
 
 from __future__ import annotations
 

@@ -10,8 +10,10 @@ import numpy as np
 
 from jfuse.errors import JfuseError
 from jfuse.frontends.jax_functions.source import import_functions, is_jax_source, jax_signatures
+from jfuse.frontends.pytorch import is_torch_source
 from jfuse.frontends.selection import Selection
 from jfuse.frontends.sources import import_tensorflow
+from jfuse.frontends.torch_modules.source import import_modules
 from jfuse.ir.graph import Graph, Program
 from jfuse.ir.parser import is_program, parse_program
 from jfuse.ir.parser import parse as parse_graph
@@ -33,6 +35,7 @@ def load(
     specs: Any = None,
     *,
     params: Any = None,
+    dynamic_shapes: Any = None,
     signatures: Sequence[str] | None = None,
     input_signature: Sequence[Any] | None = None,
     input_tensors: Sequence[str] | None = None,
@@ -48,11 +51,14 @@ def load(
 
     source: path of a SavedModel folder, a `.keras`, `.h5` or `.tflite` file; a Keras 3 or tf_keras model; a
         tf.function; a concrete function, or a sequence or mapping (signature key -> function) of them; a GraphDef, or
-        the path of a `.pb` file with one; a function of jax arrays, or a mapping (signature key -> function) of them.
+        the path of a `.pb` file with one; a function of jax arrays, or a mapping (signature key -> function) of them;
+        a torch.nn.Module in eval mode, or such a mapping of them, an ExportedProgram, or the path of a `.pt2` file.
     specs: what a jax function takes: a sequence by position, or a mapping by name, of `jax.ShapeDtypeStruct`s or
         arrays, nested as the function wants them; sizes of `jax.export.symbolic_shape` stay open. For a mapping of
-        functions a mapping of such.
+        functions a mapping of such. A module takes tensors as well, None for sizes that stay open, and values that are
+        no tensors.
     params: the first argument of a jax function, whose arrays become constants of the file.
+    dynamic_shapes: which sizes of a module's tensors stay open, as torch.export.export takes it.
     signatures: keys to load; None for all.
     input_signature: tf.TensorSpecs, for a tf.function without one or to fix the sizes of a Keras model or a GraphDef.
     input_tensors, output_tensors: names of tensors of a GraphDef; by default its inputs are the placeholders that the
@@ -65,7 +71,9 @@ def load(
     limits: what reading a file, and running a `.tflite` file, may take.
     Raises ImportFailed, BadFlatbuffer.
     """
-    selection = Selection(signatures, input_signature, input_tensors, output_tensors, shapes, batch, specs, params)
+    selection = Selection(
+        signatures, input_signature, input_tensors, output_tensors, shapes, batch, specs, params, dynamic_shapes
+    )
     return load_selected(source, selection, rules=rules, custom_ops=custom_ops, unsafe=unsafe, limits=limits)
 
 
@@ -88,6 +96,9 @@ def load_selected(
         program = load_tflite(Path(source), limits=limits)
         return Model(program, report=Report(notes=list(running_notes(program))), limits=limits)
     known = default_rules().extended(rules)
+    if is_torch_source(source):
+        modules = import_modules(source, selection, known.lowers_torch)
+        return Model(modules.program, report=Report(notes=list(modules.notes)), functions=modules)
     if is_jax_source(source, selection):
         functions = import_functions(jax_signatures(source, selection), known.lowers_jax)
         return Model(functions.program, report=Report(notes=list(functions.notes)), functions=functions)

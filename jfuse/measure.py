@@ -1,4 +1,4 @@
-"""How far two arrays are apart."""
+"""Measures of how far two arrays are apart: the relative error, and the distance in floats of their dtype."""
 
 from __future__ import annotations
 

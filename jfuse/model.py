@@ -12,7 +12,7 @@ import numpy as np
 
 from jfuse.errors import JfuseError
 from jfuse.files import CPP_SUFFIXES, write_atomic
-from jfuse.frontends.jax_functions.source import ImportedFunctions
+from jfuse.frontends.imported_functions import ImportedFunctions
 from jfuse.frontends.sources import Imported
 from jfuse.ir.dims import same
 from jfuse.ir.graph import Program, Signature
@@ -27,6 +27,7 @@ from jfuse.report import Report
 from jfuse.running.in_litert import WHY, runs_whole, whole
 from jfuse.running.jax_function import JaxFunction
 from jfuse.running.micro import measured_arena
+from jfuse.running.partition import Integers, integers_of
 from jfuse.running.runner import Runner
 from jfuse.tflite.c_source import c_files
 from jfuse.tflite.mapped_file import need_unchanged
@@ -59,6 +60,10 @@ class Model(Shown):
         self.limits = limits
         self._runners: dict[tuple[str, bool], Runner] = {}
         self._bytes: bytes | None = None
+
+    @cached_property
+    def _integers(self) -> Integers:
+        return integers_of(self.program.graphs())
 
     @cached_property
     def _runs_whole(self) -> bool:
@@ -155,7 +160,7 @@ class Model(Shown):
         """
         chosen = self.signature(key)
         if (chosen.key, quick) not in self._runners:
-            self._runners[chosen.key, quick] = Runner(chosen.graph, quick, self.limits)
+            self._runners[chosen.key, quick] = Runner(chosen.graph, quick, self.limits, self._integers)
         return self._runners[chosen.key, quick]
 
     def jax(self, key: str | None = None) -> JaxFunction:
@@ -165,7 +170,7 @@ class Model(Shown):
         `initial_states(key)`. Raises JfuseError where jax cannot trace the graph (result sizes that depend on data,
         strings).
         """
-        return JaxFunction(self.signature(key))
+        return JaxFunction(self.signature(key), self._integers)
 
     def initial_states(self, key: str | None = None) -> tuple[np.ndarray, ...]:
         """What a signature keeps, before the first call, in the order in which `jax(key)` takes it."""

@@ -13,7 +13,7 @@ from jfuse.notebooks import Shown
 
 @dataclass(frozen=True)
 class Speed:
-    """What one invoke of a fused recurrence takes, and of plain operators for it, by what was measured in LiteRT.
+    """The estimated time of one invoke of a fused recurrence and of plain operators for it, by measurements in LiteRT.
 
     plain: the fastest form of its loop. is_kept: whether `prefer="speed"` takes the fusion all the same.
     """
@@ -143,7 +143,7 @@ class Promise:
 
     @property
     def inputs(self) -> tuple[Var, ...]:
-        """What decides the mask."""
+        """The inputs that the mask is computed from."""
         return self.graph.inputs
 
     def __str__(self) -> str:

@@ -1,4 +1,4 @@
-"""What jfuse needs of Python, jax and TensorFlow while a public function runs; put back afterwards."""
+"""Settings of Python, jax and TensorFlow that jfuse changes while a public function runs, and puts back after it."""
 
 from __future__ import annotations
 

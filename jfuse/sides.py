@@ -1,4 +1,4 @@
-"""What may be compared: who runs a model, a file, a TensorFlow source or a JAX function."""
+"""The sides of a comparison: runners of a model, a file, a TensorFlow source or a JAX function."""
 
 from __future__ import annotations
 

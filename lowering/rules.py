@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, fields
 from functools import cached_property
 from typing import Any
 
@@ -52,6 +52,14 @@ class JaxRule(LowerRule):
 
 
 @dataclass(frozen=True)
+class TorchRule(LowerRule):
+    """Spells an operator of PyTorch in TFLite ops: arguments as its schema has them, by position and by keyword.
+
+    Tensors are Vars or arrays, sizes ints or dimensions, dtypes DTypes.
+    """
+
+
+@dataclass(frozen=True)
 class FuseRule:
     """Spells a composite in fused TFLite ops. Calling it calls the function.
 
@@ -60,12 +68,14 @@ class FuseRule:
     a dataclass stands for the fields of it.
     `claims`: the families of case distinction (`switch` of an op) in the body that this rule accounts for.
     `trust`: whether the rule's word is enough where the body, or what the rule makes, cannot be run for a proof.
+    `makes`: the builtins that it is there for, one of which each fusion holds; `jfuse ops` lists them.
     """
 
     names: tuple[str, ...]
     function: Callable[..., Any]
     claims: frozenset[str] = frozenset()
     trust: bool = False
+    makes: tuple[str, ...] = ()
 
     def __call__(self, *operands: Any, **attributes: Any) -> Any:
         return self._spelled.call(operands, attributes)
@@ -110,10 +120,12 @@ class RecoverRule:
     """Reads a loop that nobody marked as the composite `name`. Calling it calls the function.
 
     The function takes a `Step` (lowering/recover/cells/step.py) and returns a Proposal, or refuses with `need`.
+    before: the composite whose rule reads the same loops as a more general case, and is asked after this one.
     """
 
     names: tuple[str, ...]
     function: Callable[[Any], Proposal]
+    before: str = ""
 
     def __call__(self, step: Any) -> Proposal:
         return self.function(step)
@@ -133,6 +145,7 @@ class RuleSet:
 
     lowers: dict[str, LowerRule] = field(default_factory=dict)
     lowers_jax: dict[str, JaxRule] = field(default_factory=dict)
+    lowers_torch: dict[str, TorchRule] = field(default_factory=dict)
     fuses: dict[str, FuseRule] = field(default_factory=dict)
     recovers: dict[str, RecoverRule] = field(default_factory=dict)
 
@@ -149,16 +162,31 @@ class RuleSet:
                 )
             table[name] = rule
 
+    def readers(self) -> list[tuple[str, RecoverRule]]:
+        """Recover rules by name, in the order in which they are asked: the user's, then ours; special cases first."""
+        names = sorted(self.recovers, key=lambda name: name.startswith("jfuse."))
+
+        def behind_special_cases(*path: str) -> Iterator[str]:
+            for name in names:
+                if self.recovers[name].before == path[0] and name not in path:
+                    yield from behind_special_cases(name, *path)
+            yield path[0]
+
+        order = dict.fromkeys(found for name in names for found in behind_special_cases(name))
+        return [(name, self.recovers[name]) for name in order]
+
     def _table(self, rule: Rule) -> dict[str, Any]:
         if isinstance(rule, JaxRule):
             return self.lowers_jax
+        if isinstance(rule, TorchRule):
+            return self.lowers_torch
         if isinstance(rule, LowerRule):
             return self.lowers
         return self.fuses if isinstance(rule, FuseRule) else self.recovers
 
     def extended(self, rules: Iterable[Rule]) -> RuleSet:
         """A copy with more rules, which take precedence over those that are there."""
-        copy = RuleSet(dict(self.lowers), dict(self.lowers_jax), dict(self.fuses), dict(self.recovers))
+        copy = RuleSet(**{table.name: dict(getattr(self, table.name)) for table in fields(self)})
         fresh = RuleSet()
         for rule in rules:
             if not isinstance(rule, Rule):
@@ -205,19 +233,42 @@ def lowers_jax(*names: str, override: bool = False, default: bool = True) -> Cal
     return register
 
 
+def lowers_torch(
+    *names: str, override: bool = False, default: bool = True
+) -> Callable[[Callable[..., Any]], TorchRule]:
+    """Register the decorated function as the rule for operators of PyTorch: "aten.add", one form "aten.add.Tensor".
+
+    default: False keeps it out of the default rules, for use through `rules=[…]`.
+    """
+
+    def register(function: Callable[..., Any]) -> TorchRule:
+        rule = TorchRule(names, function)
+        if default:
+            DEFAULT.add(rule, override=override)
+        return rule
+
+    return register
+
+
 def fuses(
-    *names: str, claims: Iterable[str] = (), trust: bool = False, override: bool = False, default: bool = True
+    *names: str,
+    claims: Iterable[str] = (),
+    trust: bool = False,
+    makes: Iterable[str] = (),
+    override: bool = False,
+    default: bool = True,
 ) -> Callable[[Callable[..., Any]], FuseRule]:
     """Register the decorated function as the fusion of composites of these names.
 
     claims: families of case distinction in the body that the fused ops make as well.
     trust: take the rule's word where no proof can be run: the body holds ops without a rule or results that data sizes,
         or the replacement holds a custom operator. The report then says "not proven"; other bodies are proven as ever.
+    makes: names of the builtins that the rule is there for, which `jfuse ops` lists.
     default: False keeps it out of the default rules, for use through `rules=[…]`.
     """
 
     def register(function: Callable[..., Any]) -> FuseRule:
-        rule = FuseRule(names, function, frozenset(claims), trust)
+        rule = FuseRule(names, function, frozenset(claims), trust, tuple(makes))
         if default:
             DEFAULT.add(rule, override=override)
         return rule
@@ -226,17 +277,18 @@ def fuses(
 
 
 def recovers(
-    name: str, *, override: bool = False, default: bool = True
+    name: str, *, before: str = "", override: bool = False, default: bool = True
 ) -> Callable[[Callable[[Any], Proposal]], RecoverRule]:
     """Register the decorated function as the reader of loops as the composite `name`, which a fusion rule then takes.
 
     It is called with the Step of each loop (lowering/recover/cells/step.py); it returns a Proposal, or refuses with
-    `need`.
+    `need`. The first rule that reads a loop takes it.
+    before: the name of a rule that reads the same loops as a more general case: this one is asked before it.
     default: False keeps it out of the default rules, for use through `rules=[…]`.
     """
 
     def register(function: Callable[[Any], Proposal]) -> RecoverRule:
-        rule = RecoverRule((name,), function)
+        rule = RecoverRule((name,), function, before)
         if default:
             DEFAULT.add(rule, override=override)
         return rule

@@ -37,6 +37,7 @@ ORDER = (
     "jfuse.lowering.recover",
     "jfuse.lowering.composites",
     "jfuse.lowering.from_jax",
+    "jfuse.lowering.from_torch",
     "jfuse.lowering",
     "jfuse.tflite.runtime",
     "jfuse.tflite.targets",
@@ -46,6 +47,7 @@ ORDER = (
     "jfuse.frontends.tensorflow",
     "jfuse.frontends",
     "jfuse.frontends.jax_functions",
+    "jfuse.frontends.torch_modules",
     "jfuse.running",
     "jfuse.proof",
     "jfuse.quantization",
@@ -84,7 +86,7 @@ from its own line and from those above it. docs/architecture.md draws the same o
 LEVEL = {name: level for level, name in enumerate(ORDER)}
 
 # Slow to import, and absent where only the core is used: imported by these modules alone, and only inside functions.
-LAZY = {"google", "h5py", "keras", "tensorflow", "tf_keras"}
+LAZY = {"google", "h5py", "keras", "tensorflow", "tf_keras", "torch"}
 LAZY_USERS = ("jfuse.frontends.", "jfuse.tf_nodes.", "jfuse.verification.runners.")
 
 

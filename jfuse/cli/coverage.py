@@ -10,7 +10,7 @@ from jfuse.reports import coverage
 
 
 def markdown() -> bool:
-    """Print docs/ops.md."""
+    """Print the text of docs/ops.md. True: the command succeeded."""
     typer.echo(coverage.markdown(), nl=False)
     return True
 

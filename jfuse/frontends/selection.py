@@ -14,7 +14,7 @@ from jfuse.frontends.tensorflow.input_shapes import InputShapes, Sizes
 class Selection:
     """The functions to read, the types of their inputs, and the tensors of a GraphDef between which they stand.
 
-    specs, params: what a jax function takes.
+    specs, params: what a jax function takes. specs, dynamic_shapes: what a module of PyTorch takes.
 
     Raises ImportFailed where one name is given instead of a sequence of names.
     """
@@ -27,6 +27,7 @@ class Selection:
     batch: int | None = None
     specs: Any = None
     params: Any = None
+    dynamic_shapes: Any = None
 
     @property
     def input_shapes(self) -> InputShapes:

@@ -19,7 +19,8 @@ class ArrayLike:
     """A value with an `array`: operators, indexing and NumPy functions work on that array and give plain arrays.
 
     Two such values are equal where they are one object, and the hash is the object's, as graphs hold them in
-    dictionaries; with numbers and arrays `==` compares each element. All of them are true.
+    dictionaries; with numbers and arrays `==` compares each element. Truth is that of the only element, as in NumPy:
+    ask `is None` whether there is a value.
     """
 
     if TYPE_CHECKING:  # a field of Const and a property of SparseConst
@@ -58,8 +59,13 @@ class ArrayLike:
     def __len__(self) -> int:
         return len(self.array)
 
-    def __bool__(self) -> bool:  # `atom or other` asks whether there is an atom
-        return True
+    def __bool__(self) -> bool:
+        if self.array.size != 1:
+            raise TypeError(
+                f"the truth of {self!r}, which has {self.array.size} elements, is ambiguous: ask `is None`, `.size`, "
+                "np.any or np.all"
+            )
+        return bool(self.array)
 
     def __getitem__(self, index: Any) -> Any:
         return self.array[index]

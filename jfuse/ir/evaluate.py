@@ -114,7 +114,7 @@ class _Sizes:
         self._found: dict[str, Dim] = {}
 
     def put_into(self, eqn: Eqn) -> Params:
-        """The equation's parameters in numbers."""
+        """The equation's parameters with a number for each symbol. Raises JfuseError for a size that no shape gives."""
         names = symbols_in(eqn.params)
         if not names:
             return eqn.params

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, singledispatch
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
 
@@ -16,13 +16,11 @@ from jfuse.ir.types import DType, TensorType
 
 Params: TypeAlias = Mapping[str, Any]
 
-T = TypeVar("T")
-_TEXTS: dict[type, Callable[[Any], str]] = {}
 
-
-def prints_as(kind: type[T], text: Callable[[T], str]) -> None:
-    """Set what `str` gives for graphs, equations and programs; `ir.text`, which builds on this module, does."""
-    _TEXTS[kind] = text
+@singledispatch
+def text_of(value: object) -> str:
+    """What `str` gives for an equation, a graph or a program. `ir.text`, which imports this module, registers each."""
+    raise TypeError(f"{type(value).__name__} has no text form")
 
 
 @dataclass(frozen=True, slots=True)
@@ -243,6 +241,14 @@ class Op:
         """The results for arrays, or for Vars while a trace is active: then equations are recorded."""
         raise NotImplementedError
 
+    def takes_integers(self, eqn: Eqn) -> bool:
+        """Whether the op has a body for quantized integers of the types, and with the options, of an equation of it."""
+        return False
+
+    def run_integers(self, types: Any, inputs: Sequence[Any], params: Params) -> tuple[Any, ...]:
+        """The results of that body for arrays.   types: `IntegerTypes` of the equation"""
+        raise NotImplementedError
+
     def run_watched(self, inputs: Sequence[Any], params: Params, watch: Any) -> tuple[Any, ...]:
         """The results for arrays, then what a watch of inner values made of them, for an op that has `parts`."""
         raise NotImplementedError
@@ -273,7 +279,7 @@ class Eqn:
         return f"Eqn({self.op.name})"
 
     def __str__(self) -> str:
-        return _TEXTS[Eqn](self)
+        return text_of(self)
 
 
 @dataclass(frozen=True, eq=False)
@@ -290,7 +296,7 @@ class Graph:
         return f"Graph({self.name}: {len(self.inputs)} inputs, {len(self.eqns)} equations, {len(self.outputs)} outputs)"
 
     def __str__(self) -> str:
-        return _TEXTS[Graph](self)
+        return text_of(self)
 
 
 @dataclass(frozen=True, eq=False)
@@ -380,4 +386,4 @@ class Program:
         return tuple({state.name: state for s in self.signatures for state in s.states}.values())
 
     def __str__(self) -> str:
-        return _TEXTS[Program](self)
+        return text_of(self)

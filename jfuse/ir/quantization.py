@@ -1,4 +1,4 @@
-"""How the numbers of a tensor stand for real ones."""
+"""`Quantization`: the scales and zero points by which the integers of a tensor stand for real numbers."""
 
 from __future__ import annotations
 

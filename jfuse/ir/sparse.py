@@ -32,7 +32,7 @@ class Sparsity:
     levels: tuple[Level, ...]
 
     def consts(self) -> Iterator[Const]:
-        """The segments and indices."""
+        """The segments and the indices of each level that is not dense."""
         for level in self.levels:
             yield from () if isinstance(level, int) else level
 

@@ -1,4 +1,4 @@
-"""Where the states of a signature are in its graph, and what they are before the first call."""
+"""The states of a signature: their positions among the graph's inputs and outputs, and their initial values."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def with_signatures(program: Program, change: Callable[[Signature], Signature]) 
 
 
 def reset_value(tensor_type: TensorType) -> int:
-    """What the runtime fills a state tensor with: zero, or what stands for it in i8 (LiteRT, Subgraph::Reset…)."""
+    """The value that the runtime fills a state tensor with: 0, in i8 the zero point (LiteRT, Subgraph::Reset…)."""
     quantization = tensor_type.quantization
     scaled = quantization is not None and quantization.zero_point and tensor_type.dtype is DType.i8
     return quantization.zero_point[0] if quantization is not None and scaled else 0

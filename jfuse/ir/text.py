@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from jfuse.errors import printable
-from jfuse.ir.graph import Atom, Const, Eqn, Graph, Program, Signature, Source, State, Var, prints_as
+from jfuse.ir.graph import Atom, Const, Eqn, Graph, Program, Signature, Source, State, Var, text_of
 from jfuse.ir.literals import format_const, format_known, format_value
 from jfuse.ir.quantization import PRINTED_IN_FULL
 from jfuse.ir.sparse import SparseConst
@@ -199,6 +199,6 @@ def _quoted(text: str) -> str:
     return json.dumps(text, ensure_ascii=not text.isprintable())
 
 
-prints_as(Graph, format_graph)
-prints_as(Program, format_program)
-prints_as(Eqn, format_eqn)
+text_of.register(Graph, format_graph)
+text_of.register(Program, format_program)
+text_of.register(Eqn, format_eqn)

@@ -1,4 +1,4 @@
-"""What a tensor is: its element type, shape and quantization."""
+"""`TensorType`: the element type, shape and quantization of a tensor."""
 
 from __future__ import annotations
 

@@ -121,7 +121,7 @@ def without_idle_states(graph: Graph, count: int) -> tuple[Graph, list[bool]]:
 
 
 def substitute(eqn: Eqn, mapping: Mapping[Var, Atom]) -> Eqn:
-    """The equation with operands replaced."""
+    """The equation with the Vars among its operands replaced as `mapping` says; itself where it has none."""
     if not any(isinstance(atom, Var) and atom in mapping for atom in eqn.inputs):
         return eqn
     return replace(eqn, inputs=tuple(mapping.get(a, a) if isinstance(a, Var) else a for a in eqn.inputs))

@@ -1,4 +1,4 @@
-"""Which operands an equation updates in place: states of recurrent ops, and of operators kept as a file has them."""
+"""The operands that an equation updates in place: states of recurrent ops, and of operators kept from a file."""
 
 from __future__ import annotations
 

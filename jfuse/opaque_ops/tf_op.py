@@ -49,7 +49,7 @@ class TfOp(Op):
         return replace(self, types=tuple(map(change, self.types)))
 
     def infer(self, inputs: Sequence[Atom | None], params: Params, bodies: Sequence[Graph]) -> tuple[TensorType, ...]:
-        """TensorFlow's types."""
+        """The types that TensorFlow inferred for the node."""
         return self.types
 
     def run(self, inputs: Sequence[Any], params: Params, bodies: Sequence[Graph]) -> tuple[Any, ...]:

@@ -1,4 +1,4 @@
-"""What the passes of one conversion share: rules, options, the report, and passes that they run on parts of a graph."""
+"""`Context`: the rules, options and report that the passes of one conversion share, and the passes that others run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What users choose about a conversion, grouped by topic. `jfuse.lower` says what each option means."""
+"""The options of a conversion, grouped by topic. `jfuse.lower` says what each one means."""
 
 from __future__ import annotations
 

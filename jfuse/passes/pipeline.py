@@ -56,7 +56,7 @@ Pass = Callable[[Graph, Context], Graph]
 
 @dataclass(frozen=True)
 class Stage:
-    """A pass in its place: what runs, and what is checked after it besides bindings.
+    """A pass in the pipeline, with the promise that is checked after it; bindings are always checked.
 
     run: takes and gives a graph, or, `on` the whole program, a program: what signatures take, give and keep may change.
     """

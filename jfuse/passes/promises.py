@@ -1,4 +1,4 @@
-"""What passes promise of the graphs that they give, each as a function that finds what breaks it."""
+"""The promises of passes about their results. Each is a function that finds the first equation that breaks it."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ _COMPARISONS = ("compare", "round", "cast", "mod")
 
 
 class Rewriting:
-    """A graph while it is rebuilt: who made which Var, how often each is read, and what replaced what.
+    """A graph while it is rebuilt: the producer of each Var, its number of readers, and its replacement.
 
     A replaced equation gives its Vars to the new one, so names, known values and later equations stay as they are.
     What a replaced equation alone has read stays, for `eliminate_dead_code` to find.

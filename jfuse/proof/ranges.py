@@ -1,4 +1,4 @@
-"""What integer inputs may be: ranges that the operators say which consume them, by themselves or in a body."""
+"""The ranges of integer inputs, from the operators that read them, in bodies too."""
 
 from __future__ import annotations
 

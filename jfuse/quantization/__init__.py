@@ -1,1 +1,1 @@
-"""What quantization is told: the recipe, the data to calibrate with, and the statistics that come of it."""
+"""The inputs of quantization: recipes, calibration data, and the statistics that calibration gives."""

@@ -225,11 +225,11 @@ class _Cut:
 
     @property
     def calls(self) -> int:
-        """How many calls there are."""
+        """The number of calls that the array is cut into."""
         return len(self.array) // max(self.rows, 1)
 
     def call(self, number: int) -> np.ndarray:
-        """What one call takes."""
+        """The input of one call: its rows of the array, or one element where rows are calls."""
         return self.array[number * self.rows : (number + 1) * self.rows] if self.rows else self.array[number]
 
 

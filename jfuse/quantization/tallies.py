@@ -1,4 +1,4 @@
-"""What is kept of a value while a graph runs: its extremes, or its histogram, updated wherever the value is computed.
+"""Tallies of a value while a graph runs: extremes or a histogram, updated wherever the value is computed.
 
 Both are arrays of a fixed size, and ops of the graph update them, so a loop carries them like any other value.
 """
@@ -44,7 +44,7 @@ class Tally:
         return kept * 0 if self.histogram else kept
 
     def merged(self, kept: Any, inner: Any) -> Any:
-        """What was kept before a loop, with what the loop kept."""
+        """The tally from before a loop merged with the loop's own."""
         return (
             _added(kept, inner) if self.histogram and _is_traced(inner) else kept + inner if self.histogram else inner
         )

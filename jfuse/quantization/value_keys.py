@@ -5,9 +5,10 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator
 
-from jfuse.ir.graph import Eqn, Graph, Program, Var
+from jfuse.ir.graph import Graph, Program, Var
 from jfuse.ir.states import distinct
 from jfuse.ir.text import format_graph
+from jfuse.ir.walk import all_eqns, producers
 
 
 def value_keys(program: Program) -> dict[Var, str]:
@@ -34,17 +35,10 @@ def value_source(program: Program, var: Var) -> str:
     for signature in distinct(program):
         if var in signature.graph.inputs:
             return f"input {dict(zip(signature.graph.inputs, signature.input_names, strict=False)).get(var, 'state')!r}"
-        eqn = next((e for e in _eqns(signature.graph) if var in e.outputs), None)
+        eqn = producers(all_eqns(signature.graph)).get(var)
         if eqn is not None:
             return str(eqn.source) or eqn.op.name
     return "a value carried by a loop"
-
-
-def _eqns(graph: Graph) -> Iterator[Eqn]:
-    for eqn in graph.eqns:
-        yield eqn
-        for body in eqn.bodies:
-            yield from _eqns(body)
 
 
 def program_digest(program: Program) -> str:

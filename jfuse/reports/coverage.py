@@ -1,15 +1,19 @@
-"""What jfuse knows of TFLite's builtins and of TensorFlow's ops, from the registries: `jfuse ops`, and docs/ops.md."""
+"""What jfuse knows of TFLite's builtins and of TensorFlow's ops, from the registries: `jfuse ops`, and docs/ops.md.
+
+Which builtins an op of TensorFlow becomes is in `spelled.txt`: `python -m tests.op_cases.spelled` writes it from the
+rows of tests, and a test compares the two. What a composite becomes its rule declares.
+"""
 
 from __future__ import annotations
 
 import difflib
-import dis
 import inspect
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import cache, partial
-from types import CodeType, FunctionType, ModuleType
+from functools import cache
+from pathlib import Path
+from types import FunctionType
 from typing import Any
 
 import jfuse.frontends.tensorflow.function  # noqa: F401 - registers what the importer itself reads
@@ -20,7 +24,6 @@ from jfuse.kernels import control
 from jfuse.kernels.control import BodyOp
 from jfuse.kernels.core.op import TflOp, builtin_ops
 from jfuse.lowering.defaults import default_rules
-from jfuse.lowering.rule_tools import open_broadcast, operands, shape_tensors
 from jfuse.lowering.rules import FuseRule, LowerRule
 from jfuse.passes.gates.alternatives import alternative_to
 from jfuse.tflite.runtime.dtypes import taken
@@ -60,8 +63,8 @@ def builtins() -> list[Builtin]:
     """All builtins of the schema, in alphabetical order."""
     declared: dict[str, TflOp | BodyOp] = dict(builtin_ops())
     declared |= {op.builtin: op for op in vars(control).values() if isinstance(op, BodyOp) and op.builtin}
-    spelled = {op.name: op.builtins for op in tensorflow_ops()}
-    fused = {name: used_builtins(rule) for name, rule in default_rules().fuses.items()}
+    spells = {op.name: op.builtins for op in tensorflow_ops()}
+    fused = {name: rule.makes for name, rule in default_rules().fuses.items()}
     return [
         Builtin(
             name,
@@ -69,7 +72,7 @@ def builtins() -> list[Builtin]:
             _kernel_place(declared.get(name)),
             "" if name in declared else reason_for(name),
             _about(declared.get(name)),
-            tuple(sorted(op for op, used in spelled.items() if name in used)),
+            tuple(sorted(op for op, used in spells.items() if name in used)),
             tuple(sorted(composite for composite, used in fused.items() if name in used)),
             _dtypes(name),
         )
@@ -80,8 +83,8 @@ def builtins() -> list[Builtin]:
 @cache
 def tensorflow_ops() -> list[TensorflowOp]:
     """All ops of TensorFlow that a rule spells or that the importer itself reads, in alphabetical order."""
-    rules = default_rules().lowers
-    found = [TensorflowOp(n, _place(r.function), _about(r), tuple(sorted(used_builtins(r)))) for n, r in rules.items()]
+    rules, spells = default_rules().lowers, spelled()
+    found = [TensorflowOp(n, _place(r.function), _about(r), spells.get(n, ())) for n, r in rules.items()]
     handled = {n: TensorflowOp(n, _place(h), _about(h), ()) for n, h in HANDLERS.items()} | _NO_HANDLERS
     found += [op for name, op in handled.items() if name not in rules and name not in _REFUSED]
     return sorted(found, key=lambda op: op.name)
@@ -99,64 +102,11 @@ _NO_HANDLERS = {
 """Handlers of the importer that refuse, and what it reads without one."""
 
 
-_SIZES = frozenset(module.__name__ for module in (open_broadcast, operands, shape_tensors))
-_NOT_SIZES = frozenset(f.__name__ for f in (shape_tensors.shaped, shape_tensors.zeros, shape_tensors.counted))
-"""Modules that compute sizes at run time, where a rule needs them, and functions in them that do other things."""
-
-
-def used_builtins(rule: LowerRule | FuseRule) -> frozenset[str]:
-    """The builtins that a rule's function, and those that it calls, name: what it spells with, sizes left aside."""
-    found: set[str] = set()
-    seen: set[int] = set()
-    pending: list[Any] = [rule.function]
-    while pending:
-        value = pending.pop()
-        if isinstance(value, TflOp | BodyOp):
-            found.update([value.builtin] if value.builtin else [])
-        elif id(value) not in seen:
-            seen.add(id(value))
-            pending += _mentioned(value) if value is rule.function or not _is_elsewhere(value) else []
-    return frozenset(found)
-
-
-def _is_elsewhere(value: Any) -> bool:
-    """Whether a value is a function that is no part of the spelling: of another package, or about sizes."""
-    if not isinstance(value, FunctionType):
-        return False
-    module = value.__module__
-    return not module.startswith("jfuse.lowering") or (module in _SIZES and value.__name__ not in _NOT_SIZES)
-
-
-def _mentioned(value: Any) -> Iterable[Any]:
-    """What a value leads to: ops, functions of rules, and tables of both."""
-    if isinstance(value, LowerRule | FuseRule):
-        return [value.function]
-    if isinstance(value, partial):
-        return [value.func, *value.args, *value.keywords.values()]
-    if isinstance(value, Mapping):
-        return list(value.values())
-    if isinstance(value, tuple | list | frozenset | set):
-        return list(value)
-    if isinstance(value, type) or not isinstance(value, FunctionType):
-        return [getattr(value, "__wrapped__", None)] if hasattr(value, "__wrapped__") else []
-    cells = [cell.cell_contents for cell in value.__closure__ or ()]
-    return [*cells, *(value.__defaults__ or ()), *_globals_in(value.__code__, value.__globals__)]
-
-
-def _globals_in(code: CodeType, scope: Mapping[str, Any]) -> Iterator[Any]:
-    """The values of the global names that code reads, those of functions in it included; `ops.add` is the op."""
-    module: ModuleType | None = None
-    for instruction in dis.get_instructions(code):
-        name = instruction.argval
-        if instruction.opname in ("LOAD_GLOBAL", "LOAD_NAME") and name in scope:
-            module = scope[name] if isinstance(scope[name], ModuleType) else None
-            yield from () if module else (scope[name],)
-        elif instruction.opname in ("LOAD_ATTR", "LOAD_METHOD") and module is not None:
-            yield getattr(module, name, None)
-            module = None
-    for constant in code.co_consts:
-        if isinstance(constant, CodeType):
-            yield from _globals_in(constant, scope)
+def spelled() -> dict[str, tuple[str, ...]]:
+    """For each TensorFlow op that has a rule, the builtins in the graphs that tests make with it, in their order."""
+    text = (Path(__file__).parent / "spelled.txt").read_text(encoding="utf-8")
+    lines = (line.split(":") for line in text.splitlines())
+    return {op: tuple(builtins.split()) for op, builtins in lines}
 
 
 def markdown() -> str:
@@ -178,8 +128,8 @@ def markdown() -> str:
             "",
             "*Types* are those that the runtime's kernel takes, of the result or of the first operand where these "
             "differ; others are computed in a wider type between two casts, or refused. *Spells* lists the TensorFlow "
-            "ops whose rules have it, and the composites (`so`) that become it; not where it only computes a size that "
-            "is known at run time.",
+            "ops that become it, alone or with others, in tests with known sizes, and the composites (`so`) that do. "
+            "Where sizes are open, more operators compute them.",
             "",
             "| builtin | code | kernel | types | spells |",
             "|---|---|---|---|---|",

@@ -1,4 +1,4 @@
-"""What became of each recurrence and composite of a model, and why, in words."""
+"""`jfuse explain`: for each recurrence and composite of a model, what it became and why, in words."""
 
 from __future__ import annotations
 

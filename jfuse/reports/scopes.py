@@ -1,4 +1,4 @@
-"""Which operations stand together: runs of them whose sources have one scope of the user's model in common."""
+"""Groups operations by the scopes of the user's model that their sources share."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What of the machine this process may use."""
+"""The number of processor cores that this process may use."""
 
 from __future__ import annotations
 
@@ -6,5 +6,5 @@ import os
 
 
 def cores() -> int:
-    """How many cores."""
+    """The number of cores, at least 1."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -1,4 +1,4 @@
-"""Which operator of a file ends LiteRT's process, or takes all its time: found by files that end sooner."""
+"""Finds the operator that ends LiteRT's process, or takes all its time, by running files that stop before it."""
 
 from __future__ import annotations
 

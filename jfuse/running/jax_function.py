@@ -15,7 +15,7 @@ from jfuse.ir.evaluate import large_constants, with_constants
 from jfuse.ir.graph import Const, Eqn, Graph, Signature
 from jfuse.ir.types import TensorType
 from jfuse.ir.walk import all_eqns
-from jfuse.running.partition import hosted
+from jfuse.running.partition import Integers, hosted
 from jfuse.running.runner import untraceable
 from jfuse.settings import own_settings
 from jfuse.tflite.names import Names, equation_name
@@ -40,8 +40,8 @@ class JaxFunction:
     Raises JfuseError where jax cannot trace the graph: result sizes that depend on data, strings.
     """
 
-    def __init__(self, signature: Signature) -> None:
-        graph = hosted(signature.graph)
+    def __init__(self, signature: Signature, integers: Integers = "own") -> None:
+        graph = hosted(signature.graph, integers=integers)
         reason = untraceable(graph)
         if reason is not None:
             raise JfuseError(

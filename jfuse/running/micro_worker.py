@@ -1,4 +1,4 @@
-"""One file in tflite-micro's interpreter, in a process of its own: what it crashes on takes only this process down.
+"""One file in tflite-micro's interpreter, in a process of its own, so that a crash ends only that process.
 
 Run as a program with the path of the file and the size of the arena in bytes. It reads pickled requests from its
 standard input and writes pickled answers to its standard output: ("run", arrays) gives the outputs, ("reset", None)

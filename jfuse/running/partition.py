@@ -1,76 +1,93 @@
-"""Which equations of a graph LiteRT computes, and the graph with those equations as `Hosted` ones."""
+"""Partitions a graph between XLA and LiteRT: groups of equations that LiteRT computes become `Hosted` equations."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Container, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from typing import Literal, TypeAlias
 
 from jfuse.ir.dims import symbols_of
 from jfuse.ir.graph import Eqn, Graph, Program, Var
 from jfuse.ir.types import TensorType
 from jfuse.ir.walk import all_eqns, users
+from jfuse.kernels.core.integer_types import Rounding, is_quantized
 from jfuse.kernels.core.op import depends_on_data
 from jfuse.limits import DEFAULT_LIMITS, Limits
 from jfuse.opaque_ops.custom_options import FLEX
 from jfuse.opaque_ops.state_operands import keeps_state, state_operands
+from jfuse.running.integer_op import has_integer_body, on_integers
 from jfuse.running.litert_op import Hosted
-from jfuse.running.scaled import is_scaled, scaled
 from jfuse.tflite.schema import BUILTIN_CODES
 
+Integers: TypeAlias = Rounding | Literal["own"] | None
+"""Who computes quantized integers: integer bodies in a rounding; LiteRT in host callbacks, where it is None."""
 
-def hosted(graph: Graph, *, singly: bool = False, limits: Limits = DEFAULT_LIMITS) -> Graph:
-    """The graph with equations that have no kernel here as `Hosted` ones, which LiteRT computes; those of bodies too.
 
-    Neighbours become one, unless `singly`: then each equation stays one, at its place, with its results.
+def hosted(graph: Graph, *, singly: bool = False, limits: Limits = DEFAULT_LIMITS, integers: Integers = "own") -> Graph:
+    """The graph as it runs on arrays: what has an integer body with its scales, what has no kernel as `Hosted`.
+
+    Neighbours of the latter, which LiteRT computes, become one, unless `singly`: then each equation stays one, at its
+    place, with its results. integers: who computes quantized ones; "own" for what `integers_of` the graph says.
     """
-    return _Rewrite(singly, limits).graph(graph, frozenset())
+    return _Rewrite(singly, limits, integers_of([graph]) if integers == "own" else integers).graph(graph, frozenset())
+
+
+def integers_of(graphs: Iterable[Graph]) -> Rounding | None:
+    """The rounding of integer bodies, that of LiteRT's default path; None where LiteRT computes quantized integers.
+
+    Integer bodies compute all of a program or nothing: where a host callback computes a part, XNNPACK, which rounds
+    otherwise, takes no part.
+    """
+    return None if any(needs_litert(eqn) for graph in graphs for eqn in all_eqns(graph)) else "xnnpack"
 
 
 def is_changed(eqn: Eqn) -> bool:
     """Whether `hosted` changes an equation: on arrays, which carry no scale, it would not compute what is meant."""
     inner = (e for body in eqn.bodies for e in all_eqns(body))
-    return any(not _has_kernel(e) or is_scaled(e) for e in (eqn, *inner))
+    return any(not _has_kernel(e) or _needs_scales(e) for e in (eqn, *inner))
 
 
 def hosted_counts(graph: Graph) -> Counter[str]:
-    """How many equations of each op there is no kernel for, of a graph that `hosted` gave."""
+    """How many equations of each op LiteRT computes, as there is no kernel for them, of a graph that `hosted` gave."""
     inside = (eqn.op.graph for eqn in all_eqns(graph) if isinstance(eqn.op, Hosted))
-    return Counter(eqn.op.name for inner in inside for eqn in all_eqns(inner) if not _has_kernel(eqn))
+    return Counter(eqn.op.name for inner in inside for eqn in all_eqns(inner) if not _has_kernel(eqn, None))
 
 
-def needs_litert(eqn: Eqn) -> bool:
+def needs_litert(eqn: Eqn, integers: Rounding | None = "xnnpack") -> bool:
     """Whether LiteRT computes the equation: there is no kernel for it, or for one in a loop or branch of a file.
 
     Loops run there whole, as their turns would go back and forth, and what is rounded to integers in each of them would
-    add up to another result.
+    add up to another result. integers: who computes quantized ones.
     """
     if not eqn.bodies or eqn.op.is_kept:
-        return not _has_kernel(eqn)
+        return not _has_kernel(eqn, integers)
     inner = (e for body in eqn.bodies for e in all_eqns(body))
-    return eqn.op.builtin in BUILTIN_CODES and not all(map(_has_kernel, inner))
+    return eqn.op.builtin in BUILTIN_CODES and not all(_has_kernel(e, integers) for e in inner)
 
 
-def _has_kernel(eqn: Eqn) -> bool:
-    """Whether what computes the equation is here: not for quantized integers, nor for what the runtime alone has."""
+def _has_kernel(eqn: Eqn, integers: Rounding | None = "xnnpack") -> bool:
+    """Whether what computes the equation is here: not for what the runtime alone has."""
     if eqn.op.code is not None:
         return bool(eqn.op.node) or eqn.op.stands_for is not None or eqn.op.code.startswith(FLEX)
     if not eqn.op.is_kernel:
         return not eqn.op.is_kept
-    return not any(map(_is_quantized, _types(eqn))) or _moves(eqn) or is_scaled(eqn)
+    if not _needs_scales(eqn):
+        return True
+    return has_integer_body(eqn) and (integers is not None or eqn.op.scales == "out_of")
+
+
+def _needs_scales(eqn: Eqn) -> bool:
+    return eqn.op.is_kernel and any(map(is_quantized, _types(eqn))) and not _moves(eqn)
 
 
 def _types(eqn: Eqn) -> Iterator[TensorType]:
     return (atom.type for atom in (*eqn.inputs, *eqn.outputs) if atom is not None)
 
 
-def _is_quantized(t: TensorType) -> bool:
-    return t.quantization is not None and bool(t.quantization.scale) and not t.dtype.is_float
-
-
 def _moves(eqn: Eqn) -> bool:
     """Whether the results are elements of the operands as they are, in one scale: no kernel needs to know it then."""
-    quantized = (t.quantization for t in _types(eqn) if _is_quantized(t))
+    quantized = (t.quantization for t in _types(eqn) if is_quantized(t))
     keeps_elements = eqn.op.moves is not None or _reads_a_shape(eqn)
     return keeps_elements and len({(q.scale, q.zero_point, q.axis) for q in quantized if q is not None}) == 1
 
@@ -78,12 +95,13 @@ def _moves(eqn: Eqn) -> bool:
 def _reads_a_shape(eqn: Eqn) -> bool:
     """Whether the results are plain numbers that follow from the operands' shapes alone."""
     only = all(eqn.op.operand_at(i).shape_only for i in range(len(eqn.inputs)))
-    return only and not any(_is_quantized(out.type) for out in eqn.outputs)
+    return only and not any(is_quantized(out.type) for out in eqn.outputs)
 
 
 class _Rewrite:
-    def __init__(self, singly: bool, limits: Limits) -> None:
+    def __init__(self, singly: bool, limits: Limits, integers: Rounding | None) -> None:
         self._singly = singly
+        self._integers = integers
         self._limits = limits
         self._bodies: dict[tuple[int, frozenset[str]], Graph] = {}
 
@@ -94,10 +112,10 @@ class _Rewrite:
         eqns: list[Eqn] = []
         for group in self._groups(graph):
             eqn = group[0]
-            if needs_litert(eqn):
+            if self._needs_litert(eqn):
                 eqn = _hosted(group, _read_after(group, readers, results), sizes, self._limits)
-            elif is_scaled(eqn):
-                eqn = scaled(eqn)
+            elif _needs_scales(eqn) and has_integer_body(eqn):
+                eqn = on_integers(eqn, self._integers)
             elif eqn.bodies:
                 eqn = replace(eqn, bodies=tuple(self._body(body, sizes) for body in eqn.bodies))
             eqns.append(eqn)
@@ -115,30 +133,32 @@ class _Rewrite:
         group: list[Eqn] = []
         moves: list[Eqn] = []
         for eqn in graph.eqns:
-            if group and _joins(eqn) and not self._singly:
-                if needs_litert(eqn):
+            if group and self._joins(eqn) and not self._singly:
+                if self._needs_litert(eqn):
                     group, moves = [*group, *moves, eqn], []
                 else:
                     moves.append(eqn)
                 continue
             yield from filter(None, (group, *([move] for move in moves)))
-            starts = needs_litert(eqn) and not keeps_state(eqn)
+            starts = self._needs_litert(eqn) and not keeps_state(eqn)
             group, moves = [eqn] if starts else [], []
             if not starts:
                 yield [eqn]
         yield from filter(None, (group, *([move] for move in moves)))
 
+    def _joins(self, eqn: Eqn) -> bool:
+        """Whether an equation can stand in one file with those before it that LiteRT computes."""
+        if eqn.bodies or eqn.effects or keeps_state(eqn) or depends_on_data(eqn):
+            return False
+        return self._needs_litert(eqn) or all(is_quantized(var.type) for var in eqn.outputs)
+
+    def _needs_litert(self, eqn: Eqn) -> bool:
+        return needs_litert(eqn, self._integers)
+
 
 def _axes(variables: Sequence[Var]) -> frozenset[str]:
     """The symbols that are an axis by themselves."""
     return frozenset(str(d) for var in variables for d in var.type.shape if symbols_of(d) == {str(d)})
-
-
-def _joins(eqn: Eqn) -> bool:
-    """Whether an equation can stand in one file with those before it that LiteRT computes."""
-    if eqn.bodies or eqn.effects or keeps_state(eqn) or depends_on_data(eqn):
-        return False
-    return needs_litert(eqn) or all(_is_quantized(var.type) for var in eqn.outputs)
 
 
 def _read_after(group: Sequence[Eqn], readers: Mapping[Var, Sequence[Eqn]], results: Container[Var]) -> tuple[Var, ...]:
@@ -183,4 +203,4 @@ def with_delegates(program: Program) -> bool:
 
     XNNPACK rounds quantized integers otherwise than the operators' own kernels, by one step.
     """
-    return not any(needs_litert(eqn) for graph in program.graphs() for eqn in all_eqns(graph))
+    return integers_of(program.graphs()) is not None

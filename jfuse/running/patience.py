@@ -1,4 +1,4 @@
-"""How long a call in another process may take: one that takes longer has to be ended, or all would wait for ever."""
+"""Timeouts of calls in other processes: a call that takes longer is ended, or the caller would wait for ever."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class Watch:
         self.look_s = patience.look_s
 
     def look(self) -> None:
-        """Take note of what ended, and end what takes longer than allowed."""
+        """Record the calls that ended since the last look, and end processes whose call takes longer than allowed."""
         now = time.monotonic()
         passed = min(now - self._last, 2 * self.look_s)  # all may have been stopped for a while, or the machine asleep
         self._last = now

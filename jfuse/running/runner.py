@@ -25,7 +25,7 @@ from jfuse.kernels.core.op import depends_on_data
 from jfuse.limits import DEFAULT_LIMITS, Limits
 from jfuse.running.in_litert import WHY, runs_whole, works_on_resources
 from jfuse.running.litert_op import Hosted
-from jfuse.running.partition import hosted, hosted_counts, is_changed
+from jfuse.running.partition import Integers, hosted, hosted_counts, is_changed
 from jfuse.settings import own_settings
 
 _LONG_S = 600.0  # for one call of a file on XLA, where its limits name no other time
@@ -36,11 +36,14 @@ class Runner:
     """Runs one graph: as one jitted program, or equation by equation where jax cannot trace it. `str` says which.
 
     untraceable: why jax cannot trace it; None where it can. hosted: how many equations of each op LiteRT computes, as
-    there is no kernel for their types. limits: of a graph that was read from a file; None for others.
+    there is no kernel for their types. limits: of a graph that was read from a file; None for others. integers:
+    as `hosted` has them.
     """
 
-    def __init__(self, graph: Graph, quick: bool = False, limits: Limits | None = None) -> None:
-        self.graph = hosted(graph, limits=limits or DEFAULT_LIMITS)
+    def __init__(
+        self, graph: Graph, quick: bool = False, limits: Limits | None = None, integers: Integers = "own"
+    ) -> None:
+        self.graph = hosted(graph, limits=limits or DEFAULT_LIMITS, integers=integers)
         self.untraceable = untraceable(self.graph, limits or DEFAULT_LIMITS)
         self.hosted: Counter[str] = hosted_counts(self.graph)
         self._quick = quick
@@ -162,12 +165,16 @@ def running_notes(program: Program) -> Iterator[str]:
 
 
 def run_equation(eqn: Eqn, operands: Sequence[Any], env: Mapping[Var, Any]) -> tuple[Any, ...]:
-    """As `ir.evaluate.run_equation`, for any equation; its constants are those that stand in it."""
+    """As `ir.evaluate.run_equation`, for any equation; its constants are those that stand in it.
+
+    LiteRT computes quantized integers, with the operators' own kernels.
+    """
     if not is_changed(eqn):
         return run_as_it_is(eqn, operands, env)
     given = {atom: value for atom, value in zip(eqn.inputs, operands, strict=True) if isinstance(atom, Var)}
     with sizes_of(env):
-        return evaluate(hosted(Graph("one", tuple(given), (eqn,), eqn.outputs), singly=True), list(given.values()))
+        one = hosted(Graph("one", tuple(given), (eqn,), eqn.outputs), singly=True, integers=None)
+        return evaluate(one, list(given.values()))
 
 
 def untraceable(graph: Graph, limits: Limits = DEFAULT_LIMITS) -> str | None:

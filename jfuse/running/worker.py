@@ -1,4 +1,4 @@
-"""One process that runs files in LiteRT, so that none of them takes this process with it: started, asked, ended."""
+"""A worker process that runs files in LiteRT, so that a crash ends the worker and not this process."""
 
 from __future__ import annotations
 

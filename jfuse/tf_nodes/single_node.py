@@ -1,4 +1,4 @@
-"""One TensorFlow node by itself: its bytes for a file, what it computes, and the shapes that TensorFlow infers."""
+"""One TensorFlow node by itself: its bytes for a file, its results in TensorFlow, and the shapes that it infers."""
 
 from __future__ import annotations
 

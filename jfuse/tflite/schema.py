@@ -63,7 +63,7 @@ VARIABLES = ("VAR_HANDLE", "READ_VARIABLE", "ASSIGN_VARIABLE", "CALL_ONCE")
 
 
 def is_custom(builtin: str) -> bool:
-    """Whether that is what `custom_code` made."""
+    """Whether the name is a custom operator's, as `custom_code` makes it."""
     return builtin.startswith(_CUSTOM)
 
 

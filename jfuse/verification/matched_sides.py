@@ -131,7 +131,7 @@ class MatchedSides:
 
     @cached_property
     def plan(self) -> Plan:
-        """The calls to compare."""
+        """The plan of the comparison: rows of calls, with their inputs."""
         distinct = {id(s.graph): s for s in reversed(self.signatures.values())}
         chosen = self.options.sampling.signatures or [s.key for s in reversed(distinct.values())]
         promises = self.sides.model.report.promises if self.sides.model is not None else ()

@@ -1,4 +1,4 @@
-"""How far a quantized file is from the float model: the ratio of signal to noise of each output, in LiteRT."""
+"""The signal-to-noise ratio of a quantized file against the float model, for each output, in LiteRT."""
 
 from __future__ import annotations
 

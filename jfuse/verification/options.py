@@ -1,4 +1,4 @@
-"""What users choose about a comparison, grouped by topic. `jfuse.verify` says what each option means."""
+"""The options of a comparison, grouped by topic. `jfuse.verify` says what each one means."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a comparison tries: rows of calls at several sizes and scales, edges, independent samples, or the user's own."""
+"""The plan of a comparison: rows of calls at several sizes and scales, edges, independent samples, or user inputs."""
 
 from __future__ import annotations
 

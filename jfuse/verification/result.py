@@ -1,4 +1,4 @@
-"""What a verification found: differences of outputs, and where in the graph they begin."""
+"""The result of a verification: differences of outputs, and the equation where they begin."""
 
 from __future__ import annotations
 

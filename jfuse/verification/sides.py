@@ -11,7 +11,7 @@ from jfuse.verification.subject import Subject
 
 @dataclass(frozen=True)
 class Sides:
-    """What is compared with what: the subjects, which are runners of one model, and the reference.
+    """The two parts of a comparison: the subjects, which are runners of one model, and the reference.
 
     model: the model that the subjects run, where they do; data: its file, where it has one. source: the model behind
     the reference, where there is one. texts: what they are called, `paths` whether these are paths.

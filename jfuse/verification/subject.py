@@ -1,4 +1,4 @@
-"""What can be compared: anything with named signatures that can be called, whoever computes it."""
+"""`Subject`: a side of a comparison, which has named signatures that can be called, whoever computes them."""
 
 from __future__ import annotations
 
@@ -57,11 +57,11 @@ class Subject(Protocol):
 
     @property
     def signatures(self) -> Mapping[str, Interface]:
-        """What can be called."""
+        """The signatures that can be called, by key."""
 
     @property
     def program(self) -> Program | None:
-        """The graph, if any."""
+        """The program that is run; None for a subject without a graph."""
 
     def start(self) -> Calls:
         """Calls in a row from the initial states."""

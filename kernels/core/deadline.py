@@ -1,4 +1,4 @@
-"""Until when a run may go on: loops of a file that somebody else wrote may never end."""
+"""The deadline of a run: loops of a file that somebody else wrote may never end."""
 
 from __future__ import annotations
 

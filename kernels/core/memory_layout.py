@@ -1,4 +1,4 @@
-"""How arrays lie in memory: kernels choose it in programs for many samples on a CPU, elsewhere XLA does.
+"""The memory layout of arrays: kernels choose it in programs for many samples on a CPU, elsewhere XLA does.
 
 A layout is no part of what a kernel computes, and programs that state one cannot be exported.
 """

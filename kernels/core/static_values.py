@@ -36,7 +36,7 @@ def sizes_in_any_order(count: int, shape: Sequence[Dim]) -> tuple[Dim, ...]:
 
 
 def named_sizes(atom: Atom) -> Any:
-    """Sizes that are computed at run time, as a static value: a fresh symbol for each of which nothing is known.
+    """Sizes that are computed at run time, as a static value: each unknown size is a fresh symbol.
 
     None where it is open how many there are.
     """
@@ -52,7 +52,7 @@ def _named(value: Any) -> Any:
 
 
 def known_entries(atom: Atom) -> Any:
-    """The value of an operand whose shape is known, None for each number of which nothing is known."""
+    """The value of an operand whose shape is known, with None for each unknown number."""
     value = static_value(atom)
     if value is not None:
         return value

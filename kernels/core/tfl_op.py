@@ -11,13 +11,14 @@ import jax
 import numpy as np
 from jax.errors import InconclusiveDimensionOperation
 
-from jfuse.errors import JfuseError, TypeMismatch
+from jfuse.errors import JfuseError, RuleError, TypeMismatch
 from jfuse.ir.dims import broadcast_shape, is_known
 from jfuse.ir.graph import Atom, Const, Eqn, Graph, Moves, Op, Operand, Params, Product, Var, arrays_of
 from jfuse.ir.min_max_dims import normal
 from jfuse.ir.trace import as_array, call_text, is_tracing, mismatch
 from jfuse.ir.types import DType, TensorType
 from jfuse.kernels.core.abstract_types import abstract_types
+from jfuse.kernels.core.integer_types import IntegerBody, IntegerTypes, Takes
 from jfuse.kernels.core.operand import Placeholder
 from jfuse.kernels.core.record import known_values, record
 from jfuse.kernels.core.static_values import as_static, named_sizes, static_value
@@ -55,6 +56,8 @@ class TflOp(Op):
     atom_rule: TypeRule | None = None
     data_rule: TypeRule | None = None
     watched_body: Callable[..., Any] | None = None
+    integer_body: IntegerBody | None = None
+    integer_form: Takes | None = None
     is_kernel = True
     _memo: dict[Any, tuple[TensorType, ...]] = field(default_factory=dict, repr=False)
 
@@ -100,6 +103,35 @@ class TflOp(Op):
         assert self.watched_body is not None, "an op with parts"
         with jax.enable_x64(True):
             return tuple(self.watched_body(watch, *inputs, **params))
+
+    def quantized(self, takes: Takes) -> Callable[[IntegerBody], IntegerBody]:
+        """Register a body for quantized integers: called with the `IntegerTypes`, the operands and the options.
+
+        takes: whether it computes the runtime's integers, in every rounding, for these types and options.
+        """
+
+        def register(body: IntegerBody) -> IntegerBody:
+            if self.integer_body is not None:
+                raise RuleError(f"{self.builtin} has two integer bodies")
+            self.integer_body, self.integer_form = body, takes
+            return body
+
+        return register
+
+    def takes_integers(self, eqn: Eqn) -> bool:
+        """Whether there is an integer body for the types and options of an equation of the op."""
+        return self.integer_form is not None and self.integer_form(IntegerTypes.of(eqn), eqn.params)
+
+    def run_integers(self, types: IntegerTypes, inputs: Sequence[Any], params: Params) -> tuple[Any, ...]:
+        """The results of the integer body for arrays."""
+        assert self.integer_body is not None, "takes_integers"
+        arguments = self._arguments(arrays_of(inputs))
+        with jax.enable_x64(True), np.errstate(all="ignore"):
+            results = self.integer_body(types, *arguments, **params)
+        return results if isinstance(results, tuple) else (results,)
+
+    def _arguments(self, arrays: Sequence[Any]) -> list[Any]:
+        return [as_static(v) if self.operand_at(i).static else v for i, v in enumerate(arrays)]
 
     def new_states(self, results: int) -> dict[str, int]:
         """For each operand that the op updates in place, the one of so many results that it becomes."""
@@ -179,7 +211,7 @@ class TflOp(Op):
         if any(isinstance(i, Var) for i in inputs) or (self.draws and is_tracing()):
             return record(self, inputs, params)
         inputs = arrays_of(inputs)
-        arguments = [as_static(v) if self.operand_at(i).static else v for i, v in enumerate(inputs)]
+        arguments = self._arguments(inputs)
         with jax.enable_x64(True), np.errstate(all="ignore"):
             results = self.body(*arguments, **params)
         results = results if isinstance(results, tuple) else (results,)

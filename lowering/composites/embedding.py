@@ -16,7 +16,7 @@ from jfuse.lowering.rules import fuses, need
 _MOST_ROWS = 2**31 - 3  # an id is i32, and so is one more than the last
 
 
-@fuses("embedding_lookup", "embedding_matmul", claims={"compare"})
+@fuses("embedding_lookup", "embedding_matmul", claims={"compare"}, makes=("EMBEDDING_LOOKUP",))
 def fuse_embedding(table: Array, ids: Array) -> Array:
     """Rows of a table by id -> EMBEDDING_LOOKUP.   table: n[rows, ...]; ids: i[...] -> n[..., ...]
 

@@ -19,7 +19,7 @@ from jfuse.lowering.rules import fuses, need
 _SWAP = (1, 0, 2)  # time-major and batch-major
 
 
-@fuses("keras.lstm", "keras_lstm")
+@fuses("keras.lstm", "keras_lstm", makes=("UNIDIRECTIONAL_SEQUENCE_LSTM",))
 def fuse_keras_lstm(
     inputs: Array,
     init_h: Array,

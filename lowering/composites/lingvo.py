@@ -52,6 +52,7 @@ _LARGEST_EPSILON = 1.001e-7  # the kernel's is 1e-8, and the two differ by less 
     "lingvo.LSTMCellSimple",
     "lingvo.LayerNormalizedLSTMCellSimple",
     claims={"compare", "select"},
+    makes=("LSTM",),
 )
 def fuse_lingvo_cell(*operands: Array) -> tuple[Array | None, ...]:
     """One step of lingvo's LSTM -> LSTM, with what the function itself does: its cap, biases, coupled gates, norm.

@@ -15,7 +15,7 @@ from jfuse.lowering.rules import fuses, need
 _COMBINERS = ("sum", "mean", "sqrtn")
 
 
-@fuses("hashtable_lookup", claims={"compare", "select"})
+@fuses("hashtable_lookup", claims={"compare", "select"}, makes=("HASHTABLE_LOOKUP",))
 def fuse_hashtable_lookup(lookup: Array, keys: Array, values: Array) -> tuple[Array, Array]:
     """Rows of values by key, zeros for what is no key, and which keys there were -> HASHTABLE_LOOKUP.
 
@@ -41,7 +41,7 @@ def fuse_hashtable_lookup(lookup: Array, keys: Array, values: Array) -> tuple[Ar
     return found, hits if wanted is DType.u8 else ops.cast(hits, out_data_type=wanted)
 
 
-@fuses("embedding_lookup_sparse")
+@fuses("embedding_lookup_sparse", makes=("EMBEDDING_LOOKUP_SPARSE",))
 def fuse_embedding_lookup_sparse(
     params: Array, ids: Array, indices: Array, dense_shape: Array, weights: Array, *, combiner: str = "mean"
 ) -> Array:
@@ -70,7 +70,7 @@ def fuse_embedding_lookup_sparse(
     )
 
 
-@fuses("lsh_projection")
+@fuses("lsh_projection", makes=("LSH_PROJECTION",))
 def fuse_lsh_projection(hash: Array, input: Array, weight: Array, *, type: str = "dense") -> Array:  # noqa: A002 - the interface
     """Bits of a projection by hashing -> LSH_PROJECTION.
 

@@ -66,7 +66,7 @@ class LstmOptions:
 
 
 # Recovery reads an activation that is spelled as a choice from its structure, case by case: hence the claims.
-@fuses("jfuse.lstm", claims={"compare", "select"})
+@fuses("jfuse.lstm", claims={"compare", "select"}, makes=("LSTM", "UNIDIRECTIONAL_SEQUENCE_LSTM"))
 def fuse_lstm(
     x: Array,
     h: Array,
@@ -126,7 +126,7 @@ def _recurrent(weights: LstmWeights, one_step: bool) -> list[Array | None]:
     return [np.diag(r) if one_step and weights.is_diagonal and r is not None else r for r in found]
 
 
-@fuses("jfuse.rnn", claims={"compare", "select"})
+@fuses("jfuse.rnn", claims={"compare", "select"}, makes=("RNN", "UNIDIRECTIONAL_SEQUENCE_RNN"))
 def fuse_rnn(
     x: Array,
     h: Array,
@@ -154,7 +154,7 @@ def fuse_rnn(
     return steps.results(scan.wanted(), y, h=h, held=masking.held, fill=masking.fill)
 
 
-@fuses("jfuse.svdf", claims={"compare", "select"})
+@fuses("jfuse.svdf", claims={"compare", "select"}, makes=("SVDF",))
 def fuse_svdf(
     x: Array,
     state: Array,

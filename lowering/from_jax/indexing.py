@@ -13,8 +13,8 @@ from jfuse.ir.dims import Dim, Shape, is_known, product, same
 from jfuse.ir.types import DType
 from jfuse.kernels import ops
 from jfuse.kernels.core.op import Array
-from jfuse.lowering.from_jax.place import note, sources
 from jfuse.lowering.from_jax.shapes import as_dtype, lower_slice
+from jfuse.lowering.rule_tools.place import note, sources
 from jfuse.lowering.rule_tools.query import is_constant, rank
 from jfuse.lowering.rule_tools.shape_tensors import counted, shape_tensor, shaped, size_tensor
 from jfuse.lowering.rules import DEFAULT, lowers_jax

@@ -12,8 +12,8 @@ from jfuse.ir.dims import is_known
 from jfuse.ir.types import DType
 from jfuse.kernels import ops
 from jfuse.kernels.core.op import Array
-from jfuse.lowering.from_jax.place import sources
 from jfuse.lowering.from_jax.shapes import as_dtype, lower_slice
+from jfuse.lowering.rule_tools.place import sources
 from jfuse.lowering.rule_tools.query import dtype, rank, scalar, type_of
 from jfuse.lowering.rule_tools.shape_tensors import size_tensor
 from jfuse.lowering.rules import DEFAULT, lowers_jax

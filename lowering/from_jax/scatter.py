@@ -12,8 +12,8 @@ from jfuse.ir.types import DType
 from jfuse.kernels import ops
 from jfuse.kernels.core.op import Array
 from jfuse.lowering.from_jax.indexing import Windows, row_numbers, rows
-from jfuse.lowering.from_jax.place import sources
 from jfuse.lowering.from_jax.shapes import as_dtype, broadcast, lower_pad
+from jfuse.lowering.rule_tools.place import sources
 from jfuse.lowering.rule_tools.query import rank, scalar, type_of
 from jfuse.lowering.rule_tools.shape_tensors import shaped, size_tensor
 from jfuse.lowering.rules import DEFAULT, lowers_jax

@@ -11,7 +11,7 @@ from jfuse.ir.dims import Dim, Shape, is_known, same
 from jfuse.ir.types import DType
 from jfuse.kernels import ops
 from jfuse.kernels.core.op import Array
-from jfuse.lowering.from_jax.place import sources
+from jfuse.lowering.rule_tools.place import sources
 from jfuse.lowering.rule_tools.query import dtype, is_constant, rank
 from jfuse.lowering.rule_tools.shape_tensors import counted, shape_tensor, shaped, size_tensor
 from jfuse.lowering.rules import DEFAULT, lowers_jax

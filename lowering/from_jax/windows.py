@@ -11,9 +11,9 @@ import numpy as np
 from jfuse.errors import LowerError
 from jfuse.kernels import ops
 from jfuse.kernels.core.op import Array
-from jfuse.lowering.from_jax.place import sources
 from jfuse.lowering.from_jax.shapes import lower_pad
 from jfuse.lowering.ops.nn.pool import average_pool, least, max_pool
+from jfuse.lowering.rule_tools.place import sources
 from jfuse.lowering.rule_tools.query import dtype, rank, scalar, type_of
 from jfuse.lowering.rule_tools.shape_tensors import shaped
 from jfuse.lowering.rules import lowers_jax

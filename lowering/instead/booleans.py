@@ -1,4 +1,4 @@
-"""What moves booleans, on numbers."""
+"""Operators that move booleans, spelled on numbers for targets without a boolean kernel."""
 
 from __future__ import annotations
 

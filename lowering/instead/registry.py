@@ -1,4 +1,4 @@
-"""Where spellings are kept: by the builtin that they are written instead of."""
+"""The registry of `@instead_of` spellings, by the builtin that each replaces."""
 
 from __future__ import annotations
 

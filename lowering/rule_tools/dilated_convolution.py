@@ -78,7 +78,10 @@ def _is_plain(eqn: Eqn) -> bool:
 
 def _added_axis(split: Eqn, convolution: Eqn) -> int | None:
     """The spatial axis of 1, over which the window is 1 as well, that makes an image of a sequence."""
-    sequence, image, weights = split.outputs[0].type.shape, *(a.type.shape for a in convolution.inputs[:2] if a)
+    sequence, image, weights = (
+        split.outputs[0].type.shape,
+        *(a.type.shape for a in convolution.inputs[:2] if a is not None),
+    )
     for axis in (1, 2):
         rest = (*image[:axis], *image[axis + 1 :])
         agrees = len(rest) == len(sequence) and all(same(d, e) is True for d, e in zip(rest, sequence, strict=True))

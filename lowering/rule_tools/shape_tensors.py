@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from jfuse.errors import LowerError
-from jfuse.ir.dims import Dim, Shape, is_known, multiple, product, same, symbol, symbols_of
+from jfuse.ir.dims import Dim, Shape, computed, is_known, multiple, product, same, symbol, symbols_of
 from jfuse.ir.graph import Var
 from jfuse.ir.trace import active_trace
 from jfuse.ir.types import DType
@@ -110,9 +110,8 @@ def size_of(x: Array, axis: int) -> Array:
 
 
 def _evaluated(dim: Dim, symbols: Mapping[str, Array]) -> Array:
-    # As in ir/dims: jax.export keeps its expressions private, their printed form is documented syntax.
-    names: dict[str, Any] = {name: _Size(value) for name, value in symbols.items()}
-    return eval(str(dim).replace("^", "**"), {"__builtins__": {}}, {**_FUNCTIONS, **names}).value
+    found: Any = computed(str(dim), {name: _Size(value) for name, value in symbols.items()}, _FUNCTIONS)
+    return found.value
 
 
 class _Size:

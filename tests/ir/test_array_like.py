@@ -59,7 +59,18 @@ def test_consts_are_equal_where_they_are_one_object() -> None:
     assert const != other
     assert len({const, other}) == 2
     assert const in (other, const)
-    assert const  # an atom that is there, whatever it holds
+
+
+@pytest.mark.parametrize("element", [0.0, 2.0, np.nan, False, True])
+def test_one_element_is_as_true_as_in_numpy(element: float) -> None:
+    for array in (np.asarray(element), np.full((1, 1), element)):
+        assert bool(Const(array)) is bool(array)
+
+
+@pytest.mark.parametrize("size", [0, 2])
+def test_the_truth_of_other_sizes_is_an_error(size: int) -> None:
+    with pytest.raises(TypeError, match=rf"the truth of Const\(f32\[{size}\]\), which has {size} elements, is ambig"):
+        bool(Const(np.ones(size, np.float32)))
 
 
 def test_an_op_on_variables_keeps_the_const_with_its_name() -> None:

@@ -22,12 +22,14 @@ from jfuse.kernels import ops
 from jfuse.kernels.core.op import builtin_ops, depends_on_data
 from jfuse.lowering.defaults import default_rules
 from jfuse.lowering.rules import LowerRule
+from jfuse.reports import coverage
 from tests.op_cases import FAMILIES, GAPS, MODULES, RULE_GAPS
 from tests.op_cases.case import Case, case, f32
 from tests.op_cases.compare import assert_close
 from tests.op_cases.failures import Failures
 from tests.op_cases.oracle import tensorflow_results
 from tests.op_cases.runners import BATCH, as_arrays, graph_of, litert_results, on_arrays, xla_results
+from tests.op_cases.spelled import spelled
 
 ROWS = [row for rows in FAMILIES.values() for row in rows]
 
@@ -196,3 +198,7 @@ def test_every_op_is_reached_by_a_row() -> None:
     assert builtin_ops().keys() - reached - gaps == set(), "ops without a row and without a Gap"
     assert gaps & reached == set(), "ops with a Gap that a row reaches"
     assert gaps - builtin_ops().keys() == set(), "a Gap for what is no op"
+    # In this test, as it has traced all rows.
+    assert {op: list(b) for op, b in coverage.spelled().items()} == spelled(), (
+        "run: python -m tests.op_cases.spelled > jfuse/reports/spelled.txt, and jfuse ops --markdown > docs/ops.md"
+    )

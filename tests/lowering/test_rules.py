@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from jfuse.lowering.rules import FuseRule, LowerRule
+from jfuse.lowering.rules import FuseRule, LowerRule, Proposal, RecoverRule, RuleSet
 
 
 @dataclass(frozen=True)
@@ -44,3 +44,18 @@ def test_operands_of_a_fusion_bind_to_fields() -> None:
 def test_a_field_that_is_missing_is_an_error() -> None:
     with pytest.raises(TypeError, match="strides"):
         LowerRule(("Layer",), layer)(1, 2)
+
+
+def test_special_cases_are_asked_first_and_the_users_before_ours() -> None:
+    before = {"jfuse.a": "", "jfuse.b": "", "jfuse.c": "jfuse.d", "jfuse.d": "jfuse.a", "own.e": "", "own.f": "own.e"}
+    rules = RuleSet()
+    for name, general in before.items():
+        rules.add(RecoverRule((name,), lambda step: Proposal({}), general))
+    assert [name for name, _ in rules.readers()] == ["own.f", "own.e", "jfuse.c", "jfuse.d", "jfuse.a", "jfuse.b"]
+
+
+def test_two_rules_that_would_be_asked_before_each_other_are_both_asked() -> None:
+    rules = RuleSet()
+    for name, general in {"a": "b", "b": "a"}.items():
+        rules.add(RecoverRule((name,), lambda step: Proposal({}), general))
+    assert sorted(name for name, _ in rules.readers()) == ["a", "b"]

@@ -51,7 +51,8 @@ def data_files() -> set[str]:
     reports = ROOT / "jfuse" / "reports"
     page = {path.relative_to(ROOT).as_posix() for path in (reports / "page").iterdir()}
     tables = {p.relative_to(ROOT).as_posix() for p in (ROOT / "jfuse" / "tflite" / "targets" / "tables").iterdir()}
-    return page | tables | {"jfuse/py.typed", "jfuse/refusals.md", "jfuse/reports/verification.schema.json"}
+    files = ("py.typed", "refusals.md", "reports/spelled.txt", "reports/verification.schema.json")
+    return page | tables | {f"jfuse/{name}" for name in files}
 
 
 def run(*command: str, cwd: Path = ROOT) -> subprocess.CompletedProcess[str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import jfuse.ir.text  # noqa: F401 - str(graph)
 from jfuse.errors import LowerError
 from jfuse.ir.graph import Graph, Program, Signature
 from jfuse.ir.text import format_program

@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-import jfuse.ir.text
 import jfuse.passes.pipeline
 from jfuse.errors import JfuseError
 from jfuse.ir.check import check_graph

@@ -6,16 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from jfuse.kernels import ops
 from jfuse.kernels.core.op import builtin_ops
 from jfuse.lowering.defaults import default_rules
-from jfuse.lowering.rules import LowerRule, lowers
 from jfuse.reports import coverage
 from jfuse.tflite.runtime.table import reason_for
 from jfuse.tflite.schema import BUILTIN_CODES
-from tests.op_cases import FAMILIES
-from tests.op_cases.case import Case
-from tests.op_cases.runners import graph_of
 
 PAGE = Path(__file__).parents[2] / "docs" / "ops.md"
 
@@ -35,51 +30,21 @@ def test_every_rule_is_listed() -> None:
     assert default_rules().lowers.keys() <= {op.name for op in coverage.tensorflow_ops()}
 
 
-def test_builtins_of_a_rule_are_those_that_it_names() -> None:
-    spelled = {op.name: op.builtins for op in coverage.tensorflow_ops()}
-    assert "RELU" in spelled["Relu"]
-    assert {"CONV_2D", "TRANSPOSE"} <= set(spelled["Conv2D"])
-    assert spelled["StopGradient"] == ()
-    assert spelled["AddV2"] == ("ADD",)  # sizes that operands need at run time are left aside
-    assert "RANGE" in spelled["CTCGreedyDecoder"]
+def test_builtins_of_an_op() -> None:
+    spells = {op.name: op.builtins for op in coverage.tensorflow_ops()}
+    assert spells["Relu"] == ("MAXIMUM", "RELU")  # of integers MAXIMUM
+    assert {"CONV_2D", "TRANSPOSE"} <= set(spells["Conv2D"])
+    assert spells["StopGradient"] == ()
+    assert spells["AddV2"] == ("ADD",)  # sizes that operands need at run time are left aside
+    assert spells["Shape"] == ("SHAPE",)
 
 
-@pytest.mark.parametrize(
-    ("function", "builtins"),
-    [
-        (lambda x: ops.abs_(ops.add(x, x)), {"ABS", "ADD"}),
-        (lambda x: [ops.mul(y, y) for y in x], {"MUL"}),
-        (ops.relu, {"RELU"}),
-        (lambda x: x, set()),
-    ],
-)
-def test_builtins_are_found_in_code(function: object, builtins: set[str]) -> None:
-    rule = LowerRule(("Odd",), function)  # type: ignore[arg-type]
-    assert coverage.used_builtins(rule) == builtins
-
-
-def test_helpers_count_where_they_are_jfuse_s() -> None:
-    """What a user's rule calls elsewhere is not looked into; what it captures is."""
-
-    def outer(op: object) -> LowerRule:
-        return lowers("Odd", default=False)(lambda x: op(x))  # type: ignore[operator]
-
-    assert coverage.used_builtins(outer(ops.neg)) == {"NEG"}
-
-
-def rows() -> list[Case]:
-    """One row of each op."""
-    return list({row.op: row for family in FAMILIES.values() for row in family if row.op in SAMPLE}.values())
-
-
-SAMPLE = ("Softplus", "Conv2D", "ResizeBicubic", "LogSoftmax", "Selu", "FusedBatchNormV3", "Einsum", "GatherNd")
-
-
-def test_rows_use_no_other_builtins_than_listed() -> None:
-    spelled = {op.name: set(op.builtins) for op in coverage.tensorflow_ops()}
-    for row in rows():
-        used = {eqn.op.builtin for eqn in graph_of(row).eqns if hasattr(eqn.op, "builtin")}
-        assert used <= spelled[row.op], row.id
+def test_composites_say_what_they_become() -> None:
+    makes = {name: rule.makes for name, rule in default_rules().fuses.items()}
+    assert [name for name, builtins in makes.items() if not builtins] == []
+    assert {b for builtins in makes.values() for b in builtins} <= builtin_ops().keys()
+    (lstm,) = (b for b in coverage.builtins() if b.name == "UNIDIRECTIONAL_SEQUENCE_LSTM")
+    assert lstm.composites == ("jfuse.lstm", "keras.lstm", "keras_lstm")
 
 
 def test_one_op_of_tensorflow() -> None:

@@ -29,6 +29,7 @@ from jfuse.tflite.read.file import load_tflite
 from jfuse.tflite.write.file import to_bytes
 from tests.corpus.quantized import apply, bias, floats, integers, plain, weights
 from tests.corpus.whole_file import WholeFile
+from tests.kernels.integer.oracles import file_of, in_runtime
 
 B = symbol("B")
 X = np.random.default_rng(0).integers(-128, 128, (3, 8)).astype(np.int8)
@@ -132,7 +133,7 @@ def test_moves_and_dequantize_need_no_callback() -> None:
     graph = Graph("main", (x,), (turn, apply(ops.dequantize, (turned,), real)), (real,))
     runner = model_of(graph).runner()
     assert (runner.hosted, str(runner)) == ({}, "one program")
-    assert np.array_equal(model_of(graph)(X[:2]), litert(graph, X[:2])[0])
+    assert np.array_equal(model_of(graph)(X[:2]), in_runtime(file_of(graph), "xnnpack", [[X[:2]]])[0][0])
 
 
 def test_a_concatenation_that_changes_scales_is_no_move() -> None:

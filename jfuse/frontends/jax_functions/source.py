@@ -7,22 +7,25 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar
 
 import jax
 import numpy as np
 
 from jfuse.errors import ImportFailed, JfuseError, LowerError
+from jfuse.frontends.argument_names import named_leaves, path_name
 from jfuse.frontends.graph_def import is_graph_def
+from jfuse.frontends.imported_functions import ImportedFunctions
 from jfuse.frontends.jax_functions.walker import JaxWalker, without_rule
 from jfuse.frontends.keras import is_keras_model
+from jfuse.frontends.pytorch import is_torch_module
 from jfuse.frontends.selection import Selection
 from jfuse.frontends.tensorflow.callable import is_concrete, is_traceable
 from jfuse.ir.dims import SymbolNames, symbol, symbols_in
 from jfuse.ir.graph import Program, Signature, Var
 from jfuse.ir.trace import recording
 from jfuse.ir.types import DType, TensorType
-from jfuse.lowering.from_jax.place import notes_kept, sizes_read_from
+from jfuse.lowering.rule_tools.place import notes_kept, sizes_read_from
 from jfuse.lowering.rules import JaxRule
 
 DEFAULT_KEY = "serving_default"
@@ -36,6 +39,7 @@ class JaxSignature:
     function: Callable[..., Any]
     inputs: Mapping[str, TensorType]
     structure: Any
+    library: ClassVar[str] = "JAX"
 
     def call(self, *flat: Any) -> dict[str, Any]:
         """The results by name, for arrays in the order of `inputs`."""
@@ -43,21 +47,10 @@ class JaxSignature:
         return named_results(self.function(*arguments, **named))
 
 
-@dataclass(frozen=True)
-class ImportedFunctions:
-    """A program with the functions behind its signatures, and notes for the report."""
-
-    program: Program
-    functions: Mapping[str, JaxSignature]
-    notes: tuple[str, ...] = ()
-
-
 def named_results(results: Any) -> dict[str, Any]:
     """The arrays of a result by name: the keys of a mapping, `output_0` and so on of everything else."""
-    if isinstance(results, Mapping):
-        leaves = jax.tree_util.tree_flatten_with_path(dict(results))[0]
-        return {_path_name(path): leaf for path, leaf in leaves}
-    return {f"output_{i}": leaf for i, leaf in enumerate(jax.tree_util.tree_leaves(results))}
+    tree = dict(results) if isinstance(results, Mapping) else results
+    return named_leaves(results, jax.tree_util.tree_flatten_with_path(tree)[0])
 
 
 def jax_signature(key: str, function: Callable[..., Any], specs: Any) -> JaxSignature:
@@ -70,12 +63,12 @@ def jax_signature(key: str, function: Callable[..., Any], specs: Any) -> JaxSign
         arguments: tuple[Any, ...] = ()
         named = dict(specs)
         leaves = jax.tree_util.tree_flatten_with_path(named)[0]
-        names = [_path_name(path) for path, _ in leaves]
+        names = [path_name(path) for path, _ in leaves]
     else:
         arguments, named = tuple(specs) if isinstance(specs, Sequence) else (specs,), {}
         known = _parameters(function, len(arguments))
         leaves = jax.tree_util.tree_flatten_with_path(arguments)[0]
-        names = ["_".join(filter(None, (known[path[0].idx], _path_name(path[1:])))) for path, _ in leaves]
+        names = ["_".join(filter(None, (known[path[0].idx], path_name(path[1:])))) for path, _ in leaves]
     structure = jax.tree_util.tree_structure((arguments, named))
     if len(set(names)) != len(names):
         raise ImportFailed("two inputs of the function have one name", found=names)
@@ -91,9 +84,9 @@ def is_jax_source(source: Any, selection: Selection) -> bool:
 
 
 def is_jax_function(source: Any) -> bool:
-    """Whether this may be a function of jax arrays: a callable that is nothing of TensorFlow's or Keras's."""
-    known = is_keras_model(source) or is_concrete(source) or is_traceable(source) or is_graph_def(source)
-    return callable(source) and not known and not isinstance(source, type)
+    """Whether this may be a function of jax arrays: a callable that no other frontend takes."""
+    is_known = (is_torch_module, is_keras_model, is_concrete, is_traceable, is_graph_def)
+    return callable(source) and not any(test(source) for test in is_known) and not isinstance(source, type)
 
 
 def jax_signatures(source: Any, selection: Selection) -> list[JaxSignature]:
@@ -130,7 +123,7 @@ def _renamed(function: Callable[..., Any], like: Callable[..., Any]) -> Callable
 
 
 def import_functions(signatures: Sequence[JaxSignature], rules: Mapping[str, JaxRule]) -> ImportedFunctions:
-    """The signatures as graphs.
+    """The functions with a program that has a graph for each signature.
 
     Raises ImportFailed where a function cannot be traced, LowerError where a primitive has no TFLite spelling.
     """
@@ -189,10 +182,6 @@ def _parameters(function: Callable[..., Any], count: int) -> list[str]:
     except (TypeError, ValueError):
         parameters = []
     return parameters[:count] if len(parameters) >= count else [f"args_{i}" for i in range(count)]
-
-
-def _path_name(path: Sequence[Any]) -> str:
-    return "_".join(str(getattr(k, "key", getattr(k, "idx", getattr(k, "name", k)))) for k in path)
 
 
 def _name_of(function: Callable[..., Any]) -> str:

@@ -16,7 +16,7 @@ from jfuse.ir.trace import at_source, trace_graph
 from jfuse.ir.types import DType, TensorType
 from jfuse.kernels import ops
 from jfuse.kernels.control import composite, if_, scan, while_
-from jfuse.lowering.from_jax.place import sizes_read_from
+from jfuse.lowering.rule_tools.place import sizes_read_from
 from jfuse.lowering.rule_tools.query import type_of
 from jfuse.lowering.rules import JaxRule
 

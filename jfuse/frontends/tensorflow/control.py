@@ -206,7 +206,7 @@ class _States:
 
     @classmethod
     def of(cls, walker: Walker, functions: Sequence[str], arguments: Sequence[Any], *, always: bool = False) -> _States:
-        """Those that `functions` write, or that hold what was computed. always: what is written is an input too."""
+        """The variables that `functions` write or that hold computed values.   always: written ones are inputs too"""
         variables = walker.variables
         found = (r for name in functions for r in walker.writes.written_resources(name, arguments))
         written = tuple(dict.fromkeys(r for r in found if r in variables.live))
@@ -215,18 +215,18 @@ class _States:
 
     @property
     def computed(self) -> list[Any]:
-        """The values of the inputs."""
+        """The values of the variables that are inputs, in order."""
         return list(self.inputs.values())
 
     def assigned(self, walker: Walker, results: Sequence[Any]) -> Sequence[Any]:
-        """The results without those that the written variables become, which come last and are assigned."""
+        """Assign the last results to the written variables; the other results."""
         first = len(results) - len(self.written)
         walker.variables.current.update(zip(self.written, results[first:], strict=True))
         return results[:first]
 
 
 def _computed(values: Sequence[Any], cond: Graph, body: Graph) -> Sequence[Any]:
-    """What a loop over constants ends with."""
+    """The final values of a loop over constants, run at conversion. Raises LowerError where it does not end."""
     for _ in range(_MOST_STEPS):
         if not np.asarray(evaluate(cond, values)[0]).any():
             return values

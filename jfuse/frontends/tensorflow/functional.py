@@ -135,7 +135,7 @@ class _Builder:
         return found
 
     def function(self, name: str, arguments: Sequence[str], nodes: Sequence[Any], results: Sequence[str]) -> str:
-        """Define a function; its name."""
+        """Add a function to the library under a fresh name; the name."""
         from tensorflow.core.framework import function_pb2
 
         function = function_pb2.FunctionDef()

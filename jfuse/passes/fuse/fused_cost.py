@@ -1,4 +1,4 @@
-"""What a fused recurrent operator takes: a cost model whose constants `bench/loops.py` measures in LiteRT."""
+"""The time of a fused recurrent operator: a cost model whose constants `bench/loops.py` measures in LiteRT."""
 
 from __future__ import annotations
 
@@ -43,11 +43,11 @@ class FusedSize:
         return self.steps * self.matrices, self.steps * self.rows * self.weights
 
     def microseconds(self) -> float:
-        """What one invoke takes."""
+        """The estimated time of one invoke in microseconds."""
         return sum(count * us for count, us in zip(self.features(), (MATRIX_US, PRODUCT_US), strict=True))
 
 
 def fused_microseconds(eqn: Eqn) -> float:
-    """About what one invoke of a fused recurrent op takes."""
+    """The estimated time of one invoke of a fused recurrent op, in microseconds."""
     size = FusedSize.of(eqn)
     return OPERATOR_US if size is None else size.microseconds()

@@ -1,4 +1,4 @@
-"""Whether a fusion pays: operators run, bytes of constants and time of the fused ops beside those of plain ones."""
+"""Profitability of a fusion: operators run, bytes of constants and time, of the fused ops and of plain ones."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class Cost:
 
 @dataclass(frozen=True)
 class Costs:
-    """What a function costs in plain operators, and what it costs fused."""
+    """The cost of a function in plain operators, and its cost in fused ones."""
 
     plain: Cost
     fused: Cost

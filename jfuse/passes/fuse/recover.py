@@ -69,8 +69,7 @@ def _read(eqn: Eqn, ctx: Context, *, one_step: bool = False) -> Sequence[Any] | 
     # A marked cell is read as what it computes: all of its steps together are worth more than each by itself.
     normal, finish = normal_form(with_new_bodies(eqn, opened))
     step = Step(normal, one_step=one_step)
-    # The user's rules first: what reads a special case may be the general case of another rule.
-    for name, rule in sorted(ctx.rules.recovers.items(), key=lambda item: item[0].startswith("jfuse.")):
+    for name, rule in ctx.rules.readers():
         try:
             found = rule(step)
             if step.mask is not None:

@@ -19,7 +19,7 @@ def is_alike(found: TensorType, declared: TensorType, eqn: Eqn) -> bool:
 
 
 def renamed_sizes(eqn: Eqn, replacement: Graph, given: Sequence[int]) -> Mapping[str, Dim]:
-    """By its name in the replacement, what the composite calls a size of a result that data decides.
+    """Sizes of results that data decides: the composite's name for each, by the replacement's name.
 
     given: which results of the composite those of the replacement are.
     """

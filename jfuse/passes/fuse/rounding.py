@@ -19,7 +19,7 @@ def widened(eqn: Eqn) -> Eqn:
     """The composite in f64: operands, results and body."""
     bodies = tuple(with_float(body, DType.f64) for body in eqn.bodies)
     arrays = {id(a.array): _wide(a) for a in eqn.inputs if isinstance(a, Const)}  # one array stays one
-    inputs = tuple(arrays[id(a.array)] if isinstance(a, Const) else a and _wide(a) for a in eqn.inputs)
+    inputs = tuple(arrays[id(a.array)] if isinstance(a, Const) else None if a is None else _wide(a) for a in eqn.inputs)
     outputs = tuple(Var(_wide_type(out.type), out.name, out.value) for out in eqn.outputs)
     return replace(eqn, inputs=inputs, outputs=outputs, bodies=bodies)
 

@@ -1,4 +1,4 @@
-"""Where LiteRT decides shapes at run time, and why no such op may stand before a fused recurrent op.
+"""Ops whose result shapes LiteRT decides at run time: no such op may stand before a fused recurrent op.
 
 Tensors are planned at allocation up to the first op whose result's shape is open; the rest is planned during the
 invoke, with the states' old sizes: wrong numbers, then a crash, once a state exceeds 64 bytes and the batch grows.

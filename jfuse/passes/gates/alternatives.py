@@ -1,4 +1,4 @@
-"""What a model can do instead of TensorFlow ops that have no TFLite spelling, in a sentence for each kind of op."""
+"""Remedies for TensorFlow ops that have no TFLite spelling: one sentence for each kind of op."""
 
 from __future__ import annotations
 

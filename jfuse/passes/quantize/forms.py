@@ -1,4 +1,4 @@
-"""What becomes of each equation: the form that the recipe asks for, as far as the runtime has a kernel."""
+"""The quantized form of each equation: the one that the recipe asks for, where the runtime has a kernel for it."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def _is_constant(atom: Atom | None) -> bool:
 
 
 def rule_of(eqn: Eqn, recipe: Recipe) -> QuantizeRule:
-    """The rule for an equation."""
+    """The last rule of the recipe that fits the equation's name and builtin, else `FLOAT`."""
     return recipe.rule_for(equation_name(eqn), str(eqn.op.builtin))
 
 

@@ -11,6 +11,7 @@ import numpy as np
 from jfuse.ir.graph import Atom, Const, Eqn, Graph, Source, Var
 from jfuse.ir.quantization import Quantization
 from jfuse.ir.types import DType
+from jfuse.ir.walk import producers
 from jfuse.kernels import ops
 from jfuse.passes.quantize.arrays import activations_in, bias_in, in_halves, least_scale
 from jfuse.passes.quantize.choose import Choice, Slot, input_scale, product_scale
@@ -112,7 +113,7 @@ class Insertion:
         return made
 
     def as_float(self, var: Var, source: Source) -> Var:
-        """The value as float numbers."""
+        """The value in f32, behind a DEQUANTIZE where it is quantized."""
         slot = self._slots.get(var)
         if slot is None:
             return var
@@ -232,7 +233,8 @@ class Insertion:
 
 def here_source(insertion: Insertion, var: Var) -> Source:
     """The source of what makes a value."""
-    return next((e.source for e in insertion.graph.eqns if var in e.outputs), Source())
+    made = producers(insertion.graph).get(var)
+    return Source() if made is None else made.source
 
 
 def _parameters(slot: Slot, wanted: DType) -> Quantization:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Mapping
 
 from jfuse.ir.graph import Atom, Eqn, Graph, Var
-from jfuse.ir.walk import users
+from jfuse.ir.walk import producers, users
 from jfuse.passes.quantize.forms import facts, is_float
 
 Range = tuple[float, float]
@@ -19,12 +19,12 @@ _WIDER = 100.0
 
 
 def faded_ranges(graph: Graph, integers: Collection[Eqn], range_of: Callable[[Atom], Range]) -> Mapping[Atom, Range]:
-    """The ranges of masks, and of what they mask, that are to count instead of those that were seen.
+    """New ranges for masks of attention, and for masked logits, to replace the ranges that calibration saw.
 
     integers: the equations that compute in integers. range_of: what was seen of their operands.
     """
     readers = users(graph)
-    made_by = {var: eqn for eqn in graph.eqns for var in eqn.outputs}
+    made_by = producers(graph)
     found: dict[Atom, Range] = {}
     for eqn in graph.eqns:
         fades = _fades(eqn) if eqn in integers else 0.0

@@ -23,7 +23,7 @@ times this."""
 def integer_lstm(
     eqn: Eqn, recurrence: Recurrence, taken: Mapping[int, Atom], outputs: tuple[Var, ...], part: RangeOfPart
 ) -> Eqn:
-    """The equation in integers.
+    """An LSTM equation with its weights, biases and states in integers.
 
     taken: the operands that are data and states, in their types. outputs: the results in theirs. part: the ranges of
     inner values.

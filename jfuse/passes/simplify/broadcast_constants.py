@@ -1,4 +1,4 @@
-"""Which tensors hold a constant, broadcast: what initial states mostly are once the batch is known only at run time."""
+"""Finds tensors that are a broadcast constant, as most initial states are where the batch is open."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What structured equations carry without need: constants, and values that never change, are bound in the bodies."""
+"""Binds loop invariants in the bodies of loops and branches: constants, and carried values that never change."""
 
 from __future__ import annotations
 

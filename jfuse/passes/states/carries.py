@@ -1,4 +1,4 @@
-"""What recurrences carry from step to step, and from where to where: what one call could hand to the next."""
+"""The carried values of recurrences, with their places: the states that one call could hand to the next."""
 
 from __future__ import annotations
 

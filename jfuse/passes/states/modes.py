@@ -1,4 +1,4 @@
-"""What goes on from call to call: the source's own variables, and, where asked for, the states of its recurrences.
+"""Applies `state=`: which states last from call to call, the source's variables and those of its recurrences.
 
 A state is a value: one more input and one more output of a signature's graph. Where recurrences start anew on every
 call, their first carries are constants; here these become inputs, and the last carries outputs.

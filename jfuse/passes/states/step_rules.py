@@ -1,4 +1,4 @@
-"""How each kind of op reads the steps of a sequence: where its result has them, or why they mix.
+"""Rules for streaming: for each kind of op the axis of its result that holds the steps, or why it mixes steps.
 
 A rule is for an equation of which some operand has steps. It gives where the result has them, and raises `StepsMix`
 where a step of the result is computed from steps that a piece need not have.
@@ -63,7 +63,7 @@ class Stepped:
 
     @property
     def data(self) -> tuple[Value, ...]:
-        """The values of the operands, None for those that only say sizes or axes."""
+        """The values of the operands, None for operands that only give sizes or axes."""
         op = self.eqn.op
         static = [isinstance(op, TflOp) and op.operand_at(i).static for i in range(len(self.values))]
         return tuple(None if s else v for v, s in zip(self.values, static, strict=True))

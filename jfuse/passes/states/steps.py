@@ -1,4 +1,4 @@
-"""Where a tensor has the steps of a sequence that comes in pieces, and how reshaping moves them."""
+"""The axis on which a tensor has the steps of a streamed sequence, and how reshaping moves it."""
 
 from __future__ import annotations
 

@@ -275,7 +275,7 @@ class StreamWalk:
 
 
 def needed(graph: Graph, known: Known) -> frozenset[Var]:
-    """The tensors whose elements the results need: those of which only the shape is asked are not."""
+    """The tensors whose elements the results need; tensors of which only the shape is read are left out."""
     found = {atom for atom in graph.outputs if isinstance(atom, Var)}
     for eqn in reversed(graph.eqns):
         wanted = [out for out in eqn.outputs if out in found]
@@ -392,6 +392,8 @@ def same_at_every_step(atom: Atom, axis: int, made: Mapping[Var, Eqn], known: Kn
         data = [a for i, a in enumerate(eqn.inputs) if a is not None and not eqn.op.operand_at(i).static]
         rank = eqn.outputs[0].type.rank
         return all(same_at_every_step(a, axis - rank + a.type.rank, made, known) for a in data)
-    if eqn.op is ops.transpose and (order := static_value(eqn.inputs[1] or Const(np.zeros(0)))):
-        return eqn.inputs[0] is not None and same_at_every_step(eqn.inputs[0], int(order[axis]), made, known)
+    if eqn.op is ops.transpose:
+        x, perm = eqn.inputs[:2]
+        order = None if perm is None else static_value(perm)
+        return x is not None and order is not None and same_at_every_step(x, int(order[axis]), made, known)
     return False

@@ -1,4 +1,4 @@
-"""Which inputs of a signature are sequences that come in pieces, and whether the pieces answer as the whole does."""
+"""Finds the inputs that can be streamed piece by piece, and proves that the pieces answer as the whole sequence."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ class _Streams:
                     break
 
     def mixing(self, walk: StreamWalk) -> Sequence[Mixing]:
-        """What mixes steps, in the order of the graph; then what gives other results than those of the steps."""
+        """The equations that mix steps, in the order of the graph; then results that are not made of the steps."""
         graph = self.signature.graph
         made, (known, _) = producers(graph), self.facts[graph]
         met = [

@@ -1,4 +1,4 @@
-"""What a .tflite file says of itself: its description and its metadata."""
+"""The description and the metadata of a .tflite file."""
 
 from __future__ import annotations
 

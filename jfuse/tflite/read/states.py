@@ -1,4 +1,4 @@
-"""What a .tflite file keeps between calls, read as states: variables, and state tensors that no operator writes."""
+"""Reads the states of a .tflite file: variables, and state tensors that no operator writes."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ class Held:
         once = _written_once(reader)
         written = {*_written_before_read(reader), *reader.inputs} - once.keys()
         for i in (i for i in reader.tensors.variables() if i not in written):
-            first = once.get(i) or _first_value(reader, i)
+            first = once[i] if i in once else _first_value(reader, i)
             found[i] = State(reader.state_name(i), first, "variable" if i in once else "tensor")
         kept = [i for i in found if i not in handles]
         states = tuple(found[index] for index in sorted(found))
@@ -104,7 +104,7 @@ class Held:
         return {index: now[name] for index, name in self.kept.items()}
 
     def after(self, bound: Mapping[int, Atom]) -> list[Atom]:
-        """What the states are after all operators, in order.   bound: what the tensors hold then."""
+        """The values of the states after all operators, in order.   bound: the value of each tensor then"""
         now = {**self.values, **{name: bound[index] for index, name in self.kept.items()}}
         return [now[s.name] for s in self.states]
 

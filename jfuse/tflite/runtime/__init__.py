@@ -1,1 +1,1 @@
-"""What runtimes do with each builtin: versions, element types, broadcasting, encodings, and gaps."""
+"""Facts of LiteRT about each builtin: versions, element types, broadcasting, encodings, and gaps."""

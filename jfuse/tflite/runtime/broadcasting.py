@@ -1,4 +1,4 @@
-"""Which broadcasting the runtime's kernels do: most, of up to 8 axes; some none, and answer wrongly where it is needed.
+"""Broadcasting in the runtime's kernels: most do it up to 8 axes; some do not, and answer wrongly where it is needed.
 
 Measured on LiteRT 2.3.0 with and without its default delegates. Beyond 8 axes most kernels end the process.
 """

@@ -91,22 +91,22 @@ def sparse(index: int) -> Need:
 
 
 def both(*needs: Need) -> Need:
-    """All of the conditions."""
+    """Every one of the conditions holds."""
     return lambda eqn: all(need(eqn) for need in needs)
 
 
 def either(*needs: Need) -> Need:
-    """One of the conditions."""
+    """At least one of the conditions holds."""
     return lambda eqn: any(need(eqn) for need in needs)
 
 
 def never(need: Need) -> Need:
-    """Not the condition."""
+    """The condition does not hold."""
     return lambda eqn: not need(eqn)
 
 
 def hybrid(weights: int) -> Need:
-    """Float activations with int8 weights."""
+    """f32 operand 0 and result with i8 weights, the operand at that index: the hybrid kernels."""
     return both(first("f32"), at(weights, "i8"), result("f32"))
 
 

@@ -1,1 +1,1 @@
-"""What files are written for: each target is a table of operators, what falls to its CPU, and what it loses."""
+"""Targets of files: for each the operators that it runs, the work that falls to its CPU, and the features it lacks."""

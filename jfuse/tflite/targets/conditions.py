@@ -1,4 +1,4 @@
-"""What kernels of tflite-micro and compilers ask of an operator besides its types, read in their sources."""
+"""Conditions of tflite-micro's kernels and of compilers on an operator besides its types, read in their sources."""
 
 from __future__ import annotations
 
@@ -31,8 +31,7 @@ def plain_lstm(eqn: Eqn) -> str | None:
     parts += ["diagonal recurrent weights"] if eqn.params.get("diagonal_recurrent_tensors") else []
     activation = eqn.params.get("fused_activation_function", "TANH")
     parts += [] if activation == "TANH" else [f"the activation {activation}"]
-    weights = eqn.inputs[2] if len(eqn.inputs) > 2 else None
-    types = {eqn.inputs[0] and eqn.inputs[0].type.dtype, weights and weights.type.dtype}
+    types = {atom.type.dtype for atom in (eqn.inputs[0], *eqn.inputs[2:3]) if atom is not None}
     parts += ["f32 activations with i8 weights"] if types == {DType.f32, DType.i8} else []
     return f"the kernel takes no {' and no '.join(parts)}" if parts else None
 

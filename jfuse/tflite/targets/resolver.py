@@ -1,4 +1,4 @@
-"""What tflite-micro's MicroMutableOpResolver calls the methods that add operators."""
+"""The methods of tflite-micro's MicroMutableOpResolver that add operators, by builtin."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where the elements of a sparse constant stand, as the file's tables."""
+"""The tables of a file that place the elements of a sparse constant."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which signature, input and output of one side is which of the other, and what sizes both can take."""
+"""Matches the signatures, inputs and outputs of two sides, and finds the sizes that both can take."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ class Renamed:
 
     @property
     def signatures(self) -> Mapping[str, Interface]:
-        """Those that are matched."""
+        """The signatures that both sides have, by our key."""
         return {key: self._interface(m) for key, m in self.matches.items()}
 
     def _interface(self, found: Match) -> Interface:

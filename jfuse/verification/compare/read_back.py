@@ -1,4 +1,4 @@
-"""Whether the bytes of a file say what the program says that they were written from."""
+"""Reads a written file back and compares it with the program that it was written from."""
 
 from __future__ import annotations
 

@@ -42,7 +42,7 @@ class Ties:
     def excused(
         self, step: CallInputs, wrong: Sequence[Wrong], before: Sequence[CallInputs] = ()
     ) -> tuple[Sequence[Wrong], Sequence[str]]:
-        """What of the wrong outputs of one call is no such choice, and a note on what is.
+        """The wrong outputs of one call that no tie explains, and a note on those that one does.
 
         before: the calls before it, from the initial states; what they leave is part of what has to be explained.
         """

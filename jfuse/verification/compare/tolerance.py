@@ -1,4 +1,4 @@
-"""How far two runners of one graph may be apart, and why: by the dtype of an output and the ops that lead to it."""
+"""Tolerances between two runners of one graph, with reasons: by an output's dtype and the ops that lead to it."""
 
 from __future__ import annotations
 

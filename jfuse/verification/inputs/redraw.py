@@ -49,7 +49,7 @@ Manners = Mapping[str, Manner]
 
 @dataclass
 class Redraw:
-    """What TensorFlow took of each signature in place of what was drawn; later calls are drawn like that at once.
+    """The way in which each signature's inputs had to be drawn for TensorFlow to take them; later calls use it at once.
 
     fixed: by signature, the inputs that are never drawn otherwise.
     """

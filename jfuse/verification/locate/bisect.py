@@ -1,4 +1,4 @@
-"""Where two forms of a model part: the equation that errs by itself, whatever errors its operands bring along."""
+"""Bisects two forms of a model that differ: finds the equation that errs by itself, given correct operands."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ Arrays = Mapping[str, np.ndarray]
 
 
 class Runnable(Protocol):
-    """What is looked into."""
+    """A model that bisection can run: its program, and the source that it was imported from."""
 
     program: Program
     imported: Imported | None

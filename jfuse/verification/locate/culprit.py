@@ -1,4 +1,4 @@
-"""Which equation of a graph is to blame where two runs of it part."""
+"""Finds the equation of a graph that is to blame where two runs of it differ."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What LiteRT computes for every equation of a file, in bodies too: an interpreter that keeps all tensors."""
+"""The values that LiteRT computes for every equation of a file, bodies included: its interpreter keeps all tensors."""
 
 from __future__ import annotations
 

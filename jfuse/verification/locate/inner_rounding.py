@@ -1,4 +1,4 @@
-"""How far the results of a graph move where every value on the way is rounded otherwise."""
+"""The change of a graph's results where every intermediate value is rounded otherwise."""
 
 from __future__ import annotations
 

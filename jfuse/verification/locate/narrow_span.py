@@ -1,4 +1,4 @@
-"""Which of several equations errs where the other side tells the value after the last of them only."""
+"""Finds which of several equations errs where the other side gives only the value after the last of them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where integers stand for other real numbers than on the other side: the equation whose result is quantized otherwise.
+"""Finds the equation whose result has another scale or zero point than on the other side.
 
 The integers themselves may be alike there (a RESHAPE that states another zero point), or differ in all that follows
 alike. So the equation whose integers part first need not be the one to blame.

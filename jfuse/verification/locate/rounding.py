@@ -1,4 +1,4 @@
-"""What rounding alone explains: how far two good kernels of one equation may be apart on the same operands."""
+"""The error that rounding alone explains: how far two correct kernels of one equation may differ on equal operands."""
 
 from __future__ import annotations
 

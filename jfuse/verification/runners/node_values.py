@@ -1,4 +1,4 @@
-"""What one run of a graph gives for each node of its source."""
+"""The values of one run of a graph, by the node of the source that each comes from."""
 
 from __future__ import annotations
 

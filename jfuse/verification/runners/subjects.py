@@ -12,7 +12,7 @@ import jax
 import numpy as np
 
 from jfuse.errors import JfuseError, VerifyFailed
-from jfuse.frontends.jax_functions.source import ImportedFunctions
+from jfuse.frontends.imported_functions import ImportedFunctions
 from jfuse.frontends.sources import Imported
 from jfuse.ir.dims import symbol
 from jfuse.ir.graph import Program, Signature
@@ -25,13 +25,15 @@ from jfuse.report import Report
 from jfuse.running.interpreter import LiteRt
 from jfuse.running.jax_function import JaxFunction
 from jfuse.running.over_samples import OverSamples, Together, samples_at_once
-from jfuse.running.partition import with_delegates
+from jfuse.running.partition import Integers, integers_of, with_delegates
 from jfuse.running.worker import LiteRtFailed, Refused
 from jfuse.verification.runners.in_tensorflow import run_tensorflow, set_variables
+from jfuse.verification.runners.in_torch import InTorch
 from jfuse.verification.runners.joined import can_be_joined, run_joined
 from jfuse.verification.runners.litert_workers import LiteRtWorkers
+from jfuse.verification.runners.one_by_one import StatelessCalls, one_by_one
 from jfuse.verification.runners.processes import shared_out
-from jfuse.verification.subject import Arrays, Calls, Interface, Subject
+from jfuse.verification.subject import Arrays, Calls, Interface
 
 _FEW = 16  # samples for which no process is started
 
@@ -113,7 +115,7 @@ class OnXla:
         if (key, in_a_row) not in self._programs:
             signature = next(s for s in self.program.signatures if s.key == key)
             most = samples_at_once(signature.graph, jax.default_backend())
-            make = partial(_over_samples, signature, most, in_a_row)
+            make = partial(_over_samples, signature, integers_of(self.program.graphs()), most, in_a_row)
             self._programs[key, in_a_row] = Together(make)
         return self._programs[key, in_a_row]
 
@@ -304,7 +306,7 @@ class InJax:
 
     def start(self) -> Calls:
         """Calls; a function keeps nothing."""
-        return _JaxCalls(self._run)
+        return StatelessCalls(self._run)
 
     def _run(self, inputs: Arrays) -> dict[str, np.ndarray]:
         arguments = [inputs[name] for name in self.inputs]
@@ -334,24 +336,16 @@ class InJax:
         return Together(lambda: OverSamples(lambda *args: _named(self.function(*args)), wide=False))
 
 
-@dataclass
-class _JaxCalls:
-    function: Callable[[Arrays], dict[str, np.ndarray]]
-    states: Arrays = field(default_factory=dict)
-
-    def reset(self) -> None:
-        pass
-
-    def run(self, inputs: Arrays, key: str | None = None) -> dict[str, np.ndarray]:
-        return self.function(inputs)
-
-
 @dataclass(frozen=True)
 class InFunctions:
-    """The jax functions that a model was made from, each signature by its own."""
+    """The functions that a model was made from, of jax arrays or of PyTorch: each signature by its own."""
 
     imported: ImportedFunctions
-    name: str = "JAX"
+
+    @property
+    def name(self) -> str:
+        """JAX or PyTorch."""
+        return next(iter(self.imported.functions.values())).library
 
     @property
     def program(self) -> Program:
@@ -364,15 +358,18 @@ class InFunctions:
         return interfaces_of(self.program)
 
     @cached_property
-    def _parts(self) -> Mapping[str, InJax]:
-        return {key: InJax(f.call, f.inputs, key=key) for key, f in self.imported.functions.items()}
+    def _parts(self) -> Mapping[str, InJax | InTorch]:
+        return {
+            key: InJax(f.call, f.inputs, key=key) if f.library == "JAX" else InTorch(f, self.signatures[key])
+            for key, f in self.imported.functions.items()
+        }
 
     def start(self) -> Calls:
         """Calls; functions keep nothing."""
         return _FunctionCalls(self._parts)
 
     def batch(self, inputs: Arrays, key: str, *, in_a_row: bool = False) -> dict[str, np.ndarray]:
-        """First calls in one program, as `InJax` makes them."""
+        """First calls in one program, as `InJax` makes them, or as `InTorch` does."""
         return self._parts[key].batch(inputs, key, in_a_row=in_a_row)
 
     def singly(self, key: str) -> str | None:
@@ -382,7 +379,7 @@ class InFunctions:
 
 @dataclass
 class _FunctionCalls:
-    parts: Mapping[str, InJax]
+    parts: Mapping[str, InJax | InTorch]
     states: Arrays = field(default_factory=dict)
 
     def reset(self) -> None:
@@ -436,25 +433,5 @@ def _name_of(function: Callable[..., Any]) -> str:
     return str(getattr(function, "__name__", type(function).__name__))
 
 
-def _over_samples(signature: Signature, most: int, in_a_row: bool) -> OverSamples:
-    return OverSamples.of(JaxFunction(signature), most, in_a_row=in_a_row)
-
-
-def one_by_one(subject: Subject, inputs: Arrays, key: str, in_a_row: bool = False) -> dict[str, np.ndarray]:
-    """As `Subject.batch`, a call at a time."""
-    keeps = any(interface.states for interface in subject.signatures.values())
-    calls = subject.start()
-
-    def run(arrays: Arrays) -> dict[str, np.ndarray]:
-        if keeps:
-            calls.reset()
-        return _stacked(arrays, lambda one: calls.run(one, key)) if in_a_row else calls.run(arrays, key)
-
-    return _stacked(inputs, run)
-
-
-def _stacked(inputs: Arrays, run: Callable[[Arrays], dict[str, np.ndarray]]) -> dict[str, np.ndarray]:
-    """The outputs for each item along the first axis of every input, along a first axis."""
-    count = len(next(iter(inputs.values())))
-    found = [run({name: array[i] for name, array in inputs.items()}) for i in range(count)]
-    return {name: np.stack([outputs[name] for outputs in found]) for name in found[0]}
+def _over_samples(signature: Signature, integers: Integers, most: int, in_a_row: bool) -> OverSamples:
+    return OverSamples.of(JaxFunction(signature, integers), most, in_a_row=in_a_row)

@@ -1,4 +1,4 @@
-"""What TensorFlow computes for every node of a signature's function, turn by turn in loops."""
+"""The values that TensorFlow computes for every node of a signature's function, turn by turn in loops."""
 
 from __future__ import annotations
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,19 @@ from jfuse.lowering.rules import lowers
 
 Combine = Callable[[Array, Array], tuple[Array, ...]]
 """Boxes and scores of images to the four results."""
+
+
+@dataclass(frozen=True)
+class _ResultForm:
+    """How many boxes are kept of each class and of an image, whether fewer fill the results, and whether boxes are cut.
+
+    pad_per_class: the results hold `most` for each class where that is less than `total`. clip_boxes: to 0 and 1.
+    """
+
+    most: int
+    total: int
+    pad_per_class: bool
+    clip_boxes: bool
 
 
 @lowers("CombinedNonMaxSuppression")
@@ -47,9 +61,10 @@ def lower_combined_non_max_suppression(
             found=f"{type_of(boxes)}, {type_of(scores)}",
         )
     most, total = (int(static(v, "size")) for v in (max_output_size_per_class, max_total_size))
+    form = _ResultForm(most, total, pad_per_class, clip_boxes)
 
     def combine(boxes: Array, scores: Array) -> tuple[Array, ...]:
-        return _combined(boxes, scores, most, total, above(iou_threshold), score_threshold, pad_per_class, clip_boxes)
+        return _combined(boxes, scores, above(iou_threshold), score_threshold, form)
 
     return combine(boxes, scores) if is_known(boxes.shape[0]) else _image_by_image(boxes, scores, combine)
 
@@ -68,18 +83,11 @@ def _image_by_image(boxes: Array, scores: Array, combine: Combine) -> tuple[Arra
 
 
 def _combined(
-    boxes: Array,
-    scores: Array,
-    most: int,
-    total: int,
-    iou_threshold: np.ndarray,
-    score_threshold: Array,
-    pad_per_class: bool,
-    clip_boxes: bool,
+    boxes: Array, scores: Array, iou_threshold: np.ndarray, score_threshold: Array, form: _ResultForm
 ) -> tuple[Array, ...]:
     batch, count, kinds, _ = boxes.shape
     classes = scores.shape[2]
-    size = min(most, count)
+    size = min(form.most, count)
     indices, chosen, counts = _of_each_class(boxes, scores, size, iou_threshold, score_threshold)
     is_chosen = ops.less(np.arange(size, dtype=np.int32), ops.reshape(counts, (batch, classes, 1)))
     candidates = ops.reshape(ops.select_v2(is_chosen, chosen, np.float32(LOWEST)), (batch, classes * size))
@@ -87,12 +95,12 @@ def _combined(
     corners = ops.gather(
         ops.transpose(boxes, (0, 2, 1, 3)), ops.reshape(places, (batch, kinds, -1)), axis=2, batch_dims=2
     )
-    kept = min(total, classes * size)
+    kept = min(form.total, classes * size)
     best, order = ops.topk_v2(candidates, np.int32(kept))
     is_valid = ops.greater(best, np.float32(LOWEST))
     zero = np.float32(0)
     found_boxes = ops.gather(ops.reshape(corners, (batch, classes * size, 4)), order, axis=1, batch_dims=1)
-    if clip_boxes:
+    if form.clip_boxes:
         found_boxes = clipped(found_boxes, 0, 1)
     found_classes = ops.gather(np.repeat(np.arange(classes, dtype=np.float32), size), order)
     results = (
@@ -100,7 +108,7 @@ def _combined(
         ops.select_v2(is_valid, best, zero),
         ops.select_v2(is_valid, found_classes, zero),
     )
-    missing = (min(total, most * classes) if pad_per_class else total) - kept
+    missing = (min(form.total, form.most * classes) if form.pad_per_class else form.total) - kept
     valid = ops.sum_(ops.cast(is_valid, out_data_type=DType.i32), np.array([1], np.int32), keep_dims=False)
     return (*(_filled(r, missing) for r in results), valid)
 

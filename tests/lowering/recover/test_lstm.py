@@ -17,7 +17,7 @@ from jfuse.lowering.recover.cells.step import Step as ScanStep
 from jfuse.lowering.rules import Proposal
 from jfuse.opaque_ops.tf_op import TfOp
 from tests import cells
-from tests.cells import BATCH, INPUTS, UNITS, Loop, Step, dense, f32, gate, keras, sums, update
+from tests.cells import BATCH, INPUTS, UNITS, Loop, Step, dense, f32, gate, keras, sums, update, weights
 
 SPELLINGS = {
     "keras": keras,
@@ -367,6 +367,18 @@ def test_a_counter_in_a_gate_is_refused() -> None:
     state = f32(BATCH, UNITS)
     with pytest.raises(NotFused, match="extra_carry"):
         recover_lstm(ScanStep(Loop(step, carries=[state, state, f32()]).eqn()))
+
+
+def test_a_gate_that_reads_a_copy_of_h_is_refused() -> None:
+    """The copy becomes what h becomes, but may begin with something else."""
+    into = weights(UNITS, INPUTS)
+
+    def step(h: Array, c: Array, copy: Array, x: Array) -> tuple[Array, ...]:
+        new_h, new_c, _ = keras(h, c, ops.add(x, dense(copy, into)))
+        return new_h, new_c, new_h, new_h
+
+    with pytest.raises(NotFused, match="extra_carry"):
+        recover_lstm(ScanStep(Loop(step, carries=[f32(BATCH, UNITS)] * 3).eqn()))
 
 
 def test_a_carry_beside_the_states_is_refused() -> None:

@@ -129,6 +129,18 @@ def test_a_second_state_is_refused() -> None:
         read(step, carries=STATE * 2)
 
 
+def test_a_step_that_reads_a_copy_of_h_is_refused() -> None:
+    """The copy becomes what h becomes, but may begin with something else."""
+    into = weights(UNITS, INPUTS)
+
+    def step(h: Array, copy: Array, x: Array) -> tuple[Array, ...]:
+        new_h, _ = cells.simple()(h, ops.add(x, dense(copy, into)))
+        return new_h, new_h, new_h
+
+    with pytest.raises(NotFused, match="extra_carry"):
+        read(step, carries=STATE * 2)
+
+
 def recurrence(units: int, recurrent: np.ndarray) -> Step:
     kernel = weights(INPUTS, units)
 

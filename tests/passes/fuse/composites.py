@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from jfuse.ir.check import check_graph
@@ -10,7 +10,7 @@ from jfuse.ir.graph import Graph
 from jfuse.ir.trace import trace_graph
 from jfuse.ir.types import DType, TensorType
 from jfuse.kernels.control import composite
-from jfuse.lowering.rules import Rule, RuleSet
+from jfuse.lowering.rules import FuseRule, Rule, RuleSet
 from jfuse.passes.context import Context
 from jfuse.passes.fuse.fuse import fuse
 from jfuse.passes.pipeline import SUB_PASSES
@@ -33,7 +33,15 @@ def fused(graph: Graph, *rules: Rule) -> tuple[Graph, Context]:
     ctx = Context(rules=RuleSet().extended(rules), sub=SUB_PASSES)
     result = fuse(graph, ctx)
     check_graph(result)
+    check_made(ctx, rules)
     return result, ctx
+
+
+def check_made(ctx: Context, rules: Iterable[Rule]) -> None:
+    """Each fusion by a rule that says what it makes holds one of these builtins."""
+    makes = {name: r.makes for r in rules if isinstance(r, FuseRule) and r.makes for name in r.names}
+    for fusion in ctx.report.fused:
+        assert fusion.composite not in makes or set(fusion.becomes) & set(makes[fusion.composite])
 
 
 def op_names(graph: Graph) -> list[str]:

@@ -11,6 +11,7 @@ from jfuse.ir.types import DType, TensorType
 from jfuse.kernels import ops
 from jfuse.kernels.control import composite, scan
 from jfuse.kernels.core.op import Array
+from jfuse.lowering.defaults import default_rules
 from jfuse.lowering.recover.cells.lstm import recover_lstm
 from jfuse.lowering.recover.cells.step import Step
 from jfuse.lowering.rules import Proposal, RuleSet, recovers
@@ -111,7 +112,7 @@ def test_the_users_rules_are_asked_first() -> None:
 
 
 def test_of_several_refusals_the_nearest_is_reported() -> None:
-    ctx = Context()
+    ctx = Context(rules=default_rules())
     recover(Loop(cells.gru(reset_after=True), carries=[f32(BATCH, UNITS)]).graph(), ctx)
     (refusal,) = ctx.report.refused
     assert (refusal.rule, refusal.condition) == ("recover_gru", "no_builtin_op")

@@ -28,6 +28,7 @@ from jfuse.passes.pipeline import SUB_PASSES
 from jfuse.passes.simplify.dce import eliminate_dead_code
 from tests import cells
 from tests.cells import BATCH, INPUTS, UNITS, Loop, dense, f32, gate, weights
+from tests.passes.fuse.composites import check_made
 
 RULES: list[Rule] = [
     recover_lstm,
@@ -47,6 +48,7 @@ def fused(graph: Graph) -> tuple[list[str], Graph]:
     ctx = Context(rules=RuleSet().extended(RULES), sub=SUB_PASSES)
     result = fuse(recover(graph, ctx), ctx)
     check_graph(result, types=True)
+    check_made(ctx, RULES)
     assert ctx.report.refused == []
     return [e.op.name for e in result.eqns], result
 

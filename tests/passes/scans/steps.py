@@ -17,6 +17,7 @@ from jfuse.ir.types import DType, TensorType
 from jfuse.ir.walk import all_eqns
 from jfuse.kernels import ops
 from jfuse.passes.context import Context
+from jfuse.passes.options import RecurrenceOptions
 from jfuse.passes.pipeline import SUB_PASSES
 from jfuse.passes.rewrite import rewrite
 from jfuse.passes.scans.fission.split_scans import hoisted, split_scans
@@ -82,9 +83,9 @@ class Loop:
         return [*states, *(column[::-1] if reverse else column for column in columns)]
 
 
-def apart(graph: Graph) -> Graph:
+def apart(graph: Graph, state: str = RecurrenceOptions.state) -> Graph:
     """What `split_scans` makes of a graph."""
-    return _checked(split_scans(graph, Context(sub=SUB_PASSES)))
+    return _checked(split_scans(graph, Context(recurrence=RecurrenceOptions(state=state), sub=SUB_PASSES)))
 
 
 def hoist(graph: Graph) -> Graph:

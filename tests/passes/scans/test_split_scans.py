@@ -325,6 +325,24 @@ def test_annotated_composites_are_left_alone() -> None:
     assert split_scans(graph, Context()) is graph
 
 
+def one_step_late(g: Any, h: Any, x: Any) -> Any:
+    """The second recurrence reads what the first was before the step."""
+    return cell(g, x), cell(h, g, V), h
+
+
+def written_one_step_late(g: np.ndarray, h: np.ndarray, x: np.ndarray) -> Any:
+    return written_cell(g, x), written_cell(h, g, V), h
+
+
+@pytest.mark.parametrize(("state", "loops"), [("source", 2), ("reset", 2), ("keep", 1), ("io", 1)])
+def test_old_values_stay_in_the_loop_where_its_states_become_inputs(state: str, loops: int) -> None:
+    """Outside they are the initial state and all rows but the last: the initial state would be fixed there."""
+    loop = Loop(one_step_late, written_one_step_late)
+    graph = apart(loop.graph(), state)
+    assert len(scans(graph)) == loops
+    check(loop, graph, litert=False)
+
+
 def effect(eqn: Eqn) -> Eqn:
     return Eqn(eqn.op, eqn.inputs, eqn.outputs, eqn.params, eqn.source, eqn.bodies, ("state",))
 

@@ -128,6 +128,14 @@ def test_carried_values_that_effects_read_stay() -> None:
     assert len(only(simple, "while").inputs) == 5
 
 
+def test_unread_loops_whose_bodies_have_effects_stay() -> None:
+    graph = trace_graph(while_loop, [f32(2)] * 3)
+    loop = only(graph, "while")
+    acting = replace(loop, bodies=(loop.bodies[0], with_effect(loop.bodies[1], "exp")))
+    assert names(eliminate_dead_code(replace(graph, eqns=(loop,), outputs=()))) == []
+    assert names(eliminate_dead_code(replace(graph, eqns=(acting,), outputs=()))) == ["while"]
+
+
 def scan_loop(h: Any, g: Any, x: Any, k: Any) -> Any:
     """Of two carries, two step inputs, one constant and two stacked results only half are needed."""
     body = trace_graph(

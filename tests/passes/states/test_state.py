@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 from ai_edge_litert.interpreter import Interpreter
 
-import jfuse.ir.text  # noqa: F401 - golden texts
 from jfuse.errors import LowerError
 from jfuse.ir.check import check_graph
 from jfuse.ir.dims import symbol

@@ -339,6 +339,13 @@ def test_the_tolerance_grows_with_hundreds_of_products(layers: int, tolerance: f
     assert tolerance_of(program, "deep", "y").value == pytest.approx(tolerance)
 
 
+@pytest.mark.parametrize("dtype", [DType.i8, DType.i32, DType.i64, DType.u8, DType.bool])
+def test_what_is_no_float_has_no_tolerance(dtype: DType) -> None:
+    graph = trace_graph(lambda x: ops.reverse_v2(x, [0]), [TensorType((2, 4), dtype)])
+    program = Program((Signature("turned", graph, ("x",), ("y",)),))
+    assert tolerance_of(program, "turned", "y").value == 0
+
+
 def test_ids_that_tensorflow_refuses_are_drawn_smaller() -> None:
     table = np.arange(24, dtype=np.float32).reshape(6, 4)
     spec = tf.TensorSpec([3], tf.int32, name="ids")

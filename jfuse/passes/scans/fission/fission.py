@@ -1,4 +1,4 @@
-"""What a scan is made of: recurrences that do not need each other, and computations that carry nothing."""
+"""Splits the step of a scan into recurrences that do not need each other, and computations without a state."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from jfuse.passes.scans.fission.vectorize import can_vectorize, data_operands
 
 
 class FissionStep:
-    """A scan's step: what each carry becomes, and what in it depends on what.
+    """A scan's step: the next value of each carry, and the dependences among its values.
 
     A carry that never changes counts as a constant of the loop.
     """
@@ -73,7 +73,7 @@ class FissionStep:
 
     @cached_property
     def reach(self) -> list[int]:
-        """For each carry those that it is computed from, over any number of steps."""
+        """For each carry the carries that it is computed from over any number of steps, a bit for each."""
         found = [self.behind[a] if isinstance(a, Var) else 0 for a in self.next.values()]
         for k in range(len(found)):
             for i, bits in enumerate(found):

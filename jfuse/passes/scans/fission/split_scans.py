@@ -46,7 +46,7 @@ def split_scans(graph: Graph, ctx: Context) -> Graph:
 
 
 def hoisted(eqn: Eqn) -> Sequence[Any] | None:
-    """The results of a scan of which only what its carries need is left in the loop; None where that is all of it.
+    """Results of a scan with everything hoisted out of it that its carries do not need; None where nothing is hoisted.
 
     Everything else stands before and behind it, on all steps at once, recorded in the active trace like the scans that
     are left, each with one recurrence.

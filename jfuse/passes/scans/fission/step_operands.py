@@ -1,4 +1,4 @@
-"""What a rule of `vectorize` is given: an equation of a loop's step, and its operands for all steps."""
+"""The argument of a `vectorize` rule: an equation of a loop's step, and its operands for all steps."""
 
 from __future__ import annotations
 

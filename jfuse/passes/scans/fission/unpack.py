@@ -99,7 +99,7 @@ class _Carry:
         return self.axis is not None
 
     def parts(self, value: Array) -> list[Array]:
-        """The pieces of a state."""
+        """The pieces of a packed state, by UNPACK or SPLIT_V; the state alone where it is not packed."""
         if self.axis is None:
             return [value]
         if self.stacked:
@@ -108,7 +108,7 @@ class _Carry:
         return list(ops.split_v(value, np.array(sizes, np.int32), np.int32(self.axis)))
 
     def whole(self, pieces: Sequence[Array]) -> Array:
-        """The state of its pieces."""
+        """The packed state made of its pieces, as `parts` takes it apart."""
         if self.axis is None:
             return pieces[0]
         return (ops.pack if self.stacked else ops.concatenation)(*pieces, axis=self.axis)

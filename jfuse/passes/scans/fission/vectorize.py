@@ -33,7 +33,7 @@ def vectorized(eqn: Eqn, operands: Sequence[Any], places: frozenset[int], steps:
 
 
 def can_vectorize(eqn: Eqn, places: frozenset[int], steps: Steps) -> bool:
-    """Whether `vectorized` has an answer."""
+    """Whether `vectorized` can compute the equation for all steps at once. Nothing is recorded."""
     with recording():
         operands = [_stand_in(atom, i in places, steps) for i, atom in enumerate(eqn.inputs)]
         return vectorized(eqn, operands, places, steps) is not None

@@ -1,4 +1,4 @@
-"""How each kind of op works on sequences instead of single steps; elementwise ops need no rule of their own."""
+"""Rules that apply an op to all steps of a sequence at once; elementwise ops need no rule of their own."""
 
 from __future__ import annotations
 

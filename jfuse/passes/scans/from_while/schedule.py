@@ -1,4 +1,4 @@
-"""What the steps of a loop decide without looking at a state is decided for all steps at once, before the loop.
+"""Moves decisions of the steps that read no state before the loop, where they are computed for all steps at once.
 
 A mask that compares the number of the step with lengths is a sequence of bools then, like any other mask.
 """

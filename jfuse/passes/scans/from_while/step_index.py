@@ -1,4 +1,4 @@
-"""What a loop counts: scalars of its bodies as `scale * t + offset`, t being the number of the step from 0."""
+"""Counters of a loop: scalars of its bodies as `scale * t + offset`, where t is the number of the step from 0."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Index:
     offset: Dim
 
     def at(self, step: Dim) -> Dim:
-        """The value at a step."""
+        """The value at a step: scale * step + offset."""
         return self.scale * step + self.offset
 
     def lowest(self, length: Dim) -> Dim:

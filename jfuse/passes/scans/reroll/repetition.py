@@ -1,4 +1,4 @@
-"""Which equation does in the next step what another does in this one: the successor relation of unrolled code.
+"""The successor relation of unrolled code: the equation of the next step that does what another does in this one.
 
 Two equations are paired where they are equal but for their operands, and those are the same, or read one sequence at
 different places, or are paired in turn. Where code repeats itself, one pair from its end draws all others after it.
@@ -100,12 +100,12 @@ class Repetition:
 
     @cached_property
     def results(self) -> frozenset[Atom]:
-        """The results of the graph."""
+        """The results of the graph, as a set."""
         return frozenset(self.graph.outputs)
 
     @classmethod
     def of(cls, graph: Graph) -> Repetition:
-        """The successors in a graph."""
+        """The successor relation of a graph."""
         likeness = Likeness()
         made = {v: (i, k) for i, eqn in enumerate(graph.eqns) for k, v in enumerate(eqn.outputs)}
         kinds = [-1 - i if _has_effect(eqn) else likeness.eqn(eqn) for i, eqn in enumerate(graph.eqns)]

@@ -40,12 +40,12 @@ class StepGraph:
 
     @property
     def delays(self) -> list[tuple[Slot, int]]:
-        """What each carried value is: a result, and how many steps before it was computed."""
+        """For each carried value the result that it is, and its lag: the number of steps since it was computed."""
         return [(slot, i + 1) for slot, variables in self.carried.items() for i in range(len(variables))]
 
     @property
     def counters(self) -> list[list[Const]]:
-        """For each operand that tells the number of the step, what it is in each."""
+        """For each operand that counts the steps, its constants in all steps, in order."""
         eqns, steps = self.loop.graph.eqns, self.loop.steps
         operands = [[eqns[o.places[n + o.shift]].inputs[i] for n in steps] for o, i in self._numbers]
         return [[a for a in atoms if isinstance(a, Const)] for atoms in operands]

@@ -1,4 +1,4 @@
-"""Which form a loop takes in the file: a cost model whose constants `bench/loops.py` measures in LiteRT.
+"""Chooses the form of a loop in the file by a cost model, whose constants `bench/loops.py` measures in LiteRT.
 
 What was found there, one thread, with XNNPACK:
 - A turn of WHILE costs as much as several small operators, and every carried tensor that changes is copied. The stack
@@ -112,7 +112,7 @@ class LoopSize:
         return self.steps * self.operators, self.steps * self.weights * self.rows
 
     def features(self, form: Form) -> tuple[float, ...]:
-        """What the form adds.
+        """The counts of everything that a form costs beside the work of the steps, in the order of their unit costs.
 
         WHILEs, turns, operators prepared, bytes of stacks copied near and far, of bodies allocated, of far weights.
         """

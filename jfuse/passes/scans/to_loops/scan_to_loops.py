@@ -1,4 +1,4 @@
-"""What is left of scans and reserved lists, spelled in builtins: the fastest form of each loop, and zeros."""
+"""Lowers the scans and reserved lists that are left to builtins: the fastest form of each loop, and zeros."""
 
 from __future__ import annotations
 

@@ -8,8 +8,8 @@ from contextvars import ContextVar
 
 from jfuse.kernels.core.op import Array
 
-_SOURCES: ContextVar[tuple[Array, ...]] = ContextVar("jfuse_jax_sources", default=())
-_NOTES: ContextVar[dict[str, None] | None] = ContextVar("jfuse_jax_notes", default=None)
+_SOURCES: ContextVar[tuple[Array, ...]] = ContextVar("jfuse_sources", default=())
+_NOTES: ContextVar[dict[str, None] | None] = ContextVar("jfuse_notes", default=None)
 
 
 def sources() -> tuple[Array, ...]:

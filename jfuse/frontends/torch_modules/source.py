@@ -1,0 +1,174 @@
+"""A module of PyTorch with what it takes, or an exported program, as a program with one signature for each."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+
+from jfuse.errors import ImportFailed
+from jfuse.frontends.argument_names import named_leaves
+from jfuse.frontends.imported_functions import ImportedFunctions
+from jfuse.frontends.pytorch import is_exported_program
+from jfuse.frontends.selection import Selection
+from jfuse.frontends.torch_modules.export import arguments_of, exported, functional, read_program
+from jfuse.frontends.torch_modules.tensors import array_of, dtype_of, tensor_of
+from jfuse.frontends.torch_modules.walker import Symbols, TorchWalker
+from jfuse.ir.dims import SymbolNames, symbols_in
+from jfuse.ir.graph import Program, Signature, Var
+from jfuse.ir.trace import recording
+from jfuse.ir.types import TensorType
+from jfuse.lowering.rule_tools.place import notes_kept, sizes_read_from
+from jfuse.lowering.rules import TorchRule
+
+DEFAULT_KEY = "serving_default"
+
+
+@dataclass(frozen=True)
+class TorchSignature:
+    """A module with what it takes.
+
+    function: what computes it eagerly. inputs: the types of its tensors by name, in order. leaves: all its flat
+    arguments, None in the place of each of these tensors, and `structure` how they form the arguments.
+    """
+
+    key: str
+    function: Any
+    inputs: Mapping[str, TensorType]
+    leaves: tuple[Any, ...]
+    structure: Any
+    library: ClassVar[str] = "PyTorch"
+
+    def call(self, *flat: Any) -> dict[str, Any]:
+        """The results by name, for arrays in the order of `inputs`."""
+        import torch
+        from torch.utils import _pytree as tree
+
+        given = iter(flat)
+        leaves = [tensor_of(next(given)) if leaf is None else leaf for leaf in self.leaves]
+        arguments, named = tree.tree_unflatten([None if v is _NOTHING else v for v in leaves], self.structure)
+        with torch.no_grad():
+            results = self.function(*arguments, **named)
+        return {name: _value(leaf) for name, leaf in named_results(results).items()}
+
+
+_NOTHING = object()
+"""An argument that is None."""
+
+
+def named_results(results: Any) -> dict[str, Any]:
+    """The leaves of a module's results by name, without those that are None."""
+    from torch.utils import _pytree as tree
+
+    leaves = tree.tree_flatten_with_path(results)[0]
+    return named_leaves(results, [(path, leaf) for path, leaf in leaves if leaf is not None])
+
+
+def _value(leaf: Any) -> np.ndarray:
+    return array_of(leaf) if hasattr(leaf, "detach") else np.asarray(leaf)
+
+
+def import_modules(source: Any, selection: Selection, rules: Mapping[str, TorchRule]) -> ImportedFunctions:
+    """The signatures of a module, of a mapping of modules by key with a mapping of specs, or of a `.pt2` file.
+
+    Raises ImportFailed where torch.export fails, LowerError where operators have no TFLite spelling.
+    """
+    if selection.shapes or selection.batch is not None or selection.params is not None:
+        raise ImportFailed("shapes=, batch= and params= are of other sources", remedy="state the sizes in specs=")
+    parts = _parts(source, selection)
+    missing = [key for key in selection.signatures or () if key not in parts]
+    if missing:
+        raise ImportFailed(f"the source has no signature {missing[0]!r}", expected=f"one of {list(parts)}")
+    with notes_kept() as notes:
+        kept = {k: part for k, part in parts.items() if selection.signatures is None or k in selection.signatures}
+        found = [_import_one(key, *part, selection.dynamic_shapes, rules) for key, part in kept.items()]
+    program = Program(tuple(signature for signature, _ in found))
+    return ImportedFunctions(program, {function.key: function for _, function in found}, tuple(notes))
+
+
+def _parts(source: Any, selection: Selection) -> dict[str, tuple[Any, Any]]:
+    """Modules or exported programs with their specs, by key."""
+    specs = selection.specs
+    if isinstance(source, str | Path):
+        if not Path(source).is_file():
+            raise ImportFailed(f"{source} does not exist")
+        return {DEFAULT_KEY: (read_program(Path(source)), specs)}
+    if not isinstance(source, Mapping):
+        return {DEFAULT_KEY: (source, specs)}
+    if not isinstance(specs, Mapping) or set(specs) != set(source):
+        known = list(specs) if isinstance(specs, Mapping) else specs
+        raise ImportFailed("specs= needs an entry for each module", expected=list(source), found=known)
+    return {key: (module, specs[key]) for key, module in source.items()}
+
+
+def _import_one(
+    key: str, source: Any, specs: Any, dynamic_shapes: Any, rules: Mapping[str, TorchRule]
+) -> tuple[Signature, TorchSignature]:
+    if is_exported_program(source):
+        if specs is not None or dynamic_shapes is not None:
+            raise ImportFailed("specs= and dynamic_shapes= are of modules: an exported program states its own")
+        program, function = source, source.module()
+        size_names: tuple[Mapping[int, str], ...] = ()
+    else:
+        if specs is None:
+            raise ImportFailed(
+                "nothing tells what the module takes", remedy="specs=[torch.zeros(…), …], or shapes and dtypes"
+            )
+        arguments = arguments_of(source, specs, dynamic_shapes)
+        program, function, size_names = exported(source, arguments), source, arguments.size_names
+    plain = functional(program)
+    _refuse_writes(plain)
+    symbols = Symbols.of(plain, size_names)
+    placeholders = {node.name: node for node in plain.graph.nodes if node.op == "placeholder"}
+    leaves = [_leaf(spec.arg) for spec in plain.graph_signature.input_specs if spec.kind.name == "USER_INPUT"]
+    names = [spec.arg.name for spec in plain.graph_signature.input_specs if spec.kind.name == "USER_INPUT"]
+    inputs = {
+        name: TensorType(
+            symbols.shape(placeholders[name].meta["val"].shape),
+            dtype_of(placeholders[name].meta["val"].dtype, f"the input {name!r}"),
+        )
+        for name, leaf in zip(names, leaves, strict=True)
+        if leaf is None
+    }
+    signature = TorchSignature(key, function, inputs, tuple(leaves), plain.call_spec.in_spec)
+    return _walked(signature, plain, symbols, rules), signature
+
+
+def _leaf(argument: Any) -> Any:
+    """None for a tensor; a number, a text, or _NOTHING for what is no tensor."""
+    kind = type(argument).__name__
+    if kind == "TensorArgument":
+        return None
+    if kind == "ConstantArgument":
+        return _NOTHING if argument.value is None else argument.value
+    raise ImportFailed(
+        f"the input {argument.name!r} is no tensor", found=kind, remedy="give the module a tensor, or a fixed number"
+    )
+
+
+def _refuse_writes(program: Any) -> None:
+    kinds = ("BUFFER_MUTATION", "PARAMETER_MUTATION", "USER_INPUT_MUTATION")
+    written = [spec.target or spec.arg.name for spec in program.graph_signature.output_specs if spec.kind.name in kinds]
+    if written:
+        raise ImportFailed(
+            f"the module writes to {written[0]!r}",
+            found=", ".join(map(str, written)),
+            remedy="let it take and return what it keeps, as an argument and a result",
+        )
+
+
+def _walked(signature: TorchSignature, program: Any, symbols: Symbols, rules: Mapping[str, TorchRule]) -> Signature:
+    from torch.utils import _pytree as tree
+
+    names = SymbolNames()
+    variables = {n: Var(t, n) for n, t in signature.inputs.items()}
+    given = list(variables.values())
+    names.reserve(symbols_in(tuple(v.type.shape for v in given)))
+    with recording(names=names) as trace, sizes_read_from(given):
+        results = TorchWalker(rules, symbols).results(program, variables)
+        named = named_results(tree.tree_unflatten(results, program.call_spec.out_spec))
+        graph = trace.finish(signature.key, given, list(named.values()))
+    return Signature(signature.key, graph, tuple(signature.inputs), tuple(named))

@@ -1,0 +1,333 @@
+"""From a graph of ATen operators to equations of TFLite ops: each node by its rule, sizes as dimensions."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from jfuse.errors import ImportFailed, LowerError
+from jfuse.frontends.torch_modules.tensors import array_of, dtype_of, tensor_of
+from jfuse.ir.dims import Dim, Shape, is_known, same, solved, substitute_dim, symbol
+from jfuse.ir.graph import Source, Var
+from jfuse.ir.trace import at_source
+from jfuse.ir.types import DType
+from jfuse.kernels import ops
+from jfuse.lowering.rule_tools.place import sources
+from jfuse.lowering.rule_tools.query import type_of
+from jfuse.lowering.rule_tools.shape_tensors import size_tensor
+from jfuse.lowering.rules import TorchRule
+
+_FOR_STORAGE = frozenset({"device", "layout", "pin_memory", "memory_format", "non_blocking", "generator", "implicit"})
+"""Arguments that say where and how elements are stored."""
+_CHECKS = ("aten._assert", "aten.sym_constrain", "aten._assert_tensor_metadata", "_operator", "math")
+_INLINED = frozenset({"wrap_with_set_grad_enabled", "wrap_with_autocast"})
+
+
+@dataclass(frozen=True)
+class Symbols:
+    """PyTorch's symbols for sizes as dimensions, by their text."""
+
+    known: Mapping[str, Dim]
+
+    @classmethod
+    def of(cls, program: Any, names: Sequence[Mapping[int, str]]) -> Symbols:
+        """The symbols of a program's inputs: of the names that the user gave them, else of input and axis.
+
+        names: for each flat argument the names of open sizes by axis.
+        """
+        known: dict[str, Dim] = {}
+        compound: list[tuple[str, str]] = []
+        inputs = [spec.arg.name for spec in program.graph_signature.input_specs if spec.kind.name == "USER_INPUT"]
+        nodes = {node.name: node for node in program.graph.nodes if node.op == "placeholder"}
+        for place, name in enumerate(inputs):
+            shape = getattr(nodes[name].meta.get("val"), "shape", ())
+            given = names[place] if place < len(names) else {}
+            for axis, size in enumerate(shape):
+                text = str(size)
+                if isinstance(size, int) or text in known:
+                    continue
+                if text.isidentifier():
+                    known[text] = symbol(given.get(axis, f"{name}_{axis}"))
+                else:
+                    compound.append((text, given.get(axis, "")))
+        for text, name in compound:
+            if name.isidentifier() and (found := solved(symbol(text), symbol(name))) and found[0] not in known:
+                known[found[0]] = found[1]
+        return cls(known)
+
+    def dim(self, size: Any) -> Dim:
+        """A size of PyTorch's as a dimension; raises ImportFailed where it is no sum or product of symbols."""
+        if type(size) is int:
+            return size
+        text = str(size).replace("(", "").replace(")", "") if str(size).count("(") == 1 else str(size)
+        try:
+            return substitute_dim(symbol(text), self.known)
+        except ValueError as error:
+            raise ImportFailed("an input's size is no sum or product of open sizes", found=str(size)) from error
+
+    def shape(self, sizes: Sequence[Any]) -> Shape:
+        """A shape of PyTorch's."""
+        return tuple(self.dim(size) for size in sizes)
+
+
+@dataclass(frozen=True)
+class TorchWalker:
+    """What one import shares: the rules and the symbols.   stack: the functions around what is walked"""
+
+    rules: Mapping[str, TorchRule]
+    symbols: Symbols
+    stack: tuple[str, ...] = field(default=())
+
+    def results(self, program: Any, inputs: Mapping[str, Var]) -> list[Any]:
+        """The flat results of a functional program, None where there is none, for its inputs by name."""
+        values: dict[Any, Any] = {}
+        held = {**program.state_dict, **program.constants}
+        specs = {spec.arg.name: spec for spec in program.graph_signature.input_specs}
+        for node in program.graph.nodes:
+            if node.op == "placeholder":
+                spec = specs[node.name]
+                if node.name in inputs:
+                    values[node] = inputs[node.name]
+                elif spec.kind.name == "USER_INPUT":
+                    values[node] = getattr(spec.arg, "value", None)
+                elif isinstance(tensor := held.get(spec.target), Mapping) or hasattr(tensor, "detach"):
+                    values[node] = array_of(tensor)
+        self._refuse_without_rule(program.graph_module, set(inputs))
+        return [self._result(r) for r in self._walk(program.graph_module, values)]
+
+    def _walk(self, module: Any, values: dict[Any, Any]) -> list[Any]:
+        """The results of a graph module, whose placeholders have values."""
+        outputs: list[Any] = []
+        for node in _needed(module.graph):
+            if node.op == "get_attr":
+                found = _attribute(module, node.target)
+                values[node] = array_of(found) if hasattr(found, "detach") else found
+            elif node.op == "call_function":
+                values[node] = self._call(node, values)
+            elif node.op == "output":
+                outputs = _replaced(node.args[0], values)
+        return list(outputs)
+
+    def _call(self, node: Any, values: Mapping[Any, Any]) -> Any:
+        args, named = _replaced(node.args, values), _replaced(node.kwargs, values)
+        if node.target is operator.getitem:
+            return args[0][args[1]]
+        with at_source(Source(_place(node), _name(node), self.stack)):
+            if _short(node) in _INLINED:
+                return self._inlined(args)
+            if not _is_operator(node):
+                return node.target(*args, **named)
+            if _name(node).startswith("aten.sym_size"):
+                return args[0].shape[args[1]]
+            if _name(node).startswith("aten.sym_numel"):
+                return type_of(args[0]).size
+            if not any(isinstance(v, Var) or _is_open(v) for v in _leaves((args, named))):
+                return _computed(node, args, named)
+            return self._by_rule(node, args, named)
+
+    def _inlined(self, args: Sequence[Any]) -> list[Any]:
+        """The results of a graph within a context that concerns gradients or precision."""
+        place = next(i for i, a in enumerate(args) if hasattr(a, "graph"))
+        inner = args[place]
+        placeholders = [n for n in inner.graph.nodes if n.op == "placeholder"]
+        return self._walk(inner, dict(zip(placeholders, args[place + 1 :], strict=True)))
+
+    def _by_rule(self, node: Any, args: Sequence[Any], named: Mapping[str, Any]) -> Any:
+        rule = self._rule(node)
+        assert rule is not None  # `results` asked for it
+        positional, keywords = _bound(node.target._schema, args, named)
+        unread = [k for k, v in keywords.items() if k not in rule.attributes and k not in _FOR_STORAGE and v]
+        if unread:
+            raise LowerError(f"{_name(node)} with {unread[0]}={keywords[unread[0]]!r} has no TFLite spelling")
+        given = {k: _plain(v) for k, v in keywords.items() if k in rule.attributes}
+        found = rule(*map(_plain, positional), **given)
+        _check(found, node.meta.get("val"), node)
+        return found
+
+    def _rule(self, node: Any) -> TorchRule | None:
+        name = _name(node)
+        return self.rules.get(name) or self.rules.get(name.rpartition(".")[0])
+
+    def _refuse_without_rule(self, module: Any, inputs: set[str]) -> None:
+        """Raise LowerError for all operators without a rule of what is not known at conversion."""
+        missing: dict[str, list[Any]] = {}
+        for node in self._without_rule(module, lambda n: n.name in inputs):
+            missing.setdefault(_name(node).removesuffix(".default"), []).append(node)
+        if not missing:
+            return
+        lines = [
+            f"{name} ({len(nodes)}), first at {_place(nodes[0])}{_line(nodes[0])}" for name, nodes in missing.items()
+        ]
+        raise LowerError(
+            f"{len(missing)} operators of PyTorch have no TFLite spelling"
+            if len(missing) > 1
+            else f"PyTorch's {next(iter(missing))} has no TFLite spelling",
+            found="; ".join(lines),
+            remedy=f'a rule of your own, @jfuse.lowers_torch("{next(iter(missing))}")',
+        )
+
+    def _without_rule(self, module: Any, is_input: Any) -> Iterator[Any]:
+        computed: set[Any] = set()
+        for node in _needed(module.graph):
+            depends = any(n in computed for n in node.all_input_nodes)
+            if (node.op == "placeholder" and is_input(node)) or depends:
+                computed.add(node)
+            if node.op != "call_function" or not depends:
+                continue
+            if _short(node) in _INLINED:
+                inner = next(a for a in node.args if hasattr(a, "op") and a.op == "get_attr")
+                yield from self._without_rule(_attribute(module, inner.target), lambda n: True)
+            elif _is_operator(node) and not _name(node).startswith("aten.sym_") and self._rule(node) is None:
+                yield node
+
+    def _result(self, value: Any) -> Any:
+        """A result as a Var or an array."""
+        if value is None or isinstance(value, Var | np.ndarray):
+            return value
+        if isinstance(value, int) or _is_open(value):
+            size = size_tensor(value, sources())
+            return np.asarray(value) if is_known(value) else ops.cast(size, out_data_type=DType.i64)
+        return np.asarray(value)
+
+
+def _is_open(value: Any) -> bool:
+    return not isinstance(value, Var | np.ndarray | np.generic | str | bytes) and not is_known(value)
+
+
+def _is_operator(node: Any) -> bool:
+    return hasattr(node.target, "_schema")
+
+
+def _short(node: Any) -> str:
+    return str(getattr(node.target, "__name__", node.target))
+
+
+def _name(node: Any) -> str:
+    """aten.add.Tensor; the name of a Python function."""
+    if not _is_operator(node):
+        return _short(node)
+    return str(node.target)
+
+
+def _attribute(module: Any, path: str) -> Any:
+    for part in path.split("."):
+        module = getattr(module, part)
+    return module
+
+
+def _needed(graph: Any) -> list[Any]:
+    """The nodes that the results need, in order."""
+    wanted = {node for node in graph.nodes if node.op == "output"}
+    kept = []
+    for node in reversed(graph.nodes):
+        if node in wanted:
+            kept.append(node)
+            wanted.update(node.all_input_nodes)
+    return kept[::-1]
+
+
+def _replaced(value: Any, values: Mapping[Any, Any]) -> Any:
+    """A node's argument with the values of other nodes in the place of these."""
+    if hasattr(value, "all_input_nodes"):
+        return values[value]
+    if isinstance(value, Mapping):
+        return {k: _replaced(v, values) for k, v in value.items()}
+    if isinstance(value, list | tuple):
+        return [_replaced(v, values) for v in value]
+    if isinstance(value, slice):
+        return slice(*(_replaced(v, values) for v in (value.start, value.stop, value.step)))
+    return value
+
+
+def _leaves(value: Any) -> Iterator[Any]:
+    if isinstance(value, Mapping):
+        value = list(value.values())
+    if isinstance(value, list | tuple):
+        for item in value:
+            yield from _leaves(item)
+    else:
+        yield value
+
+
+def _computed(node: Any, args: Any, named: Any) -> Any:
+    """The results of an operator of constants, by PyTorch itself."""
+    import torch
+
+    with torch.no_grad():
+        found = node.target(*_as_torch(args), **_as_torch(named))
+    return _from_torch(found)
+
+
+def _as_torch(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {k: _as_torch(v) for k, v in value.items()}
+    if isinstance(value, list | tuple):
+        return [_as_torch(v) for v in value]
+    return tensor_of(value) if isinstance(value, np.ndarray | np.generic) else value
+
+
+def _from_torch(value: Any) -> Any:
+    if isinstance(value, list | tuple):
+        return [_from_torch(v) for v in value]
+    return array_of(value) if hasattr(value, "detach") else value
+
+
+def _bound(schema: Any, args: Sequence[Any], named: Mapping[str, Any]) -> tuple[list[Any], dict[str, Any]]:
+    """The arguments as the schema has them: by position as far as any is given, the others by keyword."""
+    keywords = dict(named)
+    positional = list(args)
+    for place, argument in enumerate(a for a in schema.arguments if not a.kwarg_only):
+        if place < len(args):
+            continue
+        if not any(a.name in keywords for a in list(schema.arguments)[place:] if not a.kwarg_only):
+            break
+        positional.append(keywords.pop(argument.name, argument.default_value))
+    return positional, keywords
+
+
+def _plain(value: Any) -> Any:
+    """An argument without PyTorch's types: dtypes as DTypes, numbers as they are."""
+    if type(value).__module__ == "torch" and type(value).__name__ == "dtype":
+        return dtype_of(value)
+    return [_plain(v) for v in value] if isinstance(value, list | tuple) else value
+
+
+def _check(found: Any, stated: Any, node: Any) -> None:
+    """Raise ImportFailed where a rule's results are of other types than PyTorch's."""
+    pairs = zip(found, stated, strict=False) if isinstance(stated, list | tuple) else ((found, stated),)
+    for value, wanted in pairs:
+        if value is None or not hasattr(wanted, "dtype"):
+            continue
+        kind, got = dtype_of(wanted.dtype), type_of(value)
+        sizes = list(wanted.shape)
+        fits = got.rank == len(sizes) and all(
+            not isinstance(size, int) or same(d, size) is not False for d, size in zip(got.shape, sizes, strict=True)
+        )
+        if got.dtype is not kind or not fits:
+            raise ImportFailed(
+                f"{_name(node)} was given a type that PyTorch contradicts",
+                expected=f"{kind.value} of shape {tuple(map(str, sizes))}",
+                found=str(got),
+                remedy="report this model: the rule for this operator is wrong",
+            )
+
+
+def _place(node: Any) -> str:
+    """The module that a node stands in, and the node's name: encoder/0/linear."""
+    stack = [str(path) for path, _ in (node.meta.get("nn_module_stack") or {}).values()]
+    module = stack[-1].replace(".", "/") if stack and not stack[-1].startswith("_empty") else ""
+    return f"{module}/{node.name}" if module else str(node.name)
+
+
+def _line(node: Any) -> str:
+    """The user's line that called for a node: the last one outside of PyTorch's own files."""
+    lines = (node.meta.get("stack_trace") or "").splitlines()
+    own = [i for i, text in enumerate(lines) if text.strip().startswith("File ") and "/torch/" not in text]
+    if not own:
+        return ""
+    code = lines[own[-1] + 1].strip() if own[-1] + 1 < len(lines) else ""
+    return f" ({lines[own[-1]].strip()}: {code})"

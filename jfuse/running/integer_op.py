@@ -1,0 +1,43 @@
+"""Equations on quantized integers as ops that know the scales of their operands, which arrays do not carry."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import jfuse.kernels.integer.bodies  # noqa: F401 (registers them)
+from jfuse.ir.graph import Atom, Eqn, Graph, Op, Params
+from jfuse.ir.types import TensorType
+from jfuse.kernels.core.integer_types import IntegerTypes, Rounding
+
+
+@dataclass(frozen=True)
+class OnIntegers(Op):
+    """An op that computes with its integer body."""
+
+    op: Op
+    types: IntegerTypes
+
+    @property
+    def name(self) -> str:
+        """The op's own."""
+        return self.op.name
+
+    def infer(self, inputs: Sequence[Atom | None], params: Params, bodies: Sequence[Graph]) -> tuple[TensorType, ...]:
+        """As the equation states them."""
+        return self.types.outputs
+
+    def run(self, inputs: Sequence[Any], params: Params, bodies: Sequence[Graph]) -> tuple[Any, ...]:
+        """The integers."""
+        return self.op.run_integers(self.types, inputs, params)
+
+
+def has_integer_body(eqn: Eqn) -> bool:
+    """Whether the equation's op has an integer body for its types and options."""
+    return eqn.op.takes_integers(eqn)
+
+
+def on_integers(eqn: Eqn, rounding: Rounding | None) -> Eqn:
+    """The equation with the scales in its op."""
+    return replace(eqn, op=OnIntegers(eqn.op, IntegerTypes.of(eqn, rounding)))

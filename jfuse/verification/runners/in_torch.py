@@ -1,0 +1,61 @@
+"""PyTorch as the reference: a module called eagerly."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+
+from jfuse.errors import VerifyFailed
+from jfuse.frontends.imported_functions import SourceFunction
+from jfuse.verification.runners.joined import can_be_joined, run_joined
+from jfuse.verification.runners.one_by_one import StatelessCalls, one_by_one
+from jfuse.verification.runners.processes import shared_out
+from jfuse.verification.subject import Arrays, Calls, Interface
+
+
+@dataclass(frozen=True)
+class InTorch:
+    """A module of PyTorch, called eagerly."""
+
+    function: SourceFunction
+    interface: Interface
+    name: str = "PyTorch"
+
+    program = None
+
+    @property
+    def signatures(self) -> Mapping[str, Interface]:
+        """The one of the module."""
+        return {self.function.key: self.interface}
+
+    def start(self) -> Calls:
+        """Calls; a module keeps nothing."""
+        return StatelessCalls(self._run)
+
+    def _run(self, inputs: Arrays) -> dict[str, np.ndarray]:
+        try:
+            return self.function.call(*(inputs[name] for name in self.function.inputs))
+        except Exception as error:  # the user's code
+            raise VerifyFailed(
+                f"the module of signature {self.function.key!r} fails",
+                found=f"{type(error).__name__}: {' '.join(str(error).split())[:300]}",
+                remedy="samples=… with inputs that the module takes, or verify=False",
+            ) from error
+
+    def batch(self, inputs: Arrays, key: str, *, in_a_row: bool = False) -> dict[str, np.ndarray]:
+        """First calls as one, where rows of an open first axis do not depend on each other; else one by one."""
+        return shared_out(partial(self._batch, key, in_a_row), inputs)
+
+    def _batch(self, key: str, in_a_row: bool, inputs: Arrays) -> dict[str, np.ndarray]:
+        if can_be_joined(self.interface) and not in_a_row:
+            outputs = run_joined(self._run, inputs)
+            if outputs is not None:
+                return outputs
+        return one_by_one(self, inputs, key, in_a_row)
+
+    def singly(self, key: str) -> str | None:
+        """Why samples run one after the other."""
+        return None if can_be_joined(self.interface) else "it has inputs of a fixed size"

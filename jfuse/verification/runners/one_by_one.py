@@ -1,0 +1,44 @@
+"""Calls one after the other: of a subject for each sample, and of a function that keeps nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from jfuse.verification.subject import Arrays, Subject
+
+
+def one_by_one(subject: Subject, inputs: Arrays, key: str, in_a_row: bool = False) -> dict[str, np.ndarray]:
+    """As `Subject.batch`, a call at a time."""
+    keeps = any(interface.states for interface in subject.signatures.values())
+    calls = subject.start()
+
+    def run(arrays: Arrays) -> dict[str, np.ndarray]:
+        if keeps:
+            calls.reset()
+        return _stacked(arrays, lambda one: calls.run(one, key)) if in_a_row else calls.run(arrays, key)
+
+    return _stacked(inputs, run)
+
+
+def _stacked(inputs: Arrays, run: Callable[[Arrays], dict[str, np.ndarray]]) -> dict[str, np.ndarray]:
+    """The outputs for each item along the first axis of every input, along a first axis."""
+    count = len(next(iter(inputs.values())))
+    found = [run({name: array[i] for name, array in inputs.items()}) for i in range(count)]
+    return {name: np.stack([outputs[name] for outputs in found]) for name in found[0]}
+
+
+@dataclass
+class StatelessCalls:
+    """Calls of a function of arrays by name."""
+
+    function: Callable[[Arrays], dict[str, np.ndarray]]
+    states: Arrays = field(default_factory=dict)
+
+    def reset(self) -> None:
+        pass
+
+    def run(self, inputs: Arrays, key: str | None = None) -> dict[str, np.ndarray]:
+        return self.function(inputs)

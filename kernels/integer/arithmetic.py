@@ -1,0 +1,93 @@
+"""ADD, SUB and MUL on quantized integers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+
+from jfuse.ir.graph import Params
+from jfuse.ir.types import DType
+from jfuse.kernels.core.integer_types import IntegerTypes, is_per_tensor
+from jfuse.kernels.core.op import Array
+from jfuse.kernels.integer.fixed_point import Multiplier, multiplied, wide
+from jfuse.kernels.integer.scaling import CLAMPS, finished, to_nearest_even
+from jfuse.kernels.math.elementwise import add, mul, sub
+
+_LEAST, _END = 2.0**-10, 2.0**8
+"""Scales of terms over that of the sum that XNNPACK takes.   Source: xnnpack_delegate.cc, VisitAddNode"""
+_LEAST_PRODUCT = 2.0**-16
+
+
+def _takes(types: IntegerTypes, options: Params) -> bool:
+    given = (*types.inputs, *types.outputs)
+    same = all(is_per_tensor(t) and t is not None and t.dtype is DType.i8 for t in given)
+    return same and options["fused_activation_function"] in CLAMPS
+
+
+def _takes_sum(types: IntegerTypes, options: Params) -> bool:
+    if not _takes(types, options):
+        return False
+    ratios = [types.scale(i) / types.output_scale() for i in (0, 1)]
+    return bool(min(ratios) >= _LEAST and max(ratios) < _END)  # other kernels wrap around, or round by place
+
+
+def _takes_product(types: IntegerTypes, options: Params) -> bool:
+    return _takes(types, options) and bool(_LEAST_PRODUCT <= _product_scale(types) < _END)
+
+
+@add.quantized(_takes_sum)
+def _add(types: IntegerTypes, x: Array, y: Array, /, *, fused_activation_function: str, **_: Any) -> Array:
+    """Source: tflite/kernels/internal/reference/integer_ops/add.h"""
+    return _sum(types, x, y, 1, fused_activation_function)
+
+
+@sub.quantized(_takes_sum)
+def _sub(types: IntegerTypes, x: Array, y: Array, /, *, fused_activation_function: str, **_: Any) -> Array:
+    """Source: tflite/kernels/internal/reference/sub.h"""
+    return _sum(types, x, y, -1, fused_activation_function)
+
+
+def _sum(types: IntegerTypes, x: Array, y: Array, sign: int, activation: str) -> Array:
+    sum_ = _sum_on_xnnpack if types.rounding == "xnnpack" else _sum_in_fixed_point
+    return finished(sum_(types, x, y, sign), types.outputs[0], activation)
+
+
+def _sum_in_fixed_point(types: IntegerTypes, x: Array, y: Array, sign: int, left: int = 20) -> Array:
+    """Both terms in the larger one's scale, with so many more bits.   -> i64[...]"""
+    twice = 2.0 * float(max(types.scale(0), types.scale(1)))
+    terms = [
+        multiplied((wide(jnp.asarray(v)) - types.zero_point(i)) << left, Multiplier.of(float(types.scale(i)) / twice))
+        for i, v in enumerate((x, y))
+    ]
+    total = terms[0] + sign * terms[1]
+    return multiplied(total, Multiplier.of(twice / (2.0**left * float(types.output_scale()))))
+
+
+def _sum_on_xnnpack(types: IntegerTypes, x: Array, y: Array, sign: int) -> Array:
+    """Multipliers of 21 bits, and one shift, rounded half up.   Source: XNNPACK/src/microparams-init.c   -> i32[...]"""
+    ratios = [np.float32(types.scale(i) / types.output_scale()) for i in (0, 1)]
+    exponent = int(np.frexp(max(ratios))[1]) - 1
+    shift = 20 - exponent
+    first, second = (int(np.rint(np.ldexp(np.float64(r), shift))) for r in ratios)
+    second *= sign
+    bias = (1 << (shift - 1)) - first * types.zero_point(0) - second * types.zero_point(1)
+    total = bias + first * wide(jnp.asarray(x)) + second * wide(jnp.asarray(y))
+    return total >> shift
+
+
+@mul.quantized(_takes_product)
+def _mul(types: IntegerTypes, x: Array, y: Array, /, *, fused_activation_function: str, **_: Any) -> Array:
+    """Source: tflite/kernels/internal/reference/integer_ops/mul.h"""
+    terms = [jnp.asarray(v).astype(np.int32) - types.zero_point(i) for i, v in enumerate((x, y))]
+    product, scale = terms[0] * terms[1], _product_scale(types)
+    on_xnnpack = types.rounding == "xnnpack"
+    steps = (
+        to_nearest_even(product.astype(np.float32) * scale) if on_xnnpack else multiplied(product, Multiplier.of(scale))
+    )
+    return finished(steps, types.outputs[0], fused_activation_function)
+
+
+def _product_scale(types: IntegerTypes) -> np.float32:
+    return np.float32(types.scale(0) * types.scale(1) / types.output_scale())

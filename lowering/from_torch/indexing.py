@@ -1,0 +1,165 @@
+"""Reading and writing by index."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from jfuse.errors import LowerError
+from jfuse.ir.dims import Dim, product, same
+from jfuse.ir.types import DType
+from jfuse.kernels import ops
+from jfuse.kernels.core.op import Array
+from jfuse.lowering.from_jax.shapes import broadcast
+from jfuse.lowering.from_torch.promotion import as_type
+from jfuse.lowering.from_torch.shapes import from_front, lower_cat, lower_slice_, lower_unsqueeze, transposed
+from jfuse.lowering.rule_tools.place import note, sources
+from jfuse.lowering.rule_tools.query import dtype, is_constant, rank
+from jfuse.lowering.rule_tools.shape_tensors import shaped, size_tensor
+from jfuse.lowering.rules import DEFAULT, lowers_torch
+
+
+def _places(indices: Array, size: Dim) -> Array:
+    """Places as i32; those that are constants counted from the front."""
+    if is_constant(indices):
+        found = np.asarray(indices).astype(np.int32)
+        if (found >= 0).all():
+            return found
+        return ops.add(found, _added(found, size))
+    note("indices that are computed are taken to count from the front: the file fails on negative ones")
+    return as_type(indices, DType.i32)
+
+
+def _added(found: np.ndarray, size: Dim) -> Array:
+    return ops.mul(np.where(found < 0, 1, 0).astype(np.int32), size_tensor(size, sources()))
+
+
+@lowers_torch("aten.index_select")
+def lower_index_select(x: Array, dim: int, index: Array) -> Array:
+    """GATHER along an axis."""
+    axis = from_front(dim, x)
+    return ops.gather(x, _places(index, x.shape[axis]), axis=axis)
+
+
+@lowers_torch("aten.gather")
+def lower_gather(x: Array, dim: int, index: Array, *, sparse_grad: bool = False) -> Array:
+    """The element at `index` along an axis, at each place of the index."""
+    axis = from_front(dim, x)
+    shape = tuple(index.shape)
+    for other in range(rank(x)):
+        if other != axis and same(x.shape[other], shape[other]) is not True:
+            x = lower_slice_(x, other, 0, shape[other])
+    last = rank(x) - 1
+    order = [i for i in range(rank(x)) if i != axis] + [axis]
+    table, places = transposed(x, order), transposed(_places(index, x.shape[axis]), order)
+    found = ops.gather(table, places, axis=last, batch_dims=last)
+    return transposed(found, [int(i) for i in np.argsort(order)])
+
+
+@lowers_torch("aten.index")
+def lower_index(x: Array, indices: Sequence[Array | None]) -> Array:
+    """x[i, :, j]: axes with tensors of places, which broadcast, None for those that are taken whole."""
+    named = [axis for axis, i in enumerate(indices) if i is not None]
+    given = [i for i in indices if i is not None]
+    if any(dtype(i) is DType.bool for i in given):
+        raise LowerError("elements chosen by a mask, as many as the data says", remedy="torch.where, or top-k")
+    if len(named) == 1:
+        axis = named[0]
+        return ops.gather(x, _places(given[0], x.shape[axis]), axis=axis)
+    rest = [a for a in range(rank(x)) if a not in named]
+    table = transposed(x, [*named, *rest])
+    sizes = tuple(x.shape[a] for a in named)
+    number: Array | None = None
+    for place, index in enumerate(given):
+        step = product(sizes[place + 1 :])
+        part = _places(index, sizes[place])
+        part = part if same(step, 1) else ops.mul(part, size_tensor(step, sources()))
+        number = part if number is None else ops.add(number, part)
+    assert number is not None
+    flat = shaped(table, (product(sizes), *table.shape[len(named) :]), x, *sources())
+    found = ops.gather(flat, number)
+    if named != list(range(named[0], named[-1] + 1)) or named[0] == 0:
+        return found  # the axes of the places come first
+    count = rank(number)
+    order = [*range(count, count + named[0]), *range(count), *range(count + named[0], rank(found))]
+    return transposed(found, order)
+
+
+@lowers_torch("aten.select_scatter")
+def lower_select_scatter(x: Array, part: Array, dim: int, index: int) -> Array:
+    """x with one place along an axis written."""
+    axis = from_front(dim, x)
+    place = index if index >= 0 else int(x.shape[axis]) + index
+    return _written(x, lower_unsqueeze(part, axis), axis, place, place + 1, 1)
+
+
+@lowers_torch("aten.slice_scatter")
+def lower_slice_scatter(
+    x: Array, part: Array, dim: int = 0, start: Dim | None = None, end: Dim | None = None, step: int = 1
+) -> Array:
+    """x with x[start:end:step] along an axis written."""
+    axis = from_front(dim, x)
+    size = x.shape[axis]
+    first = 0 if start is None else start if start >= 0 else size + start
+    last = size if end is None or (isinstance(end, int) and end >= 2**62) else end if end >= 0 else size + end
+    return _written(x, part, axis, first, last, step)
+
+
+def _written(x: Array, part: Array, axis: int, first: Dim, last: Dim, step: int) -> Array:
+    """x with a part in the place of some of its elements along an axis."""
+    size = x.shape[axis]
+    wide = broadcast(
+        part, tuple(d if i == axis else e for i, (d, e) in enumerate(zip(part.shape, x.shape, strict=True)))
+    )
+    if same(first, 0) and same(last, size) and step == 1:
+        return wide
+    if step != 1:
+        if not isinstance(size, int):
+            raise LowerError("every so many elements of an open size, written", remedy="fix the size of the axis")
+        pick = np.arange(size, dtype=np.int32)
+        places = range(int(first), min(int(last), size), step)
+        pick[list(places)] = size + np.arange(len(places))
+        return ops.gather(lower_cat([x, wide], axis), pick, axis=axis)
+    before = [] if same(first, 0) else [lower_slice_(x, axis, 0, first)]
+    after = [] if same(last, size) else [lower_slice_(x, axis, last)]
+    return lower_cat([*before, wide, *after], axis)
+
+
+@lowers_torch("aten.copy")
+def lower_copy(x: Array, source: Array, non_blocking: bool = False) -> Array:
+    """The source in shape and dtype of x."""
+    missing = rank(x) - rank(source)
+    wide = shaped(source, (*[1] * missing, *source.shape), source, *sources())
+    return broadcast(as_type(wide, dtype(x)), tuple(x.shape))
+
+
+@lowers_torch("aten.index_put")
+def lower_index_put(x: Array, indices: Sequence[Array | None], values: Array, accumulate: bool = False) -> Array:
+    """x with elements at places of its first axes written, or added to."""
+    given = [i for i in indices if i is not None]
+    if len(given) == 1 and dtype(given[0]) is DType.bool and rank(values) == 0:
+        mask = shaped(given[0], (*given[0].shape, *[1] * (rank(x) - rank(given[0]))), x, *sources())
+        return ops.select_v2(mask, values, x)
+    if any(i is None for i in indices) or any(dtype(i) is DType.bool for i in given):
+        raise LowerError("writing by a mask, or by places of other axes than the first", remedy="torch.where")
+    columns = [_places(i, x.shape[a]) for a, i in enumerate(given)]
+    shape: tuple[Dim, ...] = max((tuple(c.shape) for c in columns), key=len)
+    column = [lower_unsqueeze(_wide(c, shape), -1) for c in columns]
+    places = lower_cat(column, -1)
+    updates = _wide(as_type(values, dtype(x)), (*shape, *x.shape[len(given) :]))
+    return DEFAULT.lowers["TensorScatterAdd" if accumulate else "TensorScatterUpdate"](x, places, updates)
+
+
+def _wide(x: Array, shape: Sequence[Dim]) -> Array:
+    missing = len(shape) - rank(x)
+    return broadcast(shaped(x, (*[1] * missing, *x.shape), x, *sources()), tuple(shape))
+
+
+@lowers_torch("aten.masked_select", "aten.nonzero")
+def lower_nonzero(x: Array, *rest: Any) -> Array:
+    """As many elements as the data says."""
+    if rest:
+        raise LowerError("elements chosen by a mask, as many as the data says", remedy="torch.where")
+    return as_type(DEFAULT.lowers["Where"](x), DType.i64)

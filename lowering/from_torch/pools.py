@@ -1,0 +1,187 @@
+"""Pools over images, whose channels are axis 1."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from jfuse.errors import LowerError
+from jfuse.ir.dims import Dim, is_known
+from jfuse.kernels import ops
+from jfuse.kernels.core.op import Array
+from jfuse.lowering.from_torch.convolution import Steps, entries
+from jfuse.lowering.from_torch.shapes import lower_slice_, lower_unsqueeze, to_last
+from jfuse.lowering.ops.linalg.matmul import matrix_product
+from jfuse.lowering.rule_tools.place import sources
+from jfuse.lowering.rule_tools.query import rank, scalar, type_of
+from jfuse.lowering.rule_tools.shape_tensors import shaped
+from jfuse.lowering.rules import DEFAULT, lowers_torch
+
+_LAYOUTS = {2: "NCHW", 3: "NCDHW"}
+
+
+def _windows(
+    x: Array, kernel: Steps, stride: Steps, padding: Steps, ceil_mode: bool, count: int
+) -> tuple[list[int], list[int], list[tuple[int, int]]]:
+    """Sizes, strides and paddings; in ceil_mode with as much more at the end as the last windows need."""
+    sizes = entries(kernel, count)
+    steps = entries(stride, count) if stride else sizes
+    sides = []
+    for size, window, step, width in zip(x.shape[-count:], sizes, steps, entries(padding, count), strict=True):
+        more = 0
+        if ceil_mode:
+            if not is_known(size):
+                raise LowerError("ceil_mode over an open size", found=str(type_of(x)), remedy="fix height and width")
+            total = int(size) + 2 * width
+            windows = -(-(total - window) // step) + 1
+            windows -= (windows - 1) * step >= int(size) + width  # the last one starts within the image
+            more = max((windows - 1) * step + window - total, 0)
+        sides.append((width, width + more))
+    return list(sizes), list(steps), sides
+
+
+def _pool(name: str, x: Array, sizes: list[int], steps: list[int], sides: list[tuple[int, int]]) -> Array:
+    """TensorFlow's pool; over one axis as over images of height 1."""
+    count = len(sizes)
+    if rank(x) == count + 1:  # one image
+        found = _pool(name, lower_unsqueeze(x, 0), sizes, steps, sides)
+        return shaped(found, tuple(found.shape[1:]), x, *sources())
+    if count == 1:
+        wide = lower_unsqueeze(x, 2)
+        found = _pool(name, wide, [1, *sizes], [1, *steps], [(0, 0), *sides])
+        return shaped(found, (*found.shape[:2], *found.shape[3:]), x, *sources())
+    flat = [w for pair in sides for w in pair]
+    return DEFAULT.lowers[name + ("3D" if count == 3 else "")](
+        x,
+        ksize=(1, 1, *sizes),
+        strides=(1, 1, *steps),
+        data_format=_LAYOUTS[count],
+        **({"padding": "EXPLICIT", "explicit_paddings": (0, 0, 0, 0, *flat)} if any(flat) else {"padding": "VALID"}),
+    )
+
+
+def _max_pool(count: int) -> None:
+    def lower(
+        x: Array,
+        kernel: Steps,
+        stride: Steps = (),
+        padding: Steps = 0,
+        dilation: Steps = 1,
+        ceil_mode: bool = False,
+    ) -> Array:
+        if any(d != 1 for d in entries(dilation, count)):
+            raise LowerError("a pool with dilations", found=str(dilation), remedy="a pool without dilation")
+        return _pool("MaxPool", x, *_windows(x, kernel, stride, padding, ceil_mode, count))
+
+    lower.__doc__ = f"The largest element of each window over {count} axes."
+    lowers_torch(f"aten.max_pool{count}d")(lower)
+
+
+def _avg_pool(count: int) -> None:
+    def lower(
+        x: Array,
+        kernel: Steps,
+        stride: Steps = (),
+        padding: Steps = 0,
+        ceil_mode: bool = False,
+        count_include_pad: bool = True,
+        divisor_override: int | None = None,
+    ) -> Array:
+        sizes, steps, sides = _windows(x, kernel, stride, padding, ceil_mode, count)
+        found = _pool("AvgPool", x, sizes, steps, sides)
+        if divisor_override is not None:
+            return ops.mul(found, scalar(np.prod(sizes) / divisor_override, x))
+        shares = _shares(x, sizes, steps, sides, entries(padding, count), count_include_pad)
+        return found if shares is None else ops.div(found, shares)
+
+    lower.__doc__ = f"The mean of each window over {count} axes."
+    lowers_torch(f"aten.avg_pool{count}d")(lower)
+
+
+for _count in (1, 2, 3):
+    _max_pool(_count)
+    _avg_pool(_count)
+
+
+def _shares(
+    x: Array,
+    sizes: list[int],
+    steps: list[int],
+    sides: list[tuple[int, int]],
+    padding: Sequence[int],
+    counts_padding: bool,
+) -> Any:
+    """The share of each window that PyTorch counts, of what was padded; None where that is all."""
+    if not any(w for pair in sides for w in pair):
+        return None
+    shares = np.ones((), np.float32)
+    for size, window, step, pair, width in zip(x.shape[-len(sizes) :], sizes, steps, sides, padding, strict=True):
+        if counts_padding and pair == (width, width):
+            row = np.ones(1, np.float32)
+        elif not is_known(size):
+            raise LowerError("a mean without its padding over an open size", remedy="fix height and width")
+        else:
+            inner = np.ones(int(size) + (2 * width if counts_padding else 0), np.float32)
+            around = (0, pair[1] - width) if counts_padding else pair
+            padded = np.pad(inner, around)
+            starts = range(0, len(padded) - window + 1, step)
+            row = np.array([padded[s : s + window].mean() for s in starts], np.float32)
+        shares = np.multiply.outer(shares, row)
+    return None if (shares == 1).all() else shares
+
+
+@lowers_torch("aten.max_pool1d_with_indices", "aten.max_pool2d_with_indices", "aten.max_pool3d_with_indices")
+def lower_max_pool_with_indices(
+    x: Array, kernel: Steps, stride: Steps = (), padding: Steps = 0, dilation: Steps = 1, ceil_mode: bool = False
+) -> Any:
+    """The largest element of each window; nobody may ask for its place."""
+    name = f"aten.max_pool{len(entries(kernel, rank(x) - 2))}d"
+    return DEFAULT.lowers_torch[name](x, kernel, stride, padding, dilation, ceil_mode), None
+
+
+@lowers_torch(*(f"aten.{form}adaptive_avg_pool{n}d" for n in (1, 2, 3) for form in ("", "_")))
+def lower_adaptive_avg_pool(x: Array, output: Steps) -> Array:
+    """Means of so many parts: one for all, equal windows, or products with the shares of each element."""
+    count = 1 if isinstance(output, int) else len(output)
+    wanted = entries(output, count)
+    axes = range(rank(x) - count, rank(x))
+    if all(w == 1 for w in wanted):
+        return ops.mean(x, np.asarray(list(axes), np.int32), keep_dims=True)
+    sizes = [x.shape[a] for a in axes]
+    if count > 1 and all(is_known(d) and int(d) % w == 0 for d, w in zip(sizes, wanted, strict=True)):
+        windows = [int(d) // w for d, w in zip(sizes, wanted, strict=True)]
+        return x if all(w == 1 for w in windows) else _pool("AvgPool", x, windows, windows, [(0, 0)] * count)
+    for axis, size, parts in zip(axes, sizes, wanted, strict=True):
+        shares = _parts(size, parts)
+        x = to_last(x, axis, lambda v, m=shares: matrix_product(v, m, False, True))  # type: ignore[misc]
+    return x
+
+
+def _bounds(size: Dim, parts: int) -> list[tuple[int, int]]:
+    """Where each part begins and ends."""
+    if not is_known(size):
+        raise LowerError("an adaptive pool over an open size", remedy="fix height and width, or pool to one element")
+    return [(i * int(size) // parts, -(-(i + 1) * int(size) // parts)) for i in range(parts)]
+
+
+def _parts(size: Dim, parts: int) -> np.ndarray:
+    shares = np.zeros((parts, int(size) if is_known(size) else 0), np.float32)
+    for row, (begin, end) in enumerate(_bounds(size, parts)):
+        shares[row, begin:end] = 1 / (end - begin)
+    return shares
+
+
+@lowers_torch("aten.adaptive_max_pool1d", "aten.adaptive_max_pool2d")
+def lower_adaptive_max_pool(x: Array, output: Steps) -> Any:
+    """The largest elements of so many parts; nobody may ask for their places."""
+    count = 1 if isinstance(output, int) else len(output)
+    for axis, parts in zip(range(rank(x) - count, rank(x)), entries(output, count), strict=True):
+        if parts == 1:
+            x = ops.reduce_max(x, np.array([axis], np.int32), keep_dims=True)
+            continue
+        slices = [lower_slice_(x, axis, begin, end) for begin, end in _bounds(x.shape[axis], parts)]
+        largest = [ops.reduce_max(s, np.array([axis], np.int32), keep_dims=True) for s in slices]
+        x = ops.concatenation(*largest, axis=axis)
+    return x, None

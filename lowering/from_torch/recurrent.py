@@ -1,0 +1,142 @@
+"""Whole recurrent layers: a scan for each layer and direction, which recurrences are recovered from."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from jfuse.ir.graph import Var
+from jfuse.ir.trace import trace_graph
+from jfuse.ir.types import TensorType
+from jfuse.kernels import ops
+from jfuse.kernels.control import scan
+from jfuse.kernels.core.op import Array
+from jfuse.lowering.from_torch.products import lower_linear
+from jfuse.lowering.from_torch.shapes import lower_select, lower_stack, lower_transpose
+from jfuse.lowering.rule_tools.query import dtype, scalar, type_of
+from jfuse.lowering.rules import lowers_torch
+
+Step = Callable[["Weights", Array, Sequence[Array]], tuple[Array, ...]]
+
+
+@dataclass(frozen=True)
+class Weights:
+    """The weights of one direction of a layer, gates along the first axis; None for those that it does not have."""
+
+    entering: Array
+    recurrent: Array
+    entering_bias: Array | None = None
+    recurrent_bias: Array | None = None
+    projection: Array | None = None
+
+    def all(self) -> tuple[Array | None, ...]:
+        """In the order of the fields."""
+        return (self.entering, self.recurrent, self.entering_bias, self.recurrent_bias, self.projection)
+
+    @property
+    def bias(self) -> Array | None:
+        """The sum of both biases."""
+        if self.entering_bias is None or self.recurrent_bias is None:
+            return self.entering_bias
+        return ops.add(self.entering_bias, self.recurrent_bias)
+
+    def sums(self, x: Array, h: Array) -> Array:
+        """What enters the gates."""
+        return ops.add(lower_linear(x, self.entering, self.bias), lower_linear(h, self.recurrent))
+
+
+def _lstm_step(weights: Weights, x: Array, states: Sequence[Array]) -> tuple[Array, ...]:
+    h, c = states
+    i, f, g, o = ops.split(np.int32(1), weights.sums(x, h), num_splits=4)
+    c = ops.add(ops.mul(ops.logistic(f), c), ops.mul(ops.logistic(i), ops.tanh(g)))
+    h = ops.mul(ops.logistic(o), ops.tanh(c))
+    return (h if weights.projection is None else lower_linear(h, weights.projection)), c
+
+
+def _gru_step(weights: Weights, x: Array, states: Sequence[Array]) -> tuple[Array, ...]:
+    (h,) = states
+    r, z, n = ops.split(np.int32(1), lower_linear(x, weights.entering, weights.entering_bias), num_splits=3)
+    r_h, z_h, n_h = ops.split(np.int32(1), lower_linear(h, weights.recurrent, weights.recurrent_bias), num_splits=3)
+    reset, update = ops.logistic(ops.add(r, r_h)), ops.logistic(ops.add(z, z_h))
+    new = ops.tanh(ops.add(n, ops.mul(reset, n_h)))
+    return (ops.add(ops.mul(ops.sub(scalar(1, h), update), new), ops.mul(update, h)),)
+
+
+def _tanh_step(weights: Weights, x: Array, states: Sequence[Array]) -> tuple[Array, ...]:
+    return (ops.tanh(weights.sums(x, states[0])),)
+
+
+def _relu_step(weights: Weights, x: Array, states: Sequence[Array]) -> tuple[Array, ...]:
+    return (ops.relu(weights.sums(x, states[0])),)
+
+
+def _layer(name: str, step: Step) -> None:
+    def lower(
+        x: Array,
+        states: Sequence[Array],
+        weights: Sequence[Array],
+        biases: bool,
+        layers: int,
+        dropout: float,
+        train: bool,
+        bidirectional: bool,
+        batch_first: bool,
+    ) -> tuple[Array, ...]:
+        rows = lower_transpose(x, 0, 1) if batch_first else x
+        directions = 2 if bidirectional else 1
+        size = len(weights) // (layers * directions)
+        finals: list[tuple[Array, ...]] = []
+        for layer in range(layers):
+            results = []
+            for direction in range(directions):
+                number = layer * directions + direction
+                found = _weights(weights[number * size : (number + 1) * size], biases)
+                first = [lower_select(state, 0, number) for state in states]
+                *last, ys = _scanned(step, found, rows, first, reverse=direction == 1)
+                results.append(ys)
+                finals.append(tuple(last))
+            rows = results[0] if directions == 1 else ops.concatenation(*results, axis=2)
+        ends = [lower_stack(list(column)) for column in zip(*finals, strict=True)]
+        return (lower_transpose(rows, 0, 1) if batch_first else rows, *ends)
+
+    lower.__doc__ = f"""torch.nn's {name}: a scan for each layer and direction.
+
+    x: f[t, b, i], or f[b, t, i]; states: f[layers * directions, b, units] each; weights: as the layer keeps them.
+    -> the outputs of the last layer, and each state after the last step
+    """
+    lowers_torch(f"jfuse.{name}")(lower)
+
+
+for _name, _step in {"lstm": _lstm_step, "gru": _gru_step, "rnn_tanh": _tanh_step, "rnn_relu": _relu_step}.items():
+    _layer(_name, _step)
+
+
+def _weights(given: Sequence[Array], biases: bool) -> Weights:
+    entering, recurrent, *rest = given
+    first, second = rest[:2] if biases else (None, None)
+    projection = rest[2 if biases else 0 :]
+    return Weights(entering, recurrent, first, second, projection[0] if projection else None)
+
+
+def _scanned(step: Step, weights: Weights, x: Array, states: Sequence[Array], *, reverse: bool) -> tuple[Any, ...]:
+    """The states after the last step, and what each step gives: its first state.   x: f[t, b, i]"""
+    parts = weights.all()
+    computed = [i for i, w in enumerate(parts) if isinstance(w, Var)]
+    consts = [parts[i] for i in computed]
+
+    def body(*variables: Any) -> tuple[Any, ...]:
+        held = list(parts)
+        for place, variable in zip(computed, variables, strict=False):
+            held[place] = variable
+        inner = variables[len(computed) :]
+        after = step(Weights(*held), inner[-1], inner[:-1])
+        return (*after, after[0])
+
+    row = TensorType(type_of(x).shape[1:], dtype(x))
+    types = [*map(type_of, [*consts, *states]), row]
+    graph = trace_graph(body, types, name="step")
+    operands = [*consts, *states, x]
+    return scan(operands, (graph,), consts=len(consts), carries=len(states), length=x.shape[0], reverse=reverse)

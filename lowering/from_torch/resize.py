@@ -1,0 +1,157 @@
+"""Images of another size: by TFLite's two resizes, or by products with matrices of weights."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from jfuse.errors import LowerError
+from jfuse.ir.dims import Dim, is_known
+from jfuse.kernels.core.op import Array
+from jfuse.lowering.from_torch.shapes import lower_unsqueeze, to_last, transposed
+from jfuse.lowering.ops.linalg.matmul import matrix_product
+from jfuse.lowering.rule_tools.place import sources
+from jfuse.lowering.rule_tools.query import rank, type_of
+from jfuse.lowering.rule_tools.shape_tensors import shape_tensor, shaped
+from jfuse.lowering.rules import DEFAULT, lowers_torch
+
+Scales = Sequence[float] | None
+
+
+def _sizes(x: Array, size: Sequence[Dim] | None, scales: Scales) -> tuple[Dim, ...]:
+    old = x.shape[2:]
+    if size is not None:
+        return tuple(size)
+    assert scales is not None
+    return tuple(_scaled(d, s) for d, s in zip(old, scales, strict=True))
+
+
+def _scaled(size: Dim, factor: float) -> Dim:
+    if is_known(size):
+        return int(np.floor(int(size) * factor))
+    if float(factor).is_integer():
+        return size * int(factor)
+    if float(1 / factor).is_integer():
+        return size // int(1 / factor)
+    raise LowerError("an open size times a fraction", found=str(factor), remedy="fix height and width")
+
+
+def _resized(name: str, x: Array, size: tuple[Dim, ...], **options: Any) -> Array:
+    """TensorFlow's resize, of channels that are axis 1."""
+    images = transposed(x, (0, 2, 3, 1))
+    found = DEFAULT.lowers[name](images, shape_tensor(size, [x, *sources()]), **options)
+    return transposed(found, (0, 3, 1, 2))
+
+
+def _fit(old: Sequence[Dim], new: Sequence[Dim], scales: Scales) -> bool:
+    """Whether the scales are the quotients of the sizes, which TFLite takes for granted."""
+    if scales is None:
+        return True
+    known = all(map(is_known, (*old, *new)))
+    return not known or all(abs(int(o) * s - int(n)) < 1e-6 for o, n, s in zip(old, new, scales, strict=True))
+
+
+@lowers_torch("aten.upsample_nearest1d", "aten.upsample_nearest2d")
+def lower_nearest(x: Array, size: Sequence[Dim] | None = None, scales: Any = None, *more: float) -> Array:
+    """RESIZE_NEAREST_NEIGHBOR.   x: f[b, c, h, w], or f[b, c, w]"""
+    given = _listed(scales, more)
+    wanted = _sizes(x, size, given)
+    if not _fit(x.shape[2:], wanted, given):
+        return _weighted(x, wanted, lambda o, n, s: _nearest(o, n, s), given)
+    if rank(x) == 3:
+        found = _resized("ResizeNearestNeighbor", lower_unsqueeze(x, 2), (1, *wanted))
+        return shaped(found, (*found.shape[:2], found.shape[3]), x, *sources())
+    return _resized("ResizeNearestNeighbor", x, wanted)
+
+
+def _listed(scales: Any, more: Sequence[float]) -> Scales:
+    if isinstance(scales, float) and None not in more:
+        return [scales, *more]
+    return scales if isinstance(scales, list | tuple) else None
+
+
+@lowers_torch("aten.upsample_bilinear2d")
+def lower_bilinear(
+    x: Array, size: Sequence[Dim] | None, align_corners: bool, scales: Any = None, *more: float
+) -> Array:
+    """RESIZE_BILINEAR.   x: f[b, c, h, w]"""
+    given = _listed(scales, more)
+    wanted = _sizes(x, size, given)
+    if align_corners or _fit(x.shape[2:], wanted, given):
+        return _resized("ResizeBilinear", x, wanted, align_corners=align_corners, half_pixel_centers=not align_corners)
+    return _weighted(x, wanted, _linear, given)
+
+
+@lowers_torch("aten.upsample_linear1d")
+def lower_linear(x: Array, size: Sequence[Dim] | None, align_corners: bool, scales: Any = None) -> Array:
+    """As an image of height 1.   x: f[b, c, w]"""
+    wanted = _sizes(x, size, _listed(scales, ()))
+    found = lower_bilinear(lower_unsqueeze(x, 2), (1, *wanted), align_corners)
+    return shaped(found, (*found.shape[:2], found.shape[3]), x, *sources())
+
+
+@lowers_torch("aten.upsample_bicubic2d")
+def lower_bicubic(x: Array, size: Sequence[Dim] | None, align_corners: bool, scales: Any = None, *more: float) -> Array:
+    """Two products with the weights of the bicubic filter, a = -0.75.   x: f[b, c, h, w]"""
+    given = _listed(scales, more)
+    wanted = _sizes(x, size, given)
+
+    def weights(old: int, new: int, scale: float | None) -> np.ndarray:
+        return _cubic(old, new, scale, align_corners)
+
+    return _weighted(x, wanted, weights, None if align_corners else given)
+
+
+def _weighted(
+    x: Array, size: Sequence[Dim], weights: Callable[[int, int, float | None], np.ndarray], scales: Scales
+) -> Array:
+    """x times a matrix of weights along each spatial axis."""
+    if not all(map(is_known, (*x.shape[2:], *size))):
+        raise LowerError("a resize by weights of an open size", found=str(type_of(x)), remedy="fix height and width")
+    for number, new in enumerate(size):
+        matrix = weights(int(x.shape[2 + number]), int(new), None if scales is None else scales[number])
+        x = to_last(x, 2 + number, lambda v, m=matrix: matrix_product(v, m, False, True))  # type: ignore[misc]
+    return x
+
+
+def _centres(old: int, new: int, scale: float | None, align_corners: bool = False) -> np.ndarray:
+    """Where new pixels lie among the old ones."""
+    places = np.arange(new, dtype=np.float64)
+    if align_corners:
+        return places * ((old - 1) / (new - 1) if new > 1 else 0)
+    return (places + 0.5) * (old / new if scale is None else 1 / scale) - 0.5
+
+
+def _matrix(old: int, taps: Sequence[tuple[np.ndarray, np.ndarray]]) -> np.ndarray:
+    found = np.zeros((len(taps[0][0]), old), np.float64)
+    for places, weights in taps:
+        np.add.at(found, (np.arange(len(places)), np.clip(places, 0, old - 1).astype(int)), weights)
+    return found.astype(np.float32)
+
+
+def _nearest(old: int, new: int, scale: float | None) -> np.ndarray:
+    places = np.floor(np.arange(new) * (old / new if scale is None else 1 / scale))
+    return _matrix(old, [(places, np.ones(new))])
+
+
+def _linear(old: int, new: int, scale: float | None) -> np.ndarray:
+    centres = np.maximum(_centres(old, new, scale), 0)
+    first = np.floor(centres)
+    return _matrix(old, [(first, 1 - (centres - first)), (first + 1, centres - first)])
+
+
+def _cubic(old: int, new: int, scale: float | None, align_corners: bool) -> np.ndarray:
+    a = -0.75
+    centres = _centres(old, new, scale, align_corners)
+    first = np.floor(centres)
+    t = centres - first
+
+    def near(d: np.ndarray) -> Any:
+        return ((a + 2) * d - (a + 3)) * d * d + 1
+
+    def far(d: np.ndarray) -> Any:
+        return ((a * d - 5 * a) * d + 8 * a) * d - 4 * a
+
+    return _matrix(old, [(first - 1, far(t + 1)), (first, near(t)), (first + 1, near(1 - t)), (first + 2, far(2 - t))])

@@ -1,0 +1,18 @@
+"""The modules that hold the rules for PyTorch's operators, each once."""
+
+from __future__ import annotations
+
+from jfuse.lowering.from_torch import (  # noqa: F401
+    activation,
+    convolution,
+    creation,
+    elementwise,
+    indexing,
+    normalization,
+    pools,
+    products,
+    recurrent,
+    reductions,
+    resize,
+    shapes,
+)

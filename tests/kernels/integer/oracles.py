@@ -1,0 +1,110 @@
+"""Who computes a graph of quantized integers: LiteRT in each of its ways, tflite-micro, and jfuse's integer bodies."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from ai_edge_litert.interpreter import Interpreter, OpResolverType
+
+from jfuse.ir.graph import Const, Eqn, Graph, Program, Signature, Var
+from jfuse.ir.quantization import Quantization
+from jfuse.ir.types import DType, TensorType
+from jfuse.kernels.core.integer_types import Rounding
+from jfuse.kernels.core.op import TflOp
+from jfuse.running.runner import Runner
+from jfuse.tflite.write.file import to_bytes
+from tests.corpus.quantized import apply
+
+_RESOLVERS = {"xnnpack": OpResolverType.AUTO, "reference": OpResolverType.BUILTIN_REF}
+
+
+def tensor(*shape: int, dtype: str = "i8", scale: float = 0.05, zero_point: int = 0) -> Var:
+    """A tensor of quantized integers, or of floats."""
+    if dtype == "f32":
+        return Var(TensorType(shape, DType.f32))
+    return Var(TensorType(shape, DType(dtype), Quantization((scale,), (zero_point,))))
+
+
+def constant(array: np.ndarray, scale: Any, zero_point: int = 0, axis: int = 0) -> Const:
+    """Integers with one scale or one for each index of an axis."""
+    scales = tuple(float(s) for s in np.atleast_1d(scale))
+    return Const(array, quantization=Quantization(scales, (zero_point,) * len(scales), axis))
+
+
+def one(op: TflOp, operands: Sequence[Any], *results: Var, **options: Any) -> Graph:
+    """The graph of one equation."""
+    return graph_of(apply(op, operands, *results, **options))
+
+
+def graph_of(*eqns: Eqn) -> Graph:
+    """The graph of equations, whose outputs are the results of the last one."""
+    made = {var for eqn in eqns for var in eqn.outputs}
+    read = dict.fromkeys(a for e in eqns for a in e.inputs if isinstance(a, Var) and a not in made)
+    return Graph("main", tuple(read), eqns, eqns[-1].outputs)
+
+
+def file_of(graph: Graph) -> bytes:
+    """The .tflite file."""
+    names = tuple(f"x{i}" for i in range(len(graph.inputs))), tuple(f"y{i}" for i in range(len(graph.outputs)))
+    return to_bytes(Program((Signature("serving_default", graph, *names),)))
+
+
+def in_runtime(data: bytes, rounding: Rounding, calls: Sequence[Sequence[np.ndarray]]) -> list[list[np.ndarray]]:
+    """The outputs of calls of a file in the runtime that a rounding is named after, without its variables."""
+    if rounding == "tflm":
+        return _in_micro(data, calls)
+    interpreter = Interpreter(model_content=data, num_threads=1, experimental_op_resolver_type=_RESOLVERS[rounding])
+    interpreter.allocate_tensors()
+    found = []
+    for call in calls:
+        for detail, array in zip(interpreter.get_input_details(), call, strict=True):
+            interpreter.set_tensor(detail["index"], array)
+        interpreter.invoke()
+        found.append([interpreter.get_tensor(d["index"]) for d in interpreter.get_output_details()])
+    return found
+
+
+def _in_micro(data: bytes, calls: Sequence[Sequence[np.ndarray]]) -> list[list[np.ndarray]]:
+    from tflite_micro.python.tflite_micro import runtime
+
+    interpreter = runtime.Interpreter.from_bytes(data)
+    count, found = 1, []
+    for call in calls:
+        for i, array in enumerate(call):
+            interpreter.set_input(array, i)
+        interpreter.invoke()
+        found.append([np.array(interpreter.get_output(i)) for i in range(count)])
+    return found
+
+
+def on_xla(graph: Graph, rounding: Rounding, calls: Sequence[Sequence[np.ndarray]]) -> list[list[np.ndarray]]:
+    """The outputs of calls by integer bodies alone."""
+    runner = Runner(graph, quick=True, integers=rounding)
+    assert not runner.hosted, f"LiteRT computes {runner.hosted}"
+    return [list(runner(call)) for call in calls]
+
+
+def drawn(rng: np.random.Generator, graph: Graph, count: int = 1) -> list[list[np.ndarray]]:
+    """Calls with random integers of the whole range, then with the least and with the greatest ones alone."""
+    calls = [[_random(rng, v) for v in graph.inputs] for _ in range(count)]
+    return [*calls, *([_filled(v, end) for v in graph.inputs] for end in ("min", "max"))]
+
+
+def _shape(var: Var) -> list[int]:
+    return [int(d) for d in var.type.shape]
+
+
+def _random(rng: np.random.Generator, var: Var) -> np.ndarray:
+    dtype = var.type.dtype.numpy
+    if dtype.kind == "f":
+        return np.asarray(rng.standard_normal(_shape(var)) * rng.choice([0.1, 1, 10])).astype(dtype)
+    least, greatest = np.iinfo(dtype).min, np.iinfo(dtype).max
+    return np.asarray(rng.integers(least, greatest, _shape(var), endpoint=True)).astype(dtype)
+
+
+def _filled(var: Var, end: str) -> np.ndarray:
+    dtype = var.type.dtype.numpy
+    value = {"min": -1e4, "max": 1e4}[end] if dtype.kind == "f" else getattr(np.iinfo(dtype), end)
+    return np.full(_shape(var), value, dtype)
