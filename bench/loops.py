@@ -128,7 +128,7 @@ def main() -> None:
         print(f"{name:<12} {value:.3g} fitted, {in_use:.3g} in use")
     if arguments.json:
         machine = f"{platform.machine()}, {os.cpu_count()} cores"
-        table = [{k: v for k, v in asdict(row).items() if k not in ("size", "fused")} for row in rows]
+        table = list(map(asdict, rows))  # with sizes: bench/forms.py compares the model's choice with the times
         report = {"machine": machine, "jfuse": jfuse.__version__, "rows": table, "fitted": constants}
         arguments.json.write_text(json.dumps(report, indent=1) + "\n")
 

@@ -34,6 +34,8 @@ if TYPE_CHECKING:
     from jfuse.model import Model
     from jfuse.quantization.recipe import QuantizeRule, Recipe
     from jfuse.report import Report
+    from jfuse.tuning.optimized_file import optimize
+    from jfuse.tuning.tuned_forms import tune
     from jfuse.verification.result import Verification
 
 __version__ = "0.1.0"
@@ -69,9 +71,11 @@ __all__ = [
     "lowers_torch",
     "need",
     "ops",
+    "optimize",
     "parse",
     "quantize",
     "recovers",
+    "tune",
     "verify",
 ]
 
@@ -98,6 +102,8 @@ _HOMES = {
     "jfuse.model": ("Model",),
     "jfuse.quantization.recipe": ("QuantizeRule", "Recipe"),
     "jfuse.report": ("Report",),
+    "jfuse.tuning.optimized_file": ("optimize",),
+    "jfuse.tuning.tuned_forms": ("tune",),
     "jfuse.verification.result": ("Verification",),
 }
 _HOME = {name: module for module, names in _HOMES.items() for name in names}

@@ -23,6 +23,7 @@ from jfuse.lowering.defaults import default_rules
 from jfuse.lowering.rules import Rule
 from jfuse.model import Model
 from jfuse.passes.context import Calibrate, Context
+from jfuse.passes.fuse.trained_steps import has_trained_steps
 from jfuse.passes.gates.all_fused import all_fused
 from jfuse.passes.options import (
     CustomOptions,
@@ -61,6 +62,7 @@ def lower(
     padding: str | None = RecurrenceOptions.padding,
     loop: str = RecurrenceOptions.loop,
     prefer: str = RecurrenceOptions.prefer,
+    forms: Mapping[str, str] | None = None,
     target: str = LoweringOptions.target,
     strict: bool = LoweringOptions.strict,
     select_tf_ops: bool = TfOpOptions.select_tf_ops,
@@ -80,6 +82,9 @@ def lower(
     loop: the form of recurrences that do not fuse: "while", "unroll", or "auto", whichever is faster.
     prefer: "fused" takes every fusion; "speed" leaves a recurrence a loop where that was measured to be faster in
         LiteRT on a desktop processor (XNNPACK does not take fused ops).
+    forms: for single recurrences, by their source as `report.loops` and `report.fused` name it, the form that they take
+        whatever else is asked for: "fused", "unrolled", "x4" (WHILE with four steps a turn) or "x4in24" (in blocks of
+        24 steps). `jfuse.tune` finds the fastest.
     target: what runs the file: "litert", "litert>=2.14" for the oldest runtime that must take it, "tflite-micro",
         "cmsis-nn", "ethos-u55", "ethos-u65", "ethos-u85", "litert-gpu" or "google-tensor". Operators that it lacks are
         spelled in others; what it loses is in `report.notes`.
@@ -97,7 +102,7 @@ def lower(
     """
     options = LoweringOptions(
         tuple(rules),
-        RecurrenceOptions(recover=recover, state=state, padding=padding, loop=loop, prefer=prefer),
+        RecurrenceOptions(recover, state, padding, loop, prefer, forms or {}),
         TfOpOptions(select_tf_ops, custom_ops or {}),
         _quantization(quantize, calibration),
         target=target,
@@ -138,7 +143,9 @@ def _lower(model: Model, options: LoweringOptions, passes: tuple[PipelineStep, .
     unquantized = None
     if ctx.recipe is not None:
         apart = replace(ctx, recipe=None, report=Report(), on_stage=lambda stage: None)
-        unquantized = Model(run_pipeline(program, apart, after), model.imported, limits=model.limits)
+        trained = has_trained_steps(model.program)  # which the passes before have taken for what they stand for
+        floats = run_pipeline(model.program, apart, passes) if trained else run_pipeline(program, apart, after)
+        unquantized = Model(floats, model.imported, limits=model.limits)
     program = run_pipeline(program, ctx, after, dump_dir=folder, dumped=len(before))
     if options.target != LoweringOptions.target:
         report.notes += ctx.target.losses_of(program)

@@ -185,6 +185,12 @@ class Model(Shown):
             self._bytes = to_bytes(self.program)
         return self._bytes
 
+    def with_bytes(self, data: bytes, report: Report) -> Model:
+        """The model with another report, saved as these bytes, which say what its program says."""
+        other = Model(self.program, self.imported, report, self.limits, self.unquantized, self.functions)
+        other._bytes = data
+        return other
+
     @only_jfuse_errors("saving the file")
     def save(self, path: str | os.PathLike[str]) -> Path:
         """Write the .tflite file: to a temporary name first, then renamed, so that nothing is left half written."""

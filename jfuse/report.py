@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from jfuse.errors import NotFused
@@ -16,12 +16,14 @@ class Speed:
     """The estimated time of one invoke of a fused recurrence and of plain operators for it, by measurements in LiteRT.
 
     plain: the fastest form of its loop. is_kept: whether `prefer="speed"` takes the fusion all the same.
+    forms: the same for each form of its loop that is considered, by a word.
     """
 
     fused_microseconds: float
     plain_microseconds: float
     plain: str
     is_kept: bool
+    forms: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def ratio(self) -> float:
@@ -101,7 +103,8 @@ class Difference:
 class LoopForm:
     """What became of a loop that nothing fused takes: its steps and their size, and the form that was chosen.
 
-    operators: how many one invoke runs; microseconds: about what they take in the fastest form. `size` is text.
+    operators: how many one invoke runs; microseconds: about what they take in the fastest form. forms: the same in each
+    form that is considered, by a word. `size` is text.
     """
 
     source: str
@@ -110,9 +113,27 @@ class LoopForm:
     operators: int = 0
     microseconds: float = 0.0
     fastest: str = ""
+    forms: Mapping[str, float] = field(default_factory=dict)
 
     def __str__(self) -> str:
         return f"{self.form} ({self.size})"
+
+
+@dataclass(frozen=True)
+class Tuned:
+    """What a recurrence takes in each of its forms, measured: microseconds of the whole file, by a word for the form.
+
+    ratios: the same as times of the file in which jfuse chose. chosen: the form that was taken.
+    """
+
+    source: str
+    chosen: str
+    microseconds: Mapping[str, float]
+    ratios: Mapping[str, float]
+
+    def __str__(self) -> str:
+        times = ", ".join(f"{form} {us:.4g} us ({self.ratios[form]:.2f})" for form, us in self.microseconds.items())
+        return f"{self.source}: {self.chosen}, of {times}"
 
 
 @dataclass(frozen=True)
@@ -208,6 +229,7 @@ class Report(Shown):
     assumptions: list[str] = field(default_factory=list)
     promises: list[Promise] = field(default_factory=list)
     loops: list[LoopForm] = field(default_factory=list)
+    tuned: list[Tuned] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     kept: list[Kept] = field(default_factory=list)
     quantized: list[QuantizedOps] = field(default_factory=list)

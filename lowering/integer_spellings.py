@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from jfuse.ir.graph import Op
+from jfuse.ir.graph import Eqn, Op
 from jfuse.kernels import ops
 from jfuse.kernels.core.op import Array
 
@@ -122,6 +122,13 @@ def _entering(x: Array, weights: Array, bias: Array, time_major: bool) -> list[A
 
 _MOST_STEPS = 64  # each is half a dozen to a dozen operators of the file
 _ACTIVATIONS: Mapping[str, Callable[[Array], Array]] = {"TANH": ops.tanh, "RELU": ops.relu, "RELU6": ops.relu6}
+
+
+def spells_zeros(eqn: Eqn) -> bool:
+    """Whether an equation is what ZEROS_LIKE is spelled as, which reads the shape of its operand alone."""
+    return eqn.op is ops.sub and eqn.inputs[0] is eqn.inputs[1]
+
+
 SPELLINGS: Mapping[Op, Callable[..., Any]] = {
     ops.square: lambda x: ops.mul(x, x),
     ops.zeros_like: lambda x: ops.sub(x, x),

@@ -77,6 +77,7 @@ ORDER = (
     "jfuse.reports",
     "jfuse.sides",
     "jfuse.api",
+    "jfuse.tuning",
     "jfuse.lite",
     "jfuse",
     "jfuse.cli",

@@ -1,4 +1,4 @@
-"""The commands: `jfuse convert`, `quantize`, `verify`, `check`, `inspect`, `explain`, `ops`, `rules` and `demo`.
+"""The commands: `jfuse convert`, `quantize`, `optimize`, `tune`, `verify`, `check`, `inspect`, `explain`, `ops`, …
 
 Exit codes: 0 done; 1 refused, differing or unreadable; 2 wrong usage of the command line.
 
@@ -159,6 +159,68 @@ def quantize(
         conversion.quantize(source, output, recipe, calibration, unsafe=unsafe)
 
 
+@app.command(short_help="Write a .tflite file with fewer operators, fewer bytes and less time.")
+def optimize(
+    model: options.File,
+    output: options.Output,
+    target: options.Target = LoweringOptions.target,
+    slower: options.Slower = 1.0,
+    verify: options.Verify = True,
+    verbose: options.Verbose = False,
+) -> None:
+    """Write FILE with loops fused and unrolled steps joined, never larger or slower than it; else as it is, and why."""
+    need_target(target)
+    options.need_file(model)
+    check_targets(model, output)
+    with _work(verbose):
+        from jfuse.cli import improvement
+
+        improvement.optimize(model, output, target=target, slower=slower, verify=verify)
+
+
+@app.command(short_help="Convert a model with each recurrence in the form that is measured to be fastest.")
+def tune(
+    source: options.Source,
+    output: options.Output,
+    signature: options.Signatures = None,
+    shape: options.Shapes = None,
+    batch: options.Batch = None,
+    state: options.State = RecurrenceOptions.state,
+    padding: options.Padding = None,
+    target: options.Target = LoweringOptions.target,
+    candidates: options.Candidates = None,
+    timings: options.Timings = None,
+    verify: options.Verify = True,
+    unsafe: options.Unsafe = False,
+    verbose: options.Verbose = False,
+) -> None:
+    """Time the forms of each recurrence in SOURCE (fused, straight code, WHILE) and write the file with the fastest.
+
+    With --candidates the files of all forms are written, too; with --timings their times come from a device.
+    """
+    one_of("state", state, STATES)
+    one_of("padding", padding, PADDINGS)
+    need_target(target)
+    check_targets(source, output)
+    with _work(verbose):
+        from jfuse.cli import improvement
+
+        improvement.tune(
+            source,
+            output,
+            signatures=signature,
+            shapes=options.shapes_of(shape),
+            batch=batch,
+            state=state,
+            padding=padding,
+            target=target,
+            candidates=candidates,
+            timings=timings or (),
+            verify=verify,
+            unsafe=unsafe,
+        )
+
+
 @app.command(short_help="Compare two models.")
 def verify(
     model: options.Compared,
@@ -218,7 +280,7 @@ def verify(
 
 @app.command(short_help="Say what a target makes of a file.")
 def check(
-    model: Annotated[Path, typer.Argument(metavar="FILE", help="A .tflite file, whoever wrote it.")],
+    model: options.File,
     target: options.Target,
     verbose: options.Verbose = False,
 ) -> None:

@@ -21,6 +21,7 @@ _Data = {"exists": True, "dir_okay": False}
 Source = Annotated[
     Path, typer.Argument(metavar="SOURCE", help="A SavedModel folder, or a .keras, .h5, .pb or .tflite file.")
 ]
+File = Annotated[Path, typer.Argument(metavar="FILE", help="A .tflite file, whoever wrote it.")]
 Output = Annotated[Path, typer.Option("-o", "--output", help="The .tflite file to write.")]
 Padding = Annotated[str | None, typer.Option(help="Your promise of every mask: right or left.")]
 State = Annotated[str, typer.Option(help="What lasts from one invoke to the next: source, reset, keep or io.")]
@@ -28,6 +29,14 @@ Loop = Annotated[str, typer.Option(help="Recurrences that do not fuse: auto, whi
 Prefer = Annotated[str, typer.Option(help="fused, or speed: a loop where that is faster.")]
 Target = Annotated[
     str, typer.Option(help=f"What runs the file: {', '.join(NAMES)}; X.Y is the oldest runtime that must take it.")
+]
+Slower = Annotated[float, typer.Option(help="How many times as long as FILE the result may take.", min=0.01)]
+Candidates = Annotated[
+    Path | None, typer.Option(help="A folder for the files that are timed, to time them on a device.", file_okay=False)
+]
+Timings = Annotated[
+    list[Path] | None,
+    typer.Option("--timings", help="What LiteRT's benchmark_model printed of these files on a device.", **_Data),
 ]
 Strict = Annotated[bool, typer.Option("--strict", help="A marked function that does not fuse is an error.")]
 Unsafe = Annotated[
@@ -128,6 +137,12 @@ def need_cpp(path: Path | None) -> None:
     """Raise typer.BadParameter for a file of another suffix than those of C++ sources."""
     if path is not None and path.suffix not in CPP_SUFFIXES:
         raise typer.BadParameter(f"{path} is no {', '.join(CPP_SUFFIXES)} file", param_hint="--c-array")
+
+
+def need_file(path: Path) -> None:
+    """Raise typer.BadParameter for a source that is no .tflite file."""
+    if path.suffix != ".tflite":
+        raise typer.BadParameter(f"{path} is no .tflite file; jfuse convert takes other sources")
 
 
 def need_target(name: str) -> None:

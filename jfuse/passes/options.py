@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,6 +18,10 @@ STATES = ("source", "reset", "keep", "io")
 PADDINGS = (None, "right", "left")
 LOOPS = ("auto", "while", "unroll")
 PREFERENCES = ("fused", "speed")
+FUSED = "fused"
+"""Among the forms of a recurrence: the operator that TFLite has for it."""
+
+_FORM = re.compile(r"fused|unrolled|x[1-9]\d*(in[1-9]\d*)?")
 
 Attributes: TypeAlias = Mapping[str, Any]
 CustomOptions: TypeAlias = Attributes | bytes | bool | Callable[[Attributes], Attributes | bytes | None] | None
@@ -25,19 +30,27 @@ CustomOptions: TypeAlias = Attributes | bytes | bool | Callable[[Attributes], At
 
 @dataclass(frozen=True)
 class RecurrenceOptions:
-    """What becomes of recurrences. Raises JfuseError where an option has none of its values."""
+    """What becomes of recurrences. Raises JfuseError where an option has none of its values.
+
+    forms: for single ones, by their source as the report names it, the form that they take whatever the other options
+    say: "fused", "unrolled", "x4" (WHILE with four steps a turn), "x4in24" (in blocks of 24 steps).
+    """
 
     recover: bool = True
     state: str = "source"
     padding: str | None = None
     loop: str = "auto"
     prefer: str = "fused"
+    forms: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         need_choice("state", self.state, STATES)
         need_choice("padding", self.padding, PADDINGS)
         need_choice("loop", self.loop, LOOPS)
         need_choice("prefer", self.prefer, PREFERENCES)
+        for form in self.forms.values():
+            if _FORM.fullmatch(form) is None:
+                raise JfuseError("forms= has no such form", expected="fused, unrolled, x4 or x4in24", found=form)
 
 
 @dataclass(frozen=True)

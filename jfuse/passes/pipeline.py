@@ -37,6 +37,7 @@ from jfuse.passes.promises import (
     Promise,
 )
 from jfuse.passes.quantize.quantize import quantize
+from jfuse.passes.scans.fission.projections import projections_inside
 from jfuse.passes.scans.fission.split_scans import split_scans
 from jfuse.passes.scans.fission.unpack import unpack_states
 from jfuse.passes.scans.from_while.last_steps import last_steps
@@ -96,6 +97,8 @@ PIPELINE: tuple[PipelineStep, ...] = (
     Stage(alone(reroll)),  # before split_scans: code that spells out step by step is a scan as well
     # before split_scans and recover: a state of which only the last value is read needs no sequence
     Stage(alone(last_steps)),
+    # before split_scans, which then leaves the products in the step, and recover; after reroll, which makes scans
+    Stage(alone(projections_inside)),
     Stage(alone(unpack_states)),  # before split_scans, which would leave results in the packed form
     Stage(split_scans),  # before recover, which takes a scan for one recurrence
     # each scan is one recurrence now, and its replacement must take any initial state

@@ -90,7 +90,12 @@ def conversion(report: Report) -> dict[str, Any]:
         "refused": [_refusal(r) for r in report.refused],
         "assumptions": list(report.assumptions),
         "promises": [str(p) for p in report.promises],
-        "loops": [{"source": x.source, "size": x.size, "form": x.form} for x in report.loops],
+        "loops": [
+            {"source": x.source, "size": x.size, "form": x.form, "expected": _numbers(x.forms)} for x in report.loops
+        ],
+        "tuned": [
+            {"source": t.source, "chosen": t.chosen, "microseconds": _numbers(t.microseconds)} for t in report.tuned
+        ],
         "notes": list(report.notes),
         "quantized": [
             {"op": q.op, "form": q.form, "count": q.count, "source": q.source, "reason": q.reason}
@@ -124,6 +129,7 @@ def _speed(speed: Speed | None) -> dict[str, Any] | None:
         "plain_microseconds": number(speed.plain_microseconds),
         "plain": speed.plain,
         "kept": speed.is_kept,
+        "expected": _numbers(speed.forms),
         "text": str(speed),
     }
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import cache
 from importlib.resources import files
 
@@ -22,12 +22,13 @@ def explain_lines(report: Report) -> list[str]:
         told.add(refusal.source)
     for form in report.loops:
         if form.source not in told:
-            lines += [f"loop at {form.source}", f"  becomes    {form}", ""]
+            lines += [f"loop at {form.source}", *_of_loop(form), ""]
     lines += [f"assumed: {assumption}" for assumption in report.assumptions]
     lines += [f"kept between calls: {kept}" for kept in report.kept]
     lines += [f"custom operators: {custom}" for custom in report.custom]
     lines += [f"quantized: {quantized}" for quantized in report.quantized]
     lines += [f"noise: {noise}" for noise in report.noise]
+    lines += [f"tuned: {tuned}" for tuned in report.tuned]
     lines += [f"note: {note}" for note in report.notes]
     if not lines:
         lines.append("no recurrences, no composites: every operation is converted by itself")
@@ -50,6 +51,7 @@ def _of_fusion(fusion: Fusion) -> Iterator[str]:
     yield f"  becomes    {', '.join(fusion.becomes)}"
     if fusion.speed is not None:
         yield f"  speed      {fusion.speed}"
+        yield from _expected({"fused": fusion.speed.fused_microseconds, **fusion.speed.forms})
 
 
 def _of_refusal(refusal: Refusal, form: LoopForm | None) -> Iterator[str]:
@@ -61,7 +63,18 @@ def _of_refusal(refusal: Refusal, form: LoopForm | None) -> Iterator[str]:
     if remedy:
         yield f"  try        {remedy}"
     if form is not None:
-        yield f"  becomes    {form}"
+        yield from _of_loop(form)
+
+
+def _of_loop(form: LoopForm) -> Iterator[str]:
+    yield f"  becomes    {form}"
+    yield from _expected(form.forms)
+
+
+def _expected(forms: Mapping[str, float]) -> Iterator[str]:
+    """What a recurrence takes in each form by the cost model, in microseconds; x4 are four steps in a turn of WHILE."""
+    if len(forms) > 1:
+        yield f"  expected   {', '.join(f'{form} {us:.3g} us' for form, us in forms.items())}"
 
 
 _LINK = re.compile(r"\[([^\]]+)\]\([^)]*\)")

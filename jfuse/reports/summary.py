@@ -39,6 +39,7 @@ def told(report: Report) -> Iterator[str]:
     yield from (f"quantized: {q}" for q in report.quantized)
     yield from (f"noise: {n}" for n in report.noise)
     yield from (f"loop at {loop.source}: {loop}" if loop.source else f"loop: {loop}" for loop in report.loops)
+    yield from (f"tuned: {t}" for t in report.tuned)
     yield from report.notes
 
 

@@ -58,8 +58,15 @@ def decode_dtype(number: int) -> DType:
     """The DType of a TensorFlow type number; raises ImportFailed for quantized and other types that TFLite lacks."""
     found = _DTYPES.get(number - _REF_OFFSET if number > _REF_OFFSET else number)
     if found is None:
-        raise ImportFailed(f"TensorFlow's data type {number} has no TFLite counterpart")
+        raise ImportFailed(f"TensorFlow's data type {_name(number)} has no TFLite counterpart")
     return found
+
+
+def _name(number: int) -> str:
+    """A type as TensorFlow calls it, as in "25 (DT_FLOAT8_E4M3FN)"."""
+    from tensorflow.core.framework.types_pb2 import DataType
+
+    return f"{number} ({DataType.Name(number)})" if number in DataType.values() else str(number)
 
 
 def decode_shape(proto: Any) -> PartialShape | None:

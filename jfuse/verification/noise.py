@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Protocol
@@ -12,20 +13,40 @@ from typing import Protocol
 import numpy as np
 
 from jfuse.errors import VerifyFailed
-from jfuse.ir.graph import Program
+from jfuse.ir.graph import Eqn, Program
 from jfuse.ir.quantization import Quantization
 from jfuse.ir.types import DType, TensorType
+from jfuse.ir.walk import all_eqns
 from jfuse.limits import DEFAULT_LIMITS
 from jfuse.quantization.data import CalibrationData, Item, calibration_items
 from jfuse.quantization.statistics import Statistics, is_statistics
 from jfuse.report import Noise
 from jfuse.running.interpreter import LiteRt
+from jfuse.running.micro import has_micro
+from jfuse.tflite.runtime.table import quantized_of
+from jfuse.verification.runners.in_micro import InMicro
 from jfuse.verification.subject import Calls
 
 _ITEMS = 32  # of the calibration data, so that a large data set does not make a conversion slow
 _UNRELATED_DB = 0.0
 """An answer of zeros has an SNR of 0 dB: at that the file says nothing of what the model says."""
-_HOW = {True: "LiteRT", False: "LiteRT without XNNPACK"}
+Run = Callable[[str, dict[str, np.ndarray]], dict[str, np.ndarray]]
+"""Runs a signature of a file."""
+
+
+def _in_litert(data: bytes, delegates: bool) -> Run:
+    return LiteRt(data, delegates=delegates, limits=DEFAULT_LIMITS).run
+
+
+def _in_micro(data: bytes, program: Program) -> Run:
+    calls = InMicro(data, program).start()  # its process ends with it
+    return lambda key, inputs: calls.run(inputs, key)
+
+
+_LITERT: Mapping[str, Callable[[bytes], Run]] = {
+    "LiteRT": partial(_in_litert, delegates=True),
+    "LiteRT without XNNPACK": partial(_in_litert, delegates=False),
+}
 
 
 class Streaming(Protocol):
@@ -71,9 +92,32 @@ class _Sums:
         return float(10 * np.log10(signal / noise)) if signal else float("-inf")
 
 
+def litert_takes(program: Program) -> bool:
+    """Whether LiteRT's kernels take the types of activations; those of other runtimes may take more."""
+    return all(map(_litert_takes, (eqn for graph in program.graphs() for eqn in all_eqns(graph))))
+
+
+def _litert_takes(eqn: Eqn) -> bool:
+    row, x = quantized_of(eqn.op.builtin), eqn.inputs[0] if eqn.inputs else None
+    is_recurrence = row.recurrence is not None and row.integers is not None and x is not None
+    return not is_recurrence or x.type.quantization is None or x.type.dtype in row.integers.types  # type: ignore[union-attr]
+
+
+def _interpreters(program: Program) -> Mapping[str, Callable[[bytes], Run]]:
+    """What runs a program's file, by name; none where the runtime that takes it is not installed."""
+    return (
+        _LITERT
+        if litert_takes(program)
+        else {"tflite-micro": partial(_in_micro, program=program)}
+        if has_micro()
+        else {}
+    )
+
+
 def noise_of(lite: Streaming, unquantized: Streaming, data: CalibrationData) -> list[Noise]:
     """The SNR of each output of a quantized file in LiteRT against the float model on XLA, with XNNPACK and without it.
 
+    A file with types that LiteRT's kernels do not take runs in tflite-micro, where that is installed.
     data: as for calibration; its first items are used, calls in a row with what is kept between them. None, and
         statistics of an earlier calibration, stand for drawn inputs.
     Raises VerifyFailed where an output is not a number, or has nothing to do with the float model's.
@@ -82,8 +126,8 @@ def noise_of(lite: Streaming, unquantized: Streaming, data: CalibrationData) -> 
     items = list(islice(calibration_items(unquantized.program, given), _ITEMS))
     wanted = list(_answers(unquantized.stream(quick=True), items))
     found: list[Noise] = []
-    for delegates, where in _HOW.items():
-        stream = _InFile(lite, delegates)
+    for where, start in _interpreters(lite.program).items():
+        stream = _InFile(lite, start)
         sums: dict[tuple[str, str], _Sums] = {}
         for (key, got), (_, reference) in zip(_answers(stream, items), wanted, strict=True):
             for name, array in reference.items():
@@ -127,7 +171,7 @@ class _InFile:
     """A file in an interpreter that takes and gives real numbers, whatever the types of its inputs and outputs."""
 
     lite: Streaming
-    delegates: bool
+    start: Callable[[bytes], Run]
     states: Mapping[str, np.ndarray] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -140,13 +184,13 @@ class _InFile:
 
     def reset(self) -> None:
         """Another interpreter, with all states as they are at first."""
-        self._interpreter = LiteRt(self._data, delegates=self.delegates, limits=DEFAULT_LIMITS)
+        self._run = self.start(self._data)
 
     def run(self, inputs: Mapping[str, np.ndarray], key: str | None = None) -> dict[str, np.ndarray]:
         """The outputs of a signature as real numbers."""
         assert key is not None, "a call says its signature"
         given = {name: as_stored(array, self._inputs[key][name]) for name, array in inputs.items()}
-        found = self._interpreter.run(key, given)
+        found = self._run(key, given)
         return {name: as_real(array, self._outputs[key][name].quantization) for name, array in found.items()}
 
 

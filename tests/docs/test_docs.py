@@ -147,3 +147,11 @@ def test_the_page_of_runtimes_is_that_of_the_committed_result() -> None:
     result = json.loads((ROOT / "bench" / "results" / "runs_on.json").read_text())
     assert len(result["models"]) >= 40
     assert markdown(result) == (ROOT / "docs" / "runs-on.md").read_text()
+
+
+def test_what_readme_promises_microcontrollers_is_measured() -> None:
+    models = json.loads((ROOT / "bench" / "results" / "runs_on.json").read_text())["models"]
+    promised = ["LSTM, 8 units", "LSTM, stacked", "LSTM, stateful", "LSTM, masked", "biLSTM", "GRU", "SimpleRNN"]
+    for name in (*promised, "keyword spotter", "CNN"):
+        found = {runtime: models[name][runtime] for runtime in ("ai-edge-litert", "tflite-runtime", "tflite-micro")}
+        assert set(found.values()) == {"right"}, (name, found)

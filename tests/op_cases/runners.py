@@ -26,6 +26,7 @@ from jfuse.passes.gates.builtins_only import check_operators
 from jfuse.passes.legalize.complex_parts import complex_parts
 from jfuse.passes.legalize.legalize_broadcast import legalize_broadcast
 from jfuse.passes.legalize.legalize_dtypes import legalize_dtypes
+from jfuse.passes.legalize.narrow_ranges import without_narrow_ranges
 from jfuse.passes.options import RecurrenceOptions
 from jfuse.passes.pipeline import SUB_PASSES, alone
 from jfuse.tflite.write.distinct_outputs import prepare_outputs
@@ -127,7 +128,8 @@ def file_of(case: Case, *, dynamic: bool) -> bytes:
     """The row's file."""
     ctx = Context(recurrence=RecurrenceOptions(recover=False), sub=SUB_PASSES)
     graph = graph_of(case, dynamic=dynamic)
-    for step in (alone(complex_parts), fuse, alone(legalize_broadcast), legalize_dtypes):  # `fuse` opens composites
+    legal = (alone(legalize_broadcast), alone(without_narrow_ranges), legalize_dtypes)
+    for step in (alone(complex_parts), fuse, *legal):  # `fuse` opens composites
         graph = step(graph, ctx)
     check_operators([graph])
     graph = prepare_outputs(graph)

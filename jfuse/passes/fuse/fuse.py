@@ -38,7 +38,7 @@ from jfuse.passes.fuse.profitability import Costs, is_asked_for
 from jfuse.passes.fuse.result_sizes import is_alike, renamed_sizes
 from jfuse.passes.fuse.rounding import rounds_to, widened
 from jfuse.passes.fuse.run_time_shapes import dynamic_before_fused, dynamic_before_replacement
-from jfuse.passes.options import PREFERENCES
+from jfuse.passes.options import FUSED, PREFERENCES
 from jfuse.passes.rewrite import inline, rewrite
 from jfuse.passes.simplify.simplify import folded
 from jfuse.proof.prove import ROUNDED, TOLERANCE, Proof, prove
@@ -144,10 +144,13 @@ def _fused(eqn: Eqn, rule: FuseRule, is_read: Sequence[bool], ctx: Context, plac
     )
     lacking = [why for e in replacement.eqns if keeps_state(e) and (why := _why_not_on_target(e, ctx)) is not None]
     need(not lacking, "target", want=f"operators of the target {ctx.target.name}", got="; ".join(lacking))
+    is_recurrence = any(map(keeps_state, replacement.eqns))
+    form = ctx.recurrence.forms.get(str(eqn.source)) if is_recurrence else None
+    need(form in (None, FUSED), "another_form", want="the form that was asked for", got=form)
     asked_for = {prefer: is_asked_for(eqn.params["name"], rule, ctx, prefer) for prefer in PREFERENCES}
-    is_judged = not asked_for[ctx.recurrence.prefer]
+    is_judged = not asked_for[ctx.recurrence.prefer] and form != FUSED
     costs = None
-    if is_judged or any(map(keeps_state, replacement.eqns)):
+    if is_judged or is_recurrence:
         costs = _costs(eqn, replacement, given, is_read, ctx)
     if costs is not None and is_judged:
         costs.need_worth(ctx.recurrence.prefer)

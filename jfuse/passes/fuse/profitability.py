@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from math import prod
 
 from jfuse.ir.dims import is_known
@@ -34,6 +35,7 @@ class Cost:
     """What one invoke of a graph costs: operators that are run, bytes of constants, and about how many microseconds.
 
     loops: whether some of the operators are run in loops. form: the fastest of these loops, "" where there are none.
+    forms: the microseconds in each form of the loop, where there is one.
     """
 
     operators: int
@@ -41,6 +43,7 @@ class Cost:
     microseconds: float
     loops: bool = False
     form: str = ""
+    forms: Mapping[str, float] = field(default_factory=dict)
 
     @classmethod
     def of(cls, lowered: Lowered) -> Cost:
@@ -48,13 +51,15 @@ class Cost:
         graph = lowered.graph
         loops = [loop for loop in lowered.loops if loop.form != "unrolled"]  # those stand in the graph
         outside = [eqn for eqn in graph.eqns if eqn.op is not while_ or not loops]
+        around = sum(map(_microseconds, outside))
         run = sum(1 + sum(len(body.eqns) for body in eqn.bodies) + _writers(eqn) for eqn in outside)
         return cls(
             run + sum(loop.operators for loop in loops),
             _constant_bytes(graph),
-            sum(map(_microseconds, outside)) + sum(loop.microseconds for loop in loops),
+            around + sum(loop.microseconds for loop in loops),
             bool(loops),
             " and ".join(dict.fromkeys(loop.fastest for loop in lowered.loops)),
+            {form: around + us for form, us in loops[0].forms.items()} if len(loops) == 1 else {},
         )
 
 
@@ -84,7 +89,7 @@ class Costs:
         if not self.plain.form:
             return None
         fused, plain = self.fused.microseconds, self.plain.microseconds
-        return Speed(fused, plain, self.plain.form, is_asked_for or fused <= plain * SLOWER["speed"])
+        return Speed(fused, plain, self.plain.form, is_asked_for or fused <= plain * SLOWER["speed"], self.plain.forms)
 
 
 def compare(before: Cost, after: Cost, prefer: str) -> None:

@@ -19,9 +19,10 @@ from jfuse.lowering.recover.masks.mask import with_mask
 from jfuse.lowering.rules import Proposal
 from jfuse.passes.context import Context
 from jfuse.passes.fuse.single_steps import recover_single_steps
+from jfuse.passes.fuse.trained_steps import rounded_results, without_ranges
 from jfuse.passes.rewrite import opened, rewrite
 from jfuse.passes.simplify.dce import eliminate_dead_code
-from jfuse.report import Refusal
+from jfuse.report import Refusal, Report
 
 
 def recover(graph: Graph, ctx: Context, *, single_steps: bool = True) -> Graph:
@@ -53,11 +54,18 @@ def recover_activations(graph: Graph) -> Graph:
 
 def _recover(graph: Graph, ctx: Context) -> Graph:
     def visit(eqn: Eqn) -> Sequence[Any] | None:
-        return _read(eqn, ctx) if eqn.op is scan else None
+        return _read_trained(eqn, ctx) or _read(eqn, ctx) if eqn.op is scan else None
 
     graph = rewrite(graph, visit)
     eqns = tuple(e if e.op is composite else with_new_bodies(e, lambda body: _recover(body, ctx)) for e in graph.eqns)
     return graph if all(map(operator.is_, eqns, graph.eqns)) else replace(graph, eqns=eqns)
+
+
+def _read_trained(eqn: Eqn, ctx: Context) -> Sequence[Any] | None:
+    """The same of a scan with ranges of training in its step, where these are to become parameters."""
+    found = without_ranges(eqn) if ctx.recipe is not None and ctx.recipe.needs_ranges else None
+    results = None if found is None else _read(found[0], replace(ctx, report=Report()))
+    return None if found is None or results is None else rounded_results(results, found[1])
 
 
 def _read(eqn: Eqn, ctx: Context, *, one_step: bool = False) -> Sequence[Any] | None:

@@ -9,10 +9,13 @@ import numpy as np
 from jfuse.ir.graph import Const
 from jfuse.ir.quantization import Quantization
 from jfuse.ir.types import DType
+from jfuse.passes.quantize.grids import grid_scale
 from jfuse.tflite.runtime.quantized import Granularity
 
 LAST_STEP = {DType.i2: 1, DType.i4: 7, DType.i8: 127, DType.i16: 2**15 - 1, DType.i32: 2**31 - 1, DType.i64: 2**62}
 """The largest number of steps from zero to either side, of symmetric types: the lowest integer is not used."""
+BIAS = {DType.i8: DType.i32, DType.i16: DType.i64}
+"""The type of a bias beside activations."""
 _CLIPPED = np.linspace(1, 0.5, 21)  # which shares of the largest weight "mse" tries as the last step
 _SAME = np.float32(1)  # scale of a tensor of zeros, of which any scale tells the truth
 
@@ -57,16 +60,18 @@ def _in_blocks(const: Const, array: np.ndarray, dtype: DType, block_size: int, a
 
 
 def _scale(array: np.ndarray, axes: tuple[int, ...], dtype: DType, algorithm: str) -> np.ndarray:
-    """One scale for all along `axes`, which stay with size 1; never 0."""
+    """One scale for all along `axes`, which stay with size 1; never 0. That of a grid on which they lie, if any."""
     largest = np.abs(array).max(axis=axes, keepdims=True, initial=0).astype(np.float32)
     common = largest.max(initial=0) or _SAME
     scale = np.where(largest > 0, largest, common) / np.float32(LAST_STEP[dtype])
     scale = np.maximum(scale, np.finfo(np.float32).tiny).astype(np.float32)
-    if algorithm == "minmax":
+    grid = grid_scale(array, axes, LAST_STEP[dtype])
+    scale = np.where(grid >= np.finfo(np.float32).tiny, grid, scale)
+    if algorithm == "minmax" or np.all(grid > 0):
         return scale
     errors = [_error(array, scale * share, dtype, axes) for share in _CLIPPED]
     best: np.ndarray = scale * _CLIPPED[np.argmin(errors, axis=0)].astype(np.float32)
-    return best
+    return np.where(grid > 0, scale, best)
 
 
 def _error(array: np.ndarray, scale: np.ndarray, dtype: DType, axes: tuple[int, ...]) -> np.ndarray:

@@ -15,6 +15,7 @@ from jfuse.passes.quantize.forms import Form, facts, integers_of, is_float, oper
 from jfuse.passes.quantize.groups import Group, Groups
 from jfuse.passes.quantize.masks import faded_ranges
 from jfuse.passes.quantize.parameters import FIRST
+from jfuse.passes.quantize.trained import trained_ranges
 from jfuse.quantization.recipe import QuantizeRule
 from jfuse.quantization.statistics import Observed
 from jfuse.tflite.runtime.quantized import Fixed, Recurrence
@@ -72,6 +73,7 @@ class Choice:
         self._places: dict[tuple[Eqn, int], Hashable] = {}
         self._parts: dict[tuple[Eqn, str], tuple[float, float]] = {}
         integers = {eqn: forms[eqn].rule for eqn in graph.eqns if forms[eqn].kind == "integer"}
+        self._trained = trained_ranges(graph, integers)
         self._fixed = {v: f for eqn, rule in integers.items() if (f := _fixed(eqn, rule)) for v in eqn.outputs}
         self._faded = faded_ranges(graph, integers, self._seen)
         for eqn, rule in integers.items():
@@ -99,6 +101,9 @@ class Choice:
         row, dtype = integers_of(eqn), rule.activations
         fixed = _fixed(eqn, rule)
         results = [v for v in eqn.outputs if is_float(v) and row.result != "plain"]
+        if row.trained is not None:
+            self._add_trained(eqn, rule)
+            return
         for var in results:
             self._groups.add((var, dtype), lambda var=var: self._group(var, rule, fixed))  # type: ignore[misc]
         for i in operands_of(eqn).activations:
@@ -108,6 +113,15 @@ class Choice:
             self._places[eqn, i] = key
         if row.result == "same" and results:
             self._share(eqn, [(var, dtype) for var in results])
+
+    def _add_trained(self, eqn: Eqn, rule: QuantizeRule) -> None:
+        """A result whose range is known, in whose parameters the operand is read."""
+        (given, *_), (result, *_) = eqn.inputs, eqn.outputs
+        key = (result, rule.activations)
+        self._groups.add(key, lambda: self._group(result, rule, None))
+        self._places[eqn, 0] = key
+        if isinstance(given, Var) and given in self._trained:
+            self._groups.add((given, rule.activations), lambda: self._group(given, rule, None))
 
     def _add_recurrence(self, eqn: Eqn, recurrence: Recurrence, rule: QuantizeRule) -> None:
         """The values of an LSTM: one scale for its output and output state, one for its cell state before and after."""
@@ -162,12 +176,17 @@ class Choice:
         """The least and greatest number of an operand."""
         if isinstance(atom, Const):
             return float(atom.array.min(initial=0)), float(atom.array.max(initial=0))
+        if atom in self._trained:
+            return self._trained[atom].low, self._trained[atom].high
         fixed = self._fixed.get(atom)
         return (-1.0, 1.0) if fixed is not None else self._range_of(Observed(atom), "minmax")
 
     def _group(self, atom: Var | Const, rule: QuantizeRule, fixed: Fixed | None) -> Group:
         if atom in self._faded:
             low, high = self._faded[atom]
+        elif isinstance(atom, Var) and fixed is None and atom in self._trained:
+            trained = self._trained[atom]
+            low, high, fixed = trained.low, trained.high, trained.fixed_for(rule)
         elif isinstance(atom, Const):
             low, high = within_reach(*self._seen(atom))
         else:

@@ -16,6 +16,7 @@ from jfuse.quantization.recipe import FLOAT, QuantizeRule, Recipe
 from jfuse.tflite.names import equation_name
 from jfuse.tflite.runtime.quantized import Integers, Quantized, Recurrence, Weights
 from jfuse.tflite.runtime.table import quantized_of
+from jfuse.tflite.targets.target import Target
 
 Kind = Literal["float", "halves", "weights", "integer"]
 """float: as it is. halves: constants in f16. weights: float operands, integer weights. integer: all in integers."""
@@ -125,7 +126,7 @@ def is_half(atom: Atom | None, rule: QuantizeRule) -> bool:
     return isinstance(atom, Const) and _is_constant(atom) and is_float(atom) and atom.array.size >= rule.min_elements
 
 
-def own_form(eqn: Eqn, recipe: Recipe) -> Form:
+def own_form(eqn: Eqn, recipe: Recipe, target: Target) -> Form:
     """The form of an equation, whatever its neighbours' are."""
     rule = rule_of(eqn, recipe)
     is_operator = eqn.op.is_kernel and not eqn.op.scales
@@ -135,7 +136,7 @@ def own_form(eqn: Eqn, recipe: Recipe) -> Form:
         return half_form(eqn, rule)
     if rule.mode != "integer":
         return weight_form(eqn, rule)
-    reason = why_not_integer(eqn, rule)
+    reason = why_not_integer(eqn, rule, target)
     return Form("integer", rule) if reason is None else Form("float", rule, reason)
 
 
@@ -143,13 +144,13 @@ def _is_quantized(atom: Atom | None) -> bool:
     return atom is not None and atom.type.quantization is not None
 
 
-def why_not_integer(eqn: Eqn, rule: QuantizeRule) -> str | None:
+def why_not_integer(eqn: Eqn, rule: QuantizeRule, target: Target) -> str | None:
     """Why the kernel of an equation cannot compute in integers; None where it can, "" where nothing of it is float."""
     operands = operands_of(eqn)
     if not operands.activations and not any(map(is_float, eqn.outputs)):
         return ""
     row = facts(eqn).integers
-    if row is None or rule.activations not in row.types:
+    if row is None or not (rule.activations in row.types or target.takes_further(eqn, rule.activations)):
         return f"the runtime has no kernel for {rule.activations.value}"
     if any(o.dtype.kind == "f" and not is_float(o) for o in eqn.outputs):
         return f"it computes in {eqn.outputs[0].type.dtype.value}"
@@ -194,13 +195,17 @@ def follows(eqn: Eqn) -> bool:
 
 
 def forms_of(
-    graph: Graph, recipe: Recipe, given: frozenset[Var], why_not: Callable[[Eqn], str | None] = lambda eqn: None
+    graph: Graph,
+    recipe: Recipe,
+    target: Target,
+    given: frozenset[Var],
+    why_not: Callable[[Eqn], str | None] = lambda eqn: None,
 ) -> dict[Eqn, Form]:
     """The form of each equation of a graph, those of bodies not included.
 
     given: inputs that are integers. why_not: why an equation whose kernel takes integers must stay float all the same.
     """
-    own = {eqn: _unless(own_form(eqn, recipe), eqn, why_not) for eqn in graph.eqns}
+    own = {eqn: _unless(own_form(eqn, recipe, target), eqn, why_not) for eqn in graph.eqns}
     chosen = {e: f for e, f in own.items() if f.kind != "integer" or not follows(e)}
     integers = set(given) | {v for e, f in chosen.items() if f.kind == "integer" for v in e.outputs}
     readers = users(graph)

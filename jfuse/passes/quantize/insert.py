@@ -13,15 +13,13 @@ from jfuse.ir.quantization import Quantization
 from jfuse.ir.types import DType
 from jfuse.ir.walk import producers
 from jfuse.kernels import ops
-from jfuse.passes.quantize.arrays import activations_in, bias_in, in_halves, least_scale
+from jfuse.passes.quantize.arrays import BIAS, activations_in, bias_in, in_halves, least_scale
 from jfuse.passes.quantize.choose import Choice, Slot, input_scale, product_scale
 from jfuse.passes.quantize.forms import Form, facts, integers_of, is_float, is_half, operands_of
 from jfuse.passes.quantize.parameters import as_unsigned
 from jfuse.passes.quantize.recurrent import integer_lstm
 from jfuse.passes.quantize.weights import WeightsInFewBits
 from jfuse.tflite.runtime.quantized import Recurrence, Weights
-
-BIAS = {DType.i8: DType.i32, DType.i16: DType.i64}
 
 
 @dataclass(frozen=True)
@@ -168,9 +166,14 @@ class Insertion:
         assert self.choice is not None, "an equation in integers"
         recurrence = facts(eqn).recurrence
         if recurrence is not None:
-            self._add_recurrence(eqn, recurrence)
+            self._add_recurrence(eqn, recurrence, form.rule.activations)
             return
         dtype, row = form.rule.activations, integers_of(eqn)
+        if row.trained is not None:  # what it does is done by reading the operand as integers
+            slot = self.choice.at(eqn, 0)
+            assert isinstance(eqn.inputs[0], Var), "constants are folded"
+            self._hold(eqn.outputs[0], slot, self.as_integer(eqn.inputs[0], slot, eqn.source))
+            return
         operands = list(eqn.inputs)
         roles = operands_of(eqn)
         for i in roles.activations:
@@ -183,13 +186,13 @@ class Insertion:
         outputs = [self._result(var, dtype) if row.result != "plain" else var for var in eqn.outputs]
         self.eqns.append(replace(eqn, inputs=tuple(operands), outputs=tuple(outputs), params={**eqn.params, **given}))
 
-    def _add_recurrence(self, eqn: Eqn, recurrence: Recurrence) -> None:
+    def _add_recurrence(self, eqn: Eqn, recurrence: Recurrence, dtype: DType) -> None:
         choice = self.choice
         assert choice is not None, "an equation in integers"
         taken = {i: self._activation(eqn, i) for i in operands_of(eqn).activations}
         result, output, cell = eqn.outputs
-        dtypes = {result: DType.i8, output: DType.i8, cell: DType.i16}
-        outputs = tuple(self._result(var, dtype) for var, dtype in dtypes.items())
+        dtypes = {result: dtype, output: dtype, cell: DType.i16}
+        outputs = tuple(self._result(*each) for each in dtypes.items())
         self.eqns.append(integer_lstm(eqn, recurrence, taken, outputs, lambda part: choice.part(eqn, part)))
 
     def _activation(self, eqn: Eqn, index: int) -> Atom:

@@ -12,16 +12,20 @@ from jfuse.ir.states import distinct, with_signatures
 from jfuse.ir.types import DType
 from jfuse.ir.walk import all_graphs
 from jfuse.passes.context import Context
+from jfuse.passes.legalize.narrow_ranges import without_narrow_ranges
 from jfuse.passes.quantize.choose import Choice, RangeOf, within_reach
 from jfuse.passes.quantize.forms import Form, forms_of, is_float, operands_of
 from jfuse.passes.quantize.insert import Boundary, Insertion
 from jfuse.passes.quantize.integer_states import with_integer_states
 from jfuse.passes.quantize.lost_weights import without_lost_weights
 from jfuse.passes.quantize.respell import respell
+from jfuse.passes.quantize.trained import with_ends
 from jfuse.passes.quantize.weights import WeightsInFewBits
 from jfuse.quantization.recipe import Recipe
 from jfuse.quantization.statistics import NEED_HISTOGRAMS, Observed, Statistics
+from jfuse.quantization.value_keys import value_source
 from jfuse.report import QuantizedOps
+from jfuse.tflite.targets.target import Target
 
 _SHOWN = 20  # operators in the message of `int8_only`
 
@@ -30,26 +34,29 @@ def quantize(program: Program, ctx: Context) -> Program:
     """Promise that the operators that the recipe names have the types that it asks for, as far as kernels take them."""
     recipe = ctx.recipe
     if recipe is None:
-        return program
-    quantizing = Quantizing(recipe)
+        return program.with_graphs(without_narrow_ranges)
+    quantizing = Quantizing(recipe, ctx.target)
     if recipe.needs_ranges:
-        program = program.with_graphs(lambda graph: respell(graph, recipe))
+        program = program.with_graphs(lambda graph: with_ends(respell(graph, recipe, ctx.target), recipe))
         wanted = quantizing.wanted(program)
         quantizing = replace(quantizing, statistics=_calibrated(wanted, program, ctx), needed=frozenset(wanted))
     result = with_integer_states(with_signatures(program, quantizing.signature))
     ctx.report.quantized = list(_lines(quantizing.forms))
     if recipe.int8_only:
         _refuse_floats(quantizing.forms)
-    return result
+    return result.with_graphs(without_narrow_ranges)
 
 
 def _calibrated(wanted: Mapping[Observed, set[str]], program: Program, ctx: Context) -> Statistics:
     """What calibration saw of the values.   wanted: with the algorithms that take their ranges"""
+    if not wanted:
+        return Statistics(program)
     if ctx.calibrate is None:
+        first = value_source(program, next(iter(wanted)).var)
         raise JfuseError(
             "the recipe computes in integers, whose ranges calibration finds",
             expected="calibration=, with inputs like those that the model will see",
-            found="nothing",
+            found=f"nothing, and {len(wanted)} values without a range; the first is {first}",
             remedy='calibration="random" tries it out, without a promise',
         )
     histograms = [what for what, algorithms in wanted.items() if algorithms & set(NEED_HISTOGRAMS)]
@@ -67,6 +74,7 @@ class Quantizing:
     """
 
     recipe: Recipe
+    target: Target
     statistics: Statistics | None = None
     needed: frozenset[Observed] = frozenset()
     weights: WeightsInFewBits = field(default_factory=WeightsInFewBits)
@@ -84,7 +92,7 @@ class Quantizing:
         for signature in distinct(program):
             for graph in all_graphs(signature.graph):
                 given = self._given(signature) if graph is signature.graph else frozenset[Var]()
-                Choice(graph, forms_of(graph, self.recipe, given), note)
+                Choice(graph, forms_of(graph, self.recipe, self.target, given), note)
         return found
 
     def signature(self, signature: Signature) -> Signature:
@@ -113,7 +121,7 @@ class Quantizing:
             return refused.get(eqn) or self._why_no_range(eqn)
 
         while True:
-            forms = forms_of(graph, self.recipe, given, why_not)
+            forms = forms_of(graph, self.recipe, self.target, given, why_not)
             integers = [e for e, f in forms.items() if f.kind == "integer"]
             if not integers:
                 return forms, None

@@ -10,7 +10,7 @@ import numpy as np
 from jfuse.ir.graph import Atom, Const, Eqn, Var
 from jfuse.ir.quantization import Quantization
 from jfuse.ir.types import DType, TensorType
-from jfuse.passes.quantize.arrays import activations_in, bias_in, least_scale, weights_in
+from jfuse.passes.quantize.arrays import BIAS, activations_in, bias_in, least_scale, weights_in
 from jfuse.passes.quantize.parameters import parameters
 from jfuse.tflite.runtime.quantized import GateOperands, Recurrence
 
@@ -29,19 +29,19 @@ def integer_lstm(
     inner values.
     """
     operands = dict(enumerate(eqn.inputs)) | dict(taken)
-    data, _, _ = (_quantization(a) for a in taken.values())
+    data, dtype = _quantization(taken[recurrence.data]), taken[recurrence.data].type.dtype
     intermediates = [Var(TensorType((0,), DType.f32)) for _ in range(eqn.op.intermediates)]
     for gate in recurrence.gates:
         if eqn.inputs[gate.weights] is not None:
-            operands |= _gate(eqn, gate, data.scale[0])
+            operands |= _gate(eqn, gate, data.scale[0], BIAS[dtype])
     for gate, quantization in _totals(eqn, recurrence, part):
         intermediates[gate.intermediate] = _intermediate(quantization, DType.i16)
     hidden = _quantization(outputs[0])
     if eqn.inputs[recurrence.projection[0]] is not None:
         # The kernel takes the zero point off where it should add it: a scale without one.
-        hidden = parameters(*part("hidden"), DType.i8, symmetric=True)
-        operands |= _product(eqn, *recurrence.projection, hidden.scale[0])
-    intermediates[recurrence.hidden] = _intermediate(hidden, DType.i8)
+        hidden = parameters(*part("hidden"), dtype, symmetric=True)
+        operands |= _product(eqn, *recurrence.projection, hidden.scale[0], BIAS[dtype])
+    intermediates[recurrence.hidden] = _intermediate(hidden, dtype)
     inputs = tuple(operands[i] for i in range(len(eqn.inputs)))
     return replace(eqn, inputs=inputs, outputs=outputs, intermediates=tuple(intermediates))
 
@@ -66,10 +66,10 @@ def _intermediate(quantization: Quantization, dtype: DType) -> Var:
     return Var(TensorType((0,), dtype, quantization))
 
 
-def _gate(eqn: Eqn, gate: GateOperands, input_scale: float) -> dict[int, Const]:
-    """The constants of a gate."""
-    found = _product(eqn, gate.weights, gate.bias if eqn.inputs[gate.norm] is None else None, input_scale)
-    found |= _product(eqn, gate.recurrent, None, 1.0)
+def _gate(eqn: Eqn, gate: GateOperands, input_scale: float, bias_type: DType) -> dict[int, Const]:
+    """The constants of a gate.   bias_type: integers that hold sums of products"""
+    found = _product(eqn, gate.weights, gate.bias if eqn.inputs[gate.norm] is None else None, input_scale, bias_type)
+    found |= _product(eqn, gate.recurrent, None, 1.0, bias_type)
     for place in (gate.peephole, gate.norm):
         atom = None if place is None else eqn.inputs[place]
         if place is not None and isinstance(atom, Const):
@@ -77,19 +77,19 @@ def _gate(eqn: Eqn, gate: GateOperands, input_scale: float) -> dict[int, Const]:
     bias = eqn.inputs[gate.bias]
     if gate.norm in found and isinstance(bias, Const):
         scale = np.array([_quantization(found[gate.norm]).scale[0] * _OF_NORMS])
-        found[gate.bias] = bias_in(bias, scale, DType.i32)
+        found[gate.bias] = bias_in(bias, scale, bias_type)
     return found
 
 
-def _product(eqn: Eqn, weights: int, bias: int | None, input_scale: float) -> dict[int, Const]:
-    """Weights of one scale, and the bias in the scale of their products."""
+def _product(eqn: Eqn, weights: int, bias: int | None, input_scale: float, dtype: DType) -> dict[int, Const]:
+    """Weights of one scale, and the bias in the scale of their products.   dtype: of the bias"""
     matrix, added = eqn.inputs[weights], None if bias is None else eqn.inputs[bias]
     assert isinstance(matrix, Const), "weights are constants"
-    least = least_scale(added, input_scale, DType.i32) if isinstance(added, Const) else None
+    least = least_scale(added, input_scale, dtype) if isinstance(added, Const) else None
     found = {weights: weights_in(matrix, DType.i8, "tensor", least_scale=least)}
     if bias is not None and isinstance(added, Const):
         scale = np.array([_quantization(found[weights]).scale[0] * input_scale])
-        found[bias] = bias_in(added, scale, DType.i32)
+        found[bias] = bias_in(added, scale, dtype)
     return found
 
 

@@ -71,6 +71,20 @@ class Fixed:
     zero_point: int
 
 
+@dataclass(frozen=True)
+class TrainedRange:
+    """The range to which an equation cuts its operand, as a tensor of so many bits would.
+
+    step: between its numbers, of which 0 is one. first: the integer that stands for `low`, of those from 0 on.
+    """
+
+    low: float
+    high: float
+    step: float
+    bits: int
+    first: int
+
+
 Result = Literal["free", "same", "plain"] | Mapping[DType, Fixed]
 """What a kernel of integers gives: a result of any scale, one of the scale of all its activations, plain numbers
 (indices, truth values), or a result of one scale for each type."""
@@ -82,17 +96,19 @@ class Integers:
 
     types: of the activations. result: as above. bias: the operand that is added to products, whose scale is the
     product of those of the first activation and the weights. needs: what an equation must fulfil besides.
-    below_scale: the scales of activations must be smaller, as the kernel ends the process otherwise. not_negative: an
-    invoke with a negative number fails, so that the type of the operand must hold none. least_scale: gives the least
-    scale of the result for the largest one of the activations, which the kernel checks by ending the process, too;
-    finer steps would tell nothing. fades: numbers so far below the largest of a row do not matter to the result; 0 if
-    all do. options: what kernels of integers are told.
+    trained: gives the range that an equation says its result has, which does nothing but cut and round as integers do:
+    where there are integers none is needed. below_scale: the scales of activations must be smaller, as the kernel ends
+    the process otherwise. not_negative: an invoke with a negative number fails, so that the type of the operand must
+    hold none. least_scale: gives the least scale of the result for the largest one of the activations, which the kernel
+    checks by ending the process, too; finer steps would tell nothing. fades: numbers so far below the largest of a row
+    do not matter to the result; 0 if all do. options: what kernels of integers are told.
     """
 
     types: frozenset[DType]
     result: Result
     bias: int | None = None
     needs: Need | None = None
+    trained: Callable[[Eqn], TrainedRange] | None = None
     below_scale: float = math.inf
     not_negative: bool = False
     least_scale: Callable[[float], float] = lambda scale: 0.0

@@ -9,7 +9,7 @@ from jfuse.ir.graph import Eqn, Program
 from jfuse.ir.types import DType
 from jfuse.ir.walk import all_eqns
 from jfuse.opaque_ops.state_operands import state_operands
-from jfuse.tflite.targets.conditions import ETHOS, GPU, MICRO
+from jfuse.tflite.targets.conditions import ETHOS, GPU, MICRO, MICRO_TYPES
 from jfuse.tflite.targets.names import NAMES, OLDEST
 from jfuse.tflite.targets.table import table_of
 from jfuse.tflite.targets.target import Loss, Target
@@ -68,6 +68,7 @@ def _micro(name: str, *loses: Loss) -> Target:
         loses=(*loses, _ONERT_ENDS),
         resolver=True,
         runtime="tflite-micro",
+        further_types=MICRO_TYPES,
     )
 
 
@@ -83,6 +84,7 @@ def _ethos(name: str, npu: str = "ethos-u55") -> Target:
         loses=(_NPU_FLOAT, _NPU_LSTM),
         resolver=True,
         runtime="tflite-micro",
+        further_types=MICRO_TYPES,
     )
 
 

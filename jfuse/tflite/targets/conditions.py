@@ -79,6 +79,8 @@ MICRO: Conditions = {
     "BROADCAST_TO": (constant_operands,),
     "TRANSPOSE": (constant_operands,),
 }
+MICRO_TYPES = {"UNIDIRECTIONAL_SEQUENCE_LSTM": frozenset({DType.i16})}
+"""Types of activations that LiteRT's kernels do not take: this one has a bias of 64 bits then, which LiteRT refuses."""
 ETHOS: Conditions = {"UNIDIRECTIONAL_SEQUENCE_LSTM": (plain_lstm,)}
 
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from jfuse.ir.graph import Eqn, Program
+from jfuse.ir.types import DType
 from jfuse.tflite.runtime.versions import has_runtime, min_runtime, own_version
 from jfuse.tflite.targets.conditions import Conditions
 from jfuse.tflite.targets.table import Table
@@ -27,7 +28,8 @@ class Target:
     accelerator: the operators of its NPU or GPU; what it has not falls to the CPU. whole: a graph runs there as a whole
     or not at all. static: all sizes are fixed. loses: what it does otherwise without telling. resolver: whether a
     program for it lists its operators in C++. runtime: the further runtime of `jfuse.verify` that runs its files.
-    compiles: whether Arm's compiler makes programs for it.
+    compiles: whether Arm's compiler makes programs for it. further_types: of activations that its kernels take and
+    LiteRT's do not, by builtin.
     """
 
     name: str
@@ -42,6 +44,11 @@ class Target:
     resolver: bool = False
     runtime: str = ""
     compiles: bool = False
+    further_types: Mapping[str, frozenset[DType]] = field(default_factory=dict)
+
+    def takes_further(self, eqn: Eqn, dtype: DType) -> bool:
+        """Whether a kernel takes activations of a type that LiteRT's does not take."""
+        return dtype in self.further_types.get(str(eqn.op.builtin), ()) and self.why_not(eqn) is None
 
     def why_not(self, eqn: Eqn) -> str | None:
         """What keeps a builtin's equation from running at all; None where nothing does."""

@@ -5,6 +5,8 @@ Integers, for which the runtime has no product, are multiplied and summed up.
 
 from __future__ import annotations
 
+from functools import reduce
+
 import numpy as np
 
 from jfuse.errors import LowerError
@@ -59,6 +61,8 @@ def lower_batch_matmul_v3(x: Array, y: Array, *, Tout: DType, adj_x: bool = Fals
             found=f"{type_of(x)} times {type_of(y)} as {Tout.value}",
             remedy="cast both operands to the result's dtype before the product",
         )
+    if Tout.is_integer and is_constant(y) and rank(y) == 2 and all(dtype(v).numpy.itemsize == 1 for v in (x, y)):
+        return _of_bytes(_transposed(x, adj_x), _transposed(y, adj_y), Tout)
     wide_x, wide_y = (v if dtype(v) is Tout else ops.cast(v, out_data_type=Tout) for v in (x, y))
     return matrix_product(wide_x, wide_y, adj_x, adj_y)
 
@@ -112,6 +116,27 @@ def _of_integers(x: Array, y: Array) -> Array:
     rows, columns = ops.expand_dims(x, np.int32(-1)), ops.expand_dims(y, np.int32(-3))
     products = ops.mul(rows, columns)
     return ops.sum_(products, np.array([rank(products) - 2], np.int32))
+
+
+def _of_bytes(x: Array, y: Array, wide: DType) -> Array:
+    """The product with a matrix of integers of 8 bits, exactly: floats hold sums of so many products."""
+    parts = []
+    for first in range(0, y.shape[0], _MOST_PRODUCTS):
+        rows = y[first : first + _MOST_PRODUCTS]
+        columns = x if len(rows) == y.shape[0] else _columns(x, first, len(rows))
+        total = matrix_product(ops.cast(columns, out_data_type=DType.f32), rows.astype(np.float32), False, False)
+        parts.append(ops.cast(total, out_data_type=wide))
+    return reduce(ops.add, parts) if parts else matrix_product(ops.cast(x, out_data_type=wide), y, False, False)
+
+
+_MOST_PRODUCTS = 2**24 // 255**2
+
+
+def _columns(x: Array, first: int, count: int) -> Array:
+    begin, end = np.zeros(rank(x), np.int32), np.zeros(rank(x), np.int32)
+    begin[-1], end[-1] = first, first + count
+    mask = 2 ** (rank(x) - 1) - 1
+    return ops.strided_slice(x, begin, end, np.ones(rank(x), np.int32), begin_mask=mask, end_mask=mask)
 
 
 def _with_merged_batch(x: Array, y: Array, transpose_x: bool, transpose_y: bool) -> Array:

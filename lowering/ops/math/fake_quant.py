@@ -31,20 +31,47 @@ def lower_fake_quant_vars(
     num_bits: int = 8,
     narrow_range: bool = False,
 ) -> Array:
-    """FAKE_QUANT of one range that is known and not empty; else the same arithmetic, along the last axis of x.
-
-    FAKE_QUANT has an option for the narrow range, which its kernel refuses.
-    """
+    """FAKE_QUANT of one range that is known and not empty; else the same arithmetic, along the last axis of x."""
     is_known = rank(min) == 0 and is_constant(min) and is_constant(max)
-    if is_known and min < max and not narrow_range:
-        return ops.fake_quant(inputs, min=float(min), max=float(max), num_bits=num_bits)
+    if is_known and min < max:
+        options = {"narrow_range": True} if narrow_range else {}
+        return ops.fake_quant(inputs, min=float(min), max=float(max), num_bits=num_bits, **options)
     step, low, high, zero = _nudged(min, max, int(narrow_range), 2**num_bits - 1)
-    cut = ops.minimum(ops.maximum(inputs, low), high)
-    steps = ops.sub(ops.mul(ops.sub(cut, low), ops.div(scalar(1, step), step)), zero)
-    rounded = ops.mul(ops.floor(ops.add(steps, scalar(0.5, steps))), step)
     # A range from 0 to 0 has no steps: everything is 0 in it.
     is_range = ops.less(low, high)
+    rounded = _rounded(inputs, step, low, high, zero)
     return ops.select_v2(is_range, rounded, scalar(0, rounded))
+
+
+def in_arithmetic(
+    inputs: Array,
+    *,
+    min: float,  # noqa: A002 - the schema's name
+    max: float,  # noqa: A002 - the schema's name
+    num_bits: int,
+    narrow_range: bool,
+) -> Array:
+    """FAKE_QUANT of a narrow range in other operators: it has an option for it, which its kernel refuses."""
+    bounds = (scalar(min, inputs), scalar(max, inputs))
+    return _rounded(inputs, *_nudged(*bounds, int(narrow_range), 2**num_bits - 1))
+
+
+def cut(x: Array, low: float | None, high: float | None) -> Array:
+    """x within a range, of which an end may be open."""
+    x = x if low is None else ops.maximum(x, scalar(low, x))
+    return x if high is None else ops.minimum(x, scalar(high, x))
+
+
+def is_never_negative(activation: str) -> bool:
+    """Whether an activation, as a builtin or as an option of one, gives no negative numbers."""
+    return activation in ("RELU", "RELU6", "RELU_0_TO_1", "LOGISTIC", "SOFTMAX")
+
+
+def _rounded(inputs: Array, step: Array, low: Array, high: Array, zero: Array) -> Array:
+    """The nearest of the steps within the range."""
+    cut = ops.minimum(ops.maximum(inputs, low), high)
+    steps = ops.sub(ops.mul(ops.sub(cut, low), ops.div(scalar(1, step), step)), zero)
+    return ops.mul(ops.floor(ops.add(steps, scalar(0.5, steps))), step)
 
 
 def _nudged(low: Array, high: Array, first: int, last: int) -> tuple[Array, Array, Array, Array]:

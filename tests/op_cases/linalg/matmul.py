@@ -5,9 +5,12 @@ from __future__ import annotations
 import numpy as np
 
 from jfuse.ir.types import DType
-from tests.op_cases.case import Case, c64, case, const, f32, i32, of, weights
+from tests.op_cases.case import Case, c64, case, const, f32, given, i32, of, weights
 
 NARROW = 1e-2  # sums of 8 products, each rounded to the 8 bits of bf16
+
+# Sums of so many of them are more than floats hold.
+BYTES = np.where(np.arange(700 * 40).reshape(700, 40) % 7, 127, -128).astype(np.int8)
 
 CASES: tuple[Case, ...] = (
     case("MatMul", args=[f32(2, 8), weights(8, 4)], dynamic=True),
@@ -57,6 +60,9 @@ CASES: tuple[Case, ...] = (
     case("BatchMatMulV2", args=[f32(2, 0, 3), f32(2, 3, 4)]),
     case("BatchMatMulV2", args=[f32(0, 2, 3), f32(0, 3, 4)]),
     case("BatchMatMulV3", args=[f32(2, 3, 8), f32(2, 8, 4)], Tout=DType.f32),
+    case("BatchMatMulV3", args=[given(BYTES[:2], DType.i8), const(BYTES[:40])], Tout=DType.i32),
+    case("BatchMatMulV3", args=[given(BYTES.T[None], DType.i8), const(BYTES)], Tout=DType.i32),
+    case("BatchMatMulV3", args=[given(BYTES[None], DType.i8), const(BYTES)], Tout=DType.i32, adj_y=True),
     case("MatMul", args=[c64(2, 3), c64(3, 4, seed=1)], dynamic=False),
     case("MatMul", args=[c64(2, 3), const(np.array([[1 + 2j], [0.5], [-1j]], np.complex64))]),
     case("BatchMatMulV2", args=[c64(2, 3, 2), c64(2, 3, 4, seed=1)], adj_x=True),

@@ -13,6 +13,7 @@ import jfuse
 from jfuse.ir.graph import Eqn, Program
 from jfuse.kernels import ops
 from jfuse.quantization.calibrate import calibrate
+from jfuse.running.ethos import placed
 from jfuse.running.interpreter import LiteRt
 from tests.kernels.fused.lstm_oracle import LSTM, written
 from tests.models.keras_libraries import awake
@@ -40,7 +41,7 @@ def draw(seed: int, shape: tuple[int, ...]) -> np.ndarray:
 
 
 def in_integers(
-    stack: list[Any], shape: tuple[int, ...], batch: int | None, recipe: str = "int8", **options: Any
+    stack: list[Any], shape: tuple[int, ...], batch: int | None, recipe: str | jfuse.Recipe = "int8", **options: Any
 ) -> tuple[Any, Any]:
     """The Keras model, awake, and its file in integers."""
     model = awake(keras.Sequential([keras.Input(shape[1:], batch_size=batch), *stack]))
@@ -70,6 +71,53 @@ def test_answers_on_a_microcontroller_and_in_litert(name: str) -> None:
             assert snr_db(answer, np.asarray(model(x))) > 28
         again = first.setdefault(seed, (found, micro.get_output(0)))
         np.testing.assert_array_equal(again, (found, micro.get_output(0)))
+
+
+@pytest.mark.slow
+def test_sixteen_bits_stay_fused_for_the_kernel_that_takes_them() -> None:
+    """tflite-micro's kernel has a bias of 64 bits, which LiteRT refuses: there it is step by step."""
+    runtime = pytest.importorskip("tflite_micro.python.tflite_micro.runtime")
+    shape, stack = (1, 12, 8), [layers.LSTM(16, return_sequences=True), layers.LSTM(12), layers.Dense(5)]
+    model, lite = in_integers(stack, shape, 1, "int16x8", target="tflite-micro")
+    lstms = [eqn for eqn in lite.program.graphs()[0].eqns if eqn.op.cell]
+    assert len(lstms) == 2
+    for eqn in lstms:
+        types = [None if a is None else a.type.dtype.value for a in eqn.inputs]
+        assert types == ["i16", *["i8"] * 8, *[None] * 3, *["i64"] * 4, None, None, "i16", "i16", *[None] * 4]
+        assert {v.type.quantization.zero_point for v in (*eqn.outputs, eqn.inputs[0])} == {(0,)}
+        assert np.log2(eqn.inputs[19].type.quantization.scale[0]) % 1 == 0
+        assert len(eqn.intermediates) == 5
+    micro = runtime.Interpreter.from_bytes(lite.to_bytes())
+    first: dict[int, np.ndarray] = {}
+    for seed in CALLS:
+        x = draw(seed, shape)
+        micro.set_input(x, 0)
+        micro.invoke()
+        assert snr_db(micro.get_output(0), np.asarray(model(x))) > 45
+        np.testing.assert_array_equal(first.setdefault(seed, micro.get_output(0)), micro.get_output(0))
+    _, in_litert = in_integers([layers.LSTM(16)], shape, 1, "int16x8")
+    assert not any(eqn.op.cell for eqn in in_litert.program.graphs()[0].eqns)
+
+
+@pytest.mark.slow
+def test_arms_compiler_places_sixteen_bits_on_the_npu() -> None:
+    pytest.importorskip("ethosu")
+    recipe = jfuse.Recipe.named("int16x8", inputs="int16", outputs="int16")
+    _, lite = in_integers([layers.LSTM(16), layers.Dense(5)], (1, 12, 8), 1, recipe, target="ethos-u85")
+    assert {target: placed(lite.to_bytes(), target).cpu for target in ("ethos-u55", "ethos-u85")} == {
+        "ethos-u55": (),
+        "ethos-u85": (),
+    }
+
+
+@pytest.mark.slow
+def test_the_noise_of_a_file_that_litert_refuses_is_that_in_tflite_micro() -> None:
+    pytest.importorskip("tflite_micro.python.tflite_micro.runtime")
+    model = awake(keras.Sequential([keras.Input((6, 4), batch_size=1), layers.LSTM(8)]))
+    data = [draw(100 + i, (1, 6, 4)) for i in range(20)]
+    lite = jfuse.convert(model, quantize="int16x8", target="tflite-micro", calibration=data)
+    assert [noise.where for noise in lite.report.noise] == ["tflite-micro"]
+    assert lite.report.noise[0].snr_db > 45
 
 
 def test_an_open_batch_and_the_form_that_all_kernels_take() -> None:

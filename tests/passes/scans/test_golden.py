@@ -77,6 +77,20 @@ def packed_state() -> Graph:
     return scanned(step, f32(B, 4), row=f32(B, 2), after=lambda state, cs: (state, cs))
 
 
+def projected_before() -> Graph:
+    def step(h: Any, x: Any) -> Any:
+        n = ops.tanh(ops.add(ops.fully_connected(h, KERNEL, None), x))
+        return n, n
+
+    body = trace_graph(step, [f32(2, 2), f32(2, 2)], "step")
+
+    def call(h: Any, x: Any) -> Any:
+        rows = ops.transpose(ops.fully_connected(x, KERNEL[:, :1], KERNEL[0], keep_num_dims=True), (1, 0, 2))
+        return ops.scan([h, rows], [body], consts=0, carries=1, length=4, reverse=False)
+
+    return trace_graph(call, [f32(2, 2), f32(2, 4, 1)])
+
+
 def two_recurrences() -> Graph:
     def step(g: Any, h: Any, x: Any) -> Any:
         g = ops.tanh(ops.add(g, x))
@@ -92,6 +106,7 @@ EXAMPLES: dict[str, tuple[Callable[[], Graph | Program], Context]] = {
     "reroll": (written_out, Context()),
     "last_steps": (last_of_sequence, Context()),
     "unpack_states": (packed_state, Context()),
+    "projections_inside": (projected_before, Context()),
     "split_scans": (two_recurrences, Context()),
     "scan_to_loops": (last_of_sequence, Context(recurrence=RecurrenceOptions(loop="while"))),
 }

@@ -7,34 +7,15 @@ row each step. What else looks at a counter sees it as one more sequence.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
-from jfuse.ir.dims import Dim, is_known, same
-from jfuse.ir.graph import Atom, Const, Eqn, Graph, Var
-from jfuse.ir.walk import live_eqns, producers, substitute_graph, use_counts
-from jfuse.kernels import ops
+from jfuse.ir.dims import Dim, is_known
+from jfuse.ir.graph import Atom, Eqn, Graph, Var
+from jfuse.ir.walk import live_eqns, producers
 from jfuse.kernels.core.op import depends_on_data
 from jfuse.lowering.rules import need
+from jfuse.passes.scans.from_while.row_access import Read, Write, row_reads, row_writes, without_reads
 from jfuse.passes.scans.from_while.step_index import Counting, Index, Limits, counters_of, limits_of
-
-
-@dataclass(frozen=True)
-class Read:
-    """One sequence read each step: the carried position, the axis of time, the row, and the Var that holds the step."""
-
-    position: int
-    axis: int
-    index: Index
-    step: Var
-
-
-@dataclass(frozen=True)
-class Write:
-    """One list written each step: the carried position, the row, and what is written: a row [1, …]."""
-
-    position: int
-    index: Index
-    row: Var
 
 
 @dataclass(frozen=True)
@@ -75,12 +56,12 @@ class Frame:
         limits = limits_of(eqn, counters)
         whole = eqn.bodies[1]
         counting = Counting(whole, counters, limits.length)
-        reads, aliases = _reads(whole, counting, limits.length)
-        body = _without_reads(whole, reads, aliases)
+        reads, aliases = row_reads(whole, counting, limits.length)
+        body = without_reads(whole, reads, aliases)
         positions = {var: i for i, var in enumerate(body.inputs)}
         invariant = {i for i, (a, b) in enumerate(zip(whole.inputs, whole.outputs, strict=True)) if a is b}
         others = [i for i in range(len(body.inputs)) if i not in invariant and i not in counters]
-        writes = _writes(body, others, counting, limits.length)
+        writes = row_writes(body, others, counting, limits.length)
         rest = [i for i in others if i not in {w.position for w in writes}]
         needed = _read_positions(body, [body.outputs[i] for i in rest] + [w.row for w in writes], positions)
         copies = _copies(body, [i for i in rest if i in needed], [i for i in rest if i not in needed], limits.length)
@@ -90,88 +71,6 @@ class Frame:
         counted = tuple(sorted(needed & counters.keys()))
         carries = tuple(i for i in rest if i not in copies)
         return cls(body, limits, counters, counted, reads, writes, copies, carries, tuple(sorted(needed & invariant)))
-
-
-def _reads(body: Graph, counting: Counting, length: Dim) -> tuple[tuple[Read, ...], dict[Var, Var]]:
-    """The steps that the body takes out of sequences it is given, equal ones once (`aliases` says which)."""
-    positions = {var: i for i, var in enumerate(body.inputs)}
-    found: dict[tuple[int, int, Index], Read] = {}
-    aliases: dict[Var, Var] = {}
-    for eqn in live_eqns(body, body.outputs):
-        if eqn.op is not ops.gather or eqn.params["batch_dims"] != 0:
-            continue
-        sequence, place = eqn.inputs
-        if not isinstance(sequence, Var) or sequence not in positions or place is None or place.type.rank != 0:
-            continue
-        position, axis = positions[sequence], eqn.params["axis"] % sequence.type.rank
-        index = counting.index(place)
-        if sequence is not body.outputs[position] or index is None or not _steps_through(index):
-            continue
-        inside = rows(index, length, sequence.type.shape[axis]) is not None
-        need(inside, "not_every_step", want=f"rows for {length} steps", got=f"a sequence of {sequence.type}")
-        step = eqn.outputs[0]
-        key = (position, axis, index)
-        if key in found:
-            aliases[step] = found[key].step
-        else:
-            found[key] = Read(position, axis, index, step)
-    return tuple(found.values()), aliases
-
-
-def _steps_through(index: Index) -> bool:
-    return abs(index.scale) == 1
-
-
-def rows(index: Index, length: Dim, size: Dim) -> tuple[Dim, Dim] | None:
-    """The first row of `size` that is visited, and the first that is no more; None where some may be out of range."""
-    first = index.lowest(length)
-    if same(first, 0) and same(length, size):
-        return 0, size
-    if is_known(first) and is_known(length) and is_known(size) and 0 <= first <= size - length:
-        return first, first + length
-    return None
-
-
-def _without_reads(body: Graph, reads: Sequence[Read], aliases: dict[Var, Var]) -> Graph:
-    taken = {r.step for r in reads} | aliases.keys()
-    eqns = tuple(e for e in body.eqns if not any(o in taken for o in e.outputs))
-    return substitute_graph(replace(body, eqns=eqns), aliases)
-
-
-def _writes(body: Graph, positions: Sequence[int], counting: Counting, length: Dim) -> tuple[Write, ...]:
-    """The lists that get one row each step, where that is all that happens to them."""
-    made, uses = producers(body), use_counts(body)
-    found = (_write(body, i, made, uses, counting, length) for i in positions)
-    return tuple(w for w in found if w is not None)
-
-
-def _write(
-    body: Graph, i: int, made: Mapping[Var, Eqn], uses: Mapping[Var, int], counting: Counting, length: Dim
-) -> Write | None:
-    out, var = body.outputs[i], body.inputs[i]
-    producer = made.get(out) if isinstance(out, Var) else None
-    if producer is None or producer.op is not ops.dynamic_update_slice or producer.inputs[0] is not var:
-        return None
-    _, row, begin = producer.inputs
-    index = _row_index(begin, made, counting)
-    if not isinstance(row, Var) or index is None or not _steps_through(index):
-        return None
-    shape = var.type.shape
-    fits = same(row.type.shape[0], 1) and all(map(same, row.type.shape[1:], shape[1:]))
-    inside = rows(index, length, shape[0]) is not None
-    once = uses[var] == 1 and uses[producer.outputs[0]] == 1
-    return Write(i, index, row) if fits and inside and once else None
-
-
-def _row_index(begin: Atom | None, made: Mapping[Var, Eqn], counting: Counting) -> Index | None:
-    """The row at which [row, 0, 0, …] begins."""
-    producer = made.get(begin) if isinstance(begin, Var) else None
-    if producer is None or producer.op not in (ops.concatenation, ops.pack) or len(producer.inputs) == 1:
-        single = producer is not None and producer.op in (ops.concatenation, ops.pack)
-        return counting.index(producer.inputs[0] if producer is not None and single else begin)
-    first, *others = producer.inputs
-    zeros = all(isinstance(r, Const) and not r.array.any() for r in others)
-    return counting.index(first) if zeros else None
 
 
 def _read_positions(body: Graph, wanted: Sequence[Atom], positions: Mapping[Var, int]) -> set[int]:
@@ -193,8 +92,13 @@ def _copies(body: Graph, read: Sequence[int], others: Sequence[int], length: Dim
         maker = made.get(atom) if isinstance(atom, Var) else None
         if atom in carried and is_known(length):  # an open length may be 0, and they may start differently
             found[i] = Copy(carried[atom], None)
-        elif maker is not None and maker.op in (ops.expand_dims, ops.reshape) and not isinstance(maker.inputs[1], Var):
+        elif maker is not None and maker.op.moves == "renames" and not _computes_more(maker):
             source = maker.inputs[0]
             if source in carried:
                 found[i] = Copy(carried[source], maker)
     return found
+
+
+def _computes_more(eqn: Eqn) -> bool:
+    """Whether an equation reads more than its first operand and constants."""
+    return any(isinstance(a, Var) for a in eqn.inputs[1:])

@@ -21,7 +21,8 @@ from jfuse.lowering.rules import need
 from jfuse.passes.context import Context
 from jfuse.passes.rewrite import Rewriting
 from jfuse.passes.scans.from_while.early_exit import is_idle_beyond
-from jfuse.passes.scans.from_while.frame import Frame, Read, Write, rows
+from jfuse.passes.scans.from_while.frame import Frame
+from jfuse.passes.scans.from_while.row_access import Read, Write, rows
 from jfuse.passes.scans.from_while.schedule import Scheduled, scheduled
 from jfuse.passes.scans.from_while.step_index import Index
 from jfuse.report import Refusal

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from graphlib import CycleError
 
@@ -29,12 +29,17 @@ LEAST_STEPS = 3  # two equal pieces of code are a pair of anything; a third make
 
 @dataclass(frozen=True, eq=False)
 class Unrolled:
-    """A loop: orbits in an order in which they can be computed, its steps, and what stands for those before them."""
+    """A loop: orbits in an order in which they can be computed, its steps, and what stands for those before them.
+
+    peeled: of a first step that other code computes, what stands there for results of the step; peeled_eqns: this code.
+    """
 
     graph: Graph
     orbits: tuple[Orbit, ...]
     steps: range
     before: Before
+    peeled: Mapping[Slot, Var] = field(default_factory=dict)
+    peeled_eqns: frozenset[Eqn] = frozenset()
 
     @property
     def places(self) -> set[int]:

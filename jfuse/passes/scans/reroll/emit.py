@@ -98,13 +98,15 @@ class Emitter:
             where = orbit.at(number)
             if where is not None:
                 self._rows[self._graph.eqns[where].outputs[output]] = _Row(stack, place)
+        if slot in loop.peeled:
+            self._rows[loop.peeled[slot]] = _Row(stack, 0)
         if _are_many(alone, loop):
             parts = ops.unpack(stack, axis=0)
             self._atoms.update((var, parts[number - loop.steps.start]) for number, var in alone.items())
 
     def _read_outside(self, loop: Unrolled) -> tuple[dict[Slot, dict[int, Var]], set[Slot]]:
         """The results of steps that other code reads one by one, and those of which it reads many side by side."""
-        inside = {self._graph.eqns[place] for place in loop.places}
+        inside = {self._graph.eqns[place] for place in loop.places} | loop.peeled_eqns
         slots = {v: slot for slot, _, v in self._values(loop)}
         alone: dict[Slot, dict[int, Var]] = {}
         joined: set[Slot] = set()
@@ -127,6 +129,8 @@ class Emitter:
                 outputs = () if place is None else self._graph.eqns[place].outputs
                 for k, var in enumerate(outputs):
                     yield (orbit, k), number, var
+        for slot, var in loop.peeled.items():
+            yield slot, loop.steps.start, var
 
     def _operands(self, step: StepGraph) -> list[Atom]:
         loop = step.loop

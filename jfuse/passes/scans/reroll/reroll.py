@@ -15,6 +15,7 @@ from jfuse.ir.trace import recording
 from jfuse.ir.walk import producers, with_bodies
 from jfuse.passes.scans.reroll.detect import Unrolled, unrolled_loops
 from jfuse.passes.scans.reroll.emit import Emitter, needs_of
+from jfuse.passes.scans.reroll.peeled_step import with_peeled_step
 from jfuse.passes.simplify.dce import eliminate_dead_code
 
 _ROUNDS = 16  # a layer that reads another one backwards is seen only when that one is rolled
@@ -33,7 +34,7 @@ def reroll(graph: Graph) -> Graph:
 
 def _rolled(graph: Graph) -> Graph | None:
     """The graph with its unrolled loops as scans; None where there are none."""
-    loops = unrolled_loops(graph)
+    loops = [with_peeled_step(loop) for loop in unrolled_loops(graph)]
     order = None
     while loops and order is None:
         order, loops = _order(graph, loops)

@@ -38,6 +38,7 @@ WORK_CONSTANTS = ("OPERATOR_US", "WEIGHT_US")
 NEAR_STACK = 200 << 10  # bytes of a stack that is not large
 NEAR_BYTES = 512 << 10  # weights of the steps side by side that stay in the near cache
 MAX_BYTES = 768 << 10  # weights and rows of the steps side by side: cache, and memory at run time
+MAX_BYTES_FOR_SPEED = 1 << 20  # where speed is preferred: memory is spent for it
 NEAR_OPERATORS = 900  # operators side by side: beyond, each one takes several times as long, as its data is far
 MAX_OPERATORS = 4000  # of a graph: each takes about 200 bytes of the file
 STEPS = (1, 2, 3, 4, 5, 6, 8, 10, 12, 16)  # of a turn that are considered
@@ -62,6 +63,19 @@ class Form:
             return "unrolled"
         turn = f"WHILE, {self.steps} steps a turn" if self.steps > 1 else "WHILE, one step a turn"
         return f"{turn}, in blocks of {self.block} steps" if self.block else turn
+
+    @property
+    def short(self) -> str:
+        """The form in one word: x4 are four steps a turn, x4in24 in blocks of 24 steps."""
+        return "unrolled" if self.unrolled else f"x{self.steps}" + (f"in{self.block}" if self.block else "")
+
+    @classmethod
+    def named(cls, word: str) -> Form:
+        """The form that `short` gives as this word."""
+        if word == "unrolled":
+            return cls(unrolled=True)
+        steps, _, block = word.removeprefix("x").partition("in")
+        return cls(steps=int(steps), block=int(block or 0))
 
     def within(self, length: Dim) -> Form:
         """The form as a loop of this length can have it."""
@@ -144,7 +158,7 @@ class LoopSize:
             return self.steps * self.operators
         return self.operators * (form.steps + (self.steps % form.steps if is_known(self.length) else form.steps > 1))
 
-    def allows(self, form: Form, room: int) -> bool:
+    def allows(self, form: Form, room: int, most_bytes: int = MAX_BYTES) -> bool:
         """Whether a loop may have the form where so many operators may be added to the graph."""
         steps = self.steps if form.unrolled else form.steps
         if form.unrolled and not is_known(self.length):
@@ -152,16 +166,31 @@ class LoopSize:
         if form.block and (form.block % steps or form.block >= self.steps or not self.collected):
             return False
         bytes_ = steps * (self.weights + self.given + self.collected)
-        near = bytes_ <= MAX_BYTES and steps * self.operators <= NEAR_OPERATORS
+        near = bytes_ <= most_bytes and steps * self.operators <= NEAR_OPERATORS
         return steps == 1 or (steps <= self.steps and near and self.added_operators(form) <= room)
 
+    def expected(self, room: int, most_bytes: int = MAX_BYTES) -> dict[str, float]:
+        """What one invoke takes in each form that is allowed, in microseconds by its `short`, the least first.
 
+        Of WHILE without and with blocks the three fastest each.
+        """
+        costs = {f: self.microseconds(f) for f in FORMS if self.allows(f, room, most_bytes)}
+        ranked = sorted(costs, key=lambda f: costs[f])
+        kinds = [[f for f in ranked if (f.unrolled, f.block > 0) == kind] for kind in _KINDS]
+        kept = {f for kind in kinds for f in kind[:3]}
+        return {f.short: costs[f] for f in ranked if f in kept}
+
+
+_KINDS = ((True, False), (False, False), (False, True))
 FORMS = (*(Form(steps=steps, block=block) for block in BLOCKS for steps in STEPS), Form(unrolled=True))
 
 
-def fastest(size: LoopSize, room: int, *, unroll: bool = True) -> Form:
-    """The form with the least cost; among those about as fast the shortest. unroll: allow straight-line code."""
-    allowed = [form for form in FORMS if size.allows(form, room) and (unroll or not form.unrolled)]
+def fastest(size: LoopSize, room: int, *, unroll: bool = True, most_bytes: int = MAX_BYTES) -> Form:
+    """The form with the least cost; among those about as fast the shortest.
+
+    unroll: allow straight-line code. most_bytes: of weights and rows of the steps side by side.
+    """
+    allowed = [form for form in FORMS if size.allows(form, room, most_bytes) and (unroll or not form.unrolled)]
     costs = {form: size.microseconds(form) for form in sorted(allowed, key=size.added_operators)}
     limit = WORTH * min(costs.values())
     return next(form for form, cost in costs.items() if cost <= limit)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -15,9 +15,17 @@ from jfuse.kernels.array.lists import reserve
 from jfuse.kernels.control import scan
 from jfuse.opaque_ops.state_operands import keeps_state, state_operands
 from jfuse.passes.context import Context
+from jfuse.passes.options import FUSED
 from jfuse.passes.rewrite import rewrite
 from jfuse.passes.scans.fission.split_scans import hoisted
-from jfuse.passes.scans.to_loops.loop_cost import MAX_OPERATORS, Form, LoopSize, fastest
+from jfuse.passes.scans.to_loops.loop_cost import (
+    MAX_BYTES,
+    MAX_BYTES_FOR_SPEED,
+    MAX_OPERATORS,
+    Form,
+    LoopSize,
+    fastest,
+)
 from jfuse.passes.scans.to_loops.loop_forms import Loop, written
 from jfuse.passes.scans.to_loops.run_time_zeros import Homes, empty, spread
 from jfuse.passes.simplify.broadcast_constants import broadcast_constants, constant_of
@@ -66,6 +74,7 @@ class _Visitor:
         self._known = broadcast_constants(graph)
         # The state pass knows these constants when it sees FILL, and writes them in its own way.
         self._states = {eqn.inputs[i] for eqn in graph.eqns if keeps_state(eqn) for i in state_operands(eqn)}
+        self._most_bytes = MAX_BYTES_FOR_SPEED if ctx.recurrence.prefer == "speed" else MAX_BYTES
         self._room = MAX_OPERATORS - sum(1 for _ in all_eqns(graph))
 
     def visit(self, eqn: Eqn) -> Sequence[Any] | None:
@@ -88,21 +97,27 @@ class _Visitor:
         rows = body.inputs[len(body.inputs) - len(loop.xs) :], body.outputs[len(loop.carries) :]
         size = LoopSize.of(body, loop.length, *([atom.type for atom in part] for part in rows))
         form = self._form(loop, size)
-        best = fastest(size, self._room)
+        best = fastest(size, self._room, most_bytes=self._most_bytes)
+        expected = size.expected(self._room, self._most_bytes)
         self._room -= size.added_operators(form)
-        self._ctx.report.loops.append(_told(loop, size, form, best))
+        self._ctx.report.loops.append(_told(loop, size, form, best, expected))
         return written(loop, form, self._homes)
 
     def _form(self, loop: Loop, size: LoopSize) -> Form:
         if same(loop.length, 1):
             return Form(unrolled=True)
+        asked_for = self._ctx.recurrence.forms.get(str(loop.eqn.source), FUSED)
+        if asked_for != FUSED and (is_known(loop.length) or asked_for != Form(unrolled=True).short):
+            return Form.named(asked_for)
         loop_form = self._ctx.recurrence.loop
         if loop_form == "unroll" or (loop_form == "auto" and not self._ctx.target.has("WHILE")):
             if not is_known(loop.length):
                 raise _open_length(loop)
             return Form(unrolled=True)
         if loop_form == "while":
-            return fastest(size, self._room, unroll=False)
+            return fastest(size, self._room, unroll=False, most_bytes=self._most_bytes)
+        if self._choose is fastest:
+            return fastest(size, self._room, most_bytes=self._most_bytes)
         return self._choose(size, self._room)
 
     def _ready(self, atom: Atom | None) -> Atom:
@@ -125,8 +140,8 @@ def _open_length(loop: Loop) -> LowerError:
     )
 
 
-def _told(loop: Loop, size: LoopSize, form: Form, best: Form) -> LoopForm:
+def _told(loop: Loop, size: LoopSize, form: Form, best: Form, expected: Mapping[str, float]) -> LoopForm:
     """What became of a loop and why, for the report."""
     sizes = f"{loop.length} steps of {size.operators} operators and {size.weights} bytes of weights"
     operators = size.steps * size.operators
-    return LoopForm(str(loop.eqn.source), sizes, str(form), operators, size.microseconds(best), str(best))
+    return LoopForm(str(loop.eqn.source), sizes, str(form), operators, size.microseconds(best), str(best), expected)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from jfuse.ir.graph import Eqn
+from jfuse.kernels.nn.fake_quant import nudged_range
 from jfuse.tflite.runtime.needs import (
     I8,
     I16_I8,
@@ -18,8 +20,15 @@ from jfuse.tflite.runtime.needs import (
     product_of,
     result,
 )
-from jfuse.tflite.runtime.quantized import I8_I4, Quantized, Weights, beside_floats, integers
+from jfuse.tflite.runtime.quantized import I8_I4, Quantized, TrainedRange, Weights, beside_floats, integers
 from jfuse.tflite.runtime.row import ALL_BUT_STRINGS, MOST_AXES, Row, Runtime, Values, takes, versions
+
+
+def _of_fake_quant(eqn: Eqn) -> TrainedRange:
+    narrow, bits = bool(eqn.params["narrow_range"]), int(eqn.params["num_bits"])
+    step, low, high = nudged_range(eqn.params["min"], eqn.params["max"], bits, narrow)
+    return TrainedRange(low, high, step, bits, int(narrow))
+
 
 ROWS: tuple[Row, ...] = (
     Row(
@@ -120,6 +129,7 @@ ROWS: tuple[Row, ...] = (
         litert=Runtime(
             versions("1.5.0 1.10.0", (2, option("narrow_range"))),
             takes(operand=None, result="f32", broadcasts=None, values=Values.COMPUTED),
+            quantized=Quantized(integers("i8 i16", "free", trained=_of_fake_quant)),
         ),
     ),
     Row(

@@ -1,0 +1,31 @@
+"""`jfuse optimize` and `jfuse tune`: files made better by measurement."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from jfuse.cli import interrupts
+from jfuse.cli.clock import elapsed_s
+from jfuse.cli.console import progress, show_rows
+from jfuse.cli.tables import summary
+from jfuse.tuning.optimized_file import optimize as optimized
+from jfuse.tuning.tuned_forms import tune as tuned
+
+
+def optimize(model: Path, output: Path, **arguments: Any) -> None:
+    """Write the better file, and print what was done."""
+    with progress() as on_stage:
+        result = optimized(model, on_stage=on_stage, **arguments)
+        interrupts.need_none()
+        result.save(output)
+    show_rows(summary(result.report, output, elapsed_s()))
+
+
+def tune(source: Path, output: Path, **arguments: Any) -> None:
+    """Write the file with the fastest forms, and print what each took."""
+    with progress() as on_stage:
+        result = tuned(source, on_stage=on_stage, **arguments)
+        interrupts.need_none()
+        result.save(output)
+    show_rows(summary(result.report, output, elapsed_s()))

@@ -1,0 +1,189 @@
+"""Ranges that training found: what FAKE_QUANT says of its operand and result, and of what only moves these."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from jfuse.ir.graph import Atom, Const, Eqn, Graph, Var
+from jfuse.ir.types import DType
+from jfuse.ir.walk import producers, with_bodies
+from jfuse.lowering.integer_spellings import spells_zeros
+from jfuse.lowering.ops.math.fake_quant import cut, is_never_negative
+from jfuse.passes.quantize.forms import facts, is_float, operands_of, rule_of
+from jfuse.passes.quantize.parameters import FIRST, parameters
+from jfuse.passes.rewrite import rewrite
+from jfuse.quantization.recipe import QuantizeRule, Recipe
+from jfuse.tflite.runtime.quantized import Fixed, TrainedRange
+
+_BITS = {DType.i8: 8, DType.i16: 16}
+
+
+@dataclass(frozen=True)
+class Trained:
+    """The range of a value, and its parameters in the type of the equation that says so; None where that has none."""
+
+    low: float
+    high: float
+    fixed: Fixed | None = None
+    rule: QuantizeRule | None = None
+
+    def fixed_for(self, rule: QuantizeRule) -> Fixed | None:
+        """The parameters under a rule."""
+        same = self.rule is not None and _kind(self.rule) == _kind(rule)
+        return self.fixed if same else None
+
+
+def _kind(rule: QuantizeRule) -> tuple[DType, bool]:
+    return rule.activations, rule.symmetric
+
+
+def trained_range(eqn: Eqn) -> TrainedRange | None:
+    """What an equation says of its operand; None for one that computes."""
+    row = facts(eqn).integers
+    return None if row is None or row.trained is None else row.trained(eqn)
+
+
+def parameters_of(found: TrainedRange, rule: QuantizeRule) -> Fixed:
+    """Those that were trained where the type has as many bits; else steps as fine as the type allows."""
+    dtype = rule.activations
+    zero_point = round(-found.low / found.step) + found.first + FIRST[dtype]
+    if found.bits == _BITS[dtype] and (zero_point == 0 or (dtype is DType.i8 and not rule.symmetric)):
+        return Fixed(found.step, zero_point)
+    quantization = parameters(found.low, found.high, dtype, symmetric=rule.symmetric)
+    return Fixed(quantization.scale[0], quantization.zero_point[0])
+
+
+def trained_ranges(graph: Graph, integers: Mapping[Eqn, QuantizeRule]) -> Mapping[Var, Trained]:
+    """The ranges of values that training found.   integers: the equations that compute in integers
+
+    The operand of FAKE_QUANT has that of the result, where nothing else reads it; what is moved or chosen has that of
+    what it is moved from or to.
+    """
+    found: dict[Var, Trained] = {}
+    made_by = producers(graph)
+    for eqn, rule in integers.items():
+        if (own := trained_range(eqn)) is not None:
+            found[eqn.outputs[0]] = _kernels_own(eqn, rule, own, made_by, integers) or Trained(
+                own.low, own.high, parameters_of(own, rule), rule
+            )
+        elif moved := _moved(eqn, found):
+            found.update(dict.fromkeys(filter(is_float, eqn.outputs), moved))
+    readers = _readers_of_numbers(graph)
+    kept = {a for a in graph.outputs if isinstance(a, Var)}
+    for eqn in reversed(list(integers)):
+        after = found.get(eqn.outputs[0])
+        if after is None or len(eqn.outputs) > 1:
+            continue
+        for var in _given_alone(eqn, readers, kept, found):
+            found[var] = after
+    return found
+
+
+def _kernels_own(
+    eqn: Eqn, rule: QuantizeRule, own: TrainedRange, made_by: Mapping[Var, Eqn], integers: Mapping[Eqn, QuantizeRule]
+) -> Trained | None:
+    """The range that the kernel before FAKE_QUANT demands of its result, where that has nothing to cut off."""
+    found = _demanded(eqn.inputs[0], rule, made_by, integers)
+    if len(found) != 1 or None in found:
+        return None
+    (fixed,), first = found, FIRST[rule.activations]
+    assert fixed is not None, "checked above"
+    low, high = (fixed.scale * (end - fixed.zero_point) for end in (first, -first - 1))
+    has_all = own.low <= low + own.step and high - own.step <= own.high
+    return Trained(low, high, fixed, rule) if has_all else None
+
+
+def _demanded(
+    atom: Atom | None, rule: QuantizeRule, made_by: Mapping[Var, Eqn], integers: Mapping[Eqn, QuantizeRule]
+) -> set[Fixed | None]:
+    """What kernels demand of a value, or of all that it is moved from; None among them where one has no demand."""
+    found: set[Fixed | None] = set()
+    waiting, seen = [atom], set()
+    while waiting:
+        atom = waiting.pop()
+        if atom in seen:
+            continue
+        seen.add(atom)
+        before = made_by.get(atom) if isinstance(atom, Var) else None
+        row = None if before is None or before not in integers else facts(before).integers
+        if before is None or row is None or integers[before].activations is not rule.activations:
+            found.add(None)
+        elif row.result == "same":
+            waiting += [before.inputs[i] for i in operands_of(before).activations]
+        else:
+            found.add(None if isinstance(row.result, str) else row.result[rule.activations])
+    return found
+
+
+def _moves(eqn: Eqn) -> bool:
+    row = facts(eqn).integers
+    return row is not None and row.result == "same"
+
+
+def _moved(eqn: Eqn, found: Mapping[Var, Trained]) -> Trained | None:
+    """The range of what an equation moves, where that of all its operands is known."""
+    if not _moves(eqn):
+        return None
+    given = [eqn.inputs[i] for i in operands_of(eqn).activations]
+    ranges = [_constant(a) if isinstance(a, Const) else found.get(a) for a in given if a is not None]
+    known = [r for r in ranges if r is not None]
+    if not known or len(known) < len(ranges):
+        return None
+    return Trained(min(r.low for r in known), max(r.high for r in known))
+
+
+def _constant(const: Const) -> Trained:
+    return Trained(float(const.array.min(initial=0)), float(const.array.max(initial=0)))
+
+
+def _readers_of_numbers(graph: Graph) -> Mapping[Var, Sequence[Eqn]]:
+    """The equations that read each value, without those that read its shape alone, as x - x does."""
+    given = {a for a in graph.outputs if isinstance(a, Var)}
+    found: dict[Var, list[Eqn]] = {}
+    for eqn in reversed(graph.eqns):
+        read = [a for a in eqn.inputs if isinstance(a, Var)]
+        is_zero = spells_zeros(eqn)
+        is_read = eqn.effects or not _moves(eqn) or any(v in given or found.get(v) for v in eqn.outputs)
+        for var in dict.fromkeys(read) if is_read and not is_zero else ():
+            found.setdefault(var, []).append(eqn)
+    return found
+
+
+def _given_alone(
+    eqn: Eqn, readers: Mapping[Var, Sequence[Eqn]], kept: set[Var], found: Mapping[Var, Trained]
+) -> Iterator[Var]:
+    """The operands that have the range of the result, as nothing sees more of them."""
+    trains = trained_range(eqn) is not None
+    for i in operands_of(eqn).activations if trains or _moves(eqn) else ():
+        var = eqn.inputs[i]
+        if not isinstance(var, Var) or var in found or var in kept:
+            continue
+        others = [other for other in readers.get(var, ()) if other is not eqn]
+        if all(trains and other.op is eqn.op and dict(other.params) == dict(eqn.params) for other in others):
+            yield var
+
+
+def with_ends(graph: Graph, recipe: Recipe) -> Graph:
+    """The graph where what FAKE_QUANT cuts off is cut off, too, if the integers reach farther than its range."""
+    made_by = producers(graph)
+
+    def visit(eqn: Eqn) -> Sequence[Any] | None:
+        rule, own = rule_of(eqn, recipe), trained_range(eqn)
+        x = eqn.inputs[0] if eqn.inputs else None
+        reaches_on = rule.symmetric or rule.activation_bits > 8
+        if own is None or not isinstance(x, Var) or rule.mode != "integer" or not reaches_on:
+            return None
+        within = _cut(x, own, made_by.get(x))
+        return None if within is x else list(eqn.op.run([within], eqn.params, ()))
+
+    return rewrite(with_bodies(graph, lambda body: with_ends(body, recipe)), visit)
+
+
+def _cut(x: Any, own: TrainedRange, before: Eqn | None) -> Any:
+    """What FAKE_QUANT reads within its range, as far as integers about zero, and an activation, let it beyond."""
+    activation = "" if before is None else str(before.params.get("fused_activation_function", before.op.builtin))
+    is_cut_below = own.low <= own.step - own.high or (own.low <= 0 and is_never_negative(activation))
+    is_cut_above = own.high >= -own.low - own.step
+    return cut(x, None if is_cut_below else own.low, None if is_cut_above else own.high)

@@ -1,0 +1,174 @@
+"""The rows of sequences and lists that the steps of a loop read and write.
+
+A list is written by one operator, or as the official converter spells it, slice ++ row ++ slice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from jfuse.ir.dims import Dim, is_known, same
+from jfuse.ir.graph import Atom, Const, Eqn, Graph, Var
+from jfuse.ir.walk import live_eqns, producers, substitute_graph, use_counts
+from jfuse.kernels import ops
+from jfuse.kernels.core.op import static_value
+from jfuse.lowering.rules import need
+from jfuse.passes.scans.from_while.step_index import Counting, Index
+
+
+@dataclass(frozen=True)
+class Read:
+    """One sequence read each step: the carried position, the axis of time, the row, and the Var that holds the step."""
+
+    position: int
+    axis: int
+    index: Index
+    step: Var
+
+
+@dataclass(frozen=True)
+class Write:
+    """One list written each step: the carried position, the row, and what is written: a row [1, …]."""
+
+    position: int
+    index: Index
+    row: Var
+
+
+def row_reads(body: Graph, counting: Counting, length: Dim) -> tuple[tuple[Read, ...], dict[Var, Var]]:
+    """The steps that the body takes out of sequences it is given, equal ones once (`aliases` says which)."""
+    positions = {var: i for i, var in enumerate(body.inputs)}
+    found: dict[tuple[int, int, Index], Read] = {}
+    aliases: dict[Var, Var] = {}
+    for eqn in live_eqns(body, body.outputs):
+        if eqn.op is not ops.gather or eqn.params["batch_dims"] != 0:
+            continue
+        sequence, place = eqn.inputs
+        if not isinstance(sequence, Var) or sequence not in positions or place is None or place.type.rank != 0:
+            continue
+        position, axis = positions[sequence], eqn.params["axis"] % sequence.type.rank
+        index = counting.index(place)
+        if sequence is not body.outputs[position] or index is None or not _steps_through(index):
+            continue
+        inside = rows(index, length, sequence.type.shape[axis]) is not None
+        need(inside, "not_every_step", want=f"rows for {length} steps", got=f"a sequence of {sequence.type}")
+        step = eqn.outputs[0]
+        key = (position, axis, index)
+        if key in found:
+            aliases[step] = found[key].step
+        else:
+            found[key] = Read(position, axis, index, step)
+    return tuple(found.values()), aliases
+
+
+def _steps_through(index: Index) -> bool:
+    return abs(index.scale) == 1
+
+
+def rows(index: Index, length: Dim, size: Dim) -> tuple[Dim, Dim] | None:
+    """The first row of `size` that is visited, and the first that is no more; None where some may be out of range."""
+    first = index.lowest(length)
+    if same(first, 0) and same(length, size):
+        return 0, size
+    if is_known(first) and is_known(length) and is_known(size) and 0 <= first <= size - length:
+        return first, first + length
+    return None
+
+
+def without_reads(body: Graph, reads: Sequence[Read], aliases: dict[Var, Var]) -> Graph:
+    taken = {r.step for r in reads} | aliases.keys()
+    eqns = tuple(e for e in body.eqns if not any(o in taken for o in e.outputs))
+    return substitute_graph(replace(body, eqns=eqns), aliases)
+
+
+def row_writes(body: Graph, positions: Sequence[int], counting: Counting, length: Dim) -> tuple[Write, ...]:
+    """The lists that get one row each step, where that is all that happens to them."""
+    made, uses = producers(body), use_counts(body)
+    found = (_write(body, i, made, uses, counting, length) for i in positions)
+    return tuple(w for w in found if w is not None)
+
+
+def _write(
+    body: Graph, i: int, made: Mapping[Var, Eqn], uses: Mapping[Var, int], counting: Counting, length: Dim
+) -> Write | None:
+    out, var = body.outputs[i], body.inputs[i]
+    found = _row_write(out, var, made, counting)
+    if found is None or not _steps_through(found.index):
+        return None
+    index, row, shape = found.index, found.row, var.type.shape
+    fits = same(row.type.shape[0], 1) and all(map(same, row.type.shape[1:], shape[1:]))
+    inside = rows(index, length, shape[0]) is not None
+    once = uses[var] == found.reads and isinstance(out, Var) and uses[out] == 1
+    return Write(i, index, row) if fits and inside and once else None
+
+
+@dataclass(frozen=True)
+class _RowWrite:
+    """What an equation makes of a list: the row `index` of it becomes `row`, and the rest stays.   row: [1, …]
+
+    reads: how many times the equations that write read the list.
+    """
+
+    index: Index
+    row: Var
+    reads: int
+
+
+def _row_write(out: Atom, old: Var, made: Mapping[Var, Eqn], counting: Counting) -> _RowWrite | None:
+    """How `out` is `old` with one row written; None where it is something else."""
+    eqn = made.get(out) if isinstance(out, Var) else None
+    if eqn is None:
+        return None
+    if eqn.op is ops.dynamic_update_slice and eqn.inputs[0] is old:
+        _, row, begin = eqn.inputs
+        index = _first(begin, made, counting, [(0,)] * (old.type.rank - 1))
+        return _RowWrite(index, row, 1) if index is not None and isinstance(row, Var) else None
+    return _joined(eqn, old, made, counting) if eqn.op is ops.concatenation else None
+
+
+def _joined(eqn: Eqn, old: Var, made: Mapping[Var, Eqn], counting: Counting) -> _RowWrite | None:
+    """The rows before, the row, and the rows after: TensorListSetItem in the official converter's files."""
+    plain = eqn.params["axis"] % old.type.rank == 0 and eqn.params["fused_activation_function"] == "NONE"
+    if not plain or len(eqn.inputs) != 3:
+        return None
+    before, row, after = eqn.inputs
+    slices = [made.get(part) if isinstance(part, Var) else None for part in (before, after)]
+    if any(part is None or part.op is not ops.slice_ or part.inputs[0] is not old for part in slices):
+        return None
+    (_, start, count), (_, begin, rest) = (part.inputs for part in slices if part is not None)
+    rank, sizes = old.type.rank, old.type.shape[1:]
+    all_of_axes = [(-1, size) for size in sizes]
+    index = _first(count, made, counting, all_of_axes)
+    second = _first(begin, made, counting, [(0,)] * (rank - 1))
+    if index is None or second is None or not isinstance(row, Var):
+        return None
+    whole = _are(start, [(0,)] * rank) and _are(rest, [(-1,), *all_of_axes])
+    follows = second.scale == index.scale and same(second.offset, index.offset + 1) is True
+    return _RowWrite(index, row, 2) if whole and follows else None
+
+
+def _are(atom: Atom | None, wanted: Sequence[Collection[Dim]]) -> bool:
+    """Whether a vector is known, and each number of it among those that are wanted there."""
+    found = None if atom is None else static_value(atom)
+    return (
+        isinstance(found, tuple)
+        and len(found) == len(wanted)
+        and all(n in w for n, w in zip(found, wanted, strict=True))
+    )
+
+
+def _first(
+    atom: Atom | None, made: Mapping[Var, Eqn], counting: Counting, others: Sequence[Collection[Dim]]
+) -> Index | None:
+    """The number of a row in a vector [row, …] whose other numbers are among those that are wanted there."""
+    eqn = made.get(atom) if isinstance(atom, Var) else None
+    if eqn is None or eqn.op not in (ops.concatenation, ops.pack) or len(eqn.inputs) == 1:
+        single = eqn is not None and eqn.op in (ops.concatenation, ops.pack)
+        return counting.index(eqn.inputs[0] if eqn is not None and single else atom)
+    first, *rest = eqn.inputs
+    if not all(isinstance(part, Const) for part in rest):
+        return None
+    numbers = [n for part in rest if isinstance(part, Const) for n in part.array.reshape(-1).tolist()]
+    fits = len(numbers) == len(others) and all(n in w for n, w in zip(numbers, others, strict=True))
+    return counting.index(first) if fits else None

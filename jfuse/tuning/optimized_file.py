@@ -1,0 +1,170 @@
+"""`jfuse.optimize`: a .tflite file in fewer operators, fewer bytes and less time; or the file as it is, and why."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from ai_edge_litert import schema_py_generated as schema
+
+from jfuse.api import OnStage, lower, operator_counts
+from jfuse.api import verify as compare
+from jfuse.errors import JfuseError
+from jfuse.last_resort import only_jfuse_errors
+from jfuse.limits import DEFAULT_LIMITS, Limits
+from jfuse.loading import load
+from jfuse.model import Model
+from jfuse.passes.options import LoweringOptions
+from jfuse.report import Report
+from jfuse.tflite.mapped_file import read_file
+from jfuse.tflite.read.external import has_other_files
+from jfuse.tflite.targets.catalog import target_named
+from jfuse.tuning.associated_files import with_files_of
+from jfuse.tuning.result_names import with_result_names
+from jfuse.tuning.timing import Timing, timed
+
+_FORMS: tuple[dict[str, Any], ...] = ({}, {"prefer": "speed"}, {"loop": "while"}, {"prefer": "speed", "loop": "while"})
+"""What `lower` is asked for, one after the other."""
+_INPUT, _AGAIN = "the file itself", "the file itself, once more"
+
+
+@only_jfuse_errors("optimization")
+def optimize(
+    source: str | Path,
+    *,
+    target: str = LoweringOptions.target,
+    verify: bool = True,
+    slower: float = 1.0,
+    unsafe: bool = False,
+    limits: Limits = DEFAULT_LIMITS,
+    on_stage: OnStage = lambda stage: None,
+) -> Model:
+    """The model of a .tflite file, whoever wrote it, in fewer operators: loops fused, steps that were unrolled joined.
+
+    The result never has more operators or bytes than the file, and never takes more time, where that can be measured
+    here: in LiteRT, for targets that run it. Where nothing better is found the file is kept byte by byte, and
+    `report.notes` says why. Signatures, metadata, the names of inputs and outputs and associated files stay. Files of
+    integers are left as they are.
+    source: the path of the file. target: as `lower` has it.
+    verify: compare the result with the file, both in LiteRT, on several calls in a row; raises VerifyFailed where they
+        differ.
+    slower: how many times as long as the file the result may take, for smaller files at the price of time.
+    unsafe, limits: as in `load`.
+    """
+    path = Path(source)
+    if path.suffix != ".tflite":
+        raise JfuseError("only .tflite files are optimized", where=str(source), remedy="jfuse.convert takes sources")
+    if not slower > 0:
+        raise JfuseError("slower= is a positive number", found=slower)
+    on_stage("import")
+    model = load(path, unsafe=unsafe, limits=limits)
+    if has_other_files(bytes(read_file(path)[0])):
+        return _kept(model, path, ["its weights lie in other files"])
+    data = bytes(read_file(path)[0])
+    search = _Search(model, data, target, slower, limits)
+    found, timing = search.best(on_stage)
+    if found is None:
+        return _kept(model, path, search.reasons)
+    result = _finished(found, data, timing)
+    if verify:
+        on_stage("verify")
+        _verified(result, path, limits)
+    return result
+
+
+@dataclass
+class _Search:
+    """Tries the forms of one file."""
+
+    model: Model
+    data: bytes
+    target: str
+    slower: float
+    limits: Limits
+
+    def __post_init__(self) -> None:
+        self.reasons: list[str] = []
+
+    def best(self, on_stage: OnStage) -> tuple[Model | None, Timing | None]:
+        """The fastest of those that are no larger, and its time beside the file's; None for none."""
+        found: dict[str, Model] = {}
+        for lowered in self._lowered(on_stage):
+            text = lowered.to_bytes()
+            if text == self.data or any(text == other.to_bytes() for other in found.values()):
+                continue
+            if self._is_no_larger(text):
+                found[f"form {len(found) + 1}"] = lowered
+        if not found:
+            self.reasons = self.reasons or ["it is in the best form known already"]
+            return None, None
+        target = target_named(self.target)
+        if target.runtime or target.accelerator is not None:
+            return next(iter(found.values())), None  # LiteRT's times on this machine say nothing of such a target
+        on_stage("measure")
+        files = {_INPUT: self.data, _AGAIN: self.data, **{name: m.to_bytes() for name, m in found.items()}}
+        times = timed(files, self.model.program, limits=self.limits)
+        name = min(found, key=lambda n: times[n].ratio)
+        # What one file takes beside itself is what cannot be told apart.
+        if times[name].ratio <= self.slower * max(1.0, times[_AGAIN].ratio, 1 / times[_AGAIN].ratio):
+            return found[name], times[name]
+        self.reasons.append(
+            f"the fastest other form takes {times[name].ratio:.2f} times as long "
+            f"({times[name].microseconds:.0f} instead of {times[_INPUT].microseconds:.0f} us in LiteRT on this machine)"
+        )
+        return None, None
+
+    def _lowered(self, on_stage: OnStage) -> Iterator[Model]:
+        for form in _FORMS:
+            try:
+                lowered = lower(self.model, target=self.target, on_stage=on_stage, **form)
+                program = with_result_names(lowered.program, self.model.program)
+                yield Model(program, report=lowered.report, limits=self.limits)
+            except JfuseError as error:
+                reason = f"{error.message}" + (f" ({error.where})" if error.where else "")
+                if reason not in self.reasons:
+                    self.reasons.append(reason)
+
+    def _is_no_larger(self, text: bytes) -> bool:
+        sizes = [(operators_in(self.data), operators_in(text), "operators"), (len(self.data), len(text), "bytes")]
+        more = [f"{after:,} {what} instead of {before:,}" for before, after, what in sizes if after > before]
+        reason = f"another form has {' and '.join(more)}"
+        if more and reason not in self.reasons:
+            self.reasons.append(reason)
+        return not more
+
+
+def operators_in(data: bytes) -> int:
+    """How many operators a file holds, in all subgraphs."""
+    model = schema.Model.GetRootAs(data, 0)
+    return sum(model.Subgraphs(i).OperatorsLength() for i in range(model.SubgraphsLength()))
+
+
+def _kept(model: Model, path: Path, reasons: list[str]) -> Model:
+    """The file as it is."""
+    data = bytes(read_file(path)[0])
+    report = replace(model.report, size_bytes=len(data), operators=operator_counts(model.program.graphs()))
+    report.notes = [*model.report.notes, *(f"the file is kept as it is: {reason}" for reason in reasons)]
+    return model.with_bytes(data, report)
+
+
+def _finished(found: Model, data: bytes, timing: Timing | None) -> Model:
+    text = with_files_of(data, found.to_bytes())
+    report: Report = replace(found.report, size_bytes=len(text))
+    before = f"{operators_in(data)} operators and {len(data):,} bytes"
+    report.notes = [*report.notes, f"the file had {before}; now {operators_in(text)} and {len(text):,}"]
+    if timing is None:
+        report.notes.append("times were not compared: this machine does not run what the file is for")
+    else:
+        report.notes.append(
+            f"it takes {timing.ratio:.2f} of the time ({timing.microseconds:.0f} us in LiteRT on this machine)"
+        )
+    return found.with_bytes(text, report)
+
+
+def _verified(result: Model, path: Path, limits: Limits) -> None:
+    started = time.perf_counter()
+    compare(result, path, limits=limits)
+    result.report.seconds["verify"] = time.perf_counter() - started
