@@ -97,7 +97,7 @@ def load_selected(
         return Model(program, report=Report(notes=list(running_notes(program))), limits=limits)
     known = default_rules().extended(rules)
     if is_torch_source(source):
-        modules = import_modules(source, selection, known.lowers_torch)
+        modules = import_modules(source, selection, known.lowers_torch, unsafe=unsafe)
         return Model(modules.program, report=Report(notes=list(modules.notes)), functions=modules)
     if is_jax_source(source, selection):
         functions = import_functions(jax_signatures(source, selection), known.lowers_jax)

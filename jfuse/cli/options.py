@@ -19,7 +19,7 @@ DEVICES = ("cpu", "gpu", "tpu", "cuda", "rocm")
 _Data = {"exists": True, "dir_okay": False}
 
 Source = Annotated[
-    Path, typer.Argument(metavar="SOURCE", help="A SavedModel folder, or a .keras, .h5, .pb or .tflite file.")
+    Path, typer.Argument(metavar="SOURCE", help="A SavedModel folder, or a .keras, .h5, .pb, .pt2 or .tflite file.")
 ]
 File = Annotated[Path, typer.Argument(metavar="FILE", help="A .tflite file, whoever wrote it.")]
 Output = Annotated[Path, typer.Option("-o", "--output", help="The .tflite file to write.")]

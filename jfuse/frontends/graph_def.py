@@ -9,7 +9,8 @@ from typing import Any
 from jfuse.errors import ImportFailed
 from jfuse.frontends.selection import Selection
 from jfuse.frontends.tensorflow.callable import DEFAULT_KEY, reason_of
-from jfuse.frontends.tensorflow.function import TfSignature, unique_names
+from jfuse.frontends.tensorflow.live_function import LiveFunction
+from jfuse.frontends.tensorflow.signature import TfSignature, unique_names
 from jfuse.tf_nodes.attributes import data_inputs, split_reference
 
 SUFFIX = ".pb"
@@ -73,7 +74,7 @@ def graph_def_signature(graph_def: Any, selection: Selection) -> TfSignature:
             found=reason_of(error),
             remedy="name all placeholders that the outputs need in input_tensors=[…]",
         ) from error
-    return TfSignature(DEFAULT_KEY, function, _short_names(fed), _short_names(outputs))
+    return TfSignature(DEFAULT_KEY, LiveFunction(function), _short_names(fed), _short_names(outputs))
 
 
 def _placeholders(graph_def: Any, outputs: Sequence[str]) -> list[str]:

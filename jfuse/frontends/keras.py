@@ -10,7 +10,8 @@ from jfuse.errors import ImportFailed, JfuseError
 from jfuse.frontends.keras_archive import check_archive, read_archive
 from jfuse.frontends.keras_h5 import H5_SUFFIXES, check_h5, read_h5
 from jfuse.frontends.tensorflow.callable import DEFAULT_KEY, reason_of
-from jfuse.frontends.tensorflow.function import TfSignature, flat_names
+from jfuse.frontends.tensorflow.live_function import LiveFunction
+from jfuse.frontends.tensorflow.signature import TfSignature, flat_names
 from jfuse.limits import DEFAULT_LIMITS, Limits
 
 
@@ -76,7 +77,7 @@ def keras_signature(model: Any, input_signature: Sequence[Any] | None) -> TfSign
     except Exception as error:  # tracing runs the layers' code
         raise ImportFailed(f"the model {model.name!r} could not be traced", found=reason_of(error)) from error
     names = tuple(_name(t, i) for i, t in enumerate(tensors))
-    return TfSignature(DEFAULT_KEY, function, names, flat_names(function.structured_outputs, "output"))
+    return TfSignature(DEFAULT_KEY, LiveFunction(function), names, flat_names(function.structured_outputs, "output"))
 
 
 def _input_structure(model: Any, input_signature: Sequence[Any] | None) -> Any:

@@ -13,7 +13,6 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from jfuse.errors import ImportFailed
-from jfuse.frontends.saved_model_file import read_saved_model
 
 # TensorFlow 2.21's registry of 1,910 ops was searched for what takes a path, an address or a Python function.
 _OUTSIDE = re.compile(
@@ -48,12 +47,13 @@ def check_effects(nodes: Iterable[Any], functions: Mapping[str, Any], source: st
         )
 
 
-def check_saved_model(path: Path) -> None:
+def check_saved_model(path: Path, message: Any) -> None:
     """Raise ImportFailed where loading a SavedModel, or running its signatures, would work outside of its folder.
 
+    message: what its file says.
     What only saves checkpoints is left out: nothing calls it.
     """
-    for graph in read_saved_model(path).meta_graphs:
+    for graph in message.meta_graphs:
         _check_assets(path, graph.asset_file_def)
         functions = {f.signature.name: f for f in graph.graph_def.library.function}
         assets = [a.tensor_info.name.split(":")[0] for a in graph.asset_file_def]

@@ -1,51 +1,73 @@
-"""SavedModel directories."""
+"""SavedModel directories: read from their files, or by TensorFlow's loader where these hold what jfuse cannot read."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 from jfuse.errors import ImportFailed
+from jfuse.frontends.checkpoint.tensor_bundle import NotUnderstood
 from jfuse.frontends.outside_effects import check_saved_model
-from jfuse.frontends.saved_model_file import has_saved_model
+from jfuse.frontends.saved_model_file import has_saved_model, read_saved_model
+from jfuse.frontends.stored_functions import StoredModel
 from jfuse.frontends.tensorflow.callable import reason_of
-from jfuse.frontends.tensorflow.function import TfSignature, flat_names
+from jfuse.frontends.tensorflow.live_function import LiveFunction
+from jfuse.frontends.tensorflow.signature import TfSignature, flat_names
+from jfuse.tf_nodes.presence import need_tensorflow
 
 
 def saved_model_signatures(
     path: Path, keys: Sequence[str] | None, *, unsafe: bool = False
-) -> tuple[list[TfSignature], Any]:
-    """The signatures of a SavedModel, and the loaded object, which must be kept for as long as they are used.
+) -> tuple[list[TfSignature], Any, tuple[str, ...]]:
+    """The signatures of a SavedModel, what must be kept for as long as they are used, and notes for the report.
 
     keys: the wanted signatures; None for all. unsafe: let it read and write files and run Python code.
     Raises ImportFailed where the folder cannot be read or a key is missing.
     """
     if not has_saved_model(path):
         raise ImportFailed(f"{path} is not a SavedModel", expected="a folder with a saved_model.pb")
-    import tensorflow as tf
-
+    message = read_saved_model(path)
     if not unsafe:
-        check_saved_model(path)
+        check_saved_model(path, message)
+    load = cache(lambda: _loaded(path))
     try:
-        loaded = tf.saved_model.load(str(path))
-    except Exception as error:  # TensorFlow raises whatever its readers raise
-        raise ImportFailed(f"{path} cannot be read as a SavedModel", found=reason_of(error)) from error
-    available = dict(loaded.signatures)
+        if len(message.meta_graphs) != 1:
+            raise NotUnderstood(f"it holds {len(message.meta_graphs)} graphs")
+        available = StoredModel(path, message.meta_graphs[0], load).signatures()
+        notes: tuple[str, ...] = ()
+        keep_alive: Any = None
+    except NotUnderstood as error:
+        need_tensorflow(f"{path} cannot be read without TensorFlow: {error}")
+        keep_alive = load()
+        available = {key: _live(key, function) for key, function in keep_alive.signatures.items()}
+        notes = (f"TensorFlow's loader has read the SavedModel: {error}",)
     if not available:
         raise ImportFailed(
             f"{path} has no signatures", remedy="save it with signatures={'serving_default': …} or model.export(…)"
         )
-    return [_signature(key, function) for key, function in _wanted(available, keys, str(path)).items()], loaded
+    return _wanted(available, keys, str(path)), keep_alive, notes
 
 
-def _wanted(available: dict[str, Any], keys: Sequence[str] | None, source: str) -> dict[str, Any]:
+def _loaded(path: Path) -> Any:
+    """The object that TensorFlow loads."""
+    import tensorflow as tf
+
+    try:
+        return tf.saved_model.load(str(path))
+    except Exception as error:  # TensorFlow raises whatever its readers raise
+        raise ImportFailed(f"{path} cannot be read as a SavedModel", found=reason_of(error)) from error
+
+
+def _wanted(available: Mapping[str, TfSignature], keys: Sequence[str] | None, source: str) -> list[TfSignature]:
     missing = [key for key in keys or () if key not in available]
     if missing:
         raise ImportFailed(f"{source} has no signature {missing[0]!r}", expected=f"one of {sorted(available)}")
-    return {key: available[key] for key in sorted(available) if keys is None or key in keys}
+    return [available[key] for key in sorted(available) if keys is None or key in keys]
 
 
-def _signature(key: str, function: Any) -> TfSignature:
+def _live(key: str, function: Any) -> TfSignature:
     _, named = function.structured_input_signature
-    return TfSignature(key, function, flat_names(named, "input"), flat_names(function.structured_outputs, "output"))
+    outputs = flat_names(function.structured_outputs, "output")
+    return TfSignature(key, LiveFunction(function), flat_names(named, "input"), outputs)

@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from jfuse.errors import ImportFailed
+from jfuse.tf_nodes.messages import as_own, message_class
+from jfuse.tf_nodes.presence import need_tensorflow
 
 _INIT_OP = "__saved_model_init_op"
 """TensorFlow writes this one for itself."""
@@ -34,14 +36,17 @@ def read_saved_model(path: Path) -> Any:
     """The message SavedModel of a folder. Raises ImportFailed for a damaged file."""
     from google.protobuf import text_format
     from google.protobuf.message import DecodeError
-    from tensorflow.core.protobuf.saved_model_pb2 import SavedModel
 
     file = path / "saved_model.pb"
     try:
         if file.exists():
-            return SavedModel.FromString(file.read_bytes())
-        # the text form, which TensorFlow parses as strictly
-        return text_format.Parse((path / "saved_model.pbtxt").read_text(encoding="utf-8"), SavedModel())
+            return message_class("SavedModel").FromString(file.read_bytes())
+        need_tensorflow(f"{path} has a saved_model.pbtxt, which cannot be read without TensorFlow")
+        from tensorflow.core.protobuf.saved_model_pb2 import SavedModel
+
+        # Whatever names of fields the text form has, TensorFlow knows; it parses as strictly.
+        text = (path / "saved_model.pbtxt").read_text(encoding="utf-8")
+        return as_own(text_format.Parse(text, SavedModel()))
     except (DecodeError, text_format.ParseError, UnicodeDecodeError) as error:
         raise ImportFailed(f"{path} cannot be read as a SavedModel", found=str(error)) from error
 

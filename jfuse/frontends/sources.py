@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from importlib.util import find_spec
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -16,26 +16,38 @@ from jfuse.frontends.outside_effects import check_effects
 from jfuse.frontends.saved_model import saved_model_signatures
 from jfuse.frontends.selection import Selection
 from jfuse.frontends.tensorflow.callable import callable_signatures, is_concrete, is_traceable
-from jfuse.frontends.tensorflow.function import TfSignature, import_signatures, live_variables
+from jfuse.frontends.tensorflow.function import import_signatures
+from jfuse.frontends.tensorflow.signature import TfSignature
+from jfuse.frontends.tensorflow.variables import Resource
 from jfuse.ir.graph import Graph, Program, Signature
 from jfuse.limits import DEFAULT_LIMITS, Limits
 from jfuse.lowering.rules import LowerRule
+from jfuse.tf_nodes.presence import need_tensorflow
 
 
 @dataclass(frozen=True)
 class Imported:
     """A program with where it came from: the TensorFlow functions behind its signatures, and notes for the report.
 
-    variables: TensorFlow's variable behind each state of the program, by the state's name.
+    states: what the source has behind each state of the program, by the state's name.
     variable_names: of all variables that the functions use.
     """
 
     program: Program
     functions: Mapping[str, TfSignature]
     notes: tuple[str, ...] = ()
-    variables: Mapping[str, Any] = field(default_factory=dict)
+    states: Mapping[str, Resource] = field(default_factory=dict)
     variable_names: tuple[str, ...] = ()
     keep_alive: Any = None  # concrete functions hold their variables weakly
+
+    @cached_property
+    def variables(self) -> dict[str, Any]:
+        """TensorFlow's variable behind each state of the program, by the state's name; a file is loaded for this."""
+        return {name: state.variable() for name, state in self.states.items() if state.variable is not None}
+
+
+_Found = tuple[list[TfSignature], Any, tuple[str, ...]]
+"""The wanted signatures, what must be kept alive with them, and notes for the report."""
 
 
 def import_tensorflow(
@@ -53,29 +65,22 @@ def import_tensorflow(
     custom_ops: TensorFlow ops that are to stay opaque.
     unsafe: let files that are read run code, and work on other files. limits: what a `.keras` file may take.
     """
-    if find_spec("tensorflow") is None:
-        raise ImportFailed(
-            "TensorFlow is not installed",
-            expected="it, to read anything but .tflite files and functions of jax arrays",
-            remedy='pip install "jfuse[tensorflow]"',
-        )
     source = _opened(source, unsafe, limits)
     if is_graph_def(source):
-        found, keep_alive = [graph_def_signature(source, selection)], source
+        found, keep_alive, notes = _of_graph_def(source, selection)
     elif selection.input_tensors is not None or selection.output_tensors is not None:
         raise ImportFailed(
             "input_tensors= and output_tensors= name tensors of a GraphDef", found=f"a {type(source).__name__}"
         )
     else:
-        found, keep_alive = _signatures(source, selection, unsafe)
+        found, keep_alive, notes = _signatures(source, selection, unsafe)
     if not found:
         raise ImportFailed("no function or signature is given", remedy="name one at least")
     imported = import_signatures(found, rules, custom_ops, selection.input_shapes)
     program = Program(tuple(_shared(imported.signatures)), imported.assumptions)
-    variables = [v for s in found for v in live_variables(s.function)]
-    names = tuple(dict.fromkeys(v.name.removesuffix(":0") for v in variables))
+    names = tuple(dict.fromkeys(name.removesuffix(":0") for s in found for name in s.source.variable_names))
     functions = {s.key: s for s in found}
-    return Imported(program, functions, imported.notes, imported.variables, names, (keep_alive, variables))
+    return Imported(program, functions, (*notes, *imported.notes), imported.variables, names, keep_alive)
 
 
 def _opened(source: Any, unsafe: bool, limits: Limits) -> Any:
@@ -87,6 +92,7 @@ def _opened(source: Any, unsafe: bool, limits: Limits) -> Any:
         raise ImportFailed(f"{path} does not exist")
     if path.is_dir():
         return path
+    need_tensorflow(f"{path} cannot be read without TensorFlow")
     if path.suffix == SUFFIX:
         graph_def = read_graph_def(path)
         if not unsafe:
@@ -100,7 +106,11 @@ def _opened(source: Any, unsafe: bool, limits: Limits) -> Any:
     return load_keras_file(path, unsafe=unsafe, limits=limits)
 
 
-def _signatures(source: Any, selection: Selection, unsafe: bool) -> tuple[list[TfSignature], Any]:
+def _of_graph_def(graph_def: Any, selection: Selection) -> _Found:
+    return [graph_def_signature(graph_def, selection)], graph_def, ()
+
+
+def _signatures(source: Any, selection: Selection, unsafe: bool) -> _Found:
     keys, input_signature = selection.signatures, selection.input_signature
     if isinstance(source, Path):
         return saved_model_signatures(source, keys, unsafe=unsafe)
@@ -117,7 +127,7 @@ def _signatures(source: Any, selection: Selection, unsafe: bool) -> tuple[list[T
     missing = [key for key in keys or () if key not in {s.key for s in found}]
     if missing:
         raise ImportFailed(f"the source has no signature {missing[0]!r}", expected=f"one of {[s.key for s in found]}")
-    return [s for s in found if keys is None or s.key in keys], source
+    return [s for s in found if keys is None or s.key in keys], source, ()
 
 
 def _shared(signatures: Sequence[Signature]) -> list[Signature]:

@@ -14,7 +14,7 @@ from typing import Any
 from jfuse.frontends.keras import is_keras_model
 from jfuse.frontends.saved_model_file import described_signatures
 from jfuse.frontends.tensorflow.callable import DEFAULT_KEY, is_concrete, is_traceable
-from jfuse.frontends.tensorflow.function import unique_names
+from jfuse.frontends.tensorflow.signature import unique_names
 from jfuse.ir.graph import Program, Signature
 from jfuse.lite.conversion_metadata import SourceKind
 from jfuse.tflite.write.file import TensorNames

@@ -109,6 +109,9 @@ def spelled() -> dict[str, tuple[str, ...]]:
     return {op: tuple(builtins.split()) for op, builtins in lines}
 
 
+_INTEGER = sorted(name for name, op in builtin_ops().items() if op.integer_body is not None)
+
+
 def markdown() -> str:
     """docs/ops.md: all builtins, then all ops of TensorFlow that are read."""
     known = builtins()
@@ -123,6 +126,11 @@ def markdown() -> str:
             f"TFLite's schema has {len(known)} builtin codes. jfuse computes {len(have)} of them on XLA, reads and "
             f"writes them. It spells {len(tensorflow)} ops of TensorFlow. `jfuse ops NAME` tells about one op; "
             "[unsupported.md](unsupported.md) says what can be done about the others.",
+            "",
+            f"Quantized integers are computed on XLA as well by {len(_INTEGER)} of them: {', '.join(_INTEGER)}, and by "
+            "what only moves integers. A model all of whose quantized operators are among these answers as LiteRT's "
+            "default path does, in every bit; in others LiteRT computes them in host callbacks. "
+            "[quantization.md](quantization.md) says for which types and scales.",
             "",
             "## Builtins of TFLite",
             "",

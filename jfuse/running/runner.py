@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from contextvars import copy_context
+from contextlib import contextmanager
+from contextvars import ContextVar, copy_context
 from math import prod
 from threading import Thread
 from typing import Any
@@ -164,16 +165,30 @@ def running_notes(program: Program) -> Iterator[str]:
         yield f"runs equation by equation: {reason}"
 
 
+_ON_DEFAULT_PATH: ContextVar[bool] = ContextVar("jfuse_on_default_path", default=False)
+
+
+@contextmanager
+def on_default_path() -> Iterator[None]:
+    """Within the `with`, `run_equation` rounds quantized integers as LiteRT does with its default delegate."""
+    token = _ON_DEFAULT_PATH.set(True)
+    try:
+        yield
+    finally:
+        _ON_DEFAULT_PATH.reset(token)
+
+
 def run_equation(eqn: Eqn, operands: Sequence[Any], env: Mapping[Var, Any]) -> tuple[Any, ...]:
     """As `ir.evaluate.run_equation`, for any equation; its constants are those that stand in it.
 
-    LiteRT computes quantized integers, with the operators' own kernels.
+    LiteRT computes quantized integers, with the operators' own kernels; within `on_default_path` integer bodies do.
     """
     if not is_changed(eqn):
         return run_as_it_is(eqn, operands, env)
     given = {atom: value for atom, value in zip(eqn.inputs, operands, strict=True) if isinstance(atom, Var)}
     with sizes_of(env):
-        one = hosted(Graph("one", tuple(given), (eqn,), eqn.outputs), singly=True, integers=None)
+        graph = Graph("one", tuple(given), (eqn,), eqn.outputs)
+        one = hosted(graph, singly=True, integers="xnnpack" if _ON_DEFAULT_PATH.get() else None)
         return evaluate(one, list(given.values()))
 
 

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
-import ml_dtypes
 import numpy as np
 
 from jfuse.errors import ImportFailed
 from jfuse.ir.types import DType
+from jfuse.tf_nodes.op_defs import registered_op_def
 
 # tensorflow/core/framework/types.proto
 _DTYPES: Mapping[int, DType] = {
@@ -49,9 +50,7 @@ class Library:
     @classmethod
     def of(cls, graph_def: Any) -> Library:
         """The library of a GraphDef."""
-        from tensorflow.python.framework import op_def_registry
-
-        return cls({f.signature.name: f for f in graph_def.library.function}, op_def_registry.get)
+        return cls({f.signature.name: f for f in graph_def.library.function}, registered_op_def)
 
 
 def decode_dtype(number: int) -> DType:
@@ -102,15 +101,50 @@ def _decode(kind: str, value: Any) -> Any:
 
 
 def decode_tensor(proto: Any) -> np.ndarray:
-    """The array of a TensorProto."""
-    import tensorflow as tf
+    """The array of a TensorProto, strings as bytes; raises ImportFailed where it holds another number of elements.
 
-    array = tf.make_ndarray(proto)
-    if array.dtype.kind in "SU":
-        array = array.astype(object)
-    if array.dtype.name == "bfloat16":
-        array = array.view(ml_dtypes.bfloat16)
-    return np.asarray(array)
+    Source: tensorflow/python/framework/tensor_util.py, MakeNdarray
+    """
+    dtype, shape = decode_dtype(proto.dtype), decode_shape(proto.tensor_shape)
+    if shape is None or None in shape:
+        raise ImportFailed("a constant has no known shape")
+    size = math.prod(d for d in shape if d is not None)
+    if proto.tensor_content:
+        found = np.frombuffer(proto.tensor_content, dtype.numpy)
+    elif dtype in _AS_BITS:
+        found = np.array(proto.half_val, np.uint16).view(dtype.numpy)
+    elif dtype in _AS_PAIRS:
+        parts = np.array(getattr(proto, _AS_PAIRS[dtype]), np.zeros(0, dtype.numpy).real.dtype)
+        found = parts.view(dtype.numpy)
+    elif dtype is DType.string:
+        found = np.array([*proto.string_val, b""], object)[:-1]
+    else:
+        found = np.array(getattr(proto, _VALUES.get(dtype, "int_val")), dtype.numpy)
+    if found.size != size and not proto.tensor_content:  # what is left out at the end is like the last one
+        last = found[-1:] if found.size else np.zeros(1, found.dtype) if dtype is not DType.string else [b""]
+        found = np.concatenate([found, np.repeat(np.asarray(last, found.dtype), max(size - found.size, 0))])
+    if found.size != size:
+        raise ImportFailed(f"a constant of {size} elements has {found.size} values")
+    return found.reshape(cast(tuple[int, ...], shape))
+
+
+_AS_BITS = frozenset({DType.f16, DType.bf16})
+_AS_PAIRS = {DType.c64: "scomplex_val", DType.c128: "dcomplex_val"}
+_VALUES = {
+    DType.f32: "float_val",
+    DType.f64: "double_val",
+    DType.i64: "int64_val",
+    DType.u64: "uint64_val",
+    DType.u32: "uint32_val",
+    DType.bool: "bool_val",
+}
+
+
+def add_defaults(node: Any, op_def: Callable[[str], Any]) -> None:
+    """Give a node the attributes that files leave out, as their values are those of the op's definition."""
+    for attr in getattr(op_def(node.op), "attr", ()):
+        if attr.HasField("default_value") and attr.name not in node.attr:
+            node.attr[attr.name].CopyFrom(attr.default_value)
 
 
 def output_shapes(node: Any) -> list[PartialShape | None]:

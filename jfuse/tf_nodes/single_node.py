@@ -12,6 +12,8 @@ from jfuse.errors import LowerError
 from jfuse.ir.dims import Dim, is_known, substitute_dim, symbols_of
 from jfuse.ir.types import DType, TensorType
 from jfuse.tf_nodes.attributes import PartialShape, decode_attr, decode_shape
+from jfuse.tf_nodes.messages import message_class
+from jfuse.tf_nodes.presence import need_tensorflow
 
 Known = np.ndarray | TensorType
 """An operand: its value, or what is known of it."""
@@ -67,6 +69,7 @@ _RESOURCE, _VARIANT, _REFERENCES = 20, 21, 100  # tensorflow/core/framework/type
 def run_node(node: bytes, arrays: Sequence[np.ndarray]) -> tuple[np.ndarray, ...]:
     """What TensorFlow computes for a serialized NodeDef; raises LowerError where it refuses the operands."""
     arrays = [np.asarray(a) for a in arrays]
+    need_tensorflow("an op without a rule cannot be computed without TensorFlow")
     import tensorflow as tf
 
     try:
@@ -115,6 +118,7 @@ def result_shapes(node: bytes, operands: Sequence[Known]) -> list[tuple[Dim | No
 
 
 def _inferred(node: bytes, operands: Sequence[Known], sizes: Mapping[str, Dim]) -> list[PartialShape | None]:
+    need_tensorflow("the shape of an op without a rule cannot be told without TensorFlow")
     import tensorflow as tf
 
     with tf.Graph().as_default():
@@ -142,7 +146,7 @@ def _import(node: bytes, inputs: Sequence[Any]) -> list[Any]:
 
     graph_def = tf.compat.v1.GraphDef(versions={"producer": tf.version.GRAPH_DEF_VERSION})
     parsed = graph_def.node.add()
-    parsed.CopyFrom(_parsed(node))
+    parsed.ParseFromString(node)
     parsed.name = "node"
     names = [f"operand_{i}" for i in range(len(inputs))]
     parsed.input[:] = names
@@ -152,9 +156,7 @@ def _import(node: bytes, inputs: Sequence[Any]) -> list[Any]:
 
 
 def _parsed(node: bytes) -> Any:
-    import tensorflow as tf
-
-    return tf.compat.v1.NodeDef.FromString(node)
+    return message_class("NodeDef").FromString(node)
 
 
 def _tf_dtype(array: np.ndarray) -> Any:

@@ -3,7 +3,15 @@
 from __future__ import annotations
 
 from jfuse.kernels.integer import (  # noqa: F401
+    activation,
     arithmetic,
+    convolution,
+    lstm,
     matmul,
+    pool,
+    reduction,
+    same_scale,
     scales,
+    softmax,
+    tables,
 )

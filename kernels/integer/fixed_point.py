@@ -57,9 +57,10 @@ def high_mul(x: Array, y: Any, bits: int = 32) -> Array:
 
 def shifted_right(x: Array, count: Any) -> Array:
     """x / 2^count, rounded to nearest, halves away from zero.   x: i64[...]   Source: RoundingDivideByPOT"""
-    half = (1 << np.asarray(count, np.int64)) >> 1
+    count = namespace(count).asarray(count, np.int64)
+    half = (1 << count) >> 1
     down = (half > 0).astype(np.int64)
-    return (x + half - (x < 0) * down) >> np.asarray(count, np.int64)
+    return (x + half - (x < 0) * down) >> count
 
 
 def shifted_right_half_up(x: Array, count: Any) -> Array:

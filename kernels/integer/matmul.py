@@ -72,7 +72,11 @@ def _fully_connected(
 
 def product_sums(rows: Array, weights: Array, zero_point: int) -> Array:
     """(rows - zero_point) times the transposed weights.   rows: i8[...,k], weights: i8[n,k] -> i32[...,n]"""
+    return integer_products(rows, weights) - zero_point * weights.astype(np.int32).sum(1, dtype=np.int32)
+
+
+def integer_products(rows: Array, weights: Array) -> Array:
+    """rows times the transposed weights.   rows: any integers of 8 bits [...,k], weights: i8[n,k] -> i32[...,n]"""
     dtype = float_of(weights.shape[1], 128, 128)
     products = jnp.matmul(as_float(rows, dtype), as_float(weights, dtype).T, precision=Precision.HIGHEST)
-    offset = zero_point * weights.astype(np.int32).sum(1, dtype=np.int32)
-    return as_integers(products) - offset
+    return as_integers(products)

@@ -7,7 +7,7 @@ import numpy as np
 
 from jfuse.ir.types import DType, TensorType
 from jfuse.kernels.core.integer_types import IntegerTypes, scale_of, zero_point_of
-from jfuse.kernels.core.op import Array
+from jfuse.kernels.core.op import Array, namespace
 from jfuse.kernels.integer.fixed_point import half_away
 
 EIGHT_BITS = frozenset({DType.i8})
@@ -39,7 +39,7 @@ def activation_range(t: TensorType, activation: str = "NONE") -> tuple[int, int]
 def finished(total: Array, t: TensorType, activation: str = "NONE") -> Array:
     """Integers with the zero point of a result, within its range and type.   total: i32[...] or i64[...]"""
     least, greatest = activation_range(t, activation)
-    return jnp.clip(total + zero_point_of(t), least, greatest).astype(t.dtype.numpy)
+    return namespace(total).clip(total + zero_point_of(t), least, greatest).astype(t.dtype.numpy)
 
 
 def product_scales(types: IntegerTypes, x: int, weights: int) -> np.ndarray:

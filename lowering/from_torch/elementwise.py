@@ -73,12 +73,15 @@ _OF_TWO = {
 """Operators of two tensors, or of a tensor and a number."""
 
 
+_OTHER_NAMES = {"erf": "special_erf", "erfc": "special_erfc", "erfinv": "special_erfinv", "sigmoid": "special_expit"}
+
+
 def _one(name: str, tensorflow: str, floats: bool) -> None:
     def lower(x: Array) -> Array:
         return DEFAULT.lowers[tensorflow](*promoted(x, floats=floats))
 
     lower.__doc__ = f"As TensorFlow's {tensorflow}."
-    lowers_torch(f"aten.{name}")(lower)
+    lowers_torch(f"aten.{name}", *(f"aten.{n}" for n in (_OTHER_NAMES.get(name),) if n))(lower)
 
 
 def _two(name: str, tensorflow: str) -> None:
@@ -267,9 +270,10 @@ def _logical(name: str, of_bools: str, of_integers: str | None) -> None:
         return DEFAULT.lowers[of_bools](*(as_type(v, DType.bool) for v in given))
 
     lower.__doc__ = f"As TensorFlow's {of_bools}" + (f" of bools, {of_integers} of integers." if of_integers else ".")
-    lowers_torch(f"aten.{name}")(lower)
+    lowers_torch(f"aten.{name}", *(f"aten.{n}" for n in (_OPERATORS.get(name),) if n))(lower)
 
 
+_OPERATORS = {"bitwise_and": "__and__", "bitwise_or": "__or__", "bitwise_xor": "__xor__"}
 _logical("logical_and", "LogicalAnd", None)
 _logical("logical_or", "LogicalOr", None)
 _logical("logical_not", "LogicalNot", None)
@@ -278,6 +282,28 @@ _logical("bitwise_and", "LogicalAnd", "BitwiseAnd")
 _logical("bitwise_or", "LogicalOr", "BitwiseOr")
 _logical("bitwise_xor", "NotEqual", "BitwiseXor")
 _logical("bitwise_not", "LogicalNot", "Invert")
+
+
+@lowers_torch("aten.nan_to_num")
+def lower_nan_to_num(x: Array, nan: float | None = None, high: float | None = None, low: float | None = None) -> Array:
+    """x with numbers in the place of what is none, and of infinities."""
+    limits = np.finfo(dtype(x).numpy)
+    bounds = (float(limits.min) if low is None else low, float(limits.max) if high is None else high)
+    found = ops.select_v2(DEFAULT.lowers["IsNan"](x), scalar(0.0 if nan is None else nan, x), x)
+    return ops.minimum(ops.maximum(found, scalar(bounds[0], x)), scalar(bounds[1], x))
+
+
+@lowers_torch("aten.logaddexp")
+def lower_logaddexp(x: Array, y: Array) -> Array:
+    """log(exp(x) + exp(y)), which does not overflow."""
+    difference = ops.neg(ops.abs_(ops.sub(x, y)))
+    return ops.add(ops.maximum(x, y), DEFAULT.lowers["Log1p"](ops.exp(difference)))
+
+
+@lowers_torch("aten.item", "aten._local_scalar_dense")
+def lower_item(x: Array) -> Array:
+    """The one element, as a place that is computed."""
+    return ops.reshape(x, np.zeros(0, np.int32))
 
 
 @lowers_torch("aten._to_copy", "aten.to", "aten.type_as")

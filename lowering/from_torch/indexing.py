@@ -13,11 +13,18 @@ from jfuse.ir.types import DType
 from jfuse.kernels import ops
 from jfuse.kernels.core.op import Array
 from jfuse.lowering.from_jax.shapes import broadcast
-from jfuse.lowering.from_torch.promotion import as_type
-from jfuse.lowering.from_torch.shapes import from_front, lower_cat, lower_slice_, lower_unsqueeze, transposed
+from jfuse.lowering.from_torch.promotion import as_type, is_tensor
+from jfuse.lowering.from_torch.shapes import (
+    from_front,
+    lower_cat,
+    lower_slice_,
+    lower_unsqueeze,
+    lower_view,
+    transposed,
+)
 from jfuse.lowering.rule_tools.place import note, sources
 from jfuse.lowering.rule_tools.query import dtype, is_constant, rank
-from jfuse.lowering.rule_tools.shape_tensors import shaped, size_tensor
+from jfuse.lowering.rule_tools.shape_tensors import counted, shaped, size_tensor
 from jfuse.lowering.rules import DEFAULT, lowers_torch
 
 
@@ -56,6 +63,20 @@ def lower_gather(x: Array, dim: int, index: Array, *, sparse_grad: bool = False)
     table, places = transposed(x, order), transposed(_places(index, x.shape[axis]), order)
     found = ops.gather(table, places, axis=last, batch_dims=last)
     return transposed(found, [int(i) for i in np.argsort(order)])
+
+
+@lowers_torch("aten.take_along_dim")
+def lower_take_along_dim(x: Array, index: Array, dim: int | None = None) -> Array:
+    """As gather, whose operands broadcast along the other axes; of all elements where no axis is named."""
+    if dim is None:
+        return lower_gather(lower_view(x, [-1]), 0, lower_view(index, [-1]))
+    axis = from_front(dim, x)
+
+    def wide(v: Array, other: Array) -> Array:
+        pairs = enumerate(zip(v.shape, other.shape, strict=True))
+        return broadcast(v, tuple(e if same(d, 1) and i != axis else d for i, (d, e) in pairs))
+
+    return lower_gather(wide(x, index), axis, wide(index, x))
 
 
 @lowers_torch("aten.index")
@@ -163,3 +184,55 @@ def lower_nonzero(x: Array, *rest: Any) -> Array:
     if rest:
         raise LowerError("elements chosen by a mask, as many as the data says", remedy="torch.where")
     return as_type(DEFAULT.lowers["Where"](x), DType.i64)
+
+
+def _grid(index: Array, axis: int, x: Array) -> Array:
+    """The place in x of each element of an index along one axis, i32[..., rank of x]."""
+    columns = []
+    for other in range(rank(index)):
+        if other == axis:
+            columns.append(_places(index, x.shape[axis]))
+            continue
+        row = tuple(index.shape[other] if i == other else 1 for i in range(rank(index)))
+        columns.append(_wide(shaped(counted(index.shape[other], index, *sources()), row, index), tuple(index.shape)))
+    return lower_cat([lower_unsqueeze(c, -1) for c in columns], -1)
+
+
+def _scatter(name: str, tensorflow: str) -> None:
+    def lower(x: Array, dim: int, index: Array, source: Any) -> Array:
+        updates = source
+        if not is_tensor(source) or rank(source) == 0:
+            updates = _wide(as_type(source, dtype(x)), tuple(index.shape))
+        for axis, size in enumerate(index.shape):
+            updates = lower_slice_(updates, axis, 0, size)
+        return DEFAULT.lowers[tensorflow](x, _grid(index, from_front(dim, x), x), updates)
+
+    lower.__doc__ = f"As TensorFlow's {tensorflow}, at `index` along an axis for each place of the index."
+    lowers_torch(f"aten.{name}")(lower)
+
+
+_scatter("scatter", "TensorScatterUpdate")
+_scatter("scatter_add", "TensorScatterAdd")
+
+
+@lowers_torch("aten.index_add")
+def lower_index_add(x: Array, dim: int, index: Array, source: Array, *, alpha: Any = 1) -> Array:
+    """x with slices added at places along an axis."""
+    axis = from_front(dim, x)
+    order = [axis, *(i for i in range(rank(x)) if i != axis)]
+    added = source if alpha == 1 else ops.mul(source, as_type(alpha, dtype(source)))
+    places = lower_unsqueeze(_places(index, x.shape[axis]), -1)
+    found = DEFAULT.lowers["TensorScatterAdd"](transposed(x, order), places, transposed(added, order))
+    return transposed(found, [int(i) for i in np.argsort(order)])
+
+
+@lowers_torch("aten.unfold")
+def lower_unfold(x: Array, dim: int, size: int, step: int) -> Array:
+    """Windows along an axis, their elements along a new last one."""
+    axis = from_front(dim, x)
+    count = (x.shape[axis] - size) // step + 1
+    firsts = counted(count, x, *sources())
+    firsts = firsts if step == 1 else ops.mul(firsts, np.int32(step))
+    places = ops.add(lower_unsqueeze(firsts, -1), np.arange(size, dtype=np.int32))
+    found = ops.gather(x, places, axis=axis)
+    return transposed(found, [i for i in range(rank(found)) if i != axis + 1] + [axis + 1])

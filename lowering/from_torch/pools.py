@@ -11,9 +11,11 @@ from jfuse.errors import LowerError
 from jfuse.ir.dims import Dim, is_known
 from jfuse.kernels import ops
 from jfuse.kernels.core.op import Array
+from jfuse.lowering.from_jax.shapes import lower_pad
 from jfuse.lowering.from_torch.convolution import Steps, entries
-from jfuse.lowering.from_torch.shapes import lower_slice_, lower_unsqueeze, to_last
+from jfuse.lowering.from_torch.shapes import lower_slice_, lower_unsqueeze, to_last, transposed
 from jfuse.lowering.ops.linalg.matmul import matrix_product
+from jfuse.lowering.rule_tools.image_layout import known_padding
 from jfuse.lowering.rule_tools.place import sources
 from jfuse.lowering.rule_tools.query import rank, scalar, type_of
 from jfuse.lowering.rule_tools.shape_tensors import shaped
@@ -90,7 +92,10 @@ def _avg_pool(count: int) -> None:
         divisor_override: int | None = None,
     ) -> Array:
         sizes, steps, sides = _windows(x, kernel, stride, padding, ceil_mode, count)
-        found = _pool("AvgPool", x, sizes, steps, sides)
+        within = padding_of(x, sizes, steps, sides) if not count_include_pad else ""
+        if within == "SAME":  # TensorFlow's mean is of elements within the image, too
+            return _pool("AvgPool", x, sizes, steps, sides)
+        found = _pool("AvgPool", _padded(x, sides), sizes, steps, [(0, 0)] * count)
         if divisor_override is not None:
             return ops.mul(found, scalar(np.prod(sizes) / divisor_override, x))
         shares = _shares(x, sizes, steps, sides, entries(padding, count), count_include_pad)
@@ -103,6 +108,22 @@ def _avg_pool(count: int) -> None:
 for _count in (1, 2, 3):
     _max_pool(_count)
     _avg_pool(_count)
+
+
+def _padded(x: Array, sides: list[tuple[int, int]]) -> Array:
+    """x with zeros around its last axes; channels are last there, as they are for the pool."""
+    if not any(w for pair in sides for w in pair):
+        return x
+    channel = rank(x) - len(sides) - 1
+    wide = [(0, 0, 0)] * channel + [(*pair, 0) for pair in sides] + [(0, 0, 0)]
+    order = [i for i in range(rank(x)) if i != channel] + [channel]
+    images = lower_pad(transposed(x, order), scalar(0, x), padding_config=wide)
+    return transposed(images, [int(i) for i in np.argsort(order)])
+
+
+def padding_of(x: Array, sizes: list[int], steps: list[int], sides: list[tuple[int, int]]) -> str:
+    """What TensorFlow calls these paddings."""
+    return known_padding(x.shape[-len(sizes) :], sizes, steps, (1,) * len(sizes), tuple(sides))
 
 
 def _shares(

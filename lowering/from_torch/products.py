@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from jfuse.ir.dims import same
+from jfuse.ir.graph import Var
 from jfuse.ir.types import DType
 from jfuse.kernels import ops
 from jfuse.kernels.core.op import Array
@@ -106,13 +107,23 @@ def lower_attention(
     if mask is not None and dtype(mask) is DType.bool:
         scores = _where(mask, scores)
     elif mask is not None:
-        scores = ops.add(scores, mask)
-    return matrix_product(DEFAULT.lowers["Softmax"](scores), value, False, False)
+        scores = ops.maximum(ops.add(scores, mask), _least(scores)) if isinstance(mask, Var) else ops.add(scores, mask)
+    weights = DEFAULT.lowers["Softmax"](scores)
+    if isinstance(mask, Var):  # a row of which no pair counts is 0
+        counts = mask if dtype(mask) is DType.bool else ops.greater(mask, scalar(-np.inf, mask))
+        some = ops.reduce_any(counts, np.array([rank(mask) - 1], np.int32), keep_dims=True)
+        weights = ops.mul(weights, ops.cast(some, out_data_type=dtype(weights)))
+    return matrix_product(weights, value, False, False)
+
+
+def _least(scores: Array) -> np.ndarray:
+    kind = dtype(scores).numpy
+    return np.asarray(-1e30 if kind.itemsize > 2 else -6e4, kind)
 
 
 def _where(kept: Array, scores: Array) -> Array:
     """The scores of pairs that count, the least number for others."""
-    least = np.asarray(np.finfo(dtype(scores).numpy).min, dtype(scores).numpy)
+    least = _least(scores)
     if is_constant(kept):
         return ops.add(scores, np.where(np.asarray(kept), scalar(0, scores), least))
     wide = shaped(kept, (*[1] * (rank(scores) - rank(kept)), *kept.shape), kept, *sources())
@@ -156,3 +167,14 @@ def lower_channel_shuffle(x: Array, groups: int) -> Array:
     batch, channels, *rest = x.shape
     parts = shaped(x, (batch, groups, channels // groups, *rest), x, *sources())
     return shaped(transposed(parts, (0, 2, 1, *range(3, rank(parts)))), tuple(x.shape), x, *sources())
+
+
+@lowers_torch("aten.cosine_similarity")
+def lower_cosine_similarity(x: Array, y: Array, dim: int = 1, eps: float = 1e-8) -> Array:
+    """The product of two vectors divided by their lengths, which are eps at least."""
+    axes = np.array([dim % rank(x)], np.int32)
+
+    def length(v: Array) -> Array:
+        return ops.maximum(ops.sqrt(ops.sum_(ops.mul(v, v), axes)), scalar(eps, v))
+
+    return ops.div(ops.sum_(ops.mul(x, y), axes), ops.mul(length(x), length(y)))

@@ -114,6 +114,29 @@ for _name, _step in {"lstm": _lstm_step, "gru": _gru_step, "rnn_tanh": _tanh_ste
     _layer(_name, _step)
 
 
+def _cell(name: str, step: Step) -> None:
+    def lower(
+        x: Array,
+        states: Any,
+        entering: Array,
+        recurrent: Array,
+        entering_bias: Array | None = None,
+        recurrent_bias: Array | None = None,
+    ) -> Any:
+        before = list(states) if isinstance(states, list | tuple) else [states]
+        after = step(Weights(entering, recurrent, entering_bias, recurrent_bias), x, before)
+        return after if len(after) > 1 else after[0]
+
+    lower.__doc__ = f"One step of torch.nn's {name}.   x: f[b, i], states: f[b, units] each -> each state after it"
+    lowers_torch(f"aten.{name}")(lower)
+
+
+_cell("lstm_cell", _lstm_step)
+_cell("gru_cell", _gru_step)
+_cell("rnn_tanh_cell", _tanh_step)
+_cell("rnn_relu_cell", _relu_step)
+
+
 def _weights(given: Sequence[Array], biases: bool) -> Weights:
     entering, recurrent, *rest = given
     first, second = rest[:2] if biases else (None, None)

@@ -15,4 +15,5 @@ from jfuse.lowering.from_torch import (  # noqa: F401
     reductions,
     resize,
     shapes,
+    signal,
 )

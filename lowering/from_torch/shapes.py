@@ -18,7 +18,7 @@ from jfuse.lowering.from_jax.shapes import broadcast, lower_pad, lower_slice
 from jfuse.lowering.from_torch.promotion import as_type
 from jfuse.lowering.rule_tools.place import sources
 from jfuse.lowering.rule_tools.query import is_constant, rank, scalar
-from jfuse.lowering.rule_tools.shape_tensors import shape_tensor, shaped
+from jfuse.lowering.rule_tools.shape_tensors import counted, shape_tensor, shaped
 from jfuse.lowering.rules import DEFAULT, lowers_torch
 
 _LAST = 2**62
@@ -78,14 +78,24 @@ def lower_squeeze(x: Array, dim: int | Sequence[int] | None = None) -> Array:
     """x without its axes of size 1, or without those named, where they are of size 1."""
     named = range(rank(x)) if dim is None else [dim] if isinstance(dim, int) else dim
     gone = {from_front(a, x) for a in named}
-    kept = tuple(d for i, d in enumerate(x.shape) if i not in gone or same(d, 1) is not True)
+    ones = tuple(i for i in sorted(gone) if same(x.shape[i], 1) is True)
+    kept = tuple(d for i, d in enumerate(x.shape) if i not in ones)
+    if ones and _is_open(kept):
+        return ops.squeeze(x, squeeze_dims=ones)
     return shaped(x, kept, x, *sources())
+
+
+def _is_open(shape: Sequence[Dim]) -> bool:
+    """Whether RESHAPE would need these sizes at run time: EXPAND_DIMS and SQUEEZE know them before."""
+    return sum(not is_known(d) for d in shape) > 1
 
 
 @lowers_torch("aten.unsqueeze")
 def lower_unsqueeze(x: Array, dim: int) -> Array:
     """x with one more axis of size 1."""
     axis = from_front(dim, rank(x) + 1)
+    if _is_open(x.shape):
+        return ops.expand_dims(x, np.int32(axis))
     return shaped(x, (*x.shape[:axis], 1, *x.shape[axis:]), x, *sources())
 
 
@@ -219,6 +229,10 @@ def lower_slice_(x: Array, dim: int = 0, start: Dim | None = None, end: Dim | No
     last = size if end is None or (is_known(end) and int(end) >= _LAST) else _bound(end, size)
     if same(first, 0) and same(last, size) and step == 1:
         return x
+    if step == 1 and is_known(size) and is_known(first) and not is_known(last):
+        # A slice up to an open size: PyTorch's graph holds for sizes within the axis only, so that it is the result's.
+        places = counted(last - first, x, *sources())
+        return ops.gather(x, places if same(first, 0) else ops.add(places, np.int32(first)), axis=axis)
     starts = [first if i == axis else 0 for i in range(rank(x))]
     limits = [last if i == axis else d for i, d in enumerate(x.shape)]
     strides = [step if i == axis else 1 for i in range(rank(x))]

@@ -12,7 +12,7 @@ import numpy as np
 class File:
     """A .tflite file by its name, and what makes its bytes, the same in every run.
 
-    hosted: whether some of it runs in LiteRT, as it works on quantized integers; None where that is not the point.
+    hosted: whether some of it may run in LiteRT, as it works on quantized integers; None where that is not the point.
     inputs: in the order of its one signature, where random ones will not do.
     """
 

@@ -9,11 +9,11 @@ from ai_edge_litert.interpreter import Interpreter, OpResolverType
 
 
 class WholeFile:
-    """One interpreter without delegates: what the file keeps from call to call is kept."""
+    """One interpreter, without delegates unless asked for: what the file keeps from call to call is kept."""
 
-    def __init__(self, data: bytes) -> None:
-        without = OpResolverType.BUILTIN_WITHOUT_DEFAULT_DELEGATES
-        self._interpreter = Interpreter(model_content=data, num_threads=1, experimental_op_resolver_type=without)
+    def __init__(self, data: bytes, *, delegates: bool = False) -> None:
+        resolver = OpResolverType.AUTO if delegates else OpResolverType.BUILTIN_WITHOUT_DEFAULT_DELEGATES
+        self._interpreter = Interpreter(model_content=data, num_threads=1, experimental_op_resolver_type=resolver)
         self._named = bool(self._interpreter.get_signature_list())
 
     def run(self, key: str, inputs: Mapping[str, np.ndarray], outputs: Sequence[str]) -> dict[str, np.ndarray]:

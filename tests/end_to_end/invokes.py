@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from jfuse.frontends.tensorflow.function import TfSignature
+from jfuse.frontends.tensorflow.signature import TfSignature
 from jfuse.ir.graph import Signature
 from jfuse.measure import relative_error
 from jfuse.model import Model

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import jfuse
-from jfuse.frontends.tensorflow.function import TfSignature
+from jfuse.frontends.tensorflow.signature import TfSignature
 from jfuse.measure import relative_error
 from jfuse.model import Model
 from jfuse.proof.inputs import size_choices

@@ -51,7 +51,10 @@ def data_files() -> set[str]:
     reports = ROOT / "jfuse" / "reports"
     page = {path.relative_to(ROOT).as_posix() for path in (reports / "page").iterdir()}
     tables = {p.relative_to(ROOT).as_posix() for p in (ROOT / "jfuse" / "tflite" / "targets" / "tables").iterdir()}
-    files = ("py.typed", "refusals.md", "reports/spelled.txt", "reports/verification.schema.json")
+    files = (
+        *("py.typed", "refusals.md", "reports/spelled.txt", "reports/verification.schema.json"),
+        *("tf_nodes/messages.proto", "tf_nodes/op_defs.txtpb"),
+    )
     return page | tables | {f"jfuse/{name}" for name in files}
 
 
@@ -142,7 +145,8 @@ assert jfuse.quantize("model.tflite", "int8", calibration="random").report.quant
 assert jfuse.verify("model.tflite", converted).differences
 assert lite.Interpreter("model.tflite").get_input_details()
 try:
-    jfuse.load("no_such_folder")
+    open("model.keras", "w").close()
+    jfuse.load("model.keras")
 except jfuse.ImportFailed as error:
     print(error)
 """

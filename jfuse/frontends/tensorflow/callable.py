@@ -7,7 +7,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from jfuse.errors import ImportFailed
-from jfuse.frontends.tensorflow.function import TfSignature, flat_names, unique_names
+from jfuse.frontends.tensorflow.live_function import LiveFunction
+from jfuse.frontends.tensorflow.signature import TfSignature, flat_names, unique_names
 
 DEFAULT_KEY = "serving_default"
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
@@ -44,7 +45,7 @@ def _one(key: str, source: Any, input_signature: Sequence[Any] | None) -> TfSign
     function = source if is_concrete(source) else _traced(source, input_signature)
     count = len(function.inputs) - len(function.captured_inputs)
     names = unique_names([_input_name(t) for t in function.inputs[:count]])
-    return TfSignature(key, function, names, flat_names(function.structured_outputs, "output"))
+    return TfSignature(key, LiveFunction(function), names, flat_names(function.structured_outputs, "output"))
 
 
 def _traced(source: Any, input_signature: Sequence[Any] | None) -> Any:

@@ -14,15 +14,15 @@ from jfuse.errors import ImportFailed, LowerError
 from jfuse.frontends.tensorflow.frames import ALWAYS, Branching, Context, Frame, Frames, Ref, kind_of
 from jfuse.frontends.tensorflow.variables import is_write
 from jfuse.tf_nodes.attributes import Library
+from jfuse.tf_nodes.messages import message_class
 
 
 def functional_library(graph_def: Any) -> Library:
-    """The library of a GraphDef, its functions made functional when they are asked for."""
+    """The library of a GraphDef (of jfuse's class), its functions made functional when they are asked for."""
     given = Library.of(graph_def)
 
     def op_def(name: str) -> Any:  # a call of TensorFlow 1 is an op of the function's name
-        found = given.op_def(name)
-        return given.functions[name].signature if found is None and name in given.functions else found
+        return given.functions[name].signature if name in given.functions else given.op_def(name)
 
     library = Library(given.functions, op_def)
     return Library(_Functions(library), op_def)
@@ -136,9 +136,7 @@ class _Builder:
 
     def function(self, name: str, arguments: Sequence[str], nodes: Sequence[Any], results: Sequence[str]) -> str:
         """Add a function to the library under a fresh name; the name."""
-        from tensorflow.core.framework import function_pb2
-
-        function = function_pb2.FunctionDef()
+        function = message_class("FunctionDef")()
         function.signature.name = self.unique(self.prefix + name)
         for argument in arguments:
             function.signature.input_arg.add().name = argument
@@ -327,9 +325,7 @@ class _Block:
         return self.frames.inputs(name)[0]
 
     def _call(self, op: str, name: str, operands: Sequence[Ref], functions: Mapping[str, str]) -> None:
-        from tensorflow.core.framework import node_def_pb2
-
-        node = node_def_pb2.NodeDef(name=name, op=op, input=[self.reference(r) for r in operands])
+        node = message_class("NodeDef")(name=name, op=op, input=[self.reference(r) for r in operands])
         for attr, function in functions.items():
             node.attr[attr].func.name = function
         self.nodes.append(node)

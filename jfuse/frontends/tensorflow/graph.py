@@ -26,6 +26,7 @@ from jfuse.opaque_ops.tf_op import TfOp
 from jfuse.tf_nodes.attributes import (
     Library,
     PartialShape,
+    add_defaults,
     called_functions,
     data_inputs,
     decode_attr,
@@ -132,6 +133,7 @@ class Walker:
         return op_def
 
     def _visit(self, scope: Scope, node: Any) -> None:
+        add_defaults(node, self.library.op_def)
         operands = [self._read(scope, r) for r in data_inputs(node)]
         with at_source(self.source(node)):
             scope.values[node.name] = self._results(node, operands)

@@ -13,6 +13,7 @@ from jfuse.frontends.tensorflow.variables import Resource
 from jfuse.ir.types import DType
 from jfuse.lowering.ops.text.table import find
 from jfuse.tf_nodes.attributes import decode_dtype
+from jfuse.tf_nodes.presence import need_tensorflow
 
 
 @handles("LookupTableFind", "LookupTableFindV2")
@@ -24,19 +25,21 @@ def _find(walker: Walker, node: Any, operands: list[Any]) -> Sequence[Any]:
 
 @handles("LookupTableSize", "LookupTableSizeV2")
 def _size(walker: Walker, node: Any, operands: list[Any]) -> Sequence[Any]:
+    (table,) = operands
+    handle = _handle(table)
     import tensorflow as tf
 
-    (table,) = operands
-    return (np.asarray(tf.raw_ops.LookupTableSizeV2(table_handle=_handle(table))),)
+    return (np.asarray(tf.raw_ops.LookupTableSizeV2(table_handle=handle)),)
 
 
 def _contents(table: Any, key: DType, value: DType) -> tuple[np.ndarray, np.ndarray]:
     """The keys and values of a table, whatever it was filled from: tensors, or a file among a SavedModel's assets."""
+    handle = _handle(table)
     import tensorflow as tf
 
     dtypes = {"Tkeys": tf.as_dtype(key.numpy), "Tvalues": tf.as_dtype(value.numpy)}
     try:
-        exported = tf.raw_ops.LookupTableExportV2(table_handle=_handle(table), **dtypes)
+        exported = tf.raw_ops.LookupTableExportV2(table_handle=handle, **dtypes)
     except tf.errors.OpError as error:
         raise LowerError("the contents of a table cannot be read", where=table.name, found=error.message) from error
     keys, values = (np.asarray(tensor.numpy()) for tensor in exported)
@@ -55,4 +58,5 @@ def _handle(table: Any) -> Any:
             f"the table {table.name!r} is changed by the function, and tables of TFLite never change",
             remedy="look up in a tf.lookup.StaticHashTable, or keep what changes in a tf.Variable",
         )
-    return table.handle
+    need_tensorflow("a table cannot be read without TensorFlow")
+    return table.handle()

@@ -5,7 +5,7 @@ A variable that is written is a value: each read gives the current one, each wri
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -32,14 +32,15 @@ _WRITE_PREFIXES = ("ResourceScatter", "ResourceApply", "ResourceSparseApply")
 class Resource:
     """A captured variable (or table). `array` is its value at import; None for what is not a variable.
 
-    written: some function of the model may change it. variable: TensorFlow's own. handle: of a table, as it was made.
+    written: some function of the model may change it. variable: gives TensorFlow's own. handle: gives that of a table,
+    as it was made.
     """
 
     name: str
     array: np.ndarray | None
     written: bool = False
-    variable: Any = None
-    handle: Any = None
+    variable: Callable[[], Any] | None = None
+    handle: Callable[[], Any] | None = None
 
     @property
     def is_state(self) -> bool:

@@ -9,13 +9,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from jfuse.errors import ImportFailed
+from jfuse.errors import ImportFailed, JfuseError
 from jfuse.frontends.torch_modules.kept_layers import keep_layers_of, layers_kept
 from jfuse.frontends.torch_modules.tensors import tensor_of, torch_dtype
 from jfuse.ir.dims import is_known
 
-_FIRST, _OTHER = 2, 24
-"""The sizes with which open dimensions are tried out: of first axes, and of others, each time another."""
+_FIRST, _OTHER, _APART = 2, 24, 8
+"""The sizes with which open dimensions are tried out: of first axes, of others; how far those with names are off."""
 
 
 @dataclass(frozen=True)
@@ -80,8 +80,9 @@ class _Sizes:
     def _size(self, dim: Any, axis: int) -> int:
         if dim is not None and is_known(dim):
             return int(dim)
-        name = f"?{len(self.known)}" if dim is None else str(dim)
-        return self.known.setdefault(name, (_FIRST if axis == 0 else _OTHER) + len(self.known))
+        if dim is None:  # torch.export finds out which of them are one: those of one axis may be
+            return _FIRST if axis == 0 else _OTHER + axis
+        return self.known.setdefault(str(dim), (_FIRST if axis == 0 else _OTHER) + _APART + len(self.known))
 
     def dims(self, leaf: Any) -> Any:
         import torch
@@ -147,6 +148,8 @@ def exported(module: Any, arguments: Arguments) -> Any:
                 dynamic_shapes=arguments.dynamic_shapes,
                 strict=False,
             )
+        except JfuseError:
+            raise
         except Exception as error:  # exporting runs the user's code
             raise ImportFailed(
                 f"torch.export cannot export {type(module).__name__}",
@@ -166,9 +169,16 @@ def functional(program: Any) -> Any:
         return program.run_decompositions({})
 
 
-def read_program(path: Path) -> Any:
-    """The program of a file that torch.export.save wrote; raises ImportFailed where it is none."""
+def read_program(path: Path, *, unsafe: bool) -> Any:
+    """The program of a file that torch.export.save wrote; raises ImportFailed where it is none, or not `unsafe`."""
     import torch
+
+    if not unsafe:
+        raise ImportFailed(
+            f"{path} may run code of its author",
+            found="a .pt2 file, which torch.export.load reads with pickle and whose graph may name any function",
+            remedy="unsafe=True (--unsafe) where you trust the author; or give jfuse the module itself",
+        )
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

@@ -7,6 +7,8 @@ from contextlib import contextmanager
 from functools import cache
 from typing import Any
 
+from jfuse.errors import ImportFailed
+
 NAMESPACE = "jfuse"
 _KINDS = {"lstm": 2, "gru": 1, "rnn_tanh": 1, "rnn_relu": 1}
 """How many states each layer has."""
@@ -24,15 +26,16 @@ def layers_kept() -> Iterator[None]:
     """
     import torch
     from torch.nn.modules import rnn
+    from torch.nn.utils import rnn as packing
 
     operators = _operators()
     original, fast = rnn._VF, torch.backends.mha.get_fastpath_enabled()
-    rnn._VF = _Kept(original, operators)
+    rnn._VF = packing._VF = _Kept(original, operators)
     torch.backends.mha.set_fastpath_enabled(False)  # it has an operator of its own for a whole encoder layer
     try:
         yield
     finally:
-        rnn._VF = original
+        rnn._VF = packing._VF = original
         torch.backends.mha.set_fastpath_enabled(fast)
 
 
@@ -58,6 +61,11 @@ class _Kept:
         self._operators = operators
 
     def __getattr__(self, name: str) -> Any:
+        if name == "_pack_padded_sequence":
+            raise ImportFailed(
+                "packed sequences have no spelling in TFLite: their sizes are data",
+                remedy="give the layer the padded batch, and mask what does not count",
+            )
         found = getattr(self._original, name)
         return _Layer(found, self._operators[name]) if name in self._operators else found
 

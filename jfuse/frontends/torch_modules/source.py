@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -71,14 +72,17 @@ def _value(leaf: Any) -> np.ndarray:
     return array_of(leaf) if hasattr(leaf, "detach") else np.asarray(leaf)
 
 
-def import_modules(source: Any, selection: Selection, rules: Mapping[str, TorchRule]) -> ImportedFunctions:
+def import_modules(
+    source: Any, selection: Selection, rules: Mapping[str, TorchRule], *, unsafe: bool = False
+) -> ImportedFunctions:
     """The signatures of a module, of a mapping of modules by key with a mapping of specs, or of a `.pt2` file.
 
+    unsafe: let a file run code of its own.
     Raises ImportFailed where torch.export fails, LowerError where operators have no TFLite spelling.
     """
     if selection.shapes or selection.batch is not None or selection.params is not None:
         raise ImportFailed("shapes=, batch= and params= are of other sources", remedy="state the sizes in specs=")
-    parts = _parts(source, selection)
+    parts = _parts(source, selection, unsafe)
     missing = [key for key in selection.signatures or () if key not in parts]
     if missing:
         raise ImportFailed(f"the source has no signature {missing[0]!r}", expected=f"one of {list(parts)}")
@@ -89,13 +93,17 @@ def import_modules(source: Any, selection: Selection, rules: Mapping[str, TorchR
     return ImportedFunctions(program, {function.key: function for _, function in found}, tuple(notes))
 
 
-def _parts(source: Any, selection: Selection) -> dict[str, tuple[Any, Any]]:
+def _parts(source: Any, selection: Selection, unsafe: bool) -> dict[str, tuple[Any, Any]]:
     """Modules or exported programs with their specs, by key."""
     specs = selection.specs
     if isinstance(source, str | Path):
+        if find_spec("torch") is None:
+            raise ImportFailed(
+                "PyTorch is not installed", expected="it, to read .pt2 files", remedy="pip install jfuse[torch]"
+            )
         if not Path(source).is_file():
             raise ImportFailed(f"{source} does not exist")
-        return {DEFAULT_KEY: (read_program(Path(source)), specs)}
+        return {DEFAULT_KEY: (read_program(Path(source), unsafe=unsafe), specs)}
     if not isinstance(source, Mapping):
         return {DEFAULT_KEY: (source, specs)}
     if not isinstance(specs, Mapping) or set(specs) != set(source):

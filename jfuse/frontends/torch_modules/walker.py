@@ -5,6 +5,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -23,7 +24,6 @@ from jfuse.lowering.rules import TorchRule
 
 _FOR_STORAGE = frozenset({"device", "layout", "pin_memory", "memory_format", "non_blocking", "generator", "implicit"})
 """Arguments that say where and how elements are stored."""
-_CHECKS = ("aten._assert", "aten.sym_constrain", "aten._assert_tensor_metadata", "_operator", "math")
 _INLINED = frozenset({"wrap_with_set_grad_enabled", "wrap_with_autocast"})
 
 
@@ -325,8 +325,11 @@ def _place(node: Any) -> str:
 
 def _line(node: Any) -> str:
     """The user's line that called for a node: the last one outside of PyTorch's own files."""
+    import torch
+
     lines = (node.meta.get("stack_trace") or "").splitlines()
-    own = [i for i, text in enumerate(lines) if text.strip().startswith("File ") and "/torch/" not in text]
+    theirs = f'File "{Path(torch.__file__).parent}/'
+    own = [i for i, text in enumerate(lines) if text.strip().startswith("File ") and theirs not in text]
     if not own:
         return ""
     code = lines[own[-1] + 1].strip() if own[-1] + 1 < len(lines) else ""

@@ -17,6 +17,7 @@ from jfuse.ir.graph import Eqn, Signature, Var
 from jfuse.ir.walk import producers
 from jfuse.measure import relative_error
 from jfuse.running.interpreter import LiteRt
+from jfuse.running.runner import on_default_path
 from jfuse.running.worker import Refused
 from jfuse.verification.locate.culprit import Blamed, blamed
 from jfuse.verification.locate.file_values import FileRun, OtherFile
@@ -66,6 +67,10 @@ class Delegated:
 
     def blamed(self) -> tuple[Blamed, bool] | None:
         """The equation that errs, and whether it does with others before it alone; None where rounding explains all."""
+        with on_default_path():
+            return self._blamed()
+
+    def _blamed(self) -> tuple[Blamed, bool] | None:
         try:
             run = FileRun(self.data)
             walk = self._walk(self._shown(run, range(len(self.signature.graph.eqns))))

@@ -11,7 +11,8 @@ import numpy as np
 
 from jfuse.errors import KernelFailed, VerifyFailed
 from jfuse.frontends.sources import Imported
-from jfuse.frontends.tensorflow.function import TfSignature, live_variables
+from jfuse.frontends.tensorflow.live_function import live_variables
+from jfuse.frontends.tensorflow.signature import TfSignature
 
 _ONEDNN = re.compile(r"onednn|mkl|could not create a primitive|received an exception", re.IGNORECASE)
 _SWITCH = "TF_ENABLE_ONEDNN_OPTS=0 in the environment before TensorFlow is imported, which then takes its other kernels"

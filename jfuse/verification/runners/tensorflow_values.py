@@ -13,6 +13,7 @@ import numpy as np
 from jfuse.frontends.sources import Imported
 from jfuse.frontends.tensorflow.functional import functional_library, functional_nodes
 from jfuse.frontends.tensorflow.variables import WriteAnalysis
+from jfuse.tf_nodes.messages import as_own
 from jfuse.verification.runners.in_tensorflow import set_variables, variables_restored
 from jfuse.verification.runners.node_values import Nodes
 from jfuse.verification.subject import Arrays
@@ -51,7 +52,7 @@ def _frozen(function: Any) -> tuple[Any, Mapping[str, Any]]:
     """
     from tensorflow.python.framework import convert_to_constants as frozen
 
-    graph_def = function.graph.as_graph_def()
+    graph_def = as_own(function.graph.as_graph_def())
     library = functional_library(graph_def)
     nodes, _ = functional_nodes(graph_def.node, [t.name for t in function.outputs], library)
     written = WriteAnalysis(library).written_placeholders(nodes)

@@ -16,6 +16,7 @@ from jfuse.frontends.tensorflow.functional import functional_library, functional
 from jfuse.ir.graph import Graph
 from jfuse.ir.walk import all_eqns
 from jfuse.measure import relative_error
+from jfuse.tf_nodes.messages import as_own
 from tests.frontends.against_tensorflow import TOLERANCE, spec
 from tests.models import tf1
 
@@ -266,8 +267,9 @@ def edited(build: Callable[..., Any], edit: Callable[[dict[str, Any]], None]) ->
 
 def imported(source: tf1.Graph) -> Any:
     """The nodes as the importer takes them, without TensorFlow's own look at the graph."""
-    library = functional_library(source.graph_def)
-    return functional_nodes(source.graph_def.node, list(source.outputs), library)
+    graph_def = as_own(source.graph_def)
+    library = functional_library(graph_def)
+    return functional_nodes(graph_def.node, list(source.outputs), library)
 
 
 def test_a_value_of_a_branch_is_no_result() -> None:

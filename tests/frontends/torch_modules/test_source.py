@@ -2,28 +2,180 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+import warnings
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
 import jfuse
+from jfuse import ops
+from jfuse.errors import ImportFailed, LowerError
 
 torch = pytest.importorskip("torch")
 
+from tests.frontends.torch_modules.modules import Counting, Nested, Packed, Same, Unknown  # noqa: E402
+from tests.frontends.torch_modules.rows import Of, Spec, f32, i64  # noqa: E402
+
+
+def dense() -> Any:
+    torch.manual_seed(0)
+    return torch.nn.Sequential(torch.nn.Linear(5, 8), torch.nn.ReLU(), torch.nn.Linear(8, 3)).eval()
+
 
 def test_a_module_becomes_a_file_that_is_compared_with_it() -> None:
-    module = torch.nn.Sequential(torch.nn.Linear(5, 8), torch.nn.ReLU(), torch.nn.Linear(8, 3)).eval()
-    result = jfuse.convert(module, [Spec(None, 5)])
+    module = dense()
+    result = jfuse.convert(module, [f32(None, 5)])
     assert result.report.operators == {"fully_connected": 2}
-    assert [(d.pair, d.error < 1e-5) for d in result.report.differences] == [
-        ("pytorch/xla", True),
-        ("pytorch/litert", True),
-    ]
+    pairs = [(d.pair, d.error < 1e-5) for d in result.report.differences]
+    assert pairs == [("pytorch/xla", True), ("pytorch/litert", True)]
     x = np.random.default_rng(0).normal(size=(4, 5)).astype(np.float32)
     np.testing.assert_allclose(result(x), module(torch.from_numpy(x)).detach().numpy(), atol=1e-6)
 
 
-class Spec:
-    def __init__(self, *shape: Any, dtype: Any = np.float32) -> None:
-        self.shape, self.dtype = shape, dtype
+def constants(module: Any, *specs: Any) -> list[np.ndarray]:
+    return list(jfuse.ir.constants_of(jfuse.load(module, specs).program).values())
+
+
+def test_weights_are_shared() -> None:
+    module = torch.nn.Linear(20, 30).eval()
+    (weight,) = [c for c in constants(module, f32(2, 20)) if c.shape == (30, 20)]
+    assert np.shares_memory(weight, module.weight.detach().numpy())
+
+
+@pytest.mark.slow
+def test_inputs_and_outputs_are_named_after_arguments_and_keys() -> None:
+    given = {"x": f32(None, 3), "state": {"pair": (f32(None, 3), torch.zeros(2))}, "scale": 3.0, "flag": None}
+    model = jfuse.convert(Nested().eval(), given)
+    assert model.signature().input_names == ("x", "state_pair_0", "state_pair_1")
+    assert model.signature().output_names == ("sum", "rest_0", "rest_2")
+    x = np.ones((4, 3), np.float32)
+    found = model(x, x, np.array([1.0, 2.0], np.float32))
+    np.testing.assert_allclose(found["rest_0"], [3.0, 6.0])
+    assert found["rest_2"] == 4
+
+
+def test_dims_of_torch_export_stay_open_under_their_names() -> None:
+    batch = torch.export.Dim("batch")
+    given = jfuse.load(dense(), (torch.zeros(2, 5),), dynamic_shapes=({0: batch},))
+    assert str(given.signature().graph.inputs[0].type) == "f32[batch,5]"
+    assert str(jfuse.load(dense(), (torch.zeros(2, 5),)).signature().graph.inputs[0].type) == "f32[2,5]"
+
+
+@pytest.mark.slow
+def test_modules_by_key_are_signatures() -> None:
+    modules = {"twice": Of(lambda x: x * 2), "size": Of(lambda x: x.sum())}
+    result = jfuse.convert(modules, {"twice": [f32(3)], "size": [f32(2, 2)]})
+    assert list(result.signatures) == ["twice", "size"]
+    assert {d.signature for d in result.report.differences} == {"twice", "size"}
+
+
+@pytest.mark.parametrize("kind", [torch.float16, torch.bfloat16])
+def test_narrow_weights_keep_their_type(kind: Any) -> None:
+    module = torch.nn.Linear(20, 30).eval().to(kind)
+    found = constants(module, torch.zeros(2, 20, dtype=kind))
+    assert [str(c.dtype) for c in found if c.shape == (30, 20)] == [str(kind)[6:]]
+
+
+def test_contexts_are_looked_through() -> None:
+    def inner(x: Any) -> Any:
+        with torch.no_grad():
+            y = x.exp()
+        return y + x
+
+    assert jfuse.lower(jfuse.load(Of(inner), [f32(4)])).report.operators == {"exp": 1, "add": 1}
+
+
+def test_a_rule_of_the_user_for_an_operator() -> None:
+    @jfuse.lowers_torch("aten.special_bessel_j0", default=False)
+    def lower_bessel(x: Any) -> Any:
+        return ops.cos(x)
+
+    result = jfuse.lower(jfuse.load(Of(torch.special.bessel_j0), [f32(4)], rules=[lower_bessel]))
+    assert result.report.operators == {"cos": 1}
+
+
+def test_all_operators_without_a_rule_are_named_with_their_places() -> None:
+    with pytest.raises(LowerError, match="2 operators") as caught:
+        jfuse.load(Unknown().eval(), [f32(4)])
+    text = str(caught.value)
+    assert "bessel_j0 (2), first at inner/" in text
+    assert "special_i1e (1)" in text
+    assert "return torch.special.i1e(self.inner(x))" in text
+
+
+@pytest.mark.parametrize(
+    ("source", "specs", "error", "message"),
+    [
+        (torch.nn.Linear(2, 2), [f32(1, 2)], ImportFailed, "training mode"),
+        (dense(), None, ImportFailed, "nothing tells what the module takes"),
+        (dense(), [f32(None, 6)], ImportFailed, "torch.export cannot export Sequential"),
+        (Counting().eval(), [f32(2)], ImportFailed, "writes to 'count'"),
+        (Packed().eval(), [f32(2, 7, 5), torch.tensor([7, 3])], ImportFailed, "packed sequences"),
+        (Of(lambda x: x + x[x > 0].sum()), [f32(4)], LowerError, "as many as the data says"),
+        ({"a": dense()}, [f32(1, 5)], ImportFailed, "an entry for each module"),
+    ],
+)
+def test_what_does_not_fit_is_said(source: Any, specs: Any, error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=message):
+        jfuse.convert(source, specs)
+
+
+@pytest.mark.slow
+def test_a_file_of_torch_export_is_read_where_its_author_is_trusted(tmp_path: Path) -> None:
+    path = tmp_path / "model.pt2"
+    layer = torch.nn.LSTM(3, 4, batch_first=True).eval()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # torch.export's, about the layer's list of weights
+        program = torch.export.export(layer, (torch.zeros(2, 5, 3),), strict=False)
+    torch.export.save(program, path)
+    with pytest.raises(ImportFailed, match="may run code"):
+        jfuse.convert(path)
+    result = jfuse.convert(path, unsafe=True)
+    assert [f.composite for f in result.report.fused] == ["jfuse.lstm"]
+    assert jfuse.convert(program, verify=False).report.operators == result.report.operators
+
+
+def test_what_is_no_file_of_torch_export_is_said(tmp_path: Path) -> None:
+    path = tmp_path / "model.pt2"
+    path.write_bytes(b"no archive")
+    with pytest.raises(ImportFailed, match="cannot be read"):
+        jfuse.load(path, unsafe=True)
+    with pytest.raises(ImportFailed, match="does not exist"):
+        jfuse.load(tmp_path / "other.pt2", unsafe=True)
+
+
+def test_exporting_leaves_torch_as_it_was() -> None:
+    from torch.nn.modules import rnn
+
+    before = rnn._VF, torch.backends.mha.get_fastpath_enabled()
+    jfuse.load(torch.nn.GRU(3, 4).eval(), [f32(5, 2, 3)])
+    assert (rnn._VF, torch.backends.mha.get_fastpath_enabled()) == before
+
+
+@pytest.mark.slow
+def test_no_tensorflow_is_imported() -> None:
+    code = (
+        "import sys, jfuse, torch\n"
+        "jfuse.convert(torch.nn.Tanh().eval(), [torch.zeros(2, 3)])\n"
+        "assert 'tensorflow' not in sys.modules"
+    )
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, timeout=300).returncode == 0
+
+
+def test_types_that_tflite_lacks_are_named() -> None:
+    with pytest.raises(ImportFailed, match="the input 'x' is of a type that TFLite lacks"):
+        jfuse.load(Same().eval(), [torch.zeros(2).to(torch.float8_e8m0fnu)])
+
+
+def test_indices_that_are_computed_are_spoken_of() -> None:
+    model = jfuse.load(Of(lambda i: torch.arange(5.0)[i]), [i64(None)])
+    assert any("indices" in note for note in model.report.notes)
+
+
+def test_specs_of_any_kind_are_taken() -> None:
+    for spec in (torch.zeros(2, 5), np.zeros((2, 5), np.float32), Spec((2, 5)), Spec((2, 5), torch.float32)):
+        assert str(jfuse.load(dense(), [spec]).signature().graph.inputs[0].type) == "f32[2,5]"

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from ai_edge_litert.interpreter import Interpreter, OpResolverType
 
-from jfuse.ir.graph import Const, Eqn, Graph, Program, Signature, Var
+from jfuse.ir.graph import Const, Eqn, Graph, Program, Signature, State, Var
 from jfuse.ir.quantization import Quantization
 from jfuse.ir.types import DType, TensorType
 from jfuse.kernels.core.integer_types import Rounding
@@ -45,10 +45,19 @@ def graph_of(*eqns: Eqn) -> Graph:
     return Graph("main", tuple(read), eqns, eqns[-1].outputs)
 
 
-def file_of(graph: Graph) -> bytes:
-    """The .tflite file."""
-    names = tuple(f"x{i}" for i in range(len(graph.inputs))), tuple(f"y{i}" for i in range(len(graph.outputs)))
-    return to_bytes(Program((Signature("serving_default", graph, *names),)))
+def file_of(graph: Graph, states: int = 0) -> bytes:
+    """The .tflite file. The last so many inputs and outputs are states that an operator keeps."""
+    plain = graph.inputs[: len(graph.inputs) - states]
+    names = tuple(f"x{i}" for i in range(len(plain))), tuple(f"y{i}" for i in range(len(graph.outputs) - states))
+    kept = tuple(State(f"s{i}", Const(array), "tensor") for i, array in enumerate(first_states(graph, states)))
+    return to_bytes(Program((Signature("serving_default", graph, *names, kept),)))
+
+
+def first_states(graph: Graph, states: int) -> list[np.ndarray]:
+    """What stands for real zeros in the last inputs."""
+    held = graph.inputs[len(graph.inputs) - states :] if states else ()
+    zeros = [v.type.quantization.zero_point[0] for v in held]  # type: ignore[union-attr]
+    return [np.full(_shape(v), zero, v.type.dtype.numpy) for v, zero in zip(held, zeros, strict=True)]
 
 
 def in_runtime(data: bytes, rounding: Rounding, calls: Sequence[Sequence[np.ndarray]]) -> list[list[np.ndarray]]:
@@ -79,17 +88,25 @@ def _in_micro(data: bytes, calls: Sequence[Sequence[np.ndarray]]) -> list[list[n
     return found
 
 
-def on_xla(graph: Graph, rounding: Rounding, calls: Sequence[Sequence[np.ndarray]]) -> list[list[np.ndarray]]:
-    """The outputs of calls by integer bodies alone."""
+def on_xla(
+    graph: Graph, rounding: Rounding, calls: Sequence[Sequence[np.ndarray]], states: int = 0
+) -> list[list[np.ndarray]]:
+    """The outputs of calls by integer bodies alone, each from the states that the one before left."""
     runner = Runner(graph, quick=True, integers=rounding)
     assert not runner.hosted, f"LiteRT computes {runner.hosted}"
-    return [list(runner(call)) for call in calls]
+    held, found, count = first_states(graph, states), [], len(graph.outputs) - states
+    for call in calls:
+        results = list(runner([*call, *held]))
+        found.append(results[:count])
+        held = results[count:]
+    return found
 
 
-def drawn(rng: np.random.Generator, graph: Graph, count: int = 1) -> list[list[np.ndarray]]:
-    """Calls with random integers of the whole range, then with the least and with the greatest ones alone."""
-    calls = [[_random(rng, v) for v in graph.inputs] for _ in range(count)]
-    return [*calls, *([_filled(v, end) for v in graph.inputs] for end in ("min", "max"))]
+def drawn(rng: np.random.Generator, graph: Graph, states: int = 0) -> list[list[np.ndarray]]:
+    """Calls with random integers of the whole range, with the least and with the greatest ones alone."""
+    inputs = graph.inputs[: len(graph.inputs) - states]
+    random = [[_random(rng, v) for v in inputs] for _ in range(3 if states else 1)]
+    return [*random, *([_filled(v, end) for v in inputs] for end in ("min", "max"))]
 
 
 def _shape(var: Var) -> list[int]:

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from jfuse.ir.graph import Const, Graph
+from jfuse.ir.types import DType, TensorType
 from jfuse.kernels import ops
-from jfuse.kernels.core.integer_types import Rounding
-from tests.kernels.integer.oracles import constant, one, tensor
+from jfuse.kernels.core.integer_types import Rounding, scale_of, zero_point_of
+from tests.corpus.quantized import apply
+from tests.kernels.integer.oracles import constant, graph_of, one, tensor
 
 Draw = Callable[[np.random.Generator], Graph]
 ALL: tuple[Rounding, ...] = ("xnnpack", "reference", "tflm")
@@ -20,11 +23,15 @@ LITERT: tuple[Rounding, ...] = ("xnnpack", "reference")
 
 @dataclass(frozen=True)
 class Row:
-    """draw: a graph of one equation. roundings: those whose runtime has the op. many: graphs of the slow test."""
+    """draw: a graph of one equation. roundings: those whose runtime has the op. many: graphs of the slow test.
+
+    states: how many of the last inputs and outputs an operator keeps.
+    """
 
     draw: Draw
     roundings: tuple[Rounding, ...] = ALL
-    many: int = 4
+    many: int = 2
+    states: int = 0
 
 
 def ratio(rng: np.random.Generator, least: float, greatest: float) -> float:
@@ -76,7 +83,7 @@ def _elementwise(op: Any, greatest: float) -> Draw:
         y = tensor(*shape, scale=ratio(rng, 1e-3, 1), zero_point=zero_point(rng))
         of = float(y.type.quantization.scale[0])  # type: ignore[union-attr]
         first = tensor(*shape, scale=of * ratio(rng, 2e-3, greatest), zero_point=zero_point(rng))
-        scale = of * ratio(rng, 2e-3, greatest) if op is not ops.mul else ratio(rng, 1e-3, 1)
+        scale = of * ratio(rng, 2e-3, greatest) if op is not ops.mul else ratio(rng, 0.01, 1)
         if rng.random() < 0.3:
             shape = shape[-1:]
         second: Any = tensor(*shape, scale=scale, zero_point=zero_point(rng))
@@ -117,12 +124,175 @@ def _zero(rng: np.random.Generator, dtype: str) -> int:
     return zero_point(rng) if dtype == "i8" else 0
 
 
+def _window(rng: np.random.Generator) -> dict[str, Any]:
+    padding = str(rng.choice(["SAME", "VALID"]))
+    return {"padding": padding, "stride_w": int(rng.integers(1, 4)), "stride_h": int(rng.integers(1, 4))}
+
+
+def _convolution(rng: np.random.Generator, *, depthwise: bool) -> Graph:
+    batch, height, width, inputs, outputs = (int(n) for n in rng.integers(1, (3, 12, 12, 12, 12)))
+    window = (int(rng.integers(1, min(5, height) + 1)), int(rng.integers(1, min(5, width) + 1)))
+    many = int(rng.integers(1, 4))
+    shape = (1, *window, inputs * many) if depthwise else (outputs, *window, inputs)
+    channels, axis = (inputs * many, 3) if depthwise else (outputs, 0)
+    x = tensor(batch, height, width, inputs, scale=ratio(rng, 1e-3, 1), zero_point=zero_point(rng))
+    scales = weight_scales(rng, channels, channels=rng.random() < 0.7)
+    options = {**_window(rng), "fused_activation_function": activation(rng)}
+    options |= {"depth_multiplier": many} if depthwise else {}
+    if options["stride_w"] == options["stride_h"] == 1:
+        options |= {"dilation_w_factor": 1 + (width > 2 * window[1]), "dilation_h_factor": 1 + (height > 2 * window[0])}
+    op = ops.depthwise_conv_2d if depthwise else ops.conv_2d
+    bias = constant(rng.integers(-20000, 20000, channels).astype(np.int32), scale_of(x.type) * scales)
+    filters = constant(bytes_of(rng, *shape), scales, axis=axis)
+    y_shape = _result_shape(op, (x, filters), options)
+    scale = float(scale_of(x.type)) * float(scales.mean()) * ratio(rng, 2, 100 * int(np.prod(shape)) // channels)
+    return one(op, (x, filters, bias), tensor(*y_shape, scale=scale, zero_point=zero_point(rng)), **options)
+
+
+def _result_shape(op: Any, operands: tuple[Any, ...], options: dict[str, Any]) -> list[int]:
+    """The shape that the op has on floats."""
+    floats = [TensorType(o.type.shape, DType.f32) for o in operands]
+    floats += [None] * (len(op.operands) - len(floats))  # type: ignore[list-item]
+    return [int(d) for d in op.type_rule(*floats, **op.bind_options(options)).shape]
+
+
+def _pool(rng: np.random.Generator, op: Any) -> Graph:
+    batch, height, width, channels = (int(n) for n in rng.integers(1, (3, 12, 12, 20)))
+    sizes = {"filter_height": int(rng.integers(1, height + 1)), "filter_width": int(rng.integers(1, width + 1))}
+    options = {**_window(rng), **sizes, "fused_activation_function": activation(rng)}
+    of: dict[str, Any] = {"scale": ratio(rng, 1e-3, 0.2), "zero_point": zero_point(rng)}
+    x = tensor(batch, height, width, channels, **of)
+    return one(op, (x,), tensor(*_result_shape(op, (x,), options), **of), **options)
+
+
+def _unary(rng: np.random.Generator, op: Any, *, fixed: tuple[float, int] | None = None, **options: Any) -> Graph:
+    shape = tuple(int(n) for n in rng.integers(1, 30, 2))
+    x = tensor(*shape, scale=ratio(rng, 1e-3, 0.5), zero_point=zero_point(rng))
+    scale, zero = fixed or (float(scale_of(x.type)) * ratio(rng, 0.05, 20), zero_point(rng))
+    return one(op, (x,), tensor(*shape, scale=scale, zero_point=zero), **options)
+
+
+def _leaky_relu(rng: np.random.Generator) -> Graph:
+    return _unary(rng, ops.leaky_relu, alpha=ratio(rng, 0.1, 2))
+
+
+def _reduction(rng: np.random.Generator, op: Any, *, same: bool) -> Graph:
+    shape = tuple(int(n) for n in rng.integers(1, 8, 4))
+    axes = sorted(int(a) for a in rng.choice(4, int(rng.integers(1, 4)), replace=False))
+    x = tensor(*shape, scale=ratio(rng, 1e-3, 0.5), zero_point=zero_point(rng))
+    kept = [n for i, n in enumerate(shape) if i not in axes]
+    scale = float(scale_of(x.type)) * (1 if same else ratio(rng, 0.1, 20))
+    y = tensor(*kept, scale=scale, zero_point=zero_point_of(x.type) if same else zero_point(rng))
+    return one(op, (x, Const(np.array(axes, np.int32))), y)
+
+
+def _same(rng: np.random.Generator, op: Any) -> Graph:
+    shape = tuple(int(n) for n in rng.integers(1, 8, 3))
+    of: dict[str, Any] = {"scale": ratio(rng, 1e-3, 0.5), "zero_point": zero_point(rng)}
+    return one(op, (tensor(*shape, **of), tensor(*shape[1:], **of)), tensor(*shape, **of))
+
+
+def _pad(rng: np.random.Generator) -> Graph:
+    shape, around = rng.integers(1, 8, 3), rng.integers(0, 3, (3, 2)).astype(np.int32)
+    of: dict[str, Any] = {"scale": ratio(rng, 1e-3, 0.5), "zero_point": zero_point(rng)}
+    return one(ops.pad, (tensor(*map(int, shape), **of), Const(around)), tensor(*map(int, shape + around.sum(1)), **of))
+
+
+def _prelu(rng: np.random.Generator) -> Graph:
+    x = tensor(2, 3, 4, 8, scale=ratio(rng, 1e-3, 0.5), zero_point=zero_point(rng))
+    alpha = constant(bytes_of(rng, 1, 1, 8), ratio(rng, 1e-3, 0.02), zero_point(rng))
+    return one(
+        ops.prelu,
+        (x, alpha),
+        tensor(2, 3, 4, 8, scale=float(scale_of(x.type)) * ratio(rng, 0.2, 5), zero_point=zero_point(rng)),
+    )
+
+
+def _softmax(rng: np.random.Generator) -> Graph:
+    return _unary(rng, ops.softmax, fixed=(1 / 256, -128), beta=ratio(rng, 0.2, 3))
+
+
+def _lstm(
+    rng: np.random.Generator,
+    *,
+    norm: bool = False,
+    peephole: bool = False,
+    projected: bool = False,
+    single: bool = False,
+) -> Graph:
+    batch, steps, inputs, units = (int(n) for n in rng.integers(1, (4, 6, 9, 20)))
+    outputs = int(rng.integers(1, units + 1)) if projected else units
+    major, coupled = rng.random() < 0.5, rng.random() < 0.3
+    leading = (batch,) if single else (steps, batch) if major else (batch, steps)
+    x = tensor(*leading, inputs, scale=ratio(rng, 0.005, 0.1), zero_point=zero_point(rng))
+    hidden = tensor(0, scale=ratio(rng, 0.003, 0.01), zero_point=zero_point(rng))
+    of_h: dict[str, Any] = {"scale": ratio(rng, 0.003, 0.02), "zero_point": zero_point(rng)}
+    if not projected:
+        of_h = {"scale": scale_of(hidden.type), "zero_point": zero_point_of(hidden.type)}
+    h, after_h, y = (tensor(*shape, outputs, **of_h) for shape in ((batch,), (batch,), leading))
+    power = 2.0 ** int(rng.integers(-15, -8))
+    c, after_c = (tensor(batch, units, dtype="i16", scale=power) for _ in range(2))
+    gates = [i for i in range(4) if not (coupled and i == 0)]
+
+    def each(array: Callable[[], Const]) -> list[Const | None]:
+        return [array() if i in gates else None for i in range(4)]
+
+    def of_units(dtype: Any, most: int, least: float, greatest: float) -> Const:
+        return constant(rng.integers(-most, most + 1, units).astype(dtype), ratio(rng, least, greatest))
+
+    weights = [
+        *each(lambda: constant(bytes_of(rng, units, inputs), ratio(rng, 0.002, 0.02))),
+        *each(lambda: constant(bytes_of(rng, units, outputs), ratio(rng, 0.002, 0.02))),
+    ]
+    peepholes = [of_units(np.int16, 32767, 1e-5, 1e-4) if peephole and i in gates else None for i in (0, 1, 3)]
+    biases = each(lambda: of_units(np.int32, 9000, 1e-5, 1e-4))
+    projection: list[Const | None] = [None, None]
+    if projected:
+        projection[0] = constant(bytes_of(rng, outputs, units), ratio(rng, 0.002, 0.02))
+    if projected and rng.random() < 0.7:
+        projection[1] = constant(rng.integers(-9000, 9000, outputs).astype(np.int32), 1e-4)
+    norms = each(lambda: of_units(np.int16, 32767, 1e-5, 1e-4)) if norm else [None] * 4
+    options: dict[str, Any] = {"cell_clip": float(rng.choice([0, 0.6])), "proj_clip": float(rng.choice([0, 0.4]))}
+    if not single:
+        options["time_major"] = major
+    operands = (x, *weights, *peepholes, *biases, *projection, h, c, *norms)
+    eqn = apply(ops.lstm if single else ops.unidirectional_sequence_lstm, operands, y, after_h, after_c, **options)
+    between = [tensor(0, dtype="i16", scale=ratio(rng, 1e-4, 1e-3)) for _ in range(4)]
+    return graph_of(replace(eqn, intermediates=(*between, hidden)))
+
+
 ROWS: dict[str, Row] = {
     "ADD": Row(_elementwise(ops.add, 100)),
+    "AVERAGE_POOL_2D": Row(partial(_pool, op=ops.average_pool_2d)),
+    "CONV_2D": Row(partial(_convolution, depthwise=False)),
+    "DEPTHWISE_CONV_2D": Row(partial(_convolution, depthwise=True)),
     "DEQUANTIZE": Row(_dequantize),
     "FULLY_CONNECTED": Row(_fully_connected),
+    "EXP": Row(partial(_unary, op=ops.exp), LITERT),
+    "HARD_SWISH": Row(partial(_unary, op=ops.hard_swish)),
+    "LEAKY_RELU": Row(_leaky_relu),
+    "LOGISTIC": Row(partial(_unary, op=ops.logistic, fixed=(1 / 256, -128))),
+    "LSTM": Row(_lstm, LITERT, many=1, states=2),
+    "LSTM of one step": Row(partial(_lstm, single=True), LITERT, many=1, states=2),
+    "LSTM with a norm": Row(partial(_lstm, norm=True), LITERT, many=1, states=2),
+    "LSTM with peepholes": Row(partial(_lstm, peephole=True), LITERT, many=1, states=2),
+    "LSTM with a projection": Row(partial(_lstm, projected=True), LITERT, many=1, states=2),
+    "MAX_POOL_2D": Row(partial(_pool, op=ops.max_pool_2d)),
+    "MAXIMUM": Row(partial(_same, op=ops.maximum)),
+    "MEAN": Row(partial(_reduction, op=ops.mean, same=False)),
+    "MINIMUM": Row(partial(_same, op=ops.minimum)),
     "MUL": Row(_elementwise(ops.mul, 4)),
     "QUANTIZE": Row(_quantize),
     "QUANTIZE of integers": Row(_requantize),
+    "PAD": Row(_pad),
+    "PRELU": Row(_prelu, LITERT),
+    "REDUCE_MAX": Row(partial(_reduction, op=ops.reduce_max, same=True)),
+    "REDUCE_MIN": Row(partial(_reduction, op=ops.reduce_min, same=True)),
+    "RELU": Row(partial(_unary, op=ops.relu)),
+    "RELU6": Row(partial(_unary, op=ops.relu6)),
+    "RELU_N1_TO_1": Row(partial(_unary, op=ops.relu_n1_to_1), LITERT),
+    "SOFTMAX": Row(_softmax),
+    "TANH": Row(partial(_unary, op=ops.tanh, fixed=(1 / 128, 0))),
+    "SUM": Row(partial(_reduction, op=ops.sum_, same=False), ("xnnpack", "tflm")),
     "SUB": Row(_elementwise(ops.sub, 100)),
 }

@@ -8,15 +8,18 @@ from typing import get_args
 import numpy as np
 import pytest
 
+from jfuse.errors import TypeMismatch
 from jfuse.kernels.core.integer_types import Rounding
 from tests.kernels.integer.oracles import drawn, file_of, in_runtime, on_xla
 from tests.kernels.integer.rows import ROWS, Row
 
+_QUICK = frozenset({"ADD", "CONV_2D", "FULLY_CONNECTED", "LSTM", "QUANTIZE", "SOFTMAX"})
+
 
 def _cases() -> Iterator[object]:
-    """One graph on the default path, and some more in every rounding, which are slow."""
+    """One graph of some ops on the default path, and more in every rounding, which are slow."""
     for name, row in ROWS.items():
-        yield pytest.param(row, "xnnpack", 1, id=name)
+        yield pytest.param(row, "xnnpack", 1, id=name, marks=() if name in _QUICK else pytest.mark.slow)
         for rounding in row.roundings:
             yield pytest.param(row, rounding, row.many, id=f"{name}-{rounding}-many", marks=pytest.mark.slow)
 
@@ -28,9 +31,9 @@ def test_equal_in_every_bit(row: Row, rounding: Rounding, count: int) -> None:
     rng = np.random.default_rng(count)
     for _ in range(count):
         graph = row.draw(rng)
-        calls = drawn(rng, graph)
-        wanted = in_runtime(file_of(graph), rounding, calls)
-        found = on_xla(graph, rounding, calls)
+        calls = drawn(rng, graph, row.states)
+        wanted = in_runtime(file_of(graph, row.states), rounding, calls)
+        found = on_xla(graph, rounding, calls, row.states)
         for call, other in zip(found, wanted, strict=True):
             for a, b in zip(call, other, strict=True):
                 np.testing.assert_array_equal(a, b, err_msg=str(graph))
@@ -38,3 +41,17 @@ def test_equal_in_every_bit(row: Row, rounding: Rounding, count: int) -> None:
 
 def test_every_rounding_is_tried() -> None:
     assert {r for row in ROWS.values() for r in row.roundings} == set(get_args(Rounding))
+
+
+@pytest.mark.parametrize(
+    ("name", "rounding", "reason"),
+    [
+        ("LSTM", "tflm", "no integer body rounds as the LSTM of tflite-micro"),
+        ("SUM", "reference", "the reference kernel's sum of bytes wraps around"),
+    ],
+)
+def test_what_no_body_computes(name: str, rounding: Rounding, reason: str) -> None:
+    row = ROWS[name]
+    graph = row.draw(np.random.default_rng(0))
+    with pytest.raises(TypeMismatch, match=reason):
+        on_xla(graph, rounding, drawn(np.random.default_rng(0), graph, row.states), row.states)

@@ -1,0 +1,44 @@
+"""Where a checkpoint keeps the variables of a SavedModel: both hold a graph of objects, matched by names from the root.
+
+Source: tensorflow/core/protobuf/trackable_object_graph.proto; python/checkpoint/restore.py
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Any
+
+from jfuse.errors import ImportFailed
+from jfuse.frontends.checkpoint.tensor_bundle import TensorBundle
+from jfuse.tf_nodes.messages import message_class
+
+_GRAPH = "_CHECKPOINTABLE_OBJECT_GRAPH"
+_VALUE = "VARIABLE_VALUE"
+
+
+def variable_keys(bundle: TensorBundle, objects: Any) -> dict[int, str]:
+    """The keys in the checkpoint of the variables of a SavedObjectGraph, by the number of the object.
+
+    Raises ImportFailed for a damaged checkpoint.
+    """
+    (text,) = bundle.read(_GRAPH).reshape(-1)
+    try:
+        saved = message_class("TrackableObjectGraph").FromString(text)
+    except Exception as error:  # protobuf's parser raises errors of its own
+        raise ImportFailed(
+            f"the checkpoint {bundle.prefix} is damaged", where=repr(_GRAPH), found=str(error)
+        ) from error
+    keys: dict[int, str] = {}
+    pairs = {0: 0}  # objects of the SavedModel and of the checkpoint
+    waiting = deque(pairs)
+    while waiting:
+        here = waiting.popleft()
+        there = saved.nodes[pairs[here]]
+        keys.update((here, a.checkpoint_key) for a in there.attributes if a.name == _VALUE)
+        children = {c.local_name: c.node_id for c in there.children}
+        for child in objects.nodes[here].children:
+            known = children.get(child.local_name)
+            if known is not None and child.node_id not in pairs:
+                pairs[child.node_id] = known
+                waiting.append(child.node_id)
+    return keys

@@ -1,0 +1,212 @@
+"""The signatures of a SavedModel of TensorFlow 2, as its files have them: nothing is loaded by TensorFlow.
+
+Source: tensorflow/core/protobuf/saved_object_graph.proto; python/saved_model/load.py
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from jfuse.errors import ImportFailed
+from jfuse.frontends.checkpoint.object_keys import variable_keys
+from jfuse.frontends.checkpoint.tensor_bundle import NotUnderstood, TensorBundle, open_bundle
+from jfuse.frontends.tensorflow.functional import functional_library
+from jfuse.frontends.tensorflow.signature import FunctionGraph, FunctionInput, TfSignature, flat_names
+from jfuse.frontends.tensorflow.variables import Resource, WriteAnalysis
+from jfuse.tf_nodes.attributes import Library, PartialShape, decode_dtype, decode_shape, decode_tensor
+
+_UNNAMED = "Variable"  # what TensorFlow calls a variable whose object has no name
+
+
+class StoredModel:
+    """The objects and functions of a SavedModel.
+
+    graph: its MetaGraphDef. load: gives the object that TensorFlow loads, once.
+    Raises NotUnderstood for one of TensorFlow 1, ImportFailed for a damaged one.
+    """
+
+    def __init__(self, path: Path, graph: Any, load: Callable[[], Any]) -> None:
+        if not graph.HasField("object_graph_def"):
+            raise NotUnderstood("it was saved by TensorFlow 1")
+        self.path = path
+        self.load = load
+        self.objects = graph.object_graph_def.nodes
+        self.functions = graph.object_graph_def.concrete_functions
+        self.library = functional_library(graph.graph_def)
+        self._graph = graph
+        self._check_references()
+
+    def signatures(self) -> dict[str, TfSignature]:
+        """The signatures by key.   Raises NotUnderstood where one takes or gives what is no plain tensor."""
+        root = self._children(0)
+        functions = self._children(root["signatures"]) if "signatures" in root else {}
+        return {key: self._signature(key, number) for key, number in functions.items()}
+
+    def captured(self, number: int, written: bool, source: StoredFunction) -> Any:
+        """What an object is for the functions that hold it; as `FunctionSource.captured` gives it."""
+        item = self.objects[number]
+        kind = item.WhichOneof("kind")
+        if kind == "variable":
+            array = self._value(number, item.variable)
+            return Resource(self.variable_name(number), array, written, variable=lambda: source.variable(number))
+        if kind == "constant":
+            return decode_tensor(self._constants[item.constant.operation])
+        if kind == "asset":
+            file = self._graph.asset_file_def[item.asset.asset_file_def_index].filename
+            return np.array(os.fsencode(self.path / "assets" / file), object)
+        return Resource("a table", None, written, handle=lambda: source.tensor(number))
+
+    def variable_name(self, number: int) -> str:
+        """TensorFlow's name for a variable that it loads."""
+        return f"{self.objects[number].variable.name or _UNNAMED}:0"
+
+    def _children(self, number: int) -> dict[str, int]:
+        return {child.local_name: child.node_id for child in self.objects[number].children}
+
+    def _signature(self, key: str, number: int) -> TfSignature:
+        item = self.objects[number]
+        name = item.bare_concrete_function.concrete_function_name
+        if item.WhichOneof("kind") != "bare_concrete_function" or name not in self.functions:
+            raise NotUnderstood(f"the signature {key!r} is not one function")
+        concrete = self.functions[name]
+        for capture in concrete.bound_inputs:
+            kind = self.objects[capture].WhichOneof("kind")
+            if kind not in ("variable", "constant", "asset", "resource"):
+                raise NotUnderstood(f"the signature {key!r} holds an object of kind {kind!r}")
+        positional, keywords = _structure(concrete.canonicalized_input_signature)
+        if positional or not isinstance(keywords, Mapping):
+            raise NotUnderstood(f"the signature {key!r} has arguments without names")
+        outputs = _structure(concrete.output_signature)
+        source = StoredFunction(self, key, name)
+        return TfSignature(key, source, flat_names(keywords, "input"), flat_names(outputs, "output"))
+
+    def _value(self, number: int, declared: Any) -> np.ndarray:
+        try:
+            if number not in self._keys:
+                raise ImportFailed("the checkpoint has no value for a variable")
+            array = self._bundle.read(self._keys[number])
+        except ImportFailed as error:
+            name = repr(declared.name or number)
+            raise ImportFailed(
+                f"{self.path} cannot be read as a SavedModel", where=f"the variable {name}", found=error.reason
+            ) from error
+        shape, dtype = decode_shape(declared.shape), decode_dtype(declared.dtype)
+        fits = shape is None or (
+            len(shape) == array.ndim and all(a in (None, b) for a, b in zip(shape, array.shape, strict=True))
+        )
+        if not fits or array.dtype != dtype.numpy:
+            raise ImportFailed(
+                f"{self.path} cannot be read as a SavedModel",
+                where=f"the variable {declared.name or number!r}",
+                expected=f"{dtype.value} of shape {shape}",
+                found=f"{array.dtype} of shape {array.shape} in the checkpoint",
+            )
+        return array
+
+    def _check_references(self) -> None:
+        count = len(self.objects)
+        numbers = [child.node_id for item in self.objects for child in item.children]
+        numbers += [i for function in self.functions.values() for i in function.bound_inputs]
+        if not count or any(not 0 <= i < count for i in numbers):
+            raise ImportFailed(f"{self.path} cannot be read as a SavedModel", found="objects that refer to none")
+
+    @cached_property
+    def _bundle(self) -> TensorBundle:
+        return open_bundle(self.path / "variables" / "variables")
+
+    @cached_property
+    def _keys(self) -> dict[int, str]:
+        return variable_keys(self._bundle, self._graph.object_graph_def)
+
+    @cached_property
+    def _constants(self) -> dict[str, Any]:
+        return {node.name: node.attr["value"].tensor for node in self._graph.graph_def.node if node.op == "Const"}
+
+
+class StoredFunction:
+    """A function in a SavedModel's file."""
+
+    def __init__(self, model: StoredModel, key: str, name: str) -> None:
+        self._model = model
+        self._key = key
+        self._name = name
+        self._bound = list(model.functions[name].bound_inputs)
+
+    @cached_property
+    def function(self) -> Any:
+        """TensorFlow's concrete function: the folder is loaded by it now."""
+        return self._model.load().signatures[self._key]
+
+    @property
+    def variable_names(self) -> Sequence[str]:
+        """The names of its variables."""
+        numbers = [n for n in self._bound if self._model.objects[n].WhichOneof("kind") == "variable"]
+        return [self._model.variable_name(n) for n in numbers]
+
+    def graph(self) -> FunctionGraph:
+        """What is imported."""
+        library: Library = self._model.library
+        definition = library.functions.get(self._name)
+        if definition is None:
+            raise ImportFailed(
+                f"{self._model.path} cannot be read as a SavedModel", found=f"no function {self._name!r}"
+            )
+        arguments = definition.signature.input_arg
+        count = len(arguments) - len(self._bound)
+        if count < 0:
+            raise ImportFailed(
+                f"{self._model.path} cannot be read as a SavedModel",
+                where=self._name,
+                found=f"{len(arguments)} arguments, and {len(self._bound)} objects that it holds",
+            )
+        inputs = [
+            FunctionInput(a.name, _argument_shape(definition, i), decode_dtype(a.type))
+            for i, a in enumerate(arguments[:count])
+        ]
+        captures: dict[str, Hashable] = {a.name: n for a, n in zip(arguments[count:], self._bound, strict=True)}
+        results = [definition.ret[o.name] for o in definition.signature.output_arg]
+        positions = WriteAnalysis(library).written_arguments(self._name)
+        written = frozenset(arguments[i].name for i in positions) & captures.keys()
+        return FunctionGraph(definition.node_def, results, library, inputs, captures, frozenset(written))
+
+    def captured(self, capture: Hashable, written: bool) -> Any:
+        """A Resource for a variable or table, the array of a constant."""
+        assert isinstance(capture, int), "the number of an object"
+        return self._model.captured(capture, written, self)
+
+    def tensor(self, number: int) -> Any:
+        """What TensorFlow, which loads the folder for this, has for an object that the function holds."""
+        return self.function.captured_inputs[self._bound.index(number)]
+
+    def variable(self, number: int) -> Any:
+        """TensorFlow's variable for an object."""
+        handle = self.tensor(number)
+        return next(v for v in self.function.variables if v.handle is handle)
+
+
+def _argument_shape(definition: Any, position: int) -> PartialShape | None:
+    for attr in (definition.attr, definition.arg_attr[position].attr if position in definition.arg_attr else {}):
+        for name, place in (("_input_shapes", position), ("_output_shapes", 0)):
+            if name in attr and len(attr[name].list.shape) > place:
+                return decode_shape(attr[name].list.shape[place])
+    return None
+
+
+def _structure(value: Any) -> Any:
+    """A StructuredValue as lists, dictionaries and leaves; NotUnderstood for tensors that are made of several."""
+    kind = value.WhichOneof("kind")
+    if kind in ("tuple_value", "list_value"):
+        return [_structure(v) for v in getattr(value, kind).values]
+    if kind == "dict_value":
+        return {key: _structure(v) for key, v in value.dict_value.fields.items()}
+    if kind == "none_value":
+        return None
+    if kind in ("tensor_spec_value", "bounded_tensor_spec_value"):
+        return kind
+    raise NotUnderstood(f"a signature has a value of kind {kind!r}")

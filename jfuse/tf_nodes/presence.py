@@ -1,0 +1,13 @@
+"""Whether TensorFlow is installed, for what cannot be done without it."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+
+from jfuse.errors import ImportFailed
+
+
+def need_tensorflow(what: str) -> None:
+    """Raise ImportFailed where TensorFlow is not installed.   what: the message, what cannot be done without it"""
+    if find_spec("tensorflow") is None:
+        raise ImportFailed(what, found="TensorFlow is not installed", remedy='pip install "jfuse[tensorflow]"')

@@ -1,0 +1,102 @@
+"""Activations on quantized integers: the RELU family, LEAKY_RELU, PRELU and HARD_SWISH."""
+
+from __future__ import annotations
+
+import jax.numpy as jnp
+import numpy as np
+
+from jfuse.ir.graph import Params
+from jfuse.ir.types import DType
+from jfuse.kernels.core.integer_types import IntegerTypes, is_per_tensor
+from jfuse.kernels.core.op import Array, TflOp
+from jfuse.kernels.integer.fixed_point import Multiplier, multiplied, saturating_shift, shifted_right
+from jfuse.kernels.integer.scaling import activation_range, finished
+from jfuse.kernels.integer.tables import is_of_bytes, looked_up
+from jfuse.kernels.nn.activation import hard_swish, leaky_relu, prelu, relu, relu6, relu_n1_to_1
+
+
+def _declare_relu(op: TflOp, activation: str) -> None:
+    def body(types: IntegerTypes, x: Array, /) -> Array:
+        """Source: tflite/kernels/activations.cc, QuantizedReluX"""
+        ratio = Multiplier.of(float(np.float32(types.scale(0) / types.output_scale())))
+        x = jnp.asarray(x)
+        if types.rounding == "tflm" and activation == "RELU6":  # which takes the scales for equal
+            assert types.inputs[0] is not None, "an operand"
+            return jnp.clip(x, *activation_range(types.inputs[0], activation)).astype(np.int8)
+        return finished(multiplied(x.astype(np.int32) - types.zero_point(0), ratio), types.outputs[0], activation)
+
+    op.quantized(is_of_bytes)(body)
+
+
+_declare_relu(relu, "RELU")
+_declare_relu(relu6, "RELU6")
+_declare_relu(relu_n1_to_1, "RELU_N1_TO_1")
+
+
+def _slopes(types: IntegerTypes, alpha: float) -> tuple[np.float32, np.float32]:
+    """Of numbers above and below 0, in steps of the result."""
+    below = np.float32(types.scale(0) * np.float32(alpha)) / types.output_scale()
+    return np.float32(types.scale(0) / types.output_scale()), np.float32(below)
+
+
+def _takes_leaky(types: IntegerTypes, options: Params) -> bool:
+    """Source: XNNPACK/src/operators/unary-elementwise-nc.c"""
+    if not is_of_bytes(types):
+        return False
+    above, below = _slopes(types, options["alpha"])
+    return bool(2.0**-8 <= above <= 2.0**7 and 2.0**-8 <= below <= 2.0**7)
+
+
+@leaky_relu.quantized(_takes_leaky)
+def _leaky_relu(types: IntegerTypes, x: Array, /, *, alpha: float) -> Array:
+    """Source: tflite/kernels/internal/reference/leaky_relu.h; XNNPACK/src/reference/unary-elementwise.cc"""
+    above, below = _slopes(types, alpha)
+    centred = np.arange(-128, 128) - types.zero_point(0)
+    if types.rounding == "xnnpack":
+        factors = np.where(centred >= 0, *(int(np.rint(256 * slope)) for slope in (above, below)))
+        steps = (centred * factors + 128) >> 8
+    else:
+        steps = np.where(centred >= 0, *(multiplied(centred, Multiplier.of(float(s))) for s in (above, below)))
+    return looked_up(x, np.asarray(finished(steps, types.outputs[0])))
+
+
+def _takes_prelu(types: IntegerTypes, options: Params) -> bool:
+    return is_of_bytes(types) and is_per_tensor(types.inputs[1]) and types.dtypes(1) == (DType.i8,)
+
+
+@prelu.quantized(_takes_prelu)
+def _prelu(types: IntegerTypes, x: Array, alpha: Array, /) -> Array:
+    """Source: tflite/kernels/internal/reference/prelu.h"""
+    x, alpha = (jnp.asarray(v).astype(np.int32) - types.zero_point(i) for i, v in enumerate((x, alpha)))
+    above = multiplied(x, Multiplier.of(float(types.scale(0)) / float(types.output_scale())))
+    ratio = float(np.float32(types.scale(0) * types.scale(1))) / float(types.output_scale())
+    below = multiplied(x * alpha, Multiplier.of(ratio))
+    return finished(jnp.where(x >= 0, above, below), types.outputs[0])
+
+
+@hard_swish.quantized(is_of_bytes)
+def _hard_swish(types: IntegerTypes, x: Array, /) -> Array:
+    """Source: tflite/kernels/internal/reference/hard_swish.h; tflite/kernels/activations.cc, HardSwishPrepare"""
+    fine = np.float32(1 / 128) * types.scale(0)
+    out, out_exponent = _in_16_bits(float(np.float32(fine / types.output_scale())))
+    ramp, exponent = _in_16_bits(float(np.float32(fine / np.float32(3 / 32768))))
+    centred = (np.arange(-128, 128) - types.zero_point(0)) << 7
+    scaled = _high(centred, out)
+    gate = saturating_shift(centred, exponent - 1, 16) if exponent > 0 else centred
+    gate = _high(gate, ramp)
+    gate = saturating_shift(gate, 1, 16) if exponent > 0 else shifted_right(gate, -exponent)
+    gate = (gate + (1 << 15)) >> 1
+    product = gate * scaled
+    cut = np.sign(product) * (np.abs(product) >> 15)
+    return looked_up(x, np.asarray(finished(shifted_right(cut, -out_exponent), types.outputs[0])))
+
+
+def _in_16_bits(real: float) -> tuple[int, int]:
+    """A multiplier of 15 bits, and its exponent."""
+    of = Multiplier.of(real)
+    mantissa = int(of.mantissa)
+    return (32767 if mantissa >= (1 << 31) - (1 << 15) else (mantissa + (1 << 15)) >> 16), int(of.shift)
+
+
+def _high(x: np.ndarray, by: int) -> np.ndarray:
+    return np.asarray(np.minimum((x * by + (1 << 14)) >> 15, 32767))

@@ -1,0 +1,222 @@
+"""LSTM and UNIDIRECTIONAL_SEQUENCE_LSTM on quantized integers: i8 with a cell state of i16, whose scale is 2^n.
+
+Source: tflite/kernels/lstm_eval.cc, LstmStepInteger8x8_16; tflite/kernels/unidirectional_sequence_lstm.cc, Prepare
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from jfuse.errors import TypeMismatch
+from jfuse.ir.graph import Params
+from jfuse.ir.types import DType
+from jfuse.kernels.core.integer_types import IntegerTypes, is_per_tensor, scale_of, zero_point_of
+from jfuse.kernels.core.op import Array
+from jfuse.kernels.fused.lstm import lstm, unidirectional_sequence_lstm
+from jfuse.kernels.integer.fixed_point import Multiplier, high_mul, in_32_bits, multiplied, shifted_right, wide
+from jfuse.kernels.integer.gemmlowp import FixedPoint
+from jfuse.kernels.integer.inverse_root import inverse_root
+from jfuse.kernels.integer.matmul import integer_products
+
+_INPUT, _FORGET, _CELL, _OUTPUT = range(4)
+_H, _C = 18, 19
+_GATE_BITS = 3
+_FIXED = FixedPoint(16)
+
+
+def _takes(types: IntegerTypes, options: Params) -> bool:
+    present = [i for i, t in enumerate(types.inputs) if t is not None]
+    scaled = [t for i, t in enumerate(types.inputs) if i in present and i not in (12, 13, 14, 15, 17)]
+    states = types.dtypes(0, _H, _C) == (DType.i8, DType.i8, DType.i16)
+    if not states or len(types.intermediates) != 5 or not all(map(is_per_tensor, scaled)):
+        return False
+    if not set(present) - {0, _H, _C} <= types.constants or options.get("diagonal_recurrent_tensors"):
+        return False
+    if not is_per_tensor(types.intermediates[4]) or (
+        20 < len(types.inputs) and _norms(types) and not _scaled_gates(types)
+    ):
+        return False
+    projected, peephole = types.inputs[16] is not None, types.inputs[10] is not None
+    return not (projected and peephole) and -15 <= round(np.log2(types.scale(_C))) <= -9
+
+
+def _norms(types: IntegerTypes) -> bool:
+    return len(types.inputs) > 20 and types.inputs[21] is not None
+
+
+def _scaled_gates(types: IntegerTypes) -> bool:
+    gates = types.intermediates[1 if types.inputs[1] is None else 0 : 4]
+    return all(map(is_per_tensor, gates))
+
+
+@unidirectional_sequence_lstm.quantized(_takes)
+def _sequence(types: IntegerTypes, *operands: Array | None, time_major: bool, **options: Any) -> tuple[Array, ...]:
+    cell = _Cell(types, operands, options)
+    x = jnp.asarray(operands[0])
+    entering = cell.entering(x if time_major else jnp.swapaxes(x, 0, 1))
+    h, c = cell.states()
+    (h, c), outputs = jax.lax.scan(cell.step, (h, c), entering)
+    return (outputs if time_major else jnp.swapaxes(outputs, 0, 1), *cell.as_given(h, c))
+
+
+@lstm.quantized(_takes)
+def _step(types: IntegerTypes, *operands: Array | None, **options: Any) -> tuple[Array, ...]:
+    cell = _Cell(types, operands, options)
+    (h, c), _ = cell.step(cell.states(), cell.entering(jnp.asarray(operands[0])))
+    return (h.astype(np.int8), *cell.as_given(h, c))
+
+
+@dataclass(frozen=True)
+class _Gate:
+    """What a gate adds to what enters it.   by_h, by_c, norm: multipliers"""
+
+    recurrent: np.ndarray
+    offset: np.ndarray
+    by_h: Multiplier
+    peephole: np.ndarray | None = None
+    by_c: Multiplier | None = None
+    coefficients: np.ndarray | None = None
+    bias: np.ndarray | None = None
+    norm: Multiplier | None = None
+    least_variance: int = 0
+
+
+class _Cell:
+    """The constants of one equation."""
+
+    def __init__(self, types: IntegerTypes, operands: Sequence[Any], options: Params) -> None:
+        if types.rounding == "tflm":
+            raise TypeMismatch("no integer body rounds as the LSTM of tflite-micro", expected="xnnpack or reference")
+        self._types = types
+        self._given = (*operands, *[None] * (24 - len(operands)))
+        self._options = options
+        self._coupled = operands[1] is None
+        self._whole = 15 + round(float(np.log2(types.scale(_C))))
+        self._gates = {g: self._gate(g) for g in range(4) if not (self._coupled and g == _INPUT)}
+
+    def states(self) -> tuple[Array, Array]:
+        """h and c before the first step, in rows.   i64[b,o], i64[b,c]"""
+        h, c = (jnp.asarray(self._given[i]) for i in (_H, _C))
+        units = self._given[4].shape[0]
+        return wide(h).reshape(-1, self._given[8].shape[1]), wide(c).reshape(-1, units)
+
+    def as_given(self, h: Array, c: Array) -> tuple[Array, Array]:
+        """States in their shapes and types."""
+        shapes = [np.shape(self._given[i]) for i in (_H, _C)]
+        return h.astype(np.int8).reshape(shapes[0]), c.astype(np.int16).reshape(shapes[1])
+
+    def entering(self, x: Array) -> dict[int, Array]:
+        """What enters each gate by the input, of all steps.   x: i8[...,i] -> i16[...,c]"""
+        types, found = self._types, {}
+        for gate in self._gates:
+            weights = self._given[1 + gate]
+            offset = -types.zero_point(0) * weights.astype(np.int32).sum(1)
+            bias = None if self._is_normed else self._given[12 + gate]
+            total = integer_products(x, weights) + (offset if bias is None else offset + bias)
+            scale = np.float32(types.scale(1 + gate) * types.scale(0)) / self._gate_scale(gate)
+            found[gate] = _in_16_bits(multiplied(total, Multiplier.of(scale)))
+        return found
+
+    def step(self, state: tuple[Array, Array], entering: dict[int, Array]) -> tuple[tuple[Array, Array], Array]:
+        """The states after one step, and its output."""
+        h, c = state
+        forget = _FIXED.logistic(self._total(_FORGET, entering, h, c), _GATE_BITS)
+        update = _FIXED.tanh(self._total(_CELL, entering, h, None), _GATE_BITS)
+        if self._coupled:
+            taken = 32767 - forget
+        else:
+            taken = _FIXED.logistic(self._total(_INPUT, entering, h, c), _GATE_BITS)
+        kept = shifted_right(forget * c, 15)
+        added = shifted_right(taken * update, 30 + self._whole - 15)
+        c = _in_16_bits(kept + added)
+        clip = self._quantized_clip("cell_clip", self._types.scale(_C), 32767)
+        c = jnp.clip(c, -clip, clip) if clip > 0 else c
+        opened = _FIXED.logistic(self._total(_OUTPUT, entering, h, c), _GATE_BITS)
+        h = self._output(opened * _FIXED.tanh(c, self._whole))
+        return (h, c), h.astype(np.int8)
+
+    def _total(self, gate: int, entering: dict[int, Array], h: Array, c: Array | None) -> Array:
+        """What enters a nonlinearity: i64[b,c] of 16 bits."""
+        of = self._gates[gate]
+        total = _in_16_bits(multiplied(integer_products(h, of.recurrent) + of.offset, of.by_h) + entering[gate])
+        if of.peephole is not None and of.by_c is not None and c is not None:
+            total = _in_16_bits(multiplied(of.peephole * c, of.by_c) + total)
+        return total if of.norm is None else self._normed(total, of)
+
+    def _normed(self, total: Array, of: _Gate) -> Array:
+        """A layer norm over the units of a row."""
+        assert of.norm is not None, "a gate with a norm"
+        count = total.shape[-1]
+        mean = _quotient(1024 * total.sum(-1, keepdims=True), count)
+        variance = (total * total).sum(-1, keepdims=True) * ((1 << 20) // count) - mean * mean
+        variance = in_32_bits(_quotient(variance, 1 << 20))
+        variance = jnp.where(variance < 1, of.least_variance, variance)
+        mantissa, right = inverse_root(variance)
+        shifted = in_32_bits(1024 * total - mean)
+        rescaled = shifted_right(high_mul(shifted, mantissa), right)
+        scaled = in_32_bits(rescaled * of.coefficients + of.bias)
+        scaled = _quotient(in_32_bits(jnp.where(scaled > 0, scaled + 512, scaled - 512)), 1024)
+        return _in_16_bits(multiplied(scaled, Multiplier(of.norm.mantissa, of.norm.shift + 12)))
+
+    def _output(self, product: Array) -> Array:
+        """h of o * tanh(c), in 30 fraction bits."""
+        hidden = self._types.intermediates[4]
+        scale = np.float32(2.0**-15 / float(scale_of(hidden)) * 2.0**-15)
+        steps, zero = multiplied(product, Multiplier.of(scale)), zero_point_of(hidden)
+        weights = self._given[16]
+        if weights is None:
+            return jnp.clip(steps + zero, -128, 127)
+        inner = jnp.clip(steps - zero, -128, 127)  # as the kernel has it
+        offset = zero * weights.astype(np.int64).sum(1)
+        offset = offset if self._given[17] is None else offset + self._given[17]
+        scale = np.float32(self._types.scale(16) * scale_of(hidden)) / self._types.scale(_H)
+        total = multiplied(integer_products(inner, weights) + offset, Multiplier.of(scale))
+        h = jnp.clip(total + self._types.zero_point(_H), -128, 127)
+        clip = self._quantized_clip("proj_clip", self._types.scale(_H), 127)
+        return jnp.clip(h, -clip, clip) if clip > 0 else h
+
+    def _quantized_clip(self, option: str, scale: np.float32, most: int) -> int:
+        """A clip in steps, cut off; 0 for none."""
+        return int(min(max(float(np.float32(self._options[option]) / scale), -most - 1.0), float(most)))
+
+    @cached_property
+    def _is_normed(self) -> bool:
+        return self._given[21] is not None
+
+    def _gate_scale(self, gate: int) -> np.float32:
+        """Of what enters the norm; without one there are three integer bits."""
+        return scale_of(self._types.intermediates[gate]) if self._is_normed else np.float32(2.0**-12)
+
+    def _gate(self, gate: int) -> _Gate:
+        types, given, scale = self._types, self._given, self._gate_scale(gate)
+        recurrent = given[5 + gate]
+        offset = -types.zero_point(_H) * recurrent.astype(np.int32).sum(1)
+        by_h = Multiplier.of(np.float32(types.scale(5 + gate) * types.scale(_H)) / scale)
+        found: dict[str, Any] = {}
+        at = {_INPUT: 9, _FORGET: 10, _OUTPUT: 11}.get(gate)
+        if at is not None and given[at] is not None:
+            power = 2.0 ** (self._whole - 15)
+            product = np.float32(np.float64(power * float(types.scale(at))) / float(scale))
+            found = {"peephole": given[at].astype(np.int64), "by_c": Multiplier.of(product)}
+        if self._is_normed:
+            norm = types.scale(20 + gate)
+            found |= {"coefficients": given[20 + gate].astype(np.int64), "bias": given[12 + gate].astype(np.int64)}
+            found |= {"norm": Multiplier.of(norm), "least_variance": max(1, int(np.float32(10000) * norm))}
+        return _Gate(recurrent, offset, by_h, **found)
+
+
+def _in_16_bits(x: Array) -> Array:
+    """Clamped to 16 bits."""
+    return jnp.clip(x, -32768, 32767)
+
+
+def _quotient(x: Array, by: int) -> Array:
+    """x / by, rounded toward zero.   x: i64[...]"""
+    return jnp.sign(x) * (jnp.abs(x) // by)

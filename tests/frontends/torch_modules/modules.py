@@ -1,0 +1,64 @@
+"""Modules that show what a source may be."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from tests.frontends.torch_modules.rows import Of
+
+
+class Nested(torch.nn.Module):
+    """Nested arguments and results, some of which are no tensors."""
+
+    def forward(self, x: Any, *, state: dict[str, Any], scale: float = 2.0, flag: Any = None) -> Any:
+        """The arguments under other names."""
+        h, c = state["pair"]
+        return {"sum": x + h, "rest": (c * scale, None, x.shape[0])}
+
+
+class Unknown(torch.nn.Module):
+    """Operators without a rule, two of them in a part."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = Of(lambda x: torch.special.bessel_j0(x) + torch.special.bessel_j0(x + 1))
+
+    def forward(self, x: Any) -> Any:
+        """Two operators that no rule takes."""
+        return torch.special.i1e(self.inner(x))
+
+
+class Counting(torch.nn.Module):
+    """A module that keeps something."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("count", torch.zeros(()))
+
+    def forward(self, x: Any) -> Any:
+        """x and how often this was called."""
+        self.count += 1
+        return x + self.count
+
+
+class Same(torch.nn.Module):
+    """The argument as it is."""
+
+    def forward(self, x: Any) -> Any:
+        """x"""
+        return x
+
+
+class Packed(torch.nn.Module):
+    """A layer over sequences that are packed."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = torch.nn.LSTM(5, 6, batch_first=True)
+
+    def forward(self, x: Any, lengths: Any) -> Any:
+        """f32[b, t, 5], i64[b] -> f32[1, b, 6]"""
+        packed = torch.nn.utils.rnn.pack_padded_sequence(x, lengths, batch_first=True, enforce_sorted=False)
+        return self.layer(packed)[1][0]

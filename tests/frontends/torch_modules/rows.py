@@ -1,0 +1,253 @@
+"""Functions of tensors, with what they take: each uses a few operators of ATen."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+
+Row = tuple[str, Callable[..., Any], tuple[Any, ...]]
+
+
+@dataclass(frozen=True)
+class Spec:
+    """A shape, None where it is open, and a dtype: what a module takes."""
+
+    shape: tuple[Any, ...]
+    dtype: Any = np.float32
+
+
+def f32(*shape: Any) -> Spec:
+    return Spec(shape)
+
+
+def i64(*shape: Any) -> Spec:
+    return Spec(shape, np.int64)
+
+
+class Of(torch.nn.Module):
+    """A function as a module."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        super().__init__()
+        self.function = function
+        self.eval()
+
+    def forward(self, *arguments: Any) -> Any:
+        """The function's results."""
+        return self.function(*arguments)
+
+
+B = None
+X, IDS, IMAGE = f32(B, 4, 6), i64(B, 3), f32(B, 4, 8, 8)
+_RNG = np.random.default_rng(5)
+
+
+def weights(*shape: int) -> Any:
+    """Numbers of a normal distribution."""
+    return torch.from_numpy(_RNG.normal(size=shape).astype(np.float32))
+
+
+W, TABLE, FILTERS, GROUPED = weights(6, 6), weights(8, 5), weights(6, 4, 3, 3), weights(8, 1, 3, 3)
+VECTOR = weights(6)
+
+ELEMENTWISE: tuple[Row, ...] = (
+    ("arithmetic", lambda x: (x + 1) * x - x / (2 + x.abs()) + torch.sign(x) * -x + (1 - x), (X,)),
+    ("alpha", lambda x: torch.add(x, x * x, alpha=2) - torch.sub(x, 3, alpha=2) + torch.rsub(x, 2.0), (X,)),
+    ("powers", lambda x: x**2 + x**3 + x.abs() ** 0.5 + (x.abs() + 1) ** -0.5 + 2**x + x.abs() ** 1.7, (X,)),
+    ("exponentials", lambda x: x.exp() + x.expm1() + (x.abs() + 1).log() + x.abs().log1p() + torch.exp2(x), (X,)),
+    ("logarithms", lambda x: torch.log2(x.abs() + 1) + torch.log10(x.abs() + 1), (X,)),
+    ("roots", lambda x: x.abs().sqrt() + (x.abs() + 1).rsqrt() + x.square() + (x.abs() + 1).reciprocal(), (X,)),
+    ("circular", lambda x: x.sin() + x.cos() + x.atan() + torch.atan2(x, x + 3) + x.tanh() + x.sinh(), (X,)),
+    ("error functions", lambda x: torch.erf(x) + torch.special.erfc(x) + torch.erfinv(x.tanh()), (X,)),
+    ("rounding", lambda x: x.floor() + x.ceil() + x.round() + x.trunc() + (x * 3).round(decimals=1) + x.frac(), (X,)),
+    ("comparisons", lambda x: torch.where((x > 0) & ~(x >= 1) | (x == -1), x, -x) + (x < 0) + (x != 2), (X,)),
+    ("clips", lambda x: x.clamp(-0.5, 0.5) + x.clamp(min=0.1) + x.clamp(max=-0.1) + torch.maximum(x, -x), (X,)),
+    (
+        "integers",
+        lambda i: i // 2 + i % 3 + (i ^ 1) + (i & 1) + (i | 4) + torch.div(i, 2, rounding_mode="trunc"),
+        (IDS,),
+    ),
+    (
+        "promotion",
+        lambda x, i: x[:, :3, 0] * i + i / 2 + (i > 1) + i.float() + (i + 0.5) + torch.tensor(2.0) * i,
+        (X, IDS),
+    ),
+    ("finite", lambda x: x.isfinite().float() + x.isnan() + torch.nan_to_num(x), (X,)),
+    (
+        "mixtures",
+        lambda x: torch.lerp(x, x * 2, 0.3) + torch.addcmul(x, x, x, value=2) + torch.addcdiv(x, x, x.exp()),
+        (X,),
+    ),
+    ("masks", lambda x: x.masked_fill(x > 0, -1.0) + torch.logical_xor(x > 0, x > 1) + torch.logical_not(x > 0), (X,)),
+    (
+        "division",
+        lambda x: torch.div(x, 0.7, rounding_mode="floor") + torch.remainder(x, 0.7) + torch.fmod(x, 0.7),
+        (X,),
+    ),
+    ("in place", lambda x: (x * 2).relu_().add_(1.0).mul_(x), (X,)),
+)
+ACTIVATIONS: tuple[Row, ...] = (
+    ("relus", lambda x: F.relu(x) + F.relu6(x) + F.leaky_relu(x, 0.2) + F.prelu(x, torch.tensor([0.1])), (X,)),
+    ("prelu of channels", lambda x: F.prelu(x, torch.tensor([0.1, 0.2, 0.3, 0.4])), (X,)),
+    ("exponential units", lambda x: F.elu(x) + F.elu(x, 0.5) + F.selu(x) + F.celu(x, 0.7), (X,)),
+    ("smooth", lambda x: F.gelu(x) + F.gelu(x, approximate="tanh") + F.silu(x) + F.mish(x) + F.softplus(x), (X,)),
+    ("softplus with beta", lambda x: F.softplus(x, beta=2.0) + F.logsigmoid(x) + torch.sigmoid(x), (X,)),
+    ("hard", lambda x: F.hardtanh(x) + F.hardsigmoid(x) + F.hardswish(x) + F.hardtanh(x, -2.0, 0.5), (X,)),
+    ("shrinks", lambda x: F.softshrink(x) + F.hardshrink(x) + F.tanhshrink(x) + F.threshold(x, 0.1, 2.0), (X,)),
+    ("softmax", lambda x: F.softmax(x, -1) + F.log_softmax(x, 1) + F.softmax(x, 1) + F.softmin(x, 2), (X,)),
+    ("gates", lambda x: F.glu(x, -1) + F.glu(x, 1).sum(1, keepdim=True)[..., :3] + F.softsign(x[..., :3]), (X,)),
+)
+SHAPES: tuple[Row, ...] = (
+    ("views", lambda x: x.view(x.shape[0], -1) + x.reshape(-1, 24) + x.flatten(1) + x.shape[0], (X,)),
+    ("unflatten", lambda x: x.unflatten(-1, (2, 3)).transpose(1, 2).flatten(2), (X,)),
+    ("squeezes", lambda x: x[:, :1].squeeze(1) + x.unsqueeze(1)[:, 0, 0] + x[:, None, 1].squeeze(), (f32(B, 4, 6),)),
+    ("permutations", lambda x: x.permute(2, 0, 1).movedim(0, -1).transpose(1, 2).mT + x.swapaxes(1, 2).mT, (X,)),
+    ("broadcasts", lambda x: x[:, :1].expand(-1, 4, -1) + x[:, :1].expand_as(x) + x[:, :1].repeat(1, 4, 1), (X,)),
+    ("repeats", lambda x: x[:, :2].repeat_interleave(2, dim=1) + x[0].tile(1, 1), (X,)),
+    ("joins", lambda x: torch.cat([x, x.new_zeros(x.shape[0], 1, 6), x.flip(1)], 1), (X,)),
+    ("stacks", lambda x: torch.stack([x, -x], 1).sum(1) + torch.stack(x.unbind(1), 1), (X,)),
+    ("splits", lambda x: (*x.split(4, 2), *x.split([1, 3], 1), *x.chunk(3, -1)), (X,)),
+    ("slices", lambda x: x[:, 1:3, ::2] + x[:, -3:-1, 1::2] + x[:, :2, -1:], (X,)),
+    ("selects", lambda x: x[:, 1] + x[:, -1] + x.select(1, 0) + x[:, :, 2].sum(1, keepdim=True), (X,)),
+    ("pads", lambda x: F.pad(x, (1, 2, 0, 1), value=3.0) + F.pad(F.pad(x, (2, 2, 1, 1)), (-1, 0, -1, 0)), (X,)),
+    ("reflections", lambda x: F.pad(x, (1, 2), mode="reflect") + F.pad(x, (1, 2), mode="replicate"), (X,)),
+    ("circles", lambda x: F.pad(x, (1, 2), mode="circular") + F.pad(x.roll(1, 2), (1, 2)), (X,)),
+    ("ranges", lambda x: x * torch.arange(6) + torch.arange(x.shape[0])[:, None, None] + torch.arange(0, 12, 2), (X,)),
+    ("open ranges", lambda x: torch.arange(1, 2 * x.shape[0], 2) + torch.full((x.shape[0],), 3), (X,)),
+    ("fills", lambda x: torch.zeros_like(x) + torch.ones(x.shape[0], 4, 6) + torch.full_like(x, 2.0), (X,)),
+    ("one hot", lambda i: F.one_hot(i, 5), (IDS,)),
+    ("triangles", lambda x: x.tril() + x.triu(1) + torch.ones(4, 6).tril(-1), (X,)),
+    ("written slices", lambda x: written(x), (X,)),
+    ("dict results", lambda x: {"b": x + 1, "a": (x * 2, x), "none": None}, (X,)),
+    ("pixel shuffles", lambda x: F.pixel_unshuffle(F.pixel_shuffle(x, 2), 4), (IMAGE,)),
+    ("channel shuffle", lambda x: F.channel_shuffle(x, 2), (IMAGE,)),
+)
+
+
+def written(x: Any) -> Any:
+    """Writing by slices."""
+    y = x.clone()
+    y[:, 0] = 1.0
+    y[:, 1:3, ::2] = x[:, 1:3, ::2] * 2
+    y[..., -1] += 3.0
+    return y
+
+
+REDUCTIONS: tuple[Row, ...] = (
+    ("sums", lambda x: x.sum(0) + x.mean((0, 1)) + x.sum() + x.prod(0) + (x > 0).sum(0) + x.mean(), (X,)),
+    ("variances", lambda x: x.var(1) + x.std(1, unbiased=False) + torch.var_mean(x, 1)[1] + x.std(1), (X,)),
+    ("extremes", lambda x: x.amax(-1) + x.amin(-1) + x.argmax(-1) + x.argmin(-1) + x.max(), (X,)),
+    ("pairs", lambda x: (*x.max(1), *x.min(2, keepdim=True)), (X,)),
+    ("booleans", lambda x: (x > 0).all(-1).float() + (x > 1).any(-1) + (x > 3).any(), (X,)),
+    ("running", lambda x: x.cumsum(1) + x.cumprod(2), (X,)),
+    ("sorts", lambda x: (*x.sort(1), *x.sort(2, descending=True), *x.topk(3), *x.topk(2, 1, largest=False)), (X,)),
+    ("norms", lambda x: x.norm(dim=-1) + torch.linalg.vector_norm(x, 1, dim=-1) + x.logsumexp(-1), (X,)),
+    ("unit vectors", lambda x: F.normalize(x, dim=1) + F.cosine_similarity(x, x.flip(1), dim=1)[:, None], (X,)),
+)
+PRODUCTS: tuple[Row, ...] = (
+    ("linear", lambda x: F.linear(x, W, VECTOR) + F.linear(x, W) + x @ W, (X,)),
+    ("vectors", lambda x: x @ VECTOR + VECTOR @ x[0, :1].T + torch.outer(x[0, :, 0], x[0, :, 1])[0], (X,)),
+    ("batched", lambda x: torch.bmm(x, x.mT) + torch.einsum("bij,bkj->bik", x, x), (X,)),
+    ("addmm", lambda x: torch.addmm(VECTOR, x[:, 0], W, beta=2, alpha=3), (X,)),
+    ("attention", lambda x: F.scaled_dot_product_attention(x, x, x), (f32(B, 2, 5, 4),)),
+    (
+        "causal attention",
+        lambda x: F.scaled_dot_product_attention(x, x, x, is_causal=True, scale=0.3),
+        (f32(B, 2, 5, 4),),
+    ),
+    ("open causal", lambda x: F.scaled_dot_product_attention(x, x, x, is_causal=True), (f32(B, 2, None, 4),)),
+    ("masked attention", lambda x: F.scaled_dot_product_attention(x, x, x, x[:, :1, :, :1] > -1), (f32(B, 2, 4, 4),)),
+    ("distances", lambda x: torch.cdist(x, x + 1), (f32(2, 4, 6),)),
+)
+CONVOLUTIONS: tuple[Row, ...] = (
+    ("conv2d", lambda x: F.conv2d(x, FILTERS, VECTOR, padding=1), (IMAGE,)),
+    ("strides", lambda x: F.conv2d(x, FILTERS, stride=2, padding=(1, 0)), (IMAGE,)),
+    ("same", lambda x: F.conv2d(x, FILTERS, padding="same", dilation=2), (IMAGE,)),
+    ("depthwise", lambda x: F.conv2d(x, GROUPED, padding=1, groups=4), (IMAGE,)),
+    ("groups", lambda x: F.conv2d(x, FILTERS[:, :2], padding=1, groups=2), (f32(2, 4, 8, 8),)),
+    ("conv1d", lambda x: F.conv1d(x, FILTERS[:, :, 0], VECTOR, padding=2, dilation=2), (f32(B, 4, 9),)),
+    ("open conv1d", lambda x: F.conv1d(x, FILTERS[:, :, 0], stride=2), (f32(B, 4, None),)),
+    ("conv3d", lambda x: F.conv3d(x, FILTERS[:, :2, None], padding=(0, 1, 1)), (f32(1, 2, 3, 5, 5),)),
+    ("transposed", lambda x: F.conv_transpose2d(x, FILTERS.transpose(0, 1), VECTOR, stride=2, padding=1), (IMAGE,)),
+    ("more", lambda x: F.conv_transpose2d(x, FILTERS.mT.transpose(0, 1), None, 2, 1, output_padding=1), (IMAGE,)),
+    ("transposed in groups", lambda x: F.conv_transpose2d(x, FILTERS[:4, :3], None, 2, groups=2), (f32(2, 4, 5, 5),)),
+    ("transposed1d", lambda x: F.conv_transpose1d(x, FILTERS[:, :, 0].transpose(0, 1), None, 2), (f32(B, 4, 7),)),
+    ("unfold", lambda x: F.unfold(x, 3, padding=1, stride=2), (f32(2, 4, 8, 8),)),
+)
+POOLS: tuple[Row, ...] = (
+    ("max", lambda x: F.max_pool2d(x, 2) + F.max_pool2d(x, 3, 2, 1), (IMAGE,)),
+    ("max with ceil", lambda x: F.max_pool2d(x, 3, 2, ceil_mode=True), (IMAGE,)),
+    ("mean", lambda x: F.avg_pool2d(x, 2) + F.avg_pool2d(x, 3, 2, 1), (IMAGE,)),
+    ("mean without pads", lambda x: F.avg_pool2d(x, 3, 2, 1, count_include_pad=False), (IMAGE,)),
+    (
+        "mean with ceil",
+        lambda x: F.avg_pool2d(x, 3, 2, ceil_mode=True) + F.avg_pool2d(x, 3, 2, 1, True, False)[..., :4, :4],
+        (IMAGE,),
+    ),
+    ("over time", lambda x: F.max_pool1d(x, 2) + F.avg_pool1d(x, 2), (f32(B, 4, 8),)),
+    ("adaptive", lambda x: F.adaptive_avg_pool2d(x, 1) + F.adaptive_avg_pool2d(x, 4)[..., :1, :1], (IMAGE,)),
+    ("adaptive parts", lambda x: F.adaptive_avg_pool2d(x, (3, 5)) + F.adaptive_max_pool2d(x, (3, 5)), (IMAGE,)),
+    ("adaptive1d", lambda x: F.adaptive_avg_pool1d(x, 3) + F.adaptive_max_pool1d(x, 1), (f32(B, 4, 8),)),
+    ("volumes", lambda x: F.max_pool3d(x, 2) + F.avg_pool3d(x, 2), (f32(1, 2, 4, 4, 4),)),
+)
+RESIZES: tuple[Row, ...] = (
+    ("nearest", lambda x: F.interpolate(x, scale_factor=2.0) + F.interpolate(x, size=(16, 16)), (IMAGE,)),
+    ("bilinear", lambda x: F.interpolate(x, scale_factor=2.0, mode="bilinear"), (IMAGE,)),
+    ("corners", lambda x: F.interpolate(x, size=(5, 11), mode="bilinear", align_corners=True), (IMAGE,)),
+    ("fraction", lambda x: F.interpolate(x, scale_factor=1.3, mode="bilinear"), (IMAGE,)),
+    ("bicubic", lambda x: F.interpolate(x, scale_factor=2.0, mode="bicubic"), (IMAGE,)),
+    ("linear", lambda x: F.interpolate(x, size=11, mode="linear") + F.interpolate(x, size=11), (f32(B, 4, 8),)),
+    ("open", lambda x: F.interpolate(x, scale_factor=2.0, mode="bilinear"), (f32(1, 3, None, None),)),
+)
+NORMALIZATIONS: tuple[Row, ...] = (
+    ("batch", lambda x: F.batch_norm(x, weights_of(4), weights_of(4) ** 2, weights_of(4), None), (IMAGE,)),
+    ("layer", lambda x: F.layer_norm(x, (6,), VECTOR, VECTOR) + F.layer_norm(x, (4, 6)), (X,)),
+    ("group", lambda x: F.group_norm(x, 2, weights_of(4), weights_of(4)), (IMAGE,)),
+    ("instance", lambda x: F.instance_norm(x, weight=weights_of(4)), (IMAGE,)),
+    ("root mean square", lambda x: F.rms_norm(x, (6,), VECTOR) + F.rms_norm(x, (6,), eps=1e-5), (X,)),
+    ("local response", lambda x: F.local_response_norm(x, 3), (IMAGE,)),
+)
+
+
+def weights_of(count: int) -> Any:
+    """A few numbers."""
+    return torch.linspace(0.5, 2.0, count)
+
+
+INDEXING: tuple[Row, ...] = (
+    ("rows of a table", lambda i: F.embedding(i, TABLE) + TABLE[i], (IDS,)),
+    ("columns of a table", lambda i: TABLE[:, i], (IDS,)),
+    ("pairs", lambda x, i: x[torch.arange(x.shape[0])[:, None], i], (X, IDS)),
+    (
+        "along an axis",
+        lambda x, i: torch.gather(x[:, :, 0], 1, i) + x[:, :, 0].take_along_dim(i, 1),
+        (f32(2, 4, 6), i64(2, 3)),
+    ),
+    ("index select", lambda x, i: x.index_select(1, i[0]) + x[:, [0, 1, -1]], (X, IDS)),
+    ("two axes", lambda x, i: x[:, i[0], i[0]], (X, IDS)),
+    ("one place", lambda x, i: x[:, i[0, 0]], (X, IDS)),
+    ("scatters", lambda x, i: x[:, :, 0].scatter(1, i[:, :1], 9.0).scatter_add(1, i, x[:, :3, 1]), (X, IDS)),
+    ("added slices", lambda x, i: x.index_add(1, i[0], x[:, :3] * 2), (X, IDS)),
+    ("windows", lambda x: x.unfold(2, 3, 2) * 2, (X,)),
+    ("open windows", lambda x: x.unfold(1, 3, 2) * 2, (f32(2, None),)),
+    ("written rows", lambda x, i: x[0].index_put((i[0, :1],), x[0, :1] * 2), (X, IDS)),
+)
+SIGNALS: tuple[Row, ...] = (
+    ("spectrum", lambda x: torch.fft.rfft(x).abs() + torch.fft.rfft(x, norm="ortho").real, (X,)),
+    ("and back", lambda x: torch.fft.irfft(torch.fft.rfft(x, n=8), n=8), (X,)),
+    (
+        "frames",
+        lambda x: torch.stft(x, 16, 4, window=torch.hann_window(16), return_complex=True).abs() ** 2,
+        (f32(2, 64),),
+    ),
+    (
+        "narrow frames",
+        lambda x: torch.view_as_real(torch.stft(x, 16, 8, 12, torch.ones(12), center=False, return_complex=True)),
+        (f32(2, 40),),
+    ),
+)
