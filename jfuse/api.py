@@ -43,7 +43,7 @@ from jfuse.sides import sides_of, with_installed, with_runtimes
 from jfuse.tflite.targets.catalog import target_named
 from jfuse.verification.noise import noise_of
 from jfuse.verification.options import EDGES, FindingOptions, SamplingOptions, VerifyOptions
-from jfuse.verification.plan import passes_infinities_on
+from jfuse.verification.plan import leaks_infinities, passes_infinities_on
 from jfuse.verification.result import Verification
 from jfuse.verification.sides import Sides
 from jfuse.verification.verify import OnProgress, verify_sides
@@ -235,7 +235,8 @@ def convert(
     if verify:
         on_stage("verify")
         started = time.perf_counter()
-        edges = "infinite" if samples is None and passes_infinities_on(model.program) else "none"
+        passes_on = passes_infinities_on(model.program) and not leaks_infinities(lite.program)
+        edges = "infinite" if samples is None and passes_on else "none"
         sampling = SamplingOptions(inputs=samples, edges=edges)
         compared = VerifyOptions(sampling, FindingOptions(shrink=0), tolerance)
         sides, notes = with_installed(Sides.of_model(lite.unquantized or lite, model), target_named(target).runtime)

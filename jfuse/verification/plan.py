@@ -140,6 +140,14 @@ def passes_infinities_on(program: Program) -> bool:
     return kinds and all(a.type.dtype is DType.f32 for e in eqns for a in (*e.inputs, *e.outputs) if a is not None)
 
 
+def leaks_infinities(program: Program) -> bool:
+    """Whether an infinity may make NaN of other elements in the file, though the model passes it on element by element.
+
+    XNNPACK multiplies the neighbours of a pixel by zeros in a DEPTHWISE_CONV_2D of one pixel (LiteRT 2.3.0).
+    """
+    return any(e.op.product == "windows" for graph in program.graphs() for e in all_eqns(graph))
+
+
 def _saturates(signature: Signature) -> bool:
     """Whether floats are quantized: LiteRT leaves open what becomes of those beyond 2^31 steps."""
     operands = (e.inputs[0] for e in all_eqns(signature.graph) if e.op.scales == "into")

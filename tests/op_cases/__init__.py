@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.op_cases.array import array, debug, gather, lists, scatter, sequence, shapes, slicing, sort
+from tests.op_cases.array import array, debug, gather, lists, ragged, scatter, sequence, shapes, slicing, sort
 from tests.op_cases.case import Case, Gap
 from tests.op_cases.image import (
     blocks,
@@ -34,17 +34,17 @@ from tests.op_cases.math import (
     special,
     trigonometry,
 )
-from tests.op_cases.nn import activation, block_cells, conv, norm, pool, transpose_conv
+from tests.op_cases.nn import activation, block_cells, conv, gradients, norm, pool, transpose_conv
 from tests.op_cases.signal import audio, ctc, signal
 from tests.op_cases.text import table
 
 MODULES = (
-    *(array, debug, gather, lists, scatter, sequence, shapes, slicing, sort),
+    *(array, debug, gather, lists, ragged, scatter, sequence, shapes, slicing, sort),
     *(blocks, colour, combined_detection, crops, detection, drawing, morphology, patches, projection, resize),
     *(einsum, elimination, matmul, matrix),
     *(bessel, bits, complex_numbers, division, elementwise, fake_quant, gamma, histogram, quantile, quantized_floats),
     *(random, reduce, segment, special, trigonometry),
-    *(activation, block_cells, conv, norm, pool, transpose_conv),
+    *(activation, block_cells, conv, gradients, norm, pool, transpose_conv),
     *(audio, ctc, signal),
     table,
 )

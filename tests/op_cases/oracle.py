@@ -35,8 +35,7 @@ def apply_op(case: Case, operands: Sequence[Any]) -> tuple[Any, ...]:
     renamed = _renamed(function, op_def)
     given = {**_operands(operands, op_def.input_arg), **{k: _attribute(v) for k, v in case.attributes.items()}}
     results = function(**{renamed.get(name, name): value for name, value in given.items()})
-    results = results if isinstance(results, tuple | list) else (results,)
-    return tuple(results[: case.results])
+    return tuple(tf.nest.flatten(results)[: case.results])
 
 
 def _operands(operands: Sequence[Any], declared: Any) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -94,6 +95,8 @@ def _tries(drawn: Arrays, fixed: Collection[str], message: str) -> Iterator[Mann
     told = {name: manner for name, manner in _told(drawn, message) if name not in fixed}
     if told:
         yield told
+    if nested := _nested_rows(drawn, fixed):
+        yield nested
     possible = {n: found for n, array in drawn.items() if n not in fixed and (found := _possible(n, array, drawn))}
     integers = [name for name in possible if drawn[name].dtype.kind in "iu"]
     for kind in ("bits", "ones", "few", "zeros") if integers else ():
@@ -104,6 +107,16 @@ def _tries(drawn: Arrays, fixed: Collection[str], message: str) -> Iterator[Mann
     for _ in range(_ROUNDS if len(possible) > 1 else 0):
         chosen = {name: (None, *found)[generator.integers(len(found) + 1)] for name, found in possible.items()}
         yield {name: manner for name, manner in chosen.items() if manner is not None}
+
+
+def _nested_rows(drawn: Arrays, fixed: Collection[str]) -> dict[str, Manner]:
+    """Row splits of a ragged tensor of several levels: each vector of integers cuts up the one after it."""
+    vectors = [n for n, a in drawn.items() if n not in fixed and a.ndim == 1 and a.dtype.kind in "iu"]
+    values = next((n for n, a in drawn.items() if a.ndim and n not in vectors), None)
+    if len(vectors) < 2 or values is None:
+        return {}
+    above = {name: Manner("rows", below) for name, below in itertools.pairwise(vectors)}
+    return {**above, vectors[-1]: Manner("splits", values, 0)}
 
 
 def _told(drawn: Arrays, message: str) -> Iterator[tuple[str, Manner]]:
@@ -184,6 +197,7 @@ _KINDS: Mapping[str, _Kind] = {
     "size": lambda manner, generator, drawn, n, shape: n,
     "order": lambda manner, generator, drawn, n, shape: generator.permutation(drawn.size),
     "splits": lambda manner, generator, drawn, n, shape: _splits(generator, drawn.size, n),
+    "rows": lambda manner, generator, drawn, n, shape: _splits(generator, drawn.size, max(n - 1, 0)),
     "parts": lambda manner, generator, drawn, n, shape: _parts(generator, drawn.size, n),
     "factors": lambda manner, generator, drawn, n, shape: _factors(generator, drawn.size, n),
     "shape": lambda manner, generator, drawn, n, shape: _as_shape(drawn.size, shape),

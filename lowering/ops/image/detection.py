@@ -116,7 +116,15 @@ def _suppressed(
     else:
         numbers = ops.cumsum(ops.cast(counts, out_data_type=DType.f32), np.int32(0), reverse=True)
     sorted_boxes = ops.gather(with_area(as_f32(boxes)), order, axis=0)
-    found, count = ops.non_max_suppression_v4(sorted_boxes, numbers, size, above(iou_threshold), np.float32(0))
+    computed = not is_constant(iou_threshold)
+    threshold = _above_computed(iou_threshold) if computed else above(iou_threshold)
+    found, count = ops.non_max_suppression_v4(sorted_boxes, numbers, size, threshold, np.float32(0))
+    if computed:  # at 1 equal boxes stay too; beyond 1, which would say so, TFLite chooses one box again and again
+        is_everything = ops.greater_equal(as_f32(iou_threshold), np.float32(1))
+        total = ops.sum_(ops.cast(counts, out_data_type=DType.i32), np.zeros(1, np.int32))
+        count = ops.select_v2(is_everything, ops.minimum(total, size), count)
+        all_places = ops.minimum(counted(found.shape[0], found), size_tensor(scores.shape[0], [scores]))
+        found = ops.select_v2(is_everything, all_places, found)
     if not padded:
         return ops.gather(order, _first(count, found)[0], axis=0), count
     places = ops.gather(_never_empty(order), found, axis=0)
@@ -144,6 +152,13 @@ def above(threshold: Array) -> np.ndarray:
         )
     found = np.nextafter(np.asarray(threshold, np.float32), np.float32(2))
     return np.maximum(found, np.finfo(np.float32).tiny)  # devices may take smaller numbers for 0
+
+
+def _above_computed(threshold: Array) -> Array:
+    """As `above` of a threshold from 0 to 1 that is computed, by its bits; 1 for 1."""
+    following = ops.add(ops.bitcast(as_f32(threshold), out_data_type=DType.i32), np.int32(1))
+    found = ops.bitcast(following, out_data_type=DType.f32)
+    return ops.minimum(ops.maximum(found, np.finfo(np.float32).tiny), np.float32(1))
 
 
 def with_area(boxes: Array) -> Array:

@@ -41,8 +41,13 @@ def lower_matmul(
 
 
 @lowers("BatchMatMul", "BatchMatMulV2")
-def lower_batch_matmul(x: Array, y: Array, *, adj_x: bool = False, adj_y: bool = False) -> Array:
-    """x @ y over the last two axes; leading axes broadcast.   x: n[..., m, k], y: n[..., k, n] -> n[..., m, n]"""
+def lower_batch_matmul(
+    x: Array, y: Array, *, adj_x: bool = False, adj_y: bool = False, grad_x: bool = False, grad_y: bool = False
+) -> Array:
+    """x @ y over the last two axes; leading axes broadcast.   x: n[..., m, k], y: n[..., k, n] -> n[..., m, n]
+
+    grad_x, grad_y: as those of MatMul.
+    """
     return matrix_product(_conjugated(x, adj_x), _conjugated(y, adj_y), adj_x, adj_y)
 
 

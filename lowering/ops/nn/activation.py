@@ -15,42 +15,14 @@ from jfuse.lowering.rule_tools.shape_tensors import shaped, size_tensor
 from jfuse.lowering.rules import lowers
 
 # tensorflow/core/kernels/relu_op_functor.h, Selu
-_SELU_SCALE = 1.0507009873554804934193349852946
-_SELU_SCALE_ALPHA = 1.7580993408473768599402175208123
+SELU_SCALE = 1.0507009873554804934193349852946
+SELU_SCALE_ALPHA = 1.7580993408473768599402175208123
 _SOFTMAX_AXES = 6  # measured on LiteRT 2.3.0
 
 alike("Elu", ops.elu)
 alike("Tanh", ops.tanh)
 alike("Sigmoid", ops.logistic)
 alike("LogSoftmax", ops.log_softmax)
-
-
-@lowers("SigmoidGrad")
-def lower_sigmoid_grad(y: Array, dy: Array) -> Array:
-    """dy * y * (1 - y), where y is the sigmoid."""
-    return ops.mul(ops.mul(dy, y), ops.sub(one_like(y), y))
-
-
-@lowers("TanhGrad")
-def lower_tanh_grad(y: Array, dy: Array) -> Array:
-    """dy * (1 - y * y), where y is the hyperbolic tangent."""
-    return ops.mul(dy, ops.sub(one_like(y), ops.mul(y, y)))
-
-
-@lowers("ReluGrad")
-def lower_relu_grad(gradients: Array, features: Array) -> Array:
-    """gradients * (features > 0)."""
-    is_let_through = ops.greater(features, scalar(0, features))
-    return ops.mul(gradients, ops.cast(is_let_through, out_data_type=dtype(gradients)))
-
-
-@lowers("Relu6Grad")
-def lower_relu6_grad(gradients: Array, features: Array) -> Array:
-    """gradients * (0 < features < 6)."""
-    is_let_through = ops.logical_and(
-        ops.greater(features, scalar(0, features)), ops.less(features, scalar(6, features))
-    )
-    return ops.mul(gradients, ops.cast(is_let_through, out_data_type=dtype(gradients)))
 
 
 @lowers("Softmax")
@@ -123,6 +95,6 @@ def lower_selu(features: Array) -> Array:
     """scale * x where x > 0, else scale * alpha * (exp(x) - 1).   x: f[...] -> f[...]"""
     negative = ops.elu(ops.minimum(features, scalar(0, features)))
     return ops.add(
-        ops.mul(ops.relu(features), scalar(_SELU_SCALE, features)),
-        ops.mul(negative, scalar(_SELU_SCALE_ALPHA, features)),
+        ops.mul(ops.relu(features), scalar(SELU_SCALE, features)),
+        ops.mul(negative, scalar(SELU_SCALE_ALPHA, features)),
     )

@@ -1,4 +1,4 @@
-"""Casts that change nothing."""
+"""Casts that change nothing, and products of casts that the runtime has no kernel for."""
 
 from __future__ import annotations
 
@@ -32,3 +32,12 @@ def _holds(wide: DType, narrow: DType) -> bool:
     """Whether every value of `narrow` has a value of its own in `wide`."""
     numbers = all(d.is_integer or d.is_float or d is DType.bool for d in (wide, narrow))
     return numbers and np.can_cast(narrow.numpy, wide.numpy, "safe")
+
+
+@peephole(lambda x, y: ops.mul(ops.cast(x), ops.cast(y)))
+def product_of_masks(match: Match, x: Atom, y: Atom) -> Any:
+    """MUL(CAST(x, f64), CAST(y, f64)) = CAST(LOGICAL_AND(x, y), f64) of booleans: LiteRT has no MUL of f64."""
+    need(match.result.type.dtype is DType.f64, "wide_product")
+    need(x.type.dtype is y.type.dtype is DType.bool, "booleans")
+    need(match.eqn.params["fused_activation_function"] == "NONE", "no_activation")
+    return ops.cast(ops.logical_and(x, y), out_data_type=DType.f64)

@@ -49,11 +49,6 @@ def suppressed(overlap: Any) -> Any:
         (lambda x: lower_resize_bicubic(x, SIZE), [OPEN_IMAGE], "weights or places that depend on the sizes"),
         (suppressed(np.float32(1)), BOXES, "TFLite suppresses overlaps at a threshold"),
         (
-            lambda b, s, t: lower_non_max_suppression_v4(b, s, np.int32(3), t, np.float32(0)),
-            [*BOXES, floats()],
-            "a constant IoU threshold below 1",
-        ),
-        (
             lambda b, s: lower_combined_non_max_suppression(
                 b, s, np.int32(3), np.int32(3), np.float32(0.5), np.float32(0)
             ),

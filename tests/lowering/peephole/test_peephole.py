@@ -296,6 +296,12 @@ SLICING = [
     case("gather-rank-6", lambda x: ops.gather(x, np.int32(0), axis=0), f32(2, 1, 1, 1, 1, 2), left="gather"),
 ]
 
+
+def both(x: Any, y: Any, dtype: DType) -> Any:
+    """The product of two tensors in a dtype."""
+    return ops.mul(ops.cast(x, out_data_type=dtype), ops.cast(y, out_data_type=dtype))
+
+
 CAST = [
     case("to-itself", lambda x: ops.cast(x, out_data_type=DType.f32), f32(4)),
     case("there-and-back", lambda x: ops.cast(ops.cast(x, out_data_type=DType.i64), out_data_type=DType.i32), i32(4)),
@@ -313,6 +319,9 @@ CAST = [
         left="cast cast",
     ),
     case("to-another", lambda x: ops.cast(x, out_data_type=DType.i64), i32(4), left="cast"),
+    case("masks", lambda x, y: both(x, y, DType.f64), flags(2, 4), flags(4), left="logical_and cast"),
+    case("masks-f32", lambda x, y: both(x, y, DType.f32), flags(2, 4), flags(4), left="cast cast mul"),
+    case("numbers", lambda x, y: both(x, y, DType.f64), i32(2, 4), flags(4), left="cast cast mul"),
 ]
 PRODUCT = [
     case("matrix", lambda x: ops.batch_matmul(x, WEIGHTS.T), f32(B, 4), left="fully_connected"),

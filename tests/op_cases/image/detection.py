@@ -55,6 +55,13 @@ NONE = "get_tensor refuses an empty tensor that is dynamic"
 
 CASES: tuple[Case, ...] = (
     case("NonMaxSuppression", args=[BOXES, SCORES, const(6)], iou_threshold=0.3),
+    *(
+        case("NonMaxSuppressionV4", args=[boxes, scores, const(20), given(np.float32(t)), threshold(0.1)], **PADDED)
+        for boxes, scores in ((BOXES, TIED), (ODD, ODD_SCORES))
+        for t in (0.0, 0.4, 1.0)
+    ),
+    case("NonMaxSuppressionV3", args=[*HALVES, const(2), given(np.float32(0.5)), threshold(0)]),
+    case("NonMaxSuppressionV3", args=[BOXES, SCORES, const(4), given(np.float32(1)), threshold(0.3)]),
     case("NonMaxSuppressionV2", args=[BOXES, SCORES, const(6), threshold(0.3)]),
     case("NonMaxSuppressionV3", args=[BOXES, SCORES, const(6), threshold(0.3), threshold(-np.inf)], dynamic=True),
     case("NonMaxSuppressionV3", args=[BOXES, SCORES, const(20), threshold(0.6), threshold(0.4)]),

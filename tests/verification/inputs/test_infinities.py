@@ -70,3 +70,14 @@ def test_a_file_that_multiplies_with_a_made_up_matrix_is_found() -> None:
     assert verify_sides(sides, options("none")).passed
     with pytest.raises(VerifyFailed):
         verify_sides(sides, options("infinite"))
+
+
+def test_a_normalization_alone_converts() -> None:
+    """XNNPACK's DEPTHWISE_CONV_2D of one pixel makes NaN beside an infinity, which is no reason to refuse the model."""
+    tf = pytest.importorskip("tensorflow")
+    scale, shift = tf.constant([2.0, 0.5, 1.0]), tf.constant([1.0, -1.0, 0.25])
+    image = tf.TensorSpec([None, 4, 4, 3], tf.float32)
+    function = tf.function(lambda x: x * scale + shift, input_signature=[image]).get_concrete_function()
+    found = jfuse.convert(function)
+    assert found.report.operators == {"depthwise_conv_2d": 1}
+    assert {d.pair for d in found.report.differences} == {"tensorflow/xla", "tensorflow/litert"}

@@ -63,6 +63,12 @@ MODELS: dict[str, Any] = {
     "places": traced(lambda i, u: tf.scatter_nd(i, u, [7]), spec("i", 3, 1), floats("u", 3)),
     "lengths": traced(lambda x, n: tf.reverse_sequence(x, n, 1), floats("x", None, None, 2), spec("n", None)),
     "row splits": traced(from_splits, floats("v", 6), spec("r", 4)),
+    "row splits of two levels": traced(
+        lambda v, a, b: tf.RaggedTensor.from_nested_row_splits(v, [a, b]).to_tensor() * 2.0,
+        floats("v", 6),
+        spec("a", 3),
+        spec("b", 4),
+    ),
     "segments": traced(tf.math.segment_sum, floats("x", 5), spec("i", 5)),
     "begin": traced(lambda x, b: tf.slice(x, b, [1, 2]) * 2.0, floats("x", 2, 6), spec("b", 2)),
     "begin and size": traced(lambda x, b, s: tf.slice(x, b, s) * 2.0, floats("x", 2, 6), spec("b", 2), spec("s", 2)),
@@ -125,6 +131,7 @@ OTHERS = {"x": np.zeros((4, 6)), "v": np.zeros(9)}
     ("manner", "holds"),
     [
         (Manner("splits", "v", 0), lambda a: a[0] == 0 and a[-1] == 9 and (np.diff(a) >= 0).all()),
+        (Manner("rows", "v", 0), lambda a: a[0] == 0 and a[-1] == 8 and (np.diff(a) >= 0).all()),
         (Manner("parts", "v", 0), lambda a: a.sum() == 9 and (a >= 0).all()),
         (Manner("factors", "x"), lambda a: a.prod() == 24),
         (Manner("shape", "x"), lambda a: a.tolist() == [2, 4, 6]),
