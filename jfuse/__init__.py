@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from jfuse.lite.converter import TFLiteConverter
     from jfuse.lite.interpreter import Interpreter
     from jfuse.loading import load, parse
+    from jfuse.lowering.installed import installed_rules
     from jfuse.lowering.rule_tools.query import is_constant
     from jfuse.lowering.rules import Proposal, fuses, lowers, lowers_jax, lowers_torch, need, recovers
     from jfuse.model import Model
@@ -61,6 +62,7 @@ __all__ = [
     "check",
     "convert",
     "fuses",
+    "installed_rules",
     "is_constant",
     "load",
     "lower",
@@ -94,6 +96,7 @@ _HOMES = {
     "jfuse.lite.interpreter": ("Interpreter",),
     "jfuse.limits": ("Limits",),
     "jfuse.loading": ("load", "parse"),
+    "jfuse.lowering.installed": ("installed_rules",),
     "jfuse.lowering.rule_tools.query": ("is_constant",),
     "jfuse.lowering.rules": ("Proposal", "fuses", "lowers", "lowers_jax", "lowers_torch", "need", "recovers"),
     "jfuse.model": ("Model",),

@@ -21,6 +21,7 @@ from jfuse.ir.text import format_program
 from jfuse.ir.types import TensorType
 from jfuse.last_resort import only_jfuse_errors
 from jfuse.limits import Limits
+from jfuse.notebooks import Shown
 from jfuse.passes.gates.builtins_only import builtins_only
 from jfuse.report import Report
 from jfuse.running.in_litert import WHY, runs_whole, whole
@@ -33,7 +34,7 @@ from jfuse.tflite.mapped_file import need_unchanged
 from jfuse.tflite.write.file import parts, to_bytes
 
 
-class Model:
+class Model(Shown):
     """A program with named signatures. `print(model)` shows its text; calling it runs it on CPU or GPU through XLA.
 
     `imported` keeps the TensorFlow source, `functions` the jax functions, where there are any, so that results can be

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from jfuse.errors import NotFused
 from jfuse.ir.graph import Graph, Var
 from jfuse.measure import Measure
+from jfuse.notebooks import Shown
 
 
 @dataclass(frozen=True)
@@ -220,7 +221,7 @@ class Noise:
 
 
 @dataclass
-class Report:
+class Report(Shown):
     """Everything that is worth telling about one conversion."""
 
     fused: list[Fusion] = field(default_factory=list)

@@ -21,6 +21,7 @@ ORDER = (
     "jfuse.settings",
     "jfuse.last_resort",
     "jfuse.measure",
+    "jfuse.notebooks",
     "jfuse.files",
     "jfuse.ir",
     "jfuse.report",

@@ -357,6 +357,16 @@ def ops(
         raise typer.Exit(1)
 
 
+@app.command(short_help="List the rules for composites and loops, installed ones too.")
+def rules(import_: options.Imports = None, rules: options.Rules = None) -> None:
+    """List which marked functions and loops fuse by a rule, and where the rule comes from: jfuse, a package, a file."""
+    options.check_modules(import_)
+    with _work():
+        from jfuse.cli import rules as listing
+
+        listing.tell(import_, rules)
+
+
 @app.command(short_help="Convert a small LSTM, and time the file.")
 def demo(
     folder: Annotated[Path, typer.Option(help="Where to put the SavedModel and the file.")] = Path("jfuse-demo"),

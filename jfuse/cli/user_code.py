@@ -10,28 +10,33 @@ from pathlib import Path
 from typing import Any
 
 from jfuse.errors import JfuseError
-from jfuse.lowering.rules import FuseRule, LowerRule, RecoverRule, Rule
+from jfuse.lowering.installed import installed_rules, rules_in
+from jfuse.lowering.rules import Rule
 
 
 def run(modules: Sequence[str] | None, files: Sequence[Path] | None) -> tuple[Rule, ...]:
-    """Import modules by name and files by path; the rules that the files define, for `rules=` of `jfuse.convert`.
+    """Import modules by name and files by path; the rules for `rules=` of `jfuse.convert`.
 
-    What the user's code raises passes. Raises JfuseError for a file without rules, which is not what was meant.
+    These are the rules of installed packages, and before them those that the files define. What the user's code raises
+    passes. Raises JfuseError for a file without rules, which is not what was meant.
     """
     for name in modules or ():
         importlib.import_module(name)
-    return tuple(rule for path in files or () for rule in _rules_in(path))
+    given = tuple(rule for path in files or () for rule in _rules_of(path))
+    taken = {(type(rule), name) for rule in given for name in rule.names}
+    installed = (rule for rule in installed_rules() if not any((type(rule), name) in taken for name in rule.names))
+    return (*installed, *given)
 
 
-def _rules_in(path: Path) -> list[Rule]:
-    found = [value for value in vars(_imported(path)).values() if isinstance(value, LowerRule | FuseRule | RecoverRule)]
-    if not found:
+def _rules_of(path: Path) -> tuple[Rule, ...]:
+    rules = rules_in(_imported(path))
+    if not rules:
         raise JfuseError(
             f"{path} defines no rule",
             expected="functions with @jfuse.fuses, @jfuse.lowers or @jfuse.recovers",
             remedy="--import for modules that are to be imported for something else",
         )
-    return list({id(rule): rule for rule in found}.values())
+    return rules
 
 
 def _imported(path: Path) -> Any:

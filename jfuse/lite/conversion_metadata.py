@@ -19,6 +19,7 @@ class SourceKind(IntEnum):
     SAVED_MODEL = 1
     KERAS_MODEL = 2
     CONCRETE_FUNCTIONS = 3
+    JAX = 6
 
 
 OPTIMIZATIONS = {"float16": 1001, "dynamic": 1002, "int8": 1003, "int16x8": 1004}
@@ -27,7 +28,7 @@ OPTIMIZATIONS = {"float16": 1001, "dynamic": 1002, "int8": 1003, "int16x8": 1004
 
 @dataclass(frozen=True)
 class Conversion:
-    """What the entry says.   version: of TensorFlow, which the source was made with"""
+    """What the entry says.   version: of TensorFlow or jax, which the source was made with"""
 
     kind: SourceKind
     version: str

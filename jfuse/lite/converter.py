@@ -11,11 +11,11 @@ from jfuse import api
 from jfuse.errors import JfuseError
 from jfuse.ir.graph import Const, Program
 from jfuse.ir.walk import all_eqns
-from jfuse.lite.conversion_metadata import NAME, Conversion
+from jfuse.lite.conversion_metadata import NAME, Conversion, SourceKind
 from jfuse.lite.errors import converter_error
 from jfuse.lite.quantization_mode import QuantizationMode
 from jfuse.lite.settings import Settings
-from jfuse.lite.sources import Source, function_source, keras_source, saved_model_source
+from jfuse.lite.sources import Source, function_source, jax_source, keras_source, saved_model_source
 from jfuse.lite.spec import text_of
 from jfuse.loading import load
 from jfuse.model import Model
@@ -75,6 +75,15 @@ class TFLiteConverter(Settings):
         return cls._of(keras_source(model))
 
     @classmethod
+    def experimental_from_jax(cls, serving_funcs: Sequence[Any], inputs: Sequence[Sequence[tuple[str, Any]]]) -> Self:
+        """A converter of one function of jax arrays, `[function]`, for `[[(name, array), ...]]`, an array per argument.
+
+        An array may be a `jax.ShapeDtypeStruct` with symbolic sizes, which stay open. The file has no signature, as
+        the official converter's; its input tensors have the names. Raises ValueError for anything else.
+        """
+        return cls._of(jax_source(serving_funcs, inputs))
+
+    @classmethod
     def _of(cls, source: Source) -> Self:
         converter = cls.__new__(cls)  # the constructor takes functions
         converter._begin(source)
@@ -112,11 +121,18 @@ class TFLiteConverter(Settings):
     def _converted(self, mode: QuantizationMode, **options: Any) -> Model:
         source = self._source
         if self.allow_custom_ops:
-            found = load(source.loads, signatures=source.signatures, rules=options["rules"], unsafe=options["unsafe"])
+            found = load(
+                source.loads,
+                signatures=source.signatures,
+                specs=source.specs,
+                rules=options["rules"],
+                unsafe=options["unsafe"],
+            )
             options["custom_ops"] = dict.fromkeys(_without_rule(found.program), True)
         return api.convert(
             source.loads,
             signatures=source.signatures,
+            specs=source.specs,
             select_tf_ops=self._selects_tf_ops(),
             quantize=mode.rules(),
             calibration=mode.data,
@@ -133,7 +149,7 @@ class TFLiteConverter(Settings):
         names = source.tensor_names(program)
         if not self.exclude_conversion_metadata:
             entry = Conversion(
-                source.kind, _version(), mode.recipe, bool(self.allow_custom_ops), self._selects_tf_ops()
+                source.kind, _version(source.kind), mode.recipe, bool(self.allow_custom_ops), self._selects_tf_ops()
             )
             facts = replace(program.facts, metadata=(*program.facts.metadata, (NAME, Const(entry.to_bytes()))))
             program = replace(program, facts=facts)
@@ -144,9 +160,9 @@ class TFLiteConverter(Settings):
         return to_bytes(program, tensor_names=names, **limit)
 
 
-def _version() -> str:
-    """The version of the installed TensorFlow, which the source was made with."""
-    return version("tensorflow")
+def _version(kind: SourceKind) -> str:
+    """The version of the installed TensorFlow, or jax, which the source was made with."""
+    return version("jax" if kind is SourceKind.JAX else "tensorflow")
 
 
 def _without_rule(program: Program) -> list[str]:

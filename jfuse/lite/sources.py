@@ -27,18 +27,21 @@ _EXPORTED = "serve"
 class Source:
     """Something to convert.
 
-    loads: what `jfuse.load` takes. signatures: the keys to convert; None for all. kept: what must live as long.
+    loads: what `jfuse.load` takes, with `specs` for a function of jax arrays, whose arguments `input_names` names.
+    signatures: the keys to convert; None for all. kept: what must live as long.
     """
 
     loads: Any
     kind: SourceKind
     signatures: tuple[str, ...] | None = None
     kept: Any = None
+    specs: Sequence[Any] | None = None
+    input_names: tuple[str, ...] = ()
 
     @property
     def has_signatures(self) -> bool:
-        """Whether the file gets signatures: a bare concrete function has none."""
-        return not is_concrete(self.loads)
+        """Whether the file gets signatures: a bare concrete function and a function of jax arrays have none."""
+        return self.kind is not SourceKind.JAX and not is_concrete(self.loads)
 
     def tensor_names(self, program: Program) -> Mapping[str, TensorNames]:
         """The official names of the tensors of each signature."""
@@ -51,6 +54,8 @@ class Source:
                 )
                 for s in program.signatures
             }
+        if self.kind is SourceKind.JAX:
+            return {s.key: TensorNames(self.input_names, s.output_names) for s in program.signatures}
         if not self.has_signatures:
             outputs = len(program.signatures[0].output_names)
             names = ["Identity" + (f"_{i}" if i else "") for i in range(outputs)]
@@ -117,3 +122,22 @@ def function_source(functions: Sequence[Any], trackable: Any) -> Source:
         return Source(functions[0], SourceKind.CONCRETE_FUNCTIONS, kept=trackable)
     keys = [DEFAULT_KEY] if len(functions) == 1 else unique_names([f.graph.name for f in functions])
     return Source(dict(zip(keys, functions, strict=True)), SourceKind.CONCRETE_FUNCTIONS, kept=trackable)
+
+
+def jax_source(functions: Sequence[Any], inputs: Sequence[Any]) -> Source:
+    """A function of jax arrays, and for each argument its name and an array of its sizes and dtype."""
+    if not functions:
+        raise ValueError("No serving func is specified.")
+    if not inputs:
+        raise ValueError("Input tensors are not specified.")
+    if len(inputs) != len(functions):
+        raise ValueError(f"Input tensor mapping len {len(inputs)} does not match serving func len {len(functions)}.")
+    if len(functions) > 1:
+        raise ValueError("Currently only support single serving function.")
+    if not isinstance(inputs[0], tuple | list):
+        raise ValueError("The input placeholders are not a dictionary.")
+    names, specs = zip(*inputs[0], strict=True) if inputs[0] else ((), ())
+    for name, spec in inputs[0]:
+        if not (hasattr(spec, "shape") and hasattr(spec, "dtype")):
+            raise ValueError(f"The placeholder of {name!r} is a {type(spec).__name__}, not an array.")
+    return Source(functions[0], SourceKind.JAX, specs=specs, input_names=names)

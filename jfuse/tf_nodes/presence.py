@@ -10,4 +10,4 @@ from jfuse.errors import ImportFailed
 def need_tensorflow(what: str) -> None:
     """Raise ImportFailed where TensorFlow is not installed.   what: the message, what cannot be done without it"""
     if find_spec("tensorflow") is None:
-        raise ImportFailed(what, found="TensorFlow is not installed", remedy="pip install tensorflow")
+        raise ImportFailed(what, found="TensorFlow is not installed", remedy='pip install "jfuse[tensorflow]"')

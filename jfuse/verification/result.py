@@ -10,6 +10,7 @@ import numpy as np
 
 from jfuse.ir.graph import Program
 from jfuse.measure import Measure
+from jfuse.notebooks import Shown
 from jfuse.report import Difference
 
 
@@ -81,7 +82,7 @@ class EquationError:
 
 
 @dataclass
-class Verification:
+class Verification(Shown):
     """The result of `jfuse.verify`: what was compared, on how many samples, how far they are apart, and where.
 
     differences: the worst of each output. first: the first equation that differs, where an output is beyond its

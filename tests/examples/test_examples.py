@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import runpy
 import shutil
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -78,3 +80,31 @@ def test_micro(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.C
             ["g++", "-std=c++17", "-Wall", "-Werror", "-c", "keywords.cc"], check=False, timeout=60
         )
         assert compiled.returncode == 0
+
+
+@pytest.mark.slow
+def test_a_package_with_rules(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Installed by pip, its rule is one of the command line's."""
+    import tensorflow as tf
+
+    @tf.function(experimental_implements="acme.softsign")
+    def softsign(x: tf.Tensor) -> tf.Tensor:
+        return tf.nn.softsign(x)
+
+    module = tf.Module()
+    module.call = tf.function(softsign, input_signature=[tf.TensorSpec([None, 3], name="x")], autograph=False)
+    tf.saved_model.save(module, str(tmp_path / "model"), signatures=module.call.get_concrete_function())
+    package, site = tmp_path / "package", tmp_path / "site"
+    shutil.copytree(EXAMPLES / "rules_package", package)
+    pip = [sys.executable, "-m", "pip", "install", "-q", "--no-build-isolation", "--no-deps", "--target", str(site)]
+    subprocess.run([*pip, str(package)], check=True, timeout=120)
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(site), str(EXAMPLES.parent)]))
+    command = [sys.executable, "-c", "from jfuse.cli import main; main()"]
+    convert = [*command, "convert", str(tmp_path / "model"), "-o", str(tmp_path / "model.tflite")]
+    said = subprocess.run(convert, check=True, timeout=300, capture_output=True, text=True).stdout
+    assert "acme.softsign at" in said
+    listed = subprocess.run([*command, "rules"], check=True, timeout=300, capture_output=True, text=True).stdout
+    assert "fuse_softsign" in listed
+    x = np.linspace(-2, 2, 6, dtype=np.float32).reshape(2, 3)
+    (found,) = LiteRt((tmp_path / "model.tflite").read_bytes()).run("serving_default", {"x": x}).values()
+    np.testing.assert_allclose(found, x / (1 + np.abs(x)), rtol=1e-6)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 import tensorflow as tf
 
@@ -92,4 +94,17 @@ def rnn_guide(lite: Any, folder: Path) -> bytes:
     tf.saved_model.save(model, str(folder), signatures=concrete_func)
     converter = lite.TFLiteConverter.from_saved_model(str(folder))
     converter._experimental_lower_tensor_list_ops = False
+    return bytes(converter.convert())
+
+
+def jax_guide(lite: Any, folder: Path) -> bytes:
+    """Convert a JAX model: a function with its weights inside, and named placeholders."""
+    rng = np.random.default_rng(0)
+    kernel, bias = rng.normal(size=(6, 4)).astype(np.float32), np.ones(4, np.float32)
+
+    def predict(x: Any) -> Any:
+        return jax.nn.softmax(jnp.dot(x, kernel) + bias)
+
+    x_input = jnp.zeros((2, 6))
+    converter = lite.TFLiteConverter.experimental_from_jax([predict], [[("x", x_input)]])
     return bytes(converter.convert())

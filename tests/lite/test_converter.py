@@ -6,6 +6,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import jax
+import jax.export
+import jax.numpy as jnp
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -25,6 +28,66 @@ GUIDES = (
     guides.concrete_function_guide,
     guides.signatures_guide,
 )
+
+
+def _inputs(data: bytes) -> list[tuple[Any, ...]]:
+    return [(d["name"], *d["shape"], d["dtype"]) for d in Interpreter(model_content=data).get_input_details()]
+
+
+def test_the_guide_of_jax_needs_one_changed_import(tmp_path: Path) -> None:
+    ours, official = (guides.jax_guide(which, tmp_path) for which in (lite, tf.lite))
+    assert _inputs(ours) == _inputs(official) == [("x", 2, 6, np.float32)]
+    assert Interpreter(model_content=ours).get_signature_list() == {}
+    x = np.random.default_rng(0).normal(size=(2, 6)).astype(np.float32)
+    np.testing.assert_allclose(_called(ours, x), _called(official, x), rtol=1e-5)
+    entry = dict(load_tflite(ours).facts.metadata)["CONVERSION_METADATA"].array.tobytes()
+    assert (
+        metadata.ConversionMetadataT.InitFromObj(metadata.ConversionMetadata.GetRootAs(entry)).environment.modelType
+        == metadata.ModelType.JAX
+    )
+
+
+def test_a_jax_function_with_a_scan_and_an_open_size() -> None:
+    def running_sum(a: jax.Array, start: jax.Array) -> jax.Array:
+        return jax.lax.scan(lambda s, row: (s + row, jnp.tanh(s + row)), start, a)[1]
+
+    (steps,) = jax.export.symbolic_shape("steps")
+    inputs = [("rows", jax.ShapeDtypeStruct((steps, 3), jnp.float32)), ("state", jnp.zeros(3))]
+    converter = lite.TFLiteConverter.experimental_from_jax([running_sum], [inputs])
+    interpreter = Interpreter(model_content=converter.convert(verify=True))
+    assert [d["name"] for d in interpreter.get_input_details()] == ["rows", "state"]
+    interpreter.resize_tensor_input(0, (5, 3))
+    interpreter.allocate_tensors()
+    rows = np.random.default_rng(0).normal(size=(5, 3)).astype(np.float32)
+    interpreter.set_tensor(interpreter.get_input_details()[0]["index"], rows)
+    interpreter.set_tensor(interpreter.get_input_details()[1]["index"], np.ones(3, np.float32))
+    interpreter.invoke()
+    answer = interpreter.get_tensor(interpreter.get_output_details()[0]["index"])
+    np.testing.assert_allclose(answer, np.tanh(1 + np.cumsum(rows, axis=0)), rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("functions", "inputs", "text"),
+    [
+        ([], [], "No serving func"),
+        ([abs], [], "not specified"),
+        ([abs], [[], []], "does not match"),
+        ([abs, abs], [[], []], "single serving function"),
+        ([abs], [np.zeros(3)], "not a dictionary"),
+        ([abs], [[("x", 1.0)]], "not an array"),
+    ],
+)
+def test_wrong_arguments_for_jax_are_the_official_errors(functions: list[Any], inputs: list[Any], text: str) -> None:
+    with pytest.raises(ValueError, match=text):
+        lite.TFLiteConverter.experimental_from_jax(functions, inputs)
+
+
+def _called(data: bytes, x: np.ndarray) -> np.ndarray:
+    interpreter = Interpreter(model_content=data)
+    interpreter.allocate_tensors()
+    interpreter.set_tensor(interpreter.get_input_details()[0]["index"], x)
+    interpreter.invoke()
+    return np.asarray(interpreter.get_tensor(interpreter.get_output_details()[0]["index"]))
 
 
 def _details(data: bytes) -> tuple[dict[str, Any], list[tuple[Any, ...]]]:

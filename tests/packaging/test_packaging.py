@@ -131,3 +131,30 @@ def test_readme_has_the_main_job() -> None:
 def test_ci_runs_the_readme_command() -> None:
     assert "-m pytest" in readme_block("tests")
     assert run("bash", ".ci/run", "--show").stdout == readme_block("tests") + "\n"
+
+
+_WITHOUT_TENSORFLOW = """
+import sys
+for name in ("tensorflow", "keras", "tf_keras"):
+    sys.modules[name] = None  # as where it is not installed
+import jax, numpy, jfuse
+from jfuse import lite
+converted = jfuse.convert(jax.numpy.tanh, [jax.ShapeDtypeStruct((4, 3), numpy.float32)])
+converted.save("model.tflite")
+assert jfuse.quantize("model.tflite", "int8", calibration="random").report.quantized
+assert jfuse.verify("model.tflite", converted).differences
+assert lite.Interpreter("model.tflite").get_input_details()
+try:
+    open("model.keras", "w").close()
+    jfuse.load("model.keras")
+except jfuse.ImportFailed as error:
+    print(error)
+"""
+
+
+@pytest.mark.slow
+def test_files_and_jax_functions_need_no_tensorflow(tmp_path: Path) -> None:
+    """TensorFlow is an extra: what it is needed for is one clear error without it."""
+    result = run(sys.executable, "-c", _WITHOUT_TENSORFLOW, cwd=tmp_path)
+    assert result.returncode == 0, result.stderr
+    assert 'pip install "jfuse[tensorflow]"' in result.stdout

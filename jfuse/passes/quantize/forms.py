@@ -77,9 +77,11 @@ def rule_of(eqn: Eqn, recipe: Recipe) -> QuantizeRule:
 
 
 def weight_consts(eqn: Eqn, rule: QuantizeRule) -> Iterator[tuple[Weights, Const]]:
-    """The constant weights of an equation that have enough elements, finite ones, and rows as blocks need them."""
-    for weights, atom in _constants(eqn):
-        if is_float(atom) and (weights.along or atom.array.size >= rule.min_elements):
+    """The constant weights with enough elements, counted together where the kernel takes all of them or none."""
+    floats = [(weights, atom) for weights, atom in _constants(eqn) if is_float(atom)]
+    all_of_them = sum(atom.array.size for _, atom in floats) if facts(eqn).together else 0
+    for weights, atom in floats:
+        if weights.along or max(atom.array.size, all_of_them) >= rule.min_elements:
             yield weights, atom
 
 
@@ -100,9 +102,10 @@ def weight_form(eqn: Eqn, rule: QuantizeRule) -> Form:
     row = facts(eqn)
     found = list(weight_consts(eqn, rule))
     if not found:
-        return Form("float", rule)
+        too_few = any(is_float(atom) for _, atom in _constants(eqn))
+        return Form("float", rule, f"its weights have fewer than {rule.min_elements} elements" if too_few else "")
     if row.together and len(found) < len(list(_constants(eqn))):
-        return Form("float", rule, f"not all of its weights have {rule.min_elements} elements")
+        return Form("float", rule, "its kernel takes all weights in few bits or none, and some are no floats")
     if not all(is_finite(const) for _, const in found):
         return Form("float", rule, "its weights hold NaNs or infinities")
     return Form("weights", rule)

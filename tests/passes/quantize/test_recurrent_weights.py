@@ -95,11 +95,18 @@ def test_every_variant_of_the_lstm(of: dict[str, Any]) -> None:
     assert str(eqn.inputs[6].type.dtype) == ("DType.f32" if lstm.diagonal else "DType.i8")  # type: ignore[union-attr]
 
 
-def test_small_weights_stay_float_all_together() -> None:
-    model = awake(keras.Sequential([keras.Input((9, 16)), layers.LSTM(48)]))  # 768 input weights, 2304 recurrent ones
+@pytest.mark.parametrize(
+    ("features", "units", "form", "reason"),
+    [
+        (16, 48, "i8 weights", ""),  # 768 of each gate for the inputs, 2,304 for the output before
+        (3, 8, "float", "its weights have fewer than 1024 elements"),  # 4 * 8 * (3 + 8) = 352
+    ],
+)
+def test_the_weights_of_a_recurrence_are_counted_together(features: int, units: int, form: str, reason: str) -> None:
+    model = awake(keras.Sequential([keras.Input((9, features)), layers.LSTM(units)]))
     lite = jfuse.convert(model, verify=False, quantize="dynamic")
     (line,) = lite.report.quantized
-    assert line.reason == "not all of its weights have 1024 elements"
+    assert (line.form, line.reason) == (form, reason)
 
 
 def test_svdf() -> None:
