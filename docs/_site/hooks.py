@@ -27,6 +27,8 @@ PAGES = {
 """File of the repository -> its page."""
 AS_CODE = ("examples/own_cell.py", "examples/own_lstm.py", "examples/rules_package/acme_rules.py", "LICENSE")
 """Files that are shown as they are, each on a page of its own."""
+AS_FILES = ("examples/keras_lstm_fusion.ipynb",)
+"""Files that a link downloads."""
 _LINK = re.compile(r"(?<=\]\()(?!https?://)([^)#\s]+)(#[^)\s]*)?(?=\))")
 
 
@@ -39,6 +41,8 @@ def on_files(files: Files, config: Any) -> Files:
         fence = "python" if source.endswith(".py") else "text"
         text = f"# {source}\n\n```{fence}\n{code}```\n"
         files.append(File.generated(config, _code_page(source), content=text))
+    for source in AS_FILES:
+        files.append(File.generated(config, source, abs_src_path=str(ROOT / source)))
     files.append(File.generated(config, "command-line.md", content=command_line()))
     return files
 
@@ -74,6 +78,8 @@ def _shown(target: str) -> str | None:
     """The page of a file or folder of the repository; None where the site has none."""
     if target in PAGES:
         return PAGES[target]
+    if target in AS_FILES:
+        return target
     if target.startswith("docs/"):
         return target.removeprefix("docs/")
     code = next((c for c in AS_CODE if c == target or c.startswith(f"{target}/")), None)
