@@ -25,7 +25,7 @@ import tensorflow as tf
 
 import jfuse
 from bench.models import MODELS
-from tests.models.recurrent import ROWS
+from tests.models.recurrences.recurrent import ROWS
 
 
 def sources(folder: Path) -> Iterator[tuple[str, Callable[[], Any], dict[str, Any]]]:

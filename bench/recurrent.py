@@ -39,12 +39,12 @@ from jfuse.measure import relative_error
 from jfuse.proof.inputs import draw
 from jfuse.running.interpreter import LiteRt
 from jfuse.verification.runners.in_tensorflow import run_tensorflow
-from tests.models.recurrent_keras import Layers, bidirectional, embedded, layer, masked
-from tests.models.recurrent_keras_lstm import encoder_decoder, mixed_cells, rnn_of_cells
-from tests.models.recurrent_lstm_variants import Variant, concatenated
-from tests.models.recurrent_shells import Cell, Random, Shell
-from tests.models.recurrent_unknown import gru_before, highway, light_gru, minimal_gated_unit, sru
-from tests.models.recurrent_written import simple_cell
+from tests.models.recurrences.recurrent_keras import Layers, bidirectional, embedded, layer, masked
+from tests.models.recurrences.recurrent_keras_lstm import encoder_decoder, mixed_cells, rnn_of_cells
+from tests.models.recurrences.recurrent_lstm_variants import Variant, concatenated
+from tests.models.recurrences.recurrent_shells import Cell, Random, Shell
+from tests.models.recurrences.recurrent_unknown import gru_before, highway, light_gru, minimal_gated_unit, sru
+from tests.models.recurrences.recurrent_written import simple_cell
 
 RIGHT = 1e-4  # the official converter need not sum in TensorFlow's order
 FUSED = ("UNIDIRECTIONAL_SEQUENCE_", "BIDIRECTIONAL_SEQUENCE_", "LSTM", "RNN", "SVDF")

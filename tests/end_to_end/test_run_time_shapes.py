@@ -11,7 +11,7 @@ import tensorflow as tf
 
 import jfuse
 from tests.end_to_end.invokes import Arrays, check_invokes
-from tests.models.lstm_written import Loop, Weights, reordered_cell
+from tests.models.recurrences.lstm_written import Loop, Weights, reordered_cell
 
 _STEPS, _FEATURES, _UNITS = 6, 5, 32  # states of 128 bytes: smaller ones would be right by luck
 

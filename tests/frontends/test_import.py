@@ -19,10 +19,11 @@ from jfuse.kernels import ops
 from jfuse.kernels.core.op import Array
 from jfuse.lowering.rules import lowers
 from tests.frontends.against_tensorflow import check_model, spec
-from tests.models import decoys, other
+from tests.models import other
+from tests.models.decoys import decoys
 from tests.models.keras_libraries import LIBRARIES
-from tests.models.lstm_keras import KerasLstm
-from tests.models.lstm_written import WRITTEN
+from tests.models.recurrences.lstm_keras import KerasLstm
+from tests.models.recurrences.lstm_written import WRITTEN
 from tests.slow import slow_but
 
 KERAS_LSTMS = (

@@ -16,7 +16,7 @@ from jfuse.errors import ImportFailed
 from tests.frontends.against_tensorflow import check_model, spec
 from tests.models import other
 from tests.models.keras_libraries import LIBRARIES
-from tests.models.lstm_keras import KerasLstm
+from tests.models.recurrences.lstm_keras import KerasLstm
 from tests.models.sources import SOURCES, exported, keras_file
 from tests.slow import keras_3, slow_but
 

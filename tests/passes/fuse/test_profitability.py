@@ -24,7 +24,7 @@ from jfuse.passes.fuse.profitability import Cost, Costs, compare, is_asked_for
 from jfuse.passes.pipeline import SUB_PASSES, as_lowered
 from tests.cells import INPUTS, UNITS, Loop, f32, keras
 from tests.end_to_end.invokes import check_invokes
-from tests.models.lstm_keras import KerasLstm
+from tests.models.recurrences.lstm_keras import KerasLstm
 
 
 def fused(steps: int, units: int = UNITS, inputs: int = INPUTS) -> Graph:

@@ -24,9 +24,9 @@ from jfuse.running.runner import Runner
 from tests.conftest import Golden
 from tests.frontends.against_tensorflow import spec
 from tests.ir.graphs import B, f32, weights
-from tests.models import unrolled
 from tests.models.keras_libraries import LIBRARIES, awake
-from tests.models.unrolled import DECOYS, KERAS, WRITTEN, Loop, Written
+from tests.models.recurrences import unrolled
+from tests.models.recurrences.unrolled import DECOYS, KERAS, WRITTEN, Loop, Written
 
 TOLERANCE = 1e-6  # the same operations on the same numbers, perhaps fused otherwise by XLA
 

@@ -18,9 +18,10 @@ from jfuse.passes.context import Context
 from jfuse.passes.scans.from_while.while_to_scan import while_to_scan
 from jfuse.running.runner import Runner
 from tests.frontends.against_tensorflow import spec
-from tests.models import decoys, other
-from tests.models.lstm_keras import KerasLstm
-from tests.models.lstm_written import WRITTEN
+from tests.models import other
+from tests.models.decoys import decoys
+from tests.models.recurrences.lstm_keras import KerasLstm
+from tests.models.recurrences.lstm_written import WRITTEN
 from tests.slow import keras_3, slow_but
 
 

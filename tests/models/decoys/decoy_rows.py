@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from tests.models.recurrent_rows import Draw
-from tests.models.recurrent_shells import FEATURES, UNITS
+from tests.models.recurrences.recurrent_rows import Draw
+from tests.models.recurrences.recurrent_shells import FEATURES, UNITS
 
 BATCH, STEPS = 3, 6
 

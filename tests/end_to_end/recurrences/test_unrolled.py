@@ -9,9 +9,9 @@ import pytest
 import jfuse
 from jfuse.model import Model
 from tests.end_to_end.invokes import check_invokes
-from tests.models import unrolled
 from tests.models.keras_libraries import LIBRARIES, awake
-from tests.models.unrolled import DECOYS, LSTM, RNN, WRITTEN
+from tests.models.recurrences import unrolled
+from tests.models.recurrences.unrolled import DECOYS, LSTM, RNN, WRITTEN
 
 BIDIRECTIONAL = "bidirectional_sequence_lstm"
 KERAS_FUSED: dict[str, tuple[str, ...]] = {

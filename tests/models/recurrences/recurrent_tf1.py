@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from tests.models.recurrent_rows import SIZES, Draw, Row, masked_steps
-from tests.models.recurrent_shells import FEATURES, Random
+from tests.models.recurrences.recurrent_rows import SIZES, Draw, Row, masked_steps
+from tests.models.recurrences.recurrent_shells import FEATURES, Random
 
 v1 = tf.compat.v1
 _STEPS = 6

@@ -13,9 +13,9 @@ from jfuse.model import Model
 from jfuse.running.interpreter import LiteRt
 from jfuse.verification.runners.in_tensorflow import run_tensorflow
 from tests.end_to_end.invokes import TOLERANCE
-from tests.end_to_end.test_recurrent import fused_counts
-from tests.models.recurrent_shells import FEATURES
-from tests.models.recurrent_streams import STREAMS, Stream
+from tests.end_to_end.recurrences.test_recurrent import fused_counts
+from tests.models.recurrences.recurrent_shells import FEATURES
+from tests.models.recurrences.recurrent_streams import STREAMS, Stream
 
 _DEFAULT = ("keras-lstm", "keras-gru")
 

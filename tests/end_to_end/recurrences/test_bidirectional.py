@@ -8,7 +8,7 @@ import pytest
 
 import jfuse
 from tests.end_to_end.invokes import check_invokes
-from tests.models.bidirectional_keras import KerasBidirectional as K
+from tests.models.recurrences.bidirectional_keras import KerasBidirectional as K
 from tests.slow import slow_but
 
 LAYERS = (

@@ -9,10 +9,10 @@ from typing import Any
 
 import tensorflow as tf
 
-from tests.models import recurrent_lstm_variants as spelled
-from tests.models.recurrent_lstm_variants import Variant
-from tests.models.recurrent_rows import Row
-from tests.models.recurrent_shells import Cell, Random, Shell
+from tests.models.recurrences import recurrent_lstm_variants as spelled
+from tests.models.recurrences.recurrent_lstm_variants import Variant
+from tests.models.recurrences.recurrent_rows import Row
+from tests.models.recurrences.recurrent_shells import Cell, Random, Shell
 
 Make = Callable[[Random], Cell]
 

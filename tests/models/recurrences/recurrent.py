@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.models import (
+from tests.models.recurrences import (
     recurrent_keras_lstm,
     recurrent_keras_other,
     recurrent_lingvo,
@@ -11,7 +11,7 @@ from tests.models import (
     recurrent_unknown,
     recurrent_written,
 )
-from tests.models.recurrent_rows import Row
+from tests.models.recurrences.recurrent_rows import Row
 
 ROWS: tuple[Row, ...] = (
     *recurrent_keras_lstm.ROWS,

@@ -8,9 +8,9 @@ from typing import Any
 
 import tensorflow as tf
 
-from tests.models.decoy_rows import BATCH, STATES, STEPS, Decoy, single_step, telling
-from tests.models.decoys_lstm import Parts, lstm
-from tests.models.recurrent_shells import FEATURES, UNITS, Cell, Random, Shell
+from tests.models.decoys.decoy_rows import BATCH, STATES, STEPS, Decoy, single_step, telling
+from tests.models.decoys.decoys_lstm import Parts, lstm
+from tests.models.recurrences.recurrent_shells import FEATURES, UNITS, Cell, Random, Shell
 
 _SHELL = Shell(batch=BATCH, steps=STEPS)
 Simple = Callable[[Any, Any, Any], Any]

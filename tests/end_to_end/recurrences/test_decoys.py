@@ -12,9 +12,9 @@ import pytest
 import jfuse
 from jfuse.measure import relative_error
 from tests.end_to_end.invokes import TOLERANCE, check_invokes
-from tests.end_to_end.test_recurrent import fused_counts
-from tests.models import decoys_loops, decoys_lstm, decoys_other
-from tests.models.decoys import DECOYS
+from tests.end_to_end.recurrences.test_recurrent import fused_counts
+from tests.models.decoys import decoys_loops, decoys_lstm, decoys_other
+from tests.models.decoys.decoys import DECOYS
 from tests.slow import slow_but
 
 _KNOWN: dict[str, Callable[[], Any]] = {

@@ -13,8 +13,8 @@ from jfuse.model import Model
 from jfuse.verification.runners.in_tensorflow import run_tensorflow
 from tests.end_to_end.invokes import check_invokes
 from tests.models import other
-from tests.models.lstm_keras import KerasLstm
-from tests.models.lstm_written import WRITTEN
+from tests.models.recurrences.lstm_keras import KerasLstm
+from tests.models.recurrences.lstm_written import WRITTEN
 from tests.models.sources import SOURCES
 from tests.slow import slow_but
 

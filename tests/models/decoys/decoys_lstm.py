@@ -8,9 +8,9 @@ from typing import Any
 
 import tensorflow as tf
 
-from tests.models.decoy_rows import BATCH, STATES, STEPS, Decoy, repeated_rows, telling
-from tests.models.recurrent_rows import Draw
-from tests.models.recurrent_shells import FEATURES, UNITS, Cell, Random, Shell
+from tests.models.decoys.decoy_rows import BATCH, STATES, STEPS, Decoy, repeated_rows, telling
+from tests.models.recurrences.recurrent_rows import Draw
+from tests.models.recurrences.recurrent_shells import FEATURES, UNITS, Cell, Random, Shell
 
 Gates = tuple[Any, Any, Any, Any]
 Change = Callable[["Parts", Any, Any, Any], tuple[Any, Any]]

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from tests.models.decoy_rows import BATCH, STEPS, Decoy, telling
-from tests.models.decoys_lstm import Parts, ends, four, in_loop, lstm
-from tests.models.recurrent_shells import FEATURES, UNITS
+from tests.models.decoys.decoy_rows import BATCH, STEPS, Decoy, telling
+from tests.models.decoys.decoys_lstm import Parts, ends, four, in_loop, lstm
+from tests.models.recurrences.recurrent_shells import FEATURES, UNITS
 
 Zeros = tuple[Any, Any]
 _X = tf.TensorSpec([BATCH, STEPS, FEATURES], tf.float32, name="x")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.models.recurrent_keras import Case, Layers, bidirectional, embedded, layer, masked
-from tests.models.recurrent_rows import Row, padded_ids, padded_rows
+from tests.models.recurrences.recurrent_keras import Case, Layers, bidirectional, embedded, layer, masked
+from tests.models.recurrences.recurrent_rows import Row, padded_ids, padded_rows
 
 _RIGHT = {"padding": "right"}
 _RNN = {"rnn": 1}

@@ -8,7 +8,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from tests.models.recurrent_shells import Cell, Random, Step
+from tests.models.recurrences.recurrent_shells import Cell, Random, Step
 
 Gates = Callable[[Any, Any], Mapping[str, Any]]
 """(x_t, h) -> the products that enter the gates, by the gate's letter in "ifgo" """

@@ -15,7 +15,7 @@ from jfuse.frontends.tensorflow.control import composite_marking
 from jfuse.model import Model
 from jfuse.reports.explain import explain_lines
 from tests.end_to_end.invokes import check_invokes
-from tests.models.recurrent_lingvo import (
+from tests.models.recurrences.recurrent_lingvo import (
     Lingvo,
     by_contract,
     looped,
@@ -25,7 +25,7 @@ from tests.models.recurrent_lingvo import (
     paddings,
     zero_padded,
 )
-from tests.models.recurrent_shells import FEATURES, UNITS, Cell, Random, Shell
+from tests.models.recurrences.recurrent_shells import FEATURES, UNITS, Cell, Random, Shell
 
 SIMPLE = "LSTMCellSimple"
 COUPLED = "LSTMCellSimple,CoupleInputForgetGates"

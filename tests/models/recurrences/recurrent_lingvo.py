@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from tests.models.recurrent_rows import Draw, Row, masked_steps
-from tests.models.recurrent_shells import FEATURES, UNITS, Cell, Random, Shell
+from tests.models.recurrences.recurrent_rows import Draw, Row, masked_steps
+from tests.models.recurrences.recurrent_shells import FEATURES, UNITS, Cell, Random, Shell
 
 Step = Callable[..., Any]
 SIMPLE, NORMALIZED = "LSTMCellSimple", "LayerNormalizedLstmCellSimple"

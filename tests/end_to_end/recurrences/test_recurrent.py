@@ -16,8 +16,8 @@ from jfuse.model import Model
 from jfuse.proof.inputs import size_choices
 from jfuse.verification.runners.in_tensorflow import run_tensorflow
 from tests.end_to_end.invokes import TOLERANCE, check_invokes, random_inputs, variables_restored
-from tests.models.recurrent import ROWS, first_of_each_kind
-from tests.models.recurrent_rows import Row
+from tests.models.recurrences.recurrent import ROWS, first_of_each_kind
+from tests.models.recurrences.recurrent_rows import Row
 
 _RECURRENCES = {
     "unidirectional_sequence_lstm": ("lstm", 1),

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from tests.models.recurrent_lstm_variants import Variant
-from tests.models.recurrent_rows import Row
-from tests.models.recurrent_shells import FEATURES, Cell, Random, Shell
-from tests.models.recurrent_written import Make, simple_cell
+from tests.models.recurrences.recurrent_lstm_variants import Variant
+from tests.models.recurrences.recurrent_rows import Row
+from tests.models.recurrences.recurrent_shells import FEATURES, Cell, Random, Shell
+from tests.models.recurrences.recurrent_written import Make, simple_cell
 
 _MEMORY, _RANK = 4, 2
 

@@ -15,7 +15,7 @@ import tensorflow as tf
 import jfuse
 from jfuse.measure import relative_error
 from jfuse.running.interpreter import LiteRt
-from tests.end_to_end.test_streaming import stems
+from tests.end_to_end.recurrences.test_streaming import stems
 from tests.models.keras_libraries import LIBRARIES
 
 TOLERANCE = 1e-5  # f32, through dozens of steps of a recurrence

@@ -7,12 +7,12 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from tests.models.recurrent_keras import Layers, layer
-from tests.models.recurrent_keras_lstm import rnn_of_cells
-from tests.models.recurrent_lstm_variants import Variant
-from tests.models.recurrent_shells import Random, Shell
-from tests.models.recurrent_unknown import gru_before, sru
-from tests.models.recurrent_written import Make, simple_cell
+from tests.models.recurrences.recurrent_keras import Layers, layer
+from tests.models.recurrences.recurrent_keras_lstm import rnn_of_cells
+from tests.models.recurrences.recurrent_lstm_variants import Variant
+from tests.models.recurrences.recurrent_shells import Random, Shell
+from tests.models.recurrences.recurrent_unknown import gru_before, sru
+from tests.models.recurrences.recurrent_written import Make, simple_cell
 
 
 @dataclass(frozen=True)

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from tests.models import decoys_loops, decoys_lstm, decoys_other
-from tests.models.decoy_rows import Decoy
+from tests.models.decoys import decoys_loops, decoys_lstm, decoys_other
+from tests.models.decoys.decoy_rows import Decoy
 
 DECOYS: dict[str, Decoy] = {**decoys_lstm.DECOYS, **decoys_loops.DECOYS, **decoys_other.DECOYS}
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.models.keras_libraries import LIBRARIES, awake
-from tests.models.recurrent_rows import Draw, Row
+from tests.models.recurrences.recurrent_rows import Draw, Row
 
 UNITS = 4
 

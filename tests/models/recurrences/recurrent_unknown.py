@@ -9,8 +9,8 @@ from typing import Any
 
 import tensorflow as tf
 
-from tests.models.recurrent_rows import Row
-from tests.models.recurrent_shells import Cell, Random, Shell
+from tests.models.recurrences.recurrent_rows import Row
+from tests.models.recurrences.recurrent_shells import Cell, Random, Shell
 
 States = tuple[Any, ...]
 Stepped = tuple[Any, States]
