@@ -54,7 +54,7 @@ def import_signatures(
     """
     shapes = shapes or InputShapes()
     shapes.check_names(name for s in signatures for name in s.input_names)
-    graphs = [s.source.graph() for s in signatures]
+    graphs = [s.graph() for s in signatures]
     resources = _resources(signatures, graphs)
     analyses = [WriteAnalysis(g.library) for g in graphs]
     live: frozenset[Resource] = frozenset()

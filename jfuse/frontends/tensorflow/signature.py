@@ -7,6 +7,7 @@ from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from jfuse.errors import ImportFailed
 from jfuse.ir.types import DType
 from jfuse.tf_nodes.attributes import Library, PartialShape
 
@@ -71,6 +72,14 @@ class TfSignature:
     def function(self) -> Any:
         """TensorFlow's concrete function."""
         return self.source.function
+
+    def graph(self) -> FunctionGraph:
+        """What is imported; raises ImportFailed, with the signature's key, where an argument is no plain tensor."""
+        try:
+            return self.source.graph()
+        except ImportFailed as error:
+            error.where = error.where or f"the signature {self.key!r}"
+            raise
 
 
 def flat_names(structure: Any, stem: str) -> tuple[str, ...]:

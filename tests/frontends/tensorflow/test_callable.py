@@ -141,7 +141,9 @@ def test_keys_come_as_a_sequence() -> None:
 )
 def test_what_is_no_plain_tensor_is_refused(what: str, call: Any, given: Any) -> None:
     function = tf.function(call, input_signature=[given], autograph=False)
-    with pytest.raises(ImportFailed, match=rf"{what} of signature 'serving_default' is no plain tensor"):
+    with pytest.raises(
+        ImportFailed, match=rf"{what} of the function is no plain tensor at the signature 'serving_default'"
+    ):
         jfuse.load(function)
 
 
