@@ -327,6 +327,7 @@ def test_the_policy_refuses_requests(browser: Browser, tmp_path: Path) -> None:
     tab.close()
 
 
+@pytest.mark.slow
 def test_two_thousand_operators_stay_usable(shown: Shown, tmp_path: Path) -> None:
     """Bounds for a busy machine; an idle one takes a fifth of them."""
     count = 2000 // BLOCK

@@ -134,7 +134,9 @@ ONE_STEP, THREE_STEPS, UNROLLED = Form(), Form(steps=3), Form(unrolled=True)
 BLOCKS, BLOCKS_OF_TURNS = Form(block=3), Form(steps=2, block=4)
 
 every_loop = pytest.mark.parametrize("loop", LOOPS.values(), ids=LOOPS)
-every_direction = pytest.mark.parametrize("reverse", [False, True], ids=["forward", "reverse"])
+every_direction = pytest.mark.parametrize(
+    "reverse", [pytest.param(False, id="forward"), pytest.param(True, id="reverse", marks=pytest.mark.slow)]
+)
 every_while = pytest.mark.parametrize(
     "form", [ONE_STEP, THREE_STEPS, BLOCKS, BLOCKS_OF_TURNS], ids=["one", "three", "blocks", "blocks-of-turns"]
 )

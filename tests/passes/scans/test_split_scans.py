@@ -225,7 +225,7 @@ def test_one_recurrence_stays(name: str) -> None:
     check(loop, graph, litert=False)
 
 
-@pytest.mark.parametrize("name", slow_but(SEVERAL.__contains__, [*SEVERAL, *AROUND, *WHOLE]))
+@pytest.mark.parametrize("name", slow_but(list(SEVERAL)[::2].__contains__, [*SEVERAL, *AROUND, *WHOLE]))
 def test_hoisted(name: str) -> None:
     loop = SEVERAL[name][0] if name in SEVERAL else AROUND[name][0] if name in AROUND else WHOLE[name]
     for reverse in (False, True):

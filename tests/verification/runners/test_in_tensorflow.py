@@ -37,6 +37,7 @@ def lines(onednn: str) -> list[str]:
     return done.stdout.splitlines()
 
 
+@pytest.mark.slow
 def test_onednn_is_named_where_its_kernels_fail() -> None:
     on, softmax, convolution, model = lines("1")
     if on != "True":
