@@ -6,7 +6,7 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -66,14 +66,6 @@ def test_each_kind_of_loop_is_timed(kind: str) -> None:
         called(function, [tf.constant([-1])], "f", Limits(seconds=0.2))
     assert time.monotonic() - started < SECONDS
     assert called(function, [tf.constant([1])], "f", Limits())["turns"].numpy().tolist() == [1]
-
-
-@pytest.fixture
-def python_interrupts() -> Iterator[None]:
-    """SIGINT raises KeyboardInterrupt: what runs tests side by side may have it ignored."""
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    yield
-    signal.signal(signal.SIGINT, before)
 
 
 @pytest.mark.usefixtures("python_interrupts")

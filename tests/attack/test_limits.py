@@ -6,7 +6,7 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -179,14 +179,6 @@ def test_a_loop_without_end_on_xla() -> None:
         model(*endless)
     assert time.monotonic() - started < SECONDS
     assert int(model(np.int32(1), np.int32(1), endless[2])["y0"]) == int(good["y0"])
-
-
-@pytest.fixture
-def python_interrupts() -> Iterator[None]:
-    """SIGINT raises KeyboardInterrupt: what runs tests side by side may have it ignored."""
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    yield
-    signal.signal(signal.SIGINT, before)
 
 
 @pytest.mark.usefixtures("python_interrupts")
