@@ -116,7 +116,7 @@ def _suppressed(
     else:
         numbers = ops.cumsum(ops.cast(counts, out_data_type=DType.f32), np.int32(0), reverse=True)
     sorted_boxes = ops.gather(with_area(as_f32(boxes)), order, axis=0)
-    computed = not is_constant(iou_threshold)
+    computed = not (is_constant(iou_threshold) and float(iou_threshold) < 1)
     threshold = _above_computed(iou_threshold) if computed else above(iou_threshold)
     found, count = ops.non_max_suppression_v4(sorted_boxes, numbers, size, threshold, np.float32(0))
     if computed:  # at 1 equal boxes stay too; beyond 1, which would say so, TFLite chooses one box again and again

@@ -47,7 +47,13 @@ def suppressed(overlap: Any) -> Any:
     ("call", "inputs", "message"),
     [
         (lambda x: lower_resize_bicubic(x, SIZE), [OPEN_IMAGE], "weights or places that depend on the sizes"),
-        (suppressed(np.float32(1)), BOXES, "TFLite suppresses overlaps at a threshold"),
+        (
+            lambda b, s: lower_combined_non_max_suppression(
+                b, s, np.int32(3), np.int32(3), np.float32(1), np.float32(0)
+            ),
+            [floats(1, 4, 1, 4), floats(1, 4, 2)],
+            "TFLite suppresses overlaps at a threshold",
+        ),
         (
             lambda b, s: lower_combined_non_max_suppression(
                 b, s, np.int32(3), np.int32(3), np.float32(0.5), np.float32(0)

@@ -60,6 +60,7 @@ CASES: tuple[Case, ...] = (
         for boxes, scores in ((BOXES, TIED), (ODD, ODD_SCORES))
         for t in (0.0, 0.4, 1.0)
     ),
+    case("NonMaxSuppressionV3", args=[BOXES, SCORES, const(4), threshold(1), threshold(0.3)]),
     case("NonMaxSuppressionV3", args=[*HALVES, const(2), given(np.float32(0.5)), threshold(0)]),
     case("NonMaxSuppressionV3", args=[BOXES, SCORES, const(4), given(np.float32(1)), threshold(0.3)]),
     case("NonMaxSuppressionV2", args=[BOXES, SCORES, const(6), threshold(0.3)]),

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from jfuse.errors import JfuseError, LowerError
+from jfuse.errors import LowerError
 from jfuse.ir.graph import Program
 from jfuse.ir.types import DType, TensorType
 from jfuse.kernels import ops
@@ -278,10 +278,8 @@ def test_infinities_in_calibration_and_in_weights_are_named() -> None:
 @SLOW
 def test_integers_that_a_file_holds_already_stay() -> None:
     model = _network_in("int8")
-    with pytest.raises(JfuseError, match="calibration="):
-        quantized(model.program, INT8)
-    again = calibrated(model.program, INT8, CALLS)
-    assert names_of(again.program) == names_of(model.program)
+    for again in (quantized(model.program, INT8), calibrated(model.program, INT8, CALLS)):
+        assert names_of(again.program) == names_of(model.program)
 
 
 @SLOW
