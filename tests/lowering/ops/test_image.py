@@ -16,7 +16,6 @@ from jfuse.ir.walk import live_eqns
 from jfuse.kernels import ops
 from jfuse.lowering.ops.image.combined_detection import lower_combined_non_max_suppression
 from jfuse.lowering.ops.image.crops import lower_crop_and_resize
-from jfuse.lowering.ops.image.detection import lower_non_max_suppression_v4
 from jfuse.lowering.ops.image.resize import lower_resize_bicubic, lower_resize_bilinear
 from jfuse.lowering.ops.math.complex_numbers import lower_complex, lower_complex_abs, lower_imag, lower_real
 from jfuse.lowering.ops.signal.signal import lower_fft, lower_irfft, lower_rfft
@@ -24,7 +23,6 @@ from jfuse.passes.legalize.complex_parts import complex_parts
 
 OPEN_IMAGE = TensorType((1, symbol("H"), symbol("W"), 3), DType.f32)
 SIZE = np.array([4, 5], np.int32)
-BOXES = [TensorType((6, 4), DType.f32), TensorType((6,), DType.f32)]
 
 
 def floats(*shape: int) -> TensorType:
@@ -37,10 +35,6 @@ def names(graph: Graph) -> list[str]:
 
 def by_parts(call: Any, *inputs: TensorType) -> Graph:
     return complex_parts(trace_graph(call, inputs))
-
-
-def suppressed(overlap: Any) -> Any:
-    return lambda b, s: lower_non_max_suppression_v4(b, s, np.int32(3), overlap, np.float32(0))
 
 
 @pytest.mark.parametrize(
