@@ -106,7 +106,7 @@ class Child:
         except JfuseError as error:
             self.counts["load: refused"] += 1
             return _REFUSED + _plain(error)
-        except Exception as error:
+        except Exception as error:  # a foreign one: what the fuzzer looks for
             self.bad.append(f"load: {type(error).__name__}: {error}"[:300])
             return _REFUSED + _plain(error)
         self.counts["load: loaded"] += 1
@@ -125,7 +125,7 @@ class Child:
         except JfuseError:
             self.counts["inputs: refused"] += 1
             return None
-        except Exception as error:
+        except Exception as error:  # a foreign one: what the fuzzer looks for
             self.bad.append(f"inputs: {type(error).__name__}: {error}"[:300])
             return None
         return signature.key, dict(drawn)
@@ -136,7 +136,7 @@ class Child:
         except JfuseError as error:
             self.counts["xla: refused"] += 1
             return _plain(error)
-        except Exception as error:
+        except Exception as error:  # a foreign one: what the fuzzer looks for
             self.bad.append(f"xla: {type(error).__name__}: {error}"[:300])
             return _plain(error)
         self.counts["xla: answered"] += 1
@@ -151,7 +151,7 @@ class Child:
         except JfuseError as error:
             self.counts["litert: refused"] += 1
             return _plain(error)
-        except Exception as error:
+        except Exception as error:  # a foreign one: what the fuzzer looks for
             self.bad.append(f"litert: {type(error).__name__}: {error}"[:300])
             return _plain(error)
         self.counts["litert: answered"] += 1

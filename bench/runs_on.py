@@ -203,7 +203,7 @@ def main() -> None:
             started = time.perf_counter()
             try:
                 found[name] = measured(build(), pythons, Path(folder))
-            except Exception as error:
+            except Exception as error:  # a row of its own: the other models are measured all the same
                 found[name] = {c.runtime: f"no file: {type(error).__name__}: {error}"[:160] for c in COLUMNS}
             print(f"{name} ({time.perf_counter() - started:.0f} s): {found[name]}", flush=True)
     if arguments.json is not None:

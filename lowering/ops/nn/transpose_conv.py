@@ -70,25 +70,30 @@ class _Axis:
 @lowers("Conv2DBackpropInput")
 def lower_conv_2d_backprop_input(input_sizes: Array, weights: Array, x: Array, *, how: WindowAttributes) -> Array:
     """input_sizes: i32[4] or [height, width]; weights: f[kh,kw,o,i]; x: f[b,h,w,i] (or f[b,i,h,w])."""
-    image = channels_last(x, how.layout)
-    if _is_sized_by_data(input_sizes, x):
-        shape = _shape_by_data(input_sizes, image, weights.shape[2], how)
-        operator = _image_operator(image, weights, how.steps, how.spacing)
-        return as_in(operator(shape, how.padding), how.layout)
-    axes = _axes(image, _result_sizes(input_sizes, how.layout), weights, how)
-    return as_in(_enlarged(image, weights, axes), how.layout)
+    return _of_any_rank(input_sizes, weights, x, how, _image_operator, _enlarged)
 
 
 @lowers("Conv3DBackpropInputV2")
 def lower_conv_3d_backprop_input(input_sizes: Array, weights: Array, x: Array, *, how: WindowAttributes) -> Array:
     """input_sizes: i32[5]; weights: f[kd,kh,kw,o,i]; x: f[b,d,h,w,i] (or f[b,i,d,h,w])."""
-    volume = channels_last(x, how.layout)
+    return _of_any_rank(input_sizes, weights, x, how, _volume_operator, _enlarged_volume)
+
+
+def _of_any_rank(
+    input_sizes: Array,
+    weights: Array,
+    x: Array,
+    how: WindowAttributes,
+    operator: Callable[..., Operator],
+    enlarged: Callable[..., Array],
+) -> Array:
+    """By the operator itself where the result is sized by data, else by what its known sizes allow."""
+    image = channels_last(x, how.layout)
     if _is_sized_by_data(input_sizes, x):
-        shape = _shape_by_data(input_sizes, volume, weights.shape[3], how)
-        operator = _volume_operator(volume, weights, how.steps, how.spacing)
-        return as_in(operator(shape, how.padding), how.layout)
-    axes = _axes(volume, _result_sizes(input_sizes, how.layout), weights, how)
-    return as_in(_enlarged_volume(volume, weights, axes), how.layout)
+        shape = _shape_by_data(input_sizes, image, weights.shape[-2], how)
+        return as_in(operator(image, weights, how.steps, how.spacing)(shape, how.padding), how.layout)
+    axes = _axes(image, _result_sizes(input_sizes, how.layout), weights, how)
+    return as_in(enlarged(image, weights, axes), how.layout)
 
 
 @lowers("DepthwiseConv2dNativeBackpropInput")
