@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from jfuse.ir.explicit_states import ExplicitState
 from jfuse.ir.graph import Program
 from jfuse.ir.types import TensorType
 
@@ -36,3 +37,4 @@ class ImportedFunctions:
     program: Program
     functions: Mapping[str, SourceFunction]
     notes: tuple[str, ...] = ()
+    explicit_states: tuple[ExplicitState, ...] = ()

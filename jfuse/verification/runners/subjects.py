@@ -33,7 +33,8 @@ from jfuse.verification.runners.joined import can_be_joined, run_joined
 from jfuse.verification.runners.litert_workers import LiteRtWorkers
 from jfuse.verification.runners.one_by_one import StatelessCalls, one_by_one
 from jfuse.verification.runners.processes import shared_out
-from jfuse.verification.subject import Arrays, Calls, Interface
+from jfuse.verification.runners.with_states import WithStates
+from jfuse.verification.subject import Arrays, Calls, Interface, Subject, interfaces_of
 
 _FEW = 16  # samples for which no process is started
 
@@ -52,18 +53,6 @@ class Runnable(Protocol):
 
     def stream(self, *, quick: bool = False) -> Calls:
         """Calls in a row on XLA."""
-
-
-def interface_of(signature: Signature) -> Interface:
-    """What a signature takes and gives."""
-    inputs = {n: v.type for n, v in zip(signature.input_names, signature.graph.inputs, strict=False)}
-    states, exposed = (tuple(s.name for s in of) for of in (signature.states, signature.exposed))
-    return Interface(inputs, signature.output_names, states, exposed)
-
-
-def interfaces_of(program: Program) -> dict[str, Interface]:
-    """What the signatures of a program take and give, by key."""
-    return {s.key: interface_of(s) for s in program.signatures}
 
 
 @dataclass(frozen=True)
@@ -392,11 +381,13 @@ class _FunctionCalls:
         return self.parts[key].start().run(inputs, key)
 
 
-def source_of(model: Runnable) -> InTensorFlow | InFunctions | None:
+def source_of(model: Runnable) -> Subject | None:
     """Whoever computes the source of a model, where it has one."""
-    if model.functions is not None:
-        return InFunctions(model.functions)
-    return None if model.imported is None else InTensorFlow(model.imported)
+    source = model.functions or model.imported
+    if source is None:
+        return None
+    plain: Subject = InFunctions(source) if isinstance(source, ImportedFunctions) else InTensorFlow(source)
+    return WithStates(plain, source.explicit_states) if source.explicit_states else plain
 
 
 def stated_inputs(function: Callable[..., Any]) -> dict[str, TensorType] | None:
