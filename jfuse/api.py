@@ -80,7 +80,7 @@ def lower(
     recover: look for recurrences that nobody annotated.
     state: what lasts from one invoke to the next. "source": what the source keeps in variables; "reset": nothing;
         "keep": the states of all recurrences, for streaming; "io": nothing, the states are inputs and outputs. Of a
-        model that takes and returns its states by itself a mapping: {"h": ("h_in", "h_out")}, as `Model.keeping` has it.
+        model that takes and returns its states by itself a mapping, {"h": ("h_in", "h_out")}, as for `Model.keeping`.
     padding: what the caller promises of every mask: the steps that do not count stand on the "right", or on the "left".
     loop: the form of recurrences that do not fuse: "while", "unroll", or "auto", whichever is faster.
     prefer: "fused" takes every fusion; "speed" leaves a recurrence a loop where that was measured to be faster in

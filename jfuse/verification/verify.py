@@ -22,8 +22,8 @@ from jfuse.verification.options import VerifyOptions
 from jfuse.verification.result import Verification
 from jfuse.verification.runners.in_tensorflow import variables_restored
 from jfuse.verification.runners.subjects import InLiteRt, InTensorFlow, OnXla
-from jfuse.verification.runners.without_custom_ops import has_custom
 from jfuse.verification.runners.with_states import WithStates
+from jfuse.verification.runners.without_custom_ops import has_custom
 from jfuse.verification.sides import Sides
 
 OnProgress = Callable[[int, int], None]
