@@ -40,7 +40,8 @@ def explicit_states(asked: Mapping[str, Sequence[Any]]) -> tuple[ExplicitState, 
                 expected='a mapping from names to an input and an output: {"h": ("h_in", "h_out")}',
                 found=f"{name!r}: {parts!r}"[:200],
             )
-        found.append(ExplicitState(name, *names, np.asarray(parts[2]) if len(parts) == 3 else None))
+        initial = np.asarray(parts[2]) if len(parts) == 3 else None
+        found.append(ExplicitState(name, names[0], names[1], initial))
     for kind in ("input", "output"):
         given = [getattr(state, kind) for state in found]
         twice = sorted({name for name in given if given.count(name) > 1})
