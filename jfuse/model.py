@@ -16,9 +16,8 @@ from jfuse.files import CPP_SUFFIXES, write_atomic
 from jfuse.frontends.imported_functions import ImportedFunctions
 from jfuse.frontends.sources import Imported
 from jfuse.ir.dims import same
-from jfuse.ir.explicit_states import explicit_states, with_explicit_states
 from jfuse.ir.graph import Program, Signature
-from jfuse.ir.states import cleared_with_sizes, first_states, initial_values
+from jfuse.ir.states import cleared_with_sizes, explicit_states, first_states, initial_values, with_explicit_states
 from jfuse.ir.text import format_program
 from jfuse.ir.types import TensorType
 from jfuse.last_resort import only_jfuse_errors

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from jfuse.ir.explicit_states import ExplicitState
 from jfuse.ir.graph import Program
+from jfuse.ir.states import ExplicitState
 from jfuse.ir.types import TensorType
 
 

@@ -19,8 +19,8 @@ from jfuse.frontends.tensorflow.callable import callable_signatures, is_concrete
 from jfuse.frontends.tensorflow.function import import_signatures
 from jfuse.frontends.tensorflow.signature import TfSignature
 from jfuse.frontends.tensorflow.variables import Resource
-from jfuse.ir.explicit_states import ExplicitState
 from jfuse.ir.graph import Graph, Program, Signature
+from jfuse.ir.states import ExplicitState
 from jfuse.limits import DEFAULT_LIMITS, Limits
 from jfuse.lowering.rules import LowerRule
 from jfuse.tf_nodes.presence import need_tensorflow

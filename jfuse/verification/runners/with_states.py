@@ -8,9 +8,8 @@ from functools import cached_property
 
 import numpy as np
 
-from jfuse.ir.explicit_states import ExplicitState, with_explicit_states
 from jfuse.ir.graph import Program
-from jfuse.ir.states import first_states
+from jfuse.ir.states import ExplicitState, first_states, with_explicit_states
 from jfuse.verification.runners.one_by_one import one_by_one
 from jfuse.verification.runners.processes import shared_out
 from jfuse.verification.subject import Arrays, Calls, Interface, Subject, interfaces_of
