@@ -1,4 +1,4 @@
-"""The states of a signature: where they are in its graph, their initial values, and how inputs and outputs become one."""
+"""The states of a signature: where its graph has them, their initial values, how inputs and outputs become one."""
 
 from __future__ import annotations
 
