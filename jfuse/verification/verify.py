@@ -20,8 +20,9 @@ from jfuse.verification.failures import Failures
 from jfuse.verification.matched_sides import MatchedSides
 from jfuse.verification.options import VerifyOptions
 from jfuse.verification.result import Verification
-from jfuse.verification.runners.in_tensorflow import variables_restored
-from jfuse.verification.runners.subjects import InLiteRt, InTensorFlow, OnXla
+from jfuse.verification.runners.in_litert import InLiteRt
+from jfuse.verification.runners.in_tensorflow import InTensorFlow, variables_restored
+from jfuse.verification.runners.on_xla import OnXla
 from jfuse.verification.runners.with_states import WithStates
 from jfuse.verification.runners.without_custom_ops import has_custom
 from jfuse.verification.sides import Sides
