@@ -99,9 +99,9 @@ def _registered(torch: Any, kind: str, states: int) -> Any:
     schema = _SCHEMA.format(", ".join(["Tensor"] * (1 + states)))
     name = f"{NAMESPACE}::{kind}"
 
-    def compute(x: Any, given: Any, weights: Any, *options: Any) -> Any:
+    def compute(x: Any, given: Any, weights: Any, *rest: Any) -> Any:
         first = tuple(given) if kind == "lstm" else given[0]
-        *options, lengths = options if len(options) == 7 else (*options, None)
+        *options, lengths = rest if len(rest) == 7 else (*rest, None)
         layer = getattr(torch._C._VariableFunctions, kind)
         if lengths is None:
             return tuple(part.clone() for part in layer(x, first, list(weights), *options))
