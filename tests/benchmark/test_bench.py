@@ -7,6 +7,7 @@ import subprocess
 import sys
 import xml.etree.ElementTree as ElementTree
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -60,7 +61,7 @@ def test_the_peak_of_memory_is_that_since_it_was_asked_for() -> None:
 def test_each_operator_is_timed_alone_on_its_own_values() -> None:
     """A loop with its body, an operator that takes ids, and one that has nothing to be fed."""
 
-    def model(x: object) -> object:
+    def model(x: Any) -> Any:
         ids = ops.cast(ops.abs_(x), out_data_type=DType.i32)
         return ops.gather(np.arange(40, dtype=np.float32).reshape(8, 5), ids, axis=0)
 
@@ -73,20 +74,20 @@ def test_each_operator_is_timed_alone_on_its_own_values() -> None:
     assert loop.us is not None
 
 
-def _counts(x: object) -> object:
+def _counts(x: Any) -> Any:
     import jax
 
     return jax.lax.while_loop(lambda s: s.sum() < 100, lambda s: s * 2, x)
 
 
-def _spec() -> object:
+def _spec() -> Any:
     import jax
 
     return jax.ShapeDtypeStruct((4,), np.float32)
 
 
-def row(name: str, **known: object) -> BenchRow:
-    return BenchRow(name, **known)  # type: ignore[arg-type]
+def row(name: str, **known: Any) -> BenchRow:
+    return BenchRow(name, **known)
 
 
 RESULT = Benchmark(
@@ -124,7 +125,7 @@ def test_the_page_shows_every_row_and_escapes_names() -> None:
         "Peak memory",
         "File size",
     ]
-    assert RESULT._repr_html_() in page
+    assert str(RESULT._repr_html_()) in page
     assert json.loads(json.dumps(to_json([RESULT])))["models"][0]["rows"][0]["latency"]["2"]["p90_us"] == 25.0
 
 
