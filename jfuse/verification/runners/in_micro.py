@@ -13,9 +13,9 @@ from jfuse.ir.graph import Program
 from jfuse.limits import DEFAULT_LIMITS, Limits
 from jfuse.running.micro import MicroInterpreter, has_micro
 from jfuse.running.worker import LiteRtFailed
+from jfuse.verification.runners.in_litert import ordinal
 from jfuse.verification.runners.one_by_one import one_by_one
-from jfuse.verification.runners.subjects import interfaces_of, ordinal
-from jfuse.verification.subject import Arrays, Calls, Interface
+from jfuse.verification.subject import Arrays, Calls, Interface, interfaces_of
 
 
 @dataclass(frozen=True)
