@@ -21,8 +21,11 @@ from jfuse.tflite.read.external import has_other_files
 from jfuse.tflite.read.file import load_tflite
 from jfuse.tflite.targets.names import RUNTIMES
 from jfuse.verification.compare.read_back import reads_back
+from jfuse.verification.runners.in_functions import source_of
+from jfuse.verification.runners.in_jax import InJax, parameter_names, stated_inputs
+from jfuse.verification.runners.in_litert import InLiteRt
 from jfuse.verification.runners.in_micro import InMicro
-from jfuse.verification.runners.subjects import InJax, InLiteRt, OnXla, parameter_names, source_of, stated_inputs
+from jfuse.verification.runners.on_xla import OnXla
 from jfuse.verification.sides import Sides
 from jfuse.verification.subject import Subject
 

@@ -346,7 +346,7 @@ def explain(
 @app.command(short_help="Say what jfuse knows of an op.")
 def ops(
     name: Annotated[str | None, typer.Argument(help="An op of TensorFlow or a builtin of TFLite.")] = None,
-    markdown: Annotated[bool, typer.Option("--markdown", help="Print docs/ops.md.")] = False,
+    markdown: Annotated[bool, typer.Option("--markdown", help="Print all ops as tables in Markdown.")] = False,
 ) -> None:
     """Say what jfuse knows of an op: its rule, its builtins and types, or what can be done without a rule."""
     with _work():

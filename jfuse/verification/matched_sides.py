@@ -21,7 +21,9 @@ from jfuse.verification.compare.wrong import either
 from jfuse.verification.inputs.redraw import Redraw
 from jfuse.verification.options import VerifyOptions
 from jfuse.verification.plan import Plan
-from jfuse.verification.runners.subjects import InLiteRt, InTensorFlow, Runnable
+from jfuse.verification.runners.in_litert import InLiteRt
+from jfuse.verification.runners.in_tensorflow import InTensorFlow
+from jfuse.verification.runners.on_xla import Runnable
 from jfuse.verification.runners.without_custom_ops import AroundCustom, can_be_cut, has_custom
 from jfuse.verification.sides import Sides
 from jfuse.verification.subject import STATE, Interface, Subject

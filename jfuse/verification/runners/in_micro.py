@@ -12,8 +12,7 @@ from jfuse.errors import JfuseError
 from jfuse.ir.graph import Program
 from jfuse.running.micro import MicroInterpreter, has_micro
 from jfuse.verification.runners.one_by_one import one_by_one
-from jfuse.verification.runners.subjects import interfaces_of
-from jfuse.verification.subject import Arrays, Calls, Interface
+from jfuse.verification.subject import Arrays, Calls, Interface, interfaces_of
 
 
 @dataclass(frozen=True)
