@@ -21,6 +21,7 @@ SELECTING = ("zeros", "ones", "minus ones")
 OVERFLOWING = frozenset({"maxima", "minima"})
 """Where a sum may overflow on the way or not, as it is ordered: compared where no side did."""
 HUGE = OVERFLOWING | {"largest", "smallest"}
+_LOW, _HIGH = frozenset({"zeros", "smallest", "minima", "minus ones"}), frozenset({"ones", "largest", "maxima"})
 STEEP = HUGE | {"denormals"}
 """Where a rounding of the input may change the answer as much as any difference between two runners."""
 
@@ -92,8 +93,8 @@ def _edge(
 def _at_ends(kind: str, of: TensorType, shape: tuple[int, ...], ends: tuple[int, int]) -> np.ndarray:
     """Floats that their consumers take within a range only: its middle, or one of its ends."""
     least, most = ends
-    at = {"zeros": least, "smallest": least, "minima": least, "minus ones": least, "ones": most, "largest": most, "maxima": most}
-    return np.full(shape, at.get(kind, (least + most) / 2), of.dtype.numpy)
+    at = least if kind in _LOW else most if kind in _HIGH else (least + most) / 2
+    return np.full(shape, at, of.dtype.numpy)
 
 
 def _integer(kind: str, of: TensorType, least: int, end: int) -> int:
