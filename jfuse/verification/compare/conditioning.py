@@ -126,8 +126,8 @@ class _Rounding:
         sides = (self.wrong.found.reshape(shape).astype(np.float64), self.wrong.wanted.astype(np.float64))
         with np.errstate(invalid="ignore"):
             near = [(np.abs(side - self.exact) <= allowed) | _same(side, self.exact) for side in sides]
-        return ~(near[0] & near[1])
+        return np.asarray(~(near[0] & near[1]))
 
 
 def _same(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    return (a == b) | (np.isnan(a) & np.isnan(b))
+    return np.asarray((a == b) | (np.isnan(a) & np.isnan(b)))
