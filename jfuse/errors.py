@@ -85,6 +85,10 @@ class KernelFailed(VerifyFailed):
     """A kernel of TensorFlow's failed, or gave what its own graph rules out: nothing can be said of the model."""
 
 
+class NoEnd(VerifyFailed):
+    """A call of the reference did not come to an end within its time: other inputs are not tried."""
+
+
 class BadFlatbuffer(JfuseError):
     """The bytes are not a TFLite file that can be read."""
 
