@@ -98,9 +98,7 @@ Rules = Annotated[
 ]
 Metadata = Annotated[
     Path | None,
-    typer.Option(
-        "--metadata", metavar="FILE.json", help="What the file says of itself, as JSON.", **_Data
-    ),
+    typer.Option("--metadata", metavar="FILE.json", help="What the file says of itself, as JSON.", **_Data),
 ]
 Labels = Annotated[
     list[str] | None,
