@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from jfuse.api import check, convert, lower, quantize, verify
+    from jfuse.benchmark.comparison import bench
+    from jfuse.differences.model_diff import diff
     from jfuse.errors import (
         BadFlatbuffer,
         ImportFailed,
@@ -34,6 +36,7 @@ if TYPE_CHECKING:
     from jfuse.model import Model
     from jfuse.quantization.recipe import QuantizeRule, Recipe
     from jfuse.report import Report
+    from jfuse.tflite.model_metadata import Metadata, TensorMetadata
     from jfuse.tuning.optimized_file import optimize
     from jfuse.tuning.tuned_forms import tune
     from jfuse.verification.result import Verification
@@ -48,6 +51,7 @@ __all__ = [
     "JfuseError",
     "Limits",
     "LowerError",
+    "Metadata",
     "Model",
     "Proposal",
     "QuantizeRule",
@@ -55,12 +59,15 @@ __all__ = [
     "Report",
     "RuleError",
     "TFLiteConverter",
+    "TensorMetadata",
     "TypeMismatch",
     "Verification",
     "VerifyFailed",
     "__version__",
+    "bench",
     "check",
     "convert",
+    "diff",
     "fuses",
     "installed_rules",
     "is_constant",
@@ -81,6 +88,8 @@ __all__ = [
 
 _HOMES = {
     "jfuse.api": ("check", "convert", "lower", "quantize", "verify"),
+    "jfuse.benchmark.comparison": ("bench",),
+    "jfuse.differences.model_diff": ("diff",),
     "jfuse.errors": (
         "BadFlatbuffer",
         "ImportFailed",
@@ -102,6 +111,7 @@ _HOMES = {
     "jfuse.model": ("Model",),
     "jfuse.quantization.recipe": ("QuantizeRule", "Recipe"),
     "jfuse.report": ("Report",),
+    "jfuse.tflite.model_metadata": ("Metadata", "TensorMetadata"),
     "jfuse.tuning.optimized_file": ("optimize",),
     "jfuse.tuning.tuned_forms": ("tune",),
     "jfuse.verification.result": ("Verification",),
