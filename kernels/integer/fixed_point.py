@@ -56,10 +56,10 @@ def high_mul(x: Array, y: Any, bits: int = 32) -> Array:
 
 
 def shifted_right(x: Array, count: Any) -> Array:
-    """x / 2^count, rounded to nearest, halves away from zero.   x: i64[...]   Source: RoundingDivideByPOT"""
-    count = namespace(count).asarray(count, np.int64)
+    """x / 2^count, rounded to nearest, halves away from zero, in x's type.   Source: RoundingDivideByPOT"""
+    count = namespace(count).asarray(count, x.dtype)
     half = (1 << count) >> 1
-    down = (half > 0).astype(np.int64)
+    down = (half > 0).astype(x.dtype)
     return (x + half - (x < 0) * down) >> count
 
 

@@ -1,10 +1,15 @@
-"""exp, logistic and tanh of fixed-point numbers, as gemmlowp has them: i64[...] arrays that hold 16 or 32 bits.
+"""exp, logistic and tanh of fixed-point numbers, as gemmlowp has them: 16 or 32 bits in arrays of twice as many.
 
 A number with `whole` integer bits has `bits - 1 - whole` fraction bits.
 Source: gemmlowp/fixedpoint/fixedpoint.h
 """
 
 from __future__ import annotations
+
+from functools import cache
+from typing import Literal
+
+import numpy as np
 
 from jfuse.kernels.core.op import Array, namespace
 from jfuse.kernels.integer.fixed_point import high_mul, saturating_shift, shifted_right
@@ -19,6 +24,14 @@ _FACTORS = (
     (4, 242),
 )
 """exp(-2^n) in 31 fraction bits, by n."""
+
+
+@cache
+def table_of(function: Literal["logistic", "tanh"], whole: int) -> np.ndarray:
+    """i16[65536]: the function of -32768, -32767, … with so many integer bits."""
+    entering = np.arange(-(1 << 15), 1 << 15, dtype=np.int32)
+    table: np.ndarray = getattr(FixedPoint(16), function)(entering, whole).astype(np.int16)
+    return table
 
 
 class FixedPoint:

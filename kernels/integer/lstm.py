@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, Literal
 
 import jax
 import jax.numpy as jnp
@@ -21,14 +21,13 @@ from jfuse.kernels.core.integer_types import IntegerTypes, is_per_tensor, scale_
 from jfuse.kernels.core.op import Array
 from jfuse.kernels.fused.lstm import lstm, unidirectional_sequence_lstm
 from jfuse.kernels.integer.exact_products import integer_products
-from jfuse.kernels.integer.fixed_point import Multiplier, high_mul, in_32_bits, multiplied, shifted_right, wide
-from jfuse.kernels.integer.gemmlowp import FixedPoint
+from jfuse.kernels.integer.fixed_point import Multiplier, high_mul, in_32_bits, multiplied, shifted_right
+from jfuse.kernels.integer.gemmlowp import table_of
 from jfuse.kernels.integer.inverse_root import inverse_root
 
 _INPUT, _FORGET, _CELL, _OUTPUT = range(4)
 _H, _C = 18, 19
 _GATE_BITS = 3
-_FIXED = FixedPoint(16)
 
 
 def _takes(types: IntegerTypes, options: Params) -> bool:
@@ -70,14 +69,13 @@ def _sequence(types: IntegerTypes, *operands: Array | None, time_major: bool, **
 def _step(types: IntegerTypes, *operands: Array | None, **options: Any) -> tuple[Array, ...]:
     cell = _Cell(types, operands, options)
     (h, c), _ = cell.step(cell.states(), cell.entering(jnp.asarray(operands[0])))
-    return (h.astype(np.int8), *cell.as_given(h, c))
+    return (h, *cell.as_given(h, c))
 
 
 @dataclass(frozen=True)
 class _Gate:
     """What a gate adds to what enters it.   by_h, by_c, norm: multipliers"""
 
-    recurrent: np.ndarray
     offset: np.ndarray
     by_h: Multiplier
     peephole: np.ndarray | None = None
@@ -102,52 +100,54 @@ class _Cell:
         self._gates = {g: self._gate(g) for g in range(4) if not (self._coupled and g == _INPUT)}
 
     def states(self) -> tuple[Array, Array]:
-        """h and c before the first step, in rows.   i64[b,o], i64[b,c]"""
+        """h and c before the first step, in rows.   i8[b,o], i16[b,c]"""
         h, c = (jnp.asarray(self._given[i]) for i in (_H, _C))
         units = self._given[4].shape[0]
-        return wide(h).reshape(-1, self._given[8].shape[1]), wide(c).reshape(-1, units)
+        return h.reshape(-1, self._given[8].shape[1]), c.reshape(-1, units)
 
     def as_given(self, h: Array, c: Array) -> tuple[Array, Array]:
-        """States in their shapes and types."""
-        shapes = [np.shape(self._given[i]) for i in (_H, _C)]
-        return h.astype(np.int8).reshape(shapes[0]), c.astype(np.int16).reshape(shapes[1])
+        """States in their shapes."""
+        return h.reshape(np.shape(self._given[_H])), c.reshape(np.shape(self._given[_C]))
 
     def entering(self, x: Array) -> dict[int, Array]:
         """What enters each gate by the input, of all steps.   x: i8[...,i] -> i16[...,c]"""
         types, found = self._types, {}
-        for gate in self._gates:
-            weights = self._given[1 + gate]
-            offset = -types.zero_point(0) * weights.astype(np.int32).sum(1)
-            bias = None if self._is_normed else self._given[12 + gate]
-            total = integer_products(x, weights) + (offset if bias is None else offset + bias)
+        for gate, total in self._products(x, 1).items():
+            offset = -types.zero_point(0) * self._given[1 + gate].astype(np.int32).sum(1, dtype=np.int32)
+            offset = offset if self._is_normed else offset + self._given[12 + gate]
             scale = np.float32(types.scale(1 + gate) * types.scale(0)) / self._gate_scale(gate)
-            found[gate] = _in_16_bits(multiplied(total, Multiplier.of(scale)))
+            found[gate] = _in_16_bits(multiplied(total + offset, Multiplier.of(scale))).astype(np.int16)
         return found
 
     def step(self, state: tuple[Array, Array], entering: dict[int, Array]) -> tuple[tuple[Array, Array], Array]:
-        """The states after one step, and its output."""
+        """The states after one step, and its output.   i8[b,o], i16[b,c]"""
         h, c = state
-        forget = _FIXED.logistic(self._total(_FORGET, entering, h, c), _GATE_BITS)
-        update = _FIXED.tanh(self._total(_CELL, entering, h, None), _GATE_BITS)
+        by_h = self._products(h, 5)
+        forget = _looked_up(self._total(_FORGET, entering, by_h, c), "logistic", _GATE_BITS)
+        update = _looked_up(self._total(_CELL, entering, by_h, None), "tanh", _GATE_BITS)
         if self._coupled:
             taken = 32767 - forget
         else:
-            taken = _FIXED.logistic(self._total(_INPUT, entering, h, c), _GATE_BITS)
-        kept = shifted_right(forget * c, 15)
+            taken = _looked_up(self._total(_INPUT, entering, by_h, c), "logistic", _GATE_BITS)
+        kept = shifted_right(forget * c.astype(np.int32), 15)
         added = shifted_right(taken * update, 30 + self._whole - 15)
         c = _in_16_bits(kept + added)
         clip = self._quantized_clip("cell_clip", self._types.scale(_C), 32767)
-        c = jnp.clip(c, -clip, clip) if clip > 0 else c
-        opened = _FIXED.logistic(self._total(_OUTPUT, entering, h, c), _GATE_BITS)
-        h = self._output(opened * _FIXED.tanh(c, self._whole))
-        return (h, c), h.astype(np.int8)
+        c = (jnp.clip(c, -clip, clip) if clip > 0 else c).astype(np.int16)
+        opened = _looked_up(self._total(_OUTPUT, entering, by_h, c), "logistic", _GATE_BITS)
+        h = self._output(opened * _looked_up(c, "tanh", self._whole)).astype(np.int8)
+        return (h, c), h
 
-    def _total(self, gate: int, entering: dict[int, Array], h: Array, c: Array | None) -> Array:
+    def _products(self, rows: Array, first: int) -> dict[int, Array]:
+        """rows times the weights of each gate. first: their position among the operands.   i8[...,k] -> i32[...,c]"""
+        weights = np.concatenate([self._given[first + gate] for gate in self._gates])
+        parts = jnp.split(integer_products(rows, weights), len(self._gates), -1)
+        return dict(zip(self._gates, parts, strict=True))
+
+    def _total(self, gate: int, entering: dict[int, Array], by_h: dict[int, Array], c: Array | None) -> Array:
         """What enters a nonlinearity: i64[b,c] of 16 bits."""
         of = self._gates[gate]
-        total = _in_16_bits(
-            multiplied(integer_products(h.astype(np.int8), of.recurrent) + of.offset, of.by_h) + entering[gate]
-        )
+        total = _in_16_bits(multiplied(by_h[gate] + of.offset, of.by_h) + entering[gate])
         if of.peephole is not None and of.by_c is not None and c is not None:
             total = _in_16_bits(multiplied(of.peephole * c, of.by_c) + total)
         return total if of.norm is None else self._normed(total, of)
@@ -198,8 +198,7 @@ class _Cell:
 
     def _gate(self, gate: int) -> _Gate:
         types, given, scale = self._types, self._given, self._gate_scale(gate)
-        recurrent = given[5 + gate]
-        offset = -types.zero_point(_H) * recurrent.astype(np.int32).sum(1)
+        offset = -types.zero_point(_H) * given[5 + gate].astype(np.int32).sum(1, dtype=np.int32)
         by_h = Multiplier.of(np.float32(types.scale(5 + gate) * types.scale(_H)) / scale)
         found: dict[str, Any] = {}
         at = {_INPUT: 9, _FORGET: 10, _OUTPUT: 11}.get(gate)
@@ -211,7 +210,13 @@ class _Cell:
             norm = types.scale(20 + gate)
             found |= {"coefficients": given[20 + gate].astype(np.int64), "bias": given[12 + gate].astype(np.int64)}
             found |= {"norm": Multiplier.of(norm), "least_variance": max(1, int(np.float32(10000) * norm))}
-        return _Gate(recurrent, offset, by_h, **found)
+        return _Gate(offset, by_h, **found)
+
+
+def _looked_up(x: Array, function: Literal["logistic", "tanh"], whole: int) -> Array:
+    """A function of numbers of 16 bits with so many integer bits.   -> i32[...]"""
+    table = jnp.asarray(table_of(function, whole))
+    return jnp.take(table, x.astype(np.int32) + 32768, mode="clip").astype(np.int32)
 
 
 def _in_16_bits(x: Array) -> Array:
