@@ -8,8 +8,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from jfuse.ir.graph import Params
-from jfuse.ir.types import DType
-from jfuse.kernels.core.integer_types import IntegerTypes, is_per_tensor
+from jfuse.ir.types import DType, TensorType
+from jfuse.kernels.core.integer_types import IntegerTypes, is_per_tensor, scale_of, zero_point_of
 from jfuse.kernels.core.op import Array
 from jfuse.kernels.integer.fixed_point import Multiplier, multiplied, wide
 from jfuse.kernels.integer.scaling import CLAMPS, finished, to_nearest_even
@@ -21,20 +21,33 @@ _LEAST_PRODUCT = 2.0**-16
 
 
 def _takes(types: IntegerTypes, options: Params) -> bool:
-    given = (*types.inputs, *types.outputs)
-    same = all(is_per_tensor(t) and t is not None and t.dtype is DType.i8 for t in given)
-    return same and options["fused_activation_function"] in CLAMPS
+    given = [t for t in (*types.inputs, *types.outputs) if t is not None and is_per_tensor(t)]
+    if len(given) < 3 or options["fused_activation_function"] not in CLAMPS:
+        return False
+    dtypes = {t.dtype for t in given}
+    return dtypes == {DType.i8} or (dtypes == {DType.i16} and not any(map(zero_point_of, given)))
 
 
 def _takes_sum(types: IntegerTypes, options: Params) -> bool:
     if not _takes(types, options):
         return False
+    given = [t for t in (*types.inputs, *types.outputs) if t is not None]
+    if given[0].dtype is DType.i16 and options["pot_scale_int16"] and all(map(_is_power_of_two, given)):
+        return False  # which are added by shifts
     ratios = [types.scale(i) / types.output_scale() for i in (0, 1)]
     return bool(min(ratios) >= _LEAST and max(ratios) < _END)  # other kernels wrap around, or round by place
 
 
 def _takes_product(types: IntegerTypes, options: Params) -> bool:
     return _takes(types, options) and bool(_LEAST_PRODUCT <= _product_scale(types) < _END)
+
+
+def _is_power_of_two(t: TensorType) -> bool:
+    return bool(np.frexp(scale_of(t))[0] == 0.5)
+
+
+def _on_xnnpack(types: IntegerTypes) -> bool:
+    return types.rounding == "xnnpack" and types.outputs[0].dtype is DType.i8
 
 
 @add.quantized(_takes_sum)
@@ -50,12 +63,13 @@ def _sub(types: IntegerTypes, x: Array, y: Array, /, *, fused_activation_functio
 
 
 def _sum(types: IntegerTypes, x: Array, y: Array, sign: int, activation: str) -> Array:
-    sum_ = _sum_on_xnnpack if types.rounding == "xnnpack" else _sum_in_fixed_point
+    sum_ = _sum_on_xnnpack if _on_xnnpack(types) else _sum_in_fixed_point
     return finished(sum_(types, x, y, sign), types.outputs[0], activation)
 
 
-def _sum_in_fixed_point(types: IntegerTypes, x: Array, y: Array, sign: int, left: int = 20) -> Array:
-    """Both terms in the larger one's scale, with so many more bits.   -> i64[...]"""
+def _sum_in_fixed_point(types: IntegerTypes, x: Array, y: Array, sign: int) -> Array:
+    """Both terms in the larger one's scale, with more bits.   -> i64[...]"""
+    left = 20 if types.outputs[0].dtype is DType.i8 else 15
     twice = 2.0 * float(max(types.scale(0), types.scale(1)))
     terms = [
         multiplied((wide(jnp.asarray(v)) - types.zero_point(i)) << left, Multiplier.of(float(types.scale(i)) / twice))
@@ -82,10 +96,10 @@ def _mul(types: IntegerTypes, x: Array, y: Array, /, *, fused_activation_functio
     """Source: tflite/kernels/internal/reference/integer_ops/mul.h"""
     terms = [jnp.asarray(v).astype(np.int32) - types.zero_point(i) for i, v in enumerate((x, y))]
     product, scale = terms[0] * terms[1], _product_scale(types)
-    on_xnnpack = types.rounding == "xnnpack"
-    steps = (
-        to_nearest_even(product.astype(np.float32) * scale) if on_xnnpack else multiplied(product, Multiplier.of(scale))
-    )
+    if _on_xnnpack(types):
+        steps: Array = to_nearest_even(product.astype(np.float32) * scale)
+    else:
+        steps = multiplied(product, Multiplier.of(scale))
     return finished(steps, types.outputs[0], fused_activation_function)
 
 

@@ -5,13 +5,16 @@ from __future__ import annotations
 from jfuse.kernels.integer import (  # noqa: F401
     activation,
     arithmetic,
+    comparison,
     convolution,
     lstm,
     matmul,
     pool,
     reduction,
+    resize,
     same_scale,
     scales,
     softmax,
     tables,
+    transposed_convolution,
 )

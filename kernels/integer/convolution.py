@@ -14,9 +14,9 @@ from jfuse.ir.graph import Params
 from jfuse.ir.types import DType
 from jfuse.kernels.core.integer_types import IntegerTypes, is_per_tensor
 from jfuse.kernels.core.op import Array, namespace
-from jfuse.kernels.integer.exact_products import byte_products, float_of, in_bytes_or_floats
-from jfuse.kernels.integer.fixed_point import Multiplier, multiplied
-from jfuse.kernels.integer.scaling import CLAMPS, finished, float_scales, product_scales, to_nearest_even
+from jfuse.kernels.integer.exact_products import byte_products, float_of, in_bytes_or_floats, in_two_bytes
+from jfuse.kernels.integer.rescaling import rescaled, takes_products
+from jfuse.kernels.integer.scaling import CLAMPS, finished
 from jfuse.kernels.nn.conv import conv_2d, convolved, depthwise_conv_2d
 from jfuse.kernels.nn.conv_without_xla import convolved_as_product, depthwise_shifted, padded, places
 from jfuse.kernels.nn.windows import same_padding, window_count, window_counts
@@ -31,7 +31,9 @@ def _takes(types: IntegerTypes, options: Params, axis: int) -> bool:
     plain = (is_per_tensor(types.inputs[0]), is_per_tensor(types.outputs[0]), of is not None)
     if not all(plain) or of is None or options["fused_activation_function"] not in CLAMPS:
         return False
-    kinds = (*types.dtypes(0, 1), types.outputs[0].dtype) == (DType.i8,) * 3 and bias in (DType.i32, None)
+    if options.get("quantized_bias_type") is DType.i32 and types.dtypes(0) == (DType.i16,):
+        return False  # sums of 32 bits
+    kinds = takes_products(types)
     constant = {1} | ({2} if bias else set()) <= types.constants
     scales = len(of.scale) == 1 or of.axis == axis
     return kinds and constant and scales and not of.block_size and not any(of.zero_point)
@@ -45,7 +47,7 @@ def _takes_conv(types: IntegerTypes, options: Params) -> bool:
 
 
 def _takes_depthwise(types: IntegerTypes, options: Params) -> bool:
-    return _takes(types, options, 3)
+    return _takes(types, options, 3) and types.dtypes(1) == (DType.i8,)  # of i4 an own kernel rounds
 
 
 @conv_2d.quantized(_takes_conv)
@@ -68,19 +70,15 @@ def _convolved(
     padding = options["padding"]
     ones = weights.astype(np.int32).sum(3 if layout == "OHWI" else (), dtype=np.int32)
     by_place = ones if layout == "OHWI" else np.transpose(ones[0], (2, 0, 1))
-    offset = -types.zero_point(0) * _under_windows(by_place, x.shape[1:3], strides, dilations, padding)
+    inside = _under_windows(by_place, x.shape[1:3], strides, dilations, padding)
     sums = _depthwise_sums if layout == "IHWO" else _sums
-    total = sums(x, weights, padding, strides, dilations) + (offset if bias is None else offset + bias)
-    return requantized(types, total, options["fused_activation_function"])
-
-
-def requantized(types: IntegerTypes, total: Array, activation: str, x: int = 0) -> Array:
-    """Sums of products as results.   total: i32[...,channels]. x: the position of the image among the operands"""
-    if types.rounding == "xnnpack":
-        steps: Array = to_nearest_even(total.astype(np.float32) * float_scales(types, x, 1))
+    shape = (weights.astype(np.int8), padding, strides, dilations)
+    if types.dtypes(0) == (DType.i8,):
+        total = sums(x, *shape) - types.zero_point(0) * inside
     else:
-        steps = multiplied(total, Multiplier.of(product_scales(types, x, 1)))
-    return finished(steps, types.outputs[0], activation)
+        total = in_two_bytes(x, lambda part: sums(part, *shape), inside)
+    total = total if bias is None else total + bias
+    return finished(rescaled(types, total), types.outputs[0], options["fused_activation_function"])
 
 
 def _sums(x: Array, weights: Array, padding: str, strides: Sequence[int], dilations: Sequence[int]) -> Array:

@@ -47,6 +47,17 @@ def in_bytes_or_floats(
     return lax.platform_dependent(jnp.asarray(x), cpu=in_bytes, default=of_floats)
 
 
+def in_two_bytes(x: Array, sums: Callable[[Array], Array], weights: Array) -> Array:
+    """Sums of products of numbers of 16 bits: those of their upper and of their lower bytes.   x: i16[...] -> i64
+
+    sums: of i8[...], zeros around it. weights: what the weights add up to that meet x.
+    """
+    x = jnp.asarray(x)
+    lower = ((x & 255) - 128).astype(np.int8)
+    parts = sums((x >> 8).astype(np.int8)), sums(lower) + 128 * weights
+    return 256 * parts[0].astype(np.int64) + parts[1].astype(np.int64)
+
+
 def integer_products(rows: Array, weights: Array) -> Array:
     """rows times the transposed weights.   rows: i8[...,k], weights: i8[n,k] -> i32[...,n]"""
 

@@ -78,6 +78,15 @@ def multiplied(x: Array, by: Multiplier) -> Array:
     return shifted_right(high_mul(in_32_bits(wide(x) << left), by.mantissa), right)
 
 
+def multiplied_half_up(x: Array, by: Multiplier) -> Array:
+    """As `multiplied`, halves up at the second rounding, as LiteRT's matrix products have it on x86-64.
+
+    Source: ruy/kernel_avx2_fma.cc
+    """
+    left, right = np.maximum(by.shift, 0), np.maximum(-by.shift, 0)
+    return shifted_right_half_up(high_mul(in_32_bits(wide(x) << left), by.mantissa), right)
+
+
 def multiplied_wide(x: Array, by: Multiplier) -> Array:
     """x times real numbers of 15 bits, rounded once, halves up.   x: i64[...] below 2^47 -> i64[...]
 

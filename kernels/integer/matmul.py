@@ -1,4 +1,4 @@
-"""FULLY_CONNECTED on quantized integers."""
+"""FULLY_CONNECTED and BATCH_MATMUL on quantized integers."""
 
 from __future__ import annotations
 
@@ -6,22 +6,17 @@ from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
+from jax.lax import Precision
 
 from jfuse.ir.graph import Params
 from jfuse.ir.types import DType
 from jfuse.kernels.core.integer_types import IntegerTypes, is_per_tensor
 from jfuse.kernels.core.op import Array
-from jfuse.kernels.integer.exact_products import integer_products
-from jfuse.kernels.integer.fixed_point import Multiplier, multiplied
-from jfuse.kernels.integer.scaling import (
-    CLAMPS,
-    finished,
-    float_scales,
-    half_away_from_zero,
-    product_scales,
-    to_nearest_even,
-)
-from jfuse.kernels.linalg.matmul import fully_connected
+from jfuse.kernels.integer.exact_products import in_two_bytes, integer_products
+from jfuse.kernels.integer.fixed_point import Multiplier, multiplied, multiplied_half_up
+from jfuse.kernels.integer.rescaling import rescaled, takes_products
+from jfuse.kernels.integer.scaling import CLAMPS, finished, half_away_from_zero, product_scales
+from jfuse.kernels.linalg.matmul import batch_matmul, fully_connected
 
 
 def _takes(types: IntegerTypes, options: Params) -> bool:
@@ -32,15 +27,14 @@ def _takes(types: IntegerTypes, options: Params) -> bool:
         or options["fused_activation_function"] not in CLAMPS
     ):
         return False
+    if options["quantized_bias_type"] is DType.i32 and x is not None and x.dtype is DType.i16:
+        return False  # sums of 32 bits
     of = types.quantization(1)
     if of is None or of.block_size or any(of.zero_point) or 1 not in types.constants:
         return False
     if len(of.scale) > 1 and of.axis != 0:
         return False
-    kinds = (*types.dtypes(0, 1, 2), types.outputs[0].dtype)
-    if kinds[:2] == (DType.i8, DType.i8):
-        return kinds[2] in (DType.i32, None) and kinds[3] is DType.i8 and (2 in types.constants or kinds[2] is None)
-    return False
+    return takes_products(types) and (2 in types.constants or types.inputs[2] is None)
 
 
 @fully_connected.quantized(_takes)
@@ -57,18 +51,32 @@ def _fully_connected(
 ) -> Array:
     """Source: tflite/kernels/internal/reference/integer_ops/fully_connected.h"""
     rows = x if keep_num_dims else x.reshape((-1, weights.shape[1]))
-    total = product_sums(rows, weights, types.zero_point(0))
-    total = total if bias is None else total + bias
-    scales = product_scales(types, 0, 1)
-    if types.rounding == "xnnpack":
-        steps: Array = to_nearest_even(total.astype(jnp.float32) * float_scales(types, 0, 1))
-    elif types.rounding == "reference":
-        steps = half_away_from_zero(total.astype(jnp.float64) * scales)
+    weights = weights.astype(np.int8)
+    by_unit = weights.astype(np.int32).sum(1, dtype=np.int32)
+    is_wide = types.dtypes(0) == (DType.i16,)
+    if is_wide:
+        total = in_two_bytes(rows, lambda part: integer_products(part, weights), by_unit)
     else:
-        steps = multiplied(total, Multiplier.of(scales))
+        total = integer_products(rows, weights) - types.zero_point(0) * by_unit
+    total = total if bias is None else total + bias
+    if types.rounding == "reference" or (is_wide and types.rounding == "xnnpack"):
+        steps = half_away_from_zero(total.astype(jnp.float64) * product_scales(types, 0, 1))
+    else:
+        steps = rescaled(types, total)
     return finished(steps, types.outputs[0], fused_activation_function)
 
 
-def product_sums(rows: Array, weights: Array, zero_point: int) -> Array:
-    """(rows - zero_point) times the transposed weights.   rows: i8[...,k], weights: i8[n,k] -> i32[...,n]"""
-    return integer_products(rows, weights) - zero_point * weights.astype(np.int32).sum(1, dtype=np.int32)
+def _takes_batch(types: IntegerTypes, options: Params) -> bool:
+    given = (*types.inputs, *types.outputs)
+    return all(is_per_tensor(t) and t is not None and t.dtype is DType.i8 for t in given)
+
+
+@batch_matmul.quantized(_takes_batch)
+def _batch_matmul(types: IntegerTypes, x: Array, y: Array, /, *, adj_x: bool, adj_y: bool, **_: Any) -> Array:
+    """Source: tflite/kernels/batch_matmul.cc; ruy/apply_multiplier.cc"""
+    x, y = (jnp.asarray(v).astype(jnp.float64) - types.zero_point(i) for i, v in enumerate((x, y)))  # exact
+    left, right = x.swapaxes(-1, -2) if adj_x else x, y.swapaxes(-1, -2) if adj_y else y
+    total = jnp.matmul(left, right, precision=Precision.HIGHEST).astype(np.int32)
+    by = Multiplier.of(product_scales(types, 0, 1))
+    steps = multiplied_half_up(total, by) if types.rounding == "xnnpack" else multiplied(total, by)
+    return finished(steps, types.outputs[0])

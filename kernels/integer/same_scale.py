@@ -10,11 +10,13 @@ from jfuse.ir.graph import Params
 from jfuse.kernels.array.array import pad
 from jfuse.kernels.core.integer_types import IntegerTypes, is_per_tensor, is_quantized
 from jfuse.kernels.core.op import Array, TflOp
+from jfuse.kernels.image.resize import resize_nearest_neighbor
 from jfuse.kernels.math.elementwise import maximum, minimum
 from jfuse.kernels.math.reduce import reduce_max, reduce_min
 
 
-def _takes(types: IntegerTypes, options: Params) -> bool:
+def takes_same_scale(types: IntegerTypes, options: Params) -> bool:
+    """Whether all quantized operands and results have one scale and zero point."""
     found = [t for t in (*types.inputs, *types.outputs) if t is not None and is_quantized(t)]
     scales = {(t.dtype, t.quantization.scale, t.quantization.zero_point) for t in found if t.quantization is not None}
     return len(scales) == 1 and all(map(is_per_tensor, found)) and all(map(is_quantized, types.outputs))
@@ -24,14 +26,14 @@ def _declare(op: TflOp) -> None:
     def body(types: IntegerTypes, *operands: Array, **options: Any) -> Any:
         return op.body(*operands, **options)
 
-    op.quantized(_takes)(body)
+    op.quantized(takes_same_scale)(body)
 
 
-for _op in (maximum, minimum, reduce_max, reduce_min):
+for _op in (maximum, minimum, reduce_max, reduce_min, resize_nearest_neighbor):
     _declare(_op)
 
 
-@pad.quantized(_takes)
+@pad.quantized(takes_same_scale)
 def _pad(types: IntegerTypes, x: Array, paddings: Any, /) -> Array:
     """Real zeros around."""
     zero = types.zero_point(0)

@@ -1,4 +1,4 @@
-"""SOFTMAX on quantized integers of 8 bits."""
+"""SOFTMAX on quantized integers."""
 
 from __future__ import annotations
 
@@ -9,12 +9,14 @@ import jax.numpy as jnp
 import numpy as np
 
 from jfuse.ir.graph import Params
+from jfuse.ir.types import DType
 from jfuse.kernels.core.integer_types import IntegerTypes
 from jfuse.kernels.core.op import Array
 from jfuse.kernels.integer.fixed_point import Multiplier, high_mul, shifted_right, wide
 from jfuse.kernels.integer.gemmlowp import FixedPoint
 from jfuse.kernels.integer.scaling import finished, half_away_from_zero
-from jfuse.kernels.integer.tables import is_of_bytes
+from jfuse.kernels.integer.tables import is_of_bytes, is_of_words
+from jfuse.kernels.integer.wide_tables import softmax_of_words
 from jfuse.kernels.nn.activation import softmax
 
 _WHOLE = 5  # integer bits of what enters exp
@@ -23,11 +25,15 @@ _FIXED = FixedPoint(32)
 
 
 def _takes(types: IntegerTypes, options: Params) -> bool:
+    if is_of_words(types):
+        return True
     return is_of_bytes(types) and float(types.output_scale()) == 1 / 256 and types.output_zero_point() == -128
 
 
 @softmax.quantized(_takes)
 def _softmax(types: IntegerTypes, x: Array, /, *, beta: float) -> Array:
+    if types.dtypes(0) == (DType.i16,):
+        return softmax_of_words(types, x, beta)
     x = jnp.asarray(x).astype(np.int32)
     below = x.max(-1, keepdims=True) - x
     return _in_floats(types, below, beta) if types.rounding == "xnnpack" else _in_fixed_point(types, below, beta)

@@ -1,4 +1,4 @@
-"""Functions of one quantized operand of 8 bits, looked up: LOGISTIC, TANH and EXP."""
+"""Functions of one quantized operand, looked up: LOGISTIC, TANH and EXP."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ import numpy as np
 
 from jfuse.ir.graph import Params
 from jfuse.ir.types import DType
-from jfuse.kernels.core.integer_types import IntegerTypes, is_per_tensor
+from jfuse.kernels.core.integer_types import IntegerTypes, is_per_tensor, scale_of, zero_point_of
 from jfuse.kernels.core.op import Array, TflOp
 from jfuse.kernels.integer.scaling import activation_range
+from jfuse.kernels.integer.wide_tables import logistic_of, of_words, tanh_of
 from jfuse.kernels.math.elementwise import exp
 from jfuse.kernels.nn.activation import logistic, tanh
 
@@ -45,13 +46,25 @@ def of_reals(types: IntegerTypes, function: Function) -> np.ndarray:
     return table
 
 
-def _declare(op: TflOp, function: Function) -> None:
+def is_of_words(types: IntegerTypes, options: Params | None = None) -> bool:
+    """Whether the first operand is i16 and the result has 15 fraction bits."""
+    x, y = types.inputs[0], types.outputs[0]
+    words = all(is_per_tensor(t) and t is not None and t.dtype is DType.i16 and not zero_point_of(t) for t in (x, y))
+    return words and scale_of(y) == 2.0**-15
+
+
+def _declare(op: TflOp, function: Function, words: Callable[[IntegerTypes], np.ndarray] | None = None) -> None:
     def body(types: IntegerTypes, x: Array, /) -> Array:
+        if words is not None and types.dtypes(0) == (DType.i16,):
+            return of_words(x, words(types))
         return looked_up(x, of_reals(types, function))
 
-    op.quantized(is_of_bytes)(body)
+    def takes(types: IntegerTypes, options: Params) -> bool:
+        return is_of_bytes(types) or (words is not None and is_of_words(types))
+
+    op.quantized(takes)(body)
 
 
-_declare(logistic, lambda x: 1 / (1 + np.exp(-x)))
-_declare(tanh, np.tanh)
+_declare(logistic, lambda x: 1 / (1 + np.exp(-x)), logistic_of)
+_declare(tanh, np.tanh, tanh_of)
 _declare(exp, np.exp)

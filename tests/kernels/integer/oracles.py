@@ -78,7 +78,7 @@ def in_runtime(data: bytes, rounding: Rounding, calls: Sequence[Sequence[np.ndar
 def _in_micro(data: bytes, calls: Sequence[Sequence[np.ndarray]]) -> list[list[np.ndarray]]:
     from tflite_micro.python.tflite_micro import runtime
 
-    interpreter = runtime.Interpreter.from_bytes(data)
+    interpreter = runtime.Interpreter.from_bytes(data, arena_size=1 << 20)
     count, found = 1, []
     for call in calls:
         for i, array in enumerate(call):

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from jfuse.ir.graph import Const, Graph
+from jfuse.ir.graph import Const, Graph, Var
 from jfuse.ir.types import DType, TensorType
 from jfuse.kernels import ops
 from jfuse.kernels.core.integer_types import Rounding, scale_of, zero_point_of
@@ -49,9 +49,10 @@ def activation(rng: np.random.Generator) -> str:
     return str(rng.choice(["NONE", "RELU", "RELU6", "RELU_N1_TO_1"]))
 
 
-def bytes_of(rng: np.random.Generator, *shape: int) -> np.ndarray:
-    """Weights: i8[shape] without -128."""
-    return rng.integers(-127, 128, shape).astype(np.int8)
+def bytes_of(rng: np.random.Generator, *shape: int, dtype: DType = DType.i8) -> np.ndarray:
+    """Weights: i8[shape] without -128, or i4[shape] without -8."""
+    most = 7 if dtype is DType.i4 else 127
+    return rng.integers(-most, most + 1, shape).astype(dtype.numpy)
 
 
 def bias_of(rng: np.random.Generator, size: int, scales: Any) -> Const | None:
@@ -66,29 +67,40 @@ def weight_scales(rng: np.random.Generator, size: int, *, channels: bool) -> Any
     return np.array([ratio(rng, 1e-3, 0.1) for _ in range(size if channels else 1)], np.float32)
 
 
-def _fully_connected(rng: np.random.Generator) -> Graph:
+def _wide_bias(rng: np.random.Generator, size: int, scales: Any) -> Const | None:
+    """As `bias_of`, of 64 bits."""
+    if rng.random() < 0.2:
+        return None
+    return constant(rng.integers(-3000000, 3000000, size), scales)
+
+
+def _fully_connected(rng: np.random.Generator, dtype: str = "i8", weights: DType = DType.i8) -> Graph:
     rows, terms, units = (int(rng.integers(1, n)) for n in (9, 1200, 9))
-    x = tensor(rows, terms, scale=ratio(rng, 1e-3, 1), zero_point=zero_point(rng))
+    x = tensor(rows, terms, dtype=dtype, scale=ratio(rng, 1e-3, 1), zero_point=_zero(rng, dtype))
     scales = weight_scales(rng, units, channels=rng.random() < 0.5)
     step = float(x.type.quantization.scale[0]) * float(scales.mean())  # type: ignore[union-attr]
-    y = tensor(rows, units, scale=step * ratio(rng, 0.5, 100 * terms), zero_point=zero_point(rng))
-    bias = bias_of(rng, units, x.type.quantization.scale[0] * scales)  # type: ignore[union-attr]
-    operands = (x, constant(bytes_of(rng, units, terms), scales), bias)
+    y_scale = step * ratio(rng, 0.5, 100 * terms)
+    y = tensor(rows, units, dtype=dtype, scale=y_scale, zero_point=_zero(rng, dtype))
+    draw = bias_of if dtype == "i8" else _wide_bias
+    bias = draw(rng, units, x.type.quantization.scale[0] * scales)  # type: ignore[union-attr]
+    operands = (x, constant(bytes_of(rng, units, terms, dtype=weights), scales), bias)
     return one(ops.fully_connected, operands, y, fused_activation_function=activation(rng))
 
 
-def _elementwise(op: Any, greatest: float) -> Draw:
+def _elementwise(op: Any, greatest: float, dtype: str = "i8") -> Draw:
     def draw(rng: np.random.Generator) -> Graph:
         shape = tuple(int(n) for n in rng.integers(1, 9, 3))
-        y = tensor(*shape, scale=ratio(rng, 1e-3, 1), zero_point=zero_point(rng))
+        y = tensor(*shape, dtype=dtype, scale=ratio(rng, 1e-3, 1), zero_point=_zero(rng, dtype))
         of = float(y.type.quantization.scale[0])  # type: ignore[union-attr]
-        first = tensor(*shape, scale=of * ratio(rng, 2e-3, greatest), zero_point=zero_point(rng))
+        first = tensor(*shape, dtype=dtype, scale=of * ratio(rng, 2e-3, greatest), zero_point=_zero(rng, dtype))
         scale = of * ratio(rng, 2e-3, greatest) if op is not ops.mul else ratio(rng, 0.01, 1)
         if rng.random() < 0.3:
             shape = shape[-1:]
-        second: Any = tensor(*shape, scale=scale, zero_point=zero_point(rng))
+        second: Any = tensor(*shape, dtype=dtype, scale=scale, zero_point=_zero(rng, dtype))
         if rng.random() < 0.3:
-            second = constant(rng.integers(-128, 128, shape).astype(np.int8), scale, zero_point(rng))
+            numbers = np.iinfo(second.type.dtype.numpy)
+            drawn = rng.integers(numbers.min, numbers.max, shape, endpoint=True).astype(numbers.dtype)
+            second = constant(drawn, scale, _zero(rng, dtype))
         operands = (first, second) if rng.random() < 0.5 else (second, first)
         return one(op, operands, y, fused_activation_function=activation(rng))
 
@@ -129,24 +141,67 @@ def _window(rng: np.random.Generator) -> dict[str, Any]:
     return {"padding": padding, "stride_w": int(rng.integers(1, 4)), "stride_h": int(rng.integers(1, 4))}
 
 
-def _convolution(rng: np.random.Generator, *, depthwise: bool) -> Graph:
+def _convolution(rng: np.random.Generator, *, depthwise: bool, dtype: str = "i8", weights: DType = DType.i8) -> Graph:
     batch, height, width, inputs, outputs = (int(n) for n in rng.integers(1, (3, 12, 12, 12, 12)))
     window = (int(rng.integers(1, min(5, height) + 1)), int(rng.integers(1, min(5, width) + 1)))
     many = int(rng.integers(1, 4))
     shape = (1, *window, inputs * many) if depthwise else (outputs, *window, inputs)
     channels, axis = (inputs * many, 3) if depthwise else (outputs, 0)
-    x = tensor(batch, height, width, inputs, scale=ratio(rng, 1e-3, 1), zero_point=zero_point(rng))
+    of: dict[str, Any] = {"dtype": dtype, "zero_point": _zero(rng, dtype)}
+    x = tensor(batch, height, width, inputs, scale=ratio(rng, 1e-3, 1), **of)
     scales = weight_scales(rng, channels, channels=rng.random() < 0.7)
     options = {**_window(rng), "fused_activation_function": activation(rng)}
     options |= {"depth_multiplier": many} if depthwise else {}
     if options["stride_w"] == options["stride_h"] == 1:
         options |= {"dilation_w_factor": 1 + (width > 2 * window[1]), "dilation_h_factor": 1 + (height > 2 * window[0])}
     op = ops.depthwise_conv_2d if depthwise else ops.conv_2d
-    bias = constant(rng.integers(-20000, 20000, channels).astype(np.int32), scale_of(x.type) * scales)
-    filters = constant(bytes_of(rng, *shape), scales, axis=axis)
+    bias_type = np.int32 if dtype == "i8" else np.int64
+    bias = constant(rng.integers(-20000, 20000, channels).astype(bias_type), scale_of(x.type) * scales)
+    filters = constant(bytes_of(rng, *shape, dtype=weights), scales, axis=axis)
     y_shape = _result_shape(op, (x, filters), options)
     scale = float(scale_of(x.type)) * float(scales.mean()) * ratio(rng, 2, 100 * int(np.prod(shape)) // channels)
-    return one(op, (x, filters, bias), tensor(*y_shape, scale=scale, zero_point=zero_point(rng)), **options)
+    y = tensor(*y_shape, dtype=dtype, scale=scale, zero_point=_zero(rng, dtype))
+    return one(op, (x, filters, bias), y, **options)
+
+
+def _transpose_conv(rng: np.random.Generator, dtype: str = "i8") -> Graph:
+    batch, height, width, inputs, outputs = (int(n) for n in rng.integers(1, (3, 7, 7, 12, 12)))
+    window, strides = rng.integers(1, 5, 2), rng.integers(1, 4, 2)
+    options: dict[str, Any] = {
+        "padding": str(rng.choice(["SAME", "VALID"])),
+        "fused_activation_function": activation(rng),
+    }
+    options |= {"stride_h": int(strides[0]), "stride_w": int(strides[1])}
+    shape = [batch, *(int(n) for n in np.array([height, width]) * strides), outputs]
+    if options["padding"] == "VALID":
+        shape[1:3] = [int(n) for n in (np.array([height, width]) - 1) * strides + window]
+    x = tensor(batch, height, width, inputs, dtype=dtype, scale=ratio(rng, 1e-3, 1), zero_point=_zero(rng, dtype))
+    scales = weight_scales(rng, outputs, channels=rng.random() < 0.7)
+    filters = constant(bytes_of(rng, outputs, *(int(n) for n in window), inputs), scales)
+    bias_type = np.int32 if dtype == "i8" else np.int64
+    bias = constant(rng.integers(-20000, 20000, outputs).astype(bias_type), scale_of(x.type) * scales)
+    scale = float(scale_of(x.type)) * float(scales.mean()) * ratio(rng, 2, 100 * int(window.prod()) * inputs)
+    y = tensor(*shape, dtype=dtype, scale=scale, zero_point=_zero(rng, dtype))
+    operands = (Const(np.array(shape, np.int32)), filters, x, bias if rng.random() < 0.8 else None)
+    return one(ops.transpose_conv, operands, y, **options)
+
+
+def _resize(rng: np.random.Generator, op: Any) -> Graph:
+    batch, height, width, channels = (int(n) for n in rng.integers(1, (3, 12, 12, 20)))
+    sizes = [int(n) for n in rng.integers(1, 30, 2)]
+    of: dict[str, Any] = {"scale": ratio(rng, 1e-3, 0.2), "zero_point": zero_point(rng)}
+    ways = ({}, {"align_corners": True}, {"half_pixel_centers": True})
+    x, y = tensor(batch, height, width, channels, **of), tensor(batch, *sizes, channels, **of)
+    return one(op, (x, Const(np.array(sizes, np.int32))), y, **ways[int(rng.integers(3))])
+
+
+def _comparison(rng: np.random.Generator) -> Graph:
+    found = (ops.equal, ops.greater, ops.greater_equal, ops.less, ops.less_equal, ops.not_equal)
+    shape = tuple(int(n) for n in rng.integers(1, 9, 3))
+    scale = ratio(rng, 1e-3, 0.9)
+    x = tensor(*shape, scale=scale, zero_point=zero_point(rng))
+    y = tensor(*shape, scale=float(rng.choice([scale, ratio(rng, 1e-3, 0.9)])), zero_point=zero_point(rng))
+    return one(found[int(rng.integers(6))], (x, y), Var(TensorType(shape, DType.bool)))
 
 
 def _result_shape(op: Any, operands: tuple[Any, ...], options: dict[str, Any]) -> list[int]:
@@ -170,6 +225,25 @@ def _unary(rng: np.random.Generator, op: Any, *, fixed: tuple[float, int] | None
     x = tensor(*shape, scale=ratio(rng, 1e-3, 0.5), zero_point=zero_point(rng))
     scale, zero = fixed or (float(scale_of(x.type)) * ratio(rng, 0.05, 20), zero_point(rng))
     return one(op, (x,), tensor(*shape, scale=scale, zero_point=zero), **options)
+
+
+def _of_words(rng: np.random.Generator, op: Any, **options: Any) -> Graph:
+    """In 16 bits: the scale of the operand is often a power of two, for which kernels have functions of their own."""
+    shape = tuple(int(n) for n in rng.integers(1, 30, 2))
+    scale = float(rng.choice([2.0**-12, 2.0**-11, 2.0 ** int(rng.integers(-15, -6)), ratio(rng, 1e-5, 1e-2)]))
+    x, y = (tensor(*shape, dtype="i16", scale=s) for s in (scale, 2.0**-15))
+    return one(op, (x,), y, **options)
+
+
+def _batch_matmul(rng: np.random.Generator, *, transposed: bool) -> Graph:
+    batch, rows, terms, columns = (int(n) for n in rng.integers(1, (4, 9, 400, 9)))
+    adj_x, adj_y = (transposed and bool(rng.random() < 0.6) for _ in range(2))
+    scales = [ratio(rng, 1e-3, 0.1) for _ in range(2)]
+    shapes = [(terms, rows) if adj_x else (rows, terms), (columns, terms) if adj_y else (terms, columns)]
+    x, y = (tensor(batch, *n, scale=s, zero_point=zero_point(rng)) for n, s in zip(shapes, scales, strict=True))
+    scale = float(np.prod(scales)) * ratio(rng, 1, 100 * terms)
+    result = tensor(batch, rows, columns, scale=scale, zero_point=zero_point(rng))
+    return one(ops.batch_matmul, (x, y), result, adj_x=adj_x, adj_y=adj_y)
 
 
 def _leaky_relu(rng: np.random.Generator) -> Graph:
@@ -263,9 +337,22 @@ def _lstm(
 
 ROWS: dict[str, Row] = {
     "ADD": Row(_elementwise(ops.add, 100)),
+    "ADD in 16 bits": Row(_elementwise(ops.add, 100, "i16")),
+    "BATCH_MATMUL": Row(partial(_batch_matmul, transposed=False)),
+    "BATCH_MATMUL of transposed operands": Row(partial(_batch_matmul, transposed=True), LITERT),
+    "MUL in 16 bits": Row(_elementwise(ops.mul, 4, "i16")),
+    "SUB in 16 bits": Row(_elementwise(ops.sub, 100, "i16")),
+    "LOGISTIC in 16 bits": Row(partial(_of_words, op=ops.logistic)),
+    "TANH in 16 bits": Row(partial(_of_words, op=ops.tanh)),
+    "SOFTMAX in 16 bits": Row(partial(_of_words, op=ops.softmax, beta=1.0)),
     "AVERAGE_POOL_2D": Row(partial(_pool, op=ops.average_pool_2d)),
     "CONV_2D": Row(partial(_convolution, depthwise=False)),
     "DEPTHWISE_CONV_2D": Row(partial(_convolution, depthwise=True)),
+    "CONV_2D of int4": Row(partial(_convolution, depthwise=False, weights=DType.i4)),
+    "FULLY_CONNECTED of int4": Row(partial(_fully_connected, weights=DType.i4), LITERT),
+    "CONV_2D in 16 bits": Row(partial(_convolution, depthwise=False, dtype="i16")),
+    "DEPTHWISE_CONV_2D in 16 bits": Row(partial(_convolution, depthwise=True, dtype="i16")),
+    "FULLY_CONNECTED in 16 bits": Row(partial(_fully_connected, dtype="i16")),
     "DEQUANTIZE": Row(_dequantize),
     "FULLY_CONNECTED": Row(_fully_connected),
     "EXP": Row(partial(_unary, op=ops.exp), LITERT),
@@ -286,6 +373,11 @@ ROWS: dict[str, Row] = {
     "QUANTIZE of integers": Row(_requantize),
     "PAD": Row(_pad),
     "PRELU": Row(_prelu, LITERT),
+    "RESIZE_BILINEAR": Row(partial(_resize, op=ops.resize_bilinear), many=6),
+    "RESIZE_NEAREST_NEIGHBOR": Row(partial(_resize, op=ops.resize_nearest_neighbor)),
+    "TRANSPOSE_CONV": Row(_transpose_conv),
+    "TRANSPOSE_CONV in 16 bits": Row(partial(_transpose_conv, dtype="i16")),
+    "comparisons": Row(_comparison, many=6),
     "REDUCE_MAX": Row(partial(_reduction, op=ops.reduce_max, same=True)),
     "REDUCE_MIN": Row(partial(_reduction, op=ops.reduce_min, same=True)),
     "RELU": Row(partial(_unary, op=ops.relu)),

@@ -1,0 +1,118 @@
+"""LOGISTIC, TANH and SOFTMAX on quantized integers of 16 bits."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from jfuse.kernels.core.integer_types import IntegerTypes
+from jfuse.kernels.core.op import Array
+from jfuse.kernels.integer.fixed_point import Multiplier, half_away, multiplied, wide
+from jfuse.kernels.integer.gemmlowp import table_of
+
+_WHOLE = 3  # integer bits of what enters gemmlowp's functions
+
+
+def of_words(x: Array, table: np.ndarray) -> Array:
+    """The entries of i16[65536] for integers from -32768 on."""
+    return jnp.take(jnp.asarray(table), jnp.asarray(x).astype(np.int32) + 32768, mode="clip")
+
+
+def logistic_of(types: IntegerTypes) -> np.ndarray:
+    """i16[65536]: 1 / (1 + exp(-x)).   Source: tflite/kernels/internal/reference/integer_ops/logistic.h"""
+    if types.scale(0) == 2.0**-12 and types.rounding == "xnnpack":
+        return table_of("logistic", _WHOLE)
+    size, negative = _scaled(types)
+    place = np.minimum(size >> 9, 254)
+    between = (_sigmoid()[place] << 9) + (size & 511) * (_sigmoid()[place + 1] - _sigmoid()[place])
+    between = np.where(size >> 9 >= 255, 0x7FFF << 10, between)
+    found: np.ndarray = np.where(negative, (1 << 25) - between + 511, between + 512) >> 10
+    return found.astype(np.int16)
+
+
+def tanh_of(types: IntegerTypes) -> np.ndarray:
+    """i16[65536]: tanh(x).   Source: tflite/kernels/internal/reference/integer_ops/tanh.h"""
+    steps = np.log2(types.scale(0))
+    if steps in (-12, -11) and types.rounding == "xnnpack":
+        entering = np.clip(np.arange(-32768, 32768) << int(steps + 12), -32768, 32767)
+        return table_of("tanh", _WHOLE)[entering + 32768]
+    size, negative = _scaled(types)
+    place = np.minimum(size >> 8, 254)
+    between = (_sigmoid()[place] << 8) + (size & 255) * (_sigmoid()[place + 1] - _sigmoid()[place])
+    between = np.where(size >> 8 >= 255, 0xFFFF << 8, between)
+    found: np.ndarray = np.where(negative, (1 << 23) - between + 127, between - (1 << 23) + 128) >> 8
+    return found.astype(np.int16)
+
+
+@cache
+def _sigmoid() -> np.ndarray:
+    """i64[256]: 65536 / (1 + exp(-i / 24)), raised by half of what the chord to the next entry lies below the curve.
+
+    Source: tflite/kernels/internal/common.h, sigmoid_table_uint16, whose entries these are; the last one is its own.
+    """
+    y = 1 / (1 + np.exp(-np.arange(256) / 24))
+    below = y * (1 - y) * (2 * y - 1) / 24**2 / 8
+    found: np.ndarray = np.floor(65536 * (y + below / 2) + 0.5).astype(np.int64)
+    found[-1] = 65535
+    return found
+
+
+def _scaled(types: IntegerTypes) -> tuple[np.ndarray, np.ndarray]:
+    """Sizes in steps of the table, 2^-9 or 2^-8 of its places, and which numbers are negative."""
+    steps, shift = float(np.log2(types.scale(0))), 0
+    if steps.is_integer():
+        by = 3 << int(12 + steps) if steps >= -12 else 0
+    if not steps.is_integer() or steps < -12:
+        real = float(types.scale(0)) * 4096 * 3
+        while real <= 32767 / 2 and shift <= 30:
+            real, shift = real * 2, shift + 1
+        by = int(real)
+    products = np.arange(-32768, 32768) * by
+    entering = (products + ((1 << shift) >> 1)) >> shift
+    return np.abs(entering), entering < 0
+
+
+def softmax_of_words(types: IntegerTypes, x: Array, beta: float) -> Array:
+    """Exponentials and the reciprocal of their sum, both from tables.
+
+    Source: tflite/kernels/internal/reference/softmax.h, SoftmaxInt16
+    """
+    x = wide(jnp.asarray(x))
+    scale = Multiplier.of(float(types.scale(0)) * float(np.float32(beta)) / (10.0 / 65535.0))
+    below = multiplied(x - x.max(-1, keepdims=True), scale) + 32767
+    found = _interpolated(np.exp, -10.0, 0.0, jnp.clip(below, -32768, 32767))
+    total = found.sum(-1, keepdims=True)
+    head = wide(jax.lax.clz(total.astype(np.int32)))
+    sum_ = ((total << (head - 1)) + (1 << 13)) >> 14
+    reciprocal = _interpolated(_over_one_plus, 0.0, 1.0, jnp.clip(sum_ - (1 << 16) - (1 << 15), -32768, 32767))
+    right = 31 - head
+    return jnp.clip((found * reciprocal + ((1 << right) >> 1)) >> right, 0, 32767).astype(np.int16)
+
+
+def _over_one_plus(x: np.ndarray) -> np.ndarray:
+    return 1 / (1 + x)
+
+
+@cache
+def _coarse(function: Callable[[np.ndarray], np.ndarray], least: float, greatest: float) -> np.ndarray:
+    """i32[513]: a function of evenly spaced numbers, as 1 is 32767.5.   Source: common.h, LUTPopulate of int16_t"""
+    inverse, step = 65536.0 / 2.0, (greatest - least) / 512
+    at = least + np.arange(512) * step
+    round_ = np.vectorize(half_away)
+    samples = round_(function(at) * inverse)
+    middle = round_(function(at + step / 2) * inverse)
+    error = round_((function(at + step) * inverse + samples) / 2) - middle
+    found = np.append(samples - round_(error / 2), half_away(float(function(np.array(greatest)) * inverse)))
+    return np.clip(found, -32768, 32767).astype(np.int32)
+
+
+def _interpolated(function: Callable[[np.ndarray], np.ndarray], least: float, greatest: float, x: Array) -> Array:
+    """The function of numbers of 16 bits that stand for least to greatest.   x: i64[...] -> i64[...]"""
+    table = jnp.asarray(_coarse(function, least, greatest))
+    place = 256 + (x >> 7)
+    low, high = (wide(jnp.take(table, place + i, mode="clip")) for i in (0, 1))
+    return low + (((high - low) * (x & 127) + 64) >> 7)
