@@ -32,7 +32,9 @@ if TYPE_CHECKING:
     from jfuse.lowering.rule_tools.query import is_constant
     from jfuse.lowering.rules import Proposal, fuses, lowers, lowers_jax, lowers_torch, need, recovers
     from jfuse.model import Model
+    from jfuse.noise.report import QuantizeReport
     from jfuse.quantization.recipe import QuantizeRule, Recipe
+    from jfuse.quantized_file import quantize_report
     from jfuse.report import Report
     from jfuse.tuning.optimized_file import optimize
     from jfuse.tuning.tuned_forms import tune
@@ -50,6 +52,7 @@ __all__ = [
     "LowerError",
     "Model",
     "Proposal",
+    "QuantizeReport",
     "QuantizeRule",
     "Recipe",
     "Report",
@@ -74,6 +77,7 @@ __all__ = [
     "optimize",
     "parse",
     "quantize",
+    "quantize_report",
     "recovers",
     "tune",
     "verify",
@@ -100,6 +104,8 @@ _HOMES = {
     "jfuse.lowering.rule_tools.query": ("is_constant",),
     "jfuse.lowering.rules": ("Proposal", "fuses", "lowers", "lowers_jax", "lowers_torch", "need", "recovers"),
     "jfuse.model": ("Model",),
+    "jfuse.noise.report": ("QuantizeReport",),
+    "jfuse.quantized_file": ("quantize_report",),
     "jfuse.quantization.recipe": ("QuantizeRule", "Recipe"),
     "jfuse.report": ("Report",),
     "jfuse.tuning.optimized_file": ("optimize",),

@@ -1,4 +1,4 @@
-"""The commands: `jfuse convert`, `quantize`, `optimize`, `tune`, `verify`, `check`, `inspect`, `explain`, `ops`, …
+"""The commands: `jfuse convert`, `quantize`, `quantize-report`, `optimize`, `tune`, `verify`, `check`, `inspect`, …
 
 Exit codes: 0 done; 1 refused, differing or unreadable; 2 wrong usage of the command line.
 
@@ -157,6 +157,30 @@ def quantize(
         from jfuse.cli import conversion
 
         conversion.quantize(source, output, recipe, calibration, unsafe=unsafe)
+
+
+@app.command(short_help="Say where a quantized file loses precision.")
+def quantize_report(
+    model: options.File,
+    against: options.InFloats,
+    data: options.RealData = "random",
+    by: options.By = "own",
+    most: options.Most = 20,
+    json: options.Json = None,
+    html: options.Html = None,
+    explorer: options.Explorer = None,
+    unsafe: options.Unsafe = False,
+    verbose: options.Verbose = False,
+) -> None:
+    """Measure each operator of FILE, a quantized .tflite file, beside the same model in floats, worst first."""
+    one_of("by", by, ("own", "propagated", "graph"))
+    options.need_file(model)
+    check_targets(model, json, html, explorer)
+    with _work(verbose):
+        from jfuse.cli import quantization_report
+
+        files = quantization_report.Files(json, html, explorer)
+        quantization_report.tell(model, against, data, files, by, most=most, unsafe=unsafe)  # type: ignore[arg-type]
 
 
 @app.command(short_help="Write a .tflite file with fewer operators, fewer bytes and less time.")
