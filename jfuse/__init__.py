@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from jfuse.api import check, convert, lower, quantize, verify
+    from jfuse.benchmark.comparison import bench
+    from jfuse.differences.model_diff import diff
     from jfuse.errors import (
         BadFlatbuffer,
         ImportFailed,
@@ -36,6 +38,7 @@ if TYPE_CHECKING:
     from jfuse.quantization.recipe import QuantizeRule, Recipe
     from jfuse.quantized_file import quantize_report
     from jfuse.report import Report
+    from jfuse.tflite.model_metadata import Metadata, TensorMetadata
     from jfuse.tuning.optimized_file import optimize
     from jfuse.tuning.tuned_forms import tune
     from jfuse.verification.result import Verification
@@ -50,6 +53,7 @@ __all__ = [
     "JfuseError",
     "Limits",
     "LowerError",
+    "Metadata",
     "Model",
     "Proposal",
     "QuantizeReport",
@@ -58,12 +62,15 @@ __all__ = [
     "Report",
     "RuleError",
     "TFLiteConverter",
+    "TensorMetadata",
     "TypeMismatch",
     "Verification",
     "VerifyFailed",
     "__version__",
+    "bench",
     "check",
     "convert",
+    "diff",
     "fuses",
     "installed_rules",
     "is_constant",
@@ -85,6 +92,8 @@ __all__ = [
 
 _HOMES = {
     "jfuse.api": ("check", "convert", "lower", "quantize", "verify"),
+    "jfuse.benchmark.comparison": ("bench",),
+    "jfuse.differences.model_diff": ("diff",),
     "jfuse.errors": (
         "BadFlatbuffer",
         "ImportFailed",
@@ -108,6 +117,7 @@ _HOMES = {
     "jfuse.quantized_file": ("quantize_report",),
     "jfuse.quantization.recipe": ("QuantizeRule", "Recipe"),
     "jfuse.report": ("Report",),
+    "jfuse.tflite.model_metadata": ("Metadata", "TensorMetadata"),
     "jfuse.tuning.optimized_file": ("optimize",),
     "jfuse.tuning.tuned_forms": ("tune",),
     "jfuse.verification.result": ("Verification",),
