@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from jfuse.errors import ImportFailed
-from jfuse.frontends.checkpoint.crc32c import masked_crc32c
+from jfuse.frontends.checkpoint.checksum import masked_crc32c
 from jfuse.frontends.checkpoint.sorted_table import read_table, read_varint
 from jfuse.ir.types import DType
 from jfuse.tf_nodes.attributes import decode_dtype, decode_shape
