@@ -32,8 +32,7 @@ from jfuse.errors import JfuseError
 from jfuse.measure import relative_error
 from jfuse.proof.inputs import draws
 from jfuse.running.micro import MicroInterpreter, has_micro, measured_arena
-from jfuse.verification.runners.in_tensorflow import variables_restored
-from jfuse.verification.runners.subjects import InTensorFlow
+from jfuse.verification.runners.in_tensorflow import InTensorFlow, variables_restored
 
 RESULT = Path("bench/results/runs_on.json")
 WORKER = Path(__file__).with_name("runs_on_worker.py")

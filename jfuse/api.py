@@ -12,16 +12,17 @@ from typing import Any
 
 import jax
 
-from jfuse.errors import JfuseError, LowerError, need_choice
+from jfuse.errors import JfuseError, LowerError, need_choice, shown
 from jfuse.frontends.selection import Selection
 from jfuse.ir.graph import Graph
 from jfuse.ir.walk import all_eqns, shares_bodies
 from jfuse.last_resort import only_jfuse_errors
-from jfuse.limits import DEFAULT_LIMITS, Limits
+from jfuse.limits import DEFAULT_LIMITS, Limits, need_limits
 from jfuse.loading import load, load_selected
 from jfuse.lowering.defaults import default_rules
 from jfuse.lowering.rules import Rule
 from jfuse.model import Model
+from jfuse.option_values import path_of, several
 from jfuse.passes.context import Calibrate, Context
 from jfuse.passes.fuse.trained_steps import has_trained_steps
 from jfuse.passes.gates.all_fused import all_fused
@@ -30,7 +31,9 @@ from jfuse.passes.options import (
     LoweringOptions,
     QuantizationOptions,
     RecurrenceOptions,
+    State,
     TfOpOptions,
+    mode_of,
 )
 from jfuse.passes.pipeline import PIPELINE, PipelineStep, around_quantization, run_pipeline
 from jfuse.quantization.calibrate import calibrate
@@ -58,7 +61,7 @@ def lower(
     rules: Iterable[Rule] = (),
     passes: tuple[PipelineStep, ...] = PIPELINE,
     recover: bool = RecurrenceOptions.recover,
-    state: str = RecurrenceOptions.state,
+    state: State = RecurrenceOptions.state,
     padding: str | None = RecurrenceOptions.padding,
     loop: str = RecurrenceOptions.loop,
     prefer: str = RecurrenceOptions.prefer,
@@ -77,7 +80,8 @@ def lower(
     rules: rules for this call, before the registered ones.
     recover: look for recurrences that nobody annotated.
     state: what lasts from one invoke to the next. "source": what the source keeps in variables; "reset": nothing;
-        "keep": the states of all recurrences, for streaming; "io": nothing, the states are inputs and outputs.
+        "keep": the states of all recurrences, for streaming; "io": nothing, the states are inputs and outputs. Of a
+        model that takes and returns its states by itself a mapping, {"h": ("h_in", "h_out")}, as for `Model.keeping`.
     padding: what the caller promises of every mask: the steps that do not count stand on the "right", or on the "left".
     loop: the form of recurrences that do not fuse: "while", "unroll", or "auto", whichever is faster.
     prefer: "fused" takes every fusion; "speed" leaves a recurrence a loop where that was measured to be faster in
@@ -100,14 +104,17 @@ def lower(
     calibration: inputs like those that the model will see, for recipes that compute in integers.
     Raises LowerError where something has no TFLite spelling; nothing is written then.
     """
+    if not isinstance(model, Model):
+        raise JfuseError("only a jfuse.Model is lowered", found=shown(model), remedy="jfuse.lower(jfuse.load(source))")
+    model = model.keeping(state)
     options = LoweringOptions(
-        tuple(rules),
-        RecurrenceOptions(recover, state, padding, loop, prefer, forms or {}),
+        several("rules=", rules, "rules"),
+        RecurrenceOptions(recover, mode_of(state), padding, loop, prefer, forms or {}),
         TfOpOptions(select_tf_ops, custom_ops or {}),
         _quantization(quantize, calibration),
         target=target,
         strict=strict,
-        dump_dir=dump_dir,
+        dump_dir=None if dump_dir is None else path_of("dump_dir=", dump_dir),
     )
     return _lower(model, options, passes, on_stage)
 
@@ -135,9 +142,8 @@ def _lower(model: Model, options: LoweringOptions, passes: tuple[PipelineStep, .
         recipe=options.quantization.recipe,
         calibrate=_calibration(options.quantization.calibration),
     )
-    folder = None if options.dump_dir is None else Path(options.dump_dir)
     before, after = around_quantization(passes)
-    program = run_pipeline(model.program, ctx, before, dump_dir=folder)
+    program = run_pipeline(model.program, ctx, before, dump_dir=options.dump_dir)
     if options.strict:
         all_fused(ctx)
     unquantized = None
@@ -146,7 +152,7 @@ def _lower(model: Model, options: LoweringOptions, passes: tuple[PipelineStep, .
         trained = has_trained_steps(model.program)  # which the passes before have taken for what they stand for
         floats = run_pipeline(model.program, apart, passes) if trained else run_pipeline(program, apart, after)
         unquantized = Model(floats, model.imported, limits=model.limits)
-    program = run_pipeline(program, ctx, after, dump_dir=folder, dumped=len(before))
+    program = run_pipeline(program, ctx, after, dump_dir=options.dump_dir, dumped=len(before))
     if options.target != LoweringOptions.target:
         report.notes += ctx.target.losses_of(program)
     report.operators = operator_counts(program.graphs())
@@ -180,7 +186,7 @@ def convert(
     batch: int | None = None,
     rules: Iterable[Rule] = (),
     recover: bool = RecurrenceOptions.recover,
-    state: str = RecurrenceOptions.state,
+    state: State = RecurrenceOptions.state,
     padding: str | None = RecurrenceOptions.padding,
     loop: str = RecurrenceOptions.loop,
     prefer: str = RecurrenceOptions.prefer,
@@ -213,18 +219,18 @@ def convert(
         signatures, input_signature, input_tensors, output_tensors, shapes, batch, specs, params, dynamic_shapes
     )
     options = LoweringOptions(
-        tuple(rules),
-        RecurrenceOptions(recover=recover, state=state, padding=padding, loop=loop, prefer=prefer),
+        several("rules=", rules, "rules"),
+        RecurrenceOptions(recover=recover, state=mode_of(state), padding=padding, loop=loop, prefer=prefer),
         TfOpOptions(select_tf_ops, custom_ops or {}),
         _quantization(quantize, calibration),
         target=target,
         strict=strict,
-        dump_dir=dump_dir,
+        dump_dir=None if dump_dir is None else path_of("dump_dir=", dump_dir),
     )
     started = time.perf_counter()
     on_stage("import")
     given = tuple(options.tf_ops.custom_ops)
-    model = load_selected(source, selection, rules=options.rules, custom_ops=given, unsafe=unsafe)
+    model = load_selected(source, selection, rules=options.rules, custom_ops=given, unsafe=unsafe).keeping(state)
     imported = time.perf_counter() - started
     lite = _lower(model, options, PIPELINE, on_stage)
     lite.report.seconds = {"import": imported, **lite.report.seconds}
@@ -271,7 +277,7 @@ def quantize(
     """
     on_stage("import")
     model = source if isinstance(source, Model) else load(source, unsafe=unsafe)
-    options = LoweringOptions(quantization=_quantization(recipe, calibration))
+    options = LoweringOptions(quantization=_quantization(recipe_of(recipe), calibration))
     lite = _lower(model, options, PIPELINE, on_stage)
     on_stage("export")
     lite.report.size_bytes = len(lite.to_bytes())
@@ -356,6 +362,7 @@ def verify(
     """
     if b is not None and reference is not None:
         raise JfuseError("b and reference= are the same", remedy="one of them")
+    need_limits(limits)
     need_choice("edges", edges, EDGES)
     options = VerifyOptions(
         SamplingOptions(samples, calls, seed, inputs, sizes, signatures, edges, empty),
@@ -392,10 +399,12 @@ def _on(device: str | None) -> Iterator[None]:
         yield
         return
     try:
+        if not isinstance(device, str):
+            raise RuntimeError
         chosen = jax.devices(device)[0]
     except RuntimeError as error:
         raise JfuseError(
-            f"there is no device {device!r}", expected=f"one of {sorted({d.platform for d in jax.devices()})}"
+            f"there is no device {shown(device)}", expected=f"one of {sorted({d.platform for d in jax.devices()})}"
         ) from error
     with jax.default_device(chosen):
         yield

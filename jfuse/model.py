@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from jfuse.errors import JfuseError
+from jfuse.errors import JfuseError, shown
 from jfuse.files import CPP_SUFFIXES, write_atomic
 from jfuse.frontends.imported_functions import ImportedFunctions
 from jfuse.frontends.sources import Imported
 from jfuse.ir.dims import same
 from jfuse.ir.graph import Program, Signature
-from jfuse.ir.states import cleared_with_sizes, first_states, initial_values
+from jfuse.ir.states import cleared_with_sizes, explicit_states, first_states, initial_values, with_explicit_states
 from jfuse.ir.text import format_program
 from jfuse.ir.types import TensorType
 from jfuse.last_resort import only_jfuse_errors
@@ -89,8 +90,8 @@ class Model(Shown):
         table = self.signatures
         if key is None:
             key = "serving_default" if "serving_default" in table else next(iter(table))
-        if key not in table:
-            raise JfuseError(f"the model has no signature {key!r}", expected=f"one of {list(table)}")
+        if not isinstance(key, str) or key not in table:
+            raise JfuseError(f"the model has no signature {shown(key)}", expected=f"one of {list(table)}")
         return table[key]
 
     @only_jfuse_errors("running the model", on_values=True)
@@ -114,6 +115,8 @@ class Model(Shown):
         Exposed states that are not given are the initial ones.
         """
         chosen = self.signature(key)
+        if not isinstance(named, Mapping):
+            raise JfuseError("the inputs of a call are arrays by name", found=shown(named))
         given = {**dict(zip(chosen.input_names, args, strict=False)), **named}
         optional = {state.name for state in chosen.exposed}
         if len(args) > len(chosen.input_names) or given.keys() | optional != set(chosen.input_names):
@@ -174,6 +177,22 @@ class Model(Shown):
     def initial_states(self, key: str | None = None) -> tuple[np.ndarray, ...]:
         """What a signature keeps, before the first call, in the order in which `jax(key)` takes it."""
         return tuple(state.initial.array for state in self.signature(key).states)
+
+    @only_jfuse_errors("loading")
+    def keeping(self, states: str | Mapping[str, Sequence[Any]]) -> Model:
+        """The model whose signatures keep what they take and return as states, in place of these inputs and outputs.
+
+        states: by name an input and an output of one type, and the value before the first call where it is not zero:
+        {"h": ("h_in", "h_out")}. A signature may have one of the two alone. A mode of `lower` leaves the model as it
+        is. Raises JfuseError where there are no such.
+        """
+        if isinstance(states, str):
+            return self
+        asked = explicit_states(states)
+        program = with_explicit_states(self.program, asked)
+        imported = self.imported and replace(self.imported, explicit_states=asked)
+        functions = self.functions and replace(self.functions, explicit_states=asked)
+        return Model(program, imported, self.report, self.limits, self.unquantized, functions)
 
     @only_jfuse_errors("writing the file")
     def to_bytes(self) -> bytes:
@@ -242,6 +261,8 @@ class Stream:
     @only_jfuse_errors("running the model", on_values=True)
     def run(self, inputs: Mapping[str, np.ndarray], key: str | None = None) -> dict[str, np.ndarray]:
         """Run one signature on arrays by input name, and keep its states; the results by output name."""
+        if not isinstance(inputs, Mapping) or any(value is None for value in inputs.values()):
+            raise JfuseError("the inputs of a call are arrays by name", found=shown(inputs))
         if self._litert is not None:
             return self._litert.run(self._model.signature(key).key, inputs)
         chosen = self._model.signature(key)
@@ -264,7 +285,7 @@ def _argument(name: str, value: Any, wanted: TensorType) -> np.ndarray:
     """An argument as an array of an input's dtype; raises JfuseError where it is none, or of another shape."""
     try:
         array = np.asarray(value, wanted.dtype.numpy)
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, OverflowError) as error:
         raise JfuseError(f"input {name!r} takes another value", expected=str(wanted), found=str(error)) from error
     sizes = zip(array.shape, wanted.shape, strict=False)
     if wanted.ranked and (array.ndim != wanted.rank or any(same(d, size) is False for size, d in sizes)):

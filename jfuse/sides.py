@@ -13,6 +13,7 @@ from jfuse.ir.types import TensorType
 from jfuse.limits import DEFAULT_LIMITS, Limits
 from jfuse.loading import load
 from jfuse.model import Model
+from jfuse.option_values import names_of
 from jfuse.proof.inputs import open_sizes
 from jfuse.running.micro import has_micro
 from jfuse.running.named_file import with_signature
@@ -21,8 +22,11 @@ from jfuse.tflite.read.external import has_other_files
 from jfuse.tflite.read.file import load_tflite
 from jfuse.tflite.targets.names import RUNTIMES
 from jfuse.verification.compare.read_back import reads_back
+from jfuse.verification.runners.in_functions import source_of
+from jfuse.verification.runners.in_jax import InJax, parameter_names, stated_inputs
+from jfuse.verification.runners.in_litert import InLiteRt
 from jfuse.verification.runners.in_micro import InMicro
-from jfuse.verification.runners.subjects import InJax, InLiteRt, OnXla, parameter_names, source_of, stated_inputs
+from jfuse.verification.runners.on_xla import OnXla
 from jfuse.verification.sides import Sides
 from jfuse.verification.subject import Subject
 
@@ -80,11 +84,12 @@ def with_runtimes(sides: Sides, runtimes: Sequence[str]) -> Sides:
 
     Raises JfuseError for a runtime that there is not, that is not installed, or that cannot run the file.
     """
-    for runtime in runtimes:
+    for runtime in names_of("runtimes=", runtimes) or ():
         need_choice("runtime", runtime, RUNTIMES)
         if sides.data is None or sides.model is None:
             raise JfuseError(f"there is no file for {runtime} to run", remedy="a .tflite file, or a lowered model")
-        sides = replace(sides, subjects=(*sides.subjects, InMicro(sides.data, sides.model.program)))
+        micro = InMicro(sides.data, sides.model.program, sides.model.limits or DEFAULT_LIMITS)
+        sides = replace(sides, subjects=(*sides.subjects, micro))
     return sides
 
 

@@ -1,4 +1,4 @@
-"""What the site shows beside docs/: files of the repository as pages, and the command line's help.
+"""What the site shows beside docs/: files of the repository as pages, the command line's help, all operators.
 
 Links in the repository lead from file to file, so that they work where the files are read as they are. Here each file
 gets a place in the site, and links to it are turned accordingly.
@@ -29,6 +29,8 @@ AS_CODE = ("examples/own_cell.py", "examples/own_lstm.py", "examples/rules_packa
 """Files that are shown as they are, each on a page of its own."""
 AS_FILES = ("examples/keras_lstm_fusion.ipynb",)
 """Files that a link downloads."""
+OPS = "<!-- jfuse ops --markdown -->"
+"""Where docs/ops.md shows the tables of operators."""
 _LINK = re.compile(r"(?<=\]\()(?!https?://)([^)#\s]+)(#[^)\s]*)?(?=\))")
 
 
@@ -57,6 +59,11 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
         shown = _shown(target)
         return link[0] if shown is None else posixpath.relpath(shown, posixpath.dirname(place) or ".") + (link[2] or "")
 
+    if place == "ops.md":
+        from jfuse.reports import coverage
+
+        before, after = markdown.split(OPS)
+        markdown = before + coverage.markdown() + after
     return _LINK.sub(turned, markdown)
 
 

@@ -10,7 +10,7 @@ from jfuse.reports import coverage
 
 
 def markdown() -> bool:
-    """Print the text of docs/ops.md. True: the command succeeded."""
+    """Print the tables of all ops in Markdown. True: the command succeeded."""
     typer.echo(coverage.markdown(), nl=False)
     return True
 

@@ -1,7 +1,7 @@
-"""What jfuse knows of TFLite's builtins and of TensorFlow's ops, from the registries: `jfuse ops`, and docs/ops.md.
+"""What jfuse knows of TFLite's builtins and of TensorFlow's ops, from the registries: `jfuse ops`.
 
-Which builtins an op of TensorFlow becomes is in `spelled.txt`: `python -m tests.op_cases.spelled` writes it from the
-rows of tests, and a test compares the two. What a composite becomes its rule declares.
+Which builtins an op of TensorFlow becomes is in `spelled.txt`: `python -m tests.generated` writes it from the rows of
+tests, and a test compares the two. What a composite becomes its rule declares.
 """
 
 from __future__ import annotations
@@ -113,24 +113,18 @@ _INTEGER = sorted(name for name, op in builtin_ops().items() if op.integer_body 
 
 
 def markdown() -> str:
-    """docs/ops.md: all builtins, then all ops of TensorFlow that are read."""
+    """Three tables in Markdown: builtins with and without a kernel, then the ops of TensorFlow that are read."""
     known = builtins()
     have, lack = [b for b in known if b.kernel], [b for b in known if not b.kernel]
     tensorflow = tensorflow_ops()
     return "\n".join(
         [
-            "# Operators",
-            "",
-            "Made by `jfuse ops --markdown > docs/ops.md`; not written by hand.",
-            "",
             f"TFLite's schema has {len(known)} builtin codes. jfuse computes {len(have)} of them on XLA, reads and "
-            f"writes them. It spells {len(tensorflow)} ops of TensorFlow. `jfuse ops NAME` tells about one op; "
-            "[unsupported.md](unsupported.md) says what can be done about the others.",
+            f"writes them. It spells {len(tensorflow)} ops of TensorFlow.",
             "",
             f"Quantized integers are computed on XLA as well by {len(_INTEGER)} of them: {', '.join(_INTEGER)}, and by "
             "what only moves integers. A model all of whose quantized operators are among these answers as LiteRT's "
-            "default path does, in every bit; in others LiteRT computes them in host callbacks. "
-            "[quantization.md](quantization.md) says for which types and scales.",
+            "default path does, in every bit; in others LiteRT computes them in host callbacks.",
             "",
             "## Builtins of TFLite",
             "",

@@ -10,7 +10,7 @@ from jfuse.tf_nodes.messages import as_own, message_class
 from jfuse.tf_nodes.presence import need_tensorflow
 
 TABLE = "op_defs.txtpb"
-"""One OpDef in text form a line, without descriptions; `python -m bench.op_defs` writes it."""
+"""One OpDef in text form a line, without descriptions; `python -m tests.generated` writes it."""
 
 
 @cache

@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from jfuse.verification.compare.read_back import reads_back
-from jfuse.verification.runners.subjects import InLiteRt, OnXla, Runnable, source_of
+from jfuse.verification.runners.in_functions import source_of
+from jfuse.verification.runners.in_litert import InLiteRt
+from jfuse.verification.runners.on_xla import OnXla, Runnable
 from jfuse.verification.subject import Subject
 
 

@@ -8,7 +8,7 @@ from typing import Protocol
 
 import numpy as np
 
-from jfuse.ir.graph import Program
+from jfuse.ir.graph import Program, Signature
 from jfuse.ir.types import TensorType
 
 Arrays = Mapping[str, np.ndarray]
@@ -29,6 +29,18 @@ class Interface:
     outputs: tuple[str, ...]
     states: tuple[str, ...] = ()
     exposed: tuple[str, ...] = ()
+
+
+def interface_of(signature: Signature) -> Interface:
+    """What a signature takes and gives."""
+    inputs = {n: v.type for n, v in zip(signature.input_names, signature.graph.inputs, strict=False)}
+    states, exposed = (tuple(s.name for s in of) for of in (signature.states, signature.exposed))
+    return Interface(inputs, signature.output_names, states, exposed)
+
+
+def interfaces_of(program: Program) -> dict[str, Interface]:
+    """What the signatures of a program take and give, by key."""
+    return {s.key: interface_of(s) for s in program.signatures}
 
 
 class Calls(Protocol):

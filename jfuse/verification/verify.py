@@ -20,8 +20,10 @@ from jfuse.verification.failures import Failures
 from jfuse.verification.matched_sides import MatchedSides
 from jfuse.verification.options import VerifyOptions
 from jfuse.verification.result import Verification
-from jfuse.verification.runners.in_tensorflow import variables_restored
-from jfuse.verification.runners.subjects import InLiteRt, InTensorFlow, OnXla
+from jfuse.verification.runners.in_litert import InLiteRt
+from jfuse.verification.runners.in_tensorflow import InTensorFlow, variables_restored
+from jfuse.verification.runners.on_xla import OnXla
+from jfuse.verification.runners.with_states import WithStates
 from jfuse.verification.runners.without_custom_ops import has_custom
 from jfuse.verification.sides import Sides
 
@@ -55,8 +57,9 @@ class _Verifying:
         failures = Failures(self.matched)
         with ExitStack() as stack:
             for subject in (self._sides.reference, *self._sides.subjects):
-                if isinstance(subject, InTensorFlow):
-                    stack.enter_context(variables_restored(subject.imported))
+                source = subject.subject if isinstance(subject, WithStates) else subject
+                if isinstance(source, InTensorFlow):
+                    stack.enter_context(variables_restored(source.imported))
                 if isinstance(subject, InLiteRt):
                     stack.callback(subject.close)
             try:

@@ -14,6 +14,7 @@ import pytest
 
 from bench.runs_on import markdown
 from jfuse.lowering.defaults import default_rules
+from tests.generated import COMMAND
 
 ROOT = Path(__file__).parents[2]
 ROOMS = ("jfuse", "lowering", "kernels")
@@ -146,7 +147,7 @@ def test_links_between_pages_lead_somewhere() -> None:
 def test_the_page_of_runtimes_is_that_of_the_committed_result() -> None:
     result = json.loads((ROOT / "bench" / "results" / "runs_on.json").read_text())
     assert len(result["models"]) >= 40
-    assert markdown(result) == (ROOT / "docs" / "runs-on.md").read_text()
+    assert markdown(result) == (ROOT / "docs" / "runs-on.md").read_text(), COMMAND
 
 
 def test_what_readme_promises_microcontrollers_is_measured() -> None:

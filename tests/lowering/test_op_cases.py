@@ -23,6 +23,7 @@ from jfuse.kernels.core.op import builtin_ops, depends_on_data
 from jfuse.lowering.defaults import default_rules
 from jfuse.lowering.rules import LowerRule
 from jfuse.reports import coverage
+from tests.generated import COMMAND
 from tests.op_cases import FAMILIES, GAPS, MODULES, RULE_GAPS
 from tests.op_cases.case import Case, case, f32
 from tests.op_cases.compare import assert_close
@@ -199,6 +200,4 @@ def test_every_op_is_reached_by_a_row() -> None:
     assert gaps & reached == set(), "ops with a Gap that a row reaches"
     assert gaps - builtin_ops().keys() == set(), "a Gap for what is no op"
     # In this test, as it has traced all rows.
-    assert {op: list(b) for op, b in coverage.spelled().items()} == spelled(), (
-        "run: python -m tests.op_cases.spelled > jfuse/reports/spelled.txt, and jfuse ops --markdown > docs/ops.md"
-    )
+    assert {op: list(b) for op, b in coverage.spelled().items()} == spelled(), COMMAND

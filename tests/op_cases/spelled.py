@@ -1,6 +1,6 @@
 """The builtins that each TensorFlow op becomes, in rows of known sizes; of open sizes where those hold none (Shape).
 
-`python -m tests.op_cases.spelled > jfuse/reports/spelled.txt` writes them where `jfuse ops` reads them.
+`python -m tests.generated` writes them to `jfuse/reports/spelled.txt`, where `jfuse ops` reads them.
 """
 
 from __future__ import annotations
@@ -71,7 +71,3 @@ def _builtins(row: Case, *, dynamic: bool = False) -> set[str]:
 def text() -> str:
     """One line for each op: `Relu: RELU`."""
     return "".join(f"{' '.join([f'{op}:', *builtins])}\n" for op, builtins in spelled().items())
-
-
-if __name__ == "__main__":
-    print(text(), end="")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -12,11 +13,23 @@ from jfuse.reports import coverage
 from jfuse.tflite.runtime.table import reason_for
 from jfuse.tflite.schema import BUILTIN_CODES
 
-PAGE = Path(__file__).parents[2] / "docs" / "ops.md"
+README = Path(__file__).parents[2] / "README.md"
 
 
-def test_the_page_is_what_the_generator_prints() -> None:
-    assert PAGE.read_text(encoding="utf-8") == coverage.markdown(), "run: jfuse ops --markdown > docs/ops.md"
+def test_the_tables_have_a_row_for_each_builtin_and_op() -> None:
+    rows = [line.strip("| ").split(" | ") for line in coverage.markdown().splitlines() if line.startswith("| ")]
+    listed, ops = coverage.builtins(), coverage.tensorflow_ops()
+    have, lack = [b for b in listed if b.kernel], [b for b in listed if not b.kernel]
+    names = ["builtin", *(b.name for b in have), "builtin", *(b.name for b in lack), "op", *(o.name for o in ops)]
+    assert [row[0] for row in rows] == names
+    assert {len(row) for row in rows[: len(have) + 1]} == {5}
+    assert "| CONV_2D | 3 | kernels/nn/conv.py | f32 | Conv, Conv2D, " in coverage.markdown()
+
+
+def test_readme_counts_the_ops() -> None:
+    promised = re.search(r"more than (\d+) TensorFlow ops", README.read_text(encoding="utf-8"))
+    assert promised
+    assert len(coverage.tensorflow_ops()) > int(promised[1])
 
 
 def test_every_builtin_is_listed_with_a_kernel_or_a_reason() -> None:

@@ -11,11 +11,12 @@ from google.protobuf.descriptor import FieldDescriptor
 from tensorflow.core.framework.tensor_pb2 import TensorProto
 from tensorflow.core.protobuf import saved_model_pb2, tensor_bundle_pb2, trackable_object_graph_pb2
 
-from bench.op_defs import lines
 from jfuse.errors import ImportFailed
 from jfuse.tf_nodes.attributes import decode_tensor
 from jfuse.tf_nodes.messages import as_own, message_class
 from jfuse.tf_nodes.op_defs import op_def, registered_op_def
+from tests.generated import COMMAND
+from tests.tf_nodes.op_def_table import lines
 
 KNOWN = symbol_database.Default().pool
 assert all([saved_model_pb2, tensor_bundle_pb2, trackable_object_graph_pb2])  # imported: they fill the pool
@@ -64,7 +65,7 @@ def test_the_table_of_ops_is_tensorflows() -> None:
         name: text_format.MessageToString(op_def(name) or message_class("OpDef")(), as_one_line=True)
         for name in definitions
     }
-    assert found == definitions, "run: python -m bench.op_defs"
+    assert found == definitions, COMMAND
 
 
 def test_other_ops_are_asked_of_tensorflow() -> None:

@@ -1,10 +1,12 @@
-"""TensorFlow as the reference: a signature's own function, called on arrays."""
+"""The source of a model, computed by TensorFlow: a signature's own function, called on arrays."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -13,11 +15,80 @@ from jfuse.errors import KernelFailed, VerifyFailed
 from jfuse.frontends.sources import Imported
 from jfuse.frontends.tensorflow.live_function import live_variables
 from jfuse.frontends.tensorflow.signature import TfSignature
+from jfuse.ir.graph import Program
+from jfuse.ir.states import first_states
 from jfuse.limits import DEFAULT_LIMITS, Limits
+from jfuse.verification.runners.joined import can_be_joined, run_joined
+from jfuse.verification.runners.one_by_one import one_by_one
+from jfuse.verification.runners.processes import shared_out
 from jfuse.verification.runners.tensorflow_calls import called
+from jfuse.verification.subject import Arrays, Calls, Interface, interfaces_of
 
 _ONEDNN = re.compile(r"onednn|mkl|could not create a primitive|received an exception", re.IGNORECASE)
 _SWITCH = "TF_ENABLE_ONEDNN_OPTS=0 in the environment before TensorFlow is imported, which then takes its other kernels"
+
+
+@dataclass(frozen=True)
+class InTensorFlow:
+    """The source's own functions. Its variables hold what the last call left: put them back when all is done."""
+
+    imported: Imported
+    name: str = "TensorFlow"
+
+    @property
+    def program(self) -> Program:
+        """The source as it was imported."""
+        return self.imported.program
+
+    @cached_property
+    def signatures(self) -> Mapping[str, Interface]:
+        """The source's."""
+        return interfaces_of(self.program)
+
+    def start(self) -> Calls:
+        """Calls from what the variables held when the source was imported."""
+        return _TensorFlowCalls(self.imported)
+
+    def batch(self, inputs: Arrays, key: str, *, in_a_row: bool = False) -> dict[str, np.ndarray]:
+        """First calls as one, where rows of an open first axis do not depend on each other; else one by one."""
+        return shared_out(partial(self._batch, key, in_a_row), inputs)
+
+    def _batch(self, key: str, in_a_row: bool, inputs: Arrays) -> dict[str, np.ndarray]:
+        if self.singly(key) is None and not in_a_row:
+            joined = _TensorFlowCalls(self.imported, samples=len(next(iter(inputs.values()))))
+            outputs = run_joined(partial(joined.run, key=key), inputs)
+            if outputs is not None:
+                return outputs
+            self._mixing.add(key)
+        return one_by_one(self, inputs, key, in_a_row)
+
+    def singly(self, key: str) -> str | None:
+        """Why samples run one after the other."""
+        if not can_be_joined(self.signatures[key]) or any(i.states for i in self.signatures.values()):
+            return "it has variables, or inputs of a fixed size"
+        return "its rows depend on each other" if key in self._mixing else None
+
+    @cached_property
+    def _mixing(self) -> set[str]:
+        return set()
+
+
+class _TensorFlowCalls:
+    def __init__(self, imported: Imported, samples: int = 1) -> None:
+        self._imported = imported
+        self._samples = samples
+        self.reset()
+
+    @property
+    def states(self) -> Arrays:
+        return {name: variable.numpy() for name, variable in self._imported.variables.items()}
+
+    def reset(self) -> None:
+        set_variables(self._imported, first_states(self._imported.program))
+
+    def run(self, inputs: Arrays, key: str | None = None) -> dict[str, np.ndarray]:
+        assert key is not None
+        return run_tensorflow(self._imported.functions[key], inputs, self._imported.limits, self._samples)
 
 
 def run_tensorflow(

@@ -16,7 +16,8 @@ from jfuse.tflite.write.distinct_outputs import prepare_outputs
 from jfuse.verification import failures
 from jfuse.verification.compare.ties import chooses
 from jfuse.verification.options import FindingOptions, SamplingOptions, VerifyOptions
-from jfuse.verification.runners.subjects import InLiteRt, OnXla
+from jfuse.verification.runners.in_litert import InLiteRt
+from jfuse.verification.runners.on_xla import OnXla
 from jfuse.verification.sides import Sides
 from jfuse.verification.verify import verify_sides
 from tests.models.images import Detector

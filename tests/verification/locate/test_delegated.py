@@ -19,7 +19,7 @@ from jfuse.verification.locate import delegated
 from jfuse.verification.locate.bisect import Call, first_difference
 from jfuse.verification.locate.delegated import Delegated
 from jfuse.verification.locate.file_values import FileRun
-from jfuse.verification.runners import subjects
+from jfuse.verification.runners import in_litert
 from tests.verification.locate.faults import Change, becomes, broken, constant, options, swapped
 from tests.verification.locate.test_faults import Held, healthy
 
@@ -111,7 +111,7 @@ def test_the_message_and_the_notes_name_it(monkeypatch: pytest.MonkeyPatch) -> N
     wrong = to_bytes(broken(program, "head/act/Tanh", becomes(ops.logistic)))
     erring(monkeypatch, wrong, data)
     plain: Callable[..., LiteRt] = LiteRt
-    monkeypatch.setattr(subjects, "LiteRt", lambda data, *, delegates, limits: plain(wrong, delegates=False))
+    monkeypatch.setattr(in_litert, "LiteRt", lambda data, *, delegates, limits: plain(wrong, delegates=False))
     with pytest.raises(jfuse.VerifyFailed, match=r"\(xla/litert\) at head/act/Tanh.* in XNNPACK") as failed:
         jfuse.verify(Model(program), edges="none", shrink=0)
     assert "LiteRT errs with XNNPACK alone: its own kernels agree with XLA" in failed.value.verification.notes

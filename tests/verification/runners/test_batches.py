@@ -23,10 +23,12 @@ from jfuse.tflite.read.file import load_tflite
 from jfuse.tflite.write.file import to_bytes
 from jfuse.verification.compare.comparison import Comparison
 from jfuse.verification.compare.tolerance import Tolerance
+from jfuse.verification.runners.in_jax import InJax
+from jfuse.verification.runners.in_litert import InLiteRt
 from jfuse.verification.runners.joined import can_be_joined, run_joined
 from jfuse.verification.runners.litert_workers import LiteRtWorkers
+from jfuse.verification.runners.on_xla import OnXla
 from jfuse.verification.runners.one_by_one import one_by_one
-from jfuse.verification.runners.subjects import InJax, InLiteRt, OnXla
 from jfuse.verification.subject import Interface
 from tests.kernels.fused.lstm_oracle import LSTM, file_of
 from tests.tflite import programs

@@ -24,7 +24,8 @@ from jfuse.tflite.write.file import to_bytes
 from jfuse.model import Model
 from jfuse.verification.compare.comparison import Comparison
 from jfuse.verification.compare.wrong import Differs
-from jfuse.verification.runners.subjects import InLiteRt, OnXla
+from jfuse.verification.runners.in_litert import InLiteRt
+from jfuse.verification.runners.on_xla import OnXla
 from jfuse.verification.compare.tolerance import Tolerance
 from tests.tflite import programs
 

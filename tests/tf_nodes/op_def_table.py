@@ -1,14 +1,11 @@
-"""Writes the definitions of the TensorFlow ops that jfuse has rules for: `python -m bench.op_defs`."""
+"""The definitions of the TensorFlow ops that jfuse has rules for: `python -m tests.generated` writes them."""
 
 from __future__ import annotations
-
-from pathlib import Path
 
 import jfuse.frontends.sources  # noqa: F401  (registers the importer's handlers)
 from jfuse.frontends.tensorflow.graph import HANDLERS
 from jfuse.lowering.defaults import default_rules
 from jfuse.tf_nodes.messages import message_class
-from jfuse.tf_nodes.op_defs import TABLE
 
 _BESIDES = ("Enter", "Exit", "Identity", "LoopCond", "Merge", "NextIteration", "NoOp", "Switch")
 
@@ -26,6 +23,6 @@ def lines() -> list[str]:
     return found
 
 
-if __name__ == "__main__":
-    target = Path(__file__).parent.parent / "jfuse" / "tf_nodes" / TABLE
-    target.write_text("\n".join(lines()) + "\n", encoding="utf-8")
+def text() -> str:
+    """All lines: what `jfuse/tf_nodes/op_defs.txtpb` holds."""
+    return "\n".join(lines()) + "\n"

@@ -1,0 +1,105 @@
+"""The bytes of a file, computed by the LiteRT interpreter."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property, partial
+
+import numpy as np
+
+from jfuse.ir.graph import Program
+from jfuse.limits import DEFAULT_LIMITS, Limits
+from jfuse.running.interpreter import LiteRt
+from jfuse.running.partition import with_delegates
+from jfuse.running.worker import LiteRtFailed, Refused
+from jfuse.verification.runners.litert_workers import LiteRtWorkers
+from jfuse.verification.runners.one_by_one import one_by_one
+from jfuse.verification.runners.processes import shared_out
+from jfuse.verification.subject import Arrays, Calls, Interface, interfaces_of
+
+_FEW = 16  # samples for which no process is started
+
+
+@dataclass(frozen=True)
+class InLiteRt:
+    """A file in the LiteRT interpreter. program: what the file says.
+
+    limits: of its processes.
+
+    With its default delegates where `with_delegates` says so.
+    """
+
+    data: bytes
+    program: Program
+    name: str = "LiteRT"
+    limits: Limits = DEFAULT_LIMITS
+
+    @cached_property
+    def signatures(self) -> Mapping[str, Interface]:
+        """The file's."""
+        return interfaces_of(self.program)
+
+    def start(self) -> Calls:
+        """An interpreter of its own."""
+        return _InterpreterCalls(self.data, self.delegates, self.limits)
+
+    @cached_property
+    def delegates(self) -> bool:
+        """Whether XNNPACK takes part."""
+        return with_delegates(self.program)
+
+    def batch(self, inputs: Arrays, key: str, *, in_a_row: bool = False) -> dict[str, np.ndarray]:
+        """First calls in one process for each core; a few of them here."""
+        return shared_out(partial(self._batch, key, in_a_row), inputs)
+
+    def _batch(self, key: str, in_a_row: bool, inputs: Arrays) -> dict[str, np.ndarray]:
+        if len(next(iter(inputs.values()))) < _FEW:
+            return one_by_one(self, inputs, key, in_a_row)
+        try:
+            fresh = any(i.states for i in self.signatures.values())
+            return self._workers.run(inputs, key, fresh=fresh, in_a_row=in_a_row)
+        except Refused:
+            return one_by_one(self, inputs, key, in_a_row)
+
+    def singly(self, key: str) -> str | None:
+        """Never: an interpreter takes one call at a time, but there is one for each core."""
+        return None
+
+    @cached_property
+    def _workers(self) -> LiteRtWorkers:
+        return LiteRtWorkers(self.data, delegates=self.delegates, limits=self.limits)
+
+    def close(self) -> None:
+        """End the processes, if any; the next batch starts others."""
+        if "_workers" in self.__dict__:
+            self._workers.close()
+
+
+class _InterpreterCalls:
+    def __init__(self, data: bytes, delegates: bool, limits: Limits) -> None:
+        self._data = data
+        self._delegates = delegates
+        self._limits = limits
+        self.states: Arrays = {}  # no interpreter tells
+        self.reset()
+
+    def reset(self) -> None:
+        self._interpreter = LiteRt(self._data, delegates=self._delegates, limits=self._limits)
+        self._row: list[tuple[str, Arrays]] = []
+
+    def run(self, inputs: Arrays, key: str | None = None) -> dict[str, np.ndarray]:
+        assert key is not None
+        self._row.append((key, inputs))
+        try:
+            return self._interpreter.run(key, inputs)
+        except LiteRtFailed as error:
+            error.message += f", the {ordinal(len(self._row))} of a row"
+            error.calls = tuple(self._row)
+            raise
+
+
+def ordinal(number: int) -> str:
+    """1st, 2nd, 3rd, …"""
+    ending = "th" if number % 100 in (11, 12, 13) else {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th")
+    return f"{number}{ending}"

@@ -1,0 +1,102 @@
+"""The graph of a model, computed by XLA."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property, partial
+from typing import Protocol
+
+import jax
+import numpy as np
+
+from jfuse.frontends.imported_functions import ImportedFunctions
+from jfuse.frontends.sources import Imported
+from jfuse.ir.graph import Program, Signature
+from jfuse.ir.walk import all_eqns
+from jfuse.limits import Limits
+from jfuse.report import Report
+from jfuse.running.jax_function import JaxFunction
+from jfuse.running.over_samples import OverSamples, Together, samples_at_once
+from jfuse.running.partition import Integers, integers_of
+from jfuse.verification.runners.one_by_one import one_by_one
+from jfuse.verification.runners.processes import shared_out
+from jfuse.verification.subject import Arrays, Calls, Interface, interfaces_of
+
+
+class Runnable(Protocol):
+    """What can be compared: a model of jfuse, with the TensorFlow source that it came from or None."""
+
+    program: Program
+    imported: Imported | None
+    functions: ImportedFunctions | None
+    report: Report
+    limits: Limits | None
+
+    def to_bytes(self) -> bytes:
+        """The file."""
+
+    def stream(self, *, quick: bool = False) -> Calls:
+        """Calls in a row on XLA."""
+
+
+@dataclass(frozen=True)
+class OnXla:
+    """The graph of a model, jitted by XLA."""
+
+    model: Runnable
+    name: str = "XLA"
+
+    @property
+    def program(self) -> Program:
+        """The model's."""
+        return self.model.program
+
+    @cached_property
+    def signatures(self) -> Mapping[str, Interface]:
+        """The model's."""
+        return interfaces_of(self.program)
+
+    def start(self) -> Calls:
+        """Calls in a row, compiled quickly: a comparison makes few."""
+        return self.model.stream(quick=True)
+
+    def batch(self, inputs: Arrays, key: str, *, in_a_row: bool = False) -> dict[str, np.ndarray]:
+        """First calls in one program; one after the other where jax cannot trace the graph."""
+        return shared_out(partial(self._batch, key, in_a_row), inputs)
+
+    def _batch(self, key: str, in_a_row: bool, inputs: Arrays) -> dict[str, np.ndarray]:
+        names = next(s for s in self.program.signatures if s.key == key).input_names
+        outputs = None
+        if not self._is_timed(key):
+            outputs = self._together(key, in_a_row).run([inputs[name] for name in names])
+        if outputs is None:
+            return one_by_one(self, inputs, key, in_a_row)
+        return dict(zip(self.signatures[key].outputs, outputs, strict=False))  # then the states
+
+    def singly(self, key: str) -> str | None:
+        """Why samples run one after the other."""
+        if self._is_timed(key):
+            return "its loops may never end, so that each call has a limit"
+        return next((t.why_not for (k, _), t in self._programs.items() if k == key and t.why_not), None)
+
+    def _is_timed(self, key: str) -> bool:
+        """Whether the signature is a file's, with loops of a number of turns that is computed."""
+        graph = next(s for s in self.program.signatures if s.key == key).graph
+        return self.model.limits is not None and any(eqn.op.name == "while" for eqn in all_eqns(graph))
+
+    def _together(self, key: str, in_a_row: bool) -> Together:
+        if (key, in_a_row) not in self._programs:
+            signature = next(s for s in self.program.signatures if s.key == key)
+            most = samples_at_once(signature.graph, jax.default_backend())
+            make = partial(_over_samples, signature, integers_of(self.program.graphs()), most, in_a_row)
+            self._programs[key, in_a_row] = Together(make)
+        return self._programs[key, in_a_row]
+
+    @cached_property
+    def _programs(self) -> dict[tuple[str, bool], Together]:
+        return {}
+
+
+def _over_samples(signature: Signature, integers: Integers, most: int, in_a_row: bool) -> OverSamples:
+    return OverSamples.of(JaxFunction(signature, integers), most, in_a_row=in_a_row)
