@@ -8,8 +8,6 @@ from dataclasses import dataclass, fields
 
 import numpy as np
 
-from jfuse.ir.contiguous import contiguous
-
 PRINTED_IN_FULL = 16
 """Elements; vectors and constants with more of them print as type, size and digest."""
 
@@ -62,7 +60,7 @@ def array_digest(text: str, array: np.ndarray) -> str:
         for item in array.ravel():
             digest.update(len(item).to_bytes(8, "little") + item)
     else:
-        digest.update(contiguous(array).reshape(-1).view(np.uint8).data)
+        digest.update(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
     return digest.hexdigest()
 
 

@@ -8,7 +8,7 @@ from itertools import pairwise
 import numpy as np
 
 from jfuse.errors import BadFlatbuffer
-from jfuse.ir.contiguous import contiguous
+from jfuse.ir.contents import contiguous
 from jfuse.ir.types import DType
 
 _BITS = {DType.i4: 4, DType.u4: 4, DType.i2: 2}

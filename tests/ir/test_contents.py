@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from jfuse.ir.contents import Contents, same_bytes
-from jfuse.ir.contiguous import contiguous
+from jfuse.ir.contents import Contents, contiguous, same_bytes
 from jfuse.ir.graph import Const
 
 RNG = np.random.default_rng(0)
