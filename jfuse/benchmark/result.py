@@ -9,8 +9,9 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from jfuse.measure import as_json_number, write_data
+from jfuse.measure import as_json_number
 from jfuse.notebooks import Shown
+from jfuse.reports.as_json import write_data
 
 FORMAT, VERSION = "jfuse.benchmark", 1
 ALL_THREADS = 0
