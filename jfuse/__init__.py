@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from jfuse.model import Model
     from jfuse.quantization.recipe import QuantizeRule, Recipe
     from jfuse.report import Report
+    from jfuse.tflite.model_metadata import Metadata, TensorMetadata
     from jfuse.tuning.optimized_file import optimize
     from jfuse.tuning.tuned_forms import tune
     from jfuse.verification.result import Verification
@@ -50,6 +51,7 @@ __all__ = [
     "JfuseError",
     "Limits",
     "LowerError",
+    "Metadata",
     "Model",
     "Proposal",
     "QuantizeRule",
@@ -57,6 +59,7 @@ __all__ = [
     "Report",
     "RuleError",
     "TFLiteConverter",
+    "TensorMetadata",
     "TypeMismatch",
     "Verification",
     "VerifyFailed",
@@ -108,6 +111,7 @@ _HOMES = {
     "jfuse.model": ("Model",),
     "jfuse.quantization.recipe": ("QuantizeRule", "Recipe"),
     "jfuse.report": ("Report",),
+    "jfuse.tflite.model_metadata": ("Metadata", "TensorMetadata"),
     "jfuse.tuning.optimized_file": ("optimize",),
     "jfuse.tuning.tuned_forms": ("tune",),
     "jfuse.verification.result": ("Verification",),

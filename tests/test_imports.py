@@ -17,6 +17,7 @@ ROOMS = {"jfuse": "jfuse", "lowering": "jfuse.lowering", "kernels": "jfuse.kerne
 
 ORDER = (
     "jfuse.errors",
+    "jfuse.option_values",
     "jfuse.limits",
     "jfuse.settings",
     "jfuse.last_resort",

@@ -92,6 +92,8 @@ def convert(
     quantize: options.Quantize = None,
     calibration: options.Calibration = None,
     c_array: options.CArray = None,
+    metadata: options.Metadata = None,
+    labels: options.Labels = None,
     json: options.Json = None,
     html: options.Html = None,
     unsafe: options.Unsafe = False,
@@ -108,6 +110,7 @@ def convert(
     if samples is not None and not verify:
         raise typer.BadParameter("is what is compared on: without --no-verify", param_hint="--samples")
     check_targets(source, output, c_array, json, html)
+    about = (metadata, options.labels_of(labels))
     with work(verbose):
         from jfuse.cli import conversion, user_code
 
@@ -116,6 +119,7 @@ def convert(
             output,
             conversion.Reports(json, html, c_array),
             conversion.Compared(verify, samples, tolerance),
+            conversion.About(*about),
             **selected,
             rules=user_code.run(import_, rules),
             state=state,

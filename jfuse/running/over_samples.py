@@ -168,7 +168,8 @@ def samples_at_once(graph: Graph, backend: str) -> int:
     eqns = list(all_eqns(graph))
     shapes = [(v.type.shape, v.type.dtype) for eqn in eqns for v in eqn.outputs]
     sizes = [
-        np.prod([d for d in shape if is_known(d)], dtype=np.int64) * dtype.numpy.itemsize for shape, dtype in shapes
+        np.prod([d for d in shape if is_known(d)], dtype=np.int64) * max(4, dtype.numpy.itemsize)  # bytes add up to i32
+        for shape, dtype in shapes
     ]
     largest = max(1, *map(int, sizes), 1)
     windowed = any(eqn.op.product == "windows" for eqn in eqns)  # an image has many rows by itself
