@@ -143,6 +143,7 @@ def quantize(
     output: options.Output,
     recipe: options.Recipe,
     calibration: options.Calibration = None,
+    snr: options.Snr = None,
     unsafe: options.Unsafe = False,
     verbose: options.Verbose = False,
 ) -> None:
@@ -151,7 +152,8 @@ def quantize(
     with work(verbose):
         from jfuse.cli import conversion
 
-        conversion.quantize(source, output, recipe, calibration, unsafe=unsafe)
+        target = None if snr is None else {"snr_db": snr}
+        conversion.quantize(source, output, recipe, calibration, target=target, unsafe=unsafe)
 
 
 @app.command(short_help="Compare two models.")
