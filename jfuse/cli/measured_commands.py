@@ -1,4 +1,4 @@
-"""The commands that measure or compare files: `jfuse optimize`, `tune`, `bench` and `diff`."""
+"""The commands that measure or compare files: `jfuse quantize-report`, `optimize`, `tune`, `bench` and `diff`."""
 
 from __future__ import annotations
 
@@ -11,6 +11,30 @@ from jfuse.cli import options
 from jfuse.cli.frame import app, work
 from jfuse.cli.options import check_targets, need_target, one_of
 from jfuse.passes.options import PADDINGS, STATES, LoweringOptions, RecurrenceOptions
+
+
+@app.command(short_help="Say where a quantized file loses precision.")
+def quantize_report(
+    model: options.File,
+    against: options.InFloats,
+    data: options.RealData = "random",
+    by: options.By = "own",
+    most: options.Most = 20,
+    json: options.Json = None,
+    html: options.Html = None,
+    explorer: options.Explorer = None,
+    unsafe: options.Unsafe = False,
+    verbose: options.Verbose = False,
+) -> None:
+    """Measure each operator of FILE, a quantized .tflite file, beside the same model in floats, worst first."""
+    one_of("by", by, ("own", "propagated", "graph"))
+    options.need_file(model)
+    check_targets(model, json, html, explorer)
+    with work(verbose):
+        from jfuse.cli import quantization_report
+
+        files = quantization_report.Files(json, html, explorer)
+        quantization_report.tell(model, against, data, files, by, most=most, unsafe=unsafe)  # type: ignore[arg-type]
 
 
 @app.command(short_help="Write a .tflite file with fewer operators, fewer bytes and less time.")
