@@ -24,13 +24,14 @@ def quantize_report(
     html: options.Html = None,
     explorer: options.Explorer = None,
     unsafe: options.Unsafe = False,
+    quiet: options.Quiet = False,
     verbose: options.Verbose = False,
 ) -> None:
     """Measure each operator of FILE, a quantized .tflite file, beside the same model in floats, worst first."""
     one_of("by", by, ("own", "propagated", "graph"))
     options.need_file(model)
     check_targets(model, json, html, explorer)
-    with work(verbose):
+    with work(verbose, quiet):
         from jfuse.cli import quantization_report
 
         files = quantization_report.Files(json, html, explorer)
@@ -44,16 +45,18 @@ def optimize(
     target: options.Target = LoweringOptions.target,
     slower: options.Slower = 1.0,
     verify: options.Verify = True,
+    json: options.Json = None,
+    quiet: options.Quiet = False,
     verbose: options.Verbose = False,
 ) -> None:
     """Write FILE with loops fused and unrolled steps joined, never larger or slower than it; else as it is, and why."""
     need_target(target)
     options.need_file(model)
-    check_targets(model, output)
-    with work(verbose):
+    check_targets(model, output, json)
+    with work(verbose, quiet):
         from jfuse.cli import improvement
 
-        improvement.optimize(model, output, target=target, slower=slower, verify=verify)
+        improvement.optimize(model, output, json, target=target, slower=slower, verify=verify)
 
 
 @app.command(short_help="Convert a model with each recurrence in the form that is measured to be fastest.")
@@ -69,7 +72,9 @@ def tune(
     candidates: options.Candidates = None,
     timings: options.Timings = None,
     verify: options.Verify = True,
+    json: options.Json = None,
     unsafe: options.Unsafe = False,
+    quiet: options.Quiet = False,
     verbose: options.Verbose = False,
 ) -> None:
     """Time the forms of each recurrence in SOURCE (fused, straight code, WHILE) and write the file with the fastest.
@@ -79,13 +84,14 @@ def tune(
     one_of("state", state, STATES)
     one_of("padding", padding, PADDINGS)
     need_target(target)
-    check_targets(source, output)
-    with work(verbose):
+    check_targets(source, output, json)
+    with work(verbose, quiet):
         from jfuse.cli import improvement
 
         improvement.tune(
             source,
             output,
+            json,
             signatures=signature,
             shapes=options.shapes_of(shape),
             batch=batch,

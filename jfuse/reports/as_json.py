@@ -51,6 +51,16 @@ def write_json(verification: Verification, path: str | os.PathLike[str], report:
     return write_data(to_json(verification, report), path)
 
 
+def write_report(report: Report, path: str | os.PathLike[str] | None, subject: str, reference: object) -> None:
+    """Write what a conversion did and found, in the same form; nothing without a path.
+
+    subject, reference: the file that was made, and the source.
+    """
+    if path is not None:
+        found = Verification(subject, str(reference), list(report.differences), seconds=dict(report.seconds))
+        write_json(found, path, report)
+
+
 def write_data(data: Mapping[str, Any], path: str | os.PathLike[str]) -> Path:
     """Write dicts, lists, texts and numbers as JSON: whole or not at all."""
     text = json.dumps(data, indent=1, allow_nan=False)
