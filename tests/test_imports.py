@@ -17,6 +17,7 @@ ROOMS = {"jfuse": "jfuse", "lowering": "jfuse.lowering", "kernels": "jfuse.kerne
 
 ORDER = (
     "jfuse.errors",
+    "jfuse.option_values",
     "jfuse.limits",
     "jfuse.settings",
     "jfuse.last_resort",
@@ -76,10 +77,14 @@ ORDER = (
     "jfuse.verification.locate",
     "jfuse.verification.compare",
     "jfuse.verification",
+    "jfuse.noise",
     "jfuse.reports",
     "jfuse.sides",
     "jfuse.api",
+    "jfuse.quantized_file",
+    "jfuse.differences",
     "jfuse.tuning",
+    "jfuse.benchmark",
     "jfuse.lite",
     "jfuse",
     "jfuse.cli",
@@ -220,7 +225,7 @@ def test_tensorflow_is_imported_only_where_it_is_read() -> None:
 def test_functions_import_nothing_but_tensorflow() -> None:
     """The commands import what they do when they run, so that help and wrong options are answered at once."""
     late = [i for i in IMPORTS if i.in_function and root_name(i.target) not in LAZY]
-    commands = {"jfuse.cli", "jfuse.cli.app"}
+    commands = {"jfuse.cli", "jfuse.cli.app", "jfuse.cli.frame", "jfuse.cli.measured_commands"}
     assert [str(i) for i in late if i.module not in commands or room_of(i.target) != "jfuse.cli"] == []
 
 

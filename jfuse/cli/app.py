@@ -1,4 +1,4 @@
-"""The commands: `jfuse convert`, `quantize`, `optimize`, `tune`, `verify`, `check`, `inspect`, `explain`, `ops`, …
+"""The commands: `jfuse convert`, `quantize`, `quantize-report`, `optimize`, `verify`, `check`, `inspect`, …
 
 Exit codes: 0 done; 1 refused, differing or unreadable; 2 wrong usage of the command line.
 
@@ -10,31 +10,22 @@ from __future__ import annotations
 import atexit
 import os
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 import jfuse
-from jfuse.cli import interrupts, options
+from jfuse.cli import interrupts, measured_commands, options
+from jfuse.cli.frame import app, work
 from jfuse.cli.options import check_targets, need_target, one_of
-from jfuse.cli.quiet import quiet
-from jfuse.cli.spelling import as_options
-from jfuse.errors import JfuseError, printable
 from jfuse.limits import Limits
 from jfuse.passes.options import LOOPS, PADDINGS, PREFERENCES, STATES, LoweringOptions, RecurrenceOptions
 from jfuse.tflite.targets.names import RUNTIMES
 from jfuse.verification.options import EDGES, SamplingOptions
 
-app = typer.Typer(
-    help="TensorFlow functions to proven, fused TensorFlow Lite files.",
-    no_args_is_help=True,
-    add_completion=False,
-    rich_markup_mode=None,  # plain help, that pipes well and needs no more imports
-    pretty_exceptions_enable=False,
-)
+__all__ = ["app", "main", "measured_commands"]  # the last is imported for the commands that it adds
 
 
 def main() -> None:
@@ -101,9 +92,12 @@ def convert(
     quantize: options.Quantize = None,
     calibration: options.Calibration = None,
     c_array: options.CArray = None,
+    metadata: options.Metadata = None,
+    labels: options.Labels = None,
     json: options.Json = None,
     html: options.Html = None,
     unsafe: options.Unsafe = False,
+    quiet: options.Quiet = False,
     verbose: options.Verbose = False,
 ) -> None:
     """Convert SOURCE, prove what was fused, compare the file with TensorFlow, and write it."""
@@ -117,7 +111,8 @@ def convert(
     if samples is not None and not verify:
         raise typer.BadParameter("is what is compared on: without --no-verify", param_hint="--samples")
     check_targets(source, output, c_array, json, html)
-    with _work(verbose):
+    about = (metadata, options.labels_of(labels))
+    with work(verbose, quiet):
         from jfuse.cli import conversion, user_code
 
         conversion.convert(
@@ -125,6 +120,7 @@ def convert(
             output,
             conversion.Reports(json, html, c_array),
             conversion.Compared(verify, samples, tolerance),
+            conversion.About(*about),
             **selected,
             rules=user_code.run(import_, rules),
             state=state,
@@ -148,77 +144,17 @@ def quantize(
     output: options.Output,
     recipe: options.Recipe,
     calibration: options.Calibration = None,
+    json: options.Json = None,
     unsafe: options.Unsafe = False,
+    quiet: options.Quiet = False,
     verbose: options.Verbose = False,
 ) -> None:
     """Write SOURCE, a float .tflite file or what `convert` takes, in the numbers that a recipe asks for."""
-    check_targets(source, output)
-    with _work(verbose):
+    check_targets(source, output, json)
+    with work(verbose, quiet):
         from jfuse.cli import conversion
 
-        conversion.quantize(source, output, recipe, calibration, unsafe=unsafe)
-
-
-@app.command(short_help="Write a .tflite file with fewer operators, fewer bytes and less time.")
-def optimize(
-    model: options.File,
-    output: options.Output,
-    target: options.Target = LoweringOptions.target,
-    slower: options.Slower = 1.0,
-    verify: options.Verify = True,
-    verbose: options.Verbose = False,
-) -> None:
-    """Write FILE with loops fused and unrolled steps joined, never larger or slower than it; else as it is, and why."""
-    need_target(target)
-    options.need_file(model)
-    check_targets(model, output)
-    with _work(verbose):
-        from jfuse.cli import improvement
-
-        improvement.optimize(model, output, target=target, slower=slower, verify=verify)
-
-
-@app.command(short_help="Convert a model with each recurrence in the form that is measured to be fastest.")
-def tune(
-    source: options.Source,
-    output: options.Output,
-    signature: options.Signatures = None,
-    shape: options.Shapes = None,
-    batch: options.Batch = None,
-    state: options.State = RecurrenceOptions.state,
-    padding: options.Padding = None,
-    target: options.Target = LoweringOptions.target,
-    candidates: options.Candidates = None,
-    timings: options.Timings = None,
-    verify: options.Verify = True,
-    unsafe: options.Unsafe = False,
-    verbose: options.Verbose = False,
-) -> None:
-    """Time the forms of each recurrence in SOURCE (fused, straight code, WHILE) and write the file with the fastest.
-
-    With --candidates the files of all forms are written, too; with --timings their times come from a device.
-    """
-    one_of("state", state, STATES)
-    one_of("padding", padding, PADDINGS)
-    need_target(target)
-    check_targets(source, output)
-    with _work(verbose):
-        from jfuse.cli import improvement
-
-        improvement.tune(
-            source,
-            output,
-            signatures=signature,
-            shapes=options.shapes_of(shape),
-            batch=batch,
-            state=state,
-            padding=padding,
-            target=target,
-            candidates=candidates,
-            timings=timings or (),
-            verify=verify,
-            unsafe=unsafe,
-        )
+        conversion.quantize(source, output, json, recipe, calibration, unsafe=unsafe)
 
 
 @app.command(short_help="Compare two models.")
@@ -242,6 +178,7 @@ def verify(
     runtime: options.Runtimes = None,
     import_: options.Imports = None,
     unsafe: options.Unsafe = False,
+    quiet: options.Quiet = False,
     verbose: options.Verbose = False,
 ) -> None:
     """Compare MODEL with what it should answer like: exit code 0 where it does, 1 where it does not."""
@@ -252,7 +189,7 @@ def verify(
     sizes = options.sizes_of(size)
     check_targets(Path(model), json, html)
     options.check_modules(import_)
-    with _work(verbose):
+    with work(verbose, quiet):
         from jfuse.cli import user_code, verification
 
         user_code.run(import_, None)
@@ -282,6 +219,8 @@ def verify(
 def check(
     model: options.File,
     target: options.Target,
+    json: options.Json = None,
+    quiet: options.Quiet = False,
     verbose: options.Verbose = False,
 ) -> None:
     """Say what a target makes of FILE: operators, versions, types, what falls to the CPU, what is lost, its memory.
@@ -289,10 +228,11 @@ def check(
     Exit code 1 where the target does not take it.
     """
     need_target(target)
-    with _work(verbose):
+    check_targets(model, json)
+    with work(verbose, quiet):
         from jfuse.cli import target_check
 
-        takes_it = target_check.tell(model, target)
+        takes_it = target_check.tell(model, target, json)
     if not takes_it:
         raise typer.Exit(1)
 
@@ -307,12 +247,13 @@ def inspect(
     outputs: options.OutputTensors = None,
     import_: options.Imports = None,
     unsafe: options.Unsafe = False,
+    quiet: options.Quiet = False,
     verbose: options.Verbose = False,
 ) -> None:
     """Print the text form of SOURCE."""
     selected = options.selected(signature, shape, batch, inputs, outputs)
     options.check_modules(import_)
-    with _work(verbose):
+    with work(verbose, quiet):
         from jfuse.cli import conversion, user_code
 
         user_code.run(import_, None)
@@ -330,68 +271,65 @@ def explain(
     import_: options.Imports = None,
     rules: options.Rules = None,
     padding: options.Padding = None,
+    json: options.Json = None,
     unsafe: options.Unsafe = False,
+    quiet: options.Quiet = False,
     verbose: options.Verbose = False,
 ) -> None:
     """Say of each recurrence in SOURCE what it is, how it was proven and what it becomes, or why it does not fuse."""
     one_of("padding", padding, PADDINGS)
     selected = options.selected(signature, shape, batch, inputs, outputs)
     options.check_modules(import_)
-    with _work(verbose):
+    check_targets(source, json)
+    with work(verbose, quiet):
         from jfuse.cli import conversion, user_code
 
-        conversion.explain(source, **selected, rules=user_code.run(import_, rules), padding=padding, unsafe=unsafe)
+        conversion.explain(
+            source, json, **selected, rules=user_code.run(import_, rules), padding=padding, unsafe=unsafe
+        )
 
 
 @app.command(short_help="Say what jfuse knows of an op.")
 def ops(
     name: Annotated[str | None, typer.Argument(help="An op of TensorFlow or a builtin of TFLite.")] = None,
     markdown: Annotated[bool, typer.Option("--markdown", help="Print all ops as tables in Markdown.")] = False,
+    json: options.Json = None,
+    quiet: options.Quiet = False,
+    verbose: options.Verbose = False,
 ) -> None:
     """Say what jfuse knows of an op: its rule, its builtins and types, or what can be done without a rule."""
-    with _work():
+    with work(verbose, quiet):
         from jfuse.cli import coverage
 
-        known = coverage.markdown() if markdown else coverage.tell(name)
+        known = coverage.markdown() if markdown else coverage.tell(name, json)
     if not known:
         raise typer.Exit(1)
 
 
 @app.command(short_help="List the rules for composites and loops, installed ones too.")
-def rules(import_: options.Imports = None, rules: options.Rules = None) -> None:
+def rules(
+    import_: options.Imports = None,
+    rules: options.Rules = None,
+    json: options.Json = None,
+    quiet: options.Quiet = False,
+    verbose: options.Verbose = False,
+) -> None:
     """List which marked functions and loops fuse by a rule, and where the rule comes from: jfuse, a package, a file."""
     options.check_modules(import_)
-    with _work():
+    with work(verbose, quiet):
         from jfuse.cli import rules as listing
 
-        listing.tell(import_, rules)
+        listing.tell(import_, rules, json)
 
 
 @app.command(short_help="Convert a small LSTM, and time the file.")
 def demo(
     folder: Annotated[Path, typer.Option(help="Where to put the SavedModel and the file.")] = Path("jfuse-demo"),
+    quiet: options.Quiet = False,
     verbose: options.Verbose = False,
 ) -> None:
     """Make a small Keras 3 LSTM classifier, save it with model.export, convert that, and time the file."""
-    with _work(verbose):
+    with work(verbose, quiet):
         from jfuse.cli import demonstration
 
         demonstration.demo(folder)
-
-
-@contextmanager
-def _work(verbose: bool = False) -> Iterator[None]:
-    """Without what libraries print; an error of jfuse's becomes its message and exit code 1."""
-    with quiet(verbose):
-        try:
-            yield
-        except JfuseError as error:
-            _say(f"{type(error).__name__}: {error}")
-            raise typer.Exit(1) from error
-        except OSError as error:
-            _say(f"cannot read or write: {error}")
-            raise typer.Exit(1) from error
-
-
-def _say(message: str) -> None:
-    typer.echo(printable(as_options(message)), err=True)
