@@ -8,6 +8,7 @@ from typing import Any
 import jax
 
 from jfuse.errors import ImportFailed
+from jfuse.frontends.stablehlo.module import Module
 
 
 def is_exported(source: Any) -> bool:
@@ -17,8 +18,6 @@ def is_exported(source: Any) -> bool:
 
 def read_exported(exported: Any, flat: Sequence[Any]) -> list[Any]:
     """The flat results for the flat arguments. Raises ImportFailed for an operator that cannot be read."""
-    from jfuse.frontends.stablehlo.module import Module  # MLIR's bindings: sources of other kinds need none
-
     effects = [*exported.ordered_effects, *exported.unordered_effects]
     if effects:
         raise ImportFailed("the exported function has effects", found=", ".join(map(str, effects)))

@@ -9,6 +9,7 @@ import jax
 
 from jfuse.errors import ImportFailed
 from jfuse.frontends.jax_functions.walker import JaxWalker
+from jfuse.frontends.stablehlo.module import Module
 from jfuse.frontends.tensorflow.graph import Walker, handles
 from jfuse.frontends.tensorflow.variables import Resource
 from jfuse.ir.graph import Const, Var
@@ -19,8 +20,6 @@ from jfuse.lowering.rule_tools.query import type_of
 
 @handles("XlaCallModule")
 def _module(walker: Walker, node: Any, operands: list[Any]) -> Sequence[Any]:
-    from jfuse.frontends.stablehlo.module import Module  # MLIR's bindings: other graphs need none
-
     functions = [f.name for f in node.attr["function_list"].list.func]
     if functions or any(node.attr["has_token_input_output"].list.b) or node.attr["has_token_input_output"].b:
         raise ImportFailed(
