@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from jfuse import api
+from jfuse import api, quantized_file
 from jfuse.cli import interrupts
 from jfuse.cli.clock import elapsed_s
 from jfuse.cli.console import progress, show, show_rows
@@ -16,7 +16,7 @@ from jfuse.cli.tables import summary
 from jfuse.errors import JfuseError, VerifyFailed
 from jfuse.loading import load
 from jfuse.model import Model
-from jfuse.reports.as_json import write_json
+from jfuse.reports.as_json import write_json, write_report
 from jfuse.reports.explain import explain_lines
 from jfuse.reports.page import write_html
 from jfuse.tflite.model_metadata import Metadata, TensorMetadata, metadata_of
@@ -95,11 +95,14 @@ def convert(source: Path, output: Path, reports: Reports, compared: Compared, ab
     show_rows(summary(result.report, output, elapsed_s()))
 
 
-def quantize(source: Path, output: Path, recipe: str, calibration: str | None, **arguments: Any) -> None:
+def quantize(
+    source: Path, output: Path, json: Path | None, recipe: str, calibration: str | None, **arguments: Any
+) -> None:
     """Write the quantized file, and print what was done."""
     with progress() as on_stage:
-        result = api.quantize(source, recipe, calibration, on_stage=on_stage, **arguments)
+        result = quantized_file.quantize(source, recipe, calibration, on_stage=on_stage, **arguments)
         result.save(output)
+    write_report(result.report, json, output.name, source)
     show_rows(summary(result.report, output, elapsed_s()))
 
 
@@ -111,10 +114,11 @@ def inspect(source: Path, **arguments: Any) -> None:
     show(str(model))
 
 
-def explain(source: Path, **arguments: Any) -> None:
+def explain(source: Path, json: Path | None, **arguments: Any) -> None:
     """Print what became of each recurrence, and why."""
     with progress() as on_stage:
         result = api.convert(source, verify=False, on_stage=on_stage, **arguments)
+    write_report(result.report, json, source.name, source)
     for line in explain_lines(result.report):
         show(as_options(line))
 

@@ -131,6 +131,19 @@ Limit = Annotated[
     float | None,
     typer.Option("--limit", help="Seconds that one call of a file may take; by default 100 times others.", min=0),
 ]
+Snr = Annotated[
+    float | None,
+    typer.Option("--snr", metavar="DB", help="Leave operators float, as few as possible, until outputs have this SNR."),
+]
+InFloats = Annotated[
+    Path, typer.Option("--against", metavar="SOURCE", help="The model in floats: a .tflite file, or a source.")
+]
+RealData = Annotated[
+    str, typer.Option("--data", help="Inputs to measure on: a .npz or .npy file, or a folder of them; or random.")
+]
+By = Annotated[str, typer.Option(help="What the table is sorted by: own, propagated or graph.")]
+Most = Annotated[int, typer.Option(help="Rows of the table; 0 for all.", min=0)]
+Explorer = Annotated[Path | None, typer.Option("--explorer", help="A file with node data for Model Explorer.")]
 Runtimes = Annotated[
     list[str] | None, typer.Option("--runtime", help=f"A further runtime to run MODEL in: {', '.join(RUNTIMES)}.")
 ]
