@@ -1,4 +1,4 @@
-"""The tensors of a checkpoint: `NAME.index`, and `NAME.data-00000-of-00001`, … , which are mapped and not read.
+"""The tensors of a checkpoint: `NAME.index`, and `NAME.data-00000-of-00001`, … , of which tensors are views.
 
 Source: tensorflow/core/protobuf/tensor_bundle.proto; core/util/tensor_bundle/tensor_bundle.cc
 """
@@ -19,6 +19,7 @@ from jfuse.frontends.checkpoint.sorted_table import read_table, read_varint
 from jfuse.ir.types import DType
 from jfuse.tf_nodes.attributes import decode_dtype, decode_shape
 from jfuse.tf_nodes.messages import message_class
+from jfuse.tflite.mapped_file import MappedFile, read_file
 
 _LITTLE_ENDIAN = 0
 
@@ -29,11 +30,12 @@ class NotUnderstood(Exception):
 
 @dataclass(frozen=True, eq=False)
 class TensorBundle:
-    """A checkpoint: its entries by key. Its files are mapped when they are first asked for."""
+    """A checkpoint: its entries by key. Its files are read when they are first asked for, or `mapped` if large."""
 
     prefix: Path
     shards: int
     entries: Mapping[bytes, bytes]
+    mapped: list[MappedFile] = field(default_factory=list)
     _files: dict[int, np.ndarray] = field(default_factory=dict)
 
     def read(self, key: str) -> np.ndarray:
@@ -76,34 +78,33 @@ class TensorBundle:
         return tuple(int(d) for d in shape if d is not None)
 
     def _bytes(self, entry: Any, key: str) -> np.ndarray:
-        """The bytes of an entry, mapped."""
+        """The bytes of an entry."""
         if not 0 <= entry.shard_id < self.shards:
             raise self._damaged(key, f"file {entry.shard_id} of {self.shards}")
         if entry.shard_id not in self._files:
-            self._files[entry.shard_id] = self._mapped(entry.shard_id)
+            self._files[entry.shard_id] = self._read(entry.shard_id)
         file = self._files[entry.shard_id]
         if entry.offset < 0 or entry.size < 0 or entry.offset + entry.size > len(file):
             raise self._damaged(key, f"bytes {entry.offset} to {entry.offset + entry.size} of {len(file)}")
         return file[entry.offset : entry.offset + entry.size]
 
-    def _mapped(self, number: int) -> np.ndarray:
-        path = Path(f"{self.prefix}.data-{number:05}-of-{self.shards:05}")
-        try:
-            if not path.stat().st_size:
-                return np.zeros(0, np.uint8)
-            return np.asarray(np.memmap(path, np.uint8, "r"))
-        except OSError as error:
-            raise ImportFailed("a file of the checkpoint cannot be read", found=str(error)) from error
+    def _read(self, number: int) -> np.ndarray:
+        data, mapped = read_file(Path(f"{self.prefix}.data-{number:05}-of-{self.shards:05}"))
+        if mapped is not None:
+            self.mapped.append(mapped)
+        return np.frombuffer(data, np.uint8) if len(data) else np.zeros(0, np.uint8)
 
     def _strings(self, data: np.ndarray, shape: tuple[int, ...], entry: Any, key: str) -> np.ndarray:
         """Their lengths as varints, a checksum of these, then the bytes of one after the other."""
         raw, at, lengths = data.tobytes(), 0, []
+        if math.prod(shape) > len(raw):
+            raise self._damaged(key, "fewer strings than its shape says")
         result = np.empty(math.prod(shape), object)
         try:
             for _ in range(result.size):
                 length, at = read_varint(raw, at)
                 lengths.append(length)
-        except IndexError:
+        except (IndexError, ValueError):
             raise self._damaged(key, "fewer strings than its shape says") from None
         at += 4
         if at + sum(lengths) != len(raw):
@@ -126,12 +127,11 @@ class TensorBundle:
 def open_bundle(prefix: Path) -> TensorBundle:
     """The checkpoint whose files begin with `prefix`; ImportFailed where its index is missing or damaged."""
     path = Path(f"{prefix}.index")
+    entries = read_table(bytes(read_file(path)[0]), str(path))
     try:
-        data = path.read_bytes()
-    except OSError as error:
-        raise ImportFailed("the index of the checkpoint cannot be read", found=str(error)) from error
-    entries = read_table(data, str(path))
-    header = message_class("BundleHeaderProto").FromString(entries.get(b"", b""))
+        header = message_class("BundleHeaderProto").FromString(entries.get(b"", b""))
+    except Exception as error:  # protobuf's parser raises errors of its own
+        raise ImportFailed(f"the checkpoint {prefix} is damaged", found="no header") from error
     if header.endianness != _LITTLE_ENDIAN or header.num_shards < 1:
         kind = "big endian" if header.endianness else f"{header.num_shards} files"
         raise ImportFailed(f"the checkpoint {prefix} is of a kind that jfuse does not read", found=kind)
