@@ -18,7 +18,7 @@ from jfuse.ir.graph import Graph
 from jfuse.ir.walk import all_eqns, shares_bodies
 from jfuse.last_resort import only_jfuse_errors
 from jfuse.limits import DEFAULT_LIMITS, Limits, need_limits
-from jfuse.loading import load, load_selected
+from jfuse.loading import load_selected
 from jfuse.lowering.defaults import default_rules
 from jfuse.lowering.rules import Rule
 from jfuse.model import Model
@@ -43,6 +43,7 @@ from jfuse.quantization.recipe_json import recipe_of
 from jfuse.report import Report
 from jfuse.reports.target_check import TargetCheck, check_target
 from jfuse.sides import sides_of, with_installed, with_runtimes
+from jfuse.tflite.model_metadata import Metadata
 from jfuse.tflite.targets.catalog import target_named
 from jfuse.verification.noise import noise_of
 from jfuse.verification.options import EDGES, FindingOptions, SamplingOptions, VerifyOptions
@@ -201,6 +202,7 @@ def convert(
     dump_dir: str | Path | None = None,
     quantize: Recipe | str | Path | None = None,
     calibration: CalibrationData = None,
+    metadata: Metadata | Mapping[str, Any] | str | Path | None = None,
     on_stage: OnStage = lambda stage: None,
 ) -> Model:
     """`load`, `lower` and `verify` in one; `result.save(path)` writes the file, `result.report` tells what happened.
@@ -212,6 +214,7 @@ def convert(
     quantize, calibration: as in `lower`. What is compared with TensorFlow is the model before it is quantized;
         `report.noise` tells how far from it the quantized file is, in LiteRT on the calibration data (else on drawn
         inputs).
+    metadata: what the file says of itself, as `Model.with_metadata` takes it.
     """
     if samples is not None and not verify:
         raise JfuseError("samples= are what is compared on", found="verify=False", remedy="one of the two")
@@ -234,6 +237,8 @@ def convert(
     imported = time.perf_counter() - started
     lite = _lower(model, options, PIPELINE, on_stage)
     lite.report.seconds = {"import": imported, **lite.report.seconds}
+    if metadata is not None:
+        lite = lite.with_metadata(metadata)
     on_stage("export")
     started = time.perf_counter()
     lite.report.size_bytes = len(lite.to_bytes())
@@ -257,34 +262,6 @@ def _measure_noise(lite: Model, data: CalibrationData) -> None:
     """Report how far a quantized model is from the float one."""
     if lite.unquantized is not None:
         lite.report.noise = noise_of(lite, lite.unquantized, data)
-
-
-@only_jfuse_errors("quantization")
-def quantize(
-    source: Any,
-    recipe: Recipe | str | Path,
-    calibration: CalibrationData = None,
-    *,
-    verify: bool = True,
-    unsafe: bool = False,
-    on_stage: OnStage = lambda stage: None,
-) -> Model:
-    """A model in the numbers that a recipe asks for; `result.unquantized` is the same in floats.
-
-    source: a Model, as `load` or `lower` gave it, the path of a float .tflite file, or anything else that `load` takes.
-    recipe, calibration: as `lower` has `quantize` and `calibration`. unsafe: as in `load`.
-    verify: measure in LiteRT how far the outputs are from the float model's; `report.noise` has it in decibels.
-    """
-    on_stage("import")
-    model = source if isinstance(source, Model) else load(source, unsafe=unsafe)
-    options = LoweringOptions(quantization=_quantization(recipe_of(recipe), calibration))
-    lite = _lower(model, options, PIPELINE, on_stage)
-    on_stage("export")
-    lite.report.size_bytes = len(lite.to_bytes())
-    if verify:
-        on_stage("verify")
-        _measure_noise(lite, options.quantization.calibration)
-    return lite
 
 
 def operator_counts(graphs: Iterable[Graph]) -> dict[str, int]:

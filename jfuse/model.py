@@ -30,9 +30,12 @@ from jfuse.running.jax_function import JaxFunction
 from jfuse.running.micro import measured_arena
 from jfuse.running.partition import Integers, integers_of
 from jfuse.running.runner import Runner
+from jfuse.tflite.associated_files import with_files
 from jfuse.tflite.c_source import c_files
 from jfuse.tflite.mapped_file import need_unchanged
+from jfuse.tflite.model_metadata import Metadata, metadata_of
 from jfuse.tflite.write.file import parts, to_bytes
+from jfuse.tflite.write.model_metadata import with_metadata
 
 
 class Model(Shown):
@@ -207,6 +210,20 @@ class Model(Shown):
         """The model with another report, saved as these bytes, which say what its program says."""
         other = Model(self.program, self.imported, report, self.limits, self.unquantized, self.functions)
         other._bytes = data
+        return other
+
+    @only_jfuse_errors("writing metadata")
+    def with_metadata(self, metadata: Metadata | Mapping[str, Any] | str | os.PathLike[str]) -> Model:
+        """The model with what its file says of itself: names, labels, vocabularies, normalization, associated files.
+
+        metadata: a `jfuse.Metadata`, a mapping of its fields, or the path of a .json file with them.
+        Raises JfuseError for a tensor that no signature has, or a file that cannot be read.
+        """
+        known = metadata_of(metadata)
+        program = with_metadata(self.program, known)
+        other = Model(program, self.imported, self.report, self.limits, self.unquantized, self.functions)
+        if files := known.associated():
+            other._bytes = with_files(other.to_bytes(), files)
         return other
 
     @only_jfuse_errors("saving the file")

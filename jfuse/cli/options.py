@@ -96,6 +96,14 @@ Imports = Annotated[
 Rules = Annotated[
     list[Path] | None, typer.Option("--rules", metavar="FILE", help="A Python file with rules of your own.", **_Data)
 ]
+Metadata = Annotated[
+    Path | None,
+    typer.Option("--metadata", metavar="FILE.json", help="What the file says of itself, as JSON.", **_Data),
+]
+Labels = Annotated[
+    list[str] | None,
+    typer.Option("--labels", metavar="[OUTPUT=]FILE", help="A text file with a line for each class of an output."),
+]
 Quiet = Annotated[bool, typer.Option("--quiet", help="Print nothing but errors.")]
 Verbose = Annotated[bool, typer.Option("--verbose", help="Also show what TensorFlow, XLA and LiteRT print.")]
 
@@ -123,6 +131,19 @@ Limit = Annotated[
     float | None,
     typer.Option("--limit", help="Seconds that one call of a file may take; by default 100 times others.", min=0),
 ]
+Snr = Annotated[
+    float | None,
+    typer.Option("--snr", metavar="DB", help="Leave operators float, as few as possible, until outputs have this SNR."),
+]
+InFloats = Annotated[
+    Path, typer.Option("--against", metavar="SOURCE", help="The model in floats: a .tflite file, or a source.")
+]
+RealData = Annotated[
+    str, typer.Option("--data", help="Inputs to measure on: a .npz or .npy file, or a folder of them; or random.")
+]
+By = Annotated[str, typer.Option(help="What the table is sorted by: own, propagated or graph.")]
+Most = Annotated[int, typer.Option(help="Rows of the table; 0 for all.", min=0)]
+Explorer = Annotated[Path | None, typer.Option("--explorer", help="A file with node data for Model Explorer.")]
 Runtimes = Annotated[
     list[str] | None, typer.Option("--runtime", help=f"A further runtime to run MODEL in: {', '.join(RUNTIMES)}.")
 ]
@@ -175,6 +196,17 @@ def shapes_of(words: Sequence[str] | None) -> dict[str, tuple[int | None, ...]] 
             raise typer.BadParameter(f"{word!r} is no shape; write it as x=1,49,40", param_hint="--shape")
         found[name] = tuple(None if part == "?" else int(part) for part in parts)
     return found or None
+
+
+def labels_of(words: Sequence[str] | None) -> dict[str, Path]:
+    """The files of labels by output, "" for the only one; raises typer.BadParameter for files that are not there."""
+    found = {}
+    for word in words or ():
+        output, _, path = word.rpartition("=")
+        if not Path(path).is_file():
+            raise typer.BadParameter(f"there is no file {path!r}", param_hint="--labels")
+        found[output] = Path(path)
+    return found
 
 
 def names_of(words: Sequence[str] | None) -> tuple[str, ...] | None:

@@ -5,14 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from jfuse.errors import JfuseError, TypeMismatch, note_place
+from jfuse.errors import JfuseError, LowerError, TypeMismatch, note_place
 from jfuse.ir.dims import (
     Dim,
     SymbolNames,
+    alike,
     divided,
     is_known,
     paired,
@@ -103,7 +105,8 @@ class Trace:
     def equate(self, d: Dim, e: Dim) -> bool:
         """Take two dimensions for equal from now on. True where that resolved a symbol that was open.
 
-        Where only some sizes make them equal (2*floordiv(N, 2) and N), sizes are taken to be such: N is 2*N1.
+        Where only some sizes make them equal (2*floordiv(N, 2) and N), sizes are taken to be such: N is 2*N1. Where
+        they are the same function of two sizes (floordiv(N, 2) and floordiv(N1, 2)), these are equal.
         """
         d, e = substitute_dim(d, self.sizes), substitute_dim(e, self.sizes)
         if same(d, e) is not None:
@@ -117,6 +120,8 @@ class Trace:
         found = solved(d, e)
         if found is not None:
             return self._replace(*found)
+        if (symbols := alike(d, e)) is not None:
+            return self.equate(*symbols)
         divisible = divided(d, e)
         if divisible is None:
             return False
@@ -229,6 +234,32 @@ def trace_graph(
         outputs = function(*variables)
         outputs = outputs if isinstance(outputs, tuple | list) else (outputs,)
         return trace.finish(name, variables, outputs)
+
+
+def carried_types(body: Graph, opened: set[str]) -> list[TensorType]:
+    """The types of what a loop carries, so that they hold in each step; a size that changes becomes a symbol.
+
+    Sizes that are open from outside of the loop are taken for equal. opened: the symbols for sizes that change.
+    """
+    trace = active_trace()
+    outside = symbols_in(tuple(v.type.shape for v in body.inputs)) - opened
+    found = []
+    for var, out in zip(body.inputs, body.outputs, strict=True):
+        if var.type.dtype is not out.type.dtype or var.type.rank != out.type.rank:
+            raise LowerError(
+                "a value carried by a loop changes its type",
+                expected=str(var.type),
+                found=str(out.type),
+                remedy="reshape or cast it within the loop, so that its rank and dtype stay",
+            )
+        for d, e in zip(var.type.shape, out.type.shape, strict=True):
+            if symbols_in((d, e)) <= outside:
+                trace.equate(d, e)
+        pairs = zip(trace.resolve(var.type).shape, trace.resolve(out.type).shape, strict=True)
+        dims = [d if same(d, e) or str(d) in opened else trace.names.fresh("N") for d, e in pairs]
+        opened |= {str(d) for d, e in zip(dims, trace.resolve(var.type).shape, strict=True) if not same(d, e)}
+        found.append(replace(var.type, shape=tuple(dims)))
+    return found
 
 
 def equate_operands(trace: Trace, shapes: Sequence[Sequence[Dim]]) -> bool:

@@ -20,10 +20,10 @@ from jfuse.model import Model
 from jfuse.option_values import path_of, real
 from jfuse.passes.options import LoweringOptions
 from jfuse.report import Report
+from jfuse.tflite.associated_files import with_files_of
 from jfuse.tflite.mapped_file import read_file
 from jfuse.tflite.read.external import has_other_files
 from jfuse.tflite.targets.catalog import target_named
-from jfuse.tuning.associated_files import with_files_of
 from jfuse.tuning.result_names import with_result_names
 from jfuse.tuning.timing import Timing, timed
 

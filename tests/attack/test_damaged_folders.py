@@ -16,7 +16,7 @@ import pytest
 import tensorflow as tf
 
 import jfuse
-from jfuse.frontends.checkpoint.crc32c import masked_crc32c
+from jfuse.frontends.checkpoint.checksum import masked_crc32c
 from jfuse.frontends.checkpoint.sorted_table import read_table
 from jfuse.tf_nodes.messages import message_class
 from jfuse.tflite import mapped_file

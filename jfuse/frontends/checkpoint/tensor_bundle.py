@@ -6,7 +6,7 @@ Source: tensorflow/core/protobuf/tensor_bundle.proto; core/util/tensor_bundle/te
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -14,14 +14,15 @@ from typing import Any
 import numpy as np
 
 from jfuse.errors import ImportFailed
-from jfuse.frontends.checkpoint.crc32c import masked_crc32c
+from jfuse.frontends.checkpoint.checksum import masked_crc32c
 from jfuse.frontends.checkpoint.sorted_table import read_table, read_varint
 from jfuse.ir.types import DType
 from jfuse.tf_nodes.attributes import decode_dtype, decode_shape
 from jfuse.tf_nodes.messages import message_class
-from jfuse.tflite.mapped_file import MappedFile, read_file
+from jfuse.tflite.mapped_file import MappedFile, mapped_of, read_file
 
 _LITTLE_ENDIAN = 0
+_COPIED = 2**24  # bytes up to which a file is read into memory; larger ones are mapped, as of many only parts are used
 
 
 class NotUnderstood(Exception):
@@ -35,8 +36,12 @@ class TensorBundle:
     prefix: Path
     shards: int
     entries: Mapping[bytes, bytes]
-    mapped: list[MappedFile] = field(default_factory=list)
-    _files: dict[int, np.ndarray] = field(default_factory=dict)
+    _files: dict[int, tuple[Any, MappedFile | None]] = field(default_factory=dict)
+
+    @property
+    def mapped(self) -> Sequence[MappedFile]:
+        """The files that tensors are views of, as far as they are mapped."""
+        return mapped_of(mapped for _, mapped in self._files.values())
 
     def read(self, key: str) -> np.ndarray:
         """The tensor under a key: a read-only view of the file where its elements are numbers that stand aligned.
@@ -57,6 +62,7 @@ class TensorBundle:
         if masked_crc32c(data) != entry.crc32c:
             raise self._damaged(key, "a wrong checksum")
         item = np.dtype(dtype.numpy)
+        self._forget(entry)
         if data.nbytes != math.prod(shape) * item.itemsize:
             raise self._damaged(key, f"{data.nbytes} bytes for {dtype.value}{list(shape)}")
         if data.ctypes.data % item.alignment:
@@ -82,17 +88,19 @@ class TensorBundle:
         if not 0 <= entry.shard_id < self.shards:
             raise self._damaged(key, f"file {entry.shard_id} of {self.shards}")
         if entry.shard_id not in self._files:
-            self._files[entry.shard_id] = self._read(entry.shard_id)
-        file = self._files[entry.shard_id]
+            path = Path(f"{self.prefix}.data-{entry.shard_id:05}-of-{self.shards:05}")
+            self._files[entry.shard_id] = read_file(path, _COPIED)
+        data, _ = self._files[entry.shard_id]
+        file = np.frombuffer(data, np.uint8)
         if entry.offset < 0 or entry.size < 0 or entry.offset + entry.size > len(file):
             raise self._damaged(key, f"bytes {entry.offset} to {entry.offset + entry.size} of {len(file)}")
         return file[entry.offset : entry.offset + entry.size]
 
-    def _read(self, number: int) -> np.ndarray:
-        data, mapped = read_file(Path(f"{self.prefix}.data-{number:05}-of-{self.shards:05}"))
+    def _forget(self, entry: Any) -> None:
+        """Give back the memory in which an entry was read, until it is read again: not all are read whole later."""
+        _, mapped = self._files[entry.shard_id]
         if mapped is not None:
-            self.mapped.append(mapped)
-        return np.frombuffer(data, np.uint8) if len(data) else np.zeros(0, np.uint8)
+            mapped.forget(entry.offset, entry.size)
 
     def _strings(self, data: np.ndarray, shape: tuple[int, ...], entry: Any, key: str) -> np.ndarray:
         """Their lengths as varints, a checksum of these, then the bytes of one after the other."""
