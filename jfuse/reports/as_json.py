@@ -62,7 +62,7 @@ def number(value: float | None) -> float | str | None:
 
 
 def measure(found: Measure | None) -> dict[str, float | str | None] | None:
-    """The fields of a measure."""
+    """The errors of a measure by name, as JSON has numbers; None where nothing was measured."""
     if found is None:
         return None
     fields = ("absolute", "relative", "ulp", "cosine", "snr")

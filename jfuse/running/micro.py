@@ -27,7 +27,7 @@ _LAST_WORDS = 600  # bytes of what a process wrote before it died
 
 
 def has_micro() -> bool:
-    """Whether the interpreter is installed."""
+    """Whether the interpreter, the package tflite-micro, is installed."""
     return find_spec("tflite_micro") is not None
 
 
@@ -77,7 +77,7 @@ class MicroInterpreter:
         return int(found.group(1))
 
     def close(self) -> None:
-        """End the process."""
+        """End the process of the interpreter, and delete its files."""
         if self._process.poll() is None:
             self._process.kill()
         self._process.wait()

@@ -50,7 +50,7 @@ def _answer(interpreter: Any, kind: str, arrays: Any, outputs: int) -> Any:
 
 
 def send(stream: Any, answer: Any) -> None:
-    """Write one answer."""
+    """Write one answer to a stream, for the process that waits for it."""
     pickle.dump(answer, stream)
     stream.flush()
 

@@ -82,7 +82,7 @@ class Worker:
 
     @property
     def pid(self) -> int:
-        """The number of the process."""
+        """The number that the system has for the process."""
         return self._process.pid
 
     def ask(
@@ -125,7 +125,7 @@ class Worker:
         return calls, sample
 
     def progress(self) -> tuple[int, int] | None:
-        """As `Watched` has it."""
+        """How many calls were begun, and the number of the sample; None while no answer is awaited."""
         return self.progress_of_all() if self._busy and self._late_s is None else None
 
     def give_up(self, limit_s: float) -> None:
@@ -193,7 +193,7 @@ class Worker:
         return status == -signal.SIGKILL and _times_out_of_memory() > self._out_of_memory
 
     def close(self) -> None:
-        """End the process."""
+        """End the process, and close the pipes to it."""
         if self._handles and self.owner == os.getpid():
             self._process.kill()
             self._process.wait()

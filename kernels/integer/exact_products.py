@@ -26,7 +26,7 @@ def float_of(terms: Any, *magnitudes: int) -> type[np.floating[Any]]:
 
 
 def as_float(x: Any, dtype: type[np.floating[Any]]) -> Any:
-    """Integers as floats."""
+    """Integers in a float dtype, which the caller takes wide enough to hold each of them."""
     return x.astype(dtype)
 
 

@@ -75,7 +75,7 @@ class Worker:
         self._own = _address_space()
 
     def serve(self) -> None:
-        """Answer each request."""
+        """Answer one request after the other until the other side closes the pipe."""
         while True:
             try:
                 memory, dropped, number, method, arguments = self._messages.receive()
@@ -108,7 +108,7 @@ class Worker:
 
 
 class Refused(Exception):
-    """LiteRT refuses a sample."""
+    """LiteRT refuses a sample.   sample: its number in the request, from 0"""
 
     def __init__(self, sample: int, error: Exception) -> None:
         super().__init__(" ".join(str(error).split()))
