@@ -14,8 +14,6 @@ median given. A file is right where it answers like TensorFlow: the differences 
 from __future__ import annotations
 
 import argparse
-import contextlib
-import io
 import json
 import os
 import pickle
@@ -25,28 +23,27 @@ import statistics
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from ai_edge_litert import schema_py_generated as schema
 from ai_edge_litert.interpreter import Interpreter
 
+from jfuse.benchmark.peak_memory import begin_peak, peak_mib
+from jfuse.frontends.official_converter import official_bytes
 from jfuse.measure import relative_error
 from jfuse.running.cores import cores
 from jfuse.running.interpreter import LiteRt
+from jfuse.tflite.targets.file_operators import operators_of
 
 CONVERTERS = ("jfuse", "official")
 _STARTS = 10
 _TURN_MS = 1.0  # long enough for the clock, short enough to be interrupted seldom
-_NAMES = {code: name for name, code in vars(schema.BuiltinOperator).items() if not name.startswith("_")}
 
 
 def jfuse_file(model: Any) -> tuple[bytes, dict[str, float]]:
@@ -73,8 +70,7 @@ def official_converter(source: Any, folder: Path) -> Any:
 
 def official_file(converter: Any) -> tuple[bytes, dict[str, float]]:
     """The official converter's file."""
-    with contextlib.redirect_stdout(io.StringIO()):  # it prints what it saves
-        return bytes(converter.convert()), {}
+    return official_bytes(converter), {}
 
 
 def answers(source: Any, inputs: Mapping[str, np.ndarray]) -> list[np.ndarray]:
@@ -98,29 +94,13 @@ def convert_here(converter: str, name: str, folder: Path) -> None:
         convert = partial(jfuse_file, source)
     else:
         convert = partial(official_file, official_converter(source, folder / "saved"))
-    with ThreadPoolExecutor(1) as other:
-        done = threading.Event()
-        peak = other.submit(_peak_mib, done)
-        started = time.perf_counter()
-        try:
-            data, steps = convert()
-        finally:
-            seconds = time.perf_counter() - started
-            done.set()
-    figures = {"seconds": seconds, "peak_mib": peak.result(), "steps": steps}
+    begin_peak()
+    started = time.perf_counter()
+    data, steps = convert()
+    figures = {"seconds": time.perf_counter() - started, "peak_mib": peak_mib(), "steps": steps}
     (folder / "model.tflite").write_bytes(data)
     (folder / "arrays.pickle").write_bytes(pickle.dumps((dict(inputs), answer)))
     (folder / "figures.json").write_text(json.dumps(figures))
-
-
-def _peak_mib(done: threading.Event) -> float:
-    """The most memory that the process holds until `done`, looked at every 5 ms."""
-    page = os.sysconf("SC_PAGE_SIZE")
-    pages = 0
-    while True:
-        pages = max(pages, int(Path("/proc/self/statm").read_text().split()[1]))
-        if done.wait(0.005):
-            return pages * page / 2**20
 
 
 def converted(converter: str, name: str, folder: Path) -> dict[str, Any]:
@@ -133,7 +113,7 @@ def converted(converter: str, name: str, folder: Path) -> dict[str, Any]:
         return {"error": _reason(run.stderr) or f"exit status {run.returncode}"}
     figures = json.loads((folder / "figures.json").read_text())
     data = (folder / "model.tflite").read_bytes()
-    counts = operators(data)
+    counts = Counter(operators_of(data))
     inputs, answer = pickle.loads((folder / "arrays.pickle").read_bytes())
     figures["difference"] = difference(data, inputs, answer)
     size = {"operators": sum(counts.values()), "counts": dict(counts.most_common()), "file_mib": len(data) / 2**20}
@@ -155,13 +135,6 @@ def difference(data: bytes, inputs: Mapping[str, np.ndarray], answer: Sequence[n
     ((key, _),) = runtime.signatures().items()
     found = [runtime.run(key, inputs) for _ in range(2)]
     return max(relative_error(f[n], v) for f in found for n, v in zip(sorted(f), answer, strict=True))
-
-
-def operators(data: bytes) -> Counter[str]:
-    """How many operators of each kind a file has."""
-    model = schema.ModelT.InitFromObj(schema.Model.GetRootAs(data, 0))
-    codes = [_NAMES[max(code.builtinCode, code.deprecatedBuiltinCode)] for code in model.operatorCodes]
-    return Counter(codes[op.opcodeIndex] for graph in model.subgraphs for op in graph.operators or ())
 
 
 def invoker(folder: Path) -> Callable[[int], float]:

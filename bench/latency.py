@@ -2,7 +2,7 @@
 
     python bench/latency.py [--json bench/results/latency.json]
 
-Batch 1, one thread, random input. The three files take turns invoke by invoke, so that a noisy machine disturbs all of
+Batch 1, one thread, random input. The three files take turns, some calls each, so that a noisy machine disturbs all of
 them alike; figures are medians, and what counts are the ratios. The official converter needs a fixed batch, so it gets
 the model with batch 1; jfuse gets the same.
 """
@@ -10,51 +10,38 @@ the model with batch 1; jfuse gets the same.
 from __future__ import annotations
 
 import argparse
-import contextlib
-import io
 import json
 import os
 import platform
 import statistics
-import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import keras
 import numpy as np
-import tensorflow as tf
 
 import jfuse
+from jfuse.frontends.official_converter import of_keras_model, official_bytes
 from jfuse.running.interpreter import LiteRt
+from jfuse.tuning.timing import in_turns, litert_turn
 
 SHAPES = [(20, 8, 16), (50, 16, 32), (50, 32, 64), (100, 64, 256)]  # steps, features, units
-INVOKES = 300
+SECONDS = 2.0  # of calls for each file
 
 
 def official(model: keras.Model) -> bytes:
     """The official converter's file, from the model with a fixed batch."""
-    with contextlib.redirect_stdout(io.StringIO()):  # it prints what it saves
-        return bytes(tf.lite.TFLiteConverter.from_keras_model(model).convert())
+    return official_bytes(of_keras_model(model))
 
 
-def invoker(data: bytes, x: np.ndarray) -> Callable[[], None]:
-    """A function that runs the file's default signature once."""
-    interpreter = LiteRt(data)
-    key = next(iter(interpreter.signatures()))
-    (name,) = interpreter.signatures()[key][0]
-    return lambda: interpreter.run(key, {name: x}) and None
-
-
-def medians_us(calls: list[Callable[[], None]]) -> list[float]:
-    """The median time of each call in microseconds, taken in turns."""
-    times: list[list[float]] = [[] for _ in calls]
-    for _ in range(INVOKES):
-        for call, found in zip(calls, times, strict=True):
-            started = time.perf_counter()
-            call()
-            found.append(time.perf_counter() - started)
-    return [1e6 * statistics.median(found) for found in times]
+def medians_us(files: list[bytes], x: np.ndarray) -> list[float]:
+    """The median time of a call of each file in microseconds, taken in turns."""
+    turns = {}
+    for number, data in enumerate(files):
+        ((key, (names, _)),) = LiteRt(data).signatures().items()
+        turns[str(number)] = litert_turn(data, [(key, {names[0]: x})])
+    found = in_turns(turns, SECONDS)
+    return [1e6 * statistics.median(s for turn in calls for s in turn) for calls in found.values()]
 
 
 def measure(steps: int, features: int, units: int) -> dict[str, Any]:
@@ -64,7 +51,7 @@ def measure(steps: int, features: int, units: int) -> dict[str, Any]:
     model = keras.Model(source, keras.layers.LSTM(units, return_sequences=True)(source))
     x = np.random.default_rng(0).standard_normal((1, steps, features)).astype(np.float32)
     files = [jfuse.convert(model).to_bytes(), jfuse.convert(model, recover=False).to_bytes(), official(model)]
-    fused, loop, theirs = medians_us([invoker(data, x) for data in files])
+    fused, loop, theirs = medians_us(files, x)
     return {
         "steps": steps,
         "features": features,

@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from jfuse.api import check, convert, lower, quantize, verify
+    from jfuse.benchmark.comparison import bench
+    from jfuse.differences.model_diff import diff
     from jfuse.errors import (
         BadFlatbuffer,
         ImportFailed,
@@ -59,8 +61,10 @@ __all__ = [
     "Verification",
     "VerifyFailed",
     "__version__",
+    "bench",
     "check",
     "convert",
+    "diff",
     "fuses",
     "installed_rules",
     "is_constant",
@@ -81,6 +85,8 @@ __all__ = [
 
 _HOMES = {
     "jfuse.api": ("check", "convert", "lower", "quantize", "verify"),
+    "jfuse.benchmark.comparison": ("bench",),
+    "jfuse.differences.model_diff": ("diff",),
     "jfuse.errors": (
         "BadFlatbuffer",
         "ImportFailed",

@@ -30,7 +30,9 @@ from jfuse.passes.options import (
     LoweringOptions,
     QuantizationOptions,
     RecurrenceOptions,
+    State,
     TfOpOptions,
+    mode_of,
 )
 from jfuse.passes.pipeline import PIPELINE, PipelineStep, around_quantization, run_pipeline
 from jfuse.quantization.calibrate import calibrate
@@ -58,7 +60,7 @@ def lower(
     rules: Iterable[Rule] = (),
     passes: tuple[PipelineStep, ...] = PIPELINE,
     recover: bool = RecurrenceOptions.recover,
-    state: str = RecurrenceOptions.state,
+    state: State = RecurrenceOptions.state,
     padding: str | None = RecurrenceOptions.padding,
     loop: str = RecurrenceOptions.loop,
     prefer: str = RecurrenceOptions.prefer,
@@ -77,7 +79,8 @@ def lower(
     rules: rules for this call, before the registered ones.
     recover: look for recurrences that nobody annotated.
     state: what lasts from one invoke to the next. "source": what the source keeps in variables; "reset": nothing;
-        "keep": the states of all recurrences, for streaming; "io": nothing, the states are inputs and outputs.
+        "keep": the states of all recurrences, for streaming; "io": nothing, the states are inputs and outputs. Of a
+        model that takes and returns its states by itself a mapping, {"h": ("h_in", "h_out")}, as for `Model.keeping`.
     padding: what the caller promises of every mask: the steps that do not count stand on the "right", or on the "left".
     loop: the form of recurrences that do not fuse: "while", "unroll", or "auto", whichever is faster.
     prefer: "fused" takes every fusion; "speed" leaves a recurrence a loop where that was measured to be faster in
@@ -100,9 +103,10 @@ def lower(
     calibration: inputs like those that the model will see, for recipes that compute in integers.
     Raises LowerError where something has no TFLite spelling; nothing is written then.
     """
+    model = model.keeping(state)
     options = LoweringOptions(
         tuple(rules),
-        RecurrenceOptions(recover, state, padding, loop, prefer, forms or {}),
+        RecurrenceOptions(recover, mode_of(state), padding, loop, prefer, forms or {}),
         TfOpOptions(select_tf_ops, custom_ops or {}),
         _quantization(quantize, calibration),
         target=target,
@@ -180,7 +184,7 @@ def convert(
     batch: int | None = None,
     rules: Iterable[Rule] = (),
     recover: bool = RecurrenceOptions.recover,
-    state: str = RecurrenceOptions.state,
+    state: State = RecurrenceOptions.state,
     padding: str | None = RecurrenceOptions.padding,
     loop: str = RecurrenceOptions.loop,
     prefer: str = RecurrenceOptions.prefer,
@@ -214,7 +218,7 @@ def convert(
     )
     options = LoweringOptions(
         tuple(rules),
-        RecurrenceOptions(recover=recover, state=state, padding=padding, loop=loop, prefer=prefer),
+        RecurrenceOptions(recover=recover, state=mode_of(state), padding=padding, loop=loop, prefer=prefer),
         TfOpOptions(select_tf_ops, custom_ops or {}),
         _quantization(quantize, calibration),
         target=target,
@@ -224,7 +228,7 @@ def convert(
     started = time.perf_counter()
     on_stage("import")
     given = tuple(options.tf_ops.custom_ops)
-    model = load_selected(source, selection, rules=options.rules, custom_ops=given, unsafe=unsafe)
+    model = load_selected(source, selection, rules=options.rules, custom_ops=given, unsafe=unsafe).keeping(state)
     imported = time.perf_counter() - started
     lite = _lower(model, options, PIPELINE, on_stage)
     lite.report.seconds = {"import": imported, **lite.report.seconds}

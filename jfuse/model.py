@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ from jfuse.frontends.imported_functions import ImportedFunctions
 from jfuse.frontends.sources import Imported
 from jfuse.ir.dims import same
 from jfuse.ir.graph import Program, Signature
-from jfuse.ir.states import cleared_with_sizes, first_states, initial_values
+from jfuse.ir.states import cleared_with_sizes, explicit_states, first_states, initial_values, with_explicit_states
 from jfuse.ir.text import format_program
 from jfuse.ir.types import TensorType
 from jfuse.last_resort import only_jfuse_errors
@@ -174,6 +175,22 @@ class Model(Shown):
     def initial_states(self, key: str | None = None) -> tuple[np.ndarray, ...]:
         """What a signature keeps, before the first call, in the order in which `jax(key)` takes it."""
         return tuple(state.initial.array for state in self.signature(key).states)
+
+    @only_jfuse_errors("loading")
+    def keeping(self, states: str | Mapping[str, Sequence[Any]]) -> Model:
+        """The model whose signatures keep what they take and return as states, in place of these inputs and outputs.
+
+        states: by name an input and an output of one type, and the value before the first call where it is not zero:
+        {"h": ("h_in", "h_out")}. A signature may have one of the two alone. A mode of `lower` leaves the model as it
+        is. Raises JfuseError where there are no such.
+        """
+        if isinstance(states, str):
+            return self
+        asked = explicit_states(states)
+        program = with_explicit_states(self.program, asked)
+        imported = self.imported and replace(self.imported, explicit_states=asked)
+        functions = self.functions and replace(self.functions, explicit_states=asked)
+        return Model(program, imported, self.report, self.limits, self.unquantized, functions)
 
     @only_jfuse_errors("writing the file")
     def to_bytes(self) -> bytes:

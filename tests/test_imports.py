@@ -77,7 +77,9 @@ ORDER = (
     "jfuse.reports",
     "jfuse.sides",
     "jfuse.api",
+    "jfuse.differences",
     "jfuse.tuning",
+    "jfuse.benchmark",
     "jfuse.lite",
     "jfuse",
     "jfuse.cli",
@@ -218,7 +220,7 @@ def test_tensorflow_is_imported_only_where_it_is_read() -> None:
 def test_functions_import_nothing_but_tensorflow() -> None:
     """The commands import what they do when they run, so that help and wrong options are answered at once."""
     late = [i for i in IMPORTS if i.in_function and root_name(i.target) not in LAZY]
-    commands = {"jfuse.cli", "jfuse.cli.app"}
+    commands = {"jfuse.cli", "jfuse.cli.app", "jfuse.cli.frame", "jfuse.cli.measured_commands"}
     assert [str(i) for i in late if i.module not in commands or room_of(i.target) != "jfuse.cli"] == []
 
 

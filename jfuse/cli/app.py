@@ -10,31 +10,22 @@ from __future__ import annotations
 import atexit
 import os
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 import jfuse
-from jfuse.cli import interrupts, options
+from jfuse.cli import interrupts, measured_commands, options
+from jfuse.cli.frame import app, work
 from jfuse.cli.options import check_targets, need_target, one_of
-from jfuse.cli.quiet import quiet
-from jfuse.cli.spelling import as_options
-from jfuse.errors import JfuseError, printable
 from jfuse.limits import Limits
 from jfuse.passes.options import LOOPS, PADDINGS, PREFERENCES, STATES, LoweringOptions, RecurrenceOptions
 from jfuse.tflite.targets.names import RUNTIMES
 from jfuse.verification.options import EDGES, SamplingOptions
 
-app = typer.Typer(
-    help="TensorFlow functions to proven, fused TensorFlow Lite files.",
-    no_args_is_help=True,
-    add_completion=False,
-    rich_markup_mode=None,  # plain help, that pipes well and needs no more imports
-    pretty_exceptions_enable=False,
-)
+__all__ = ["app", "main", "measured_commands"]  # the last is imported for the commands that it adds
 
 
 def main() -> None:
@@ -117,7 +108,7 @@ def convert(
     if samples is not None and not verify:
         raise typer.BadParameter("is what is compared on: without --no-verify", param_hint="--samples")
     check_targets(source, output, c_array, json, html)
-    with _work(verbose):
+    with work(verbose):
         from jfuse.cli import conversion, user_code
 
         conversion.convert(
@@ -153,72 +144,10 @@ def quantize(
 ) -> None:
     """Write SOURCE, a float .tflite file or what `convert` takes, in the numbers that a recipe asks for."""
     check_targets(source, output)
-    with _work(verbose):
+    with work(verbose):
         from jfuse.cli import conversion
 
         conversion.quantize(source, output, recipe, calibration, unsafe=unsafe)
-
-
-@app.command(short_help="Write a .tflite file with fewer operators, fewer bytes and less time.")
-def optimize(
-    model: options.File,
-    output: options.Output,
-    target: options.Target = LoweringOptions.target,
-    slower: options.Slower = 1.0,
-    verify: options.Verify = True,
-    verbose: options.Verbose = False,
-) -> None:
-    """Write FILE with loops fused and unrolled steps joined, never larger or slower than it; else as it is, and why."""
-    need_target(target)
-    options.need_file(model)
-    check_targets(model, output)
-    with _work(verbose):
-        from jfuse.cli import improvement
-
-        improvement.optimize(model, output, target=target, slower=slower, verify=verify)
-
-
-@app.command(short_help="Convert a model with each recurrence in the form that is measured to be fastest.")
-def tune(
-    source: options.Source,
-    output: options.Output,
-    signature: options.Signatures = None,
-    shape: options.Shapes = None,
-    batch: options.Batch = None,
-    state: options.State = RecurrenceOptions.state,
-    padding: options.Padding = None,
-    target: options.Target = LoweringOptions.target,
-    candidates: options.Candidates = None,
-    timings: options.Timings = None,
-    verify: options.Verify = True,
-    unsafe: options.Unsafe = False,
-    verbose: options.Verbose = False,
-) -> None:
-    """Time the forms of each recurrence in SOURCE (fused, straight code, WHILE) and write the file with the fastest.
-
-    With --candidates the files of all forms are written, too; with --timings their times come from a device.
-    """
-    one_of("state", state, STATES)
-    one_of("padding", padding, PADDINGS)
-    need_target(target)
-    check_targets(source, output)
-    with _work(verbose):
-        from jfuse.cli import improvement
-
-        improvement.tune(
-            source,
-            output,
-            signatures=signature,
-            shapes=options.shapes_of(shape),
-            batch=batch,
-            state=state,
-            padding=padding,
-            target=target,
-            candidates=candidates,
-            timings=timings or (),
-            verify=verify,
-            unsafe=unsafe,
-        )
 
 
 @app.command(short_help="Compare two models.")
@@ -252,7 +181,7 @@ def verify(
     sizes = options.sizes_of(size)
     check_targets(Path(model), json, html)
     options.check_modules(import_)
-    with _work(verbose):
+    with work(verbose):
         from jfuse.cli import user_code, verification
 
         user_code.run(import_, None)
@@ -289,7 +218,7 @@ def check(
     Exit code 1 where the target does not take it.
     """
     need_target(target)
-    with _work(verbose):
+    with work(verbose):
         from jfuse.cli import target_check
 
         takes_it = target_check.tell(model, target)
@@ -312,7 +241,7 @@ def inspect(
     """Print the text form of SOURCE."""
     selected = options.selected(signature, shape, batch, inputs, outputs)
     options.check_modules(import_)
-    with _work(verbose):
+    with work(verbose):
         from jfuse.cli import conversion, user_code
 
         user_code.run(import_, None)
@@ -337,7 +266,7 @@ def explain(
     one_of("padding", padding, PADDINGS)
     selected = options.selected(signature, shape, batch, inputs, outputs)
     options.check_modules(import_)
-    with _work(verbose):
+    with work(verbose):
         from jfuse.cli import conversion, user_code
 
         conversion.explain(source, **selected, rules=user_code.run(import_, rules), padding=padding, unsafe=unsafe)
@@ -349,7 +278,7 @@ def ops(
     markdown: Annotated[bool, typer.Option("--markdown", help="Print all ops as tables in Markdown.")] = False,
 ) -> None:
     """Say what jfuse knows of an op: its rule, its builtins and types, or what can be done without a rule."""
-    with _work():
+    with work():
         from jfuse.cli import coverage
 
         known = coverage.markdown() if markdown else coverage.tell(name)
@@ -361,7 +290,7 @@ def ops(
 def rules(import_: options.Imports = None, rules: options.Rules = None) -> None:
     """List which marked functions and loops fuse by a rule, and where the rule comes from: jfuse, a package, a file."""
     options.check_modules(import_)
-    with _work():
+    with work():
         from jfuse.cli import rules as listing
 
         listing.tell(import_, rules)
@@ -373,25 +302,7 @@ def demo(
     verbose: options.Verbose = False,
 ) -> None:
     """Make a small Keras 3 LSTM classifier, save it with model.export, convert that, and time the file."""
-    with _work(verbose):
+    with work(verbose):
         from jfuse.cli import demonstration
 
         demonstration.demo(folder)
-
-
-@contextmanager
-def _work(verbose: bool = False) -> Iterator[None]:
-    """Without what libraries print; an error of jfuse's becomes its message and exit code 1."""
-    with quiet(verbose):
-        try:
-            yield
-        except JfuseError as error:
-            _say(f"{type(error).__name__}: {error}")
-            raise typer.Exit(1) from error
-        except OSError as error:
-            _say(f"cannot read or write: {error}")
-            raise typer.Exit(1) from error
-
-
-def _say(message: str) -> None:
-    typer.echo(printable(as_options(message)), err=True)

@@ -45,3 +45,17 @@ def progress() -> Iterator[OnStage]:
     """A line with the stage that runs now, on a terminal."""
     with errors.status("starting") as status:
         yield lambda stage: status.update(f"{stage} …")
+
+
+@contextmanager
+def silenced(silent: bool) -> Iterator[None]:
+    """Print nothing, neither results nor progress, where that is asked for."""
+    if not silent:
+        yield
+        return
+    before = console.quiet, errors.quiet
+    console.quiet = errors.quiet = True
+    try:
+        yield
+    finally:
+        console.quiet, errors.quiet = before

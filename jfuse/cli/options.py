@@ -94,6 +94,7 @@ Imports = Annotated[
 Rules = Annotated[
     list[Path] | None, typer.Option("--rules", metavar="FILE", help="A Python file with rules of your own.", **_Data)
 ]
+Quiet = Annotated[bool, typer.Option("--quiet", help="Print nothing but errors.")]
 Verbose = Annotated[bool, typer.Option("--verbose", help="Also show what TensorFlow, XLA and LiteRT print.")]
 
 Compared = Annotated[str, typer.Argument(metavar="MODEL", help="A .tflite file, a SavedModel folder or a .keras file.")]

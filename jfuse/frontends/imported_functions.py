@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from jfuse.ir.graph import Program
+from jfuse.ir.states import ExplicitState
 from jfuse.ir.types import TensorType
 
 
@@ -36,3 +37,4 @@ class ImportedFunctions:
     program: Program
     functions: Mapping[str, SourceFunction]
     notes: tuple[str, ...] = ()
+    explicit_states: tuple[ExplicitState, ...] = ()

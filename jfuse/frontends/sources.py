@@ -20,6 +20,7 @@ from jfuse.frontends.tensorflow.function import import_signatures
 from jfuse.frontends.tensorflow.signature import TfSignature
 from jfuse.frontends.tensorflow.variables import Resource
 from jfuse.ir.graph import Graph, Program, Signature
+from jfuse.ir.states import ExplicitState
 from jfuse.limits import DEFAULT_LIMITS, Limits
 from jfuse.lowering.rules import LowerRule
 from jfuse.tf_nodes.presence import need_tensorflow
@@ -32,6 +33,7 @@ class Imported:
     states: what the source has behind each state of the program, by the state's name.
     variable_names: of all variables that the functions use.
     limits: of each call of the functions.
+    explicit_states: inputs and outputs of the functions that a model of theirs has as states.
     """
 
     program: Program
@@ -41,6 +43,7 @@ class Imported:
     variable_names: tuple[str, ...] = ()
     keep_alive: Any = None  # concrete functions hold their variables weakly
     limits: Limits = DEFAULT_LIMITS
+    explicit_states: tuple[ExplicitState, ...] = ()
 
     @cached_property
     def variables(self) -> dict[str, Any]:

@@ -1,15 +1,16 @@
-"""The states of a signature: their positions among the graph's inputs and outputs, and their initial values."""
+"""The states of a signature: where its graph has them, their initial values, how inputs and outputs become one."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
 from jfuse.errors import JfuseError
 from jfuse.ir.dims import is_known
-from jfuse.ir.graph import Program, Signature, State
+from jfuse.ir.graph import Atom, Const, Program, Signature, State, Var
 from jfuse.ir.types import DType, TensorType
 
 
@@ -87,3 +88,128 @@ def cleared_with_sizes(program: Program) -> Mapping[int, tuple[str, ...]]:
     """The states that the runtime clears where an input has another size than in the call before, by the graph's id."""
     graphs = (s for s in distinct(program) if not all(var.type.is_static for var in s.graph.inputs))
     return {id(s.graph): tuple(state.name for state in s.states if state.home == "tensor") for s in graphs}
+
+
+@dataclass(frozen=True)
+class ExplicitState:
+    """A state of the source's own: the input that takes it, the output that gives its new value.
+
+    initial: what it is before the first call; None for zeros.
+    """
+
+    name: str
+    input: str
+    output: str
+    initial: np.ndarray | None = None
+
+
+def explicit_states(asked: Mapping[str, Sequence[Any]]) -> tuple[ExplicitState, ...]:
+    """The states of `state={"h": ("h_in", "h_out")}`; a third entry is the initial value.
+
+    Raises JfuseError for anything else, and where two states have one input or one output.
+    """
+    found = []
+    for name, parts in asked.items():
+        names = list(parts[:2]) if isinstance(parts, list | tuple) and 2 <= len(parts) <= 3 else []
+        if not names or not all(isinstance(part, str) for part in (name, *names)):
+            raise JfuseError(
+                "state= does not say what is carried",
+                expected='a mapping from names to an input and an output: {"h": ("h_in", "h_out")}',
+                found=f"{name!r}: {parts!r}"[:200],
+            )
+        initial = np.asarray(parts[2]) if len(parts) == 3 else None
+        found.append(ExplicitState(name, names[0], names[1], initial))
+    for kind in ("input", "output"):
+        given = [getattr(state, kind) for state in found]
+        twice = sorted({name for name in given if given.count(name) > 1})
+        if twice:
+            raise JfuseError(f"state= gives the {kind} {twice[0]!r} to two states")
+    return tuple(found)
+
+
+def with_explicit_states(program: Program, asked: Sequence[ExplicitState]) -> Program:
+    """The program whose signatures keep these states instead of taking and returning them.
+
+    A signature that has the input alone reads the state, one that has the output alone writes it. Raises JfuseError
+    where no signature has one of the names, or where the types of a state differ, or are open.
+    """
+    for state in asked:
+        for kind, name, known in (
+            ("input", state.input, [n for s in program.signatures for n in s.input_names]),
+            ("output", state.output, [n for s in program.signatures for n in s.output_names]),
+        ):
+            if name not in known:
+                raise JfuseError(
+                    f"the state {state.name!r} has no {kind} {name!r}", expected=f"one of {list(dict.fromkeys(known))}"
+                )
+    kept = {state.name: State(state.name, _initial(state, program)) for state in asked}
+    left = _left_names(program.signatures, asked)
+    taken = [name for name in kept if name in left or name in {s.name for s in program.states()}]
+    if taken:
+        raise JfuseError(f"the name of the state {taken[0]!r} is that of another state, of an input or an output")
+
+    done: dict[tuple[Any, ...], Signature] = {}  # signatures that share a graph go on sharing it
+    found = []
+    for s in program.signatures:
+        same = (id(s.graph), s.input_names, s.output_names)
+        done.setdefault(same, _with_states(s, asked, kept))
+        found.append(replace(done[same], key=s.key))
+    return replace(program, signatures=tuple(found))
+
+
+def _left_names(signatures: Sequence[Signature], asked: Sequence[ExplicitState]) -> set[str]:
+    inputs = {name for s in signatures for name in s.input_names} - {state.input for state in asked}
+    return inputs | {name for s in signatures for name in s.output_names} - {state.output for state in asked}
+
+
+def _types(state: ExplicitState, program: Program) -> Iterator[tuple[str, TensorType]]:
+    """The types of a state's input and output in every signature, with what to call them."""
+    for s in program.signatures:
+        for kind, name, names, atoms in (
+            ("input", state.input, s.input_names, s.graph.inputs),
+            ("output", state.output, s.output_names, s.graph.outputs),
+        ):
+            if name in names:
+                yield f"the {kind} {name!r} of {s.key!r}", atoms[names.index(name)].type
+
+
+def _initial(state: ExplicitState, program: Program) -> Const:
+    (first, wanted), *others = _types(state, program)
+    if not wanted.is_static:
+        raise JfuseError(
+            f"the state {state.name!r} cannot be kept, as its size is known only when a call is made",
+            where=first,
+            expected="fixed sizes",
+            found=str(wanted),
+            remedy="fix them in specs=, or leave the state an input and an output",
+        )
+    for place, found in others:
+        if found != wanted:
+            raise JfuseError(
+                f"the state {state.name!r} is of two types",
+                expected=f"{wanted}, as {first} has it",
+                found=f"{found}, as {place} has it",
+            )
+    if state.initial is None:
+        return Const(np.zeros(tuple(map(int, wanted.shape)), wanted.dtype.numpy))
+    if state.initial.shape != wanted.shape:
+        shape = f"shape {state.initial.shape}"
+        raise JfuseError(f"the initial value of {state.name!r} has another shape", expected=str(wanted), found=shape)
+    return Const(np.asarray(state.initial, wanted.dtype.numpy))
+
+
+def _with_states(signature: Signature, asked: Sequence[ExplicitState], kept: Mapping[str, State]) -> Signature:
+    own = [s for s in asked if s.input in signature.input_names or s.output in signature.output_names]
+    graph = signature.graph
+    inputs = dict(zip(signature.input_names, graph.inputs, strict=False))
+    outputs = dict(zip(signature.output_names, graph.outputs, strict=False))
+    before: list[Var] = [inputs.get(s.input) or Var(kept[s.name].initial.type, s.name) for s in own]
+    after: list[Atom] = [outputs.get(s.output) or var for s, var in zip(own, before, strict=True)]
+    left_in = {n: v for n, v in inputs.items() if n not in {s.input for s in own}}
+    left_out = {n: a for n, a in outputs.items() if n not in {s.output for s in own}}
+    held_in, held_out = graph.inputs[len(inputs) :], graph.outputs[len(outputs) :]
+    changed = replace(
+        graph, inputs=(*left_in.values(), *held_in, *before), outputs=(*left_out.values(), *held_out, *after)
+    )
+    states = (*signature.states, *(kept[s.name] for s in own))
+    return replace(signature, graph=changed, input_names=tuple(left_in), output_names=tuple(left_out), states=states)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -26,6 +26,15 @@ _FORM = re.compile(r"fused|unrolled|x[1-9]\d*(in[1-9]\d*)?")
 Attributes: TypeAlias = Mapping[str, Any]
 CustomOptions: TypeAlias = Attributes | bytes | bool | Callable[[Attributes], Attributes | bytes | None] | None
 """The options of a custom operator: the node's attributes (None, True), others, bytes, or what makes them of those."""
+
+
+State: TypeAlias = str | Mapping[str, Sequence[Any]]
+"""One of STATES, or by name an input and an output of the source that are a state: those are the source's own."""
+
+
+def mode_of(state: State) -> str:
+    """Which of STATES is asked for."""
+    return state if isinstance(state, str) else RecurrenceOptions.state
 
 
 @dataclass(frozen=True)

@@ -49,7 +49,12 @@ def to_json(verification: Verification, report: Report | None = None) -> dict[st
 
 def write_json(verification: Verification, path: str | os.PathLike[str], report: Report | None = None) -> Path:
     """Write the verification as JSON: whole or not at all. Raises JfuseError where that cannot be written."""
-    text = json.dumps(to_json(verification, report), indent=1, allow_nan=False)
+    return write_data(to_json(verification, report), path)
+
+
+def write_data(data: Mapping[str, Any], path: str | os.PathLike[str]) -> Path:
+    """Write dicts, lists, texts and numbers as JSON: whole or not at all."""
+    text = json.dumps(data, indent=1, allow_nan=False)
     write_atomic(path, (text + "\n").encode("ascii"))
     return Path(path)
 

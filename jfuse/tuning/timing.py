@@ -1,13 +1,13 @@
 """How long files take in LiteRT beside one another, in a process of its own.
 
-Files take turns, and what counts are ratios within one round, so that whatever else the machine does disturbs them
-alike. Absolute times are those of this machine at this moment.
+What is compared takes turns, and what counts are ratios within one round, so that whatever else the machine does
+disturbs all alike. Absolute times are those of this machine at this moment.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from statistics import median
 
@@ -24,6 +24,9 @@ from jfuse.running.worker import Refused
 SECONDS = 0.5  # of calls for each file
 _CALLS = 6  # in a row, of which the first finds the memory of another file in the cache
 _LEAST_ROUNDS = 7
+
+Turn = Callable[[], list[float]]
+"""One turn: the seconds of each call in it."""
 
 
 @dataclass(frozen=True)
@@ -42,21 +45,16 @@ def timed(
     files: of equal signatures, by name; ratios are to the first. program: what one of them says.
     Raises VerifyFailed where LiteRT does not run one of them.
     """
-    calls = [(s.key, _inputs(program, number)) for number, s in enumerate(program.signatures)]
-    runs: dict[str, _Run] = {}
+    calls = [(s.key, drawn_inputs(program, number)) for number, s in enumerate(program.signatures)]
+    turns: dict[str, Turn] = {}
     for name, data in files.items():
         try:
-            runs[name] = _Run(LoadedFile(with_signature(data, program), limits=limits), calls)
-            runs[name].seconds()  # the first calls prepare, and are not counted
+            turns[name] = litert_turn(with_signature(data, program), calls, limits=limits)
         except Refused as error:
             raise VerifyFailed(
                 "LiteRT does not run a file that is to be timed", where=name, found=str(error)
             ) from error
-    times: dict[str, list[float]] = {name: [] for name in files}
-    end = time.perf_counter() + seconds * len(files)
-    while time.perf_counter() < end or len(next(iter(times.values()))) < _LEAST_ROUNDS:
-        for name, run in runs.items():
-            times[name].append(run.seconds())
+    times = {name: [median(turn) for turn in found] for name, found in in_turns(turns, seconds).items()}
     first = next(iter(times.values()))
     return {
         name: Timing(1e6 * median(found), median(t / of for t, of in zip(found, first, strict=True)))
@@ -64,17 +62,44 @@ def timed(
     }
 
 
-@dataclass(frozen=True)
-class _Run:
-    file: LoadedFile
-    calls: list[tuple[str, dict[str, np.ndarray]]]
+def in_turns(turns: Mapping[str, Turn], seconds: float = SECONDS) -> dict[str, list[list[float]]]:
+    """The seconds of each call, in each round, by name: rounds until so many seconds for each have passed, 7 at least.
 
-    def seconds(self) -> float:
-        """The median of some calls in a row, of all signatures one after the other."""
-        return sum(float(median(self.file.ask("timed", key, inputs, _CALLS)[1:])) for key, inputs in self.calls)
+    A turn that is run for the first time here is counted: `litert_turn` has made its first calls already.
+    """
+    found: dict[str, list[list[float]]] = {name: [] for name in turns}
+    end = time.perf_counter() + seconds * len(turns)
+    rounds = 0
+    while time.perf_counter() < end or rounds < _LEAST_ROUNDS:
+        for name, turn in turns.items():
+            found[name].append(turn())
+        rounds += 1
+    return found
 
 
-def _inputs(program: Program, number: int) -> dict[str, np.ndarray]:
+def litert_turn(
+    data: bytes,
+    calls: list[tuple[str, dict[str, np.ndarray]]],
+    *,
+    threads: int = 1,
+    limits: Limits = DEFAULT_LIMITS,
+) -> Turn:
+    """A turn of a file in LiteRT: some calls in a row, each of all signatures one after the other.
+
+    calls: a signature's key, and its inputs. Raises Refused where LiteRT does not run the file.
+    """
+    file = LoadedFile(data, threads=threads, limits=limits)
+
+    def turn() -> list[float]:
+        found = [file.ask("timed", key, inputs, _CALLS)[1:] for key, inputs in calls]
+        return [sum(each) for each in zip(*found, strict=True)]
+
+    turn()  # the first calls prepare, and are not counted
+    return turn
+
+
+def drawn_inputs(program: Program, number: int = 0) -> dict[str, np.ndarray]:
+    """Random inputs of one signature by name, at the first choice of its open sizes."""
     signature = program.signatures[number]
     (found,) = draws(signature, size_choices(signature.graph)[0], seed=number, count=1)
     return found

@@ -23,6 +23,7 @@ from jfuse.verification.result import Verification
 from jfuse.verification.runners.in_litert import InLiteRt
 from jfuse.verification.runners.in_tensorflow import InTensorFlow, variables_restored
 from jfuse.verification.runners.on_xla import OnXla
+from jfuse.verification.runners.with_states import WithStates
 from jfuse.verification.runners.without_custom_ops import has_custom
 from jfuse.verification.sides import Sides
 
@@ -56,8 +57,9 @@ class _Verifying:
         failures = Failures(self.matched)
         with ExitStack() as stack:
             for subject in (self._sides.reference, *self._sides.subjects):
-                if isinstance(subject, InTensorFlow):
-                    stack.enter_context(variables_restored(subject.imported))
+                source = subject.subject if isinstance(subject, WithStates) else subject
+                if isinstance(source, InTensorFlow):
+                    stack.enter_context(variables_restored(source.imported))
                 if isinstance(subject, InLiteRt):
                     stack.callback(subject.close)
             try:

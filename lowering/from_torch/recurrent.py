@@ -10,11 +10,13 @@ import numpy as np
 
 from jfuse.ir.graph import Var
 from jfuse.ir.trace import trace_graph
-from jfuse.ir.types import TensorType
+from jfuse.ir.types import DType, TensorType
 from jfuse.kernels import ops
 from jfuse.kernels.control import scan
 from jfuse.kernels.core.op import Array
+from jfuse.lowering.from_torch.creation import lower_arange
 from jfuse.lowering.from_torch.products import lower_linear
+from jfuse.lowering.from_torch.promotion import as_type
 from jfuse.lowering.from_torch.shapes import lower_select, lower_stack, lower_transpose
 from jfuse.lowering.rule_tools.query import dtype, scalar, type_of
 from jfuse.lowering.rules import lowers_torch
@@ -84,8 +86,10 @@ def _layer(name: str, step: Step) -> None:
         train: bool,
         bidirectional: bool,
         batch_first: bool,
+        lengths: Array | None = None,
     ) -> tuple[Array, ...]:
         rows = lower_transpose(x, 0, 1) if batch_first else x
+        counts = None if lengths is None else _counts(rows, lengths)
         directions = 2 if bidirectional else 1
         size = len(weights) // (layers * directions)
         finals: list[tuple[Array, ...]] = []
@@ -95,7 +99,7 @@ def _layer(name: str, step: Step) -> None:
                 number = layer * directions + direction
                 found = _weights(weights[number * size : (number + 1) * size], biases)
                 first = [lower_select(state, 0, number) for state in states]
-                *last, ys = _scanned(step, found, rows, first, reverse=direction == 1)
+                *last, ys = _scanned(step, found, rows, first, counts, reverse=direction == 1)
                 results.append(ys)
                 finals.append(tuple(last))
             rows = results[0] if directions == 1 else ops.concatenation(*results, axis=2)
@@ -104,8 +108,9 @@ def _layer(name: str, step: Step) -> None:
 
     lower.__doc__ = f"""torch.nn's {name}: a scan for each layer and direction.
 
-    x: f[t, b, i], or f[b, t, i]; states: f[layers * directions, b, units] each; weights: as the layer keeps them.
-    -> the outputs of the last layer, and each state after the last step
+    x: f[t, b, i], or f[b, t, i]; states: f[layers * directions, b, units] each; weights: as the layer keeps them;
+    lengths: i64[b], how many steps count. -> the outputs of the last layer, zero where no step counts, and each state
+    after the last step that does
     """
     lowers_torch(f"jfuse.{name}")(lower)
 
@@ -144,22 +149,38 @@ def _weights(given: Sequence[Array], biases: bool) -> Weights:
     return Weights(entering, recurrent, first, second, projection[0] if projection else None)
 
 
-def _scanned(step: Step, weights: Weights, x: Array, states: Sequence[Array], *, reverse: bool) -> tuple[Any, ...]:
-    """The states after the last step, and what each step gives: its first state.   x: f[t, b, i]"""
+def _counts(x: Array, lengths: Array) -> Array:
+    """Which steps count.   x: f[t, b, i], lengths: i64[b] -> bool[t, b]"""
+    steps = lower_arange(x.shape[0], dtype=DType.i32)
+    return ops.less(ops.expand_dims(steps, np.int32(1)), ops.expand_dims(as_type(lengths, DType.i32), np.int32(0)))
+
+
+def _scanned(
+    step: Step, weights: Weights, x: Array, states: Sequence[Array], counts: Array | None, *, reverse: bool
+) -> tuple[Any, ...]:
+    """The states after the last step, and what each step gives: its first state.   x: f[t, b, i], counts: bool[t, b]
+
+    A step that does not count leaves the states as they are and gives zeros.
+    """
     parts = weights.all()
     computed = [i for i, w in enumerate(parts) if isinstance(w, Var)]
     consts = [parts[i] for i in computed]
+    rows = [x] if counts is None else [x, counts]
 
     def body(*variables: Any) -> tuple[Any, ...]:
         held = list(parts)
         for place, variable in zip(computed, variables, strict=False):
             held[place] = variable
-        inner = variables[len(computed) :]
-        after = step(Weights(*held), inner[-1], inner[:-1])
-        return (*after, after[0])
+        before = variables[len(computed) : len(computed) + len(states)]
+        row, *counting = variables[len(computed) + len(states) :]
+        after = step(Weights(*held), row, before)
+        if not counting:
+            return (*after, after[0])
+        count = ops.expand_dims(counting[0], np.int32(1))
+        kept = (ops.select_v2(count, new, old) for new, old in zip(after, before, strict=True))
+        return (*kept, ops.select_v2(count, after[0], scalar(0, after[0])))
 
-    row = TensorType(type_of(x).shape[1:], dtype(x))
-    types = [*map(type_of, [*consts, *states]), row]
+    types = [*map(type_of, [*consts, *states]), *(TensorType(type_of(r).shape[1:], dtype(r)) for r in rows)]
     graph = trace_graph(body, types, name="step")
-    operands = [*consts, *states, x]
+    operands = [*consts, *states, *rows]
     return scan(operands, (graph,), consts=len(consts), carries=len(states), length=x.shape[0], reverse=reverse)

@@ -7,14 +7,14 @@ from contextlib import contextmanager
 from functools import cache
 from typing import Any
 
-from jfuse.errors import ImportFailed
+from jfuse.frontends.torch_modules.packed import PackedSizes, packed_kept
 
 NAMESPACE = "jfuse"
 _KINDS = {"lstm": 2, "gru": 1, "rnn_tanh": 1, "rnn_relu": 1}
 """How many states each layer has."""
 _SCHEMA = (
     "(Tensor x, Tensor[] states, Tensor[] weights, bool biases, int layers, float dropout, bool train, "
-    "bool bidirectional, bool batch_first) -> ({})"
+    "bool bidirectional, bool batch_first, Tensor? lengths=None) -> ({})"
 )
 
 
@@ -26,16 +26,16 @@ def layers_kept() -> Iterator[None]:
     """
     import torch
     from torch.nn.modules import rnn
-    from torch.nn.utils import rnn as packing
 
     operators = _operators()
     original, fast = rnn._VF, torch.backends.mha.get_fastpath_enabled()
-    rnn._VF = packing._VF = _Kept(original, operators)
+    rnn._VF = _Kept(original, operators)
     torch.backends.mha.set_fastpath_enabled(False)  # it has an operator of its own for a whole encoder layer
     try:
-        yield
+        with packed_kept():
+            yield
     finally:
-        rnn._VF = packing._VF = original
+        rnn._VF = original
         torch.backends.mha.set_fastpath_enabled(fast)
 
 
@@ -61,27 +61,30 @@ class _Kept:
         self._operators = operators
 
     def __getattr__(self, name: str) -> Any:
-        if name == "_pack_padded_sequence":
-            raise ImportFailed(
-                "packed sequences have no spelling in TFLite: their sizes are data",
-                remedy="give the layer the padded batch, and mask what does not count",
-            )
         found = getattr(self._original, name)
         return _Layer(found, self._operators[name]) if name in self._operators else found
 
 
 class _Layer:
-    """A function of torch._VF: packed sequences go to the original, all others to the operator."""
+    """A function of torch._VF as the operator."""
 
     def __init__(self, original: Callable[..., Any], operator: Any) -> None:
         self._original = original
         self._operator = operator
 
     def __call__(self, x: Any, second: Any, third: Any, *rest: Any) -> Any:
-        if isinstance(rest[0], list | tuple):  # the sizes of batches stand before states and weights
+        if isinstance(second, PackedSizes):  # they stand before states and weights, and no word of the batch's axis
+            weights, *options = rest
+            found = self._operator(x, _listed(third), list(weights), *options, False, second.lengths)
+            second.filled_with_zeros = found[0]
+            return found
+        if isinstance(rest[0], list | tuple):  # what was packed by other means
             return self._original(x, second, third, *rest)
-        states = list(second) if isinstance(second, list | tuple) else [second]
-        return self._operator(x, states, list(third), *rest)
+        return self._operator(x, _listed(second), list(third), *rest)
+
+
+def _listed(states: Any) -> list[Any]:
+    return list(states) if isinstance(states, list | tuple) else [states]
 
 
 @cache
@@ -96,10 +99,20 @@ def _registered(torch: Any, kind: str, states: int) -> Any:
     schema = _SCHEMA.format(", ".join(["Tensor"] * (1 + states)))
     name = f"{NAMESPACE}::{kind}"
 
-    def compute(x: Any, given: Any, weights: Any, *options: Any) -> Any:
+    def compute(x: Any, given: Any, weights: Any, *rest: Any) -> Any:
         first = tuple(given) if kind == "lstm" else given[0]
-        found = getattr(torch._C._VariableFunctions, kind)(x, first, list(weights), *options)
-        return tuple(part.clone() for part in found)
+        *options, lengths = rest if len(rest) == 7 else (*rest, None)
+        layer = getattr(torch._C._VariableFunctions, kind)
+        if lengths is None:
+            return tuple(part.clone() for part in layer(x, first, list(weights), *options))
+        packed = torch.nn.utils.rnn.pack_padded_sequence(x, lengths, options[-1], enforce_sorted=False)
+        order, back = packed.sorted_indices, packed.unsorted_indices
+        first = tuple(state[:, order] for state in given) if kind == "lstm" else given[0][:, order]
+        y, *after = layer(packed.data, packed.batch_sizes, first, list(weights), *options[:-1])
+        y = torch.nn.utils.rnn.pad_packed_sequence(
+            packed._replace(data=y), options[-1], total_length=x.shape[1 if options[-1] else 0]
+        )[0]
+        return y, *(state[:, back] for state in after)
 
     def fake(x: Any, given: Any, weights: Any, *options: Any) -> Any:
         directions = 2 if options[4] else 1

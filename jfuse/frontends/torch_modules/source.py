@@ -16,6 +16,7 @@ from jfuse.frontends.imported_functions import ImportedFunctions
 from jfuse.frontends.pytorch import is_exported_program
 from jfuse.frontends.selection import Selection
 from jfuse.frontends.torch_modules.export import arguments_of, exported, functional, read_program
+from jfuse.frontends.torch_modules.packed import packed_to_full_size
 from jfuse.frontends.torch_modules.tensors import array_of, dtype_of, tensor_of
 from jfuse.frontends.torch_modules.walker import Symbols, TorchWalker
 from jfuse.ir.dims import SymbolNames, symbols_in
@@ -51,7 +52,7 @@ class TorchSignature:
         given = iter(flat)
         leaves = [tensor_of(next(given)) if leaf is None else leaf for leaf in self.leaves]
         arguments, named = tree.tree_unflatten([None if v is _NOTHING else v for v in leaves], self.structure)
-        with torch.no_grad():
+        with torch.no_grad(), packed_to_full_size():
             results = self.function(*arguments, **named)
         return {name: _value(leaf) for name, leaf in named_results(results).items()}
 

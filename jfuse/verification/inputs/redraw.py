@@ -1,4 +1,4 @@
-"""Other inputs where TensorFlow refuses those drawn: by what its message says, and by trying what is often wanted."""
+"""Other inputs where the source refuses those drawn: by what its message says, and by trying what is often wanted."""
 
 from __future__ import annotations
 
@@ -95,6 +95,7 @@ def _tries(drawn: Arrays, fixed: Collection[str], message: str) -> Iterator[Mann
     told = {name: manner for name, manner in _told(drawn, message) if name not in fixed}
     if told:
         yield told
+    yield from _lengths(drawn, fixed, message)
     if nested := _nested_rows(drawn, fixed):
         yield nested
     possible = {n: found for n, array in drawn.items() if n not in fixed and (found := _possible(n, array, drawn))}
@@ -107,6 +108,15 @@ def _tries(drawn: Arrays, fixed: Collection[str], message: str) -> Iterator[Mann
     for _ in range(_ROUNDS if len(possible) > 1 else 0):
         chosen = {name: (None, *found)[generator.integers(len(found) + 1)] for name, found in possible.items()}
         yield {name: manner for name, manner in chosen.items() if manner is not None}
+
+
+def _lengths(drawn: Arrays, fixed: Collection[str], message: str) -> Iterator[Manners]:
+    """Where the message speaks of lengths: each vector of integers as those of the rows of another input."""
+    vectors = [n for n, a in drawn.items() if n not in fixed and a.ndim == 1 and a.dtype.kind in "iu"]
+    for other, of in drawn.items() if "length" in message.lower() else ():
+        for axis, kind in itertools.product((1, 0) if of.ndim > 1 else (), ("lengths", "sorted lengths")):
+            if found := {n: Manner(kind, other, axis) for n in vectors if len(drawn[n]) == of.shape[1 - axis]}:
+                yield found
 
 
 def _nested_rows(drawn: Arrays, fixed: Collection[str]) -> dict[str, Manner]:
@@ -195,6 +205,8 @@ _KINDS: Mapping[str, _Kind] = {
     "range": lambda manner, generator, drawn, n, shape: generator.integers(manner.least, manner.end, drawn.shape),
     "below": lambda manner, generator, drawn, n, shape: generator.integers(0, max(n, 1), drawn.shape),
     "size": lambda manner, generator, drawn, n, shape: n,
+    "lengths": lambda manner, generator, drawn, n, shape: generator.integers(1, n + 1, drawn.shape),
+    "sorted lengths": lambda manner, generator, drawn, n, shape: -np.sort(-generator.integers(1, n + 1, drawn.shape)),
     "order": lambda manner, generator, drawn, n, shape: generator.permutation(drawn.size),
     "splits": lambda manner, generator, drawn, n, shape: _splits(generator, drawn.size, n),
     "rows": lambda manner, generator, drawn, n, shape: _splits(generator, drawn.size, max(n - 1, 0)),

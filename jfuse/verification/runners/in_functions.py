@@ -14,7 +14,8 @@ from jfuse.verification.runners.in_jax import InJax
 from jfuse.verification.runners.in_tensorflow import InTensorFlow
 from jfuse.verification.runners.in_torch import InTorch
 from jfuse.verification.runners.on_xla import Runnable
-from jfuse.verification.subject import Arrays, Calls, Interface, interfaces_of
+from jfuse.verification.runners.with_states import WithStates
+from jfuse.verification.subject import Arrays, Calls, Interface, Subject, interfaces_of
 
 
 @dataclass(frozen=True)
@@ -71,8 +72,10 @@ class _FunctionCalls:
         return self.parts[key].start().run(inputs, key)
 
 
-def source_of(model: Runnable) -> InTensorFlow | InFunctions | None:
+def source_of(model: Runnable) -> Subject | None:
     """Whoever computes the source of a model, where it has one."""
-    if model.functions is not None:
-        return InFunctions(model.functions)
-    return None if model.imported is None else InTensorFlow(model.imported)
+    source = model.functions or model.imported
+    if source is None:
+        return None
+    plain: Subject = InFunctions(source) if isinstance(source, ImportedFunctions) else InTensorFlow(source)
+    return WithStates(plain, source.explicit_states) if source.explicit_states else plain

@@ -49,16 +49,3 @@ class Same(torch.nn.Module):
     def forward(self, x: Any) -> Any:
         """x"""
         return x
-
-
-class Packed(torch.nn.Module):
-    """A layer over sequences that are packed."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.layer = torch.nn.LSTM(5, 6, batch_first=True)
-
-    def forward(self, x: Any, lengths: Any) -> Any:
-        """f32[b, t, 5], i64[b] -> f32[1, b, 6]"""
-        packed = torch.nn.utils.rnn.pack_padded_sequence(x, lengths, batch_first=True, enforce_sorted=False)
-        return self.layer(packed)[1][0]

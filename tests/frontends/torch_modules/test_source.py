@@ -17,7 +17,7 @@ from jfuse.errors import ImportFailed, LowerError
 
 torch = pytest.importorskip("torch")
 
-from tests.frontends.torch_modules.modules import Counting, Nested, Packed, Same, Unknown  # noqa: E402
+from tests.frontends.torch_modules.modules import Counting, Nested, Same, Unknown  # noqa: E402
 from tests.frontends.torch_modules.rows import Of, Spec, f32, i64  # noqa: E402
 
 
@@ -114,7 +114,6 @@ def test_all_operators_without_a_rule_are_named_with_their_places() -> None:
         (dense(), None, ImportFailed, "nothing tells what the module takes"),
         (dense(), [f32(None, 6)], ImportFailed, "torch.export cannot export Sequential"),
         (Counting().eval(), [f32(2)], ImportFailed, "writes to 'count'"),
-        (Packed().eval(), [f32(2, 7, 5), torch.tensor([7, 3])], ImportFailed, "packed sequences"),
         (Of(lambda x: x + x[x > 0].sum()), [f32(4)], LowerError, "as many as the data says"),
         ({"a": dense()}, [f32(1, 5)], ImportFailed, "an entry for each module"),
     ],

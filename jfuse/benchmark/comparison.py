@@ -1,0 +1,243 @@
+"""`jfuse.bench`: what a model becomes by jfuse and by the official converter, measured side by side."""
+
+from __future__ import annotations
+
+import platform
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from jfuse.api import OnStage
+from jfuse.api import verify as compare
+from jfuse.benchmark.conversions import Converted, Source, converted
+from jfuse.benchmark.operator_times import operator_times
+from jfuse.benchmark.result import ALL_THREADS, Benchmark, BenchRow, Latency
+from jfuse.errors import JfuseError, VerifyFailed
+from jfuse.last_resort import only_jfuse_errors
+from jfuse.limits import DEFAULT_LIMITS, Limits
+from jfuse.loading import load
+from jfuse.model import Model
+from jfuse.running.cores import cores
+from jfuse.running.named_file import with_signature
+from jfuse.running.worker import LiteRtFailed, Refused
+from jfuse.tflite.mapped_file import read_file
+from jfuse.tflite.targets.file_operators import operators_of
+from jfuse.tuning.timing import SECONDS, Turn, drawn_inputs, in_turns, litert_turn
+
+FORMS: Mapping[str, Mapping[str, Any]] = {
+    "jfuse": {},
+    'jfuse, prefer="speed"': {"prefer": "speed"},
+    "jfuse, WHILE": {"recover": False, "loop": "while"},
+    "jfuse, unrolled": {"recover": False, "loop": "unroll"},
+}
+"""The forms of jfuse's file: those after the first are of models with recurrences."""
+OFFICIAL, XLA, SOURCE_FILE = "official converter", "XLA", "the file"
+_XLA_CALLS = 6  # in a row
+_LIMIT_S = 900.0
+
+
+@only_jfuse_errors("measuring")
+def bench(
+    source: str | Path,
+    *,
+    signatures: Sequence[str] | None = None,
+    shapes: Mapping[str, Sequence[int | None]] | None = None,
+    batch: int | None = None,
+    against: str | Path | None = None,
+    threads: Sequence[int] = (1, 2, 4),
+    profile: bool = True,
+    seconds: float = SECONDS,
+    limit_s: float = _LIMIT_S,
+    modules: Sequence[str] = (),
+    unsafe: bool = False,
+    limits: Limits = DEFAULT_LIMITS,
+    on_stage: OnStage = lambda stage: None,
+) -> Benchmark:
+    """jfuse's file in each form of its recurrences, the official converter's, and the source on XLA, measured.
+
+    Each conversion is a process of its own that starts from the file: its time, and the most memory held. Latencies of
+    random inputs are taken in turns. What fails is a row with the reason.
+
+    source: the path of a model, or of a .tflite file, which then stands in the place of the official converter's.
+    signatures, shapes, batch, unsafe: as `load` has them; sizes that stay open are the smallest that are tried.
+    against: the path of another .tflite file with the same inputs, to be measured as well.
+    threads: of LiteRT. XLA takes as many as it likes. profile: also time each operator alone, with one thread.
+    seconds: of calls for each file and number of threads. limit_s: what one conversion may take.
+    modules: names of Python modules to import before, as for layers of your own.
+    Raises JfuseError where the source cannot be loaded: then there is nothing to measure.
+    """
+    if not isinstance(source, str | Path):
+        raise JfuseError(
+            "only files are measured, as each conversion is a process of its own",
+            found=type(source).__name__,
+            remedy="save the model first: model.export(folder), or tf.saved_model.save(module, folder)",
+        )
+    if not threads or min(threads) < 1:
+        raise JfuseError("threads= are positive numbers", found=list(threads))
+    what = Source(Path(source), signatures, shapes, batch, unsafe, tuple(modules))
+    on_stage("import")
+    model = load(what.path, limits=limits, **what.load)
+    bench_ = _Bench(model, what, limits, on_stage)
+    files = dict(bench_.files(None if against is None else Path(against), limit_s))
+    rows = bench_.measured(files, tuple(threads), seconds)
+    rows = [bench_.compared(row, files[row.name].data) for row in rows]
+    if profile:
+        rows = [bench_.profiled(row, files[row.name].data) for row in rows]
+    signature = model.program.signatures[0]
+    inputs = {n: str(v.type) for n, v in zip(signature.input_names, signature.graph.inputs, strict=False)}
+    return Benchmark(str(source), _machine(), _versions(), inputs, tuple(rows))
+
+
+@dataclass(frozen=True)
+class _Bench:
+    """One model that is measured."""
+
+    model: Model
+    source: Source
+    limits: Limits
+    on_stage: OnStage
+
+    def files(self, against: Path | None, limit_s: float) -> Iterator[tuple[str, Converted]]:
+        """Every file by name, with what making it took; XLA has none."""
+        is_file = self.source.path.suffix == ".tflite"
+        if is_file:
+            yield SOURCE_FILE, Converted(bytes(read_file(self.source.path)[0]))
+        forms = iter(FORMS.items())
+        name, options = next(forms)
+        first = self._converted(name, "jfuse", options, limit_s)
+        known = {first.data: name}
+        yield name, first
+        for name, options in forms if first.recurrent else ():
+            found = self._converted(name, "jfuse", options, limit_s)
+            if found.data in known and not found.error:
+                found = replace(found, error=f"the same file as {known[found.data]}", data=b"")
+            known.setdefault(found.data, name)
+            yield name, found
+        if not is_file:
+            yield OFFICIAL, self._converted(OFFICIAL, "official", {}, limit_s)
+        yield XLA, self._converted(XLA, "xla", {}, limit_s)
+        if against is not None:
+            yield against.name, Converted(bytes(read_file(against)[0]))
+
+    def _converted(self, name: str, by: str, options: Mapping[str, Any], limit_s: float) -> Converted:
+        self.on_stage(f"converting: {name}")
+        return converted(by, self.source, options, limit_s)
+
+    def measured(self, files: Mapping[str, Converted], threads: Sequence[int], seconds: float) -> list[BenchRow]:
+        """A row for each file with its latencies."""
+        rows = {name: _row(name, found) for name, found in files.items()}
+        self.on_stage("measure: XLA")
+        found: dict[str, dict[int, Latency]] = {name: {} for name in files}
+        for count in threads:
+            self.on_stage(f"measure: {count} thread{'s' if count > 1 else ''}")
+            turns: dict[str, Turn] = {}
+            for name, file in files.items():
+                if not file.data:
+                    continue
+                try:
+                    turns[name] = litert_turn(self._named(file.data), self._calls(), threads=count, limits=self.limits)
+                except (Refused, LiteRtFailed) as error:
+                    if count == threads[0]:
+                        rows[name] = rows[name].noted(f"LiteRT does not run it: {error}".replace("\n", " "))
+            if count == threads[0] and not rows[XLA].error:
+                turns[XLA] = self._xla_turn()
+            for name, calls in in_turns(turns, seconds).items():
+                found[name][ALL_THREADS if name == XLA else count] = Latency.of([s for turn in calls for s in turn])
+        return [replace(row, latency=found[name]) for name, row in rows.items()]
+
+    def _named(self, data: bytes) -> bytes:
+        return with_signature(data, self.model.program)
+
+    def _calls(self) -> list[tuple[str, dict[str, np.ndarray]]]:
+        program = self.model.program
+        return [(s.key, drawn_inputs(program, number)) for number, s in enumerate(program.signatures)]
+
+    def _xla_turn(self) -> Turn:
+        calls = [(self.model.runner(key), self._arguments(key, inputs)) for key, inputs in self._calls()]
+        return xla_turn(calls)
+
+    def _arguments(self, key: str, inputs: Mapping[str, np.ndarray]) -> list[np.ndarray]:
+        signature = self.model.signature(key)
+        states = [state.initial.array for state in signature.states]
+        return [*(inputs[name] for name in signature.input_names), *states]
+
+    def compared(self, row: BenchRow, data: bytes) -> BenchRow:
+        """The row with the largest error of the file against the source."""
+        if not data:
+            return row
+        self.on_stage(f"comparing: {row.name}")
+        try:
+            against = self.source.path if self.source.path.suffix == ".tflite" else self.model
+            with tempfile.TemporaryDirectory() as temporary:
+                path = Path(temporary, "model.tflite")
+                path.write_bytes(data)
+                found = compare(path, against, edges="none", shrink=0, limits=self.limits)
+        except VerifyFailed as failed:
+            if failed.verification is None:
+                return row.noted(" ".join(f"not compared: {failed.reason}".split()))
+            found = failed.verification
+            row = row.noted(f"differs from the source: {failed.message}")
+        except JfuseError as error:
+            return row.noted(" ".join(f"not compared: {error.reason}".split()))
+        errors = [d.error for d in found.differences if "litert" in d.pair.lower()] or [
+            d.error for d in found.differences
+        ]
+        return replace(row, difference=max(errors, default=None))
+
+    def profiled(self, row: BenchRow, data: bytes) -> BenchRow:
+        """The row with the time of each operator of its first signature."""
+        if not data or not row.latency:
+            return row
+        self.on_stage(f"profile: {row.name}")
+        key, inputs = self._calls()[0]
+        try:
+            return replace(row, profile=operator_times(self._named(data), key, inputs, self.limits))
+        except JfuseError as error:
+            return row.noted(" ".join(f"no profile: {error.reason}".split()))
+
+
+def xla_turn(calls: Sequence[tuple[Callable[[list[np.ndarray]], Any], list[np.ndarray]]]) -> Turn:
+    """A turn of runners on XLA: some calls in a row, each of all of them one after the other."""
+
+    def turn() -> list[float]:
+        found = []
+        for _ in range(_XLA_CALLS):
+            started = time.perf_counter()
+            for runner, arguments in calls:
+                runner(arguments)
+            found.append(time.perf_counter() - started)
+        return found[1:]
+
+    turn()
+    return turn
+
+
+def _row(name: str, found: Converted) -> BenchRow:
+    return BenchRow(
+        name,
+        found.error,
+        found.seconds,
+        found.peak_mib,
+        len(found.data) or None,
+        operators_of(found.data) if found.data else {},
+    )
+
+
+def _machine() -> str:
+    return f"{platform.system()} {platform.machine()}, {cores()} cores"
+
+
+def _versions() -> dict[str, str]:
+    found = {}
+    for name in ("jfuse", "jax", "ai-edge-litert", "tensorflow", "keras"):
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:
+            continue
+    return found

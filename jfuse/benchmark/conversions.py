@@ -1,0 +1,85 @@
+"""Conversions in processes of their own: how long they take, and how much memory."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from jfuse.benchmark.one_conversion import FIGURES, FILE, REQUEST
+
+_QUIET = {"TF_CPP_MIN_LOG_LEVEL": "3"}
+_LONGEST = 400  # characters of an error
+
+
+@dataclass(frozen=True)
+class Source:
+    """What is converted: the path, and what of it; modules are imported before."""
+
+    path: Path
+    signatures: Sequence[str] | None = None
+    shapes: Mapping[str, Sequence[int | None]] | None = None
+    batch: int | None = None
+    unsafe: bool = False
+    modules: Sequence[str] = ()
+
+    @property
+    def load(self) -> dict[str, Any]:
+        """The arguments of `jfuse.load`."""
+        return {"signatures": self.signatures, "shapes": self.shapes, "batch": self.batch, "unsafe": self.unsafe}
+
+
+@dataclass(frozen=True)
+class Converted:
+    """What one conversion made and took; `error` where it failed.   recurrent: there are recurrences to choose for"""
+
+    data: bytes = b""
+    error: str = ""
+    seconds: float | None = None
+    peak_mib: float | None = None
+    recurrent: bool = False
+    steps: Mapping[str, float] = field(default_factory=dict)
+
+
+def converted(by: str, source: Source, options: Mapping[str, Any], limit_s: float) -> Converted:
+    """One conversion.   by: "jfuse", "official" or "xla", which loads and compiles; options: of `jfuse.convert`
+
+    limit_s: seconds after which the process is ended.
+    """
+    request = {
+        "by": by,
+        "source": str(source.path.resolve()),
+        "load": source.load,
+        "options": dict(options),
+        "modules": list(source.modules),
+    }
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = Path(temporary)
+        (folder / REQUEST).write_text(json.dumps(request), encoding="utf-8")
+        command = [sys.executable, "-m", "jfuse.benchmark.one_conversion", temporary]
+        environment = {**os.environ, **_QUIET, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
+        try:
+            run = subprocess.run(
+                command, env=environment, stdin=subprocess.DEVNULL, capture_output=True, check=False, timeout=limit_s
+            )
+        except subprocess.TimeoutExpired:
+            return Converted(error=f"not done within {limit_s:g} s")
+        if not (folder / FIGURES).exists():
+            words = run.stderr.decode(errors="replace").strip().splitlines()
+            return Converted(error=_cut(f"the process ended with {run.returncode}: {words[-1] if words else ''}"))
+        figures = json.loads((folder / FIGURES).read_text(encoding="utf-8"))
+        file = folder / FILE
+        data = file.read_bytes() if file.exists() else b""
+    return Converted(**{"data": data, **figures, "error": _cut(figures["error"])})
+
+
+def _cut(text: str) -> str:
+    text = re.sub(r"\s+", " ", text)
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"

@@ -1,0 +1,141 @@
+"""What was measured of one model: a row for each file and for XLA."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from jfuse.notebooks import Shown
+from jfuse.reports.as_json import number, write_data
+
+FORMAT, VERSION = "jfuse.benchmark", 1
+ALL_THREADS = 0
+"""The number of threads of what decides by itself how many it takes."""
+
+
+@dataclass(frozen=True)
+class Latency:
+    """The time of one call in microseconds: the median, and what nine of ten calls do not exceed."""
+
+    median_us: float
+    p90_us: float
+
+    @classmethod
+    def of(cls, seconds: Sequence[float]) -> Latency:
+        """The latency of so many calls."""
+        ranked = sorted(seconds)
+        return cls(1e6 * median(ranked), 1e6 * ranked[(9 * (len(ranked) - 1) + 9) // 10])
+
+
+@dataclass(frozen=True)
+class OperatorTime:
+    """One operator of a file run alone in LiteRT.   name: of its first output; us: the median of a call
+
+    us is None, with the reason, for operators that cannot run alone.
+    """
+
+    op: str
+    name: str
+    us: float | None
+    reason: str = ""
+
+
+@dataclass(frozen=True)
+class BenchRow:
+    """One file, or XLA. What could not be measured is None; `error` says why there is no file at all.
+
+    seconds, peak_mib: of the conversion in a process of its own, and the most memory that this held meanwhile, the
+    libraries included. latency: by the number of threads. difference: the largest max|a - b| / max|b| of an output from
+    the source's, over several calls in a row. notes: what is worth a line.
+    """
+
+    name: str
+    error: str = ""
+    seconds: float | None = None
+    peak_mib: float | None = None
+    size_bytes: int | None = None
+    operators: Mapping[str, int] = field(default_factory=dict)
+    latency: Mapping[int, Latency] = field(default_factory=dict)
+    difference: float | None = None
+    notes: tuple[str, ...] = ()
+    profile: tuple[OperatorTime, ...] = ()
+
+    def noted(self, note: str) -> BenchRow:
+        """The row with one more note."""
+        return replace(self, notes=(*self.notes, note))
+
+
+@dataclass(frozen=True)
+class Benchmark(Shown):
+    """All rows of one model, and where they were measured.   inputs: the type of each, by name"""
+
+    model: str
+    machine: str
+    versions: Mapping[str, str]
+    inputs: Mapping[str, str]
+    rows: tuple[BenchRow, ...]
+
+    def row(self, name: str) -> BenchRow:
+        """The row of a name. Raises KeyError where there is none."""
+        found = {row.name: row for row in self.rows}
+        return found[name]
+
+    def __str__(self) -> str:
+        lines = [f"{self.model} on {self.machine}"]
+        return "\n".join([*lines, *("  ".join(cells) for cells in (HEADER, *cells_of(self)))])
+
+
+HEADER = ("file", "seconds", "peak MiB", "bytes", "operators", "median us (p90)", "error")
+
+
+def cells_of(result: Benchmark) -> list[tuple[str, ...]]:
+    """The table's cells, a row for each of the rows."""
+    return [_cells(row) for row in result.rows]
+
+
+def _cells(row: BenchRow) -> tuple[str, ...]:
+    if row.error:
+        return (row.name, "", "", "", "", "", row.error)
+    latency = ", ".join(
+        f"{label(threads)}: {t.median_us:.4g} ({t.p90_us:.4g})" for threads, t in sorted(row.latency.items())
+    )
+    return (
+        row.name,
+        _text(row.seconds, ".2f"),
+        _text(row.peak_mib, ".0f"),
+        _text(row.size_bytes, ","),
+        _text(sum(row.operators.values()) if row.operators else None, ","),
+        latency,
+        _text(row.difference, ".1e"),
+    )
+
+
+def label(threads: int) -> str:
+    """How many threads, in words."""
+    return "all threads" if threads == ALL_THREADS else f"{threads} thread{'s' if threads > 1 else ''}"
+
+
+def _text(value: float | None, form: str) -> str:
+    return "" if value is None else format(value, form)
+
+
+def to_json(results: Sequence[Benchmark]) -> dict[str, Any]:
+    """The results as dicts, lists, texts and numbers."""
+    return {"format": FORMAT, "version": VERSION, "models": [_model(result) for result in results]}
+
+
+def _model(result: Benchmark) -> dict[str, Any]:
+    found = asdict(result)
+    for row in found["rows"]:
+        row["latency"] = {str(threads or "all"): times for threads, times in row["latency"].items()}
+        row["difference"] = number(row["difference"])
+    return found
+
+
+def write_benchmark(results: Sequence[Benchmark], path: str | os.PathLike[str]) -> Path:
+    """Write the results as JSON: whole or not at all. Raises JfuseError where that cannot be written."""
+    return write_data(to_json(results), path)

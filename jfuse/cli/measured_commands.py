@@ -1,0 +1,155 @@
+"""The commands that measure or compare files: `jfuse optimize`, `tune`, `bench` and `diff`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from jfuse.cli import options
+from jfuse.cli.frame import app, work
+from jfuse.cli.options import check_targets, need_target, one_of
+from jfuse.passes.options import PADDINGS, STATES, LoweringOptions, RecurrenceOptions
+
+
+@app.command(short_help="Write a .tflite file with fewer operators, fewer bytes and less time.")
+def optimize(
+    model: options.File,
+    output: options.Output,
+    target: options.Target = LoweringOptions.target,
+    slower: options.Slower = 1.0,
+    verify: options.Verify = True,
+    verbose: options.Verbose = False,
+) -> None:
+    """Write FILE with loops fused and unrolled steps joined, never larger or slower than it; else as it is, and why."""
+    need_target(target)
+    options.need_file(model)
+    check_targets(model, output)
+    with work(verbose):
+        from jfuse.cli import improvement
+
+        improvement.optimize(model, output, target=target, slower=slower, verify=verify)
+
+
+@app.command(short_help="Convert a model with each recurrence in the form that is measured to be fastest.")
+def tune(
+    source: options.Source,
+    output: options.Output,
+    signature: options.Signatures = None,
+    shape: options.Shapes = None,
+    batch: options.Batch = None,
+    state: options.State = RecurrenceOptions.state,
+    padding: options.Padding = None,
+    target: options.Target = LoweringOptions.target,
+    candidates: options.Candidates = None,
+    timings: options.Timings = None,
+    verify: options.Verify = True,
+    unsafe: options.Unsafe = False,
+    verbose: options.Verbose = False,
+) -> None:
+    """Time the forms of each recurrence in SOURCE (fused, straight code, WHILE) and write the file with the fastest.
+
+    With --candidates the files of all forms are written, too; with --timings their times come from a device.
+    """
+    one_of("state", state, STATES)
+    one_of("padding", padding, PADDINGS)
+    need_target(target)
+    check_targets(source, output)
+    with work(verbose):
+        from jfuse.cli import improvement
+
+        improvement.tune(
+            source,
+            output,
+            signatures=signature,
+            shapes=options.shapes_of(shape),
+            batch=batch,
+            state=state,
+            padding=padding,
+            target=target,
+            candidates=candidates,
+            timings=timings or (),
+            verify=verify,
+            unsafe=unsafe,
+        )
+
+
+@app.command(short_help="Measure a model as jfuse, the official converter and XLA have it.")
+def bench(
+    models: Annotated[
+        list[Path], typer.Argument(metavar="MODEL...", help="What `convert` takes; several are measured.")
+    ],
+    against: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="One more .tflite file with the same inputs.", exists=True)
+    ] = None,
+    signature: options.Signatures = None,
+    shape: options.Shapes = None,
+    batch: options.Batch = None,
+    threads: Annotated[
+        list[int] | None, typer.Option(min=1, help="Threads of LiteRT; several times for several. [default: 1, 2, 4]")
+    ] = None,
+    seconds: Annotated[float, typer.Option(min=0.01, help="Of calls for each file and number of threads.")] = 0.5,
+    limit: Annotated[float, typer.Option(min=1, help="Seconds that one conversion may take.")] = 900,
+    profile: Annotated[bool, typer.Option(help="Also time each operator alone.")] = True,
+    json: options.Json = None,
+    html: options.Html = None,
+    import_: options.Imports = None,
+    unsafe: options.Unsafe = False,
+    quiet: options.Quiet = False,
+    verbose: options.Verbose = False,
+) -> None:
+    """Convert MODEL in each form of its recurrences and officially, and measure the files beside XLA.
+
+    A row for each: seconds and peak memory of the conversion, bytes, operators, latency, error against the source.
+
+    Example: jfuse bench saved_model/ --batch 1 --html bench.html
+    """
+    for model in models:
+        check_targets(model, json, html)
+    sizes = options.shapes_of(shape)
+    options.check_modules(import_)
+    with work(verbose, quiet):
+        from jfuse.cli import measuring, user_code
+
+        user_code.run(import_, None)
+        measuring.bench(
+            models,
+            json,
+            html,
+            signatures=signature,
+            shapes=sizes,
+            batch=batch,
+            against=against,
+            threads=tuple(threads or (1, 2, 4)),
+            seconds=seconds,
+            limit_s=limit,
+            profile=profile,
+            modules=import_ or (),
+            unsafe=unsafe,
+        )
+
+
+@app.command(short_help="Say in what two models differ, without running them.")
+def diff(
+    a: Annotated[Path, typer.Argument(metavar="A", help="A model, or a text that `inspect` printed (.txt).")],
+    b: Annotated[Path, typer.Argument(metavar="B", help="Another one.")],
+    json: options.Json = None,
+    unsafe: options.Unsafe = False,
+    quiet: options.Quiet = False,
+    verbose: options.Verbose = False,
+) -> None:
+    """Compare A and B as programs: signatures, operators, types, options, constants, quantization, metadata.
+
+    Exit code 0 where they are equal, 1 where they differ, 2 where one cannot be read.
+
+    Example: jfuse diff before.tflite after.tflite --json diff.json
+    """
+    for model in (a, b):
+        check_targets(model, json)
+    with work(verbose, quiet, refused=2):
+        from jfuse.cli import measuring
+
+        equal = measuring.diff(a, b, json, unsafe=unsafe)
+    if not equal:
+        raise typer.Exit(1)

@@ -1,0 +1,1 @@
+"""`jfuse diff`: in what two models differ, without running them."""
