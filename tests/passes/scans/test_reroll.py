@@ -192,5 +192,5 @@ def test_many_steps_take_little_time() -> None:
     graph = trace_graph(main, [f32(2, 200, cells.INPUTS)])
     assert len(graph.eqns) > 2500
     started = time.perf_counter()
-    assert [loop_of(s) for s in scans(reroll(graph))] == [(1, 1, 900)]
+    assert [loop_of(s) for s in scans(reroll(graph))] == [(2, 1, 200)]
     assert time.perf_counter() - started < 10  # 0.2 s on an idle machine
