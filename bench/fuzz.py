@@ -4,12 +4,14 @@
 
 Files are mutated as `bench/mutations.py` does. A file that ends in a way not seen before is mutated further. The work
 is done in child processes: one that dies is a crash of the caller, and the next one goes on behind the file that it was
-at. A seed draws files of its own; what a run finds is added to what the file of `--out` has from others.
+at. One that stays at a file for too long prints where each of its threads is, and ends. A seed draws files of its own;
+what a run finds is added to what the file of `--out` has from others.
 """
 
 from __future__ import annotations
 
 import argparse
+import faulthandler
 import json
 import os
 import re
@@ -43,6 +45,7 @@ from tests.tflite.read.test_whole import integer_dense, integer_lstm
 
 LIMITS = Limits(seconds=2.0, memory_bytes=2**30, constant_bytes=2**28)
 HANG_S = 120.0  # for one file, whatever is done with it, on a busy machine; each call on XLA and in LiteRT may take two
+STUCK_S = 300.0  # for one file; then the child ends itself
 _EVERY = 400  # files between two reports of a child, which then also frees what jax has compiled
 _MOST_KEPT = 1000
 _REFUSED = "not loaded: "
@@ -78,6 +81,7 @@ class Child:
             rng = np.random.default_rng([self.seed, number])
             data = mutator.mutated(kept[int(rng.integers(len(kept)))], rng)
             _say({"at": number, "file": data.hex() if len(data) < 65536 else ""})
+            faulthandler.dump_traceback_later(STUCK_S, exit=True)  # by a thread that needs no lock of Python's
             started = time.monotonic()
             way = self._file(data, rng)
             if time.monotonic() - started > HANG_S:

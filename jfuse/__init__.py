@@ -34,8 +34,11 @@ if TYPE_CHECKING:
     from jfuse.lowering.rule_tools.query import is_constant
     from jfuse.lowering.rules import Proposal, fuses, lowers, lowers_jax, lowers_torch, need, recovers
     from jfuse.model import Model
+    from jfuse.noise.report import QuantizeReport
     from jfuse.quantization.recipe import QuantizeRule, Recipe
+    from jfuse.quantized_file import quantize_report
     from jfuse.report import Report
+    from jfuse.tflite.model_metadata import Metadata, TensorMetadata
     from jfuse.tuning.optimized_file import optimize
     from jfuse.tuning.tuned_forms import tune
     from jfuse.verification.result import Verification
@@ -50,13 +53,16 @@ __all__ = [
     "JfuseError",
     "Limits",
     "LowerError",
+    "Metadata",
     "Model",
     "Proposal",
+    "QuantizeReport",
     "QuantizeRule",
     "Recipe",
     "Report",
     "RuleError",
     "TFLiteConverter",
+    "TensorMetadata",
     "TypeMismatch",
     "Verification",
     "VerifyFailed",
@@ -78,6 +84,7 @@ __all__ = [
     "optimize",
     "parse",
     "quantize",
+    "quantize_report",
     "recovers",
     "tune",
     "verify",
@@ -106,8 +113,11 @@ _HOMES = {
     "jfuse.lowering.rule_tools.query": ("is_constant",),
     "jfuse.lowering.rules": ("Proposal", "fuses", "lowers", "lowers_jax", "lowers_torch", "need", "recovers"),
     "jfuse.model": ("Model",),
+    "jfuse.noise.report": ("QuantizeReport",),
+    "jfuse.quantized_file": ("quantize_report",),
     "jfuse.quantization.recipe": ("QuantizeRule", "Recipe"),
     "jfuse.report": ("Report",),
+    "jfuse.tflite.model_metadata": ("Metadata", "TensorMetadata"),
     "jfuse.tuning.optimized_file": ("optimize",),
     "jfuse.tuning.tuned_forms": ("tune",),
     "jfuse.verification.result": ("Verification",),

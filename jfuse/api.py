@@ -12,16 +12,17 @@ from typing import Any
 
 import jax
 
-from jfuse.errors import JfuseError, LowerError, need_choice
+from jfuse.errors import JfuseError, LowerError, need_choice, shown
 from jfuse.frontends.selection import Selection
 from jfuse.ir.graph import Graph
 from jfuse.ir.walk import all_eqns, shares_bodies
 from jfuse.last_resort import only_jfuse_errors
-from jfuse.limits import DEFAULT_LIMITS, Limits
+from jfuse.limits import DEFAULT_LIMITS, Limits, need_limits
 from jfuse.loading import load, load_selected
 from jfuse.lowering.defaults import default_rules
 from jfuse.lowering.rules import Rule
 from jfuse.model import Model
+from jfuse.option_values import path_of, several
 from jfuse.passes.context import Calibrate, Context
 from jfuse.passes.fuse.trained_steps import has_trained_steps
 from jfuse.passes.gates.all_fused import all_fused
@@ -42,6 +43,7 @@ from jfuse.quantization.recipe_json import recipe_of
 from jfuse.report import Report
 from jfuse.reports.target_check import TargetCheck, check_target
 from jfuse.sides import sides_of, with_installed, with_runtimes
+from jfuse.tflite.model_metadata import Metadata
 from jfuse.tflite.targets.catalog import target_named
 from jfuse.verification.noise import noise_of
 from jfuse.verification.options import EDGES, FindingOptions, SamplingOptions, VerifyOptions
@@ -103,15 +105,17 @@ def lower(
     calibration: inputs like those that the model will see, for recipes that compute in integers.
     Raises LowerError where something has no TFLite spelling; nothing is written then.
     """
+    if not isinstance(model, Model):
+        raise JfuseError("only a jfuse.Model is lowered", found=shown(model), remedy="jfuse.lower(jfuse.load(source))")
     model = model.keeping(state)
     options = LoweringOptions(
-        tuple(rules),
+        several("rules=", rules, "rules"),
         RecurrenceOptions(recover, mode_of(state), padding, loop, prefer, forms or {}),
         TfOpOptions(select_tf_ops, custom_ops or {}),
         _quantization(quantize, calibration),
         target=target,
         strict=strict,
-        dump_dir=dump_dir,
+        dump_dir=None if dump_dir is None else path_of("dump_dir=", dump_dir),
     )
     return _lower(model, options, passes, on_stage)
 
@@ -139,9 +143,8 @@ def _lower(model: Model, options: LoweringOptions, passes: tuple[PipelineStep, .
         recipe=options.quantization.recipe,
         calibrate=_calibration(options.quantization.calibration),
     )
-    folder = None if options.dump_dir is None else Path(options.dump_dir)
     before, after = around_quantization(passes)
-    program = run_pipeline(model.program, ctx, before, dump_dir=folder)
+    program = run_pipeline(model.program, ctx, before, dump_dir=options.dump_dir)
     if options.strict:
         all_fused(ctx)
     unquantized = None
@@ -150,7 +153,7 @@ def _lower(model: Model, options: LoweringOptions, passes: tuple[PipelineStep, .
         trained = has_trained_steps(model.program)  # which the passes before have taken for what they stand for
         floats = run_pipeline(model.program, apart, passes) if trained else run_pipeline(program, apart, after)
         unquantized = Model(floats, model.imported, limits=model.limits)
-    program = run_pipeline(program, ctx, after, dump_dir=folder, dumped=len(before))
+    program = run_pipeline(program, ctx, after, dump_dir=options.dump_dir, dumped=len(before))
     if options.target != LoweringOptions.target:
         report.notes += ctx.target.losses_of(program)
     report.operators = operator_counts(program.graphs())
@@ -199,6 +202,7 @@ def convert(
     dump_dir: str | Path | None = None,
     quantize: Recipe | str | Path | None = None,
     calibration: CalibrationData = None,
+    metadata: Metadata | Mapping[str, Any] | str | Path | None = None,
     on_stage: OnStage = lambda stage: None,
 ) -> Model:
     """`load`, `lower` and `verify` in one; `result.save(path)` writes the file, `result.report` tells what happened.
@@ -210,6 +214,7 @@ def convert(
     quantize, calibration: as in `lower`. What is compared with TensorFlow is the model before it is quantized;
         `report.noise` tells how far from it the quantized file is, in LiteRT on the calibration data (else on drawn
         inputs).
+    metadata: what the file says of itself, as `Model.with_metadata` takes it.
     """
     if samples is not None and not verify:
         raise JfuseError("samples= are what is compared on", found="verify=False", remedy="one of the two")
@@ -217,13 +222,13 @@ def convert(
         signatures, input_signature, input_tensors, output_tensors, shapes, batch, specs, params, dynamic_shapes
     )
     options = LoweringOptions(
-        tuple(rules),
+        several("rules=", rules, "rules"),
         RecurrenceOptions(recover=recover, state=mode_of(state), padding=padding, loop=loop, prefer=prefer),
         TfOpOptions(select_tf_ops, custom_ops or {}),
         _quantization(quantize, calibration),
         target=target,
         strict=strict,
-        dump_dir=dump_dir,
+        dump_dir=None if dump_dir is None else path_of("dump_dir=", dump_dir),
     )
     started = time.perf_counter()
     on_stage("import")
@@ -232,6 +237,8 @@ def convert(
     imported = time.perf_counter() - started
     lite = _lower(model, options, PIPELINE, on_stage)
     lite.report.seconds = {"import": imported, **lite.report.seconds}
+    if metadata is not None:
+        lite = lite.with_metadata(metadata)
     on_stage("export")
     started = time.perf_counter()
     lite.report.size_bytes = len(lite.to_bytes())
@@ -275,7 +282,7 @@ def quantize(
     """
     on_stage("import")
     model = source if isinstance(source, Model) else load(source, unsafe=unsafe)
-    options = LoweringOptions(quantization=_quantization(recipe, calibration))
+    options = LoweringOptions(quantization=_quantization(recipe_of(recipe), calibration))
     lite = _lower(model, options, PIPELINE, on_stage)
     on_stage("export")
     lite.report.size_bytes = len(lite.to_bytes())
@@ -360,6 +367,7 @@ def verify(
     """
     if b is not None and reference is not None:
         raise JfuseError("b and reference= are the same", remedy="one of them")
+    need_limits(limits)
     need_choice("edges", edges, EDGES)
     options = VerifyOptions(
         SamplingOptions(samples, calls, seed, inputs, sizes, signatures, edges, empty),
@@ -396,10 +404,12 @@ def _on(device: str | None) -> Iterator[None]:
         yield
         return
     try:
+        if not isinstance(device, str):
+            raise RuntimeError
         chosen = jax.devices(device)[0]
     except RuntimeError as error:
         raise JfuseError(
-            f"there is no device {device!r}", expected=f"one of {sorted({d.platform for d in jax.devices()})}"
+            f"there is no device {shown(device)}", expected=f"one of {sorted({d.platform for d in jax.devices()})}"
         ) from error
     with jax.default_device(chosen):
         yield

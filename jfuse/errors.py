@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from typing import Any
 
 
@@ -11,6 +11,16 @@ def printable(text: str) -> str:
     if text.isprintable():
         return text
     return "".join(c if c.isprintable() or c in "\n\t" else c.encode("unicode_escape").decode() for c in text)
+
+
+def shown(value: object) -> str:
+    """A value in a few characters: of integers with thousands of digits Python refuses to write any."""
+    if isinstance(value, int) and value.bit_length() > 256:
+        return f"a number of {value.bit_length():,} bits"
+    try:
+        return repr(value)[:80]
+    except ValueError:
+        return f"a {type(value).__name__}"
 
 
 class JfuseError(Exception):
@@ -75,6 +85,10 @@ class KernelFailed(VerifyFailed):
     """A kernel of TensorFlow's failed, or gave what its own graph rules out: nothing can be said of the model."""
 
 
+class NoEnd(VerifyFailed):
+    """A call of the reference did not come to an end within its time: other inputs are not tried."""
+
+
 class BadFlatbuffer(JfuseError):
     """The bytes are not a TFLite file that can be read."""
 
@@ -112,9 +126,9 @@ class NotFused(JfuseError):
 
 def need_choice(name: str, value: object, choices: Sequence[object]) -> None:
     """Raise JfuseError unless the option of this name has one of these values."""
-    if value not in choices:
+    if not isinstance(value, Hashable) or value not in choices:  # arrays are compared element by element
         known = " or ".join(map(repr, choices))
-        raise JfuseError(f"no {name} {value!r}", expected=known, remedy=f"{name}={choices[0]!r}")
+        raise JfuseError(f"no {name} {shown(value)}", expected=known, remedy=f"{name}={choices[0]!r}")
 
 
 def note_place(error: Exception, *, where: str = "", step: str = "") -> None:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from jfuse.errors import JfuseError
+from jfuse.option_values import path_of
 
 _SUFFIX = ".jfuse-tmp"
 CPP_SUFFIXES = (".cc", ".cpp", ".cxx")
@@ -23,7 +24,7 @@ def writable_target(path: str | os.PathLike[str]) -> Path:
 
     Called before anything slow, so that a mistyped folder costs no time.
     """
-    target = Path(path)
+    target = path_of("the file to write", path)
     try:
         target = target.resolve(strict=False)
         mode = target.stat().st_mode if target.exists() else None

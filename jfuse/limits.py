@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from dataclasses import dataclass, fields
+
+from jfuse.errors import JfuseError, shown
+from jfuse.option_values import real, whole
 
 GIB = 2**30
 
@@ -23,6 +27,7 @@ class Limits:
     memory_bytes: what one process of LiteRT may take, besides its own code (on Linux).
     archive_bytes: of all members of a `.keras` archive, unpacked; archive_ratio: how many times its compressed size a
         member above 64 MiB may take (zlib reaches 1,032; weights of zeros are the only honest members near it).
+    Raises JfuseError for a field that is no whole number from 0 on; of `seconds` for one that is no number above 0.
     """
 
     nesting: int = 200
@@ -34,5 +39,20 @@ class Limits:
     archive_bytes: int = 16 * GIB
     archive_ratio: int = 200
 
+    def __post_init__(self) -> None:
+        for of in fields(self):
+            given = getattr(self, of.name)
+            if of.name != "seconds":
+                object.__setattr__(self, of.name, whole(f"jfuse.Limits({of.name}=)", given))
+            elif given is not None:
+                seconds = real("jfuse.Limits(seconds=)", given, positive=True, most=math.inf)
+                object.__setattr__(self, of.name, seconds)
+
 
 DEFAULT_LIMITS = Limits()
+
+
+def need_limits(given: object) -> None:
+    """Raise JfuseError for anything but Limits, as an option `limits=`."""
+    if not isinstance(given, Limits):
+        raise JfuseError("limits= takes jfuse.Limits", found=shown(given), remedy="limits=jfuse.Limits(seconds=…)")

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from jfuse.errors import JfuseError
+from jfuse.errors import JfuseError, shown
 from jfuse.frontends.jax_functions.source import import_functions, is_jax_source, jax_signatures
 from jfuse.frontends.pytorch import is_torch_source
 from jfuse.frontends.selection import Selection
@@ -20,10 +20,11 @@ from jfuse.ir.parser import parse as parse_graph
 from jfuse.ir.walk import all_eqns
 from jfuse.kernels.control import composite
 from jfuse.last_resort import only_jfuse_errors
-from jfuse.limits import DEFAULT_LIMITS, Limits
+from jfuse.limits import DEFAULT_LIMITS, Limits, need_limits
 from jfuse.lowering.defaults import default_rules
 from jfuse.lowering.rules import Rule
 from jfuse.model import Model
+from jfuse.option_values import names_of, several
 from jfuse.report import Report
 from jfuse.running.runner import running_notes
 from jfuse.tflite.read.file import load_tflite
@@ -88,6 +89,9 @@ def load_selected(
     limits: Limits = DEFAULT_LIMITS,
 ) -> Model:
     """`load` with the options about the part of the source in one value."""
+    need_limits(limits)
+    rules = several("rules=", rules, "rules")
+    custom_ops = names_of("custom_ops=", custom_ops) or ()
     if isinstance(source, str | Path) and Path(source).suffix == ".tflite":
         if not Path(source).is_file():
             raise JfuseError(f"{source} does not exist")
@@ -116,6 +120,8 @@ def parse(text: str, *, consts: Mapping[str, np.ndarray] | None = None) -> Model
     consts: the arrays of the constants that print by digest, as `jfuse.ir.constants_of(model.program)` gives them.
     Raises JfuseError with line and column where the text is none of either, or does not check.
     """
+    if not isinstance(text, str):
+        raise JfuseError("what is parsed is text", found=shown(text))
     if is_program(text):
         return Model(parse_program(text, consts=consts))
     return parse_graph(text, consts=consts)

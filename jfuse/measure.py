@@ -127,3 +127,10 @@ def _ordered(array: np.ndarray) -> np.ndarray:
     least = np.iinfo(bits.dtype).min
     wide = bits.astype(np.int64)
     return np.where(wide < 0, least - wide, wide)
+
+
+def as_json_number(value: float | None) -> float | str | None:
+    """A float as JSON can say it: infinities and NaN, for which it has no numbers, are "inf", "-inf" and "nan"."""
+    if value is None or math.isfinite(value):
+        return value
+    return str(float(value))

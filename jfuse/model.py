@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from jfuse.errors import JfuseError
+from jfuse.errors import JfuseError, shown
 from jfuse.files import CPP_SUFFIXES, write_atomic
 from jfuse.frontends.imported_functions import ImportedFunctions
 from jfuse.frontends.sources import Imported
@@ -30,9 +30,12 @@ from jfuse.running.jax_function import JaxFunction
 from jfuse.running.micro import measured_arena
 from jfuse.running.partition import Integers, integers_of
 from jfuse.running.runner import Runner
+from jfuse.tflite.associated_files import with_files
 from jfuse.tflite.c_source import c_files
 from jfuse.tflite.mapped_file import need_unchanged
+from jfuse.tflite.model_metadata import Metadata, metadata_of
 from jfuse.tflite.write.file import parts, to_bytes
+from jfuse.tflite.write.model_metadata import with_metadata
 
 
 class Model(Shown):
@@ -90,8 +93,8 @@ class Model(Shown):
         table = self.signatures
         if key is None:
             key = "serving_default" if "serving_default" in table else next(iter(table))
-        if key not in table:
-            raise JfuseError(f"the model has no signature {key!r}", expected=f"one of {list(table)}")
+        if not isinstance(key, str) or key not in table:
+            raise JfuseError(f"the model has no signature {shown(key)}", expected=f"one of {list(table)}")
         return table[key]
 
     @only_jfuse_errors("running the model", on_values=True)
@@ -115,6 +118,8 @@ class Model(Shown):
         Exposed states that are not given are the initial ones.
         """
         chosen = self.signature(key)
+        if not isinstance(named, Mapping):
+            raise JfuseError("the inputs of a call are arrays by name", found=shown(named))
         given = {**dict(zip(chosen.input_names, args, strict=False)), **named}
         optional = {state.name for state in chosen.exposed}
         if len(args) > len(chosen.input_names) or given.keys() | optional != set(chosen.input_names):
@@ -207,6 +212,20 @@ class Model(Shown):
         other._bytes = data
         return other
 
+    @only_jfuse_errors("writing metadata")
+    def with_metadata(self, metadata: Metadata | Mapping[str, Any] | str | os.PathLike[str]) -> Model:
+        """The model with what its file says of itself: names, labels, vocabularies, normalization, associated files.
+
+        metadata: a `jfuse.Metadata`, a mapping of its fields, or the path of a .json file with them.
+        Raises JfuseError for a tensor that no signature has, or a file that cannot be read.
+        """
+        known = metadata_of(metadata)
+        program = with_metadata(self.program, known)
+        other = Model(program, self.imported, self.report, self.limits, self.unquantized, self.functions)
+        if files := known.associated():
+            other._bytes = with_files(other.to_bytes(), files)
+        return other
+
     @only_jfuse_errors("saving the file")
     def save(self, path: str | os.PathLike[str]) -> Path:
         """Write the .tflite file: to a temporary name first, then renamed, so that nothing is left half written."""
@@ -259,6 +278,8 @@ class Stream:
     @only_jfuse_errors("running the model", on_values=True)
     def run(self, inputs: Mapping[str, np.ndarray], key: str | None = None) -> dict[str, np.ndarray]:
         """Run one signature on arrays by input name, and keep its states; the results by output name."""
+        if not isinstance(inputs, Mapping) or any(value is None for value in inputs.values()):
+            raise JfuseError("the inputs of a call are arrays by name", found=shown(inputs))
         if self._litert is not None:
             return self._litert.run(self._model.signature(key).key, inputs)
         chosen = self._model.signature(key)
@@ -281,7 +302,7 @@ def _argument(name: str, value: Any, wanted: TensorType) -> np.ndarray:
     """An argument as an array of an input's dtype; raises JfuseError where it is none, or of another shape."""
     try:
         array = np.asarray(value, wanted.dtype.numpy)
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, OverflowError) as error:
         raise JfuseError(f"input {name!r} takes another value", expected=str(wanted), found=str(error)) from error
     sizes = zip(array.shape, wanted.shape, strict=False)
     if wanted.ranked and (array.ndim != wanted.rank or any(same(d, size) is False for size, d in sizes)):

@@ -13,6 +13,7 @@ from jfuse.ir.types import TensorType
 from jfuse.limits import DEFAULT_LIMITS, Limits
 from jfuse.loading import load
 from jfuse.model import Model
+from jfuse.option_values import names_of
 from jfuse.proof.inputs import open_sizes
 from jfuse.running.micro import has_micro
 from jfuse.running.named_file import with_signature
@@ -83,11 +84,12 @@ def with_runtimes(sides: Sides, runtimes: Sequence[str]) -> Sides:
 
     Raises JfuseError for a runtime that there is not, that is not installed, or that cannot run the file.
     """
-    for runtime in runtimes:
+    for runtime in names_of("runtimes=", runtimes) or ():
         need_choice("runtime", runtime, RUNTIMES)
         if sides.data is None or sides.model is None:
             raise JfuseError(f"there is no file for {runtime} to run", remedy="a .tflite file, or a lowered model")
-        sides = replace(sides, subjects=(*sides.subjects, InMicro(sides.data, sides.model.program)))
+        micro = InMicro(sides.data, sides.model.program, sides.model.limits or DEFAULT_LIMITS)
+        sides = replace(sides, subjects=(*sides.subjects, micro))
     return sides
 
 

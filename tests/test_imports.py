@@ -17,6 +17,7 @@ ROOMS = {"jfuse": "jfuse", "lowering": "jfuse.lowering", "kernels": "jfuse.kerne
 
 ORDER = (
     "jfuse.errors",
+    "jfuse.option_values",
     "jfuse.limits",
     "jfuse.settings",
     "jfuse.last_resort",
@@ -74,9 +75,11 @@ ORDER = (
     "jfuse.verification.locate",
     "jfuse.verification.compare",
     "jfuse.verification",
+    "jfuse.noise",
     "jfuse.reports",
     "jfuse.sides",
     "jfuse.api",
+    "jfuse.quantized_file",
     "jfuse.differences",
     "jfuse.tuning",
     "jfuse.benchmark",

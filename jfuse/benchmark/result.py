@@ -9,8 +9,9 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+from jfuse.measure import as_json_number
 from jfuse.notebooks import Shown
-from jfuse.reports.as_json import number, write_data
+from jfuse.reports.as_json import write_data
 
 FORMAT, VERSION = "jfuse.benchmark", 1
 ALL_THREADS = 0
@@ -132,7 +133,7 @@ def _model(result: Benchmark) -> dict[str, Any]:
     found = asdict(result)
     for row in found["rows"]:
         row["latency"] = {str(threads or "all"): times for threads, times in row["latency"].items()}
-        row["difference"] = number(row["difference"])
+        row["difference"] = as_json_number(row["difference"])
     return found
 
 

@@ -1,4 +1,4 @@
-"""The commands: `jfuse convert`, `quantize`, `optimize`, `tune`, `verify`, `check`, `inspect`, `explain`, `ops`, …
+"""The commands: `jfuse convert`, `quantize`, `quantize-report`, `optimize`, `verify`, `check`, `inspect`, …
 
 Exit codes: 0 done; 1 refused, differing or unreadable; 2 wrong usage of the command line.
 
@@ -92,9 +92,12 @@ def convert(
     quantize: options.Quantize = None,
     calibration: options.Calibration = None,
     c_array: options.CArray = None,
+    metadata: options.Metadata = None,
+    labels: options.Labels = None,
     json: options.Json = None,
     html: options.Html = None,
     unsafe: options.Unsafe = False,
+    quiet: options.Quiet = False,
     verbose: options.Verbose = False,
 ) -> None:
     """Convert SOURCE, prove what was fused, compare the file with TensorFlow, and write it."""
@@ -108,7 +111,8 @@ def convert(
     if samples is not None and not verify:
         raise typer.BadParameter("is what is compared on: without --no-verify", param_hint="--samples")
     check_targets(source, output, c_array, json, html)
-    with work(verbose):
+    about = (metadata, options.labels_of(labels))
+    with work(verbose, quiet):
         from jfuse.cli import conversion, user_code
 
         conversion.convert(
@@ -116,6 +120,7 @@ def convert(
             output,
             conversion.Reports(json, html, c_array),
             conversion.Compared(verify, samples, tolerance),
+            conversion.About(*about),
             **selected,
             rules=user_code.run(import_, rules),
             state=state,
@@ -139,15 +144,17 @@ def quantize(
     output: options.Output,
     recipe: options.Recipe,
     calibration: options.Calibration = None,
+    json: options.Json = None,
     unsafe: options.Unsafe = False,
+    quiet: options.Quiet = False,
     verbose: options.Verbose = False,
 ) -> None:
     """Write SOURCE, a float .tflite file or what `convert` takes, in the numbers that a recipe asks for."""
-    check_targets(source, output)
-    with work(verbose):
+    check_targets(source, output, json)
+    with work(verbose, quiet):
         from jfuse.cli import conversion
 
-        conversion.quantize(source, output, recipe, calibration, unsafe=unsafe)
+        conversion.quantize(source, output, json, recipe, calibration, unsafe=unsafe)
 
 
 @app.command(short_help="Compare two models.")
@@ -171,6 +178,7 @@ def verify(
     runtime: options.Runtimes = None,
     import_: options.Imports = None,
     unsafe: options.Unsafe = False,
+    quiet: options.Quiet = False,
     verbose: options.Verbose = False,
 ) -> None:
     """Compare MODEL with what it should answer like: exit code 0 where it does, 1 where it does not."""
@@ -181,7 +189,7 @@ def verify(
     sizes = options.sizes_of(size)
     check_targets(Path(model), json, html)
     options.check_modules(import_)
-    with work(verbose):
+    with work(verbose, quiet):
         from jfuse.cli import user_code, verification
 
         user_code.run(import_, None)
@@ -211,6 +219,8 @@ def verify(
 def check(
     model: options.File,
     target: options.Target,
+    json: options.Json = None,
+    quiet: options.Quiet = False,
     verbose: options.Verbose = False,
 ) -> None:
     """Say what a target makes of FILE: operators, versions, types, what falls to the CPU, what is lost, its memory.
@@ -218,10 +228,11 @@ def check(
     Exit code 1 where the target does not take it.
     """
     need_target(target)
-    with work(verbose):
+    check_targets(model, json)
+    with work(verbose, quiet):
         from jfuse.cli import target_check
 
-        takes_it = target_check.tell(model, target)
+        takes_it = target_check.tell(model, target, json)
     if not takes_it:
         raise typer.Exit(1)
 
@@ -236,12 +247,13 @@ def inspect(
     outputs: options.OutputTensors = None,
     import_: options.Imports = None,
     unsafe: options.Unsafe = False,
+    quiet: options.Quiet = False,
     verbose: options.Verbose = False,
 ) -> None:
     """Print the text form of SOURCE."""
     selected = options.selected(signature, shape, batch, inputs, outputs)
     options.check_modules(import_)
-    with work(verbose):
+    with work(verbose, quiet):
         from jfuse.cli import conversion, user_code
 
         user_code.run(import_, None)
@@ -259,50 +271,65 @@ def explain(
     import_: options.Imports = None,
     rules: options.Rules = None,
     padding: options.Padding = None,
+    json: options.Json = None,
     unsafe: options.Unsafe = False,
+    quiet: options.Quiet = False,
     verbose: options.Verbose = False,
 ) -> None:
     """Say of each recurrence in SOURCE what it is, how it was proven and what it becomes, or why it does not fuse."""
     one_of("padding", padding, PADDINGS)
     selected = options.selected(signature, shape, batch, inputs, outputs)
     options.check_modules(import_)
-    with work(verbose):
+    check_targets(source, json)
+    with work(verbose, quiet):
         from jfuse.cli import conversion, user_code
 
-        conversion.explain(source, **selected, rules=user_code.run(import_, rules), padding=padding, unsafe=unsafe)
+        conversion.explain(
+            source, json, **selected, rules=user_code.run(import_, rules), padding=padding, unsafe=unsafe
+        )
 
 
 @app.command(short_help="Say what jfuse knows of an op.")
 def ops(
     name: Annotated[str | None, typer.Argument(help="An op of TensorFlow or a builtin of TFLite.")] = None,
     markdown: Annotated[bool, typer.Option("--markdown", help="Print all ops as tables in Markdown.")] = False,
+    json: options.Json = None,
+    quiet: options.Quiet = False,
+    verbose: options.Verbose = False,
 ) -> None:
     """Say what jfuse knows of an op: its rule, its builtins and types, or what can be done without a rule."""
-    with work():
+    with work(verbose, quiet):
         from jfuse.cli import coverage
 
-        known = coverage.markdown() if markdown else coverage.tell(name)
+        known = coverage.markdown() if markdown else coverage.tell(name, json)
     if not known:
         raise typer.Exit(1)
 
 
 @app.command(short_help="List the rules for composites and loops, installed ones too.")
-def rules(import_: options.Imports = None, rules: options.Rules = None) -> None:
+def rules(
+    import_: options.Imports = None,
+    rules: options.Rules = None,
+    json: options.Json = None,
+    quiet: options.Quiet = False,
+    verbose: options.Verbose = False,
+) -> None:
     """List which marked functions and loops fuse by a rule, and where the rule comes from: jfuse, a package, a file."""
     options.check_modules(import_)
-    with work():
+    with work(verbose, quiet):
         from jfuse.cli import rules as listing
 
-        listing.tell(import_, rules)
+        listing.tell(import_, rules, json)
 
 
 @app.command(short_help="Convert a small LSTM, and time the file.")
 def demo(
     folder: Annotated[Path, typer.Option(help="Where to put the SavedModel and the file.")] = Path("jfuse-demo"),
+    quiet: options.Quiet = False,
     verbose: options.Verbose = False,
 ) -> None:
     """Make a small Keras 3 LSTM classifier, save it with model.export, convert that, and time the file."""
-    with work(verbose):
+    with work(verbose, quiet):
         from jfuse.cli import demonstration
 
         demonstration.demo(folder)

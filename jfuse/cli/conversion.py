@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -12,12 +13,13 @@ from jfuse.cli.clock import elapsed_s
 from jfuse.cli.console import progress, show, show_rows
 from jfuse.cli.spelling import as_options
 from jfuse.cli.tables import summary
-from jfuse.errors import VerifyFailed
+from jfuse.errors import JfuseError, VerifyFailed
 from jfuse.loading import load
 from jfuse.model import Model
-from jfuse.reports.as_json import write_json
+from jfuse.reports.as_json import write_json, write_report
 from jfuse.reports.explain import explain_lines
 from jfuse.reports.page import write_html
+from jfuse.tflite.model_metadata import Metadata, TensorMetadata, metadata_of
 from jfuse.verification.result import Verification
 
 
@@ -42,7 +44,33 @@ class Compared:
     tolerance: float | None = None
 
 
-def convert(source: Path, output: Path, reports: Reports, compared: Compared, **arguments: Any) -> None:
+@dataclass(frozen=True)
+class About:
+    """What the file says of itself.   labels: files by output, "" for the only output"""
+
+    metadata: Path | None = None
+    labels: Mapping[str, Path] = field(default_factory=dict)
+
+    def given_to(self, result: Model) -> Model:
+        """The model with what is asked for."""
+        if self.metadata is None and not self.labels:
+            return result
+        known = Metadata() if self.metadata is None else metadata_of(self.metadata)
+        outputs = dict(known.outputs)
+        for name, path in self.labels.items():
+            of = name or _only_output(result)
+            outputs[of] = replace(outputs.get(of, TensorMetadata()), labels=path)
+        return result.with_metadata(replace(known, outputs=outputs))
+
+
+def _only_output(result: Model) -> str:
+    names = list(dict.fromkeys(n for s in result.signatures.values() for n in s.output_names))
+    if len(names) != 1:
+        raise JfuseError("labels are of one output", expected=f"--labels OUTPUT=FILE, of {', '.join(names)}")
+    return names[0]
+
+
+def convert(source: Path, output: Path, reports: Reports, compared: Compared, about: About, **arguments: Any) -> None:
     """Write the file and the reports, and print what was done."""
     with progress() as on_stage:
         if reports:
@@ -60,17 +88,21 @@ def convert(source: Path, output: Path, reports: Reports, compared: Compared, **
                 **arguments,
             )
         interrupts.need_none()
+        result = about.given_to(result)
         result.save(output)
         if reports.c_array is not None:
             result.save_c_array(reports.c_array)
     show_rows(summary(result.report, output, elapsed_s()))
 
 
-def quantize(source: Path, output: Path, recipe: str, calibration: str | None, **arguments: Any) -> None:
+def quantize(
+    source: Path, output: Path, json: Path | None, recipe: str, calibration: str | None, **arguments: Any
+) -> None:
     """Write the quantized file, and print what was done."""
     with progress() as on_stage:
         result = api.quantize(source, recipe, calibration, on_stage=on_stage, **arguments)
         result.save(output)
+    write_report(result.report, json, output.name, source)
     show_rows(summary(result.report, output, elapsed_s()))
 
 
@@ -82,10 +114,11 @@ def inspect(source: Path, **arguments: Any) -> None:
     show(str(model))
 
 
-def explain(source: Path, **arguments: Any) -> None:
+def explain(source: Path, json: Path | None, **arguments: Any) -> None:
     """Print what became of each recurrence, and why."""
     with progress() as on_stage:
         result = api.convert(source, verify=False, on_stage=on_stage, **arguments)
+    write_report(result.report, json, source.name, source)
     for line in explain_lines(result.report):
         show(as_options(line))
 

@@ -14,7 +14,6 @@ from jfuse.errors import JfuseError, printable
 app = typer.Typer(
     help="TensorFlow functions to proven, fused TensorFlow Lite files.",
     no_args_is_help=True,
-    add_completion=False,
     rich_markup_mode=None,  # plain help, that pipes well and needs no more imports
     pretty_exceptions_enable=False,
 )

@@ -9,23 +9,26 @@ from jfuse.cli import interrupts
 from jfuse.cli.clock import elapsed_s
 from jfuse.cli.console import progress, show_rows
 from jfuse.cli.tables import summary
+from jfuse.reports.as_json import write_report
 from jfuse.tuning.optimized_file import optimize as optimized
 from jfuse.tuning.tuned_forms import tune as tuned
 
 
-def optimize(model: Path, output: Path, **arguments: Any) -> None:
+def optimize(model: Path, output: Path, json: Path | None, **arguments: Any) -> None:
     """Write the better file, and print what was done."""
     with progress() as on_stage:
         result = optimized(model, on_stage=on_stage, **arguments)
         interrupts.need_none()
         result.save(output)
+    write_report(result.report, json, output.name, model)
     show_rows(summary(result.report, output, elapsed_s()))
 
 
-def tune(source: Path, output: Path, **arguments: Any) -> None:
+def tune(source: Path, output: Path, json: Path | None, **arguments: Any) -> None:
     """Write the file with the fastest forms, and print what each took."""
     with progress() as on_stage:
         result = tuned(source, on_stage=on_stage, **arguments)
         interrupts.need_none()
         result.save(output)
+    write_report(result.report, json, output.name, source)
     show_rows(summary(result.report, output, elapsed_s()))

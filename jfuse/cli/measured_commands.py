@@ -1,4 +1,4 @@
-"""The commands that measure or compare files: `jfuse optimize`, `tune`, `bench` and `diff`."""
+"""The commands that measure or compare files: `jfuse quantize-report`, `optimize`, `tune`, `bench` and `diff`."""
 
 from __future__ import annotations
 
@@ -13,6 +13,30 @@ from jfuse.cli.options import check_targets, need_target, one_of
 from jfuse.passes.options import PADDINGS, STATES, LoweringOptions, RecurrenceOptions
 
 
+@app.command(short_help="Say where a quantized file loses precision.")
+def quantize_report(
+    model: options.File,
+    against: options.InFloats,
+    data: options.RealData = "random",
+    by: options.By = "own",
+    most: options.Most = 20,
+    json: options.Json = None,
+    html: options.Html = None,
+    explorer: options.Explorer = None,
+    unsafe: options.Unsafe = False,
+    verbose: options.Verbose = False,
+) -> None:
+    """Measure each operator of FILE, a quantized .tflite file, beside the same model in floats, worst first."""
+    one_of("by", by, ("own", "propagated", "graph"))
+    options.need_file(model)
+    check_targets(model, json, html, explorer)
+    with work(verbose):
+        from jfuse.cli import quantization_report
+
+        files = quantization_report.Files(json, html, explorer)
+        quantization_report.tell(model, against, data, files, by, most=most, unsafe=unsafe)  # type: ignore[arg-type]
+
+
 @app.command(short_help="Write a .tflite file with fewer operators, fewer bytes and less time.")
 def optimize(
     model: options.File,
@@ -20,16 +44,18 @@ def optimize(
     target: options.Target = LoweringOptions.target,
     slower: options.Slower = 1.0,
     verify: options.Verify = True,
+    json: options.Json = None,
+    quiet: options.Quiet = False,
     verbose: options.Verbose = False,
 ) -> None:
     """Write FILE with loops fused and unrolled steps joined, never larger or slower than it; else as it is, and why."""
     need_target(target)
     options.need_file(model)
-    check_targets(model, output)
-    with work(verbose):
+    check_targets(model, output, json)
+    with work(verbose, quiet):
         from jfuse.cli import improvement
 
-        improvement.optimize(model, output, target=target, slower=slower, verify=verify)
+        improvement.optimize(model, output, json, target=target, slower=slower, verify=verify)
 
 
 @app.command(short_help="Convert a model with each recurrence in the form that is measured to be fastest.")
@@ -45,7 +71,9 @@ def tune(
     candidates: options.Candidates = None,
     timings: options.Timings = None,
     verify: options.Verify = True,
+    json: options.Json = None,
     unsafe: options.Unsafe = False,
+    quiet: options.Quiet = False,
     verbose: options.Verbose = False,
 ) -> None:
     """Time the forms of each recurrence in SOURCE (fused, straight code, WHILE) and write the file with the fastest.
@@ -55,13 +83,14 @@ def tune(
     one_of("state", state, STATES)
     one_of("padding", padding, PADDINGS)
     need_target(target)
-    check_targets(source, output)
-    with work(verbose):
+    check_targets(source, output, json)
+    with work(verbose, quiet):
         from jfuse.cli import improvement
 
         improvement.tune(
             source,
             output,
+            json,
             signatures=signature,
             shapes=options.shapes_of(shape),
             batch=batch,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,6 +15,7 @@ from jfuse.errors import JfuseError
 from jfuse.files import CPP_SUFFIXES, writable_target
 from jfuse.tflite.targets.names import NAMES, RUNTIMES, is_target
 
+_SIZE = re.compile("[0-9]{1,10}")  # int takes the digits of all scripts, and not thousands of them
 DEVICES = ("cpu", "gpu", "tpu", "cuda", "rocm")
 
 _Data = {"exists": True, "dir_okay": False}
@@ -94,6 +96,14 @@ Imports = Annotated[
 Rules = Annotated[
     list[Path] | None, typer.Option("--rules", metavar="FILE", help="A Python file with rules of your own.", **_Data)
 ]
+Metadata = Annotated[
+    Path | None,
+    typer.Option("--metadata", metavar="FILE.json", help="What the file says of itself, as JSON.", **_Data),
+]
+Labels = Annotated[
+    list[str] | None,
+    typer.Option("--labels", metavar="[OUTPUT=]FILE", help="A text file with a line for each class of an output."),
+]
 Quiet = Annotated[bool, typer.Option("--quiet", help="Print nothing but errors.")]
 Verbose = Annotated[bool, typer.Option("--verbose", help="Also show what TensorFlow, XLA and LiteRT print.")]
 
@@ -121,6 +131,15 @@ Limit = Annotated[
     float | None,
     typer.Option("--limit", help="Seconds that one call of a file may take; by default 100 times others.", min=0),
 ]
+InFloats = Annotated[
+    Path, typer.Option("--against", metavar="SOURCE", help="The model in floats: a .tflite file, or a source.")
+]
+RealData = Annotated[
+    str, typer.Option("--data", help="Inputs to measure on: a .npz or .npy file, or a folder of them; or random.")
+]
+By = Annotated[str, typer.Option(help="What the table is sorted by: own, propagated or graph.")]
+Most = Annotated[int, typer.Option(help="Rows of the table; 0 for all.", min=0)]
+Explorer = Annotated[Path | None, typer.Option("--explorer", help="A file with node data for Model Explorer.")]
 Runtimes = Annotated[
     list[str] | None, typer.Option("--runtime", help=f"A further runtime to run MODEL in: {', '.join(RUNTIMES)}.")
 ]
@@ -157,7 +176,7 @@ def sizes_of(words: Sequence[str] | None) -> dict[str, int] | None:
     found = {}
     for word in words or ():
         name, equals, number = word.partition("=")
-        if not (name and equals and number.isdigit()):
+        if not (name and equals and _SIZE.fullmatch(number)):
             raise typer.BadParameter(f"{word!r} is no size; write it as B=4", param_hint="--size")
         found[name] = int(number)
     return found or None
@@ -169,10 +188,21 @@ def shapes_of(words: Sequence[str] | None) -> dict[str, tuple[int | None, ...]] 
     for word in words or ():
         name, equals, sizes = word.rpartition("=")
         parts = sizes.split(",") if sizes else []
-        if not (name and equals and all(part.isdigit() or part == "?" for part in parts)):
+        if not (name and equals and all(part == "?" or _SIZE.fullmatch(part) for part in parts)):
             raise typer.BadParameter(f"{word!r} is no shape; write it as x=1,49,40", param_hint="--shape")
         found[name] = tuple(None if part == "?" else int(part) for part in parts)
     return found or None
+
+
+def labels_of(words: Sequence[str] | None) -> dict[str, Path]:
+    """The files of labels by output, "" for the only one; raises typer.BadParameter for files that are not there."""
+    found = {}
+    for word in words or ():
+        output, _, path = word.rpartition("=")
+        if not Path(path).is_file():
+            raise typer.BadParameter(f"there is no file {path!r}", param_hint="--labels")
+        found[output] = Path(path)
+    return found
 
 
 def names_of(words: Sequence[str] | None) -> tuple[str, ...] | None:

@@ -13,7 +13,7 @@ from jfuse.reports.summary import Rows, fusions, largest_error, operators, told
 def summary(report: Report, file: Path, elapsed_s: float, seconds: Mapping[str, float] | None = None) -> Rows:
     """What fused, what was refused and why, operators, the largest error, size and time: labels and texts.
 
-    elapsed_s: since the process began. seconds: of its steps; by default those of the conversion.
+    elapsed_s: since the command began. seconds: of its steps; by default those of the conversion.
     """
     rows = [
         *fusions(report),

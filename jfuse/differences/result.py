@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from jfuse.reports.as_json import number
+from jfuse.measure import as_json_number
 
 FORMAT, VERSION = "jfuse.diff", 1
 MOST_LINES = 12
@@ -85,7 +85,7 @@ class ModelDiff:
         """Everything, as dicts, lists, texts and numbers."""
         found = asdict(self)
         for finding in found["findings"]:
-            finding["largest"] = number(finding["largest"])
+            finding["largest"] = as_json_number(finding["largest"])
         return {"format": FORMAT, "version": VERSION, "equal": self.equal, **found}
 
     def __str__(self) -> str:

@@ -8,6 +8,7 @@ from typing import Any
 
 from jfuse.errors import ImportFailed
 from jfuse.frontends.tensorflow.input_shapes import InputShapes, Sizes
+from jfuse.option_values import names_of
 
 
 @dataclass(frozen=True)
@@ -41,4 +42,6 @@ class Selection:
         if isinstance(self.signatures, str):
             found = repr(self.signatures)
             raise ImportFailed("signatures= takes a sequence of keys", found=found, remedy=f"[{found}]")
+        for keyword in ("signatures", "input_tensors", "output_tensors"):
+            names_of(f"{keyword}=", getattr(self, keyword))
         InputShapes(self.shapes or {}, self.batch)

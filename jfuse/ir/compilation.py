@@ -12,9 +12,9 @@ import jax
 _QUICK: dict[str, bool | int] = {"xla_backend_optimization_level": 0, "xla_cpu_use_fusion_emitters": False}
 
 
-def quick_jit(function: Callable[..., Any]) -> Callable[..., Any]:
+def quick_jit(function: Callable[..., Any], **options: Any) -> jax.stages.Wrapped:
     """As `jax.jit`, compiled with as little optimization as XLA offers: for programs that run on few samples."""
-    return jax.jit(function, compiler_options=dict(_accepted()))
+    return jax.jit(function, compiler_options=dict(_accepted()), **options)
 
 
 @cache

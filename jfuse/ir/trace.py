@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from jfuse.errors import JfuseError, TypeMismatch, note_place
+from jfuse.errors import JfuseError, LowerError, TypeMismatch, note_place
 from jfuse.ir.dims import (
     Dim,
     SymbolNames,
@@ -229,6 +230,32 @@ def trace_graph(
         outputs = function(*variables)
         outputs = outputs if isinstance(outputs, tuple | list) else (outputs,)
         return trace.finish(name, variables, outputs)
+
+
+def carried_types(body: Graph, opened: set[str]) -> list[TensorType]:
+    """The types of what a loop carries, so that they hold in each step; a size that changes becomes a symbol.
+
+    Sizes that are open from outside of the loop are taken for equal. opened: the symbols for sizes that change.
+    """
+    trace = active_trace()
+    outside = symbols_in(tuple(v.type.shape for v in body.inputs)) - opened
+    found = []
+    for var, out in zip(body.inputs, body.outputs, strict=True):
+        if var.type.dtype is not out.type.dtype or var.type.rank != out.type.rank:
+            raise LowerError(
+                "a value carried by a loop changes its type",
+                expected=str(var.type),
+                found=str(out.type),
+                remedy="reshape or cast it within the loop, so that its rank and dtype stay",
+            )
+        for d, e in zip(var.type.shape, out.type.shape, strict=True):
+            if symbols_in((d, e)) <= outside:
+                trace.equate(d, e)
+        pairs = zip(trace.resolve(var.type).shape, trace.resolve(out.type).shape, strict=True)
+        dims = [d if same(d, e) or str(d) in opened else trace.names.fresh("N") for d, e in pairs]
+        opened |= {str(d) for d, e in zip(dims, trace.resolve(var.type).shape, strict=True) if not same(d, e)}
+        found.append(replace(var.type, shape=tuple(dims)))
+    return found
 
 
 def equate_operands(trace: Trace, shapes: Sequence[Sequence[Dim]]) -> bool:

@@ -9,6 +9,8 @@ from enum import IntEnum
 import flatbuffers
 import numpy as np
 
+from jfuse.tflite.write.flat_table import table
+
 NAME = "CONVERSION_METADATA"
 _API_VERSION = 2
 
@@ -43,28 +45,13 @@ class Conversion:
         """
         builder = flatbuffers.Builder(256)
         version = builder.CreateString(self.version)
-        environment = _table(builder, ((0, "offset", version), (1, "u32", _API_VERSION), (2, "i32", int(self.kind))), 4)
+        environment = table(builder, ((0, "offset", version), (1, "u32", _API_VERSION), (2, "i32", int(self.kind))), 4)
         modes: Sequence[int] = [] if self.recipe not in OPTIMIZATIONS else [OPTIMIZATIONS[self.recipe]]
         builder.StartVector(4, len(modes), 4)
         for mode in reversed(modes):
             builder.PrependInt32(mode)
         vector = builder.EndVector()
         fields = ((0, "offset", vector), (1, "bool", self.allows_custom_ops), (2, "bool", self.selects_tf_ops))
-        options = _table(builder, fields, 5)
-        builder.Finish(_table(builder, ((0, "offset", environment), (1, "offset", options)), 2))
+        options = table(builder, fields, 5)
+        builder.Finish(table(builder, ((0, "offset", environment), (1, "offset", options)), 2))
         return np.frombuffer(bytes(builder.Output()), np.uint8)
-
-
-def _table(builder: flatbuffers.Builder, fields: Sequence[tuple[int, str, int]], slots: int) -> int:
-    builder.StartObject(slots)
-    for slot, kind, value in fields:
-        if kind == "offset":
-            builder.PrependUOffsetTRelativeSlot(slot, value, 0)
-        elif kind == "bool":
-            builder.PrependBoolSlot(slot, bool(value), False)
-        elif kind == "u32":
-            builder.PrependUint32Slot(slot, value, 0)
-        else:
-            builder.PrependInt32Slot(slot, value, 0)
-    end: int = builder.EndObject()
-    return end

@@ -11,6 +11,7 @@ import numpy as np
 from jfuse.errors import JfuseError
 from jfuse.lite.tensor_details import Details, FileTensors
 from jfuse.model import Model, Stream
+from jfuse.option_values import LARGEST_SIZE, whole
 from jfuse.tflite.read.file import load_tflite
 
 
@@ -33,6 +34,8 @@ class Interpreter:
             raise ValueError("`model_path` or `model_content` must be specified, one of the two.")
         if model_path is not None and not Path(model_path).is_file():
             raise ValueError(f"Could not open '{model_path}'.")
+        if model_content is not None and not isinstance(model_content, bytes | bytearray | memoryview):
+            raise ValueError(f"`model_content` takes the bytes of a file, not a {type(model_content).__name__}.")
         content = Path(model_path).read_bytes() if model_content is None else bytes(model_content)
         try:
             self._model = Model(load_tflite(content if model_path is None else Path(model_path)))
@@ -66,7 +69,8 @@ class Interpreter:
 
     def get_tensor_details(self, subgraph_index: int = 0) -> list[Details]:
         """All tensors of a subgraph, in the sizes that the file states."""
-        return [self._file.details(subgraph_index, i) for i in range(self._file.count(subgraph_index))]
+        number = _whole(subgraph_index)
+        return [self._file.details(number, i) for i in range(self._file.count(number))]
 
     def resize_tensor_input(self, input_index: int, tensor_size: Sequence[int], strict: bool = False) -> None:
         """Give an input other sizes; `allocate_tensors` comes next.
@@ -76,6 +80,7 @@ class Interpreter:
         self._check_input(input_index)
         details = self._file.details(0, input_index)
         signature = details["shape_signature"]
+        tensor_size = [_whole(size) for size in tensor_size]
         if strict and any(size not in (-1, new) for size, new in zip(signature, tensor_size, strict=True)):
             raise ValueError(
                 f"ResizeInputTensorStrict only allows mutating unknown dimensions identified by -1; the shape of "
@@ -108,6 +113,7 @@ class Interpreter:
 
     def tensor(self, tensor_index: int) -> Callable[[], np.ndarray]:
         """A function that gives the present array of an input (to be written to) or of an output."""
+        tensor_index = _whole(tensor_index)
 
         def present() -> np.ndarray:
             if tensor_index in self._outputs:
@@ -159,7 +165,7 @@ class Interpreter:
         return self._inputs[index]
 
     def _check_input(self, index: int) -> None:
-        if index not in self._shapes:
+        if _whole(index) not in self._shapes:
             raise ValueError(f"Tensor {index} is no input; the inputs are {sorted(self._shapes)}.")
 
     def _output_shape(self, index: int) -> tuple[int, ...] | None:
@@ -168,6 +174,14 @@ class Interpreter:
     def _model_dtype(self, index: int) -> Any:
         dtype = self._file.details(0, index)["dtype"]
         return object if dtype is np.bytes_ else dtype
+
+
+def _whole(number: Any) -> int:
+    """A size or index; ValueError for what is none, as jfuse's other errors are none of the official class."""
+    try:
+        return whole("a size or index", number, most=LARGEST_SIZE)
+    except JfuseError as error:
+        raise ValueError(str(error)) from error
 
 
 _LITERT = frozenset(

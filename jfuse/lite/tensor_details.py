@@ -33,7 +33,9 @@ class FileTensors:
         return [int(i) for i in self._subgraphs[subgraph].outputs]
 
     def count(self, subgraph: int) -> int:
-        """How many tensors a subgraph has."""
+        """How many tensors a subgraph has. Raises ValueError for one that the file has not."""
+        if subgraph >= len(self._subgraphs):
+            raise ValueError(f"Invalid subgraph_index provided: {subgraph}; the file has {len(self._subgraphs)}.")
         return len(self._subgraphs[subgraph].tensors or ())
 
     def subgraph_of(self, key: str) -> int:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from jfuse.errors import JfuseError, need_choice
+from jfuse.errors import JfuseError, need_choice, shown
 
 if TYPE_CHECKING:  # the command line has its values and defaults from here before it imports anything slow
     from jfuse.lowering.rules import Rule
@@ -21,7 +21,7 @@ PREFERENCES = ("fused", "speed")
 FUSED = "fused"
 """Among the forms of a recurrence: the operator that TFLite has for it."""
 
-_FORM = re.compile(r"fused|unrolled|x[1-9]\d*(in[1-9]\d*)?")
+_FORM = re.compile(r"fused|unrolled|x[1-9]\d{0,3}(in[1-9]\d{0,8})?")
 
 Attributes: TypeAlias = Mapping[str, Any]
 CustomOptions: TypeAlias = Attributes | bytes | bool | Callable[[Attributes], Attributes | bytes | None] | None
@@ -58,8 +58,9 @@ class RecurrenceOptions:
         need_choice("loop", self.loop, LOOPS)
         need_choice("prefer", self.prefer, PREFERENCES)
         for form in self.forms.values():
-            if _FORM.fullmatch(form) is None:
-                raise JfuseError("forms= has no such form", expected="fused, unrolled, x4 or x4in24", found=form)
+            if not isinstance(form, str) or _FORM.fullmatch(form) is None:
+                wanted = "fused, unrolled, x4 or x4in24, with at most 9999 steps a turn"
+                raise JfuseError("forms= has no such form", expected=wanted, found=shown(form))
 
 
 @dataclass(frozen=True)
@@ -96,4 +97,4 @@ class LoweringOptions:
     quantization: QuantizationOptions = QuantizationOptions()
     target: str = "litert"
     strict: bool = False
-    dump_dir: str | Path | None = None
+    dump_dir: Path | None = None

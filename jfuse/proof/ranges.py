@@ -1,4 +1,4 @@
-"""The ranges of integer inputs, from the operators that read them, in bodies too."""
+"""The ranges of integer inputs and of thresholds, from the operators that read them, in bodies too."""
 
 from __future__ import annotations
 
@@ -105,7 +105,8 @@ def _entries(eqn: Eqn, of: Range) -> Iterator[tuple[Range, Atom | None]]:
 
 
 def _of_counts(eqn: Eqn, of: Range) -> Iterator[tuple[Range, Atom | None]]:
-    yield from ((of, eqn.inputs[i]) for i in _COUNTED_BY.get(eqn.op, ()))
+    operands = [eqn.inputs[i] for i in _COUNTED_BY.get(eqn.op, ())]
+    yield from ((of, a) for a in operands if a is not None and (a.type.dtype.is_integer or _is_number(a)))
 
 
 _JOINED: frozenset[Op] = frozenset({ops.pack, ops.concatenation})
@@ -202,7 +203,11 @@ def _special(eqn: Eqn, shape: Sequence[Dim]) -> Iterator[tuple[Range, Atom | Non
 
 
 def _counted(eqn: Eqn) -> Iterator[tuple[Range, Atom | None]]:
-    """The integer operands of a loop that its condition is computed from, by itself or in its body, with few steps."""
+    """The operands of a loop that its condition is computed from, by itself or in its body, so that it ends soon.
+
+    Integers are a few steps; a single float is a threshold or a tolerance: beyond 0 and 1 many loops have no end (the
+    share of two boxes that suppresses one, a damping, an error to stay below).
+    """
     if eqn.op is not while_:
         return
     condition, body = eqn.bodies
@@ -216,6 +221,13 @@ def _counted(eqn: Eqn) -> Iterator[tuple[Range, Atom | None]]:
         atom = eqn.inputs[i]
         if atom is not None and atom.type.dtype.is_integer:
             yield Range(0, (_MOST_STEPS,)), atom
+        elif _is_number(atom):
+            yield Range(0, (1,)), atom
+
+
+def _is_number(atom: Atom | None) -> bool:
+    """Whether an atom is a single float."""
+    return atom is not None and atom.type.dtype.is_float and atom.type.rank == 0
 
 
 def _reads(graph: Graph, results: Sequence[Atom]) -> frozenset[int]:

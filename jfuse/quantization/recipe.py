@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Literal, get_args
 
-from jfuse.errors import JfuseError
+from jfuse.errors import JfuseError, shown
 from jfuse.ir.types import DType
+from jfuse.option_values import LARGEST_SIZE, several, whole
 from jfuse.tflite.schema import BUILTIN_CODES
 
 Mode = Literal["float", "float16", "weight_only", "dynamic", "integer"]
@@ -24,6 +25,7 @@ LEAST_ELEMENTS = 1024
 LEAST_HALVES = 128
 """Of f16 constants: an operator and a tensor take about 200 bytes of a file, and so many elements save as much."""
 IN_AND_OUT = (DType.f32, DType.i8, DType.u8, DType.i16)
+RANGE_ALGORITHMS = ("minmax", "moving_average", "percentile", "mse", "entropy")
 _BITS = {"weight_bits": (8, 4, 2), "activation_bits": (8, 16)}
 
 
@@ -59,10 +61,12 @@ class QuantizeRule:
         _one_of("weight_algorithm", self.weight_algorithm, ("minmax", "mse"))
         for name, choices in _BITS.items():
             _one_of(name, getattr(self, name), choices)
-        if self.op != ALL and self.op not in BUILTIN_CODES:
-            raise JfuseError(
-                "a rule of a recipe names no builtin", expected="a builtin, as CONV_2D, or *", found=self.op
-            )
+        _one_of("range_algorithm", self.range_algorithm, RANGE_ALGORITHMS)
+        if not isinstance(self.op, str) or (self.op != ALL and self.op not in BUILTIN_CODES):
+            wanted = "a builtin, as CONV_2D, or *"
+            raise JfuseError("a rule of a recipe names no builtin", expected=wanted, found=shown(self.op))
+        for name in ("block_size", "min_elements"):
+            whole(f"{name} of a rule of a recipe", getattr(self, name), most=LARGEST_SIZE)
         if (self.granularity == "block") != (self.block_size > 0):
             raise JfuseError(
                 "blocks have a size, and nothing else has",
@@ -71,7 +75,7 @@ class QuantizeRule:
             )
         try:
             re.compile(self.regex)
-        except re.error as error:
+        except (re.error, TypeError) as error:
             raise JfuseError(
                 "a rule of a recipe has no regular expression", found=f"{self.regex!r}: {error}"
             ) from error
@@ -111,13 +115,17 @@ class Recipe:
     name: str = "of your own"
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "rules", tuple(self.rules))
+        rules = several("rules of a recipe", self.rules, "jfuse.QuantizeRule")
+        for rule in rules:
+            if not isinstance(rule, QuantizeRule):
+                raise JfuseError("a recipe has rules", expected="jfuse.QuantizeRule", found=shown(rule))
+        object.__setattr__(self, "rules", rules)
         for name in ("inputs", "outputs"):
             given = getattr(self, name)
             choices = {**{d.value: d for d in IN_AND_OUT}, **_LONG_NAMES}
-            dtype = given if isinstance(given, DType) else choices.get(given)
+            dtype = given if isinstance(given, DType) else choices.get(given) if isinstance(given, str) else None
             if dtype not in IN_AND_OUT:
-                raise JfuseError(f"no type {given!r} for {name}", expected=", ".join(_LONG_NAMES))
+                raise JfuseError(f"no type {shown(given)} for {name}", expected=", ".join(_LONG_NAMES))
             object.__setattr__(self, name, dtype)
 
     def rule_for(self, name: str, builtin: str) -> QuantizeRule:
@@ -138,8 +146,8 @@ class Recipe:
 
 
 def _one_of(name: str, value: object, choices: Iterable[object]) -> None:
-    if value not in choices:
-        raise JfuseError(f"no {name} {value!r} in a recipe", expected=" or ".join(map(repr, choices)))
+    if not isinstance(value, Hashable) or value not in choices:
+        raise JfuseError(f"no {name} {shown(value)} in a recipe", expected=" or ".join(map(repr, choices)))
 
 
 FLOAT = QuantizeRule("float")

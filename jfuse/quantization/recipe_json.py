@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from jfuse.errors import JfuseError
+from jfuse.option_values import several
 from jfuse.quantization.recipe import Mode, QuantizeRule, Recipe
 
 _NO_QUANTIZE, _CASTING, _MINMAX, _MSE = "no_quantize", "float_casting", "min_max_uniform_quantize", "MSE"
@@ -70,7 +71,7 @@ def recipe_of(given: Recipe | str | Path | Iterable[QuantizeRule]) -> Recipe:
         return given
     if isinstance(given, str | Path):
         return load_recipe(given) if str(given).endswith(".json") else Recipe.named(str(given))
-    return Recipe(tuple(given))
+    return Recipe(several("a recipe", given, "jfuse.QuantizeRule"))
 
 
 def _plain(value: Any) -> Any:

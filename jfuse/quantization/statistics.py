@@ -15,9 +15,9 @@ from jfuse.ir.graph import Program, Var
 from jfuse.quantization.histogram import BINS
 from jfuse.quantization.npz import npz_arrays
 from jfuse.quantization.ranges import least_divergence, least_error, percentile
+from jfuse.quantization.recipe import RANGE_ALGORITHMS
 from jfuse.quantization.value_keys import program_digest, value_keys, value_source
 
-ALGORITHMS = ("minmax", "moving_average", "percentile", "mse", "entropy")
 NEED_HISTOGRAMS = ("percentile", "mse", "entropy")
 """Algorithms that take a range from a histogram; the others need the extremes of each call alone."""
 _SMOOTHING = 0.95  # what one call leaves of the average before it; as ai-edge-quantizer's
@@ -130,8 +130,8 @@ class Statistics:
         Raises JfuseError where the value was never seen, or an algorithm needs a histogram that was not taken.
         """
         record = self.record(what)
-        if algorithm not in ALGORITHMS:
-            raise JfuseError(f"no calibration algorithm {algorithm!r}", expected=f"one of {list(ALGORITHMS)}")
+        if algorithm not in RANGE_ALGORITHMS:
+            raise JfuseError(f"no calibration algorithm {algorithm!r}", expected=f"one of {list(RANGE_ALGORITHMS)}")
         if not record.calls:
             raise JfuseError("calibration never saw this value", where=value_source(self.program, what.var))
         if algorithm == "minmax":

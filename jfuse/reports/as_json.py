@@ -7,14 +7,13 @@ VERSION; new fields do not.
 from __future__ import annotations
 
 import json
-import math
 import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from jfuse.files import write_atomic
-from jfuse.measure import Measure
+from jfuse.measure import Measure, as_json_number
 from jfuse.report import Difference, Refusal, Report, Speed
 from jfuse.reports.explain import remedy_of
 from jfuse.verification.result import EquationError, Verification
@@ -52,6 +51,16 @@ def write_json(verification: Verification, path: str | os.PathLike[str], report:
     return write_data(to_json(verification, report), path)
 
 
+def write_report(report: Report, path: str | os.PathLike[str] | None, subject: str, reference: object) -> None:
+    """Write what a conversion did and found, in the same form; nothing without a path.
+
+    subject, reference: the file that was made, and the source.
+    """
+    if path is not None:
+        found = Verification(subject, str(reference), list(report.differences), seconds=dict(report.seconds))
+        write_json(found, path, report)
+
+
 def write_data(data: Mapping[str, Any], path: str | os.PathLike[str]) -> Path:
     """Write dicts, lists, texts and numbers as JSON: whole or not at all."""
     text = json.dumps(data, indent=1, allow_nan=False)
@@ -59,19 +68,12 @@ def write_data(data: Mapping[str, Any], path: str | os.PathLike[str]) -> Path:
     return Path(path)
 
 
-def number(value: float | None) -> float | str | None:
-    """A float as JSON can say it: infinities and NaN, for which it has no numbers, are "inf", "-inf" and "nan"."""
-    if value is None or math.isfinite(value):
-        return value
-    return str(float(value))
-
-
 def measure(found: Measure | None) -> dict[str, float | str | None] | None:
     """The errors of a measure by name, as JSON has numbers; None where nothing was measured."""
     if found is None:
         return None
     fields = ("absolute", "relative", "ulp", "cosine", "snr")
-    return {name: number(float(getattr(found, name))) for name in fields}
+    return {name: as_json_number(float(getattr(found, name))) for name in fields}
 
 
 def conversion(report: Report) -> dict[str, Any]:
@@ -84,7 +86,7 @@ def conversion(report: Report) -> dict[str, Any]:
                 "source": f.source,
                 "becomes": list(f.becomes),
                 "samples": f.samples,
-                "error": number(f.error),
+                "error": as_json_number(f.error),
                 "recovered": f.recovered,
                 "cell": f.cell,
                 "unproven": f.unproven,
@@ -110,7 +112,7 @@ def conversion(report: Report) -> dict[str, Any]:
             {
                 "signature": n.signature,
                 "output": n.output,
-                "snr_db": number(n.snr_db),
+                "snr_db": as_json_number(n.snr_db),
                 "count": n.count,
                 "where": n.where,
             }
@@ -130,8 +132,8 @@ def _speed(speed: Speed | None) -> dict[str, Any] | None:
     if speed is None:
         return None
     return {
-        "fused_microseconds": number(speed.fused_microseconds),
-        "plain_microseconds": number(speed.plain_microseconds),
+        "fused_microseconds": as_json_number(speed.fused_microseconds),
+        "plain_microseconds": as_json_number(speed.plain_microseconds),
         "plain": speed.plain,
         "kept": speed.is_kept,
         "expected": _numbers(speed.forms),
@@ -155,8 +157,8 @@ def _difference(difference: Difference) -> dict[str, Any]:
         "signature": difference.signature,
         "output": difference.output,
         "pair": difference.pair,
-        "error": number(difference.error),
-        "tolerance": number(difference.tolerance),
+        "error": as_json_number(difference.error),
+        "tolerance": as_json_number(difference.tolerance),
         "passed": difference.error <= difference.tolerance,
         "reason": difference.reason,
         "samples": difference.samples,
@@ -174,7 +176,7 @@ def _equation(error: EquationError) -> dict[str, Any]:
         "layer": error.layer,
         "pair": error.pair,
         "measure": measure(error.measure),
-        "own": number(error.own),
+        "own": as_json_number(error.own),
         "operands": list(error.operands),
         "steps": list(error.steps),
         "first": error.first,
@@ -187,4 +189,4 @@ def _equation(error: EquationError) -> dict[str, Any]:
 
 
 def _numbers(values: Mapping[str, float]) -> dict[str, float | str | None]:
-    return {name: number(value) for name, value in values.items()}
+    return {name: as_json_number(value) for name, value in values.items()}

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import math
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,7 @@ from jfuse.tflite.options import body_indices
 from jfuse.tflite.read.states import ON_VARIABLES
 from jfuse.tflite.read.tables import ON_TABLES
 from jfuse.tflite.schema import BUILTIN_NAMES
-from jfuse.verification.result import EquationError, Verification
+from jfuse.verification.result import Verification
 
 _COLOURS = (
     (0.0, "#e8f1ec"),
@@ -58,12 +59,12 @@ def node_data(verification: Verification, model: Model, pair: str | None = None)
             f"no equation was compared{f' as {pair!r}' if pair else ''}",
             expected=f"one of {pairs}" if pairs else "a verification that went along the graph",
         )
-    file = _File(model.to_bytes())
+    file = FileNodes(model.to_bytes())
     worst: dict[tuple[str, str], float] = {}
     for error in taken:
         if error.measure is None:  # not known: the node stays without a number
             continue
-        node = file.node(error)
+        node = file.node(error.signature, error.path)
         size = error.measure.relative
         worst[node] = max(worst.get(node, 0.0), math.inf if math.isnan(size) else size)
     name = f"jfuse: relative error{f' ({pair})' if pair else ''}"
@@ -81,7 +82,7 @@ def _result(size: float) -> dict[str, Any]:
     return {"value": size}
 
 
-class _File:
+class FileNodes:
     """The places of equations in a .tflite file."""
 
     def __init__(self, data: bytes) -> None:
@@ -92,15 +93,15 @@ class _File:
         self._entry = {_text(t.SignatureKey()): int(t.SubgraphIndex()) for t in tables}
         self._computing: dict[int, list[int]] = {}
 
-    def node(self, error: EquationError) -> tuple[str, str]:
-        """The ids of the graph and of the node that show an equation."""
-        subgraph = self._entry.get(error.signature, 0)
-        for equation, body in zip(error.path[:-1:2], error.path[1::2], strict=True):
+    def node(self, signature: str, path: Sequence[int]) -> tuple[str, str]:
+        """The ids of the graph and of the node that show an equation.   path: as of `EquationError`"""
+        subgraph = self._entry.get(signature, 0)
+        for equation, body in zip(path[:-1:2], path[1::2], strict=True):
             operator = self._model.Subgraphs(subgraph).Operators(self._operators(subgraph)[equation])
             options = schema.BuiltinOptionsCreator(operator.BuiltinOptionsType(), operator.BuiltinOptions())
             subgraph = body_indices(self._builtin(operator), options)[body]
-        number = self._operators(subgraph)[error.path[-1]]
-        return _text(self._model.Subgraphs(subgraph).Name()) or error.signature, str(number)
+        number = self._operators(subgraph)[path[-1]]
+        return _text(self._model.Subgraphs(subgraph).Name()) or signature, str(number)
 
     def _operators(self, subgraph: int) -> list[int]:
         """The numbers of the operators that stand for the equations, in order."""

@@ -12,8 +12,9 @@ from typing import Any
 
 from jfuse.files import write_atomic
 from jfuse.ir.graph import Program
+from jfuse.measure import as_json_number
 from jfuse.report import Report
-from jfuse.reports.as_json import conversion, measure, number, to_json
+from jfuse.reports.as_json import conversion, measure, to_json
 from jfuse.reports.lanes import place
 from jfuse.reports.rows import Row, Rows, rows_of
 from jfuse.verification.result import EquationError, Verification
@@ -150,7 +151,7 @@ def _error(row: int, error: EquationError) -> dict[str, Any]:
     return {
         "row": row,
         "pair": error.pair,
-        "own": number(error.own),
+        "own": as_json_number(error.own),
         "layer": error.layer,
         "notes": _notes(error),
         **(measure(error.measure) or {}),

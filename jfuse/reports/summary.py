@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from jfuse.report import Fusion, Report
+from jfuse.reports.explain import remedy_of
 
 Rows = list[tuple[str, str]]
 
@@ -13,9 +14,18 @@ def fusions(report: Report) -> Rows:
     """What fused and what was refused: labels and texts, which may have several lines."""
     rows = [("fused", _fusion(fusion)) for fusion in report.fused]
     return rows + [
-        ("not fused", "\n".join(filter(None, (f"{r.what} at {r.source}" if r.source else r.what, r.reason))))
-        for r in report.refused
+        ("not fused", "\n".join(filter(None, (f"{r.what} at {r.source}" if r.source else r.what, r.reason, remedy))))
+        for r, remedy in zip(report.refused, _remedies(report), strict=True)
     ]
+
+
+def _remedies(report: Report) -> Iterator[str]:
+    """What to do about each refusal, where the first of its condition stands."""
+    told: set[str] = set()
+    for refusal in report.refused:
+        remedy = remedy_of(refusal.condition)
+        yield f"try: {remedy}" if remedy and refusal.condition not in told else ""
+        told.add(refusal.condition)
 
 
 def operators(report: Report) -> str:

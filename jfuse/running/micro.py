@@ -2,32 +2,27 @@
 
 from __future__ import annotations
 
-import pickle
 import re
-import subprocess
-import sys
-import tempfile
-import threading
-from collections.abc import Sequence
 from importlib.util import find_spec
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from ai_edge_litert import schema_py_generated as schema
 
-from jfuse.errors import JfuseError, VerifyFailed
+from jfuse.errors import JfuseError, KernelFailed, VerifyFailed
 from jfuse.ir.graph import Program
+from jfuse.limits import DEFAULT_LIMITS, Limits
+from jfuse.running.patience import Patience, Watch
+from jfuse.running.worker import LiteRtFailed, Refused, Worker
 
-_WORKER = Path(__file__).with_name("micro_worker.py")
 _ARENA = re.compile(r"Arena allocation total (\d+) bytes")
 _LEAST_ARENA = 1 << 20
-_CALL_LIMIT_S = 300.0  # of one call: a file may hold a loop without an end
-_LAST_WORDS = 600  # bytes of what a process wrote before it died
+_FILE = 1  # its number: each process has this one
+_LAST_WORDS = 600  # characters of what it printed
 
 
 def has_micro() -> bool:
-    """Whether the interpreter, the package tflite-micro, is installed."""
+    """Whether the interpreter is installed."""
     return find_spec("tflite_micro") is not None
 
 
@@ -35,34 +30,25 @@ class MicroInterpreter:
     """One file in a process of its own, which ends with `close` or with this one.
 
     Inputs and outputs go by the names of the file's only signature. Raises JfuseError where the interpreter is not
-    installed, or the file has more signatures than one; VerifyFailed where the interpreter refuses the file.
+    installed, or the file has more signatures than one; VerifyFailed where the interpreter refuses the file, and
+    LiteRtFailed where that ends its process or a call reaches one of the limits.
     """
 
-    def __init__(self, data: bytes) -> None:
+    def __init__(self, data: bytes, limits: Limits = DEFAULT_LIMITS) -> None:
         if not has_micro():
             raise JfuseError("tflite-micro's interpreter is not installed", remedy="pip install 'jfuse[micro]'")
         self.inputs, self.outputs = _names(data)
-        self._folder = tempfile.TemporaryDirectory(prefix="jfuse-")
-        path = Path(self._folder.name) / "model.tflite"
-        path.write_bytes(data)
-        self._said = tempfile.TemporaryFile()
+        self._limits = limits
+        self._patience = Patience(limits.seconds)
+        self._worker = Worker("micro")
+        self._has_ended = False
         arena = max(_LEAST_ARENA, 10 * len(data))
-        self._process = subprocess.Popen(
-            [sys.executable, str(_WORKER), str(path), str(arena), str(len(self.outputs))],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=self._said,
-        )
-        try:
-            self._receive()
-        except BaseException:
-            self.close()
-            raise
+        self._ask("load", np.frombuffer(data, np.uint8), arena, len(self.outputs))
 
     def run(self, inputs: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
         """The outputs of one call, after the calls before it."""
-        found = self._ask("run", [np.ascontiguousarray(inputs[name]) for name in self.inputs])
-        return dict(zip(self.outputs, found, strict=True))
+        found = self._ask("call", [np.asarray(inputs[name], order="C") for name in self.inputs])
+        return {name: np.array(array) for name, array in zip(self.outputs, found, strict=True)}
 
     def reset(self) -> None:
         """Clear what the file keeps from call to call."""
@@ -70,21 +56,17 @@ class MicroInterpreter:
 
     def arena_bytes(self) -> int:
         """The memory that the file takes besides itself, as the interpreter counts it on this machine."""
-        self._ask("arena")
-        found = _ARENA.search(self._words())
+        self._ask("tell_arena")
+        said = self._worker.said()
+        found = _ARENA.search(said)
         if found is None:
-            raise VerifyFailed("tflite-micro's interpreter does not tell its memory", found=self._words() or None)
+            raise VerifyFailed("tflite-micro's interpreter does not tell its memory", found=said or None)
         return int(found.group(1))
 
     def close(self) -> None:
-        """End the process of the interpreter, and delete its files."""
-        if self._process.poll() is None:
-            self._process.kill()
-        self._process.wait()
-        for stream in (self._process.stdin, self._process.stdout, self._said):
-            if stream is not None:
-                stream.close()
-        self._folder.cleanup()
+        """End the process of the interpreter."""
+        self._has_ended = True
+        self._worker.close()
 
     def __enter__(self) -> MicroInterpreter:
         return self
@@ -92,41 +74,29 @@ class MicroInterpreter:
     def __exit__(self, *error: object) -> None:
         self.close()
 
-    def _ask(self, kind: str, arrays: Sequence[np.ndarray] | None = None) -> Any:
-        assert self._process.stdin is not None
+    def _ask(self, method: str, *arguments: Any) -> Any:
+        """What a method of the worker's `Loaded` gives; its arrays hold until the next request."""
+        if self._has_ended:
+            raise KernelFailed("tflite-micro's process has ended", remedy="begin again, with another interpreter")
+        watch = Watch([self._worker], self._patience)
         try:
-            pickle.dump((kind, arrays), self._process.stdin)
-            self._process.stdin.flush()
-        except BrokenPipeError as error:
-            raise self._failed("the process ended") from error
-        return self._receive()
-
-    def _receive(self) -> Any:
-        assert self._process.stdout is not None
-        late = threading.Timer(_CALL_LIMIT_S, self._process.kill)
-        late.start()
-        try:
-            result, reason = pickle.load(self._process.stdout)
-        except (EOFError, pickle.UnpicklingError) as error:
-            slow = f" after {_CALL_LIMIT_S:g} s" if not late.is_alive() else ""
-            raise self._failed(f"the process ended{slow}") from error
-        finally:
-            late.cancel()
-        if reason is not None:
-            raise self._failed(reason)
-        return result
-
-    def _failed(self, reason: str) -> VerifyFailed:
-        said = " ".join(self._words()[-_LAST_WORDS:].split())
-        return VerifyFailed(
-            "tflite-micro's interpreter does not run the file",
-            found=f"{reason}: {said}" if said else reason,
-            remedy="jfuse check FILE --target tflite-micro says which operators it lacks",
-        )
-
-    def _words(self) -> str:
-        self._said.seek(0)
-        return self._said.read().decode(errors="replace")
+            self._worker.ask(watch, self._limits, _FILE, method, arguments, ())
+            return self._worker.answer(self._limits)
+        except Refused as error:
+            said = " ".join(self._worker.said()[-_LAST_WORDS:].split())
+            if method == "load":
+                self.close()
+            raise VerifyFailed(
+                "tflite-micro's interpreter does not run the file",
+                found=f"{error}: {said}" if said else str(error),
+                remedy="jfuse check FILE --target tflite-micro says which operators it lacks",
+            ) from error
+        except BaseException as error:
+            self.close()
+            if isinstance(error, LiteRtFailed):
+                error.message = error.message.replace(" on sample {sample}", "")
+                error.sample = None
+            raise
 
 
 def measured_arena(program: Program, data: bytes) -> tuple[int | None, str]:

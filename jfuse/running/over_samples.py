@@ -12,6 +12,7 @@ import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from jfuse.errors import JfuseError
+from jfuse.ir.compilation import quick_jit
 from jfuse.ir.dims import is_known
 from jfuse.ir.graph import Graph
 from jfuse.ir.walk import all_eqns
@@ -42,6 +43,7 @@ class OverSamples:
     wide: whether 64-bit numbers stay such in the program, whatever the user's setting is.
     totals: the function gives (results, totals): arrays that it adds up over the samples itself, and so does a call.
         Before the samples it is given a weight for each, i32[]: 0 for copies, else 1.
+    quick: compiled sooner and running slower, which pays for a few samples.
     """
 
     def __init__(
@@ -53,6 +55,7 @@ class OverSamples:
         most: int = _MOST // 16,
         wide: bool = True,
         totals: bool = False,
+        quick: bool = False,
     ) -> None:
         devices = jax.local_devices()
         self._mesh = Mesh(np.array(devices), (_AXIS,))
@@ -66,7 +69,7 @@ class OverSamples:
         self._sizes: dict[tuple[Any, ...], int] = {}  # by the shapes and dtypes of a sample
         self._programs: dict[tuple[Any, ...], Any] = {}  # compiled, by that and the samples of a run
         program = _mapped(function, len(shared), len(fixed), devices[0].platform == "cpu", totals)
-        self._program = jax.jit(program, in_shardings=(everywhere, over, everywhere))
+        self._program = (quick_jit if quick else jax.jit)(program, in_shardings=(everywhere, over, everywhere))
 
     @classmethod
     def of(cls, function: JaxFunction, most: int, *, in_a_row: bool = False) -> OverSamples:
@@ -168,7 +171,8 @@ def samples_at_once(graph: Graph, backend: str) -> int:
     eqns = list(all_eqns(graph))
     shapes = [(v.type.shape, v.type.dtype) for eqn in eqns for v in eqn.outputs]
     sizes = [
-        np.prod([d for d in shape if is_known(d)], dtype=np.int64) * dtype.numpy.itemsize for shape, dtype in shapes
+        np.prod([d for d in shape if is_known(d)], dtype=np.int64) * max(4, dtype.numpy.itemsize)  # bytes add up to i32
+        for shape, dtype in shapes
     ]
     largest = max(1, *map(int, sizes), 1)
     windowed = any(eqn.op.product == "windows" for eqn in eqns)  # an image has many rows by itself

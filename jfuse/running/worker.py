@@ -1,4 +1,4 @@
-"""A worker process that runs files in LiteRT, so that a crash ends the worker and not this process."""
+"""A worker process that runs files in LiteRT or tflite-micro: a crash ends the worker, and not this process."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from jfuse.running.litert_worker.messages import PROGRESS, Messages
 from jfuse.running.patience import Watch
 
 _FOLDER = Path(__file__).with_name("litert_worker")
-_LAST_WORDS = 2000  # bytes of what a process wrote before it died
+_LAST_WORDS = 2000  # characters of what a process wrote before it died
 _NO_MEMORY = ("bad_alloc", "MemoryError", "Cannot allocate memory", "ut of memory", "length_error")
 _FROM_OUTSIDE = frozenset({signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT})
-_ALONE = "run this call alone in LiteRT, in a process of its own"
+_NAMES = {"litert": "LiteRT", "micro": "tflite-micro"}
 
 
 class LiteRtFailed(KernelFailed):
-    """LiteRT took its process down, or did not end, or its process was ended.
+    """LiteRT, or tflite-micro, took its process down, or did not end, or its process was ended.
 
     cause: "crash" by the file itself; "time" or "memory", the limit that it reached; "stopped" or "killed", from
     outside. sample: the number of the one that it was at, None while it loaded the file. calls: the signature and the
@@ -47,9 +47,13 @@ class Refused(Exception):
 
 
 class Worker:
-    """A process; it ends with this one, whatever ends that. Nothing of it has a name in a folder."""
+    """A process; it ends with this one, whatever ends that. Nothing of it has a name in a folder.
 
-    def __init__(self) -> None:
+    runtime: "litert" or "micro".
+    """
+
+    def __init__(self, runtime: str = "litert") -> None:
+        self._name = _NAMES[runtime]
         self._handles = [_nameless(name) for name in ("requests", "answers", "progress", "words")]
         requests, answers, progress, self._words = self._handles
         os.ftruncate(progress, PROGRESS.size)
@@ -63,7 +67,7 @@ class Worker:
         numbers = [str(n) for n in (self.owner, requests, answers, progress)]
         try:
             self._process = subprocess.Popen(
-                [sys.executable, str(_FOLDER), *numbers],
+                [sys.executable, str(_FOLDER), runtime, *numbers],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=self._words,
@@ -72,7 +76,7 @@ class Worker:
                 process_group=0,  # Ctrl-C in a terminal is for this process alone
             )
         except OSError as error:
-            raise JfuseError("no process can be started for LiteRT", found=error.strerror) from error
+            raise JfuseError(f"no process can be started for {self._name}", found=error.strerror) from error
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._in, self._out = self._process.stdin.fileno(), self._process.stdout.fileno()
@@ -98,7 +102,7 @@ class Worker:
         except (EOFError, ConnectionError) as error:
             raise self._died(limits) from error
         except OSError as error:
-            raise JfuseError("the inputs cannot be handed to LiteRT's process", found=error.strerror) from error
+            raise JfuseError(f"the inputs cannot be handed to {self._name}'s process", found=error.strerror) from error
 
     def answer(self, limits: Limits) -> Any:
         """The answer to the last request; its arrays hold until the next request. Raises Refused, LiteRtFailed."""
@@ -107,9 +111,9 @@ class Worker:
         except (EOFError, OSError) as error:
             raise self._died(limits) from error
         self._busy = False
-        if refused is not None and not refused[1]:  # LiteRT gives no reason where an allocation fails
+        if refused is not None and not refused[1]:  # an allocation that fails has no reason
             told = LiteRtFailed(
-                "LiteRT needs more memory than it may take",
+                f"{self._name} needs more memory than it may take",
                 expected=f"at most {limits.memory_bytes:,} bytes",
                 remedy="smaller inputs; where the model is as large as that, limits=jfuse.Limits(memory_bytes=…)",
             )
@@ -118,6 +122,10 @@ class Worker:
         if refused is not None:
             raise Refused(refused[1], refused[0])
         return result
+
+    def said(self) -> str:
+        """What the process printed since the last request."""
+        return os.pread(self._words, 2**20, self._heard).decode(errors="replace")
 
     def progress_of_all(self) -> tuple[int, int]:
         """How many calls were begun, and the number of the sample."""
@@ -133,6 +141,11 @@ class Worker:
         self._late_s = limit_s
         self._stopped = _is_stopped(self._process.pid)
         self._process.kill()
+
+    def ready(self, other: Sequence[Worker]) -> list[Worker]:
+        """Those of this and other workers at work that have an answer or are dead, as soon as there is one."""
+        workers = {worker._out: worker for worker in (self, *other)}
+        return [workers[handle] for handle in self._waited(list(workers), select.POLLIN)]
 
     def _read(self, count: int) -> bytes:
         found = b""
@@ -154,37 +167,42 @@ class Worker:
 
     def _wait(self, handle: int, event: int) -> None:
         """Wait until a pipe is ready; a process that is too slow is ended meanwhile."""
+        self._waited([handle], event)
+
+    def _waited(self, handles: Sequence[int], event: int) -> list[int]:
         assert self._watch is not None, "ask() has set it"
         poll = select.poll()
-        poll.register(handle, event)
-        while not poll.poll(1000 * self._watch.look_s):
+        for handle in handles:
+            poll.register(handle, event)
+        while not (found := poll.poll(1000 * self._watch.look_s)):
             self._watch.look()
+        return [handle for handle, _ in found]
 
     def _died(self, limits: Limits) -> LiteRtFailed:
         self._busy = False
         status = self._process.wait()
         _, sample = self.progress_of_all()
         place = "while it loads the file" if sample < 0 else "on sample {sample}"
-        said = os.pread(self._words, 2**20, self._heard)[-_LAST_WORDS:]
-        words = said.decode(errors="replace").split()
+        words = self.said()[-_LAST_WORDS:].split()
+        alone = f"run this call alone in {self._name}, in a process of its own"
         how = _name_of_signal(-status) if status < 0 else f"exit code {status}"
         if self._stopped:
-            cause, message = "stopped", f"LiteRT's process was stopped from outside {place}"
+            cause, message = "stopped", f"{self._name}'s process was stopped from outside {place}"
             expected, found, remedy = f"an answer within {self._late_s:.3g} s", "none", "run it again"
         elif self._late_s is not None:
-            cause, message = "time", f"LiteRT does not come to an end {place}"
+            cause, message = "time", f"{self._name} does not come to an end {place}"
             expected, found = f"an answer within {self._late_s:.3g} s", "none; its process was ended"
-            remedy = f"{_ALONE}; where the model is as slow as that, limits=jfuse.Limits(seconds=…)"
+            remedy = f"{alone}; where the model is as slow as that, limits=jfuse.Limits(seconds=…)"
         elif any(word in " ".join(words) for word in _NO_MEMORY) or self._was_ended_for_memory(status):
-            cause, message = "memory", f"LiteRT needs more memory than it may take {place}"
+            cause, message = "memory", f"{self._name} needs more memory than it may take {place}"
             expected, found = f"at most {limits.memory_bytes:,} bytes", how
             remedy = "smaller inputs; where the model is as large as that, limits=jfuse.Limits(memory_bytes=…)"
         elif -status in _FROM_OUTSIDE:
-            cause, message = "killed", f"LiteRT's process was ended from outside {place}"
+            cause, message = "killed", f"{self._name}'s process was ended from outside {place}"
             expected, found, remedy = None, how, "run it again; whoever sent the signal did not mean the file"
         else:
-            cause, message = "crash", f"LiteRT takes its process down {place}"
-            expected, found, remedy = None, how, f"{_ALONE}; the file ends whatever runs it"
+            cause, message = "crash", f"{self._name} takes its process down {place}"
+            expected, found, remedy = None, how, f"{alone}; the file ends whatever runs it"
         told = LiteRtFailed(message, expected=expected, found=" ".join([f"{found}:", *words]) if words else found)
         told.remedy, told.cause, told.sample = remedy, cause, None if sample < 0 else sample
         return told

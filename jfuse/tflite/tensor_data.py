@@ -8,6 +8,7 @@ from itertools import pairwise
 import numpy as np
 
 from jfuse.errors import BadFlatbuffer
+from jfuse.ir.contents import contiguous
 from jfuse.ir.types import DType
 
 _BITS = {DType.i4: 4, DType.u4: 4, DType.i2: 2}
@@ -18,7 +19,7 @@ def pack(array: np.ndarray, dtype: DType) -> np.ndarray:
     """The bytes of a constant as TFLite stores them: u8[n]. A view where the array is stored as it is."""
     if dtype is DType.string:
         return _pack_strings([bytes(item) for item in array.ravel()])
-    flat = np.ascontiguousarray(array).reshape(-1)
+    flat = contiguous(array).reshape(-1)
     if dtype in _BITS:
         return _pack_bits(flat.view(np.uint8), _BITS[dtype])
     return flat.view(np.uint8)

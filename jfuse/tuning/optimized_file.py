@@ -17,12 +17,13 @@ from jfuse.last_resort import only_jfuse_errors
 from jfuse.limits import DEFAULT_LIMITS, Limits
 from jfuse.loading import load
 from jfuse.model import Model
+from jfuse.option_values import path_of, real
 from jfuse.passes.options import LoweringOptions
 from jfuse.report import Report
+from jfuse.tflite.associated_files import with_files_of
 from jfuse.tflite.mapped_file import read_file
 from jfuse.tflite.read.external import has_other_files
 from jfuse.tflite.targets.catalog import target_named
-from jfuse.tuning.associated_files import with_files_of
 from jfuse.tuning.result_names import with_result_names
 from jfuse.tuning.timing import Timing, timed
 
@@ -54,11 +55,10 @@ def optimize(
     slower: how many times as long as the file the result may take, for smaller files at the price of time.
     unsafe, limits: as in `load`.
     """
-    path = Path(source)
+    path = path_of("a source to optimize", source)
     if path.suffix != ".tflite":
         raise JfuseError("only .tflite files are optimized", where=str(source), remedy="jfuse.convert takes sources")
-    if not slower > 0:
-        raise JfuseError("slower= is a positive number", found=slower)
+    real("slower=", slower, positive=True)
     on_stage("import")
     model = load(path, unsafe=unsafe, limits=limits)
     if has_other_files(bytes(read_file(path)[0])):

@@ -16,6 +16,7 @@ from jfuse.files import write_atomic
 from jfuse.last_resort import only_jfuse_errors
 from jfuse.loading import load
 from jfuse.model import Model
+from jfuse.option_values import path_of, real, several
 from jfuse.passes.options import FUSED, LoweringOptions, RecurrenceOptions
 from jfuse.report import Report, Tuned
 from jfuse.tflite.targets.catalog import target_named
@@ -24,6 +25,7 @@ from jfuse.tuning.timing import SECONDS, timed
 
 _MOST = 6  # forms of one recurrence that are measured
 _FAR = 4.0  # times the expected time of the fastest form: what the cost model puts beyond is not measured
+_LONGEST_S = 3600.0
 _CHOSEN = "chosen"
 
 
@@ -55,16 +57,19 @@ def tune(
     verify: compare the result with the source, as `convert` does. seconds: of calls for each file.
     Raises JfuseError where timings tell nothing of this model's candidates.
     """
+    real("seconds=", seconds, most=_LONGEST_S)
+    logs = [path_of("timings=", log) for log in several("timings=", timings, "paths")]
+    folder = None if candidates is None else path_of("candidates=", candidates)
     on_stage("import")
     model = load(source, shapes=shapes, batch=batch, signatures=signatures, unsafe=unsafe)
     tuning = _Tuning(model, {"state": state, "padding": padding, "target": target}, on_stage)
     files = tuning.files
-    if candidates is not None:
-        Path(candidates).mkdir(parents=True, exist_ok=True)
+    if folder is not None:
+        folder.mkdir(parents=True, exist_ok=True)
         for name, data in files.items():
-            write_atomic(Path(candidates) / f"{name}.tflite", data)
-    if timings:
-        result = tuning.best(_given(benchmark_times(timings), files), "on the device")
+            write_atomic(folder / f"{name}.tflite", data)
+    if logs:
+        result = tuning.best(_given(benchmark_times(logs), files), "on the device")
     elif target_named(target).runtime or target_named(target).accelerator is not None:
         result = tuning.untimed(f"nothing was timed: LiteRT's times on this machine say nothing of {target}")
     else:

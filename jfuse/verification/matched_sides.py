@@ -12,10 +12,12 @@ from jfuse.ir.graph import Graph, Signature, Var
 from jfuse.ir.states import initial_values
 from jfuse.proof.inputs import CallInputs
 from jfuse.verification.compare.comparison import Comparison
+from jfuse.verification.compare.conditioning import Conditioning
 from jfuse.verification.compare.matching import Match, Renamed, match
 from jfuse.verification.compare.scales import ElementScales
 from jfuse.verification.compare.ties import Ties
 from jfuse.verification.compare.tolerance import EXACT, Tolerance, tolerance_of
+from jfuse.verification.compare.wrong import either
 from jfuse.verification.inputs.redraw import Redraw
 from jfuse.verification.options import VerifyOptions
 from jfuse.verification.plan import Plan
@@ -46,7 +48,6 @@ class MatchedSides:
         scales: ElementScales | None = None,
     ) -> Comparison:
         """A comparison of some of the subjects with the reference, or with one of them."""
-        ties = None if self.sides.model is None else Ties(self.sides.model.program, self._imported)
         comparison = Comparison(
             reference,
             subjects,
@@ -58,8 +59,9 @@ class MatchedSides:
             left_out=frozenset(f"{STATE}{name}" for name in self.unnamed_states),
             scales=self.scales if scales is None else scales,
         )
-        if ties is not None:
-            comparison.excused = ties.excused
+        if (model := self.sides.model) is not None:
+            ties, rounding = Ties(model.program, self._imported), Conditioning(model.program)
+            comparison.excused = either(ties.excused, rounding.excused)
         return comparison
 
     @cached_property

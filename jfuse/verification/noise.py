@@ -14,11 +14,10 @@ import numpy as np
 
 from jfuse.errors import VerifyFailed
 from jfuse.ir.graph import Eqn, Program
-from jfuse.ir.quantization import Quantization
-from jfuse.ir.types import DType, TensorType
 from jfuse.ir.walk import all_eqns
 from jfuse.limits import DEFAULT_LIMITS
 from jfuse.quantization.data import CalibrationData, Item, calibration_items
+from jfuse.quantization.real_numbers import as_integers, as_real
 from jfuse.quantization.statistics import Statistics, is_statistics
 from jfuse.report import Noise
 from jfuse.running.interpreter import LiteRt
@@ -189,24 +188,6 @@ class _InFile:
     def run(self, inputs: Mapping[str, np.ndarray], key: str | None = None) -> dict[str, np.ndarray]:
         """The outputs of a signature as real numbers."""
         assert key is not None, "a call says its signature"
-        given = {name: as_stored(array, self._inputs[key][name]) for name, array in inputs.items()}
+        given = {name: as_integers(array, self._inputs[key][name]) for name, array in inputs.items()}
         found = self._run(key, given)
         return {name: as_real(array, self._outputs[key][name].quantization) for name, array in found.items()}
-
-
-def as_stored(array: np.ndarray, wanted: TensorType) -> np.ndarray:
-    """Real numbers as the integers that stand for them, where the type has a scale."""
-    if wanted.quantization is None or wanted.dtype not in (DType.i8, DType.u8, DType.i16):
-        return array
-    info = np.iinfo(wanted.dtype.numpy)
-    steps = np.rint(array.astype(np.float64) / wanted.quantization.scale[0]) + wanted.quantization.zero_point[0]
-    integers: np.ndarray = np.clip(steps, info.min, info.max).astype(wanted.dtype.numpy)
-    return integers
-
-
-def as_real(array: np.ndarray, quantization: Quantization | None) -> np.ndarray:
-    """The real numbers that integers stand for, where they do."""
-    if quantization is None or array.dtype.kind == "f":
-        return array
-    numbers: np.ndarray = (array.astype(np.float32) - quantization.zero_point[0]) * np.float32(quantization.scale[0])
-    return numbers

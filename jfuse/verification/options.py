@@ -7,7 +7,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from jfuse.errors import JfuseError, shown
+from jfuse.option_values import LARGEST_SIZE, names_of, path_of, real, whole
+
 EDGES = ("none", "finite", "nan")
+
+
+def _each(sizes: Any) -> Sequence[Mapping[str, int]]:
+    """The choices of sizes; raises JfuseError for what is none."""
+    found = [] if sizes is None else [sizes] if isinstance(sizes, Mapping) else sizes
+    known = isinstance(found, Sequence) and all(isinstance(one, Mapping) for one in found)
+    if not known or (sizes is not None and not len(found)):  # no choice at all would compare nothing
+        raise JfuseError("sizes= takes sizes by name", expected="{'B': 4}, or several of these", found=shown(sizes))
+    return found
 
 
 @dataclass(frozen=True)
@@ -23,6 +35,15 @@ class SamplingOptions:
     edges: str = "finite"
     empty: bool = False
 
+    def __post_init__(self) -> None:
+        whole("samples=", self.samples, most=LARGEST_SIZE)
+        whole("calls=", self.calls, 1, LARGEST_SIZE)
+        whole("seed=", self.seed)
+        names_of("signatures=", self.signatures)
+        for sizes in _each(self.sizes):
+            for name, size in sizes.items():
+                whole(f"sizes= for {name}", size, most=LARGEST_SIZE)
+
 
 @dataclass(frozen=True)
 class FindingOptions:
@@ -32,6 +53,11 @@ class FindingOptions:
     shrink: int = 100
     equations: bool = False
 
+    def __post_init__(self) -> None:
+        whole("shrink=", self.shrink)
+        if self.save_failing is not None:
+            path_of("save_failing=", self.save_failing)
+
 
 @dataclass(frozen=True)
 class VerifyOptions:
@@ -40,3 +66,9 @@ class VerifyOptions:
     sampling: SamplingOptions = SamplingOptions()
     finding: FindingOptions = FindingOptions()
     tolerance: float | Mapping[str, float] | None = None
+
+    def __post_init__(self) -> None:
+        given = self.tolerance
+        if given is not None:
+            for name, value in given.items() if isinstance(given, Mapping) else [("", given)]:
+                real(f"tolerance= for {name}" if name else "tolerance=", value)

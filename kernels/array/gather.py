@@ -83,6 +83,19 @@ def gather_nd(x: Array, indices: Array, /) -> Array:
     return x[places] if namespace(x, indices) is np else jnp.asarray(x).at[places].get(mode="clip")
 
 
+@gather_nd.types
+def _gather_nd_type(x: TensorType, indices: TensorType) -> TensorType:
+    """Told here because jax asks whether an open size is 1 or more."""
+    places = indices.shape[-1] if indices.shape else None
+    if places is None or not is_known(places) or places > x.rank or not indices.dtype.is_integer:
+        raise TypeMismatch(
+            "places are asked for, as integers in a last dimension of known size",
+            expected=f"at most {x.rank} numbers for each place",
+            found=str(indices),
+        )
+    return TensorType((*indices.shape[:-1], *x.shape[int(places) :]), x.dtype)
+
+
 def _places(indices: Array) -> tuple[Array, ...]:
     xp = namespace(indices)
     return tuple(xp.moveaxis(indices, -1, 0)[i] for i in range(indices.shape[-1]))

@@ -7,17 +7,23 @@ from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
+from jax import lax
 
+from jfuse.ir.dims import is_known
 from jfuse.ir.graph import Params
 from jfuse.ir.types import DType
 from jfuse.kernels.core.integer_types import IntegerTypes, is_per_tensor
-from jfuse.kernels.core.op import Array
-from jfuse.kernels.integer.exact_products import as_float, as_integers, float_of
+from jfuse.kernels.core.op import Array, namespace
+from jfuse.kernels.integer.exact_products import byte_products, float_of, in_bytes_or_floats
 from jfuse.kernels.integer.fixed_point import Multiplier, multiplied
 from jfuse.kernels.integer.scaling import CLAMPS, finished, float_scales, product_scales, to_nearest_even
 from jfuse.kernels.nn.conv import conv_2d, convolved, depthwise_conv_2d
-from jfuse.kernels.nn.conv_without_xla import convolved_as_product, depthwise_shifted
-from jfuse.kernels.nn.windows import same_padding
+from jfuse.kernels.nn.conv_without_xla import convolved_as_product, depthwise_shifted, padded, places
+from jfuse.kernels.nn.windows import same_padding, window_count, window_counts
+
+_IMAGES = ("NHWC", "OHWI", "NHWC")
+_CHANNELS = 4  # XLA on x86 has a kernel for images of a multiple of so many channels; others take ten times as long
+_FEW = 3  # input channels, below which a window's elements in a row become the channels
 
 
 def _takes(types: IntegerTypes, options: Params, axis: int) -> bool:
@@ -59,32 +65,99 @@ def _convolved(
 ) -> Array:
     strides = (options["stride_h"], options["stride_w"])
     dilations = (options["dilation_h_factor"], options["dilation_w_factor"])
-    padded = _padded(x, weights.shape[1:3], strides, dilations, options["padding"], types.zero_point(0))
-    groups = x.shape[3] if layout == "IHWO" else 1
-    terms = weights.size // weights.shape[channels]
-    dtype = float_of(terms, 128, 128)
-    image, filters = as_float(padded, dtype), as_float(weights, dtype)
-    spell = depthwise_shifted if layout == "IHWO" else convolved_as_product
-    sums = spell(image, filters, "VALID", strides, dilations)
-    if sums is None:
-        sums = convolved(image, filters, "VALID", strides, dilations, groups, ("NHWC", layout, "NHWC"))
-    others = tuple(axis for axis in range(4) if axis != channels)
-    total = as_integers(sums) - types.zero_point(0) * weights.astype(np.int32).sum(others, dtype=np.int32)
-    total = total if bias is None else total + bias
+    padding = options["padding"]
+    ones = weights.astype(np.int32).sum(3 if layout == "OHWI" else (), dtype=np.int32)
+    by_place = ones if layout == "OHWI" else np.transpose(ones[0], (2, 0, 1))
+    offset = -types.zero_point(0) * _under_windows(by_place, x.shape[1:3], strides, dilations, padding)
+    sums = _depthwise_sums if layout == "IHWO" else _sums
+    total = sums(x, weights, padding, strides, dilations) + (offset if bias is None else offset + bias)
+    return requantized(types, total, options["fused_activation_function"])
+
+
+def requantized(types: IntegerTypes, total: Array, activation: str, x: int = 0) -> Array:
+    """Sums of products as results.   total: i32[...,channels]. x: the position of the image among the operands"""
     if types.rounding == "xnnpack":
-        steps: Array = to_nearest_even(total.astype(np.float32) * float_scales(types, 0, 1))
+        steps: Array = to_nearest_even(total.astype(np.float32) * float_scales(types, x, 1))
     else:
-        steps = multiplied(total, Multiplier.of(product_scales(types, 0, 1)))
-    return finished(steps, types.outputs[0], options["fused_activation_function"])
+        steps = multiplied(total, Multiplier.of(product_scales(types, x, 1)))
+    return finished(steps, types.outputs[0], activation)
 
 
-def _padded(
-    x: Array, window: Sequence[int], strides: Sequence[int], dilations: Sequence[int], padding: str, zero_point: int
+def _sums(x: Array, weights: Array, padding: str, strides: Sequence[int], dilations: Sequence[int]) -> Array:
+    """x: i8[b,h,w,i], weights: i8[o,kh,kw,i] -> i32[b,h',w',o]"""
+    outputs, *window, inputs = weights.shape
+    shape = (padding, strides, dilations)
+
+    def in_bytes(x: Array) -> Array:
+        if window == [1, 1]:
+            return byte_products(lax.slice(x, (0,) * 4, x.shape, (1, *strides, 1)), weights.reshape(outputs, inputs))
+        return _convolved_bytes(x, weights, *shape)
+
+    def in_floats(x: Array, dtype: Any) -> Array:
+        filters = weights.astype(dtype)
+        found = convolved_as_product(x, filters, *shape)
+        return convolved(x, filters, *shape, 1, _IMAGES) if found is None else found
+
+    return in_bytes_or_floats(x, in_bytes, in_floats, weights.size // outputs)
+
+
+def _convolved_bytes(x: Array, weights: Array, padding: str, strides: Sequence[int], dilations: Sequence[int]) -> Array:
+    """As `_sums`, in bytes."""
+    outputs, *window, inputs = weights.shape
+    filters, around = weights, [(0, 0), (0, 0)]
+    if padding == "SAME":
+        around = [same_padding(*axis) for axis in zip(x.shape[1:3], window, strides, dilations, strict=True)]
+    if inputs < _FEW:
+        counts = window_counts(x.shape[1:3], window, strides, dilations, padding)
+        across = ((1, strides[1]), (1, dilations[1]), (x.shape[1], counts[1]))
+        wide = jnp.pad(x, ((0, 0), (0, 0), around.pop(), (0, 0)))
+        x = jnp.concatenate([place for _, place in places(wide, (1, window[1]), *across)], 3)
+        around.append((0, 0))
+        filters = filters.reshape(outputs, window[0], 1, window[1] * inputs)
+        strides, dilations = (strides[0], 1), (dilations[0], 1)
+    more = ((0, 0), (0, 0), (0, 0), (0, -filters.shape[3] % _CHANNELS))
+    found: Array = lax.conv_general_dilated(
+        jnp.pad(x, more),
+        jnp.asarray(np.transpose(np.pad(filters, more), (1, 2, 3, 0))),
+        strides,
+        around,
+        rhs_dilation=dilations,
+        dimension_numbers=("NHWC", "HWIO", "NHWC"),
+        preferred_element_type=jnp.int32,
+    )
+    return found
+
+
+def _depthwise_sums(x: Array, weights: Array, padding: str, strides: Sequence[int], dilations: Sequence[int]) -> Array:
+    """x: i8[b,h,w,i], weights: i8[1,kh,kw,i*m] -> i32[b,h',w',i*m]"""
+    window = weights.shape[1:3]
+    around = padded(jnp.asarray(x), window, strides, dilations, padding)  # in bytes, before they get wide
+    sums = depthwise_shifted(around.astype(np.int32), weights.astype(np.int32), "VALID", strides, dilations)
+    if sums is not None:
+        return sums
+    image, filters = (v.astype(float_of(weights.size // weights.shape[3], 128, 128)) for v in (around, weights))
+    layout = ("NHWC", "IHWO", "NHWC")
+    return convolved(image, filters, "VALID", strides, dilations, x.shape[3], layout).astype(np.int32)
+
+
+def _under_windows(
+    weights: Array, sizes: Sequence[Any], strides: Sequence[int], dilations: Sequence[int], padding: str
 ) -> Array:
-    """The image with real zeros around it, as "SAME" adds them."""
-    x = jnp.asarray(x)
+    """What each window's weights on the image add up to: zeros around it stand for no real zeros.
+
+    weights: i32[o,kh,kw], sizes: of the image. -> i32[o] without padding, else i32[h',w',o]
+    """
     if padding == "VALID":
-        return x
-    sizes = zip(x.shape[1:3], window, strides, dilations, strict=True)
-    around = [(0, 0), *(same_padding(*axis) for axis in sizes), (0, 0)]
-    return jnp.pad(x, around, constant_values=zero_point)
+        return weights.sum((1, 2))
+    axes = list(zip(sizes, weights.shape[1:], strides, dilations, strict=True))
+    inside = [_is_inside(*axis) for axis in axes]
+    return namespace(*inside).einsum("hi,wj,oij->hwo", *inside, weights)
+
+
+def _is_inside(size: Any, window: int, stride: int, dilation: int) -> Array:
+    """Whether a place in a window lies on the image.   -> i32[windows,places] of 0 and 1"""
+    count = window_count(size, window, stride, dilation, "SAME")
+    xp = np if is_known(size) else jnp
+    starts = stride * xp.arange(count) - same_padding(size, window, stride, dilation)[0]
+    places = starts[:, None] + dilation * np.arange(window)
+    return ((places >= 0) & (places < size)).astype(np.int32)

@@ -1,15 +1,22 @@
-"""Sums of products of integers, computed in floats that hold them exactly: XLA is slow at products of bytes.
+"""Sums of products of integers: of bytes as such on CPUs, elsewhere in floats that hold them exactly.
 
-A sum of k products of numbers below 2^a and 2^b is below k * 2^(a+b): as long as that is at most 2^24 (f32) or 2^53
-(f64), no partial sum is rounded, in whatever order it is made.
+On x86 XLA has kernels for products of bytes that add up to 32 bits: measured with jaxlib 0.10.2, a 3x3 convolution over
+32 channels takes 1/4 of its time in f32. GPUs have none for every shape, so floats serve there: a sum of k products of
+numbers below 2^a and 2^b is below k * 2^(a+b), and as long as that is at most 2^24 (f32) or 2^53 (f64), no partial sum
+is rounded, in whatever order it is made.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import lax
+
+from jfuse.kernels.core.op import Array
 
 _F32 = 2**24
 
@@ -25,11 +32,32 @@ def float_of(terms: Any, *magnitudes: int) -> type[np.floating[Any]]:
     return np.float32 if isinstance(terms, int) and terms * product <= _F32 else np.float64
 
 
-def as_float(x: Any, dtype: type[np.floating[Any]]) -> Any:
-    """Integers in a float dtype, which the caller takes wide enough to hold each of them."""
-    return x.astype(dtype)
+def in_bytes_or_floats(
+    x: Array, in_bytes: Callable[[Array], Array], in_floats: Callable[[Array, Any], Array], terms: Any
+) -> Array:
+    """`in_bytes` of x on CPUs, elsewhere `in_floats` of it in the type that it is given as well.   x: i8[...] -> i32
+
+    terms: of a sum of products of bytes. Weights stand in the functions: XLA's kernels want them to be constants.
+    """
+    dtype = float_of(terms, 128, 128)
+
+    def of_floats(x: Array) -> Array:
+        return in_floats(x.astype(dtype), dtype).astype(np.int32)
+
+    return lax.platform_dependent(jnp.asarray(x), cpu=in_bytes, default=of_floats)
 
 
-def as_integers(total: Any, dtype: type[np.signedinteger[Any]] = np.int32) -> Any:
-    """Floats that are integers as such."""
-    return jnp.asarray(total).astype(dtype)
+def integer_products(rows: Array, weights: Array) -> Array:
+    """rows times the transposed weights.   rows: i8[...,k], weights: i8[n,k] -> i32[...,n]"""
+
+    def in_floats(rows: Array, dtype: Any) -> Array:
+        return jnp.matmul(rows, weights.astype(dtype).T, precision=lax.Precision.HIGHEST)
+
+    return in_bytes_or_floats(rows, lambda rows: byte_products(rows, weights), in_floats, weights.shape[1])
+
+
+def byte_products(rows: Array, weights: Array) -> Array:
+    """As `integer_products`, in bytes."""
+    over = (((rows.ndim - 1,), (1,)), ((), ()))
+    found: jax.Array = lax.dot_general(rows, jnp.asarray(weights), over, preferred_element_type=jnp.int32)
+    return found

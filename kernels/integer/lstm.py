@@ -20,10 +20,10 @@ from jfuse.ir.types import DType
 from jfuse.kernels.core.integer_types import IntegerTypes, is_per_tensor, scale_of, zero_point_of
 from jfuse.kernels.core.op import Array
 from jfuse.kernels.fused.lstm import lstm, unidirectional_sequence_lstm
+from jfuse.kernels.integer.exact_products import integer_products
 from jfuse.kernels.integer.fixed_point import Multiplier, high_mul, in_32_bits, multiplied, shifted_right, wide
 from jfuse.kernels.integer.gemmlowp import FixedPoint
 from jfuse.kernels.integer.inverse_root import inverse_root
-from jfuse.kernels.integer.matmul import integer_products
 
 _INPUT, _FORGET, _CELL, _OUTPUT = range(4)
 _H, _C = 18, 19
@@ -145,7 +145,9 @@ class _Cell:
     def _total(self, gate: int, entering: dict[int, Array], h: Array, c: Array | None) -> Array:
         """What enters a nonlinearity: i64[b,c] of 16 bits."""
         of = self._gates[gate]
-        total = _in_16_bits(multiplied(integer_products(h, of.recurrent) + of.offset, of.by_h) + entering[gate])
+        total = _in_16_bits(
+            multiplied(integer_products(h.astype(np.int8), of.recurrent) + of.offset, of.by_h) + entering[gate]
+        )
         if of.peephole is not None and of.by_c is not None and c is not None:
             total = _in_16_bits(multiplied(of.peephole * c, of.by_c) + total)
         return total if of.norm is None else self._normed(total, of)
@@ -177,7 +179,7 @@ class _Cell:
         offset = zero * weights.astype(np.int64).sum(1)
         offset = offset if self._given[17] is None else offset + self._given[17]
         scale = np.float32(self._types.scale(16) * scale_of(hidden)) / self._types.scale(_H)
-        total = multiplied(integer_products(inner, weights) + offset, Multiplier.of(scale))
+        total = multiplied(integer_products(inner.astype(np.int8), weights) + offset, Multiplier.of(scale))
         h = jnp.clip(total + self._types.zero_point(_H), -128, 127)
         clip = self._quantized_clip("proj_clip", self._types.scale(_H), 127)
         return jnp.clip(h, -clip, clip) if clip > 0 else h

@@ -6,13 +6,12 @@ from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
-from jax.lax import Precision
 
 from jfuse.ir.graph import Params
 from jfuse.ir.types import DType
 from jfuse.kernels.core.integer_types import IntegerTypes, is_per_tensor
 from jfuse.kernels.core.op import Array
-from jfuse.kernels.integer.exact_products import as_float, as_integers, float_of
+from jfuse.kernels.integer.exact_products import integer_products
 from jfuse.kernels.integer.fixed_point import Multiplier, multiplied
 from jfuse.kernels.integer.scaling import (
     CLAMPS,
@@ -73,10 +72,3 @@ def _fully_connected(
 def product_sums(rows: Array, weights: Array, zero_point: int) -> Array:
     """(rows - zero_point) times the transposed weights.   rows: i8[...,k], weights: i8[n,k] -> i32[...,n]"""
     return integer_products(rows, weights) - zero_point * weights.astype(np.int32).sum(1, dtype=np.int32)
-
-
-def integer_products(rows: Array, weights: Array) -> Array:
-    """rows times the transposed weights.   rows: any integers of 8 bits [...,k], weights: i8[n,k] -> i32[...,n]"""
-    dtype = float_of(weights.shape[1], 128, 128)
-    products = jnp.matmul(as_float(rows, dtype), as_float(weights, dtype).T, precision=Precision.HIGHEST)
-    return as_integers(products)

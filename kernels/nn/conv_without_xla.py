@@ -36,11 +36,11 @@ def depthwise_shifted(
     if not (_is_wide(x) and _fits(x, window, strides, dilations, padding) and is_known(x.shape[3])):
         return None
     repeated = x if outputs == x.shape[3] else jnp.repeat(x, outputs // x.shape[3], 3)
-    padded = _padded(repeated, window, strides, dilations, padding)
+    whole = padded(repeated, window, strides, dilations, padding)
     if may_choose_layouts() and padding == "SAME" and outputs < _SHORT:
-        padded = pixels_outermost(padded)
+        whole = pixels_outermost(whole)
     counts = window_counts(x.shape[1:3], window, strides, dilations, padding)
-    first, *others = (image * weights[0, i, j] for (i, j), image in _places(padded, window, strides, dilations, counts))
+    first, *others = (image * weights[0, i, j] for (i, j), image in places(whole, window, strides, dilations, counts))
     return sum(others, start=first)
 
 
@@ -57,9 +57,9 @@ def convolved_as_product(
     terms = window[0] * window[1] * inputs
     if window != [1, 1] and not (is_known(terms) and terms <= _MOST_TERMS):
         return None
-    padded = _padded(x, window, strides, dilations, padding)
+    whole = padded(x, window, strides, dilations, padding)
     counts = window_counts(x.shape[1:3], window, strides, dilations, padding)
-    images = [image for _, image in _places(padded, window, strides, dilations, counts)]
+    images = [image for _, image in places(whole, window, strides, dilations, counts)]
     matrix = jnp.reshape(weights, (outputs, terms))
     if may_choose_layouts() and (terms <= _FEW_TERMS or (len(images) > 1 and terms * outputs <= _FEW_PRODUCTS)):
         rows = transposed(matrix)
@@ -72,7 +72,7 @@ def convolved_as_product(
 
 def _is_wide(x: Array) -> bool:
     """Whether sums may be rounded at each term: a convolution adds up 16-bit floats in more bits."""
-    return bool(x.dtype in (jnp.float32, jnp.float64))
+    return bool(x.dtype in (jnp.float32, jnp.float64, jnp.int32))
 
 
 def _fits(x: Array, window: Sequence[int], strides: Sequence[int], dilations: Sequence[int], padding: str) -> bool:
@@ -81,14 +81,15 @@ def _fits(x: Array, window: Sequence[int], strides: Sequence[int], dilations: Se
     return all(same(n, 0) is False for n in window_counts(x.shape[1:3], window, strides, dilations, padding))
 
 
-def _padded(x: Array, window: Sequence[int], strides: Sequence[int], dilations: Sequence[int], padding: str) -> Array:
+def padded(x: Array, window: Sequence[int], strides: Sequence[int], dilations: Sequence[int], padding: str) -> Array:
+    """The image with the zeros that "SAME" adds.   x: [b,h,w,i]"""
     if padding != "SAME":
         return x
     axes = zip(x.shape[1:3], window, strides, dilations, strict=True)
     return jnp.pad(x, ((0, 0), *(same_padding(*axis) for axis in axes), (0, 0)))
 
 
-def _places(
+def places(
     padded: Array, window: Sequence[int], strides: Sequence[int], dilations: Sequence[int], counts: Sequence[Any]
 ) -> Iterator[tuple[tuple[int, int], Array]]:
     """For each place in the window the elements that it meets, f[b,h',w',i]."""

@@ -17,12 +17,16 @@ import pytest
 import jfuse
 from jfuse.errors import KernelFailed
 from jfuse.ir.graph import Program
+from jfuse.ir.trace import trace_graph
 from jfuse.kernels import ops
 from jfuse.limits import Limits
 from jfuse.running import loaded_file
 from jfuse.running.interpreter import LiteRt
+from jfuse.running.micro import MicroInterpreter, has_micro
 from jfuse.running.worker import LiteRtFailed
 from jfuse.tflite.write.file import to_bytes
+from jfuse.verification.runners.litert_workers import LiteRtWorkers
+from tests.slow import slow_but
 from tests.tflite import programs
 from tests.tflite.programs import KEY, f32, i32, program
 
@@ -47,47 +51,147 @@ def large() -> Program:
     return program(lambda x: ops.tile(x, np.array([8000, 8000], np.int32)), f32(4, 4))
 
 
+def endless() -> Program:
+    """In fixed sizes, as tflite-micro takes no others; from 0 it never ends."""
+
+    def main(a: Any, b: Any) -> Any:
+        bodies = (lambda a, b: ops.less(a, 40), lambda a, b: (b, ops.add(a, b)))
+        return ops.while_([a, b], [trace_graph(body, [i32(), i32()], "part") for body in bodies])
+
+    return program(main, i32(), i32())
+
+
+def sliced() -> Program:
+    """tflite-micro's SLICE reads wherever it is told to (measured on 0.dev20261023)."""
+    return program(lambda x, at: ops.slice_(x, at, np.array([2, 2], np.int32)), f32(4, 4), i32(2))
+
+
+def wide() -> Program:
+    return program(lambda x: ops.add(x, np.ones((1000, 1000), np.float32)), f32(1000, 1000))
+
+
+ZEROS = {"x0": np.zeros((), np.int32), "x1": np.zeros((), np.int32)}
+
+
+class Shared:
+    """The one process of LiteRT that single calls share."""
+
+    crash, memory = (dividing, CRASH), (large, {"x0": np.ones((4, 4), np.float32)}, 2**28)
+    good = dividing, GOOD
+
+    def __init__(self, data: bytes, limits: Limits) -> None:
+        self._lite = LiteRt(data, limits=limits)
+        self.pid = worker_pid()
+
+    def run(self, inputs: dict[str, np.ndarray]) -> Any:
+        return self._lite.run(KEY, inputs)["y0"]
+
+    def close(self) -> None:
+        pass  # it lives as long as this process
+
+
+class Batches:
+    """A process for each core, for many samples; the last one meets the death."""
+
+    crash, memory, good = Shared.crash, Shared.memory, Shared.good
+
+    def __init__(self, data: bytes, limits: Limits) -> None:
+        self._workers = LiteRtWorkers(data, count=2, limits=limits)
+        self.pid = self._workers._started()[1].pid
+
+    def run(self, inputs: dict[str, np.ndarray]) -> Any:
+        first = {name: a if a.ndim else np.ones_like(a) for name, a in inputs.items()}  # from 1 the loop ends
+        return self._workers.run({name: np.stack([first[name], a, a]) for name, a in inputs.items()}, KEY)["y0"][0]
+
+    def close(self) -> None:
+        self._workers.close()
+
+
+class Micro:
+    """A process of tflite-micro."""
+
+    crash = sliced, {"x0": np.ones((4, 4), np.float32), "x1": np.full(2, 2**28, np.int32)}
+    memory = wide, {"x0": np.ones((1000, 1000), np.float32)}, 2**24
+    good = endless, {"x0": np.ones((), np.int32), "x1": np.ones((), np.int32)}
+
+    def __init__(self, data: bytes, limits: Limits) -> None:
+        if not has_micro():
+            pytest.skip("tflite-micro's interpreter is not installed")
+        self._interpreter = MicroInterpreter(data, limits)
+        self.pid = self._interpreter._worker.pid
+
+    def run(self, inputs: dict[str, np.ndarray]) -> Any:
+        return self._interpreter.run(inputs)["y0"]
+
+    def close(self) -> None:
+        self._interpreter.close()
+
+
+POOLS: tuple[type[Any], ...] = (Shared, Batches, Micro)
+BY_ITSELF = ("crash", "time", "memory")
+FROM_OUTSIDE = {signal.SIGKILL: "killed", signal.SIGTERM: "killed", signal.SIGSTOP: "stopped"}
+SAYS = {
+    "crash": r"takes its process down(.|\n)*SIG(FPE|SEGV)",
+    "time": r"does not come to an end(.|\n)*within 1 s",
+    "memory": r"more memory than it may take(.|\n)*at most [\d,]+ bytes",
+    "killed": r"was ended from outside(.|\n)*SIG(KILL|TERM)(.|\n)*run it again",
+    "stopped": r"was stopped from outside(.|\n)*within 1 s",
+}
+
+
 @pytest.mark.parametrize(
-    ("make", "inputs", "limits", "cause", "message"),
-    [
-        (dividing, CRASH, Limits(), "crash", "takes its process down, in a call of .*\n.*SIGFPE"),
-        (programs.loop, ENDLESS, Limits(seconds=0.5), "time", "does not come to an end, in a call.*\n.*within 0.5 s"),
-        (
-            large,
-            {"x0": np.ones((4, 4), np.float32)},
-            Limits(memory_bytes=2**28),
-            "memory",
-            "more memory than it may take, in a call.*\n.*at most 268,435,456 bytes",
-        ),
-    ],
+    ("pool", "cause"),
+    slow_but(lambda row: row[0] is Shared or row[1] == "crash", [(p, c) for p in POOLS for c in BY_ITSELF]),
 )
-def test_what_a_file_does_to_its_process(
-    make: Any, inputs: dict[str, np.ndarray], limits: Limits, cause: str, message: str
-) -> None:
-    with pytest.raises(LiteRtFailed, match=message) as failed:
-        LiteRt(to_bytes(make()), limits=limits).run(KEY, inputs)
+def test_what_a_file_does_to_its_process(pool: Any, cause: str) -> None:
+    make, inputs, *most = {"crash": pool.crash, "time": (endless, ZEROS), "memory": pool.memory}[cause]
+    limits = Limits(seconds=1.0 if cause == "time" else None, memory_bytes=most[0] if most else 2**34)
+    with pytest.raises(LiteRtFailed, match=SAYS[cause]) as failed:
+        pool(to_bytes(make()), limits).run(inputs)
     assert failed.value.cause == cause
-    assert failed.value.calls[0][0] == KEY
-    found = LiteRt(to_bytes(dividing())).run(KEY, GOOD)["y0"]
-    np.testing.assert_array_equal(found, GOOD["x0"] % 3 + 1)  # in another process
+    make, inputs = pool.good
+    another = pool(to_bytes(make()), Limits())
+    assert np.asarray(another.run(inputs)).size
+    another.close()
 
 
 @pytest.mark.parametrize(
-    ("number", "cause", "message"),
-    [
-        (signal.SIGKILL, "killed", "was ended from outside, in a call.*\n.*SIGKILL.*\n.*run it again"),
-        (signal.SIGTERM, "killed", "was ended from outside"),
-        (signal.SIGSTOP, "stopped", "was stopped from outside.*\n.*within 1 s"),
-    ],
+    ("pool", "number"), slow_but(lambda row: row[0] is Shared, [(p, n) for p in POOLS for n in FROM_OUTSIDE])
 )
-def test_what_others_do_to_it(number: signal.Signals, cause: str, message: str) -> None:
+def test_what_others_do_to_it(pool: Any, number: signal.Signals) -> None:
     started = time.monotonic()
-    lite = LiteRt(to_bytes(programs.loop()), limits=Limits(seconds=1.0))
-    threading.Timer(0.3, os.kill, (worker_pid(), number)).start()
-    with pytest.raises(LiteRtFailed, match=message) as failed:
-        lite.run(KEY, ENDLESS)
+    process = pool(to_bytes(endless()), Limits(seconds=1.0))
+    threading.Timer(0.3, os.kill, (process.pid, number)).start()
+    cause = FROM_OUTSIDE[number]
+    with pytest.raises(LiteRtFailed, match=SAYS[cause]) as failed:
+        process.run(ZEROS)
     assert failed.value.cause == cause
     assert time.monotonic() - started < 30
+    process.close()
+    if pool is Micro:
+        with pytest.raises(KernelFailed, match="process has ended"):
+            process.run(ZEROS)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not has_micro(), reason="tflite-micro's interpreter is not installed")
+def test_verification_in_tflite_micro_keeps_the_call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[Any] = []
+    run = MicroInterpreter.run
+
+    def dying(self: MicroInterpreter, inputs: dict[str, np.ndarray]) -> Any:
+        calls.append(inputs)
+        if len(calls) == 2:
+            os.kill(self._worker.pid, signal.SIGKILL)
+        return run(self, inputs)
+
+    monkeypatch.setattr(MicroInterpreter, "run", dying)
+    x = np.ones((2, 3), np.float32)
+    data = to_bytes(program(lambda x: ops.add(x, 1.0), f32(2, 3)))
+    with pytest.raises(LiteRtFailed, match=r"tflite-micro's process was ended from outside, the 2nd of") as failed:
+        jfuse.verify(data, inputs=[(x,), (2 * x,)], runtimes=["tflite-micro"], save_failing=tmp_path)
+    assert [dict(given) for _, given in failed.value.calls] == [calls[0], calls[1]]
+    assert (tmp_path / "failing-sample.npz").is_file()
 
 
 def test_verification_names_the_call_and_the_operator(tmp_path: Path) -> None:
@@ -123,9 +227,13 @@ def test_a_fork_starts_its_own() -> None:
     lite.run(KEY, GOOD)
 
 
-def test_no_worker_outlives_its_parent() -> None:
-    script = "import time; from jfuse.running import loaded_file as f; print(f._SHARED.worker().pid, flush=True); "
-    parent = subprocess.Popen([sys.executable, "-c", script + "time.sleep(60)"], stdout=subprocess.PIPE, text=True)
+@pytest.mark.parametrize("pool", slow_but(lambda pool: pool is Shared, POOLS))
+def test_no_worker_outlives_its_parent(pool: Any) -> None:
+    script = (
+        f"import time; from tests.attack.test_workers import *; a = {pool.__name__}(to_bytes(endless()), Limits())\n"
+        "print(a.pid, flush=True); a.run(ZEROS)"
+    )
+    parent = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True)
     assert parent.stdout is not None
     worker = int(parent.stdout.readline())
     parent.kill()

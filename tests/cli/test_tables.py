@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import shutil
+import subprocess
+import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -51,3 +55,12 @@ def test_refusals_as_text() -> None:
         "fuse_cell: input_rank failed at net/cell: want 2"
     )
     assert str(Refusal("loop", "loops", "no_steps", "")) == "loops: no_steps failed"
+
+
+@pytest.mark.skipif(shutil.which("bash") is None, reason="needs a shell that replaces itself")
+def test_the_time_of_the_shell_before_is_not_the_commands() -> None:
+    program = "import jfuse.cli, time; from jfuse.cli.clock import elapsed_s; time.sleep(0.2); print(elapsed_s())"
+    started = time.perf_counter()
+    words = ["bash", "-c", 'sleep 0.6; exec "$0" -c "$1"', sys.executable, program]
+    told = float(subprocess.run(words, capture_output=True, text=True, check=True).stdout)
+    assert 0.2 < told <= time.perf_counter() - started - 0.6

@@ -113,6 +113,48 @@ def test_a_table_that_changes_is_refused() -> None:
         converted(call)
 
 
+def static(x: Any) -> Any:
+    filled = tf.lookup.KeyValueTensorInitializer(["a", "b"], [1, 2], value_dtype=tf.int64)
+    return tf.lookup.StaticHashTable(filled, -1).lookup(x)
+
+
+def mutable(x: Any) -> Any:
+    made = tf.lookup.experimental.MutableHashTable(tf.string, tf.int64, -1)
+    made.insert(["a", "b"], tf.constant([1, 2], tf.int64))
+    made.insert(["b"], tf.constant([7], tf.int64))
+    return made.lookup(x), made.size()
+
+
+def by_nodes(x: Any) -> Any:
+    made = tf.raw_ops.HashTableV2(key_dtype=tf.string, value_dtype=tf.int64)
+    tf.raw_ops.LookupTableImportV2(table_handle=made, keys=["a", "b"], values=tf.constant([1, 2], tf.int64))
+    return tf.raw_ops.LookupTableFindV2(table_handle=made, keys=x, default_value=tf.constant(-1, tf.int64))
+
+
+def in_a_branch(x: Any) -> Any:
+    made = tf.lookup.experimental.MutableHashTable(tf.string, tf.int64, -1)
+    tf.cond(tf.size(x) > 2, lambda: made.insert(["a"], tf.constant([1], tf.int64)), lambda: tf.no_op())
+    return made.lookup(x)
+
+
+def afterwards(x: Any) -> Any:
+    made = tf.lookup.experimental.MutableHashTable(tf.string, tf.int64, -1)
+    before = made.lookup(x)
+    made.insert(["a"], tf.constant([1], tf.int64))
+    return before, made.lookup(x)
+
+
+@pytest.mark.parametrize("function", [static, mutable, by_nodes, tf.function(by_nodes)])
+def test_a_table_that_the_function_makes(function: Any) -> None:
+    check_invokes(converted(lambda x: function(x)), tables.draw_of(["a", "b", "c"], 3))
+
+
+@pytest.mark.parametrize("function", [in_a_branch, afterwards])
+def test_a_table_that_the_function_fills_too_late(function: Any) -> None:
+    with pytest.raises(LowerError, match=r"is changed by the function(.|\n)*before it looks anything up"):
+        converted(function)
+
+
 def test_a_default_that_is_computed_is_refused() -> None:
     made = tables.table("dense")
 

@@ -13,8 +13,10 @@ from jfuse.ir.graph import Signature
 from jfuse.ir.trace import trace_graph
 from jfuse.ir.types import DType, TensorType
 from jfuse.kernels import ops
+from jfuse.kernels.control import while_
 from jfuse.proof.inputs import draws
 from jfuse.proof.ranges import Range, drawn_ranges, integer_limits
+from jfuse.verification.inputs.edges import FINITE, edge_inputs
 
 N = symbol("N")
 TABLE = np.ones((6, 4), np.float32)
@@ -92,6 +94,21 @@ def test_a_share_lies_between_0_and_1() -> None:
     found = [float(drawn["iou"]) for drawn in draws(signature, {}, seed=0, count=30)]
     assert 0 <= min(found) < 0.3
     assert 0.7 < max(found) < 1
+
+
+def test_a_threshold_that_ends_a_loop_lies_between_0_and_1() -> None:
+    """Halving until the largest is below the threshold: of one below 0 it has no end."""
+
+    def halved(x: Any, threshold: Any) -> Any:
+        above = trace_graph(lambda x, t: ops.greater(ops.reduce_max(x, np.array([0], np.int32)), t), [f32(3), f32()])
+        half = trace_graph(lambda x, t: (ops.mul(x, np.float32(0.5)), t), [f32(3), f32()])
+        return while_([x, ops.mul(threshold, np.float32(2))], [above, half])[0]
+
+    assert ends(halved, f32(3), f32()) == [None, (0, 1)]
+    signature = Signature("main", trace_graph(halved, [f32(3), f32()]), ("x", "threshold"), ("y",))
+    at_edges = {kind: float(drawn["threshold"]) for kind, drawn in edge_inputs(signature, {}, FINITE, 0)}
+    assert set(at_edges.values()) == {0.0, 0.5, 1.0}
+    assert (at_edges["minima"], at_edges["maxima"]) == (0.0, 1.0)
 
 
 def test_the_arms_of_a_case_distinction_do_not_contradict() -> None:

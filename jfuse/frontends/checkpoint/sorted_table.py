@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from jfuse.errors import ImportFailed
-from jfuse.frontends.checkpoint.crc32c import masked_crc32c
+from jfuse.frontends.checkpoint.checksum import masked_crc32c
 
 _MAGIC = (0xDB4775248B80FB57).to_bytes(8, "little")
 _FOOTER = 48  # bytes: two handles of blocks, padding, the magic number

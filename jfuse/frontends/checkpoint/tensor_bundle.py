@@ -6,6 +6,8 @@ Source: tensorflow/core/protobuf/tensor_bundle.proto; core/util/tensor_bundle/te
 from __future__ import annotations
 
 import math
+import mmap
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from jfuse.errors import ImportFailed
-from jfuse.frontends.checkpoint.crc32c import masked_crc32c
+from jfuse.frontends.checkpoint.checksum import masked_crc32c
 from jfuse.frontends.checkpoint.sorted_table import read_table, read_varint
 from jfuse.ir.types import DType
 from jfuse.tf_nodes.attributes import decode_dtype, decode_shape
@@ -34,7 +36,7 @@ class TensorBundle:
     prefix: Path
     shards: int
     entries: Mapping[bytes, bytes]
-    _files: dict[int, np.ndarray] = field(default_factory=dict)
+    _files: dict[int, mmap.mmap | bytes] = field(default_factory=dict)
 
     def read(self, key: str) -> np.ndarray:
         """The tensor under a key: a read-only view of the file where its elements are numbers that stand aligned.
@@ -55,6 +57,7 @@ class TensorBundle:
         if masked_crc32c(data) != entry.crc32c:
             raise self._damaged(key, "a wrong checksum")
         item = np.dtype(dtype.numpy)
+        self._forget(entry)
         if data.nbytes != math.prod(shape) * item.itemsize:
             raise self._damaged(key, f"{data.nbytes} bytes for {dtype.value}{list(shape)}")
         if data.ctypes.data % item.alignment:
@@ -81,17 +84,24 @@ class TensorBundle:
             raise self._damaged(key, f"file {entry.shard_id} of {self.shards}")
         if entry.shard_id not in self._files:
             self._files[entry.shard_id] = self._mapped(entry.shard_id)
-        file = self._files[entry.shard_id]
+        file = np.frombuffer(self._files[entry.shard_id], np.uint8)
         if entry.offset < 0 or entry.size < 0 or entry.offset + entry.size > len(file):
             raise self._damaged(key, f"bytes {entry.offset} to {entry.offset + entry.size} of {len(file)}")
         return file[entry.offset : entry.offset + entry.size]
 
-    def _mapped(self, number: int) -> np.ndarray:
+    def _forget(self, entry: Any) -> None:
+        """Give back the memory in which an entry was read, until it is read again: not all are read whole later."""
+        file = self._files[entry.shard_id]
+        if isinstance(file, mmap.mmap) and hasattr(mmap, "MADV_DONTNEED"):
+            first = entry.offset // mmap.PAGESIZE * mmap.PAGESIZE
+            file.madvise(mmap.MADV_DONTNEED, first, entry.offset + entry.size - first)
+
+    def _mapped(self, number: int) -> mmap.mmap | bytes:
         path = Path(f"{self.prefix}.data-{number:05}-of-{self.shards:05}")
         try:
-            if not path.stat().st_size:
-                return np.zeros(0, np.uint8)
-            return np.asarray(np.memmap(path, np.uint8, "r"))
+            with path.open("rb") as file:
+                is_empty = not os.fstat(file.fileno()).st_size
+                return b"" if is_empty else mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
         except OSError as error:
             raise ImportFailed("a file of the checkpoint cannot be read", found=str(error)) from error
 

@@ -7,12 +7,13 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from numbers import Integral
 from typing import Any, ClassVar
 
 import jax
 import numpy as np
 
-from jfuse.errors import ImportFailed, JfuseError, LowerError
+from jfuse.errors import ImportFailed, JfuseError, LowerError, shown
 from jfuse.frontends.argument_names import named_leaves, path_name
 from jfuse.frontends.graph_def import is_graph_def
 from jfuse.frontends.imported_functions import ImportedFunctions
@@ -21,12 +22,13 @@ from jfuse.frontends.keras import is_keras_model
 from jfuse.frontends.pytorch import is_torch_module
 from jfuse.frontends.selection import Selection
 from jfuse.frontends.tensorflow.callable import is_concrete, is_traceable
-from jfuse.ir.dims import SymbolNames, symbol, symbols_in
+from jfuse.ir.dims import Dim, SymbolNames, is_known, symbol, symbols_in
 from jfuse.ir.graph import Program, Signature, Var
 from jfuse.ir.trace import recording
 from jfuse.ir.types import DType, TensorType
 from jfuse.lowering.rule_tools.place import notes_kept, sizes_read_from
 from jfuse.lowering.rules import JaxRule
+from jfuse.option_values import LARGEST_SIZE, whole
 
 DEFAULT_KEY = "serving_default"
 
@@ -167,13 +169,24 @@ def _type(name: str, leaf: Any) -> TensorType:
     if shape is None or kind is None:
         array = np.asarray(leaf)
         shape, kind = array.shape, jax.dtypes.canonicalize_dtype(array.dtype)
-    dims = tuple(
-        d if isinstance(d, int) else symbol(f"{name}_{i}" if d is None else str(d)) for i, d in enumerate(shape)
-    )
+    dims = tuple(_dim(name, i, d) for i, d in enumerate(shape))
     try:
         return TensorType(dims, DType.of(np.dtype(kind)))
     except (TypeError, KeyError, ValueError) as error:
         raise ImportFailed(f"the input {name!r} is of a type that TFLite lacks", found=str(kind)) from error
+
+
+def _dim(name: str, axis: int, size: Any) -> Dim:
+    """A size of an input; one that is open has a name of its own, or that of the input and the axis."""
+    if isinstance(size, Integral):
+        return whole(f"the size of axis {axis} of the input {name!r}", size, most=LARGEST_SIZE)
+    try:
+        if size is not None and not isinstance(size, str) and is_known(size):
+            raise ValueError
+        return symbol(f"{name}_{axis}" if size is None else str(size))
+    except ValueError as error:
+        wanted = "a number, None, or a symbol of jax.export.symbolic_shape"
+        raise ImportFailed(f"the input {name!r} has no such size", expected=wanted, found=shown(size)) from error
 
 
 def _parameters(function: Callable[..., Any], count: int) -> list[str]:

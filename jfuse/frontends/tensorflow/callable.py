@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from jfuse.errors import ImportFailed
@@ -44,8 +44,63 @@ def callable_signatures(source: Any, input_signature: Sequence[Any] | None) -> l
 def _one(key: str, source: Any, input_signature: Sequence[Any] | None) -> TfSignature:
     function = source if is_concrete(source) else _traced(source, input_signature)
     count = len(function.inputs) - len(function.captured_inputs)
-    names = unique_names([_input_name(t) for t in function.inputs[:count]])
-    return TfSignature(key, LiveFunction(function), names, flat_names(function.structured_outputs, "output"))
+    names = unique_names([*_input_names(function, count)])
+    return TfSignature(key, LiveFunction(function), names, _output_names(function.structured_outputs))
+
+
+def _input_names(function: Any, count: int) -> Iterator[str]:
+    """A name for each tensor that a function takes: a ragged one is several."""
+    named = [_input_name(t) for t in function.inputs[:count]]
+    place = 0
+    for path, spec in _paths(function.structured_input_signature):
+        parts = ragged_parts(spec)
+        if parts:  # in a dict all have the name of the argument that the dict is
+            name = path[-1] if isinstance(path[-1], str) else named[place]
+            yield from (f"{name}_{part}" for part in parts)
+            place += len(parts)
+        elif _is_tensor(spec):
+            yield named[place]
+            place += 1
+    yield from named[place:]  # of functions that have no such structure
+
+
+def _leaves(nest: Any) -> list[Any]:
+    import tensorflow as tf
+
+    return list(tf.nest.flatten(nest))
+
+
+def _paths(nest: Any) -> list[tuple[tuple[Any, ...], Any]]:
+    """The leaves with the keys and places that lead to them."""
+    from tensorflow.python.util.nest import flatten_with_tuple_paths
+
+    return list(flatten_with_tuple_paths(nest))
+
+
+def _is_tensor(spec: Any) -> bool:
+    import tensorflow as tf
+
+    return isinstance(spec, tf.TensorSpec | tf.Tensor)
+
+
+def _output_names(structure: Any) -> tuple[str, ...]:
+    """Names for the tensors that a function returns, those of ragged ones by their parts."""
+    leaves = [ragged_parts(leaf) for leaf in _leaves(structure) if leaf is not None]
+    names = flat_names(structure, "output")
+    if not any(leaves):
+        return names
+    found = zip(names, leaves, strict=True)
+    return unique_names([f"{name}_{part}" if part else name for name, parts in found for part in parts or ("",)])
+
+
+def ragged_parts(of: Any) -> tuple[str, ...]:
+    """What the tensors of a ragged tensor, or of its spec, are called, in TensorFlow's order; none of anything else."""
+    import tensorflow as tf
+
+    if not isinstance(of, tf.RaggedTensor | tf.RaggedTensorSpec):
+        return ()
+    splits = ("row_splits",) if of.ragged_rank == 1 else tuple(f"row_splits_{i}" for i in range(of.ragged_rank))
+    return ("values", *splits)
 
 
 def _traced(source: Any, input_signature: Sequence[Any] | None) -> Any:

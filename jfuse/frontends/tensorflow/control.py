@@ -16,8 +16,7 @@ from jfuse.frontends.tensorflow.graph import PendingList, Walker, handles
 from jfuse.frontends.tensorflow.variables import Resource
 from jfuse.ir.evaluate import evaluate
 from jfuse.ir.graph import Graph, Var
-from jfuse.ir.loop_types import carried_types
-from jfuse.ir.trace import active_trace, recording, trace_graph
+from jfuse.ir.trace import active_trace, carried_types, recording, trace_graph
 from jfuse.ir.walk import rename_dims
 from jfuse.kernels import ops
 from jfuse.kernels.control import composite, if_, while_

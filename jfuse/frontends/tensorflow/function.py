@@ -16,6 +16,7 @@ import jfuse.frontends.tensorflow.tables
 import jfuse.frontends.tensorflow.updates  # noqa: F401  (all register their node handlers)
 from jfuse.errors import ImportFailed, LowerError
 from jfuse.frontends.tensorflow.graph import Walker
+from jfuse.frontends.tensorflow.input_ranks import InputRanks
 from jfuse.frontends.tensorflow.input_shapes import InputShapes
 from jfuse.frontends.tensorflow.signature import FunctionGraph, FunctionInput, TfSignature, unique_names
 from jfuse.frontends.tensorflow.survey import with_missing_ops
@@ -108,7 +109,7 @@ def _import_one(
     """The signature with the variables that are its states, and the sizes of inputs that are taken for equal."""
     symbols = SymbolNames()
     named = zip(function.inputs, signature.input_names, strict=True)
-    inputs = [_input(argument, name, symbols, shapes) for argument, name in named]
+    inputs = [_input(argument, name, symbols, shapes, function) for argument, name in named]
     given: dict[str, Any] = {a.name: v for a, v in zip(function.inputs, inputs, strict=True)}
     given |= {name: resources[capture] for name, capture in function.captures.items()}
     held = {r: Var(type_of(r.array), r.name) for r in given.values() if isinstance(r, Resource) and r.is_state}
@@ -138,9 +139,20 @@ def _named(found: Sequence[tuple[Signature, Sequence[Resource]]]) -> tuple[list[
     return named, {name: r for r, name in names.items()}
 
 
-def _input(argument: FunctionInput, name: str, symbols: SymbolNames, shapes: InputShapes) -> Var:
+def _input(
+    argument: FunctionInput, name: str, symbols: SymbolNames, shapes: InputShapes, function: FunctionGraph
+) -> Var:
     shape = shapes.of(name, argument.shape)
     if shape is None:
-        raise ImportFailed(f"the input {name!r} has no known rank", remedy=f'shapes={{"{name}": (…)}} states its shape')
+        ranks = sorted(InputRanks(function.library).of(function.nodes, argument.name))
+        if len(ranks) != 1:
+            raise ImportFailed(
+                f"the input {name!r} has no known rank",
+                expected="a rank, or operators that take one rank alone",
+                found=f"operators that take ranks {', '.join(map(str, ranks))}" if ranks else None,
+                remedy=f'shapes={{"{name}": (…)}} states its shape',
+            )
+        shape = shapes.of(name, (None,) * ranks[0])
+        assert shape is not None
     dims = tuple(symbols.fresh("N" if axis else "B") if d is None else d for axis, d in enumerate(shape))
     return Var(TensorType(dims, argument.dtype), name)

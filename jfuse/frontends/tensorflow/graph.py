@@ -341,9 +341,17 @@ def _in_program_order(scope: Scope, roots: Sequence[str]) -> list[str]:
 
 
 def _is_harmless(spec: Any, attr: Any) -> bool:
-    """Whether an attribute that a rule does not read can change nothing: a type, a count, or the op's default."""
+    """Whether an attribute that a rule does not read changes no result: a type, a count, or the op's default."""
     kinds = ("type", "list(type)", "shape", "list(shape)")
-    if spec.type in kinds or spec.name in ("N", "num_split", "num", "container", "shared_name", "debug_name"):
+    if spec.type in kinds or spec.name in (
+        "N",
+        "num_split",
+        "num",
+        "container",
+        "shared_name",
+        "debug_name",
+        "sparse_gradient",
+    ):
         return True
     return bool(spec.HasField("default_value") and attr == spec.default_value)
 

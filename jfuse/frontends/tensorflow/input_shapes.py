@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from jfuse.errors import ImportFailed
+from jfuse.errors import ImportFailed, shown
+from jfuse.option_values import LARGEST_SIZE
 
 Sizes = Sequence[int | None]
 
@@ -24,10 +25,10 @@ class InputShapes:
         for name, shape in self.shapes.items():
             if isinstance(shape, str) or not isinstance(shape, Sequence) or not all(map(_is_size, shape)):
                 raise ImportFailed(
-                    f"the shape of {name!r} is none", expected="sizes, or None for what stays open", found=repr(shape)
+                    f"the shape of {name!r} is none", expected="sizes, or None for what stays open", found=shown(shape)
                 )
         if self.batch is not None and not (_is_size(self.batch) and self.batch > 0):
-            raise ImportFailed("batch= is no size", expected="a number from 1 on", found=repr(self.batch))
+            raise ImportFailed("batch= is no size", expected="a number from 1 on", found=shown(self.batch))
 
     def of(self, name: str, declared: Sizes | None) -> Sizes | None:
         """The shape of an input that the source declares so; None where its rank stays unknown.
@@ -60,7 +61,7 @@ def _merged(name: str, declared: Sizes, given: Sizes) -> Sizes:
 
 
 def _is_size(value: object) -> bool:
-    return value is None or (isinstance(value, int) and not isinstance(value, bool) and value >= 0)
+    return value is None or (isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= LARGEST_SIZE)
 
 
 def _text(shape: Sizes) -> str:

@@ -63,11 +63,10 @@ class LiveFunction:
         return {id(v.handle): v for v in self._variables}
 
     def _refuse_composites(self) -> None:
-        """Raise where an argument or a result is of several tensors, which have no name each."""
+        """Raise where an argument or a result is sparse; a ragged one is its values and row splits."""
         import tensorflow as tf
 
-        several = (tf.RaggedTensor, tf.SparseTensor, tf.IndexedSlices)
-        specs = (tf.RaggedTensorSpec, tf.SparseTensorSpec, tf.IndexedSlicesSpec)
+        several, specs = (tf.SparseTensor, tf.IndexedSlices), (tf.SparseTensorSpec, tf.IndexedSlicesSpec)
         function = self.function
         nests = {"an argument": function.structured_input_signature, "a result": function.structured_outputs}
         for what, nest in nests.items():

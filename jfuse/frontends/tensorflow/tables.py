@@ -9,7 +9,7 @@ import numpy as np
 
 from jfuse.errors import LowerError
 from jfuse.frontends.tensorflow.graph import Walker, handles
-from jfuse.frontends.tensorflow.variables import Resource
+from jfuse.frontends.tensorflow.variables import TABLES, Resource, TableContents
 from jfuse.ir.types import DType
 from jfuse.lowering.ops.text.table import find
 from jfuse.tf_nodes.attributes import decode_dtype
@@ -19,13 +19,16 @@ from jfuse.tf_nodes.presence import need_tensorflow
 @handles("LookupTableFind", "LookupTableFindV2")
 def _find(walker: Walker, node: Any, operands: list[Any]) -> Sequence[Any]:
     table, x, default = operands
-    keys, values = _contents(table, *(decode_dtype(node.attr[name].type) for name in ("Tin", "Tout")))
+    dtypes = (decode_dtype(node.attr[name].type) for name in ("Tin", "Tout"))
+    keys, values = _filled(walker, table) or _contents(table, *dtypes)
     return (find(keys, values, x, default),)
 
 
 @handles("LookupTableSize", "LookupTableSizeV2")
 def _size(walker: Walker, node: Any, operands: list[Any]) -> Sequence[Any]:
     (table,) = operands
+    if (filled := _filled(walker, table)) is not None:
+        return (np.asarray(len(filled[0]), np.int64),)
     handle = _handle(table)
     import tensorflow as tf
 
@@ -47,15 +50,60 @@ def _contents(table: Any, key: DType, value: DType) -> tuple[np.ndarray, np.ndar
     return keys[order], values[order]
 
 
-def _handle(table: Any) -> Any:
-    if not isinstance(table, Resource) or table.handle is None:
-        raise LowerError(
-            "a table that the function itself makes has no TFLite spelling",
-            remedy="make it outside of the function, and keep it in the model",
+@handles(*TABLES)
+def _make(walker: Walker, node: Any, operands: list[Any]) -> Sequence[Any]:
+    return (Resource(node.name, None, written=True),)
+
+
+@handles(
+    *(
+        f"{name}{version}"
+        for name in ("InitializeTable", "LookupTableImport", "LookupTableInsert")
+        for version in ("", "V2")
+    )
+)
+def _fill(walker: Walker, node: Any, operands: list[Any]) -> Sequence[Any]:
+    """Constants that every call puts into a table before it looks anything up."""
+    table, keys, values = operands
+    tables = walker.variables.tables
+    held = tables.get(table)
+    is_added = "Insert" in node.op
+    makes = table.handle is None or not is_added  # what is inserted into one that goes on stays for the next call
+    if (table in tables and held is None) or not makes or walker.variables.in_body or (held and held.looked_up):
+        tables[table] = None
+    elif not isinstance(keys, np.ndarray) or not isinstance(values, np.ndarray):
+        tables[table] = None
+    elif held is None or not is_added:
+        tables[table] = TableContents(keys, values)
+    else:
+        new = ~np.isin(held.keys, keys)
+        tables[table] = TableContents(
+            np.concatenate([held.keys[new], keys]), np.concatenate([held.values[new], values])
         )
-    if table.written:
+    return ()
+
+
+@handles("LookupTableRemove", "LookupTableRemoveV2", "InitializeTableFromTextFile", "InitializeTableFromTextFileV2")
+def _change(walker: Walker, node: Any, operands: list[Any]) -> Sequence[Any]:
+    walker.variables.tables[operands[0]] = None
+    return ()
+
+
+def _filled(walker: Walker, table: Any) -> tuple[np.ndarray, np.ndarray] | None:
+    """The keys, each once and sorted, and values of a table that the function fills; None for another one."""
+    held = walker.variables.tables.get(table) if isinstance(table, Resource) else None
+    if held is None:
+        return None
+    held.looked_up = True
+    keys, last = np.unique(held.keys[::-1], return_index=True)  # of equal keys the last one counts
+    return keys, held.values[::-1][last]
+
+
+def _handle(table: Any) -> Any:
+    if not isinstance(table, Resource) or table.written or table.handle is None:
         raise LowerError(
-            f"the table {table.name!r} is changed by the function, and tables of TFLite never change",
+            f"the table {getattr(table, 'name', '')!r} is changed by the function, and tables of TFLite never change",
+            expected="constants that the function puts in, outside of loops and branches, before it looks anything up",
             remedy="look up in a tf.lookup.StaticHashTable, or keep what changes in a tf.Variable",
         )
     need_tensorflow("a table cannot be read without TensorFlow")

@@ -23,8 +23,14 @@ _WRITES = frozenset(
     "AssignVariableOp AssignAddVariableOp AssignSubVariableOp AssignVariableXlaConcatND ResourceStridedSliceAssign "
     "ResourceCountUpTo RngSkip RngReadAndSkip StatefulUniform StatefulUniformInt StatefulUniformFullInt "
     "StatefulStandardNormalV2 StatefulTruncatedNormal StatefulRandomBinomial DestroyResourceOp LookupTableInsertV2 "
-    "LookupTableRemoveV2 LookupTableImportV2 InitializeTableV2 InitializeTableFromTextFileV2".split()
+    "LookupTableRemoveV2 LookupTableImportV2 InitializeTableV2 InitializeTableFromTextFileV2 LookupTableInsert "
+    "LookupTableImport InitializeTable InitializeTableFromTextFile".split()
 )
+TABLES = frozenset(
+    "HashTable HashTableV2 MutableHashTable MutableHashTableV2 MutableDenseHashTable MutableDenseHashTableV2 "
+    "AnonymousHashTable AnonymousMutableHashTable AnonymousMutableDenseHashTable".split()
+)
+"""The nodes by which a function makes a table itself."""
 _WRITE_PREFIXES = ("ResourceScatter", "ResourceApply", "ResourceSparseApply")
 
 
@@ -47,18 +53,35 @@ class Resource:
         """Whether it is a variable that may change."""
         return self.written and self.array is not None
 
+    @property
+    def is_filled_inside(self) -> bool:
+        """Whether it is a table that the function itself fills, or changes."""
+        return self.written and self.array is None
+
+
+@dataclass
+class TableContents:
+    """What a table holds that the function fills with constants; looked up: nothing may be added from then on."""
+
+    keys: np.ndarray
+    values: np.ndarray
+    looked_up: bool = False
+
 
 @dataclass
 class Variables:
     """What the written variables hold at one point of the walk.
 
     live: those whose values some result needs; writes of others are left out. read: those that were read so far, by
-    any walk that shares this set.
+    any walk that shares this set. tables: those that the function fills; None for contents that are not known.
+    in_body: of a loop or branch, which may run or not.
     """
 
     live: frozenset[Resource] = frozenset()
     read: set[Resource] = field(default_factory=set)
     current: dict[Resource, Any] = field(default_factory=dict)
+    tables: dict[Resource, TableContents | None] = field(default_factory=dict)
+    in_body: bool = False
 
     def value(self, resource: Resource) -> Any:
         """What the variable holds now. Raises LowerError for what is not a variable."""
@@ -77,7 +100,7 @@ class Variables:
 
     def within(self, values: Mapping[Resource, Any]) -> Variables:
         """The variables as a body sees them at its start, where some have the given values."""
-        return Variables(self.live, self.read, {**self.current, **values})
+        return Variables(self.live, self.read, {**self.current, **values}, self.tables, in_body=True)
 
     def computed(self, operands: Iterable[Any]) -> list[Resource]:
         """The resources among `operands` that hold what was computed at run time, each once."""
@@ -131,9 +154,11 @@ class WriteAnalysis:
     def writers(self, nodes: Iterable[Any], given: Mapping[str, Any], live: frozenset[Resource]) -> list[str]:
         """The names of the nodes that write a live variable, themselves or through what they call, in their order.
 
-        given: the values of the placeholders or arguments, resources among them.
+        given: the values of the placeholders or arguments, resources among them. Tables are always live.
         """
-        aliases = {name: value for name, value in given.items() if isinstance(value, Resource) and value in live}
+        nodes, resources = list(nodes), {n: v for n, v in given.items() if isinstance(v, Resource)}
+        aliases: dict[str, Resource | None] = {n: v for n, v in resources.items() if v in live or v.is_filled_inside}
+        aliases |= {node.name: None for node in nodes if node.op in TABLES}
         found = []
         for node in nodes if aliases else ():
             operands = [split_reference(i)[0] for i in data_inputs(node)]

@@ -73,7 +73,7 @@ class Details {
         "ul",
         { class: "list" },
         found.map((row) =>
-          el("li", {}, this.link(row), el("code", { class: isOver(worst(row)) ? "over" : null }, small(worst(row)))),
+          el("li", {}, this.link(row), el("code", { class: isOver(worst(row)) ? "over" : null }, sized(worst(row)))),
         ),
       ),
     );

@@ -22,7 +22,7 @@ function select(row) {
   details.show(row, twins);
   const size = worst(row);
   const types = (row.results ?? []).map((result) => `, ${result.type}`).join("");
-  byId("said").textContent = `${row.label}${types}${size === undefined ? "" : `, relative error ${small(size)}`}`;
+  byId("said").textContent = `${row.label}${types}${size === undefined ? "" : `, ${coloured.by === "noise" ? "SNR" : "relative error"} ${sized(size)}`}`;
 }
 
 function show(signature) {

@@ -12,7 +12,11 @@ const METRICS = {
   absolute: "absolute error",
   ulp: "ULP",
 };
-const TOLERANCE = Math.max(0, ...data.verification.differences.map((d) => real(d.tolerance))) || 1e-5;
+// By what operations are coloured: the relative errors of all comparisons, or the noise in one for each unit of signal.
+const coloured = data.coloured ?? { by: "relative", pair: null };
+if (coloured.by === "noise") METRICS.noise = "noise / signal";
+const LEAST_DB = 20;
+const TOLERANCE = coloured.by === "noise" ? 10 ** (-LEAST_DB / 20) : Math.max(0, ...data.verification.differences.map((d) => real(d.tolerance))) || 1e-5;
 
 class Graph {
   constructor(side, index, given) {
@@ -37,6 +41,7 @@ class Graph {
     for (const error of given.errors) {
       const numbers = { notes: error.notes };
       for (const name of ["relative", "own", "absolute", "ulp", "cosine", "snr"]) numbers[name] = real(error[name]);
+      numbers.noise = numbers.snr === undefined ? undefined : 10 ** (-numbers.snr / 20);
       const row = this.rows[error.row];
       row.errors.set(error.pair, numbers);
       row.layer = error.layer || row.layer;
@@ -91,9 +96,10 @@ function counterparts(row, other) {
 }
 
 // The largest error of a row in one metric; undefined where nothing was compared.
-function worst(row, metric = "relative") {
+function worst(row, metric = coloured.by) {
   let found;
-  for (const error of row.errors.values()) {
+  for (const [pair, error] of row.errors) {
+    if (metric === "noise" && pair !== coloured.pair) continue;
     const value = error[metric];
     if (value === null || value === undefined) continue;
     if (found === undefined || value > found || Number.isNaN(value)) found = value;
@@ -143,6 +149,9 @@ function mark(conversion) {
   }
 }
 if (data.conversion) mark(data.conversion);
+
+// A row's error in the unit by which it is coloured.
+const sized = (value) => (coloured.by === "noise" && value >= 0 ? shown("snr", -20 * Math.log10(value)) : small(value));
 
 function small(value) {
   if (value === undefined || value === null) return "–";

@@ -160,11 +160,16 @@ class Pane {
     if (value === undefined) return null;
     const bar = el("b");
     bar.style.width = `${Math.round(100 * onScale(value))}%`;
+    // From green at 60 dB to red at 10 dB, beside the number that says the same.
+    if (coloured.by === "noise") {
+      const share = Math.min(1, Math.max(0, (-20 * Math.log10(value) - 10) / 50));
+      bar.style.background = `hsl(${130 * share} 60% 45%)`;
+    }
     return el(
       "span",
-      { class: `size ${isOver(value) ? "over" : ""}`, title: "the largest relative error" },
+      { class: `size ${isOver(value) ? "over" : ""}`, title: coloured.by === "noise" ? "SNR of this operation alone" : "the largest relative error" },
       el("i", {}, bar),
-      el("span", {}, small(value)),
+      el("span", {}, sized(value)),
     );
   }
 

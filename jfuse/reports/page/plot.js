@@ -16,7 +16,7 @@ class Plot {
       onSelect,
       canvas: byId("plot"),
       tip: byId("tip"),
-      metric: "relative",
+      metric: coloured.by,
       hidden: new Set(),
       points: [],
       selected: null,
@@ -24,6 +24,7 @@ class Plot {
     });
     const metric = byId("metric");
     for (const [name, title] of Object.entries(METRICS)) metric.append(el("option", { value: name }, title));
+    metric.value = this.metric;
     metric.addEventListener("change", () => {
       this.metric = metric.value;
       this.update();

@@ -1,14 +1,15 @@
-"""A process that runs files in LiteRT, as another process asks it to.
+"""A process that runs files in LiteRT, or in tflite-micro, as another process asks it to.
 
-    python litert_worker PARENT REQUESTS ANSWERS PROGRESS
+    python litert_worker RUNTIME PARENT REQUESTS ANSWERS PROGRESS
 
-PARENT is the process that asks; where it ends, this one does. REQUESTS, ANSWERS and PROGRESS are handles of files
-without a name, so that nothing is left behind, whatever ends the two. It imports neither TensorFlow nor jax nor jfuse,
-so that it is there at once. Requests come over its standard input, answers go over its standard output, as `Messages`
-with the files REQUESTS and ANSWERS: `(memory, dropped, number, method, arguments)` and `(result, None)`, or
-`(None, (sample, message))` where LiteRT refuses. memory: the bytes that this process may take besides its own;
-dropped: files that are not needed any more; method: of `Loaded`. PROGRESS holds two 64-bit integers: how many calls
-were begun, and the number of the sample that runs. Whoever finds the process dead reads there which one it was.
+RUNTIME is the module beside this one whose `Loaded` runs files: `litert` or `micro`. PARENT is the process that asks;
+where it ends, this one does. REQUESTS, ANSWERS and PROGRESS are handles of files without a name, so that nothing is
+left behind, whatever ends the two. It imports neither TensorFlow nor jax nor jfuse, so that it is there at once.
+Requests come over its standard input, answers go over its standard output, as `Messages` with the files REQUESTS and
+ANSWERS: `(memory, dropped, number, method, arguments)` and `(result, None)`, or `(None, (sample, message))` where the
+runtime refuses. memory: the bytes that this process may take besides its own; dropped: files that are not needed any
+more; method: of `Loaded`. PROGRESS holds two 64-bit integers: how many calls were begun, and the number of the sample
+that runs. Whoever finds the process dead reads there which one it was.
 """
 
 from __future__ import annotations
@@ -20,36 +21,56 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from importlib import import_module
 from typing import Any
 
-import ml_dtypes  # noqa: F401  before LiteRT, which takes arrays of bfloat16 only if NumPy knew the type by then
-import numpy as np
-from ai_edge_litert import schema_py_generated as schema
-from ai_edge_litert.interpreter import Interpreter, OpResolverType
 from messages import PROGRESS, Messages  # type: ignore[import-not-found]  # beside this file, which is run as a folder
 
+_LARGEST = 2**63 - 1  # of a limit, for the system's call
 _LOOK_S = 0.5
-_IS_EMPTY = "Invalid tensor size"  # how Python's interpreter refuses to read an output that has no elements
+_HOLDS_THE_LOCK = ("micro",)  # Python's, while it computes (measured on tflite-micro 0.dev20261023)
+_MOST_HANDLES = 256  # that are open before any file is loaded
 _REFUSALS = (ValueError, RuntimeError, TypeError, KeyError, IndexError)
 
-Arrays = dict[str, np.ndarray]
 
-
-def main(parent: str, requests: str, answers: str, progress: str) -> None:
+def main(runtime: str, parent: str, requests: str, answers: str, progress: str) -> None:
     """Answer requests until there are no more."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # it is meant for the process that asks
+    if runtime in _HOLDS_THE_LOCK:
+        _guarded(int(parent))
     threading.Thread(target=_end_with, args=(int(parent),), daemon=True).start()
     out = os.dup(1)
     os.dup2(2, 1)  # what the runtime prints must not get between the answers
     counter = mmap.mmap(int(progress), PROGRESS.size)
-    Worker(Messages(_exactly, lambda data: _write(out, data), int(requests), int(answers)), counter).serve()
+    messages = Messages(_exactly, lambda data: _write(out, data), int(requests), int(answers))
+    Worker(messages, counter, import_module(runtime).Loaded).serve()
 
 
 def _end_with(parent: int) -> None:
     while os.getppid() == parent:
         time.sleep(_LOOK_S)
     os._exit(0)
+
+
+def _guarded(parent: int) -> None:
+    """Let a process of its own end this one with its parent: no thread could, while the runtime computes."""
+    worker = os.getpid()
+    if os.fork():
+        return
+    os.closerange(0, _MOST_HANDLES)  # whoever reads an answer must see its end
+    while os.getppid() == worker and _parent_of(worker) == parent:
+        time.sleep(_LOOK_S)
+    if os.getppid() == worker:
+        os.kill(worker, signal.SIGKILL)
+    os._exit(0)
+
+
+def _parent_of(process: int) -> int:
+    try:
+        with open(f"/proc/{process}/stat") as file:
+            return int(file.read().rpartition(")")[2].split()[1])
+    except OSError:
+        return 0
 
 
 def _exactly(count: int) -> bytes:
@@ -67,11 +88,12 @@ def _write(handle: int, data: bytes) -> None:
 class Worker:
     """The files that are loaded, by number."""
 
-    def __init__(self, messages: Any, counter: mmap.mmap) -> None:
+    def __init__(self, messages: Any, counter: mmap.mmap, kind: Any) -> None:
         self._messages = messages
+        self._kind = kind
         self._counter = counter
         self._calls = 0
-        self._loaded: dict[int, Loaded] = {}
+        self._loaded: dict[int, Any] = {}
         self._own = _address_space()
 
     def serve(self) -> None:
@@ -88,16 +110,14 @@ class Worker:
             try:
                 if method == "load":
                     self.begin(-1)
-                    self._loaded[number] = Loaded(self.begin, *arguments)
+                    self._loaded[number] = self._kind(self.begin, *arguments)
                     answer = None
                 else:
                     self.begin(0)
                     answer = getattr(self._loaded[number], method)(*arguments)
                 told = answer, None
-            except Refused as refused:
-                told = None, (refused.sample, str(refused))
             except _REFUSALS as error:
-                told = None, (0, " ".join(str(error).split()))
+                told = None, (getattr(error, "sample", 0), " ".join(str(error).split()))
             del arguments
             self._messages.send(told)
 
@@ -105,145 +125,6 @@ class Worker:
         """Take note that a call of a sample begins."""
         self._calls += 1
         self._counter[:] = PROGRESS.pack(self._calls, number)
-
-
-class Refused(Exception):
-    """LiteRT refuses a sample.   sample: its number in the request, from 0"""
-
-    def __init__(self, sample: int, error: Exception) -> None:
-        super().__init__(" ".join(str(error).split()))
-        self.sample = sample
-
-
-class Loaded:
-    """One file in LiteRT.   data: u8[n]; preserve: every tensor can be looked at after a call"""
-
-    def __init__(
-        self, begin: Callable[[int], None], data: Any, resolver: str, threads: int, preserve: bool, allocate: bool
-    ) -> None:
-        self._begin = begin
-        self._data = bytes(data)
-        self._how = {
-            "num_threads": threads,
-            "experimental_op_resolver_type": OpResolverType[resolver],
-            "experimental_preserve_all_tensors": preserve,
-        }
-        self._interpreter = self._new()
-        if allocate:
-            self._interpreter.allocate_tensors()
-
-    def _new(self) -> Interpreter:
-        return Interpreter(model_content=self._data, **self._how)
-
-    def signatures(self) -> Any:
-        """The names of inputs and outputs, by key."""
-        return self._interpreter.get_signature_list()
-
-    def tensors(self) -> tuple[list[int], list[int], dict[str, int]]:
-        """The tensors that are inputs and outputs of the first subgraph, and all by name."""
-        lite = self._interpreter
-        inputs, outputs = ([d["index"] for d in of] for of in (lite.get_input_details(), lite.get_output_details()))
-        return inputs, outputs, {d["name"]: d["index"] for d in lite.get_tensor_details()}
-
-    def call(self, key: str | None, inputs: Arrays) -> Arrays:
-        """The outputs of one call of a signature by name."""
-        runner = self._interpreter.get_signature_runner(key)
-        try:
-            outputs = runner(**inputs)
-        except (ValueError, RuntimeError) as error:
-            if str(error).startswith(_IS_EMPTY):
-                return dict(self._outputs(key))
-            raise
-        return {name: np.array(value) for name, value in outputs.items()}
-
-    def timed(self, key: str, inputs: Arrays, calls: int) -> list[float]:
-        """The seconds that each of so many calls in a row takes."""
-        invoke = self._ready(key, inputs)
-        found = []
-        for _ in range(calls):
-            started = time.perf_counter()
-            invoke()
-            found.append(time.perf_counter() - started)
-        return found
-
-    def _ready(self, key: str, inputs: Arrays) -> Callable[[], Any]:
-        """What makes a call on inputs; of the first subgraph they are set already."""
-        lite = self._interpreter
-        if self._subgraph(key):
-            runner = lite.get_signature_runner(key)
-            return lambda: runner(**inputs)
-        details = lite.get_signature_runner(key).get_input_details()  # a runner that lives keeps from allocating
-        for name, value in inputs.items():
-            if tuple(details[name]["shape"]) != value.shape:
-                lite.resize_tensor_input(details[name]["index"], value.shape)
-        lite.allocate_tensors()
-        for name, value in inputs.items():
-            lite.set_tensor(details[name]["index"], value)
-        return lambda: lite.invoke()
-
-    def rows(self, before: list[dict[int, np.ndarray]], after: list[int]) -> list[list[np.ndarray]]:
-        """Calls of the first subgraph by tensors: what each of `after` holds once those of `before` were set."""
-        found = []
-        for number, tensors in enumerate(before):
-            self._begin(number)
-            for tensor, value in tensors.items():
-                self._interpreter.set_tensor(tensor, value)
-            self._interpreter.invoke()
-            found.append([self._interpreter.get_tensor(tensor) for tensor in after])
-        return found
-
-    def read(self, subgraph: int, tensors: list[int]) -> dict[int, np.ndarray]:
-        """What tensors hold after a call; those that are not allocated, as they have no elements, are left out."""
-        found = {}
-        for tensor in tensors:
-            try:
-                found[tensor] = np.array(self._interpreter.get_tensor(tensor, subgraph))
-            except ValueError:
-                pass
-        return found
-
-    def samples(self, key: str, fresh: bool, in_a_row: bool, inputs: Arrays) -> Arrays:
-        """The outputs of all samples, along the first axis of each input, stacked.
-
-        fresh: an interpreter for each, as what the file keeps between calls must be left out. in_a_row: a sample is
-        several calls, along a second axis.
-        """
-        found: list[Arrays] = []
-        signature = self._interpreter.get_signature_runner(key)
-        for sample in _items(inputs):
-            number = len(found)
-            if fresh and number:
-                self._interpreter = self._new()
-                signature = self._interpreter.get_signature_runner(key)
-            try:
-                if in_a_row:
-                    found.append(_stacked([self._call(signature, one, number) for one in _items(sample)]))
-                else:
-                    found.append(self._call(signature, sample, number))
-            except (ValueError, RuntimeError) as error:
-                raise Refused(number, error) from error
-        if fresh:
-            self._interpreter = self._new()
-        return _stacked(found)
-
-    def _call(self, signature: Any, inputs: Arrays, number: int) -> Arrays:
-        self._begin(number)
-        return {name: np.array(value) for name, value in signature(**inputs).items()}
-
-    def _outputs(self, key: str | None) -> Iterator[tuple[str, np.ndarray]]:
-        """The outputs of the last call, without reading those that have no elements."""
-        subgraph = self._subgraph(key)
-        for name, output in self._interpreter.get_signature_runner(key).get_output_details().items():
-            if 0 in output["shape"]:
-                yield name, np.zeros(output["shape"], output["dtype"])
-            else:
-                yield name, np.array(self._interpreter.get_tensor(output["index"], subgraph))
-
-    def _subgraph(self, key: str | None) -> int:
-        model = schema.Model.GetRootAs(self._data, 0)
-        tables = [model.SignatureDefs(i) for i in range(model.SignatureDefsLength())]
-        named = (t.SubgraphIndex() for t in tables if key is not None and t.SignatureKey() == key.encode())
-        return int(next(named, 0))
 
 
 def _address_space() -> int:
@@ -258,17 +139,8 @@ def _address_space() -> int:
 def _limit_memory(size: int) -> None:
     if sys.platform == "linux":
         hard = resource.getrlimit(resource.RLIMIT_AS)[1]
-        soft = size if hard == resource.RLIM_INFINITY else min(size, hard)
+        soft = min(size, _LARGEST if hard == resource.RLIM_INFINITY else hard)
         resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
-
-
-def _items(arrays: Arrays) -> Iterator[Arrays]:
-    """What stands along the first axis of every array."""
-    return (dict(zip(arrays, each, strict=True)) for each in zip(*arrays.values(), strict=True))
-
-
-def _stacked(found: list[Arrays]) -> Arrays:
-    return {name: np.stack([outputs[name] for outputs in found]) for name in found[0]}
 
 
 if __name__ == "__main__":

@@ -11,9 +11,8 @@ import numpy as np
 from jfuse.errors import BadFlatbuffer, LowerError, TypeMismatch
 from jfuse.ir.declared_types import has_stated, stand_ins
 from jfuse.ir.graph import Atom, Graph, Op, Var
-from jfuse.ir.loop_types import carried_types
 from jfuse.ir.registry import find_op
-from jfuse.ir.trace import active_trace
+from jfuse.ir.trace import active_trace, carried_types
 from jfuse.ir.types import TensorType
 from jfuse.ir.walk import rename_dims
 from jfuse.kernels.core.op import TflOp, record

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from jfuse.errors import JfuseError
+from jfuse.errors import JfuseError, shown
 from jfuse.ir.graph import Eqn, Program
 from jfuse.ir.types import DType
 from jfuse.ir.walk import all_eqns
@@ -104,9 +104,9 @@ _TARGETS: Mapping[str, Callable[[], Target]] = {
 
 def target_named(name: str) -> Target:
     """The target of a name: one of `NAMES`, where X.Y is the oldest runtime that must take the file."""
-    oldest = OLDEST.fullmatch(name)
+    oldest = OLDEST.fullmatch(name) if isinstance(name, str) else None
     if oldest is not None:
         return Target(name, oldest=oldest.group(1))
-    if name not in _TARGETS:
-        raise JfuseError(f"no target {name!r}", expected=", ".join(NAMES), remedy='target="litert"')
+    if not isinstance(name, str) or name not in _TARGETS:
+        raise JfuseError(f"no target {shown(name)}", expected=", ".join(NAMES), remedy='target="litert"')
     return _TARGETS[name]()

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import mmap
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
+import flatbuffers
 import numpy as np
 from ai_edge_litert import schema_py_generated as schema
 
+from jfuse.ir.contents import Contents
 from jfuse.ir.graph import Const
 from jfuse.ir.types import DType
 from jfuse.tflite.tensor_data import pack, packed_size
@@ -31,15 +35,21 @@ class Buffers:
     def __init__(self) -> None:
         self.size = 0  # bytes of all data
         self._data: list[_Data] = []
-        self._buffer_of: dict[str, int] = {}
+        self._contents = Contents()
+        self._buffer_of: dict[int, int] = {}
+
+    def contents(self, const: Const) -> int:
+        """A number that is equal for constants of equal dtype, shape and contents."""
+        return self._contents.number(const)
 
     def constant(self, const: Const) -> int:
         """The buffer that holds a constant; equal constants share one."""
         if const.type.size == 0 and const.type.dtype is not DType.string:
             return 0  # no bytes: the runtime cannot tell such a constant from other tensors
-        found = self._buffer_of.get(const.digest)
+        key = self.contents(const)
+        found = self._buffer_of.get(key)
         if found is None:
-            found = self._buffer_of[const.digest] = self._add(
+            found = self._buffer_of[key] = self._add(
                 _Data(packed_size(const.stored, const.type.dtype), lambda: pack(const.stored, const.type.dtype))
             )
         return found
@@ -54,8 +64,8 @@ class Buffers:
         return len(self._data)
 
     def inside(self) -> list[Any]:
-        """The tables of buffers with their data."""
-        return [schema.BufferT(), *(_AlignedBuffer(data.make()) for data in self._data)]
+        """The tables of buffers with their data, for a `Builder`."""
+        return [schema.BufferT(), *(_AlignedBuffer(data) for data in self._data)]
 
     def outside(self, start: int) -> list[Any]:
         """The tables of buffers whose data is `parts`, the first of which begins at `start`."""
@@ -84,19 +94,48 @@ def _aligned(size: int) -> int:
     return -(-size // ALIGNMENT) * ALIGNMENT
 
 
+class Builder(flatbuffers.Builder):  # type: ignore[misc]
+    """A builder that leaves out the data of buffers, and gives the file in parts: no constant is copied into it.
+
+    size: bytes of memory, which the system lends where something is written: room for the data costs nothing.
+    """
+
+    def __init__(self, size: int) -> None:
+        super().__init__(0)
+        memory = mmap.mmap(-1, size)
+        if hasattr(mmap, "MADV_NOHUGEPAGE"):  # beside the room for each buffer's data stand a few bytes
+            with suppress(OSError):  # of kernels without huge pages
+                memory.madvise(mmap.MADV_NOHUGEPAGE)
+        self.Bytes = memoryview(memory)
+        self.head = size
+        self._left_out: list[tuple[int, _Data]] = []  # with the place of the first byte, counted from the file's end
+
+    def leave_out(self, data: _Data) -> None:
+        """Go on before the place of the data, whose vector has been started."""
+        self.head -= data.size
+        self._left_out.append((self.Offset(), data))
+
+    def parts(self) -> Iterator[Any]:
+        """The finished file as buffers that follow each other."""
+        at, end = self.Head(), len(self.Bytes)
+        for from_end, data in sorted(self._left_out, key=lambda pair: -pair[0]):
+            yield self.Bytes[at : end - from_end]
+            yield data.make().data
+            at = end - from_end + data.size
+        yield self.Bytes[at:]
+
+
 class _AlignedBuffer(schema.BufferT):  # type: ignore[misc]
     """A buffer whose data starts at a multiple of 16 bytes. The generated `Pack` ignores the schema's force_align."""
 
-    def __init__(self, data: np.ndarray) -> None:
+    def __init__(self, data: _Data) -> None:
         super().__init__()
         self.data = data
 
-    def Pack(self, builder: Any) -> Any:
-        """Write the data and the table that points to it."""
+    def Pack(self, builder: Builder) -> Any:
+        """Write the table that points to the data, and leave out the data."""
         builder.StartVector(1, self.data.size, ALIGNMENT)
-        head = builder.head - self.data.size
-        builder.head = head
-        builder.Bytes[head : head + self.data.size] = self.data.data
+        builder.leave_out(self.data)
         data = builder.EndVector()
         schema.BufferStart(builder)
         schema.BufferAddData(builder, data)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
@@ -15,12 +16,13 @@ from jfuse.errors import LowerError
 from jfuse.ir.graph import FileFacts, Graph, Program, Signature, State
 from jfuse.tflite.metadata import BUFFER_LOCATION, DESCRIPTION, MIN_RUNTIME_VERSION, OUTSIDE, min_runtime_bytes
 from jfuse.tflite.schema import BUILTIN_CODES, custom_name, is_custom
-from jfuse.tflite.write.buffers import MOST_INSIDE, Buffers, padding
+from jfuse.tflite.write.buffers import MOST_INSIDE, Buffers, Builder, padding
 from jfuse.tflite.write.subgraph import SubgraphWriter
 from jfuse.tflite.write.tables import Tables
 
 _IDENTIFIER = b"TFL3"
 _SCHEMA_VERSION = 3
+_ROOM = 2**24  # bytes for the tables before the builder grows by doubling and copying
 _PLACEHOLDER = BUILTIN_CODES["PLACEHOLDER_FOR_GREATER_OP_CODES"]
 
 
@@ -44,7 +46,10 @@ def to_bytes(
     most_inside: bytes of data from which on it lies behind the flatbuffer, which cannot hold more than 2 GiB.
     tensor_names: by signature key; without, inputs are named as in the signature and outputs after their operator.
     """
-    return b"".join(parts(program, most_inside=most_inside, tensor_names=tensor_names))
+    file = io.BytesIO()  # a join would hold all parts at once, and then their copy
+    for part in parts(program, most_inside=most_inside, tensor_names=tensor_names):
+        file.write(part)
+    return file.getvalue()
 
 
 def parts(
@@ -147,22 +152,21 @@ class FileWriter:
     def _inside(self, model: Any) -> Iterable[Any]:
         """The file with all data in the flatbuffer."""
         model.buffers = self.buffers.inside()
-        # The builder grows by doubling and copying, so it starts with room for all constants and for the tables.
-        return [_packed(model, min(self.buffers.size + 2**16, MOST_INSIDE))]
+        return _packed(model, self.buffers.size).parts()
 
     def _outside(self, model: Any) -> Iterable[Any]:
         """The file with all data behind the flatbuffer, whose length does not depend on where that is."""
         model.buffers = self.buffers.outside(2)
-        size = len(_packed(model))
+        size = _packed(model).Offset()
         fill = padding(size)
         model.buffers = self.buffers.outside(size + len(fill))
-        return chain([_packed(model), fill], self.buffers.parts())
+        return chain(_packed(model).parts(), [fill], self.buffers.parts())
 
 
-def _packed(model: Any, size: int = 2**16) -> memoryview:
-    builder = flatbuffers.Builder(size)
+def _packed(model: Any, data_bytes: int = 0) -> Builder:
+    builder = Builder(min(data_bytes + _ROOM, flatbuffers.Builder.MAX_BUFFER_SIZE))
     builder.Finish(model.Pack(builder), _IDENTIFIER)
-    return memoryview(builder.Bytes)[builder.Head() :]
+    return builder
 
 
 def _operator_code(builtin: str, version: int) -> Any:

@@ -30,7 +30,7 @@ class Tensors:
     def __init__(self, buffers: Buffers, graph_name: str) -> None:
         self.tables: list[Any] = []
         self.places: dict[Var, int] = {}
-        self._constants: dict[tuple[str, Quantization | None], int] = {}
+        self._constants: dict[tuple[int, Quantization | None], int] = {}
         self._buffers = buffers
         self._names = Names()
         self._graph_name = graph_name
@@ -46,7 +46,7 @@ class Tensors:
             if atom not in self.places:
                 raise JfuseError("a variable is read before it is bound", where=self._graph_name, found=repr(atom))
             return self.places[atom]
-        key = (atom.digest, atom.quantization)
+        key = (self._buffers.contents(atom), atom.quantization)
         if key not in self._constants:
             self._constants[key] = self._add_constant(atom, name)
         return self._constants[key]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from jfuse.errors import KernelFailed, VerifyFailed
+from jfuse.errors import KernelFailed, NoEnd, VerifyFailed
 from jfuse.ir.graph import Signature
 from jfuse.proof.inputs import CallInputs
 from jfuse.verification.inputs.redraw import Redraw
@@ -25,7 +25,7 @@ def accepted(
     drawn = redraw.as_kept(step.key, step.inputs) if step.kind == "random" else step.inputs
     try:
         return replace(step, inputs=drawn), calls.run(drawn, step.key)
-    except KernelFailed:
+    except (KernelFailed, NoEnd):
         raise
     except VerifyFailed as refused:
         found = _others(step, calls, redraw, signatures[step.key], str(refused.found), resets)
@@ -48,7 +48,7 @@ def _others(
             calls.reset()
         try:
             outputs = calls.run(inputs, step.key)
-        except KernelFailed:
+        except (KernelFailed, NoEnd):
             raise
         except VerifyFailed:
             continue

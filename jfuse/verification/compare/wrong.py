@@ -17,6 +17,22 @@ Excused = Callable[[CallInputs, Sequence["Wrong"], Sequence[CallInputs]], tuple[
 """Of a call, its wrong outputs and the calls before it: the outputs that remain unexplained, notes on the others."""
 
 
+def either(*reasons: Excused) -> Excused:
+    """What one reason or another explains, asked in this order."""
+
+    def excused(
+        step: CallInputs, wrong: Sequence[Wrong], before: Sequence[CallInputs]
+    ) -> tuple[Sequence[Wrong], Sequence[str]]:
+        notes: list[str] = []
+        for reason in reasons:
+            if wrong:
+                wrong, more = reason(step, wrong, before)
+                notes += more
+        return wrong, notes
+
+    return excused
+
+
 @dataclass(frozen=True)
 class Wrong:
     """An output beyond its tolerance: of which comparison, by how much, and what both sides gave.

@@ -21,6 +21,7 @@ SELECTING = ("zeros", "ones", "minus ones")
 OVERFLOWING = frozenset({"maxima", "minima"})
 """Where a sum may overflow on the way or not, as it is ordered: compared where no side did."""
 HUGE = OVERFLOWING | {"largest", "smallest"}
+_LOW, _HIGH = frozenset({"zeros", "smallest", "minima", "minus ones"}), frozenset({"ones", "largest", "maxima"})
 STEEP = HUGE | {"denormals"}
 """Where a rounding of the input may change the answer as much as any difference between two runners."""
 
@@ -41,6 +42,8 @@ def edge_inputs(
             kind,
             {
                 name: _edge(kind, var.type, concrete(var.type.shape, sizes), ranges.get(var, lengths), generator)
+                if var not in ranges or not var.type.dtype.is_float
+                else _at_ends(kind, var.type, concrete(var.type.shape, sizes), ranges[var])
                 for name, var in zip(signature.input_names, signature.graph.inputs, strict=False)
             },
         )
@@ -85,6 +88,13 @@ def _edge(
     if of.dtype in (DType.c64, DType.c128):
         return np.full(shape, {"ones": 1.0, "minus ones": -1.0}.get(kind, 0.0), dtype)
     return _floats(kind, dtype, shape, generator)
+
+
+def _at_ends(kind: str, of: TensorType, shape: tuple[int, ...], ends: tuple[int, int]) -> np.ndarray:
+    """Floats that their consumers take within a range only: its middle, or one of its ends."""
+    least, most = ends
+    at = least if kind in _LOW else most if kind in _HIGH else (least + most) / 2
+    return np.full(shape, at, of.dtype.numpy)
 
 
 def _integer(kind: str, of: TensorType, least: int, end: int) -> int:

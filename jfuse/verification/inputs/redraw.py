@@ -177,8 +177,9 @@ def _splits(generator: np.random.Generator, count: int, n: int) -> np.ndarray:
 
 
 def _parts(generator: np.random.Generator, count: int, n: int) -> np.ndarray:
-    """Numbers that add up to n."""
-    return np.diff(_splits(generator, count + 1, n)) if count else np.zeros(0)
+    """Numbers that add up to n, none of them 0 where that can be: XNNPACK's products and windows take no empty part."""
+    least = int(n >= count)
+    return np.diff(_splits(generator, count + 1, n - least * count)) + least if count else np.zeros(0)
 
 
 def _factors(generator: np.random.Generator, count: int, n: int) -> np.ndarray:

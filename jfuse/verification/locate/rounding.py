@@ -13,7 +13,7 @@ _ROUNDINGS = {2: 4.0, 4: 32.0, 8: 32.0}
 Measured between XLA and LiteRT in f32: up to 11 (tanh, logistic, sums of a thousand terms). Narrow floats are computed
 in f32 and rounded once.
 """
-_TIMES = 16.0  # a rounding error is a sum of many, and seldom this many times the largest of eight draws
+TIMES = 16.0  # a rounding error is a sum of many, and seldom this many times the largest of eight draws
 
 
 def rounding_of(dtype: np.dtype) -> float:
@@ -64,6 +64,6 @@ def is_explained(found: np.ndarray, wanted: np.ndarray, redone: Sequence[np.ndar
     if np.any(odd & ~same & np.isfinite(moves)):  # not finite on one side only, and no rounding does that
         return False
     usual = float(np.median(moves[np.isfinite(moves)])) if np.isfinite(moves).any() else 0.0
-    allowed = _TIMES * np.maximum(np.where(np.isfinite(moves), moves, np.inf), usual)
+    allowed = TIMES * np.maximum(np.where(np.isfinite(moves), moves, np.inf), usual)
     largest = float(np.abs(b[~odd]).max(initial=0.0))
     return not bool(np.any((apart > allowed + rounding_of(found.dtype) * largest) & ~odd))

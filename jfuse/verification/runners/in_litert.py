@@ -94,11 +94,12 @@ class _InterpreterCalls:
         try:
             return self._interpreter.run(key, inputs)
         except LiteRtFailed as error:
-            error.message += f", the {_ordinal(len(self._row))} of a row"
+            error.message += f", the {ordinal(len(self._row))} of a row"
             error.calls = tuple(self._row)
             raise
 
 
-def _ordinal(number: int) -> str:
+def ordinal(number: int) -> str:
+    """1st, 2nd, 3rd, …"""
     ending = "th" if number % 100 in (11, 12, 13) else {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th")
     return f"{number}{ending}"

@@ -10,17 +10,24 @@ import numpy as np
 
 from jfuse.errors import JfuseError
 from jfuse.ir.graph import Program
+from jfuse.limits import DEFAULT_LIMITS, Limits
 from jfuse.running.micro import MicroInterpreter, has_micro
+from jfuse.running.worker import LiteRtFailed
+from jfuse.verification.runners.in_litert import ordinal
 from jfuse.verification.runners.one_by_one import one_by_one
 from jfuse.verification.subject import Arrays, Calls, Interface, interfaces_of
 
 
 @dataclass(frozen=True)
 class InMicro:
-    """A file in tflite-micro, in a process of its own for each row of calls.   program: what the file says"""
+    """A file in tflite-micro, in a process of its own for each row of calls.
+
+    program: what the file says. limits: of each process.
+    """
 
     data: bytes
     program: Program
+    limits: Limits = DEFAULT_LIMITS
     name: str = "tflite-micro"
 
     def __post_init__(self) -> None:
@@ -43,7 +50,7 @@ class InMicro:
 
     def start(self) -> Calls:
         """Calls in a row, in an interpreter and a process of their own."""
-        return _MicroCalls(self.data)
+        return _MicroCalls(self)
 
     def batch(self, inputs: Arrays, key: str, *, in_a_row: bool = False) -> dict[str, np.ndarray]:
         """First calls, one after the other."""
@@ -55,17 +62,25 @@ class InMicro:
 
 
 class _MicroCalls:
-    def __init__(self, data: bytes) -> None:
-        self._data = data
+    def __init__(self, of: InMicro) -> None:
+        self._of = of
         self.states: Arrays = {}  # no interpreter tells
-        self._interpreter = MicroInterpreter(data)
+        self._row: list[tuple[str, Arrays]] = []
+        self._interpreter = MicroInterpreter(of.data, of.limits)
 
     def reset(self) -> None:
         self._interpreter.close()
-        self._interpreter = MicroInterpreter(self._data)
+        self._interpreter = MicroInterpreter(self._of.data, self._of.limits)
+        self._row = []
 
     def run(self, inputs: Arrays, key: str | None = None) -> dict[str, np.ndarray]:
-        return self._interpreter.run(dict(inputs))
+        self._row.append((key or next(iter(self._of.signatures)), inputs))
+        try:
+            return self._interpreter.run(dict(inputs))
+        except LiteRtFailed as error:
+            error.message += f", the {ordinal(len(self._row))} of a row"
+            error.calls = tuple(self._row)
+            raise
 
     def __del__(self) -> None:
         if "_interpreter" in self.__dict__:

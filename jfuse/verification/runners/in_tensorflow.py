@@ -106,7 +106,7 @@ def run_tensorflow(
     placeholders = function.inputs[:count]
     tensors = [tf.constant(inputs[n], p.dtype) for n, p in zip(signature.input_names, placeholders, strict=True)]
     try:
-        results = tf.nest.flatten(called(function, tensors, signature.key, limits, samples))
+        results = tf.nest.flatten(called(function, tensors, signature.key, limits, samples), expand_composites=True)
     except tf.errors.OpError as error:
         raise _failure(signature.key, error) from error
     _need_declared_shapes(signature, results)

@@ -52,10 +52,13 @@ class LiteRtWorkers:
                 at = [part]
                 samples = {name: np.ascontiguousarray(a[part.start : part.stop]) for name, a in inputs.items()}
                 worker.ask(watch, self.limits, _FILE, "samples", (key, fresh, in_a_row, samples), ())
-            found = []
-            for worker, part in zip(workers, parts, strict=True):
-                at = [part]
-                found.append(worker.answer(self.limits))
+            found: dict[int, dict[str, np.ndarray]] = {}
+            waiting = dict(zip(workers, parts, strict=True))
+            while waiting:
+                first, *others = waiting
+                for worker in first.ready(others):  # whichever dies is noticed at once
+                    at = [waiting.pop(worker)]
+                    found[at[0].start] = worker.answer(self.limits)
         except BaseException as error:  # what is left of other answers would be taken for those to the next request
             self.close()
             if isinstance(error, Refused):
@@ -63,7 +66,7 @@ class LiteRtWorkers:
             if isinstance(error, LiteRtFailed):
                 _tell_sample(error, at[0].start if at else 0, inputs, key, in_a_row)
             raise
-        return {name: np.concatenate([outputs[name] for outputs in found]) for name in found[0]}
+        return {name: np.concatenate([found[part.start][name] for part in parts]) for name in found[0]}
 
     def _started(self) -> list[Worker]:
         """The processes, with the file loaded in each."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from jfuse.errors import VerifyFailed
+from jfuse.errors import NoEnd
 from jfuse.limits import Limits
 from jfuse.running.waiting import waited_for
 
@@ -18,7 +18,7 @@ def called(function: Any, tensors: Sequence[Any], key: str, limits: Limits, samp
     """What a concrete function gives for tensors, in its structure.
 
     key: of the signature, for the error. samples: how many the tensors hold; the limit is for each of them.
-    Raises VerifyFailed where the time is over. Ctrl-C ends the call.
+    Raises NoEnd where the time is over. Ctrl-C ends the call.
     """
     if not _may_go_on(function):
         return _run(function, tensors)
@@ -38,10 +38,11 @@ def called(function: Any, tensors: Sequence[Any], key: str, limits: Limits, samp
     try:
         return waited_for(work, manager.start_cancel, allowed)
     except TimeoutError:
-        raise VerifyFailed(
+        raise NoEnd(
             f"TensorFlow does not come to an end in signature {key!r}",
             expected=f"an answer within {allowed:g} s",
-            remedy="other inputs; for a model as slow as that jfuse.load(…, limits=jfuse.Limits(seconds=…))",
+            remedy="samples=… with inputs for which its loops end, or verify=False; for a model as slow as that "
+            "jfuse.load(…, limits=jfuse.Limits(seconds=…))",
         ) from None
 
 

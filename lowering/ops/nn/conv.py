@@ -8,8 +8,9 @@ from dataclasses import replace
 import numpy as np
 
 from jfuse.errors import LowerError
-from jfuse.ir.dims import same
+from jfuse.ir.dims import is_known, same
 from jfuse.kernels import ops
+from jfuse.kernels.core.layout import agreed
 from jfuse.kernels.core.op import Array
 from jfuse.lowering.rule_tools.image_layout import WindowAttributes, on_images
 from jfuse.lowering.rule_tools.query import rank, type_of
@@ -30,7 +31,12 @@ def lower_conv_2d(x: Array, weights: Array, *, how: WindowAttributes) -> Array:
 def conv_2d(
     image: Array, filters: Array, padding: str, strides: Sequence[int], dilations: Sequence[int] = (1, 1)
 ) -> Array:
-    """CONV_2D with zeros as bias, which TFLite's kernels want.   image: f[b,h,w,i], filters: f[o,kh,kw,i/groups]"""
+    """CONV_2D with zeros as bias, which TFLite's kernels want.   image: f[b,h,w,i], filters: f[o,kh,kw,i/groups]
+
+    An open number of channels is that of the filters: one group.
+    """
+    if not is_known(image.shape[3]):
+        agreed(image.shape[3], filters.shape[3])
     return ops.conv_2d(
         image,
         filters,

@@ -11,7 +11,6 @@ import pytest
 import tensorflow as tf
 
 from jfuse.errors import ImportFailed
-from jfuse.frontends.checkpoint.crc32c import crc32c
 from jfuse.frontends.checkpoint.tensor_bundle import NotUnderstood, open_bundle
 
 RNG = np.random.default_rng(0)
@@ -127,34 +126,3 @@ def _read_or_refuse(copy: Path) -> None:
     except ImportFailed:
         return
     np.testing.assert_array_equal(found, TENSORS["a/i4"])
-
-
-# RFC 3720, B.4
-VECTORS = [
-    (bytes(32), 0x8A9136AA),
-    (b"\xff" * 32, 0x62A8AB43),
-    (bytes(range(32)), 0x46DD794E),
-    (bytes(range(31, -1, -1)), 0x113FDB5C),
-    (b"123456789", 0xE3069283),
-]
-
-
-@pytest.mark.parametrize(("data", "expected"), VECTORS)
-def test_the_checksum_of_known_bytes(data: bytes, expected: int) -> None:
-    assert crc32c(np.frombuffer(data, np.uint8)) == expected
-
-
-@pytest.mark.parametrize("size", [0, 1, 255, 256, 257, 5000])
-def test_the_checksum_bit_by_bit(size: int) -> None:
-    data = RNG.integers(0, 256, size, dtype=np.uint8)
-    crc = 0xFFFFFFFF
-    for byte in data.tolist():
-        crc ^= byte
-        for _ in range(8):
-            crc = crc >> 1 ^ (0x82F63B78 if crc & 1 else 0)
-    assert crc32c(data) == crc ^ 0xFFFFFFFF
-
-
-def test_the_checksum_of_several_blocks() -> None:
-    """Each checksum above is of one block; TensorFlow's own, of `large`, is of more than one."""
-    assert TENSORS["large"].nbytes > 1 << 20

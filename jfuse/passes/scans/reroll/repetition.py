@@ -15,6 +15,7 @@ from functools import cached_property
 from itertools import pairwise
 from typing import Any
 
+from jfuse.ir.contents import Contents
 from jfuse.ir.graph import Atom, Const, Eqn, Graph, Var
 from jfuse.ir.text import format_graph
 from jfuse.ir.walk import has_effects
@@ -22,7 +23,6 @@ from jfuse.passes.scans.reroll.sequence_reads import Read, reads_of
 
 _DEPTHS = (8, 4, 2)  # how far around an equation its likeness to others is looked at, the best guess first
 _PATIENCE = 40  # pairs that may be tried in vain, for each equation: keeps the search linear
-_BYTES = 4096  # constants beyond this are compared by digest
 
 
 class Likeness:
@@ -30,14 +30,14 @@ class Likeness:
 
     def __init__(self) -> None:
         self._numbers: dict[Any, int] = {}
-        self._views: dict[Any, int] = {}
+        self._contents = Contents()
         self._consts: dict[Const, int] = {}
 
     def const(self, const: Const) -> int:
         """The number of a constant's dtype, shape and contents."""
         found = self._consts.get(const)
         if found is None:
-            found = self._consts[const] = self._of_view(const)
+            found = self._consts[const] = self._number((self._contents.number(const), const.quantization))
         return found
 
     def same(self, a: Atom | None, b: Atom | None) -> bool:
@@ -61,18 +61,6 @@ class Likeness:
         outputs = tuple((out.type, None if out.value is None else repr(out.value)) for out in eqn.outputs)
         operands = tuple(atom is None for atom in eqn.inputs)  # a constant may stand where folding put one
         return self._number((eqn.op, params, outputs, operands))
-
-    def _of_view(self, const: Const) -> int:
-        array = const.array
-        if array.dtype == object:
-            return self._number((const.type, const.digest))
-        # Each use of a weight may be a view of its own, as FULLY_CONNECTED's transposed ones are.
-        place = array.__array_interface__["data"][0]
-        view = (place, array.strides, const.type)
-        if view not in self._views:
-            contents = array.tobytes() if array.nbytes <= _BYTES else const.digest
-            self._views[view] = self._number((const.type, contents))
-        return self._views[view]
 
     def _number(self, key: Any) -> int:
         return self._numbers.setdefault(key, len(self._numbers))

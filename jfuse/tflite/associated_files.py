@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import io
 import zipfile
+from collections.abc import Mapping
+
+_NO_DATE = (1980, 1, 1, 0, 0, 0)  # the first that the format has: the bytes must not depend on the clock
 
 
 def with_files_of(old: bytes, new: bytes) -> bytes:
@@ -14,4 +17,15 @@ def with_files_of(old: bytes, new: bytes) -> bytes:
     with zipfile.ZipFile(io.BytesIO(old)) as carried, zipfile.ZipFile(target, "a", zipfile.ZIP_STORED) as out:
         for entry in carried.infolist():
             out.writestr(entry, carried.read(entry), zipfile.ZIP_STORED)
+    return target.getvalue()
+
+
+def with_files(data: bytes, files: Mapping[str, bytes]) -> bytes:
+    """The file with these files behind its last byte, by name; equal contents give equal bytes."""
+    if not files:
+        return data
+    target = io.BytesIO(data)
+    with zipfile.ZipFile(target, "a", zipfile.ZIP_STORED) as out:
+        for name, content in sorted(files.items()):
+            out.writestr(zipfile.ZipInfo(name, _NO_DATE), content)
     return target.getvalue()

@@ -1,0 +1,82 @@
+"""A report on quantization as an HTML page and as node data for Model Explorer, both coloured by SNR."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from pathlib import Path
+from typing import Any
+
+from jfuse.errors import JfuseError
+from jfuse.files import write_atomic
+from jfuse.measure import Measure
+from jfuse.model import Model
+from jfuse.noise.report import QuantizeReport, TensorNoise
+from jfuse.reports.model_explorer import FileNodes
+from jfuse.reports.page import page, page_data
+from jfuse.verification.result import EquationError, Verification
+
+ALONE, ARRIVES = "alone", "as it arrives"
+_COLOURS = ((10.0, "#8c1d18"), (20.0, "#cf5444"), (30.0, "#f0c27b"), (40.0, "#f3e6b3"), (1e3, "#cfe3d6"))
+"""An SNR up to this bound, in dB, and the colour of its operator."""
+
+
+def write_noise_html(report: QuantizeReport, path: str | os.PathLike[str]) -> Path:
+    """Write the page with the quantized graph beside the float one: whole or not at all.
+
+    An operation has the SNR that its equation makes alone, which colours it, and that of its values as they arrive.
+    """
+    if report.program is None:
+        raise JfuseError("this report has no graph to show", remedy="write what jfuse.quantize_report gave")
+    equations = [e for t in report.tensors for e in (_error(t, ALONE), _error(t, ARRIVES))]
+    found = Verification(report.subject, report.reference, equations=equations, samples=report.calls)
+    found.notes, found.backend = [*report.unmatched, *report.notes], report.backend
+    data = page_data(report.reference_program, report.program, found)
+    write_atomic(path, page({**data, "coloured": {"by": "noise", "pair": ALONE}}).encode())
+    return Path(path)
+
+
+def _error(tensor: TensorNoise, pair: str) -> EquationError:
+    """A tensor's figures as those of its equation; alone only the SNR is known."""
+    ratio = 10 ** (-tensor.own_snr_db / 20) if tensor.own_snr_db < math.inf else 0.0
+    alone = Measure(math.sqrt(tensor.own_mse), ratio, math.nan, math.nan, tensor.own_snr_db)
+    utilisation = "" if tensor.utilisation is None else f", {tensor.utilisation:.0%} of the integers are used"
+    notes = (f"{tensor.tensor}: {tensor.saturated:.2%} saturated{utilisation}",)
+    return EquationError(
+        tensor.signature,
+        tensor.path,
+        tensor.op,
+        tensor.text,
+        tensor.source,
+        "",
+        pair,
+        alone if pair == ALONE else tensor.measure,
+        operands=notes,
+    )
+
+
+def write_noise_explorer(report: QuantizeReport, model: Model, path: str | os.PathLike[str]) -> Path:
+    """Write the SNR that each operator of `model` makes alone, in dB, for Model Explorer: whole or not at all.
+
+    model: the quantized one, whose file Model Explorer shows. The worst tensor of an operator counts; what is equal has
+    the text "inf", as JSON has no number for it.
+    """
+    write_atomic(path, (json.dumps(noise_data(report, model), indent=1) + "\n").encode("ascii"))
+    return Path(path)
+
+
+def noise_data(report: QuantizeReport, model: Model) -> dict[str, Any]:
+    """What `write_noise_explorer` writes: by graph id, the data of its nodes."""
+    file = FileNodes(model.to_bytes())
+    worst: dict[tuple[str, str], float] = {}
+    for tensor in report.tensors:
+        node = file.node(tensor.signature, tensor.path)
+        worst[node] = min(worst.get(node, math.inf), tensor.own_snr_db)
+    thresholds = [{"value": value, "bgColor": colour} for value, colour in _COLOURS]
+    found: dict[str, Any] = {}
+    for (graph_id, node_id), size in worst.items():
+        data = found.setdefault(graph_id, {"name": "jfuse: SNR alone, dB", "results": {}, "thresholds": thresholds})
+        colour = {} if math.isfinite(size) else {"bgColor": _COLOURS[-1 if size > 0 else 0][1]}
+        data["results"][node_id] = {"value": size if math.isfinite(size) else str(size), **colour}
+    return found

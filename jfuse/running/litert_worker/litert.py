@@ -1,0 +1,164 @@
+"""Files in LiteRT's interpreter: what the process beside this module does with them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import ml_dtypes  # noqa: F401  before LiteRT, which takes arrays of bfloat16 only if NumPy knew the type by then
+import numpy as np
+from ai_edge_litert import schema_py_generated as schema
+from ai_edge_litert.interpreter import Interpreter, OpResolverType
+
+_IS_EMPTY = "Invalid tensor size"  # how Python's interpreter refuses to read an output that has no elements
+
+Arrays = dict[str, np.ndarray]
+
+
+class Refused(RuntimeError):
+    """LiteRT refuses a sample."""
+
+    def __init__(self, sample: int, error: Exception) -> None:
+        super().__init__(" ".join(str(error).split()))
+        self.sample = sample
+
+
+class Loaded:
+    """One file in LiteRT.   data: u8[n]; preserve: every tensor can be looked at after a call"""
+
+    def __init__(
+        self, begin: Callable[[int], None], data: Any, resolver: str, threads: int, preserve: bool, allocate: bool
+    ) -> None:
+        self._begin = begin
+        self._data = bytes(data)
+        self._how = {
+            "num_threads": threads,
+            "experimental_op_resolver_type": OpResolverType[resolver],
+            "experimental_preserve_all_tensors": preserve,
+        }
+        self._interpreter = self._new()
+        if allocate:
+            self._interpreter.allocate_tensors()
+
+    def _new(self) -> Interpreter:
+        return Interpreter(model_content=self._data, **self._how)
+
+    def signatures(self) -> Any:
+        """The names of inputs and outputs, by key."""
+        return self._interpreter.get_signature_list()
+
+    def tensors(self) -> tuple[list[int], list[int], dict[str, int]]:
+        """The tensors that are inputs and outputs of the first subgraph, and all by name."""
+        lite = self._interpreter
+        inputs, outputs = ([d["index"] for d in of] for of in (lite.get_input_details(), lite.get_output_details()))
+        return inputs, outputs, {d["name"]: d["index"] for d in lite.get_tensor_details()}
+
+    def call(self, key: str | None, inputs: Arrays) -> Arrays:
+        """The outputs of one call of a signature by name."""
+        runner = self._interpreter.get_signature_runner(key)
+        try:
+            outputs = runner(**inputs)
+        except (ValueError, RuntimeError) as error:
+            if str(error).startswith(_IS_EMPTY):
+                return dict(self._outputs(key))
+            raise
+        return {name: np.array(value) for name, value in outputs.items()}
+
+    def timed(self, key: str, inputs: Arrays, calls: int) -> list[float]:
+        """The seconds that each of so many calls in a row takes."""
+        invoke = self._ready(key, inputs)
+        found = []
+        for _ in range(calls):
+            started = time.perf_counter()
+            invoke()
+            found.append(time.perf_counter() - started)
+        return found
+
+    def _ready(self, key: str, inputs: Arrays) -> Callable[[], Any]:
+        """What makes a call on inputs; of the first subgraph they are set already."""
+        lite = self._interpreter
+        if self._subgraph(key):
+            runner = lite.get_signature_runner(key)
+            return lambda: runner(**inputs)
+        details = lite.get_signature_runner(key).get_input_details()  # a runner that lives keeps from allocating
+        for name, value in inputs.items():
+            if tuple(details[name]["shape"]) != value.shape:
+                lite.resize_tensor_input(details[name]["index"], value.shape)
+        lite.allocate_tensors()
+        for name, value in inputs.items():
+            lite.set_tensor(details[name]["index"], value)
+        return lambda: lite.invoke()
+
+    def rows(self, before: list[dict[int, np.ndarray]], after: list[int]) -> list[list[np.ndarray]]:
+        """Calls of the first subgraph by tensors: what each of `after` holds once those of `before` were set."""
+        found = []
+        for number, tensors in enumerate(before):
+            self._begin(number)
+            for tensor, value in tensors.items():
+                self._interpreter.set_tensor(tensor, value)
+            self._interpreter.invoke()
+            found.append([self._interpreter.get_tensor(tensor) for tensor in after])
+        return found
+
+    def read(self, subgraph: int, tensors: list[int]) -> dict[int, np.ndarray]:
+        """What tensors hold after a call; those that are not allocated, as they have no elements, are left out."""
+        found = {}
+        for tensor in tensors:
+            try:
+                found[tensor] = np.array(self._interpreter.get_tensor(tensor, subgraph))
+            except ValueError:
+                pass
+        return found
+
+    def samples(self, key: str, fresh: bool, in_a_row: bool, inputs: Arrays) -> Arrays:
+        """The outputs of all samples, along the first axis of each input, stacked.
+
+        fresh: an interpreter for each, as what the file keeps between calls must be left out. in_a_row: a sample is
+        several calls, along a second axis.
+        """
+        found: list[Arrays] = []
+        signature = self._interpreter.get_signature_runner(key)
+        for sample in _items(inputs):
+            number = len(found)
+            if fresh and number:
+                self._interpreter = self._new()
+                signature = self._interpreter.get_signature_runner(key)
+            try:
+                if in_a_row:
+                    found.append(_stacked([self._call(signature, one, number) for one in _items(sample)]))
+                else:
+                    found.append(self._call(signature, sample, number))
+            except (ValueError, RuntimeError) as error:
+                raise Refused(number, error) from error
+        if fresh:
+            self._interpreter = self._new()
+        return _stacked(found)
+
+    def _call(self, signature: Any, inputs: Arrays, number: int) -> Arrays:
+        self._begin(number)
+        return {name: np.array(value) for name, value in signature(**inputs).items()}
+
+    def _outputs(self, key: str | None) -> Iterator[tuple[str, np.ndarray]]:
+        """The outputs of the last call, without reading those that have no elements."""
+        subgraph = self._subgraph(key)
+        for name, output in self._interpreter.get_signature_runner(key).get_output_details().items():
+            if 0 in output["shape"]:
+                yield name, np.zeros(output["shape"], output["dtype"])
+            else:
+                yield name, np.array(self._interpreter.get_tensor(output["index"], subgraph))
+
+    def _subgraph(self, key: str | None) -> int:
+        model = schema.Model.GetRootAs(self._data, 0)
+        tables = [model.SignatureDefs(i) for i in range(model.SignatureDefsLength())]
+        named = (t.SubgraphIndex() for t in tables if key is not None and t.SignatureKey() == key.encode())
+        return int(next(named, 0))
+
+
+def _items(arrays: Arrays) -> Iterator[Arrays]:
+    """What stands along the first axis of every array."""
+    return (dict(zip(arrays, each, strict=True)) for each in zip(*arrays.values(), strict=True))
+
+
+def _stacked(found: list[Arrays]) -> Arrays:
+    return {name: np.stack([outputs[name] for outputs in found]) for name in found[0]}

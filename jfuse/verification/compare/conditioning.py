@@ -1,0 +1,133 @@
+"""Differences that are rounding alone: both sides as far from the exact answer as roundings on the way move it.
+
+What cancels (x - x + 1e-7, 1 - tanh(20)^2, the distance of a point from itself) leaves the rounding of larger numbers.
+The graph is computed in f64, which tells the exact answer, and in f32 with every value on the way rounded otherwise,
+which tells how far two right answers may be apart.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from jfuse.ir.graph import Const, Program, Signature
+from jfuse.ir.types import DType
+from jfuse.ir.walk import with_float
+from jfuse.proof.inputs import CallInputs
+from jfuse.verification.compare.wrong import Wrong
+from jfuse.verification.locate.inner_rounding import rounded_results
+from jfuse.verification.locate.rounding import TIMES, rounding_of
+from jfuse.verification.runners.node_values import Value
+
+_FEW, _MANY = 6, 40
+"""Tries: an element may stand still by chance in a few (a root of what is clamped at 0, in half of them)."""
+
+
+@dataclass(frozen=True)
+class Conditioning:
+    """Tells which differences of a lowered program are nothing but the rounding of f32."""
+
+    program: Program
+
+    def excused(
+        self, step: CallInputs, wrong: Sequence[Wrong], before: Sequence[CallInputs] = ()
+    ) -> tuple[Sequence[Wrong], Sequence[str]]:
+        """The wrong outputs of one call that rounding does not explain, and a note on those that it does.
+
+        before: the calls before it, from the initial states. Loops are one equation: what diverges in them step by step
+        stays wrong.
+        """
+        signature = next(s for s in self.program.signatures if s.key == step.key)
+        row = (*before, step) if signature.states else (step,)
+        if any(s.key != step.key for s in row) or not any(map(_Rounding.may_be, wrong)):
+            return wrong, ()
+        exact = rounded_results(*_in_f64(signature, row), None)
+        plain, *few = (rounded_results(signature, row, seed) for seed in (None, *range(_FEW)))
+        found = [_Rounding.of(w, exact.get(w.output), plain.get(w.output)) for w in wrong]
+        left = list(wrong)
+        for seed in range(_MANY):
+            moved = few[seed] if seed < _FEW else rounded_results(signature, row, seed)
+            for rounding in filter(None, found):
+                rounding.learn(moved.get(rounding.wrong.output))
+            if seed >= _FEW - 1:
+                left = [w for w, rounding in zip(wrong, found, strict=True) if rounding is None or rounding.unexplained]
+            if seed >= _FEW - 1 and not any(r is not None and r.may_yet for r in found):
+                break
+        names = ", ".join(sorted({w.output for w in wrong if w not in left}))
+        note = f"{names} of {step.key!r}: as far from the answer in float64 as roundings of f32 on the way move it"
+        return left, (note,) if names else ()
+
+
+def _in_f64(signature: Signature, row: Sequence[CallInputs]) -> tuple[Signature, list[CallInputs]]:
+    """A signature and its calls in double precision."""
+    states = tuple(replace(s, initial=Const(_wide(s.initial.array), s.initial.name)) for s in signature.states)
+    wide = replace(signature, graph=with_float(signature.graph, DType.f64), states=states)
+    return wide, [replace(step, inputs={n: _wide(np.asarray(a)) for n, a in step.inputs.items()}) for step in row]
+
+
+def _wide(array: np.ndarray) -> np.ndarray:
+    return array.astype(np.float64) if array.dtype == np.float32 else array
+
+
+@dataclass
+class _Rounding:
+    """One output on both sides, in f64.   exact: the answer. plain: that of f32. moves: how far roundings move it"""
+
+    wrong: Wrong
+    exact: np.ndarray
+    plain: np.ndarray
+    moves: np.ndarray
+
+    @staticmethod
+    def may_be(wrong: Wrong) -> bool:
+        """Whether this can be said of an output: f32 that differs by a finite number."""
+        return wrong.wanted.dtype == np.float32 and bool(np.isfinite(wrong.measure.relative))
+
+    @classmethod
+    def of(cls, wrong: Wrong, exact: Value, plain: Value) -> _Rounding | None:
+        """None where the graph cannot be computed equation by equation."""
+        shape, size = wrong.wanted.shape, wrong.wanted.size
+        if not cls.may_be(wrong) or exact is None or plain is None or {exact.size, plain.size} != {size}:
+            return None
+        return cls(wrong, exact.reshape(shape), plain.reshape(shape).astype(np.float64), np.zeros(shape))
+
+    def learn(self, moved: Value) -> None:
+        """Take in the answer with values on the way rounded otherwise."""
+        if moved is not None and moved.size == self.plain.size:
+            with np.errstate(invalid="ignore"):
+                by = np.abs(moved.reshape(self.plain.shape).astype(np.float64) - self.plain)
+            self.moves = np.maximum(self.moves, np.nan_to_num(by, posinf=0.0))
+
+    @property
+    def unexplained(self) -> bool:
+        """Whether a side has an element that is farther from the exact answer than roundings bring it."""
+        return bool(self._beyond().any())
+
+    @property
+    def may_yet(self) -> bool:
+        """Whether more tries may explain what is not explained: only elements that stood still are left."""
+        beyond = self._beyond()
+        return bool(beyond.any()) and not bool((beyond & (self.moves > self._usual())).any())
+
+    def _usual(self) -> np.ndarray:
+        """The rounding of a kernel where nothing cancels, by what elements are measured against."""
+        largest = np.abs(self.exact[np.isfinite(self.exact)]).max(initial=0.0)
+        return np.asarray(rounding_of(self.wrong.wanted.dtype) * (largest if self.wrong.scale is None else self.scale))
+
+    @property
+    def scale(self) -> np.ndarray:
+        """What each element is measured against."""
+        return np.broadcast_to(np.asarray(self.wrong.scale), self.plain.shape)
+
+    def _beyond(self) -> np.ndarray:
+        shape, allowed = self.plain.shape, TIMES * self.moves + self._usual()
+        sides = (self.wrong.found.reshape(shape).astype(np.float64), self.wrong.wanted.astype(np.float64))
+        with np.errstate(invalid="ignore"):
+            near = [(np.abs(side - self.exact) <= allowed) | _same(side, self.exact) for side in sides]
+        return np.asarray(~(near[0] & near[1]))
+
+
+def _same(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    return np.asarray((a == b) | (np.isnan(a) & np.isnan(b)))

@@ -1,0 +1,60 @@
+"""Constants with equal contents, and copies of transposed arrays in the order of their elements."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from jfuse.ir.contents import Contents, contiguous, same_bytes
+from jfuse.ir.graph import Const
+
+RNG = np.random.default_rng(0)
+LARGE = RNG.standard_normal((3, 3, 64, 256)).astype(np.float32)
+
+
+def changed(array: np.ndarray, place: int) -> np.ndarray:
+    """A copy with one element changed."""
+    copy = array.copy()
+    copy.reshape(-1)[place] += 1
+    return copy
+
+
+@pytest.mark.parametrize("array", [LARGE, LARGE[0, 0, 0, :7], np.array([b"a", b"bc"], object)])
+def test_equal_contents_have_one_number(array: np.ndarray) -> None:
+    contents = Contents()
+    assert contents.number(Const(array)) == contents.number(Const(array.copy())) == 0
+
+
+@pytest.mark.parametrize("place", [0, 1, 70_001, LARGE.size - 1])
+def test_contents_that_differ_in_one_element_have_two(place: int) -> None:
+    contents = Contents()
+    one, other = LARGE, changed(LARGE, place)
+    assert contents.number(Const(one)) != contents.number(Const(other))
+    assert contents.number(Const(other.copy())) == contents.number(Const(other))
+    assert not same_bytes(one, other)
+
+
+def test_types_and_shapes_count() -> None:
+    contents = Contents()
+    zeros = [np.zeros((4, 500), t) for t in ("f4", "i4", "f2")] + [np.zeros((500, 4), np.float32)]
+    assert len({contents.number(Const(z)) for z in zeros}) == 4
+
+
+def test_bits_count() -> None:
+    zeros, nan = np.zeros(10, np.float32), np.full(10, np.nan, np.float32)
+    assert same_bytes(nan, nan.copy())
+    assert not same_bytes(zeros, -zeros)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.int8, np.complex128])
+@pytest.mark.parametrize("order", [(3, 0, 1, 2), (2, 3, 0, 1), (1, 2, 3, 0), (3, 2, 1, 0), (0, 1, 3, 2)])
+def test_a_transposed_array_as_numpy_copies_it(order: tuple[int, ...], dtype: type[np.generic]) -> None:
+    array = RNG.integers(-100, 100, (2, 7, 130, 1100)).astype(dtype).transpose(order)
+    copy = contiguous(array)
+    assert copy.flags.c_contiguous
+    assert (copy == array).all()
+
+
+def test_arrays_in_order_are_not_copied() -> None:
+    assert contiguous(LARGE) is LARGE
+    assert (contiguous(LARGE[:, ::2]) == LARGE[:, ::2]).all()

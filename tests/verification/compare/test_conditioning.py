@@ -1,0 +1,62 @@
+"""Differences that are rounding alone, and those that only look so."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import jfuse
+from tests.slow import slow_but
+
+SPEC = tf.TensorSpec([None, 16], name="x")
+
+
+def saturated(x: Any) -> Any:
+    """The gradient of 30 tanh(10x): 1 - tanh^2 is what is left of two numbers near 1."""
+    with tf.GradientTape() as tape:
+        tape.watch(x)
+        y = tf.tanh(10 * x) * 30
+    return tape.gradient(y, x)
+
+
+def distances(x: Any) -> Any:
+    """Of all rows from each other: that of a row from itself is 0, and 0.008 in f32."""
+    squares = tf.reduce_sum(x * x, -1)
+    apart = squares[:, None] + squares[None] - 2 * tf.matmul(x, x, transpose_b=True)
+    return tf.sqrt(tf.maximum(apart, 1e-12))
+
+
+FUNCTIONS = {"saturated": saturated, "distances": distances}
+
+
+@pytest.mark.parametrize("name", slow_but(lambda name: name == "distances", FUNCTIONS))
+def test_what_float64_shows_to_be_rounding(name: str) -> None:
+    model = jfuse.convert(tf.function(FUNCTIONS[name], input_signature=[SPEC]))
+    wide = tf.function(FUNCTIONS[name], input_signature=[tf.TensorSpec([None, 16], tf.float64)])
+    x = np.random.default_rng(0).standard_normal((5, 16)).astype(np.float32)
+    exact = wide(tf.cast(x, tf.float64)).numpy()
+    assert np.abs(model(x) - exact).max() < 1e-3 * np.abs(exact).max()
+    note = "as far from the answer in float64 as roundings of f32 on the way move it"
+    assert any(note in n for n in model.report.notes)
+
+
+@pytest.mark.parametrize(
+    ("name", "changed", "quick"),
+    slow_but(
+        lambda row: row[2],
+        [
+            ("saturated", lambda x: saturated(x) * 1.0001, False),
+            ("saturated", lambda x: saturated(x) + 0.01, True),
+            ("distances", lambda x: distances(x) + 1e-2 * tf.eye(tf.shape(x)[0]), True),
+            ("distances", lambda x: distances(x * 1.0001), False),
+        ],
+    ),
+)
+def test_what_is_more_than_rounding(name: str, changed: Callable[[Any], Any], quick: bool) -> None:
+    model = jfuse.convert(tf.function(FUNCTIONS[name], input_signature=[SPEC]), verify=False)
+    with pytest.raises(jfuse.VerifyFailed, match="differs"):
+        jfuse.verify(model, tf.function(changed, input_signature=[SPEC]), edges="none")
