@@ -79,7 +79,7 @@ def test_matches_the_equations_in_f64(lstm: L) -> None:
     wide.operands.update({name: array.astype(np.float64) for name, array in lstm.operands.items()})
     x, h, c = (a.astype(np.float64) for a in lstm.inputs_and_state())
     with jax.enable_x64(True):
-        found = quick_jit(lambda *args: run(wide, *args))(x, h, c)
+        found = [np.asarray(f) for f in quick_jit(lambda *args: run(wide, *args))(x, h, c)]
     wanted = written(lstm, x, h, c)
     assert [f.dtype for f in found] == [np.float64] * 3
     # 1e-13: the same sums in f64.
