@@ -136,6 +136,13 @@ def noise_of(lite: Streaming, unquantized: Streaming, data: CalibrationData) -> 
     return found
 
 
+def file_answers(lite: Streaming, calls: Iterable[Mapping[str, np.ndarray]]) -> Iterator[Mapping[str, np.ndarray]]:
+    """The outputs of a file's first signature in LiteRT, as real numbers, for each of these calls."""
+    stream, key = _InFile(lite, _LITERT["LiteRT"]), lite.program.signatures[0].key
+    for inputs in calls:
+        yield stream.run(inputs, key)
+
+
 def _is_statistics(data: CalibrationData) -> bool:
     is_path = isinstance(data, str | os.PathLike) and Path(data).is_file()
     return isinstance(data, Statistics) or (is_path and is_statistics(data))

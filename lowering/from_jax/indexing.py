@@ -35,7 +35,8 @@ def lower_dynamic_slice(x: Array, *starts: Array, slice_sizes: Sequence[Dim]) ->
         rest = [0 if i == axis else int(np.asarray(b)) for i, b in enumerate(begins)]
         ends = [x.shape[i] if i == axis else rest[i] + n for i, n in enumerate(slice_sizes)]
         whole = lower_slice(x, start_indices=rest, limit_indices=ends, strides=None)
-        return ops.gather(whole, ops.reshape(begins[axis], (1,)), axis=axis)
+        row = ops.gather(whole, begins[axis], axis=axis)
+        return shaped(row, tuple(slice_sizes), x, *sources())
     size = shape_tensor(tuple(slice_sizes), [x, *sources()])
     return DEFAULT.lowers["Slice"](x, ops.pack(*begins), size)
 
