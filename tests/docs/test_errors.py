@@ -16,8 +16,9 @@ from jfuse.errors import JfuseError, NotFused
 PAGE = Path(__file__).parents[2] / "docs" / "errors.md"
 
 
-def classes(base: type) -> set[type]:
-    return {base}.union(*(classes(c) for c in base.__subclasses__() if c.__module__.startswith("jfuse.")))
+def classes(base: type[JfuseError]) -> set[type[JfuseError]]:
+    below: list[type[JfuseError]] = [c for c in base.__subclasses__() if c.__module__.startswith("jfuse.")]
+    return {base}.union(*(classes(c) for c in below))
 
 
 def test_every_error_has_a_row_with_a_cause_and_a_remedy() -> None:
