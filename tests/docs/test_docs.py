@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -97,7 +98,7 @@ def test_every_condition_has_a_test() -> None:
     assert untested == []
 
 
-def program(page: Path) -> str:
+def program(page: Path, mark: str = MARK) -> str:
     """The marked python blocks of a page, on the lines on which they stand there."""
     kept, inside, marked = [], False, False
     for line in page.read_text(encoding="utf-8").splitlines():
@@ -106,9 +107,9 @@ def program(page: Path) -> str:
             inside = False
         kept.append(line if inside else "")
         if fence and marked:
-            assert line == "```python", f"{page.name}: {MARK} stands before {line}"
+            assert line == "```python", f"{page.name}: {mark} stands before {line}"
             inside = True
-        marked = line == MARK
+        marked = line == mark
     return "\n".join(kept) + "\n"
 
 
@@ -131,6 +132,22 @@ def test_marked_code_runs(page: Path, tmp_path: Path, monkeypatch: pytest.Monkey
     script = tmp_path / f"{page.stem}.py"  # a file, for TensorFlow reads the source of what it traces
     script.write_text(program(page), encoding="utf-8")
     exec(compile(script.read_text(encoding="utf-8"), str(script), "exec"), {"__name__": page.stem})
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("library", ["keras", "flax", "torch"])
+def test_the_first_example_of_readme_runs(library: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip(library)
+    monkeypatch.chdir(tmp_path)
+    text = program(ROOT / "README.md", f"<!-- runs with {library} -->")
+    assert "jfuse.convert(" in text
+    names: dict[str, Any] = {"__name__": library}
+    exec(compile(text, f"README.{library}", "exec"), names)
+    assert names["result"].report.operators["unidirectional_sequence_lstm"] == 1
+    assert {"keras": "tensorflow", "flax": "jax", "torch": "pytorch"}[library] in {
+        d.pair.split("/")[0] for d in names["result"].report.differences
+    }
+    assert (tmp_path / "model.tflite").stat().st_size > 0
 
 
 def test_the_page_on_rules_is_run() -> None:
