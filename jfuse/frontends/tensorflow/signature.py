@@ -48,7 +48,7 @@ class FunctionSource(Protocol):
 
     @property
     def variable_names(self) -> Sequence[str]:
-        """The names of its variables."""
+        """The names of the variables that the function captures, without `:0`."""
 
     @property
     def mapped(self) -> Sequence[MappedFile]:
@@ -75,7 +75,7 @@ class TfSignature:
 
     @property
     def function(self) -> Any:
-        """TensorFlow's concrete function."""
+        """The concrete function of TensorFlow, for running it; of a folder it is loaded at the first use."""
         return self.source.function
 
     def graph(self) -> FunctionGraph:
