@@ -7,6 +7,7 @@ import resource
 import time
 import zipfile
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -148,6 +149,6 @@ def test_timings_and_models(name: str, model: Path, tmp_path: Path, monkeypatch:
         path = tmp_path / f"file.{suffix}"
         ARRAYS[name](path)
         if suffix == "txt":
-            _refused(lambda path=path: jfuse.tune(model, timings=[path], verify=False))
+            _refused(partial(jfuse.tune, model, timings=[path], verify=False))
         else:
-            _refused(lambda path=path: jfuse.load(path))
+            _refused(partial(jfuse.load, path))
