@@ -14,7 +14,7 @@ from typing import Any
 
 from jfuse.benchmark.one_conversion import FIGURES, FILE, REQUEST
 from jfuse.errors import KernelFailed
-from jfuse.running.guarded_run import guarded_run
+from jfuse.running.programs.guarded_run import guarded_run
 
 _QUIET = {"TF_CPP_MIN_LOG_LEVEL": "3"}
 _LONGEST = 400  # characters of an error

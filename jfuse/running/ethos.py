@@ -10,7 +10,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from jfuse.errors import VerifyFailed
-from jfuse.running.guarded_run import guarded_run
+from jfuse.running.programs.guarded_run import guarded_run
 
 _CONFIGURATIONS = {"ethos-u55": "ethos-u55-128", "ethos-u65": "ethos-u65-256", "ethos-u85": "ethos-u85-256"}
 _LIMIT_S = 300.0

@@ -21,9 +21,9 @@ from jfuse.ir.trace import trace_graph
 from jfuse.kernels import ops
 from jfuse.limits import Limits
 from jfuse.running import loaded_file
-from jfuse.running.guarded_run import guarded_run
 from jfuse.running.interpreter import LiteRt
 from jfuse.running.micro import MicroInterpreter, has_micro
+from jfuse.running.programs.guarded_run import guarded_run
 from jfuse.running.worker import LiteRtFailed
 from jfuse.tflite.write.file import to_bytes
 from jfuse.verification.runners.litert_workers import LiteRtWorkers
@@ -269,7 +269,7 @@ class TestGuardedRuns:
         folder, note = tmp_path / "its own", tmp_path / "pid"
         folder.mkdir()
         asks = (
-            "import sys; from pathlib import Path; from jfuse.running.guarded_run import guarded_run; "
+            "import sys; from pathlib import Path; from jfuse.running.programs.guarded_run import guarded_run; "
             f"guarded_run([sys.executable, '-c', {_waiting(note)!r}], Path({str(folder)!r}), 60, name='it')"
         )
         parent = subprocess.Popen([sys.executable, "-c", asks])
