@@ -96,7 +96,7 @@ class Worker:
 
     @property
     def pid(self) -> int:
-        """The number of the process."""
+        """The number that the system has for the process."""
         return self._process.pid
 
     def ask(
@@ -143,7 +143,7 @@ class Worker:
         return calls, sample
 
     def progress(self) -> tuple[int, int] | None:
-        """As `Watched` has it."""
+        """How many calls were begun, and the number of the sample; None while no answer is awaited."""
         return self.progress_of_all() if self._busy and self._late_s is None else None
 
     def give_up(self, limit_s: float) -> None:
@@ -221,7 +221,7 @@ class Worker:
         return _HAS_POSIX and status == -signal.SIGKILL and _times_out_of_memory() > self._out_of_memory
 
     def close(self) -> None:
-        """End the process."""
+        """End the process, and close the pipes to it."""
         if self._handles and self.owner == os.getpid():
             self._process.kill()
             self._process.wait()

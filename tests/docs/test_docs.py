@@ -161,6 +161,27 @@ def test_links_between_pages_lead_somewhere() -> None:
             assert (page.parent / target).exists(), f"{page.name} links {target}"
 
 
+MAP = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+MAPPED = ("jfuse", "jfuse/passes", "jfuse/verification", "lowering")
+"""Folders whose rooms the map names each; in `kernels` it names those that are no family of ops."""
+
+
+def test_the_map_names_every_room() -> None:
+    rooms = [p.parent for folder in MAPPED for p in (ROOT / folder).glob("*/__init__.py") if not p.parent.is_symlink()]
+    assert len(rooms) > 30
+    assert [str(room.relative_to(ROOT)) for room in rooms if not re.search(rf"\b{room.name}\b", MAP)] == []
+
+
+def test_what_the_map_names_is_there() -> None:
+    """Files and folders, whose paths begin at any room."""
+    folders = ("jfuse", "lowering", "kernels", "tests", "bench", "docs")
+    found = {f"/{p.relative_to(ROOT).as_posix()}" for folder in folders for p in (ROOT / folder).rglob("*")}
+    named = {n.rstrip("/") for n in re.findall(r"`([a-z_]\w*(?:/\w+)*(?:/|\.\w+)?)`", MAP)}
+    paths = {name for name in named if "/" in name or name.endswith((".py", ".md"))}
+    assert len(paths) > 80
+    assert [p for p in paths if not any(f.endswith((f"/{p}", f"/{p}.py")) for f in found)] == []
+
+
 def test_the_page_of_runtimes_is_that_of_the_committed_result() -> None:
     result = json.loads((ROOT / "bench" / "results" / "runs_on.json").read_text())
     assert len(result["models"]) >= 40
