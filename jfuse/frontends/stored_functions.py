@@ -99,8 +99,12 @@ class StoredModel:
         if positional or not isinstance(keywords, Mapping):
             raise NotUnderstood(f"the signature {key!r} has arguments without names")
         outputs = _structure(concrete.output_signature)
-        source = StoredFunction(self, key, name)
-        return TfSignature(key, source, flat_names(keywords, "input"), flat_names(outputs, "output"))
+        names = flat_names(keywords, "input"), flat_names(outputs, "output")
+        stated = self._definitions[name].signature
+        counts = len(stated.input_arg) - len(concrete.bound_inputs), len(stated.output_arg)
+        if counts != tuple(map(len, names)):
+            raise self._damaged(f"the signature {key!r} has other inputs or outputs than its function")
+        return TfSignature(key, StoredFunction(self, key, name), *names)
 
     def _value(self, number: int, declared: Any) -> np.ndarray:
         try:

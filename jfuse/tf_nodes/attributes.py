@@ -11,6 +11,7 @@ import numpy as np
 
 from jfuse.errors import ImportFailed
 from jfuse.ir.types import DType
+from jfuse.option_values import LARGEST_SIZE
 from jfuse.tf_nodes.op_defs import registered_op_def
 
 # tensorflow/core/framework/types.proto
@@ -71,9 +72,12 @@ def _name(number: int) -> str:
 
 
 def decode_shape(proto: Any) -> PartialShape | None:
-    """A TensorShapeProto; None where the rank is unknown."""
+    """A TensorShapeProto; None where the rank is unknown. Raises ImportFailed for sizes that no kernel counts to."""
     if proto.unknown_rank:
         return None
+    largest = max((dim.size for dim in proto.dim), default=0)
+    if largest > LARGEST_SIZE:
+        raise ImportFailed("a tensor is too large", expected=f"at most {LARGEST_SIZE:,} along an axis", found=largest)
     return tuple(None if dim.size < 0 else int(dim.size) for dim in proto.dim)
 
 

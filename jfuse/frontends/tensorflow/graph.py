@@ -97,7 +97,11 @@ class Walker:
         function = self.library.functions.get(name)
         if function is None:
             raise ImportFailed(f"the graph calls the function {name!r}, which it does not define")
-        given = {arg.name: value for arg, value in zip(function.signature.input_arg, arguments, strict=True)}
+        wanted = function.signature.input_arg
+        if len(wanted) != len(arguments):
+            found = f"{len(arguments)} operands"
+            raise ImportFailed(f"a call of the function {name!r} does not fit", expected=len(wanted), found=found)
+        given = {arg.name: value for arg, value in zip(wanted, arguments, strict=True)}
         references = [function.ret[o.name] for o in function.signature.output_arg]
         return self.walk_nodes(function.node_def, references, given)
 
@@ -124,7 +128,10 @@ class Walker:
             return scope.arguments[name]
         node = scope.nodes[name]
         offset = output_offset(node, self._op_def(node), output) if output else 0
-        return scope.values[name][offset + index]
+        results = scope.values[name]
+        if offset + index >= len(results):
+            raise ImportFailed(f"{node.op} has no result {offset + index}", where=node.name, found=repr(reference))
+        return results[offset + index]
 
     def _op_def(self, node: Any) -> Any:
         op_def = self.library.op_def(node.op)
