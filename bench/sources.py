@@ -1,11 +1,12 @@
 """jfuse beside the other routes from JAX and PyTorch to TFLite: conversion time, operators, size, latency.
 
-    python -m bench.sources [--json bench/results/sources.json]
+    python -m bench.sources [--json bench/results/sources.json] [--idle]
 
 The other route of a jax function is TensorFlow's converter (`TFLiteConverter.experimental_from_jax`), that of a module
 litert-torch, where it is installed; rows of what is not installed are left out. Each conversion is made once, without
 verification, after a small one that imports everything. Latency is of a call of batch 1 in LiteRT on one thread, the
-files in turns. Operators and sizes do not depend on what else the machine does, times do.
+files in turns. Operators and sizes do not depend on what else the machine does; times do, so that they are
+written with --idle only.
 """
 
 from __future__ import annotations
@@ -187,6 +188,7 @@ def main() -> None:
     """Print a line for each row; with --json write them."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--json", type=Path)
+    parser.add_argument("--idle", action="store_true", help="the machine does nothing else: write times as well")
     chosen = parser.parse_args()
     found = []
     for row in rows():
@@ -195,7 +197,8 @@ def main() -> None:
     if not found:
         raise JfuseError("neither TensorFlow nor litert-torch is installed", expected="one of them, to compare with")
     if chosen.json:
-        chosen.json.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+        kept = [{k: v for k, v in row.items() if chosen.idle or not k.endswith(("_seconds", "_us"))} for row in found]
+        chosen.json.write_text(json.dumps(kept, indent=1) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

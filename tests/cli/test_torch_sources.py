@@ -13,6 +13,8 @@ from jfuse.cli import app as cli
 
 torch = pytest.importorskip("torch")
 
+from torch import nn  # noqa: E402
+
 pytestmark = pytest.mark.slow
 
 OPERATOR = """
@@ -48,7 +50,7 @@ def saved(module: Any, example: Any, path: Path) -> Path:
 
 
 def test_a_file_of_torch_export_converts_where_its_author_is_trusted(tmp_path: Path) -> None:
-    path = saved(torch.nn.LSTM(3, 4, batch_first=True), torch.zeros(2, 5, 3), tmp_path / "model.pt2")
+    path = saved(nn.LSTM(3, 4, batch_first=True), torch.zeros(2, 5, 3), tmp_path / "model.pt2")
     refused = run("convert", path, "-o", tmp_path / "m.tflite")
     assert refused.exit_code == 1
     assert "--unsafe" in refused.output
@@ -67,7 +69,7 @@ def test_operators_and_rules_of_the_users_own(tmp_path: Path, monkeypatch: pytes
     monkeypatch.chdir(tmp_path)
     __import__("acme_cli_ops")
 
-    class Twice(torch.nn.Module):
+    class Twice(nn.Module):
         def forward(self, x: Any) -> Any:
             return torch.ops.acme_cli.twice(x) + 1
 
