@@ -14,7 +14,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import resource
 import subprocess
 import sys
 import tempfile
@@ -24,6 +23,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from jfuse.benchmark.peak_memory import begin_peak, peak_mib
 from jfuse.running.cores import cores
 
 _MB = 1e6
@@ -137,28 +137,17 @@ def _graph_def(groups: list[list[Any]], output: str) -> tuple[Any, dict[str, Any
 
 
 def convert(source: Any, **options: Any) -> dict[str, Any]:
-    """Convert and save; seconds of the processor and the growth of the process's peak in bytes."""
+    """Convert and save; processor seconds and, where the system tells, the growth of the process's peak in bytes."""
     import jfuse
 
-    peak, started = _peak(), time.process_time()
+    begin_peak()
+    before, started = peak_mib(), time.process_time()
     with tempfile.TemporaryDirectory() as folder:
         path = jfuse.convert(source, verify=False, **options).save(Path(folder, "model.tflite"))
         seconds = time.process_time() - started
-        return {"seconds": seconds, "peak_bytes": _peak() - peak, "file_bytes": path.stat().st_size}
-
-
-def _peak() -> int:
-    """The most bytes that the process has held."""
-    if Path("/proc/self/status").exists():  # ru_maxrss starts from that of the process that started this one
-        lines = Path("/proc/self/status").read_text(encoding="utf-8").splitlines()
-        return 1024 * next(int(line.split()[1]) for line in lines if line.startswith("VmHWM"))
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
-
-
-def _forget_peak() -> None:
-    """Let the peak begin at what the process holds now, where the system can do that."""
-    if Path("/proc/self/clear_refs").exists():
-        Path("/proc/self/clear_refs").write_text("5", encoding="utf-8")
+        after = peak_mib()
+        grown = {} if before is None or after is None else {"peak_bytes": (after - before) * 2**20}
+        return {"seconds": seconds, "file_bytes": path.stat().st_size, **grown}
 
 
 def child(kind: str, name: str, size: int, folder: str) -> dict[str, Any]:
@@ -173,7 +162,6 @@ def child(kind: str, name: str, size: int, folder: str) -> dict[str, Any]:
         source, options = _few(TIMES[name][0](size))
     else:
         source, options = (folder if kind == "folder" else MEMORY[name]()), {}
-    _forget_peak()
     return convert(source, **options)
 
 
@@ -215,10 +203,10 @@ def line(row: Mapping[str, Any]) -> str:
         return f"{row['kind']:<7} {row['name']:<9} ended with {row['failed']}"
     if row["kind"] == "time":
         return f"time    {row['name']:<9} {row['size']:>6}: {row['seconds']:8.2f} s, {row['ms_each']:6.3f} ms each"
-    return (
-        f"{row['kind']:<7} {row['name']:<9} {row['file_bytes'] / _MB:8.0f} MB: peak {row['peak_bytes'] / _MB:+.0f} MB, "
-        f"{row['of_weights']:.2f} of the file, {row['seconds']:.2f} s"
-    )
+    peak = "peak unknown"
+    if "peak_bytes" in row:
+        peak = f"peak {row['peak_bytes'] / _MB:+.0f} MB, {row['of_weights']:.2f} of the file"
+    return f"{row['kind']:<7} {row['name']:<9} {row['file_bytes'] / _MB:8.0f} MB: {peak}, {row['seconds']:.2f} s"
 
 
 def main() -> None:
