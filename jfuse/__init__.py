@@ -12,7 +12,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from jfuse.api import check, convert, lower, quantize, verify
+    from jfuse.api import check, convert, lower, verify
     from jfuse.benchmark.comparison import bench
     from jfuse.differences.model_diff import diff
     from jfuse.errors import (
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from jfuse.model import Model
     from jfuse.noise.report import QuantizeReport
     from jfuse.quantization.recipe import QuantizeRule, Recipe
-    from jfuse.quantized_file import quantize_report
+    from jfuse.quantized_file import quantize, quantize_report
     from jfuse.report import Report
     from jfuse.tflite.model_metadata import Metadata, TensorMetadata
     from jfuse.tuning.optimized_file import optimize
@@ -91,7 +91,7 @@ __all__ = [
 ]
 
 _HOMES = {
-    "jfuse.api": ("check", "convert", "lower", "quantize", "verify"),
+    "jfuse.api": ("check", "convert", "lower", "verify"),
     "jfuse.benchmark.comparison": ("bench",),
     "jfuse.differences.model_diff": ("diff",),
     "jfuse.errors": (
@@ -114,7 +114,7 @@ _HOMES = {
     "jfuse.lowering.rules": ("Proposal", "fuses", "lowers", "lowers_jax", "lowers_torch", "need", "recovers"),
     "jfuse.model": ("Model",),
     "jfuse.noise.report": ("QuantizeReport",),
-    "jfuse.quantized_file": ("quantize_report",),
+    "jfuse.quantized_file": ("quantize", "quantize_report"),
     "jfuse.quantization.recipe": ("QuantizeRule", "Recipe"),
     "jfuse.report": ("Report",),
     "jfuse.tflite.model_metadata": ("Metadata", "TensorMetadata"),

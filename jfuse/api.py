@@ -18,7 +18,7 @@ from jfuse.ir.graph import Graph
 from jfuse.ir.walk import all_eqns, shares_bodies
 from jfuse.last_resort import only_jfuse_errors
 from jfuse.limits import DEFAULT_LIMITS, Limits, need_limits
-from jfuse.loading import load, load_selected
+from jfuse.loading import load_selected
 from jfuse.lowering.defaults import default_rules
 from jfuse.lowering.rules import Rule
 from jfuse.model import Model
@@ -262,34 +262,6 @@ def _measure_noise(lite: Model, data: CalibrationData) -> None:
     """Report how far a quantized model is from the float one."""
     if lite.unquantized is not None:
         lite.report.noise = noise_of(lite, lite.unquantized, data)
-
-
-@only_jfuse_errors("quantization")
-def quantize(
-    source: Any,
-    recipe: Recipe | str | Path,
-    calibration: CalibrationData = None,
-    *,
-    verify: bool = True,
-    unsafe: bool = False,
-    on_stage: OnStage = lambda stage: None,
-) -> Model:
-    """A model in the numbers that a recipe asks for; `result.unquantized` is the same in floats.
-
-    source: a Model, as `load` or `lower` gave it, the path of a float .tflite file, or anything else that `load` takes.
-    recipe, calibration: as `lower` has `quantize` and `calibration`. unsafe: as in `load`.
-    verify: measure in LiteRT how far the outputs are from the float model's; `report.noise` has it in decibels.
-    """
-    on_stage("import")
-    model = source if isinstance(source, Model) else load(source, unsafe=unsafe)
-    options = LoweringOptions(quantization=_quantization(recipe_of(recipe), calibration))
-    lite = _lower(model, options, PIPELINE, on_stage)
-    on_stage("export")
-    lite.report.size_bytes = len(lite.to_bytes())
-    if verify:
-        on_stage("verify")
-        _measure_noise(lite, options.quantization.calibration)
-    return lite
 
 
 def operator_counts(graphs: Iterable[Graph]) -> dict[str, int]:

@@ -1,18 +1,64 @@
-"""`quantize_report`: where a quantized file loses precision, whoever wrote it."""
+"""`quantize`: a model in fewer bits; `quantize_report`: where a quantized file loses precision, whoever wrote it."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from jfuse.api import lower
+from jfuse.api import OnStage, lower
 from jfuse.errors import JfuseError
 from jfuse.last_resort import only_jfuse_errors
 from jfuse.loading import load
 from jfuse.model import Model
 from jfuse.noise.measured import measured
+from jfuse.noise.reached import reaching
 from jfuse.noise.report import QuantizeReport
+from jfuse.noise.search import Goal
 from jfuse.quantization.data import RANDOM, CalibrationData
+from jfuse.quantization.recipe import Recipe
+from jfuse.quantization.recipe_json import recipe_of
+from jfuse.verification.noise import noise_of
+
+
+@only_jfuse_errors("quantization")
+def quantize(
+    source: Any,
+    recipe: Recipe | str | Path,
+    calibration: CalibrationData = None,
+    *,
+    target: Mapping[str, Any] | None = None,
+    verify: bool = True,
+    unsafe: bool = False,
+    on_stage: OnStage = lambda stage: None,
+) -> Model:
+    """A model in the numbers that a recipe asks for; `result.unquantized` is the same in floats.
+
+    source: a Model, as `load` or `lower` gave it, the path of a float .tflite file, or anything else that `load` takes.
+    recipe, calibration: as `lower` has `quantize` and `calibration`. unsafe: as in `load`.
+    target: how good the file has to be, as {"snr_db": 30}, of its worst output in LiteRT against the float model's, or
+        {"accuracy_drop": 0.005, "metric": function}: the function takes all outputs by name, calls along a new first
+        axis, and gives a number that may be less by so much than for the float model's. The operators are left float
+        that are needed for it, as few as possible; `report.notes` says which and why. It takes a model of one signature
+        without states, and the first 32 items of the calibration data.
+    verify: measure in LiteRT how far the outputs are from the float model's; `report.noise` has it in decibels.
+
+    Raises VerifyFailed where the file says nothing of what the model says, JfuseError where the target is not reached.
+    """
+    on_stage("import")
+    model = source if isinstance(source, Model) else load(source, unsafe=unsafe)
+    data = list(calibration) if isinstance(calibration, Iterator) else calibration  # it is gone through twice
+    wanted = None if target is None else Goal.of(target)
+    lite = lower(model, quantize=recipe, calibration=data, on_stage=on_stage)
+    if wanted is not None:
+        on_stage("search")
+        lite = reaching(wanted, lite, recipe_of(recipe), data, lambda r: lower(model, quantize=r, calibration=data))
+    on_stage("export")
+    lite.report.size_bytes = len(lite.to_bytes())
+    if verify and lite.unquantized is not None:
+        on_stage("verify")
+        lite.report.noise = noise_of(lite, lite.unquantized, data)
+    return lite
 
 
 @only_jfuse_errors("the quantization report")

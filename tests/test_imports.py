@@ -45,6 +45,8 @@ ORDER = (
     "jfuse.tflite",
     "jfuse.tflite.write",
     "jfuse.tflite.read",
+    "jfuse.frontends.stablehlo",
+    "jfuse.frontends.jax_functions.walker",
     "jfuse.frontends.tensorflow",
     "jfuse.frontends",
     "jfuse.frontends.jax_functions",

@@ -29,7 +29,7 @@ __all__ = ["app", "main", "measured_commands"]  # the last is imported for the c
 
 
 def main() -> None:
-    """The console script."""
+    """Runs the command that `sys.argv` names, and ends the process with its exit code."""
     # TensorFlow reads this once, when it is imported. Its oneDNN kernels refuse softmax over more than 5 axes, and give
     # other shapes for no rows: no good reference.
     os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "0")
@@ -144,6 +144,7 @@ def quantize(
     output: options.Output,
     recipe: options.Recipe,
     calibration: options.Calibration = None,
+    snr: options.Snr = None,
     json: options.Json = None,
     unsafe: options.Unsafe = False,
     quiet: options.Quiet = False,
@@ -154,7 +155,8 @@ def quantize(
     with work(verbose, quiet):
         from jfuse.cli import conversion
 
-        conversion.quantize(source, output, json, recipe, calibration, unsafe=unsafe)
+        target = None if snr is None else {"snr_db": snr}
+        conversion.quantize(source, output, json, recipe, calibration, target=target, unsafe=unsafe)
 
 
 @app.command(short_help="Compare two models.")

@@ -24,13 +24,14 @@ def quantize_report(
     html: options.Html = None,
     explorer: options.Explorer = None,
     unsafe: options.Unsafe = False,
+    quiet: options.Quiet = False,
     verbose: options.Verbose = False,
 ) -> None:
     """Measure each operator of FILE, a quantized .tflite file, beside the same model in floats, worst first."""
     one_of("by", by, ("own", "propagated", "graph"))
     options.need_file(model)
     check_targets(model, json, html, explorer)
-    with work(verbose):
+    with work(verbose, quiet):
         from jfuse.cli import quantization_report
 
         files = quantization_report.Files(json, html, explorer)

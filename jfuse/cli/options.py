@@ -131,6 +131,10 @@ Limit = Annotated[
     float | None,
     typer.Option("--limit", help="Seconds that one call of a file may take; by default 100 times others.", min=0),
 ]
+Snr = Annotated[
+    float | None,
+    typer.Option("--snr", metavar="DB", help="Leave operators float, as few as possible, until outputs have this SNR."),
+]
 InFloats = Annotated[
     Path, typer.Option("--against", metavar="SOURCE", help="The model in floats: a .tflite file, or a source.")
 ]

@@ -145,12 +145,12 @@ class StoredFunction:
 
     @property
     def variable_names(self) -> Sequence[str]:
-        """The names of its variables."""
+        """The names of the variables that the function captures, as their objects have them."""
         numbers = [n for n in self._bound if self._model.objects[n].WhichOneof("kind") == "variable"]
         return [self._model.variable_name(n) for n in numbers]
 
     def graph(self) -> FunctionGraph:
-        """What is imported."""
+        """The function's nodes, arguments and results, with the variables and constants that it captures."""
         library: Library = self._model.library
         definition = library.functions.get(self._name)
         if definition is None:
@@ -185,7 +185,7 @@ class StoredFunction:
         return self.function.captured_inputs[self._bound.index(number)]
 
     def variable(self, number: int) -> Any:
-        """TensorFlow's variable for an object."""
+        """The tf.Variable of an object, by the object's number: TensorFlow's loader makes it."""
         handle = self.tensor(number)
         return next(v for v in self.function.variables if v.handle is handle)
 

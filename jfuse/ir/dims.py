@@ -213,6 +213,18 @@ def paired(d: Dim, e: Dim) -> list[tuple[Dim, Dim]]:
     return []
 
 
+def alike(d: Dim, e: Dim) -> tuple[Dim, Dim] | None:
+    """The two symbols of which dimensions are the same function: N and N1 of floordiv(N, 2) and floordiv(N1, 2).
+
+    What makes the symbols equal makes the dimensions equal; other sizes may do so as well.
+    """
+    names = symbols_of(d), symbols_of(e)
+    if len(names[0]) != 1 or len(names[1]) != 1 or names[0] == names[1]:
+        return None
+    first, second = (symbol(name) for (name,) in names)
+    return (first, second) if same(substitute_dim(d, {str(first): second}), e) else None
+
+
 def _product_of(number: int, symbols: Counter[str]) -> Dim:
     return number * product(tuple(map(symbol, symbols.elements())))
 

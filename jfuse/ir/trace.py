@@ -14,6 +14,7 @@ from jfuse.errors import JfuseError, LowerError, TypeMismatch, note_place
 from jfuse.ir.dims import (
     Dim,
     SymbolNames,
+    alike,
     divided,
     is_known,
     paired,
@@ -104,7 +105,8 @@ class Trace:
     def equate(self, d: Dim, e: Dim) -> bool:
         """Take two dimensions for equal from now on. True where that resolved a symbol that was open.
 
-        Where only some sizes make them equal (2*floordiv(N, 2) and N), sizes are taken to be such: N is 2*N1.
+        Where only some sizes make them equal (2*floordiv(N, 2) and N), sizes are taken to be such: N is 2*N1. Where
+        they are the same function of two sizes (floordiv(N, 2) and floordiv(N1, 2)), these are equal.
         """
         d, e = substitute_dim(d, self.sizes), substitute_dim(e, self.sizes)
         if same(d, e) is not None:
@@ -118,6 +120,8 @@ class Trace:
         found = solved(d, e)
         if found is not None:
             return self._replace(*found)
+        if (symbols := alike(d, e)) is not None:
+            return self.equate(*symbols)
         divisible = divided(d, e)
         if divisible is None:
             return False
@@ -181,7 +185,7 @@ def producer(x: Any) -> Eqn | None:
 
 
 def is_tracing() -> bool:
-    """Whether a trace is active."""
+    """Whether ops that are called now record equations, because a trace is active in this thread."""
     return _ACTIVE.get() is not None
 
 

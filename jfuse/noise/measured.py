@@ -42,7 +42,7 @@ def measured(quantized: Program, floats: Program, data: CalibrationData) -> Quan
     for program in (quantized, floats):
         if any(map(works_on_resources, program.graphs())):
             raise JfuseError("this program cannot be measured equation by equation", found=WHY)
-    both = {s.key: _Both(quantized, s, _like(floats, s)) for s in quantized.signatures}
+    both = {s.key: _Both(quantized, s, counterpart(floats, s)) for s in quantized.signatures}
     renamed = replace(floats, signatures=tuple(replace(b.floats, key=key) for key, b in both.items()))
     calls = 0
     for group in _groups(calibration_items(renamed, data), bool(quantized.states() or floats.states())):
@@ -64,7 +64,7 @@ def _backend() -> str:
     return str(jax.default_backend())
 
 
-def _like(floats: Program, signature: Signature) -> Signature:
+def counterpart(floats: Program, signature: Signature) -> Signature:
     """The float program's signature of the same key; its only one where both have one."""
     found = {s.key: s for s in floats.signatures}
     if signature.key in found:
@@ -101,7 +101,7 @@ class _Both:
     tallies: list[np.ndarray] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        quantized, floats = self.quantized, replace(self.floats, graph=_apart(self.floats.graph))
+        quantized, floats = self.quantized, replace(self.floats, graph=apart(self.floats.graph))
         if len(quantized.input_names) != len(floats.input_names):
             raise JfuseError(
                 f"signature {quantized.key!r} takes other inputs than the float model",
@@ -158,7 +158,7 @@ class _Both:
             yield f"{count} tensors (marked *) have no counterpart in the float model: its values near them stand in"
 
 
-def _apart(graph: Graph) -> Graph:
+def apart(graph: Graph) -> Graph:
     """The graph with values, and names of open dimensions, of its own: both graphs may have been made of one."""
     values = (*graph.inputs, *(v for eqn in graph.eqns for v in eqn.outputs))
     names = {name for v in values for d in v.type.shape for name in symbols_of(d)}

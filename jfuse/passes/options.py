@@ -70,6 +70,15 @@ class TfOpOptions:
     select_tf_ops: bool = False
     custom_ops: Mapping[str, CustomOptions] = field(default_factory=dict)
 
+    def __post_init__(self) -> None:
+        if not isinstance(self.custom_ops, Mapping):
+            raise JfuseError(
+                "custom_ops= is no dict",
+                expected="the options of each op by its name, None for its own attributes",
+                found=shown(self.custom_ops),
+                remedy='custom_ops={"Name": None}',
+            )
+
     def lets_in(self, tf_name: str) -> bool:
         """Whether an op of this name may stand in the file."""
         return self.select_tf_ops or tf_name in self.custom_ops

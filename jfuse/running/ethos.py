@@ -29,7 +29,7 @@ class Placed:
 
 
 def has_ethos() -> bool:
-    """Whether the compiler is installed."""
+    """Whether Ethos-U's compiler, the package ethos-u-vela, is installed."""
     return find_spec("ethosu") is not None
 
 

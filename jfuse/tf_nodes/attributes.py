@@ -49,7 +49,7 @@ class Library:
 
     @classmethod
     def of(cls, graph_def: Any) -> Library:
-        """The library of a GraphDef."""
+        """The functions that a GraphDef brings along, beside the definitions of all ops."""
         return cls({f.signature.name: f for f in graph_def.library.function}, registered_op_def)
 
 

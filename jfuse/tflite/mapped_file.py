@@ -82,7 +82,7 @@ def need_unchanged(program: Program) -> None:
 
 
 def mapped_of(files: Iterable[MappedFile | None]) -> tuple[MappedFile, ...]:
-    """Those that are mapped."""
+    """The files that are mapped into memory, without None for those that are not."""
     return tuple(file for file in files if file is not None)
 
 

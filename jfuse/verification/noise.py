@@ -54,10 +54,10 @@ class Streaming(Protocol):
     program: Program
 
     def stream(self, *, quick: bool = False) -> Calls:
-        """Calls in a row."""
+        """Calls in a row on XLA; `quick` compiles fast for few calls."""
 
     def to_bytes(self) -> bytes:
-        """The file."""
+        """The bytes of the model's .tflite file."""
 
 
 @dataclass
@@ -134,6 +134,13 @@ def noise_of(lite: Streaming, unquantized: Streaming, data: CalibrationData) -> 
         found += [Noise(key, name, s.snr_db, s.count, where) for (key, name), s in sums.items()]
     _check(found)
     return found
+
+
+def file_answers(lite: Streaming, calls: Iterable[Mapping[str, np.ndarray]]) -> Iterator[Mapping[str, np.ndarray]]:
+    """The outputs of a file's first signature in LiteRT, as real numbers, for each of these calls."""
+    stream, key = _InFile(lite, _LITERT["LiteRT"]), lite.program.signatures[0].key
+    for inputs in calls:
+        yield stream.run(inputs, key)
 
 
 def _is_statistics(data: CalibrationData) -> bool:

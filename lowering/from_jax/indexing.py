@@ -35,7 +35,8 @@ def lower_dynamic_slice(x: Array, *starts: Array, slice_sizes: Sequence[Dim]) ->
         rest = [0 if i == axis else int(np.asarray(b)) for i, b in enumerate(begins)]
         ends = [x.shape[i] if i == axis else rest[i] + n for i, n in enumerate(slice_sizes)]
         whole = lower_slice(x, start_indices=rest, limit_indices=ends, strides=None)
-        return ops.gather(whole, ops.reshape(begins[axis], (1,)), axis=axis)
+        row = ops.gather(whole, begins[axis], axis=axis)
+        return shaped(row, tuple(slice_sizes), x, *sources())
     size = shape_tensor(tuple(slice_sizes), [x, *sources()])
     return DEFAULT.lowers["Slice"](x, ops.pack(*begins), size)
 
@@ -214,6 +215,11 @@ def lower_gather(
     whole = tuple(d if a in windows.indexed else n for a, (d, n) in enumerate(zip(x.shape, slice_sizes, strict=True)))
     if any(same(d, n) is not True for d, n in zip(x.shape, whole, strict=True)):
         x = lower_slice(x, start_indices=[0] * rank(x), limit_indices=whole, strides=None)
+    if batch == 1 and len(windows.indexed) == 1 and dropped == set(windows.indexed):
+        (axis,) = windows.indexed
+        if tuple(numbers.offset_dims) == tuple(i for i in range(rank(x)) if i != axis):  # x[:, :, places]
+            (places,) = windows.places(indices)
+            return ops.gather(x, places, axis=axis)
     found = _gathered(x, indices, windows)
     # Now the axes are: those of the indices, the wide ones, the rest.
     axis_of = {a: rank(indices) - 1 + i for i, a in enumerate((*windows.wide, *windows.rest))}

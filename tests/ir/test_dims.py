@@ -14,6 +14,7 @@ from jax.core import max_dim, min_dim
 from jfuse.ir.dims import (
     FUNCTIONS,
     SymbolNames,
+    alike,
     computed,
     divided,
     floor_divided,
@@ -189,6 +190,22 @@ def test_sizes_that_make_dimensions_equal(d: Any, e: Any, found: tuple[str, int,
 )
 def test_quotients_of_sizes_are_paired(d: Any, e: Any, pairs: list[Any]) -> None:
     assert paired(d, e) == pairs
+
+
+@pytest.mark.parametrize(
+    ("d", "e", "found"),
+    [
+        (N // 2 + 1, B // 2 + 1, (N, B)),
+        (max_dim(N, 3), max_dim(B, 3), (N, B)),
+        (N // 2, B // 3, None),
+        (N // 2, N // 2, None),
+        (N * B, N, None),
+        (N // 2, 4, None),
+    ],
+    ids=str,
+)
+def test_the_same_function_of_two_sizes(d: Any, e: Any, found: Any) -> None:
+    assert alike(d, e) == found
 
 
 @pytest.mark.parametrize(

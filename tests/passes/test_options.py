@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from jfuse.errors import JfuseError
@@ -27,3 +29,9 @@ def test_which_ops_are_let_in() -> None:
     assert TfOpOptions(custom_ops={"Mine": None}).lets_in("Mine")
     assert not TfOpOptions(custom_ops={"Mine": None}).lets_in("Other")
     assert not TfOpOptions().lets_in("Mine")
+
+
+@pytest.mark.parametrize("given", [["Mine"], "Mine", {"Mine"}])
+def test_custom_ops_are_a_dict(given: Any) -> None:
+    with pytest.raises(JfuseError, match=r"custom_ops= is no dict(.|\n)*custom_ops=\{\"Name\": None\}"):
+        TfOpOptions(custom_ops=given)

@@ -17,6 +17,7 @@ from jfuse.errors import ImportFailed, JfuseError, LowerError, shown
 from jfuse.frontends.argument_names import named_leaves, path_name
 from jfuse.frontends.graph_def import is_graph_def
 from jfuse.frontends.imported_functions import ImportedFunctions
+from jfuse.frontends.jax_functions.exported import is_exported, read_exported
 from jfuse.frontends.jax_functions.walker import JaxWalker, without_rule
 from jfuse.frontends.keras import is_keras_model
 from jfuse.frontends.pytorch import is_torch_module
@@ -35,12 +36,16 @@ DEFAULT_KEY = "serving_default"
 
 @dataclass(frozen=True)
 class JaxSignature:
-    """A function with what it takes: the types of its flat arguments by name, and how they form its arguments."""
+    """A function with what it takes: the types of its flat arguments by name, and how they form its arguments.
+
+    read: what is traced in its place, of the same flat arguments, where jax does not trace the function itself.
+    """
 
     key: str
     function: Callable[..., Any]
     inputs: Mapping[str, TensorType]
     structure: Any
+    read: Callable[..., dict[str, Any]] | None = None
     library: ClassVar[str] = "JAX"
 
     def call(self, *flat: Any) -> dict[str, Any]:
@@ -78,10 +83,28 @@ def jax_signature(key: str, function: Callable[..., Any], specs: Any) -> JaxSign
     return JaxSignature(key, function, inputs, structure)
 
 
+def exported_signature(key: str, exported: Any) -> JaxSignature:
+    """The signature of what `jax.export` made: args_0 and so on, and what it takes by name."""
+    arguments, named = jax.tree_util.tree_unflatten(exported.in_tree, exported.in_avals)
+    leaves = jax.tree_util.tree_flatten_with_path(({f"args_{i}": a for i, a in enumerate(arguments)}, named))[0]
+    names = [path_name(path[1:]) for path, _ in leaves]
+    if len(set(names)) != len(names):
+        raise ImportFailed("two inputs of the function have one name", found=names)
+    inputs = {n: _type(n, leaf) for n, (_, leaf) in zip(names, leaves, strict=True)}
+
+    def read(*flat: Any) -> dict[str, Any]:
+        results = read_exported(exported, flat)
+        return named_results(jax.tree_util.tree_unflatten(exported.out_tree, results))
+
+    return JaxSignature(key, exported.call, inputs, exported.in_tree, read)
+
+
 def is_jax_source(source: Any, selection: Selection) -> bool:
     """Whether this is a function of jax arrays, or a mapping of such, with what it takes."""
     if isinstance(source, Mapping):
-        return bool(source) and all(is_jax_function(f) for f in source.values())
+        return bool(source) and all(is_jax_function(f) or is_exported(f) for f in source.values())
+    if is_exported(source):
+        return True
     return is_jax_function(source) and (selection.specs is not None or hasattr(source, "input_signature"))
 
 
@@ -96,7 +119,12 @@ def jax_signatures(source: Any, selection: Selection) -> list[JaxSignature]:
     specs = selection.specs
     if selection.shapes or selection.batch is not None:
         raise ImportFailed("shapes= and batch= are of other sources", remedy="state the sizes in specs=")
-    if not isinstance(source, Mapping):
+    if is_exported(source) or (isinstance(source, Mapping) and all(map(is_exported, source.values()))):
+        if specs is not None or selection.params is not None:
+            raise ImportFailed("specs= and params= are of functions: what jax.export made states its own")
+        parts = source if isinstance(source, Mapping) else {DEFAULT_KEY: source}
+        found = [exported_signature(key, part) for key, part in parts.items()]
+    elif not isinstance(source, Mapping):
         specs = source.input_signature if specs is None else specs
         found = [jax_signature(DEFAULT_KEY, _with_params(source, selection.params), specs)]
     else:
@@ -137,7 +165,7 @@ def import_functions(signatures: Sequence[JaxSignature], rules: Mapping[str, Jax
 def _import_one(signature: JaxSignature, rules: Mapping[str, JaxRule]) -> Signature:
     specs = [jax.ShapeDtypeStruct(t.shape, t.dtype.numpy) for t in signature.inputs.values()]
     try:
-        traced = jax.jit(signature.call, keep_unused=True).trace(*specs)
+        traced = jax.jit(signature.read or signature.call, keep_unused=True).trace(*specs)
     except JfuseError:
         raise
     except Exception as error:  # tracing runs the user's code

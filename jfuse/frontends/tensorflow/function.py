@@ -13,7 +13,8 @@ import jfuse.frontends.tensorflow.arrays
 import jfuse.frontends.tensorflow.control
 import jfuse.frontends.tensorflow.lists
 import jfuse.frontends.tensorflow.tables
-import jfuse.frontends.tensorflow.updates  # noqa: F401  (all register their node handlers)
+import jfuse.frontends.tensorflow.updates
+import jfuse.frontends.tensorflow.xla_calls  # noqa: F401  (all register their node handlers)
 from jfuse.errors import ImportFailed, LowerError
 from jfuse.frontends.tensorflow.graph import Walker
 from jfuse.frontends.tensorflow.input_ranks import InputRanks

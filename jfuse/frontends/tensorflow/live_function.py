@@ -25,7 +25,7 @@ class LiveFunction:
 
     @property
     def variable_names(self) -> Sequence[str]:
-        """The names of its variables."""
+        """The names of the variables that the function captures, without `:0`."""
         return [v.name for v in self._variables]
 
     def graph(self) -> FunctionGraph:

@@ -47,7 +47,7 @@ class FunctionSource(Protocol):
 
     @property
     def variable_names(self) -> Sequence[str]:
-        """The names of its variables."""
+        """The names of the variables that the function captures, without `:0`."""
 
     def graph(self) -> FunctionGraph:
         """What is imported; raises ImportFailed where an argument or a result is no plain tensor."""
@@ -70,7 +70,7 @@ class TfSignature:
 
     @property
     def function(self) -> Any:
-        """TensorFlow's concrete function."""
+        """The concrete function of TensorFlow, for running it; of a folder it is loaded at the first use."""
         return self.source.function
 
     def graph(self) -> FunctionGraph:

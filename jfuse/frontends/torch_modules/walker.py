@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from jfuse.errors import ImportFailed, LowerError
+from jfuse.frontends.torch_modules.control import CONTROL
 from jfuse.frontends.torch_modules.tensors import array_of, dtype_of, tensor_of
 from jfuse.ir.dims import Dim, Shape, is_known, same, solved, substitute_dim, symbol
 from jfuse.ir.graph import Source, Var
@@ -70,7 +71,7 @@ class Symbols:
             raise ImportFailed("an input's size is no sum or product of open sizes", found=str(size)) from error
 
     def shape(self, sizes: Sequence[Any]) -> Shape:
-        """A shape of PyTorch's."""
+        """The dimensions of a tensor of PyTorch: ints, and a symbol for each open size."""
         return tuple(self.dim(size) for size in sizes)
 
 
@@ -109,8 +110,9 @@ class TorchWalker:
             elif node.op == "call_function":
                 values[node] = self._call(node, values)
             elif node.op == "output":
-                outputs = _replaced(node.args[0], values)
-        return list(outputs)
+                found = _replaced(node.args[0], values)
+                outputs = list(found) if isinstance(found, list | tuple) else [found]  # a condition gives one value
+        return outputs
 
     def _call(self, node: Any, values: Mapping[Any, Any]) -> Any:
         args, named = _replaced(node.args, values), _replaced(node.kwargs, values)
@@ -119,6 +121,8 @@ class TorchWalker:
         with at_source(Source(_place(node), _name(node), self.stack)):
             if _short(node) in _INLINED:
                 return self._inlined(args)
+            if _short(node) in CONTROL and not _is_operator(node):
+                return CONTROL[_short(node)](self._run, *args, **named)
             if not _is_operator(node):
                 return node.target(*args, **named)
             if _name(node).startswith("aten.sym_size"):
@@ -132,9 +136,12 @@ class TorchWalker:
     def _inlined(self, args: Sequence[Any]) -> list[Any]:
         """The results of a graph within a context that concerns gradients or precision."""
         place = next(i for i, a in enumerate(args) if hasattr(a, "graph"))
-        inner = args[place]
+        return self._run(args[place], args[place + 1 :])
+
+    def _run(self, inner: Any, arguments: Sequence[Any]) -> list[Any]:
+        """The results of a graph module for the values of its placeholders."""
         placeholders = [n for n in inner.graph.nodes if n.op == "placeholder"]
-        return self._walk(inner, dict(zip(placeholders, args[place + 1 :], strict=True)))
+        return self._walk(inner, dict(zip(placeholders, arguments, strict=True)))
 
     def _by_rule(self, node: Any, args: Sequence[Any], named: Mapping[str, Any]) -> Any:
         rule = self._rule(node)
@@ -178,9 +185,9 @@ class TorchWalker:
                 computed.add(node)
             if node.op != "call_function" or not depends:
                 continue
-            if _short(node) in _INLINED:
-                inner = next(a for a in node.args if hasattr(a, "op") and a.op == "get_attr")
-                yield from self._without_rule(_attribute(module, inner.target), lambda n: True)
+            if _short(node) in _INLINED or (_short(node) in CONTROL and not _is_operator(node)):
+                for inner in (a for a in node.args if hasattr(a, "op") and a.op == "get_attr"):
+                    yield from self._without_rule(_attribute(module, inner.target), lambda n: True)
             elif _is_operator(node) and not _name(node).startswith("aten.sym_") and self._rule(node) is None:
                 yield node
 

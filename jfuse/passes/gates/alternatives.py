@@ -15,7 +15,6 @@ _BY_NAME: tuple[tuple[str, str], ...] = (
     (r"Sparse\w+|SerializeSparse|DeserializeSparse", "work on dense tensors (tf.sparse.to_dense before the model)"),
     (r"Ragged\w+", "work on padded tensors (to_tensor() before the model)"),
     (r"(Eager)?PyFunc(Stateless)?", "Python code cannot be in a file: write it with TensorFlow ops"),
-    (r"XlaCallModule", "convert from JAX with jax2tf.convert(…, native_serialization=False)"),
     (r"Xla\w+|\w*TPU\w*", "export the function for the CPU, without jit_compile"),
     (r"Svd|Qr|Lu|Eig|SelfAdjointEig\w*|Cholesky|Matrix(Inverse|Determinant|Solve\w*|TriangularSolve|Logarithm|SquareRoot)"
      r"|BatchMatrix\w+|LogMatrixDeterminant",

@@ -1,4 +1,7 @@
-"""Fourier transforms: RFFT2D where lengths are powers of 2, else products with matrices of sines and cosines."""
+"""Fourier transforms: RFFT2D where lengths are powers of 2, else products with matrices of sines and cosines.
+
+Of an open length the matrices are computed at run time.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from jfuse.errors import LowerError
-from jfuse.ir.dims import is_known
+from jfuse.ir.dims import Dim, is_known, same
 from jfuse.ir.graph import Const
 from jfuse.ir.trace import producer
 from jfuse.ir.types import DType
@@ -15,13 +18,11 @@ from jfuse.kernels import ops
 from jfuse.kernels.core.op import Array
 from jfuse.lowering.ops.linalg.matmul import matrix_product
 from jfuse.lowering.ops.math.complex_numbers import parts, whole
+from jfuse.lowering.ops.signal.open_lengths import Parts, open_real_signal, open_spectrum
 from jfuse.lowering.rule_tools.query import dtype, rank, static, type_of
 from jfuse.lowering.rules import lowers
 
 _LARGEST = 2**22  # elements of the matrix of one part: all parts together are 64 MiB in the file at most
-
-Parts = tuple[Array, Array | None]
-"""Real and imaginary part; None where that is 0."""
 
 
 @lowers("RFFT")
@@ -91,43 +92,35 @@ def _needs_f32(x: Array) -> None:
         )
 
 
-def _open_length(found: object) -> LowerError:
-    return LowerError(
-        "a Fourier transform over a length that is known only at run time",
-        expected="a number: the matrices of the transform are constants of the file",
-        found=found,
-        remedy="fix the size of the axes that are transformed, or give fft_length; the batch may stay open",
-    )
-
-
-def _lengths(x: Array, fft_length: Array) -> tuple[int, ...]:
+def _lengths(x: Array, fft_length: Array) -> tuple[Dim, ...]:
     _needs_f32(x)
-    found = static(fft_length, "fft_length")
-    if not all(map(is_known, found)):
-        raise _open_length(found)
-    return tuple(map(int, found))
+    return tuple(int(d) if is_known(d) else d for d in static(fft_length, "fft_length"))
 
 
-def _unpadded(x: Array, length: int) -> Array:
+def _unpadded(x: Array, length: Dim) -> Array:
     """x before the zeros that TensorFlow fills signals up with, where the transform of that length implies them."""
     eqn = producer(x)
-    if eqn is None or eqn.op is not ops.pad or not is_known(x.shape[-1]) or x.shape[-1] > length:
+    if (
+        eqn is None
+        or eqn.op is not ops.pad
+        or not is_known(x.shape[-1])
+        or not is_known(length)
+        or x.shape[-1] > length
+    ):
         return x
     amounts = eqn.inputs[1]
     is_behind = isinstance(amounts, Const) and not amounts.ravel()[:-1].any()
     return eqn.inputs[0] if is_behind else x
 
 
-def _is_power(length: int) -> bool:
+def _is_power(length: Dim) -> bool:
     """Whether RFFT2D takes the length."""
-    return length >= 2 and length & (length - 1) == 0
+    return is_known(length) and length >= 2 and length & (length - 1) == 0
 
 
 def _along_last(x: Parts, *, inverse: bool) -> Parts:
     _needs_f32(x[0])
     length = x[0].shape[-1]
-    if not is_known(length):
-        raise _open_length(str(type_of(x[0])))
     return _spectrum(x, length, length, inverse=inverse)
 
 
@@ -144,8 +137,11 @@ def _turned(x: Parts) -> Parts:
     return real, imaginary
 
 
-def _spectrum(x: Parts, length: int, bins: int, *, inverse: bool = False) -> Parts:
+def _spectrum(x: Parts, length: Dim, bins: Dim, *, inverse: bool = False) -> Parts:
     """The first bins of a transform of that length along the last axis, as one product."""
+    if not is_known(length):
+        _need_all(x[0], length)
+        return open_spectrum(x, length, bins, inverse=inverse)
     size = _size(x[0], length)
     cos, sin = _waves(size, bins, length)
     if inverse:
@@ -158,8 +154,11 @@ def _spectrum(x: Parts, length: int, bins: int, *, inverse: bool = False) -> Par
     return real, imaginary
 
 
-def _real_signal(x: Parts, length: int) -> Array:
+def _real_signal(x: Parts, length: Dim) -> Array:
     """Signals of that length from the first half of their spectra, as one product."""
+    if not is_known(length):
+        _need_all(x[0], length // 2 + 1)
+        return open_real_signal(x, length)
     size = _size(x[0], length // 2 + 1)
     cos, sin = _waves(size, length, length)
     # Every bin but the first stands for its mirror image too, except for the middle one of an even length.
@@ -180,10 +179,19 @@ def _waves(rows: int, columns: int, length: int) -> tuple[np.ndarray, np.ndarray
 
 
 def _size(x: Array, most: int) -> int:
-    """How many elements of the last axis count: the others are cut off."""
-    if not is_known(x.shape[-1]):
-        raise _open_length(str(type_of(x)))
-    return min(int(x.shape[-1]), most)
+    """How many elements of the last axis count: the others are cut off. TensorFlow refuses an open axis with less."""
+    return min(int(x.shape[-1]), most) if is_known(x.shape[-1]) else most
+
+
+def _need_all(x: Array, size: Dim) -> None:
+    """Raise LowerError unless a transform of an open length is one of all elements."""
+    if same(x.shape[-1], size) is not True:
+        raise LowerError(
+            "a Fourier transform over a length that is known only at run time, and is not that of its operand",
+            expected=f"an axis of {size} elements",
+            found=str(type_of(x)),
+            remedy="leave fft_length out, or fix it",
+        )
 
 
 def _times(x: Parts, size: int, matrix: np.ndarray) -> Array:
@@ -194,7 +202,7 @@ def _times(x: Parts, size: int, matrix: np.ndarray) -> Array:
 
 
 def _cut(x: Array, size: int) -> Array:
-    if int(x.shape[-1]) == size:
+    if same(x.shape[-1], size) is True:
         return x
     ends = (np.array([0] * (rank(x) - 1) + [v], np.int32) for v in (0, size))
     others = (1 << (rank(x) - 1)) - 1

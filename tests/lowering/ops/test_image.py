@@ -61,7 +61,11 @@ def by_parts(call: Any, *inputs: TensorType) -> Graph:
             "images whose size is known only at run time",
         ),
         (lower_fft, [TensorType((2, 5000), DType.c64)], "a matrix of 5000 by 5000"),
-        (lower_fft, [TensorType((symbol("N"),), DType.c64)], "a length that is known only at run time"),
+        (
+            lambda x: lower_rfft(x, np.array([symbol("B"), symbol("N") * 2], object)[1:]),
+            [TensorType((2, symbol("N")), DType.f32)],
+            "a length that is known only at run time, and is not that of its operand",
+        ),
         (lambda x: lower_rfft(x, np.array([6], np.int32)), [TensorType((2, 6), DType.f64)], r"transform of f64\[2,6\]"),
         (lower_fft, [TensorType((2, 6), DType.c128)], r"transform of f64\[2,6\]"),
         (lower_complex, [TensorType((2,), DType.f64)] * 2, "complex numbers of f64"),

@@ -77,6 +77,7 @@ def rows(index: Index, length: Dim, size: Dim) -> tuple[Dim, Dim] | None:
 
 
 def without_reads(body: Graph, reads: Sequence[Read], aliases: dict[Var, Var]) -> Graph:
+    """The body without the equations that read rows; values that only rename others go by the others."""
     taken = {r.step for r in reads} | aliases.keys()
     eqns = tuple(e for e in body.eqns if not any(o in taken for o in e.outputs))
     return substitute_graph(replace(body, eqns=eqns), aliases)
@@ -167,8 +168,14 @@ def _first(
         single = eqn is not None and eqn.op in (ops.concatenation, ops.pack)
         return counting.index(eqn.inputs[0] if eqn is not None and single else atom)
     first, *rest = eqn.inputs
-    if not all(isinstance(part, Const) for part in rest):
-        return None
-    numbers = [n for part in rest if isinstance(part, Const) for n in part.array.reshape(-1).tolist()]
+    numbers = [n for part in rest for n in _numbers(part, counting)]
     fits = len(numbers) == len(others) and all(n in w for n, w in zip(numbers, others, strict=True))
     return counting.index(first) if fits else None
+
+
+def _numbers(atom: Atom | None, counting: Counting) -> list[Dim | None]:
+    """The numbers of a part of a vector, None for what is not known."""
+    if isinstance(atom, Const):
+        return list(atom.array.reshape(-1).tolist())
+    found = counting.index(atom)
+    return [found.offset if found is not None and found.scale == 0 else None]

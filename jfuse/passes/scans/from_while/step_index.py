@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -73,7 +73,8 @@ class Counting:
             source = eqn.inputs[0]
             is_integer = source is not None and source.type.dtype.is_integer
             return self.index(source) if is_integer else None
-        return self._wrapped(eqn) if eqn.op is ops.floor_mod else None
+        rule = _KEPT_IN_RANGE.get(eqn.op)
+        return rule(self, eqn) if rule is not None else None
 
     def _sum(self, eqn: Eqn) -> Index | None:
         x, y = map(self.index, eqn.inputs)
@@ -82,6 +83,35 @@ class Counting:
         sign = 1 if eqn.op is ops.add else -1
         return Index(x.scale + sign * y.scale, x.offset + sign * y.offset)
 
+    def _range(self, index: Index | None) -> tuple[Dim, Dim] | None:
+        """The least value and the greatest over all steps; None where they are not known."""
+        if index is None or self._length is None or abs(index.scale) != 1:
+            return None
+        low = index.lowest(self._length)
+        return low, low + self._length - 1
+
+    def _clamped(self, eqn: Eqn) -> Index | None:
+        """MAXIMUM and MINIMUM with a limit that an index never reaches."""
+        for atom, other in (eqn.inputs, eqn.inputs[::-1]):
+            index, limit = self.index(atom), _number(other)
+            ends = self._range(index)
+            if ends is not None and limit is not None:
+                low, high = ends
+                inside = is_at_least(low, limit) if eqn.op is ops.maximum else is_at_least(limit, high)
+                return index if inside else None
+        return None
+
+    def _chosen(self, eqn: Eqn) -> Index | None:
+        """x[i] in jax counts from the end where i < 0, which an index that starts from 0 never is."""
+        if isinstance(chooses := eqn.inputs[0], Const) and not chooses.type.rank:
+            return self.index(eqn.inputs[1 if chooses.array else 2])
+        condition = self._made.get(chooses) if isinstance(chooses, Var) else None
+        if condition is None or condition.op is not ops.less:
+            return None
+        ends, limit = self._range(self.index(condition.inputs[0])), _number(condition.inputs[1])
+        never = ends is not None and limit is not None and is_at_least(ends[0], limit)
+        return self.index(eqn.inputs[2]) if never else None
+
     def _wrapped(self, eqn: Eqn) -> Index | None:
         """x[i] in TensorFlow wraps i; an index that is in range already stays as it is."""
         index, size = self.index(eqn.inputs[0]), _number(eqn.inputs[1])
@@ -89,6 +119,16 @@ class Counting:
             return None
         low = index.lowest(self._length)
         return index if is_at_least(low, 0) and is_at_least(size, low + self._length) else None
+
+
+_KEPT_IN_RANGE: Mapping[Op, Callable[[Counting, Eqn], Index | None]] = {
+    ops.floor_mod: Counting._wrapped,
+    ops.maximum: Counting._clamped,
+    ops.minimum: Counting._clamped,
+    ops.select: Counting._chosen,
+    ops.select_v2: Counting._chosen,
+}
+"""What keeps an index in range, and leaves one that is in range as it is."""
 
 
 @dataclass(frozen=True)
@@ -179,12 +219,17 @@ def _length(condition: Eqn, x: Index, y: Index) -> Dim:
     return length
 
 
+def _told(atom: Atom | None) -> str:
+    """A side of the condition in words."""
+    return "nothing" if atom is None else f"{'a constant' if isinstance(atom, Const) else 'a value'} of {atom.type}"
+
+
 def _open_limit(condition: Eqn, sides: list[Index | None], cond: Graph, body: Graph) -> tuple[Index, int]:
     need(condition.op in (ops.less, ops.greater), "early_exit", want="counter < limit")
     low, high = _COMPARISONS[condition.op]
     counter, limit = sides[low], condition.inputs[high]
     moves = counter is not None and counter.scale == 1
-    need(moves, "early_exit", want="counter < limit", got=f"a condition on {condition.inputs[low]!r}")
+    need(moves, "early_exit", want="counter < limit", got=f"a condition on {_told(condition.inputs[low])}")
     still = [i for i, var in enumerate(cond.inputs) if var is limit and body.outputs[i] is body.inputs[i]]
     need(still, "trip_count_unknown", want="a number of steps that follows from shapes")
     assert counter is not None

@@ -1,0 +1,1 @@
+"""Programs in StableHLO, as `jax.export` and jax2tf write them, as functions of jax arrays."""
