@@ -195,7 +195,7 @@ class Worker:
         place = "while it loads the file" if sample < 0 else "on sample {sample}"
         words = self.said()[-_LAST_WORDS:].split()
         alone = f"run this call alone in {self._name}, in a process of its own"
-        how = _name_of_signal(-status) if status < 0 else f"exit code {status}"
+        how = name_of_signal(-status) if status < 0 else f"exit code {status}"
         if self._stopped:
             cause, message = "stopped", f"{self._name}'s process was stopped from outside {place}"
             expected, found, remedy = f"an answer within {self._late_s:.3g} s", "none", "run it again"
@@ -241,7 +241,8 @@ def _nameless(name: str) -> int:
         return os.dup(file.fileno())
 
 
-def _name_of_signal(number: int) -> str:
+def name_of_signal(number: int) -> str:
+    """A signal by number and name."""
     try:
         return f"signal {number} ({signal.Signals(number).name})"
     except ValueError:

@@ -35,6 +35,8 @@ _DTYPES: Mapping[int, DType] = {
     23: DType.u64,
 }
 _REF_OFFSET = 100
+MOST_CONSTANT = 2**32
+"""Bytes of the constants of a graph: a message holds 2 GiB at most, but names one number for any shape."""
 
 PartialShape = tuple[int | None, ...]
 """A shape as TensorFlow writes it: None where a dimension is unknown."""
@@ -109,6 +111,8 @@ def decode_tensor(proto: Any) -> np.ndarray:
     if shape is None or None in shape:
         raise ImportFailed("a constant has no known shape")
     size = math.prod(d for d in shape if d is not None)
+    if size * dtype.numpy.itemsize > MOST_CONSTANT:
+        raise ImportFailed("a constant is too large", expected=f"at most {MOST_CONSTANT:,} bytes", found=f"{shape}")
     if proto.tensor_content:
         found = np.frombuffer(proto.tensor_content, dtype.numpy)
     elif dtype in _AS_BITS:
@@ -126,6 +130,12 @@ def decode_tensor(proto: Any) -> np.ndarray:
     if found.size != size:
         raise ImportFailed(f"a constant of {size} elements has {found.size} values")
     return found.reshape(cast(tuple[int, ...], shape))
+
+
+def stated_bytes(proto: Any) -> int:
+    """The size that a TensorProto states."""
+    dtype = _DTYPES.get(proto.dtype)
+    return math.prod(int(d.size) for d in proto.tensor_shape.dim) * (dtype.numpy.itemsize if dtype else 1)
 
 
 _AS_BITS = frozenset({DType.f16, DType.bf16})
