@@ -259,10 +259,11 @@ def test_loops_that_ask_the_host_run_on_one_device() -> None:
     """Split over two, some wait for each other and for the host, until XLA ends the process."""
 
     def powers(x: jax.Array) -> jax.Array:
-        def double(x: jax.Array) -> jax.Array:
+        def double(x: jax.Array) -> Any:
             return jax.pure_callback(lambda x: 2 * x, x, x, vmap_method="expand_dims")
 
-        return jax.lax.while_loop(lambda x: x < 100, double, x)
+        last: jax.Array = jax.lax.while_loop(lambda x: x < 100, double, x)
+        return last
 
     starts = np.arange(1, SAMPLES + 1, dtype=np.float32)
     wanted = starts * 2 ** np.ceil(np.log2(100 / starts))
