@@ -20,8 +20,10 @@ from jfuse.frontends.tensorflow.callable import callable_signatures, is_concrete
 from jfuse.frontends.tensorflow.function import import_signatures
 from jfuse.frontends.tensorflow.signature import TfSignature
 from jfuse.frontends.tensorflow.variables import Resource
+from jfuse.ir.contents import Contents, large_constants
 from jfuse.ir.graph import FileFacts, Graph, Program, Signature
 from jfuse.ir.states import ExplicitState
+from jfuse.ir.text import format_graph
 from jfuse.limits import DEFAULT_LIMITS, Limits
 from jfuse.lowering.rules import LowerRule
 from jfuse.tf_nodes.presence import need_tensorflow
@@ -145,9 +147,9 @@ def _shared(signatures: Sequence[Signature]) -> list[Signature]:
     if len(signatures) < 2:
         return list(signatures)
     graphs: dict[tuple[str, ...], Graph] = {}
-    result = []
+    result, contents = [], Contents()
     for s in signatures:
-        text = str(s.graph).split("(", 1)[1]  # all but the graph's name, which is the key
+        text = format_graph(s.graph, hoisted=large_constants(s.graph, contents)).split("(", 1)[1]  # without its name
         graph = graphs.setdefault((text, *(state.name for state in s.states)), s.graph)
         result.append(replace(s, graph=graph))
     return result
