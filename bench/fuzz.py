@@ -6,6 +6,9 @@ Files are mutated as `bench/mutations.py` does. A file that ends in a way not se
 is done in child processes: one that dies is a crash of the caller, and the next one goes on behind the file that it was
 at. One that stays at a file for too long prints where each of its threads is, and ends. A seed draws files of its own;
 what a run finds is added to what the file of `--out` has from others.
+
+With `--guided` libFuzzer chooses what is mutated further, by the branches of the reader that a file reaches. It needs
+atheris (`pip install atheris`), which is no part of the project's environment.
 """
 
 from __future__ import annotations
@@ -80,24 +83,30 @@ class Child:
         for number in range(self.start, most):
             rng = np.random.default_rng([self.seed, number])
             data = mutator.mutated(kept[int(rng.integers(len(kept)))], rng)
-            _say({"at": number, "file": data.hex() if len(data) < 65536 else ""})
-            faulthandler.dump_traceback_later(STUCK_S, exit=True)  # by a thread that needs no lock of Python's
-            started = time.monotonic()
-            way = self._file(data, rng)
-            if time.monotonic() - started > HANG_S:
-                self.bad.append(f"{time.monotonic() - started:.0f} s for {data[:4096].hex()}")
-            if way not in self.ways and len(kept) < _MOST_KEPT:
-                self.ways.add(way)
-                if not way.startswith(_REFUSED) and not way.endswith(_ENDED):
-                    kept.append(data)
-            if (number + 1 - self.start) % _EVERY == 0:
-                self._report(number)
-                jax.clear_caches()
+            is_new, way = self.take(number, data, rng)
+            if is_new and len(kept) < _MOST_KEPT and not way.startswith(_REFUSED) and not way.endswith(_ENDED):
+                kept.append(data)
             if time.monotonic() > until:
                 break
-        self._report(most)
+        self.report()
 
-    def _report(self, number: int) -> None:
+    def take(self, number: int, data: bytes, rng: np.random.Generator) -> tuple[bool, str]:
+        """What became of a file, and whether that is new."""
+        _say({"at": number, "file": data.hex() if len(data) < 65536 else ""})
+        faulthandler.dump_traceback_later(STUCK_S, exit=True)  # by a thread that needs no lock of Python's
+        started = time.monotonic()
+        way = self._file(data, rng)
+        if time.monotonic() - started > HANG_S:
+            self.bad.append(f"{time.monotonic() - started:.0f} s for {data[:4096].hex()}")
+        is_new = way not in self.ways
+        self.ways.add(way)
+        if (number + 1 - self.start) % _EVERY == 0:
+            self.report()
+            jax.clear_caches()
+        return is_new, way
+
+    def report(self) -> None:
+        """Tell the parent what was found since the last report."""
         _say({"counts": self.counts, "bad": self.bad, "ways": len(self.ways)})
         self.counts, self.bad = Counter(), []
 
@@ -174,14 +183,7 @@ def _say(what: Any) -> None:
 
 def main() -> None:
     """Start children until the time is over, and write what they found."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--minutes", type=float, default=1.0)
-    parser.add_argument("--files", type=int, default=10**9)
-    parser.add_argument("--execute", type=float, default=0.15, help="the share of the files that load")
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--out", type=Path)
-    parser.add_argument("--child", type=int, help=argparse.SUPPRESS)
-    options = parser.parse_args()
+    options = arguments()
     until = time.monotonic() + 60 * options.minutes
     if options.child is not None:
         Child(options.seed, options.child, options.execute).run(until, options.files)
@@ -191,6 +193,19 @@ def main() -> None:
     if options.out is not None:
         before = json.loads(options.out.read_text()) if options.out.exists() else {}
         options.out.write_text(json.dumps(_added(before, found), indent=2) + "\n")
+
+
+def arguments() -> argparse.Namespace:
+    """Of the parent and of its children."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--minutes", type=float, default=1.0)
+    parser.add_argument("--files", type=int, default=10**9)
+    parser.add_argument("--execute", type=float, default=0.15, help="the share of the files that load")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--out", type=Path)
+    parser.add_argument("--guided", action="store_true", help="mutate what reaches new branches (atheris)")
+    parser.add_argument("--child", type=int, help=argparse.SUPPRESS)
+    return parser.parse_args()
 
 
 def _added(before: dict[str, Any], found: dict[str, Any]) -> dict[str, Any]:
@@ -215,8 +230,9 @@ def _watched(options: argparse.Namespace, until: float) -> dict[str, Any]:
     started, at, ways = time.monotonic(), -1, 0
     while time.monotonic() < until and at + 1 < options.files:
         left = (until - time.monotonic()) / 60
-        arguments = ["--child", at + 1, "--minutes", left, "--files", options.files, "--execute", options.execute]
-        command = [sys.executable, "-m", "bench.fuzz", *map(str, arguments), "--seed", str(options.seed)]
+        words = ["--child", at + 1, "--minutes", left, "--files", options.files, "--execute", options.execute]
+        module = "bench.guided_fuzz" if options.guided else "bench.fuzz"
+        command = [sys.executable, "-m", module, *map(str, words), "--seed", str(options.seed)]
         child = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=None, text=True)
         assert child.stdout is not None
         last = ""

@@ -14,23 +14,26 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import resource
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
+from jfuse.benchmark.peak_memory import begin_peak, peak_mib
 from jfuse.running.cores import cores
 
 _MB = 1e6
 _SIZE = 16  # elements of each value of a program
 
 
-def chain(count: int) -> Any:
+def in_a_row(count: int) -> Any:
     """Operators in a row: y = tanh(y + 1), and so on."""
     return _graph_def([_pair(f"n{i}", f"n{i - 1}/t" if i else "x") for i in range(count // 2)], f"n{count // 2 - 1}/t")
 
@@ -43,29 +46,20 @@ def wide(count: int) -> Any:
 
 
 def calls(count: int) -> Any:
-    """Functions that call each other, `count` deep."""
-    import tensorflow as tf
-
-    def level(inner: Any) -> Any:
-        return tf.function(lambda x: inner(x) + 1.0, input_signature=[tf.TensorSpec((_SIZE,))], autograph=False)
-
-    function: Any = tf.function(tf.tanh, input_signature=[tf.TensorSpec((_SIZE,))], autograph=False)
-    for _ in range(count):
-        function = level(function.get_concrete_function())
-    return function.get_concrete_function()
+    """Functions that call each other, `count` deep, each for a tanh and a sum."""
+    return _nested(count, lambda inner: [_node("call", "PartitionedCall", ["n/t"], f=inner)])
 
 
 def conds(count: int) -> Any:
     """Branches in each other, `count` deep, on a condition of the run."""
-    import tensorflow as tf
 
-    def level(inner: Any) -> Any:
-        return lambda x: tf.cond(tf.reduce_sum(x) > 1.0, partial(inner, x + 1.0), partial(tf.tanh, x))
+    def nodes(inner: str) -> list[Any]:
+        axis = _node("axis", "Const", [], dtype=np.int32, value=np.array([0], np.int32))
+        total = _node("total", "Sum", ["n/t", "axis"], Tidx=np.int32)
+        found = _node("call", "If", ["asked", "n/t"], then_branch=inner, else_branch="leaf", Tcond=bool)
+        return [axis, total, _node("asked", "Greater", ["total", "one"]), found]
 
-    function: Any = tf.tanh
-    for _ in range(count):
-        function = level(function)
-    return tf.function(function, input_signature=[tf.TensorSpec((_SIZE,))], autograph=False).get_concrete_function()
+    return _nested(count, nodes)
 
 
 def cells(count: int) -> Any:
@@ -93,7 +87,7 @@ def application(name: str) -> Any:
 
 
 TIMES: Mapping[str, tuple[Callable[[int], Any], tuple[int, ...]]] = {
-    "chain": (chain, (100, 1000, 10_000, 50_000)),
+    "chain": (in_a_row, (100, 1000, 10_000, 50_000)),
     "wide": (wide, (100, 1000, 10_000, 50_000)),
     "calls": (calls, (300, 3000)),
     "conds": (conds, (20, 200)),
@@ -108,13 +102,25 @@ MEMORY: Mapping[str, Callable[[], Any]] = {
 }
 
 
-def _node(name: str, op: str, inputs: list[str], **attributes: int) -> Any:
-    from tensorflow.core.framework import node_def_pb2, types_pb2
+def _node(name: str, op: str, inputs: list[str], **attributes: Any) -> Any:
+    """A node on floats. attributes: counts, types, arrays, names of functions that take and give one float tensor."""
+    import tensorflow as tf
+    from tensorflow.core.framework import node_def_pb2
 
     node = node_def_pb2.NodeDef(name=name, op=op, input=inputs)
-    node.attr["T"].type = types_pb2.DT_FLOAT
+    float32 = tf.float32.as_datatype_enum
+    if op not in {"Const", "PartitionedCall", "If"}:
+        node.attr["T"].type = float32
     for key, value in attributes.items():
-        node.attr[key].i = value
+        if isinstance(value, str):
+            node.attr[key].func.name = value
+            node.attr["Tin"].list.type[:] = node.attr["Tout"].list.type[:] = [float32]
+        elif isinstance(value, np.ndarray):
+            node.attr[key].tensor.CopyFrom(tf.make_tensor_proto(value))
+        elif isinstance(value, int):
+            node.attr[key].i = value
+        else:
+            node.attr[key].type = tf.as_dtype(value).as_datatype_enum
     return node
 
 
@@ -122,43 +128,56 @@ def _pair(name: str, of: str) -> list[Any]:
     return [_node(f"{name}/a", "AddV2", [of, "one"]), _node(f"{name}/t", "Tanh", [f"{name}/a"])]
 
 
-def _graph_def(groups: list[list[Any]], output: str) -> tuple[Any, dict[str, Any]]:
-    import numpy as np
-    import tensorflow as tf
+def _graph_def(groups: list[list[Any]], output: str, functions: Sequence[Any] = ()) -> tuple[Any, dict[str, Any]]:
+    from tensorflow.core.framework import graph_pb2, tensor_shape_pb2
 
-    graph = tf.Graph()
-    with graph.as_default():
-        tf.compat.v1.placeholder(tf.float32, (_SIZE,), "x")
-        tf.constant(np.float32(1.0), name="one")
-    graph_def = graph.as_graph_def()
-    for group in groups:
-        graph_def.node.extend(group)
+    shape = tensor_shape_pb2.TensorShapeProto(dim=[tensor_shape_pb2.TensorShapeProto.Dim(size=_SIZE)])
+    x = _node("x", "Placeholder", [], dtype=np.float32)
+    del x.attr["T"]
+    x.attr["shape"].shape.CopyFrom(shape)
+    one = _node("one", "Const", [], dtype=np.float32, value=np.array(1, np.float32))
+    graph_def = graph_pb2.GraphDef(node=[x, one, *chain.from_iterable(groups)])
+    graph_def.library.function.extend(functions)
+    graph_def.versions.producer = 1882  # of TensorFlow 2.21
     return graph_def, {"input_tensors": ["x"], "output_tensors": [output]}
 
 
+def _nested(count: int, nodes: Callable[[str], list[Any]]) -> Any:
+    """Functions that hold each other: each a pair of operators, then the nodes that call the next."""
+    functions = [_function("leaf", [_node("call", "Tanh", ["n/t"])])]
+    functions += [_function(f"f{i}", nodes(f"f{i - 1}" if i else "leaf")) for i in range(count)]
+    return _graph_def([[_node("top", "PartitionedCall", ["x"], f=f"f{count - 1}")]], "top", functions)
+
+
+def _function(name: str, nodes: list[Any]) -> Any:
+    from tensorflow.core.framework import function_pb2, op_def_pb2, types_pb2
+
+    of = op_def_pb2.OpDef.ArgDef
+    floats = types_pb2.DT_FLOAT
+    signature = op_def_pb2.OpDef(
+        name=name, input_arg=[of(name="x", type=floats)], output_arg=[of(name="y", type=floats)]
+    )
+    one = _node("one", "Const", [], dtype=np.float32, value=np.array(1, np.float32))
+    inside = [one, *_pair("n", "x"), *nodes]
+    places = {"AddV2": "z", "Tanh": "y", "Sum": "output", "Greater": "z"}
+    ends = {node.name: f"{node.name}:{places.get(node.op, 'output')}:0" for node in inside}
+    for node in inside:
+        node.input[:] = [ends.get(read, read) for read in node.input]
+    return function_pb2.FunctionDef(signature=signature, node_def=inside, ret={"y": ends["call"]})
+
+
 def convert(source: Any, **options: Any) -> dict[str, Any]:
-    """Convert and save; seconds of the processor and the growth of the process's peak in bytes."""
+    """Convert and save; processor seconds and, where the system tells, the growth of the process's peak in bytes."""
     import jfuse
 
-    peak, started = _peak(), time.process_time()
+    begin_peak()
+    before, started = peak_mib(), time.process_time()
     with tempfile.TemporaryDirectory() as folder:
         path = jfuse.convert(source, verify=False, **options).save(Path(folder, "model.tflite"))
         seconds = time.process_time() - started
-        return {"seconds": seconds, "peak_bytes": _peak() - peak, "file_bytes": path.stat().st_size}
-
-
-def _peak() -> int:
-    """The most bytes that the process has held."""
-    if Path("/proc/self/status").exists():  # ru_maxrss starts from that of the process that started this one
-        lines = Path("/proc/self/status").read_text(encoding="utf-8").splitlines()
-        return 1024 * next(int(line.split()[1]) for line in lines if line.startswith("VmHWM"))
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
-
-
-def _forget_peak() -> None:
-    """Let the peak begin at what the process holds now, where the system can do that."""
-    if Path("/proc/self/clear_refs").exists():
-        Path("/proc/self/clear_refs").write_text("5", encoding="utf-8")
+        after = peak_mib()
+        grown = {} if before is None or after is None else {"peak_bytes": (after - before) * 2**20}
+        return {"seconds": seconds, "file_bytes": path.stat().st_size, **grown}
 
 
 def child(kind: str, name: str, size: int, folder: str) -> dict[str, Any]:
@@ -166,14 +185,13 @@ def child(kind: str, name: str, size: int, folder: str) -> dict[str, Any]:
     if kind == "export":
         MEMORY[name]().export(folder, verbose=False)
         return {}
-    small, options = _few(chain(4))
+    small, options = _few(in_a_row(4))
     convert(small, **options)
     source: Any
     if kind == "time":
         source, options = _few(TIMES[name][0](size))
     else:
         source, options = (folder if kind == "folder" else MEMORY[name]()), {}
-    _forget_peak()
     return convert(source, **options)
 
 
@@ -215,10 +233,10 @@ def line(row: Mapping[str, Any]) -> str:
         return f"{row['kind']:<7} {row['name']:<9} ended with {row['failed']}"
     if row["kind"] == "time":
         return f"time    {row['name']:<9} {row['size']:>6}: {row['seconds']:8.2f} s, {row['ms_each']:6.3f} ms each"
-    return (
-        f"{row['kind']:<7} {row['name']:<9} {row['file_bytes'] / _MB:8.0f} MB: peak {row['peak_bytes'] / _MB:+.0f} MB, "
-        f"{row['of_weights']:.2f} of the file, {row['seconds']:.2f} s"
-    )
+    peak = "peak unknown"
+    if "peak_bytes" in row:
+        peak = f"peak {row['peak_bytes'] / _MB:+.0f} MB, {row['of_weights']:.2f} of the file"
+    return f"{row['kind']:<7} {row['name']:<9} {row['file_bytes'] / _MB:8.0f} MB: {peak}, {row['seconds']:.2f} s"
 
 
 def main() -> None:

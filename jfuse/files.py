@@ -41,6 +41,21 @@ def writable_target(path: str | os.PathLike[str]) -> Path:
     return target
 
 
+def need_regular(path: str | os.PathLike[str]) -> Path:
+    """The path of a file that is to be read; JfuseError for pipes and devices, which would be waited for, and folders.
+
+    Whoever opens it reports that it is not there.
+    """
+    found = path_of("the file to read", path)
+    try:
+        mode = found.stat().st_mode if found.exists() else None
+    except (OSError, ValueError) as error:
+        raise JfuseError("the file cannot be read", where=str(path), found=str(error)) from error
+    if mode is not None and not stat.S_ISREG(mode):
+        raise JfuseError("the file cannot be read", where=str(path), expected="a regular file", found=_kind(mode))
+    return found
+
+
 def write_atomic(path: str | os.PathLike[str], data: bytes | Iterable[Any]) -> None:
     """Write a file under a temporary name beside it, then rename.   data: bytes, or buffers that follow each other
 

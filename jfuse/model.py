@@ -85,7 +85,7 @@ class Model(Shown):
 
     @property
     def signatures(self) -> Mapping[str, Signature]:
-        """The signatures by key."""
+        """The signatures that can be called, by key (as `serving_default`), in the order of the file."""
         return {s.key: s for s in self.program.signatures}
 
     def signature(self, key: str | None = None) -> Signature:

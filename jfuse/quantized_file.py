@@ -45,14 +45,15 @@ def quantize(
 
     Raises VerifyFailed where the file says nothing of what the model says, JfuseError where the target is not reached.
     """
+    named = recipe_of(recipe)  # refuses None, which `lower` takes for no recipe
     on_stage("import")
     model = source if isinstance(source, Model) else load(source, unsafe=unsafe)
     data = list(calibration) if isinstance(calibration, Iterator) else calibration  # it is gone through twice
     wanted = None if target is None else Goal.of(target)
-    lite = lower(model, quantize=recipe, calibration=data, on_stage=on_stage)
+    lite = lower(model, quantize=named, calibration=data, on_stage=on_stage)
     if wanted is not None:
         on_stage("search")
-        lite = reaching(wanted, lite, recipe_of(recipe), data, lambda r: lower(model, quantize=r, calibration=data))
+        lite = reaching(wanted, lite, named, data, lambda r: lower(model, quantize=r, calibration=data))
     on_stage("export")
     lite.report.size_bytes = len(lite.to_bytes())
     if verify and lite.unquantized is not None:

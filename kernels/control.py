@@ -44,7 +44,7 @@ class BodyOp(Op):
 
     @property
     def defaults(self) -> Mapping[str, Any]:
-        """The parameters."""
+        """The parameters with their defaults, `...` for those that have none."""
         return self.parameters
 
     def varies(self, eqn: Eqn) -> bool:

@@ -91,12 +91,12 @@ class FuseRule:
 
     @property
     def operands(self) -> tuple[inspect.Parameter, ...]:
-        """The positional parameters."""
+        """The positional parameters, which bind to the composite's operands."""
         return self._spelled.positional
 
     @property
     def attributes(self) -> Mapping[str, inspect.Parameter]:
-        """The keyword-only parameters, by name."""
+        """The keyword-only parameters by name, which bind to constants and attributes of the composite."""
         return self._spelled.keywords
 
 

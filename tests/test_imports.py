@@ -24,6 +24,7 @@ ORDER = (
     "jfuse.measure",
     "jfuse.notebooks",
     "jfuse.files",
+    "jfuse.archive_sizes",
     "jfuse.ir",
     "jfuse.report",
     "jfuse.kernels.core",

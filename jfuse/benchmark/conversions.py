@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
@@ -14,6 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from jfuse.benchmark.one_conversion import FIGURES, FILE, REQUEST
+from jfuse.errors import KernelFailed
+from jfuse.running.programs.guarded_run import guarded_run
 
 _QUIET = {"TF_CPP_MIN_LOG_LEVEL": "3"}
 _LONGEST = 400  # characters of an error
@@ -66,13 +67,11 @@ def converted(by: str, source: Source, options: Mapping[str, Any], limit_s: floa
         command = [sys.executable, "-m", "jfuse.benchmark.one_conversion", temporary]
         environment = {**os.environ, **_QUIET, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
         try:
-            run = subprocess.run(
-                command, env=environment, stdin=subprocess.DEVNULL, capture_output=True, check=False, timeout=limit_s
-            )
-        except subprocess.TimeoutExpired:
-            return Converted(error=f"not done within {limit_s:g} s")
+            run = guarded_run(command, folder, limit_s, name="the conversion", environment=environment)
+        except KernelFailed as error:
+            return Converted(error=_cut(f"{error.message}: {error.found or error.expected}"))
         if not (folder / FIGURES).exists():
-            words = run.stderr.decode(errors="replace").strip().splitlines()
+            words = run.stderr.strip().splitlines()
             return Converted(error=_cut(f"the process ended with {run.returncode}: {words[-1] if words else ''}"))
         figures = json.loads((folder / FIGURES).read_text(encoding="utf-8"))
         file = folder / FILE

@@ -6,7 +6,7 @@ from jfuse.cli import clock, interrupts  # the clock first: it counts from here
 
 
 def main() -> None:
-    """The console script."""
+    """The console script `jfuse`: signals are handled from before the commands are imported."""
     interrupts.install()
     try:
         from jfuse.cli.app import main as run

@@ -29,7 +29,7 @@ __all__ = ["app", "main", "measured_commands"]  # the last is imported for the c
 
 
 def main() -> None:
-    """The console script."""
+    """Runs the command that `sys.argv` names, and ends the process with its exit code."""
     # TensorFlow reads this once, when it is imported. Its oneDNN kernels refuse softmax over more than 5 axes, and give
     # other shapes for no rows: no good reference.
     os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "0")

@@ -37,7 +37,7 @@ def need_none() -> None:
 
 
 def came() -> bool:
-    """Whether a signal came."""
+    """Whether an interrupt (SIGINT, SIGTERM) has arrived since the command began."""
     return bool(_RECEIVED)
 
 

@@ -13,6 +13,7 @@ import numpy as np
 from jfuse.differences.programs import ProgramDiff
 from jfuse.differences.result import ModelDiff
 from jfuse.errors import ImportFailed, JfuseError
+from jfuse.files import need_regular
 from jfuse.ir.graph import Program
 from jfuse.ir.parser import is_program, parse_program
 from jfuse.ir.types import DType
@@ -73,7 +74,7 @@ def _side(source: Any, unsafe: bool, limits: Limits) -> _Side:
 
 def _read(path: Path) -> str:
     try:
-        return path.read_text(encoding="utf-8")
+        return need_regular(path).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise ImportFailed(f"{path} cannot be read as text", found=str(error)) from error
 

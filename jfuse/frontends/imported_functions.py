@@ -16,7 +16,7 @@ class SourceFunction(Protocol):
 
     @property
     def key(self) -> str:
-        """The signature's key."""
+        """The key of the signature that the function becomes, as `serving_default`."""
 
     @property
     def inputs(self) -> Mapping[str, TensorType]:

@@ -15,10 +15,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path, PurePosixPath
 from typing import IO, Any
 
+from jfuse.archive_sizes import need_honest_sizes
 from jfuse.errors import ImportFailed
 from jfuse.limits import DEFAULT_LIMITS, Limits
 
-_ALWAYS_FINE = 64 * 2**20  # bytes: below it no ratio is a danger
 _MOST_JSON = 256 * 2**20
 _METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 _ENCRYPTED = 0x1
@@ -89,7 +89,7 @@ def check_config(path: Path, config: Any, is_registered: IsRegistered, limits: L
 
 
 def _check_members(path: Path, archive: zipfile.ZipFile, limits: Limits) -> None:
-    size = 0
+    need_honest_sizes(path, archive, limits)
     for member in archive.infolist():
         parts = PurePosixPath(member.filename.replace("\\", "/"))
         if parts.is_absolute() or ".." in parts.parts or ":" in parts.parts[0]:
@@ -100,14 +100,6 @@ def _check_members(path: Path, archive: zipfile.ZipFile, limits: Limits) -> None
             raise ImportFailed(
                 f"{path} is compressed in a way that Keras does not use",
                 found=f"method {member.compress_type} of {member.filename!r}",
-            )
-        size += member.file_size
-        is_bomb = member.file_size > max(_ALWAYS_FINE, limits.archive_ratio * max(1, member.compress_size))
-        if is_bomb or size > limits.archive_bytes:
-            raise ImportFailed(
-                f"{path} would take {size:,} bytes",
-                expected=f"at most {limits.archive_bytes:,}, and {limits.archive_ratio} times the size of each member",
-                found=f"{member.filename!r}: {member.compress_size:,} bytes hold {member.file_size:,}",
             )
 
 

@@ -13,6 +13,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from jfuse.errors import ImportFailed
+from jfuse.tf_nodes.attributes import MOST_CONSTANT, stated_bytes
 
 # TensorFlow 2.21's registry of 1,910 ops was searched for what takes a path, an address or a Python function.
 _OUTSIDE = re.compile(
@@ -32,11 +33,15 @@ _REMEDY = "unsafe=True for a source whose author you trust"
 
 
 def check_effects(nodes: Iterable[Any], functions: Mapping[str, Any], source: str, assets: Sequence[str] = ()) -> None:
-    """Raise ImportFailed where nodes, or the functions that they call, work outside of the graph.
+    """Raise ImportFailed where nodes, or the functions that they call, work outside of the graph, or fill the memory.
 
     functions: the library, FunctionDefs by name. assets: names of constants that stand for files of the source itself.
     """
-    reached = _reached(nodes, functions)
+    reached = list(_reached(nodes, functions))
+    size = sum(stated_bytes(node.attr["value"].tensor) for node, _, _ in reached if node.op == "Const")
+    if size > MOST_CONSTANT:
+        wanted = f"at most {MOST_CONSTANT:,} bytes"
+        raise ImportFailed(f"the constants of {source} are too large", expected=wanted, found=f"{size:,} bytes")
     found = [f"{node.op} at {where}" for node, where, known in reached if _works_outside(node, known, assets)]
     if found:
         more = f", and {len(found) - _WHERE_ONLY} more" if len(found) > _WHERE_ONLY else ""

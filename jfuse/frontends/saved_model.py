@@ -68,6 +68,8 @@ def _wanted(available: Mapping[str, TfSignature], keys: Sequence[str] | None, so
 
 
 def _live(key: str, function: Any) -> TfSignature:
+    if not hasattr(function, "structured_input_signature"):
+        raise ImportFailed(f"the signature {key!r} is no function", found=type(function).__name__)
     _, named = function.structured_input_signature
     outputs = flat_names(function.structured_outputs, "output")
     return TfSignature(key, LiveFunction(function), flat_names(named, "input"), outputs)

@@ -8,8 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from jfuse.errors import ImportFailed
+from jfuse.files import need_regular
 from jfuse.tf_nodes.messages import as_own, message_class
 from jfuse.tf_nodes.presence import need_tensorflow
+from jfuse.tflite.mapped_file import read_file
 
 _INIT_OP = "__saved_model_init_op"
 """TensorFlow writes this one for itself."""
@@ -40,12 +42,12 @@ def read_saved_model(path: Path) -> Any:
     file = path / "saved_model.pb"
     try:
         if file.exists():
-            return message_class("SavedModel").FromString(file.read_bytes())
+            return message_class("SavedModel").FromString(bytes(read_file(file)[0]))
         need_tensorflow(f"{path} has a saved_model.pbtxt, which cannot be read without TensorFlow")
         from tensorflow.core.protobuf.saved_model_pb2 import SavedModel
 
         # Whatever names of fields the text form has, TensorFlow knows; it parses as strictly.
-        text = (path / "saved_model.pbtxt").read_text(encoding="utf-8")
+        text = need_regular(path / "saved_model.pbtxt").read_text(encoding="utf-8")
         return as_own(text_format.Parse(text, SavedModel()))
     except (DecodeError, text_format.ParseError, UnicodeDecodeError) as error:
         raise ImportFailed(f"{path} cannot be read as a SavedModel", found=str(error)) from error

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from jfuse.errors import ImportFailed
+from jfuse.files import need_regular
 from jfuse.frontends.graph_def import SUFFIX, graph_def_signature, is_graph_def, read_graph_def
 from jfuse.frontends.keras import is_keras_model, keras_signature, load_keras_file
 from jfuse.frontends.keras_h5 import H5_SUFFIXES
@@ -19,8 +20,10 @@ from jfuse.frontends.tensorflow.callable import callable_signatures, is_concrete
 from jfuse.frontends.tensorflow.function import import_signatures
 from jfuse.frontends.tensorflow.signature import TfSignature
 from jfuse.frontends.tensorflow.variables import Resource
-from jfuse.ir.graph import Graph, Program, Signature
+from jfuse.ir.contents import Contents, large_constants
+from jfuse.ir.graph import FileFacts, Graph, Program, Signature
 from jfuse.ir.states import ExplicitState
+from jfuse.ir.text import format_graph
 from jfuse.limits import DEFAULT_LIMITS, Limits
 from jfuse.lowering.rules import LowerRule
 from jfuse.tf_nodes.presence import need_tensorflow
@@ -83,7 +86,8 @@ def import_tensorflow(
     if not found:
         raise ImportFailed("no function or signature is given", remedy="name one at least")
     imported = import_signatures(found, rules, custom_ops, selection.input_shapes)
-    program = Program(tuple(_shared(imported.signatures)), imported.assumptions)
+    mapped = tuple({id(file): file for s in found for file in s.source.mapped}.values())
+    program = Program(tuple(_shared(imported.signatures)), imported.assumptions, FileFacts(mapped=mapped))
     names = tuple(dict.fromkeys(name.removesuffix(":0") for s in found for name in s.source.variable_names))
     functions = {s.key: s for s in found}
     notes = (*notes, *imported.notes)
@@ -99,6 +103,7 @@ def _opened(source: Any, unsafe: bool, limits: Limits) -> Any:
         raise ImportFailed(f"{path} does not exist")
     if path.is_dir():
         return path
+    need_regular(path)
     need_tensorflow(f"{path} cannot be read without TensorFlow")
     if path.suffix == SUFFIX:
         graph_def = read_graph_def(path)
@@ -142,9 +147,9 @@ def _shared(signatures: Sequence[Signature]) -> list[Signature]:
     if len(signatures) < 2:
         return list(signatures)
     graphs: dict[tuple[str, ...], Graph] = {}
-    result = []
+    result, contents = [], Contents()
     for s in signatures:
-        text = str(s.graph).split("(", 1)[1]  # all but the graph's name, which is the key
+        text = format_graph(s.graph, hoisted=large_constants(s.graph, contents)).split("(", 1)[1]  # without its name
         graph = graphs.setdefault((text, *(state.name for state in s.states)), s.graph)
         result.append(replace(s, graph=graph))
     return result

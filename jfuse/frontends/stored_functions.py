@@ -20,6 +20,9 @@ from jfuse.frontends.tensorflow.functional import functional_library
 from jfuse.frontends.tensorflow.signature import FunctionGraph, FunctionInput, TfSignature, flat_names
 from jfuse.frontends.tensorflow.variables import Resource, WriteAnalysis
 from jfuse.tf_nodes.attributes import Library, PartialShape, decode_dtype, decode_shape, decode_tensor
+from jfuse.tf_nodes.op_defs import op_def
+from jfuse.tf_nodes.well_formed import check_function
+from jfuse.tflite.mapped_file import MappedFile
 
 _UNNAMED = "Variable"  # what TensorFlow calls a variable whose object has no name
 
@@ -40,6 +43,7 @@ class StoredModel:
         self.functions = graph.object_graph_def.concrete_functions
         self.library = functional_library(graph.graph_def)
         self._graph = graph
+        self._definitions = {f.signature.name: f for f in graph.graph_def.library.function}
         self._check_references()
 
     def signatures(self) -> dict[str, TfSignature]:
@@ -56,15 +60,25 @@ class StoredModel:
             array = self._value(number, item.variable)
             return Resource(self.variable_name(number), array, written, variable=lambda: source.variable(number))
         if kind == "constant":
+            if item.constant.operation not in self._constants:
+                raise self._damaged(f"no constant {item.constant.operation!r}")
             return decode_tensor(self._constants[item.constant.operation])
         if kind == "asset":
-            file = self._graph.asset_file_def[item.asset.asset_file_def_index].filename
+            files = self._graph.asset_file_def
+            if not 0 <= item.asset.asset_file_def_index < len(files):
+                raise self._damaged("an object that names no asset")
+            file = files[item.asset.asset_file_def_index].filename
             return np.array(os.fsencode(self.path / "assets" / file), object)
         return Resource("a table", None, written, handle=lambda: source.tensor(number))
 
     def variable_name(self, number: int) -> str:
         """TensorFlow's name for a variable that it loads."""
         return f"{self.objects[number].variable.name or _UNNAMED}:0"
+
+    @property
+    def mapped(self) -> Sequence[MappedFile]:
+        """The files of the checkpoint that are too large to be copied, as far as variables were asked for."""
+        return self._bundle.mapped if "_bundle" in vars(self) else ()
 
     def _children(self, number: int) -> dict[str, int]:
         return {child.local_name: child.node_id for child in self.objects[number].children}
@@ -74,17 +88,23 @@ class StoredModel:
         name = item.bare_concrete_function.concrete_function_name
         if item.WhichOneof("kind") != "bare_concrete_function" or name not in self.functions:
             raise NotUnderstood(f"the signature {key!r} is not one function")
+        check_function(name, self._definitions, op_def)
         concrete = self.functions[name]
         for capture in concrete.bound_inputs:
             kind = self.objects[capture].WhichOneof("kind")
             if kind not in ("variable", "constant", "asset", "resource"):
                 raise NotUnderstood(f"the signature {key!r} holds an object of kind {kind!r}")
-        positional, keywords = _structure(concrete.canonicalized_input_signature)
+        arguments = _structure(concrete.canonicalized_input_signature)
+        positional, keywords = arguments if isinstance(arguments, list) and len(arguments) == 2 else ([], None)
         if positional or not isinstance(keywords, Mapping):
             raise NotUnderstood(f"the signature {key!r} has arguments without names")
         outputs = _structure(concrete.output_signature)
-        source = StoredFunction(self, key, name)
-        return TfSignature(key, source, flat_names(keywords, "input"), flat_names(outputs, "output"))
+        names = flat_names(keywords, "input"), flat_names(outputs, "output")
+        stated = self._definitions[name].signature
+        counts = len(stated.input_arg) - len(concrete.bound_inputs), len(stated.output_arg)
+        if counts != tuple(map(len, names)):
+            raise self._damaged(f"the signature {key!r} has other inputs or outputs than its function")
+        return TfSignature(key, StoredFunction(self, key, name), *names)
 
     def _value(self, number: int, declared: Any) -> np.ndarray:
         try:
@@ -114,7 +134,10 @@ class StoredModel:
         numbers = [child.node_id for item in self.objects for child in item.children]
         numbers += [i for function in self.functions.values() for i in function.bound_inputs]
         if not count or any(not 0 <= i < count for i in numbers):
-            raise ImportFailed(f"{self.path} cannot be read as a SavedModel", found="objects that refer to none")
+            raise self._damaged("objects that refer to none")
+
+    def _damaged(self, found: str) -> ImportFailed:
+        return ImportFailed(f"{self.path} cannot be read as a SavedModel", found=found)
 
     @cached_property
     def _bundle(self) -> TensorBundle:
@@ -145,12 +168,17 @@ class StoredFunction:
 
     @property
     def variable_names(self) -> Sequence[str]:
-        """The names of its variables."""
+        """The names of the variables that the function captures, as their objects have them."""
         numbers = [n for n in self._bound if self._model.objects[n].WhichOneof("kind") == "variable"]
         return [self._model.variable_name(n) for n in numbers]
 
+    @property
+    def mapped(self) -> Sequence[MappedFile]:
+        """The files of the checkpoint that constants are views of."""
+        return self._model.mapped
+
     def graph(self) -> FunctionGraph:
-        """What is imported."""
+        """The function's nodes, arguments and results, with the variables and constants that it captures."""
         library: Library = self._model.library
         definition = library.functions.get(self._name)
         if definition is None:
@@ -185,7 +213,7 @@ class StoredFunction:
         return self.function.captured_inputs[self._bound.index(number)]
 
     def variable(self, number: int) -> Any:
-        """TensorFlow's variable for an object."""
+        """The tf.Variable of an object, by the object's number: TensorFlow's loader makes it."""
         handle = self.tensor(number)
         return next(v for v in self.function.variables if v.handle is handle)
 

@@ -86,19 +86,19 @@ class ArrayLike:
 
     @property
     def size(self) -> int:
-        """The number of elements."""
+        """The number of elements, an int: 1 for a scalar."""
         return int(self.array.size)
 
     def astype(self, dtype: Any, copy: bool = True) -> np.ndarray:
-        """The array in another dtype."""
+        """A plain array of the elements in another dtype, converted as NumPy does."""
         return self.array.astype(dtype, copy=copy)
 
     def reshape(self, *shape: Any) -> np.ndarray:
-        """The array in another shape."""
+        """A plain array of the same elements in another shape."""
         return self.array.reshape(*shape)
 
     def ravel(self) -> np.ndarray:
-        """The array as a vector."""
+        """A plain array of the elements as a vector, in row-major order."""
         return self.array.ravel()
 
     def tolist(self) -> Any:

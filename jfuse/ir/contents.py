@@ -7,8 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from jfuse.ir.graph import Const
+from jfuse.ir.graph import Const, Graph
+from jfuse.ir.quantization import PRINTED_IN_FULL
 from jfuse.ir.sparse import SparseConst
+from jfuse.ir.walk import all_graphs
 
 _COMPARED_WHOLE = 4096  # bytes
 _SAMPLE = 64  # elements
@@ -48,6 +50,20 @@ class Contents:
 
     def _number(self, key: Any) -> int:
         return self._numbers.setdefault(key, len(self._numbers))
+
+
+def large_constants(graph: Graph, contents: Contents) -> list[list[np.ndarray]]:
+    """The arrays that print by digest, at the number that their contents have; not those of sparse constants.
+
+    As `hoisted` of `format_graph` they let two graphs be compared without digests.
+    contents: of these arrays only; graphs that share it have the same number for equal contents.
+    """
+    found: dict[int, dict[int, np.ndarray]] = {}
+    for inner in all_graphs(graph):
+        for atom in (*(atom for eqn in inner.eqns for atom in eqn.inputs), *inner.outputs):
+            if type(atom) is Const and atom.array.size > PRINTED_IN_FULL:
+                found.setdefault(contents.number(atom), {})[id(atom.array)] = atom.array
+    return [list(found.get(number, {}).values()) for number in range(max(found, default=-1) + 1)]
 
 
 def same_bytes(a: np.ndarray, b: np.ndarray) -> bool:

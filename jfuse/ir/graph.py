@@ -58,12 +58,12 @@ class Var:
 
     @property
     def dtype(self) -> np.dtype:
-        """The NumPy dtype."""
+        """The element type as NumPy has it, for code written for arrays."""
         return self.type.dtype.numpy
 
     @property
     def ndim(self) -> int:
-        """The rank."""
+        """The number of dimensions, which is always known."""
         return self.type.rank
 
 
@@ -88,17 +88,17 @@ class Const(ArrayLike):
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """The shape."""
+        """The sizes of the dimensions, all of them ints."""
         return self.type.shape
 
     @property
     def dtype(self) -> np.dtype:
-        """The NumPy dtype."""
+        """The element type as NumPy has it, for code written for arrays."""
         return self.type.dtype.numpy
 
     @property
     def ndim(self) -> int:
-        """The rank."""
+        """The number of dimensions; 0 for a scalar."""
         return self.type.rank
 
     @property

@@ -101,7 +101,7 @@ class Scanner:
             self.fail("the end of the text")
 
     def string(self) -> str:
-        """A string in double quotes."""
+        """Read a string in double quotes, with JSON's escapes."""
         match = self.take(STRING, "a string in double quotes")
         try:
             value: str = json.loads(match[0])
@@ -114,7 +114,7 @@ class Scanner:
         return self.string() if self.peek(STRING) else self.take(_WORD, expected)[0]
 
     def type(self) -> TensorType:
-        """`f32[B,8]`, or `i8[B,8]{scale=(0.5,) zero_point=(3,) axis=0}`."""
+        """Read a type: `f32[B,8]`, or `i8[B,8]{scale=(0.5,) zero_point=(3,) axis=0}`."""
         dtype = DType(self.take(_DTYPE, "a type, such as f32[B,8]")[0])
         self.expect("[")
         if self.accept("*]"):

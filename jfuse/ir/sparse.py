@@ -36,15 +36,21 @@ class Sparsity:
         for level in self.levels:
             yield from () if isinstance(level, int) else level
 
-    def places(self, shape: Sequence[int], where: str) -> np.ndarray:
-        """The place of each element in the flat dense array: i64[n]; BadFlatbuffer where they do not fit the shape."""
+    def places(self, shape: Sequence[int], where: str, most: int) -> np.ndarray:
+        """The place of each element in the flat dense array: i64[n]; BadFlatbuffer where they do not fit the shape.
+
+        most: elements that are stored, at least; a tree that names more is refused before it fills the memory.
+        """
         sizes = self._sizes(shape, where)
+        most = max([most, *(level[0].array.size for level in self.levels if not isinstance(level, int))])
         parents = np.zeros(1, np.int64)
         found = np.zeros((1, 0), np.int64)
         for axis, level in zip(self.order, self.levels, strict=True):
             if isinstance(level, int):
                 if level != sizes[axis]:
                     raise _wrong(where, f"{sizes[axis]} along axis {axis}", level)
+                if len(parents) * level > most:
+                    raise _wrong(where, f"at most {most:,} elements, as are stored", f"{len(parents) * level:,}")
                 numbers, counts = np.tile(np.arange(level), len(parents)), np.full(len(parents), level)
                 parents = np.repeat(parents, counts) * level + numbers
             else:
@@ -135,7 +141,7 @@ class SparseConst(Const):
     def array(self) -> np.ndarray:
         """The dense array, zero where no element is stored."""
         dense = np.zeros(int(np.prod(self.shape)), self.stored.dtype)
-        dense[self.sparsity.places(self.shape, self.name or "a sparse constant")] = self.stored
+        dense[self.sparsity.places(self.shape, self.name or "a sparse constant", self.stored.size)] = self.stored
         return dense.reshape(self.shape)
 
     @cached_property

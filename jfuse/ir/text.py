@@ -20,14 +20,20 @@ from jfuse.ir.walk import all_graphs
 _NAME = re.compile(r"[A-Za-z_][\w.$/:-]*")
 
 
-def format_graph(graph: Graph, *, sources: bool = True, known: bool = True, hoisted: Sequence[np.ndarray] = ()) -> str:
+def format_graph(
+    graph: Graph,
+    *,
+    sources: bool = True,
+    known: bool = True,
+    hoisted: Sequence[np.ndarray | Sequence[np.ndarray]] = (),
+) -> str:
     """The graph as text.
 
     sources: False leaves the comments out. known: False leaves the known values of inputs out.
     hoisted: arrays that print by their place in this sequence, so that graphs that differ in these weights alone have
-        the same text (which does not read back).
+        the same text (which does not read back). Several at one place print alike.
     """
-    places = {id(a): i for i, a in enumerate(hoisted)}
+    places = {id(a): i for i, at in enumerate(hoisted) for a in ([at] if isinstance(at, np.ndarray) else at)}
     return "\n".join(_Printer(sources, places, known, _shared((graph,))).graph(graph, ""))
 
 

@@ -185,7 +185,7 @@ def producer(x: Any) -> Eqn | None:
 
 
 def is_tracing() -> bool:
-    """Whether a trace is active."""
+    """Whether ops that are called now record equations, because a trace is active in this thread."""
     return _ACTIVE.get() is not None
 
 

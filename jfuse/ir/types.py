@@ -132,12 +132,12 @@ class TensorType:
 
     @property
     def rank(self) -> int:
-        """The number of dimensions."""
+        """The number of dimensions, which is always known."""
         return len(self.shape)
 
     @property
     def size(self) -> Dim:
-        """The number of elements."""
+        """The number of elements: an int, or an expression of symbols where dimensions are open."""
         return product(self.shape)
 
     @property
@@ -146,7 +146,7 @@ class TensorType:
         return all(is_known(dim) for dim in self.shape)
 
     def substitute(self, sizes: Mapping[str, Dim]) -> TensorType:
-        """This type with symbols replaced."""
+        """This type with sizes in place of symbols: `f32[B,8]` with {"B": 4} is `f32[4,8]`."""
         if not sizes or self.is_static:
             return self
         return replace(self, shape=tuple(substitute_dim(dim, sizes) for dim in self.shape))

@@ -16,7 +16,7 @@ _API_VERSION = 2
 
 
 class SourceKind(IntEnum):
-    """The `ModelType` of the schema."""
+    """What a file was converted from: the numbers of `ModelType` in conversion_metadata.fbs."""
 
     SAVED_MODEL = 1
     KERAS_MODEL = 2

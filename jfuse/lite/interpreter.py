@@ -12,6 +12,7 @@ from jfuse.errors import JfuseError
 from jfuse.lite.tensor_details import Details, FileTensors
 from jfuse.model import Model, Stream
 from jfuse.option_values import LARGEST_SIZE, whole
+from jfuse.tflite.mapped_file import read_file
 from jfuse.tflite.read.file import load_tflite
 
 
@@ -36,7 +37,7 @@ class Interpreter:
             raise ValueError(f"Could not open '{model_path}'.")
         if model_content is not None and not isinstance(model_content, bytes | bytearray | memoryview):
             raise ValueError(f"`model_content` takes the bytes of a file, not a {type(model_content).__name__}.")
-        content = Path(model_path).read_bytes() if model_content is None else bytes(model_content)
+        content = bytes(read_file(Path(model_path))[0]) if model_content is None else bytes(model_content)
         try:
             self._model = Model(load_tflite(content if model_path is None else Path(model_path)))
         except JfuseError as error:

@@ -31,7 +31,7 @@ class OpaqueOp(Op):
 
     @property
     def name(self) -> str:
-        """The printed name, `opaque.stablehlo_add`."""
+        """The name in the printed program: `opaque.` and the builtin, as `opaque.stablehlo_add`."""
         return _PREFIX + self.builtin.lower()
 
     @property
@@ -52,7 +52,7 @@ class OpaqueOp(Op):
         return updated_operands(eqn)
 
     def infer(self, inputs: Sequence[Atom | None], params: Params, bodies: Sequence[Graph]) -> tuple[TensorType, ...]:
-        """The stated types."""
+        """The types that the file states for the results."""
         return self.types
 
     def run(self, inputs: Sequence[Any], params: Params, bodies: Sequence[Graph]) -> tuple[Any, ...]:

@@ -41,7 +41,7 @@ class TfOp(Op):
 
     @property
     def name(self) -> str:
-        """The printed name, `tf.Erf`."""
+        """The name in the printed program: `tf.` and TensorFlow's name, as `tf.Erf`."""
         return f"tf.{self.tf_name}"
 
     def map_types(self, change: Callable[[TensorType], TensorType]) -> TfOp:
@@ -95,7 +95,7 @@ class CustomOp(Op):
         return updated_operands(eqn)
 
     def infer(self, inputs: Sequence[Atom | None], params: Params, bodies: Sequence[Graph]) -> tuple[TensorType, ...]:
-        """The stated types."""
+        """The types that the file, or TensorFlow's node, states for the results."""
         return self.types
 
     def run(self, inputs: Sequence[Any], params: Params, bodies: Sequence[Graph]) -> tuple[Any, ...]:

@@ -23,7 +23,7 @@ _WEIGHT = TensorType((), DType.i32)
 
 @dataclass(frozen=True)
 class Slot:
-    """One tally of one value."""
+    """A value to observe, and the tally that is kept of it."""
 
     what: Observed
     tally: Tally
@@ -160,7 +160,7 @@ class WatchedOp(Op):
 
     @property
     def name(self) -> str:
-        """The printed name."""
+        """The name in the printed program: `calibration.` and that of the op."""
         return f"calibration.{self.op.name}"
 
     def run(self, inputs: Sequence[Any], params: Params, bodies: Sequence[Graph]) -> tuple[Any, ...]:

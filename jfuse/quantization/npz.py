@@ -3,23 +3,32 @@
 from __future__ import annotations
 
 import os
-import zipfile
-from pathlib import Path
 
 import numpy as np
 
+from jfuse.archive_sizes import need_honest_sizes
 from jfuse.errors import JfuseError
+from jfuse.files import need_regular
+from jfuse.limits import DEFAULT_LIMITS
 
 
 def npz_arrays(path: str | os.PathLike[str]) -> dict[str, np.ndarray]:
-    """The arrays of a file by name; that of a .npy file has the name "". Raises JfuseError where it holds none."""
+    """The arrays of a file by name; that of a .npy file has the name "".
+
+    Raises JfuseError where it holds none, or is compressed as only files that are to fill the memory are.
+    """
+    file = need_regular(path)
     try:
         # Opened here: np.load leaves a damaged file open.
-        with Path(path).open("rb") as opened:
-            found = np.load(opened, allow_pickle=False)
-            if isinstance(found, np.ndarray):
-                return {"": found}
-            with found:
-                return {name: found[name] for name in found.files}
-    except (OSError, ValueError, EOFError, KeyError, zipfile.BadZipFile) as error:
-        raise JfuseError(f"{path} cannot be read as arrays of NumPy", found=str(error)) from error
+        with file.open("rb") as opened:
+            loaded = np.load(opened, allow_pickle=False)
+            if isinstance(loaded, np.ndarray):
+                return {"": loaded}
+            with loaded:
+                need_honest_sizes(file, loaded.zip, DEFAULT_LIMITS)
+                return {name: loaded[name] for name in loaded.files}
+    except JfuseError:
+        raise
+    except Exception as error:  # NumPy's, zipfile's, zlib's and tokenize's own
+        found = str(error) or type(error).__name__
+        raise JfuseError(f"{path} cannot be read as arrays of NumPy", found=found) from error

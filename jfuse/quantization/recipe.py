@@ -90,12 +90,12 @@ class QuantizeRule:
 
     @property
     def activations(self) -> DType:
-        """The type of integer activations."""
+        """The type of activations that are integers: i8, or i16 where `activation_bits` is 16."""
         return DType.i8 if self.activation_bits == 8 else DType.i16
 
     @property
     def weights(self) -> DType:
-        """The type of integer weights."""
+        """The type of weights that are integers: i8, i4 or i2, by `weight_bits`."""
         return {8: DType.i8, 4: DType.i4, 2: DType.i2}[self.weight_bits]
 
 

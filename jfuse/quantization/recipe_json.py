@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from jfuse.errors import JfuseError
+from jfuse.files import need_regular
 from jfuse.option_values import several
 from jfuse.quantization.recipe import Mode, QuantizeRule, Recipe
 
@@ -40,7 +41,7 @@ def from_json(text: str, name: str = "of your own") -> Recipe:
     """The recipe in a JSON text; raises JfuseError where it says something else, or what jfuse does not do."""
     try:
         found = json.loads(text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise JfuseError("a recipe is no JSON", where=name, found=str(error)) from error
     table = found if isinstance(found, Mapping) else {"rules": found}
     unknown = table.keys() - {"rules", *_OF_RECIPE}
@@ -59,7 +60,7 @@ def from_json(text: str, name: str = "of your own") -> Recipe:
 def load_recipe(path: str | Path) -> Recipe:
     """The recipe in a JSON file."""
     try:
-        text = Path(path).read_text(encoding="utf-8")
+        text = need_regular(path).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise JfuseError(f"{path} cannot be read as a recipe", found=str(error)) from error
     return from_json(text, str(path))

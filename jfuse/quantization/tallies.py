@@ -32,7 +32,7 @@ class Tally:
 
     @property
     def type(self) -> TensorType:
-        """The type of the array."""
+        """The type of what is kept: i32[BINS] for a histogram, f32[2] for extremes."""
         return TensorType((BINS,), DType.i32) if self.histogram else TensorType((2,), DType.f32)
 
     def empty(self) -> np.ndarray:
@@ -144,11 +144,11 @@ class TallyOp(Op):
     compute: Callable[..., Any]
 
     def infer(self, inputs: Sequence[Atom | None], params: Params, bodies: Sequence[Graph]) -> tuple[TensorType, ...]:
-        """The tally's type."""
+        """The type of the tally, whatever the operands are."""
         return (self.tally.type,)
 
     def run(self, inputs: Sequence[Any], params: Params, bodies: Sequence[Graph]) -> tuple[Any, ...]:
-        """The tally."""
+        """The tally that is computed of the operands."""
         return (self.compute(*inputs),)
 
 

@@ -69,7 +69,7 @@ def write_data(data: Mapping[str, Any], path: str | os.PathLike[str]) -> Path:
 
 
 def measure(found: Measure | None) -> dict[str, float | str | None] | None:
-    """The fields of a measure."""
+    """The errors of a measure by name, as JSON has numbers; None where nothing was measured."""
     if found is None:
         return None
     fields = ("absolute", "relative", "ulp", "cosine", "snr")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from jfuse.errors import VerifyFailed
+from jfuse.errors import KernelFailed, VerifyFailed
 from jfuse.ir.graph import Eqn, Program
 from jfuse.ir.walk import all_eqns
 from jfuse.running.ethos import has_ethos, placed
@@ -100,6 +100,8 @@ def _compiled(checked: TargetCheck, data: bytes) -> TargetCheck:
     """The check with what the compiler says."""
     try:
         found = placed(data, checked.target)
+    except KernelFailed as error:
+        return replace(checked, compiler=f"{error.message} ({error.found or error.expected}): nothing is known")
     except VerifyFailed as error:
         return replace(checked, compiler=f"{error.message}: {error.found}", compiler_refuses=True)
     left = f": {', '.join(found.cpu[:_NAMED])}{' …' if len(found.cpu) > _NAMED else ''}" if found.cpu else ""

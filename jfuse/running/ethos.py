@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import subprocess
 import sys
 import tempfile
 from dataclasses import dataclass
@@ -11,6 +10,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from jfuse.errors import VerifyFailed
+from jfuse.running.programs.guarded_run import guarded_run
 
 _CONFIGURATIONS = {"ethos-u55": "ethos-u55-128", "ethos-u65": "ethos-u65-256", "ethos-u85": "ethos-u85-256"}
 _LIMIT_S = 300.0
@@ -29,21 +29,21 @@ class Placed:
 
 
 def has_ethos() -> bool:
-    """Whether the compiler is installed."""
+    """Whether Ethos-U's compiler, the package ethos-u-vela, is installed."""
     return find_spec("ethosu") is not None
 
 
 def placed(data: bytes, target: str) -> Placed:
-    """What the compiler makes of a file for a target. Raises VerifyFailed where it refuses the file."""
+    """What the compiler makes of a file for a target.
+
+    Raises VerifyFailed where it refuses the file, KernelFailed where it does not come to an end.
+    """
     with tempfile.TemporaryDirectory(prefix="jfuse-") as folder:
         path = Path(folder) / "model.tflite"
         path.write_bytes(data)
         options = ["--accelerator-config", _CONFIGURATIONS[target], "--output-dir", folder, "--show-cpu-operations"]
         command = [sys.executable, "-m", "ethosu.vela", str(path), *options]
-        try:
-            ran = subprocess.run(command, capture_output=True, text=True, check=False, timeout=_LIMIT_S)
-        except subprocess.TimeoutExpired as error:
-            raise VerifyFailed("Arm's compiler does not end", found=f"{_LIMIT_S:g} s") from error
+        ran = guarded_run(command, Path(folder), _LIMIT_S, name="Arm's compiler")
     counts = {place: int(count) for place, count in _COUNTS.findall(ran.stdout)}
     if ran.returncode or counts.keys() != {"CPU", "NPU"}:
         said = " ".join((ran.stderr.partition(_FAILED)[2] or ran.stderr or ran.stdout).split())

@@ -21,15 +21,15 @@ class OnIntegers(Op):
 
     @property
     def name(self) -> str:
-        """The op's own."""
+        """The name of the op that computes, unchanged."""
         return self.op.name
 
     def infer(self, inputs: Sequence[Atom | None], params: Params, bodies: Sequence[Graph]) -> tuple[TensorType, ...]:
-        """As the equation states them."""
+        """The quantized types that the equation states for its results."""
         return self.types.outputs
 
     def run(self, inputs: Sequence[Any], params: Params, bodies: Sequence[Graph]) -> tuple[Any, ...]:
-        """The integers."""
+        """The quantized results, computed of integers by the op's integer body."""
         return self.op.run_integers(self.types, inputs, params)
 
 

@@ -64,7 +64,7 @@ class MicroInterpreter:
         return int(found.group(1))
 
     def close(self) -> None:
-        """End the process."""
+        """End the process of the interpreter."""
         self._has_ended = True
         self._worker.close()
 

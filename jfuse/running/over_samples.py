@@ -9,6 +9,7 @@ from typing import Any
 
 import jax
 import numpy as np
+from jax.extend import core as jax_core
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from jfuse.errors import JfuseError
@@ -38,7 +39,8 @@ class OverSamples:
     most: samples for one run of the program on a device. All runs have one size, the last one filled up with copies of
     a sample, so that a program is compiled once for each shape of a sample; it grows where a batch is larger.
 
-    The samples are split over this process's devices of the default backend. On one CPU device as many runs as there
+    The samples are split over this process's devices of the default backend, but on one where the function asks the
+    host, which computes for one device at a time. On one CPU device as many runs as there
     are cores go on at once: XLA computes small operations, as in the steps of a recurrence, on one core each.
     wide: whether 64-bit numbers stay such in the program, whatever the user's setting is.
     totals: the function gives (results, totals): arrays that it adds up over the samples itself, and so does a call.
@@ -57,19 +59,16 @@ class OverSamples:
         totals: bool = False,
         quick: bool = False,
     ) -> None:
-        devices = jax.local_devices()
-        self._mesh = Mesh(np.array(devices), (_AXIS,))
-        self._most = most * len(devices)
-        self._at_once = cores() if len(devices) == 1 and devices[0].platform == "cpu" else 1
-        everywhere, over = (NamedSharding(self._mesh, PartitionSpec(*axes)) for axes in ((), (_AXIS,)))
+        self._most_of_each = most
         self._wide = wide
         self._totals = totals
-        with self._numbers():
-            self._shared, self._fixed = (jax.device_put(tuple(a), everywhere) for a in (shared, fixed))
+        self._shared, self._fixed = tuple(shared), tuple(fixed)
         self._sizes: dict[tuple[Any, ...], int] = {}  # by the shapes and dtypes of a sample
         self._programs: dict[tuple[Any, ...], Any] = {}  # compiled, by that and the samples of a run
-        program = _mapped(function, len(shared), len(fixed), devices[0].platform == "cpu", totals)
-        self._program = (quick_jit if quick else jax.jit)(program, in_shardings=(everywhere, over, everywhere))
+        self._jit = quick_jit if quick else jax.jit
+        devices = jax.local_devices()
+        self._mapped = _mapped(function, len(shared), len(fixed), devices[0].platform == "cpu", totals)
+        self._split_over(devices)
 
     @classmethod
     def of(cls, function: JaxFunction, most: int, *, in_a_row: bool = False) -> OverSamples:
@@ -79,6 +78,21 @@ class OverSamples:
         """
         call = _in_a_row(function) if in_a_row else function.apply
         return cls(call, [dict(function.weights)], function.initial_states, most=most)
+
+    def _split_over(self, devices: Sequence[Any]) -> None:
+        """Run on these devices from now on."""
+        self._mesh = Mesh(np.array(devices), (_AXIS,))
+        self._most = self._most_of_each * len(devices)
+        self._at_once = cores() if len(devices) == 1 and devices[0].platform == "cpu" else 1
+        everywhere, over = (NamedSharding(self._mesh, PartitionSpec(*axes)) for axes in ((), (_AXIS,)))
+        with self._numbers():
+            self._shared, self._fixed = (jax.device_put(a, everywhere) for a in (self._shared, self._fixed))
+        self._program = self._jit(self._mapped, in_shardings=(everywhere, over, everywhere))
+
+    @property
+    def devices(self) -> int:
+        """How many devices the samples are split over; known for certain after a call."""
+        return int(self._mesh.size)
 
     def __call__(self, arrays: Sequence[np.ndarray]) -> Any:
         """The results, with samples along their first axis, as NumPy arrays in the structure that the function has.
@@ -112,7 +126,12 @@ class OverSamples:
         if (*key, size) not in self._programs:
             first = [((), np.dtype(np.int32))] if self._totals else []
             samples = [jax.ShapeDtypeStruct((size, *shape), dtype) for shape, dtype in (*first, *key)]
-            self._programs[*key, size] = self._program.lower(self._shared, samples, self._fixed).compile()
+            traced = self._program.trace(self._shared, samples, self._fixed)
+            if self._mesh.size > 1 and _asks_the_host(traced.jaxpr.jaxpr):
+                # Devices that wait for the host and for each other end the process (XLA's rendezvous, after 40 s).
+                self._split_over(list(self._mesh.devices.flat)[:1])
+                traced = self._program.trace(self._shared, samples, self._fixed)
+            self._programs[*key, size] = traced.lower().compile()
         return self._programs[*key, size]
 
     def _size(self, key: tuple[Any, ...], count: int) -> int:
@@ -207,6 +226,18 @@ def _mapped(
             return jax.vmap(both, axes, out_axes=(0, None))(*first, *samples, *last)
 
     return over
+
+
+def _asks_the_host(jaxpr: Any) -> bool:
+    """Whether a program has host callbacks, in bodies too."""
+    pending = [jaxpr]
+    while pending:
+        for eqn in pending.pop().eqns:
+            if eqn.primitive.name == "pure_callback":
+                return True
+            parts = [v for value in eqn.params.values() for v in (value if isinstance(value, tuple) else (value,))]
+            pending += [getattr(v, "jaxpr", v) for v in parts if isinstance(v, jax_core.ClosedJaxpr | jax_core.Jaxpr)]
+    return False
 
 
 def _filled(array: np.ndarray, size: int) -> np.ndarray:

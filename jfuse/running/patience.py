@@ -33,7 +33,7 @@ class Patience:
         self._seconds += seconds
 
     def seconds(self, loading: bool) -> float:
-        """The limit by now."""
+        """How many seconds the next call may take, by what the calls until now have taken."""
         if self.limit_s is not None:
             return self.limit_s + (_START_S if loading else 0.0)
         if loading:
@@ -47,7 +47,7 @@ class Patience:
 
 
 class Watched(Protocol):
-    """A process at work."""
+    """A process that computes for this one, and that can be ended from here."""
 
     def progress(self) -> tuple[int, int] | None:
         """How many calls it has begun, and the number of the sample, below 0 while it loads; None while it has none."""

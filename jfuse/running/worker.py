@@ -21,7 +21,9 @@ from jfuse.running.patience import Watch
 _FOLDER = Path(__file__).with_name("litert_worker")
 _LAST_WORDS = 2000  # characters of what a process wrote before it died
 _NO_MEMORY = ("bad_alloc", "MemoryError", "Cannot allocate memory", "ut of memory", "length_error")
-_FROM_OUTSIDE = frozenset({signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT})
+_OUTSIDE = ("SIGKILL", "SIGTERM", "SIGINT", "SIGHUP", "SIGQUIT")  # Windows has two of them
+_FROM_OUTSIDE = frozenset(number for name in _OUTSIDE if (number := getattr(signal, name, None)) is not None)
+_HAS_POSIX = hasattr(select, "poll") and hasattr(os, "pread") and hasattr(signal, "SIGKILL")
 _NAMES = {"litert": "LiteRT", "micro": "tflite-micro"}
 
 
@@ -54,6 +56,14 @@ class Worker:
 
     def __init__(self, runtime: str = "litert") -> None:
         self._name = _NAMES[runtime]
+        self._handles: list[int] = []
+        if not _HAS_POSIX:
+            raise JfuseError(
+                f"{self._name} runs in a process that is watched, for which this system lacks the means",
+                expected="Linux or macOS",
+                found=sys.platform,
+                remedy="verify=False writes the file without running it; or use WSL",
+            )
         self._handles = [_nameless(name) for name in ("requests", "answers", "progress", "words")]
         requests, answers, progress, self._words = self._handles
         os.ftruncate(progress, PROGRESS.size)
@@ -86,7 +96,7 @@ class Worker:
 
     @property
     def pid(self) -> int:
-        """The number of the process."""
+        """The number that the system has for the process."""
         return self._process.pid
 
     def ask(
@@ -133,7 +143,7 @@ class Worker:
         return calls, sample
 
     def progress(self) -> tuple[int, int] | None:
-        """As `Watched` has it."""
+        """How many calls were begun, and the number of the sample; None while no answer is awaited."""
         return self.progress_of_all() if self._busy and self._late_s is None else None
 
     def give_up(self, limit_s: float) -> None:
@@ -185,7 +195,7 @@ class Worker:
         place = "while it loads the file" if sample < 0 else "on sample {sample}"
         words = self.said()[-_LAST_WORDS:].split()
         alone = f"run this call alone in {self._name}, in a process of its own"
-        how = _name_of_signal(-status) if status < 0 else f"exit code {status}"
+        how = name_of_signal(-status) if status < 0 else f"exit code {status}"
         if self._stopped:
             cause, message = "stopped", f"{self._name}'s process was stopped from outside {place}"
             expected, found, remedy = f"an answer within {self._late_s:.3g} s", "none", "run it again"
@@ -208,10 +218,10 @@ class Worker:
         return told
 
     def _was_ended_for_memory(self, status: int) -> bool:
-        return status == -signal.SIGKILL and _times_out_of_memory() > self._out_of_memory
+        return _HAS_POSIX and status == -signal.SIGKILL and _times_out_of_memory() > self._out_of_memory
 
     def close(self) -> None:
-        """End the process."""
+        """End the process, and close the pipes to it."""
         if self._handles and self.owner == os.getpid():
             self._process.kill()
             self._process.wait()
@@ -231,7 +241,8 @@ def _nameless(name: str) -> int:
         return os.dup(file.fileno())
 
 
-def _name_of_signal(number: int) -> str:
+def name_of_signal(number: int) -> str:
+    """A signal by number and name."""
     try:
         return f"signal {number} ({signal.Signals(number).name})"
     except ValueError:

@@ -11,6 +11,7 @@ import numpy as np
 
 from jfuse.errors import ImportFailed
 from jfuse.ir.types import DType
+from jfuse.option_values import LARGEST_SIZE
 from jfuse.tf_nodes.op_defs import registered_op_def
 
 # tensorflow/core/framework/types.proto
@@ -35,6 +36,8 @@ _DTYPES: Mapping[int, DType] = {
     23: DType.u64,
 }
 _REF_OFFSET = 100
+MOST_CONSTANT = 2**32
+"""Bytes of the constants of a graph: a message holds 2 GiB at most, but names one number for any shape."""
 
 PartialShape = tuple[int | None, ...]
 """A shape as TensorFlow writes it: None where a dimension is unknown."""
@@ -49,7 +52,7 @@ class Library:
 
     @classmethod
     def of(cls, graph_def: Any) -> Library:
-        """The library of a GraphDef."""
+        """The functions that a GraphDef brings along, beside the definitions of all ops."""
         return cls({f.signature.name: f for f in graph_def.library.function}, registered_op_def)
 
 
@@ -69,9 +72,12 @@ def _name(number: int) -> str:
 
 
 def decode_shape(proto: Any) -> PartialShape | None:
-    """A TensorShapeProto; None where the rank is unknown."""
+    """A TensorShapeProto; None where the rank is unknown. Raises ImportFailed for sizes that no kernel counts to."""
     if proto.unknown_rank:
         return None
+    largest = max((dim.size for dim in proto.dim), default=0)
+    if largest > LARGEST_SIZE:
+        raise ImportFailed("a tensor is too large", expected=f"at most {LARGEST_SIZE:,} along an axis", found=largest)
     return tuple(None if dim.size < 0 else int(dim.size) for dim in proto.dim)
 
 
@@ -109,6 +115,8 @@ def decode_tensor(proto: Any) -> np.ndarray:
     if shape is None or None in shape:
         raise ImportFailed("a constant has no known shape")
     size = math.prod(d for d in shape if d is not None)
+    if size * dtype.numpy.itemsize > MOST_CONSTANT:
+        raise ImportFailed("a constant is too large", expected=f"at most {MOST_CONSTANT:,} bytes", found=f"{shape}")
     if proto.tensor_content:
         found = np.frombuffer(proto.tensor_content, dtype.numpy)
     elif dtype in _AS_BITS:
@@ -126,6 +134,12 @@ def decode_tensor(proto: Any) -> np.ndarray:
     if found.size != size:
         raise ImportFailed(f"a constant of {size} elements has {found.size} values")
     return found.reshape(cast(tuple[int, ...], shape))
+
+
+def stated_bytes(proto: Any) -> int:
+    """The size that a TensorProto states."""
+    dtype = _DTYPES.get(proto.dtype)
+    return math.prod(int(d.size) for d in proto.tensor_shape.dim) * (dtype.numpy.itemsize if dtype else 1)
 
 
 _AS_BITS = frozenset({DType.f16, DType.bf16})

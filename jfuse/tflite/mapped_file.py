@@ -8,6 +8,7 @@ one stays as long as it is mapped.
 
 from __future__ import annotations
 
+import mmap
 import os
 import stat
 from collections.abc import Iterable
@@ -44,13 +45,21 @@ class MappedFile:
                 remedy="load it again; to replace a file while it is used, write another one and rename it",
             )
 
+    def forget(self, offset: int, size: int) -> None:
+        """Give back the memory in which so many bytes were read, until they are read again."""
+        pages = self.data.base if isinstance(self.data.base, mmap.mmap) else None
+        if size and pages is not None and hasattr(mmap, "MADV_DONTNEED"):
+            first = offset // mmap.PAGESIZE * mmap.PAGESIZE
+            pages.madvise(mmap.MADV_DONTNEED, first, offset + size - first)
+
     def __del__(self) -> None:
         os.close(self._handle)
 
 
-def read_file(path: Path) -> tuple[Any, MappedFile | None]:
+def read_file(path: Path, copied: int | None = None) -> tuple[Any, MappedFile | None]:
     """The bytes of a regular file, and the file where they are mapped.
 
+    copied: bytes up to which it is read into memory, COPIED at most.
     Raises ImportFailed where it cannot be read, is no regular file, or changes while it is read.
     """
     try:
@@ -59,7 +68,7 @@ def read_file(path: Path) -> tuple[Any, MappedFile | None]:
             before = os.fstat(handle)
             if not stat.S_ISREG(before.st_mode):
                 raise ImportFailed("this is no regular file", where=str(path))
-            if before.st_size > COPIED:
+            if before.st_size > (COPIED if copied is None else min(copied, COPIED)):
                 with os.fdopen(os.dup(handle), "rb") as file:
                     data = np.memmap(file, np.uint8, mode="r")
                 mapped = MappedFile(path, data, os.dup(handle), _like(before))
@@ -82,7 +91,7 @@ def need_unchanged(program: Program) -> None:
 
 
 def mapped_of(files: Iterable[MappedFile | None]) -> tuple[MappedFile, ...]:
-    """Those that are mapped."""
+    """The files that are mapped into memory, without None for those that are not."""
     return tuple(file for file in files if file is not None)
 
 

@@ -26,7 +26,7 @@ def pack(array: np.ndarray, dtype: DType) -> np.ndarray:
 
 
 def packed_size(array: np.ndarray, dtype: DType) -> int:
-    """How many bytes `pack` gives."""
+    """The number of bytes that `pack` gives for an array, without packing it."""
     if dtype is DType.string:
         return _STRING_HEADER.itemsize * (array.size + 2) + sum(len(item) for item in array.ravel())
     return -(-array.size * _BITS[dtype] // 8) if dtype in _BITS else array.nbytes

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from jfuse.errors import JfuseError
+from jfuse.files import need_regular
 
 _GRAPH = re.compile(r"Graph: \[(?P<path>[^\]]+)\]")
 _TIME = re.compile(r"Inference \(avg\): (?P<us>[0-9.]+(?:e[+-]?\d+)?)")
@@ -25,7 +26,7 @@ def benchmark_times(logs: Sequence[str | Path]) -> dict[str, float]:
     """
     found: dict[str, float] = {}
     for log in logs:
-        times = _times(Path(log).read_text(encoding="utf-8", errors="replace"))
+        times = _times(need_regular(log).read_text(encoding="utf-8", errors="replace"))
         if not times:
             raise JfuseError(
                 "there are no times in this text",

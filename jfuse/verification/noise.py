@@ -54,10 +54,10 @@ class Streaming(Protocol):
     program: Program
 
     def stream(self, *, quick: bool = False) -> Calls:
-        """Calls in a row."""
+        """Calls in a row on XLA; `quick` compiles fast for few calls."""
 
     def to_bytes(self) -> bytes:
-        """The file."""
+        """The bytes of the model's .tflite file."""
 
 
 @dataclass

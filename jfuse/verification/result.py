@@ -60,7 +60,7 @@ class EquationError:
 
     @property
     def size(self) -> str:
-        """The relative error, in words."""
+        """The relative error with three digits, or that it is not known."""
         return "what is not known" if self.measure is None else f"{self.measure.relative:.3g}"
 
     @property

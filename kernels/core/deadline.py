@@ -35,7 +35,7 @@ class Deadline:
         self._at = 0.0
 
     def is_over(self) -> bool:
-        """Whether the time is over."""
+        """Whether the time that was allowed has passed."""
         now = time.monotonic()
         if self._at is None:
             self._at = now + self.seconds

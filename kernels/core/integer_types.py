@@ -38,7 +38,7 @@ class IntegerTypes:
 
     @classmethod
     def of(cls, eqn: Eqn, rounding: Rounding | None = "reference") -> IntegerTypes:
-        """Those of an equation."""
+        """The types of an equation's operands and results, and how its products are rounded."""
         return cls(
             tuple(None if a is None else a.type for a in eqn.inputs),
             tuple(a.type for a in eqn.outputs),

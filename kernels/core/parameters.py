@@ -24,7 +24,7 @@ class Parameters:
 
     @classmethod
     def of(cls, function: Callable[..., Any]) -> Parameters:
-        """The parameters of a function."""
+        """The parameters of a function by kind; for one that is a dataclass its fields."""
         own = tuple(inspect.signature(function).parameters.values())
         kinds = {p.name: _dataclass_of(p, function) for p in own}
         groups = {name: kind for name, kind in kinds.items() if kind is not None}

@@ -97,7 +97,7 @@ class LstmCell:
 
     @property
     def operands(self) -> list[Array]:
-        """All weights, None where absent."""
+        """All weights in the order of the builtin's operands, None for those that are absent."""
         fields = ("weights", "recurrent", "peephole", "bias", "norm", "aux")
         gates = [getattr(self.gates[g], field) for g in self.computed for field in fields]
         return [*gates, self.projection, self.projection_bias]

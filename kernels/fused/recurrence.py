@@ -74,7 +74,7 @@ class Checks:
     op: str
 
     def refuse_unless(self, holds: object, reason: str) -> None:
-        """Raise TypeMismatch with a reason."""
+        """Raise TypeMismatch with the reason where a condition does not hold."""
         if not holds:
             raise TypeMismatch(f"{self.op}: {reason}")
 

@@ -105,10 +105,10 @@ def saturating_shift(x: Array, left: int, bits: int) -> Array:
 
 
 def wide(x: Array) -> Array:
-    """x in 64 bits."""
+    """x in i64, so that sums and products of i32 cannot overflow."""
     return x.astype(np.int64)
 
 
 def in_32_bits(x: Array) -> Array:
-    """i64[...] wrapped to 32 bits."""
+    """i64[...] whose values are wrapped around to 32 bits, as C++ does where i32 overflows."""
     return x.astype(np.int32).astype(np.int64)

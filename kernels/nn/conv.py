@@ -142,6 +142,7 @@ def _convolved_type(x: TensorType, window: Sequence[int], outputs: Dim, options:
 
 
 def of_rank(tensor: TensorType, rank: int) -> Shape:
+    """The shape of a tensor that must have so many dimensions; raises TypeMismatch."""
     if tensor.rank != rank:
         raise TypeMismatch(f"a tensor of rank {rank} is needed", found=str(tensor))
     return tensor.shape
@@ -154,11 +155,13 @@ def check_groups(channels: Dim, inputs: Dim, outputs: Dim) -> None:
 
 
 def check_equal(what: str, one: Dim, other: Dim) -> None:
+    """Raise TypeMismatch where two sizes are known to differ.   what: their names, for the message"""
     if same(one, other) is False:
         raise TypeMismatch(f"the {what} differ", expected=other, found=one)
 
 
 def check_operands(x: TensorType, outputs: Dim, weights: TensorType, bias: TensorType | None) -> None:
+    """Raise TypeMismatch where dtypes differ, or where the bias is not f[outputs]."""
     operands = [x, weights] if bias is None else [x, weights, bias]
     if len({o.dtype for o in operands}) > 1:
         raise TypeMismatch("operands of different dtypes", found=", ".join(map(str, operands)))

@@ -27,7 +27,7 @@ def window_count(size: Dim, window: int, stride: int, dilation: int, padding: st
 def window_counts(
     sizes: Sequence[Dim], window: Sequence[int], strides: Sequence[int], dilations: Sequence[int], padding: str
 ) -> tuple[Dim, ...]:
-    """`window_count` along several axes."""
+    """How many windows there are along each axis, by `window_count`."""
     axes = zip(sizes, window, strides, dilations, strict=True)
     return tuple(window_count(*axis, padding) for axis in axes)
 

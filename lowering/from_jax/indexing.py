@@ -215,6 +215,11 @@ def lower_gather(
     whole = tuple(d if a in windows.indexed else n for a, (d, n) in enumerate(zip(x.shape, slice_sizes, strict=True)))
     if any(same(d, n) is not True for d, n in zip(x.shape, whole, strict=True)):
         x = lower_slice(x, start_indices=[0] * rank(x), limit_indices=whole, strides=None)
+    if batch == 1 and len(windows.indexed) == 1 and dropped == set(windows.indexed):
+        (axis,) = windows.indexed
+        if tuple(numbers.offset_dims) == tuple(i for i in range(rank(x)) if i != axis):  # x[:, :, places]
+            (places,) = windows.places(indices)
+            return ops.gather(x, places, axis=axis)
     found = _gathered(x, indices, windows)
     # Now the axes are: those of the indices, the wide ones, the rest.
     axis_of = {a: rank(indices) - 1 + i for i, a in enumerate((*windows.wide, *windows.rest))}

@@ -65,10 +65,15 @@ def _pooled(x: Array, pool: Pool, outside: float, how: Windows) -> Array:
 
 
 def _over(x: Array, pool: Pool, axes: Sequence[int], window: Sequence[int], strides: Sequence[int]) -> Array:
-    """The pool over one or two axes: the axes before the first are the batch, the others the channels."""
+    """The pool over one or two axes: the axes before the first are the batch, the others the channels.
+
+    Where none follows, the second is: images with channels first stand between convolutions, which want them last.
+    """
     others = [i for i in range(rank(x)) if i not in axes]
     before = [i for i in others if i < axes[0]]
     after = [i for i in others if i > axes[0]]
+    if len(axes) == 2 and len(before) == 2 and not after:
+        before, after = before[:1], before[1:]
     order = (*before, *axes, *after)
     moved = x if list(order) == list(range(rank(x))) else ops.transpose(x, order)
     sizes = moved.shape

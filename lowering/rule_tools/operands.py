@@ -57,7 +57,7 @@ def _bound(x: Array, op: TflOp) -> tuple[Array, int] | None:
 
 
 def as_i32(x: Array) -> Array:
-    """An integer tensor as i32."""
+    """An integer tensor as i32: constants at once, by CAST where another type comes at run time."""
     if isinstance(x, Var):
         return x if x.type.dtype is DType.i32 else ops.cast(x, out_data_type=DType.i32)
     return np.asarray(x, np.int32)

@@ -22,12 +22,12 @@ def type_of(x: Array) -> TensorType:
 
 
 def rank(x: Array) -> int:
-    """The number of dimensions."""
+    """The number of dimensions of an operand, an int: ranks are always known."""
     return len(x.shape)
 
 
 def dtype(x: Array) -> DType:
-    """The element type."""
+    """The element type of an operand: of an array, a Const or a Var."""
     return type_of(x).dtype
 
 

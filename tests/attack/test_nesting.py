@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 import jfuse
+from bench.scale import calls
 from jfuse.running.interpreter import LiteRt
 from tests.tflite.programs import KEY
 
@@ -86,3 +87,16 @@ def test_deep_nests_are_lowered(level: Callable[[str], str], depth: int) -> None
     lite = jfuse.lower(nest(level, depth))
     np.testing.assert_array_equal(LiteRt(lite.to_bytes()).run(KEY, {"x": X})["y"], X * 1.5)
     assert jfuse.verify(lite).passed
+
+
+def test_functions_that_call_each_other_need_no_deep_stack() -> None:
+    depth = sys.getrecursionlimit() // 2
+    graph_def, between = calls(depth)
+    model = jfuse.convert(graph_def, verify=False, **between)
+    x = np.linspace(-2, 2, 16, dtype=np.float32)
+    wanted = x.astype(np.float64)
+    for _ in range(depth + 1):
+        wanted = np.tanh(wanted + 1)
+    signature = model.signature()
+    found = LiteRt(model.to_bytes()).run(signature.key, {signature.input_names[0]: x})
+    np.testing.assert_allclose(found[signature.output_names[0]], np.tanh(wanted), rtol=1e-5)

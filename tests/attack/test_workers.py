@@ -23,6 +23,7 @@ from jfuse.limits import Limits
 from jfuse.running import loaded_file
 from jfuse.running.interpreter import LiteRt
 from jfuse.running.micro import MicroInterpreter, has_micro
+from jfuse.running.programs.guarded_run import guarded_run
 from jfuse.running.worker import LiteRtFailed
 from jfuse.tflite.write.file import to_bytes
 from jfuse.verification.runners.litert_workers import LiteRtWorkers
@@ -242,6 +243,51 @@ def test_no_worker_outlives_its_parent(pool: Any) -> None:
     while _runs(worker) and time.monotonic() < until:
         time.sleep(0.1)
     assert not _runs(worker)
+
+
+class TestGuardedRuns:
+    """Arm's compiler, and the conversions that `jfuse bench` measures: programs on a folder of their own."""
+
+    def test_its_end(self, tmp_path: Path) -> None:
+        done = guarded_run([sys.executable, "-c", "print('said'); raise SystemExit(3)"], tmp_path, 60, name="it")
+        assert (done.stdout, done.returncode) == ("said\n", 3)
+        assert tmp_path.is_dir()
+
+    def test_a_signal(self, tmp_path: Path) -> None:
+        command = [sys.executable, "-c", "import os, signal; os.kill(os.getpid(), signal.SIGSEGV)"]
+        with pytest.raises(KernelFailed, match=r"it was ended, from outside or by a crash\n.*SIGSEGV"):
+            guarded_run(command, tmp_path, 60, name="it")
+
+    def test_the_time(self, tmp_path: Path) -> None:
+        note = tmp_path / "pid"
+        with pytest.raises(KernelFailed, match=r"it does not end\n.*within 2 s"):
+            guarded_run([sys.executable, "-c", _waiting(note)], tmp_path, 2, name="it")
+        assert not note.exists() or not _runs(int(note.read_text()))
+
+    @pytest.mark.slow
+    def test_its_parent(self, tmp_path: Path) -> None:
+        folder, note = tmp_path / "its own", tmp_path / "pid"
+        folder.mkdir()
+        asks = (
+            "import sys; from pathlib import Path; from jfuse.running.programs.guarded_run import guarded_run; "
+            f"guarded_run([sys.executable, '-c', {_waiting(note)!r}], Path({str(folder)!r}), 60, name='it')"
+        )
+        parent = subprocess.Popen([sys.executable, "-c", asks])
+        until = time.monotonic() + 60
+        while not (note.exists() and note.read_text()) and time.monotonic() < until:
+            time.sleep(0.1)
+        parent.kill()
+        parent.wait()
+        until = time.monotonic() + 20
+        while (_runs(int(note.read_text())) or folder.exists()) and time.monotonic() < until:
+            time.sleep(0.1)
+        assert not _runs(int(note.read_text()))
+        assert not folder.exists()
+
+
+def _waiting(note: Path) -> str:
+    """A program that writes its number and waits."""
+    return f"import os, time; open({str(note)!r}, 'w').write(str(os.getpid())); time.sleep(60)"
 
 
 def _runs(process: int) -> bool:

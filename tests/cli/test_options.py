@@ -26,6 +26,7 @@ NO_JSON = {
 FORMATS = {
     "convert": ("jfuse.verification", ["{model}", "-o", "{out}"]),
     "quantize": ("jfuse.verification", ["{model}", "-o", "{out}", "--recipe", "float16"]),
+    "quantize-report": ("jfuse.quantize_report", ["{int8}", "--against", "{model}"]),
     "optimize": ("jfuse.verification", ["{model}", "-o", "{out}"]),
     "tune": ("jfuse.verification", ["{model}", "-o", "{out}"]),
     "verify": ("jfuse.verification", ["{model}"]),
@@ -62,7 +63,9 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 )
 def test_a_quiet_command_prints_nothing_and_writes_json(command: str, model: Path, tmp_path: Path) -> None:
     name, words = FORMATS[command]
-    places = {"{model}": str(model), "{out}": str(tmp_path / "out.tflite")}
+    places = {"{model}": str(model), "{out}": str(tmp_path / "out.tflite"), "{int8}": str(tmp_path / "int8.tflite")}
+    if "{int8}" in words:
+        jfuse.quantize(model, "int8", "random", verify=False).save(places["{int8}"])
     report = tmp_path / "report.json"
     words = [command, *(places.get(word, word) for word in words), "--quiet", "--json", str(report)]
     done = CliRunner().invoke(cli.app, words)

@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -97,7 +98,7 @@ def test_every_condition_has_a_test() -> None:
     assert untested == []
 
 
-def program(page: Path) -> str:
+def program(page: Path, mark: str = MARK) -> str:
     """The marked python blocks of a page, on the lines on which they stand there."""
     kept, inside, marked = [], False, False
     for line in page.read_text(encoding="utf-8").splitlines():
@@ -106,9 +107,9 @@ def program(page: Path) -> str:
             inside = False
         kept.append(line if inside else "")
         if fence and marked:
-            assert line == "```python", f"{page.name}: {MARK} stands before {line}"
+            assert line == "```python", f"{page.name}: {mark} stands before {line}"
             inside = True
-        marked = line == MARK
+        marked = line == mark
     return "\n".join(kept) + "\n"
 
 
@@ -133,6 +134,22 @@ def test_marked_code_runs(page: Path, tmp_path: Path, monkeypatch: pytest.Monkey
     exec(compile(script.read_text(encoding="utf-8"), str(script), "exec"), {"__name__": page.stem})
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("library", ["keras", "flax", "torch"])
+def test_the_first_example_of_readme_runs(library: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip(library)
+    monkeypatch.chdir(tmp_path)
+    text = program(ROOT / "README.md", f"<!-- runs with {library} -->")
+    assert "jfuse.convert(" in text
+    names: dict[str, Any] = {"__name__": library}
+    exec(compile(text, f"README.{library}", "exec"), names)
+    assert names["result"].report.operators["unidirectional_sequence_lstm"] == 1
+    assert {"keras": "tensorflow", "flax": "jax", "torch": "pytorch"}[library] in {
+        d.pair.split("/")[0] for d in names["result"].report.differences
+    }
+    assert (tmp_path / "model.tflite").stat().st_size > 0
+
+
 def test_the_page_on_rules_is_run() -> None:
     assert "rules" in [page.stem for page in RUNNABLE]
     assert program(ROOT / "docs" / "rules.md").count("@jfuse.fuses") >= 5
@@ -142,6 +159,27 @@ def test_links_between_pages_lead_somewhere() -> None:
     for page in PAGES:
         for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page.read_text(encoding="utf-8")):
             assert (page.parent / target).exists(), f"{page.name} links {target}"
+
+
+MAP = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+MAPPED = ("jfuse", "jfuse/passes", "jfuse/verification", "lowering")
+"""Folders whose rooms the map names each; in `kernels` it names those that are no family of ops."""
+
+
+def test_the_map_names_every_room() -> None:
+    rooms = [p.parent for folder in MAPPED for p in (ROOT / folder).glob("*/__init__.py") if not p.parent.is_symlink()]
+    assert len(rooms) > 30
+    assert [str(room.relative_to(ROOT)) for room in rooms if not re.search(rf"\b{room.name}\b", MAP)] == []
+
+
+def test_what_the_map_names_is_there() -> None:
+    """Files and folders, whose paths begin at any room."""
+    folders = ("jfuse", "lowering", "kernels", "tests", "bench", "docs")
+    found = {f"/{p.relative_to(ROOT).as_posix()}" for folder in folders for p in (ROOT / folder).rglob("*")}
+    named = {n.rstrip("/") for n in re.findall(r"`([a-z_]\w*(?:/\w+)*(?:/|\.\w+)?)`", MAP)}
+    paths = {name for name in named if "/" in name or name.endswith((".py", ".md"))}
+    assert len(paths) > 80
+    assert [p for p in paths if not any(f.endswith((f"/{p}", f"/{p}.py")) for f in found)] == []
 
 
 def test_the_page_of_runtimes_is_that_of_the_committed_result() -> None:

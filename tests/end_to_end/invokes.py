@@ -34,13 +34,12 @@ def check_invokes(
     """
     data = lite.to_bytes()
     assert lite.imported is not None
+    drawn = {s.key: _drawn(s, draw_inputs) for s in lite.program.signatures}
+    wanted = {key: _tensorflow(lite.imported.functions[key], inputs, reset) for key, inputs in drawn.items()}
     for delegates in (True, False):
         runtime = LiteRt(data, delegates=delegates)
-        for signature in lite.program.signatures:
-            function = lite.imported.functions[signature.key]
-            drawn = _drawn(signature, draw_inputs)
-            answers = [(x, runtime.run(signature.key, x)) for x in drawn]
-            _check_answers(answers, _tensorflow(function, drawn, reset), tolerance)
+        for key, inputs in drawn.items():
+            _check_answers([(x, runtime.run(key, x)) for x in inputs], wanted[key], tolerance)
 
 
 @contextmanager

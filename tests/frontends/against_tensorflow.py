@@ -27,7 +27,7 @@ def check_model(model: Model) -> None:
         function = model.imported.functions[signature.key]
         check_graph(signature.graph)
         check_types(signature, function.function)
-        runner = Runner(signature.graph)
+        runner = Runner(signature.graph, quick=True)
         for sizes in size_choices(signature.graph):
             for inputs in draws(signature, sizes, seed=1, count=1):
                 wanted = run_tensorflow(function, inputs)

@@ -108,3 +108,60 @@ def jax_guide(lite: Any, folder: Path) -> bytes:
     x_input = jnp.zeros((2, 6))
     converter = lite.TFLiteConverter.experimental_from_jax([predict], [[("x", x_input)]])
     return bytes(converter.convert())
+
+
+def quantization_guide(lite: Any, kind: str) -> bytes:
+    """Post-training quantization: dynamic range, float16, integers with a float fallback, integers only, 16x8."""
+    tf.keras.utils.set_random_seed(0)
+    model = tf.keras.Sequential(
+        [
+            tf.keras.layers.InputLayer(shape=(14, 14)),
+            tf.keras.layers.Reshape(target_shape=(14, 14, 1)),
+            tf.keras.layers.Conv2D(filters=12, kernel_size=(3, 3), activation="relu"),
+            tf.keras.layers.MaxPooling2D(pool_size=(2, 2)),
+            tf.keras.layers.Flatten(),
+            tf.keras.layers.Dense(10),
+        ]
+    )
+    train_images = np.random.default_rng(0).random((100, 14, 14)).astype(np.float32)
+
+    def representative_data_gen() -> Any:
+        for input_value in tf.data.Dataset.from_tensor_slices(train_images).batch(1).take(100):
+            yield [input_value]
+
+    converter = lite.TFLiteConverter.from_keras_model(model)
+    converter.optimizations = [lite.Optimize.DEFAULT]
+    if kind == "none":
+        converter.optimizations = []
+    if kind == "float16":
+        converter.target_spec.supported_types = [tf.float16]
+    if kind in ("fallback", "integers", "int16x8"):
+        converter.representative_dataset = representative_data_gen
+    if kind == "integers":
+        converter.target_spec.supported_ops = [lite.OpsSet.TFLITE_BUILTINS_INT8]
+        converter.inference_input_type = tf.uint8
+        converter.inference_output_type = tf.uint8
+    if kind == "int16x8":
+        converter.target_spec.supported_ops = [lite.OpsSet.EXPERIMENTAL_TFLITE_BUILTINS_ACTIVATIONS_INT16_WEIGHTS_INT8]
+    return bytes(converter.convert())
+
+
+def evaluated(interpreter: Any, images: np.ndarray) -> np.ndarray:
+    """The evaluation loop of the same guides: the answers, in real numbers."""
+    interpreter.allocate_tensors()
+    input_details = interpreter.get_input_details()[0]
+    output_details = interpreter.get_output_details()[0]
+    found = []
+    for test_image in images:
+        if input_details["dtype"] == np.uint8:
+            input_scale, input_zero_point = input_details["quantization"]
+            test_image = test_image / input_scale + input_zero_point
+        test_image = np.expand_dims(test_image, axis=0).astype(input_details["dtype"])
+        interpreter.set_tensor(input_details["index"], test_image)
+        interpreter.invoke()
+        output = interpreter.get_tensor(output_details["index"])[0]
+        if output_details["dtype"] == np.uint8:
+            output_scale, output_zero_point = output_details["quantization"]
+            output = (output.astype(np.float32) - output_zero_point) * output_scale
+        found.append(output)
+    return np.stack(found)

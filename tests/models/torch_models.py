@@ -11,6 +11,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from tests.frontends.torch_modules.rows import f32, i64
+from tests.models import torch_families as families
 from tests.models import torch_recurrent as recurrent
 from tests.models import torch_vision as vision
 
@@ -185,6 +186,7 @@ def mlp() -> Any:
     return nn.Sequential(nn.Linear(5, 8), nn.ReLU(inplace=True), nn.Dropout(), nn.Linear(8, 3), nn.Softmax(-1))
 
 
+IMAGE = f32(None, 3, 16, 16)
 FEW: dict[str, TorchModel] = {
     "lstm-open-time": TorchModel(
         lambda: recurrent.Layer(nn.LSTM(5, 6, batch_first=True)), (f32(None, None, 5),), (LSTM,)
@@ -218,5 +220,18 @@ MORE: dict[str, TorchModel] = {
     "causal": TorchModel(Causal, (i64(None, None),)),
     "rotary": TorchModel(Rotary, (f32(None, None, 16),)),
     "cached": TorchModel(Cached, (f32(None, 8), {"k": f32(None, 6, 8), "v": f32(None, 6, 8)})),
+    "mobilenet-v3": TorchModel(families.mobilenet_v3, (IMAGE,), transposes=1),
+    "efficientnet": TorchModel(families.efficientnet, (IMAGE,), transposes=1),
+    "squeezenet": TorchModel(families.squeezenet, (IMAGE,), transposes=1),
+    "regnet": TorchModel(families.regnet, (IMAGE,), transposes=1),
+    "swin": TorchModel(families.Swin, (f32(2, 3, 16, 16),)),
+    "deeplab": TorchModel(families.DeepLab, (IMAGE,), transposes=2),
+    "lraspp": TorchModel(families.LRASPP, (IMAGE,), transposes=2),
+    "box-head": TorchModel(families.BoxHead, (f32(None, 8, 3, 3), f32(None, 4))),
+    "proposals": TorchModel(families.Proposals, (IMAGE,)),
+    "conformer": TorchModel(families.Conformer, (f32(None, None, 8),)),
+    "waves": TorchModel(families.Waves, (f32(None, 160),)),
+    "mel": TorchModel(families.Mel, (f32(None, 128),)),
+    "translation": TorchModel(families.Translation, (i64(None, 6), i64(None, 5))),
     **{name: TorchModel(module, specs, fuses) for name, (module, specs, fuses) in recurrent.MODELS.items()},
 }

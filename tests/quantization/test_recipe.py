@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -101,3 +103,33 @@ def test_names_and_paths_are_told_apart(tmp_path: Any) -> None:
         load_recipe(tmp_path / "none.json")
     with pytest.raises(JfuseError, match="no type 'int32' for inputs"):
         Recipe.named("int8", inputs="int32")
+
+
+AI_EDGE = json.loads((Path(__file__).parent / "ai_edge_recipes.json").read_text(encoding="utf-8"))
+"""The recipes of ai_edge_quantizer.recipe 0.10.0 by name, as its functions give them; without those that rotate weights
+(Hadamard) and those of several files. Names tell what they mean: wi4b32 are weights of 4 bits in blocks of 32."""
+
+
+@pytest.mark.parametrize("name", AI_EDGE)
+def test_recipes_of_ai_edge_quantizer_mean_what_their_names_say(name: str) -> None:
+    (rule,) = from_json(json.dumps(AI_EDGE[name]), name).rules
+    words = re.fullmatch(r"(dynamic_legacy|dynamic|weight_only|static)_wi(\d)c?(?:b(\d+))?_a(?:fp32|i(\d+))", name)
+    assert words is not None
+    kind, bits, block, activations = words.groups()
+    mode = {"dynamic_legacy": "dynamic", "static": "integer"}.get(kind, kind)
+    assert (rule.mode, rule.weight_bits, rule.block_size) == (mode, int(bits), int(block or 0))
+    assert rule.granularity == ("block" if block else "channel")
+    assert rule.activation_bits == int(activations or 8)
+    assert not rule.symmetric
+    assert rule.min_elements == (1024 if kind == "dynamic_legacy" else 0)
+    (again,) = json.loads(to_json(Recipe((rule,))))
+    theirs = AI_EDGE[name][0]
+    defaults = {"skip_checks": False}
+    theirs["op_config"]["weight_tensor_config"].pop("block_size", None)  # 0, beside a granularity without blocks
+    assert {**again, "op_config": {**defaults, **again["op_config"]}} == theirs
+
+
+def test_rotated_weights_are_refused_by_name() -> None:
+    rule = {**AI_EDGE["dynamic_wi4c_afp32"][0], "algorithm_key": "DECOMPOSED_HADAMARD_ROTATION"}
+    with pytest.raises(JfuseError, match="DECOMPOSED_HADAMARD_ROTATION"):
+        from_json(json.dumps([rule]))

@@ -9,7 +9,7 @@ from collections import deque
 from typing import Any
 
 from jfuse.errors import ImportFailed
-from jfuse.frontends.checkpoint.tensor_bundle import TensorBundle
+from jfuse.frontends.checkpoint.tensor_bundle import NotUnderstood, TensorBundle
 from jfuse.tf_nodes.messages import message_class
 
 _GRAPH = "_CHECKPOINTABLE_OBJECT_GRAPH"
@@ -21,13 +21,18 @@ def variable_keys(bundle: TensorBundle, objects: Any) -> dict[int, str]:
 
     Raises ImportFailed for a damaged checkpoint.
     """
-    (text,) = bundle.read(_GRAPH).reshape(-1)
     try:
+        (text,) = bundle.read(_GRAPH).reshape(-1)
         saved = message_class("TrackableObjectGraph").FromString(text)
+    except (ImportFailed, NotUnderstood):
+        raise
     except Exception as error:  # protobuf's parser raises errors of its own
         raise ImportFailed(
             f"the checkpoint {bundle.prefix} is damaged", where=repr(_GRAPH), found=str(error)
         ) from error
+    numbers = {child.node_id for node in saved.nodes for child in node.children}
+    if not saved.nodes or not all(0 <= number < len(saved.nodes) for number in numbers):
+        raise ImportFailed(f"the checkpoint {bundle.prefix} is damaged", found="objects that refer to none")
     keys: dict[int, str] = {}
     pairs = {0: 0}  # objects of the SavedModel and of the checkpoint
     waiting = deque(pairs)

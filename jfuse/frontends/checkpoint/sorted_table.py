@@ -14,6 +14,8 @@ from jfuse.frontends.checkpoint.checksum import masked_crc32c
 
 _MAGIC = (0xDB4775248B80FB57).to_bytes(8, "little")
 _FOOTER = 48  # bytes: two handles of blocks, padding, the magic number
+_LAST_SHIFT = 63  # of the tenth byte of a number
+_GROUP = 16  # keys in a row that leave out what they share with the one before, as TensorFlow writes them
 _TRAILER = 5  # bytes behind each block: how it is compressed, its checksum
 
 
@@ -28,15 +30,22 @@ def read_table(data: bytes, source: str) -> dict[bytes, bytes]:
         _, at = _handle(data[-_FOOTER:], 0)
         index, _ = _handle(data[-_FOOTER:], at)
         blocks = [_handle(value, 0)[0] for _, value in _entries(_block(data, index, source))]
+        if sum(size + _TRAILER for _, size in blocks) > len(data):
+            raise ValueError("blocks overlap")
         return {key: value for handle in blocks for key, value in _entries(_block(data, handle, source))}
     except (IndexError, ValueError) as error:
         raise _damaged(source, str(error)) from error
 
 
 def read_varint(data: bytes, at: int) -> tuple[int, int]:
-    """A number of seven bits a byte, and the place behind it; raises IndexError where the bytes end before it does."""
+    """A number of seven bits a byte, and the place behind it.
+
+    Raises IndexError where the bytes end before it does, ValueError for one of more than 64 bits.
+    """
     value = shift = 0
     while True:
+        if shift > _LAST_SHIFT:
+            raise ValueError("a number has more than 64 bits")
         byte = data[at]
         at += 1
         value |= (byte & 0x7F) << shift
@@ -71,7 +80,7 @@ def _entries(block: bytes) -> Iterator[tuple[bytes, bytes]]:
     end = len(block) - 4 * (restarts + 1)
     if end < 0:
         raise ValueError("a block is shorter than it says")
-    at, key = 0, b""
+    at, key, keys = 0, b"", 0
     while at < end:
         shared, at = read_varint(block, at)
         rest, at = read_varint(block, at)
@@ -80,6 +89,9 @@ def _entries(block: bytes) -> Iterator[tuple[bytes, bytes]]:
             raise ValueError("an entry is longer than its block")
         key = key[:shared] + block[at : at + rest]
         at += rest
+        keys += len(key)
+        if keys > 2 * _GROUP * len(block):  # twice what an honest writer reaches; others would fill the memory
+            raise ValueError("keys share more than a writer lets them")
         yield key, block[at : at + size]
         at += size
 

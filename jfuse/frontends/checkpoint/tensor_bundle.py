@@ -1,4 +1,4 @@
-"""The tensors of a checkpoint: `NAME.index`, and `NAME.data-00000-of-00001`, … , which are mapped and not read.
+"""The tensors of a checkpoint: `NAME.index`, and `NAME.data-00000-of-00001`, … , of which tensors are views.
 
 Source: tensorflow/core/protobuf/tensor_bundle.proto; core/util/tensor_bundle/tensor_bundle.cc
 """
@@ -6,9 +6,7 @@ Source: tensorflow/core/protobuf/tensor_bundle.proto; core/util/tensor_bundle/te
 from __future__ import annotations
 
 import math
-import mmap
-import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -21,8 +19,10 @@ from jfuse.frontends.checkpoint.sorted_table import read_table, read_varint
 from jfuse.ir.types import DType
 from jfuse.tf_nodes.attributes import decode_dtype, decode_shape
 from jfuse.tf_nodes.messages import message_class
+from jfuse.tflite.mapped_file import MappedFile, mapped_of, read_file
 
 _LITTLE_ENDIAN = 0
+_COPIED = 2**24  # bytes up to which a file is read into memory; larger ones are mapped, as of many only parts are used
 
 
 class NotUnderstood(Exception):
@@ -31,12 +31,17 @@ class NotUnderstood(Exception):
 
 @dataclass(frozen=True, eq=False)
 class TensorBundle:
-    """A checkpoint: its entries by key. Its files are mapped when they are first asked for."""
+    """A checkpoint: its entries by key. Its files are read when they are first asked for, or `mapped` if large."""
 
     prefix: Path
     shards: int
     entries: Mapping[bytes, bytes]
-    _files: dict[int, mmap.mmap | bytes] = field(default_factory=dict)
+    _files: dict[int, tuple[Any, MappedFile | None]] = field(default_factory=dict)
+
+    @property
+    def mapped(self) -> Sequence[MappedFile]:
+        """The files that tensors are views of, as far as they are mapped."""
+        return mapped_of(mapped for _, mapped in self._files.values())
 
     def read(self, key: str) -> np.ndarray:
         """The tensor under a key: a read-only view of the file where its elements are numbers that stand aligned.
@@ -79,41 +84,35 @@ class TensorBundle:
         return tuple(int(d) for d in shape if d is not None)
 
     def _bytes(self, entry: Any, key: str) -> np.ndarray:
-        """The bytes of an entry, mapped."""
+        """The bytes of an entry."""
         if not 0 <= entry.shard_id < self.shards:
             raise self._damaged(key, f"file {entry.shard_id} of {self.shards}")
         if entry.shard_id not in self._files:
-            self._files[entry.shard_id] = self._mapped(entry.shard_id)
-        file = np.frombuffer(self._files[entry.shard_id], np.uint8)
+            path = Path(f"{self.prefix}.data-{entry.shard_id:05}-of-{self.shards:05}")
+            self._files[entry.shard_id] = read_file(path, _COPIED)
+        data, _ = self._files[entry.shard_id]
+        file = np.frombuffer(data, np.uint8)
         if entry.offset < 0 or entry.size < 0 or entry.offset + entry.size > len(file):
             raise self._damaged(key, f"bytes {entry.offset} to {entry.offset + entry.size} of {len(file)}")
         return file[entry.offset : entry.offset + entry.size]
 
     def _forget(self, entry: Any) -> None:
         """Give back the memory in which an entry was read, until it is read again: not all are read whole later."""
-        file = self._files[entry.shard_id]
-        if isinstance(file, mmap.mmap) and hasattr(mmap, "MADV_DONTNEED"):
-            first = entry.offset // mmap.PAGESIZE * mmap.PAGESIZE
-            file.madvise(mmap.MADV_DONTNEED, first, entry.offset + entry.size - first)
-
-    def _mapped(self, number: int) -> mmap.mmap | bytes:
-        path = Path(f"{self.prefix}.data-{number:05}-of-{self.shards:05}")
-        try:
-            with path.open("rb") as file:
-                is_empty = not os.fstat(file.fileno()).st_size
-                return b"" if is_empty else mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-        except OSError as error:
-            raise ImportFailed("a file of the checkpoint cannot be read", found=str(error)) from error
+        _, mapped = self._files[entry.shard_id]
+        if mapped is not None:
+            mapped.forget(entry.offset, entry.size)
 
     def _strings(self, data: np.ndarray, shape: tuple[int, ...], entry: Any, key: str) -> np.ndarray:
         """Their lengths as varints, a checksum of these, then the bytes of one after the other."""
         raw, at, lengths = data.tobytes(), 0, []
+        if math.prod(shape) > len(raw):
+            raise self._damaged(key, "fewer strings than its shape says")
         result = np.empty(math.prod(shape), object)
         try:
             for _ in range(result.size):
                 length, at = read_varint(raw, at)
                 lengths.append(length)
-        except IndexError:
+        except (IndexError, ValueError):
             raise self._damaged(key, "fewer strings than its shape says") from None
         at += 4
         if at + sum(lengths) != len(raw):
@@ -136,12 +135,11 @@ class TensorBundle:
 def open_bundle(prefix: Path) -> TensorBundle:
     """The checkpoint whose files begin with `prefix`; ImportFailed where its index is missing or damaged."""
     path = Path(f"{prefix}.index")
+    entries = read_table(bytes(read_file(path)[0]), str(path))
     try:
-        data = path.read_bytes()
-    except OSError as error:
-        raise ImportFailed("the index of the checkpoint cannot be read", found=str(error)) from error
-    entries = read_table(data, str(path))
-    header = message_class("BundleHeaderProto").FromString(entries.get(b"", b""))
+        header = message_class("BundleHeaderProto").FromString(entries.get(b"", b""))
+    except Exception as error:  # protobuf's parser raises errors of its own
+        raise ImportFailed(f"the checkpoint {prefix} is damaged", found="no header") from error
     if header.endianness != _LITTLE_ENDIAN or header.num_shards < 1:
         kind = "big endian" if header.endianness else f"{header.num_shards} files"
         raise ImportFailed(f"the checkpoint {prefix} is of a kind that jfuse does not read", found=kind)

@@ -12,7 +12,7 @@ import numpy as np
 
 from jfuse.errors import ImportFailed, LowerError
 from jfuse.frontends.tensorflow.arrays import TensorArray
-from jfuse.frontends.tensorflow.graph import PendingList, Walker, handles
+from jfuse.frontends.tensorflow.graph import FunctionCall, PendingList, Walker, handles
 from jfuse.frontends.tensorflow.variables import Resource
 from jfuse.ir.evaluate import evaluate
 from jfuse.ir.graph import Graph, Var
@@ -30,14 +30,14 @@ _SHAPE_SIZED = 64  # integer operands up to this size keep their value inside a 
 
 
 @handles("PartitionedCall", "StatefulPartitionedCall")
-def _call(walker: Walker, node: Any, operands: list[Any]) -> Sequence[Any]:
+def _call(walker: Walker, node: Any, operands: list[Any]) -> Sequence[Any] | FunctionCall:
     name = node.attr["f"].func.name
     function = walker.library.functions.get(name)
     if function is None:
         raise ImportFailed(f"the graph calls the function {name!r}, which it does not define")
     marking = composite_marking(function)
     if marking is None or any(isinstance(o, PendingList) for o in operands):
-        return walker.walk_function(name, operands)
+        return FunctionCall(name, operands)
     return _composite(walker, function, operands, *marking)
 
 
@@ -62,9 +62,9 @@ def composite_marking(function: Any) -> tuple[str, tuple[tuple[str, Any], ...]] 
 
 def _composite(
     walker: Walker, function: Any, operands: list[Any], name: str, attributes: tuple[tuple[str, Any], ...]
-) -> Sequence[Any]:
+) -> Sequence[Any] | FunctionCall:
     if any(isinstance(operand, Resource) and operand.is_state for operand in operands):
-        return walker.walk_function(function.signature.name, operands)  # rules know tensors only
+        return FunctionCall(function.signature.name, operands)  # rules know tensors only
     tensors = [i for i, operand in enumerate(operands) if _is_argument(function, i, operand)]
     arguments = tuple(function.signature.input_arg[i].name for i in tensors)
 
@@ -80,7 +80,7 @@ def _composite(
     inputs = [_body_input(value) for value in given]
     graph = trace_graph(body, inputs, name="body")
     if not any(isinstance(g, Var) for g in given):
-        return walker.walk_function(function.signature.name, operands)
+        return FunctionCall(function.signature.name, operands)
     return composite(given, (graph,), name=name, arguments=arguments, attributes=attributes)
 
 
@@ -94,24 +94,24 @@ def _is_argument(function: Any, place: int, operand: Any) -> bool:
 
 
 @handles("If", "StatelessIf")
-def _if(walker: Walker, node: Any, operands: list[Any]) -> Sequence[Any]:
+def _if(walker: Walker, node: Any, operands: list[Any]) -> Sequence[Any] | FunctionCall:
     flag, *values = operands
     branches = [node.attr[a].func.name for a in ("then_branch", "else_branch")]
     if not isinstance(flag, Var):
-        return walker.walk_function(branches[0] if np.asarray(flag).any() else branches[1], values)
+        return FunctionCall(branches[0] if np.asarray(flag).any() else branches[1], values)
     if type_of(flag).rank or type_of(flag).dtype.value != "bool":
         raise LowerError("the condition of an If is not a bool scalar", found=str(type_of(flag)))
     return _branched(walker, flag, values, _Branch.of(branches[0]), _Branch.of(branches[1]))
 
 
 @handles("Case", "StatelessCase")
-def _case(walker: Walker, node: Any, operands: list[Any]) -> Sequence[Any]:
+def _case(walker: Walker, node: Any, operands: list[Any]) -> Sequence[Any] | FunctionCall:
     index, *values = operands
     names = [f.name for f in node.attr["branches"].list.func]
     last = len(names) - 1
     if not isinstance(index, Var):
         number = int(np.asarray(index).reshape(()))
-        return walker.walk_function(names[number if 0 <= number <= last else last], values)
+        return FunctionCall(names[number if 0 <= number <= last else last], values)
     if len(names) == 2:
         return _branched(walker, ops.equal(index, np.int32(0)), values, *map(_Branch.of, names))
     # All numbers that are none of a branch mean the last one; those beyond it are found there anyway.

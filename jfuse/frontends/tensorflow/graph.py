@@ -6,9 +6,9 @@ not known yet). Nodes are visited from the results backwards, so that what nobod
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from jax.errors import InconclusiveDimensionOperation
@@ -37,7 +37,15 @@ from jfuse.tf_nodes.attributes import (
 )
 from jfuse.tf_nodes.single_node import result_shapes, run_node, single_node, why_not_single
 
-Handler = Callable[["Walker", Any, list[Any]], Sequence[Any]]
+
+class FunctionCall(NamedTuple):
+    """What a node stands for that does nothing but call a function of the library."""
+
+    name: str
+    arguments: Sequence[Any]
+
+
+Handler = Callable[["Walker", Any, list[Any]], Sequence[Any] | FunctionCall]
 HANDLERS: dict[str, Handler] = {}
 """Nodes that are about the graph itself (constants, calls, loops, variables), by TensorFlow op."""
 # What counting with a size that is a symbol ends in: range(d), np.zeros(d), d < 4.
@@ -69,6 +77,10 @@ class Scope:
     arguments: Mapping[str, Any] = field(default_factory=dict)
 
 
+_Body: TypeAlias = tuple[Sequence[Any], list[str], Mapping[str, Any]]
+"""The nodes of a function, the references of its results, the values of its arguments."""
+
+
 @dataclass
 class Walker:
     """What one import shares: the library, the rules, the state of variables, and notes for the report."""
@@ -83,40 +95,82 @@ class Walker:
     custom_ops: Container[str] = ()  # ops that the user writes as custom operators, whatever rule there is
 
     def walk_nodes(self, nodes: Sequence[Any], references: Sequence[str], given: Mapping[str, Any]) -> list[Any]:
-        """The values of tensor references in a graph whose placeholders have the `given` values."""
+        """The values of tensor references in a graph whose placeholders have the `given` values.
+
+        Functions that call each other take no more of Python's stack than one, however deep they do.
+        """
+        walks = [self._walk(nodes, references, given)]
+        found: list[Any] = []
+        failed: Exception | None = None
+        while walks:
+            try:
+                called = walks[-1].send(found or None) if failed is None else walks[-1].throw(failed)
+            except StopIteration as end:
+                walks.pop()
+                found, failed = end.value, None
+            except Exception as error:  # each caller adds its place
+                walks.pop()
+                if not walks:
+                    raise
+                failed = error
+            else:
+                walks.append(self._walk(*called))
+                found, failed = [], None
+        return found
+
+    def _walk(
+        self, nodes: Sequence[Any], references: Sequence[str], given: Mapping[str, Any]
+    ) -> Generator[_Body, list[Any] | None, list[Any]]:
+        """`walk_nodes`, which gives the functions that it calls and takes their results."""
         scope = Scope({n.name: n for n in nodes}, {}, given)
         writers = self.writes.writers(nodes, given, self.variables.live)
         roots = [*(split_reference(r)[0] for r in references), *writers]
         for name in _in_program_order(scope, roots) if writers else in_order(scope, roots):
-            self._visit(scope, scope.nodes[name])
+            node = scope.nodes[name]
+            add_defaults(node, self.library.op_def)
+            operands = [self._read(scope, r) for r in data_inputs(node)]
+            with at_source(self.source(node)):
+                results = self._results(node, operands)
+                scope.values[name] = (
+                    ((yield self._body(results)) or []) if isinstance(results, FunctionCall) else results
+                )
         self._note_dropped(node for node in nodes if node.name not in scope.values)
         return [self._read(scope, r) for r in references]
 
     def walk_function(self, name: str, arguments: Sequence[Any]) -> list[Any]:
         """The results of a library function for the values of its arguments."""
-        function = self.library.functions.get(name)
+        return self.walk_nodes(*self._body(FunctionCall(name, arguments)))
+
+    def _body(self, call: FunctionCall) -> _Body:
+        function = self.library.functions.get(call.name)
         if function is None:
-            raise ImportFailed(f"the graph calls the function {name!r}, which it does not define")
-        given = {arg.name: value for arg, value in zip(function.signature.input_arg, arguments, strict=True)}
-        references = [function.ret[o.name] for o in function.signature.output_arg]
-        return self.walk_nodes(function.node_def, references, given)
+            raise ImportFailed(f"the graph calls the function {call.name!r}, which it does not define")
+        wanted = function.signature.input_arg
+        if len(wanted) != len(call.arguments):
+            found = f"{len(call.arguments)} operands"
+            raise ImportFailed(f"a call of the function {call.name!r} does not fit", expected=len(wanted), found=found)
+        given = {arg.name: value for arg, value in zip(wanted, call.arguments, strict=True)}
+        return function.node_def, [function.ret[o.name] for o in function.signature.output_arg], given
 
     def source(self, node: Any) -> Source:
         """The place of a node in the user's model."""
         return Source(node.name, node.op, self.stack)
 
     def _note_dropped(self, nodes: Iterable[Any]) -> None:
-        """Effects that no result needs are left out."""
-        for node in nodes:
+        """Effects that no result needs are left out, those of functions that are not called as well."""
+        waiting, seen = list(nodes)[::-1], set[str]()
+        while waiting:
+            node = waiting.pop()
             if node.op == "Assert":
                 self.notes[f"the assertion {node.name!r} is not checked by the file"] = None
             elif node.op == "PrintV2":
                 self.notes[f"what {node.name!r} prints is not printed by the file"] = None
             elif is_write(node.op):
                 self.notes[f"the variable written at {node.name!r} is not kept: no result depends on it"] = None
-            called = (self.library.functions.get(name) for name in called_functions(node))
-            for function in filter(None, called):
-                self._note_dropped(function.node_def)
+            called = [n for n in called_functions(node) if n in self.library.functions and n not in seen]
+            seen.update(called)
+            for name in reversed(called):
+                waiting += reversed(self.library.functions[name].node_def)
 
     def _read(self, scope: Scope, reference: str) -> Any:
         name, output, index = split_reference(reference)
@@ -124,7 +178,10 @@ class Walker:
             return scope.arguments[name]
         node = scope.nodes[name]
         offset = output_offset(node, self._op_def(node), output) if output else 0
-        return scope.values[name][offset + index]
+        results = scope.values[name]
+        if offset + index >= len(results):
+            raise ImportFailed(f"{node.op} has no result {offset + index}", where=node.name, found=repr(reference))
+        return results[offset + index]
 
     def _op_def(self, node: Any) -> Any:
         op_def = self.library.op_def(node.op)
@@ -132,20 +189,14 @@ class Walker:
             raise ImportFailed(f"TensorFlow does not know the op {node.op}", where=node.name)
         return op_def
 
-    def _visit(self, scope: Scope, node: Any) -> None:
-        add_defaults(node, self.library.op_def)
-        operands = [self._read(scope, r) for r in data_inputs(node)]
-        with at_source(self.source(node)):
-            scope.values[node.name] = self._results(node, operands)
-
-    def _results(self, node: Any, operands: list[Any]) -> Sequence[Any]:
+    def _results(self, node: Any, operands: list[Any]) -> Sequence[Any] | FunctionCall:
         if node.op in self.custom_ops:
             return self._opaque(node, operands)
         handler = HANDLERS.get(node.op)
         if handler is not None:
             return handler(self, node, operands)
         if node.op in self.library.functions:  # how TensorFlow 1 calls
-            return self.walk_function(node.op, operands)
+            return FunctionCall(node.op, operands)
         if any(isinstance(o, PendingList) for o in operands):
             operands = self._on_pending(node, operands)
         return self.lower(node, operands)

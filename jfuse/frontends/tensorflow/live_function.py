@@ -14,6 +14,7 @@ from jfuse.frontends.tensorflow.signature import FunctionGraph, FunctionInput
 from jfuse.frontends.tensorflow.variables import Resource, WriteAnalysis, borrow_array
 from jfuse.tf_nodes.attributes import decode_dtype, decode_shape
 from jfuse.tf_nodes.messages import as_own
+from jfuse.tflite.mapped_file import MappedFile
 
 
 class LiveFunction:
@@ -25,8 +26,13 @@ class LiveFunction:
 
     @property
     def variable_names(self) -> Sequence[str]:
-        """The names of its variables."""
+        """The names of the variables that the function captures, without `:0`."""
         return [v.name for v in self._variables]
+
+    @property
+    def mapped(self) -> Sequence[MappedFile]:
+        """None: TensorFlow holds its own copies."""
+        return ()
 
     def graph(self) -> FunctionGraph:
         """What is imported; raises ImportFailed where an argument or a result is no plain tensor."""

@@ -10,6 +10,7 @@ from typing import Any, Protocol
 from jfuse.errors import ImportFailed
 from jfuse.ir.types import DType
 from jfuse.tf_nodes.attributes import Library, PartialShape
+from jfuse.tflite.mapped_file import MappedFile
 
 
 @dataclass(frozen=True)
@@ -47,7 +48,11 @@ class FunctionSource(Protocol):
 
     @property
     def variable_names(self) -> Sequence[str]:
-        """The names of its variables."""
+        """The names of the variables that the function captures, without `:0`."""
+
+    @property
+    def mapped(self) -> Sequence[MappedFile]:
+        """The files that constants are views of, where they are too large to be copied."""
 
     def graph(self) -> FunctionGraph:
         """What is imported; raises ImportFailed where an argument or a result is no plain tensor."""
@@ -70,7 +75,7 @@ class TfSignature:
 
     @property
     def function(self) -> Any:
-        """TensorFlow's concrete function."""
+        """The concrete function of TensorFlow, for running it; of a folder it is loaded at the first use."""
         return self.source.function
 
     def graph(self) -> FunctionGraph:

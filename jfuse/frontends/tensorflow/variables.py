@@ -5,7 +5,7 @@ A variable that is written is a value: each read gives the current one, each wri
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -137,12 +137,23 @@ class WriteAnalysis:
 
     def written_arguments(self, name: str) -> frozenset[int]:
         """Positions of the arguments that function `name` writes."""
-        if name not in self._known:
-            self._known[name] = frozenset()  # a recursive function adds nothing to itself
-            function = self.library.functions[name]
+        for called in self._callees_first(name):
+            function = self.library.functions[called]
             positions = {arg.name: i for i, arg in enumerate(function.signature.input_arg)}
-            self._known[name] = frozenset(self._written(function.node_def, positions))
+            self._known[called] = frozenset(self._written(function.node_def, positions))
         return self._known[name]
+
+    def _callees_first(self, name: str) -> Iterator[str]:
+        """The functions not known yet that a function calls, by others too, and itself: each behind its callees."""
+        waiting = [(name, False)]
+        while waiting:
+            at, is_ready = waiting.pop()
+            if is_ready:
+                yield at
+            elif at not in self._known:
+                self._known[at] = frozenset()  # a recursive function adds nothing to itself
+                waiting.append((at, True))
+                waiting += [(n, False) for node in self.library.functions[at].node_def for n in self._called(node)]
 
     def written_placeholders(self, nodes: Iterable[Any]) -> set[str]:
         """The names of the placeholders of a top-level graph that are written."""
@@ -190,8 +201,10 @@ class WriteAnalysis:
 
     def _written_operands(self, node: Any) -> set[int]:
         offset = 1 if node.op in ("If", "StatelessIf", "Case", "StatelessCase") else 0
-        names = [name for name in (*called_functions(node), node.op) if name in self.library.functions]
-        return {i + offset for name in names for i in self.written_arguments(name)}
+        return {i + offset for name in self._called(node) for i in self.written_arguments(name)}
+
+    def _called(self, node: Any) -> list[str]:
+        return [name for name in (*called_functions(node), node.op) if name in self.library.functions]
 
 
 def borrow_array(variable: Any) -> np.ndarray:

@@ -71,7 +71,7 @@ class Symbols:
             raise ImportFailed("an input's size is no sum or product of open sizes", found=str(size)) from error
 
     def shape(self, sizes: Sequence[Any]) -> Shape:
-        """A shape of PyTorch's."""
+        """The dimensions of a tensor of PyTorch: ints, and a symbol for each open size."""
         return tuple(self.dim(size) for size in sizes)
 
 

@@ -30,7 +30,7 @@ class Trained:
     rule: QuantizeRule | None = None
 
     def fixed_for(self, rule: QuantizeRule) -> Fixed | None:
-        """The parameters under a rule."""
+        """The trained scale and zero point where they are of the rule's type and symmetry; None for any other rule."""
         same = self.rule is not None and _kind(self.rule) == _kind(rule)
         return self.fixed if same else None
 

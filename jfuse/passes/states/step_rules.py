@@ -35,13 +35,13 @@ class Stepped:
     is_read: Callable[[int], bool]
 
     def atom(self, place: int) -> Atom:
-        """An operand that is there."""
+        """The operand at a position, where the op has one in any case."""
         atom = self.eqn.inputs[place]
         assert atom is not None, "asked for an operand that is there"
         return atom
 
     def shape(self, place: int = 0) -> tuple[Dim, ...]:
-        """The shape of an operand."""
+        """The shape of the operand at a position, the first by default."""
         return self.atom(place).type.shape
 
     @property

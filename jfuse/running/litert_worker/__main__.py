@@ -97,7 +97,7 @@ class Worker:
         self._own = _address_space()
 
     def serve(self) -> None:
-        """Answer each request."""
+        """Answer one request after the other until the other side closes the pipe."""
         while True:
             try:
                 memory, dropped, number, method, arguments = self._messages.receive()

@@ -44,7 +44,7 @@ class Results:
     updated: tuple[int, ...] = ()
 
     def types(self) -> tuple[TensorType, ...]:
-        """The stated types of all."""
+        """The types that the file states for all results, in their order."""
         return tuple(self.type(i) for i in range(self.count))
 
 

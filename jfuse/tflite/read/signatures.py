@@ -15,7 +15,7 @@ class Entries(Protocol):
     """The subgraphs of a file that signatures name."""
 
     def subgraph(self, index: int, where: str | None = None) -> Subgraph:
-        """A reader of a subgraph."""
+        """The reader of the subgraph with that index.   where: what names it, for an error where there is none"""
 
     def entry(self, index: int) -> tuple[Graph, tuple[State, ...]]:
         """A subgraph as a graph, and what it keeps between calls."""
@@ -30,7 +30,7 @@ def unnamed_signature(file: Entries, index: int, key: str) -> Signature:
 
 
 def signature(file: Entries, table: Any) -> Signature:
-    """One signature of the file."""
+    """A signature as the program has it, of its table in the file; BadFlatbuffer where names do not fit the tensors."""
     key = text(table.signatureKey)
     where = f"signature {key!r}"
     reader = file.subgraph(int(table.subgraphIndex), where)

@@ -12,6 +12,8 @@ from jfuse.tflite.read.fields import integers
 from jfuse.tflite.schema import SPARSE_FORMATS
 from jfuse.tflite.tensor_data import unpack
 
+_MOST_IN_A_BYTE = 4  # elements, of two bits
+
 
 def sparse_constant(table: Any, data: Any, tensor_type: TensorType, name: str | None, where: str) -> SparseConst:
     """The constant of a type whose elements are in `data`: u8[n].   table: the tensor's sparsity"""
@@ -24,7 +26,7 @@ def sparse_constant(table: Any, data: Any, tensor_type: TensorType, name: str | 
             raise BadFlatbuffer("a sparse tensor has too many levels", where=where, found=found)
     levels = tuple(_level(level, where) for level in table.dimMetadata or ())
     sparsity = Sparsity(integers(table.traversalOrder), integers(table.blockMap), levels)
-    count = len(sparsity.places(shape, where))
+    count = len(sparsity.places(shape, where, _MOST_IN_A_BYTE * len(data)))
     return SparseConst(
         unpack(data, tensor_type.dtype, (count,), where), shape, sparsity, name, tensor_type.quantization
     )

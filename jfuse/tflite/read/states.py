@@ -33,7 +33,7 @@ class Reader(Protocol):
         """The operators with the names of their builtins."""
 
     def read(self, index: int) -> Atom:
-        """What a tensor holds."""
+        """The Var or Const that a tensor holds by now."""
 
     def state_name(self, index: int) -> str:
         """A name for a state tensor, which no other state of the file has."""

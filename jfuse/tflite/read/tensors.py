@@ -54,11 +54,11 @@ class Tensors:
         return places
 
     def name(self, index: int) -> str:
-        """The name of a tensor."""
+        """The name that the file gives a tensor, which may be empty."""
         return text(self._tables[index].name, f"{self._where} tensor {index}")
 
     def place(self, index: int) -> str:
-        """A tensor, for messages."""
+        """How messages call a tensor: its subgraph, index and name."""
         return f"{self._where} tensor {index} {self.name(index)!r}"
 
     def is_variable(self, index: int) -> bool:

@@ -101,7 +101,7 @@ def either(*needs: Need) -> Need:
 
 
 def never(need: Need) -> Need:
-    """The condition does not hold."""
+    """A condition that holds where the given one does not."""
     return lambda eqn: not need(eqn)
 
 

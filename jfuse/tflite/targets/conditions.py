@@ -25,7 +25,10 @@ _LSTM_PARTS = {
 
 
 def plain_lstm(eqn: Eqn) -> str | None:
-    """tensorflow/lite/micro/kernels/unidirectional_sequence_lstm.cc; ethosu/vela/tflite_supported_operators.py."""
+    """Only LSTMs without optional parts.
+
+    Source: tensorflow/lite/micro/kernels/unidirectional_sequence_lstm.cc; ethosu/vela/tflite_supported_operators.py.
+    """
     parts = [text for name, text in _LSTM_PARTS.items() if _has(eqn, name)]
     parts += [] if _has(eqn, "input_to_input_weights") else ["coupled gates"]
     parts += ["diagonal recurrent weights"] if eqn.params.get("diagonal_recurrent_tensors") else []
@@ -52,7 +55,7 @@ def no_hybrid(eqn: Eqn) -> str | None:
 
 
 def few_values(eqn: Eqn) -> str | None:
-    """tensorflow/lite/micro/kernels/concatenation.cc, kMaxInputNum."""
+    """Ten values at most values are joined: tensorflow/lite/micro/kernels/concatenation.cc, kMaxInputNum."""
     return f"the kernel joins 10 values at most, not {len(eqn.inputs)}" if len(eqn.inputs) > 10 else None
 
 
@@ -85,7 +88,7 @@ ETHOS: Conditions = {"UNIDIRECTIONAL_SEQUENCE_LSTM": (plain_lstm,)}
 
 
 def gpu_slice(eqn: Eqn) -> str | None:
-    """tflite/tools/versioning/gpu_compatibility.cc."""
+    """No slice with masks of other axes: tflite/tools/versioning/gpu_compatibility.cc."""
     masks = [m for m in ("ellipsis_mask", "new_axis_mask", "shrink_axis_mask") if eqn.params.get(m)]
     if masks:
         return f"the delegate takes no {' and no '.join(masks)}"

@@ -81,7 +81,7 @@ def _pairs(entry: Mapping[str, Any]) -> frozenset[tuple[str, str]] | None:
 
 @cache
 def table_of(runtime: str) -> Table:
-    """The table of one runtime."""
+    """The operators that a runtime has, by its name in `RUNTIMES`; read once."""
     data = json.loads((_FOLDER / f"{runtime}.json").read_text())
     operators = {
         name: Entry(

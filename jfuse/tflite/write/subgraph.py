@@ -100,7 +100,7 @@ class SubgraphWriter:
             self._tensors.tables[place].name = name
 
     def finish(self) -> Any:
-        """The subgraph's table."""
+        """The finished subgraph, as the schema's object `SubGraphT`."""
         table = schema.SubGraphT()
         table.name = self._graph.name
         if self._graph.debug is not None:

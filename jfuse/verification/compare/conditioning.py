@@ -16,6 +16,7 @@ from jfuse.ir.graph import Const, Program, Signature
 from jfuse.ir.types import DType
 from jfuse.ir.walk import with_float
 from jfuse.proof.inputs import CallInputs
+from jfuse.verification.compare.ties import chooses
 from jfuse.verification.compare.wrong import Wrong
 from jfuse.verification.locate.inner_rounding import rounded_results
 from jfuse.verification.locate.rounding import TIMES, rounding_of
@@ -37,9 +38,12 @@ class Conditioning:
         """The wrong outputs of one call that rounding does not explain, and a note on those that it does.
 
         before: the calls before it, from the initial states. Loops are one equation: what diverges in them step by step
-        stays wrong.
+        stays wrong. So does what a comparison or another choice may turn over: a rounding there moves the answer so far
+        that anything would pass (`Ties` follows each side's choices).
         """
         signature = next(s for s in self.program.signatures if s.key == step.key)
+        if any(map(chooses, signature.graph.eqns)):
+            return wrong, ()
         row = (*before, step) if signature.states else (step,)
         if any(s.key != step.key for s in row) or not any(map(_Rounding.may_be, wrong)):
             return wrong, ()

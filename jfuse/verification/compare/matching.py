@@ -115,7 +115,7 @@ class Renamed:
 
     @property
     def name(self) -> str:
-        """The subject's."""
+        """The name of the subject, which stays as it is."""
         return self.subject.name
 
     @property
@@ -144,7 +144,7 @@ class Renamed:
         return _back(found, self.subject.batch(own, found.key, in_a_row=in_a_row))
 
     def singly(self, key: str) -> str | None:
-        """As the subject's."""
+        """As the subject says it of its own signature."""
         return self.subject.singly(self.matches[key].key)
 
 

@@ -9,10 +9,9 @@ from itertools import zip_longest
 import numpy as np
 
 from jfuse.errors import VerifyFailed
-from jfuse.ir.contents import same_bytes
+from jfuse.ir.contents import Contents, large_constants, same_bytes
 from jfuse.ir.dims import symbol, symbols_of
-from jfuse.ir.graph import Const, Graph, Program
-from jfuse.ir.quantization import PRINTED_IN_FULL
+from jfuse.ir.graph import Graph, Program
 from jfuse.ir.text import format_graph
 from jfuse.ir.walk import all_eqns, all_graphs, rename_dims
 from jfuse.tflite.read.file import load_tflite
@@ -27,11 +26,11 @@ def reads_back(program: Program, data: bytes) -> None:
             raise VerifyFailed(
                 f"the file does not keep the states of signature {signature.key!r}", expected=states[0], found=states[1]
             )
-        constants = [_large(s.graph) for s in (signature, loaded[signature.key])]
+        sides = (signature, loaded[signature.key])
+        constants = [large_constants(s.graph, Contents()) for s in sides]
         same = len(constants[0]) == len(constants[1]) and all(map(_equal, *constants))
         # Large constants that are equal need no digests.
-        hoisted = [[c.array for c in large] if same else [] for large in constants]
-        texts = [_comparable(s.graph, h) for s, h in zip((signature, loaded[signature.key]), hoisted, strict=True)]
+        texts = [_comparable(s.graph, c if same else []) for s, c in zip(sides, constants, strict=True)]
         for written, read in zip_longest(*texts):
             if written != read:
                 raise VerifyFailed(
@@ -42,22 +41,12 @@ def reads_back(program: Program, data: bytes) -> None:
                 )
 
 
-def _large(graph: Graph) -> list[Const]:
-    """The constants that print by digest, each array once, in order of first use; not the sparse ones."""
-    atoms = (a for g in all_graphs(graph) for atoms in (*(e.inputs for e in g.eqns), g.outputs) for a in atoms)
-    large = (a for a in atoms if type(a) is Const and a.array.size > PRINTED_IN_FULL)
-    return list({id(const.array): const for const in large}.values())
+def _equal(written: Sequence[np.ndarray], read: Sequence[np.ndarray]) -> bool:
+    a, b = written[0], read[0]
+    return a.dtype == b.dtype and a.shape == b.shape and same_bytes(a, b)
 
 
-def _equal(written: Const, read: Const) -> bool:
-    return (
-        written.array.dtype == read.array.dtype
-        and written.shape == read.shape
-        and same_bytes(written.array, read.array)
-    )
-
-
-def _comparable(graph: Graph, hoisted: Sequence[np.ndarray]) -> list[str]:
+def _comparable(graph: Graph, hoisted: Sequence[Sequence[np.ndarray]]) -> list[str]:
     """The text without what a file does not hold: sources, names, known values, and which open sizes are equal."""
     symbols = {
         name for inner in all_graphs(graph) for v in inner.inputs for d in v.type.shape for name in symbols_of(d)

@@ -14,9 +14,10 @@ from jfuse.errors import JfuseError
 from jfuse.ir.dims import Dim, is_known, multiple
 from jfuse.ir.types import DType, TensorType
 from jfuse.proof.inputs import CallInputs
+from jfuse.quantization.npz import npz_arrays
 from jfuse.verification.subject import Interface
 
-_PLACE = re.compile(r"(\d+)/([^/]*)/(.*)")
+_PLACE = re.compile(r"([0-9]{1,18})/([^/]*)/(.*)")
 
 
 @dataclass(frozen=True)
@@ -47,11 +48,7 @@ class Given:
             )
 
     def _of_file(self, path: Path) -> Iterator[CallInputs]:
-        try:
-            with np.load(path, allow_pickle=False) as file:
-                arrays = {name: file[name] for name in file.files}
-        except (OSError, ValueError) as error:
-            raise JfuseError(f"{path} cannot be read as an .npz file", found=str(error)) from error
+        arrays = npz_arrays(path)
         placed = {name: match for name in arrays if (match := _PLACE.fullmatch(name))}
         if len(placed) < len(arrays):
             yield self._call(self.key, arrays)

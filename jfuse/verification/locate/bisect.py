@@ -258,7 +258,7 @@ def _args(signature: Signature, call: Call) -> list[np.ndarray]:
 
 
 def signature_of(program: Program, key: str) -> Signature:
-    """The signature of a key."""
+    """The program's signature with that key, which it has."""
     return next(s for s in program.signatures if s.key == key)
 
 

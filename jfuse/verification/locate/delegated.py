@@ -38,11 +38,11 @@ class Told:
     certain: bool = True
 
     def results(self, number: int, eqn: Eqn, computed: Sequence[Value]) -> Sequence[Value]:
-        """As `Known` has it."""
+        """The known values of an equation's results, None for each other."""
         return [self.of.get(var) for var in eqn.outputs]
 
     def enter(self, walk: Walk, step: LocalStep, body: int, turn: int, operands: Sequence[np.ndarray]) -> Known | None:
-        """Nothing is told of bodies."""
+        """None: no values inside of bodies are known."""
         return None
 
     def candidates(self, eqn: Eqn, shape: Sequence[int], dtype: np.dtype) -> Iterable[np.ndarray]:

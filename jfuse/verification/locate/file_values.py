@@ -46,7 +46,7 @@ class Values:
     certain: bool = True
 
     def results(self, number: int, eqn: Eqn, computed: Sequence[Value]) -> Sequence[Value]:
-        """LiteRT's results of an equation."""
+        """The values that LiteRT gave for an equation's results, None where they are overwritten."""
         return [self.of.get(var) for var in eqn.outputs]
 
     def enter(self, walk: Walk, step: LocalStep, body: int, turn: int, operands: Sequence[np.ndarray]) -> Values | None:

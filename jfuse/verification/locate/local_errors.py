@@ -107,7 +107,7 @@ class Walk:
     _doubts: dict[Var, frozenset[int]] = field(default_factory=dict)  # the equations whose known values may be others
 
     def run(self) -> Walk:
-        """Walk the equations in order."""
+        """Compute each equation in order, from straight and from known values; the walk itself."""
         self.straight = dict(zip(self.graph.inputs, self.args, strict=True))
         self.other = {
             v: a if g is None else g for v, a, g in zip(self.graph.inputs, self.args, self.given, strict=True)

@@ -26,7 +26,7 @@ class InFunctions:
 
     @property
     def name(self) -> str:
-        """JAX or PyTorch."""
+        """The library that computes, as reports print it: JAX or PyTorch."""
         return next(iter(self.imported.functions.values())).library
 
     @property
@@ -36,7 +36,7 @@ class InFunctions:
 
     @cached_property
     def signatures(self) -> Mapping[str, Interface]:
-        """Those of the functions."""
+        """What the functions take and give, by the key of each."""
         return interfaces_of(self.program)
 
     @cached_property
@@ -47,7 +47,7 @@ class InFunctions:
         }
 
     def start(self) -> Calls:
-        """Calls; functions keep nothing."""
+        """Calls in a row, none of which leaves anything to the next."""
         return _FunctionCalls(self._parts)
 
     def batch(self, inputs: Arrays, key: str, *, in_a_row: bool = False) -> dict[str, np.ndarray]:

@@ -58,7 +58,7 @@ class InJax:
         return jax.jit(self.function)
 
     def start(self) -> Calls:
-        """Calls; a function keeps nothing."""
+        """Calls in a row, none of which leaves anything to the next."""
         return StatelessCalls(self._run)
 
     def _run(self, inputs: Arrays) -> dict[str, np.ndarray]:

@@ -37,16 +37,16 @@ class InLiteRt:
 
     @cached_property
     def signatures(self) -> Mapping[str, Interface]:
-        """The file's."""
+        """What the file's signatures take and give, by key."""
         return interfaces_of(self.program)
 
     def start(self) -> Calls:
-        """An interpreter of its own."""
+        """Calls in a row, in an interpreter of their own."""
         return _InterpreterCalls(self.data, self.delegates, self.limits)
 
     @cached_property
     def delegates(self) -> bool:
-        """Whether XNNPACK takes part."""
+        """Whether the interpreter may hand operators to XNNPACK, its default delegate."""
         return with_delegates(self.program)
 
     def batch(self, inputs: Arrays, key: str, *, in_a_row: bool = False) -> dict[str, np.ndarray]:

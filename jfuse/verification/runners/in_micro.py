@@ -45,11 +45,11 @@ class InMicro:
 
     @cached_property
     def signatures(self) -> Mapping[str, Interface]:
-        """The file's."""
+        """What the file's signatures take and give, by key."""
         return interfaces_of(self.program)
 
     def start(self) -> Calls:
-        """An interpreter of its own."""
+        """Calls in a row, in an interpreter and a process of their own."""
         return _MicroCalls(self)
 
     def batch(self, inputs: Arrays, key: str, *, in_a_row: bool = False) -> dict[str, np.ndarray]:

@@ -42,7 +42,7 @@ class InTensorFlow:
 
     @cached_property
     def signatures(self) -> Mapping[str, Interface]:
-        """The source's."""
+        """What the source's signatures take and give, by key."""
         return interfaces_of(self.program)
 
     def start(self) -> Calls:

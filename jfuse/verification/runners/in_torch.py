@@ -28,11 +28,11 @@ class InTorch:
 
     @property
     def signatures(self) -> Mapping[str, Interface]:
-        """The one of the module."""
+        """What the module takes and gives, by the key of its one signature."""
         return {self.function.key: self.interface}
 
     def start(self) -> Calls:
-        """Calls; a module keeps nothing."""
+        """Calls in a row, none of which leaves anything to the next."""
         return StatelessCalls(self._run)
 
     def _run(self, inputs: Arrays) -> dict[str, np.ndarray]:

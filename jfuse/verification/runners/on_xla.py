@@ -34,7 +34,7 @@ class Runnable(Protocol):
     limits: Limits | None
 
     def to_bytes(self) -> bytes:
-        """The file."""
+        """The bytes of the model's .tflite file."""
 
     def stream(self, *, quick: bool = False) -> Calls:
         """Calls in a row on XLA."""
@@ -49,12 +49,12 @@ class OnXla:
 
     @property
     def program(self) -> Program:
-        """The model's."""
+        """The program that the model holds, which XLA compiles."""
         return self.model.program
 
     @cached_property
     def signatures(self) -> Mapping[str, Interface]:
-        """The model's."""
+        """What the model's signatures take and give, by key."""
         return interfaces_of(self.program)
 
     def start(self) -> Calls:

@@ -38,7 +38,9 @@ class StatelessCalls:
     states: Arrays = field(default_factory=dict)
 
     def reset(self) -> None:
+        """Nothing to do: no call leaves anything."""
         pass
 
     def run(self, inputs: Arrays, key: str | None = None) -> dict[str, np.ndarray]:
+        """The outputs of the function by name; `key` is not asked for, as there is one."""
         return self.function(inputs)

@@ -67,7 +67,7 @@ class Product:
 
     @property
     def weights(self) -> Atom | None:
-        """The weights."""
+        """The operand that holds the weights; None where the equation omits it."""
         return self.eqn.inputs[_PLACES[self.eqn.op][1]]
 
     @property
@@ -78,7 +78,7 @@ class Product:
 
     @property
     def function(self) -> str:
-        """The activation."""
+        """The activation that the product's operator applies, as the schema calls it."""
         return str(self.eqn.params["fused_activation_function"])
 
     @property

@@ -162,6 +162,8 @@ def _works_anywhere(eqn: Eqn, layout: Layout) -> bool:
         return False
     if eqn.op is ops.concatenation:
         return all(a is not None and a.type.rank == rank for a in eqn.inputs)
+    if eqn.op is ops.gather:
+        return eqn.params["batch_dims"] == 0 and eqn.inputs[1] is not None and eqn.inputs[1].type.rank == 1
     if eqn.op in _PADS:
         return isinstance(eqn.inputs[1], Const)
     if isinstance(layout, Widened) and (eqn.op in _OF_ROWS or eqn.params.get("keep_num_dims")):
@@ -196,7 +198,7 @@ def _anywhere(eqn: Eqn, operands: Sequence[Any], layout: Layout) -> Any:
     """The equation on operands in the other layout."""
     params, rank = dict(eqn.params), layout.rank
     places = [layout.place(a) for a in range(rank)]
-    if eqn.op is ops.concatenation:
+    if eqn.op in (ops.concatenation, ops.gather):
         params["axis"] = places[from_front(params["axis"], rank)]
     elif eqn.op in _PADS:
         amounts = np.zeros((operands[0].ndim, 2), operands[1].array.dtype)

@@ -29,10 +29,12 @@ class Layout(Protocol):
     moves_axes: bool
 
     @property
-    def rank(self) -> int: ...
+    def rank(self) -> int:
+        """How many dimensions the tensors have that could be laid out else."""
 
     @property
-    def least(self) -> int: ...
+    def least(self) -> int:
+        """How many operators fewer make the other layout worth it."""
 
     def gives(self, eqn: Eqn) -> bool:
         """Whether an equation converts a tensor from the other layout."""

@@ -38,7 +38,7 @@ class Leaf:
 
 @dataclass(frozen=True)
 class Number:
-    """One constant for all elements."""
+    """A constant that all elements share, as a float."""
 
     value: float
 
@@ -52,14 +52,14 @@ class Vector:
 
 @dataclass(frozen=True)
 class Sum:
-    """Terms with their coefficients."""
+    """A sum of terms, each with a coefficient."""
 
     terms: tuple[tuple[float, Expr], ...]
 
 
 @dataclass(frozen=True)
 class Product:
-    """Factors."""
+    """A product of expressions."""
 
     factors: tuple[Expr, ...]
 
@@ -122,7 +122,7 @@ Terms: TypeAlias = dict[Monomial, float]
 
 
 def parts(expr: Expr) -> tuple[Expr, ...]:
-    """The expressions right below."""
+    """The expressions right below one: its terms, factors or operand."""
     if isinstance(expr, Sum):
         return tuple(term for _, term in expr.terms)
     if isinstance(expr, Product):
@@ -142,7 +142,7 @@ def ends(expr: Expr) -> Iterator[Expr]:
 
 
 def clamps(expr: Expr) -> Iterator[Clamp]:
-    """The clamps in an expression."""
+    """The clamps in an expression, at any depth."""
     if isinstance(expr, Clamp):
         yield expr
     for part in parts(expr):

@@ -33,7 +33,7 @@ class View:
 
     @cached_property
     def reader(self) -> Reader:
-        """Reads values as expressions."""
+        """What reads values of the graph as expressions of its inputs and constants."""
         return Reader(self.body, self.dependence, self.rows)
 
     def read(self, atom: Atom) -> Expr:

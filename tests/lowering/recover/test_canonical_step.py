@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from jfuse.ir.check import check_graph
-from jfuse.ir.evaluate import evaluate
 from jfuse.ir.graph import Graph
 from jfuse.ir.trace import recording
 from jfuse.ir.types import DType, TensorType
@@ -22,6 +21,7 @@ from jfuse.passes.context import Context
 from jfuse.passes.fuse.fuse import fuse
 from jfuse.passes.fuse.recover import recover
 from jfuse.passes.pipeline import SUB_PASSES
+from jfuse.running.runner import Runner
 from tests import cells
 from tests.cells import BATCH, INPUTS, STEPS, UNITS, B, Loop, R, W, dense, f32, keras, update
 
@@ -83,7 +83,7 @@ def test_the_normal_form_is_fused_and_answers_like_the_loop(name: str) -> None:
     assert ctx.report.refused == []
     assert [e.op.name for e in result.eqns].count("unidirectional_sequence_lstm") == 1
     args = draw(graph)
-    for found, wanted in zip(evaluate(result, args), evaluate(graph, args), strict=True):
+    for found, wanted in zip(Runner(result, quick=True)(args), Runner(graph, quick=True)(args), strict=True):
         np.testing.assert_allclose(found, wanted, atol=1e-6)  # f32, 5 steps
 
 

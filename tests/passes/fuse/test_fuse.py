@@ -27,6 +27,7 @@ from jfuse.passes.fuse.fuse import fuse
 from jfuse.passes.fuse.recover import recover
 from jfuse.passes.options import RecurrenceOptions
 from jfuse.passes.pipeline import SUB_PASSES
+from jfuse.running.runner import Runner
 from tests import cells
 from tests.cells import BATCH, INPUTS, STEPS, UNITS, Loop, dense, f32, gate, weights
 from tests.lowering.recover.test_lstm import DECOYS, SPELLINGS
@@ -282,7 +283,9 @@ def test_recovered_lstms_answer_like_the_equations(spelling: str, reverse: bool)
     assert ctx.report.fused[0].error < 1e-12  # f64 rounding over three steps
     h, c, x = draw(2, UNITS), draw(2, UNITS), draw(7, 2, INPUTS)
     y, last_h, last_c = lstm(x[::-1] if reverse else x, h, c)
-    for found, wanted in zip(evaluate(result, [h, c, x]), (last_h, last_c, y[::-1] if reverse else y), strict=True):
+    for found, wanted in zip(
+        Runner(result, quick=True)([h, c, x]), (last_h, last_c, y[::-1] if reverse else y), strict=True
+    ):
         np.testing.assert_allclose(found, wanted, atol=1e-6)  # f32, 7 steps
 
 
@@ -318,7 +321,7 @@ def check_fused_as(loop: Loop, operator: str) -> None:
     assert "scan" not in op_names(result)
     assert ctx.report.fused[0].error < 1e-11  # f64 rounding over three steps; layer norms divide by small variances
     args = [draw(*(2 if d is BATCH else 7 if d is STEPS else d for d in v.type.shape)) for v in graph.inputs]
-    for found, wanted in zip(evaluate(result, args), evaluate(graph, args), strict=True):
+    for found, wanted in zip(Runner(result, quick=True)(args), Runner(graph, quick=True)(args), strict=True):
         np.testing.assert_allclose(found, wanted, rtol=2e-6, atol=2e-6)  # f32, 7 steps
 
 
@@ -389,7 +392,7 @@ def test_no_decoy_is_fused(decoy: str) -> None:
     assert op_names(result) == ["scan"]
     assert conditions(ctx) == [condition]
     args = [draw(2, UNITS), draw(2, UNITS), draw(5, 2, INPUTS)]
-    for found, wanted in zip(evaluate(result, args), evaluate(graph, args), strict=True):
+    for found, wanted in zip(Runner(result, quick=True)(args), Runner(graph, quick=True)(args), strict=True):
         np.testing.assert_array_equal(found, wanted)
 
 
@@ -468,7 +471,7 @@ def test_keras_lstm(flags: list[str], batch: Any, steps: Any) -> None:
     y, last_h, last_c = lstm(x[::-1] if "go_backwards" in flags else x, h, c)
     y = y[-1:] if "last" in flags else y
     by_batch = "time_major" not in flags
-    found = evaluate(result, [x.swapaxes(0, 1) if by_batch else x, h, c])
+    found = Runner(result, quick=True)([x.swapaxes(0, 1) if by_batch else x, h, c])
     wanted = (last_h, y.swapaxes(0, 1) if by_batch else y, last_h, last_c, np.zeros(()))
     for a, b in zip(found, wanted, strict=True):
         np.testing.assert_allclose(a, b, atol=1e-6)  # f32, 7 steps

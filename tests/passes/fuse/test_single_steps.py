@@ -10,7 +10,6 @@ import pytest
 
 from jfuse.errors import NotFused
 from jfuse.ir.check import check_graph
-from jfuse.ir.evaluate import evaluate
 from jfuse.ir.graph import Graph
 from jfuse.ir.trace import trace_graph
 from jfuse.kernels import ops
@@ -26,6 +25,7 @@ from jfuse.passes.fuse.fuse import fuse
 from jfuse.passes.fuse.recover import recover
 from jfuse.passes.pipeline import SUB_PASSES
 from jfuse.passes.simplify.dce import eliminate_dead_code
+from jfuse.running.runner import Runner
 from tests import cells
 from tests.cells import BATCH, INPUTS, UNITS, Loop, dense, f32, gate, weights
 from tests.passes.fuse.composites import check_made
@@ -57,7 +57,7 @@ def check_same(graph: Graph, result: Graph) -> None:
     random = np.random.default_rng(1)
     shapes = [[3 if d is BATCH else d for d in v.type.shape] for v in graph.inputs]
     args = [random.standard_normal(shape).astype(np.float32) for shape in shapes]
-    for found, wanted in zip(evaluate(result, args), evaluate(graph, args), strict=True):
+    for found, wanted in zip(Runner(result, quick=True)(args), Runner(graph, quick=True)(args), strict=True):
         np.testing.assert_allclose(found, wanted, atol=1e-6)  # f32, one step
 
 

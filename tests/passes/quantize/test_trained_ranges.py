@@ -197,6 +197,41 @@ def test_the_integers_of_a_quantized_keras_model_are_those_of_the_file(recipe: s
         assert snr_db(found, np.asarray(model(x))) > 30
 
 
+def _einsum() -> Any:
+    dense = keras.layers.EinsumDense("abc,cd->abd", output_shape=(None, 48), bias_axes="d")
+    return keras.Sequential([keras.Input((10, 64)), dense, keras.layers.EinsumDense("abc,cd->abd", (None, 32))])
+
+
+def _embedding() -> Any:
+    layers = [keras.layers.Embedding(100, 64), keras.layers.Dense(32)]
+    return keras.Sequential([keras.Input((10,), dtype="int32"), *layers])
+
+
+# Keras reads its own variables so.
+@pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning")
+@pytest.mark.filterwarnings("ignore:.*InputLayer:UserWarning")
+@pytest.mark.slow
+@pytest.mark.parametrize("mode", ["int8", "int4"])
+@pytest.mark.parametrize("build", [_einsum, _embedding])
+def test_the_integers_of_other_quantized_keras_layers_are_kept(build: Any, mode: str) -> None:
+    model = build()
+    model.quantize(mode)
+    lite = jfuse.convert(model, quantize="dynamic", verify=False)
+    stored = [a.array for e in eqns_of(lite.program) for a in e.inputs if isinstance(a, Const) and a.array.size > 1000]
+    assert {array.dtype for array in stored} == {np.dtype(np.int8)}
+    if mode == "int8":  # those of int4 are packed in the layer
+        kernels = [tf.convert_to_tensor(w.value).numpy() for w in model.weights if w.dtype == "int8"]
+        assert len(kernels) == len(stored) == 2
+        for kernel, found in zip(kernels, stored, strict=True):
+            np.testing.assert_array_equal(found, kernel if found.shape == kernel.shape else kernel.T)
+    runner, (given,) = LiteRt(lite.to_bytes()), lite.signature().input_names
+    for seed in (30, 31, 30):
+        is_ids = build is _embedding
+        x = np.random.default_rng(seed).integers(0, 100, (4, 10), np.int32) if is_ids else drawn(4, 10, 64, seed=seed)
+        (found,) = runner.run(lite.signature().key, {given: x}).values()
+        assert snr_db(found, np.asarray(model(x))) > 30
+
+
 def test_float8_is_refused_by_name() -> None:
     model = keras.Sequential([keras.Input((8,)), keras.layers.Dense(4)])
     with pytest.warns(UserWarning, match="InputLayer"):

@@ -10,7 +10,6 @@ import numpy as np
 
 from jfuse.ir.check import check_graph
 from jfuse.ir.dims import symbol
-from jfuse.ir.evaluate import evaluate
 from jfuse.ir.graph import Eqn, Graph, Program, Signature
 from jfuse.ir.trace import trace_graph
 from jfuse.ir.types import DType, TensorType
@@ -25,6 +24,7 @@ from jfuse.passes.scans.to_loops.scan_to_loops import scan_to_loops
 from jfuse.passes.simplify.dce import eliminate_dead_code
 from jfuse.passes.simplify.simplify import simplify
 from jfuse.running.interpreter import LiteRt
+from jfuse.running.runner import Runner
 from jfuse.tflite.write.distinct_outputs import prepare_outputs
 from jfuse.tflite.write.file import to_bytes
 
@@ -129,10 +129,11 @@ def expect(found: Sequence[Any], wanted: Sequence[Any]) -> None:
 def check(loop: Loop, graph: Graph, *, reverse: bool = False, litert: bool = True) -> None:
     """A graph made of the loop's answers like the loop in NumPy: on XLA, and in LiteRT invoke after invoke."""
     runtime = LiteRt(file_of(graph)) if litert else None
+    on_xla = Runner(graph, quick=True)
     for seed, sizes in enumerate(SIZES):
         args = arguments(graph, sizes, seed)
         wanted = loop.results(args, reverse)
-        expect(evaluate(graph, args), wanted)
+        expect(on_xla(args), wanted)
         if runtime is not None:
             results = runtime.run("main", {f"x{i}": a for i, a in enumerate(args)})
             expect([results[f"y{i}"] for i in range(len(wanted))], wanted)

@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from jfuse.ir.evaluate import evaluate
 from jfuse.ir.graph import Graph
 from jfuse.ir.trace import trace_graph
 from jfuse.ir.types import DType, TensorType
 from jfuse.ir.walk import all_eqns
 from jfuse.kernels import ops
 from jfuse.passes.scans.reroll.reroll import reroll
+from jfuse.running.runner import Runner
 
 STEPS, FEATURES, UNITS = 6, 3, 4
 RNG = np.random.default_rng(0)
@@ -87,7 +87,7 @@ def test_a_peeled_step_is_taken_back(all_rows: bool) -> None:
     assert lengths(graph) == [STEPS]
     assert [eqn.op.name for eqn in graph.eqns].count("tanh") == 0, "nothing of the first step is left"
     x = np.random.default_rng(1).standard_normal((1, STEPS, FEATURES)).astype(np.float32)
-    (found,) = evaluate(graph, [x])
+    (found,) = Runner(graph, quick=True)([x])
     wanted = by_formula(x)
     # 6 steps of sums of 7 terms in f32
     np.testing.assert_allclose(found, wanted if all_rows else wanted[:, -1], atol=2e-6)
@@ -99,6 +99,6 @@ def test_what_resembles_a_first_step_stays(first: First) -> None:
     rolled = reroll(graph)
     assert lengths(rolled) == [STEPS - 1]
     x = np.random.default_rng(2).standard_normal((1, STEPS, FEATURES)).astype(np.float32)
-    (found,), (wanted,) = evaluate(rolled, [x]), evaluate(graph, [x])
+    (found,), (wanted,) = (Runner(g, quick=True)([x]) for g in (rolled, graph))
     np.testing.assert_allclose(found, wanted, atol=2e-6)
     assert np.abs(found - by_formula(x)).max() > 1e-3, "the decoy computes something else"

@@ -30,6 +30,7 @@ from jfuse.passes.scans.to_loops.loop_cost import Form
 from jfuse.passes.scans.to_loops.scan_to_loops import scan_to_loops
 from jfuse.passes.simplify.simplify import simplify
 from jfuse.running.interpreter import LiteRt
+from jfuse.running.runner import Runner
 from jfuse.tflite.write.distinct_outputs import prepare_outputs
 from jfuse.tflite.write.file import to_bytes
 from tests.conftest import Golden
@@ -155,7 +156,7 @@ def test_scan_on_xla(loop: Loop, length: Any, batch: Any, reverse: bool, form: F
     graph = graph_of(loop, length, batch, reverse)
     args = arguments(graph, SIZES[0], 5)
     flat = unlooped(graph, form)
-    expect(jax.jit(lambda *a: evaluate(flat, a))(*args), written(loop, args, reverse))
+    expect(Runner(flat, quick=True)(args), written(loop, args, reverse))
 
 
 @every_loop
@@ -209,7 +210,7 @@ def test_scan_is_lax_scan(reverse: bool) -> None:
         return (jnp.tanh(h @ WEIGHTS.T + BIAS + row), g + row), (h * row,)
 
     finals, stacked = jax.lax.scan(step, (h, g), x, reverse=reverse)
-    expect(evaluate(unlooped(graph), [x, h, g]), [*finals, *stacked])
+    expect(Runner(unlooped(graph), quick=True)([x, h, g]), [*finals, *stacked])
 
 
 @every_direction
@@ -270,14 +271,14 @@ def nested_written(x: np.ndarray, h: np.ndarray) -> list[np.ndarray]:
 
 def test_scans_in_bodies() -> None:
     graph = trace_graph(nested, [f32(T, B, WIDTH), f32(WIDTH)])
-    flat = unlooped(graph)
+    on_xla = Runner(unlooped(graph), quick=True)
     runtimes = [LiteRt(file_of(graph), delegates=d) for d in (True, False)]
     for seed, sizes in enumerate(SIZES):
         for sign in (1, -1):
             x, h = arguments(graph, sizes, seed)
             h = sign * np.abs(h)
             wanted = nested_written(x, h)
-            expect(evaluate(flat, [x, h]), wanted)
+            expect(on_xla([x, h]), wanted)
             for runtime in runtimes:
                 expect(run(runtime, [x, h]), wanted)
 
@@ -384,7 +385,7 @@ def test_reserve_of_a_computed_size_is_fill() -> None:
     assert "reserve" in [eqn.op.name for eqn in graph.eqns]
     flat = unlooped(graph)
     assert "fill" in [eqn.op.name for eqn in flat.eqns]
-    (found,) = evaluate(flat, [np.ones((3, 2), np.float32)])
+    (found,) = Runner(flat, quick=True)([np.ones((3, 2), np.float32)])
     np.testing.assert_array_equal(found, np.repeat([[1, 0]], 4, axis=1).repeat(3, axis=0))
 
 

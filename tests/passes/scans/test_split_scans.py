@@ -14,6 +14,7 @@ from jfuse.ir.types import DType, TensorType
 from jfuse.kernels import ops
 from jfuse.passes.context import Context
 from jfuse.passes.scans.fission.split_scans import hoisted, split_scans
+from jfuse.running.runner import Runner
 from tests.passes.scans.steps import (
     BIAS,
     RNG,
@@ -232,7 +233,7 @@ def test_hoisted(name: str) -> None:
         check(loop, hoist(loop.graph(reverse=reverse)), reverse=reverse, litert=False)
     graph = hoist(loop.graph(length=5, batch=2))
     args = arguments(graph, {}, 0)
-    expect(evaluate(graph, args), loop.results(args, reverse=False))
+    expect(Runner(graph, quick=True)(args), loop.results(args, reverse=False))
 
 
 def test_projection_of_the_input_is_hoisted() -> None:
@@ -254,7 +255,7 @@ def test_what_all_steps_share_is_hoisted() -> None:
     s, h, x = args = arguments(graph, {"T": 3, "B": 2}, 0)
     for row in x:
         h = h * np.tanh(np.exp(s)) + row
-    expect(evaluate(graph, args), [h])
+    expect(Runner(graph, quick=True)(args), [h])
 
 
 def test_affine_inputs_stay_with_their_recurrence() -> None:
@@ -273,7 +274,7 @@ def test_ids_are_looked_up_at_once() -> None:
     graph = apart(trace_graph(function, [f32(B, WIDTH), TensorType((T, B), DType.i32)]))
     assert names(graph) == ["gather", "scan"]
     h, ids = np.zeros((2, WIDTH), np.float32), RNG.integers(0, 10, (4, 2)).astype(np.int32)
-    found = evaluate(graph, [h, ids])
+    found = Runner(graph, quick=True)([h, ids])
     for row in table[ids]:
         h = written_cell(h, row)
     expect(found, [h])
@@ -315,7 +316,7 @@ def test_loops_in_bodies_are_taken_apart() -> None:
     graph = apart(trace_graph(lambda f, *args: ops.if_([f, *args], [then, then]), [flag, *types]))
     assert len(scans(graph)) == 4
     args = arguments(whole, {}, 0)
-    expect(evaluate(graph, [np.array(True), *args]), loop.results(args, reverse=False))
+    expect(Runner(graph, quick=True)([np.array(True), *args]), loop.results(args, reverse=False))
 
 
 def test_annotated_composites_are_left_alone() -> None:
@@ -390,6 +391,6 @@ def test_any_step(seed: int) -> None:
     loop = Loop(random_step(rng, states), lambda: (), states=states)
     graph = loop.graph(length=4, batch=2, reverse=bool(seed % 2))
     args = arguments(graph, {}, seed)
-    wanted = evaluate(graph, args)  # the scan as it was written, by jax's own scan
+    wanted = Runner(graph, quick=True)(args)  # the scan as it was written, by jax's own scan
     for changed in (apart(graph), hoist(graph)):
-        expect(evaluate(changed, args), wanted)
+        expect(Runner(changed, quick=True)(args), wanted)

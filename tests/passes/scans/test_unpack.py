@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 
 from jfuse.ir.check import check_graph
-from jfuse.ir.evaluate import evaluate
 from jfuse.ir.graph import Graph, Var
 from jfuse.ir.trace import trace_graph
 from jfuse.kernels import ops
 from jfuse.kernels.control import scan
 from jfuse.kernels.core.op import Array
 from jfuse.passes.scans.fission.unpack import unpack_states
+from jfuse.running.runner import Runner
 from tests.cells import BATCH, INPUTS, UNITS, Loop, f32, keras
 
 
@@ -55,7 +55,7 @@ def test_packed_states_are_carried_apart(name: str) -> None:
     random = np.random.default_rng(0)
     state = random.standard_normal((2, 3, UNITS) if name == "packed" else (3, 2 * UNITS)).astype(np.float32)
     args = [state, random.standard_normal((5, 3, INPUTS)).astype(np.float32)]
-    for found, wanted in zip(evaluate(result, args), evaluate(graph, args), strict=True):
+    for found, wanted in zip(Runner(result, quick=True)(args), Runner(graph, quick=True)(args), strict=True):
         np.testing.assert_allclose(found, wanted, atol=1e-6)  # f32, 5 steps
 
 

@@ -43,7 +43,7 @@ def scans(graph: Graph) -> list[Eqn]:
 
 
 def same_answers(before: Graph, after: Graph, *inputs: np.ndarray) -> bool:
-    pairs = zip(Runner(after)(inputs), Runner(before)(inputs), strict=True)
+    pairs = zip(Runner(after, quick=True)(inputs), Runner(before, quick=True)(inputs), strict=True)
     return all(relative_error(a, b) <= 1e-6 for a, b in pairs)  # the same operations, perhaps fused otherwise by XLA
 
 
@@ -189,7 +189,7 @@ def test_values_that_only_the_last_step_leaves(length: int | None) -> None:
     assert counts(after) == (1, 0)
     for rows in (5,) if length else (0, 1, 5):
         x = normal(rows, 3)
-        for found, wanted in zip(Runner(after)([x]), function(x), strict=True):
+        for found, wanted in zip(Runner(after, quick=True)([x]), function(x), strict=True):
             assert relative_error(found, wanted.numpy()) <= 1e-6  # five steps in f32
 
 
@@ -330,7 +330,7 @@ def test_ways_to_count(name: str, length: int | None) -> None:
     assert [scan.params["reverse"] for scan in scans(after)] == [reverse]
     for rows in (5,) if length else (1, 5):
         x = normal(rows, 3)
-        for found, wanted in zip(Runner(after)([x]), function(x), strict=True):
+        for found, wanted in zip(Runner(after, quick=True)([x]), function(x), strict=True):
             assert relative_error(found, wanted.numpy()) <= 1e-6  # five steps in f32
 
 
@@ -364,7 +364,7 @@ def test_loops_of_the_library(name: str) -> None:
     _, after, ctx = run(function)
     assert (counts(after), ctx.report.refused) == ((1, 0), [])
     x = normal(5, 3)
-    for found, wanted in zip(Runner(after)([x]), tf.nest.flatten(function(x)), strict=True):
+    for found, wanted in zip(Runner(after, quick=True)([x]), tf.nest.flatten(function(x)), strict=True):
         assert relative_error(found, wanted.numpy()) <= 1e-6  # five steps in f32
 
 
@@ -390,7 +390,7 @@ def test_a_loop_that_idles_when_all_rows_have_ended(lengths: tuple[int, int]) ->
     assert counts(after) == (1, 0)
     assert [v.type.dtype.value for v in scan.bodies[0].inputs] == ["f32", "f32", "bool"]  # the state, x[t], the mask
     x, given = normal(5, 2, 3), np.array(lengths, np.int32)
-    for found, wanted in zip(Runner(after)([x, given]), function(x, given), strict=True):
+    for found, wanted in zip(Runner(after, quick=True)([x, given]), function(x, given), strict=True):
         assert relative_error(found, wanted.numpy()) <= 1e-6  # five steps in f32
 
 

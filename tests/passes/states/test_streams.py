@@ -10,7 +10,6 @@ import pytest
 
 from jfuse.errors import LowerError
 from jfuse.ir.dims import symbol
-from jfuse.ir.evaluate import evaluate
 from jfuse.ir.graph import Graph, Program, Signature
 from jfuse.ir.trace import trace_graph
 from jfuse.ir.types import DType, TensorType
@@ -19,6 +18,7 @@ from jfuse.kernels.control import composite, if_, scan
 from jfuse.passes.context import Context
 from jfuse.passes.options import RecurrenceOptions
 from jfuse.passes.states.modes import apply_state_mode
+from jfuse.running.runner import Runner
 from tests.passes.states.test_modes import cell
 
 T, WIDTH, BATCH = symbol("T"), 4, 2
@@ -139,9 +139,9 @@ APART: tuple[Callable[[Any], Any], ...] = (
 
 def pieces_of(signature: Signature, cuts: list[int], x: np.ndarray, *others: np.ndarray) -> np.ndarray:
     states = [state.initial.array for state in signature.states]
-    found = []
+    found, run = [], Runner(signature.graph, quick=True)
     for piece in np.split(x, np.cumsum(cuts)[:-1], axis=1):
-        y, *states = evaluate(signature.graph, [piece, *others, *states])
+        y, *states = run([piece, *others, *states])
         found.append(y)
     return np.concatenate(found, 1)
 
@@ -152,7 +152,7 @@ def test_steps_stay_apart(build: Callable[[Any], Any], place: str) -> None:
     graph = trace_graph(lambda x: recurrence(build(x)) if place == "before" else build(recurrence(x)), [SEQUENCE])
     signature = streamed(graph)
     x = np.random.default_rng(1).normal(size=(BATCH, 6, WIDTH)).astype(np.float32)
-    (wanted,) = evaluate(graph, [x])
+    (wanted,) = Runner(graph, quick=True)([x])
     np.testing.assert_allclose(pieces_of(signature, CUTS, x), wanted, atol=1e-5)  # f32, 6 steps
 
 
@@ -167,7 +167,7 @@ def test_what_is_the_same_at_every_step_may_stand_beside_them() -> None:
     graph = trace_graph(build, [SEQUENCE, ROW])
     rng = np.random.default_rng(1)
     x, voice = (rng.normal(size=s).astype(np.float32) for s in ((BATCH, 6, WIDTH), (BATCH, WIDTH)))
-    (wanted,) = evaluate(graph, [x, voice])
+    (wanted,) = Runner(graph, quick=True)([x, voice])
     np.testing.assert_allclose(pieces_of(streamed(graph), CUTS, x, voice), wanted, atol=1e-5)  # f32, 6 steps
 
 

@@ -253,3 +253,21 @@ def test_rows_that_mix_are_not_joined() -> None:
     assert can_be_joined(Interface({"x": f32(BATCH, 3)}, ("y",)))
     assert not can_be_joined(Interface({"x": f32(BATCH, 3), "y": f32(2, 3)}, ("y",)))
     assert not can_be_joined(Interface({}, ("y",)))
+
+
+def test_loops_that_ask_the_host_run_on_one_device() -> None:
+    """Split over two, some wait for each other and for the host, until XLA ends the process."""
+
+    def powers(x: jax.Array) -> jax.Array:
+        def double(x: jax.Array) -> Any:
+            return jax.pure_callback(lambda x: 2 * x, x, x, vmap_method="expand_dims")
+
+        last: jax.Array = jax.lax.while_loop(lambda x: x < 100, double, x)
+        return last
+
+    starts = np.arange(1, SAMPLES + 1, dtype=np.float32)
+    wanted = starts * 2 ** np.ceil(np.log2(100 / starts))
+    asking, plain = OverSamples(powers), OverSamples(lambda x: 2 * x)
+    np.testing.assert_array_equal(asking([starts]), wanted)
+    np.testing.assert_array_equal(plain([starts]), 2 * starts)
+    assert (asking.devices, plain.devices) == (1, 2)

@@ -45,7 +45,7 @@ class Frame:
 
     @property
     def length(self) -> Dim:
-        """The number of steps."""
+        """The number of steps that the loop takes: an int, or an expression of open sizes."""
         return self.limits.length
 
     @classmethod

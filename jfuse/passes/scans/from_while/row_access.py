@@ -77,6 +77,7 @@ def rows(index: Index, length: Dim, size: Dim) -> tuple[Dim, Dim] | None:
 
 
 def without_reads(body: Graph, reads: Sequence[Read], aliases: dict[Var, Var]) -> Graph:
+    """The body without the equations that read rows; values that only rename others go by the others."""
     taken = {r.step for r in reads} | aliases.keys()
     eqns = tuple(e for e in body.eqns if not any(o in taken for o in e.outputs))
     return substitute_graph(replace(body, eqns=eqns), aliases)

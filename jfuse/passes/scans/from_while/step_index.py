@@ -219,12 +219,17 @@ def _length(condition: Eqn, x: Index, y: Index) -> Dim:
     return length
 
 
+def _told(atom: Atom | None) -> str:
+    """A side of the condition in words."""
+    return "nothing" if atom is None else f"{'a constant' if isinstance(atom, Const) else 'a value'} of {atom.type}"
+
+
 def _open_limit(condition: Eqn, sides: list[Index | None], cond: Graph, body: Graph) -> tuple[Index, int]:
     need(condition.op in (ops.less, ops.greater), "early_exit", want="counter < limit")
     low, high = _COMPARISONS[condition.op]
     counter, limit = sides[low], condition.inputs[high]
     moves = counter is not None and counter.scale == 1
-    need(moves, "early_exit", want="counter < limit", got=f"a condition on {condition.inputs[low]!r}")
+    need(moves, "early_exit", want="counter < limit", got=f"a condition on {_told(condition.inputs[low])}")
     still = [i for i, var in enumerate(cond.inputs) if var is limit and body.outputs[i] is body.inputs[i]]
     need(still, "trip_count_unknown", want="a number of steps that follows from shapes")
     assert counter is not None

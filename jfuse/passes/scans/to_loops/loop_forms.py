@@ -37,13 +37,13 @@ class Loop:
 
     @classmethod
     def of(cls, eqn: Eqn) -> Loop:
-        """The parts of an equation."""
+        """Take a scan equation apart into constants, carries, sequences and stacked results."""
         consts, carries, xs = (tuple(part) for part in scan_parts(eqn.inputs, eqn.params))
         return cls(eqn, eqn.bodies[0], consts, carries, xs, tuple(o.type for o in eqn.outputs[len(carries) :]))
 
     @property
     def length(self) -> Dim:
-        """The number of steps."""
+        """The number of steps that the scan takes: an int, or an expression of open sizes."""
         return self.eqn.params["length"]
 
     @property
