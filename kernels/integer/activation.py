@@ -9,8 +9,8 @@ from jfuse.ir.graph import Params
 from jfuse.ir.types import DType
 from jfuse.kernels.core.integer_types import IntegerTypes, is_per_tensor
 from jfuse.kernels.core.op import Array, TflOp
-from jfuse.kernels.integer.fixed_point import Multiplier, multiplied, saturating_shift, shifted_right
-from jfuse.kernels.integer.scaling import activation_range, finished
+from jfuse.kernels.integer.numbers.fixed_point import Multiplier, multiplied, saturating_shift, shifted_right
+from jfuse.kernels.integer.numbers.scaling import activation_range, finished
 from jfuse.kernels.integer.tables import is_of_bytes, looked_up
 from jfuse.kernels.nn.activation import hard_swish, leaky_relu, prelu, relu, relu6, relu_n1_to_1
 

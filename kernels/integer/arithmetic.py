@@ -11,8 +11,8 @@ from jfuse.ir.graph import Params
 from jfuse.ir.types import DType, TensorType
 from jfuse.kernels.core.integer_types import IntegerTypes, is_per_tensor, scale_of, zero_point_of
 from jfuse.kernels.core.op import Array
-from jfuse.kernels.integer.fixed_point import Multiplier, multiplied, wide
-from jfuse.kernels.integer.scaling import CLAMPS, finished, to_nearest_even
+from jfuse.kernels.integer.numbers.fixed_point import Multiplier, multiplied, wide
+from jfuse.kernels.integer.numbers.scaling import CLAMPS, finished, to_nearest_even
 from jfuse.kernels.math.elementwise import add, mul, sub
 
 _LEAST, _END = 2.0**-10, 2.0**8

@@ -9,7 +9,7 @@ from jfuse.ir.graph import Params
 from jfuse.ir.types import DType
 from jfuse.kernels.core.integer_types import IntegerTypes, is_per_tensor
 from jfuse.kernels.core.op import Array, TflOp
-from jfuse.kernels.integer.fixed_point import Multiplier, multiplied
+from jfuse.kernels.integer.numbers.fixed_point import Multiplier, multiplied
 from jfuse.kernels.math.elementwise import equal, greater, greater_equal, less, less_equal, not_equal
 
 _BITS = 8  # that are added before scales are multiplied in

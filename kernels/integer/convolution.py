@@ -14,9 +14,9 @@ from jfuse.ir.graph import Params
 from jfuse.ir.types import DType
 from jfuse.kernels.core.integer_types import IntegerTypes, is_per_tensor
 from jfuse.kernels.core.op import Array, namespace
-from jfuse.kernels.integer.exact_products import byte_products, float_of, in_bytes_or_floats, in_two_bytes
-from jfuse.kernels.integer.rescaling import rescaled, takes_products
-from jfuse.kernels.integer.scaling import CLAMPS, finished
+from jfuse.kernels.integer.numbers.exact_products import byte_products, float_of, in_bytes_or_floats, in_two_bytes
+from jfuse.kernels.integer.numbers.rescaling import rescaled, takes_products
+from jfuse.kernels.integer.numbers.scaling import CLAMPS, finished
 from jfuse.kernels.nn.conv import conv_2d, convolved, depthwise_conv_2d
 from jfuse.kernels.nn.conv_without_xla import convolved_as_product, depthwise_shifted, padded, places
 from jfuse.kernels.nn.windows import same_padding, window_count, window_counts

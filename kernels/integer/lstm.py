@@ -20,10 +20,10 @@ from jfuse.ir.types import DType
 from jfuse.kernels.core.integer_types import IntegerTypes, is_per_tensor, scale_of, zero_point_of
 from jfuse.kernels.core.op import Array
 from jfuse.kernels.fused.lstm import lstm, unidirectional_sequence_lstm
-from jfuse.kernels.integer.exact_products import integer_products
-from jfuse.kernels.integer.fixed_point import Multiplier, high_mul, in_32_bits, multiplied, shifted_right
-from jfuse.kernels.integer.gemmlowp import table_of
-from jfuse.kernels.integer.inverse_root import inverse_root
+from jfuse.kernels.integer.numbers.exact_products import integer_products
+from jfuse.kernels.integer.numbers.fixed_point import Multiplier, high_mul, in_32_bits, multiplied, shifted_right
+from jfuse.kernels.integer.numbers.gemmlowp import table_of
+from jfuse.kernels.integer.numbers.inverse_root import inverse_root
 
 _INPUT, _FORGET, _CELL, _OUTPUT = range(4)
 _H, _C = 18, 19

@@ -12,10 +12,10 @@ from jfuse.ir.graph import Params
 from jfuse.ir.types import DType
 from jfuse.kernels.core.integer_types import IntegerTypes, is_per_tensor
 from jfuse.kernels.core.op import Array
-from jfuse.kernels.integer.exact_products import in_two_bytes, integer_products
-from jfuse.kernels.integer.fixed_point import Multiplier, multiplied, multiplied_half_up
-from jfuse.kernels.integer.rescaling import rescaled, takes_products
-from jfuse.kernels.integer.scaling import CLAMPS, finished, half_away_from_zero, product_scales
+from jfuse.kernels.integer.numbers.exact_products import in_two_bytes, integer_products
+from jfuse.kernels.integer.numbers.fixed_point import Multiplier, multiplied, multiplied_half_up
+from jfuse.kernels.integer.numbers.rescaling import rescaled, takes_products
+from jfuse.kernels.integer.numbers.scaling import CLAMPS, finished, half_away_from_zero, product_scales
 from jfuse.kernels.linalg.matmul import batch_matmul, fully_connected
 
 

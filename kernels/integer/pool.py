@@ -11,7 +11,7 @@ from jax import lax
 from jfuse.ir.graph import Params
 from jfuse.kernels.core.integer_types import IntegerTypes
 from jfuse.kernels.core.op import Array
-from jfuse.kernels.integer.scaling import CLAMPS, activation_range
+from jfuse.kernels.integer.numbers.scaling import CLAMPS, activation_range
 from jfuse.kernels.integer.tables import is_of_bytes
 from jfuse.kernels.nn.pool import average_pool_2d, max_pool_2d
 

@@ -10,8 +10,8 @@ import numpy as np
 from jfuse.errors import TypeMismatch
 from jfuse.kernels.core.integer_types import IntegerTypes
 from jfuse.kernels.core.op import Array
-from jfuse.kernels.integer.fixed_point import Multiplier, multiplied
-from jfuse.kernels.integer.scaling import finished, to_nearest_even
+from jfuse.kernels.integer.numbers.fixed_point import Multiplier, multiplied
+from jfuse.kernels.integer.numbers.scaling import finished, to_nearest_even
 from jfuse.kernels.integer.tables import is_of_bytes
 from jfuse.kernels.math.reduce import axis_tuple, mean, sum_
 

@@ -9,8 +9,8 @@ from jfuse.ir.graph import Params
 from jfuse.ir.types import DType
 from jfuse.kernels.core.integer_types import IntegerTypes, is_per_tensor
 from jfuse.kernels.core.op import Array
-from jfuse.kernels.integer.fixed_point import Multiplier, multiplied
-from jfuse.kernels.integer.scaling import divided, finished, half_away_from_zero, to_nearest_even
+from jfuse.kernels.integer.numbers.fixed_point import Multiplier, multiplied
+from jfuse.kernels.integer.numbers.scaling import divided, finished, half_away_from_zero, to_nearest_even
 from jfuse.kernels.nn.quantize import dequantize, dequantized, quantize
 
 _LEAST, _GREATEST = 2.0**-8, 2.0**7

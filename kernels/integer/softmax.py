@@ -12,11 +12,11 @@ from jfuse.ir.graph import Params
 from jfuse.ir.types import DType
 from jfuse.kernels.core.integer_types import IntegerTypes
 from jfuse.kernels.core.op import Array
-from jfuse.kernels.integer.fixed_point import Multiplier, high_mul, shifted_right, wide
-from jfuse.kernels.integer.gemmlowp import FixedPoint
-from jfuse.kernels.integer.scaling import finished, half_away_from_zero
+from jfuse.kernels.integer.numbers.fixed_point import Multiplier, high_mul, shifted_right, wide
+from jfuse.kernels.integer.numbers.gemmlowp import FixedPoint
+from jfuse.kernels.integer.numbers.scaling import finished, half_away_from_zero
+from jfuse.kernels.integer.numbers.wide_tables import softmax_of_words
 from jfuse.kernels.integer.tables import is_of_bytes, is_of_words
-from jfuse.kernels.integer.wide_tables import softmax_of_words
 from jfuse.kernels.nn.activation import softmax
 
 _WHOLE = 5  # integer bits of what enters exp

@@ -12,8 +12,8 @@ from jfuse.ir.graph import Params
 from jfuse.ir.types import DType
 from jfuse.kernels.core.integer_types import IntegerTypes, is_per_tensor, scale_of, zero_point_of
 from jfuse.kernels.core.op import Array, TflOp
-from jfuse.kernels.integer.scaling import activation_range
-from jfuse.kernels.integer.wide_tables import logistic_of, of_words, tanh_of
+from jfuse.kernels.integer.numbers.scaling import activation_range
+from jfuse.kernels.integer.numbers.wide_tables import logistic_of, of_words, tanh_of
 from jfuse.kernels.math.elementwise import exp
 from jfuse.kernels.nn.activation import logistic, tanh
 

@@ -11,9 +11,9 @@ from jfuse.ir.graph import Params
 from jfuse.ir.types import DType
 from jfuse.kernels.core.integer_types import IntegerTypes, is_per_tensor
 from jfuse.kernels.core.op import Array
-from jfuse.kernels.integer.exact_products import float_of
-from jfuse.kernels.integer.rescaling import rescaled, takes_products
-from jfuse.kernels.integer.scaling import CLAMPS, finished
+from jfuse.kernels.integer.numbers.exact_products import float_of
+from jfuse.kernels.integer.numbers.rescaling import rescaled, takes_products
+from jfuse.kernels.integer.numbers.scaling import CLAMPS, finished
 from jfuse.kernels.nn.conv import transpose_conv, transpose_convolved
 
 _X = 2  # the position of the image

@@ -190,7 +190,7 @@ def _resize(rng: np.random.Generator, op: Any) -> Graph:
     batch, height, width, channels = (int(n) for n in rng.integers(1, (3, 12, 12, 20)))
     sizes = [int(n) for n in rng.integers(1, 30, 2)]
     of: dict[str, Any] = {"scale": ratio(rng, 1e-3, 0.2), "zero_point": zero_point(rng)}
-    ways = ({}, {"align_corners": True}, {"half_pixel_centers": True})
+    ways: tuple[dict[str, bool], ...] = ({}, {"align_corners": True}, {"half_pixel_centers": True})
     x, y = tensor(batch, height, width, channels, **of), tensor(batch, *sizes, channels, **of)
     return one(op, (x, Const(np.array(sizes, np.int32))), y, **ways[int(rng.integers(3))])
 

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jfuse.kernels.core.op import Array
-from jfuse.kernels.integer.fixed_point import high_mul, saturating_shift, shifted_right, wide
+from jfuse.kernels.integer.numbers.fixed_point import high_mul, saturating_shift, shifted_right, wide
 
 _HALF_ROOT_OF_TWO = 1518500250
 

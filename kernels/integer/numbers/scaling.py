@@ -8,7 +8,7 @@ import numpy as np
 from jfuse.ir.types import DType, TensorType
 from jfuse.kernels.core.integer_types import IntegerTypes, scale_of, zero_point_of
 from jfuse.kernels.core.op import Array, namespace
-from jfuse.kernels.integer.fixed_point import half_away
+from jfuse.kernels.integer.numbers.fixed_point import half_away
 
 EIGHT_BITS = frozenset({DType.i8})
 CLAMPS = frozenset({"NONE", "RELU", "RELU6", "RELU_N1_TO_1"})

@@ -11,8 +11,8 @@ import numpy as np
 
 from jfuse.kernels.core.integer_types import IntegerTypes
 from jfuse.kernels.core.op import Array
-from jfuse.kernels.integer.fixed_point import Multiplier, half_away, multiplied, wide
-from jfuse.kernels.integer.gemmlowp import table_of
+from jfuse.kernels.integer.numbers.fixed_point import Multiplier, half_away, multiplied, wide
+from jfuse.kernels.integer.numbers.gemmlowp import table_of
 
 _WHOLE = 3  # integer bits of what enters gemmlowp's functions
 
@@ -39,7 +39,8 @@ def tanh_of(types: IntegerTypes) -> np.ndarray:
     steps = np.log2(types.scale(0))
     if steps in (-12, -11) and types.rounding == "xnnpack":
         entering = np.clip(np.arange(-32768, 32768) << int(steps + 12), -32768, 32767)
-        return table_of("tanh", _WHOLE)[entering + 32768]
+        exact: np.ndarray = table_of("tanh", _WHOLE)[entering + 32768]
+        return exact
     size, negative = _scaled(types)
     place = np.minimum(size >> 8, 254)
     between = (_sigmoid()[place] << 8) + (size & 255) * (_sigmoid()[place + 1] - _sigmoid()[place])
@@ -107,7 +108,8 @@ def _coarse(function: Callable[[np.ndarray], np.ndarray], least: float, greatest
     middle = round_(function(at + step / 2) * inverse)
     error = round_((function(at + step) * inverse + samples) / 2) - middle
     found = np.append(samples - round_(error / 2), half_away(float(function(np.array(greatest)) * inverse)))
-    return np.clip(found, -32768, 32767).astype(np.int32)
+    clipped: np.ndarray = np.clip(found, -32768, 32767)
+    return clipped.astype(np.int32)
 
 
 def _interpolated(function: Callable[[np.ndarray], np.ndarray], least: float, greatest: float, x: Array) -> Array:

@@ -12,7 +12,7 @@ from typing import Literal
 import numpy as np
 
 from jfuse.kernels.core.op import Array, namespace
-from jfuse.kernels.integer.fixed_point import high_mul, saturating_shift, shifted_right
+from jfuse.kernels.integer.numbers.fixed_point import high_mul, saturating_shift, shifted_right
 
 _FACTORS = (
     (-2, 1672461947),

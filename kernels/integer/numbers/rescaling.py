@@ -7,8 +7,8 @@ import numpy as np
 from jfuse.ir.types import DType
 from jfuse.kernels.core.integer_types import IntegerTypes
 from jfuse.kernels.core.op import Array
-from jfuse.kernels.integer.fixed_point import Multiplier, multiplied, multiplied_wide
-from jfuse.kernels.integer.scaling import float_scales, product_scales, to_nearest_even
+from jfuse.kernels.integer.numbers.fixed_point import Multiplier, multiplied, multiplied_wide
+from jfuse.kernels.integer.numbers.scaling import float_scales, product_scales, to_nearest_even
 
 _WEIGHTS = frozenset({DType.i4, DType.i8})
 

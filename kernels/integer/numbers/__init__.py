@@ -1,0 +1,1 @@
+"""How integers are rounded, scaled, added up and looked up: what the integer bodies share."""
