@@ -83,7 +83,7 @@ def _fill(walker: Walker, node: Any, operands: list[Any]) -> Sequence[Any]:
     return ()
 
 
-@handles("LookupTableRemove", "LookupTableRemoveV2", "InitializeTableFromTextFile", "InitializeTableFromTextFileV2")
+@handles("LookupTableRemoveV2", "InitializeTableFromTextFile", "InitializeTableFromTextFileV2")
 def _change(walker: Walker, node: Any, operands: list[Any]) -> Sequence[Any]:
     walker.variables.tables[operands[0]] = None
     return ()
