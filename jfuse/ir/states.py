@@ -108,15 +108,13 @@ def explicit_states(asked: Mapping[str, Sequence[Any]]) -> tuple[ExplicitState, 
 
     Raises JfuseError for anything else, and where two states have one input or one output.
     """
+    if not isinstance(asked, Mapping):
+        raise _not_carried(repr(asked))
     found = []
     for name, parts in asked.items():
         names = list(parts[:2]) if isinstance(parts, list | tuple) and 2 <= len(parts) <= 3 else []
         if not names or not all(isinstance(part, str) for part in (name, *names)):
-            raise JfuseError(
-                "state= does not say what is carried",
-                expected='a mapping from names to an input and an output: {"h": ("h_in", "h_out")}',
-                found=f"{name!r}: {parts!r}"[:200],
-            )
+            raise _not_carried(f"{name!r}: {parts!r}")
         initial = np.asarray(parts[2]) if len(parts) == 3 else None
         found.append(ExplicitState(name, names[0], names[1], initial))
     for kind in ("input", "output"):
@@ -125,6 +123,15 @@ def explicit_states(asked: Mapping[str, Sequence[Any]]) -> tuple[ExplicitState, 
         if twice:
             raise JfuseError(f"state= gives the {kind} {twice[0]!r} to two states")
     return tuple(found)
+
+
+def _not_carried(found: str) -> JfuseError:
+    return JfuseError(
+        "state= does not say what is carried",
+        expected='"source", "reset", "keep", "io" or a mapping from names to an input and an output: '
+        '{"h": ("h_in", "h_out")}',
+        found=found[:200],
+    )
 
 
 def with_explicit_states(program: Program, asked: Sequence[ExplicitState]) -> Program:

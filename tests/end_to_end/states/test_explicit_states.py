@@ -130,6 +130,8 @@ def test_a_wrong_new_value_of_a_state_is_found() -> None:
 @pytest.mark.parametrize(
     ("state", "size", "message"),
     [
+        (3, 2, "does not say what is carried"),
+        (None, 2, "does not say what is carried"),
         ({"h": "h_in"}, 2, "does not say what is carried"),
         ({"h": ("h_in",)}, 2, "does not say what is carried"),
         ({"h": ("hidden", "h_out")}, 2, "no input 'hidden'"),
