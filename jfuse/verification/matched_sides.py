@@ -60,8 +60,10 @@ class MatchedSides:
             scales=self.scales if scales is None else scales,
         )
         if (model := self.sides.model) is not None:
-            ties, rounding = Ties(model.program, self._imported), Conditioning(model.program)
-            comparison.excused = either(ties.excused, rounding.excused)
+            reasons = [Ties(model.program, self._imported).excused]
+            if self.options.tolerance is None:  # one that was asked for holds whatever rounding does
+                reasons.append(Conditioning(model.program).excused)
+            comparison.excused = either(*reasons)
         return comparison
 
     @cached_property

@@ -38,8 +38,7 @@ _RANKS: Sequence[tuple[str, Mapping[int, int]]] = (
     ("SegmentSum", {1: 1}),
     ("Bincount", {1: 0}),
     ("TensorListReserve", {1: 0}),
-    ("RFFT", {1: 1}),
-    ("RFFT2D", {1: 1}),
+    ("RFFT RFFT2D", {1: 1}),
 )
 """The ranks that ops take, by the place of the operand."""
 _BY_PLACE = {op: ranks for ops, ranks in _RANKS for op in ops.split()}

@@ -53,16 +53,22 @@ class LiteRtWorkers:
                 samples = {name: np.ascontiguousarray(a[part.start : part.stop]) for name, a in inputs.items()}
                 worker.ask(watch, self.limits, _FILE, "samples", (key, fresh, in_a_row, samples), ())
             found: dict[int, dict[str, np.ndarray]] = {}
+            refused: dict[int, Refused] = {}
             waiting = dict(zip(workers, parts, strict=True))
             while waiting:
                 first, *others = waiting
                 for worker in first.ready(others):  # whichever dies is noticed at once
                     at = [waiting.pop(worker)]
-                    found[at[0].start] = worker.answer(self.limits)
+                    try:
+                        found[at[0].start] = worker.answer(self.limits)
+                    except Refused as error:
+                        refused[at[0].start] = error
+            if refused:  # the first sample of all, whichever answer came first
+                start = min(refused)
+                sample = start + refused[start].sample
+                raise Refused(f"sample {sample}: {refused[start]}", sample) from refused[start]
         except BaseException as error:  # what is left of other answers would be taken for those to the next request
             self.close()
-            if isinstance(error, Refused):
-                raise Refused(f"sample {at[0].start + error.sample}: {error}", at[0].start + error.sample) from error
             if isinstance(error, LiteRtFailed):
                 _tell_sample(error, at[0].start if at else 0, inputs, key, in_a_row)
             raise

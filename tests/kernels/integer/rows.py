@@ -141,7 +141,7 @@ def _window(rng: np.random.Generator) -> dict[str, Any]:
     return {"padding": padding, "stride_w": int(rng.integers(1, 4)), "stride_h": int(rng.integers(1, 4))}
 
 
-def _convolution(rng: np.random.Generator, *, depthwise: bool, dtype: str = "i8", weights: DType = DType.i8) -> Graph:
+def _convolution(rng: np.random.Generator, *, depthwise: bool, dtype: str = "i8") -> Graph:
     batch, height, width, inputs, outputs = (int(n) for n in rng.integers(1, (3, 12, 12, 12, 12)))
     window = (int(rng.integers(1, min(5, height) + 1)), int(rng.integers(1, min(5, width) + 1)))
     many = int(rng.integers(1, 4))
@@ -157,7 +157,7 @@ def _convolution(rng: np.random.Generator, *, depthwise: bool, dtype: str = "i8"
     op = ops.depthwise_conv_2d if depthwise else ops.conv_2d
     bias_type = np.int32 if dtype == "i8" else np.int64
     bias = constant(rng.integers(-20000, 20000, channels).astype(bias_type), scale_of(x.type) * scales)
-    filters = constant(bytes_of(rng, *shape, dtype=weights), scales, axis=axis)
+    filters = constant(bytes_of(rng, *shape), scales, axis=axis)
     y_shape = _result_shape(op, (x, filters), options)
     scale = float(scale_of(x.type)) * float(scales.mean()) * ratio(rng, 2, 100 * int(np.prod(shape)) // channels)
     y = tensor(*y_shape, dtype=dtype, scale=scale, zero_point=_zero(rng, dtype))
@@ -348,7 +348,6 @@ ROWS: dict[str, Row] = {
     "AVERAGE_POOL_2D": Row(partial(_pool, op=ops.average_pool_2d)),
     "CONV_2D": Row(partial(_convolution, depthwise=False)),
     "DEPTHWISE_CONV_2D": Row(partial(_convolution, depthwise=True)),
-    "CONV_2D of int4": Row(partial(_convolution, depthwise=False, weights=DType.i4)),
     "FULLY_CONNECTED of int4": Row(partial(_fully_connected, weights=DType.i4), LITERT),
     "CONV_2D in 16 bits": Row(partial(_convolution, depthwise=False, dtype="i16")),
     "DEPTHWISE_CONV_2D in 16 bits": Row(partial(_convolution, depthwise=True, dtype="i16")),
