@@ -26,7 +26,7 @@ class Contents:
 
     def __init__(self) -> None:
         self._numbers: dict[Any, int] = {}
-        self._views: dict[Any, int] = {}
+        self._views: dict[Any, tuple[int, np.ndarray]] = {}  # which keeps the array: its place in memory stays its own
         self._alike: dict[Any, np.ndarray] = {}  # by sample: the first array that had it
 
     def number(self, const: Const) -> int:
@@ -34,10 +34,9 @@ class Contents:
         if isinstance(const, SparseConst) or const.array.dtype == object:
             return self._number(const.digest)
         view = (const.memory, const.array.strides, const.array.dtype, const.shape)  # each use may be a view of its own
-        found = self._views.get(view)
-        if found is None:
-            found = self._views[view] = self._number(self._key(const))
-        return found
+        if view not in self._views:
+            self._views[view] = self._number(self._key(const)), const.array
+        return self._views[view][0]
 
     def _key(self, const: Const) -> Any:
         array, kind = const.array, (const.array.dtype, const.shape)

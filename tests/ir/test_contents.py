@@ -34,6 +34,12 @@ def test_contents_that_differ_in_one_element_have_two(place: int) -> None:
     assert not same_bytes(one, other)
 
 
+def test_arrays_that_are_gone_leave_nothing_behind() -> None:
+    """The next array often has the memory of one that nobody holds any more."""
+    contents = Contents()
+    assert [contents.number(Const(np.full(100, i, np.float32))) for i in range(50)] == list(range(50))
+
+
 def test_types_and_shapes_count() -> None:
     contents = Contents()
     zeros = [np.zeros((4, 500), t) for t in ("f4", "i4", "f2")] + [np.zeros((500, 4), np.float32)]
