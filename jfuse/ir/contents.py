@@ -33,6 +33,8 @@ class Contents:
         """The number of a constant's contents."""
         if isinstance(const, SparseConst) or const.array.dtype == object:
             return self._number(const.digest)
+        if const.array.nbytes <= _COMPARED_WHOLE:  # scalars of NumPy among them, which have no place in memory
+            return self._number((const.array.dtype, const.shape, const.array.tobytes()))
         view = (const.memory, const.array.strides, const.array.dtype, const.shape)  # each use may be a view of its own
         if view not in self._views:
             self._views[view] = self._number(self._key(const)), const.array
@@ -40,8 +42,6 @@ class Contents:
 
     def _key(self, const: Const) -> Any:
         array, kind = const.array, (const.array.dtype, const.shape)
-        if array.nbytes <= _COMPARED_WHOLE:
-            return *kind, array.tobytes()
         places = np.unravel_index(np.linspace(0, array.size - 1, _SAMPLE, dtype=np.int64), array.shape)
         sample = (*kind, "sample", array[places].tobytes())
         first = self._alike.setdefault(sample, array)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -36,8 +39,10 @@ def test_contents_that_differ_in_one_element_have_two(place: int) -> None:
 
 def test_arrays_that_are_gone_leave_nothing_behind() -> None:
     """The next array often has the memory of one that nobody holds any more."""
-    contents = Contents()
-    assert [contents.number(Const(np.full(100, i, np.float32))) for i in range(50)] == list(range(50))
+    for make in (lambda i: np.full(2000, i, np.float32), lambda i: np.full(3, i, np.int8), np.int8):
+        contents = Contents()
+        arrays: Iterator[Any] = map(make, range(50))
+        assert [contents.number(Const(a)) for a in arrays] == list(range(50))
 
 
 def test_types_and_shapes_count() -> None:

@@ -181,6 +181,7 @@ def test_a_recurrence_fuses_around_its_ranges() -> None:
 @pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning")
 @pytest.mark.parametrize("recipe", ["dynamic", pytest.param("int8", marks=pytest.mark.slow)])
 def test_the_integers_of_a_quantized_keras_model_are_those_of_the_file(recipe: str) -> None:
+    keras.utils.set_random_seed(0)
     model = keras.Sequential([keras.Input((64,)), keras.layers.Dense(48, activation="relu"), keras.layers.Dense(32)])
     with pytest.warns(UserWarning, match="InputLayer"):
         model.quantize("int8")
