@@ -38,6 +38,44 @@ def test_each_step_draws() -> None:
     assert len(np.unique(rows)) == 6
 
 
+@pytest.mark.parametrize("loop", ["auto", "while", "unroll"])
+def test_a_seed_makes_no_two_steps_or_calls_alike(loop: str) -> None:
+    """TensorFlow goes on drawing; copies of an operator, and WHILE in LiteRT, would begin at the seed again."""
+
+    def call(x: Any) -> Any:
+        def body(i: Any, rows: Any) -> tuple[Any, Any]:
+            def inner(j: Any, row: Any) -> tuple[Any, Any]:
+                return j + 1, row.write(j, x + tf.random.uniform([2], seed=7))
+
+            row = tf.TensorArray(tf.float32, 2, element_shape=[2])
+            return i + 1, rows.write(i, tf.while_loop(lambda j, row: j < 2, inner, (0, row))[1].stack())
+
+        rows = tf.TensorArray(tf.float32, 5, element_shape=[2, 2])
+        return tf.while_loop(lambda i, rows: i < 5, body, (0, rows))[1].stack()
+
+    function = tf.function(call, input_signature=[tf.TensorSpec([2], name="x")], autograph=False)
+    result = jfuse.convert(function, verify=False, loop=loop)
+    run = Interpreter(model_content=result.to_bytes()).get_signature_runner()
+    drawn = np.concatenate([run(x=np.zeros(2, np.float32))["output_0"].ravel() for _ in range(3)])
+    assert drawn.shape == (60,)
+    assert len(np.unique(drawn)) == 60
+
+
+def test_a_seed_makes_no_two_turns_of_a_search_alike() -> None:
+    """A loop whose number of steps is data: it stays a WHILE."""
+
+    def call(x: Any) -> Any:
+        def body(i: Any, y: Any, z: Any) -> tuple[Any, Any, Any]:
+            return i + 1, tf.random.uniform([2], seed=7), y
+
+        return tf.while_loop(lambda i, y, z: i < tf.cast(x[0], tf.int32), body, (0, x, x))[1:]
+
+    function = tf.function(call, input_signature=[tf.TensorSpec([2], name="x")], autograph=False)
+    run = Interpreter(model_content=jfuse.convert(function, verify=False).to_bytes()).get_signature_runner()
+    drawn = [found for _ in range(2) for found in run(x=np.full(2, 5, np.float32)).values()]
+    assert len(np.unique(drawn)) == 8
+
+
 def test_a_loop_over_constants_draws_when_it_runs() -> None:
     def call(x: Any) -> Any:
         y = tf.while_loop(
@@ -55,7 +93,10 @@ def test_a_loop_over_constants_draws_when_it_runs() -> None:
 
 @pytest.mark.parametrize("options", [{"select_tf_ops": True}, {"custom_ops": {"RandomGamma": None}}])
 def test_custom_operators_draw_in_each_step(options: dict[str, Any]) -> None:
-    """Not computed at conversion, nor shared between steps or with the same operator elsewhere."""
+    """Not computed at conversion, nor shared between steps or with the same operator elsewhere.
+
+    One operator draws for all steps, as in TensorFlow: copies of it might begin at the same seed.
+    """
 
     def call(x: Any) -> Any:
         def draw(i: Any, y: Any) -> tuple[Any, Any]:
@@ -65,4 +106,6 @@ def test_custom_operators_draw_in_each_step(options: dict[str, Any]) -> None:
 
     function = tf.function(call, input_signature=[tf.TensorSpec([2], name="x")], autograph=False)
     (custom,) = jfuse.convert(function, verify=False, **options).report.custom
-    assert (custom.op, custom.count) == ("RandomGamma", 4)
+    assert (custom.op, custom.count) == ("RandomGamma", 2)
+    with pytest.raises(jfuse.LowerError, match="cannot be unrolled"):
+        jfuse.convert(function, verify=False, loop="unroll", **options)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -9,10 +10,11 @@ from typing import Any
 from jfuse.errors import LowerError
 from jfuse.ir.dims import is_known, same
 from jfuse.ir.graph import Atom, Const, Eqn, Graph, Var
-from jfuse.ir.walk import expanded_size, with_bodies
+from jfuse.ir.walk import all_eqns, expanded_size, with_bodies, with_new_bodies
 from jfuse.kernels import ops
 from jfuse.kernels.array.lists import reserve
-from jfuse.kernels.control import scan
+from jfuse.kernels.control import scan, while_
+from jfuse.kernels.core.op import draws
 from jfuse.opaque_ops.state_operands import keeps_state, state_operands
 from jfuse.passes.context import Context
 from jfuse.passes.options import FUSED
@@ -39,7 +41,7 @@ def scan_to_loops(graph: Graph, ctx: Context, choose: Choice = fastest) -> Graph
     """An equal graph without `scan` and `reserve`, in bodies too.
 
     What needs no carry of a scan is hoisted; the rest takes the form that `choose` says, or the option `loop`
-    ("while", "unroll"). What became of each loop is noted in the report.
+    ("while", "unroll"). What became of each loop is noted in the report. Random numbers in loops have no seed after it.
     """
     return _Unlooping(ctx, choose).graph(graph)
 
@@ -56,6 +58,8 @@ class _Unlooping:
         """A graph without loops, its bodies first."""
         if graph not in self._done:
             inner = with_bodies(graph, self.graph)
+            seedless = tuple(_without_seeds(eqn) if eqn.op in (scan, while_) else eqn for eqn in inner.eqns)
+            inner = inner if all(map(operator.is_, seedless, inner.eqns)) else replace(inner, eqns=seedless)
             if any(eqn.op is scan or eqn.op is reserve for eqn in inner.eqns):
                 # Loops of one step each are read best when what they share with others is out of them.
                 inner = rewrite(inner, lambda eqn: hoisted(eqn) if eqn.op is scan else None)
@@ -106,6 +110,8 @@ class _Visitor:
     def _form(self, loop: Loop, size: LoopSize) -> Form:
         if same(loop.length, 1):
             return Form(unrolled=True)
+        if any(map(_is_opaque_draw, all_eqns(loop.body))):
+            return self._one_step_a_turn(loop)
         asked_for = self._ctx.recurrence.forms.get(str(loop.eqn.source), FUSED)
         if asked_for != FUSED and (is_known(loop.length) or asked_for != Form(unrolled=True).short):
             return Form.named(asked_for)
@@ -120,6 +126,12 @@ class _Visitor:
             return fastest(size, self._room, most_bytes=self._most_bytes)
         return self._choose(size, self._room)
 
+    def _one_step_a_turn(self, loop: Loop) -> Form:
+        """The only form in which each operator of a step is one operator of the file."""
+        if self._ctx.recurrence.loop == "unroll" or not self._ctx.target.has("WHILE"):
+            raise _copied_draw(loop)
+        return Form()
+
     def _ready(self, atom: Atom | None) -> Atom:
         """A value; a constant that is broadcast to an open shape in a way that needs no computed shape."""
         assert atom is not None, "scans have no optional operands"
@@ -128,6 +140,32 @@ class _Visitor:
         constant = constant_of(atom, self._known)
         found = None if constant is None else spread(constant, atom.type.shape, self._homes)
         return found if isinstance(found, Var) else atom
+
+
+def _without_seeds(eqn: Eqn) -> Eqn:
+    """The equation, its random numbers and those of its bodies without seeds, so that no two steps draw the same.
+
+    In TensorFlow one operator draws for all steps of all calls, and goes on where it has ended. In a file copies of it
+    would begin at the same seed, and LiteRT begins a WHILE's body anew at each run.
+    """
+    if eqn.op.draws and eqn.op.is_kernel and (eqn.params["seed"] or eqn.params["seed2"]):
+        return replace(eqn, params={**eqn.params, "seed": 0, "seed2": 0})
+    return with_new_bodies(eqn, lambda b: replace(b, eqns=tuple(map(_without_seeds, b.eqns)))) if draws(eqn) else eqn
+
+
+def _is_opaque_draw(eqn: Eqn) -> bool:
+    """Whether an operator that jfuse does not know draws: a copy may begin at the same seed and draw the same."""
+    return eqn.op.draws and not eqn.op.is_kernel
+
+
+def _copied_draw(loop: Loop) -> LowerError:
+    return LowerError(
+        "a loop whose random numbers come from an operator of the file's own cannot be unrolled",
+        where=str(loop.eqn.source) or None,
+        expected="one operator in WHILE, which goes on where its last call has ended",
+        found="copies of it, which may all begin at the same seed",
+        remedy='loop="auto", and a target with WHILE',
+    )
 
 
 def _open_length(loop: Loop) -> LowerError:
