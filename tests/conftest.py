@@ -7,18 +7,21 @@ import re
 from collections.abc import Generator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from tests.memory import Keeper
+from tests.memory import Keeper, peak, without_collection
 
 # TensorFlow and jax read these when they start, so they stand before any import of them.
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 # TensorFlow turns oneDNN on where the processor has AVX-512. Its SOFTMAX refuses more than 5 axes, and its convolutions
 # and batch norms give other shapes for empty batches: the oracle must be the same on every machine.
 os.environ["TF_ENABLE_ONEDNN_OPTS"] = "0"
-# Two devices, so that sharding over devices is tested without a GPU.
-os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} --xla_force_host_platform_device_count=2".strip()
+# Two devices, so that sharding over devices is tested without a GPU. Code is made in one piece: dividing it among threads
+# costs a third of the time of compiling, and there are as many workers as cores.
+_FLAGS = ("--xla_force_host_platform_device_count=2", "--xla_cpu_parallel_codegen_split_count=1")
+os.environ["XLA_FLAGS"] = " ".join([os.environ.get("XLA_FLAGS", ""), *_FLAGS]).strip()
 
 
 @dataclass(frozen=True)
@@ -40,6 +43,15 @@ class Golden:
 
 
 _KEEPER = Keeper()
+_PEAKS: list[int] = []
+"""The most memory of each worker, in bytes."""
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """A third of the time of collecting would go into searches for garbage."""
+    with without_collection():
+        return (yield)
 
 
 @pytest.hookimpl(wrapper=True)
@@ -47,6 +59,23 @@ def pytest_runtest_teardown() -> Generator[None, None, None]:
     """Two workers run the suite side by side: each stays under 2 GB."""
     yield
     _KEEPER.free()
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    output = getattr(session.config, "workeroutput", None)  # of a worker of pytest-xdist
+    if output is None:
+        _PEAKS.append(peak())
+    else:
+        output["peak"] = peak()
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any) -> None:
+    _PEAKS.append(getattr(node, "workeroutput", {}).get("peak", 0))
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    terminalreporter.write_line(f"largest worker: {max(_PEAKS, default=0) // 10**6} MB")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from tests.test_op_names import TREES
+from tests.test_imports import trees
 
 MOST_PARAMETERS = 7
 """Of a function that no interface prescribes; what belongs together is a frozen dataclass."""
@@ -67,7 +67,7 @@ def test_functions_take_few_parameters() -> None:
     """Ops, rules and commands have the operands and options of what they stand for: they are decorated."""
     found = {
         f"{module}.{function.name}": parameters(function)
-        for module, tree in TREES.items()
+        for module, tree in trees().items()
         for function in functions(tree)
         if not function.decorator_list
     }
@@ -77,7 +77,7 @@ def test_functions_take_few_parameters() -> None:
 
 
 def test_who_made_a_value_is_asked_in_one_place() -> None:
-    found = {module for module, tree in TREES.items() for _ in searches(tree)}
+    found = {module for module, tree in trees().items() for _ in searches(tree)}
     assert found == {"jfuse.ir.walk"}, "ask jfuse.ir.walk.producers, or the producer of a trace, a view or a rewriting"
 
 
@@ -92,7 +92,7 @@ next(e for e in graph.eqns if var in e.outputs)
 
 
 def test_peephole_rules_refuse_by_name() -> None:
-    rules = [f for m, tree in TREES.items() if m.startswith("jfuse.lowering.peephole") for f in functions(tree)]
+    rules = [f for m, tree in trees().items() if m.startswith("jfuse.lowering.peephole") for f in functions(tree)]
     patterns = [f for f in rules if "peephole" in decorators(f)]
     walks = [f for f in rules if "peephole_walk" in decorators(f)]
     assert len(patterns) > 50, "rules are not found"

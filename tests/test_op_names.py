@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
-from pathlib import Path
 
 from jfuse.kernels import ops
 from jfuse.kernels.core.op import TflOp
 from jfuse.tflite.schema import BUILTIN_CODES
-from tests.test_imports import MODULES
+from tests.test_imports import trees
 
 MOST_FILES = 15
 """Files outside kernels/, lowering/ and the room of the file format that may ask for an op by its name."""
@@ -64,12 +63,9 @@ def kind_tests(tree: ast.Module) -> Iterator[int]:
                 yield node.lineno
 
 
-TREES = {module: ast.parse(Path(path).read_text(encoding="utf-8")) for module, path in MODULES.items()}
-
-
 def asking(*, of_the_format: bool) -> dict[str, list[str]]:
     rooms = ("jfuse.kernels", "jfuse.lowering", "jfuse.tflite.runtime.rows", *TABLES_OF_TARGETS)
-    found = {m: sorted(set(asked_names(t))) for m, t in TREES.items() if not m.startswith(rooms)}
+    found = {m: sorted(set(asked_names(t))) for m, t in trees().items() if not m.startswith(rooms)}
     return {m: names for m, names in found.items() if names and m.startswith("jfuse.tflite.") == of_the_format}
 
 
@@ -86,7 +82,7 @@ def test_few_files_of_the_format_ask_for_an_op_by_its_name() -> None:
 
 
 def test_few_lines_ask_for_the_class_of_an_op() -> None:
-    found = [f"{module}:{line}" for module, tree in TREES.items() for line in kind_tests(tree)]
+    found = [f"{module}:{line}" for module, tree in trees().items() for line in kind_tests(tree)]
     assert found
     assert len(found) <= MOST_KIND_TESTS, found
 
