@@ -105,7 +105,7 @@ class _SingleStep:
 
     @classmethod
     def of(cls, graph: Graph, states: Mapping[Var, Var], output: Var | None) -> _SingleStep | None:
-        """The step; None where it is no straight line of a moderate length over rows of one batch, or holds a recurrence."""
+        """The step; None where it is no short straight line over rows of one batch, or holds a recurrence."""
         after = [*states.values(), *([] if output is None else [output])]
         given = _sources(graph, Dependence(graph), states, after)
         fresh = {v: Var(v.type) for v in given}
