@@ -105,7 +105,7 @@ class _SingleStep:
 
     @classmethod
     def of(cls, graph: Graph, states: Mapping[Var, Var], output: Var | None) -> _SingleStep | None:
-        """The step; None where it is no straight line of a moderate length over rows of one batch."""
+        """The step; None where it is no short straight line over rows of one batch, or holds a recurrence."""
         after = [*states.values(), *([] if output is None else [output])]
         given = _sources(graph, Dependence(graph), states, after)
         fresh = {v: Var(v.type) for v in given}
@@ -115,7 +115,7 @@ class _SingleStep:
         others = tuple(v for v in graph.inputs if v in read and v not in states)
         batch = after[0].type.shape[0]
         alike = all(v.type.dtype.is_float and v.type.rank and same(v.type.shape[0], batch) is True for v in given)
-        straight = len(eqns) <= _LARGEST and not any(e.bodies or e.effects for e in eqns)
+        straight = len(eqns) <= _LARGEST and not any(e.bodies or e.effects or e.op.updates for e in eqns)
         if not given or not alike or not straight:
             return None
         inputs = (*others, *states, *(fresh[v] for v in given))

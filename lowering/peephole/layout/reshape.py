@@ -87,6 +87,28 @@ def rows_of_reshape(match: Match, x: Atom) -> Any:
     return result
 
 
+@peephole(
+    lambda x, y: ops.batch_matmul(rename(x, ...).shared(), rename(y, ...).named("right"), adj_x=..., adj_y=...),
+    lambda x, y: ops.batch_matmul(rename(x, ...), rename(y, ...).shared().named("right"), adj_x=..., adj_y=...),
+)
+def batch_of_one(match: Match, x: Atom, y: Atom, right: Eqn) -> Any:
+    """BATCH_MATMUL(RESHAPE(x), RESHAPE(y)) without leading ones = RESHAPE(BATCH_MATMUL(x, y)): jax drops a batch of 1.
+
+    Where the result gets its ones back, as in attention, no RESHAPE is left.
+    """
+    dropped = x.type.rank - match.result.type.rank
+    pairs = (match.eqn.inputs[0], x), (right.outputs[0], y)
+    need(dropped > 0 and all(_drops(atom, origin, dropped) for atom, origin in pairs), "leading_ones")
+    return given(reshaped(again(match.eqn, inputs=(x, y)), match.result.type), "constant_shape")
+
+
+def _drops(atom: Atom | None, origin: Atom, dropped: int) -> bool:
+    """Whether a tensor is another one without so many leading sizes, which are 1."""
+    assert atom is not None
+    ones, rest = origin.type.shape[:dropped], origin.type.shape[dropped:]
+    return all(same(d, 1) is True for d in ones) and keeps_type(TensorType(rest, origin.type.dtype), atom.type)
+
+
 def _columns(eqn: Eqn) -> Dim:
     """How many elements of x a FULLY_CONNECTED takes for a row."""
     assert eqn.inputs[1] is not None

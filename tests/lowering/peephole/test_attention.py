@@ -131,6 +131,58 @@ TRANSPOSED = [
 ]
 
 
+def attention_of_one(q: Any, k: Any, v: Any) -> Any:
+    """f32[1,5,4], f32[1,6,4], f32[1,6,3] -> f32[1,5,3], as jax lowers it: products without the batch."""
+    keys = ops.reshape(ops.transpose(k, ints(0, 2, 1)), ints(4, 6))
+    scores = ops.reshape(ops.batch_matmul(ops.reshape(q, ints(5, 4)), keys), ints(1, 5, 6))
+    rows = ops.reshape(ops.softmax(scores), ints(5, 6))
+    return ops.reshape(ops.batch_matmul(rows, ops.reshape(v, ints(6, 3))), ints(1, 5, 3))
+
+
+BATCHES = [
+    case(
+        "batch-of-one",
+        attention_of_one,
+        f32(1, 5, 4),
+        f32(1, 6, 4),
+        f32(1, 6, 3),
+        left="batch_matmul softmax batch_matmul",
+    ),
+    case(
+        "two-ones",
+        lambda x, y: ops.batch_matmul(ops.reshape(x, ints(5, 4)), ops.squeeze(y, squeeze_dims=(0, 1))),
+        f32(1, 1, 5, 4),
+        f32(1, 1, 4, 3),
+        left="batch_matmul reshape",
+    ),
+    case(
+        "rows-of-a-matrix",
+        lambda x, y: ops.batch_matmul(ops.reshape(x, ints(6, 4)), ops.reshape(y, ints(4, 3))),
+        f32(2, 3, 4),
+        f32(1, 4, 3),
+        left="reshape reshape batch_matmul",
+    ),
+    case(
+        "another-number-of-axes",
+        lambda x, y: ops.batch_matmul(ops.reshape(x, ints(5, 4)), ops.reshape(y, ints(4, 3))),
+        f32(1, 5, 4),
+        f32(1, 1, 4, 3),
+        left="reshape reshape batch_matmul",
+    ),
+    case(
+        "both-read-elsewhere",
+        lambda x, y: (
+            a := ops.reshape(x, ints(5, 4)),
+            b := ops.reshape(y, ints(4, 3)),
+            ops.batch_matmul(a, b),
+        ),
+        f32(1, 5, 4),
+        f32(1, 4, 3),
+        left="reshape reshape batch_matmul",
+    ),
+]
+
+
 def joined(x: Any, mask: Any, ones: Any = True) -> Any:
     filled = ops.fill(ops.shape(x), np.asarray(ones))
     return ops.select_v2(ops.logical_and(filled, mask), x, np.float32(-9))
@@ -186,6 +238,6 @@ SHARED = [
 ]
 
 
-@pytest.mark.parametrize("item", [*HEADS, *SCALES, *TRANSPOSED, *MASKS, *SHARED])
+@pytest.mark.parametrize("item", [*HEADS, *SCALES, *TRANSPOSED, *BATCHES, *MASKS, *SHARED])
 def test_merge(item: Case) -> None:
     check(item, rtol=1e-5)  # factors rounded into weights, products of two of them

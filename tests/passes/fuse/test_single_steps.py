@@ -10,7 +10,7 @@ import pytest
 
 from jfuse.errors import NotFused
 from jfuse.ir.check import check_graph
-from jfuse.ir.graph import Graph
+from jfuse.ir.graph import Eqn, Graph
 from jfuse.ir.trace import trace_graph
 from jfuse.kernels import ops
 from jfuse.kernels.core.op import Array
@@ -23,6 +23,7 @@ from jfuse.lowering.rules import Rule, RuleSet
 from jfuse.passes.context import Context
 from jfuse.passes.fuse.fuse import fuse
 from jfuse.passes.fuse.recover import recover
+from jfuse.passes.fuse.single_steps import recover_single_steps
 from jfuse.passes.pipeline import SUB_PASSES
 from jfuse.passes.simplify.dce import eliminate_dead_code
 from jfuse.running.runner import Runner
@@ -196,6 +197,22 @@ def test_what_is_no_svdf_is_refused_by_name() -> None:
 
     with pytest.raises(NotFused, match=r"not_svdf: .* got a state that moves otherwise"):
         recover_svdf(Step(Loop(step, carries=[STATE]).eqn(), one_step=True))
+
+
+def test_fused_recurrences_are_no_part_of_a_step() -> None:
+    """Reading a step computes its constants: a fused recurrence in it would be compiled for each pair of states."""
+    tried: list[Eqn] = []
+
+    def read(eqn: Eqn) -> None:
+        tried.append(eqn)
+
+    graph = trace_graph(lambda *args: tuple(LSTMS["plain"](*args)), [X, STATE, STATE])
+    _, made = fused(graph)
+    assert recover_single_steps(graph, read) is graph
+    assert tried
+    tried.clear()
+    assert recover_single_steps(made, read) is made
+    assert tried == []
 
 
 def test_a_long_computation_is_given_up_early() -> None:

@@ -207,16 +207,19 @@ def test_equal_small_constants_are_one() -> None:
     assert shared(function, f32(2))["maximum"] == 1
 
 
-def test_large_constants_are_compared_by_identity() -> None:
+def test_large_constants_are_compared_by_their_memory() -> None:
     weights = np.random.default_rng(0).standard_normal((64, 64)).astype(np.float32)
-    copy = weights.copy()
+    copy, turned = weights.copy(), weights.T
 
     def function(x: Any) -> Any:
-        return [ops.fully_connected(x, w) for w in (weights, weights, copy)]
+        return [ops.fully_connected(x, w) for w in (weights, weights, weights[:], copy, turned, weights[::-1][::-1].T)]
 
     graph = simplified(function, f32(1, 64))
-    assert names(graph) == ["fully_connected"] * 2
-    assert [eqn.inputs[1].array is w for eqn, w in zip(graph.eqns, (weights, copy), strict=True)] == [True, True]  # type: ignore[union-attr]
+    assert names(graph) == ["fully_connected"] * 3
+    assert [
+        eqn.inputs[1].array is w  # type: ignore[union-attr]
+        for eqn, w in zip(graph.eqns, (weights, copy, turned), strict=True)
+    ] == [True, True, True]
 
 
 @pytest.mark.parametrize(
