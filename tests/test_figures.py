@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from tests.test_imports import trees
+from tests.test_op_names import trees
 
 MOST_PARAMETERS = 7
 """Of a function that no interface prescribes; what belongs together is a frozen dataclass."""

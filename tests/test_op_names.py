@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from functools import cache
 
 from jfuse.kernels import ops
 from jfuse.kernels.core.op import TflOp
 from jfuse.tflite.schema import BUILTIN_CODES
-from tests.test_imports import trees
+from tests.test_imports import MODULES
 
 MOST_FILES = 15
 """Files outside kernels/, lowering/ and the room of the file format that may ask for an op by its name."""
@@ -61,6 +62,12 @@ def kind_tests(tree: ast.Module) -> Iterator[int]:
             is_op = getattr(subject, "attr", getattr(subject, "id", "")) == "op"
             if is_op and node.func.id in ("isinstance", "getattr", "hasattr"):
                 yield node.lineno
+
+
+@cache
+def trees() -> dict[str, ast.Module]:
+    """The parsed source of each module: in the first test that asks, as it takes seconds in each worker."""
+    return {module: ast.parse(path.read_text(encoding="utf-8")) for module, path in MODULES.items()}
 
 
 def asking(*, of_the_format: bool) -> dict[str, list[str]]:
