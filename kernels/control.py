@@ -319,6 +319,18 @@ scan = register_op(
 
 Parameters: consts, carries (counts), length (a dimension), reverse (bool)."""
 
+stablehlo_composite = register_op(
+    BodyOp(
+        "stablehlo_composite",
+        "STABLEHLO_COMPOSITE",
+        _composite_types,
+        lambda inputs, params, bodies: evaluate(bodies[0], inputs),
+        {"name": ..., "composite_attributes": None, "version": 0},
+    )
+)
+"""A function of a name that accelerators know, and its body for all others. Parameters: name, composite_attributes (a
+flexbuffer's map as bytes, or None), version of the function.   Source: tflite/kernels/stablehlo_composite.cc"""
+
 composite = register_op(
     BodyOp("composite", None, _composite_types, _composite_run, {"name": ..., "arguments": (), "attributes": ()})
 )

@@ -60,6 +60,7 @@ ORDER = (
     "jfuse.passes.context",
     "jfuse.passes.rewrite",
     "jfuse.passes.simplify",
+    "jfuse.passes.outline",
     "jfuse.passes.legalize",
     "jfuse.passes.scans",
     "jfuse.passes.fuse",

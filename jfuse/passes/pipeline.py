@@ -26,6 +26,7 @@ from jfuse.passes.legalize.legalize_broadcast import legalize_broadcast
 from jfuse.passes.legalize.legalize_dtypes import legalize_dtypes
 from jfuse.passes.legalize.legalize_target import legalize_target
 from jfuse.passes.legalize.promote_loops import promote_loops
+from jfuse.passes.outline.target_composites import target_composites
 from jfuse.passes.promises import (
     NO_COMPOSITES,
     NO_DEBUG_METADATA,
@@ -112,6 +113,7 @@ PIPELINE: tuple[PipelineStep, ...] = (
     Stage(alone(legalize_broadcast)),
     Stage(legalize_dtypes),  # before custom_operators, whose types are the user's
     # after simplify and the other passes that choose operators, which know no target
+    Stage(target_composites),  # before legalize_target, which respells what the target lacks
     Stage(legalize_target),
     # once operators and types are those of the file, and before custom_operators, which no kernel computes
     Stage(quantize, on="program"),

@@ -37,6 +37,7 @@ _RESULT_TYPE: Mapping[str, str] = {"BITCAST": "out_data_type", "MULTINOMIAL": "o
 _BODIES: Mapping[str, tuple[str, ...]] = {
     "WHILE": ("condSubgraphIndex", "bodySubgraphIndex"),
     "IF": ("thenSubgraphIndex", "elseSubgraphIndex"),
+    "STABLEHLO_COMPOSITE": ("decompositionSubgraphIndex",),
 }
 
 
@@ -92,6 +93,8 @@ def _encoded(name: str, field: str, value: Any) -> Any:
         if not all(is_known(v) for v in value):
             raise LowerError(f"the option {name} depends on sizes that are known only at run time", found=value)
         return np.asarray(value, np.float32 if any(isinstance(v, float) for v in value) else np.int32)
+    if isinstance(value, bytes):
+        return np.frombuffer(value, np.uint8)
     return encode_option(field, value)
 
 
@@ -141,7 +144,7 @@ def _decoded(builtin: str, field: str, value: Any) -> Any:
     if field in ENUM_FIELDS:
         return _named({number: name for name, number in ENUM_FIELDS[field].items()}, value, builtin, field)
     if isinstance(value, np.ndarray):
-        return tuple(value.tolist())
+        return value.tobytes() if value.dtype == np.uint8 else tuple(value.tolist())
     if isinstance(value, bytes):
         return value.decode()
     return value

@@ -75,6 +75,14 @@ def crosswise() -> Graph:
     return trace_graph(ops.atan2, [of(DType.f32, B, 1), of(DType.f32, 1, 3)])
 
 
+def root_mean_square() -> Graph:
+    def call(x: Any) -> Any:
+        mean = ops.mean(ops.mul(x, x), np.array([1], np.int32), keep_dims=True)
+        return ops.tanh(ops.mul(x, ops.rsqrt(ops.add(mean, np.float32(0.5)))))
+
+    return trace_graph(call, [of(DType.f32, 2, 3)])
+
+
 def without_kernel() -> Graph:
     return trace_graph(lambda x: ops.cumsum(x, np.int32(1)), [of(DType.f16, B, 3)])
 
@@ -125,6 +133,7 @@ EXAMPLES: dict[str, tuple[Callable[[], Graph | Program], Context]] = {
     "simplify": (lambda: trace_graph(small_model, [of(DType.f32, B, 4)]), Context()),
     "legalize_broadcast": (crosswise, Context()),
     "legalize_dtypes": (without_kernel, Context()),
+    "target_composites": (root_mean_square, Context(target=target_named("google-tensor"))),
     "legalize_target": (any_of_rows, Context(target=target_named("tflite-micro"))),
     "custom_operators": (lost_op, Context(tf_ops=TfOpOptions(select_tf_ops=True))),
     "only_operators": (in_double, Context()),

@@ -312,7 +312,7 @@ def _composite(walker: JaxWalker, eqn: Any, operands: list[Any]) -> Values:
     names = getattr(closed.jaxpr.debug_info, "arg_names", None) or ()
     arguments = tuple(str(n) for n in names) if len(names) == len(operands) else _numbered(len(operands))
     graph = inner.traced(closed, operands)
-    attributes = tuple((str(k), _plain(v)) for k, v in eqn.params["attributes"])
+    attributes = tuple((str(k), _plain(tree.unflatten(leaves))) for k, leaves, tree in eqn.params["attributes"])
     return composite(operands, (graph,), name=eqn.params["name"], arguments=arguments, attributes=attributes)
 
 
@@ -322,8 +322,8 @@ def _numbered(count: int) -> tuple[str, ...]:
 
 def _plain(value: Any) -> Any:
     """An attribute as a number, a text or a tuple of them."""
-    if isinstance(value, tuple) and len(value) == 1 and not isinstance(value[0], tuple):
-        return _plain(value[0])
+    if isinstance(value, tuple | list):
+        return tuple(map(_plain, value))
     if hasattr(value, "tolist"):
         listed = value.tolist()
         return tuple(listed) if isinstance(listed, list) else listed

@@ -39,6 +39,7 @@ from jfuse.passes.fuse.result_sizes import is_alike, renamed_sizes
 from jfuse.passes.fuse.rounding import rounds_to, widened
 from jfuse.passes.fuse.run_time_shapes import dynamic_before_fused, dynamic_before_replacement
 from jfuse.passes.options import FUSED, PREFERENCES
+from jfuse.passes.outline.target_composites import as_target_composite
 from jfuse.passes.rewrite import inline, rewrite
 from jfuse.passes.simplify.simplify import folded
 from jfuse.proof.prove import ROUNDED, TOLERANCE, Proof, prove
@@ -91,6 +92,8 @@ def _resolved(graph: Graph, ctx: Context, place: _Standing) -> Graph:
             return None
         if eqn.params["name"] in ctx.tf_ops.custom_ops:
             return as_custom(eqn, ctx.tf_ops.custom_ops[eqn.params["name"]])
+        if eqn.params["name"] in ctx.target.composites and ctx.recipe is None:
+            return as_target_composite(eqn, _fuse(eqn.bodies[0], ctx, place))
         rule = ctx.rules.fuses.get(eqn.params["name"])
         if rule is not None:
             try:

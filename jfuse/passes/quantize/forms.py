@@ -18,6 +18,7 @@ from jfuse.tflite.runtime.quantized import Integers, Quantized, Recurrence, Weig
 from jfuse.tflite.runtime.table import quantized_of
 from jfuse.tflite.targets.target import Target
 
+_MOST_STEPS = 127  # of 8 bits, from 0 on
 Kind = Literal["float", "halves", "weights", "integer"]
 """float: as it is. halves: constants in f16. weights: float operands, integer weights. integer: all in integers."""
 
@@ -135,9 +136,33 @@ def own_form(eqn: Eqn, recipe: Recipe, target: Target) -> Form:
     if rule.mode == "float16":
         return half_form(eqn, rule)
     if rule.mode != "integer":
-        return weight_form(eqn, rule)
-    reason = why_not_integer(eqn, rule, target)
-    return Form("integer", rule) if reason is None else Form("float", rule, reason)
+        form = weight_form(eqn, rule)
+    else:
+        reason = why_not_integer(eqn, rule, target)
+        form = Form("integer", rule) if reason is None else Form("float", rule, reason)
+    return Form("float", rule, _VANISH) if form.kind != "float" and _weights_vanish(eqn, rule) else form
+
+
+_VANISH = "its weights reach so far that most of them would be 0 in 8 bits, as those of a fused mask do"
+
+
+def _weights_vanish(eqn: Eqn, rule: QuantizeRule) -> bool:
+    """Whether most weights of a constant are less than half a step of their 8 bits."""
+    if rule.weights is not DType.i8:
+        return False
+    is_fine = facts(eqn).recurrence is None and rule.granularity != "tensor"
+    return any(
+        _vanish(const.array, weights.axis_of(eqn) if is_fine else None)
+        for weights, const in _constants(eqn)
+        if is_float(const) and is_finite(const) and const.array.size
+    )
+
+
+def _vanish(array: np.ndarray, axis: int | None) -> bool:
+    sizes = np.abs(array)
+    others = None if axis is None else tuple(i for i in range(array.ndim) if i != axis)
+    half_step = sizes.max(axis=others, keepdims=True) / (2 * _MOST_STEPS)
+    return bool(2 * np.count_nonzero((sizes > 0) & (sizes < half_step)) > np.count_nonzero(sizes))
 
 
 def _is_quantized(atom: Atom | None) -> bool:

@@ -183,4 +183,4 @@ def _structured(
         raise BadFlatbuffer("an operator has another number of outputs", expected=len(types), found=results.count)
     stated = [results.element(i) for i in range(results.count)]
     types = [replace(t, quantization=s.quantization, holds=s.holds) for t, s in zip(types, stated, strict=True)]
-    return trace.append(op, operands, types, {}, bodies)
+    return trace.append(op, operands, types, from_table(builtin, table, tuple(op.defaults)), bodies)

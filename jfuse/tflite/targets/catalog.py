@@ -51,6 +51,9 @@ _NPU_FLOAT = Loss(
 )
 
 
+_GOOGLE_COMPOSITES = frozenset({"odml.rms_norm", "odml.group_norm", "odml.scaled_dot_product_attention"})
+"""Source: litert/vendors/google_tensor/compiler/compiler_plugin.cc, kSupportedStableHloCompositeOps"""
+
 _NPU_LSTM = Loss(
     "Arm's compiler (5.2) refuses a file with an LSTM of floats: quantize it before it is compiled",
     lambda program: any(
@@ -98,7 +101,9 @@ _TARGETS: Mapping[str, Callable[[], Target]] = {
     "litert-gpu": lambda: Target(
         "litert-gpu", accelerator=table_of("litert-gpu"), placed=GPU, whole=True, static=True, loses=(_GPU_WHOLE,)
     ),
-    "google-tensor": lambda: Target("google-tensor", accelerator=table_of("google-tensor"), static=True),
+    "google-tensor": lambda: Target(
+        "google-tensor", accelerator=table_of("google-tensor"), static=True, composites=_GOOGLE_COMPOSITES
+    ),
 }
 
 

@@ -28,6 +28,7 @@ class Target:
     accelerator: the operators of its NPU or GPU; what it has not falls to the CPU. whole: a graph runs there as a whole
     or not at all. static: all sizes are fixed. loses: what it does otherwise without telling. resolver: whether a
     program for it lists its operators in C++. runtime: the further runtime of `jfuse.verify` that runs its files.
+    composites: the composites of StableHLO, by name, that its accelerator has a function for.
     compiles: whether Arm's compiler makes programs for it. further_types: of activations that its kernels take and
     LiteRT's do not, by builtin.
     """
@@ -43,6 +44,7 @@ class Target:
     loses: tuple[Loss, ...] = ()
     resolver: bool = False
     runtime: str = ""
+    composites: frozenset[str] = frozenset()
     compiles: bool = False
     further_types: Mapping[str, frozenset[DType]] = field(default_factory=dict)
 

@@ -54,6 +54,26 @@ def test_integer_weights_of_an_open_batch(name: str) -> None:
     assert bool(fused) == (name != "gru")
 
 
+@pytest.mark.parametrize("recipe", ["dynamic", pytest.param("int8", marks=pytest.mark.slow)])
+def test_a_mask_among_the_weights_stays_float(recipe: str) -> None:
+    """Padded steps are switched off by one weight of 1e5 a gate, beside which all others would be 0 in 8 bits."""
+    inputs = keras.Input((9, 32), batch_size=2)
+    outputs = layers.LSTM(40, return_state=True)(layers.Masking()(inputs))
+    model = awake(keras.Model(inputs, outputs))
+    drawn = [np.random.default_rng(seed).standard_normal((2, 9, 32)).astype(np.float32) for seed in range(3)]
+    for x in drawn:
+        x[0, :4] = 0
+    options: dict[str, Any] = {"calibration": drawn} if recipe == "int8" else {}
+    lite = jfuse.convert(model, verify=False, padding="left", quantize=recipe, **options)
+    (told,) = [q for q in lite.report.quantized if "sequence_lstm" in str(q)]
+    assert "would be 0 in 8 bits" in told.reason
+    runner, (name,) = LiteRt(lite.to_bytes()), lite.signature().input_names
+    for x in drawn:
+        found = runner.run("serving_default", {name: x})
+        for y, wanted in zip(found.values(), model(x), strict=True):
+            assert snr_db(y, np.asarray(wanted)) > 25
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("name", LAYERS)
 def test_weights_behind_dequantize(name: str) -> None:

@@ -10,6 +10,10 @@ ROWS: tuple[Row, ...] = (
         litert=Runtime(versions("1.15.0"), takes(operand=None, result=None, broadcasts=None, values=Values.COMPUTED)),
     ),
     Row(
+        "STABLEHLO_COMPOSITE",
+        litert=Runtime(versions("2.17.0"), takes(operand=None, result=None, broadcasts=None, values=Values.COMPUTED)),
+    ),
+    Row(
         "WHILE",
         litert=Runtime(versions("1.15.0"), takes(operand=None, result=None, broadcasts=None, values=Values.COMPUTED)),
     ),

@@ -15,7 +15,6 @@ ROWS: tuple[Row, ...] = (
     Row("STABLEHLO_CBRT", litert=None, gap=SECOND_SET_WITHOUT_KERNEL),
     Row("STABLEHLO_CLAMP", litert=None, gap=SECOND_SET_WITHOUT_KERNEL),
     Row("STABLEHLO_COMPARE", litert=None, gap=SECOND_SET_WITHOUT_KERNEL),
-    Row("STABLEHLO_COMPOSITE", litert=Runtime(versions("2.17.0"), limits=None), gap=SECOND_SET),
     Row("STABLEHLO_CONCATENATE", litert=None, gap=SECOND_SET_WITHOUT_KERNEL),
     Row("STABLEHLO_CONVERT", litert=None, gap=SECOND_SET_WITHOUT_KERNEL),
     Row("STABLEHLO_CONVOLUTION", litert=None, gap=SECOND_SET_WITHOUT_KERNEL),
