@@ -241,7 +241,7 @@ def convert(
         lite = lite.with_metadata(metadata)
     on_stage("export")
     started = time.perf_counter()
-    lite.report.size_bytes = len(lite.to_bytes())
+    lite.report.size_bytes = lite.size_bytes
     lite.report.seconds["export"] = time.perf_counter() - started
     if verify:
         on_stage("verify")

@@ -34,7 +34,7 @@ from jfuse.tflite.associated_files import with_files
 from jfuse.tflite.c_source import c_files
 from jfuse.tflite.mapped_file import need_unchanged
 from jfuse.tflite.model_metadata import Metadata, metadata_of
-from jfuse.tflite.write.file import parts, to_bytes
+from jfuse.tflite.write.file import FileParts, file_parts
 from jfuse.tflite.write.model_metadata import with_metadata
 
 
@@ -63,6 +63,7 @@ class Model(Shown):
         self.limits = limits
         self._runners: dict[tuple[str, bool], Runner] = {}
         self._bytes: bytes | None = None
+        self._parts: FileParts | None = None
 
     @cached_property
     def _integers(self) -> Integers:
@@ -201,10 +202,22 @@ class Model(Shown):
     def to_bytes(self) -> bytes:
         """The .tflite file, written once. Raises LowerError where the program has not been lowered to builtins."""
         if self._bytes is None:
-            builtins_only(self.program.entries())
-            need_unchanged(self.program)
-            self._bytes = to_bytes(self.program)
+            self._bytes = self._in_parts().joined()
+            self._parts = None
         return self._bytes
+
+    @property
+    def size_bytes(self) -> int:
+        """The size of the .tflite file in bytes; the file itself need not be in memory for it."""
+        return self._in_parts().size if self._bytes is None else len(self._bytes)
+
+    @only_jfuse_errors("writing the file")
+    def _in_parts(self) -> FileParts:
+        if self._parts is None:
+            builtins_only(self.program.entries())
+            self._parts = file_parts(self.program)
+        need_unchanged(self.program)
+        return self._parts
 
     def with_bytes(self, data: bytes, report: Report) -> Model:
         """The model with another report, saved as these bytes, which say what its program says."""
@@ -229,10 +242,7 @@ class Model(Shown):
     @only_jfuse_errors("saving the file")
     def save(self, path: str | os.PathLike[str]) -> Path:
         """Write the .tflite file: to a temporary name first, then renamed, so that nothing is left half written."""
-        if self._bytes is None:
-            builtins_only(self.program.entries())
-            need_unchanged(self.program)
-        write_atomic(path, parts(self.program) if self._bytes is None else self._bytes)
+        write_atomic(path, self._in_parts() if self._bytes is None else self._bytes)
         return Path(path)
 
     def save_c_array(self, path: str | os.PathLike[str]) -> tuple[Path, ...]:

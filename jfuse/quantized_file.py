@@ -55,7 +55,7 @@ def quantize(
         on_stage("search")
         lite = reaching(wanted, lite, named, data, lambda r: lower(model, quantize=r, calibration=data))
     on_stage("export")
-    lite.report.size_bytes = len(lite.to_bytes())
+    lite.report.size_bytes = lite.size_bytes
     if verify and lite.unquantized is not None:
         on_stage("verify")
         lite.report.noise = noise_of(lite, lite.unquantized, data)

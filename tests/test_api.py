@@ -65,6 +65,15 @@ def test_a_saved_file_loads_as_the_same_text(result: jfuse.Model, tmp_path: Path
     np.testing.assert_allclose(found["logits"], expected(x)["logits"], rtol=1e-6)
 
 
+def test_the_size_is_known_before_the_file_is_written(dense: Any, tmp_path: Path) -> None:
+    model = jfuse.convert(dense, verify=False)
+    said = model.size_bytes
+    path = model.save(tmp_path / "dense.tflite")
+    assert said == path.stat().st_size == model.report.size_bytes
+    assert path.read_bytes() == model.to_bytes()
+    assert model.size_bytes == said
+
+
 def test_the_jax_function_can_be_batched_and_differentiated(result: jfuse.Model) -> None:
     function = result.jax()
     x = np.random.default_rng(2).standard_normal((6, 4, 3)).astype(np.float32)

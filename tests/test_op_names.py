@@ -14,11 +14,16 @@ from tests.test_imports import MODULES
 MOST_FILES = 15
 """Files outside kernels/, lowering/ and the room of the file format that may ask for an op by its name."""
 RULES_BY_OP = {
+    "jfuse.passes.outline.attention",
+    "jfuse.passes.outline.norms",
     "jfuse.passes.scans.fission.vectorize_rules",
     "jfuse.passes.states.step_rules",
     "jfuse.proof.ranges",
 }
-"""Files that hold a rule for each op, as those of lowering/ do; an op without a rule there has a safe default."""
+"""Files that hold a rule for each op, or for each composite of a target, as those of lowering/ do.
+
+What has no rule there has a safe default.
+"""
 TABLES_OF_TARGETS = ("jfuse.tflite.targets.conditions", "jfuse.tflite.targets.resolver")
 MOST_FILES_OF_THE_FORMAT = 10
 """Files of jfuse/tflite that may, as a format is about builtins by name. The rows of the runtime are not counted."""

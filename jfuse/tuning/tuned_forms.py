@@ -174,7 +174,7 @@ def _digest(data: bytes) -> str:
 
 def _reported(result: Model, told: str) -> Model:
     result.report.notes.append(told)
-    result.report.size_bytes = len(result.to_bytes())
+    result.report.size_bytes = result.size_bytes
     return result
 
 

@@ -29,7 +29,7 @@ def _weights(outliers: tuple[int, ...]) -> list[np.ndarray]:
     found = []
     for i in range(COUNT):
         weights = drawn(16, 16, scale=0.25, seed=20 + i)
-        weights[:, 0] = 60.0 if i in outliers else 0.0
+        weights[:, 0] = 25.0 if i in outliers else 0.0
         weights[0] = 0.0
         found.append(weights)
     return found

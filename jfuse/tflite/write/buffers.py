@@ -77,6 +77,11 @@ class Buffers:
             tables.append(table)
         return tables
 
+    @property
+    def size_behind(self) -> int:
+        """The bytes of `parts`."""
+        return sum(_aligned(data.size) for data in self._data) + ALIGNMENT
+
     def parts(self) -> Iterator[Any]:
         """The data of all buffers, each filled up to the alignment, and a few zeros at the end: kernels read ahead."""
         for data in self._data:

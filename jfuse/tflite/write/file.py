@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import chain
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -46,19 +46,37 @@ def to_bytes(
     most_inside: bytes of data from which on it lies behind the flatbuffer, which cannot hold more than 2 GiB.
     tensor_names: by signature key; without, inputs are named as in the signature and outputs after their operator.
     """
-    file = io.BytesIO()  # a join would hold all parts at once, and then their copy
-    for part in parts(program, most_inside=most_inside, tensor_names=tensor_names):
-        file.write(part)
-    return file.getvalue()
+    return file_parts(program, most_inside=most_inside, tensor_names=tensor_names).joined()
 
 
-def parts(
+@dataclass(frozen=True)
+class FileParts:
+    """A file as buffers that follow each other: a large one need not be in memory as a whole.
+
+    size: bytes of all together. made: gives the buffers, from the first to the last, at each call.
+    """
+
+    size: int
+    made: Callable[[], Iterator[Any]]
+
+    def __iter__(self) -> Iterator[Any]:
+        return self.made()
+
+    def joined(self) -> bytes:
+        """The whole file."""
+        file = io.BytesIO()  # a join would hold all parts at once, and then their copy
+        for part in self:
+            file.write(part)
+        return file.getvalue()
+
+
+def file_parts(
     program: Program,
     *,
     most_inside: int = MOST_INSIDE,
     tensor_names: Mapping[str, TensorNames] = MappingProxyType({}),
-) -> Iterable[Any]:
-    """The bytes of `to_bytes`, as buffers that follow each other: a large file need not be in memory as a whole."""
+) -> FileParts:
+    """The bytes of `to_bytes`, in parts."""
     return FileWriter(tensor_names).program(program, most_inside)
 
 
@@ -75,7 +93,7 @@ class FileWriter:
         self.is_foreign = False  # results are as another program wrote them
         self.tables = Tables(())
 
-    def program(self, program: Program, most_inside: int = MOST_INSIDE) -> Iterable[Any]:
+    def program(self, program: Program, most_inside: int = MOST_INSIDE) -> FileParts:
         """The bytes of the whole file, in parts."""
         self.is_foreign = program.facts.description is not None
         graphs = program.in_file_order()
@@ -149,18 +167,21 @@ class FileWriter:
             tables.append(table)
         return tables
 
-    def _inside(self, model: Any) -> Iterable[Any]:
+    def _inside(self, model: Any) -> FileParts:
         """The file with all data in the flatbuffer."""
         model.buffers = self.buffers.inside()
-        return _packed(model, self.buffers.size).parts()
+        packed = _packed(model, self.buffers.size)
+        return FileParts(packed.Offset(), packed.parts)
 
-    def _outside(self, model: Any) -> Iterable[Any]:
+    def _outside(self, model: Any) -> FileParts:
         """The file with all data behind the flatbuffer, whose length does not depend on where that is."""
         model.buffers = self.buffers.outside(2)
         size = _packed(model).Offset()
         fill = padding(size)
         model.buffers = self.buffers.outside(size + len(fill))
-        return chain(_packed(model).parts(), [fill], self.buffers.parts())
+        packed = _packed(model)
+        whole = packed.Offset() + len(fill) + self.buffers.size_behind
+        return FileParts(whole, lambda: chain(packed.parts(), [fill], self.buffers.parts()))
 
 
 def _packed(model: Any, data_bytes: int = 0) -> Builder:

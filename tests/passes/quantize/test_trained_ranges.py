@@ -85,7 +85,7 @@ def test_a_trained_network_needs_no_calibration() -> None:
     assert [quantization(eqn.outputs[0]).zero_point[0] for eqn in (entered, conv, product)] == [-1, -128, 0]
     np.testing.assert_allclose(weights_of(conv), convolved, atol=1e-6)
     np.testing.assert_allclose(weights_of(product), dense, atol=1e-6)
-    x = drawn(8, 8, 8, 3)
+    x = drawn(512, 8, 8, 3)
     runner, (given,) = LiteRt(lite.to_bytes()), lite.signature().input_names
     for _ in range(2):
         (found,) = runner.run(lite.signature().key, {given: x}).values()

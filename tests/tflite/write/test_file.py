@@ -23,7 +23,7 @@ from jfuse.kernels import ops
 from jfuse.model import Model
 from jfuse.running.interpreter import LiteRt
 from jfuse.tflite.read.file import load_tflite
-from jfuse.tflite.write.file import parts, to_bytes
+from jfuse.tflite.write.file import file_parts, to_bytes
 from tests.tflite import programs
 from tests.tflite.programs import BATCH, BIAS, KEY, WEIGHTS, dense, f32, graph_of, i32, program, signature
 
@@ -305,6 +305,7 @@ def test_a_variable_that_nothing_binds_is_refused() -> None:
 def test_data_behind_the_flatbuffer() -> None:
     source = dense()
     inside, outside = to_bytes(source), to_bytes(source, most_inside=100)
+    assert [file_parts(source).size, file_parts(source, most_inside=100).size] == [len(inside), len(outside)]
     model = schema.ModelT.InitFromPackedBuf(outside, 0)
     weights = next(t for t in model.subgraphs[0].tensors if t.name == b"model/dense/MatMul/weights")
     buffer = model.buffers[weights.buffer]
@@ -332,7 +333,7 @@ def test_data_of_more_than_two_gigabytes_lies_behind_the_flatbuffer() -> None:
 
     graph = graph_of(lambda x: ops.add(x, 1.0), f32(2**30))
     graph = replace(graph, eqns=(replace(graph.eqns[0], inputs=(graph.inputs[0], Unread(large))),))
-    first = next(iter(parts(Program((signature(graph),)))))
+    first = next(iter(file_parts(Program((signature(graph),)))))
     model = schema.ModelT.InitFromPackedBuf(bytes(first), 0)
     assert [b.size for b in model.buffers if b.size] == [2**32, 16, 19]  # the weights, and two entries of metadata
     assert model.buffers[2].offset == model.buffers[1].offset + 2**32
