@@ -44,7 +44,7 @@ def show_columns(header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
 def progress() -> Iterator[OnStage]:
     """A line with the stage that runs now, on a terminal."""
     with errors.status("starting") as status:
-        yield lambda stage: status.update(f"{stage} …")
+        yield lambda stage: status.update(f"{escape(printable(stage))} …")
 
 
 @contextmanager

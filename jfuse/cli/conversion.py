@@ -101,6 +101,7 @@ def quantize(
     """Write the quantized file, and print what was done."""
     with progress() as on_stage:
         result = quantized_file.quantize(source, recipe, calibration, on_stage=on_stage, **arguments)
+        interrupts.need_none()
         result.save(output)
     write_report(result.report, json, output.name, source)
     # The loops of a file were written as loops: what they might have become is a matter of the conversion before.

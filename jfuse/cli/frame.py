@@ -4,14 +4,43 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import typer
+from typer.core import TyperGroup
 
 from jfuse.cli.quiet import quiet
 from jfuse.cli.spelling import as_options
 from jfuse.errors import JfuseError, printable
 
+_WrongUse: Any = typer.BadParameter.__bases__[0]  # UsageError of click, which newer versions of typer bring along
+
+
+class _Commands(TyperGroup):
+    """What is wrong in the use of a command is printed: names of files in it are not obeyed."""
+
+    def make_context(self, *args: Any, **kwargs: Any) -> Any:
+        """As any group; of its own options."""
+        with _printable_errors():
+            return super().make_context(*args, **kwargs)
+
+    def invoke(self, ctx: Any) -> Any:
+        """As any group; the command reads its options here."""
+        with _printable_errors():
+            return super().invoke(ctx)
+
+
+@contextmanager
+def _printable_errors() -> Iterator[None]:
+    try:
+        yield
+    except _WrongUse as error:
+        error.message = printable(error.message)
+        raise
+
+
 app = typer.Typer(
+    cls=_Commands,
     help="TensorFlow functions to proven, fused TensorFlow Lite files.",
     no_args_is_help=True,
     rich_markup_mode=None,  # plain help, that pipes well and needs no more imports

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 from jfuse.errors import JfuseError, note_place
+from jfuse.files import write_atomic
 from jfuse.ir.check import check_graph
 from jfuse.ir.graph import Graph, Program
 from jfuse.ir.states import distinct
@@ -241,4 +242,4 @@ def _check(step: Stage, result: Graph, ctx: Context, checks: _Checks, states: in
 def _dump(folder: Path, number: int, step: PipelineStep, program: Program) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     text = "\n".join(str(graph) for graph in program.graphs())
-    (folder / f"{number:02d}_{step.__name__}.txt").write_text(text)
+    write_atomic(folder / f"{number:02d}_{step.__name__}.txt", text.encode())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -11,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from jfuse.errors import JfuseError
+from jfuse.files import write_atomic
 from jfuse.ir.dims import Dim, is_known, multiple
 from jfuse.ir.types import DType, TensorType
 from jfuse.proof.inputs import CallInputs
@@ -121,6 +123,7 @@ def save_calls(path: Path, calls: Iterable[CallInputs]) -> None:
         for name, array in call.inputs.items():
             arrays[f"{number:03}/{call.key}/{name}"] = array.astype("S") if array.dtype == object else array
     path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("wb") as file:
-        save: Any = np.savez  # its types take an array for an option
-        save(file, **arrays)
+    buffer = io.BytesIO()
+    save: Any = np.savez  # its types take an array for an option
+    save(buffer, **arrays)
+    write_atomic(path, buffer.getvalue())
