@@ -15,9 +15,8 @@ import atheris  # of the caller's own environment
 import numpy as np
 
 with atheris.instrument_imports(include=["jfuse.tflite", "jfuse.ir", "jfuse.kernels"]):
-    from bench.fuzz import SEEDS, Child, arguments
-    from bench.mutations import Mutator
-    from jfuse.tflite.write.file import to_bytes
+    from bench.fuzz import Child, arguments
+    from bench.fuzzed_files import Files
 
 _LONGEST = 2**16  # bytes of a file
 _OURS = 0.9  # of the mutations; the others are libFuzzer's
@@ -27,15 +26,15 @@ def main() -> None:
     """Files until the time is over."""
     options = arguments()
     until = time.monotonic() + 60 * options.minutes
-    child = Child(options.seed, options.child, options.execute)
-    mutator = Mutator()
+    files = Files(options.execute)
+    child = Child(files, options.seed, options.child)
     count = 0
 
     def mutated(data: bytes, most: int, seed: int) -> bytes:
         rng = np.random.default_rng(seed)
         if len(data) < 8 or rng.random() >= _OURS:
             return bytes(atheris.Mutate(data, most))
-        return mutator.mutated(data, rng)[:most]
+        return files.mutated(data, rng)[:most]
 
     def take(data: bytes) -> None:
         nonlocal count
@@ -47,8 +46,8 @@ def main() -> None:
             os._exit(0)  # libFuzzer would end with an exit code of its own
 
     with tempfile.TemporaryDirectory() as corpus:
-        for number, make in enumerate(SEEDS):
-            (Path(corpus) / str(number)).write_bytes(to_bytes(make()))
+        for number, data in enumerate(files.firsts()):
+            (Path(corpus) / str(number)).write_bytes(data)
         switches = [f"-max_len={_LONGEST}", f"-seed={options.seed + 1}", "-mutate_depth=1"]
         switches += ["-rss_limit_mb=0", "-timeout=100000"]  # the parent watches over both
         atheris.Setup([sys.argv[0], corpus, *switches], take, custom_mutator=mutated)

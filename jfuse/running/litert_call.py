@@ -10,8 +10,10 @@ from dataclasses import replace
 import numpy as np
 
 from jfuse.errors import JfuseError, LowerError
+from jfuse.ir.dims import same
 from jfuse.ir.graph import Const, Graph, Program, Signature, State
 from jfuse.ir.text import format_graph
+from jfuse.ir.types import TensorType
 from jfuse.ir.walk import rename_dims
 from jfuse.limits import DEFAULT_LIMITS, Limits
 from jfuse.running.loaded_file import LoadedFile
@@ -33,7 +35,7 @@ class LiteRtCall:
         self._plain = [i for i in range(len(graph.inputs)) if i not in states]
         self._results = [i for i in range(len(graph.outputs)) if i not in states.values()]
         self._states = list(states.items())
-        self._count = len(graph.outputs)
+        self._types = [atom.type for atom in graph.outputs]
         data = _file(graph, self._plain, self._results, self._states)
         try:
             self._file = LoadedFile(data, delegates=delegates, allocate=True, stateless=True, limits=limits)
@@ -61,7 +63,11 @@ class LiteRtCall:
         except Refused as error:
             raise JfuseError("LiteRT does not run this", found=str(error)) from error
         places = [*self._results, *(i for _, i in self._states)]
-        return [tuple(row[places.index(i)] for i in range(self._count)) for row in found]
+        ordered = [tuple(row[places.index(i)] for i in range(len(self._types))) for row in found]
+        for row in ordered:
+            for array, stated in zip(row, self._types, strict=True):
+                _need_stated(array, stated)
+        return ordered
 
 
 _CALLS: OrderedDict[tuple[str, tuple[tuple[int, int], ...], Limits], LiteRtCall] = OrderedDict()
@@ -105,6 +111,19 @@ def _file(graph: Graph, plain: Sequence[int], results: Sequence[int], states: Se
 
 def _state_name(position: int) -> str:
     return f"state of input {position}"
+
+
+def _need_stated(array: np.ndarray, stated: TensorType) -> None:
+    """Raise JfuseError for a result of another type than the program has: of integers a file may state any shape."""
+    shapes = not stated.ranked or (
+        array.ndim == stated.rank
+        and all(same(d, n) is not False for d, n in zip(stated.shape, array.shape, strict=True))
+    )
+    if not shapes or array.dtype != stated.dtype.numpy:
+        found = f"{array.dtype}{list(array.shape)}"
+        raise JfuseError(
+            "LiteRT gives a result of another type than the file states", expected=str(stated), found=found
+        )
 
 
 def _no_kernel(graph: Graph, error: Refused) -> LowerError:

@@ -41,7 +41,7 @@ class LoadedFile:
         stateless: bool = False,
         limits: Limits = DEFAULT_LIMITS,
     ) -> None:
-        self._number = next(_NUMBERS)
+        self._number, self._drop = next(_NUMBERS), _SHARED.drop  # the module may be gone before this object is
         self._data = data
         resolver = "AUTO" if delegates else "BUILTIN_WITHOUT_DEFAULT_DELEGATES"
         self._how = (resolver, threads, preserve, allocate)
@@ -87,7 +87,7 @@ class LoadedFile:
         return found
 
     def __del__(self) -> None:
-        _SHARED.drop(self._number)
+        self._drop(self._number)
 
 
 class _Shared:

@@ -96,8 +96,7 @@ def _builtin(
     try:
         found = record(op, operands, params)
     except TypeMismatch:
-        # What the runtime reads at run time, and jfuse would have to know before.
-        if any(op.operand_at(i).static and a is not None and static_value(a) is None for i, a in enumerate(operands)):
+        if _is_sized_by_values(op, operands):
             return opaque(builtin, table, given, results, body)
         raise
     if all(isinstance(r, Var) for r in found):
@@ -115,13 +114,18 @@ def _stated(op: TflOp, operands: list[Atom | None], params: dict[str, Any], resu
     types: list[TensorType | None] = [None] * count
     values: Sequence[np.ndarray | None] = [None] * count
     derived: Sequence[TensorType | None] = types
+    mismatch: TypeMismatch | None = None
     for inputs in stand_ins(operands) if all(a is None or a.type.ranked for a in operands) else ():
         try:
             derived = infer_resolving(op, trace, inputs, params)
-        except TypeMismatch:
+        except TypeMismatch as error:
+            mismatch = mismatch or error
             continue
+        mismatch = None
         values = op.known_values(inputs, params, len(derived))
         break
+    if mismatch is not None and not _is_sized_by_values(op, operands):
+        raise mismatch
     if len(derived) != count:
         raise BadFlatbuffer(
             "an operator has another number of outputs", expected=len(derived) - len(op.updates), found=results.count
@@ -136,6 +140,11 @@ def _stated(op: TflOp, operands: list[Atom | None], params: dict[str, Any], resu
         raise BadFlatbuffer("an operator lacks a state")
     known = [v if t is not None and t.quantization is None else None for v, t in zip(values, types, strict=True)]
     return trace.append(op, operands, [t for t in types if t is not None], params, values=known)
+
+
+def _is_sized_by_values(op: TflOp, operands: Sequence[Atom | None]) -> bool:
+    """Whether the runtime reads at run time what jfuse would have to know before."""
+    return any(op.operand_at(i).static and a is not None and static_value(a) is None for i, a in enumerate(operands))
 
 
 def _merged(results: Results, place: int, derived: TensorType | None) -> TensorType:

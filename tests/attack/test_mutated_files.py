@@ -1,0 +1,57 @@
+"""Files of the kinds that `bench/fuzz.py` found: each is one clear error, whatever is asked of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+import jfuse
+from jfuse.ir.graph import Program
+from jfuse.running.litert_call import LiteRtCall
+from jfuse.tflite.read.file import load_tflite
+from tests.tflite.read.test_whole import changed, integer_dense
+
+
+@dataclass(frozen=True)
+class Row:
+    """A file, what is changed in its tables, and what is said of it when it is read."""
+
+    make: Callable[[], Program]
+    change: Callable[[Any], object]
+    message: str
+
+
+def _shaped(name: bytes, *shape: int) -> Callable[[Any], object]:
+    def change(model: Any) -> None:
+        found = next(t for t in model.subgraphs[0].tensors if t.name == name)
+        found.shape = np.array(shape, np.int32)
+
+    return change
+
+
+ROWS: dict[str, Row] = {
+    # LiteRT's kernel takes the 10 numbers for one row of 8, and drops the others.
+    "integers that no shape of their operator takes": Row(
+        integer_dense, _shaped(b"x", 2, 5), r"fully_connected does not take these operands"
+    ),
+}
+
+
+@pytest.mark.parametrize("name", ROWS)
+def test_reading(name: str) -> None:
+    row = ROWS[name]
+    with pytest.raises(jfuse.BadFlatbuffer, match=row.message):
+        load_tflite(changed(row.make(), row.change))
+
+
+def test_a_result_of_litert_that_is_none_of_the_stated_type() -> None:
+    graph = integer_dense().signatures[0].graph
+    (eqn,) = graph.eqns
+    wrong = replace(eqn.outputs[0], type=replace(eqn.outputs[0].type, shape=(3, 5)))
+    call = LiteRtCall(replace(graph, eqns=(replace(eqn, outputs=(wrong,)),), outputs=(wrong,)), {})
+    with pytest.raises(jfuse.JfuseError, match=r"another type than the file states\n.*i8\[3,5\].*\n.*int8\[2, 5\]"):
+        call([np.ones((2, 8), np.int8)])
