@@ -153,7 +153,7 @@ class Promise:
     """The user's word on a mask: on which side of an axis the steps that do not count stand.
 
     graph: computes the mask from inputs of a signature's graph. source: the node that makes it. counts: the value of
-    the mask where a step counts.
+    the mask where a step counts. in_numbers: the mask is multiplied with, so that it must hold 0 and 1.
     """
 
     side: str
@@ -161,6 +161,7 @@ class Promise:
     graph: Graph
     source: str
     counts: bool = True
+    in_numbers: bool = False
 
     @property
     def inputs(self) -> tuple[Var, ...]:
@@ -168,7 +169,7 @@ class Promise:
         return self.graph.inputs
 
     def __str__(self) -> str:
-        return f"the mask of {self.source} is padding on the {self.side}"
+        return f"the mask of {self.source} is padding on the {self.side}" + ", in 0 and 1" * self.in_numbers
 
 
 @dataclass(frozen=True)

@@ -38,6 +38,11 @@ def users(graph: Graph) -> dict[Var, list[Eqn]]:
     return found
 
 
+def is_used(graph: Graph, var: Var) -> bool:
+    """Whether an equation of the graph itself reads a Var, or it is a result."""
+    return var in graph.outputs or any(var in eqn.inputs for eqn in graph.eqns)
+
+
 def is_last_reader(graph: Graph, eqn: Eqn, var: Var) -> bool:
     """Whether an equation reads a Var once, and nothing reads it after that equation."""
     if var in graph.outputs or sum(atom is var for atom in eqn.inputs) != 1:

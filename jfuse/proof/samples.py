@@ -62,7 +62,10 @@ def _positive(types: Sequence[TensorType], sizes: Mapping[str, int]) -> tuple[tu
 
 @dataclass(frozen=True)
 class Padded:
-    """A mask without gaps along an axis: True up to a length and then False (side "right"), or the reverse ("left")."""
+    """A mask without gaps along an axis: True up to a length and then False (side "right"), or the reverse ("left").
+
+    Of floats it is 1 where it is True, and 0 elsewhere.
+    """
 
     axis: int
     side: str
@@ -103,8 +106,8 @@ class Sampler:
 
     def _array(self, random: np.random.Generator, var: Var, shape: tuple[int, ...], count: int) -> np.ndarray:
         dtype = var.type.dtype
-        if dtype is DType.bool:
-            array = random.integers(0, 2, (count, *shape)).astype(np.bool_)
+        if dtype is DType.bool or var in self.padded:
+            array = random.integers(0, 2, (count, *shape)).astype(np.float64 if dtype is DType.f32 else dtype.numpy)
             array[0], array[1] = False, True
             if var in self.padded:
                 array[2:] = [self.padded[var].draw(random, shape) for _ in array[2:]]

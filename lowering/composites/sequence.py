@@ -24,8 +24,8 @@ _FROZEN = 1e4  # in front of a sigmoid: exactly 0 or 1 in f32, unless the rest o
 class Masking:
     """The operands of a masked recurrence, None where it has none.
 
-    mask: bool[t,b] or bool[t,b,1]. held: f[b,o], the output before the first step that counts. fill: what collected
-    outputs are in steps that do not count.
+    mask: bool[t,b] or bool[t,b,1], or floats of 0 and 1. held: f[b,o], the output before the first step that counts.
+    fill: what collected outputs are in steps that do not count.
     """
 
     mask: Array | None = None
@@ -55,8 +55,9 @@ class Steps:
 
     A fused op has no masks. It runs over sequences whose counted steps come first, and what it makes of the rest is
     not read. Left padding is shifted to the right by two reversals, of all steps and of each row's own.
-    x: f[t,b,i]. mask: bool[t,b] or bool[t,b,1], a step counts where it is `counts`. padding: "right" where the mask is
-    True up to a step of each row and False from then on, "left" where it is the other way round.
+    x: f[t,b,i]. mask: bool[t,b] or bool[t,b,1], or floats of 0 and 1, a step counts where it is `counts`.
+    padding: "right" where the mask is True up to a step of each row and False from then on, "left" where it is the
+    other way round.
     """
 
     def __init__(
@@ -77,6 +78,8 @@ class Steps:
                 want="padding on the right or left",
                 got="a mask computed from data",
             )
+            if dtype(mask) is not DType.bool:
+                mask = ops.not_equal(mask, scalar(0, mask))
             self.valid = self._in_order(mask if rank(mask) == 2 else ops.squeeze(mask, squeeze_dims=(2,)))
             self.valid = self.valid if counts else ops.logical_not(self.valid)
         self.x = self._shifted(self._in_order(x))

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from jfuse.ir.graph import Atom, Eqn, Graph, Var
+from jfuse.ir.types import DType
 from jfuse.ir.walk import live_eqns, producers
 from jfuse.lowering.recover.masks.padding import Padding, padding_of
 from jfuse.passes.context import Context
@@ -37,8 +38,12 @@ class Masks:
         found = padding_of(self.atoms[place], axis, made)
         side = found.side
         if side is None and self.ctx.recurrence.padding is not None and self.inputs is not None:
+            in_numbers = DType.bool not in (self.atoms[place].type.dtype, found.root.type.dtype)
+            if in_numbers and found.root not in self.inputs:
+                return None  # what a model computes may be any number: the weights of an attention, for one
             side = found.promised(self.ctx.recurrence.padding, counts)
-            self._promises.append(self._promise(found, counts, self.ctx.recurrence.padding, self.inputs))
+            promise = self._promise(found, counts, self.ctx.recurrence.padding, self.inputs)
+            self._promises.append(replace(promise, in_numbers=in_numbers))
         if side is not None:
             self.asked[place] = Padded(axis, side)
         return side

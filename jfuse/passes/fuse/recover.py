@@ -10,12 +10,14 @@ from typing import Any
 from jfuse.errors import NotFused
 from jfuse.ir.graph import Atom, Const, Eqn, Graph, Var
 from jfuse.ir.trace import active_trace
-from jfuse.ir.walk import with_new_bodies
-from jfuse.kernels.control import composite, scan
+from jfuse.ir.walk import is_used, with_new_bodies
+from jfuse.kernels.control import composite, scan, scan_parts
 from jfuse.lowering.recover.algebra.pointwise import Pointwise
 from jfuse.lowering.recover.cells.canonical_step import normal_form
 from jfuse.lowering.recover.cells.step import Step
-from jfuse.lowering.recover.masks.mask import with_mask
+from jfuse.lowering.recover.masks.mask import blend_places, with_mask
+from jfuse.lowering.recover.masks.settled import settled
+from jfuse.lowering.rule_tools.broadcast_constants import Known, broadcast_constants, constant_of
 from jfuse.lowering.rules import Proposal
 from jfuse.passes.context import Context
 from jfuse.passes.fuse.single_steps import recover_single_steps
@@ -23,6 +25,8 @@ from jfuse.passes.fuse.trained_steps import rounded_results, without_ranges
 from jfuse.passes.rewrite import opened, rewrite
 from jfuse.passes.simplify.dce import eliminate_dead_code
 from jfuse.report import Refusal, Report
+
+_LARGEST = 1 << 16  # elements of a constant that is looked at; paddings have one for each row and step
 
 
 def recover(graph: Graph, ctx: Context, *, single_steps: bool = True) -> Graph:
@@ -53,12 +57,29 @@ def recover_activations(graph: Graph) -> Graph:
 
 
 def _recover(graph: Graph, ctx: Context) -> Graph:
+    known = broadcast_constants(graph) if any(eqn.op is scan for eqn in graph.eqns) else {}
+
     def visit(eqn: Eqn) -> Sequence[Any] | None:
-        return _read_trained(eqn, ctx) or _read(eqn, ctx) if eqn.op is scan else None
+        return _read_trained(eqn, ctx) or _read(_decided(eqn, known), ctx) if eqn.op is scan else None
 
     graph = rewrite(graph, visit)
     eqns = tuple(e if e.op is composite else with_new_bodies(e, lambda body: _recover(body, ctx)) for e in graph.eqns)
     return graph if all(map(operator.is_, eqns, graph.eqns)) else replace(graph, eqns=eqns)
+
+
+def _decided(eqn: Eqn, known: Known) -> Eqn:
+    """The scan for finite numbers without sequences of one value that only decide choices, products and sums."""
+    (body,) = eqn.bodies
+    first = eqn.params["consts"] + eqn.params["carries"]
+    values = {i: constant_of(a, known) for i, a in enumerate(eqn.inputs) if i >= first and a is not None}
+    flat = {i: v.reshape(-1) for i, v in values.items() if v is not None and 0 < v.size <= _LARGEST}
+    found = {i: v[:1].reshape(()) for i, v in flat.items() if (v == v[0]).all()}
+    if not found:
+        return eqn
+    step, _ = settled(body, {body.inputs[i]: value for i, value in found.items()})
+    left = [i for i in range(len(eqn.inputs)) if i not in found or is_used(step, body.inputs[i])]
+    step = replace(step, inputs=tuple(step.inputs[i] for i in left))
+    return replace(eqn, inputs=tuple(eqn.inputs[i] for i in left), bodies=(step,))
 
 
 def _read_trained(eqn: Eqn, ctx: Context) -> Sequence[Any] | None:
@@ -75,7 +96,10 @@ def _read(eqn: Eqn, ctx: Context, *, one_step: bool = False) -> Sequence[Any] | 
     """
     refusals: list[tuple[NotFused, str]] = []
     # A marked cell is read as what it computes: all of its steps together are worth more than each by itself.
-    normal, finish = normal_form(with_new_bodies(eqn, opened))
+    eqn = with_new_bodies(eqn, opened)
+    (body,) = eqn.bodies
+    _, carries, xs = scan_parts(body.inputs, eqn.params)
+    normal, finish = normal_form(eqn, blend_places(body, carries, xs))
     step = Step(normal, one_step=one_step)
     for name, rule in ctx.rules.readers():
         try:

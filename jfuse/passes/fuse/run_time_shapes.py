@@ -18,9 +18,9 @@ from jfuse.ir.walk import has_effects, producers
 from jfuse.kernels import control, ops
 from jfuse.kernels.core.op import depends_on_data
 from jfuse.lowering.peephole.layout.reshape import constant_shape
+from jfuse.lowering.rule_tools.broadcast_constants import broadcast_constants, constant_of, unbroadcast
 from jfuse.opaque_ops.state_operands import keeps_state, state_operands
 from jfuse.passes.rewrite import inline
-from jfuse.passes.simplify.broadcast_constants import broadcast_constants, constant_of, unbroadcast
 
 # Their kernels leave the result open wherever a -1 stands in the input's shape_signature, constant operands or not.
 _OPEN_WITH_OPEN_INPUT = frozenset({"SLICE", "TOPK_V2"})

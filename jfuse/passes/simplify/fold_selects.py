@@ -12,8 +12,8 @@ import numpy as np
 from jfuse.ir.graph import Atom, Eqn, Graph, Var
 from jfuse.ir.walk import is_same_type, with_new_bodies
 from jfuse.kernels.control import composite, scan
+from jfuse.lowering.rule_tools.broadcast_constants import Known, broadcast_constants, constant_of
 from jfuse.passes.rewrite import rewrite
-from jfuse.passes.simplify.broadcast_constants import Known, broadcast_constants, constant_of
 
 _LARGEST = 1 << 16  # elements of a constant that is looked at; paddings have one for each row and step
 

@@ -22,8 +22,8 @@ from jfuse.ir.types import TensorType
 from jfuse.ir.walk import producers, substitute
 from jfuse.kernels import ops
 from jfuse.kernels.control import while_
+from jfuse.lowering.rule_tools.broadcast_constants import broadcast_constants, constant_of
 from jfuse.passes.context import Context
-from jfuse.passes.simplify.broadcast_constants import broadcast_constants, constant_of
 from jfuse.passes.states.carries import Carry, Recurrence, inner_recurrences, recurrences
 from jfuse.passes.states.layers import Layers
 from jfuse.passes.states.stream_walk import Buffer

@@ -20,10 +20,10 @@ from jfuse.ir.graph import Atom, Eqn, Graph, Var
 from jfuse.ir.trace import Trace, at_source, recording
 from jfuse.ir.walk import producers, substitute, use_counts, with_bodies
 from jfuse.kernels import ops
+from jfuse.lowering.rule_tools.broadcast_constants import Known, broadcast_constants, cancels, constant_of, unbroadcast
 from jfuse.opaque_ops.state_operands import keeps_state, state_operands
 from jfuse.passes.context import Context
 from jfuse.passes.fuse.run_time_shapes import fused_first, has_run_time_shape
-from jfuse.passes.simplify.broadcast_constants import Known, broadcast_constants, cancels, constant_of, unbroadcast
 from jfuse.passes.simplify.dce import eliminate_dead_code
 from jfuse.passes.states.integer_values import in_type_of, stands_for_zero, typed, zeros_like
 

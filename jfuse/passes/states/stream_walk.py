@@ -14,7 +14,7 @@ from jfuse.kernels import ops
 from jfuse.kernels.control import composite, if_, scan, scan_parts
 from jfuse.kernels.core.layout import from_front
 from jfuse.kernels.core.op import TflOp, static_value
-from jfuse.passes.simplify.broadcast_constants import Known, broadcast_constants, constant_of
+from jfuse.lowering.rule_tools.broadcast_constants import Known, broadcast_constants, constant_of
 from jfuse.passes.states.step_rules import STEP_RULES, Stepped, elementwise
 from jfuse.passes.states.step_windows import WINDOW_RULES
 from jfuse.passes.states.steps import LAST, LENGTH, UNKNOWN, Once, Steps, StepsMix, Value

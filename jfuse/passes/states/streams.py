@@ -10,7 +10,7 @@ from jfuse.ir.dims import same
 from jfuse.ir.graph import Eqn, Graph, Signature, Source, Var
 from jfuse.ir.states import places
 from jfuse.ir.walk import producers
-from jfuse.passes.simplify.broadcast_constants import Known
+from jfuse.lowering.rule_tools.broadcast_constants import Known
 from jfuse.passes.states.steps import Once, Steps
 from jfuse.passes.states.stream_walk import ADDS_STEPS, Buffer, Meeting, Mixing, StreamWalk, same_at_every_step
 

@@ -46,7 +46,7 @@ def _padded(promise: Promise, arrays: Mapping[Var, np.ndarray], seed: int) -> It
     mask = _mask(promise, arrays)
     valid = Padded(promise.axis, promise.side).draw(random, mask.shape)
     for value in dict.fromkeys((0.0, *compared_constants([promise.graph]))):
-        for filled in (_filled, _above):
+        for filled in (_in_numbers,) if promise.in_numbers else (_filled, _above):
             marked = valid if promise.counts or filled is _filled else ~valid
             yield {v: filled(a, marked, value) if v in promise.inputs else a for v, a in arrays.items()}
 
@@ -55,6 +55,11 @@ def _above(array: np.ndarray, valid: np.ndarray, value: float) -> np.ndarray:
     """As `_filled`, with nothing below the value: a comparison with it tells the rows apart."""
     other = array if array.dtype == bool else np.asarray(value).astype(array.dtype) + np.abs(array)
     return _filled(other, valid, value)
+
+
+def _in_numbers(array: np.ndarray, valid: np.ndarray, value: float) -> np.ndarray:
+    """1 where rows are valid, and 0 elsewhere."""
+    return np.broadcast_to(valid, array.shape).astype(array.dtype) if array.shape == valid.shape else array
 
 
 def _filled(array: np.ndarray, valid: np.ndarray, value: float) -> np.ndarray:
@@ -71,7 +76,10 @@ def _filled(array: np.ndarray, valid: np.ndarray, value: float) -> np.ndarray:
 
 
 def _is_kept(promise: Promise, arrays: Mapping[Var, np.ndarray]) -> bool:
-    steps = np.moveaxis(_mask(promise, arrays) != 0, promise.axis, 0).astype(np.int8)
+    mask = _mask(promise, arrays)
+    if promise.in_numbers and not np.isin(mask, (0, 1)).all():
+        return False
+    steps = np.moveaxis(mask != 0, promise.axis, 0).astype(np.int8)
     change = np.diff(steps, axis=0)
     falls = (promise.side == "right") == promise.counts
     return bool((change <= 0).all() if falls else (change >= 0).all())

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -23,17 +23,17 @@ Finish = Callable[[Sequence[Any]], list[Any]]
 """From the results of a loop in normal form those of the loop that it was, recorded in the active trace."""
 
 
-def normal_form(eqn: Eqn) -> tuple[Eqn, Finish]:
+def normal_form(eqn: Eqn, apart: Collection[int] = ()) -> tuple[Eqn, Finish]:
     """A scan whose float states and step inputs are f[batch, columns], and what makes its results those of `eqn`.
 
-    Float step inputs stand side by side in one. The operands are recorded in the active trace, the scan is not. It is
-    `eqn` where there is nothing to change.
+    Float step inputs stand side by side in one, but for those whose numbers are in `apart`; these come last. The
+    operands are recorded in the active trace, the scan is not. It is `eqn` where there is nothing to change.
     """
     (body,) = eqn.bodies
     consts, initial, sequences = scan_parts(eqn.inputs, eqn.params)
     carries = [_rows(a.type) or a.type for a in initial]
     batch = _batch(carries)
-    inputs = _Inputs.of([TensorType(s.type.shape[1:], s.type.dtype) for s in sequences], batch)
+    inputs = _Inputs.of([TensorType(s.type.shape[1:], s.type.dtype) for s in sequences], batch, apart)
     collected = [_rows(a.type) or a.type for a in body.outputs[len(initial) :]]
     if all(t == a.type for t, a in zip(carries, initial, strict=True)) and inputs.is_plain:
         return eqn, list
@@ -94,9 +94,10 @@ class _Inputs:
     rows: tuple[TensorType, ...]
 
     @classmethod
-    def of(cls, source: Sequence[TensorType], batch: Dim | None) -> _Inputs:
+    def of(cls, source: Sequence[TensorType], batch: Dim | None, apart: Collection[int]) -> _Inputs:
         """What can be joined: the first float input, and those of its type of number."""
-        rows = {i: r for i, t in enumerate(source) if batch is not None and (r := _input_rows(t, batch)) is not None}
+        joinable = {i: t for i, t in enumerate(source) if batch is not None and i not in apart}
+        rows = {i: r for i, t in joinable.items() if batch is not None and (r := _input_rows(t, batch)) is not None}
         dtypes = [r.dtype for r in rows.values()]
         places = tuple(i for i, r in rows.items() if r.dtype is dtypes[0])
         return cls(tuple(source), places, tuple(rows[i] for i in places))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import operator
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -12,9 +13,10 @@ import numpy as np
 from jfuse.ir.evaluate import evaluate
 from jfuse.ir.graph import Atom, Const, Eqn, Graph, Var
 from jfuse.ir.types import DType
-from jfuse.ir.walk import live_eqns, producers
+from jfuse.ir.walk import is_used, live_eqns, producers
 from jfuse.kernels import ops
 from jfuse.lowering.recover.algebra.forms import concrete_zeros
+from jfuse.lowering.recover.masks.settled import settled
 from jfuse.lowering.rules import Proposal, need
 
 _SELECTS = (ops.select, ops.select_v2)
@@ -25,9 +27,9 @@ _MOST_PATTERNS = 6  # rows up to which every pattern of a mask is tried; of more
 class Mask:
     """A step input that decides for each row of the batch whether the step counts.
 
-    var: bool[b] or bool[b,1]. counts: its value where the step counts. fills: by position among the results of the
-    body, for those that are collected, what stands in them where the step does not count: a carry, a value that no step
-    changes, or a constant. The carries keep their values there.
+    var: bool[b] or bool[b,1], or floats of 0 and 1. counts: its value where the step counts. fills: by position among
+    the results of the body, for those that are collected, what stands in them where the step does not count: a carry, a
+    value that no step changes, or a constant. The carries keep their values there.
     """
 
     var: Var
@@ -38,8 +40,35 @@ class Mask:
 def unmasked(body: Graph, carries: Sequence[Var], xs: Sequence[Var]) -> tuple[Graph, Mask | None]:
     """The body whose results are what the step computes, and the mask that decides whether they count.
 
-    The body as it is, and None, unless every carry and every collected result is selected by one and the same mask.
+    The body as it is, and None, unless every carry and every collected result is selected by one and the same mask, or
+    blended by it: `old * mask + new * (1 - mask)`, which is a choice where the mask is 0 or 1, as `fuse` makes sure.
     """
+    stripped, mask = _selected(body, carries, xs)
+    blends = () if mask is not None else (_blended(body, carries, xs, x) for x in xs)
+    return next((found for found in blends if found is not None), (stripped, mask))
+
+
+def blend_places(body: Graph, carries: Sequence[Var], xs: Sequence[Var]) -> set[int]:
+    """The step inputs, by their numbers, each of which is a mask that blends old and new states."""
+    return {i for i, x in enumerate(xs) if _blended(body, carries, xs, x) is not None}
+
+
+def _blended(body: Graph, carries: Sequence[Var], xs: Sequence[Var], var: Var) -> tuple[Graph, Mask] | None:
+    """The body without a float mask, where one of the values 0 and 1 keeps every carry as it is."""
+    if not carries or not var.type.dtype.is_float or not _is_column(var):
+        return None
+    at = {counts: settled(body, {var: np.asarray(not counts, var.type.dtype.numpy)}) for counts in (True, False)}
+    keeping = [c for c, (graph, _) in at.items() if all(map(operator.is_, graph.outputs[: len(carries)], carries))]
+    if len(keeping) != 1:
+        return None
+    (counts,) = keeping
+    (kept, known), (stripped, _) = at[counts], at[not counts]
+    others = dict(enumerate(kept.outputs[len(carries) :], len(carries)))
+    fills = {i: Const(known[a]) if isinstance(a, Var) and a in known else a for i, a in others.items()}
+    return None if is_used(stripped, var) or _is_changing(fills, body, xs) else (stripped, Mask(var, counts, fills))
+
+
+def _selected(body: Graph, carries: Sequence[Var], xs: Sequence[Var]) -> tuple[Graph, Mask | None]:
     made = producers(body)
     selects = [made.get(atom) if isinstance(atom, Var) else None for atom in body.outputs]
     found = [eqn for eqn in selects if eqn is not None and eqn.op in _SELECTS]
@@ -57,11 +86,13 @@ def unmasked(body: Graph, carries: Sequence[Var], xs: Sequence[Var]) -> tuple[Gr
     results = tuple(_atom(eqn, new) for eqn in found)
     fills = {i: _atom(eqn, other) for i, eqn in enumerate(found) if i >= len(carries)}
     stripped = replace(body, eqns=live_eqns(body, results), outputs=results)
-    read_again = any(var in eqn.inputs for eqn in stripped.eqns)
-    changing = [a for a in fills.values() if isinstance(a, Var) and (a not in body.inputs or a in xs)]
-    if var is None or read_again or changing:
+    if var is None or is_used(stripped, var) or _is_changing(fills, body, xs):
         return body, None
     return stripped, Mask(var, positive is first, fills)
+
+
+def _is_changing(fills: Mapping[int, Atom], body: Graph, xs: Sequence[Var]) -> bool:
+    return any(isinstance(a, Var) and (a not in body.inputs or a in xs) for a in fills.values())
 
 
 def with_mask(found: Proposal, mask: Mask, inputs: Sequence[Var], carries: Sequence[Var]) -> Proposal:

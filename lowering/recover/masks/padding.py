@@ -51,6 +51,11 @@ def padding_of(mask: Atom, axis: int, made: Mapping[Var, Eqn], flipped: bool = F
     if eqn.op is ops.logical_not and operand is not None:
         found = padding_of(operand, axis, made, not flipped)
         return replace(found, negated=not found.negated)
+    if eqn.op is ops.sub and isinstance(operand, Const) and (operand.array == 1).all():  # a mask of 0 and 1
+        negated = eqn.inputs[1]
+        if negated is not None and negated.type.shape == eqn.outputs[0].type.shape:
+            found = padding_of(negated, axis, made, not flipped)
+            return replace(found, negated=not found.negated)
     if eqn.op is ops.logical_and:
         return _of_both(eqn, axis, made, flipped)
     if eqn.op in _RISES:
@@ -129,7 +134,8 @@ def _moved(eqn: Eqn, axis: int) -> tuple[int, bool] | None:
         return None if axes is None else (axis, axis in {a % result.type.rank for a in axes})
     if eqn.op in (ops.expand_dims, ops.squeeze, ops.reshape):
         return _through_units(operand, result, axis)
-    if eqn.op is ops.cast and operand.type.dtype.is_integer is result.type.dtype.is_integer:
+    source, wanted = operand.type.dtype, result.type.dtype
+    if eqn.op is ops.cast and (wanted.is_float or source.is_integer is wanted.is_integer):
         return axis, False
     return None
 

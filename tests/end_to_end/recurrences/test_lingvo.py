@@ -71,8 +71,14 @@ def check_is_cell(lite: Model) -> None:
 
 @pytest.mark.parametrize(
     ("cell", "batch"),
-    [(Lingvo(), None), (Lingvo(norm=True, outputs=3, cap=0.5), None), (Lingvo(norm=True, cap=0.5, asserts=False), 2)],
-    ids=["open_batch", "norm-projection-cap", "fixed_batch"],
+    [
+        (Lingvo(), None),
+        (Lingvo(norm=True, outputs=3, cap=0.5), None),
+        (Lingvo(norm=True, cap=0.5, asserts=False), 2),
+        (Lingvo(blends=True), None),
+        (Lingvo(blends=True, norm=True, cap=0.5), 2),
+    ],
+    ids=["open_batch", "norm-projection-cap", "fixed_batch", "blended", "blended-norm-cap"],
 )
 def test_paddings_of_zeros_in_every_step_are_no_masks(cell: Lingvo, batch: int | None) -> None:
     lite = converted(zero_padded(cell, batch))
@@ -92,6 +98,53 @@ def test_paddings_that_are_inputs_need_the_promise(side: str) -> None:
     lite = jfuse.convert(source, verify=False, padding=side)
     check_invokes(lite, paddings(side))
     assert lite.report.operators["unidirectional_sequence_lstm"] == 1
+
+
+@pytest.mark.parametrize("side", ["right", "left"])
+def test_states_that_paddings_blend_need_the_promise_of_zeros_and_ones(side: str) -> None:
+    source = padded(Lingvo(blends=True, cap=0.5, asserts=False))
+    if side == "right":
+        refused = jfuse.convert(source, verify=False)
+        assert conditions(refused) == ["padding_unknown"]
+        check_invokes(refused)  # any number is a padding here
+    lite = jfuse.convert(source, padding=side)
+    assert lite.report.operators["unidirectional_sequence_lstm"] == 1
+    assert lite.report.assumptions == [f"the mask of an input is padding on the {side}, in 0 and 1"]
+    check_invokes(lite, paddings(side))
+
+
+def test_paddings_made_of_lengths_blend_without_a_promise() -> None:
+    """From a comparison they are 0 and 1, and which side they stand on is known."""
+    lite = converted(of_lengths(Lingvo(blends=True), lambda counts: 1.0 - tf.cast(counts, tf.float32)))
+    assert lite.report.operators["unidirectional_sequence_lstm"] == 1
+    assert not lite.report.assumptions
+
+
+def test_a_share_that_the_model_computes_is_no_padding() -> None:
+    """With the promise, too: a blend by weights of an attention is what such a model means."""
+    source = of_lengths(Lingvo(blends=True, asserts=False), lambda counts: tf.sigmoid(tf.cast(counts, tf.float32)))
+    lite = converted(source, padding="right")
+    assert "unidirectional_sequence_lstm" not in lite.report.operators
+    assert conditions(lite) == ["padding_unknown"]
+
+
+def of_lengths(cell: Lingvo, shares: Callable[[Any], Any]) -> Any:
+    """The cell in a loop over x f32[3,6,i], with what `shares` makes of the mask of lengths i32[3] as paddings."""
+    theta = cell.theta()
+
+    def run(x: Any, lengths: Any) -> dict[str, Any]:
+        paddings = shares(tf.sequence_mask(lengths, 6))
+
+        def body(t: Any, ys: Any, m: Any, c: Any) -> tuple[Any, ...]:
+            m, c = cell.step(x[:, t], paddings[:, t, None], m, c, *theta)
+            return t + 1, ys.write(t, m), m, c
+
+        states = [tf.zeros([3, cell.units])] * 2
+        _, ys, m, c = tf.while_loop(lambda t, *_: t < 6, body, (0, tf.TensorArray(tf.float32, 6), *states))
+        return {"y": ys.stack(), "m": m, "c": c}
+
+    specs = [tf.TensorSpec([3, 6, FEATURES], name="x"), tf.TensorSpec([3], tf.int32, name="lengths")]
+    return tf.function(run, input_signature=specs, autograph=False)
 
 
 def test_names_may_have_lingvos_own() -> None:

@@ -100,6 +100,40 @@ def test_a_fill_that_no_step_changes() -> None:
     assert found.attributes["results"] == ("h", "c", "y_fill")
 
 
+def blended(blend: Callable[[Array, Array, Array], Array]) -> Callable[..., tuple[Array, ...]]:
+    """A step whose states a mask in floats blends with the old ones; h is collected, and h with zeros for what is old."""
+
+    def step(h: Array, c: Array, mask: Array, x: Array) -> tuple[Array, ...]:
+        new_h, new_c, _ = keras(h, c, x)
+        states = blend(mask, h, new_h), blend(mask, c, new_c)
+        return *states, states[0], ops.mul(ops.sub(np.float32(1), mask), new_h)
+
+    return step
+
+
+BLENDS: dict[str, Callable[[Array, Array, Array], Array]] = {
+    "both sides": lambda m, old, new: ops.add(ops.mul(old, m), ops.mul(new, ops.sub(np.float32(1), m))),
+    "difference": lambda m, old, new: ops.add(new, ops.mul(m, ops.sub(old, new))),
+    "a choice": lambda m, old, new: ops.select_v2(ops.greater(m, np.float32(0)), old, new),
+}
+
+
+@pytest.mark.parametrize("name", BLENDS)
+def test_blends_by_a_mask_in_floats(name: str) -> None:
+    found = recovered(Step(loop(blended(BLENDS[name]), f32(BATCH, 1), carries=2).eqn()))
+    assert found.operands == {"x": 3, "h": 0, "c": 1, "mask": 2}
+    assert found.attributes["results"] == ("h", "c", "y_h", "y_fill")
+    assert found.attributes["counts"] is False
+    np.testing.assert_array_equal(found.constants["fill"], np.float32(0))
+
+
+def test_a_blend_that_keeps_a_tenth_is_no_mask() -> None:
+    def leaking(mask: Array, old: Array, new: Array) -> Array:
+        return ops.add(ops.mul(old, mask), ops.mul(new, ops.sub(np.float32(1.1), mask)))
+
+    assert Step(loop(blended(leaking), f32(BATCH, 1), carries=2).eqn()).mask is None
+
+
 def one_state_only(h: Array, c: Array, mask: Array, x: Array) -> tuple[Array, ...]:
     new_h, new_c, _ = keras(h, c, x)
     return ops.select_v2(mask, new_h, h), new_c, new_h

@@ -23,7 +23,10 @@ SIMPLE, NORMALIZED = "LSTMCellSimple", "LayerNormalizedLstmCellSimple"
 
 @dataclass(frozen=True)
 class Lingvo:
-    """The parameters of LSTMCellSimple that change its graph; with `norm` those of LayerNormalizedLSTMCellSimple."""
+    """The parameters of LSTMCellSimple that change its graph; with `norm` those of LayerNormalizedLSTMCellSimple.
+
+    blends: paddings multiply old and new states, as ApplyPadding does without `use_select`.
+    """
 
     units: int = UNITS
     outputs: int = UNITS
@@ -33,6 +36,7 @@ class Lingvo:
     output_nonlinearity: bool = True
     norm: bool = False
     asserts: bool = True
+    blends: bool = False
 
     @property
     def gates(self) -> int:
@@ -60,6 +64,8 @@ class Lingvo:
         new_m, new_c = self._gated(z, b, c, rest)
         if padding is None:
             return new_m, new_c
+        if self.blends:
+            return m * padding + new_m * (1.0 - padding), c * padding + new_c * (1.0 - padding)
         kept = tf.greater(padding, 0.0)
         return tf.where(kept, m, new_m), tf.where(kept, c, new_c)
 

@@ -18,9 +18,11 @@ from jfuse.report import Promise
 from jfuse.verification.inputs.padded_inputs import keep_promises
 
 
-def changed(mask: Callable[[Array], Array], array: np.ndarray, side: str = "right", axis: int = 1) -> np.ndarray:
+def changed(
+    mask: Callable[[Array], Array], array: np.ndarray, side: str = "right", axis: int = 1, *, in_numbers: bool = False
+) -> np.ndarray:
     graph = trace_graph(mask, [TensorType(array.shape, DType.of(array.dtype))])
-    promise = Promise(side, axis, graph, "layer")
+    promise = Promise(side, axis, graph, "layer", in_numbers=in_numbers)
     return keep_promises(Signature("main", graph, ("x",), ("y",)), {"x": array}, [promise])["x"]
 
 
@@ -49,6 +51,13 @@ def test_rows_of_a_masked_value() -> None:
 
 def test_a_mask_that_is_an_input() -> None:
     lengths(changed(lambda m: ops.logical_or(m, m), RANDOM.random((8, 6)) < 0.5))
+
+
+def test_a_mask_in_numbers_holds_0_and_1() -> None:
+    x = RANDOM.standard_normal((8, 6)).astype(np.float32)
+    found = changed(lambda m: ops.transpose(m, [1, 0]), x, axis=0, in_numbers=True)
+    assert set(found.reshape(-1)) == {0.0, 1.0}
+    lengths(found != 0)
 
 
 def test_left_padding() -> None:

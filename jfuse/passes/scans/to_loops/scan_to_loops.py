@@ -15,6 +15,7 @@ from jfuse.kernels import ops
 from jfuse.kernels.array.lists import reserve
 from jfuse.kernels.control import scan, while_
 from jfuse.kernels.core.op import draws
+from jfuse.lowering.rule_tools.broadcast_constants import broadcast_constants, constant_of
 from jfuse.opaque_ops.state_operands import keeps_state, state_operands
 from jfuse.passes.context import Context
 from jfuse.passes.options import FUSED
@@ -30,7 +31,6 @@ from jfuse.passes.scans.to_loops.loop_cost import (
 )
 from jfuse.passes.scans.to_loops.loop_forms import Loop, written
 from jfuse.passes.scans.to_loops.run_time_zeros import Homes, empty, spread
-from jfuse.passes.simplify.broadcast_constants import broadcast_constants, constant_of
 from jfuse.report import LoopForm
 
 Choice = Callable[[LoopSize, int], Form]

@@ -24,7 +24,7 @@ def broadcast_constants(graph: Graph, given: Known = MappingProxyType({})) -> di
     known = dict(given)
     for eqn in graph.eqns:
         if eqn.op.is_kernel and len(eqn.outputs) == 1 and not eqn.effects:
-            found = _result(eqn, eqn.op, known)
+            found = broadcast_result(eqn, known)
             if found is not None:
                 known[eqn.outputs[0]] = found
     return known
@@ -56,7 +56,9 @@ def unbroadcast(atom: Atom, producers: Mapping[Var, Eqn]) -> Atom:
     return atom
 
 
-def _result(eqn: Eqn, op: Op, known: Known) -> np.ndarray | None:
+def broadcast_result(eqn: Eqn, known: Known) -> np.ndarray | None:
+    """The constant that broadcasts to the only result of a kernel, from those that its operands are."""
+    op = eqn.op
     if op.builtin == "ZEROS_LIKE":
         return np.zeros((), eqn.outputs[0].type.dtype.numpy)
     operands = _data_operands(eqn, op, known)
@@ -66,6 +68,8 @@ def _result(eqn: Eqn, op: Op, known: Known) -> np.ndarray | None:
         return np.zeros((), eqn.outputs[0].type.dtype.numpy)
     if op.builtin in ("BROADCAST_TO", "FILL"):
         return operands[0]
+    if op.moves in ("renames", "permutes") and operands[0] is not None and operands[0].size == 1:
+        return operands[0].reshape(())
     if op.builtin == "TILE":
         return operands[0] if operands[0] is not None and _only_broadcasts(eqn, operands[0].shape) else None
     # What is done to each element by itself can as well be done before broadcasting.
