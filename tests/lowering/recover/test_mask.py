@@ -101,7 +101,7 @@ def test_a_fill_that_no_step_changes() -> None:
 
 
 def blended(blend: Callable[[Array, Array, Array], Array]) -> Callable[..., tuple[Array, ...]]:
-    """A step whose states a mask in floats blends with the old ones; h is collected, and h with zeros for what is old."""
+    """A step whose states a mask in floats blends with the old ones; h is collected, and h with zeros for old ones."""
 
     def step(h: Array, c: Array, mask: Array, x: Array) -> tuple[Array, ...]:
         new_h, new_c, _ = keras(h, c, x)
