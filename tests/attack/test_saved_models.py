@@ -125,7 +125,7 @@ def test_a_vocabulary_that_the_model_brings_along_is_read(vocabulary: Path) -> N
     assert jfuse.load(vocabulary)(np.array([b"b", b"c", b"a"], object)).tolist() == [1, -1, 0]
 
 
-@pytest.mark.parametrize("name", ["../../secret.txt", "/etc/hostname", "words\0.txt", "x" * 300])
+@pytest.mark.parametrize("name", ["../../secret.txt", "/etc/hostname", "words\0.txt"])
 def test_a_vocabulary_from_elsewhere_is_refused(vocabulary: Path, name: str) -> None:
     from tensorflow.core.protobuf.saved_model_pb2 import SavedModel
 
