@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import platform
-import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -174,10 +173,7 @@ class _Bench:
         self.on_stage(f"comparing: {row.name}")
         try:
             against = self.source.path if self.source.path.suffix == ".tflite" else self.model
-            with tempfile.TemporaryDirectory() as temporary:
-                path = Path(temporary, "model.tflite")
-                path.write_bytes(data)
-                found = compare(path, against, edges="none", shrink=0, limits=self.limits)
+            found = compare(data, against, edges="none", shrink=0, limits=self.limits)
         except VerifyFailed as failed:
             if failed.verification is None:
                 return row.noted(" ".join(f"not compared: {failed.reason}".split()))

@@ -7,6 +7,8 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -47,23 +49,97 @@ def test_a_command_that_is_ended(number: signal.Signals, delay: float, tmp_path:
     model, folder = tmp_path / "loop.tflite", tmp_path / "tmp"
     model.write_bytes(to_bytes(programs.lstm()))
     folder.mkdir()
-    tag = f"JFUSE_TEST_TAG={tmp_path.name}-{os.getpid()}"
-    environment = {**os.environ, "TMPDIR": str(folder), "JFUSE_TEST_TAG": tag.partition("=")[2]}
     command = [sys.executable, "-c", "from jfuse.cli import main; main()", "verify", str(model), "--samples", "5000"]
-    process = subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment, cwd=tmp_path
-    )
-    time.sleep(delay)
-    process.send_signal(number)
-    _, said = process.communicate(timeout=120)
+    with _started(command, folder, tmp_path) as process:
+        time.sleep(delay)
+        process.send_signal(number)
+        _, said = process.communicate(timeout=120)
     # Before the handlers stand, Python's own end the process.
     assert process.returncode in {-number, 128 + number} or (delay > 1 and process.returncode == 0)
     assert "Traceback" not in said or delay < 1
+
+
+AT_A_STAGE = """
+import os, sys, threading
+from contextlib import contextmanager
+from jfuse.cli import console, main
+stage, number = sys.argv.pop(1), int(sys.argv.pop(1))
+progress = console.progress
+@contextmanager
+def watched():
+    with progress() as on_stage:
+        def at(name):
+            on_stage(name)
+            if name.startswith(stage):
+                threading.Timer(0.2, os.kill, (os.getpid(), number)).start()
+        yield at
+console.progress = watched
+main()
+"""
+STAGES = [
+    ("convert {folder} -o new.tflite", "verify", signal.SIGINT),
+    ("convert {folder} -o new.tflite --html new.html", "report", signal.SIGTERM),
+    ("quantize {file} -o new.tflite --recipe int8 --calibration random", "quantize", signal.SIGTERM),
+    ("quantize {file} -o new.tflite --recipe int8 --calibration random", "verify", signal.SIGINT),
+    ("optimize {file} -o new.tflite", "recover", signal.SIGTERM),
+    ("optimize {file} -o new.tflite", "measure", signal.SIGINT),
+    ("optimize {file} -o new.tflite", "measure", signal.SIGKILL),
+    ("tune {folder} -o new.tflite", "measure", signal.SIGINT),
+    ("tune {folder} -o new.tflite", "verify", signal.SIGTERM),
+    ("tune {folder} -o new.tflite", "measure", signal.SIGKILL),
+    ("bench {small} --seconds 0.1 --threads 1 --json new.json --html new.html", "converting: jfuse", signal.SIGINT),
+    ("bench {small} --seconds 0.1 --threads 1 --json new.json --html new.html", "converting: jfuse", signal.SIGKILL),
+    ("bench {small} --seconds 0.1 --threads 1 --json new.json --html new.html", "measure: 1", signal.SIGTERM),
+    ("bench {small} --seconds 0.1 --threads 1 --json new.json --html new.html", "comparing", signal.SIGKILL),
+]
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Path]:
+    """A SavedModel of an LSTM, a file of one that is unrolled, and one without recurrences."""
+    from jfuse.frontends.example_model import export_example
+    from tests.tuning.files import projected_first
+
+    root = tmp_path_factory.mktemp("models")
+    export_example(root / "folder")
+    (root / "file.tflite").write_bytes(projected_first("lstm"))
+    (root / "small.tflite").write_bytes(to_bytes(programs.dense()))
+    return {name: next(root.glob(f"{name}*")) for name in ("folder", "file", "small")}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("command", "stage", "number"), STAGES)
+def test_a_command_that_is_ended_at_a_stage(
+    command: str, stage: str, number: signal.Signals, models: Mapping[str, Path], tmp_path: Path
+) -> None:
+    temporary, folder = tmp_path / "tmp", tmp_path / "work"
+    temporary.mkdir()
+    folder.mkdir()
+    words = [word.format(**models) for word in command.split()]
+    with _started([sys.executable, "-c", AT_A_STAGE, stage, str(int(number)), *words], temporary, folder) as process:
+        printed, said = process.communicate(timeout=240)
+    assert (process.returncode, said) == (-number if number == signal.SIGKILL else 128 + number, "")
+    assert "written" not in printed
     assert list(folder.iterdir()) == []
+
+
+@contextmanager
+def _started(command: Sequence[str], temporary: Path, folder: Path) -> Iterator[subprocess.Popen[str]]:
+    """A command in a folder; soon after its end it has left no temporary file and no process.
+
+    temporary: where it is to make its temporary files.
+    """
+    tag = f"{folder.parent.name}-{folder.name}-{os.getpid()}-{time.time_ns()}"
+    environment = {**os.environ, "TMPDIR": str(temporary), "JFUSE_TEST_TAG": tag}
+    process = subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment, cwd=folder
+    )
+    yield process
     until = time.monotonic() + 20
-    while _with(tag) and time.monotonic() < until:
+    while (_with(f"JFUSE_TEST_TAG={tag}") or any(temporary.iterdir())) and time.monotonic() < until:
         time.sleep(0.1)
-    assert _with(tag) == []
+    assert _with(f"JFUSE_TEST_TAG={tag}") == []
+    assert list(temporary.iterdir()) == []
 
 
 def _with(tag: str) -> list[str]:
