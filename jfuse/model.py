@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from jfuse.errors import JfuseError, shown
+from jfuse.errors import JfuseError, need_choice, shown
 from jfuse.files import CPP_SUFFIXES, write_atomic
 from jfuse.frontends.imported_functions import ImportedFunctions
 from jfuse.frontends.sources import Imported
@@ -20,6 +20,7 @@ from jfuse.ir.graph import Program, Signature
 from jfuse.ir.states import cleared_with_sizes, explicit_states, first_states, initial_values, with_explicit_states
 from jfuse.ir.text import format_program
 from jfuse.ir.types import TensorType
+from jfuse.kernels.core.integer_types import ROUNDINGS, Rounding
 from jfuse.last_resort import only_jfuse_errors
 from jfuse.limits import Limits
 from jfuse.notebooks import Shown
@@ -28,7 +29,7 @@ from jfuse.report import Report
 from jfuse.running.in_litert import WHY, runs_whole, whole
 from jfuse.running.jax_function import JaxFunction
 from jfuse.running.micro import measured_arena
-from jfuse.running.partition import Integers, integers_of
+from jfuse.running.partition import Integers, integers_of, without_body
 from jfuse.running.runner import Runner
 from jfuse.tflite.associated_files import with_files
 from jfuse.tflite.c_source import c_files
@@ -64,10 +65,12 @@ class Model(Shown):
         self._runners: dict[tuple[str, bool], Runner] = {}
         self._bytes: bytes | None = None
         self._parts: FileParts | None = None
+        self._rounding: Rounding | None = None
 
     @cached_property
-    def _integers(self) -> Integers:
-        return integers_of(self.program.graphs())
+    def integers(self) -> Integers:
+        """The rounding of quantized integers on XLA, as `rounded_as` has them; None where LiteRT computes them."""
+        return self._rounding or integers_of(self.program.graphs())
 
     @cached_property
     def _runs_whole(self) -> bool:
@@ -166,7 +169,7 @@ class Model(Shown):
         """
         chosen = self.signature(key)
         if (chosen.key, quick) not in self._runners:
-            self._runners[chosen.key, quick] = Runner(chosen.graph, quick, self.limits, self._integers)
+            self._runners[chosen.key, quick] = Runner(chosen.graph, quick, self.limits, self.integers)
         return self._runners[chosen.key, quick]
 
     def jax(self, key: str | None = None) -> JaxFunction:
@@ -176,7 +179,7 @@ class Model(Shown):
         `initial_states(key)`. Raises JfuseError where jax cannot trace the graph (result sizes that depend on data,
         strings).
         """
-        return JaxFunction(self.signature(key), self._integers)
+        return JaxFunction(self.signature(key), self.integers)
 
     def initial_states(self, key: str | None = None) -> tuple[np.ndarray, ...]:
         """What a signature keeps, before the first call, in the order in which `jax(key)` takes it."""
@@ -207,11 +210,11 @@ class Model(Shown):
         return self._bytes
 
     @property
+    @only_jfuse_errors("measuring the file")
     def size_bytes(self) -> int:
         """The size of the .tflite file in bytes; the file itself need not be in memory for it."""
         return self._in_parts().size if self._bytes is None else len(self._bytes)
 
-    @only_jfuse_errors("writing the file")
     def _in_parts(self) -> FileParts:
         if self._parts is None:
             builtins_only(self.program.entries())
@@ -221,8 +224,40 @@ class Model(Shown):
 
     def with_bytes(self, data: bytes, report: Report) -> Model:
         """The model with another report, saved as these bytes, which say what its program says."""
-        other = Model(self.program, self.imported, report, self.limits, self.unquantized, self.functions)
+        other = self._of(self.program, report)
         other._bytes = data
+        return other
+
+    def _of(self, program: Program, report: Report) -> Model:
+        other = Model(program, self.imported, report, self.limits, self.unquantized, self.functions)
+        other._rounding = self._rounding
+        return other
+
+    @only_jfuse_errors("choosing a rounding")
+    def rounded_as(self, rounding: Rounding) -> Model:
+        """The same model, whose quantized integers XLA rounds as a runtime does, in every bit.
+
+        rounding: "xnnpack" (LiteRT on its default path, which is the default here), "reference" (LiteRT's reference
+            kernels) or "tflm" (tflite-micro).
+        Raises JfuseError where an operator has no integer body in that rounding, and names the first.
+        """
+        need_choice("rounding", rounding, ROUNDINGS)
+        missing = without_body(self.program.graphs(), rounding)
+        if missing is not None:
+            raise JfuseError(
+                f"no integer body computes {missing.op.name} as {rounding} does",
+                where=str(missing.source) or None,
+                found=str(missing),
+                remedy="the model itself: LiteRT computes what has no body"
+                if self.integers is None
+                else "another rounding",
+            )
+        other = (
+            self.with_bytes(self._bytes, self.report)
+            if self._bytes is not None
+            else self._of(self.program, self.report)
+        )
+        other._rounding = rounding
         return other
 
     @only_jfuse_errors("writing metadata")
@@ -234,7 +269,7 @@ class Model(Shown):
         """
         known = metadata_of(metadata)
         program = with_metadata(self.program, known)
-        other = Model(program, self.imported, self.report, self.limits, self.unquantized, self.functions)
+        other = self._of(program, self.report)
         if files := known.associated():
             other._bytes = with_files(other.to_bytes(), files)
         return other

@@ -15,6 +15,7 @@ from jfuse.noise.measured import measured
 from jfuse.noise.reached import reaching
 from jfuse.noise.report import QuantizeReport
 from jfuse.noise.search import Goal
+from jfuse.passes.options import LoweringOptions
 from jfuse.quantization.data import RANDOM, CalibrationData
 from jfuse.quantization.recipe import Recipe
 from jfuse.quantization.recipe_json import recipe_of
@@ -27,7 +28,7 @@ def quantize(
     recipe: Recipe | str | Path,
     calibration: CalibrationData = None,
     *,
-    target: Mapping[str, Any] | None = None,
+    target: Mapping[str, Any] | str | None = None,
     verify: bool = True,
     unsafe: bool = False,
     on_stage: OnStage = lambda stage: None,
@@ -40,7 +41,8 @@ def quantize(
         {"accuracy_drop": 0.005, "metric": function}: the function takes all outputs by name, calls along a new first
         axis, and gives a number that may be less by so much than for the float model's. The operators are left float
         that are needed for it, as few as possible; `report.notes` says which and why. It takes a model of one signature
-        without states, and the first 32 items of the calibration data.
+        without states, and the first 32 items of the calibration data. Or the name of a runtime, as `lower` has it:
+        the file is written for that.
     verify: measure in LiteRT how far the outputs are from the float model's; `report.noise` has it in decibels.
 
     Raises VerifyFailed where the file says nothing of what the model says, JfuseError where the target is not reached.
@@ -49,8 +51,9 @@ def quantize(
     on_stage("import")
     model = source if isinstance(source, Model) else load(source, unsafe=unsafe)
     data = list(calibration) if isinstance(calibration, Iterator) else calibration  # it is gone through twice
-    wanted = None if target is None else Goal.of(target)
-    lite = lower(model, quantize=named, calibration=data, on_stage=on_stage)
+    wanted = None if target is None or isinstance(target, str) else Goal.of(target)
+    runtime = target if isinstance(target, str) else LoweringOptions.target
+    lite = lower(model, quantize=named, calibration=data, target=runtime, on_stage=on_stage)
     if wanted is not None:
         on_stage("search")
         lite = reaching(wanted, lite, named, data, lambda r: lower(model, quantize=r, calibration=data))

@@ -10,6 +10,8 @@ from typing import Any
 from jfuse.errors import JfuseError, LowerError, need_choice
 from jfuse.frontends.jax_functions.source import is_jax_function
 from jfuse.ir.types import TensorType
+from jfuse.ir.walk import all_eqns
+from jfuse.kernels.core.integer_types import is_quantized
 from jfuse.limits import DEFAULT_LIMITS, Limits
 from jfuse.loading import load
 from jfuse.model import Model
@@ -17,6 +19,7 @@ from jfuse.option_values import names_of
 from jfuse.proof.inputs import open_sizes
 from jfuse.running.micro import has_micro
 from jfuse.running.named_file import with_signature
+from jfuse.running.partition import without_body
 from jfuse.tflite.mapped_file import read_file
 from jfuse.tflite.read.external import has_other_files
 from jfuse.tflite.read.file import load_tflite
@@ -89,8 +92,20 @@ def with_runtimes(sides: Sides, runtimes: Sequence[str]) -> Sides:
         if sides.data is None or sides.model is None:
             raise JfuseError(f"there is no file for {runtime} to run", remedy="a .tflite file, or a lowered model")
         micro = InMicro(sides.data, sides.model.program, sides.model.limits or DEFAULT_LIMITS)
-        sides = replace(sides, subjects=(*sides.subjects, micro))
+        if any(isinstance(s, InMicro) for s in (*sides.subjects, sides.reference)):
+            continue
+        if not isinstance(sides.model, Model) or not _rounds_otherwise(sides.model):
+            sides = replace(sides, subjects=(*sides.subjects, micro))
+        else:
+            rounded = OnXla(sides.model.rounded_as("tflm"))
+            sides = replace(sides, apart=(*sides.apart, (micro, rounded)))
     return sides
+
+
+def _rounds_otherwise(model: Model) -> bool:
+    """Whether tflite-micro rounds a file's integers otherwise than LiteRT, and as integer bodies do."""
+    has_integers = any(is_quantized(v.type) for g in model.program.graphs() for e in all_eqns(g) for v in e.outputs)
+    return has_integers and without_body(model.program.graphs(), "tflm") is None
 
 
 def with_installed(sides: Sides, runtime: str) -> tuple[Sides, list[str]]:
@@ -141,8 +156,15 @@ def _of_file(source: bytes | Path, text: str, limits: Limits) -> Party:
     if has_other_files(data):  # LiteRT's interpreter reads one
         data = model.to_bytes()
     data = with_signature(data, model.program)
-    litert = InLiteRt(data, model.program, limits=limits)
-    return Party((OnXla(model), litert), litert, text, is_path, model, data)
+    runtime = _runtime_of(model, data)
+    return Party((OnXla(model), runtime), runtime, text, is_path, model, data)
+
+
+def _runtime_of(model: Model, data: bytes) -> Subject:
+    """The runtime that computes the integers that the model has on XLA."""
+    limits = model.limits or DEFAULT_LIMITS
+    in_micro = model.integers == "tflm"
+    return InMicro(data, model.program, limits) if in_micro else InLiteRt(data, model.program, limits=limits)
 
 
 def _of_model(model: Model) -> Party:
@@ -157,7 +179,7 @@ def _of_model(model: Model) -> Party:
             raise
     else:
         reads_back(model.program, data)
-        runners = (xla, InLiteRt(data, model.program, limits=model.limits or DEFAULT_LIMITS))
+        runners = (xla,) if model.integers == "reference" else (xla, _runtime_of(model, data))
     reference = source_of(model) or runners[-1]
     return Party(runners, reference, "model", False, model, data)
 

@@ -55,11 +55,12 @@ def test_other_stages(source: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Pa
     calls: dict[str, Callable[[], Any]] = {
         "running the model": lambda: jfuse.Model(lite.program)(x),
         "writing the file": jfuse.Model(lite.program).to_bytes,
+        "measuring the file": lambda: jfuse.Model(lite.program).size_bytes,
         "saving the file": lambda: jfuse.Model(lite.program).save(tmp_path / "m.tflite"),
         "verification": lambda: jfuse.verify(lite),
         "parsing": lambda: jfuse.parse(str(lite)),
     }
-    for name in ("jfuse.running.runner.Runner.__call__", "jfuse.model.to_bytes", "jfuse.model.parts"):
+    for name in ("jfuse.running.runner.Runner.__call__", "jfuse.model.file_parts"):
         monkeypatch.setattr(name, fault)
     monkeypatch.setattr("jfuse.verification.verify.Verification", fault, raising=False)
     monkeypatch.setattr("jfuse.loading.parse_program", fault)

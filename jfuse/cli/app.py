@@ -145,18 +145,22 @@ def quantize(
     recipe: options.Recipe,
     calibration: options.Calibration = None,
     snr: options.Snr = None,
+    target: options.Target = LoweringOptions.target,
     json: options.Json = None,
     unsafe: options.Unsafe = False,
     quiet: options.Quiet = False,
     verbose: options.Verbose = False,
 ) -> None:
     """Write SOURCE, a float .tflite file or what `convert` takes, in the numbers that a recipe asks for."""
+    need_target(target)
+    if snr is not None and target != LoweringOptions.target:
+        raise typer.BadParameter("is measured in LiteRT: without --target", param_hint="--snr")
     check_targets(source, output, json)
     with work(verbose, quiet):
         from jfuse.cli import conversion
 
-        target = None if snr is None else {"snr_db": snr}
-        conversion.quantize(source, output, json, recipe, calibration, target=target, unsafe=unsafe)
+        wanted = target if snr is None else {"snr_db": snr}
+        conversion.quantize(source, output, json, recipe, calibration, target=wanted, unsafe=unsafe)
 
 
 @app.command(short_help="Compare two models.")

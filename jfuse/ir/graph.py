@@ -241,8 +241,11 @@ class Op:
         """The results for arrays, or for Vars while a trace is active: then equations are recorded."""
         raise NotImplementedError
 
-    def takes_integers(self, eqn: Eqn) -> bool:
-        """Whether the op has a body for quantized integers of the types, and with the options, of an equation of it."""
+    def takes_integers(self, eqn: Eqn, rounding: Any) -> bool:
+        """Whether the op has a body for quantized integers of the types, and with the options, of an equation of it.
+
+        rounding: a `Rounding` of the integer bodies; None for LiteRT's own kernels.
+        """
         return False
 
     def run_integers(self, types: Any, inputs: Sequence[Any], params: Params) -> tuple[Any, ...]:

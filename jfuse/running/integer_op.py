@@ -33,9 +33,9 @@ class OnIntegers(Op):
         return self.op.run_integers(self.types, inputs, params)
 
 
-def has_integer_body(eqn: Eqn) -> bool:
-    """Whether the equation's op has an integer body for its types and options."""
-    return eqn.op.takes_integers(eqn)
+def has_integer_body(eqn: Eqn, rounding: Rounding | None) -> bool:
+    """Whether the equation's op has an integer body for its types and options, in a rounding."""
+    return eqn.op.takes_integers(eqn, rounding)
 
 
 def on_integers(eqn: Eqn, rounding: Rounding | None) -> Eqn:

@@ -34,12 +34,19 @@ def hosted(graph: Graph, *, singly: bool = False, limits: Limits = DEFAULT_LIMIT
 
 
 def integers_of(graphs: Iterable[Graph]) -> Rounding | None:
-    """The rounding of integer bodies, that of LiteRT's default path; None where LiteRT computes quantized integers.
+    """The rounding of integer bodies; None where LiteRT computes quantized integers.
 
-    Integer bodies compute all of a program or nothing: where a host callback computes a part, XNNPACK, which rounds
-    otherwise, takes no part.
+    That of LiteRT's default path, else that of tflite-micro, where one has bodies for all: where a host callback
+    computes a part, XNNPACK, which rounds otherwise, takes no part.
     """
-    return None if any(needs_litert(eqn) for graph in graphs for eqn in all_eqns(graph)) else "xnnpack"
+    known = list(graphs)
+    roundings: tuple[Rounding, ...] = ("xnnpack", "tflm")
+    return next((r for r in roundings if without_body(known, r) is None), None)
+
+
+def without_body(graphs: Iterable[Graph], rounding: Rounding) -> Eqn | None:
+    """The first equation that LiteRT would compute, as no body of a rounding does; None where there is none."""
+    return next((eqn for graph in graphs for eqn in all_eqns(graph) if needs_litert(eqn, rounding)), None)
 
 
 def is_changed(eqn: Eqn) -> bool:
@@ -74,7 +81,7 @@ def _has_kernel(eqn: Eqn, integers: Rounding | None = "xnnpack") -> bool:
         return not eqn.op.is_kept
     if not _needs_scales(eqn):
         return True
-    return has_integer_body(eqn) and (integers is not None or eqn.op.scales == "out_of")
+    return has_integer_body(eqn, integers) and (integers is not None or eqn.op.scales == "out_of")
 
 
 def _needs_scales(eqn: Eqn) -> bool:
@@ -114,7 +121,7 @@ class _Rewrite:
             eqn = group[0]
             if self._needs_litert(eqn):
                 eqn = _hosted(group, _read_after(group, readers, results), sizes, self._limits)
-            elif _needs_scales(eqn) and has_integer_body(eqn):
+            elif _needs_scales(eqn) and has_integer_body(eqn, self._integers):
                 eqn = on_integers(eqn, self._integers)
             elif eqn.bodies:
                 eqn = replace(eqn, bodies=tuple(self._body(body, sizes) for body in eqn.bodies))

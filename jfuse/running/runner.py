@@ -125,12 +125,12 @@ def _counted(counts: Counter[str]) -> str:
     return ", ".join(f"{name} ({count})" for name, count in counts.most_common())
 
 
-def running_notes(program: Program) -> Iterator[str]:
+def running_notes(program: Program, integers: Integers = "own") -> Iterator[str]:
     """What is unusual about the way the signatures of a program run, as `Runner.notes` tells of each."""
     if runs_whole(program):
         yield f"LiteRT runs the whole program: {WHY}"
         return
-    graphs = [hosted(graph) for graph in program.graphs()]
+    graphs = [hosted(graph, integers=integers) for graph in program.graphs()]
     counts = sum(map(hosted_counts, graphs), Counter[str]())
     if counts:
         yield _COMPUTED + _counted(counts)

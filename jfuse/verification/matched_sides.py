@@ -46,13 +46,14 @@ class MatchedSides:
         same_states: bool,
         *,
         scales: ElementScales | None = None,
+        tolerance: Callable[[str, str], Tolerance] | None = None,
     ) -> Comparison:
         """A comparison of some of the subjects with the reference, or with one of them."""
         comparison = Comparison(
             reference,
             subjects,
             self.signatures,
-            self._tolerance,
+            tolerance or self._tolerance,
             same_states,
             around=self.around,
             redraw=self._redraw,
@@ -65,6 +66,16 @@ class MatchedSides:
                 reasons.append(Conditioning(model.program).excused)
             comparison.excused = either(*reasons)
         return comparison
+
+    def apart(self) -> Iterator[Comparison]:
+        """Of each further runner of the file with what computes the same integers."""
+        for subject, reference in self.sides.apart:
+            yield self.comparison(reference, (subject,), True, tolerance=self._rounded_alike)
+
+    def _rounded_alike(self, key: str, output: str) -> Tolerance:
+        program = self.sides.subjects[0].program
+        assert program is not None, "of a file"
+        return tolerance_of(program, key, output)
 
     @cached_property
     def _redraw(self) -> Redraw:

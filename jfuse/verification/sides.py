@@ -17,6 +17,8 @@ class Sides:
 
     model: the model that the subjects run, where they do; data: its file, where it has one. source: the model behind
     the reference, where there is one. texts: what they are called, `paths` whether these are paths.
+    apart: further runners of the file, each with what it is compared with: of other runtimes, which round integers
+    in their own way.
     """
 
     subjects: tuple[Subject, ...]
@@ -26,6 +28,7 @@ class Sides:
     model: Runnable | None = None
     data: bytes | None = None
     source: Runnable | None = None
+    apart: tuple[tuple[Subject, Subject], ...] = ()
 
     @classmethod
     def of_model(cls, lite: Runnable, reference: Runnable) -> Sides:

@@ -101,13 +101,14 @@ class _Verifying:
         yield matched.comparison(matched.reference, matched.subjects, matched.same_states)
         if not matched.same_states and (len(matched.subjects) > 1 or matched.around is not None):
             yield matched.comparison(matched.subjects[0], matched.subjects[1:], True)
+        yield from matched.apart()
 
     def _untold(self) -> Iterator[str]:
         """What was not compared, and what was matched by its place alone."""
         yield from (note for m in self.matched.matches.values() for note in m.notes)
         for subject in (self._sides.reference, *self._sides.subjects):
             if isinstance(subject, OnXla):
-                yield from running_notes(subject.program)
+                yield from running_notes(subject.program, subject.model.integers)
             if isinstance(subject, InLiteRt) and not subject.delegates:
                 yield "LiteRT ran without XNNPACK, as the callback does: it rounds quantized integers otherwise"
         if self.matched.options.sampling.signatures is None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, get_args
 
 import numpy as np
 
@@ -17,6 +17,7 @@ Rounding: TypeAlias = Literal["xnnpack", "reference", "tflm"]
 
 The first are those of x86-64: what XNNPACK does not take, kernels compute that round otherwise on other processors.
 """
+ROUNDINGS: tuple[Rounding, ...] = get_args(Rounding)
 
 IntegerBody: TypeAlias = Callable[..., Any]
 Takes: TypeAlias = Callable[["IntegerTypes", Params], bool]

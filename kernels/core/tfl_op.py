@@ -18,7 +18,7 @@ from jfuse.ir.min_max_dims import normal
 from jfuse.ir.trace import as_array, call_text, is_tracing, mismatch
 from jfuse.ir.types import DType, TensorType
 from jfuse.kernels.core.abstract_types import abstract_types
-from jfuse.kernels.core.integer_types import IntegerBody, IntegerTypes, Takes
+from jfuse.kernels.core.integer_types import IntegerBody, IntegerTypes, Rounding, Takes
 from jfuse.kernels.core.operand import Placeholder
 from jfuse.kernels.core.record import known_values, record
 from jfuse.kernels.core.static_values import as_static, named_sizes, static_value
@@ -107,7 +107,7 @@ class TflOp(Op):
     def quantized(self, takes: Takes) -> Callable[[IntegerBody], IntegerBody]:
         """Register a body for quantized integers: called with the `IntegerTypes`, the operands and the options.
 
-        takes: whether it computes the runtime's integers, in every rounding, for these types and options.
+        takes: whether it computes the runtime's integers for these types and options, in the rounding that they have.
         """
 
         def register(body: IntegerBody) -> IntegerBody:
@@ -118,9 +118,9 @@ class TflOp(Op):
 
         return register
 
-    def takes_integers(self, eqn: Eqn) -> bool:
-        """Whether there is an integer body for the types and options of an equation of the op."""
-        return self.integer_form is not None and self.integer_form(IntegerTypes.of(eqn), eqn.params)
+    def takes_integers(self, eqn: Eqn, rounding: Rounding | None) -> bool:
+        """Whether there is an integer body for the types and options of an equation of the op, in a rounding."""
+        return self.integer_form is not None and self.integer_form(IntegerTypes.of(eqn, rounding), eqn.params)
 
     def run_integers(self, types: IntegerTypes, inputs: Sequence[Any], params: Params) -> tuple[Any, ...]:
         """The results of the integer body for arrays."""

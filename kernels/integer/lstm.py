@@ -14,12 +14,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jfuse.errors import TypeMismatch
 from jfuse.ir.graph import Params
 from jfuse.ir.types import DType
 from jfuse.kernels.core.integer_types import IntegerTypes, is_per_tensor, scale_of, zero_point_of
 from jfuse.kernels.core.op import Array
 from jfuse.kernels.fused.lstm import lstm, unidirectional_sequence_lstm
+from jfuse.kernels.integer.micro_lstm import MicroCell
 from jfuse.kernels.integer.numbers.exact_products import integer_products
 from jfuse.kernels.integer.numbers.fixed_point import Multiplier, high_mul, in_32_bits, multiplied, shifted_right
 from jfuse.kernels.integer.numbers.gemmlowp import table_of
@@ -30,7 +30,26 @@ _H, _C = 18, 19
 _GATE_BITS = 3
 
 
+def _takes_sequence(types: IntegerTypes, options: Params) -> bool:
+    return _takes_micro(types, options) if types.rounding == "tflm" else _takes(types, options)
+
+
+def _takes_micro(types: IntegerTypes, options: Params) -> bool:
+    """Whether tflite-micro takes it: without coupled gates, peepholes, projections and norms."""
+    states = types.dtypes(0, _H, _C)
+    scaled = [t for i, t in enumerate(types.inputs) if t is not None and not 12 <= i < 16]
+    present = {i for i, t in enumerate(types.inputs) if t is not None}
+    if present != {0, *range(1, 9), *range(12, 16), _H, _C} or not all(map(is_per_tensor, scaled)):
+        return False
+    if states == (DType.i16, DType.i16, DType.i16) and (types.zero_point(0), types.zero_point(_H)) != (0, 0):
+        return False
+    known = present - {0, _H, _C} <= types.constants and not options.get("diagonal_recurrent_tensors")
+    return known and states[1:] in ((DType.i8, DType.i16), (DType.i16, DType.i16)) and states[0] is states[1]
+
+
 def _takes(types: IntegerTypes, options: Params) -> bool:
+    if types.rounding == "tflm":
+        return False  # which has no LSTM of one step
     present = [i for i, t in enumerate(types.inputs) if t is not None]
     scaled = [t for i, t in enumerate(types.inputs) if i in present and i not in (12, 13, 14, 15, 17)]
     states = types.dtypes(0, _H, _C) == (DType.i8, DType.i8, DType.i16)
@@ -55,9 +74,9 @@ def _scaled_gates(types: IntegerTypes) -> bool:
     return all(map(is_per_tensor, gates))
 
 
-@unidirectional_sequence_lstm.quantized(_takes)
+@unidirectional_sequence_lstm.quantized(_takes_sequence)
 def _sequence(types: IntegerTypes, *operands: Array | None, time_major: bool, **options: Any) -> tuple[Array, ...]:
-    cell = _Cell(types, operands, options)
+    cell = (MicroCell if types.rounding == "tflm" else _Cell)(types, operands, options)
     x = jnp.asarray(operands[0])
     entering = cell.entering(x if time_major else jnp.swapaxes(x, 0, 1))
     h, c = cell.states()
@@ -90,8 +109,6 @@ class _Cell:
     """The constants of one equation."""
 
     def __init__(self, types: IntegerTypes, operands: Sequence[Any], options: Params) -> None:
-        if types.rounding == "tflm":
-            raise TypeMismatch("no integer body rounds as the LSTM of tflite-micro", expected="xnnpack or reference")
         self._types = types
         self._given = (*operands, *[None] * (24 - len(operands)))
         self._options = options

@@ -7,7 +7,7 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
-from jfuse.errors import TypeMismatch
+from jfuse.ir.graph import Params
 from jfuse.kernels.core.integer_types import IntegerTypes
 from jfuse.kernels.core.op import Array
 from jfuse.kernels.integer.numbers.fixed_point import Multiplier, multiplied
@@ -22,11 +22,13 @@ def _mean(types: IntegerTypes, x: Array, axes: Any, /, *, keep_dims: bool) -> Ar
     return _reduced(types, x, axes, keep_dims, is_mean=True)
 
 
-@sum_.quantized(is_of_bytes)
+def _takes_sum(types: IntegerTypes, options: Params) -> bool:
+    return types.rounding != "reference" and is_of_bytes(types, options)  # whose sum of bytes wraps around
+
+
+@sum_.quantized(_takes_sum)
 def _sum(types: IntegerTypes, x: Array, axes: Any, /, *, keep_dims: bool) -> Array:
     """Source: tflite/kernels/reduce.cc, EvalSum"""
-    if types.rounding == "reference":
-        raise TypeMismatch("the reference kernel's sum of bytes wraps around", expected="xnnpack or tflm")
     return _reduced(types, x, axes, keep_dims, is_mean=False)
 
 
@@ -39,5 +41,14 @@ def _reduced(types: IntegerTypes, x: Array, axes: Any, keep_dims: bool, *, is_me
     if types.rounding == "xnnpack":
         steps: Array = to_nearest_even(total.astype(np.float32) * np.float32(scale / np.float32(count)))
     else:
-        steps = multiplied(total, Multiplier.of(float(scale) / count))
+        steps = multiplied(total, _over(Multiplier.of(float(scale)), count))
     return finished(steps, types.outputs[0])
+
+
+def _over(by: Multiplier, count: int) -> Multiplier:
+    """A multiplier divided by a number of elements, cut off.
+
+    Source: tflite/kernels/internal/reference/reduce.h, QuantizedMeanOrSum
+    """
+    left = min(count.bit_length() - 1, 32, 31 + int(by.shift)) if count > 1 else 0
+    return Multiplier((by.mantissa << left) // count, by.shift - left)

@@ -7,6 +7,7 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
+from jfuse.ir.dims import is_known
 from jfuse.ir.graph import Params
 from jfuse.ir.types import DType
 from jfuse.kernels.core.integer_types import IntegerTypes, is_per_tensor
@@ -25,9 +26,24 @@ def _takes(types: IntegerTypes, options: Params) -> bool:
         return False
     if options["fused_activation_function"] not in CLAMPS or options["quantized_bias_type"] is DType.i32:
         return False
+    if types.rounding == "xnnpack" and _has_gaps(types, options):
+        return False  # where no weight reaches, LiteRT 2.3.0 rounds in another way
     constant = {0, 1} | ({3} if bias else set()) <= types.constants
     scales = (len(of.scale) == 1 or of.axis == 0) and not of.block_size and not any(of.zero_point)
     return constant and scales and takes_products(types, _X, 3)
+
+
+def _has_gaps(types: IntegerTypes, options: Params) -> bool:
+    """Whether weights span less than the strides, so that parts of the result are the bias alone, or may be."""
+    image, weights, result = (
+        t.shape if t is not None else () for t in (types.inputs[_X], types.inputs[1], types.outputs[0])
+    )
+    for axis, stride in ((1, options["stride_h"]), (2, options["stride_w"])):
+        known = is_known(image[axis]) and is_known(result[axis])
+        missing = result[axis] - stride * (image[axis] - 1) if known else stride
+        if weights[axis] < missing:
+            return True
+    return False
 
 
 @transpose_conv.quantized(_takes)

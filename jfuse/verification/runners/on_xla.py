@@ -18,7 +18,7 @@ from jfuse.limits import Limits
 from jfuse.report import Report
 from jfuse.running.jax_function import JaxFunction
 from jfuse.running.over_samples import OverSamples, Together, samples_at_once
-from jfuse.running.partition import Integers, integers_of
+from jfuse.running.partition import Integers
 from jfuse.verification.runners.one_by_one import one_by_one
 from jfuse.verification.runners.processes import shared_out
 from jfuse.verification.subject import Arrays, Calls, Interface, interfaces_of
@@ -32,6 +32,10 @@ class Runnable(Protocol):
     functions: ImportedFunctions | None
     report: Report
     limits: Limits | None
+
+    @property
+    def integers(self) -> Integers:
+        """Who computes quantized integers, as `Model` has it."""
 
     def to_bytes(self) -> bytes:
         """The bytes of the model's .tflite file."""
@@ -89,7 +93,7 @@ class OnXla:
         if (key, in_a_row) not in self._programs:
             signature = next(s for s in self.program.signatures if s.key == key)
             most = samples_at_once(signature.graph, jax.default_backend())
-            make = partial(_over_samples, signature, integers_of(self.program.graphs()), most, in_a_row)
+            make = partial(_over_samples, signature, self.model.integers, most, in_a_row)
             self._programs[key, in_a_row] = Together(make)
         return self._programs[key, in_a_row]
 

@@ -78,13 +78,12 @@ def multiplied(x: Array, by: Multiplier) -> Array:
     return shifted_right(high_mul(in_32_bits(wide(x) << left), by.mantissa), right)
 
 
-def multiplied_half_up(x: Array, by: Multiplier) -> Array:
-    """As `multiplied`, halves up at the second rounding, as LiteRT's matrix products have it on x86-64.
+def multiplied_once(x: Array, by: Multiplier) -> Array:
+    """As `multiplied`, rounded once, halves up, as LiteRT's matrix products have it on x86-64.   x: below 2^31
 
-    Source: ruy/kernel_avx2_fma.cc
+    Source: ruy/kernel_avx512.cc
     """
-    left, right = np.maximum(by.shift, 0), np.maximum(-by.shift, 0)
-    return shifted_right_half_up(high_mul(in_32_bits(wide(x) << left), by.mantissa), right)
+    return shifted_right_half_up(wide(x) * by.mantissa, 31 - by.shift)
 
 
 def multiplied_wide(x: Array, by: Multiplier) -> Array:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cache
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -26,7 +27,12 @@ def logistic_of(types: IntegerTypes) -> np.ndarray:
     """i16[65536]: 1 / (1 + exp(-x)).   Source: tflite/kernels/internal/reference/integer_ops/logistic.h"""
     if types.scale(0) == 2.0**-12 and types.rounding == "xnnpack":
         return table_of("logistic", _WHOLE)
-    size, negative = _scaled(types)
+    return interpolated_logistic(types.scale(0))
+
+
+def interpolated_logistic(scale: np.float32) -> np.ndarray:
+    """i16[65536]: 1 / (1 + exp(-x)) of steps of a scale, between entries of a table."""
+    size, negative = _scaled(scale)
     place = np.minimum(size >> 9, 254)
     between = (_sigmoid()[place] << 9) + (size & 511) * (_sigmoid()[place + 1] - _sigmoid()[place])
     between = np.where(size >> 9 >= 255, 0x7FFF << 10, between)
@@ -41,7 +47,12 @@ def tanh_of(types: IntegerTypes) -> np.ndarray:
         entering = np.clip(np.arange(-32768, 32768) << int(steps + 12), -32768, 32767)
         exact: np.ndarray = table_of("tanh", _WHOLE)[entering + 32768]
         return exact
-    size, negative = _scaled(types)
+    return interpolated_tanh(types.scale(0))
+
+
+def interpolated_tanh(scale: np.float32) -> np.ndarray:
+    """i16[65536]: tanh(x) of steps of a scale, between entries of a table."""
+    size, negative = _scaled(scale)
     place = np.minimum(size >> 8, 254)
     between = (_sigmoid()[place] << 8) + (size & 255) * (_sigmoid()[place + 1] - _sigmoid()[place])
     between = np.where(size >> 8 >= 255, 0xFFFF << 8, between)
@@ -62,13 +73,13 @@ def _sigmoid() -> np.ndarray:
     return found
 
 
-def _scaled(types: IntegerTypes) -> tuple[np.ndarray, np.ndarray]:
+def _scaled(scale: np.float32) -> tuple[np.ndarray, np.ndarray]:
     """Sizes in steps of the table, 2^-9 or 2^-8 of its places, and which numbers are negative."""
-    steps, shift = float(np.log2(types.scale(0))), 0
+    steps, shift = float(np.log2(scale)), 0
     if steps.is_integer():
         by = 3 << int(12 + steps) if steps >= -12 else 0
     if not steps.is_integer() or steps < -12:
-        real = float(types.scale(0)) * 4096 * 3
+        real = float(scale) * 4096 * 3
         while real <= 32767 / 2 and shift <= 30:
             real, shift = real * 2, shift + 1
         by = int(real)
@@ -85,11 +96,13 @@ def softmax_of_words(types: IntegerTypes, x: Array, beta: float) -> Array:
     x = wide(jnp.asarray(x))
     scale = Multiplier.of(float(types.scale(0)) * float(np.float32(beta)) / (10.0 / 65535.0))
     below = multiplied(x - x.max(-1, keepdims=True), scale) + 32767
-    found = _interpolated(np.exp, -10.0, 0.0, jnp.clip(below, -32768, 32767))
+    real = np.float32 if types.rounding == "tflm" else np.float64
+    found = _interpolated(_coarse(np.exp, -10.0, 0.0, real), jnp.clip(below, -32768, 32767))
     total = found.sum(-1, keepdims=True)
     head = wide(jax.lax.clz(total.astype(np.int32)))
     sum_ = ((total << (head - 1)) + (1 << 13)) >> 14
-    reciprocal = _interpolated(_over_one_plus, 0.0, 1.0, jnp.clip(sum_ - (1 << 16) - (1 << 15), -32768, 32767))
+    table = _coarse(_over_one_plus, 0.0, 1.0, real)
+    reciprocal = _interpolated(table, jnp.clip(sum_ - (1 << 16) - (1 << 15), -32768, 32767))
     right = 31 - head
     return jnp.clip((found * reciprocal + ((1 << right) >> 1)) >> right, 0, 32767).astype(np.int16)
 
@@ -99,22 +112,30 @@ def _over_one_plus(x: np.ndarray) -> np.ndarray:
 
 
 @cache
-def _coarse(function: Callable[[np.ndarray], np.ndarray], least: float, greatest: float) -> np.ndarray:
-    """i32[513]: a function of evenly spaced numbers, as 1 is 32767.5.   Source: common.h, LUTPopulate of int16_t"""
-    inverse, step = 65536.0 / 2.0, (greatest - least) / 512
-    at = least + np.arange(512) * step
+def _coarse(
+    function: Callable[[np.ndarray], np.ndarray], least: float, greatest: float, real: type[np.floating[Any]]
+) -> np.ndarray:
+    """i32[513]: a function of evenly spaced numbers, as 1 is 32767.5.   Source: common.h, LUTPopulate of int16_t
+
+    real: the type in which the runtime computes them: f64, of tflite-micro f32.
+    """
+    inverse, step = real(65536.0 / 2.0), (real(greatest) - real(least)) / real(512)
+    at = real(least) + np.arange(512).astype(real) * step
     round_ = np.vectorize(half_away)
-    samples = round_(function(at) * inverse)
-    middle = round_(function(at + step / 2) * inverse)
-    error = round_((function(at + step) * inverse + samples) / 2) - middle
-    found = np.append(samples - round_(error / 2), half_away(float(function(np.array(greatest)) * inverse)))
+
+    def scaled(x: np.ndarray) -> np.ndarray:
+        return np.asarray(function(x.astype(np.float64)).astype(real) * inverse)
+
+    samples = round_(scaled(at))
+    middle = round_(scaled(at + step / 2))
+    error = round_((scaled(at + step) + samples.astype(real)) / real(2)) - middle
+    found = np.append(samples - round_(error / 2), half_away(float(scaled(np.array(greatest)))))
     clipped: np.ndarray = np.clip(found, -32768, 32767)
     return clipped.astype(np.int32)
 
 
-def _interpolated(function: Callable[[np.ndarray], np.ndarray], least: float, greatest: float, x: Array) -> Array:
-    """The function of numbers of 16 bits that stand for least to greatest.   x: i64[...] -> i64[...]"""
-    table = jnp.asarray(_coarse(function, least, greatest))
+def _interpolated(table: np.ndarray, x: Array) -> Array:
+    """What lies between the entries of a coarse table, of numbers of 16 bits.   x: i64[...] -> i64[...]"""
     place = 256 + (x >> 7)
-    low, high = (wide(jnp.take(table, place + i, mode="clip")) for i in (0, 1))
+    low, high = (wide(jnp.take(jnp.asarray(table), place + i, mode="clip")) for i in (0, 1))
     return low + (((high - low) * (x & 127) + 64) >> 7)
