@@ -16,6 +16,7 @@ from jfuse.lowering.ops.array import (  # noqa: F401
     shapes,
     slicing,
     sort,
+    sparse,
 )
 from jfuse.lowering.ops.image import (  # noqa: F401
     blocks,

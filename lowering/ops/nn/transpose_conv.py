@@ -30,9 +30,9 @@ from jfuse.lowering.rule_tools.image_layout import (
     padded,
     spatial,
 )
-from jfuse.lowering.rule_tools.operands import as_i32, entries
+from jfuse.lowering.rule_tools.operands import as_i32, element, entries
 from jfuse.lowering.rule_tools.query import is_constant, static, type_of
-from jfuse.lowering.rule_tools.shape_tensors import shape_tensor, shaped
+from jfuse.lowering.rule_tools.shape_tensors import shape_tensor, shaped, size_tensor
 from jfuse.lowering.rules import lowers
 
 Operator: TypeAlias = Callable[[Array, str], Array]
@@ -89,6 +89,7 @@ def _of_any_rank(
 ) -> Array:
     """By the operator itself where the result is sized by data, else by what its known sizes allow."""
     image = channels_last(x, how.layout)
+    _know_sizes(input_sizes, x)
     if _is_sized_by_data(input_sizes, x):
         shape = _shape_by_data(input_sizes, image, weights.shape[-2], how)
         return as_in(operator(image, weights, how.steps, how.spacing)(shape, how.padding), how.layout)
@@ -135,6 +136,16 @@ def _is_sized_by_data(input_sizes: Array, x: Array) -> bool:
     """Whether the result has sizes that data decides, or that are those of another tensor than x."""
     value = known_value(input_sizes) if isinstance(input_sizes, Var) else ()
     return value is None or not symbols_in(value) <= symbols_in(tuple(x.shape))
+
+
+def _know_sizes(input_sizes: Array, x: Array) -> None:
+    """Record the sizes that x does not tell as scalars of the trace: of a stride's image N is lost in (N + 1) // 2."""
+    value = known_value(input_sizes) if isinstance(input_sizes, Var) else None
+    for i, size in enumerate(value or ()):
+        try:
+            size_tensor(size, [x])
+        except LowerError:
+            element(input_sizes, i)
 
 
 def _shape_by_data(input_sizes: Array, x: Array, channels: Dim, how: WindowAttributes) -> Array:

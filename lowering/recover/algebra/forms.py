@@ -10,7 +10,7 @@ import jax
 import numpy as np
 
 from jfuse.ir.compilation import quick_jit
-from jfuse.ir.dims import is_known
+from jfuse.ir.dims import Dim, is_known, substitute_dim, symbols_of
 from jfuse.ir.evaluate import large_constants, shared_program, with_constants
 from jfuse.ir.graph import Atom, Eqn, Graph, Var
 from jfuse.ir.text import format_graph
@@ -99,9 +99,15 @@ def row_size(tensor_type: TensorType) -> int:
     return int(np.prod([int(d) for d in tensor_type.shape[1:]]))
 
 
-def concrete_zeros(tensor_type: TensorType, rows: int) -> np.ndarray:
-    """Zeros of a type, each symbolic dimension taken as `rows`."""
-    return np.zeros([int(d) if is_known(d) else rows for d in tensor_type.shape], tensor_type.dtype.numpy)
+def concrete_zeros(tensor_type: TensorType, size: int) -> np.ndarray:
+    """Zeros of a type, each symbol in its dimensions taken as `size`: 3*B has three times as many rows."""
+    return np.zeros([concrete_size(d, size) for d in tensor_type.shape], tensor_type.dtype.numpy)
+
+
+def concrete_size(dim: Dim, size: int) -> int:
+    """A dimension with each symbol taken as `size`, and with `size` where that leaves none."""
+    found = int(substitute_dim(dim, dict.fromkeys(symbols_of(dim), size)))
+    return found if found > 0 or is_known(dim) else size
 
 
 def linear_forms(body: Graph, values: Sequence[Var], sources: Sequence[Var]) -> dict[Var, Form]:
@@ -113,9 +119,9 @@ def linear_forms(body: Graph, values: Sequence[Var], sources: Sequence[Var]) -> 
     widths = [row_size(s.type) for s in sources]
     total = sum(widths)
     need(total <= _MOST_ROWS, "form_too_large", want=f"up to {_MOST_ROWS} input columns", got=total)
-    rows = _need_rows(sources, values)
+    rows, size = _need_rows(sources, values)
     group = max(1, _BLOCK // rows)
-    program, weights = _program(body, values, sources, rows)
+    program, weights = _program(body, values, sources, size)
     outputs: list[list[np.ndarray]] = [[] for _ in values]
     base: Sequence[Any] = ()
     with jax.enable_x64(True):
@@ -133,25 +139,30 @@ def linear_forms(body: Graph, values: Sequence[Var], sources: Sequence[Var]) -> 
     return forms
 
 
-def _need_rows(sources: Sequence[Var], values: Sequence[Var]) -> int:
-    """The rows of the batch; refuses where not all have as many: a buffer of steps f32[5,4] beside an input."""
-    sizes = {v.type.shape[0] if v.type.rank else 0 for v in sources}
-    rows = {int(d) if is_known(d) else _BLOCK for d in sizes}
-    need(len(rows) == 1 and 0 not in rows, "rows_of_the_batch", want="as many in each", got=sorted(rows))
+def _need_rows(sources: Sequence[Var], values: Sequence[Var]) -> tuple[int, int]:
+    """The rows of the batch, and what symbols are taken as for that.
+
+    Refuses where not all have as many: a buffer of steps f32[5,4] beside an input.
+    """
+    batches = {v.type.shape[0] if v.type.rank else 0 for v in sources}
+    sizes = {int(d) if is_known(d) else _BLOCK for d in batches}
+    size = max(sizes)
+    rows = {concrete_size(d, size) for d in batches}
+    need(len(sizes) == len(rows) == 1 and 0 not in rows, "rows_of_the_batch", want="as many in each", got=sorted(rows))
     (count,) = rows
     for value in values:
-        fits = concrete_zeros(value.type, count).size % count == 0
+        fits = concrete_zeros(value.type, size).size % count == 0
         need(fits, "rows_of_the_batch", want=f"{count} rows", got=str(value.type))
-    return count
+    return count, size
 
 
-def _program(body: Graph, values: Sequence[Var], sources: Sequence[Var], rows: int) -> tuple[Any, list[np.ndarray]]:
+def _program(body: Graph, values: Sequence[Var], sources: Sequence[Var], size: int) -> tuple[Any, list[np.ndarray]]:
     """One jitted function (weights, tangents of the sources) -> (values at zero, tangents of the values)."""
     graph = with_float(Graph("forms", body.inputs, live_eqns(body, values), tuple(values)), DType.f64)
     weights = large_constants(graph)
     places = [body.inputs.index(s) for s in sources]
-    zeros = [concrete_zeros(v.type, rows) for v in graph.inputs]
-    key = ("forms", format_graph(graph, sources=False, hoisted=weights), tuple(places), rows)
+    zeros = [concrete_zeros(v.type, size) for v in graph.inputs]
+    key = ("forms", format_graph(graph, sources=False, hoisted=weights), tuple(places), size)
     return shared_program(key, lambda: _jitted(graph, weights, places, zeros)), weights
 
 

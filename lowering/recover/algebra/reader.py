@@ -36,16 +36,16 @@ _MOST_NODES = 2000  # of an expression
 
 
 class Reader:
-    """Expressions of the values of a body. Elements are named by their place in the flattened tensor of `rows` rows.
+    """Expressions of the values of a body. Elements are named by their place in the flattened tensor.
 
+    Each symbol of its shape is taken as `size`.
     Splits, slices, concatenations, reshapes and their like are known by what they do to numbered elements, not by name;
     values that are affine in the body's inputs are leaves.
     """
 
-    def __init__(self, body: Graph, dependence: Dependence, rows: int) -> None:
+    def __init__(self, body: Graph, dependence: Dependence, size: int) -> None:
         self._body = body
         self._inputs = frozenset(body.inputs)
-        self._rows = rows
         self._dependence = dependence
         self._known: dict[tuple[Var, bytes], Expr] = {}
         self._sizes: dict[int, int] = {}
@@ -54,11 +54,11 @@ class Reader:
         # What loops and branches make of the inputs is needed in size alone: they take long, or for ever.
         apart = [eqn for eqn in body.eqns if eqn.bodies and dependence.depends(eqn) and _has_loops(eqn)]
         given = (*body.inputs, *(out for eqn in apart for out in eqn.outputs))
-        self._arrays: dict[Var, np.ndarray] = {v: concrete_zeros(v.type, rows) for v in given}
+        self._arrays: dict[Var, np.ndarray] = {v: concrete_zeros(v.type, size) for v in given}
         straight = replace(body, inputs=given, eqns=tuple(eqn for eqn in body.eqns if eqn not in apart), outputs=())
         try:
             evaluate(straight, [self._arrays[v] for v in given], self._observe)
-        except JfuseError as error:
+        except (JfuseError, ValueError) as error:  # NumPy's, where a size is that of an input: zeros say nothing of it
             raise NotFused("body_not_executable", got=str(error).split("\n")[0]) from error
 
     def read(self, atom: Atom, index: np.ndarray | None = None) -> Expr:
@@ -225,9 +225,9 @@ def _constant(values: np.ndarray) -> Expr:
     return Number(float(values[0])) if uniform else Vector(values.astype(np.float64).tobytes())
 
 
-def straightened(body: Graph, rows: int) -> Graph:
+def straightened(body: Graph, size: int) -> Graph:
     """The body with every value that is another one, element by element and of one type, turned to that one."""
-    reader = Reader(body, Dependence(body), rows)
+    reader = Reader(body, Dependence(body), size)
     same: dict[Var, Atom] = {}
     for eqn in body.eqns:
         for out in eqn.outputs:

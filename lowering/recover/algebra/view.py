@@ -20,11 +20,12 @@ from jfuse.lowering.rules import need
 
 
 class View:
-    """A body as expressions of its inputs. `rows`: how many rows a batch of open size is taken to have."""
+    """A body as expressions of its inputs. `size`: what each symbol is taken as, so that the batch has `rows`."""
 
-    def __init__(self, body: Graph, rows: int) -> None:
+    def __init__(self, body: Graph, rows: int, size: int) -> None:
         self.body = body
         self.rows = rows
+        self.size = size
 
     @cached_property
     def dependence(self) -> Dependence:
@@ -34,7 +35,7 @@ class View:
     @cached_property
     def reader(self) -> Reader:
         """What reads values of the graph as expressions of its inputs and constants."""
-        return Reader(self.body, self.dependence, self.rows)
+        return Reader(self.body, self.dependence, self.size)
 
     def read(self, atom: Atom) -> Expr:
         """The expression of a value, with its activations and clamps recognized."""
@@ -50,7 +51,7 @@ class View:
         shaping = trace_graph(lambda x: reshaped(x, var.type.shape), [given])
         body = substitute_graph(self.body, {var: shaping.outputs[0]})
         body = replace(body, inputs=(*body.inputs, given), eqns=(*shaping.eqns, *body.eqns))
-        return View(body, self.rows), given
+        return View(body, self.rows, self.size), given
 
     def units(self, var: Var) -> int:
         """The number of elements of a value for each row of the batch."""

@@ -10,7 +10,7 @@ from jfuse.ir.graph import Atom, Const, Eqn, Graph, Var
 from jfuse.ir.types import DType
 from jfuse.ir.walk import substitute_graph
 from jfuse.kernels.control import scan_parts
-from jfuse.lowering.recover.algebra.forms import Dependence
+from jfuse.lowering.recover.algebra.forms import Dependence, concrete_size
 from jfuse.lowering.recover.algebra.reader import Reader
 from jfuse.lowering.recover.algebra.repeats import without_repeats
 from jfuse.lowering.recover.algebra.view import View
@@ -39,10 +39,10 @@ class Step:
 
     @cached_property
     def view(self) -> View:
-        """The body to read, with as many rows as the batch has; with two where that is open."""
+        """The body to read, with as many rows as the batch has; symbols in it are 2."""
         batches = [v.type.shape[0] for v in (*self.carries, *self.xs) if v.type.rank >= 1]
-        known = [int(b) for b in batches[:1] if is_known(b)]
-        return View(self.body, known[0] if known else 2)
+        size = next((int(b) for b in batches[:1] if is_known(b)), 2)
+        return View(self.body, concrete_size(batches[0], size) if batches else size, size)
 
     @property
     def dependence(self) -> Dependence:

@@ -59,7 +59,8 @@ def _operand_that_it_is(eqn: Eqn, known: Known, made: Mapping[Var, Eqn]) -> Atom
     if eqn.op is ops.sub and _is_plain(eqn):
         return eqn.inputs[0] if _one_value(eqn.inputs[1], known) == 0 else None
     if eqn.op is ops.add and _is_plain(eqn):
-        return _other(eqn, 0, known) or _of_difference(eqn, made)
+        other = _other(eqn, 0, known)
+        return _of_difference(eqn, made) if other is None else other
     return None
 
 

@@ -25,6 +25,7 @@ _COMPARISONS: Mapping[Op, tuple[int, int]] = {
 }
 """By comparison, its operands as (smaller, larger)."""
 _INCLUSIVE = frozenset({ops.less_equal, ops.greater_equal})
+_SIZES = (0, 1, 2, 1 << 20)  # at which a number of steps is looked at
 _HUGE = np.iinfo(np.int32).max  # what "no limit" is written as
 
 
@@ -211,9 +212,9 @@ def _length(condition: Eqn, x: Index, y: Index) -> Dim:
         inclusive = condition.op in _INCLUSIVE
     need(low.scale - high.scale == 1, "not_from_zero", want="a counter that moves towards its limit by 1")
     length = high.offset - low.offset + inclusive
-    # Where sizes are 0 the number of steps must not be less.
-    at_zero = substitute_dim(length, dict.fromkeys(symbols_of(length), 0))
-    need(is_known(length) or at_zero >= 0, "trip_count_unknown", want="at least 0 steps for any size", got=length)
+    # The number of steps must not be less than 0, neither where sizes are 0 nor where they are large (10 - N).
+    least = min(substitute_dim(length, dict.fromkeys(symbols_of(length), size)) for size in _SIZES)
+    need(is_known(length) or least >= 0, "trip_count_unknown", want="at least 0 steps for any size", got=length)
     unequal_ends = condition.op is ops.not_equal and (not is_at_least(length, 0))
     need(not unequal_ends, "not_from_zero", want="a counter that moves towards its limit by 1")
     return length
