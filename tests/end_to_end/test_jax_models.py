@@ -20,12 +20,12 @@ def check(model: JaxModel) -> None:
     result = jfuse.convert(model.function, model.specs, params=model.params)
     assert {d.pair for d in result.report.differences} == {"jax/xla", "jax/litert"}
     assert tuple(sorted(f.composite for f in result.report.fused)) == model.fuses
-    function = model.function if model.params is None else lambda *args: model.function(model.params, *args)
+    function = jax.jit(model.function if model.params is None else lambda *args: model.function(model.params, *args))
     runner = Interpreter(model_content=result.to_bytes()).get_signature_runner()
     rng = np.random.default_rng(2)
     for size in (2, 2, 3):
         args = [drawn(spec, size, rng) for spec in model.specs]
-        wanted = jax.tree_util.tree_leaves(function(*args))  # type: ignore[no-untyped-call]
+        wanted = jax.tree_util.tree_leaves(function(*args))
         found = runner(**dict(zip(result.signature().input_names, args, strict=True)))
         for output, value in zip(result.signature().output_names, wanted, strict=True):
             scale = np.abs(value).max() or 1

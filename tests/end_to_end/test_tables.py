@@ -14,6 +14,7 @@ from jfuse.errors import LowerError
 from tests.end_to_end.invokes import check_invokes
 from tests.models import tables, text
 from tests.models.sources import exported
+from tests.slow import slow_but
 
 WORDS = tf.TensorSpec((None,), tf.string, name="x")
 
@@ -167,7 +168,7 @@ def test_a_default_that_is_computed_is_refused() -> None:
         converted(call, tf.TensorSpec((None,), tf.int64, name="x"))
 
 
-@pytest.mark.parametrize("name", text.MODELS)
+@pytest.mark.parametrize("name", slow_but({"ids", "words", "known_ids"}.__contains__, text.MODELS))
 def test_text_model(name: str, tmp_path: Path) -> None:
     model = text.MODELS[name][0]()
     for source in (model, exported(model, tmp_path / "model")):

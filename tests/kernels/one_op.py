@@ -2,18 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import ai_edge_litert.schema_py_generated as schema
 import flatbuffers
+import jax
 import numpy as np
 from ai_edge_litert.interpreter import Interpreter, OpResolverType
+
+from jfuse.ir.compilation import quick_jit
 
 RESOLVERS = {"delegates": OpResolverType.AUTO, "builtin": OpResolverType.BUILTIN_WITHOUT_DEFAULT_DELEGATES}
 ACTIVATIONS = {"NONE": 0, "RELU": 1, "RELU_N1_TO_1": 2, "RELU6": 3, "TANH": 4, "SIGN_BIT": 5}
 Arrays = list[np.ndarray]
+
+
+def as_one_program(function: Callable[..., Any], arguments: Sequence[Any]) -> Arrays:
+    """What a function of arrays, or of lists of arrays, gives: XLA compiles it once, not each of its operations."""
+    wide = any(leaf.dtype == np.float64 for leaf in jax.tree_util.tree_leaves(arguments))
+    with jax.enable_x64(wide):
+        return [np.asarray(found) for found in quick_jit(function)(*arguments)]
 
 
 @dataclass(frozen=True)

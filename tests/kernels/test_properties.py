@@ -16,6 +16,9 @@ from jfuse.kernels.core.op import TflOp, depends_on_data
 from tests.op_cases import FAMILIES
 from tests.op_cases.runners import graph_of
 
+LOOKED_AT = 12
+"""Elements of a result, at most, that are computed one by one: of the first, the last and those between."""
+
 
 @cache
 def equations(family: str) -> dict[str, Eqn]:
@@ -134,10 +137,11 @@ def test_elementwise_ops_look_at_one_place(family: str) -> None:
         (whole,) = _run(eqn, drawn)
         assert whole.shape == eqn.outputs[0].type.shape, name
         places = [np.broadcast_to(v, whole.shape).reshape(-1) for v in drawn]
-        alone = np.concatenate([_run(eqn, [v[i : i + 1] for v in places])[0] for i in range(whole.size)])
+        looked_at = np.linspace(0, whole.size - 1, min(whole.size, LOOKED_AT), dtype=int)
+        alone = np.concatenate([_run(eqn, [v[i : i + 1] for v in places])[0] for i in looked_at])
         # 1e-14: in double, vectors and single elements take different code paths of exp and the like.
         tolerance = 1e-14 if whole.dtype.kind == "f" else 0
-        np.testing.assert_allclose(alone, whole.reshape(-1), rtol=tolerance, err_msg=name)
+        np.testing.assert_allclose(alone, whole.reshape(-1)[looked_at], rtol=tolerance, err_msg=name)
 
 
 def moving_equations(family: str) -> dict[str, Eqn]:

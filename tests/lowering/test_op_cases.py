@@ -43,29 +43,17 @@ def rows_by_op() -> dict[str, list[Case]]:
     return found
 
 
-def first_of_each_dtype(rows: list[Case]) -> list[Case]:
-    """One row for each combination of the dtypes of operands and attributes."""
-
-    def dtypes(row: Case) -> tuple[object, ...]:
-        return *(o.dtype for o in row.operands), *(v for v in row.attributes.values() if isinstance(v, DType))
-
-    found: dict[tuple[object, ...], Case] = {}
-    for row in rows:
-        found.setdefault(dtypes(row), row)
-    return list(found.values())
-
-
 OPS: Mapping[str, list[Case]] = rows_by_op()
 # The rule on arrays runs each of its steps as a program of its own, which jax compiles for each shape.
-ON_ARRAYS = {row for rows in OPS.values() for row in first_of_each_dtype(rows)}
 BOTH = (False, True)
 
 
 def quick_modes(row: Case) -> tuple[bool, ...]:
-    """The x64 modes of the default suite's runs on arrays: both for an op's first row. The slow test has the rest."""
-    if row is OPS[row.op][0]:
-        return BOTH
-    return (True,) if row in ON_ARRAYS else ()
+    """The x64 modes of the default suite's runs on arrays: both for an op's first row. The slow test has the rest.
+
+    Other rows run the same rule as a graph, whose ops are those that it calls with arrays.
+    """
+    return BOTH if row is OPS[row.op][0] else ()
 
 
 def runs_of(rows: list[Case]) -> list[tuple[Case, bool, str]]:

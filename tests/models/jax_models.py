@@ -34,7 +34,7 @@ class JaxModel:
 def linen(module: Any, *specs: Any, fuses: tuple[str, ...] = ()) -> JaxModel:
     """A linen module with fresh variables."""
     inputs = [jnp.ones([d if isinstance(d, int) else 2 for d in s.shape], s.dtype) for s in specs]
-    return JaxModel(module.apply, specs, module.init(KEY, *inputs), fuses)
+    return JaxModel(module.apply, specs, jax.jit(module.init)(KEY, *inputs), fuses)
 
 
 class Convolutions(nn.Module):
@@ -112,7 +112,7 @@ class Separable(nn.Module):
 def with_lengths() -> JaxModel:
     """A recurrence over sequences of their own lengths."""
     rnn = nn.RNN(nn.OptimizedLSTMCell(6))
-    variables = rnn.init(KEY, jnp.ones((2, 7, 5)))
+    variables = jax.jit(rnn.init)(KEY, jnp.ones((2, 7, 5)))
     return JaxModel(lambda p, x, n: rnn.apply(p, x, seq_lengths=n), (f32(B, 7, 5), i32(B)), variables, ("jfuse.lstm",))
 
 

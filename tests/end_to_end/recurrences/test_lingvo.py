@@ -74,7 +74,7 @@ def check_is_cell(lite: Model) -> None:
     [
         (Lingvo(), None),
         (Lingvo(norm=True, outputs=3, cap=0.5), None),
-        (Lingvo(norm=True, cap=0.5, asserts=False), 2),
+        pytest.param(Lingvo(norm=True, cap=0.5, asserts=False), 2, marks=pytest.mark.slow),
         (Lingvo(blends=True), None),
         (Lingvo(blends=True, norm=True, cap=0.5), 2),
     ],

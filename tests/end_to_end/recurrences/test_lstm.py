@@ -50,6 +50,8 @@ ROWS = [
 ]
 # One library for each model: tf_keras, which takes twice as long, for one in five, each in another way.
 IN_TURN = [ROWS[2 * i + (i % 5 == 1)] for i in range(len(LAYERS))]
+# Of these, the large one and the one of an open length are slow: their weights and sizes are met without Keras, too.
+QUICK = [row for row in IN_TURN[::2] if row[0].units < 256 and row[0].steps is not None]
 OTHER_ROWS = [(model, way) for model in MODELS for way in WAYS if (model, way) not in ROWS]
 
 
@@ -69,7 +71,7 @@ def convert_and_check(model: KerasLstm, way: str, folder: Path, *, verify: bool)
     check_fused(lite, model.lstm_count)
 
 
-@pytest.mark.parametrize(("model", "way"), slow_but(IN_TURN[::2].__contains__, ROWS), ids=str)
+@pytest.mark.parametrize(("model", "way"), slow_but(QUICK.__contains__, ROWS), ids=str)
 def test_keras(model: KerasLstm, way: str, tmp_path: Path) -> None:
     convert_and_check(model, way, tmp_path, verify=True)
 

@@ -15,6 +15,8 @@ from tests.models.keras_libraries import LIBRARIES, awake
 from tests.slow import keras_3, slow_but
 
 STEPS, FEATURES, UNITS, WORDS = 6, 3, 8, 20
+ROWS = [(sequences, batch) for sequences in (False, True) for batch in (None, 2)]
+"""Whether a layer gives all steps, and its batch: either way of both is quick."""
 
 
 def stacked(library: str, cells: Sequence[tuple[str, int]], *, batch: int | None = None, **options: Any) -> Any:
@@ -26,8 +28,7 @@ def stacked(library: str, cells: Sequence[tuple[str, int]], *, batch: int | None
 
 
 @pytest.mark.parametrize("library", slow_but(keras_3, LIBRARIES))
-@pytest.mark.parametrize("batch", [None, 2])
-@pytest.mark.parametrize("sequences", [False, True])
+@pytest.mark.parametrize(("sequences", "batch"), slow_but({(False, None), (True, 2)}.__contains__, ROWS))
 def test_stacked_lstm_cells_are_an_lstm_each(library: str, batch: int | None, sequences: bool) -> None:
     cells = [("LSTM", UNITS), ("LSTM", 5)]
     lite = jfuse.convert(stacked(library, cells, batch=batch, return_sequences=sequences))

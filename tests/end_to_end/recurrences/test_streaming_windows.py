@@ -125,7 +125,7 @@ ROWS = (
     Row(masked, ["lstm_state"] * 3),
 )
 _DEFAULT = {
-    "keep-open": (conv_stack, temporal_network, depthwise, images),
+    "keep-open": (temporal_network, images),
     "io-open": (pooled, delayed),
 }
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import jax
@@ -30,20 +31,29 @@ def drawn(spec: Any, size: int, rng: np.random.Generator) -> np.ndarray:
     return rng.integers(0, 3, shape).astype(spec.dtype)
 
 
-def failure(row: rows.Row) -> str | None:
-    """What is wrong with a row; None where nothing is."""
+def drawn_and_wanted(family: Sequence[rows.Row]) -> dict[str, list[tuple[Any, Any]]]:
+    """By row, the arguments at two sizes and what jax answers: all rows of a family are one program."""
+    rng = np.random.default_rng(1)
+    args = [[tuple(drawn(spec, size, rng) for spec in specs) for size in (2, 3)] for _, _, specs in family]
+    functions = [function for _, function, _ in family]
+    wanted = jax.jit(lambda every: [[f(*a) for a in of] for f, of in zip(functions, every, strict=True)])(args)
+    names = [name for name, _, _ in family]
+    assert len(set(names)) == len(names)
+    return {n: list(zip(a, w, strict=True)) for n, a, w in zip(names, args, wanted, strict=True)}
+
+
+def failure(row: rows.Row, calls: Sequence[tuple[Any, Any]]) -> str | None:
+    """What is wrong with a row; None where nothing is.   calls: its arguments and what jax answers"""
     name, function, specs = row
     lite = jfuse.lower(jfuse.load(function, specs))
     interpreter = LiteRt(lite.to_bytes(), delegates=True)
     signature = lite.signature()
-    rng = np.random.default_rng(1)
-    for size in (2, 3):
-        args = [drawn(spec, size, rng) for spec in specs]
-        wanted = jax.tree_util.tree_leaves(jax.jit(function)(*args))
+    for args, answer in calls:
+        wanted = jax.tree_util.tree_leaves(answer)
         found = interpreter.run(signature.key, dict(zip(signature.input_names, args, strict=True)))
         for output, value in zip(signature.output_names, wanted, strict=True):
             try:
-                np.testing.assert_allclose(found[output], value, rtol=2e-5, atol=2e-5, err_msg=f"{name} at {size}")
+                np.testing.assert_allclose(found[output], value, rtol=2e-5, atol=2e-5, err_msg=f"{name} of {args}")
             except AssertionError as error:
                 return str(error)
     return None
@@ -55,9 +65,10 @@ SLOW = ("elementwise", "shapes", "reductions", "convolutions", "products")
 @pytest.mark.parametrize("family", [pytest.param(f, marks=pytest.mark.slow) if f in SLOW else f for f in FAMILIES])
 def test_litert_answers_as_jax(family: str) -> None:
     failures = []
+    calls = drawn_and_wanted(FAMILIES[family])
     for row in FAMILIES[family]:
         try:
-            found = failure(row)
+            found = failure(row, calls[row[0]])
         except jfuse.JfuseError as error:
             found = f"{row[0]}: {type(error).__name__}: {error}"
         failures += [found] if found else []

@@ -253,8 +253,8 @@ def chain(x: Any, length: int) -> Any:
 
 def test_many_branches_in_a_row() -> None:
     """Deeper than Python's stack."""
-    source, model = load(lambda x: chain(x, 150), spec(3))
-    assert names(model.signature().graph).count("if") == 150
+    source, model = load(lambda x: chain(x, 100), spec(3))
+    assert names(model.signature().graph).count("if") == 100
     check(source, model, 3, count=2)
 
 

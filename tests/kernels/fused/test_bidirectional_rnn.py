@@ -15,7 +15,7 @@ from jfuse.ir.trace import trace_graph
 from jfuse.ir.types import DType, TensorType
 from jfuse.kernels.fused.bidirectional import bidirectional_sequence_rnn as op
 from tests.kernels.fused.rnn_oracle import RNN, written
-from tests.kernels.one_op import ACTIVATIONS, RESOLVERS, OneOp, worst
+from tests.kernels.one_op import ACTIVATIONS, RESOLVERS, OneOp, as_one_program, worst
 
 
 @dataclass(frozen=True)
@@ -93,7 +93,7 @@ def reference(case: Pair, inputs: list[np.ndarray], states: list[np.ndarray]) ->
 )
 def test_matches_the_equations(case: Pair, dtype: Any, tolerance: float) -> None:
     inputs, states = ([a.astype(dtype) for a in arrays] for arrays in (case.draw(1), case.states()))
-    found = op(*case.operands(inputs, states, dtype), **case.options)
+    found = as_one_program(lambda x, h: op(*case.operands(x, h, dtype), **case.options), [inputs, states])
     assert {f.dtype for f in found} == {np.dtype(dtype)}
     assert worst(found, reference(case, inputs, states)) < tolerance
 

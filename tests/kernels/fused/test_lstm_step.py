@@ -19,7 +19,7 @@ from jfuse.opaque_ops.state_operands import state_operands
 from jfuse.tflite.read.file import load_tflite
 from tests.kernels.fused.lstm_oracle import LSTM as L
 from tests.kernels.fused.lstm_oracle import written_step
-from tests.kernels.one_op import ACTIVATIONS, RESOLVERS, OneOp, worst
+from tests.kernels.one_op import ACTIVATIONS, RESOLVERS, OneOp, as_one_program, worst
 
 CASES = {
     "plain": L(),
@@ -64,7 +64,7 @@ def test_matches_the_equations(lstm: L, dtype: Any, tolerance: float) -> None:
     wide.operands.update({name: array.astype(dtype) for name, array in lstm.operands.items()})
     x, h, c = (a.astype(dtype) for a in draw(lstm))
     new_h, new_c = written_step(wide, x, h, c, wide.operands)
-    found = run(wide, x, h, c)
+    found = as_one_program(lambda *given: run(wide, *given), [x, h, c])
     assert {f.dtype for f in found} == {np.dtype(dtype)}
     assert worst(found, [new_h, new_h, new_c]) < tolerance
 

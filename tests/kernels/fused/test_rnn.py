@@ -15,7 +15,7 @@ from jfuse.ir.types import DType, TensorType
 from jfuse.kernels.fused.rnn import rnn, unidirectional_sequence_rnn
 from tests.kernels.fused.rnn_oracle import RNN as R
 from tests.kernels.fused.rnn_oracle import written, written_step
-from tests.kernels.one_op import ACTIVATIONS, RESOLVERS, OneOp, worst
+from tests.kernels.one_op import ACTIVATIONS, RESOLVERS, OneOp, as_one_program, worst
 
 CASES = {
     "plain": R(),
@@ -51,9 +51,10 @@ def run_step(cell: R, x: Any, h: Any) -> Any:
 )
 def test_matches_the_equations(cell: R, dtype: Any, tolerance: float) -> None:
     x, h = cell.draw().astype(dtype), cell.draw_state().astype(dtype)
-    found, wanted = run(cell, x, h), written(cell, x, h)
+    found, wanted = as_one_program(lambda *given: run(cell, *given), [x, h]), written(cell, x, h)
     first = x.take(0, 0 if cell.time_major else 1)
-    step, wanted_step = run_step(cell, first, h), written_step(cell, first, h)
+    step = as_one_program(lambda *given: run_step(cell, *given), [first, h])
+    wanted_step = written_step(cell, first, h)
     assert {f.dtype for f in (*found, *step)} == {np.dtype(dtype)}
     assert worst(found, wanted) < tolerance
     assert worst(step, [wanted_step] * 2) < tolerance

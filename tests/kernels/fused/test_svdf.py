@@ -15,7 +15,7 @@ from jfuse.ir.trace import trace_graph
 from jfuse.ir.types import DType, TensorType
 from jfuse.kernels.fused.svdf import svdf
 from tests.kernels.fused.lstm_oracle import activate
-from tests.kernels.one_op import ACTIVATIONS, RESOLVERS, OneOp, worst
+from tests.kernels.one_op import ACTIVATIONS, RESOLVERS, OneOp, as_one_program, worst
 
 
 @dataclass(frozen=True)
@@ -92,7 +92,7 @@ def written(case: S, x: np.ndarray, state: np.ndarray) -> tuple[np.ndarray, np.n
 )
 def test_matches_the_equations(case: S, dtype: Any, tolerance: float) -> None:
     x, state = draw(case, 1).astype(dtype), case.state().astype(dtype)
-    found = run(case, x, state)
+    found = as_one_program(lambda *given: run(case, *given), [x, state])
     assert {f.dtype for f in found} == {np.dtype(dtype)}
     assert worst(found, written(case, x, state)) < tolerance
 

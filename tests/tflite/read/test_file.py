@@ -103,15 +103,25 @@ def test_what_was_exported_comes_back(make: Callable[[], Program]) -> None:
         check_graph(graph)
 
 
+def halves(family: str) -> tuple[list[Case], list[Case]]:
+    """The rows of a family: every other one of each op, from its first on, and those between."""
+    of_op: dict[str, list[Case]] = {}
+    for row in FAMILIES[family]:
+        of_op.setdefault(row.op, []).append(row)
+    first, second = ([row for rows in of_op.values() for row in rows[i::2]] for i in (0, 1))
+    return first, second
+
+
 @pytest.mark.parametrize("family", FAMILIES)
-def test_every_row_comes_back(family: str) -> None:
+def test_rows_come_back(family: str) -> None:
     """Rows of open batches, and those that have none."""
-    check_rows_come_back((row, row.dynamic) for row in FAMILIES[family])
+    check_rows_come_back((row, row.dynamic) for row in halves(family)[0])
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("family", FAMILIES)
-def test_every_row_of_a_fixed_batch_comes_back(family: str) -> None:
+def test_the_other_rows_come_back(family: str) -> None:
+    check_rows_come_back((row, row.dynamic) for row in halves(family)[1])
     check_rows_come_back((row, False) for row in FAMILIES[family] if row.dynamic)
 
 

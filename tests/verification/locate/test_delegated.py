@@ -85,13 +85,14 @@ def test_nothing_is_laid_to_it_that_rounding_explains(name: str) -> None:
 
 def test_its_own_rounding_of_integers_is_known() -> None:
     """XNNPACK rounds some integers to another step than the operators' own kernels, and integer bodies as it does."""
-    program, data, inputs, _ = healthy("int8")
+    program, _, inputs, _ = healthy("int8")
     (signature,) = program.signatures
     graph = replace(signature.graph, outputs=signature.graph.eqns[2].outputs, eqns=signature.graph.eqns[:3])
-    cut = to_bytes(Program((replace(signature, graph=graph, output_names=("y",)),)))
+    cut_signature = replace(signature, graph=graph, output_names=("y",))
+    cut = to_bytes(Program((cut_signature,)))
     one, other = (LiteRt(cut, delegates=d).run("main", inputs)["y"] for d in (True, False))
     assert np.abs(one.astype(int) - other).max() == 1
-    assert Delegated(data, signature, [*inputs.values()], inputs).blamed() is None
+    assert Delegated(cut, cut_signature, [*inputs.values()], inputs).blamed() is None
 
 
 def test_a_row_of_calls(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -91,6 +91,7 @@ def alone() -> dict[str, object]:
     return found
 
 
+@pytest.mark.slow
 def test_eight_devices(alone: dict[str, object]) -> None:
     (found,) = _run(devices=8)
     assert found.pop("devices") == 8
@@ -98,6 +99,6 @@ def test_eight_devices(alone: dict[str, object]) -> None:
 
 
 def test_two_processes(alone: dict[str, object]) -> None:
-    for found in _run(processes=2):
-        assert found.pop("devices") == 1
+    for found in _run(processes=2, devices=2):
+        assert found.pop("devices") == 2
         assert found == alone
