@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zipfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,8 @@ from jfuse.passes.options import LoweringOptions
 from jfuse.quantization.data import RANDOM, CalibrationData
 from jfuse.quantization.recipe import Recipe
 from jfuse.quantization.recipe_json import recipe_of
+from jfuse.tflite.associated_files import with_files_of
+from jfuse.tflite.mapped_file import read_file
 from jfuse.verification.noise import noise_of
 
 
@@ -58,6 +61,9 @@ def quantize(
         on_stage("search")
         lite = reaching(wanted, lite, named, data, lambda r: lower(model, quantize=r, calibration=data))
     on_stage("export")
+    if isinstance(source, str | Path) and Path(source).suffix == ".tflite" and zipfile.is_zipfile(source):
+        carried = with_files_of(bytes(read_file(Path(source))[0]), lite.to_bytes(), Path(source))
+        lite = lite.with_bytes(carried, lite.report)
     lite.report.size_bytes = lite.size_bytes
     if verify and lite.unquantized is not None:
         on_stage("verify")

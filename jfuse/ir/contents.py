@@ -1,8 +1,12 @@
-"""The contents of large constants: which are equal, without reading most of them, and in order of their elements."""
+"""The contents of large constants: which are equal, without reading most of them, and in order of their elements.
+
+Weights may be views of a mapped file. Whoever has read all of one gives its memory back: the system would keep it.
+"""
 
 from __future__ import annotations
 
 import math
+import mmap
 from typing import Any
 
 import numpy as np
@@ -19,6 +23,7 @@ _LARGE = 1 << 18  # bytes; smaller arrays stay in the cache
 # A step of NumPy's own copy reads one element of each line of the cache. Where a row's bytes are a power of two, as
 # those of weights are, the lines of a column share few places of the cache and are gone before their next element.
 _ROWS, _COLUMNS = 1024, 64  # of a block; on x86, 7 to 10 times as fast as NumPy's copy for 512 and 2,048 columns
+_GIVEN_BACK = 1 << 20  # bytes; it is no use to read less again
 
 
 class Contents:
@@ -44,6 +49,7 @@ class Contents:
         array, kind = const.array, (const.array.dtype, const.shape)
         places = np.unravel_index(np.linspace(0, array.size - 1, _SAMPLE, dtype=np.int64), array.shape)
         sample = (*kind, "sample", array[places].tobytes())
+        give_back(array)  # the system reads large parts around each element
         first = self._alike.setdefault(sample, array)
         return sample if first is array or same_bytes(first, array) else const.digest
 
@@ -72,7 +78,41 @@ def same_bytes(a: np.ndarray, b: np.ndarray) -> bool:
     bits = np.dtype(f"u{a.itemsize}") if a.itemsize in (1, 2, 4, 8) else np.dtype(np.uint8)
     flat = [contiguous(array).reshape(-1).view(bits) for array in (a, b)]
     starts = range(0, len(flat[0]), _BLOCK)
-    return all(np.array_equal(flat[0][i : i + _BLOCK], flat[1][i : i + _BLOCK]) for i in starts)
+    equal = all(np.array_equal(flat[0][i : i + _BLOCK], flat[1][i : i + _BLOCK]) for i in starts)
+    give_back(a)
+    give_back(b)
+    return equal
+
+
+def count_nans(array: np.ndarray) -> int:
+    """How many elements of floats or complex numbers are NaN."""
+    flat = array.reshape(-1)
+    count = sum(int(np.isnan(flat[i : i + _BLOCK]).sum()) for i in range(0, flat.size, _BLOCK))
+    give_back(array)
+    return count
+
+
+def give_back(array: np.ndarray) -> None:
+    """Give back the memory in which a mapped file was read that an array is a view of, until it is read again.
+
+    Nothing happens to what is no such view.
+    """
+    mapped = _mapped_file(array)
+    if mapped is None or array.nbytes < _GIVEN_BACK or not hasattr(mmap, "MADV_DONTNEED") or min(array.strides) < 0:
+        return
+    start = np.frombuffer(mapped, np.uint8).__array_interface__["data"][0]
+    first = array.__array_interface__["data"][0] - start
+    size = sum((n - 1) * step for n, step in zip(array.shape, array.strides, strict=True)) + array.itemsize
+    page = first // mmap.PAGESIZE * mmap.PAGESIZE
+    mapped.madvise(mmap.MADV_DONTNEED, page, first + size - page)
+
+
+def _mapped_file(array: np.ndarray) -> mmap.mmap | None:
+    """The mapping of a file that is only read; None for memory of one's own, which would be lost."""
+    base: Any = array
+    while base is not None and not isinstance(base, mmap.mmap):
+        base = base.obj if isinstance(base, memoryview) else getattr(base, "base", None)
+    return base if base is not None and memoryview(base).readonly else None
 
 
 def contiguous(array: np.ndarray) -> np.ndarray:
@@ -88,6 +128,7 @@ def contiguous(array: np.ndarray) -> np.ndarray:
     for i in range(0, rows.shape[0], _ROWS):
         for j in range(0, rows.shape[1], _COLUMNS):
             columns[j : j + _COLUMNS, i : i + _ROWS] = np.ascontiguousarray(rows[i : i + _ROWS, j : j + _COLUMNS]).T
+        give_back(rows[i : i + _ROWS])
     return result
 
 

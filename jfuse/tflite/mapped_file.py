@@ -8,10 +8,9 @@ one stays as long as it is mapped.
 
 from __future__ import annotations
 
-import mmap
 import os
 import stat
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -19,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from jfuse.errors import ImportFailed
+from jfuse.ir.contents import give_back
 from jfuse.ir.graph import Program
 
 COPIED = 256 * 2**20
@@ -47,13 +47,10 @@ class MappedFile:
 
     def forget(self, offset: int, size: int) -> None:
         """Give back the memory in which so many bytes were read, until they are read again."""
-        pages = self.data.base if isinstance(self.data.base, mmap.mmap) else None
-        if size and pages is not None and hasattr(mmap, "MADV_DONTNEED"):
-            first = offset // mmap.PAGESIZE * mmap.PAGESIZE
-            pages.madvise(mmap.MADV_DONTNEED, first, offset + size - first)
+        give_back(self.data[offset : offset + size])
 
-    def __del__(self) -> None:
-        os.close(self._handle)
+    def __del__(self, close: Callable[[int], None] = os.close) -> None:
+        close(self._handle)  # as the interpreter ends, modules have lost their names
 
 
 def read_file(path: Path, copied: int | None = None) -> tuple[Any, MappedFile | None]:

@@ -68,7 +68,7 @@ def optimize(
     found, timing = search.best(on_stage)
     if found is None:
         return _kept(model, path, search.reasons)
-    result = _finished(found, data, timing)
+    result = _finished(found, with_files_of(data, found.to_bytes(), path, limits), data, timing)
     if verify:
         on_stage("verify")
         _verified(result, path, limits)
@@ -150,8 +150,8 @@ def _kept(model: Model, path: Path, reasons: list[str]) -> Model:
     return model.with_bytes(data, report)
 
 
-def _finished(found: Model, data: bytes, timing: Timing | None) -> Model:
-    text = with_files_of(data, found.to_bytes())
+def _finished(found: Model, text: bytes, data: bytes, timing: Timing | None) -> Model:
+    """The model as `text`, with what the report says of it beside the file before, `data`."""
     report: Report = replace(found.report, size_bytes=len(text))
     before = f"{operators_in(data)} operators and {len(data):,} bytes"
     report.notes = [*report.notes, f"the file had {before}; now {operators_in(text)} and {len(text):,}"]

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import mmap
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from jfuse.ir.contents import Contents, contiguous, same_bytes
+from jfuse.ir.contents import Contents, contiguous, count_nans, give_back, same_bytes
 from jfuse.ir.graph import Const
 
 RNG = np.random.default_rng(0)
@@ -69,3 +71,43 @@ def test_a_transposed_array_as_numpy_copies_it(order: tuple[int, ...], dtype: ty
 def test_arrays_in_order_are_not_copied() -> None:
     assert contiguous(LARGE) is LARGE
     assert (contiguous(LARGE[:, ::2]) == LARGE[:, ::2]).all()
+
+
+def _of_files_mib() -> float:
+    """How much of the memory of this process is that of mapped files."""
+    status = Path("/proc/self/status")
+    if not status.exists():
+        pytest.skip("the system does not tell")
+    line = next(line for line in status.read_text(encoding="utf-8").splitlines() if line.startswith("RssFile"))
+    return int(line.split()[1]) / 1024
+
+
+@pytest.mark.parametrize("turned", [False, True])
+def test_the_memory_of_a_mapped_file_is_given_back(tmp_path: Path, turned: bool) -> None:
+    values = np.arange(2**22, dtype=np.float32).reshape(1024, -1)
+    values.tofile(tmp_path / "weights")
+    mapped = np.memmap(tmp_path / "weights", np.float32, mode="r").reshape(values.shape)
+    view = mapped.T if turned else mapped
+    before = _of_files_mib()
+    assert contiguous(view).sum() == values.sum()
+    if not turned:
+        assert _of_files_mib() > before + 12
+        give_back(view)
+    assert _of_files_mib() < before + 4  # of 16
+    np.testing.assert_array_equal(mapped, values)
+
+
+def test_memory_of_ones_own_is_never_given_back() -> None:
+    own = np.frombuffer(mmap.mmap(-1, 2**22), np.uint8)
+    own[:] = 7
+    for array in (own, own[::2], np.ones(2**20)):
+        give_back(array)
+        assert array.min() > 0
+
+
+@pytest.mark.parametrize("places", [[], [0], [5, 2**20, 2**21 - 1]])
+def test_nans_are_counted_in_blocks(places: list[int]) -> None:
+    array = np.zeros((2, 2**20), np.float32)
+    array.reshape(-1)[places] = np.nan
+    assert count_nans(array) == count_nans(array.T) == len(places)
+    assert count_nans(np.array([1, complex(0, np.nan)])) == 1

@@ -22,6 +22,7 @@ from jfuse.frontends.tensorflow.input_shapes import InputShapes
 from jfuse.frontends.tensorflow.signature import FunctionGraph, FunctionInput, TfSignature, unique_names
 from jfuse.frontends.tensorflow.survey import with_missing_ops
 from jfuse.frontends.tensorflow.variables import Resource, Variables, WriteAnalysis
+from jfuse.ir.contents import count_nans
 from jfuse.ir.dims import SymbolNames, symbols_in
 from jfuse.ir.graph import Const, Signature, State, Var
 from jfuse.ir.trace import recording
@@ -93,7 +94,7 @@ def _without_numbers(resources: Iterable[Any]) -> Iterator[str]:
         array = resource.array if isinstance(resource, Resource) else None
         if array is None or array.dtype.kind not in "fcV":
             continue
-        if count := int(np.isnan(array).sum()):
+        if count := count_nans(array):
             name = resource.name.removesuffix(":0")
             note = f"the variable {name!r} holds {count} NaN among {array.size} numbers: what follows from it is NaN"
             _LOGGER.warning(note)

@@ -12,7 +12,7 @@ import flatbuffers
 import numpy as np
 from ai_edge_litert import schema_py_generated as schema
 
-from jfuse.ir.contents import Contents
+from jfuse.ir.contents import Contents, give_back
 from jfuse.ir.graph import Const
 from jfuse.ir.types import DType
 from jfuse.tflite.tensor_data import pack, packed_size
@@ -27,6 +27,12 @@ class _Data:
 
     size: int
     make: Callable[[], np.ndarray]
+
+    def parts(self) -> Iterator[Any]:
+        """The bytes, which need not be in memory once they are written."""
+        made = self.make()
+        yield made.data
+        give_back(made)
 
 
 class Buffers:
@@ -85,7 +91,7 @@ class Buffers:
     def parts(self) -> Iterator[Any]:
         """The data of all buffers, each filled up to the alignment, and a few zeros at the end: kernels read ahead."""
         for data in self._data:
-            yield data.make().data
+            yield from data.parts()
             yield padding(data.size)
         yield bytes(ALIGNMENT)
 
@@ -125,7 +131,7 @@ class Builder(flatbuffers.Builder):  # type: ignore[misc]
         at, end = self.Head(), len(self.Bytes)
         for from_end, data in sorted(self._left_out, key=lambda pair: -pair[0]):
             yield self.Bytes[at : end - from_end]
-            yield data.make().data
+            yield from data.parts()
             at = end - from_end + data.size
         yield self.Bytes[at:]
 
