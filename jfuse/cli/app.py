@@ -18,7 +18,7 @@ import typer
 
 import jfuse
 from jfuse.cli import interrupts, measured_commands, options
-from jfuse.cli.frame import app, work
+from jfuse.cli.frame import LikeTfliteConvert, app, work
 from jfuse.cli.options import check_targets, need_target, one_of
 from jfuse.limits import Limits
 from jfuse.passes.options import LOOPS, PADDINGS, PREFERENCES, STATES, LoweringOptions, RecurrenceOptions
@@ -66,7 +66,7 @@ def _options(
     """TensorFlow functions to proven, fused TensorFlow Lite files."""
 
 
-@app.command(short_help="Convert a model, prove what was fused, write the file.")
+@app.command(short_help="Convert a model, prove what was fused, write the file.", cls=LikeTfliteConvert)
 def convert(
     source: options.Source,
     output: options.Output,
@@ -251,19 +251,23 @@ def inspect(
     batch: options.Batch = None,
     inputs: options.InputTensors = None,
     outputs: options.OutputTensors = None,
+    stage: options.Stage = None,
+    table: options.Table = False,
+    html: options.Page = None,
     import_: options.Imports = None,
     unsafe: options.Unsafe = False,
     quiet: options.Quiet = False,
     verbose: options.Verbose = False,
 ) -> None:
-    """Print the text form of SOURCE."""
+    """Print the text form of SOURCE, as it was imported, or after a pass."""
     selected = options.selected(signature, shape, batch, inputs, outputs)
     options.check_modules(import_)
+    check_targets(source, html)
     with work(verbose, quiet):
         from jfuse.cli import conversion, user_code
 
         user_code.run(import_, None)
-        conversion.inspect(source, **selected, unsafe=unsafe)
+        conversion.inspect(source, stage, table, html, **selected, unsafe=unsafe)
 
 
 @app.command(short_help="Say what each recurrence becomes, or why it does not fuse.")

@@ -10,12 +10,13 @@ from typing import Any
 from jfuse import api, quantized_file
 from jfuse.cli import interrupts
 from jfuse.cli.clock import elapsed_s
-from jfuse.cli.console import progress, show, show_rows
+from jfuse.cli.console import progress, show, show_columns, show_rows
 from jfuse.cli.spelling import as_options
-from jfuse.cli.tables import summary
+from jfuse.cli.tables import operator_columns, signature_columns, summary
 from jfuse.errors import JfuseError, VerifyFailed
 from jfuse.loading import load
 from jfuse.model import Model
+from jfuse.passes.pipeline import passes_until
 from jfuse.reports.as_json import write_json, write_report
 from jfuse.reports.explain import explain_lines
 from jfuse.reports.page import write_html
@@ -109,12 +110,25 @@ def quantize(
     show_rows(summary(replace(result.report, refused=refused), output, elapsed_s()))
 
 
-def inspect(source: Path, **arguments: Any) -> None:
-    """Print the text form of a source."""
+def inspect(source: Path, stage: str | None, table: bool, html: Path | None, **arguments: Any) -> None:
+    """Print the text form of a source, or tables of it; write the page where one is asked for.
+
+    stage: the pass after which it is shown; as it was imported without.
+    """
+    passes = None if stage is None else passes_until(stage)
     with progress() as on_stage:
         on_stage("import")
         model = load(source, **arguments)
-    show(str(model))
+        before = None if passes is None else model.program
+        shown = model if passes is None else api.lower(model, passes=passes, on_stage=on_stage)
+        if html is not None:
+            write_html(before, shown.program, Verification(source.name, ""), html)
+    if table:
+        show_columns(*signature_columns(shown.program))
+        show("")
+        show_columns(*operator_columns(shown.program))
+    else:
+        show(str(shown))
 
 
 def explain(source: Path, json: Path | None, **arguments: Any) -> None:

@@ -7,10 +7,10 @@ from contextlib import contextmanager
 from typing import Any
 
 import typer
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
 
 from jfuse.cli.quiet import quiet
-from jfuse.cli.spelling import as_options
+from jfuse.cli.spelling import as_options, from_tflite_convert
 from jfuse.errors import JfuseError, printable
 
 _WrongUse: Any = typer.BadParameter.__bases__[0]  # UsageError of click, which newer versions of typer bring along
@@ -28,6 +28,14 @@ class _Commands(TyperGroup):
         """As any group; the command reads its options here."""
         with _printable_errors():
             return super().invoke(ctx)
+
+
+class LikeTfliteConvert(TyperCommand):
+    """A command that takes the flags of TensorFlow's tflite_convert, too."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """As any command."""
+        return list(super().parse_args(ctx, from_tflite_convert(args)))
 
 
 @contextmanager

@@ -69,6 +69,11 @@ CArray = Annotated[
     ),
 ]
 Html = Annotated[Path | None, typer.Option("--html", help="A file for the report, as a page.")]
+Stage = Annotated[
+    str | None, typer.Option(help="Lower SOURCE up to this pass of docs/architecture.md, such as fuse or simplify.")
+]
+Table = Annotated[bool, typer.Option("--table", help="Tables of signatures and operators in place of the text.")]
+Page = Annotated[Path | None, typer.Option("--html", help="A file for the graph, as a page.")]
 Samples = Annotated[
     Path | None, typer.Option("--samples", help="A .npz file with inputs of your own to compare on.", **_Data)
 ]

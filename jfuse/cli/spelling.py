@@ -17,6 +17,36 @@ def as_options(text: str) -> str:
     return _KEYWORD.sub(_as_option, text)
 
 
+_OFFICIAL: dict[str, tuple[str, ...]] = {
+    "--saved_model_dir": (),  # what is converted stands by itself
+    "--keras_model_file": (),
+    "--output_file": ("-o",),
+    "--saved_model_signature_key": ("--signature",),
+}
+_WITHOUT_EFFECT = frozenset({"--experimental_new_converter", "--experimental_new_quantizer"})
+
+
+def from_tflite_convert(arguments: Sequence[str]) -> list[str]:
+    """Arguments of `jfuse convert`, some of which may be spelled as those of TensorFlow's tflite_convert.
+
+    `--name=value` and `--name value` are one. What selects the new converter has no effect.
+    """
+    found, pending = list[str](), list(arguments)
+    while pending:
+        argument = pending.pop(0)
+        name, equals, value = argument.partition("=")
+        if name in _WITHOUT_EFFECT:
+            if not equals and pending[:1] in (["true"], ["false"], ["True"], ["False"]):
+                pending.pop(0)
+        elif name == "--saved_model_tag_set" and (value or pending[:1] == ["serve"]) in ("serve", True):
+            del pending[: 0 if equals else 1]  # the tags that are taken anyway
+        elif name in _OFFICIAL:
+            found += [*_OFFICIAL[name], *([value] if equals else [])]
+        else:
+            found.append(argument)
+    return found
+
+
 def _as_option(match: re.Match[str]) -> str:
     name, value = match["name"], match["value"]
     return _SPELLED[name](value) if name in _SPELLED else match[0]

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
+from typing import TypeAlias
 
 from jfuse.cli.spelling import as_options
+from jfuse.ir.graph import Const, Program
+from jfuse.ir.walk import all_eqns
 from jfuse.report import Report
 from jfuse.reports.summary import Rows, fusions, largest_error, operators, told
 
@@ -24,6 +28,33 @@ def summary(report: Report, file: Path, elapsed_s: float, seconds: Mapping[str, 
     ]
     rows += [("note", line) for line in told(report)]
     return [(label, as_options(text)) for label, text in rows]
+
+
+Columns: TypeAlias = tuple[tuple[str, ...], list[tuple[str, ...]]]
+"""The names of columns, and their rows."""
+
+
+def signature_columns(program: Program) -> Columns:
+    """What each signature takes, gives and keeps: its key, a name, a type."""
+    rows: list[tuple[str, ...]] = []
+    for of in program.signatures:
+        outputs = zip(of.output_names, of.graph.outputs, strict=False)
+        taken = zip(of.input_names, of.graph.inputs, strict=False)
+        rows += [(of.key, "input", name, str(var.type)) for name, var in taken]
+        rows += [(of.key, "output", name, str(atom.type)) for name, atom in outputs]
+        rows += [(of.key, "state", state.name, str(state.initial.type)) for state in of.states]
+    return ("signature", "", "name", "type"), rows
+
+
+def operator_columns(program: Program) -> Columns:
+    """How often each operator occurs, bodies included, and how many bytes of constants it reads, equal ones each."""
+    counts, sizes = Counter[str](), Counter[str]()
+    for graph in program.graphs():
+        for eqn in all_eqns(graph):
+            counts[eqn.op.name] += 1
+            sizes[eqn.op.name] += sum(a.stored.nbytes for a in eqn.inputs if isinstance(a, Const))
+    rows: list[tuple[str, ...]] = [(name, str(count), f"{sizes[name]:,}") for name, count in counts.most_common()]
+    return ("operator", "count", "bytes of constants"), rows
 
 
 def _times(seconds: Mapping[str, float], elapsed_s: float) -> str:

@@ -9,7 +9,7 @@ from functools import wraps
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
-from jfuse.errors import JfuseError, note_place
+from jfuse.errors import JfuseError, need_choice, note_place
 from jfuse.files import write_atomic
 from jfuse.ir.check import check_graph
 from jfuse.ir.graph import Graph, Program
@@ -128,6 +128,13 @@ PIPELINE: tuple[PipelineStep, ...] = (
     # results that are inputs, constants or repeated get a tensor of their own
     Stage(alone(prepare_results), RESULTS_APART, on="program"),
 )
+
+
+def passes_until(name: str) -> tuple[PipelineStep, ...]:
+    """The passes up to the one of this name. Raises JfuseError where there is none."""
+    names = [step.__name__ for step in PIPELINE]
+    need_choice("stage", name, names)
+    return PIPELINE[: names.index(name) + 1]
 
 
 def around_quantization(passes: tuple[PipelineStep, ...]) -> tuple[tuple[PipelineStep, ...], tuple[PipelineStep, ...]]:

@@ -109,6 +109,27 @@ def test_inspect_prints_text_that_parses(run: Run, demo: tuple[Path, str]) -> No
     assert done.output.strip() == str(jfuse.load(demo[0] / "lstm_classifier.tflite")).strip()
 
 
+def test_inspect_after_a_pass(run: Run, demo: tuple[Path, str], tmp_path: Path) -> None:
+    source = demo[0] / "lstm_classifier"
+    done = run("inspect", source, "--stage", "while_to_scan", "--html", tmp_path / "page.html")
+    assert done.exit_code == 0, done.output
+    assert " = scan" in done.output
+    assert " = while " not in done.output
+    assert "while_to_scan" not in (page := (tmp_path / "page.html").read_text(encoding="utf-8"))
+    assert "scan" in page
+    refused = run("inspect", source, "--stage", "melt")
+    assert refused.exit_code == 1
+    assert "'simplify'" in refused.output
+
+
+def test_inspect_as_tables(run: Run, demo: tuple[Path, str]) -> None:
+    done = run("inspect", demo[0] / "lstm_classifier.tflite", "--table")
+    assert done.exit_code == 0, done.output
+    assert re.search(r"serving_default +input +\S+ +f32\[", done.output)
+    assert re.search(r"unidirectional_sequence_lstm +1 +[1-9][\d,]*$", done.output, re.MULTILINE)
+    assert " = " not in done.output
+
+
 def test_inspect_of_a_source_shows_the_loop(run: Run, demo: tuple[Path, str]) -> None:
     done = run("inspect", demo[0] / "lstm_classifier", "--signature", "serving_default")
     assert done.exit_code == 0, done.output

@@ -9,7 +9,7 @@ import pytest
 from typer.main import get_command
 
 from jfuse.cli.app import app
-from jfuse.cli.spelling import as_options
+from jfuse.cli.spelling import as_options, from_tflite_convert
 
 REFUSALS = Path(__file__).parents[2] / "jfuse" / "refusals.md"
 
@@ -40,3 +40,21 @@ def test_every_option_that_a_remedy_names_is_one() -> None:
     named = set(re.findall(r"(?<![\w|-])--[a-z-]+", text))
     assert "--padding" in named
     assert named <= known
+
+
+@pytest.mark.parametrize(
+    ("given", "wanted"),
+    [
+        (["--saved_model_dir=m", "--output_file=m.tflite"], ["m", "-o", "m.tflite"]),
+        (["--keras_model_file", "m.h5", "--output_file", "m.tflite"], ["m.h5", "-o", "m.tflite"]),
+        (["--saved_model_signature_key", "double", "m"], ["--signature", "double", "m"]),
+        (["--saved_model_tag_set=serve", "m"], ["m"]),
+        (["--saved_model_tag_set", "serve", "m"], ["m"]),
+        (["--saved_model_tag_set=gpu", "m"], ["--saved_model_tag_set=gpu", "m"]),
+        (["--experimental_new_converter", "m"], ["m"]),
+        (["--experimental_new_converter=false", "--experimental_new_quantizer", "True", "m"], ["m"]),
+        (["m", "-o", "x=y.tflite", "--no-verify"], ["m", "-o", "x=y.tflite", "--no-verify"]),
+    ],
+)
+def test_flags_of_tflite_convert(given: list[str], wanted: list[str]) -> None:
+    assert from_tflite_convert(given) == wanted
