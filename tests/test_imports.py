@@ -90,6 +90,7 @@ ORDER = (
     "jfuse.lite",
     "jfuse",
     "jfuse.cli",
+    "jfuse.__main__",
 )
 """Rooms and single modules from the bottom up; the most specific line that fits a module is its own. A module imports
 from its own line and from those above it. docs/architecture.md draws the same order."""

@@ -61,7 +61,7 @@ class MatchedSides:
             scales=self.scales if scales is None else scales,
         )
         if (model := self.sides.model) is not None:
-            reasons = [Ties(model.program, self._imported).excused]
+            reasons = [Ties(model.program, self._imported, self.matches).excused]
             if self.options.tolerance is None:  # one that was asked for holds whatever rounding does
                 reasons.append(Conditioning(model.program).excused)
             comparison.excused = either(*reasons)

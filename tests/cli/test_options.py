@@ -84,6 +84,11 @@ def test_a_quiet_command_still_tells_errors(tmp_path: Path) -> None:
 MAIN = [sys.executable, "-c", "import sys; sys.argv[0] = 'jfuse'; from jfuse.cli import main; main()"]
 
 
+def test_the_package_is_the_command() -> None:
+    done = subprocess.run([sys.executable, "-m", "jfuse", "ops", "NotAnOp"], capture_output=True, text=True)
+    assert (done.returncode, done.stdout.split(";")[0]) == (1, "NotAnOp is no op that jfuse reads")
+
+
 def completed(shell: str, line: str) -> list[str]:
     words = line.split(" ")
     asked = {"_JFUSE_COMPLETE": f"complete_{shell}", "COMP_WORDS": line, "COMP_CWORD": str(len(words) - 1)}

@@ -8,7 +8,7 @@ if, given the one's values there, the other computes the one's results.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -23,6 +23,7 @@ from jfuse.running.interpreter import LiteRt
 from jfuse.running.runner import Runner
 from jfuse.tflite.write.distinct_outputs import prepare_outputs
 from jfuse.tflite.write.file import to_bytes
+from jfuse.verification.compare.matching import Match
 from jfuse.verification.compare.wrong import Wrong
 from jfuse.verification.runners.in_tensorflow import call_from
 from jfuse.verification.runners.tensorflow_values import tensorflow_values
@@ -34,10 +35,14 @@ Given = Mapping[Var, np.ndarray]
 
 @dataclass(frozen=True)
 class Ties:
-    """Tells which differences of a lowered program are choices among equals.   source: behind the reference, if any"""
+    """Tells which differences of a lowered program are choices among equals.
+
+    source: behind the reference, if any. matches: what its signatures, inputs and outputs are called there.
+    """
 
     program: Program
     source: Imported | None
+    matches: Mapping[str, Match] = field(default_factory=dict)
 
     def excused(
         self, step: CallInputs, wrong: Sequence[Wrong], before: Sequence[CallInputs] = ()
@@ -113,15 +118,18 @@ class _Explained:
 
         Each call starts from what TensorFlow kept.
         """
-        source, key = self.ties.source, self.signature.key
+        source, matched = self.ties.source, self.ties.matches.get(self.signature.key)
+        key = self.signature.key if matched is None else matched.key
         if source is None or key not in source.functions:
             return False
+        names = {} if matched is None else matched.inputs
         kept = self._initial(next(s for s in source.program.signatures if s.key == key))
         states = self._initial(self.signature)
         for step in self.row:
-            told = tensorflow_values(source, key, step.inputs, kept)
+            inputs = {names.get(name, name): array for name, array in step.inputs.items()}
+            told = tensorflow_values(source, key, inputs, kept)
             nodes = {name: equations[-1][1] for name, equations in told.results.items()}
-            _, kept = call_from(source, key, step.inputs, kept)
+            _, kept = call_from(source, key, inputs, kept)
             results = self._following(step, states, _before_choices(self.signature.graph, nodes))
             states |= {name: value for name, value in kept.items() if name in states}
             if not self._agrees(results, {f"{STATE}{name}": value for name, value in kept.items()}):

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import tensorflow as tf
 
 import jfuse
 from jfuse.ir.graph import Const, Eqn, Graph, Program
@@ -160,3 +161,17 @@ def test_a_state_that_is_wrong_is_no_tie() -> None:
     sides = replace(Sides.of_model(lite, source), data=data, subjects=(OnXla(lite), InLiteRt(data, lite.program)))
     with pytest.raises(jfuse.VerifyFailed, match="differs"):
         verify_sides(sides, VerifyOptions(SamplingOptions(calls=3, edges="none"), FindingOptions(shrink=0)))
+
+
+def test_a_source_with_other_names_is_asked_by_its_own() -> None:
+    """The file's input is `x`, the source's `frames`; 1 and the number next to it are told apart or not."""
+    one = np.float32(1)
+
+    def source(above: np.float32, name: str) -> Any:
+        spec = tf.TensorSpec([None, 2], name=name)
+        return tf.function(lambda frames: tf.argmax(tf.sigmoid(frames) * above, 1), input_signature=[spec])
+
+    file = jfuse.convert(source(one, "x"), verify=False).to_bytes()
+    jfuse.verify(file, source(one, "frames"), edges="none")
+    with pytest.raises(jfuse.VerifyFailed, match="differs"):
+        jfuse.verify(file, source(-one, "frames"), edges="none")
