@@ -39,6 +39,10 @@ def main() -> None:
         if isinstance(ending.code, int):
             _leave(interrupts.exit_code(ending.code))
         raise
+    except OSError as error:  # of what is printed outside of a command's work: help, the version
+        with suppress(OSError):
+            sys.stderr.write(f"cannot read or write: {error}\n")
+        _leave(1)
 
 
 def _leave(code: int) -> None:

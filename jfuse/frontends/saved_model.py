@@ -55,9 +55,12 @@ def _loaded(path: Path) -> Any:
     import tensorflow as tf
 
     try:
-        return tf.saved_model.load(str(path))
+        found = tf.saved_model.load(str(path))
     except Exception as error:  # TensorFlow raises whatever its readers raise
         raise ImportFailed(f"{path} cannot be read as a SavedModel", found=reason_of(error)) from error
+    if not isinstance(getattr(found, "signatures", None), Mapping):
+        raise ImportFailed(f"{path} cannot be read as a SavedModel", found="signatures that are none for TensorFlow")
+    return found
 
 
 def _wanted(available: Mapping[str, TfSignature], keys: Sequence[str] | None, source: str) -> list[TfSignature]:
@@ -71,5 +74,5 @@ def _live(key: str, function: Any) -> TfSignature:
     if not hasattr(function, "structured_input_signature"):
         raise ImportFailed(f"the signature {key!r} is no function", found=type(function).__name__)
     _, named = function.structured_input_signature
-    outputs = flat_names(function.structured_outputs, "output")
-    return TfSignature(key, LiveFunction(function), flat_names(named, "input"), outputs)
+    inputs, outputs = flat_names(named, "input"), flat_names(function.structured_outputs, "output")
+    return TfSignature(key, LiveFunction(function, named=(len(inputs), len(outputs))), inputs, outputs)

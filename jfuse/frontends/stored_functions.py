@@ -164,7 +164,11 @@ class StoredFunction:
     @cached_property
     def function(self) -> Any:
         """TensorFlow's concrete function: the folder is loaded by it now."""
-        return self._model.load().signatures[self._key]
+        known = self._model.load().signatures
+        if self._key not in known:
+            found = f"no signature {self._key!r} for TensorFlow"
+            raise ImportFailed(f"{self._model.path} cannot be read as a SavedModel", found=found)
+        return known[self._key]
 
     @property
     def variable_names(self) -> Sequence[str]:
@@ -210,12 +214,22 @@ class StoredFunction:
 
     def tensor(self, number: int) -> Any:
         """What TensorFlow, which loads the folder for this, has for an object that the function holds."""
-        return self.function.captured_inputs[self._bound.index(number)]
+        held, place = self.function.captured_inputs, self._bound.index(number)
+        if place >= len(held):
+            raise self._differs()
+        return held[place]
 
     def variable(self, number: int) -> Any:
         """The tf.Variable of an object, by the object's number: TensorFlow's loader makes it."""
         handle = self.tensor(number)
-        return next(v for v in self.function.variables if v.handle is handle)
+        found = next((v for v in self.function.variables if v.handle is handle), None)
+        if found is None:
+            raise self._differs()
+        return found
+
+    def _differs(self) -> ImportFailed:
+        found = "a function that holds other objects for TensorFlow"
+        return ImportFailed(f"{self._model.path} cannot be read as a SavedModel", where=self._name, found=found)
 
 
 def _argument_shape(definition: Any, position: int) -> PartialShape | None:

@@ -13,6 +13,13 @@ from jfuse.tf_nodes.attributes import called_functions, data_inputs
 
 _FIELDS = {"string": "s", "int": "i", "float": "f", "bool": "b", "type": "type", "shape": "shape", "tensor": "tensor"}
 _MOST_RESULTS = 2**16  # of one node
+_CALLS = {
+    "PartitionedCall": ("f",),
+    "If": ("then_branch", "else_branch"),
+    "Case": ("branches",),
+    "While": ("cond", "body"),
+}
+_WITH_CHOICE = ("If", "Case")  # the first operand says which function is called
 
 
 def check_function(name: str, functions: Mapping[str, Any], op_def: Callable[[str], Any]) -> None:
@@ -57,6 +64,7 @@ def _check_nodes(place: str, function: Any, functions: Mapping[str, Any], op_def
             given = len(data_inputs(node))
             if given != wanted:
                 raise _malformed(where, f"{wanted} operands of {node.op}", str(given))
+            _check_calls(node, functions, sum((results[node.name] or {}).values()), where)
     for node in function.node_def:
         for reference in node.input:
             _check_reference(reference, arguments, nodes, results, f"{place}/{node.name}")
@@ -78,6 +86,23 @@ def _check_attributes(node: Any, op_def: Any, where: str) -> None:
         kind = node.attr[spec.name].WhichOneof("value")
         if kind not in (field, None if is_list else field):
             raise _malformed(where, f"a {spec.type} as {spec.name!r} of {node.op}", str(kind))
+
+
+def _check_calls(node: Any, functions: Mapping[str, Any], results: int, where: str) -> None:
+    """Raise ImportFailed where a function that a node calls takes or gives another number of values than the node."""
+    kind = node.op.removeprefix("Stateless").removeprefix("Stateful")
+    operands = len(data_inputs(node)) - (kind in _WITH_CHOICE)
+    for attribute in _CALLS.get(kind, ()):
+        value = node.attr[attribute]
+        for called in [value.func] if value.WhichOneof("value") == "func" else value.list.func:
+            if called.name not in functions:
+                continue  # `check_function` tells of it
+            signature = functions[called.name].signature
+            wanted = operands, 1 if attribute == "cond" else results
+            found = len(signature.input_arg), len(signature.output_arg)
+            if found != wanted:
+                expected = f"{wanted[0]} operands and {wanted[1]} results of {called.name!r}, as {node.op} has them"
+                raise _malformed(where, expected, f"{found[0]} and {found[1]}")
 
 
 def _count(node: Any, arg: Any, where: str) -> int:

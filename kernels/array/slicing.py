@@ -79,9 +79,9 @@ def strided_slice(
         elif new_axis_mask & bit:
             index.append(None)
         else:
-            first = None if begin_mask & bit else start
-            last = None if end_mask & bit else start + stop if offset else stop
             whole = _extent(x, axis)
+            first = None if begin_mask & bit else start
+            last = None if end_mask & bit else stop + (_counted(whole, first, stride) if offset else 0)
             index.append(_place(whole, first, stride) if shrink_axis_mask & bit else _range(first, last, stride))
             axis += 1
     return x[tuple(index)]
@@ -90,7 +90,10 @@ def strided_slice(
 @strided_slice.types_by_data
 def _strided_slice_by_data(x: Atom, begin: Atom, end: Atom, strides: Atom, **options: Any) -> TensorType:
     """As if the dimensions with bounds of which too little is known were taken whole, with fresh symbols for them."""
-    places = [[v if has_sign(v) else None for v in known_entries(a)] for a in (begin, end)]
+    begins, ends = known_entries(begin), known_entries(end)
+    if options["offset"]:
+        ends = [None for _ in ends]
+    places = [[v if has_sign(v) else None for v in values] for values in (begins, ends)]
     steps = known_entries(strides)
     skipped = options["begin_mask"], options["end_mask"]
     computed = [
@@ -102,9 +105,9 @@ def _strided_slice_by_data(x: Atom, begin: Atom, end: Atom, strides: Atom, **opt
     ]
     whole = sum(1 << i for i in computed)
     bounds = [_bounds([0 if v is None else v for v in place]) for place in places]
-    masks = {"begin_mask": skipped[0] | whole, "end_mask": skipped[1] | whole}
+    masks = {"begin_mask": skipped[0] | whole, "end_mask": skipped[1] | whole, "offset": False}
     step = _bounds([1 if v is None else v for v in steps])
-    (found,) = strided_slice.infer([x, *bounds, step], {**options, **masks})
+    (found,) = strided_slice.types_by_value([x, *bounds, step], {**options, **masks})  # never by data once more
     shape = list(found.shape)
     for i in computed:
         shape[_result_axis(i, len(shape), len(places[0]), options)] = fresh_size()
@@ -134,6 +137,17 @@ def _extent(x: Array, axis: int) -> Any:
     if not 0 <= axis < len(x.shape):
         raise TypeMismatch(f"a strided slice with more entries than the {len(x.shape)} dimensions")
     return x.shape[axis]
+
+
+def _counted(size: Any, first: Any, stride: int) -> Any:
+    """Where an entry begins, from the start of its dimension, as the kernel finds it before it adds the end to it."""
+    if first is None:
+        return 0 if stride > 0 else size - 1
+    if not has_sign(first) or first >= 0:
+        return first
+    if is_known(size) and is_known(first) and first + size < 0:  # the kernel's answer is empty, or what it finds there
+        raise TypeMismatch(f"a strided slice that begins at {first} of a dimension of {size}")
+    return first + size
 
 
 def _range(first: Any, last: Any, stride: int) -> slice:

@@ -242,7 +242,7 @@ class TflOp(Op):
             on_atoms = self.data_rule
         if on_atoms is None:
             try:
-                return self._by_value(inputs, params)
+                return self.types_by_value(inputs, params)
             except InconclusiveDimensionOperation:  # known values do not decide the size, as those of data do not
                 if self.data_rule is None:
                     raise
@@ -250,7 +250,7 @@ class TflOp(Op):
         found = on_atoms(*inputs, **params)
         return found if isinstance(found, tuple) else (found,)
 
-    def _by_value(self, inputs: Sequence[Atom | None], params: Params) -> tuple[TensorType, ...]:
+    def types_by_value(self, inputs: Sequence[Atom | None], params: Params) -> tuple[TensorType, ...]:
         """The result types by the body or the type rule, both of which get Static operands by value."""
         facts = tuple(self._fact(atom, self.operand_at(i)) for i, atom in enumerate(inputs))
         if self.type_rule is not None:

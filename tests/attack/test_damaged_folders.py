@@ -64,7 +64,8 @@ def _without_body(graph: Any) -> None:
 
 def _calls_itself(graph: Any) -> None:
     function = _signature(graph)
-    _node(graph, "While").attr["body"].func.name = function.signature.name
+    operands = [argument.name for argument in function.signature.input_arg]
+    function.node_def.add(name="again", op=function.signature.name, input=operands)
 
 
 def _in_a_circle(graph: Any) -> None:
@@ -109,9 +110,16 @@ def _kept(graph: Any, kind: str) -> None:
         item.asset.asset_file_def_index = 9
 
 
+def _body_without_result(graph: Any) -> None:
+    name = _node(graph, "While").attr["body"].func.name
+    body = next(f for f in graph.graph_def.library.function if f.signature.name == name)
+    del body.ret[body.signature.output_arg.pop().name]
+
+
 GRAPHS: dict[str, tuple[Callable[[Any], object], str]] = {
     "no function": (_without_body, "which it does not define"),
     "a function that calls itself": (_calls_itself, "calls itself"),
+    "a loop's body that lacks a result": (_body_without_result, "results of '.*body.*', as .*While has them"),
     "nodes in a circle": (_in_a_circle, "wait for another"),
     "an operand missing": (_changed("MatMul", lambda n: n.input.pop()), "2 operands of MatMul"),
     "operands too many": (_changed("MatMul", lambda n: n.input.append(n.input[0])), "2 operands of MatMul"),

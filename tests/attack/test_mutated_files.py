@@ -11,8 +11,13 @@ import pytest
 
 import jfuse
 from jfuse.ir.graph import Program
+from jfuse.kernels import ops
+from jfuse.model import Model
+from jfuse.running.interpreter import LiteRt
 from jfuse.running.litert_call import LiteRtCall
 from jfuse.tflite.read.file import load_tflite
+from jfuse.tflite.write.file import to_bytes
+from tests.tflite.programs import BATCH, KEY, f32, program
 from tests.tflite.read.test_whole import changed, integer_dense
 
 
@@ -46,6 +51,22 @@ def test_reading(name: str) -> None:
     row = ROWS[name]
     with pytest.raises(jfuse.BadFlatbuffer, match=row.message):
         load_tflite(changed(row.make(), row.change))
+
+
+@pytest.mark.parametrize(
+    ("begin", "end", "mask"), [(-9, 2, 0), (-3, 3, 0), (2, 3, 0), (-9, 2, 1), (2, 3, 1), (-9, None, 1)]
+)
+def test_a_slice_whose_end_counts_from_its_begin(begin: int, end: int | None, mask: int) -> None:
+    """bench/fuzz.py found one whose size was asked for without end."""
+
+    def main(x: Any) -> Any:
+        ends = ops.shape(x) if end is None else [end]
+        return ops.strided_slice(x, [begin], ends, [1], begin_mask=mask, offset=True)
+
+    made = program(main, f32(BATCH))
+    x = np.arange(12, dtype=np.float32)
+    found = LiteRt(to_bytes(made)).run(KEY, {"x0": x})["y0"]
+    np.testing.assert_array_equal(Model(made)(x), found)
 
 
 def test_a_result_of_litert_that_is_none_of_the_stated_type() -> None:

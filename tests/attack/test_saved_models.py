@@ -138,6 +138,19 @@ def test_a_vocabulary_from_elsewhere_is_refused(vocabulary: Path, name: str) -> 
         jfuse.load(vocabulary)
 
 
+def test_signatures_that_tensorflow_takes_for_another_object(vocabulary: Path) -> None:
+    from tensorflow.core.protobuf.saved_model_pb2 import SavedModel
+
+    file = vocabulary / "saved_model.pb"
+    model = SavedModel.FromString(file.read_bytes())
+    objects = model.meta_graphs[0].object_graph_def.nodes
+    number = next(c.node_id for c in objects[0].children if c.local_name == "signatures")
+    objects[number].user_object.identifier = "nobody"
+    file.write_bytes(model.SerializeToString())
+    with pytest.raises(ImportFailed, match="none for TensorFlow"):
+        jfuse.load(vocabulary)
+
+
 def test_a_graph_that_reads_files_is_refused(tmp_path: Path) -> None:
     function = tf.function(reads("/etc/hostname"), input_signature=[F32], autograph=False).get_concrete_function()
     path = tmp_path / "graph.pb"
@@ -146,14 +159,31 @@ def test_a_graph_that_reads_files_is_refused(tmp_path: Path) -> None:
         jfuse.load(path, output_tensors=["Identity"])
 
 
-def test_a_saved_graph_of_tensorflow_1_loads(tmp_path: Path) -> None:
-    """Its saver reads a checkpoint, which is its own."""
+def _of_tensorflow_1(path: Path) -> None:
     v1 = tf.compat.v1
     with v1.Graph().as_default(), v1.Session() as session:
         x = v1.placeholder(tf.float32, [2], "x")
         weights = v1.get_variable("w", initializer=np.array([2, 3], np.float32), use_resource=True)
         session.run(v1.global_variables_initializer())
-        v1.saved_model.simple_save(session, str(tmp_path / "model"), {"x": x}, {"y": x * weights})
+        v1.saved_model.simple_save(session, str(path), {"x": x}, {"y": x * weights})
+
+
+def test_a_signature_of_tensorflow_1_without_inputs(tmp_path: Path) -> None:
+    from tensorflow.core.protobuf.saved_model_pb2 import SavedModel
+
+    _of_tensorflow_1(tmp_path / "model")
+    file = tmp_path / "model" / "saved_model.pb"
+    model = SavedModel.FromString(file.read_bytes())
+    for found in model.meta_graphs[0].signature_def.values():
+        found.inputs.clear()
+    file.write_bytes(model.SerializeToString())
+    with pytest.raises(ImportFailed, match="needs an input for each placeholder"):
+        jfuse.load(tmp_path / "model")
+
+
+def test_a_saved_graph_of_tensorflow_1_loads(tmp_path: Path) -> None:
+    """Its saver reads a checkpoint, which is its own."""
+    _of_tensorflow_1(tmp_path / "model")
     np.testing.assert_array_equal(jfuse.load(tmp_path / "model")(np.ones(2, np.float32)), [2, 3])
 
 

@@ -18,10 +18,14 @@ from jfuse.tflite.mapped_file import MappedFile
 
 
 class LiveFunction:
-    """A concrete function, with its variables, which it holds weakly; raises ImportFailed where they are gone."""
+    """A concrete function, with its variables, which it holds weakly; raises ImportFailed where they are gone.
 
-    def __init__(self, function: Any) -> None:
+    named: how many inputs and outputs a file says that it has.
+    """
+
+    def __init__(self, function: Any, *, named: tuple[int, int] | None = None) -> None:
         self.function = function
+        self._named = named
         self._variables = live_variables(function)
 
     @property
@@ -35,13 +39,17 @@ class LiveFunction:
         return ()
 
     def graph(self) -> FunctionGraph:
-        """What is imported; raises ImportFailed where an argument or a result is no plain tensor."""
+        """What is imported; raises ImportFailed where an argument or a result is no plain tensor, or has no name."""
         function = self.function
         self._refuse_composites()
         graph_def = as_own(function.graph.as_graph_def(add_shapes=True))
         library = functional_library(graph_def)
         nodes, results = functional_nodes(graph_def.node, [t.name for t in function.outputs], library)
         count = len(function.inputs) - len(function.captured_inputs)
+        if self._named is not None and self._named != (count, len(results)):  # TensorFlow loads it from damaged files
+            expected, found = (f"{i} inputs and {o} outputs" for i, o in (self._named, (count, len(results))))
+            message = "a signature names other inputs or outputs than its function has"
+            raise ImportFailed(message, expected=expected, found=found)
         inputs = [
             FunctionInput(t.op.name, decode_shape(t.shape.as_proto()), decode_dtype(t.dtype.as_datatype_enum))
             for t in function.inputs[:count]
