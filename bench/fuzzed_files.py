@@ -8,11 +8,11 @@ import numpy as np
 
 from bench.fuzz_findings import Findings, plain
 from bench.mutations import Mutator
-from jfuse.api import lower
 from jfuse.errors import JfuseError
 from jfuse.ir.graph import Program
 from jfuse.ir.text import format_program
 from jfuse.limits import Limits
+from jfuse.lowered_model import lower
 from jfuse.model import Model
 from jfuse.proof.inputs import draws, size_choices
 from jfuse.reports.page import page_data

@@ -25,8 +25,8 @@ import jax.numpy as jnp
 import numpy as np
 
 import jfuse
-from jfuse.api import operator_counts
 from jfuse.errors import JfuseError
+from jfuse.lowered_model import operator_counts
 from jfuse.running.interpreter import LiteRt
 from jfuse.running.named_file import with_signature
 from jfuse.tflite.read.file import load_tflite

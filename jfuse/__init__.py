@@ -12,8 +12,10 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from jfuse.api import check, convert, lower, verify
     from jfuse.benchmark.comparison import bench
+    from jfuse.checked_file import check
+    from jfuse.compared_sides import verify
+    from jfuse.converted_model import convert
     from jfuse.differences.model_diff import diff
     from jfuse.errors import (
         BadFlatbuffer,
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
     from jfuse.lite.converter import TFLiteConverter
     from jfuse.lite.interpreter import Interpreter
     from jfuse.loading import load, parse
+    from jfuse.lowered_model import lower
     from jfuse.lowering.installed import installed_rules
     from jfuse.lowering.rule_tools.query import is_constant
     from jfuse.lowering.rules import Proposal, fuses, lowers, lowers_jax, lowers_torch, need, recovers
@@ -91,7 +94,10 @@ __all__ = [
 ]
 
 _HOMES = {
-    "jfuse.api": ("check", "convert", "lower", "verify"),
+    "jfuse.checked_file": ("check",),
+    "jfuse.compared_sides": ("verify",),
+    "jfuse.converted_model": ("convert",),
+    "jfuse.lowered_model": ("lower",),
     "jfuse.benchmark.comparison": ("bench",),
     "jfuse.differences.model_diff": ("diff",),
     "jfuse.errors": (
@@ -134,7 +140,7 @@ def __getattr__(name: str) -> Any:
     if home is None and (name.startswith("_") or find_spec(f"jfuse.{name}") is None):
         raise AttributeError(f"module 'jfuse' has no attribute {name!r}")
     if home != "jfuse.errors":
-        import_module("jfuse.api")
+        import_module("jfuse.converted_model")
     module = import_module(home or f"jfuse.{name}")
     value = module if home is None or home.endswith(f".{name}") else getattr(module, name)
     globals()[name] = value

@@ -7,15 +7,16 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from jfuse.api import OnStage, lower
 from jfuse.errors import JfuseError
 from jfuse.last_resort import only_jfuse_errors
 from jfuse.loading import load
+from jfuse.lowered_model import lower
 from jfuse.model import Model
 from jfuse.noise.measured import measured
 from jfuse.noise.reached import reaching
 from jfuse.noise.report import QuantizeReport
 from jfuse.noise.search import Goal
+from jfuse.passes.context import OnStage
 from jfuse.passes.options import LoweringOptions
 from jfuse.quantization.data import RANDOM, CalibrationData
 from jfuse.quantization.recipe import Recipe

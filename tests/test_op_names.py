@@ -17,7 +17,10 @@ RULES_BY_OP = {
     "jfuse.passes.outline.attention",
     "jfuse.passes.outline.norms",
     "jfuse.passes.scans.fission.vectorize_rules",
-    "jfuse.passes.states.step_rules",
+    "jfuse.passes.states.step_gathers",
+    "jfuse.passes.states.step_moves",
+    "jfuse.passes.states.step_products",
+    "jfuse.passes.states.step_windows",
     "jfuse.proof.ranges",
 }
 """Files that hold a rule for each op, or for each composite of a target, as those of lowering/ do.

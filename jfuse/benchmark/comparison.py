@@ -12,16 +12,16 @@ from typing import Any
 
 import numpy as np
 
-from jfuse.api import OnStage
-from jfuse.api import verify as compare
 from jfuse.benchmark.conversions import Converted, Source, converted
 from jfuse.benchmark.operator_times import operator_times
 from jfuse.benchmark.result import ALL_THREADS, Benchmark, BenchRow, Latency
+from jfuse.compared_sides import verify as compare
 from jfuse.errors import JfuseError, VerifyFailed
 from jfuse.last_resort import only_jfuse_errors
 from jfuse.limits import DEFAULT_LIMITS, Limits
 from jfuse.loading import load
 from jfuse.model import Model
+from jfuse.passes.context import OnStage
 from jfuse.running.cores import cores
 from jfuse.running.named_file import with_signature
 from jfuse.running.worker import LiteRtFailed, Refused

@@ -16,8 +16,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from jfuse.api import convert
 from jfuse.benchmark.peak_memory import begin_peak, peak_mib
+from jfuse.converted_model import convert
 from jfuse.errors import JfuseError
 from jfuse.frontends.official_converter import official_bytes, official_converter
 from jfuse.loading import load

@@ -7,7 +7,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from jfuse import api, quantized_file
+import jfuse
+from jfuse import quantized_file
 from jfuse.cli import interrupts
 from jfuse.cli.clock import elapsed_s
 from jfuse.cli.console import progress, show, show_columns, show_rows
@@ -75,12 +76,12 @@ def convert(source: Path, output: Path, reports: Reports, compared: Compared, ab
     """Write the file and the reports, and print what was done."""
     with progress() as on_stage:
         if reports:
-            result = api.convert(source, verify=False, on_stage=on_stage, **arguments)
+            result = jfuse.convert(source, verify=False, on_stage=on_stage, **arguments)
             on_stage("report")
             interrupts.need_none()
             _write_reports(result, source, output, reports, compared)
         else:
-            result = api.convert(
+            result = jfuse.convert(
                 source,
                 verify=compared.verify,
                 samples=compared.samples,
@@ -134,7 +135,7 @@ def inspect(source: Path, stage: str | None, table: bool, html: Path | None, **a
 def explain(source: Path, json: Path | None, **arguments: Any) -> None:
     """Print what became of each recurrence, and why."""
     with progress() as on_stage:
-        result = api.convert(source, verify=False, on_stage=on_stage, **arguments)
+        result = jfuse.convert(source, verify=False, on_stage=on_stage, **arguments)
     write_report(result.report, json, source.name, source)
     for line in explain_lines(result.report):
         show(as_options(line))
@@ -163,7 +164,7 @@ def _found(result: Model, compared: Compared, equations: bool) -> tuple[Verifica
     inputs, tolerance = compared.samples, compared.tolerance
     model = result.unquantized or result
     try:
-        found = api.verify(model, edges="none", shrink=0, equations=equations, inputs=inputs, tolerance=tolerance)
+        found = jfuse.verify(model, edges="none", shrink=0, equations=equations, inputs=inputs, tolerance=tolerance)
         return found, None
     except VerifyFailed as failed:
         if failed.verification is None:

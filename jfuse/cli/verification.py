@@ -9,7 +9,7 @@ from typing import Any
 
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from jfuse import api
+import jfuse
 from jfuse.cli.console import errors, show, show_columns
 from jfuse.cli.spelling import as_options
 from jfuse.errors import JfuseError, VerifyFailed
@@ -55,7 +55,7 @@ def _verified(model: str, against: str | None, **arguments: Any) -> tuple[Verifi
     """What `jfuse.verify` finds, and its error where outputs differ. Other errors pass."""
     with _progress() as on_progress:
         try:
-            return api.verify(model, against, on_progress=on_progress, **arguments), None
+            return jfuse.verify(model, against, on_progress=on_progress, **arguments), None
         except VerifyFailed as failed:
             if failed.verification is None:
                 raise

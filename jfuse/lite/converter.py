@@ -7,7 +7,7 @@ from dataclasses import replace
 from importlib.metadata import version
 from typing import Any, Self
 
-from jfuse import api
+from jfuse.converted_model import convert
 from jfuse.errors import JfuseError
 from jfuse.ir.graph import Const, Program
 from jfuse.ir.walk import all_eqns
@@ -129,7 +129,7 @@ class TFLiteConverter(Settings):
                 unsafe=options["unsafe"],
             )
             options["custom_ops"] = dict.fromkeys(_without_rule(found.program), True)
-        return api.convert(
+        return convert(
             source.loads,
             signatures=source.signatures,
             specs=source.specs,

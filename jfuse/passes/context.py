@@ -39,6 +39,8 @@ class SubPasses:
     as_lowered: Callable[[Graph, Context, bool], Lowered] = lambda graph, ctx, compact: Lowered(graph)
 
 
+OnStage: TypeAlias = Callable[[str], None]
+"""Is told the name of each stage of a conversion as it starts."""
 Calibrate: TypeAlias = Callable[[Program, Sequence[Observed], Sequence[Observed]], Statistics]
 """Runs a program on representative data: what is to be watched, and of which of that histograms are needed."""
 
@@ -57,7 +59,7 @@ class Context:
     recurrence: RecurrenceOptions = field(default_factory=RecurrenceOptions)
     tf_ops: TfOpOptions = field(default_factory=TfOpOptions)
     target: Target = field(default_factory=lambda: target_named("litert"))
-    on_stage: Callable[[str], None] = lambda stage: None
+    on_stage: OnStage = lambda stage: None
     variables: Sequence[str] = ()
     sub: SubPasses = SubPasses()
     recipe: Recipe | None = None

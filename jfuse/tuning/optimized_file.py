@@ -10,14 +10,15 @@ from typing import Any
 
 from ai_edge_litert import schema_py_generated as schema
 
-from jfuse.api import OnStage, lower, operator_counts
-from jfuse.api import verify as compare
+from jfuse.compared_sides import verify as compare
 from jfuse.errors import JfuseError
 from jfuse.last_resort import only_jfuse_errors
 from jfuse.limits import DEFAULT_LIMITS, Limits
 from jfuse.loading import load
+from jfuse.lowered_model import lower, operator_counts
 from jfuse.model import Model
 from jfuse.option_values import path_of, real
+from jfuse.passes.context import OnStage
 from jfuse.passes.options import LoweringOptions
 from jfuse.report import Report
 from jfuse.tflite.associated_files import with_files_of

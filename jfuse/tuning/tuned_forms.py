@@ -9,14 +9,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from jfuse.api import OnStage, lower
-from jfuse.api import verify as compare
+from jfuse.compared_sides import verify as compare
 from jfuse.errors import JfuseError
 from jfuse.files import write_atomic
 from jfuse.last_resort import only_jfuse_errors
 from jfuse.loading import load
+from jfuse.lowered_model import lower
 from jfuse.model import Model
 from jfuse.option_values import path_of, real, several
+from jfuse.passes.context import OnStage
 from jfuse.passes.options import FUSED, LoweringOptions, RecurrenceOptions
 from jfuse.report import Report, Tuned
 from jfuse.tflite.targets.catalog import target_named

@@ -98,7 +98,7 @@ def test_where_outputs_differ_the_reports_are_written_and_the_file_is_not(
         failed.verification = Verification("a", "b", [difference(0.5)])
         raise failed
 
-    monkeypatch.setattr(jfuse.api, "verify", differs)
+    monkeypatch.setattr(jfuse, "verify", differs)
     words = ["convert", saved_model, "-o", tmp_path / "m.tflite", "--json", tmp_path / "m.json"]
     done = CliRunner().invoke(cli.app, [str(word) for word in words])
     assert done.exit_code == 1

@@ -24,9 +24,9 @@ from jfuse.kernels import ops
 from jfuse.kernels.control import while_
 from jfuse.lowering.rule_tools.broadcast_constants import broadcast_constants, constant_of
 from jfuse.passes.context import Context
+from jfuse.passes.states.buffered_steps import Buffer
 from jfuse.passes.states.carries import Carry, Recurrence, inner_recurrences, recurrences
 from jfuse.passes.states.layers import Layers
-from jfuse.passes.states.stream_walk import Buffer
 from jfuse.passes.states.streams import layer_source, stream_of
 
 _WITH_ITS_STATE = "a function that takes its state as an argument and returns the last one"

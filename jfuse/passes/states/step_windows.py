@@ -10,7 +10,7 @@ from typing import Any
 from jfuse.ir.dims import Dim, is_known, same
 from jfuse.ir.graph import Op
 from jfuse.kernels import ops
-from jfuse.passes.states.step_rules import CAUSAL, Stepped, StepRule, is_window, turned
+from jfuse.passes.states.stepped import CAUSAL, Stepped, StepRule, is_window, turned
 from jfuse.passes.states.steps import LAST, Steps, StepsMix, Value
 
 

@@ -8,39 +8,22 @@ from typing import Any
 
 import numpy as np
 
-from jfuse.ir.dims import is_known, same, symbols_in
-from jfuse.ir.graph import Atom, Const, Eqn, Graph, Var
+from jfuse.ir.dims import same, symbols_in
+from jfuse.ir.graph import Atom, Eqn, Graph, Var
 from jfuse.kernels import ops
 from jfuse.kernels.control import composite, if_, scan, scan_parts
-from jfuse.kernels.core.layout import from_front
 from jfuse.kernels.core.op import TflOp, static_value
 from jfuse.lowering.rule_tools.broadcast_constants import Known, broadcast_constants, constant_of
-from jfuse.passes.states.step_rules import STEP_RULES, Stepped, elementwise
+from jfuse.passes.states.buffered_steps import ADDS_STEPS, Buffer, added_before, other_padding
+from jfuse.passes.states.step_gathers import GATHER_RULES
+from jfuse.passes.states.step_moves import MOVE_RULES
+from jfuse.passes.states.step_products import PRODUCT_RULES, elementwise
 from jfuse.passes.states.step_windows import WINDOW_RULES
+from jfuse.passes.states.stepped import Stepped
 from jfuse.passes.states.steps import LAST, LENGTH, UNKNOWN, Once, Steps, StepsMix, Value
 
-_RULES = {**STEP_RULES, **WINDOW_RULES}
+_RULES = {**GATHER_RULES, **MOVE_RULES, **PRODUCT_RULES, **WINDOW_RULES}
 _SIZED = frozenset({ops.fill, ops.broadcast_to, ops.tile})
-
-ADDS_STEPS = frozenset({ops.pad, ops.padv2, ops.concatenation})
-"""Ops that may put steps before those of a sequence."""
-
-
-@dataclass(frozen=True)
-class Buffer:
-    """An equation that puts constants before the steps of a sequence: from call to call, its last steps instead.
-
-    x: the steps, along `axis`; the last `before` of them are what the next call has as well. initial: the constants.
-    rest: what is padded along other axes, none along this one; None for nothing.
-    """
-
-    eqn: Eqn
-    x: Var
-    axis: int
-    before: int
-    initial: np.ndarray
-    steps: int
-    rest: Const | None = None
 
 
 @dataclass(frozen=True)
@@ -177,7 +160,7 @@ class StreamWalk:
 
     def _buffered(self, stepped: Stepped, known: Known) -> Value:
         """The steps with what a buffer, or a state of the source, puts before them; None where nothing is put there."""
-        added = _added_before(stepped, known, self.held)
+        added = added_before(stepped, known, self.held)
         if added is None:
             return None
         steps, x, initial, count = added
@@ -185,7 +168,7 @@ class StreamWalk:
         if initial is not None:
             if len(self._at) > 1:
                 raise StepsMix("it pads the steps inside of a marked function or branch, where no state can be", found)
-            rest = _other_padding(stepped.eqn, steps.axis)
+            rest = other_padding(stepped.eqn, steps.axis)
             self.buffers.append(Buffer(stepped.eqn, x, steps.axis, steps.before, initial, count, rest))
         return found
 
@@ -312,70 +295,6 @@ def _is_uniform(array: np.ndarray, axis_from_end: int) -> bool:
     if -axis_from_end > array.ndim or array.shape[axis_from_end] <= 1:
         return True
     return bool((array == np.take(array, [0], axis_from_end)).all())
-
-
-def _added_before(
-    stepped: Stepped, known: Known, held: Collection[Var]
-) -> tuple[Steps, Var, np.ndarray | None, int] | None:
-    """The steps that an equation puts constants before, as operand, constants and number; None for other equations.
-
-    The constants are None where a state of the source stands before the steps.
-    """
-    eqn = stepped.eqn
-    if eqn.op is not ops.concatenation:
-        return _padded_before(stepped)
-    *first, x = eqn.inputs
-    steps = stepped.values[-1]
-    if not isinstance(x, Var) or not isinstance(steps, Steps) or not steps.stands_alone or not steps.forwards:
-        return None
-    if from_front(eqn.params["axis"], len(stepped.result)) != steps.axis or any(stepped.values[:-1]):
-        return None
-    count = stepped.result[steps.axis] - x.type.shape[steps.axis]
-    if not is_known(count) or not first or any(a is None for a in first):
-        return None
-    if all(a in held for a in first):
-        return steps, x, None, int(count)
-    constants = [_whole(a, known) for a in first if a is not None]
-    if any(c is None for c in constants):
-        return None
-    return steps, x, np.concatenate([c for c in constants if c is not None], steps.axis), int(count)
-
-
-def _whole(atom: Atom, known: Known) -> np.ndarray | None:
-    """The constant that a tensor holds, with one element along open dimensions."""
-    constant = constant_of(atom, known)
-    if constant is None:
-        return None
-    return np.array(np.broadcast_to(constant, [int(d) if is_known(d) else 1 for d in atom.type.shape]))
-
-
-def _padded_before(stepped: Stepped) -> tuple[Steps, Var, np.ndarray, int] | None:
-    eqn, steps, x, amounts = stepped.eqn, stepped.values[0], stepped.eqn.inputs[0], stepped.static(1)
-    if not isinstance(x, Var) or not isinstance(steps, Steps) or amounts is None:
-        return None
-    left, right = amounts[steps.axis]
-    if not (steps.stands_alone and steps.forwards and is_known(left) and left > 0) or same(right, 0) is not True:
-        return None
-    value = eqn.inputs[2] if len(eqn.inputs) > 2 else Const(np.zeros((), x.type.dtype.numpy))
-    if not isinstance(value, Const) or (not isinstance(eqn.inputs[1], Const) and _pads_others(amounts, steps.axis)):
-        return None
-    shape = [int(d) if is_known(d) else 1 for d in x.type.shape]
-    shape[steps.axis] = int(left)
-    return steps, x, np.full(shape, value.array.reshape(()), x.type.dtype.numpy), int(left)
-
-
-def _pads_others(amounts: Sequence[Any], axis: int) -> bool:
-    return any(same(n, 0) is not True for i, pair in enumerate(amounts) for n in pair if i != axis)
-
-
-def _other_padding(eqn: Eqn, axis: int) -> Const | None:
-    """What an equation pads along other axes than that one; None for nothing."""
-    amounts = eqn.inputs[1]
-    if eqn.op is ops.concatenation or not isinstance(amounts, Const) or not _pads_others(amounts.array.tolist(), axis):
-        return None
-    rest = amounts.array.copy()
-    rest[axis] = 0
-    return Const(rest)
 
 
 def same_at_every_step(atom: Atom, axis: int, made: Mapping[Var, Eqn], known: Known) -> bool:

@@ -11,8 +11,9 @@ from jfuse.ir.graph import Eqn, Graph, Signature, Source, Var
 from jfuse.ir.states import places
 from jfuse.ir.walk import producers
 from jfuse.lowering.rule_tools.broadcast_constants import Known
+from jfuse.passes.states.buffered_steps import ADDS_STEPS, Buffer
 from jfuse.passes.states.steps import Once, Steps
-from jfuse.passes.states.stream_walk import ADDS_STEPS, Buffer, Meeting, Mixing, StreamWalk, same_at_every_step
+from jfuse.passes.states.stream_walk import Meeting, Mixing, StreamWalk, same_at_every_step
 
 _WHOLE = 'convert with state="source", where every call has the whole sequence'
 

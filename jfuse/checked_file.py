@@ -1,0 +1,30 @@
+"""`jfuse.check`: what a target makes of a file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from jfuse.errors import JfuseError
+from jfuse.frontends.selection import Selection
+from jfuse.ir.walk import all_eqns
+from jfuse.last_resort import only_jfuse_errors
+from jfuse.loading import load_selected
+from jfuse.model import Model
+from jfuse.reports.target_check import TargetCheck, check_target
+from jfuse.tflite.targets.catalog import target_named
+
+
+@only_jfuse_errors("check")
+def check(model: Model | str | Path, target: str, *, unsafe: bool = False) -> TargetCheck:
+    """What a target makes of a lowered Model or a .tflite file, whoever wrote it: operators, losses and memory.
+
+    target: as `lower` has it. Nothing is changed; `convert(..., target=)` writes another file.
+    """
+    found = target_named(target)
+    loaded = model if isinstance(model, Model) else load_selected(model, Selection(), unsafe=unsafe)
+    not_lowered = next((e for g in loaded.program.entries() for e in all_eqns(g) if e.op.builtin is None), None)
+    if not_lowered is not None:
+        raise JfuseError(
+            "a source is no file yet", found=not_lowered.op.name, remedy="jfuse.convert it, and check what it becomes"
+        )
+    return check_target(loaded.program, loaded.to_bytes(), found)

@@ -1,0 +1,129 @@
+"""`jfuse.convert`: load, lower and verify in one."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from jfuse.errors import JfuseError
+from jfuse.frontends.selection import Selection
+from jfuse.last_resort import only_jfuse_errors
+from jfuse.loading import load_selected
+from jfuse.lowered_model import lowered, quantization_options
+from jfuse.lowering.rules import Rule
+from jfuse.model import Model
+from jfuse.option_values import path_of, several
+from jfuse.passes.context import OnStage
+from jfuse.passes.options import (
+    CustomOptions,
+    LoweringOptions,
+    RecurrenceOptions,
+    State,
+    TfOpOptions,
+    mode_of,
+)
+from jfuse.passes.pipeline import PIPELINE
+from jfuse.quantization.data import CalibrationData
+from jfuse.quantization.recipe import Recipe
+from jfuse.sides import with_installed
+from jfuse.tflite.model_metadata import Metadata
+from jfuse.tflite.targets.catalog import target_named
+from jfuse.verification.noise import noise_of
+from jfuse.verification.options import FindingOptions, SamplingOptions, VerifyOptions
+from jfuse.verification.plan import leaks_infinities, passes_infinities_on
+from jfuse.verification.sides import Sides
+from jfuse.verification.verify import verify_sides
+
+
+@only_jfuse_errors("conversion")
+def convert(
+    source: Any,
+    specs: Any = None,
+    *,
+    params: Any = None,
+    dynamic_shapes: Any = None,
+    signatures: Sequence[str] | None = None,
+    input_signature: Sequence[Any] | None = None,
+    input_tensors: Sequence[str] | None = None,
+    output_tensors: Sequence[str] | None = None,
+    shapes: Mapping[str, Sequence[int | None]] | None = None,
+    batch: int | None = None,
+    rules: Iterable[Rule] = (),
+    recover: bool = RecurrenceOptions.recover,
+    state: State = RecurrenceOptions.state,
+    padding: str | None = RecurrenceOptions.padding,
+    loop: str = RecurrenceOptions.loop,
+    prefer: str = RecurrenceOptions.prefer,
+    target: str = LoweringOptions.target,
+    strict: bool = LoweringOptions.strict,
+    select_tf_ops: bool = TfOpOptions.select_tf_ops,
+    custom_ops: Mapping[str, CustomOptions] | None = None,
+    verify: bool = True,
+    samples: Any = None,
+    tolerance: float | Mapping[str, float] | None = None,
+    unsafe: bool = False,
+    dump_dir: str | Path | None = None,
+    quantize: Recipe | str | Path | None = None,
+    calibration: CalibrationData = None,
+    metadata: Metadata | Mapping[str, Any] | str | Path | None = None,
+    on_stage: OnStage = lambda stage: None,
+) -> Model:
+    """`load`, `lower` and `verify` in one; `result.save(path)` writes the file, `result.report` tells what happened.
+
+    Arguments as for `load` and `lower`; `verify=False` skips the comparison with TensorFlow and LiteRT (fusions are
+    still proven).
+    samples: inputs of your own to compare on instead of drawn ones, as `verify` takes `inputs`.
+    tolerance: as in `verify`.
+    quantize, calibration: as in `lower`. What is compared with TensorFlow is the model before it is quantized;
+        `report.noise` tells how far from it the quantized file is, in LiteRT on the calibration data (else on drawn
+        inputs).
+    metadata: what the file says of itself, as `Model.with_metadata` takes it.
+    """
+    if samples is not None and not verify:
+        raise JfuseError("samples= are what is compared on", found="verify=False", remedy="one of the two")
+    selection = Selection(
+        signatures, input_signature, input_tensors, output_tensors, shapes, batch, specs, params, dynamic_shapes
+    )
+    options = LoweringOptions(
+        several("rules=", rules, "rules"),
+        RecurrenceOptions(recover=recover, state=mode_of(state), padding=padding, loop=loop, prefer=prefer),
+        TfOpOptions(select_tf_ops, custom_ops or {}),
+        quantization_options(quantize, calibration),
+        target=target,
+        strict=strict,
+        dump_dir=None if dump_dir is None else path_of("dump_dir=", dump_dir),
+    )
+    started = time.perf_counter()
+    on_stage("import")
+    given = tuple(options.tf_ops.custom_ops)
+    model = load_selected(source, selection, rules=options.rules, custom_ops=given, unsafe=unsafe).keeping(state)
+    imported = time.perf_counter() - started
+    lite = lowered(model, options, PIPELINE, on_stage)
+    lite.report.seconds = {"import": imported, **lite.report.seconds}
+    if metadata is not None:
+        lite = lite.with_metadata(metadata)
+    on_stage("export")
+    started = time.perf_counter()
+    lite.report.size_bytes = lite.size_bytes
+    lite.report.seconds["export"] = time.perf_counter() - started
+    if verify:
+        on_stage("verify")
+        started = time.perf_counter()
+        passes_on = passes_infinities_on(model.program) and not leaks_infinities(lite.program)
+        edges = "infinite" if samples is None and passes_on else "none"
+        sampling = SamplingOptions(inputs=samples, edges=edges)
+        compared = VerifyOptions(sampling, FindingOptions(shrink=0), tolerance)
+        sides, notes = with_installed(Sides.of_model(lite.unquantized or lite, model), target_named(target).runtime)
+        found = verify_sides(sides, compared)
+        lite.report.compared(found.differences, [*found.notes, *notes])
+        _measure_noise(lite, options.quantization.calibration)
+        lite.report.seconds["verify"] = time.perf_counter() - started
+    return lite
+
+
+def _measure_noise(lite: Model, data: CalibrationData) -> None:
+    """Report how far a quantized model is from the float one."""
+    if lite.unquantized is not None:
+        lite.report.noise = noise_of(lite, lite.unquantized, data)

@@ -1,0 +1,162 @@
+"""`jfuse.lower`: a model in TFLite builtins."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+
+from jfuse.errors import JfuseError, LowerError, shown
+from jfuse.ir.graph import Graph
+from jfuse.ir.walk import all_eqns, shares_bodies
+from jfuse.last_resort import only_jfuse_errors
+from jfuse.limits import DEFAULT_LIMITS
+from jfuse.lowering.defaults import default_rules
+from jfuse.lowering.rules import Rule
+from jfuse.model import Model
+from jfuse.option_values import path_of, several
+from jfuse.passes.context import Calibrate, Context, OnStage
+from jfuse.passes.fuse.trained_steps import has_trained_steps
+from jfuse.passes.gates.all_fused import all_fused
+from jfuse.passes.options import (
+    CustomOptions,
+    LoweringOptions,
+    QuantizationOptions,
+    RecurrenceOptions,
+    State,
+    TfOpOptions,
+    mode_of,
+)
+from jfuse.passes.pipeline import PIPELINE, PipelineStep, around_quantization, run_pipeline
+from jfuse.quantization.calibrate import calibrate
+from jfuse.quantization.data import CalibrationData
+from jfuse.quantization.recipe import Recipe
+from jfuse.quantization.recipe_json import recipe_of
+from jfuse.report import Report
+from jfuse.tflite.targets.catalog import target_named
+
+
+@only_jfuse_errors("lowering")
+def lower(
+    model: Model,
+    *,
+    rules: Iterable[Rule] = (),
+    passes: tuple[PipelineStep, ...] = PIPELINE,
+    recover: bool = RecurrenceOptions.recover,
+    state: State = RecurrenceOptions.state,
+    padding: str | None = RecurrenceOptions.padding,
+    loop: str = RecurrenceOptions.loop,
+    prefer: str = RecurrenceOptions.prefer,
+    forms: Mapping[str, str] | None = None,
+    target: str = LoweringOptions.target,
+    strict: bool = LoweringOptions.strict,
+    select_tf_ops: bool = TfOpOptions.select_tf_ops,
+    custom_ops: Mapping[str, CustomOptions] | None = None,
+    dump_dir: str | Path | None = None,
+    quantize: Recipe | str | Path | None = None,
+    calibration: CalibrationData = None,
+    on_stage: OnStage = lambda stage: None,
+) -> Model:
+    """The model in TFLite builtins: loops recognised, composites fused and proven, states placed.
+
+    rules: rules for this call, before the registered ones.
+    recover: look for recurrences that nobody annotated.
+    state: what lasts from one invoke to the next. "source": what the source keeps in variables; "reset": nothing;
+        "keep": the states of all recurrences, for streaming; "io": nothing, the states are inputs and outputs. Of a
+        model that takes and returns its states by itself a mapping, {"h": ("h_in", "h_out")}, as for `Model.keeping`.
+    padding: what the caller promises of every mask: the steps that do not count stand on the "right", or on the "left".
+    loop: the form of recurrences that do not fuse: "while", "unroll", or "auto", whichever is faster.
+    prefer: "fused" takes every fusion; "speed" leaves a recurrence a loop where that was measured to be faster in
+        LiteRT on a desktop processor (XNNPACK does not take fused ops).
+    forms: for single recurrences, by their source as `report.loops` and `report.fused` name it, the form that they take
+        whatever else is asked for: "fused", "unrolled", "x4" (WHILE with four steps a turn) or "x4in24" (in blocks of
+        24 steps). `jfuse.tune` finds the fastest.
+    target: what runs the file: "litert", "litert>=2.14" for the oldest runtime that must take it, "tflite-micro",
+        "cmsis-nn", "ethos-u55", "ethos-u65", "ethos-u85", "litert-gpu" or "google-tensor". Operators that it lacks are
+        spelled in others; what it loses is in `report.notes`.
+    strict: a function that the source marks (`experimental_implements`) and that does not fuse is an error, which names
+        the function, the rule and the reason.
+    select_tf_ops: write ops without a rule as Flex operators, which only a runtime with the Flex delegate runs.
+    custom_ops: TensorFlow ops to write as custom operators under their own name, for kernels of your own: those that
+        `load` was given. Their options are a flexbuffer map of the node's attributes (None or True) or of other ones (a
+        dict), bytes, or what a function of the node's attributes returns.
+    dump_dir: a folder to write the text after each pass to.
+    quantize: a recipe, which says what becomes of floats: by name ("float16", "dynamic", "int8_weights", "int8", …), in
+        a .json file, or of your own.
+    calibration: inputs like those that the model will see, for recipes that compute in integers.
+    Raises LowerError where something has no TFLite spelling; nothing is written then.
+    """
+    if not isinstance(model, Model):
+        raise JfuseError("only a jfuse.Model is lowered", found=shown(model), remedy="jfuse.lower(jfuse.load(source))")
+    model = model.keeping(state)
+    options = LoweringOptions(
+        several("rules=", rules, "rules"),
+        RecurrenceOptions(recover, mode_of(state), padding, loop, prefer, forms or {}),
+        TfOpOptions(select_tf_ops, custom_ops or {}),
+        quantization_options(quantize, calibration),
+        target=target,
+        strict=strict,
+        dump_dir=None if dump_dir is None else path_of("dump_dir=", dump_dir),
+    )
+    return lowered(model, options, passes, on_stage)
+
+
+@only_jfuse_errors("lowering")
+def lowered(model: Model, options: LoweringOptions, passes: tuple[PipelineStep, ...], on_stage: OnStage) -> Model:
+    """What `lower` gives, for options that are put together."""
+    limits = model.limits or DEFAULT_LIMITS
+    for graph in model.program.graphs():
+        if shares_bodies(graph, limits.expanded):
+            raise LowerError(
+                "branches of the model share bodies, of which the lowered one would have a copy for each way to them",
+                where=f"the graph {graph.name}",
+                expected=f"at most {limits.expanded:,} equations",
+                remedy="jfuse.load(…, limits=jfuse.Limits(expanded=…)); saving and running need no lowering",
+            )
+    report = Report(assumptions=list(model.report.assumptions), notes=list(model.report.notes))
+    ctx = Context(
+        default_rules().extended(options.rules),
+        report,
+        options.recurrence,
+        options.tf_ops,
+        target_named(options.target),
+        on_stage=on_stage,
+        variables=model.imported.variable_names if model.imported else (),
+        recipe=options.quantization.recipe,
+        calibrate=_calibration(options.quantization.calibration),
+    )
+    before, after = around_quantization(passes)
+    program = run_pipeline(model.program, ctx, before, dump_dir=options.dump_dir)
+    if options.strict:
+        all_fused(ctx)
+    unquantized = None
+    if ctx.recipe is not None:
+        apart = replace(ctx, recipe=None, report=Report(), on_stage=lambda stage: None)
+        trained = has_trained_steps(model.program)  # which the passes before have taken for what they stand for
+        floats = run_pipeline(model.program, apart, passes) if trained else run_pipeline(program, apart, after)
+        unquantized = Model(floats, model.imported, limits=model.limits)
+    program = run_pipeline(program, ctx, after, dump_dir=options.dump_dir, dumped=len(before))
+    if options.target != LoweringOptions.target:
+        report.notes += ctx.target.losses_of(program)
+    report.operators = operator_counts(program.graphs())
+    return Model(program, model.imported, report, model.limits, unquantized, model.functions)
+
+
+def quantization_options(quantize: Recipe | str | Path | None, calibration: CalibrationData) -> QuantizationOptions:
+    """The options of quantization as `lower` and `convert` are given them."""
+    again = list(calibration) if isinstance(calibration, Iterator) else calibration  # it is gone through twice
+    return QuantizationOptions(None if quantize is None else recipe_of(quantize), again)
+
+
+def _calibration(data: CalibrationData) -> Calibrate | None:
+    """What finds ranges; None without data."""
+    if data is None:
+        return None
+    return lambda program, observed, histograms: calibrate(program, observed, data, histograms=histograms)
+
+
+def operator_counts(graphs: Iterable[Graph]) -> dict[str, int]:
+    """How many operators of each kind the files' subgraphs hold, most frequent first."""
+    counts = Counter(eqn.op.name for graph in graphs for eqn in all_eqns(graph))
+    return dict(counts.most_common())

@@ -1,0 +1,160 @@
+"""Where the steps of a sequence are after ops that move, repeat or join elements without computing any."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from types import MappingProxyType
+
+from jfuse.ir.dims import same
+from jfuse.ir.graph import Op
+from jfuse.kernels import ops
+from jfuse.kernels.core.layout import axes_from_front, from_front
+from jfuse.passes.states.stepped import Stepped, StepRule, is_window, joined, known_axes, turned
+from jfuse.passes.states.steps import LAST, Steps, StepsMix, Value, reshaped
+
+
+def unchanged(stepped: Stepped) -> Value:
+    """Ops whose result has the places of the first operand."""
+    return stepped.only()
+
+
+def _reshape(stepped: Stepped) -> Value:
+    steps = stepped.only()
+    found = reshaped(steps, stepped.shape(), stepped.result)
+    if found is not None:
+        return found
+    # Windows beside each other: the first dimension that holds some of the steps is what goes on from call to call.
+    for axis in range(1, len(stepped.result)):
+        if all(same(d, e) for d, e in zip(stepped.shape()[: steps.axis], stepped.result[:axis], strict=False)):
+            at = min(steps.axis, len(stepped.result) - 1)
+            raise StepsMix("it cuts the steps into groups", Steps(at, stepped.result[at], forwards=steps.forwards))
+    raise StepsMix("it cuts the steps into groups")
+
+
+def _expand_dims(stepped: Stepped) -> Value:
+    steps = stepped.only()
+    (axis,) = axes_from_front(known_axes(stepped, 1), len(stepped.result))
+    return steps.at(steps.axis + (axis <= steps.axis))
+
+
+def _squeeze(stepped: Stepped) -> Value:
+    steps, shape = stepped.only(), stepped.shape()
+    given = stepped.eqn.params["squeeze_dims"]
+    axes = axes_from_front(tuple(given), len(shape)) if given else [i for i, d in enumerate(shape) if same(d, 1)]
+    if steps.axis in axes:
+        return reshaped(steps, shape, stepped.result) or LAST  # of a single step, one element
+    return steps.at(steps.axis - sum(axis < steps.axis for axis in axes))
+
+
+def _transpose(stepped: Stepped) -> Value:
+    steps, order = stepped.only(), stepped.static(1)
+    if order is None:
+        raise StepsMix("the order of its axes is not known")
+    return steps.at(axes_from_front(tuple(order), len(order)).index(steps.axis))
+
+
+def _reverse(stepped: Stepped) -> Value:
+    steps = stepped.only()
+    if steps.axis not in axes_from_front(known_axes(stepped, 1), len(stepped.shape())):
+        return steps
+    return turned(steps)
+
+
+def _reverse_sequence(stepped: Stepped) -> Value:
+    steps = stepped.only()
+    if steps.axis == from_front(stepped.eqn.params["seq_dim"], len(stepped.shape())):
+        raise StepsMix("it reverses the steps of each row from its own end", steps)
+    return steps
+
+
+def _concatenation(stepped: Stepped) -> Value:
+    rank = len(stepped.result)
+    steps = joined(stepped, [(i, 0) for i in range(len(stepped.values))], rank)
+    if steps.axis == from_front(stepped.eqn.params["axis"], rank):
+        raise StepsMix("it puts steps behind others", steps.at(steps.axis, stepped.result[steps.axis]))
+    return steps
+
+
+def _pack(stepped: Stepped) -> Value:
+    rank = len(stepped.result)
+    steps = joined(stepped, [(i, 0) for i in range(len(stepped.values))], rank - 1)
+    return steps.at(steps.axis + (from_front(stepped.eqn.params["axis"], rank) <= steps.axis))
+
+
+def _unpack(stepped: Stepped) -> Value:
+    steps = stepped.only()
+    axis = from_front(stepped.eqn.params["axis"], len(stepped.shape()))
+    if axis != steps.axis:
+        return steps.at(steps.axis - (axis < steps.axis))
+    return _parts(stepped, steps)
+
+
+def _split(stepped: Stepped) -> Value:
+    data, axis = (1, 0) if stepped.eqn.op is ops.split else (0, 2)
+    steps = stepped.only(data)
+    if steps.axis not in axes_from_front(known_axes(stepped, axis), len(stepped.shape(data))):
+        return steps
+    return _parts(stepped, steps)
+
+
+def _parts(stepped: Stepped, steps: Steps) -> Value:
+    """Parts of the steps, of which the last one alone may be read: the last steps of the piece."""
+    count = len(stepped.eqn.outputs)
+    if count == 1 and len(stepped.result) == len(stepped.shape(0)):
+        return steps
+    last = stepped.eqn.outputs[-1].type.shape
+    width = 1 if stepped.eqn.op is ops.unpack else last[steps.axis]
+    if steps.forwards and not any(map(stepped.is_read, range(count - 1))) and is_window(steps, width):
+        return LAST
+    raise StepsMix("it takes single steps out of the piece")
+
+
+def _tile(stepped: Stepped) -> Value:
+    steps, times = stepped.only(), stepped.static(1)
+    if times is None or same(times[steps.axis], 1) is not True:
+        raise StepsMix("it repeats the steps", steps.at(steps.axis, stepped.result[steps.axis]))
+    return steps
+
+
+def _broadcast_to(stepped: Stepped) -> Value:
+    steps = stepped.only()
+    return steps.at(steps.axis + len(stepped.result) - len(stepped.shape()))
+
+
+def _images(stepped: Stepped) -> Value:
+    steps = stepped.only()
+    if steps.axis or same(stepped.result[0], stepped.shape()[0]) is not True:
+        raise StepsMix("it works across the steps", replace(steps, length=stepped.result[steps.axis]))
+    return steps
+
+
+MOVE_RULES: Mapping[Op, StepRule] = MappingProxyType(
+    {
+        **dict.fromkeys([ops.zeros_like, ops.quantize, ops.dequantize], unchanged),
+        ops.reshape: _reshape,
+        ops.expand_dims: _expand_dims,
+        ops.squeeze: _squeeze,
+        ops.transpose: _transpose,
+        ops.reverse_v2: _reverse,
+        ops.reverse_sequence: _reverse_sequence,
+        ops.concatenation: _concatenation,
+        ops.pack: _pack,
+        ops.unpack: _unpack,
+        **dict.fromkeys([ops.split, ops.split_v], _split),
+        ops.tile: _tile,
+        ops.broadcast_to: _broadcast_to,
+        **dict.fromkeys(
+            [
+                ops.resize_bilinear,
+                ops.resize_nearest_neighbor,
+                ops.space_to_depth,
+                ops.depth_to_space,
+                ops.space_to_batch_nd,
+                ops.batch_to_space_nd,
+            ],
+            _images,
+        ),
+    }
+)
+"""The rules by op."""
