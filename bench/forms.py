@@ -16,7 +16,7 @@ from statistics import fmean
 from typing import Any
 
 from jfuse.passes.fuse.fused_cost import FusedSize
-from jfuse.passes.scans.to_loops.loop_cost import MAX_BYTES_FOR_SPEED, MAX_OPERATORS, Form, LoopSize
+from jfuse.passes.scans.to_loops.loop_cost import MAX_BYTES_FOR_SPEED, MAX_OPERATORS, LoopSize, LoopSpelling
 
 RESULTS = Path(__file__).parent / "results" / "forms.json"
 FUSED = "fused"
@@ -48,7 +48,7 @@ def expected_us(row: dict[str, Any]) -> dict[str, float]:
     for word in row["forms_us"]:
         if word == FUSED:
             found[word] = FusedSize(*row["fused"]).microseconds()
-        elif size.allows(form := Form.named(word), MAX_OPERATORS, MAX_BYTES_FOR_SPEED):
+        elif size.allows(form := LoopSpelling.named(word), MAX_OPERATORS, MAX_BYTES_FOR_SPEED):
             found[word] = size.microseconds(form)
     return found
 

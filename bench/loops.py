@@ -37,14 +37,14 @@ from jfuse.passes.fuse import fused_cost
 from jfuse.passes.fuse.fused_cost import FusedSize
 from jfuse.passes.pipeline import PIPELINE
 from jfuse.passes.scans.to_loops import loop_cost
-from jfuse.passes.scans.to_loops.loop_cost import Form, LoopSize
+from jfuse.passes.scans.to_loops.loop_cost import LoopSize, LoopSpelling
 from jfuse.passes.scans.to_loops.scan_to_loops import scan_to_loops
 
 SECONDS = 1.0  # of invokes for each model
 MEASURED = (
-    *(Form(steps=steps) for steps in (1, 2, 4, 8, 16)),
-    *(Form(steps=steps, block=block) for block in (24, 96) for steps in (1, 4)),
-    Form(unrolled=True),
+    *(LoopSpelling(steps=steps) for steps in (1, 2, 4, 8, 16)),
+    *(LoopSpelling(steps=steps, block=block) for block in (24, 96) for steps in (1, 4)),
+    LoopSpelling(unrolled=True),
 )
 MOST_BYTES = 8 << 20  # weights of steps side by side in a file that is measured: more would empty the others' cache
 
@@ -147,7 +147,7 @@ def measured(cell: str, batch: int, steps: int, features: int, units: int) -> Ro
     loaded = jfuse.load(model)
     sizes: list[LoopSize] = []
 
-    def choose(size: LoopSize, room: int) -> Form:
+    def choose(size: LoopSize, room: int) -> LoopSpelling:
         sizes.append(size)
         return loop_cost.fastest(size, room)
 
@@ -168,7 +168,7 @@ def measured(cell: str, batch: int, steps: int, features: int, units: int) -> Ro
     return Row(cell, batch, steps, features, units, times["official"], times["jfuse"], chosen, forms, size, fused_size)
 
 
-def is_measured(form: Form, size: LoopSize) -> bool:
+def is_measured(form: LoopSpelling, size: LoopSize) -> bool:
     """Whether a form makes sense at all at a size."""
     steps = size.steps if form.unrolled else form.steps
     several_turns = form.unrolled or 2 * max(steps, form.block) <= size.steps
@@ -219,7 +219,7 @@ def line(row: Row) -> str:
     return f"{start}{ratio:>15}  {forms}; chosen: {row.chosen}"
 
 
-def short(form: Form) -> str:
+def short(form: LoopSpelling) -> str:
     """A form in one word: x4 are four steps a turn, /24 blocks of 24 steps."""
     return "unrolled" if form.unrolled else f"x{form.steps}" + (f"/{form.block}" if form.block else "")
 
@@ -256,7 +256,7 @@ def fitted_to_fused(rows: Sequence[Row]) -> dict[str, float]:
     return dict(zip(fused_cost.FUSED_CONSTANTS, map(float, rates), strict=True))
 
 
-def abreast(form: Form, size: LoopSize) -> int:
+def abreast(form: LoopSpelling, size: LoopSize) -> int:
     """How many operators stand side by side."""
     return size.operators * (size.steps if form.unrolled else form.steps)
 

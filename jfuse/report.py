@@ -149,7 +149,7 @@ class Kept:
 
 
 @dataclass(frozen=True)
-class Promise:
+class PaddingPromise:
     """The user's word on a mask: on which side of an axis the steps that do not count stand.
 
     graph: computes the mask from inputs of a signature's graph. source: the node that makes it. counts: the value of
@@ -228,7 +228,7 @@ class Report(Shown):
     fused: list[Fusion] = field(default_factory=list)
     refused: list[Refusal] = field(default_factory=list)
     assumptions: list[str] = field(default_factory=list)
-    promises: list[Promise] = field(default_factory=list)
+    promises: list[PaddingPromise] = field(default_factory=list)
     loops: list[LoopForm] = field(default_factory=list)
     tuned: list[Tuned] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)

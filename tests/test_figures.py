@@ -1,4 +1,4 @@
-"""Figures that keep the code easy to read: short signatures, one way to ask who made a value, refusals with names."""
+"""Figures that keep the code easy to read: short signatures, refusals with names, one meaning for a class name."""
 
 from __future__ import annotations
 
@@ -16,6 +16,11 @@ PRESCRIBED = {
 }
 MOST_WALKS = 8
 """Peephole rules that are no pattern, condition and replacement: each says in its decorator why none can say it."""
+
+SAME_CLASSES = {
+    "Loaded": "a file in one runtime: the worker imports the module of the runtime that it is for, and asks for this",
+}
+"""Names that classes of several modules have."""
 
 
 def functions(tree: ast.Module | ast.ClassDef) -> Iterator[ast.FunctionDef]:
@@ -103,3 +108,14 @@ def test_peephole_rules_refuse_by_name() -> None:
 
 def is_none(value: ast.expr | None) -> bool:
     return value is None or (isinstance(value, ast.Constant) and value.value is None)
+
+
+def test_a_class_name_has_one_meaning() -> None:
+    """Classes with a leading underscore belong to their module."""
+    homes: dict[str, set[str]] = {}
+    for module, tree in trees().items():
+        for node in ast.walk(tree):
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                homes.setdefault(node.name, set()).add(module)
+    assert len(homes) > 300, "classes are not found"
+    assert {name: where for name, where in homes.items() if len(where) > 1}.keys() == SAME_CLASSES.keys()

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from jfuse.benchmark.conversions import Converted, Source, converted
+from jfuse.benchmark.conversions import BenchmarkSource, Converted, converted
 from jfuse.benchmark.operator_times import operator_times
 from jfuse.benchmark.result import ALL_THREADS, Benchmark, BenchRow, Latency
 from jfuse.compared_sides import verify as compare
@@ -79,7 +79,7 @@ def bench(
         )
     if not threads or min(threads) < 1:
         raise JfuseError("threads= are positive numbers", found=list(threads))
-    what = Source(Path(source), signatures, shapes, batch, unsafe, tuple(modules))
+    what = BenchmarkSource(Path(source), signatures, shapes, batch, unsafe, tuple(modules))
     on_stage("import")
     model = load(what.path, limits=limits, **what.load)
     bench_ = _Bench(model, what, limits, on_stage)
@@ -98,7 +98,7 @@ class _Bench:
     """One model that is measured."""
 
     model: Model
-    source: Source
+    source: BenchmarkSource
     limits: Limits
     on_stage: OnStage
 

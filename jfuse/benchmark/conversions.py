@@ -21,7 +21,7 @@ _LONGEST = 400  # characters of an error
 
 
 @dataclass(frozen=True)
-class Source:
+class BenchmarkSource:
     """What is converted: the path, and what of it; modules are imported before."""
 
     path: Path
@@ -49,7 +49,7 @@ class Converted:
     steps: Mapping[str, float] = field(default_factory=dict)
 
 
-def converted(by: str, source: Source, options: Mapping[str, Any], limit_s: float) -> Converted:
+def converted(by: str, source: BenchmarkSource, options: Mapping[str, Any], limit_s: float) -> Converted:
     """One conversion.   by: "jfuse", "official" or "xla", which loads and compiles; options: of `jfuse.convert`
 
     limit_s: seconds after which the process is ended.

@@ -15,7 +15,7 @@ from jfuse.lite.conversion_metadata import NAME, Conversion, SourceKind
 from jfuse.lite.errors import converter_error
 from jfuse.lite.quantization_mode import QuantizationMode
 from jfuse.lite.settings import Settings
-from jfuse.lite.sources import Source, function_source, jax_source, keras_source, saved_model_source
+from jfuse.lite.sources import ConverterSource, function_source, jax_source, keras_source, saved_model_source
 from jfuse.lite.spec import text_of
 from jfuse.loading import load
 from jfuse.model import Model
@@ -36,7 +36,7 @@ class TFLiteConverter(Settings):
     report: what fused, what was refused and why, after `convert`; None before.
     """
 
-    _source: Source
+    _source: ConverterSource
     report: Report | None
 
     def __init_subclass__(cls, **named: Any) -> None:
@@ -84,12 +84,12 @@ class TFLiteConverter(Settings):
         return cls._of(jax_source(serving_funcs, inputs))
 
     @classmethod
-    def _of(cls, source: Source) -> Self:
+    def _of(cls, source: ConverterSource) -> Self:
         converter = cls.__new__(cls)  # the constructor takes functions
         converter._begin(source)
         return converter
 
-    def _begin(self, source: Source) -> None:
+    def _begin(self, source: ConverterSource) -> None:
         super().__init__()
         for name, value in {"_source": source, "report": None}.items():
             object.__setattr__(self, name, value)

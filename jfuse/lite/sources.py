@@ -24,7 +24,7 @@ _EXPORTED = "serve"
 
 
 @dataclass(frozen=True)
-class Source:
+class ConverterSource:
     """Something to convert.
 
     loads: what `jfuse.load` takes, with `specs` for a function of jax arrays, whose arguments `input_names` names.
@@ -82,7 +82,7 @@ def _called(signature: Signature, call: str) -> TensorNames:
     return TensorNames(inputs, tuple(f"{call}:{numbers[name]}" for name in signature.output_names))
 
 
-def saved_model_source(path: Any, keys: Sequence[str] | None, tags: Collection[str] | None) -> Source:
+def saved_model_source(path: Any, keys: Sequence[str] | None, tags: Collection[str] | None) -> ConverterSource:
     """A SavedModel folder. Raises ValueError for keys or tags that it does not have."""
     described = described_signatures(Path(path), tags)
     for key in keys or ():
@@ -93,17 +93,17 @@ def saved_model_source(path: Any, keys: Sequence[str] | None, tags: Collection[s
     chosen = tuple(keys or sorted(described))
     if not keys and {_EXPORTED, DEFAULT_KEY} <= set(chosen) and described[_EXPORTED].is_like(described[DEFAULT_KEY]):
         chosen = tuple(key for key in chosen if key != _EXPORTED)
-    return Source(str(path), SourceKind.SAVED_MODEL, chosen)
+    return ConverterSource(str(path), SourceKind.SAVED_MODEL, chosen)
 
 
-def keras_source(model: Any) -> Source:
+def keras_source(model: Any) -> ConverterSource:
     """A Keras 3 or tf_keras model. Raises ValueError for anything else."""
     if not is_keras_model(model):
         raise ValueError(f"from_keras_model takes a Keras model, not a {type(model).__name__}")
-    return Source(model, SourceKind.KERAS_MODEL)
+    return ConverterSource(model, SourceKind.KERAS_MODEL)
 
 
-def function_source(functions: Sequence[Any], trackable: Any) -> Source:
+def function_source(functions: Sequence[Any], trackable: Any) -> ConverterSource:
     """Concrete functions; without the object that holds their variables the file gets no signature."""
     for function in functions:
         if not is_concrete(function):
@@ -119,12 +119,12 @@ def function_source(functions: Sequence[Any], trackable: Any) -> Source:
             "development."
         )
     if not has_owner:
-        return Source(functions[0], SourceKind.CONCRETE_FUNCTIONS, kept=trackable)
+        return ConverterSource(functions[0], SourceKind.CONCRETE_FUNCTIONS, kept=trackable)
     keys = [DEFAULT_KEY] if len(functions) == 1 else unique_names([f.graph.name for f in functions])
-    return Source(dict(zip(keys, functions, strict=True)), SourceKind.CONCRETE_FUNCTIONS, kept=trackable)
+    return ConverterSource(dict(zip(keys, functions, strict=True)), SourceKind.CONCRETE_FUNCTIONS, kept=trackable)
 
 
-def jax_source(functions: Sequence[Any], inputs: Sequence[Any]) -> Source:
+def jax_source(functions: Sequence[Any], inputs: Sequence[Any]) -> ConverterSource:
     """A function of jax arrays, and for each argument its name and an array of its sizes and dtype."""
     if not functions:
         raise ValueError("No serving func is specified.")
@@ -140,4 +140,4 @@ def jax_source(functions: Sequence[Any], inputs: Sequence[Any]) -> Source:
     for name, spec in inputs[0]:
         if not (hasattr(spec, "shape") and hasattr(spec, "dtype")):
             raise ValueError(f"The placeholder of {name!r} is a {type(spec).__name__}, not an array.")
-    return Source(functions[0], SourceKind.JAX, specs=specs, input_names=names)
+    return ConverterSource(functions[0], SourceKind.JAX, specs=specs, input_names=names)

@@ -22,7 +22,7 @@ from jfuse.measure import Measure
 from jfuse.noise.beside import Beside, Place, beside
 from jfuse.noise.figures import MOST, SUMS, added, decibels
 from jfuse.noise.report import QuantizeReport, TensorNoise
-from jfuse.quantization.data import CalibrationData, Call, Item, calibration_items
+from jfuse.quantization.data import CalibrationData, Item, SampleCall, calibration_items
 from jfuse.quantization.real_numbers import real_const
 from jfuse.running.in_litert import WHY, works_on_resources
 from jfuse.running.over_samples import OverSamples, Together, samples_at_once
@@ -74,9 +74,9 @@ def counterpart(floats: Program, signature: Signature) -> Signature:
     raise JfuseError(f"the float model has no signature {signature.key!r}", expected=f"one of {list(found)}")
 
 
-def _groups(items: Iterable[Item], keeps: bool) -> Iterator[list[list[Call]]]:
+def _groups(items: Iterable[Item], keeps: bool) -> Iterator[list[list[SampleCall]]]:
     """Rows of calls of one layout, which can run together.   keeps: whether calls of a row depend on each other"""
-    rows: list[list[Call]] = []
+    rows: list[list[SampleCall]] = []
     for item in items:
         if not keeps:
             rows += [[call] for call in item.calls]
@@ -84,7 +84,7 @@ def _groups(items: Iterable[Item], keeps: bool) -> Iterator[list[list[Call]]]:
             rows[-1] += item.calls
         else:
             rows.append(list(item.calls))
-    by_layout: dict[Any, list[list[Call]]] = {}
+    by_layout: dict[Any, list[list[SampleCall]]] = {}
     for row in rows:
         layout = tuple((c.key, tuple((n, a.shape, a.dtype) for n, a in c.inputs.items())) for c in row)
         by_layout.setdefault(layout, []).append(row)
@@ -121,7 +121,7 @@ class _Both:
         count = len(self._graph.inputs)
         return OverSamples(lambda weights, *args: call(weights, args[:count]), [arrays], most=at_once, quick=True)
 
-    def run(self, calls: Sequence[Call], states: Sequence[dict[str, np.ndarray]]) -> None:
+    def run(self, calls: Sequence[SampleCall], states: Sequence[dict[str, np.ndarray]]) -> None:
         """One call of each row.   states: of the quantized and the float program, which go on"""
         inputs = [np.stack([call.inputs[name] for call in calls]) for name in self.floats.input_names]
         kept = [[state.name for state in s.states] for s in (self.quantized, self.floats)]

@@ -45,7 +45,7 @@ from jfuse.passes.scans.fission.unpack import unpack_states
 from jfuse.passes.scans.from_while.last_steps import last_steps
 from jfuse.passes.scans.from_while.while_to_scan import while_to_scan
 from jfuse.passes.scans.reroll.reroll import reroll
-from jfuse.passes.scans.to_loops.loop_cost import Form
+from jfuse.passes.scans.to_loops.loop_cost import LoopSpelling
 from jfuse.passes.scans.to_loops.scan_to_loops import scan_to_loops
 from jfuse.passes.simplify.fold_selects import fold_selects
 from jfuse.passes.simplify.simplify import simplify
@@ -150,7 +150,7 @@ def as_lowered(graph: Graph, ctx: Context, compact: bool) -> Lowered:
     if not compact:
         return Lowered(simplify(scan_to_loops(graph, apart), apart))
     loops = scan_to_loops(
-        graph, replace(apart, recurrence=replace(ctx.recurrence, loop="auto")), lambda size, room: Form()
+        graph, replace(apart, recurrence=replace(ctx.recurrence, loop="auto")), lambda size, room: LoopSpelling()
     )
     return Lowered(simplify(loops, apart), tuple(apart.report.loops))
 

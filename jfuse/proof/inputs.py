@@ -13,7 +13,7 @@ from jfuse.errors import JfuseError
 from jfuse.ir.dims import Dim, is_known, substitute_dim, symbols_of
 from jfuse.ir.graph import Graph, Signature
 from jfuse.ir.types import DType, TensorType
-from jfuse.proof.ranges import Range, drawn_ranges
+from jfuse.proof.ranges import IndexRange, drawn_ranges
 
 _SCALES = (1.0, 0.1, 4.0)
 _LARGEST_SIZE = 512  # what no network needs to leave a pixel of an image
@@ -131,7 +131,7 @@ def _need_room(signature: Signature, sizes: Mapping[str, int]) -> None:
             )
 
 
-def _within(generator: np.random.Generator, of: TensorType, sizes: Mapping[str, int], taken: Range) -> np.ndarray:
+def _within(generator: np.random.Generator, of: TensorType, sizes: Mapping[str, int], taken: IndexRange) -> np.ndarray:
     """One array of numbers of a range, all of them as likely."""
     least, end = taken.ends(sizes)
     shape = concrete(of.shape, sizes)

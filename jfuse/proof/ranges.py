@@ -17,22 +17,22 @@ _WIDTH = 100  # of a range that nothing bounds above
 
 
 @dataclass(frozen=True)
-class Range:
+class IndexRange:
     """The numbers from `least` on that are below all of `below`, which may be open sizes."""
 
     least: int = 0
     below: tuple[Dim, ...] = ()
 
-    def also(self, other: Range) -> Range:
+    def also(self, other: IndexRange) -> IndexRange:
         """What lies in both; where nothing does (the two arms of a case distinction) the one that holds 0."""
-        both = Range(max(self.least, other.least), (*self.below, *(d for d in other.below if d not in self.below)))
+        both = IndexRange(max(self.least, other.least), (*self.below, *(d for d in other.below if d not in self.below)))
         if all(both.least < int(d) for d in both.below if is_known(d)):
             return both
         return other if other.least == 0 else self
 
-    def moved(self, by: int) -> Range:
+    def moved(self, by: int) -> IndexRange:
         """The range with a number added to its ends."""
-        return Range(self.least + by, tuple(d + by for d in self.below))
+        return IndexRange(self.least + by, tuple(d + by for d in self.below))
 
     def ends(self, sizes: Mapping[str, int]) -> tuple[int, int]:
         """The least number and the one after the greatest, at least one apart, with sizes for what is open."""
@@ -40,9 +40,9 @@ class Range:
         return self.least, max(min(known, default=self.least + _WIDTH), self.least + 1)
 
 
-_Sources = Callable[[Eqn], Iterable[tuple[Range, Atom | None]]]
+_Sources = Callable[[Eqn], Iterable[tuple[IndexRange, Atom | None]]]
 """The atoms that an equation by itself sets a range to."""
-_Passed = Callable[[Eqn, Range], Iterable[tuple[Range, Atom | None]]]
+_Passed = Callable[[Eqn, IndexRange], Iterable[tuple[IndexRange, Atom | None]]]
 """The operands of an equation that a range of its result sets one to."""
 
 
@@ -52,24 +52,24 @@ def integer_limits(graph: Graph) -> dict[Var, int]:
     return {v: of.ends({})[1] for v, of in found.items()}
 
 
-def drawn_ranges(graph: Graph) -> dict[Var, Range]:
+def drawn_ranges(graph: Graph) -> dict[Var, IndexRange]:
     """What inputs are drawn within, so that their consumers take them.
 
     Indices lie within their table and axes within the rank, a divisor is not 0, sizes and steps are few, the share of
     two boxes that suppresses one lies between 0 and 1.
     """
     asked, steps = _learned(graph, _asked, _with_moves), _learned(graph, _counted, _of_counts)
-    return {v: asked.get(v, Range()).also(steps[v]) if v in steps else asked[v] for v in asked | steps}
+    return {v: asked.get(v, IndexRange()).also(steps[v]) if v in steps else asked[v] for v in asked | steps}
 
 
 def _learned(
-    graph: Graph, sources: _Sources, passed: _Passed, known: dict[int, dict[Var, Range]] | None = None
-) -> dict[Var, Range]:
+    graph: Graph, sources: _Sources, passed: _Passed, known: dict[int, dict[Var, IndexRange]] | None = None
+) -> dict[Var, IndexRange]:
     """The range of each input that has one.   known: those of bodies that were looked at, by their ids"""
     known = {} if known is None else known
-    found: dict[Var, Range] = {}
+    found: dict[Var, IndexRange] = {}
 
-    def narrow(atom: Atom | None, to: Range) -> None:
+    def narrow(atom: Atom | None, to: IndexRange) -> None:
         if isinstance(atom, Var):
             found[atom] = found[atom].also(to) if atom in found else to
 
@@ -100,11 +100,11 @@ _COUNTED_BY: Mapping[Op, tuple[int, ...]] = {
 """The operands that a number of steps is computed from."""
 
 
-def _entries(eqn: Eqn, of: Range) -> Iterator[tuple[Range, Atom | None]]:
+def _entries(eqn: Eqn, of: IndexRange) -> Iterator[tuple[IndexRange, Atom | None]]:
     yield from ((of, eqn.inputs[i]) for i in _PASS_ON.get(eqn.op, ()))
 
 
-def _of_counts(eqn: Eqn, of: Range) -> Iterator[tuple[Range, Atom | None]]:
+def _of_counts(eqn: Eqn, of: IndexRange) -> Iterator[tuple[IndexRange, Atom | None]]:
     operands = [eqn.inputs[i] for i in _COUNTED_BY.get(eqn.op, ())]
     yield from ((of, a) for a in operands if a is not None and (a.type.dtype.is_integer or _is_number(a)))
 
@@ -113,7 +113,7 @@ _JOINED: frozenset[Op] = frozenset({ops.pack, ops.concatenation})
 _REPEATED: frozenset[Op] = frozenset({ops.unpack, ops.tile, ops.broadcast_to, ops.slice_})
 
 
-def _with_moves(eqn: Eqn, of: Range) -> Iterator[tuple[Range, Atom | None]]:
+def _with_moves(eqn: Eqn, of: IndexRange) -> Iterator[tuple[IndexRange, Atom | None]]:
     """As `_entries`, with those that are joined, taken apart or repeated, and those that a constant is added to."""
     yield from _entries(eqn, of)
     if eqn.op in _JOINED:
@@ -135,18 +135,18 @@ def _number(atom: Atom | None) -> int | None:
     return least if least == int(atom.array.max()) else None
 
 
-def _known_lookups(eqn: Eqn) -> Iterator[tuple[Range, Atom | None]]:
+def _known_lookups(eqn: Eqn) -> Iterator[tuple[IndexRange, Atom | None]]:
     """As `_lookups`, of tables whose size is known."""
     return ((of, ids) for of, ids in _lookups(eqn) if all(map(is_known, of.below)))
 
 
-def _lookups(eqn: Eqn) -> Iterator[tuple[Range, Atom | None]]:
+def _lookups(eqn: Eqn) -> Iterator[tuple[IndexRange, Atom | None]]:
     """The ids with which an equation looks into a table, within its size."""
     if eqn.op not in (ops.gather, ops.embedding_lookup):
         return
     table, ids = eqn.inputs if eqn.op is ops.gather else eqn.inputs[::-1]
     if table is not None:
-        yield Range(0, (table.type.shape[eqn.params.get("axis", 0)],)), ids
+        yield IndexRange(0, (table.type.shape[eqn.params.get("axis", 0)],)), ids
 
 
 _SIZES: Mapping[Op, int] = {
@@ -165,44 +165,44 @@ _SUPPRESSIONS: frozenset[Op] = frozenset({ops.non_max_suppression_v4, ops.non_ma
 _PADDINGS: frozenset[Op] = frozenset({ops.pad, ops.padv2, ops.mirror_pad})
 
 
-def _asked(eqn: Eqn) -> Iterator[tuple[Range, Atom | None]]:
+def _asked(eqn: Eqn) -> Iterator[tuple[IndexRange, Atom | None]]:
     """The operands that an equation takes within a range only, with this."""
     operands, op = eqn.inputs, eqn.op
     shape = operands[0].type.shape if operands and operands[0] is not None else ()
     yield from _lookups(eqn)
     if op in _SIZES:
-        yield Range(1, (_LARGEST_SIZE,)), operands[_SIZES[op]]
+        yield IndexRange(1, (_LARGEST_SIZE,)), operands[_SIZES[op]]
     if op in _AXES:
-        yield Range(-len(shape), (len(shape),)), operands[_AXES[op]]
+        yield IndexRange(-len(shape), (len(shape),)), operands[_AXES[op]]
     if op in _DIVISIONS and operands[1] is not None and operands[1].type.dtype.is_integer:
-        yield Range(1), operands[1]
+        yield IndexRange(1), operands[1]
     if op in _PADDINGS:
-        yield Range(0, (2,) if op is ops.mirror_pad else (_LARGEST_SIZE,)), operands[1]
+        yield IndexRange(0, (2,) if op is ops.mirror_pad else (_LARGEST_SIZE,)), operands[1]
     if op in _SUPPRESSIONS:
-        yield Range(0, (1,)), operands[3]
-        yield Range(1, (_LARGEST_SIZE,)), operands[2]
+        yield IndexRange(0, (1,)), operands[3]
+        yield IndexRange(1, (_LARGEST_SIZE,)), operands[2]
     yield from _special(eqn, shape)
 
 
-def _special(eqn: Eqn, shape: Sequence[Dim]) -> Iterator[tuple[Range, Atom | None]]:
+def _special(eqn: Eqn, shape: Sequence[Dim]) -> Iterator[tuple[IndexRange, Atom | None]]:
     """What one op alone asks of its operands.   shape: of the first one"""
     operands, op = eqn.inputs, eqn.op
     if op is ops.expand_dims:
-        yield Range(-len(shape) - 1, (len(shape) + 1,)), operands[1]
+        yield IndexRange(-len(shape) - 1, (len(shape) + 1,)), operands[1]
     elif op is ops.split:
         rank = 0 if operands[1] is None else operands[1].type.rank
-        yield Range(-rank, (rank,)), operands[0]
+        yield IndexRange(-rank, (rank,)), operands[0]
     elif op is ops.topk_v2:
-        yield Range(1, (shape[-1] + 1,)), operands[1]
+        yield IndexRange(1, (shape[-1] + 1,)), operands[1]
     elif op is ops.reverse_sequence:
-        yield Range(0, (shape[eqn.params["seq_dim"]] + 1,)), operands[1]
+        yield IndexRange(0, (shape[eqn.params["seq_dim"]] + 1,)), operands[1]
     elif op is ops.range_:
-        yield Range(1), operands[2]
+        yield IndexRange(1), operands[2]
     elif op is ops.gather_nd and operands[1] is not None and is_known(operands[1].type.shape[-1]):
-        yield Range(0, tuple(shape[: int(operands[1].type.shape[-1])])), operands[1]
+        yield IndexRange(0, tuple(shape[: int(operands[1].type.shape[-1])])), operands[1]
 
 
-def _counted(eqn: Eqn) -> Iterator[tuple[Range, Atom | None]]:
+def _counted(eqn: Eqn) -> Iterator[tuple[IndexRange, Atom | None]]:
     """The operands of a loop that its condition is computed from, by itself or in its body, so that it ends soon.
 
     Integers are a few steps; a single float is a threshold or a tolerance: beyond 0 and 1 many loops have no end (the
@@ -220,9 +220,9 @@ def _counted(eqn: Eqn) -> Iterator[tuple[Range, Atom | None]]:
     for i in sorted(needed):
         atom = eqn.inputs[i]
         if atom is not None and atom.type.dtype.is_integer:
-            yield Range(0, (_MOST_STEPS,)), atom
+            yield IndexRange(0, (_MOST_STEPS,)), atom
         elif _is_number(atom):
-            yield Range(0, (1,)), atom
+            yield IndexRange(0, (1,)), atom
 
 
 def _is_number(atom: Atom | None) -> bool:

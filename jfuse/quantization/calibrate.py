@@ -18,7 +18,7 @@ from jfuse.ir.graph import Program, Signature
 from jfuse.ir.states import distinct, first_states
 from jfuse.ir.walk import all_graphs
 from jfuse.quantization.data import RANDOM, CalibrationData, Item, calibration_items
-from jfuse.quantization.instrument import Slot, instrumented
+from jfuse.quantization.instrument import ObservedSlot, instrumented
 from jfuse.quantization.statistics import Observed, Record, Statistics, is_statistics
 from jfuse.quantization.tallies import Tally
 from jfuse.running.cores import cores
@@ -60,7 +60,9 @@ def calibrate(
         return earlier
     statistics = Statistics(program, untrusted=_untrusted(data))
     values = {o: statistics.key(o) for o in dict.fromkeys((*observed, *histograms))}
-    runs = _Runs(program, [Slot(o, Tally(h)) for h, kind in ((False, values), (True, histograms)) for o in kind])
+    runs = _Runs(
+        program, [ObservedSlot(o, Tally(h)) for h, kind in ((False, values), (True, histograms)) for o in kind]
+    )
     records: dict[str, Record] = {}
     for group in runs.groups(calibration_items(program, data, signature)):
         for found in runs.run(group):
@@ -87,7 +89,7 @@ class _Runs:
     """Runs groups of items that have one layout, with the states that they leave."""
 
     program: Program
-    slots: Sequence[Slot]
+    slots: Sequence[ObservedSlot]
     states: dict[str, np.ndarray] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -95,7 +97,7 @@ class _Runs:
         by_graph = {id(s.graph): _Watched(s, self._of(s)) for s in distinct(self.program)}
         self._watched = {s.key: by_graph[id(s.graph)] for s in self.program.signatures}
 
-    def _of(self, signature: Signature) -> list[Slot]:
+    def _of(self, signature: Signature) -> list[ObservedSlot]:
         inner = list(all_graphs(signature.graph))
         found = {v for g in inner for v in (*g.inputs, *(v for eqn in g.eqns for v in eqn.outputs))}
         return [slot for slot in self.slots if slot.what.var in found]
@@ -146,7 +148,7 @@ def _layout(item: Item) -> object:
 class _Watched:
     """One signature with tallies of its values, over samples."""
 
-    def __init__(self, signature: Signature, slots: Sequence[Slot]) -> None:
+    def __init__(self, signature: Signature, slots: Sequence[ObservedSlot]) -> None:
         self.signature = signature
         self._slots = slots
         self._graph = hosted(signature.graph, singly=True)

@@ -38,7 +38,7 @@ _RANDOM_CALLS = 32
 
 
 @dataclass(frozen=True)
-class Call:
+class SampleCall:
     """One call of a signature: its inputs by name."""
 
     key: str
@@ -49,7 +49,7 @@ class Call:
 class Item:
     """Calls in a row.   goes_on: from the states that the item before left, else from the initial ones"""
 
-    calls: tuple[Call, ...]
+    calls: tuple[SampleCall, ...]
     goes_on: bool
 
 
@@ -97,7 +97,7 @@ class _Reader:
             sizes = size_choices(signature.graph)[0]
             for seed in range(_RANDOM_CALLS):
                 (inputs,) = draws(signature, sizes, seed, 1)
-                yield Item((Call(signature.key, inputs),), goes_on=True)
+                yield Item((SampleCall(signature.key, inputs),), goes_on=True)
 
     def _of_path(self, path: Path, key: str) -> Iterator[Item]:
         if path.is_dir():
@@ -139,7 +139,7 @@ class _Reader:
             return Item(tuple(self._call(e, key, f"call {n} of {place}") for n, e in enumerate(element)), goes_on=False)
         return Item((self._call(element, key, place),), goes_on=True)
 
-    def _call(self, element: Any, key: str, place: str) -> Call:
+    def _call(self, element: Any, key: str, place: str) -> SampleCall:
         if isinstance(element, tuple) and len(element) == 2 and isinstance(element[0], str):
             key, element = element
             if key not in self.signatures:
@@ -152,7 +152,7 @@ class _Reader:
             if len(values) > len(names):
                 raise self._other_inputs(key, place, f"{len(values)} arrays")
             named = dict(zip(names, values, strict=False))
-        return Call(key, self._checked(key, named, place))
+        return SampleCall(key, self._checked(key, named, place))
 
     def _samples(self, arrays: Mapping[Any, Any], key: str, place: str) -> Iterator[Item]:
         """Calls of arrays with samples along their first axis, all of them checked first."""
@@ -167,7 +167,7 @@ class _Reader:
             _check_values(cut.array, f"{name!r} in {place}")
         for number in range(min(counts.values())):
             inputs = {name: cut.call(number) for name, cut in cuts.items()}
-            yield Item((Call(key, self._checked(key, inputs, f"call {number} of {place}")),), goes_on=True)
+            yield Item((SampleCall(key, self._checked(key, inputs, f"call {number} of {place}")),), goes_on=True)
 
     def _checked(self, key: str, named: Mapping[str, Any], place: str) -> dict[str, np.ndarray]:
         """The arrays in the dtypes of the inputs; JfuseError that names the input which does not fit."""

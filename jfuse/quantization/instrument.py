@@ -13,7 +13,7 @@ from jfuse.ir.graph import Eqn, Graph, Op, Params, Var
 from jfuse.ir.types import DType, TensorType
 from jfuse.ir.walk import all_graphs
 from jfuse.kernels.control import composite, if_, scan, while_
-from jfuse.kernels.fused.lstm_cell import Watch
+from jfuse.kernels.fused.lstm_cell import CellWatch
 from jfuse.quantization.statistics import Observed
 from jfuse.quantization.tallies import Tally, again, look, merge, start
 
@@ -22,14 +22,14 @@ _WEIGHT = TensorType((), DType.i32)
 
 
 @dataclass(frozen=True)
-class Slot:
+class ObservedSlot:
     """A value to observe, and the tally that is kept of it."""
 
     what: Observed
     tally: Tally
 
 
-def instrumented(graph: Graph, slots: Sequence[Slot]) -> Graph:
+def instrumented(graph: Graph, slots: Sequence[ObservedSlot]) -> Graph:
     """The graph with a weight as its first input, and one tally for each slot after its results.
 
     Values that the graph does not have, or that are computed out of sight, have an empty tally.
@@ -38,7 +38,7 @@ def instrumented(graph: Graph, slots: Sequence[Slot]) -> Graph:
 
 
 class _Instrument:
-    def __init__(self, slots: Sequence[Slot]) -> None:
+    def __init__(self, slots: Sequence[ObservedSlot]) -> None:
         self._slots = slots
         self._of: dict[tuple[Var, bool], list[int]] = {}  # by the value, and whether a part of it is meant
         for i, slot in enumerate(slots):
@@ -173,7 +173,7 @@ class WatchedOp(Op):
             return [self.tallies[i].update(k, value, weight) for i, k in zip(of[part], kept, strict=True)]
 
         begun = {part: [given[i] for i in places] for part, places in of.items()}
-        *results, after = self.op.run_watched(operands, params, Watch(begun, update))
+        *results, after = self.op.run_watched(operands, params, CellWatch(begun, update))
         found = (*results, *(after[part][of[part].index(i)] for i, part in enumerate(self.watched)))
         traced = any(isinstance(i, jax.core.Tracer) for i in (*inputs, *found))
         return found if traced else tuple(map(np.asarray, found))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import heapq
 from collections import defaultdict
 
-from jfuse.reports.rows import Rows, Value
+from jfuse.reports.rows import PageValue, Rows
 
 COLUMNS = 14
 """How many lanes there are; what finds none runs in the last one."""
@@ -16,8 +16,8 @@ def place(found: Rows) -> int:
 
     A result takes over the lane of an operand that is read for the last time, so that a chain runs straight down.
     """
-    begins: dict[int, list[Value]] = defaultdict(list)
-    ends: dict[int, list[Value]] = defaultdict(list)
+    begins: dict[int, list[PageValue]] = defaultdict(list)
+    ends: dict[int, list[PageValue]] = defaultdict(list)
     for value in found.values:
         begins[value.row].append(value)
         if value.readers:

@@ -16,7 +16,7 @@ from jfuse.measure import as_json_number
 from jfuse.report import Report
 from jfuse.reports.as_json import conversion, measure, to_json
 from jfuse.reports.lanes import place
-from jfuse.reports.rows import Row, Rows, rows_of
+from jfuse.reports.rows import PageRow, Rows, rows_of
 from jfuse.verification.result import EquationError, Verification
 
 _SCRIPTS = ("model", "tree", "lanes", "pane", "plot", "details", "search", "tables", "main")
@@ -103,7 +103,7 @@ class _Side:
             self._errors[graph][row, error.pair] = error
         return True
 
-    def _is(self, row: Row, error: EquationError) -> bool:
+    def _is(self, row: PageRow, error: EquationError) -> bool:
         return error.op == row.label or row.mark == "composite" == error.op
 
     def data(self) -> dict[str, Any]:
@@ -124,7 +124,7 @@ class _Side:
         }
 
 
-def _row(row: Row) -> dict[str, Any]:
+def _row(row: PageRow) -> dict[str, Any]:
     """The fields that say something."""
     fields = {
         "kind": row.kind,

@@ -22,7 +22,7 @@ _LONGEST = 300  # characters of a value: options of custom operators can be of a
 
 
 @dataclass
-class Row:
+class PageRow:
     """One row. kind: "input", "op", "scope", "body", "return" or "output".
 
     end: the number of the row after the last one that stands within this one. path: where an operation stands, as
@@ -50,7 +50,7 @@ class Row:
 
 
 @dataclass
-class Value:
+class PageValue:
     """One value on its way down. row: where it begins, column: its lane, readers: the rows that read it, in order."""
 
     row: int
@@ -63,8 +63,8 @@ class Value:
 class Rows:
     """All rows of one graph, and the values between them in the order in which they begin."""
 
-    rows: list[Row] = field(default_factory=list)
-    values: list[Value] = field(default_factory=list)
+    rows: list[PageRow] = field(default_factory=list)
+    values: list[PageValue] = field(default_factory=list)
 
     def row_of(self) -> dict[tuple[int, ...], int]:
         """The number of the row of each operation, by its path."""
@@ -75,27 +75,27 @@ def rows_of(graph: Graph, input_names: Sequence[str] = (), output_names: Sequenc
     """The rows of a graph. Inputs and outputs beyond the names given are what the graph keeps between calls."""
     builder = _Builder()
     for i, var in enumerate(graph.inputs):
-        builder.add(Row("input", input_names[i] if i < len(input_names) else var.name or f"kept {i}", 0), (var,))
+        builder.add(PageRow("input", input_names[i] if i < len(input_names) else var.name or f"kept {i}", 0), (var,))
     builder.equations(graph, (), 0, ())
     for i, atom in enumerate(graph.outputs):
         name = output_names[i] if i < len(output_names) else f"kept {i - len(output_names)}"
-        builder.add(Row("output", name, 0), (), [("", atom)])
+        builder.add(PageRow("output", name, 0), (), [("", atom)])
     return builder.found
 
 
 class _Builder:
     def __init__(self) -> None:
         self.found = Rows()
-        self._values: dict[Var, Value] = {}
+        self._values: dict[Var, PageValue] = {}
 
-    def add(self, row: Row, results: Sequence[Var], operands: Sequence[tuple[str, Atom | None]] = ()) -> int:
+    def add(self, row: PageRow, results: Sequence[Var], operands: Sequence[tuple[str, Atom | None]] = ()) -> int:
         """Append a row that binds these results and reads these operands; its number."""
         number = len(self.found.rows)
         row.end = number + 1
         row.reads = [self._read(number, name, atom) for name, atom in operands]
         for i, var in enumerate(results):
             row.results.append({"name": var.name or "", "type": str(var.type)})
-            value = self._values[var] = Value(number, i)
+            value = self._values[var] = PageValue(number, i)
             self.found.values.append(value)
         self.found.rows.append(row)
         return number
@@ -121,7 +121,7 @@ class _Builder:
         if not run.name:
             self._plain(run, graph, path, depth)
             return
-        number = self.add(Row("scope", run.name, depth), ())
+        number = self.add(PageRow("scope", run.name, depth), ())
         for inner in run.inner:
             self._run(inner, graph, path, depth + 1)
         self.found.rows[number].end = len(self.found.rows)
@@ -133,9 +133,9 @@ class _Builder:
         for repeat in repeats(keys, run.start, run.stop):
             self._equations(graph, range(at, repeat.start), path, depth)
             text = f"{repeat.steps} steps of {repeat.period} operations"
-            whole = self.add(Row("scope", text, depth, folded=True), ())
+            whole = self.add(PageRow("scope", text, depth, folded=True), ())
             for step in range(repeat.steps):
-                number = self.add(Row("scope", f"step {step + 1} of {repeat.steps}", depth + 1, folded=True), ())
+                number = self.add(PageRow("scope", f"step {step + 1} of {repeat.steps}", depth + 1, folded=True), ())
                 first = repeat.start + step * repeat.period
                 self._equations(graph, range(first, first + repeat.period), path, depth + 2)
                 self.found.rows[number].end = len(self.found.rows)
@@ -149,7 +149,7 @@ class _Builder:
 
     def _equation(self, eqn: Eqn, path: tuple[int, ...], depth: int) -> None:
         composite = eqn.op.name == "composite"
-        row = Row(
+        row = PageRow(
             "op",
             str(eqn.params.get("name", "composite")) if composite else eqn.op.name,
             depth,
@@ -167,9 +167,9 @@ class _Builder:
         inside = tuple(part for part in (*scope_of(eqn.source), eqn.source.node.rpartition("/")[2]) if part)
         for i, body in enumerate(eqn.bodies):
             label = roles[i] if i < len(roles) else "body"
-            start = self.add(Row("body", label, depth + 1, node=body.name), body.inputs)
+            start = self.add(PageRow("body", label, depth + 1, node=body.name), body.inputs)
             self.equations(body, (*path, i), depth + 2, inside)
-            self.add(Row("return", "return", depth + 2), (), [("", atom) for atom in body.outputs])
+            self.add(PageRow("return", "return", depth + 2), (), [("", atom) for atom in body.outputs])
             self.found.rows[start].end = len(self.found.rows)
         row.end = len(self.found.rows)
 

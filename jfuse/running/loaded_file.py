@@ -15,7 +15,7 @@ import numpy as np
 
 from jfuse.errors import KernelFailed
 from jfuse.limits import DEFAULT_LIMITS, Limits
-from jfuse.running.patience import LOOK_S, Patience, Watch
+from jfuse.running.patience import LOOK_S, Patience, ProcessWatch
 from jfuse.running.worker import LiteRtFailed, Refused, Worker
 
 _NUMBERS = count(1)
@@ -71,7 +71,7 @@ class LoadedFile:
         started = time.monotonic()
         try:
             worker.ask(
-                Watch([worker], self._patience), self._limits, self._number, method, arguments, _SHARED.dropped()
+                ProcessWatch([worker], self._patience), self._limits, self._number, method, arguments, _SHARED.dropped()
             )
             found = worker.answer(self._limits)
         except Refused:

@@ -12,7 +12,7 @@ from ai_edge_litert import schema_py_generated as schema
 from jfuse.errors import JfuseError, KernelFailed, VerifyFailed
 from jfuse.ir.graph import Program
 from jfuse.limits import DEFAULT_LIMITS, Limits
-from jfuse.running.patience import Patience, Watch
+from jfuse.running.patience import Patience, ProcessWatch
 from jfuse.running.worker import LiteRtFailed, Refused, Worker
 
 _ARENA = re.compile(r"Arena allocation total (\d+) bytes")
@@ -78,7 +78,7 @@ class MicroInterpreter:
         """What a method of the worker's `Loaded` gives; its arrays hold until the next request."""
         if self._has_ended:
             raise KernelFailed("tflite-micro's process has ended", remedy="begin again, with another interpreter")
-        watch = Watch([self._worker], self._patience)
+        watch = ProcessWatch([self._worker], self._patience)
         try:
             self._worker.ask(watch, self._limits, _FILE, method, arguments, ())
             return self._worker.answer(self._limits)

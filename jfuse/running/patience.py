@@ -56,7 +56,7 @@ class Watched(Protocol):
         """End it, as a call has taken longer."""
 
 
-class Watch:
+class ProcessWatch:
     """Processes at work since now: whoever waits for them calls `look` from time to time, which ends those too slow."""
 
     def __init__(self, processes: Sequence[Watched], patience: Patience) -> None:

@@ -16,7 +16,7 @@ from typing import Any
 from jfuse.errors import JfuseError, KernelFailed
 from jfuse.limits import Limits
 from jfuse.running.litert_worker.messages import PROGRESS, Messages
-from jfuse.running.patience import Watch
+from jfuse.running.patience import ProcessWatch
 
 _FOLDER = Path(__file__).with_name("litert_worker")
 _LAST_WORDS = 2000  # characters of what a process wrote before it died
@@ -91,7 +91,7 @@ class Worker:
         assert self._process.stdout is not None
         self._in, self._out = self._process.stdin.fileno(), self._process.stdout.fileno()
         os.set_blocking(self._in, False)
-        self._watch: Watch | None = None
+        self._watch: ProcessWatch | None = None
         self._messages = Messages(self._read, self._write, answers, requests)
 
     @property
@@ -100,7 +100,13 @@ class Worker:
         return self._process.pid
 
     def ask(
-        self, watch: Watch, limits: Limits, number: int, method: str, arguments: Sequence[Any], dropped: Sequence[int]
+        self,
+        watch: ProcessWatch,
+        limits: Limits,
+        number: int,
+        method: str,
+        arguments: Sequence[Any],
+        dropped: Sequence[int],
     ) -> None:
         """Send a request, as the worker describes them."""
         self._heard = os.fstat(self._words).st_size

@@ -19,7 +19,7 @@ from jfuse.running.partition import with_delegates
 from jfuse.running.worker import LiteRtFailed
 from jfuse.verification.compare.wrong import Differs, Wrong
 from jfuse.verification.inputs.user_inputs import save_calls
-from jfuse.verification.locate.bisect import Call, equation_errors, first_difference
+from jfuse.verification.locate.bisect import FailedCall, equation_errors, first_difference
 from jfuse.verification.locate.shrink import Row, shrunk
 from jfuse.verification.matched_sides import MatchedSides
 from jfuse.verification.result import EquationError, Verification
@@ -89,7 +89,7 @@ class Failures:
         if sides.model is None:
             return []
         states = first_states(sides.model.program)
-        call = Call(step.key, step.inputs, states)
+        call = FailedCall(step.key, step.inputs, states)
         return equation_errors(sides.model, self.matched.looked_into(step.key) or sides.model, call, sides.data)
 
     def _saved(self, name: str, row: Sequence[CallInputs]) -> Path | None:
@@ -130,7 +130,7 @@ class Failures:
         if sides.model is None or worst.place < 0:  # around custom operators the name of what differs says where
             return None
         before = tuple((step.key, step.inputs) for step in found.before)
-        call = Call(found.step.key, found.step.inputs, found.states, before)
+        call = FailedCall(found.step.key, found.step.inputs, found.states, before)
         source = self.matched.looked_into(call.key) or sides.model
         try:
             return first_difference(sides.model, source, call, worst.pair, sides.data)

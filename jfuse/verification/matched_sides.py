@@ -13,17 +13,17 @@ from jfuse.ir.states import initial_values
 from jfuse.proof.inputs import CallInputs
 from jfuse.verification.compare.comparison import Comparison
 from jfuse.verification.compare.conditioning import Conditioning
-from jfuse.verification.compare.matching import Match, Renamed, match
+from jfuse.verification.compare.matching import Renamed, SignatureMatch, match
 from jfuse.verification.compare.scales import ElementScales
 from jfuse.verification.compare.ties import Ties
 from jfuse.verification.compare.tolerance import EXACT, Tolerance, tolerance_of
 from jfuse.verification.compare.wrong import either
 from jfuse.verification.inputs.redraw import Redraw
 from jfuse.verification.options import VerifyOptions
-from jfuse.verification.plan import Plan
+from jfuse.verification.plan import CallPlan
 from jfuse.verification.runners.in_litert import InLiteRt
 from jfuse.verification.runners.in_tensorflow import InTensorFlow
-from jfuse.verification.runners.on_xla import Runnable
+from jfuse.verification.runners.on_xla import ComparedModel
 from jfuse.verification.runners.without_custom_ops import AroundCustom, can_be_cut, has_custom
 from jfuse.verification.sides import Sides
 from jfuse.verification.subject import STATE, Interface, Subject
@@ -117,7 +117,7 @@ class MatchedSides:
         return partial(AroundCustom, model.program) if cut and model and can_be_cut(model.program) else None
 
     @cached_property
-    def matches(self) -> dict[str, Match]:
+    def matches(self) -> dict[str, SignatureMatch]:
         """What belongs together, by the subjects' keys of signatures."""
         return match(self.sides.subjects[0], self.sides.reference, self.options.sampling.signatures)
 
@@ -147,7 +147,7 @@ class MatchedSides:
         return kept == known and not shown
 
     @cached_property
-    def plan(self) -> Plan:
+    def plan(self) -> CallPlan:
         """The plan of the comparison: rows of calls, with their inputs."""
         distinct = {id(s.graph): s for s in reversed(self.signatures.values())}
         chosen = self.options.sampling.signatures or [s.key for s in reversed(distinct.values())]
@@ -155,7 +155,7 @@ class MatchedSides:
         sampling = self.options.sampling
         if isinstance(sampling.inputs, Iterator) and not self.same_states:
             sampling = replace(sampling, inputs=list(sampling.inputs))  # they are gone through twice
-        return Plan(
+        return CallPlan(
             [self.signatures[key] for key in chosen],
             self.sides.subjects[0].signatures,
             {key: m.sizes for key, m in self.matches.items()},
@@ -179,7 +179,7 @@ class MatchedSides:
             given = {n: a for n, a in step.inputs.items() if n not in {s.name for s in exposed}}
             yield replace(step, inputs={**given, **initial_values(exposed, types, given)})
 
-    def looked_into(self, key: str) -> Runnable | None:
+    def looked_into(self, key: str) -> ComparedModel | None:
         """The model behind the reference, where a signature has the same names there."""
         matched = self.matches[key]
         alike = matched.key == key and all(n == o for n, o in matched.inputs.items())
@@ -207,7 +207,7 @@ class MatchedSides:
         return Tolerance(1e-5, "f32 sums in another order")
 
 
-def _renamed(found: Signature | None, key: str, matched: Match, interface: Interface) -> Signature:
+def _renamed(found: Signature | None, key: str, matched: SignatureMatch, interface: Interface) -> Signature:
     """The signature of the reference under the names of the other side; without a graph one that computes nothing."""
     if found is None:
         inputs = tuple(Var(t, n) for n, t in interface.inputs.items())

@@ -13,7 +13,7 @@ from jfuse.ir.types import DType, TensorType
 from jfuse.ir.walk import all_eqns
 from jfuse.kernels.core.op import depends_on_data
 from jfuse.proof.inputs import CallInputs, draws, input_types, open_sizes, size_choices
-from jfuse.report import Promise
+from jfuse.report import PaddingPromise
 from jfuse.verification.inputs.edges import FINITE, HUGE, ODD, ONE_INFINITE, SELECTING, edge_inputs
 from jfuse.verification.inputs.padded_inputs import keep_promises
 from jfuse.verification.inputs.user_inputs import Given
@@ -27,13 +27,13 @@ _LARGEST_BATCH = 4096
 
 
 @dataclass(frozen=True)
-class Plan:
+class CallPlan:
     """Rows of calls, each from the initial states, and batches of samples: first calls, or such rows."""
 
     signatures: Sequence[Signature]
     interfaces: Mapping[str, Interface]
     fixed: Mapping[str, Mapping[str, int]]
-    promises: Sequence[Promise]
+    promises: Sequence[PaddingPromise]
     sampling: SamplingOptions
     keeps: bool = field(default=False)
 

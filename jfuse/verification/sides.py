@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from jfuse.verification.compare.read_back import reads_back
 from jfuse.verification.runners.in_functions import source_of
 from jfuse.verification.runners.in_litert import InLiteRt
-from jfuse.verification.runners.on_xla import OnXla, Runnable
+from jfuse.verification.runners.on_xla import ComparedModel, OnXla
 from jfuse.verification.subject import Subject
 
 
@@ -25,13 +25,13 @@ class Sides:
     reference: Subject
     texts: tuple[str, str] = ("the model", "its source")
     paths: bool = False
-    model: Runnable | None = None
+    model: ComparedModel | None = None
     data: bytes | None = None
-    source: Runnable | None = None
+    source: ComparedModel | None = None
     apart: tuple[tuple[Subject, Subject], ...] = ()
 
     @classmethod
-    def of_model(cls, lite: Runnable, reference: Runnable) -> Sides:
+    def of_model(cls, lite: ComparedModel, reference: ComparedModel) -> Sides:
         """A lowered model, on XLA and in LiteRT, beside the source of the reference, else its graph on XLA."""
         data = lite.to_bytes()
         reads_back(lite.program, data)

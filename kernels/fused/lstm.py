@@ -6,12 +6,12 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from jfuse.kernels.core.op import Array, tfl
-from jfuse.kernels.fused.lstm_cell import PARTS, LstmCell, Watch, lstm_cell
+from jfuse.kernels.fused.lstm_cell import PARTS, CellWatch, LstmCell, lstm_cell
 from jfuse.kernels.fused.recurrence import Checks
 
 
 @dataclass(frozen=True)
-class LstmWeights:
+class LstmOperands:
     """The operands of an LSTM between its input and its states, in the order in which files have them."""
 
     input_to_input_weights: Array | None
@@ -61,7 +61,7 @@ class LstmOptions:
 )
 def unidirectional_sequence_lstm(
     input_: Array,
-    weights: LstmWeights,
+    weights: LstmOperands,
     output_state: Array,
     cell_state: Array,
     norms: LayerNorms,
@@ -103,7 +103,7 @@ def unidirectional_sequence_lstm(
 )
 def lstm(
     input_: Array,
-    weights: LstmWeights,
+    weights: LstmOperands,
     output_state: Array,
     cell_state: Array,
     norms: LayerNorms,
@@ -129,14 +129,14 @@ def lstm(
 
 
 @unidirectional_sequence_lstm.watched(*PARTS)
-def _sequence_watched(watch: Watch, *operands: Array | None, time_major: bool, **options: Any) -> tuple[Any, ...]:
+def _sequence_watched(watch: CellWatch, *operands: Array | None, time_major: bool, **options: Any) -> tuple[Any, ...]:
     """The results of unidirectional_sequence_lstm, and the tallies of inner values after the last step."""
     cell = _cell_of("unidirectional_sequence_lstm", operands, options)
     return cell.run_watched(watch, operands[0], operands[18], operands[19], time_major=time_major)
 
 
 @lstm.watched(*PARTS)
-def _step_watched(watch: Watch, *operands: Array | None, **options: Any) -> tuple[Any, ...]:
+def _step_watched(watch: CellWatch, *operands: Array | None, **options: Any) -> tuple[Any, ...]:
     """The results of lstm, and the tallies of its inner values."""
     h, state, c, tallies = _cell_of("lstm", operands, options).run_step_watched(watch, operands[0], *operands[18:20])
     return h, state, c, tallies
@@ -145,10 +145,10 @@ def _step_watched(watch: Watch, *operands: Array | None, **options: Any) -> tupl
 def _cell_of(op: str, operands: tuple[Array | None, ...], options: dict[str, Any]) -> LstmCell:
     """The cell of all operands of an op, in its order, and of its options."""
     shared = {f.name: options[f.name] for f in fields(LstmOptions)}
-    return _cell(op, LstmWeights(*operands[1:18]), LayerNorms(*operands[20:24]), LstmOptions(**shared))
+    return _cell(op, LstmOperands(*operands[1:18]), LayerNorms(*operands[20:24]), LstmOptions(**shared))
 
 
-def _cell(op: str, weights: LstmWeights, norms: LayerNorms, options: LstmOptions) -> LstmCell:
+def _cell(op: str, weights: LstmOperands, norms: LayerNorms, options: LstmOptions) -> LstmCell:
     given = _values(weights)
     return lstm_cell(
         op,
@@ -164,5 +164,5 @@ def _cell(op: str, weights: LstmWeights, norms: LayerNorms, options: LstmOptions
     )
 
 
-def _values(group: LstmWeights | LayerNorms) -> list[Array | None]:
+def _values(group: LstmOperands | LayerNorms) -> list[Array | None]:
     return [getattr(group, f.name) for f in fields(group)]

@@ -21,7 +21,7 @@ Operands = Sequence[Array | None]
 
 
 @dataclass(frozen=True)
-class Gate:
+class LstmGate:
     """The operands of one gate, None where absent; the input gate of coupled gates has none."""
 
     weights: Array
@@ -50,7 +50,7 @@ the new cell state, f[b,c]; the output before the projection, f[b,c]."""
 
 
 @dataclass(frozen=True)
-class Watch:
+class CellWatch:
     """Looks at inner values while steps are computed.
 
     tallies: by part, what is kept of it before the first step: arrays. update: a part, its tally before a step and its
@@ -65,7 +65,7 @@ class Watch:
         return {part: self.update(part, t, values[part]) if part in values else t for part, t in tallies.items()}
 
 
-_NOTHING = Watch({}, lambda part, tally, value: tally)
+_NOTHING = CellWatch({}, lambda part, tally, value: tally)
 
 
 @dataclass(frozen=True)
@@ -73,7 +73,7 @@ class LstmCell:
     """The recurrence without its state: gates, projection and options. `op` names it in messages."""
 
     op: str
-    gates: Mapping[str, Gate]
+    gates: Mapping[str, LstmGate]
     projection: Array | None
     projection_bias: Array | None
     activation: str
@@ -125,7 +125,7 @@ class LstmCell:
 
     def run_watched(
         self,
-        watch: Watch,
+        watch: CellWatch,
         x: Array,
         output_state: Array,
         cell_state: Array,
@@ -146,7 +146,7 @@ class LstmCell:
         return self.run_step_watched(_NOTHING, x, output_state, cell_state)[:3]
 
     def run_step_watched(
-        self, watch: Watch, x: Array, output_state: Array, cell_state: Array
+        self, watch: CellWatch, x: Array, output_state: Array, cell_state: Array
     ) -> tuple[Array, Array, Array, dict[str, Any]]:
         """As `run_step`, with the tallies of `watch` after the step."""
         start = (*self._states(x.shape[0], output_state, cell_state), dict(watch.tallies))
@@ -156,7 +156,7 @@ class LstmCell:
     def _states(self, batch: Any, output_state: Array, cell_state: Array) -> tuple[Array, Array]:
         return jnp.reshape(output_state, (batch, self.width)), jnp.reshape(cell_state, (batch, self.units))
 
-    def _stepper(self, watch: Watch) -> Step:
+    def _stepper(self, watch: CellWatch) -> Step:
         gates = [self.gates[g] for g in self.computed]
         inputs = [[g.weights for g in gates], *([[g.aux for g in gates]] if gates[0].aux is not None else [])]
         total = sums([jnp.concatenate(w) for w in inputs], jnp.concatenate([g.recurrent for g in gates]))
@@ -228,7 +228,7 @@ def lstm_cell(
     """The cell of an op's operands. peepholes: of the input, forget and output gates; projection: weights and bias."""
     first, forget, output = peepholes
     columns = zip(weights, recurrent, (first, forget, None, output), biases, norms, aux, strict=True)
-    gates = {name: Gate(*map(given, column)) for name, column in zip(GATES, columns, strict=True)}
+    gates = {name: LstmGate(*map(given, column)) for name, column in zip(GATES, columns, strict=True)}
     matrix, bias = map(given, projection)
     return LstmCell(op, gates, matrix, bias, activation, cell_clip, proj_clip)
 

@@ -57,7 +57,7 @@ class LstmWeights:
 
 
 @dataclass(frozen=True)
-class LstmOptions:
+class CellOptions:
     """The activation of an LSTM's cell, and the limits to which its cell state and its projection are clipped."""
 
     activation: str = "TANH"
@@ -75,7 +75,7 @@ def fuse_lstm(
     masking: Masking,
     *,
     scan: ScanAttributes,
-    options: LstmOptions,
+    options: CellOptions,
     one_step: bool = False,
 ) -> tuple[Any, ...]:
     """A scan that is an LSTM -> UNIDIRECTIONAL_SEQUENCE_LSTM.

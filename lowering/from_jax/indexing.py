@@ -64,7 +64,7 @@ def lower_dynamic_update_slice(x: Array, update: Array, *starts: Array) -> Array
 
 
 @dataclass(frozen=True)
-class Windows:
+class IndexWindows:
     """Which elements of an operand index vectors name: for gather and scatter alike.
 
     sizes: of the window that each vector names, along the operand's axes. mapped: the operand's axis of each component
@@ -154,7 +154,7 @@ def _component(indices: Array, number: int) -> Array:
     )
 
 
-def rows(x: Array, windows: Windows) -> Array:
+def rows(x: Array, windows: IndexWindows) -> Array:
     """x with the indexed axes first and merged into one."""
     order = (*windows.indexed, *windows.rest)
     moved = x if list(order) == list(range(rank(x))) else ops.transpose(x, order)
@@ -162,7 +162,7 @@ def rows(x: Array, windows: Windows) -> Array:
     return shaped(moved, (product(moved.shape[:count]), *moved.shape[count:]), x, *sources())
 
 
-def row_numbers(indices: Array, windows: Windows) -> Array:
+def row_numbers(indices: Array, windows: IndexWindows) -> Array:
     """The number of the row of `rows` that each element of each window is in: i32[batch…, wide…]"""
     sizes = [windows.operand[a] for a in windows.indexed]
     total: Array | None = None
@@ -190,7 +190,7 @@ def lower_gather(
     """
     numbers = dimension_numbers
     batching = tuple(zip(numbers.operand_batching_dims, numbers.start_indices_batching_dims, strict=True))
-    windows = Windows(tuple(x.shape), tuple(slice_sizes), tuple(numbers.start_index_map), batching)
+    windows = IndexWindows(tuple(x.shape), tuple(slice_sizes), tuple(numbers.start_index_map), batching)
     indices = as_dtype(indices, DType.i32)
     dropped = {*numbers.collapsed_slice_dims, *numbers.operand_batching_dims}
     kept = [a for a in range(rank(x)) if a not in dropped]
@@ -239,7 +239,7 @@ def lower_gather(
     return shaped(moved, tuple(shape), x, indices, *sources())
 
 
-def _gathered(x: Array, indices: Array, windows: Windows) -> Array:
+def _gathered(x: Array, indices: Array, windows: IndexWindows) -> Array:
     """x[places], with axes: those of the indices, the wide ones, the rest."""
     if len(windows.indexed) == 1 and not windows.batching:
         (axis,) = windows.indexed

@@ -11,7 +11,7 @@ from jfuse.ir.dims import Dim, product, same
 from jfuse.ir.types import DType
 from jfuse.kernels import ops
 from jfuse.kernels.core.op import Array
-from jfuse.lowering.from_jax.indexing import Windows, row_numbers, rows
+from jfuse.lowering.from_jax.indexing import IndexWindows, row_numbers, rows
 from jfuse.lowering.from_jax.shapes import as_dtype, broadcast, lower_pad
 from jfuse.lowering.rule_tools.place import sources
 from jfuse.lowering.rule_tools.query import rank, scalar, type_of
@@ -46,7 +46,7 @@ def _scattered(name: str, x: Array, indices: Array, updates: Array, numbers: Any
     window_axes = iter(numbers.update_window_dims)
     axis_of = {a: next(window_axes) for a in range(rank(x)) if a not in gone}
     sizes: list[Dim] = [updates.shape[axis_of[a]] if a in axis_of else 1 for a in range(rank(x))]
-    windows = Windows(tuple(x.shape), tuple(sizes), tuple(numbers.scatter_dims_to_operand_dims), batching)
+    windows = IndexWindows(tuple(x.shape), tuple(sizes), tuple(numbers.scatter_dims_to_operand_dims), batching)
     _refuse_partial(windows, x)
     if rank(indices) == 1:  # one vector is a list of one
         indices = shaped(indices, (1, *indices.shape), indices, *sources())
@@ -79,7 +79,7 @@ def _with_rows(table: Array, more: int) -> Array:
     return lower_pad(table, scalar(0, table), padding_config=config)
 
 
-def _refuse_partial(windows: Windows, x: Array) -> None:
+def _refuse_partial(windows: IndexWindows, x: Array) -> None:
     if any(same(windows.sizes[a], windows.operand[a]) is not True for a in windows.rest):
         raise LowerError(
             "a scatter of windows smaller than the axes that they do not index",
@@ -88,14 +88,14 @@ def _refuse_partial(windows: Windows, x: Array) -> None:
         )
 
 
-def _within(indices: Array, windows: Windows) -> Array:
+def _within(indices: Array, windows: IndexWindows) -> Array:
     """Whether the whole window lies within, bool[batch…, 1 for each wide axis]"""
     inside = ops.logical_and(ops.greater_equal(indices, np.int32(0)), ops.less_equal(indices, windows.last_starts()))
     found = ops.reduce_all(inside, np.array([rank(indices) - 1], np.int32))
     return shaped(found, (*indices.shape[:-1], *[1] * len(windows.wide)), indices, *sources())
 
 
-def _unmerged(table: Array, windows: Windows) -> Array:
+def _unmerged(table: Array, windows: IndexWindows) -> Array:
     """The rows as the operand's axes again."""
     order = (*windows.indexed, *windows.rest)
     shape = tuple(windows.operand[a] for a in order)

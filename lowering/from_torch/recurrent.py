@@ -21,11 +21,11 @@ from jfuse.lowering.from_torch.shapes import lower_select, lower_stack, lower_tr
 from jfuse.lowering.rule_tools.query import dtype, scalar, type_of
 from jfuse.lowering.rules import lowers_torch
 
-Step = Callable[["Weights", Array, Sequence[Array]], tuple[Array, ...]]
+Step = Callable[["DirectionWeights", Array, Sequence[Array]], tuple[Array, ...]]
 
 
 @dataclass(frozen=True)
-class Weights:
+class DirectionWeights:
     """The weights of one direction of a layer, gates along the first axis; None for those that it does not have."""
 
     entering: Array
@@ -50,7 +50,7 @@ class Weights:
         return ops.add(lower_linear(x, self.entering, self.bias), lower_linear(h, self.recurrent))
 
 
-def _lstm_step(weights: Weights, x: Array, states: Sequence[Array]) -> tuple[Array, ...]:
+def _lstm_step(weights: DirectionWeights, x: Array, states: Sequence[Array]) -> tuple[Array, ...]:
     h, c = states
     i, f, g, o = ops.split(np.int32(1), weights.sums(x, h), num_splits=4)
     c = ops.add(ops.mul(ops.logistic(f), c), ops.mul(ops.logistic(i), ops.tanh(g)))
@@ -58,7 +58,7 @@ def _lstm_step(weights: Weights, x: Array, states: Sequence[Array]) -> tuple[Arr
     return (h if weights.projection is None else lower_linear(h, weights.projection)), c
 
 
-def _gru_step(weights: Weights, x: Array, states: Sequence[Array]) -> tuple[Array, ...]:
+def _gru_step(weights: DirectionWeights, x: Array, states: Sequence[Array]) -> tuple[Array, ...]:
     (h,) = states
     r, z, n = ops.split(np.int32(1), lower_linear(x, weights.entering, weights.entering_bias), num_splits=3)
     r_h, z_h, n_h = ops.split(np.int32(1), lower_linear(h, weights.recurrent, weights.recurrent_bias), num_splits=3)
@@ -67,11 +67,11 @@ def _gru_step(weights: Weights, x: Array, states: Sequence[Array]) -> tuple[Arra
     return (ops.add(ops.mul(ops.sub(scalar(1, h), update), new), ops.mul(update, h)),)
 
 
-def _tanh_step(weights: Weights, x: Array, states: Sequence[Array]) -> tuple[Array, ...]:
+def _tanh_step(weights: DirectionWeights, x: Array, states: Sequence[Array]) -> tuple[Array, ...]:
     return (ops.tanh(weights.sums(x, states[0])),)
 
 
-def _relu_step(weights: Weights, x: Array, states: Sequence[Array]) -> tuple[Array, ...]:
+def _relu_step(weights: DirectionWeights, x: Array, states: Sequence[Array]) -> tuple[Array, ...]:
     return (ops.relu(weights.sums(x, states[0])),)
 
 
@@ -129,7 +129,7 @@ def _cell(name: str, step: Step) -> None:
         recurrent_bias: Array | None = None,
     ) -> Any:
         before = list(states) if isinstance(states, list | tuple) else [states]
-        after = step(Weights(entering, recurrent, entering_bias, recurrent_bias), x, before)
+        after = step(DirectionWeights(entering, recurrent, entering_bias, recurrent_bias), x, before)
         return after if len(after) > 1 else after[0]
 
     lower.__doc__ = f"One step of torch.nn's {name}.   x: f[b, i], states: f[b, units] each -> each state after it"
@@ -142,11 +142,11 @@ _cell("rnn_tanh_cell", _tanh_step)
 _cell("rnn_relu_cell", _relu_step)
 
 
-def _weights(given: Sequence[Array], biases: bool) -> Weights:
+def _weights(given: Sequence[Array], biases: bool) -> DirectionWeights:
     entering, recurrent, *rest = given
     first, second = rest[:2] if biases else (None, None)
     projection = rest[2 if biases else 0 :]
-    return Weights(entering, recurrent, first, second, projection[0] if projection else None)
+    return DirectionWeights(entering, recurrent, first, second, projection[0] if projection else None)
 
 
 def _counts(x: Array, lengths: Array) -> Array:
@@ -156,7 +156,7 @@ def _counts(x: Array, lengths: Array) -> Array:
 
 
 def _scanned(
-    step: Step, weights: Weights, x: Array, states: Sequence[Array], counts: Array | None, *, reverse: bool
+    step: Step, weights: DirectionWeights, x: Array, states: Sequence[Array], counts: Array | None, *, reverse: bool
 ) -> tuple[Any, ...]:
     """The states after the last step, and what each step gives: its first state.   x: f[t, b, i], counts: bool[t, b]
 
@@ -173,7 +173,7 @@ def _scanned(
             held[place] = variable
         before = variables[len(computed) : len(computed) + len(states)]
         row, *counting = variables[len(computed) + len(states) :]
-        after = step(Weights(*held), row, before)
+        after = step(DirectionWeights(*held), row, before)
         if not counting:
             return (*after, after[0])
         count = ops.expand_dims(counting[0], np.int32(1))

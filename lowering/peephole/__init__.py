@@ -30,7 +30,7 @@ from jfuse.lowering.peephole.layout import (
     transpose,
 )
 from jfuse.lowering.peephole.registry import PeepholeRule, Rule, rules_of
-from jfuse.lowering.peephole.view import View
+from jfuse.lowering.peephole.view import GraphView
 
 PEEPHOLE_RULES: Mapping[Op, tuple[Rule, ...]] = rules_of(
     (
@@ -69,4 +69,4 @@ GRAPH_REWRITES: tuple[Callable[[Graph], Graph], ...] = (
 """Rewrites of what no single equation ends, tried once no rule applies any more. They return the same graph where they
 find nothing."""
 
-__all__ = ["GRAPH_REWRITES", "PEEPHOLE_RULES", "PeepholeRule", "View"]
+__all__ = ["GRAPH_REWRITES", "PEEPHOLE_RULES", "GraphView", "PeepholeRule"]

@@ -31,7 +31,7 @@ from jfuse.ir.graph import Atom, Const, Eqn, Op, Var
 from jfuse.kernels import ops
 from jfuse.kernels.core.op import TflOp
 from jfuse.kernels.core.operand import Placeholder
-from jfuse.lowering.peephole.view import View
+from jfuse.lowering.peephole.view import GraphView
 
 Bound: TypeAlias = dict[str, Any]
 """What the names of a pattern stand for: operands, values of options, equations, what forms read."""
@@ -43,7 +43,7 @@ LARGEST_READ = 1 << 16
 
 
 @dataclass(frozen=True, eq=False)
-class Operand(Placeholder):
+class OperandPattern(Placeholder):
     """An operand in a pattern."""
 
     @property
@@ -52,7 +52,7 @@ class Operand(Placeholder):
         return 0
 
     @abstractmethod
-    def matches(self, atom: Atom | None, view: View, bound: Bound) -> bool:
+    def matches(self, atom: Atom | None, view: GraphView, bound: Bound) -> bool:
         """Whether an operand is this one; its names are put into `bound`, also where it is not."""
 
     def orders(self) -> Iterable[Self]:
@@ -63,13 +63,13 @@ class Operand(Placeholder):
         """The names that a match binds."""
         return frozenset()
 
-    def applied(self, op: TflOp, operands: tuple[Any, ...], options: Mapping[str, Any]) -> Call:
+    def applied(self, op: TflOp, operands: tuple[Any, ...], options: Mapping[str, Any]) -> CallPattern:
         """The call of an op as a pattern."""
         return one_of(op)(*operands, **options)
 
 
 @dataclass(frozen=True, eq=False)
-class Variable(Operand):
+class Variable(OperandPattern):
     """A parameter of the pattern function: an operand, or the value of an option."""
 
     name: str
@@ -79,7 +79,7 @@ class Variable(Operand):
     def effort(self) -> int:
         return 0 if self.kind == "const" else 2
 
-    def matches(self, atom: Atom | None, view: View, bound: Bound) -> bool:
+    def matches(self, atom: Atom | None, view: GraphView, bound: Bound) -> bool:
         if self.kind == "const":
             fits = isinstance(atom, Const)
         elif self.kind == "var":
@@ -93,17 +93,17 @@ class Variable(Operand):
 
 
 @dataclass(frozen=True, eq=False)
-class Filled(Operand):
+class Filled(OperandPattern):
     """A number: a constant that has it in every element."""
 
     number: float
 
-    def matches(self, atom: Atom | None, view: View, bound: Bound) -> bool:
+    def matches(self, atom: Atom | None, view: GraphView, bound: Bound) -> bool:
         return is_filled(atom, self.number)
 
 
 @dataclass(frozen=True, eq=False)
-class Made(Operand):
+class Made(OperandPattern):
     """The result of an equation of one of these ops.   name: of the equation in the match"""
 
     ops: frozenset[Op]
@@ -122,13 +122,13 @@ class Made(Operand):
         """The same, also where others read the result; the equation then stays."""
         return replace(self, may_be_shared=True)
 
-    def matches(self, atom: Atom | None, view: View, bound: Bound) -> bool:
+    def matches(self, atom: Atom | None, view: GraphView, bound: Bound) -> bool:
         eqn = view.producer(atom)
         if atom is None or eqn is None or eqn.op not in self.ops:
             return False
         return (self.may_be_shared or view.readers(atom) == 1) and self.fits(eqn, view, bound)
 
-    def made_any(self, atoms: Iterable[Atom | None], view: View) -> bool:
+    def made_any(self, atoms: Iterable[Atom | None], view: GraphView) -> bool:
         """Whether an equation of one of the ops made one of these operands."""
         for atom in atoms:
             eqn = view.producer(atom)
@@ -137,7 +137,7 @@ class Made(Operand):
         return False
 
     @abstractmethod
-    def fits(self, eqn: Eqn, view: View, bound: Bound) -> bool:
+    def fits(self, eqn: Eqn, view: GraphView, bound: Bound) -> bool:
         """Whether an equation of one of the ops is this one."""
 
     def names(self) -> frozenset[str]:
@@ -145,20 +145,20 @@ class Made(Operand):
 
 
 @dataclass(frozen=True, eq=False)
-class Call(Made):
+class CallPattern(Made):
     """An equation with these operands and options.
 
     operands: None for a free one. options: with their values. bound_options: with their names in the match.
     is_open: whether there may be further operands. checks: the operands by place, in the order of their effort.
     """
 
-    operands: tuple[Operand | None, ...] = ()
+    operands: tuple[OperandPattern | None, ...] = ()
     options: tuple[tuple[str, Any], ...] = ()
     bound_options: tuple[tuple[str, str], ...] = ()
     is_open: bool = False
-    checks: tuple[tuple[int, Operand], ...] = ()
+    checks: tuple[tuple[int, OperandPattern], ...] = ()
 
-    def fits(self, eqn: Eqn, view: View, bound: Bound) -> bool:
+    def fits(self, eqn: Eqn, view: GraphView, bound: Bound) -> bool:
         inputs = eqn.inputs
         if len(inputs) < len(self.operands) or not self._has_options(eqn, bound):
             return False
@@ -201,17 +201,17 @@ class Call(Made):
 
 
 @dataclass(frozen=True, eq=False)
-class Form(Made):
+class FormPattern(Made):
     """An equation that `of` reads: as a record whose `x` is the operand, or as None where it is no such equation."""
 
     of: Callable[[Eqn], Any] = lambda eqn: eqn
-    operand: Operand | None = None
+    operand: OperandPattern | None = None
 
-    def __call__(self, operand: Operand | EllipsisType = ...) -> Self:
+    def __call__(self, operand: OperandPattern | EllipsisType = ...) -> Self:
         """The same of this operand."""
         return replace(self, operand=None if isinstance(operand, EllipsisType) else operand)
 
-    def fits(self, eqn: Eqn, view: View, bound: Bound) -> bool:
+    def fits(self, eqn: Eqn, view: GraphView, bound: Bound) -> bool:
         # Reading is slow beside a look at what made the operands.
         if isinstance(self.operand, Made) and not self.operand.made_any(eqn.inputs, view):
             return False
@@ -230,23 +230,23 @@ class Form(Made):
         return super().names() | (frozenset() if self.operand is None else self.operand.names())
 
 
-def one_of(*either: TflOp) -> Callable[..., Call]:
+def one_of(*either: TflOp) -> Callable[..., CallPattern]:
     """A call of any of these ops."""
 
-    def call(*operands: Any, **options: Any) -> Call:
+    def call(*operands: Any, **options: Any) -> CallPattern:
         is_open = bool(operands) and operands[-1] is ...
         spelled = tuple(map(_operand, operands[:-1] if is_open else operands))
         wanted = {n: v for n, v in _DEFAULTS.items() if any(n in op.options for op in either)} | options
         values = tuple((n, v) for n, v in wanted.items() if v is not ... and not isinstance(v, Variable))
         names = tuple((n, v.name) for n, v in wanted.items() if isinstance(v, Variable))
-        return Call(frozenset(either), operands=spelled, options=values, bound_options=names, is_open=is_open)
+        return CallPattern(frozenset(either), operands=spelled, options=values, bound_options=names, is_open=is_open)
 
     return call
 
 
-def form(of: Callable[[Eqn], Any], *either: TflOp) -> Form:
+def form(of: Callable[[Eqn], Any], *either: TflOp) -> FormPattern:
     """A pattern of one operand for equations of these ops that `of` reads; it says nothing of activations."""
-    return Form(frozenset(either), of=of)
+    return FormPattern(frozenset(either), of=of)
 
 
 def const(x: Any) -> Any:
@@ -280,7 +280,7 @@ def is_filled(atom: Atom | None, number: float) -> bool:
     return bool(atom.array.flat[0] == number) and bool(np.all(atom.array == number))
 
 
-def _operand(spelled: Any) -> Operand | None:
+def _operand(spelled: Any) -> OperandPattern | None:
     if spelled is ...:
         return None
-    return spelled if isinstance(spelled, Operand) else Filled(spelled)
+    return spelled if isinstance(spelled, OperandPattern) else Filled(spelled)

@@ -13,13 +13,13 @@ from jfuse.ir.graph import Atom, Eqn, Op, Var
 from jfuse.ir.trace import recording
 from jfuse.kernels.core.op import TflOp
 from jfuse.lowering.peephole.pattern import Made, traced
-from jfuse.lowering.peephole.view import View
+from jfuse.lowering.peephole.view import GraphView
 from jfuse.lowering.rule_tools.query import keeps_type
 from jfuse.lowering.rules import need
 
 T = TypeVar("T")
 
-PeepholeRule: TypeAlias = Callable[[Eqn, View], Any]
+PeepholeRule: TypeAlias = Callable[[Eqn, GraphView], Any]
 """Called with the last equation of what is replaced. Returns its result (a tuple where it has several), spelled in ops
 and of the same type, or None where the rule does not apply."""
 
@@ -29,7 +29,7 @@ class Match:
     """Where a pattern was found.   eqn: the last equation, which is replaced"""
 
     eqn: Eqn
-    view: View
+    view: GraphView
 
     @property
     def result(self) -> Var:
@@ -54,7 +54,7 @@ class PatternRule:
     function: Callable[..., Any]
     names: tuple[str, ...]
 
-    def __call__(self, eqn: Eqn, view: View, refused: list[str] | None = None) -> Any:
+    def __call__(self, eqn: Eqn, view: GraphView, refused: list[str] | None = None) -> Any:
         """The replacement of an equation, None for none.   refused: is given the conditions that do not hold"""
         for pattern in self.patterns[eqn.op]:
             bound: dict[str, Any] = {}
@@ -75,7 +75,7 @@ class WalkRule:
     ops: tuple[TflOp, ...]
     function: PeepholeRule
 
-    def __call__(self, eqn: Eqn, view: View, refused: list[str] | None = None) -> Any:
+    def __call__(self, eqn: Eqn, view: GraphView, refused: list[str] | None = None) -> Any:
         """The replacement of an equation, None for none.   refused: is given the conditions that do not hold"""
         try:
             return self.function(eqn, view)
@@ -140,7 +140,7 @@ def rules_of(modules: Sequence[ModuleType]) -> Mapping[Op, tuple[Rule, ...]]:
     return table
 
 
-def why_not(eqn: Eqn, view: View, rules: Mapping[Op, Sequence[Rule]]) -> dict[str, list[str]]:
+def why_not(eqn: Eqn, view: GraphView, rules: Mapping[Op, Sequence[Rule]]) -> dict[str, list[str]]:
     """By rule, the names of the conditions for which it refuses an equation whose pattern it finds."""
     found = {}
     for rule in rules.get(eqn.op, ()):

@@ -1,4 +1,4 @@
-"""`View`: the graph around an equation, as peephole rules may query it: producers, readers, comparisons."""
+"""`GraphView`: the graph around an equation, as peephole rules may query it: producers, readers, comparisons."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Protocol
 from jfuse.ir.graph import Atom, Eqn, Var
 
 
-class View(Protocol):
+class GraphView(Protocol):
     """The graph around the equation of a rule."""
 
     def producer(self, atom: Atom | None, /) -> Eqn | None:
@@ -26,6 +26,6 @@ class View(Protocol):
         """
 
 
-def sole_producer(view: View, atom: Atom | None) -> Eqn | None:
+def sole_producer(view: GraphView, atom: Atom | None) -> Eqn | None:
     """The equation that makes a Var which nothing else reads."""
     return view.producer(atom) if isinstance(atom, Var) and view.readers(atom) == 1 else None

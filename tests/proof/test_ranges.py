@@ -15,7 +15,7 @@ from jfuse.ir.types import DType, TensorType
 from jfuse.kernels import ops
 from jfuse.kernels.control import while_
 from jfuse.proof.inputs import draws
-from jfuse.proof.ranges import Range, drawn_ranges, integer_limits
+from jfuse.proof.ranges import IndexRange, drawn_ranges, integer_limits
 from jfuse.verification.inputs.edges import FINITE, edge_inputs
 
 N = symbol("N")
@@ -118,5 +118,5 @@ def test_the_arms_of_a_case_distinction_do_not_contradict() -> None:
         return ops.gather(TABLE, ops.select_v2(ops.less(ids, IDS(0)), ops.add(ids, IDS(6)), ids))
 
     assert ends(from_the_end, i32(3)) == [(0, 6)]
-    assert Range(0, (3,)).also(Range(-9, (-6,))) == Range(0, (3,))
-    assert Range(1, (9,)).also(Range(0, (5,))) == Range(1, (9, 5))
+    assert IndexRange(0, (3,)).also(IndexRange(-9, (-6,))) == IndexRange(0, (3,))
+    assert IndexRange(1, (9,)).also(IndexRange(0, (5,))) == IndexRange(1, (9, 5))

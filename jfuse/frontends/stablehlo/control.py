@@ -10,7 +10,7 @@ from jaxlib.mlir import ir
 
 from jfuse.errors import ImportFailed
 from jfuse.frontends.stablehlo.elementwise import named_function
-from jfuse.frontends.stablehlo.rules import Reader, reads
+from jfuse.frontends.stablehlo.rules import ModuleReader, reads
 from jfuse.frontends.stablehlo.values import as_array
 
 _FOR_COMPILERS = frozenset({"shape_assertion", "Sharding", "SPMDFullToShardShape", "SPMDShardToFullShape"})
@@ -18,7 +18,7 @@ _FOR_COMPILERS = frozenset({"shape_assertion", "Sharding", "SPMDFullToShardShape
 
 
 @reads("func.call")
-def _call(reader: Reader, op: Any, *operands: Any) -> Any:
+def _call(reader: ModuleReader, op: Any, *operands: Any) -> Any:
     return reader.call(_symbol(op.attributes["callee"]), operands)
 
 
@@ -27,7 +27,7 @@ def _symbol(attribute: Any) -> str:
 
 
 @reads("stablehlo.while")
-def _while(reader: Reader, op: Any, *operands: Any) -> Any:
+def _while(reader: ModuleReader, op: Any, *operands: Any) -> Any:
     cond, body = op.regions
     start = [as_array(o) for o in operands]
     return list(
@@ -40,20 +40,20 @@ def _while(reader: Reader, op: Any, *operands: Any) -> Any:
 
 
 @reads("stablehlo.case")
-def _case(reader: Reader, op: Any, index: Any) -> Any:
+def _case(reader: ModuleReader, op: Any, index: Any) -> Any:
     if isinstance(index, np.ndarray):
         return reader.region(op.regions[min(max(int(index), 0), len(op.regions) - 1)], ())
     return lax.switch(index, [lambda r=region: [as_array(v) for v in reader.region(r, ())] for region in op.regions])
 
 
 @reads("stablehlo.if")
-def _if(reader: Reader, op: Any, flag: Any) -> Any:
+def _if(reader: ModuleReader, op: Any, flag: Any) -> Any:
     yes, no = op.regions
     return lax.cond(flag, *(lambda r=region: [as_array(v) for v in reader.region(r, ())] for region in (yes, no)))
 
 
 @reads("stablehlo.composite")
-def _composite(reader: Reader, op: Any, *operands: Any) -> Any:
+def _composite(reader: ModuleReader, op: Any, *operands: Any) -> Any:
     """chlo's functions are jax's; others keep their boundary."""
     name = str(ir.StringAttr(op.attributes["name"]).value)
     body = _symbol(op.attributes["decomposition"])
@@ -75,7 +75,7 @@ def _composite(reader: Reader, op: Any, *operands: Any) -> Any:
 
 
 @reads("chlo.top_k")
-def _top_k(reader: Reader, op: Any, x: Any) -> Any:
+def _top_k(reader: ModuleReader, op: Any, x: Any) -> Any:
     return list(lax.top_k(x, int(op.attributes["k"])))
 
 
@@ -88,7 +88,7 @@ def _plain(attribute: Any) -> Any:
 
 
 @reads("stablehlo.custom_call")
-def _custom_call(reader: Reader, op: Any, *operands: Any) -> Any:
+def _custom_call(reader: ModuleReader, op: Any, *operands: Any) -> Any:
     name = str(ir.StringAttr(op.attributes["call_target_name"]).value)
     if name in _FOR_COMPILERS:
         return list(operands)[: len(op.results)]

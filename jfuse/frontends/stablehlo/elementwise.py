@@ -10,7 +10,7 @@ import numpy as np
 from jax import lax
 from jax.core import max_dim, min_dim
 
-from jfuse.frontends.stablehlo.rules import Reader, reads
+from jfuse.frontends.stablehlo.rules import ModuleReader, reads
 from jfuse.frontends.stablehlo.values import are_sizes, as_array, is_sizes, result_type
 
 _PLAIN: Mapping[str, Callable[..., Any]] = {
@@ -70,7 +70,7 @@ _OF_SIZES: Mapping[str, Callable[..., Any]] = {
 
 
 def _plain(name: str, function: Callable[..., Any]) -> None:
-    def read(reader: Reader, op: Any, *operands: Any) -> Any:
+    def read(reader: ModuleReader, op: Any, *operands: Any) -> Any:
         if are_sizes(operands) and name in _OF_SIZES:
             return np.asarray(_OF_SIZES[name](*(np.asarray(o, object) for o in operands)), object)
         return function(*(as_array(o, result_type(op)[1]) for o in operands))
@@ -122,7 +122,7 @@ _COMPARE: Mapping[str, Callable[..., Any]] = {
 
 
 @reads("stablehlo.compare")
-def _compare(reader: Reader, op: Any, x: Any, y: Any) -> Any:
+def _compare(reader: ModuleReader, op: Any, x: Any, y: Any) -> Any:
     direction = str(op.attributes["comparison_direction"]).rsplit(maxsplit=1)[-1].rstrip(">")
     kinds = [v.dtype for v in (x, y) if not is_sizes(v)]
     x, y = (as_array(v, kinds[0] if kinds else np.int32) for v in (x, y))
@@ -130,7 +130,7 @@ def _compare(reader: Reader, op: Any, x: Any, y: Any) -> Any:
 
 
 @reads("stablehlo.select")
-def _select(reader: Reader, op: Any, which: Any, x: Any, y: Any) -> Any:
+def _select(reader: ModuleReader, op: Any, which: Any, x: Any, y: Any) -> Any:
     x, y = (as_array(v, result_type(op)[1]) for v in (x, y))
     if np.ndim(which) == 0 and np.ndim(x):
         which = lax.broadcast(which, x.shape)
@@ -138,14 +138,14 @@ def _select(reader: Reader, op: Any, which: Any, x: Any, y: Any) -> Any:
 
 
 @reads("stablehlo.clamp")
-def _clamp(reader: Reader, op: Any, least: Any, x: Any, most: Any) -> Any:
+def _clamp(reader: ModuleReader, op: Any, least: Any, x: Any, most: Any) -> Any:
     if are_sizes((least, x, most)):
         return _OF_SIZES["minimum"](_OF_SIZES["maximum"](x, least), most)
     return lax.clamp(*(as_array(v, result_type(op)[1]) for v in (least, x, most)))
 
 
 @reads("stablehlo.convert")
-def _convert(reader: Reader, op: Any, x: Any) -> Any:
+def _convert(reader: ModuleReader, op: Any, x: Any) -> Any:
     kind = result_type(op)[1]
     if is_sizes(x) and kind.kind in "iu":
         return x
@@ -155,22 +155,22 @@ def _convert(reader: Reader, op: Any, x: Any) -> Any:
 
 
 @reads("stablehlo.bitcast_convert")
-def _bitcast(reader: Reader, op: Any, x: Any) -> Any:
+def _bitcast(reader: ModuleReader, op: Any, x: Any) -> Any:
     return lax.bitcast_convert_type(x, result_type(op)[1])
 
 
 @reads("stablehlo.reduce_precision")
-def _reduce_precision(reader: Reader, op: Any, x: Any) -> Any:
+def _reduce_precision(reader: ModuleReader, op: Any, x: Any) -> Any:
     return lax.reduce_precision(x, *(int(op.attributes[n]) for n in ("exponent_bits", "mantissa_bits")))
 
 
 @reads("stablehlo.optimization_barrier")
-def _barrier(reader: Reader, op: Any, *operands: Any) -> Any:
+def _barrier(reader: ModuleReader, op: Any, *operands: Any) -> Any:
     return list(operands)
 
 
 @reads("stablehlo.batch_norm_inference")
-def _batch_norm(reader: Reader, op: Any, x: Any, scale: Any, offset: Any, mean: Any, variance: Any) -> Any:
+def _batch_norm(reader: ModuleReader, op: Any, x: Any, scale: Any, offset: Any, mean: Any, variance: Any) -> Any:
     axis = int(op.attributes["feature_index"])
     shape = [d if i == axis else 1 for i, d in enumerate(x.shape)]
     scale, offset, mean, variance = (jnp.reshape(v, shape) for v in (scale, offset, mean, variance))

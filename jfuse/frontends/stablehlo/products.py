@@ -10,13 +10,13 @@ from jaxlib.mlir.dialects import stablehlo
 
 from jfuse.errors import ImportFailed
 from jfuse.frontends.stablehlo.reductions import padding_of
-from jfuse.frontends.stablehlo.rules import Reader, reads
+from jfuse.frontends.stablehlo.rules import ModuleReader, reads
 from jfuse.frontends.stablehlo.shapes import integers
 from jfuse.frontends.stablehlo.values import as_sizes, result_type
 
 
 @reads("stablehlo.dot_general")
-def _dot_general(reader: Reader, op: Any, x: Any, y: Any) -> Any:
+def _dot_general(reader: ModuleReader, op: Any, x: Any, y: Any) -> Any:
     n = stablehlo.DotDimensionNumbers(op.attributes["dot_dimension_numbers"])
     contracted = tuple(n.lhs_contracting_dimensions), tuple(n.rhs_contracting_dimensions)
     batch = tuple(n.lhs_batching_dimensions), tuple(n.rhs_batching_dimensions)
@@ -24,12 +24,12 @@ def _dot_general(reader: Reader, op: Any, x: Any, y: Any) -> Any:
 
 
 @reads("stablehlo.dot")
-def _dot(reader: Reader, op: Any, x: Any, y: Any) -> Any:
+def _dot(reader: ModuleReader, op: Any, x: Any, y: Any) -> Any:
     return lax.dot_general(x, y, (((len(x.shape) - 1,), (0,)), ((), ())), preferred_element_type=result_type(op)[1])
 
 
 @reads("stablehlo.convolution", "stablehlo.dynamic_conv")
-def _convolution(reader: Reader, op: Any, x: Any, filters: Any, *padding: Any) -> Any:
+def _convolution(reader: ModuleReader, op: Any, x: Any, filters: Any, *padding: Any) -> Any:
     n = stablehlo.ConvDimensionNumbers(op.attributes["dimension_numbers"])
     rank = len(x.shape) - 2
     turned = [bool(r) for r in op.attributes["window_reversal"]] if "window_reversal" in op.attributes else []
@@ -58,13 +58,13 @@ _TRANSFORMS = {"FFT": lax.FftType.FFT, "IFFT": lax.FftType.IFFT, "RFFT": lax.Fft
 
 
 @reads("stablehlo.fft")
-def _fft(reader: Reader, op: Any, x: Any) -> Any:
+def _fft(reader: ModuleReader, op: Any, x: Any) -> Any:
     kind = str(op.attributes["fft_type"]).rsplit(maxsplit=1)[-1].rstrip(">")
     return lax.fft(x, _TRANSFORMS[kind], tuple(integers(op, "fft_length")))
 
 
 @reads("stablehlo.cholesky")
-def _cholesky(reader: Reader, op: Any, x: Any) -> Any:
+def _cholesky(reader: ModuleReader, op: Any, x: Any) -> Any:
     if not bool(op.attributes["lower"]):
         raise ImportFailed("a Cholesky decomposition of StableHLO to an upper matrix")
     return lax.linalg.cholesky(x)

@@ -10,7 +10,7 @@ from jax import lax
 from jaxlib.mlir import ir
 
 from jfuse.errors import ImportFailed
-from jfuse.frontends.stablehlo.rules import Reader, reads
+from jfuse.frontends.stablehlo.rules import ModuleReader, reads
 from jfuse.frontends.stablehlo.shapes import integers
 from jfuse.frontends.stablehlo.values import as_array, dtype_of
 
@@ -45,7 +45,7 @@ def _monoid(op: Any) -> str:
 
 
 @reads("stablehlo.reduce")
-def _reduce(reader: Reader, op: Any, *operands: Any) -> Any:
+def _reduce(reader: ModuleReader, op: Any, *operands: Any) -> Any:
     axes = tuple(integers(op, "dimensions"))
     half = len(operands) // 2
     arrays = [as_array(o) for o in operands[:half]]
@@ -78,7 +78,7 @@ def _combined(name: str, x: Any, start: Any) -> Any:
     return two(x, lax.broadcast(start, x.shape))
 
 
-def _first_best(reader: Reader, op: Any) -> Callable[..., Any] | None:
+def _first_best(reader: ModuleReader, op: Any) -> Callable[..., Any] | None:
     """argmax or argmin, where a region takes the better of two values and, of equals, the one of the lower index."""
     (block,) = op.regions[0].blocks
     kinds = [np.dtype(_scalar_type(a)) for a in block.arguments]
@@ -102,7 +102,7 @@ def _scalar_type(value: Any) -> np.dtype[Any]:
 
 
 @reads("stablehlo.reduce_window")
-def _reduce_window(reader: Reader, op: Any, *operands: Any) -> Any:
+def _reduce_window(reader: ModuleReader, op: Any, *operands: Any) -> Any:
     name = _monoid(op) or ("logaddexp" if _adds_exponents(reader, op) else "")
     if len(operands) != 2 or name not in _RUNNING:
         raise ImportFailed("a window of StableHLO by a function of its own", found=name or f"{len(operands)} operands")
@@ -123,7 +123,7 @@ def _reduce_window(reader: Reader, op: Any, *operands: Any) -> Any:
     return lax.reduce_window(x, start[()], _TWO[name], sizes, strides, padding, base, dilations)
 
 
-def _adds_exponents(reader: Reader, op: Any) -> bool:
+def _adds_exponents(reader: ModuleReader, op: Any) -> bool:
     """Whether a region of two floats is the logarithm of the sum of their exponentials."""
     (block,) = op.regions[0].blocks
     if len(block.arguments) != 2 or _scalar_type(block.arguments[0]).kind != "f":
@@ -156,7 +156,7 @@ def padding_of(op: Any, rank: int) -> list[tuple[int, int]]:
 
 
 @reads("stablehlo.sort")
-def _sort(reader: Reader, op: Any, *operands: Any) -> Any:
+def _sort(reader: ModuleReader, op: Any, *operands: Any) -> Any:
     axis = int(op.attributes["dimension"])
     arrays = [as_array(o) for o in operands]
     kinds = [a.dtype for a in arrays]
@@ -169,7 +169,7 @@ def _sort(reader: Reader, op: Any, *operands: Any) -> Any:
     return sorted_
 
 
-def _order(reader: Reader, op: Any, kinds: Sequence[np.dtype[Any]]) -> tuple[int, bool]:
+def _order(reader: ModuleReader, op: Any, kinds: Sequence[np.dtype[Any]]) -> tuple[int, bool]:
     """How many operands a comparator compares, and whether the larger come first."""
 
     def before(pairs: Sequence[tuple[int, int]]) -> bool:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 
-class Reader(Protocol):
+class ModuleReader(Protocol):
     """What functions ask of the module that is read."""
 
     def region(self, region: Any, arguments: Sequence[Any]) -> list[Any]:

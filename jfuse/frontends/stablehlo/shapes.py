@@ -11,7 +11,7 @@ from jaxlib.mlir import ir
 from jaxlib.mlir.dialects import stablehlo
 
 from jfuse.errors import ImportFailed
-from jfuse.frontends.stablehlo.rules import Reader, reads
+from jfuse.frontends.stablehlo.rules import ModuleReader, reads
 from jfuse.frontends.stablehlo.values import are_sizes, as_array, as_sizes, constant, is_sizes, result_type
 
 
@@ -21,12 +21,12 @@ def integers(op: Any, name: str) -> list[int]:
 
 
 @reads("stablehlo.constant")
-def _constant(reader: Reader, op: Any) -> Any:
+def _constant(reader: ModuleReader, op: Any) -> Any:
     return constant(op.attributes["value"])
 
 
 @reads("stablehlo.get_dimension_size")
-def _size(reader: Reader, op: Any, x: Any) -> Any:
+def _size(reader: ModuleReader, op: Any, x: Any) -> Any:
     size = x.shape[int(op.attributes["dimension"])]
     return np.asarray(size, np.int32) if isinstance(size, int) else _scalar(size)
 
@@ -38,7 +38,7 @@ def _scalar(size: Any) -> np.ndarray:
 
 
 @reads("stablehlo.reshape")
-def _reshape(reader: Reader, op: Any, x: Any) -> Any:
+def _reshape(reader: ModuleReader, op: Any, x: Any) -> Any:
     sizes, _ = result_type(op)
     if isinstance(x, np.ndarray):
         return x.reshape(sizes)
@@ -50,12 +50,12 @@ def _reshape(reader: Reader, op: Any, x: Any) -> Any:
 
 
 @reads("stablehlo.dynamic_reshape")
-def _dynamic_reshape(reader: Reader, op: Any, x: Any, shape: Any) -> Any:
+def _dynamic_reshape(reader: ModuleReader, op: Any, x: Any, shape: Any) -> Any:
     return lax.reshape(as_array(x), as_sizes(shape))
 
 
 @reads("stablehlo.broadcast_in_dim")
-def _broadcast(reader: Reader, op: Any, x: Any) -> Any:
+def _broadcast(reader: ModuleReader, op: Any, x: Any) -> Any:
     sizes, kind = result_type(op)
     axes = integers(op, "broadcast_dimensions")
     if isinstance(x, np.ndarray) and not sizes:
@@ -68,22 +68,22 @@ def _broadcast(reader: Reader, op: Any, x: Any) -> Any:
 
 
 @reads("stablehlo.dynamic_broadcast_in_dim")
-def _dynamic_broadcast(reader: Reader, op: Any, x: Any, shape: Any) -> Any:
+def _dynamic_broadcast(reader: ModuleReader, op: Any, x: Any, shape: Any) -> Any:
     return lax.broadcast_in_dim(as_array(x, result_type(op)[1]), as_sizes(shape), integers(op, "broadcast_dimensions"))
 
 
 @reads("stablehlo.transpose")
-def _transpose(reader: Reader, op: Any, x: Any) -> Any:
+def _transpose(reader: ModuleReader, op: Any, x: Any) -> Any:
     return lax.transpose(x, integers(op, "permutation"))
 
 
 @reads("stablehlo.reverse")
-def _reverse(reader: Reader, op: Any, x: Any) -> Any:
+def _reverse(reader: ModuleReader, op: Any, x: Any) -> Any:
     return lax.rev(x, integers(op, "dimensions"))
 
 
 @reads("stablehlo.concatenate")
-def _concatenate(reader: Reader, op: Any, *parts: Any) -> Any:
+def _concatenate(reader: ModuleReader, op: Any, *parts: Any) -> Any:
     axis = int(op.attributes["dimension"])
     if are_sizes(parts):
         return np.concatenate([np.asarray(p, object) for p in parts], axis)
@@ -91,7 +91,7 @@ def _concatenate(reader: Reader, op: Any, *parts: Any) -> Any:
 
 
 @reads("stablehlo.slice")
-def _slice(reader: Reader, op: Any, x: Any) -> Any:
+def _slice(reader: ModuleReader, op: Any, x: Any) -> Any:
     starts, ends, strides = (integers(op, n) for n in ("start_indices", "limit_indices", "strides"))
     if is_sizes(x):
         return x[tuple(map(slice, starts, ends, strides))]
@@ -99,7 +99,7 @@ def _slice(reader: Reader, op: Any, x: Any) -> Any:
 
 
 @reads("stablehlo.real_dynamic_slice")
-def _real_dynamic_slice(reader: Reader, op: Any, x: Any, starts: Any, ends: Any, strides: Any) -> Any:
+def _real_dynamic_slice(reader: ModuleReader, op: Any, x: Any, starts: Any, ends: Any, strides: Any) -> Any:
     if isinstance(starts, np.ndarray):
         return lax.slice(x, as_sizes(starts), as_sizes(ends), as_sizes(strides))
     begin, end = (_made_by(o) for o in op.operands[1:3])  # jax writes a dynamic_slice of open sizes so
@@ -116,7 +116,7 @@ def _made_by(value: Any) -> Any:
     return None if isinstance(value.owner, ir.Block) else value.owner.operation
 
 
-def _components(reader: Reader, value: Any) -> list[Any]:
+def _components(reader: ModuleReader, value: Any) -> list[Any]:
     """The scalars of a vector."""
     made = _made_by(value)
     if made is not None and made.name == "stablehlo.concatenate":
@@ -126,39 +126,39 @@ def _components(reader: Reader, value: Any) -> list[Any]:
 
 
 @reads("stablehlo.dynamic_slice")
-def _dynamic_slice(reader: Reader, op: Any, x: Any, *starts: Any) -> Any:
+def _dynamic_slice(reader: ModuleReader, op: Any, x: Any, *starts: Any) -> Any:
     return lax.dynamic_slice(x, [as_array(s) for s in starts], integers(op, "slice_sizes"))
 
 
 @reads("stablehlo.dynamic_update_slice")
-def _dynamic_update(reader: Reader, op: Any, x: Any, update: Any, *starts: Any) -> Any:
+def _dynamic_update(reader: ModuleReader, op: Any, x: Any, update: Any, *starts: Any) -> Any:
     return lax.dynamic_update_slice(x, update, [as_array(s) for s in starts])
 
 
 @reads("stablehlo.pad")
-def _pad(reader: Reader, op: Any, x: Any, value: Any) -> Any:
+def _pad(reader: ModuleReader, op: Any, x: Any, value: Any) -> Any:
     low, high, inner = (integers(op, n) for n in ("edge_padding_low", "edge_padding_high", "interior_padding"))
     return lax.pad(x, value, list(zip(low, high, inner, strict=True)))
 
 
 @reads("stablehlo.dynamic_pad")
-def _dynamic_pad(reader: Reader, op: Any, x: Any, value: Any, low: Any, high: Any, inner: Any) -> Any:
+def _dynamic_pad(reader: ModuleReader, op: Any, x: Any, value: Any, low: Any, high: Any, inner: Any) -> Any:
     return lax.pad(x, value, list(zip(*map(as_sizes, (low, high, inner)), strict=True)))
 
 
 @reads("stablehlo.iota")
-def _iota(reader: Reader, op: Any) -> Any:
+def _iota(reader: ModuleReader, op: Any) -> Any:
     sizes, kind = result_type(op)
     return lax.broadcasted_iota(kind, sizes, int(op.attributes["iota_dimension"]))
 
 
 @reads("stablehlo.dynamic_iota")
-def _dynamic_iota(reader: Reader, op: Any, shape: Any) -> Any:
+def _dynamic_iota(reader: ModuleReader, op: Any, shape: Any) -> Any:
     return lax.broadcasted_iota(result_type(op)[1], as_sizes(shape), int(op.attributes["iota_dimension"]))
 
 
 @reads("stablehlo.gather", "stablehlo.dynamic_gather")
-def _gather(reader: Reader, op: Any, x: Any, indices: Any, *sizes: Any) -> Any:
+def _gather(reader: ModuleReader, op: Any, x: Any, indices: Any, *sizes: Any) -> Any:
     numbers = stablehlo.GatherDimensionNumbers(op.attributes["dimension_numbers"])
     return lax.gather(
         x,
@@ -188,7 +188,7 @@ _SCATTERS = {
 
 
 @reads("stablehlo.scatter")
-def _scatter(reader: Reader, op: Any, x: Any, indices: Any, updates: Any, *others: Any) -> Any:
+def _scatter(reader: ModuleReader, op: Any, x: Any, indices: Any, updates: Any, *others: Any) -> Any:
     (block,) = op.regions[0].blocks
     *computed, end = block.operations
     made = computed[-1].operation.name.removeprefix("stablehlo.") if computed else ""

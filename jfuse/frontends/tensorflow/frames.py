@@ -28,24 +28,24 @@ def kind_of(node: Any) -> str:
 
 
 @dataclass(frozen=True, eq=False)
-class Context:
+class BranchContext:
     """The branches that must be taken for a value to exist: `pred` with the value `side`, within `parent`."""
 
-    parent: Context | None = None
+    parent: BranchContext | None = None
     pred: Ref = ("", 0)
     side: bool = False
     depth: int = 0
 
-    def is_within(self, other: Context) -> bool:
+    def is_within(self, other: BranchContext) -> bool:
         """Whether whoever is here is in `other` as well."""
-        here: Context | None = self
+        here: BranchContext | None = self
         while here is not None and here.depth > other.depth:
             here = here.parent
         return here is other
 
 
-ALWAYS = Context()
-_UNCLEAR = Context(depth=-1)  # branches meet in a way that no tf.cond makes; an error only where it is needed
+ALWAYS = BranchContext()
+_UNCLEAR = BranchContext(depth=-1)  # branches meet in a way that no tf.cond makes; an error only where it is needed
 
 
 @dataclass(frozen=True)
@@ -57,11 +57,11 @@ class LoopVariable:
 
 
 @dataclass(eq=False)
-class Frame:
+class TfFrame:
     """One loop. `variables` by their Merge nodes; `condition` is what its LoopCond node reads."""
 
     name: str
-    parent: Frame | None
+    parent: TfFrame | None
     depth: int
     enters: list[str] = field(default_factory=list)
     variables: dict[str, LoopVariable] = field(default_factory=dict)
@@ -75,7 +75,7 @@ class Branching:
     results: by Merge node what it takes where the predicate is true, and where it is false.
     """
 
-    context: Context
+    context: BranchContext
     pred: Ref
     number: int
     results: dict[str, tuple[Ref, Ref]] = field(default_factory=dict)
@@ -90,12 +90,12 @@ class Frames:
         self._inputs: dict[str, tuple[Ref, ...]] = {}
         self.roots = [self.ref(r) for r in roots]
         self.live = self._reached(name for name, _ in self.roots)
-        self.frame_of: dict[str, Frame | None] = {}
-        self._frames: dict[tuple[Frame | None, str], Frame] = {}
-        self.context_of_node: dict[str, Context] = {}
-        self._contexts: dict[tuple[Context, Ref, bool], Context] = {}
+        self.frame_of: dict[str, TfFrame | None] = {}
+        self._frames: dict[tuple[TfFrame | None, str], TfFrame] = {}
+        self.context_of_node: dict[str, BranchContext] = {}
+        self._contexts: dict[tuple[BranchContext, Ref, bool], BranchContext] = {}
         self.branching_of: dict[str, Branching] = {}
-        self._latest: dict[tuple[Frame | None, Context, Ref], Branching] = {}
+        self._latest: dict[tuple[TfFrame | None, BranchContext, Ref], Branching] = {}
         self._stamps: dict[str, tuple[int, ...]] = {}
         self._count = 0
         self._find_frames()
@@ -156,8 +156,8 @@ class Frames:
             elif name in self.live and frame is not None:
                 self._note_role(frame, name)
 
-    def _frame(self, name: str) -> Frame | None:
-        outer: Frame | None = None
+    def _frame(self, name: str) -> TfFrame | None:
+        outer: TfFrame | None = None
         for other in self._needs(name):
             outer = _deeper(outer, self.frame_of[other])
         kind = self.kind(name)
@@ -173,13 +173,13 @@ class Frames:
                 raise ImportFailed("values of different loops meet", where=name, remedy=_BROKEN)
         return outer
 
-    def _entered(self, outer: Frame | None, name: str) -> Frame:
+    def _entered(self, outer: TfFrame | None, name: str) -> TfFrame:
         key = (outer, self.nodes[name].attr["frame_name"].s.decode())
         if key not in self._frames:
-            self._frames[key] = Frame(key[1], outer, 1 if outer is None else outer.depth + 1)
+            self._frames[key] = TfFrame(key[1], outer, 1 if outer is None else outer.depth + 1)
         return self._frames[key]
 
-    def _note_role(self, frame: Frame, name: str) -> None:
+    def _note_role(self, frame: TfFrame, name: str) -> None:
         kind = self.kind(name)
         if kind == "Enter":
             frame.enters.append(name)
@@ -188,7 +188,7 @@ class Frames:
                 raise ImportFailed(f"the loop {frame.name!r} has two conditions", where=name, remedy=_BROKEN)
             frame.condition = self.inputs(name)[0]
 
-    def _note_variable(self, frame: Frame | None, name: str) -> None:
+    def _note_variable(self, frame: TfFrame | None, name: str) -> None:
         sources = [n for n, _ in self.inputs(name)]
         turns = [n for n in sources if self.kind(n) == "NextIteration"]
         enters = [n for n in sources if self.kind(n) == "Enter"]
@@ -208,7 +208,7 @@ class Frames:
         """Whether a node is a Switch between another turn and the end of its loop."""
         return self.kind(name) == "Switch" and self.kind(self.inputs(name)[1][0]) == "LoopCond"
 
-    def left_frame(self, name: str) -> Frame:
+    def left_frame(self, name: str) -> TfFrame:
         """The frame that an Exit node leaves."""
         frame = self.frame_of[self.inputs(name)[0][0]]
         assert frame is not None, "checked when frames were found"
@@ -216,7 +216,7 @@ class Frames:
 
     # Contexts
 
-    def context_of(self, ref: Ref) -> Context:
+    def context_of(self, ref: Ref) -> BranchContext:
         """The context of a tensor, within its frame."""
         name, index = ref
         context = self.context_of_node.get(name, ALWAYS)
@@ -224,11 +224,11 @@ class Frames:
             return context
         return self.branch(context, self.predicate(self.inputs(name)[1]), bool(index))
 
-    def branch(self, context: Context, pred: Ref, side: bool) -> Context:
+    def branch(self, context: BranchContext, pred: Ref, side: bool) -> BranchContext:
         """The context of one branch on `pred`; always the same object."""
         key = (context, pred, side)
         if key not in self._contexts:
-            self._contexts[key] = Context(context, pred, side, context.depth + 1)
+            self._contexts[key] = BranchContext(context, pred, side, context.depth + 1)
         return self._contexts[key]
 
     def predicate(self, ref: Ref) -> Ref:
@@ -291,7 +291,7 @@ class Frames:
         self.branching_of[name] = branching
         self._stamps[name] = (*stamp[:-1], branching.number)
 
-    def _stamp(self, names: Iterable[str], context: Context) -> tuple[int, ...]:
+    def _stamp(self, names: Iterable[str], context: BranchContext) -> tuple[int, ...]:
         """For each level of branches around a node, the latest If of that level that it depends on."""
         stamps = [self._stamps[n] for n in names if n in self._stamps]
         levels = range(max(context.depth, 0) + 1)
@@ -320,24 +320,24 @@ def ordered(roots: Iterable[str], needs: Callable[[str], Iterable[str]]) -> Iter
                 pending += [(n, False) for n in needs(name) if n not in done]
 
 
-def _deeper(a: Frame | None, b: Frame | None) -> Frame | None:
+def _deeper(a: TfFrame | None, b: TfFrame | None) -> TfFrame | None:
     return b if a is None or (b is not None and b.depth > a.depth) else a
 
 
-def _contains(outer: Frame | None, inner: Frame | None) -> bool:
+def _contains(outer: TfFrame | None, inner: TfFrame | None) -> bool:
     while inner is not None and inner is not outer:
         inner = inner.parent
     return inner is outer
 
 
-def _joined(contexts: Sequence[Context]) -> Context:
+def _joined(contexts: Sequence[BranchContext]) -> BranchContext:
     """The context of what needs values of all of these."""
     deepest = max(contexts, key=lambda c: c.depth, default=ALWAYS)
     clear = all(c is not _UNCLEAR and deepest.is_within(c) for c in contexts)
     return deepest if clear else _UNCLEAR
 
 
-def _are_branches(deep: Context, contexts: Sequence[Context]) -> bool:
+def _are_branches(deep: BranchContext, contexts: Sequence[BranchContext]) -> bool:
     """Whether two contexts are the two sides of one branch; a constant may have lost its tie to its side."""
     a, b = contexts
     other = b if a is deep else a

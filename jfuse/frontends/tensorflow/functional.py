@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from jfuse.errors import ImportFailed, LowerError
-from jfuse.frontends.tensorflow.frames import ALWAYS, Branching, Context, Frame, Frames, Ref, kind_of
+from jfuse.frontends.tensorflow.frames import ALWAYS, BranchContext, Branching, Frames, Ref, TfFrame, kind_of
 from jfuse.frontends.tensorflow.variables import is_write
 from jfuse.tf_nodes.attributes import Library
 from jfuse.tf_nodes.messages import message_class
@@ -112,7 +112,7 @@ def _is_inside(frames: Frames, name: str) -> bool:
         above, _ = frames.inputs(name)[0]
         if frames.kind(name) in ("Enter", "Switch"):
             tie = frames.frame_of.get(name) if frames.kind(name) == "Enter" else frames.inputs(name)[1][0]
-            return tie is not None and (isinstance(tie, Frame) or tie in frames.live)
+            return tie is not None and (isinstance(tie, TfFrame) or tie in frames.live)
         name = above
     return False
 
@@ -158,8 +158,8 @@ class _Block:
 
     frames: Frames
     builder: _Builder
-    frame: Frame | None
-    context: Context
+    frame: TfFrame | None
+    context: BranchContext
     is_top: bool = False
     nodes: list[Any] = field(default_factory=list)
     captures: dict[Ref, str] = field(default_factory=dict)
@@ -249,14 +249,14 @@ class _Block:
             return f"{self._name(branching)}:{list(branching.results).index(name)}"
         return name if index == 0 else f"{name}:{index}"
 
-    def _name(self, what: Frame | Branching) -> str:
+    def _name(self, what: TfFrame | Branching) -> str:
         """The name of the node that stands for a loop or a branching in this block."""
         if what not in self._names:
-            inside = what.name if isinstance(what, Frame) else next(iter(what.results))
+            inside = what.name if isinstance(what, TfFrame) else next(iter(what.results))
             self._names[what] = self.builder.unique(inside.rpartition("/")[0] or inside)
         return self._names[what]
 
-    def _variable(self, frame: Frame, exit_: str) -> int:
+    def _variable(self, frame: TfFrame, exit_: str) -> int:
         """Which of its variables a loop ends with at an Exit node."""
         switch, index = self.frames.inputs(exit_)[0]
         merge = self.frames.inputs(switch)[0][0] if self.frames.kind(switch) == "Switch" else ""
@@ -265,7 +265,7 @@ class _Block:
         return list(frame.variables).index(merge)
 
     def _make(self, what: object) -> None:
-        if isinstance(what, Frame):
+        if isinstance(what, TfFrame):
             self._loop(what)
         elif isinstance(what, Branching):
             self._branch(what)
@@ -297,7 +297,7 @@ class _Block:
             functions[attr] = self.builder.function(f"{name}_{attr}", block.arguments(captured), block.nodes, found)
         self._call("If", name, [branching.pred, *captured], functions)
 
-    def _loop(self, frame: Frame) -> None:
+    def _loop(self, frame: TfFrame) -> None:
         if frame.condition is None:
             raise ImportFailed(f"the loop {frame.name!r} has no condition")
         name = self._name(frame)
@@ -313,7 +313,7 @@ class _Block:
         }
         self._call("While", name, [self._entering(frame, ref) for ref in captured], functions)
 
-    def _entering(self, frame: Frame, ref: Ref) -> Ref:
+    def _entering(self, frame: TfFrame, ref: Ref) -> Ref:
         """What the loop is given for a tensor that its functions take."""
         name, _ = ref
         if self.frames.is_loop_variable(name):

@@ -11,7 +11,7 @@ from jfuse.ir.walk import live_eqns, producers
 from jfuse.lowering.recover.masks.padding import Padding, padding_of
 from jfuse.passes.context import Context
 from jfuse.proof.samples import Padded
-from jfuse.report import Promise
+from jfuse.report import PaddingPromise
 
 
 @dataclass
@@ -27,7 +27,7 @@ class Masks:
     eqns: Sequence[Eqn]
     inputs: Sequence[Var] | None
     asked: dict[int, Padded] = field(default_factory=dict)
-    _promises: list[Promise] = field(default_factory=list)
+    _promises: list[PaddingPromise] = field(default_factory=list)
 
     def side_of(self, place: int, axis: int, counts: bool = True) -> str | None:
         """The side on which operand `place` is padded along an axis; None where it may have gaps.
@@ -56,11 +56,11 @@ class Masks:
                 report.assumptions.append(str(promise))
                 report.promises.append(promise)
 
-    def _promise(self, found: Padding, counts: bool, side: str, inputs: Sequence[Var]) -> Promise:
+    def _promise(self, found: Padding, counts: bool, side: str, inputs: Sequence[Var]) -> PaddingPromise:
         known = Graph("mask", tuple(inputs), tuple(self.eqns), (found.root,))
         eqns = live_eqns(known, known.outputs)
         read = {a for a in (*known.outputs, *(a for eqn in eqns for a in eqn.inputs)) if isinstance(a, Var)}
         graph = Graph("mask", tuple(v for v in inputs if v in read), eqns, known.outputs)
         made_by = producers(graph).get(found.root) if isinstance(found.root, Var) else None
         source = "an input" if made_by is None else str(made_by.source)
-        return Promise(side, found.axis, graph, source, counts ^ found.negated)
+        return PaddingPromise(side, found.axis, graph, source, counts ^ found.negated)

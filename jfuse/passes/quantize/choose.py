@@ -11,14 +11,14 @@ from jfuse.ir.graph import Atom, Const, Eqn, Graph, Var
 from jfuse.ir.quantization import Quantization
 from jfuse.ir.types import DType
 from jfuse.ir.walk import use_counts
-from jfuse.passes.quantize.forms import Form, facts, integers_of, is_float, operands_of
+from jfuse.passes.quantize.forms import EqnForm, facts, integers_of, is_float, operands_of
 from jfuse.passes.quantize.groups import Group, Groups
 from jfuse.passes.quantize.masks import faded_ranges
 from jfuse.passes.quantize.parameters import FIRST
 from jfuse.passes.quantize.trained import trained_ranges
 from jfuse.quantization.recipe import QuantizeRule
 from jfuse.quantization.statistics import Observed
-from jfuse.tflite.runtime.quantized import Fixed, Recurrence
+from jfuse.tflite.runtime.quantized import Fixed, IntegerLstm
 
 RangeOf = Callable[[Observed, str], tuple[float, float]]
 """The range of a value, by an algorithm's name."""
@@ -29,14 +29,14 @@ _FARTHEST = 1e30
 
 
 @dataclass(frozen=True)
-class Slot:
+class IntegerSlot:
     """What a kernel of integers takes at one place, or gives."""
 
     dtype: DType
     quantization: Quantization
 
 
-def cell_extent(eqn: Eqn, recurrence: Recurrence, range_of: RangeOf) -> float:
+def cell_extent(eqn: Eqn, recurrence: IntegerLstm, range_of: RangeOf) -> float:
     """The largest cell state of an LSTM by its absolute value, before the first step and after all others.
 
     A clip of the cell state counts, as it must be within reach of the integers.
@@ -50,14 +50,14 @@ def cell_extent(eqn: Eqn, recurrence: Recurrence, range_of: RangeOf) -> float:
     return max(map(abs, ends))
 
 
-def cell_scale(extent: float, recurrence: Recurrence) -> float:
+def cell_scale(extent: float, recurrence: IntegerLstm) -> float:
     """The scale of the cell state: a power of two, within what the kernel takes; beyond that the state saturates."""
     least, most = recurrence.cell_exponents
     exponent = int(np.ceil(np.log2(extent))) - 15 if extent > 0 else least
     return float(2.0 ** min(max(exponent, least), most))
 
 
-def parts_of(eqn: Eqn, recurrence: Recurrence) -> list[str]:
+def parts_of(eqn: Eqn, recurrence: IntegerLstm) -> list[str]:
     """The inner values of an LSTM that need a scale: totals of gates before a layer norm, what a projection reads."""
     normed = [g.part for g in recurrence.gates if eqn.inputs[g.norm] is not None]
     return [*normed, *(["hidden"] if eqn.inputs[recurrence.projection[0]] is not None else [])]
@@ -66,7 +66,7 @@ def parts_of(eqn: Eqn, recurrence: Recurrence) -> list[str]:
 class Choice:
     """The parameters of one graph: of each value, and of each place where an integer kernel reads one."""
 
-    def __init__(self, graph: Graph, forms: Mapping[Eqn, Form], range_of: RangeOf) -> None:
+    def __init__(self, graph: Graph, forms: Mapping[Eqn, EqnForm], range_of: RangeOf) -> None:
         self._range_of = range_of
         self._groups = Groups()
         self._counts = use_counts(graph)
@@ -81,17 +81,17 @@ class Choice:
         for eqn, rule in integers.items():
             self._coarsen(eqn, rule.activations)
 
-    def of_value(self, var: Var, dtype: DType) -> Slot | None:
+    def of_value(self, var: Var, dtype: DType) -> IntegerSlot | None:
         """The parameters of a value in a type; None where no integer kernel has to do with it."""
         return self._slot((var, dtype)) if (var, dtype) in self._groups else None
 
-    def at(self, eqn: Eqn, operand: int) -> Slot:
+    def at(self, eqn: Eqn, operand: int) -> IntegerSlot:
         """What an integer kernel takes as an activation."""
         return self._slot(self._places[eqn, operand])
 
-    def _slot(self, key: Hashable) -> Slot:
+    def _slot(self, key: Hashable) -> IntegerSlot:
         group = self._groups[key]
-        return Slot(group.dtype, group.quantization)
+        return IntegerSlot(group.dtype, group.quantization)
 
     def _add(self, eqn: Eqn, rule: QuantizeRule) -> None:
         recurrence = facts(eqn).recurrence
@@ -123,7 +123,7 @@ class Choice:
         if isinstance(given, Var) and given in self._trained:
             self._groups.add((given, rule.activations), lambda: self._group(given, rule, None))
 
-    def _add_recurrence(self, eqn: Eqn, recurrence: Recurrence, rule: QuantizeRule) -> None:
+    def _add_recurrence(self, eqn: Eqn, recurrence: IntegerLstm, rule: QuantizeRule) -> None:
         """The values of an LSTM: one scale for its output and output state, one for its cell state before and after."""
         dtype, (result, output, cell) = rule.activations, eqn.outputs
         data, h = (eqn.inputs[i] for i in (recurrence.data, recurrence.output_state))

@@ -14,7 +14,7 @@ from jfuse.ir.types import DType
 from jfuse.ir.walk import users
 from jfuse.quantization.recipe import FLOAT, QuantizeRule, Recipe
 from jfuse.tflite.names import equation_name
-from jfuse.tflite.runtime.quantized import Integers, Quantized, Recurrence, Weights
+from jfuse.tflite.runtime.quantized import IntegerLstm, Integers, Quantized, WeightOperand
 from jfuse.tflite.runtime.table import quantized_of
 from jfuse.tflite.targets.target import Target
 
@@ -24,7 +24,7 @@ Kind = Literal["float", "halves", "weights", "integer"]
 
 
 @dataclass(frozen=True)
-class Form:
+class EqnForm:
     """The form of one equation, and why it is less than its rule asks for, where it is."""
 
     kind: Kind
@@ -37,7 +37,7 @@ class Operands:
     """The float operands of an equation by what they are to its kernel, each by its position."""
 
     activations: tuple[int, ...]
-    weights: tuple[Weights, ...]
+    weights: tuple[WeightOperand, ...]
     bias: int | None
 
 
@@ -77,7 +77,7 @@ def rule_of(eqn: Eqn, recipe: Recipe) -> QuantizeRule:
     return recipe.rule_for(equation_name(eqn), str(eqn.op.builtin))
 
 
-def weight_consts(eqn: Eqn, rule: QuantizeRule) -> Iterator[tuple[Weights, Const]]:
+def weight_consts(eqn: Eqn, rule: QuantizeRule) -> Iterator[tuple[WeightOperand, Const]]:
     """The constant weights with enough elements, counted together where the kernel takes all of them or none."""
     floats = [(weights, atom) for weights, atom in _constants(eqn) if is_float(atom)]
     all_of_them = sum(atom.array.size for _, atom in floats) if facts(eqn).together else 0
@@ -86,7 +86,7 @@ def weight_consts(eqn: Eqn, rule: QuantizeRule) -> Iterator[tuple[Weights, Const
             yield weights, atom
 
 
-def _constants(eqn: Eqn) -> Iterator[tuple[Weights, Const]]:
+def _constants(eqn: Eqn) -> Iterator[tuple[WeightOperand, Const]]:
     for weights in facts(eqn).weights:
         atom = _operand(eqn, weights.operand)
         if isinstance(atom, Const) and _is_constant(atom) and atom.type.rank >= weights.rank:
@@ -98,28 +98,28 @@ def is_finite(const: Const) -> bool:
     return bool(np.isfinite(const.array).all())
 
 
-def weight_form(eqn: Eqn, rule: QuantizeRule) -> Form:
+def weight_form(eqn: Eqn, rule: QuantizeRule) -> EqnForm:
     """The form of an equation whose weights alone are to be kept in few bits."""
     row = facts(eqn)
     found = list(weight_consts(eqn, rule))
     if not found:
         too_few = any(is_float(atom) for _, atom in _constants(eqn))
-        return Form("float", rule, f"its weights have fewer than {rule.min_elements} elements" if too_few else "")
+        return EqnForm("float", rule, f"its weights have fewer than {rule.min_elements} elements" if too_few else "")
     if row.together and len(found) < len(list(_constants(eqn))):
-        return Form("float", rule, "its kernel takes all weights in few bits or none, and some are no floats")
+        return EqnForm("float", rule, "its kernel takes all weights in few bits or none, and some are no floats")
     if not all(is_finite(const) for _, const in found):
-        return Form("float", rule, "its weights hold NaNs or infinities")
-    return Form("weights", rule)
+        return EqnForm("float", rule, "its weights hold NaNs or infinities")
+    return EqnForm("weights", rule)
 
 
 def _operand(eqn: Eqn, index: int) -> Atom | None:
     return eqn.inputs[index] if index < len(eqn.inputs) else None
 
 
-def half_form(eqn: Eqn, rule: QuantizeRule) -> Form:
+def half_form(eqn: Eqn, rule: QuantizeRule) -> EqnForm:
     """The form of an equation whose constants are to be f16."""
     consts = [a for a in eqn.inputs if isinstance(a, Const) and is_half(a, rule)]
-    return Form("halves" if consts else "float", rule)
+    return EqnForm("halves" if consts else "float", rule)
 
 
 def is_half(atom: Atom | None, rule: QuantizeRule) -> bool:
@@ -127,20 +127,20 @@ def is_half(atom: Atom | None, rule: QuantizeRule) -> bool:
     return isinstance(atom, Const) and _is_constant(atom) and is_float(atom) and atom.array.size >= rule.min_elements
 
 
-def own_form(eqn: Eqn, recipe: Recipe, target: Target) -> Form:
+def own_form(eqn: Eqn, recipe: Recipe, target: Target) -> EqnForm:
     """The form of an equation, whatever its neighbours' are."""
     rule = rule_of(eqn, recipe)
     is_operator = eqn.op.is_kernel and not eqn.op.scales
     if rule.mode == "float" or not is_operator or any(map(_is_quantized, (*eqn.inputs, *eqn.outputs))):
-        return Form("float", rule)
+        return EqnForm("float", rule)
     if rule.mode == "float16":
         return half_form(eqn, rule)
     if rule.mode != "integer":
         form = weight_form(eqn, rule)
     else:
         reason = why_not_integer(eqn, rule, target)
-        form = Form("integer", rule) if reason is None else Form("float", rule, reason)
-    return Form("float", rule, _VANISH) if form.kind != "float" and _weights_vanish(eqn, rule) else form
+        form = EqnForm("integer", rule) if reason is None else EqnForm("float", rule, reason)
+    return EqnForm("float", rule, _VANISH) if form.kind != "float" and _weights_vanish(eqn, rule) else form
 
 
 _VANISH = "its weights reach so far that most of them would be 0 in 8 bits, as those of a fused mask do"
@@ -186,7 +186,7 @@ def why_not_integer(eqn: Eqn, rule: QuantizeRule, target: Target) -> str | None:
     return reason or _why_not_operands(eqn, operands, rule)
 
 
-def why_not_recurrence(eqn: Eqn, recurrence: Recurrence, rule: QuantizeRule) -> str | None:
+def why_not_recurrence(eqn: Eqn, recurrence: IntegerLstm, rule: QuantizeRule) -> str | None:
     """Why the integer kernel of an LSTM does not take an equation; None where it does."""
     if rule.weights is not DType.i8:
         return f"the runtime has no kernel for weights of {rule.weights.value}"
@@ -225,7 +225,7 @@ def forms_of(
     target: Target,
     given: frozenset[Var],
     why_not: Callable[[Eqn], str | None] = lambda eqn: None,
-) -> dict[Eqn, Form]:
+) -> dict[Eqn, EqnForm]:
     """The form of each equation of a graph, those of bodies not included.
 
     given: inputs that are integers. why_not: why an equation whose kernel takes integers must stay float all the same.
@@ -242,12 +242,12 @@ def forms_of(
     for eqn in reversed(left):
         if eqn not in chosen and _moves(eqn) and _is_read_by_integers(eqn, readers, chosen):
             chosen[eqn] = own[eqn]
-    return {e: chosen.get(e, Form("float", own[e].rule)) for e in graph.eqns}
+    return {e: chosen.get(e, EqnForm("float", own[e].rule)) for e in graph.eqns}
 
 
-def _unless(form: Form, eqn: Eqn, why_not: Callable[[Eqn], str | None]) -> Form:
+def _unless(form: EqnForm, eqn: Eqn, why_not: Callable[[Eqn], str | None]) -> EqnForm:
     reason = why_not(eqn) if form.kind == "integer" else None
-    return form if reason is None else Form("float", form.rule, reason)
+    return form if reason is None else EqnForm("float", form.rule, reason)
 
 
 def _moves(eqn: Eqn) -> bool:
@@ -261,7 +261,7 @@ def _has_integers(eqn: Eqn, integers: set[Var]) -> bool:
     return any(v in integers for v in read) if _moves(eqn) else bool(read) and all(v in integers for v in read)
 
 
-def _is_read_by_integers(eqn: Eqn, readers: dict[Var, list[Eqn]], chosen: dict[Eqn, Form]) -> bool:
+def _is_read_by_integers(eqn: Eqn, readers: dict[Var, list[Eqn]], chosen: dict[Eqn, EqnForm]) -> bool:
     reading = (r for v in eqn.outputs if is_float(v) for r in readers.get(v, ()))
     return any(r in chosen and chosen[r].kind == "integer" for r in reading)
 

@@ -14,12 +14,12 @@ from jfuse.ir.types import DType
 from jfuse.ir.walk import producers
 from jfuse.kernels import ops
 from jfuse.passes.quantize.arrays import BIAS, activations_in, bias_in, in_halves, least_scale
-from jfuse.passes.quantize.choose import Choice, Slot, input_scale, product_scale
-from jfuse.passes.quantize.forms import Form, facts, integers_of, is_float, is_half, operands_of
+from jfuse.passes.quantize.choose import Choice, IntegerSlot, input_scale, product_scale
+from jfuse.passes.quantize.forms import EqnForm, facts, integers_of, is_float, is_half, operands_of
 from jfuse.passes.quantize.parameters import as_unsigned
 from jfuse.passes.quantize.recurrent import integer_lstm
 from jfuse.passes.quantize.weights import WeightsInFewBits
-from jfuse.tflite.runtime.quantized import Recurrence, Weights
+from jfuse.tflite.runtime.quantized import IntegerLstm, WeightOperand
 
 
 @dataclass(frozen=True)
@@ -40,15 +40,15 @@ class Insertion:
     """
 
     graph: Graph
-    forms: Mapping[Eqn, Form]
+    forms: Mapping[Eqn, EqnForm]
     choice: Choice | None
     weights: WeightsInFewBits
     on_body: Callable[[Graph], Graph]
     boundary: Boundary = Boundary()
     eqns: list[Eqn] = field(default_factory=list)
     _floats: dict[Var, Var] = field(default_factory=dict)
-    _held: dict[tuple[Var, Slot], Var] = field(default_factory=dict)
-    _slots: dict[Var, Slot] = field(default_factory=dict)
+    _held: dict[tuple[Var, IntegerSlot], Var] = field(default_factory=dict)
+    _slots: dict[Var, IntegerSlot] = field(default_factory=dict)
     _consts: dict[tuple[int, Any], Var] = field(default_factory=dict)
 
     def run(self) -> Graph:
@@ -75,7 +75,7 @@ class Insertion:
             self._hold(var, slot, self._append(ops.quantize, given, slot, Source()))
         return given
 
-    def _slot_of(self, var: Var, wanted: DType) -> Slot | None:
+    def _slot_of(self, var: Var, wanted: DType) -> IntegerSlot | None:
         """The parameters of an input or output; those of the type that is wanted first."""
         order = (DType.i16, DType.i8) if wanted is DType.i16 else (DType.i8, DType.i16)
         found = (self.choice.of_value(var, dtype) for dtype in order) if self.choice is not None else ()
@@ -93,18 +93,18 @@ class Insertion:
             return here
         if wanted is DType.u8 and slot.dtype is DType.i8:
             return self._append(
-                ops.quantize, here, Slot(DType.u8, as_unsigned(slot.quantization)), here_source(self, atom)
+                ops.quantize, here, IntegerSlot(DType.u8, as_unsigned(slot.quantization)), here_source(self, atom)
             )
         other = self._slot_of(atom, wanted)
         return here if other is None else self.as_integer(atom, other, Source())
 
     # Values in one type or another.
 
-    def _hold(self, var: Var, slot: Slot, here: Var) -> None:
+    def _hold(self, var: Var, slot: IntegerSlot, here: Var) -> None:
         self._held[var, slot] = here
         self._slots.setdefault(var, slot)
 
-    def _append(self, op: Any, x: Atom, slot: Slot | None, source: Source) -> Var:
+    def _append(self, op: Any, x: Atom, slot: IntegerSlot | None, source: Source) -> Var:
         dtype, quantization = (DType.f32, None) if slot is None else (slot.dtype, slot.quantization)
         made = Var(replace(x.type, dtype=dtype, quantization=quantization))
         self.eqns.append(Eqn(op, (x,), (made,), {}, source))
@@ -119,7 +119,7 @@ class Insertion:
             self._floats[var] = self._append(ops.dequantize, self._held[var, slot], None, source)
         return self._floats[var]
 
-    def as_integer(self, var: Var, slot: Slot, source: Source) -> Var:
+    def as_integer(self, var: Var, slot: IntegerSlot, source: Source) -> Var:
         """The value as integers with these parameters."""
         if (var, slot) not in self._held:
             own = self._slots.get(var)
@@ -129,7 +129,7 @@ class Insertion:
 
     # Equations.
 
-    def _add(self, eqn: Eqn, form: Form) -> None:
+    def _add(self, eqn: Eqn, form: EqnForm) -> None:
         if form.kind == "integer":
             self._add_integer(eqn, form)
             return
@@ -140,7 +140,7 @@ class Insertion:
             self.eqns.pop()
             self.weights.put(self, changed, form.rule)
 
-    def _float_operand(self, eqn: Eqn, index: int, form: Form) -> Atom | None:
+    def _float_operand(self, eqn: Eqn, index: int, form: EqnForm) -> Atom | None:
         atom = eqn.inputs[index]
         if isinstance(atom, Const) and form.kind == "halves" and is_half(atom, form.rule):
             return self._half(atom, eqn.source)
@@ -162,7 +162,7 @@ class Insertion:
             self._consts[place] = self._append(ops.dequantize, const, None, source)
         return self._consts[place]
 
-    def _add_integer(self, eqn: Eqn, form: Form) -> None:
+    def _add_integer(self, eqn: Eqn, form: EqnForm) -> None:
         assert self.choice is not None, "an equation in integers"
         recurrence = facts(eqn).recurrence
         if recurrence is not None:
@@ -186,7 +186,7 @@ class Insertion:
         outputs = [self._result(var, dtype) if row.result != "plain" else var for var in eqn.outputs]
         self.eqns.append(replace(eqn, inputs=tuple(operands), outputs=tuple(outputs), params={**eqn.params, **given}))
 
-    def _add_recurrence(self, eqn: Eqn, recurrence: Recurrence, dtype: DType) -> None:
+    def _add_recurrence(self, eqn: Eqn, recurrence: IntegerLstm, dtype: DType) -> None:
         choice = self.choice
         assert choice is not None, "an equation in integers"
         taken = {i: self._activation(eqn, i) for i in operands_of(eqn).activations}
@@ -203,7 +203,7 @@ class Insertion:
         assert isinstance(atom, Var), "an operand"
         return self.as_integer(atom, slot, eqn.source)
 
-    def _integer_weights(self, eqn: Eqn, weights: Weights, form: Form) -> Const:
+    def _integer_weights(self, eqn: Eqn, weights: WeightOperand, form: EqnForm) -> Const:
         assert self.choice is not None, "an equation in integers"
         scale, bias = input_scale(self.choice, eqn), operands_of(eqn).bias
         atom = None if bias is None else eqn.inputs[bias]
@@ -213,7 +213,7 @@ class Insertion:
         return self.weights.integers(eqn, weights, form.rule, least)
 
     def _bias(
-        self, eqn: Eqn, index: int, weights: Sequence[Weights], operands: Sequence[Atom | None], dtype: DType
+        self, eqn: Eqn, index: int, weights: Sequence[WeightOperand], operands: Sequence[Atom | None], dtype: DType
     ) -> Const:
         assert self.choice is not None, "an equation in integers"
         bias, scale = eqn.inputs[index], np.array([input_scale(self.choice, eqn)])
@@ -240,5 +240,5 @@ def here_source(insertion: Insertion, var: Var) -> Source:
     return Source() if made is None else made.source
 
 
-def _parameters(slot: Slot, wanted: DType) -> Quantization:
+def _parameters(slot: IntegerSlot, wanted: DType) -> Quantization:
     return as_unsigned(slot.quantization) if wanted is DType.u8 else slot.quantization

@@ -14,7 +14,7 @@ from jfuse.ir.walk import all_graphs
 from jfuse.passes.context import Context
 from jfuse.passes.legalize.narrow_ranges import without_narrow_ranges
 from jfuse.passes.quantize.choose import Choice, RangeOf, within_reach
-from jfuse.passes.quantize.forms import Form, forms_of, is_float, operands_of
+from jfuse.passes.quantize.forms import EqnForm, forms_of, is_float, operands_of
 from jfuse.passes.quantize.insert import Boundary, Insertion
 from jfuse.passes.quantize.integer_states import with_integer_states
 from jfuse.passes.quantize.lost_weights import without_lost_weights
@@ -78,7 +78,7 @@ class Quantizing:
     statistics: Statistics | None = None
     needed: frozenset[Observed] = frozenset()
     weights: WeightsInFewBits = field(default_factory=WeightsInFewBits)
-    forms: dict[Eqn, Form] = field(default_factory=dict)
+    forms: dict[Eqn, EqnForm] = field(default_factory=dict)
     _bodies: dict[int, tuple[Graph, Graph]] = field(default_factory=dict)
 
     def wanted(self, program: Program) -> Mapping[Observed, set[str]]:
@@ -113,7 +113,7 @@ class Quantizing:
         self.forms.update(forms)
         return Insertion(graph, forms, choice, self.weights, self._body, boundary).run()
 
-    def _chosen(self, graph: Graph, given: frozenset[Var]) -> tuple[dict[Eqn, Form], Choice | None]:
+    def _chosen(self, graph: Graph, given: frozenset[Var]) -> tuple[dict[Eqn, EqnForm], Choice | None]:
         """The forms of the equations, and the parameters of what computes in integers."""
         refused: dict[Eqn, str] = {}
 
@@ -160,7 +160,7 @@ def _plain_counts(signature: Signature) -> tuple[int, int]:
     return len(signature.input_names) - states, len(signature.output_names) - states
 
 
-def _lines(forms: Mapping[Eqn, Form]) -> Iterator[QuantizedOps]:
+def _lines(forms: Mapping[Eqn, EqnForm]) -> Iterator[QuantizedOps]:
     """The report: how many operators of each kind have which form, and why."""
     counts: Counter[tuple[str, str, str]] = Counter()
     first: dict[tuple[str, str, str], str] = {}
@@ -174,7 +174,7 @@ def _lines(forms: Mapping[Eqn, Form]) -> Iterator[QuantizedOps]:
         yield QuantizedOps(op, text, count, first[op, text, reason], reason)
 
 
-def _text(form: Form) -> str:
+def _text(form: EqnForm) -> str:
     rule = form.rule
     if form.kind == "float":
         return "float"
@@ -183,7 +183,7 @@ def _text(form: Form) -> str:
     return f"{rule.weights.value} weights" if form.kind == "weights" else f"{rule.activations.value} activations"
 
 
-def _refuse_floats(forms: Mapping[Eqn, Form]) -> None:
+def _refuse_floats(forms: Mapping[Eqn, EqnForm]) -> None:
     """Raise LowerError, which names all of them, where operators compute with floats."""
     floats = [(eqn, form) for eqn, form in forms.items() if form.kind == "float" and form.reason]
     if not floats:

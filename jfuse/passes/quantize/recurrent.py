@@ -12,7 +12,7 @@ from jfuse.ir.quantization import Quantization
 from jfuse.ir.types import DType, TensorType
 from jfuse.passes.quantize.arrays import BIAS, activations_in, bias_in, least_scale, weights_in
 from jfuse.passes.quantize.parameters import parameters
-from jfuse.tflite.runtime.quantized import GateOperands, Recurrence
+from jfuse.tflite.runtime.quantized import GateOperands, IntegerLstm
 
 RangeOfPart = Callable[[str], tuple[float, float]]
 _OF_NORMS = 2.0**-10
@@ -21,7 +21,7 @@ times this."""
 
 
 def integer_lstm(
-    eqn: Eqn, recurrence: Recurrence, taken: Mapping[int, Atom], outputs: tuple[Var, ...], part: RangeOfPart
+    eqn: Eqn, recurrence: IntegerLstm, taken: Mapping[int, Atom], outputs: tuple[Var, ...], part: RangeOfPart
 ) -> Eqn:
     """An LSTM equation with its weights, biases and states in integers.
 
@@ -46,7 +46,7 @@ def integer_lstm(
     return replace(eqn, inputs=inputs, outputs=outputs, intermediates=tuple(intermediates))
 
 
-def _totals(eqn: Eqn, recurrence: Recurrence, part: RangeOfPart) -> list[tuple[GateOperands, Quantization]]:
+def _totals(eqn: Eqn, recurrence: IntegerLstm, part: RangeOfPart) -> list[tuple[GateOperands, Quantization]]:
     """What gates add up before their layer norm; without one the kernel has a scale of its own."""
     found = {g: parameters(*part(g.part), DType.i16) for g in recurrence.gates if eqn.inputs[g.norm] is not None}
     if not found:

@@ -14,7 +14,7 @@ from jfuse.kernels import ops
 from jfuse.passes.quantize.arrays import weights_in
 from jfuse.passes.quantize.forms import facts, weight_consts
 from jfuse.quantization.recipe import QuantizeRule
-from jfuse.tflite.runtime.quantized import Granularity, Hybrid, Weights
+from jfuse.tflite.runtime.quantized import Granularity, Hybrid, WeightOperand
 
 ASYMMETRIC = "asymmetric_quantize_inputs"
 """The option by which a kernel with integer weights takes a zero point for its float operands: one bit more for ranges
@@ -43,7 +43,7 @@ class WeightsInFewBits:
             self._made[place] = (const, make())  # the constant stays alive as long as its id stands for it
         return self._made[place][1]
 
-    def integers(self, eqn: Eqn, weights: Weights, rule: QuantizeRule, least: np.ndarray | None) -> Const:
+    def integers(self, eqn: Eqn, weights: WeightOperand, rule: QuantizeRule, least: np.ndarray | None) -> Const:
         """The weights of an equation that computes in integers.   least: scales, as `weights_in` has them"""
         granularity: Granularity = (
             "channel" if weights.integer_per_channel and rule.granularity != "tensor" else "tensor"
@@ -67,7 +67,7 @@ class WeightsInFewBits:
         graph.eqns.extend([changed] if moved is None else _dequantized_behind(changed, moved))
 
     def _in(
-        self, eqn: Eqn, weights: Weights, rule: QuantizeRule, granularity: Granularity, least: np.ndarray | None
+        self, eqn: Eqn, weights: WeightOperand, rule: QuantizeRule, granularity: Granularity, least: np.ndarray | None
     ) -> Const:
         const, axis = eqn.inputs[weights.operand], weights.axis_of(eqn)
         assert isinstance(const, Const), "weights"
@@ -76,12 +76,12 @@ class WeightsInFewBits:
         return self.kept(const, key, lambda: weights_in(const, rule.weights, granularity, least_scale=least, **options))
 
 
-def needs_dequantize(eqn: Eqn, weights: Weights, const: Const, rule: QuantizeRule) -> bool:
+def needs_dequantize(eqn: Eqn, weights: WeightOperand, const: Const, rule: QuantizeRule) -> bool:
     """Whether DEQUANTIZE stands before an equation, as its kernel takes the weights as floats only."""
     return _way(eqn, weights, const, rule) is None and not (weights.moved and rule.weights is DType.i8)
 
 
-def _way(eqn: Eqn, weights: Weights, const: Const, rule: QuantizeRule) -> Hybrid | None:
+def _way(eqn: Eqn, weights: WeightOperand, const: Const, rule: QuantizeRule) -> Hybrid | None:
     """How the kernel takes the integers beside float operands, as finely scaled as the rule asks; None where not."""
     if rule.mode != "dynamic":
         return None

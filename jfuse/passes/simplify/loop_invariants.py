@@ -9,11 +9,11 @@ from jfuse.ir.graph import Atom, Const, Eqn, Graph, Op, Params, Var
 from jfuse.ir.trace import active_trace
 from jfuse.ir.walk import substitute_graph
 from jfuse.kernels import control
-from jfuse.lowering.peephole import View
+from jfuse.lowering.peephole import GraphView
 from jfuse.passes.rewrite import inline
 
 
-def bind_carried(eqn: Eqn, view: View) -> Sequence[Atom] | None:
+def bind_carried(eqn: Eqn, view: GraphView) -> Sequence[Atom] | None:
     """The results of the equation, recorded again with less to carry; None where there is nothing to bind.
 
     The result of a value that never changes is its operand. An IF of a constant flag is the branch that it takes. A
@@ -23,7 +23,7 @@ def bind_carried(eqn: Eqn, view: View) -> Sequence[Atom] | None:
     return None if bind is None else bind(eqn, view)
 
 
-def _bind_while(eqn: Eqn, view: View) -> Sequence[Atom] | None:
+def _bind_while(eqn: Eqn, view: GraphView) -> Sequence[Atom] | None:
     cond, body = eqn.bodies
     still = {i for i, (out, var) in enumerate(zip(body.outputs, body.inputs, strict=True)) if out is var}
     bound = {i for i in still if isinstance(eqn.inputs[i], Const)}
@@ -37,7 +37,7 @@ def _bind_while(eqn: Eqn, view: View) -> Sequence[Atom] | None:
     return [_atom(eqn.inputs[i]) if i in still else carried[i] for i in range(len(eqn.inputs))]
 
 
-def _bind_scan(eqn: Eqn, view: View) -> Sequence[Atom] | None:
+def _bind_scan(eqn: Eqn, view: GraphView) -> Sequence[Atom] | None:
     (body,) = eqn.bodies
     consts, carries = eqn.params["consts"], eqn.params["carries"]
     still = [i for i in range(carries) if body.outputs[i] is body.inputs[consts + i]]
@@ -55,7 +55,7 @@ def _bind_scan(eqn: Eqn, view: View) -> Sequence[Atom] | None:
     return [stacked[i] if i in stacked else _atom(eqn.inputs[consts + i]) for i in range(len(eqn.outputs))]
 
 
-def _bind_if(eqn: Eqn, view: View) -> Sequence[Atom] | None:
+def _bind_if(eqn: Eqn, view: GraphView) -> Sequence[Atom] | None:
     flag, *operands = eqn.inputs
     if isinstance(flag, Const):
         branch = eqn.bodies[0 if bool(flag.array.reshape(())) else 1]
@@ -68,7 +68,7 @@ def _bind_if(eqn: Eqn, view: View) -> Sequence[Atom] | None:
     return _record(eqn, keep, range(len(eqn.outputs)), bodies)
 
 
-_BINDERS: dict[Op, Callable[[Eqn, View], Sequence[Atom] | None]] = {
+_BINDERS: dict[Op, Callable[[Eqn, GraphView], Sequence[Atom] | None]] = {
     control.while_: _bind_while,
     control.scan: _bind_scan,
     control.if_: _bind_if,

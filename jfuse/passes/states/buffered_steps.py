@@ -12,9 +12,9 @@ from jfuse.ir.dims import is_known, same
 from jfuse.ir.graph import Atom, Const, Eqn, Var
 from jfuse.kernels import ops
 from jfuse.kernels.core.layout import from_front
-from jfuse.passes.simplify.broadcast_constants import Known, constant_of
-from jfuse.passes.states.stepped import Stepped
-from jfuse.passes.states.steps import Steps
+from jfuse.lowering.rule_tools.broadcast_constants import Known, constant_of
+from jfuse.passes.states.stepped import SteppedEqn
+from jfuse.passes.states.steps import StepAxis
 
 ADDS_STEPS = frozenset({ops.pad, ops.padv2, ops.concatenation})
 """Ops that may put steps before those of a sequence."""
@@ -38,8 +38,8 @@ class Buffer:
 
 
 def added_before(
-    stepped: Stepped, known: Known, held: Collection[Var]
-) -> tuple[Steps, Var, np.ndarray | None, int] | None:
+    stepped: SteppedEqn, known: Known, held: Collection[Var]
+) -> tuple[StepAxis, Var, np.ndarray | None, int] | None:
     """The steps that an equation puts constants before, as operand, constants and number; None for other equations.
 
     The constants are None where a state of the source stands before the steps.
@@ -49,7 +49,7 @@ def added_before(
         return _padded_before(stepped)
     *first, x = eqn.inputs
     steps = stepped.values[-1]
-    if not isinstance(x, Var) or not isinstance(steps, Steps) or not steps.stands_alone or not steps.forwards:
+    if not isinstance(x, Var) or not isinstance(steps, StepAxis) or not steps.stands_alone or not steps.forwards:
         return None
     if from_front(eqn.params["axis"], len(stepped.result)) != steps.axis or any(stepped.values[:-1]):
         return None
@@ -72,9 +72,9 @@ def _whole(atom: Atom, known: Known) -> np.ndarray | None:
     return np.array(np.broadcast_to(constant, [int(d) if is_known(d) else 1 for d in atom.type.shape]))
 
 
-def _padded_before(stepped: Stepped) -> tuple[Steps, Var, np.ndarray, int] | None:
+def _padded_before(stepped: SteppedEqn) -> tuple[StepAxis, Var, np.ndarray, int] | None:
     eqn, steps, x, amounts = stepped.eqn, stepped.values[0], stepped.eqn.inputs[0], stepped.static(1)
-    if not isinstance(x, Var) or not isinstance(steps, Steps) or amounts is None:
+    if not isinstance(x, Var) or not isinstance(steps, StepAxis) or amounts is None:
         return None
     left, right = amounts[steps.axis]
     if not (steps.stands_alone and steps.forwards and is_known(left) and left > 0) or same(right, 0) is not True:

@@ -28,7 +28,7 @@ class Carry:
 
 
 @dataclass(frozen=True)
-class Recurrence:
+class CarryingEqn:
     """An equation that steps through sequences, and what it carries.
 
     hidden: it carries something that starts from a constant of its own, which no operand gives.
@@ -41,17 +41,17 @@ class Recurrence:
     backwards: bool
 
 
-def recurrences(graph: Graph, made: Mapping[Var, Eqn]) -> Iterator[Recurrence]:
+def recurrences(graph: Graph, made: Mapping[Var, Eqn]) -> Iterator[CarryingEqn]:
     """The recurrences of a graph, in order; those in loops and branches are left out.   made: who makes which Var."""
     for eqn in graph.eqns:
         if eqn.op is scan and _steps(eqn):
-            yield Recurrence(eqn, tuple(_own(eqn)), False, eqn.params["reverse"] or _is_reversed(eqn, made))
+            yield CarryingEqn(eqn, tuple(_own(eqn)), False, eqn.params["reverse"] or _is_reversed(eqn, made))
         elif eqn.op is composite:
             (body,) = eqn.bodies
             scans = [e for e in body.eqns if e.op is scan and _steps(e)]
             if scans:
                 found, hidden = _through(eqn, body, scans)
-                yield Recurrence(eqn, tuple(found), hidden, _runs_backwards(eqn, body, scans, made))
+                yield CarryingEqn(eqn, tuple(found), hidden, _runs_backwards(eqn, body, scans, made))
 
 
 def inner_recurrences(graph: Graph) -> Iterator[Eqn]:

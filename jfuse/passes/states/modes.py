@@ -25,7 +25,7 @@ from jfuse.kernels.control import while_
 from jfuse.lowering.rule_tools.broadcast_constants import broadcast_constants, constant_of
 from jfuse.passes.context import Context
 from jfuse.passes.states.buffered_steps import Buffer
-from jfuse.passes.states.carries import Carry, Recurrence, inner_recurrences, recurrences
+from jfuse.passes.states.carries import Carry, CarryingEqn, inner_recurrences, recurrences
 from jfuse.passes.states.layers import Layers
 from jfuse.passes.states.streams import layer_source, stream_of
 
@@ -190,7 +190,7 @@ def _buffered(buffer: Buffer, ctx: Context, names: _Names, layers: Layers) -> _B
 
 
 def _new_states(
-    recurrence: Recurrence, layer: str, known: Mapping[Var, np.ndarray], ctx: Context, names: _Names
+    recurrence: CarryingEqn, layer: str, known: Mapping[Var, np.ndarray], ctx: Context, names: _Names
 ) -> Iterator[_New]:
     for carry in recurrence.carries:
         atom = recurrence.eqn.inputs[carry.operand]
@@ -213,7 +213,7 @@ def _initial(constant: np.ndarray, tensor_type: TensorType) -> np.ndarray:
     return np.array(np.broadcast_to(constant, shape))
 
 
-def _refuse_to_keep(recurrence: Recurrence, name: str, tensor_type: TensorType) -> None:
+def _refuse_to_keep(recurrence: CarryingEqn, name: str, tensor_type: TensorType) -> None:
     if recurrence.backwards:
         raise _not_kept(recurrence, name, "steps in the order of the calls; it runs backwards, from the end of each")
     if not tensor_type.is_static:
@@ -230,7 +230,7 @@ def _open_size(name: str, eqn: Eqn, tensor_type: TensorType) -> LowerError:
     )
 
 
-def _not_kept(recurrence: Recurrence, name: str, expected: str) -> LowerError:
+def _not_kept(recurrence: CarryingEqn, name: str, expected: str) -> LowerError:
     return LowerError(
         f"the state {name!r} cannot go from one call to the next",
         where=str(recurrence.eqn.source) or None,

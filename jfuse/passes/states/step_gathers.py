@@ -10,25 +10,25 @@ from jfuse.ir.dims import Dim, is_known, same
 from jfuse.ir.graph import Op
 from jfuse.kernels import ops
 from jfuse.kernels.core.layout import from_front
-from jfuse.passes.states.stepped import Stepped, StepRule, joined
-from jfuse.passes.states.steps import LAST, MIXED, Once, Steps, StepsMix, Value
+from jfuse.passes.states.stepped import SteppedEqn, StepRule, joined
+from jfuse.passes.states.steps import LAST, MIXED, Once, StepAxis, StepsMix, Value
 
 
-def _gather(stepped: Stepped) -> Value:
+def _gather(stepped: SteppedEqn) -> Value:
     x, indices = stepped.values
     rank, params = len(stepped.shape()), stepped.eqn.params
     axis, batch_dims = from_front(params["axis"], rank), params["batch_dims"]
     batch_dims += len(stepped.shape(1)) if batch_dims < 0 else 0
     places = len(stepped.shape(1)) - batch_dims
-    if isinstance(x, Steps) and isinstance(indices, Steps):
+    if isinstance(x, StepAxis) and isinstance(indices, StepAxis):
         if x.axis < batch_dims:
             return joined(stepped, [(0, 0), (1, 0)], rank)
         raise StepsMix("it picks steps by what is computed for each step", indices.at(indices.axis + axis - batch_dims))
-    if isinstance(indices, Steps):
+    if isinstance(indices, StepAxis):
         if isinstance(x, Once):
             raise StepsMix(f"it picks for each step from {x.kind} of the piece")
         return indices if indices.axis < batch_dims else indices.at(indices.axis + axis - batch_dims)
-    assert isinstance(x, Steps), "one operand has steps"
+    assert isinstance(x, StepAxis), "one operand has steps"
     if x.axis != axis:
         if indices is not None:
             raise StepsMix("it picks by what a call has once from its piece", x)
@@ -36,10 +36,10 @@ def _gather(stepped: Stepped) -> Value:
     index = stepped.static(1)
     if places == 0 and index is not None:
         return _picked(x, stepped.shape()[axis], index)
-    raise StepsMix("it picks steps by their positions", Steps(axis, stepped.result[axis]) if places else MIXED)
+    raise StepsMix("it picks steps by their positions", StepAxis(axis, stepped.result[axis]) if places else MIXED)
 
 
-def _picked(steps: Steps, size: Dim, index: Any) -> Value:
+def _picked(steps: StepAxis, size: Dim, index: Any) -> Value:
     """One step, by its position."""
     if steps.is_single and steps.stands_alone:
         return LAST
@@ -49,18 +49,18 @@ def _picked(steps: Steps, size: Dim, index: Any) -> Value:
     raise StepsMix("it takes one step other than the last")
 
 
-def _gather_nd(stepped: Stepped) -> Value:
+def _gather_nd(stepped: SteppedEqn) -> Value:
     steps = stepped.only(1)
     if steps.axis == len(stepped.shape(1)) - 1:
         raise StepsMix("it takes steps for a position")
     return steps
 
 
-def _embedding_lookup(stepped: Stepped) -> Value:
+def _embedding_lookup(stepped: SteppedEqn) -> Value:
     return stepped.only()
 
 
-def _one_hot(stepped: Stepped) -> Value:
+def _one_hot(stepped: SteppedEqn) -> Value:
     steps = stepped.only()
     return steps.at(steps.axis + (from_front(stepped.eqn.params["axis"], len(stepped.result)) <= steps.axis))
 

@@ -10,16 +10,16 @@ from jfuse.ir.dims import same
 from jfuse.ir.graph import Op
 from jfuse.kernels import ops
 from jfuse.kernels.core.layout import axes_from_front, from_front
-from jfuse.passes.states.stepped import Stepped, StepRule, is_window, joined, known_axes, turned
-from jfuse.passes.states.steps import LAST, Steps, StepsMix, Value, reshaped
+from jfuse.passes.states.stepped import SteppedEqn, StepRule, is_window, joined, known_axes, turned
+from jfuse.passes.states.steps import LAST, StepAxis, StepsMix, Value, reshaped
 
 
-def unchanged(stepped: Stepped) -> Value:
+def unchanged(stepped: SteppedEqn) -> Value:
     """Ops whose result has the places of the first operand."""
     return stepped.only()
 
 
-def _reshape(stepped: Stepped) -> Value:
+def _reshape(stepped: SteppedEqn) -> Value:
     steps = stepped.only()
     found = reshaped(steps, stepped.shape(), stepped.result)
     if found is not None:
@@ -28,17 +28,17 @@ def _reshape(stepped: Stepped) -> Value:
     for axis in range(1, len(stepped.result)):
         if all(same(d, e) for d, e in zip(stepped.shape()[: steps.axis], stepped.result[:axis], strict=False)):
             at = min(steps.axis, len(stepped.result) - 1)
-            raise StepsMix("it cuts the steps into groups", Steps(at, stepped.result[at], forwards=steps.forwards))
+            raise StepsMix("it cuts the steps into groups", StepAxis(at, stepped.result[at], forwards=steps.forwards))
     raise StepsMix("it cuts the steps into groups")
 
 
-def _expand_dims(stepped: Stepped) -> Value:
+def _expand_dims(stepped: SteppedEqn) -> Value:
     steps = stepped.only()
     (axis,) = axes_from_front(known_axes(stepped, 1), len(stepped.result))
     return steps.at(steps.axis + (axis <= steps.axis))
 
 
-def _squeeze(stepped: Stepped) -> Value:
+def _squeeze(stepped: SteppedEqn) -> Value:
     steps, shape = stepped.only(), stepped.shape()
     given = stepped.eqn.params["squeeze_dims"]
     axes = axes_from_front(tuple(given), len(shape)) if given else [i for i, d in enumerate(shape) if same(d, 1)]
@@ -47,28 +47,28 @@ def _squeeze(stepped: Stepped) -> Value:
     return steps.at(steps.axis - sum(axis < steps.axis for axis in axes))
 
 
-def _transpose(stepped: Stepped) -> Value:
+def _transpose(stepped: SteppedEqn) -> Value:
     steps, order = stepped.only(), stepped.static(1)
     if order is None:
         raise StepsMix("the order of its axes is not known")
     return steps.at(axes_from_front(tuple(order), len(order)).index(steps.axis))
 
 
-def _reverse(stepped: Stepped) -> Value:
+def _reverse(stepped: SteppedEqn) -> Value:
     steps = stepped.only()
     if steps.axis not in axes_from_front(known_axes(stepped, 1), len(stepped.shape())):
         return steps
     return turned(steps)
 
 
-def _reverse_sequence(stepped: Stepped) -> Value:
+def _reverse_sequence(stepped: SteppedEqn) -> Value:
     steps = stepped.only()
     if steps.axis == from_front(stepped.eqn.params["seq_dim"], len(stepped.shape())):
         raise StepsMix("it reverses the steps of each row from its own end", steps)
     return steps
 
 
-def _concatenation(stepped: Stepped) -> Value:
+def _concatenation(stepped: SteppedEqn) -> Value:
     rank = len(stepped.result)
     steps = joined(stepped, [(i, 0) for i in range(len(stepped.values))], rank)
     if steps.axis == from_front(stepped.eqn.params["axis"], rank):
@@ -76,13 +76,13 @@ def _concatenation(stepped: Stepped) -> Value:
     return steps
 
 
-def _pack(stepped: Stepped) -> Value:
+def _pack(stepped: SteppedEqn) -> Value:
     rank = len(stepped.result)
     steps = joined(stepped, [(i, 0) for i in range(len(stepped.values))], rank - 1)
     return steps.at(steps.axis + (from_front(stepped.eqn.params["axis"], rank) <= steps.axis))
 
 
-def _unpack(stepped: Stepped) -> Value:
+def _unpack(stepped: SteppedEqn) -> Value:
     steps = stepped.only()
     axis = from_front(stepped.eqn.params["axis"], len(stepped.shape()))
     if axis != steps.axis:
@@ -90,7 +90,7 @@ def _unpack(stepped: Stepped) -> Value:
     return _parts(stepped, steps)
 
 
-def _split(stepped: Stepped) -> Value:
+def _split(stepped: SteppedEqn) -> Value:
     data, axis = (1, 0) if stepped.eqn.op is ops.split else (0, 2)
     steps = stepped.only(data)
     if steps.axis not in axes_from_front(known_axes(stepped, axis), len(stepped.shape(data))):
@@ -98,7 +98,7 @@ def _split(stepped: Stepped) -> Value:
     return _parts(stepped, steps)
 
 
-def _parts(stepped: Stepped, steps: Steps) -> Value:
+def _parts(stepped: SteppedEqn, steps: StepAxis) -> Value:
     """Parts of the steps, of which the last one alone may be read: the last steps of the piece."""
     count = len(stepped.eqn.outputs)
     if count == 1 and len(stepped.result) == len(stepped.shape(0)):
@@ -110,19 +110,19 @@ def _parts(stepped: Stepped, steps: Steps) -> Value:
     raise StepsMix("it takes single steps out of the piece")
 
 
-def _tile(stepped: Stepped) -> Value:
+def _tile(stepped: SteppedEqn) -> Value:
     steps, times = stepped.only(), stepped.static(1)
     if times is None or same(times[steps.axis], 1) is not True:
         raise StepsMix("it repeats the steps", steps.at(steps.axis, stepped.result[steps.axis]))
     return steps
 
 
-def _broadcast_to(stepped: Stepped) -> Value:
+def _broadcast_to(stepped: SteppedEqn) -> Value:
     steps = stepped.only()
     return steps.at(steps.axis + len(stepped.result) - len(stepped.shape()))
 
 
-def _images(stepped: Stepped) -> Value:
+def _images(stepped: SteppedEqn) -> Value:
     steps = stepped.only()
     if steps.axis or same(stepped.result[0], stepped.shape()[0]) is not True:
         raise StepsMix("it works across the steps", replace(steps, length=stepped.result[steps.axis]))

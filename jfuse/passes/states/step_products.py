@@ -10,11 +10,11 @@ from jfuse.ir.dims import same
 from jfuse.ir.graph import Op
 from jfuse.kernels import ops
 from jfuse.kernels.core.layout import axes_from_front
-from jfuse.passes.states.stepped import Stepped, StepRule, is_alike, joined, known_axes
-from jfuse.passes.states.steps import LAST, MIXED, Once, Steps, StepsMix, Value, reshaped
+from jfuse.passes.states.stepped import SteppedEqn, StepRule, is_alike, joined, known_axes
+from jfuse.passes.states.steps import LAST, MIXED, Once, StepAxis, StepsMix, Value, reshaped
 
 
-def elementwise(stepped: Stepped) -> Value:
+def elementwise(stepped: SteppedEqn) -> Value:
     """Each element of the result from the elements at the same place."""
     rank = len(stepped.result)
     ranks = [(i, a.type.rank) for i, a in enumerate(stepped.eqn.inputs) if a is not None]
@@ -23,7 +23,7 @@ def elementwise(stepped: Stepped) -> Value:
     return joined(stepped, [(i, 0 if is_vector and i == 0 else rank - r) for i, r in ranks], rank)
 
 
-def _fully_connected(stepped: Stepped) -> Value:
+def _fully_connected(stepped: SteppedEqn) -> Value:
     steps, rows = stepped.only(), stepped.shape()[:-1]
     if steps.axis == len(rows):
         raise StepsMix("it adds up products over the steps")
@@ -33,13 +33,13 @@ def _fully_connected(stepped: Stepped) -> Value:
     return found
 
 
-def _batch_matmul(stepped: Stepped) -> Value:
+def _batch_matmul(stepped: SteppedEqn) -> Value:
     rank, params = len(stepped.result), stepped.eqn.params
-    found: list[Steps] = []
+    found: list[StepAxis] = []
     summed = False
     for place, adjoint in ((0, params["adj_x"]), (1, params["adj_y"])):
         value, last = stepped.values[place], len(stepped.shape(place)) - 1
-        if not isinstance(value, Steps):
+        if not isinstance(value, StepAxis):
             continue
         kept_axis = (last - 1 if place == 0 else last) if not adjoint else (last if place == 0 else last - 1)
         if value.axis >= last - 1 and value.axis != kept_axis:
@@ -61,14 +61,14 @@ def _batch_matmul(stepped: Stepped) -> Value:
     return found[0]
 
 
-def _transpose_conv(stepped: Stepped) -> Value:
+def _transpose_conv(stepped: SteppedEqn) -> Value:
     steps = stepped.only(2)
     if steps.axis:
         raise StepsMix("it spreads a step over others", replace(steps, length=stepped.result[steps.axis]))
     return steps
 
 
-def _reduction(stepped: Stepped) -> Value:
+def _reduction(stepped: SteppedEqn) -> Value:
     steps, axes = stepped.only(), stepped.static(1)
     if axes is None:
         raise StepsMix("its axes are known only at run time")
@@ -80,21 +80,21 @@ def _reduction(stepped: Stepped) -> Value:
     return LAST if steps.axis in reduced else steps.at(steps.axis - sum(axis < steps.axis for axis in reduced))
 
 
-def _along_the_last_axis(stepped: Stepped) -> Value:
+def _along_the_last_axis(stepped: SteppedEqn) -> Value:
     steps = stepped.only()
     if steps.axis == len(stepped.shape()) - 1:
         raise StepsMix("it works across the steps", steps)
     return steps
 
 
-def _along_an_axis(stepped: Stepped) -> Value:
+def _along_an_axis(stepped: SteppedEqn) -> Value:
     steps = stepped.only()
     if steps.axis in axes_from_front(known_axes(stepped, 1), len(stepped.shape())):
         raise StepsMix("it adds up the steps of the piece, and not those before", steps)
     return steps
 
 
-def _matrices(stepped: Stepped) -> Value:
+def _matrices(stepped: SteppedEqn) -> Value:
     steps = stepped.only()
     if steps.axis >= len(stepped.shape()) - 2:
         raise StepsMix("it works across the steps", steps if len(stepped.result) == len(stepped.shape()) else MIXED)

@@ -10,8 +10,8 @@ from typing import Any
 from jfuse.ir.dims import Dim, is_known, same
 from jfuse.ir.graph import Op
 from jfuse.kernels import ops
-from jfuse.passes.states.stepped import CAUSAL, Stepped, StepRule, is_window, turned
-from jfuse.passes.states.steps import LAST, Steps, StepsMix, Value
+from jfuse.passes.states.stepped import CAUSAL, SteppedEqn, StepRule, is_window, turned
+from jfuse.passes.states.steps import LAST, StepAxis, StepsMix, Value
 
 
 @dataclass(frozen=True)
@@ -23,7 +23,7 @@ class _Window:
     dilation: int
     padding: str
 
-    def over(self, steps: Steps, result: Dim) -> Steps:
+    def over(self, steps: StepAxis, result: Dim) -> StepAxis:
         """The steps of the result, which has that size along the axis."""
         reach = (self.size - 1) * self.dilation
         left = replace(steps, length=result)
@@ -50,7 +50,7 @@ _KERNEL_AXES: Mapping[Op, int] = MappingProxyType({ops.conv_2d: 1, ops.depthwise
 """For each convolution, the axis of its weights where the window begins."""
 
 
-def _windows(stepped: Stepped) -> Value:
+def _windows(stepped: SteppedEqn) -> Value:
     steps, params, letters = stepped.only(), stepped.eqn.params, _letters(stepped.eqn.op)
     if steps.axis == 0:
         return steps
@@ -68,7 +68,7 @@ def _windows(stepped: Stepped) -> Value:
     return window.over(steps, stepped.result[steps.axis])
 
 
-def _slice(stepped: Stepped) -> Value:
+def _slice(stepped: SteppedEqn) -> Value:
     steps, begins, sizes = stepped.only(), stepped.static(1), stepped.static(2)
     if begins is None or sizes is None:
         return _unsure(stepped, steps)
@@ -77,7 +77,7 @@ def _slice(stepped: Stepped) -> Value:
     return _cut(steps, whole, begin, whole if same(size, -1) else begin + size, stepped.result[steps.axis])
 
 
-def _strided_slice(stepped: Stepped) -> Value:
+def _strided_slice(stepped: SteppedEqn) -> Value:
     steps, params = stepped.only(), stepped.eqn.params
     begins, ends, strides = (stepped.static(i) for i in (1, 2, 3))
     shrunk = [i for i in range(len(stepped.shape())) if params["shrink_axis_mask"] >> i & 1]
@@ -113,13 +113,13 @@ def _from_front(bound: Any, whole: Dim) -> Any:
     return whole + bound if is_known(bound) and bound < 0 else bound
 
 
-def _unsure(stepped: Stepped, steps: Steps) -> Value:
+def _unsure(stepped: SteppedEqn, steps: StepAxis) -> Value:
     if len(stepped.result) == len(stepped.shape()) and same(stepped.result[steps.axis], steps.length):
         return steps
     raise StepsMix("its bounds are known only at run time")
 
 
-def _taken(steps: Steps, whole: Dim, index: Any) -> Value:
+def _taken(steps: StepAxis, whole: Dim, index: Any) -> Value:
     """One step, whose axis is gone."""
     from_end = whole - _from_front(index, whole)
     if steps.stands_alone and (steps.is_single or same(from_end if steps.forwards else index + 1, 1) is True):
@@ -127,7 +127,7 @@ def _taken(steps: Steps, whole: Dim, index: Any) -> Value:
     raise StepsMix("it takes one step other than the last")
 
 
-def _cut(steps: Steps, whole: Dim, first: Any, last: Any, left: Dim) -> Value:
+def _cut(steps: StepAxis, whole: Dim, first: Any, last: Any, left: Dim) -> Value:
     """The steps from `first` up to `last`, of which some may be left out that other calls have again."""
     if same(left, whole) is True:
         return steps
@@ -140,7 +140,7 @@ def _cut(steps: Steps, whole: Dim, first: Any, last: Any, left: Dim) -> Value:
     raise StepsMix("it takes a part of the steps of each piece", replace(steps, length=left))
 
 
-def _pad(stepped: Stepped) -> Value:
+def _pad(stepped: SteppedEqn) -> Value:
     """Padding of other axes; of the steps it needs a buffer, which `added_before` finds."""
     steps, amounts = stepped.only(), stepped.static(1)
     if amounts is None:

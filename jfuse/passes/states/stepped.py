@@ -13,13 +13,13 @@ from typing import Any, TypeAlias
 from jfuse.ir.dims import Dim, is_known, same
 from jfuse.ir.graph import Atom, Eqn
 from jfuse.kernels.core.op import TflOp, static_value
-from jfuse.passes.states.steps import LAST, Once, Steps, StepsMix, Value
+from jfuse.passes.states.steps import LAST, Once, StepAxis, StepsMix, Value
 
 CAUSAL = 'pad on the left alone, by what the window reaches back: padding="causal" of Keras'
 
 
 @dataclass(frozen=True)
-class Stepped:
+class SteppedEqn:
     """An equation, and what its operands have to do with the sequence.
 
     meets: called with an operand that has a row for each step, though it does not depend on the sequence, and the axis.
@@ -51,10 +51,10 @@ class Stepped:
         atom = self.eqn.inputs[place] if place < len(self.eqn.inputs) else None
         return None if atom is None else static_value(atom)
 
-    def only(self, place: int = 0) -> Steps:
+    def only(self, place: int = 0) -> StepAxis:
         """The steps of an operand, where no other one has any to do with the sequence."""
         steps = self.values[place]
-        if not isinstance(steps, Steps) or any(v is not None for i, v in enumerate(self.data) if i != place):
+        if not isinstance(steps, StepAxis) or any(v is not None for i, v in enumerate(self.data) if i != place):
             raise StepsMix("it takes steps where the op has its parameters")
         return steps
 
@@ -66,15 +66,15 @@ class Stepped:
         return tuple(None if s else v for v, s in zip(self.values, static, strict=True))
 
 
-StepRule: TypeAlias = Callable[[Stepped], Value]
+StepRule: TypeAlias = Callable[[SteppedEqn], Value]
 
 
-def joined(stepped: Stepped, places: Sequence[tuple[int, int]], rank: int) -> Steps:
+def joined(stepped: SteppedEqn, places: Sequence[tuple[int, int]], rank: int) -> StepAxis:
     """The steps of operands that an op combines place by place.
 
     places: of each such operand, its position and where its first axis is in the result, of that rank.
     """
-    found = [(i, v.at(v.axis + shift)) for i, shift in places if isinstance(v := stepped.values[i], Steps)]
+    found = [(i, v.at(v.axis + shift)) for i, shift in places if isinstance(v := stepped.values[i], StepAxis)]
     steps = found[0][1]
     for _, other in found[1:]:
         if not is_alike(steps, other):
@@ -88,13 +88,13 @@ def joined(stepped: Stepped, places: Sequence[tuple[int, int]], rank: int) -> St
     return steps
 
 
-def is_alike(steps: Steps, other: Steps) -> bool:
+def is_alike(steps: StepAxis, other: StepAxis) -> bool:
     sizes = [(steps.length, other.length), (steps.outer, other.outer), (steps.inner, other.inner)]
     facts = [(s.axis, s.before, s.forwards) for s in (steps, other)]
     return facts[0] == facts[1] and all(same(d, e) is not False for d, e in sizes)
 
 
-def known_axes(stepped: Stepped, operand: int) -> Any:
+def known_axes(stepped: SteppedEqn, operand: int) -> Any:
     """The value of an operand that names axes."""
     value = stepped.static(operand)
     if value is None:
@@ -102,13 +102,13 @@ def known_axes(stepped: Stepped, operand: int) -> Any:
     return value
 
 
-def turned(steps: Steps) -> Steps:
+def turned(steps: StepAxis) -> StepAxis:
     """The steps in the other order."""
     if not steps.stands_alone or steps.before:
         raise StepsMix("it reverses steps together with others", steps)
     return replace(steps, forwards=not steps.forwards)
 
 
-def is_window(steps: Steps, width: Dim) -> bool:
+def is_window(steps: StepAxis, width: Dim) -> bool:
     """Whether every piece has that many of its last steps, whatever its length."""
     return steps.stands_alone and is_known(width) and width <= steps.before + 1

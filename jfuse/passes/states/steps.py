@@ -10,7 +10,7 @@ from jfuse.ir.dims import Dim, is_known, product, same
 
 
 @dataclass(frozen=True)
-class Steps:
+class StepAxis:
     """A tensor with a row for each step: dimension `axis` is outer * length * inner, in this order.
 
     before: how many of the steps precede the piece: a call has them again, as context for windows over steps.
@@ -34,7 +34,7 @@ class Steps:
         """Whether every piece is one step: then the last step is the whole piece."""
         return _is_one(self.length)
 
-    def at(self, axis: int, length: Dim | None = None) -> Steps:
+    def at(self, axis: int, length: Dim | None = None) -> StepAxis:
         """The same steps along another axis, or with another length."""
         return replace(self, axis=axis, length=self.length if length is None else length)
 
@@ -56,7 +56,7 @@ LENGTH = Once("the number of steps", 1)
 MIXED = Once("several steps", 2)
 """From several steps of the piece, which is refused where it happens."""
 UNKNOWN = Once("steps, by an op that is not known", 3)
-Value: TypeAlias = Steps | Once | None
+Value: TypeAlias = StepAxis | Once | None
 """What a tensor has to do with the sequence; None for nothing: it is the same for every piece."""
 
 
@@ -73,11 +73,11 @@ class StepsMix(Exception):
         self.remedy = remedy
 
 
-def reshaped(steps: Steps, old: Sequence[Dim], new: Sequence[Dim]) -> Steps | None:
+def reshaped(steps: StepAxis, old: Sequence[Dim], new: Sequence[Dim]) -> StepAxis | None:
     """Where the steps are in another shape of the same elements; None where that shape splits them."""
     outer = product(tuple(old[: steps.axis])) * steps.outer
     inner = product(tuple(old[steps.axis + 1 :])) * steps.inner
-    found: list[Steps] = []
+    found: list[StepAxis] = []
     for axis, size in enumerate(new):
         o, i = _ratio(outer, product(tuple(new[:axis]))), _ratio(inner, product(tuple(new[axis + 1 :])))
         if o is not None and i is not None and same(o * steps.length * i, size) is True:

@@ -19,8 +19,8 @@ from jfuse.passes.states.step_gathers import GATHER_RULES
 from jfuse.passes.states.step_moves import MOVE_RULES
 from jfuse.passes.states.step_products import PRODUCT_RULES, elementwise
 from jfuse.passes.states.step_windows import WINDOW_RULES
-from jfuse.passes.states.stepped import Stepped
-from jfuse.passes.states.steps import LAST, LENGTH, UNKNOWN, Once, Steps, StepsMix, Value
+from jfuse.passes.states.stepped import SteppedEqn
+from jfuse.passes.states.steps import LAST, LENGTH, UNKNOWN, Once, StepAxis, StepsMix, Value
 
 _RULES = {**GATHER_RULES, **MOVE_RULES, **PRODUCT_RULES, **WINDOW_RULES}
 _SIZED = frozenset({ops.fill, ops.broadcast_to, ops.tile})
@@ -68,7 +68,7 @@ class StreamWalk:
 
     def run(self, inputs: Mapping[Var, Value]) -> StreamWalk:
         """Walk, with what is given for inputs of the graph; others have nothing to do with a sequence."""
-        self._symbols = symbols_in(tuple(v.length for v in inputs.values() if isinstance(v, Steps)))
+        self._symbols = symbols_in(tuple(v.length for v in inputs.values() if isinstance(v, StepAxis)))
         self.values.update(inputs)
         self._graph(self.graph)
         return self
@@ -99,7 +99,7 @@ class StreamWalk:
             self.values[var] = self._settled(eqn, var, value, known)
 
     def _settled(self, eqn: Eqn, var: Var, value: Value, known: Known) -> Value:
-        if isinstance(value, Steps):
+        if isinstance(value, StepAxis):
             if _fits(value, var.type.shape):
                 return value
             self.mixing.append(Mixing(eqn, "its result has another number of steps"))
@@ -120,16 +120,16 @@ class StreamWalk:
             return self._branches(eqn, values[1:])
         if not isinstance(eqn.op, TflOp):
             return self._other(eqn, values)
-        stepped = Stepped(eqn, tuple(values), lambda a, axis: self._meet(eqn, a, axis, known), _reader(eqn, read))
+        stepped = SteppedEqn(eqn, tuple(values), lambda a, axis: self._meet(eqn, a, axis, known), _reader(eqn, read))
         return [self._builtin(stepped, eqn.op, known)] * len(eqn.outputs)
 
-    def _builtin(self, stepped: Stepped, op: TflOp, known: Known) -> Value:
+    def _builtin(self, stepped: SteppedEqn, op: TflOp, known: Known) -> Value:
         if op is ops.shape or op is ops.rank:
             return LENGTH  # those that are not the sequence's are told by their known values
         data = stepped.data
         if any(isinstance(v, Once) and v.rank > LENGTH.rank for v in stepped.values):
             return _worst(stepped.values)
-        if not any(isinstance(v, Steps) for v in data):
+        if not any(isinstance(v, StepAxis) for v in data):
             return _worst(data) or self._sized(stepped, op)
         if op in ADDS_STEPS:
             buffered = self._buffered(stepped, known)
@@ -142,12 +142,12 @@ class StreamWalk:
         self.is_causal |= _takes_context(stepped, found)
         return found
 
-    def _sized(self, stepped: Stepped, op: TflOp) -> Value:
+    def _sized(self, stepped: SteppedEqn, op: TflOp) -> Value:
         """What no step decides but the number of steps: a value for each of them, or one that depends on it."""
         if op not in _SIZED:
             return LENGTH if op is ops.range_ else None
         axes = [i for i, d in enumerate(stepped.result) if symbols_in((d,)) & self._symbols]
-        return Steps(axes[0], stepped.result[axes[0]]) if len(axes) == 1 else LENGTH
+        return StepAxis(axes[0], stepped.result[axes[0]]) if len(axes) == 1 else LENGTH
 
     def _meet(self, eqn: Eqn, atom: Atom, axis: int, known: Known) -> None:
         constant = constant_of(atom, known)
@@ -158,7 +158,7 @@ class StreamWalk:
         elif isinstance(atom, Var):
             self.meetings.append(Meeting(eqn, atom, axis))
 
-    def _buffered(self, stepped: Stepped, known: Known) -> Value:
+    def _buffered(self, stepped: SteppedEqn, known: Known) -> Value:
         """The steps with what a buffer, or a state of the source, puts before them; None where nothing is put there."""
         added = added_before(stepped, known, self.held)
         if added is None:
@@ -185,7 +185,7 @@ class StreamWalk:
 
     def _other(self, eqn: Eqn, values: Sequence[Value]) -> Sequence[Value]:
         worst = _worst(values)
-        if any(isinstance(v, Steps) for v in values):
+        if any(isinstance(v, StepAxis) for v in values):
             raise StepsMix(f"jfuse does not know which steps {eqn.op.name} reads", UNKNOWN)
         return [worst] * len(eqn.outputs)
 
@@ -196,14 +196,14 @@ class StreamWalk:
             if worst == UNKNOWN:
                 self.unknown.add(self._at[0])
             return [worst] * len(eqn.outputs)
-        if not any(isinstance(v, Steps) for v in xs):
+        if not any(isinstance(v, StepAxis) for v in xs):
             return self._scan_over_others(eqn, values)
-        steps = next(v for v in xs if isinstance(v, Steps))
-        if not all(self._is_stepped(v) for v in xs if isinstance(v, Steps)):
+        steps = next(v for v in xs if isinstance(v, StepAxis))
+        if not all(self._is_stepped(v) for v in xs if isinstance(v, StepAxis)):
             if count:
                 raise StepsMix("it steps through something else, while its input has steps of the sequence")
             return self._mapped(eqn, values)
-        if any(isinstance(v, Steps) for v in (*consts, *carries)):
+        if any(isinstance(v, StepAxis) for v in (*consts, *carries)):
             raise StepsMix("each of its steps reads several steps of the sequence")
         self._check_operands(eqn, values, steps)
         if count:
@@ -211,22 +211,22 @@ class StreamWalk:
         return [*[LAST] * count, *[replace(steps, axis=0)] * (len(eqn.outputs) - count)]
 
     def _is_stepped(self, value: Value) -> bool:
-        return isinstance(value, Steps) and value.stands_alone and (value.axis == 0 or value.is_single)
+        return isinstance(value, StepAxis) and value.stands_alone and (value.axis == 0 or value.is_single)
 
-    def _check_operands(self, eqn: Eqn, values: Sequence[Value], steps: Steps) -> None:
+    def _check_operands(self, eqn: Eqn, values: Sequence[Value], steps: StepAxis) -> None:
         """Raise where a scan combines steps with what is not the same for every piece."""
         consts, carries, xs = scan_parts(values, eqn.params)
         once = next((v for v in (*consts, *carries, *xs) if isinstance(v, Once)), None)
         if once is not None and not (once == LAST and steps.is_single):
             raise StepsMix(f"it combines every step with {once.kind} of the piece", replace(steps, axis=0))
-        if len({(v.before, v.forwards) for v in xs if isinstance(v, Steps)}) > 1:
+        if len({(v.before, v.forwards) for v in xs if isinstance(v, StepAxis)}) > 1:
             raise StepsMix("it combines steps with other steps of the sequence", replace(steps, axis=0))
         known: Known = {}
         for atom, value in zip(scan_parts(eqn.inputs, eqn.params)[2], xs, strict=True):
             if value is None and same(eqn.params["length"], 1) is not True:
                 self._meet(eqn, atom, 0, known)
 
-    def _check_recurrence(self, eqn: Eqn, steps: Steps) -> None:
+    def _check_recurrence(self, eqn: Eqn, steps: StepAxis) -> None:
         if self._at[0] in self.kept:
             self.reached.add(self._at[0])
         elif any(around.op is not composite for around in self._at[:-1]):
@@ -238,7 +238,7 @@ class StreamWalk:
 
     def _scan_over_others(self, eqn: Eqn, values: Sequence[Value]) -> Sequence[Value]:
         _, carries, xs = scan_parts(values, eqn.params)
-        if any(isinstance(v, Steps) for v in values):
+        if any(isinstance(v, StepAxis) for v in values):
             if carries:
                 raise StepsMix("each of its steps reads several steps of the sequence")
             return self._mapped(eqn, values)
@@ -250,11 +250,11 @@ class StreamWalk:
     def _mapped(self, eqn: Eqn, values: Sequence[Value]) -> Sequence[Value]:
         """A loop over something else, without carries, of which each step has all steps of the sequence."""
         first = eqn.params["consts"]
-        inner = [v.at(v.axis - 1) if i >= first and isinstance(v, Steps) else v for i, v in enumerate(values)]
-        if any(isinstance(v, Steps) and v.axis < 0 for v in inner):
+        inner = [v.at(v.axis - 1) if i >= first and isinstance(v, StepAxis) else v for i, v in enumerate(values)]
+        if any(isinstance(v, StepAxis) and v.axis < 0 for v in inner):
             raise StepsMix("it steps through several sequences at once")
         found = self._body(eqn.bodies[0], inner)
-        return [v.at(v.axis + 1) if isinstance(v, Steps) else v for v in found]
+        return [v.at(v.axis + 1) if isinstance(v, StepAxis) else v for v in found]
 
 
 def needed(graph: Graph, known: Known) -> frozenset[Var]:
@@ -267,7 +267,7 @@ def needed(graph: Graph, known: Known) -> frozenset[Var]:
     return frozenset(found)
 
 
-def _fits(steps: Steps, shape: Sequence[Any]) -> bool:
+def _fits(steps: StepAxis, shape: Sequence[Any]) -> bool:
     size = steps.outer * steps.length * steps.inner
     return steps.axis < len(shape) and same(size, shape[steps.axis]) is not False
 
@@ -284,10 +284,10 @@ def _worst(values: Sequence[Value]) -> Value:
     return max((v for v in values if isinstance(v, Once)), key=lambda v: v.rank, default=None)
 
 
-def _takes_context(stepped: Stepped, found: Value) -> bool:
+def _takes_context(stepped: SteppedEqn, found: Value) -> bool:
     """Whether an equation used up what was put before the steps."""
-    given = next(v for v in stepped.values if isinstance(v, Steps))
-    return isinstance(found, Steps) and found.before == 0 < given.before
+    given = next(v for v in stepped.values if isinstance(v, StepAxis))
+    return isinstance(found, StepAxis) and found.before == 0 < given.before
 
 
 def _is_uniform(array: np.ndarray, axis_from_end: int) -> bool:

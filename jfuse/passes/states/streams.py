@@ -12,7 +12,7 @@ from jfuse.ir.states import places
 from jfuse.ir.walk import producers
 from jfuse.lowering.rule_tools.broadcast_constants import Known
 from jfuse.passes.states.buffered_steps import ADDS_STEPS, Buffer
-from jfuse.passes.states.steps import Once, Steps
+from jfuse.passes.states.steps import Once, StepAxis
 from jfuse.passes.states.stream_walk import Meeting, Mixing, StreamWalk, same_at_every_step
 
 _WHOLE = 'convert with state="source", where every call has the whole sequence'
@@ -36,7 +36,7 @@ class _Streams:
         """A walk with the steps of these inputs along these axes."""
         graph = self.signature.graph
         held = frozenset(graph.inputs[p.input] for p in places(self.signature))
-        steps = {v: Steps(axis, v.type.shape[axis], forwards=forwards) for v, axis in axes.items()}
+        steps = {v: StepAxis(axis, v.type.shape[axis], forwards=forwards) for v, axis in axes.items()}
         return StreamWalk(graph, self.kept, held, self.facts).run(steps)
 
     def alone(self, var: Var, axis: int) -> StreamWalk:
@@ -70,7 +70,7 @@ class _Streams:
         for var in self.inputs():
             for axis in range(var.type.rank) if var not in axes else ():
                 value = self.alone(var, axis).of(met.var)
-                if isinstance(value, Steps) and value.axis == met.axis:
+                if isinstance(value, StepAxis) and value.axis == met.axis:
                     yield var, axis
                     break
 
@@ -89,14 +89,14 @@ class _Streams:
 
     def _unlike_results(self, walk: StreamWalk, made: Mapping[Var, Eqn]) -> Iterator[Mixing]:
         given = map(walk.of, self.inputs())
-        forwards = all(value.forwards for value in given if isinstance(value, Steps))
+        forwards = all(value.forwards for value in given if isinstance(value, StepAxis))
         for atom in self.signature.graph.outputs[: len(self.signature.output_names)]:
             value = walk.of(atom)
             if not isinstance(atom, Var) or atom not in made:
                 continue
-            if isinstance(value, Steps) and value.before:
+            if isinstance(value, StepAxis) and value.before:
                 yield Mixing(made[atom], f"it gives {value.before} steps again that the call before had")
-            if isinstance(value, Steps) and forwards and not value.forwards:
+            if isinstance(value, StepAxis) and forwards and not value.forwards:
                 yield Mixing(made[atom], "it gives the steps of each piece in reverse")
             if isinstance(value, Once) and value.rank == 1:
                 yield Mixing(made[atom], "it gives what depends on the number of steps of the piece")
@@ -122,7 +122,7 @@ class _Streams:
 
 
 @dataclass(frozen=True)
-class Stream:
+class PieceStream:
     """How the pieces of a sequence answer as the whole does.
 
     buffers: the states that this takes besides those of recurrences. backwards: the pieces come from the last one to
@@ -133,13 +133,13 @@ class Stream:
     backwards: bool = False
 
 
-def stream_of(signature: Signature, kept: Collection[Eqn], mode: str) -> Stream:
+def stream_of(signature: Signature, kept: Collection[Eqn], mode: str) -> PieceStream:
     """What a signature needs so that the pieces of a sequence answer as the whole does.
 
     Raises LowerError where no state mends that. kept: the equations whose carries go from call to call.
     """
     if not kept and not any(eqn.op in ADDS_STEPS for eqn in signature.graph.eqns):
-        return Stream()
+        return PieceStream()
     streams = _Streams(signature, kept)
     axes = streams.with_met(streams.axes())
     walk = streams.walk(axes)
@@ -147,13 +147,13 @@ def stream_of(signature: Signature, kept: Collection[Eqn], mode: str) -> Stream:
     if unread is not None:
         raise _refusal(unread)
     if not axes:
-        return Stream()
+        return PieceStream()
     mixing = streams.mixing(walk)
     if mixing and mode == "io" and not streams.mixing(streams.walk(axes, forwards=False)):
-        return Stream(backwards=True)
+        return PieceStream(backwards=True)
     if mixing and (kept or walk.buffers):
         raise _refusal(mixing[0])
-    return Stream(walk.buffers)
+    return PieceStream(walk.buffers)
 
 
 def _refusal(mixing: Mixing) -> LowerError:

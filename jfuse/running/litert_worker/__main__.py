@@ -43,7 +43,7 @@ def main(runtime: str, parent: str, requests: str, answers: str, progress: str) 
     os.dup2(2, 1)  # what the runtime prints must not get between the answers
     counter = mmap.mmap(int(progress), PROGRESS.size)
     messages = Messages(_exactly, lambda data: _write(out, data), int(requests), int(answers))
-    Worker(messages, counter, import_module(runtime).Loaded).serve()
+    LoadedFiles(messages, counter, import_module(runtime).Loaded).serve()
 
 
 def _end_with(parent: int) -> None:
@@ -85,7 +85,7 @@ def _write(handle: int, data: bytes) -> None:
         data = data[os.write(handle, data) :]
 
 
-class Worker:
+class LoadedFiles:
     """The files that are loaded, by number."""
 
     def __init__(self, messages: Any, counter: mmap.mmap, kind: Any) -> None:

@@ -16,7 +16,7 @@ _IS_EMPTY = "Invalid tensor size"  # how Python's interpreter refuses to read an
 Arrays = dict[str, np.ndarray]
 
 
-class Refused(RuntimeError):
+class SampleRefused(RuntimeError):
     """LiteRT refuses a sample."""
 
     def __init__(self, sample: int, error: Exception) -> None:
@@ -130,7 +130,7 @@ class Loaded:
                 else:
                     found.append(self._call(signature, sample, number))
             except (ValueError, RuntimeError) as error:
-                raise Refused(number, error) from error
+                raise SampleRefused(number, error) from error
         if fresh:
             self._interpreter = self._new()
         return _stacked(found)

@@ -20,7 +20,7 @@ from jfuse.tflite.tensor_data import unpack
 _IN_FILE = 1  # an offset above this tells that the data lies behind the flatbuffer
 
 
-class Buffers:
+class ReadBuffers:
     """The buffers of one file. Whatever they give are views of the file's bytes.
 
     data: the bytes of the whole file. external: its weights in other files.

@@ -10,7 +10,7 @@ import numpy as np
 from jfuse.ir.graph import Atom, Var
 from jfuse.ir.trace import active_trace
 from jfuse.opaque_ops.tf_op import CustomOp
-from jfuse.tflite.read.buffers import Buffers
+from jfuse.tflite.read.buffers import ReadBuffers
 from jfuse.tflite.read.operators import Results, state_types
 
 
@@ -20,7 +20,7 @@ def record_custom(
     operator: Any,
     operands: Sequence[Atom | None],
     results: Results,
-    buffers: Buffers,
+    buffers: ReadBuffers,
 ) -> Sequence[Var]:
     """The results of a custom operator, its new states among them, recorded in the active trace."""
     types = (*results.types(), *state_types(operands, results.updated))
@@ -28,7 +28,7 @@ def record_custom(
     return active_trace().append(CustomOp(name, types), operands, types, params)
 
 
-def _options(operator: Any, buffers: Buffers) -> bytes:
+def _options(operator: Any, buffers: ReadBuffers) -> bytes:
     start, size = int(operator.largeCustomOptionsOffset), int(operator.largeCustomOptionsSize)
     behind = buffers.behind(start, size, "the options of a custom operator lie")
     found = operator.customOptions if behind is None else behind

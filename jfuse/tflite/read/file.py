@@ -25,7 +25,7 @@ from jfuse.limits import DEFAULT_LIMITS, Limits
 from jfuse.tflite.mapped_file import read_file
 from jfuse.tflite.metadata import DESCRIPTION
 from jfuse.tflite.opaque_options import named_subgraphs
-from jfuse.tflite.read.buffers import Buffers
+from jfuse.tflite.read.buffers import ReadBuffers
 from jfuse.tflite.read.external import ExternalBuffers
 from jfuse.tflite.read.fields import checked_index, options_of, text
 from jfuse.tflite.read.flatbuffer_reader import read_root
@@ -110,7 +110,7 @@ class File:
         self._external = external = ExternalBuffers(
             model.externalBufferGroups or (), model.externalBuffers or (), folder
         )
-        self.buffers = Buffers(model.buffers or (), data, external, limits)
+        self.buffers = ReadBuffers(model.buffers or (), data, external, limits)
         self.is_foreign = text(model.description, "the description") != DESCRIPTION
         self._signatures: Sequence[Any] = model.signatureDefs or ()
         self._codes: Sequence[Any] = model.operatorCodes or ()

@@ -9,13 +9,13 @@ import numpy as np
 from jfuse.errors import BadFlatbuffer
 from jfuse.ir.graph import Const
 from jfuse.tflite.metadata import BUFFER_LOCATION, DESCRIPTION, MIN_RUNTIME_VERSION
-from jfuse.tflite.read.buffers import Buffers
+from jfuse.tflite.read.buffers import ReadBuffers
 from jfuse.tflite.read.fields import text
 
 _NO_DEBUG = -1
 
 
-def written_by_others(model: Any, buffers: Buffers) -> tuple[str | None, tuple[tuple[str, Const], ...]]:
+def written_by_others(model: Any, buffers: ReadBuffers) -> tuple[str | None, tuple[tuple[str, Const], ...]]:
     """The description and the metadata of a file, without what the exporter writes anew."""
     description = text(model.description, "the description")
     anew = {BUFFER_LOCATION, MIN_RUNTIME_VERSION} if description == DESCRIPTION else {BUFFER_LOCATION}

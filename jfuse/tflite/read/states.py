@@ -15,7 +15,7 @@ from jfuse.ir.graph import Atom, Const, State, Var
 from jfuse.ir.states import reset_value
 from jfuse.ir.types import DType
 from jfuse.tflite.read.fields import options_of, text
-from jfuse.tflite.read.tensors import Tensors
+from jfuse.tflite.read.tensors import ReadTensors
 
 ON_VARIABLES = frozenset({"CALL_ONCE", "VAR_HANDLE", "READ_VARIABLE", "ASSIGN_VARIABLE"})
 """Builtins that stand for no equation: in the IR a variable is a value."""
@@ -23,11 +23,11 @@ ON_VARIABLES = frozenset({"CALL_ONCE", "VAR_HANDLE", "READ_VARIABLE", "ASSIGN_VA
 _MOST_ELEMENTS = 2**28  # of a state tensor: a file need not hold any of them
 
 
-class Reader(Protocol):
+class StateReader(Protocol):
     """One subgraph, as these functions look at it. Tensors go by their index."""
 
     where: str  # the subgraph, for messages
-    tensors: Tensors
+    tensors: ReadTensors
 
     def calls(self) -> Iterable[tuple[str, Any]]:
         """The operators with the names of their builtins."""
@@ -67,7 +67,7 @@ class StateNames:
 class Held:
     """What the states of one subgraph hold while its operators are recorded. Without states in a body."""
 
-    reader: Reader
+    reader: StateReader
     handles: Mapping[int, str] = field(default_factory=dict)  # tensor -> the variable's name
     kept: Mapping[int, str] = field(default_factory=dict)  # state tensor -> the state's name
     once: Collection[int] = ()  # those of them that an operator writes in the first call alone
@@ -75,7 +75,7 @@ class Held:
     values: dict[str, Atom] = field(default_factory=dict)  # of variables, by name
 
     @classmethod
-    def of(cls, reader: Reader, variables: Mapping[str, State] | None) -> Held:
+    def of(cls, reader: StateReader, variables: Mapping[str, State] | None) -> Held:
         """The states of a signature's subgraph, in the order of their tensors.
 
         An input is none, though it is marked as a variable tensor: the caller writes it before every call.
@@ -132,7 +132,7 @@ class Held:
         return {}
 
 
-def _written_before_read(reader: Reader) -> set[int]:
+def _written_before_read(reader: StateReader) -> set[int]:
     """The tensors that an operator writes before any reads them: what they held in the call before is lost."""
     read: set[int] = set()
     written: set[int] = set()
@@ -142,7 +142,7 @@ def _written_before_read(reader: Reader) -> set[int]:
     return written
 
 
-def updated_states(tensors: Tensors, operator: Any) -> tuple[int, ...]:
+def updated_states(tensors: ReadTensors, operator: Any) -> tuple[int, ...]:
     """The operands in state tensors, by position, that an operator may write in place: all, or those that it marks."""
     places = tensors.places(operator.inputs, optional=True)
     found = [position for position, index in enumerate(places) if index != -1 and tensors.is_variable(index)]
@@ -156,7 +156,7 @@ def updated_states(tensors: Tensors, operator: Any) -> tuple[int, ...]:
     return tuple(position for position in found if marks[position])
 
 
-def first_values(reader: Reader) -> dict[str, State]:
+def first_values(reader: StateReader) -> dict[str, State]:
     """What the subgraph of a CALL_ONCE assigns to variables, by name; LowerError where it computes that."""
     handles = _handles(reader)
     found = {}
@@ -171,7 +171,7 @@ def first_values(reader: Reader) -> dict[str, State]:
     return found
 
 
-def _handles(reader: Reader) -> dict[int, str]:
+def _handles(reader: StateReader) -> dict[int, str]:
     found = {}
     for builtin, operator in reader.calls():
         if builtin == "VAR_HANDLE" and (table := options_of(builtin, operator)) is not None:
@@ -182,7 +182,7 @@ def _handles(reader: Reader) -> dict[int, str]:
     return found
 
 
-def _written_once(reader: Reader) -> dict[int, Const]:
+def _written_once(reader: StateReader) -> dict[int, Const]:
     """What DEQUANTIZE of a constant leaves in a state tensor, by tensor: the runtime runs it in the first call alone.
 
     Measured on LiteRT 2.3.0; so the fused LSTMs of official files with halves for weights go on from call to call.
@@ -200,7 +200,7 @@ def _written_once(reader: Reader) -> dict[int, Const]:
     return found
 
 
-def _first_value(reader: Reader, index: int) -> Const:
+def _first_value(reader: StateReader, index: int) -> Const:
     # Of the size that the runtime allocates, whatever the file calls open: no change of an input's size changes it.
     tensor_type = replace(reader.tensors.element(index), shape=reader.tensors.allocated(index))
     if math.prod(tensor_type.shape) > _MOST_ELEMENTS:

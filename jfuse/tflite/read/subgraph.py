@@ -14,7 +14,7 @@ from jfuse.ir.types import DType, TensorType
 from jfuse.opaque_ops.state_operands import operand_name, state_operands
 from jfuse.tflite.intermediates import without_empty
 from jfuse.tflite.names import source_of
-from jfuse.tflite.read.buffers import Buffers
+from jfuse.tflite.read.buffers import ReadBuffers
 from jfuse.tflite.read.custom import record_custom
 from jfuse.tflite.read.fields import options_of, text
 from jfuse.tflite.read.metadata import debug_index
@@ -22,18 +22,18 @@ from jfuse.tflite.read.operators import Results, equation, opaque
 from jfuse.tflite.read.resources import ON_RESOURCES, effects_of
 from jfuse.tflite.read.states import ON_VARIABLES, Held, StateNames, updated_states
 from jfuse.tflite.read.tables import ON_TABLES, Contents, lookup_operands
-from jfuse.tflite.read.tensors import Tensors
+from jfuse.tflite.read.tensors import ReadTensors
 from jfuse.tflite.runtime.versions import own_version
 from jfuse.tflite.schema import is_custom
 
 
-class SharedParts(Protocol):
+class ReadParts(Protocol):
     """What the subgraphs of one file share. `resources`: variables and tables stay resources."""
 
     resources: bool
     names: SymbolNames
     subgraphs: Sequence[Any]
-    buffers: Buffers
+    buffers: ReadBuffers
     is_foreign: bool
 
     @property
@@ -57,13 +57,13 @@ class SharedParts(Protocol):
 class Subgraph:
     """One subgraph, read in the active trace."""
 
-    def __init__(self, file: SharedParts, index: int) -> None:
+    def __init__(self, file: ReadParts, index: int) -> None:
         table = file.subgraphs[index]
         self.index = index
         self.where = f"subgraph {index}"
         self.graph_name = text(table.name, self.where) or f"subgraph_{index}"
         self.operators: Sequence[Any] = table.operators or ()
-        self.tensors = Tensors(table.tensors or (), file.buffers, self.where)
+        self.tensors = ReadTensors(table.tensors or (), file.buffers, self.where)
         self.inputs = self.tensors.places(table.inputs)
         self.outputs = self.tensors.places(table.outputs)
         self.debug = debug_index(table, self.where)

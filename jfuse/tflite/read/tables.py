@@ -8,7 +8,7 @@ from typing import Any
 from jfuse.errors import BadFlatbuffer, LowerError
 from jfuse.ir.graph import Atom, Const
 from jfuse.tflite.read.fields import options_of
-from jfuse.tflite.read.states import Reader
+from jfuse.tflite.read.states import StateReader
 
 ON_TABLES = frozenset({"HASHTABLE", "HASHTABLE_IMPORT"})
 """Builtins that stand for no equation: in the IR a table is two constants."""
@@ -16,7 +16,7 @@ ON_TABLES = frozenset({"HASHTABLE", "HASHTABLE_IMPORT"})
 Contents = tuple[Const, Const]
 
 
-def filled_tables(reader: Reader) -> dict[int, Contents]:
+def filled_tables(reader: StateReader) -> dict[int, Contents]:
     """What a subgraph fills tables with, by the table's number; raises LowerError where it computes that."""
     numbers = _handles(reader)
     found: dict[int, Contents] = {}
@@ -31,7 +31,7 @@ def filled_tables(reader: Reader) -> dict[int, Contents]:
     return found
 
 
-def lookup_operands(reader: Reader, tables: Mapping[int, Contents], operator: Any) -> list[Atom | None]:
+def lookup_operands(reader: StateReader, tables: Mapping[int, Contents], operator: Any) -> list[Atom | None]:
     """The operands of a HASHTABLE_FIND, the contents of its table in place of the handle."""
     handle, *others = reader.tensors.exactly(operator.inputs, 3, f"{reader.where} (HASHTABLE_FIND)")
     number = _handles(reader).get(handle)
@@ -40,7 +40,7 @@ def lookup_operands(reader: Reader, tables: Mapping[int, Contents], operator: An
     return [*tables[number], *(reader.read(i) for i in others)]
 
 
-def _handles(reader: Reader) -> dict[int, int]:
+def _handles(reader: StateReader) -> dict[int, int]:
     """The numbers of the tables of a subgraph, by the tensor with the handle."""
     found = {}
     for builtin, operator in reader.calls():

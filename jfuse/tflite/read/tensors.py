@@ -15,7 +15,7 @@ from jfuse.ir.dims import SymbolNames, same
 from jfuse.ir.graph import Const
 from jfuse.ir.quantization import Quantization
 from jfuse.ir.types import DType, HeldType, TensorType
-from jfuse.tflite.read.buffers import Buffers
+from jfuse.tflite.read.buffers import ReadBuffers
 from jfuse.tflite.read.fields import checked_index, floats, integers, text
 from jfuse.tflite.schema import DTYPES, QUANTIZED_IN_BLOCKS
 
@@ -23,13 +23,13 @@ _MOST_AXES = 64  # more than any kernel takes
 _MOST_ELEMENTS = 2**48
 
 
-class Tensors:
+class ReadTensors:
     """Checked access to the tensors of one subgraph; they go by their index.
 
     where: the subgraph, for messages.
     """
 
-    def __init__(self, tables: Sequence[Any], buffers: Buffers, where: str) -> None:
+    def __init__(self, tables: Sequence[Any], buffers: ReadBuffers, where: str) -> None:
         self._tables = tables
         self._buffers = buffers
         self._where = where

@@ -11,7 +11,7 @@ from __future__ import annotations
 from jfuse.ir.graph import Atom, Eqn
 from jfuse.ir.types import DType
 from jfuse.tflite.runtime.broadcasting import lacks_broadcasting
-from jfuse.tflite.runtime.row import Limits
+from jfuse.tflite.runtime.row import KernelLimits
 from jfuse.tflite.runtime.table import limits_of
 
 _NO_ROW = "no row of jfuse/tflite/runtime/rows says what the runtime's kernel of {} takes"
@@ -52,5 +52,5 @@ def unsupported(eqn: Eqn) -> str | None:
     return f"the runtime's kernel takes {', '.join(d.value for d in DType if d in types)}, not {atom.type}"
 
 
-def _is_text_of_another_rank(atom: Atom, limits: Limits) -> bool:
+def _is_text_of_another_rank(atom: Atom, limits: KernelLimits) -> bool:
     return atom.type.dtype is DType.string and limits.string_rank not in (None, atom.type.rank)

@@ -34,7 +34,7 @@ class Hybrid:
 
 
 @dataclass(frozen=True)
-class Weights:
+class WeightOperand:
     """An operand that is usually a constant, and may be kept in few bits.
 
     operand: its position. axis: along which each index gives results of its own, so that it may have its own scale;
@@ -133,7 +133,7 @@ class GateOperands:
 
 
 @dataclass(frozen=True)
-class Recurrence:
+class IntegerLstm:
     """How the kernel of an LSTM computes in integers: i8 with a cell state of i16 whose scale is a power of two.
 
     data: the input. gates, projection (weights and bias): constants, one scale for each. output_state, cell_state: the
@@ -162,12 +162,12 @@ class Quantized:
     """
 
     integers: Integers | None = None
-    weights: tuple[Weights, ...] = ()
+    weights: tuple[WeightOperand, ...] = ()
     together: bool = False
     asymmetric: bool = True
-    recurrence: Recurrence | None = None
+    recurrence: IntegerLstm | None = None
 
-    def weights_at(self, operand: int) -> Weights | None:
+    def weights_at(self, operand: int) -> WeightOperand | None:
         """What is known of the operand at a position, where it holds weights."""
         return next((w for w in self.weights if w.operand == operand), None)
 

@@ -46,7 +46,7 @@ class Versions:
 
 
 @dataclass(frozen=True)
-class Limits:
+class KernelLimits:
     """What a runtime's kernel takes of tensors without quantization. None stands for every type.
 
     operand, result: the element types of the first operand and the first result. broadcasts: the largest rank at which
@@ -69,7 +69,7 @@ class Runtime:
     """
 
     versions: Versions
-    limits: Limits | None
+    limits: KernelLimits | None
     quantized: Quantized = FLOAT_ONLY
 
 
@@ -92,9 +92,9 @@ def versions(runtimes: str, *rules: tuple[int, Need], default: int = 1) -> Versi
 
 def takes(
     *, operand: str | None, result: str | None, broadcasts: int | None, values: Values, string_rank: int | None = None
-) -> Limits:
-    """`Limits` with types by name, separated by blanks; None for every type."""
-    return Limits(_types(operand), _types(result), broadcasts, values, string_rank)
+) -> KernelLimits:
+    """`KernelLimits` with types by name, separated by blanks; None for every type."""
+    return KernelLimits(_types(operand), _types(result), broadcasts, values, string_rank)
 
 
 def _types(names: str | None) -> frozenset[DType] | None:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 
 from jfuse.errors import RuleError
 from jfuse.tflite.runtime.quantized import FLOAT_ONLY, Quantized
-from jfuse.tflite.runtime.row import Limits, Row, Runtime
+from jfuse.tflite.runtime.row import KernelLimits, Row, Runtime
 from jfuse.tflite.runtime.rows import (
     arithmetic,
     array,
@@ -43,7 +43,7 @@ def litert_of(builtin: str | None) -> Runtime | None:
     return None if row is None else row.litert
 
 
-def limits_of(builtin: str | None) -> Limits | None:
+def limits_of(builtin: str | None) -> KernelLimits | None:
     """What LiteRT's kernel of a builtin takes; None where that was never measured."""
     runtime = litert_of(builtin)
     return None if runtime is None else runtime.limits

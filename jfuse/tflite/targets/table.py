@@ -29,7 +29,7 @@ class Entry:
 
 
 @dataclass(frozen=True)
-class Table:
+class OperatorTable:
     """The operators of one runtime.   source: where the table comes from"""
 
     runtime: str
@@ -80,7 +80,7 @@ def _pairs(entry: Mapping[str, Any]) -> frozenset[tuple[str, str]] | None:
 
 
 @cache
-def table_of(runtime: str) -> Table:
+def table_of(runtime: str) -> OperatorTable:
     """The operators that a runtime has, by its name in `RUNTIMES`; read once."""
     data = json.loads((_FOLDER / f"{runtime}.json").read_text())
     operators = {
@@ -90,4 +90,4 @@ def table_of(runtime: str) -> Table:
         )
         for name, entry in data["operators"].items()
     }
-    return Table(runtime, data["source"], operators)
+    return OperatorTable(runtime, data["source"], operators)

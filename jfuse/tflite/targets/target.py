@@ -9,7 +9,7 @@ from jfuse.ir.graph import Eqn, Program
 from jfuse.ir.types import DType
 from jfuse.tflite.runtime.versions import has_runtime, min_runtime, own_version
 from jfuse.tflite.targets.conditions import Conditions
-from jfuse.tflite.targets.table import Table
+from jfuse.tflite.targets.table import OperatorTable
 
 
 @dataclass(frozen=True)
@@ -34,10 +34,10 @@ class Target:
     """
 
     name: str
-    runs: Table | None = None
+    runs: OperatorTable | None = None
     conditions: Conditions = field(default_factory=dict)
     oldest: str | None = None
-    accelerator: Table | None = None
+    accelerator: OperatorTable | None = None
     placed: Conditions = field(default_factory=dict)
     whole: bool = False
     static: bool = False

@@ -21,15 +21,15 @@ from jfuse.tflite.runtime.versions import version_of
 from jfuse.tflite.schema import custom_code, new_options
 from jfuse.tflite.write.buffers import Buffers
 from jfuse.tflite.write.distinct_outputs import unprepared
-from jfuse.tflite.write.tables import Table, Tables, is_lookup
-from jfuse.tflite.write.tensors import Tensors
+from jfuse.tflite.write.tables import FilledTable, Tables, is_lookup
+from jfuse.tflite.write.tensors import WrittenTensors
 
 # -1 for the bias of FULLY_CONNECTED runs from version 1 on, two operands need version 6; what operators ask for that
 # are kept as they are is theirs to know.
 _KEEP_OMITTED = frozenset({"FULLY_CONNECTED", "CUSTOM"})
 
 
-class SharedParts(Protocol):
+class WrittenParts(Protocol):
     """What the subgraphs of one file share. `initial`: the subgraph that gives variables their first values."""
 
     buffers: Buffers
@@ -49,7 +49,7 @@ class SubgraphWriter:
 
     def __init__(
         self,
-        file: SharedParts,
+        file: WrittenParts,
         graph: Graph,
         *,
         input_names: Sequence[str] = (),
@@ -66,7 +66,7 @@ class SubgraphWriter:
             )
         self._file = file
         self._graph = graph
-        self._tensors = Tensors(file.buffers, graph.name)
+        self._tensors = WrittenTensors(file.buffers, graph.name)
         self._producers = producers(graph)
         self._uses = use_counts(graph)
         self._operators: list[Any] = []
@@ -111,7 +111,7 @@ class SubgraphWriter:
         table.outputs = np.array(self.outputs, np.int32)
         return table
 
-    def finish_initial(self, variables: Sequence[State], tables: Sequence[Table]) -> Any:
+    def finish_initial(self, variables: Sequence[State], tables: Sequence[FilledTable]) -> Any:
         """The subgraph's table, of the one that gives variables their first values and fills tables."""
         for variable in variables:
             operands = [self._handle(variable), self._tensors.of(variable.initial, f"{variable.name}/initial")]
@@ -138,7 +138,7 @@ class SubgraphWriter:
         self._operators.append(self._plain_operator("VAR_HANDLE", [], [handle], sharedName=state.name))
         return handle
 
-    def _table(self, table: Table) -> int:
+    def _table(self, table: FilledTable) -> int:
         handle = self._tensors.add(f"table_{table.number}", TensorType((1,), DType.resource))
         self._operators.append(self._plain_operator("HASHTABLE", [], [handle], **table.options))
         return handle

@@ -16,7 +16,7 @@ _FIRST_NUMBER = 1 << 20
 
 
 @dataclass(frozen=True)
-class Table:
+class FilledTable:
     """A table that is filled once, before the first call."""
 
     number: int
@@ -34,19 +34,19 @@ class Tables:
     """The tables of some graphs, those with equal contents once."""
 
     def __init__(self, graphs: Iterable[Graph]) -> None:
-        self._found: dict[tuple[str, str], Table] = {}
+        self._found: dict[tuple[str, str], FilledTable] = {}
         for eqn in (e for graph in graphs for e in all_eqns(graph) if is_lookup(e)):
             keys, values = eqn.inputs[:2]
             if not isinstance(keys, Const) or not isinstance(values, Const):
                 raise LowerError("a table is computed at run time", where=str(eqn.source) or None)
             number = _FIRST_NUMBER + len(self._found)
-            self._found.setdefault((keys.digest, values.digest), Table(number, keys, values))
+            self._found.setdefault((keys.digest, values.digest), FilledTable(number, keys, values))
 
-    def all(self) -> tuple[Table, ...]:
+    def all(self) -> tuple[FilledTable, ...]:
         """All tables, in order of first use."""
         return tuple(self._found.values())
 
-    def of(self, eqn: Eqn) -> Table:
+    def of(self, eqn: Eqn) -> FilledTable:
         """The table that an equation looks up in."""
         keys, values = (a for a in eqn.inputs[:2] if isinstance(a, Const))
         return self._found[keys.digest, values.digest]

@@ -21,7 +21,7 @@ from jfuse.tflite.write.sparsity import sparsity_table
 _LARGEST_SIZE = 2**31 - 1  # of one axis
 
 
-class Tensors:
+class WrittenTensors:
     """The tensors of one subgraph, by their index in `tables`.
 
     graph_name: for messages.

@@ -15,7 +15,7 @@ from jfuse.verification.subject import Arrays, Calls, Interface, Subject
 
 
 @dataclass(frozen=True)
-class Match:
+class SignatureMatch:
     """One signature on both sides: the other's key, its name of each input and output of ours, and sizes that it fixes.
 
     notes: what was matched by its place, as the names differ.
@@ -28,7 +28,7 @@ class Match:
     notes: tuple[str, ...] = ()
 
 
-def match(ours: Subject, theirs: Subject, keys: Sequence[str] | None = None) -> dict[str, Match]:
+def match(ours: Subject, theirs: Subject, keys: Sequence[str] | None = None) -> dict[str, SignatureMatch]:
     """For each of our signatures (of those named) the one of theirs: of the same key, or the only one of the only one.
 
     Raises JfuseError where a signature, an input or an output has no counterpart, or one of another type.
@@ -54,7 +54,7 @@ def _chosen(ours: Subject, keys: Sequence[str] | None) -> list[str]:
     return list(keys or ours.signatures)
 
 
-def _matched(key: str, ours: Interface, other: str, theirs_of: Subject) -> Match:
+def _matched(key: str, ours: Interface, other: str, theirs_of: Subject) -> SignatureMatch:
     theirs = theirs_of.signatures[other]
     where = f"signature {key!r}"
     inputs = _named(ours.inputs, theirs.inputs, ours.exposed, theirs.exposed, f"inputs of {where}")
@@ -64,7 +64,7 @@ def _matched(key: str, ours: Interface, other: str, theirs_of: Subject) -> Match
         _unify(ours.inputs[name], theirs.inputs[own], sizes, f"input {name!r} of {where}")
     pairs = [f"{n} = {o}" for names in (inputs, outputs) for n, o in names.items() if n != o]
     notes = (f"matched by their places in {where}: {', '.join(pairs)}",) if pairs else ()
-    return Match(other, inputs, outputs, sizes, notes)
+    return SignatureMatch(other, inputs, outputs, sizes, notes)
 
 
 def _named(
@@ -111,7 +111,7 @@ class Renamed:
     """A subject whose signatures, inputs and outputs go by the names of the other side."""
 
     subject: Subject
-    matches: Mapping[str, Match]
+    matches: Mapping[str, SignatureMatch]
 
     @property
     def name(self) -> str:
@@ -128,7 +128,7 @@ class Renamed:
         """The signatures that both sides have, by our key."""
         return {key: self._interface(m) for key, m in self.matches.items()}
 
-    def _interface(self, found: Match) -> Interface:
+    def _interface(self, found: SignatureMatch) -> Interface:
         own = self.subject.signatures[found.key]
         inputs = {ours: own.inputs[name] for ours, name in found.inputs.items()}
         return Interface(inputs, tuple(found.outputs), own.states, own.exposed)
@@ -151,7 +151,7 @@ class Renamed:
 @dataclass
 class _RenamedCalls:
     calls: Calls
-    matches: Mapping[str, Match]
+    matches: Mapping[str, SignatureMatch]
 
     @property
     def states(self) -> Arrays:
@@ -167,5 +167,5 @@ class _RenamedCalls:
         return _back(found, self.calls.run(own, found.key))
 
 
-def _back(found: Match, outputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+def _back(found: SignatureMatch, outputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
     return {ours: outputs[name] for ours, name in found.outputs.items() if name in outputs}

@@ -10,11 +10,11 @@ from jfuse.errors import VerifyFailed
 from jfuse.ir.evaluate import evaluate
 from jfuse.ir.graph import Signature, Var
 from jfuse.proof.samples import Padded, compared_constants
-from jfuse.report import Promise
+from jfuse.report import PaddingPromise
 
 
 def keep_promises(
-    signature: Signature, drawn: Mapping[str, np.ndarray], promises: Sequence[Promise], seed: int = 0
+    signature: Signature, drawn: Mapping[str, np.ndarray], promises: Sequence[PaddingPromise], seed: int = 0
 ) -> dict[str, np.ndarray]:
     """The drawn inputs, changed so that every mask that the user spoke of is padded as promised.
 
@@ -40,7 +40,7 @@ def keep_promises(
     return inputs
 
 
-def _padded(promise: Promise, arrays: Mapping[Var, np.ndarray], seed: int) -> Iterator[dict[Var, np.ndarray]]:
+def _padded(promise: PaddingPromise, arrays: Mapping[Var, np.ndarray], seed: int) -> Iterator[dict[Var, np.ndarray]]:
     """The inputs with the end of each row filled in several ways."""
     random = np.random.default_rng(seed)
     mask = _mask(promise, arrays)
@@ -75,7 +75,7 @@ def _filled(array: np.ndarray, valid: np.ndarray, value: float) -> np.ndarray:
     return np.where(keep, other, pad)
 
 
-def _is_kept(promise: Promise, arrays: Mapping[Var, np.ndarray]) -> bool:
+def _is_kept(promise: PaddingPromise, arrays: Mapping[Var, np.ndarray]) -> bool:
     mask = _mask(promise, arrays)
     if promise.in_numbers and not np.isin(mask, (0, 1)).all():
         return False
@@ -85,6 +85,6 @@ def _is_kept(promise: Promise, arrays: Mapping[Var, np.ndarray]) -> bool:
     return bool((change <= 0).all() if falls else (change >= 0).all())
 
 
-def _mask(promise: Promise, arrays: Mapping[Var, np.ndarray]) -> np.ndarray:
+def _mask(promise: PaddingPromise, arrays: Mapping[Var, np.ndarray]) -> np.ndarray:
     (mask,) = evaluate(promise.graph, [arrays[v] for v in promise.graph.inputs])
     return np.asarray(mask)

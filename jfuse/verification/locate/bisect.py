@@ -19,7 +19,7 @@ from jfuse.running.worker import Refused
 from jfuse.tflite.read.file import load_tflite
 from jfuse.verification.locate.culprit import Blamed, blamed
 from jfuse.verification.locate.delegated import DELEGATE, Delegated
-from jfuse.verification.locate.file_values import FileRun, OtherFile, Values
+from jfuse.verification.locate.file_values import FileRun, OtherFile, RunValues
 from jfuse.verification.locate.local_errors import LocalStep, Walk, is_same, value_of
 from jfuse.verification.locate.named_values import ByName, recorded
 from jfuse.verification.locate.quantization_mismatch import Scales, requantized, scales_by_name
@@ -35,7 +35,7 @@ Arrays = Mapping[str, np.ndarray]
 """Arrays by the name of an input or state."""
 
 
-class Runnable(Protocol):
+class BisectedModel(Protocol):
     """A model that bisection can run: its program, and the source that it was imported from."""
 
     program: Program
@@ -43,7 +43,7 @@ class Runnable(Protocol):
 
 
 @dataclass(frozen=True)
-class Call:
+class FailedCall:
     """One call of a signature: its inputs, the states before it by name, and all calls before it (key and inputs)."""
 
     key: str
@@ -53,7 +53,7 @@ class Call:
 
 
 def first_difference(
-    lite: Runnable, reference: Runnable, call: Call, pair: str, data: bytes | None
+    lite: BisectedModel, reference: BisectedModel, call: FailedCall, pair: str, data: bytes | None
 ) -> EquationError | None:
     """The equation that errs, in a call whose outputs differ; None where none does by itself.
 
@@ -70,7 +70,7 @@ def first_difference(
         return None
 
 
-def in_file(program: Program, call: Call, data: bytes) -> EquationError | None:
+def in_file(program: Program, call: FailedCall, data: bytes) -> EquationError | None:
     """The equation that LiteRT computes otherwise than XLA, or the state that it loses, in a row of calls."""
     try:
         run = FileRun(data)
@@ -89,7 +89,7 @@ def in_file(program: Program, call: Call, data: bytes) -> EquationError | None:
     return None
 
 
-def in_delegate(program: Program, call: Call, data: bytes) -> EquationError | None:
+def in_delegate(program: Program, call: FailedCall, data: bytes) -> EquationError | None:
     """The equation that LiteRT computes otherwise than XLA with its default delegate."""
     signature = signature_of(program, call.key)
     if not with_delegates(program):
@@ -102,7 +102,7 @@ def in_delegate(program: Program, call: Call, data: bytes) -> EquationError | No
     return replace(error, delegate=DELEGATE, together=found[1])
 
 
-def _of_other_file(program: Program, call: Call, data: bytes) -> EquationError | None:
+def _of_other_file(program: Program, call: FailedCall, data: bytes) -> EquationError | None:
     """The equation of a file that errs on XLA, where the file holds another graph than the program."""
     try:
         loaded = load_tflite(data)
@@ -115,7 +115,7 @@ def _of_other_file(program: Program, call: Call, data: bytes) -> EquationError |
 
 
 def _in_call(
-    signature: Signature, inputs: Arrays, given: Sequence[Value], values: Values, number: int
+    signature: Signature, inputs: Arrays, given: Sequence[Value], values: RunValues, number: int
 ) -> EquationError | None:
     kept = zip(signature.states, _last(given, signature), strict=True)
     states = [s.initial.array if v is None else v for s, v in kept]
@@ -130,7 +130,7 @@ def _in_call(
     )
 
 
-def _left(signature: Signature, given: Sequence[Value], values: Values) -> dict[str, Value]:
+def _left(signature: Signature, given: Sequence[Value], values: RunValues) -> dict[str, Value]:
     """What LiteRT's equations leave to the next call, by the state's name."""
     env = {**dict(zip(signature.graph.inputs, given, strict=True)), **values.of}
     results = signature.graph.outputs[len(signature.graph.outputs) - len(signature.states) :]
@@ -166,7 +166,7 @@ def _state_error(signature: Signature, state: State, measure: Measure, pair: str
     return replace(found, measure=measure, state=state.name, call=number)
 
 
-def against_source(lite: Runnable, reference: Runnable, call: Call) -> EquationError | None:
+def against_source(lite: BisectedModel, reference: BisectedModel, call: FailedCall) -> EquationError | None:
     """The equation that XLA computes otherwise than the source has it: first as imported, then as lowered.
 
     Where the source is no TensorFlow function, the reference's graph is the source.
@@ -187,17 +187,17 @@ def against_source(lite: Runnable, reference: Runnable, call: Call) -> EquationE
     return _between(lowered, imported, call, nodes, outputs, "tensorflow/xla" if outputs else "reference/xla")
 
 
-def _from_the_source(call: Call, lowered: Signature, imported: Signature) -> Call:
+def _from_the_source(call: FailedCall, lowered: Signature, imported: Signature) -> FailedCall:
     """The call with the states of the source: where these are inputs, a comparison with it gives them as they start."""
     told = {s.name: s.initial.array for s in imported.states} if lowered.exposed else {}
     return replace(call, states={**told, **call.states})
 
 
-def _held(state: State, call: Call) -> np.ndarray:
+def _held(state: State, call: FailedCall) -> np.ndarray:
     return np.reshape(call.states[state.name], state.initial.array.shape)
 
 
-def between(found: Signature, wanted: Signature, call: Call) -> EquationError | None:
+def between(found: Signature, wanted: Signature, call: FailedCall) -> EquationError | None:
     """The equation of one program on XLA that errs, against another program for the same: two files, for one.
 
     Values are matched by the names of nodes or tensors, else by being equal. Where that leaves gaps the answer is a run
@@ -207,7 +207,7 @@ def between(found: Signature, wanted: Signature, call: Call) -> EquationError | 
 
 
 def _between(
-    found: Signature, wanted: Signature, call: Call, nodes: Nodes, outputs: Arrays, pair: str
+    found: Signature, wanted: Signature, call: FailedCall, nodes: Nodes, outputs: Arrays, pair: str
 ) -> EquationError | None:
     other, results = recorded(wanted.graph, _args(wanted, call))
     names = (*wanted.output_names, *(f"{STATE}{s.name}" for s in wanted.states))
@@ -218,7 +218,12 @@ def _between(
 
 
 def parting(
-    signature: Signature, call: Call, nodes: Nodes, outputs: Arrays, pair: str, scales: Scales = MappingProxyType({})
+    signature: Signature,
+    call: FailedCall,
+    nodes: Nodes,
+    outputs: Arrays,
+    pair: str,
+    scales: Scales = MappingProxyType({}),
 ) -> EquationError | None:
     """The equation of a graph on XLA that errs, against values by node and the outputs and states by name.
 
@@ -252,7 +257,7 @@ def _shape(atom: Var, value: np.ndarray) -> tuple[int, ...]:
     return tuple(int(d) for d in atom.shape) if atom.type.is_static and atom.type.size == value.size else value.shape
 
 
-def _args(signature: Signature, call: Call) -> list[np.ndarray]:
+def _args(signature: Signature, call: FailedCall) -> list[np.ndarray]:
     states = (_held(s, call) for s in signature.states)
     return [*(np.asarray(call.inputs[name]) for name in signature.input_names), *states]
 
@@ -276,7 +281,9 @@ def _error_of(
     return replace(error, call=call)
 
 
-def equation_errors(lite: Runnable, reference: Runnable, call: Call, data: bytes | None) -> list[EquationError]:
+def equation_errors(
+    lite: BisectedModel, reference: BisectedModel, call: FailedCall, data: bytes | None
+) -> list[EquationError]:
     """The errors along the main graph: of every equation on XLA against LiteRT, and against the source where it tells.
 
     One run of each. What has added up is in `measure`, what the equation makes of the other side's operands in `own`.

@@ -37,7 +37,7 @@ class OtherFile(Exception):
 
 
 @dataclass
-class Values:
+class RunValues:
     """LiteRT's values of one run of one graph, by variable; what was overwritten since is not in it."""
 
     of: Mapping[Var, np.ndarray]
@@ -49,7 +49,9 @@ class Values:
         """The values that LiteRT gave for an equation's results, None where they are overwritten."""
         return [self.of.get(var) for var in eqn.outputs]
 
-    def enter(self, walk: Walk, step: LocalStep, body: int, turn: int, operands: Sequence[np.ndarray]) -> Values | None:
+    def enter(
+        self, walk: Walk, step: LocalStep, body: int, turn: int, operands: Sequence[np.ndarray]
+    ) -> RunValues | None:
         """LiteRT's values of a body that is run by itself on these operands."""
         return self.run.enter(walk.graph, self.subgraph, step, body, operands)
 
@@ -85,7 +87,7 @@ class FileRun:
         self._places: dict[tuple[int, int], _Places] = {}
         self._called = False
 
-    def call(self, signature: Signature, inputs: Mapping[str, np.ndarray]) -> tuple[list[Value], Values]:
+    def call(self, signature: Signature, inputs: Mapping[str, np.ndarray]) -> tuple[list[Value], RunValues]:
         """One call of a signature: the inputs of its graph (None for states that cannot be seen), and all values."""
         index = self._indices.get(signature.key, 0)
         places = self._places_of(signature.graph, index)
@@ -98,7 +100,7 @@ class FileRun:
         given: list[Value] = [np.asarray(inputs[name]) for name in signature.input_names]
         for var in signature.graph.inputs[count:]:
             given.append(kept[var] if var in kept else values.get(var))  # READ_VARIABLE's result is kept as it was
-        return given, Values(values, self, index)
+        return given, RunValues(values, self, index)
 
     def scales(self, signature: Signature) -> Scales:
         """How the file quantizes the results of the equations of a signature."""
@@ -113,7 +115,7 @@ class FileRun:
 
     def enter(
         self, outer: Graph, subgraph: int, step: LocalStep, body: int, operands: Sequence[np.ndarray]
-    ) -> Values | None:
+    ) -> RunValues | None:
         """The values of one run of a body of an equation of `outer` on these operands; None where LiteRT refuses."""
         if not self._enters:
             return None
@@ -127,7 +129,7 @@ class FileRun:
             self._bodies.ask("call", _KEY.format(index), given)
         except (OtherFile, Refused):
             return None
-        return Values(self._values(self._bodies, places, index), self, index)
+        return RunValues(self._values(self._bodies, places, index), self, index)
 
     def before(self, signature: Signature, inputs: Mapping[str, np.ndarray], number: int) -> Mapping[Var, np.ndarray]:
         """The values of a first call of a signature up to an equation, which is not run any more.

@@ -13,7 +13,7 @@ from jfuse.ir.graph import Program
 from jfuse.verification.runners.in_jax import InJax
 from jfuse.verification.runners.in_tensorflow import InTensorFlow
 from jfuse.verification.runners.in_torch import InTorch
-from jfuse.verification.runners.on_xla import Runnable
+from jfuse.verification.runners.on_xla import ComparedModel
 from jfuse.verification.runners.with_states import WithStates
 from jfuse.verification.subject import Arrays, Calls, Interface, Subject, interfaces_of
 
@@ -72,7 +72,7 @@ class _FunctionCalls:
         return self.parts[key].start().run(inputs, key)
 
 
-def source_of(model: Runnable) -> Subject | None:
+def source_of(model: ComparedModel) -> Subject | None:
     """Whoever computes the source of a model, where it has one."""
     source = model.functions or model.imported
     if source is None:

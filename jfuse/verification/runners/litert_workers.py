@@ -10,7 +10,7 @@ import numpy as np
 from jfuse.errors import VerifyFailed
 from jfuse.limits import DEFAULT_LIMITS, Limits
 from jfuse.running.cores import cores
-from jfuse.running.patience import Patience, Watch
+from jfuse.running.patience import Patience, ProcessWatch
 from jfuse.running.worker import LiteRtFailed, Refused, Worker
 from jfuse.verification.subject import Arrays
 
@@ -47,7 +47,7 @@ class LiteRtWorkers:
         at: list[range] = []
         try:
             workers = self._started()[: len(parts)]
-            watch = Watch(workers, self._patience)
+            watch = ProcessWatch(workers, self._patience)
             for worker, part in zip(workers, parts, strict=True):
                 at = [part]
                 samples = {name: np.ascontiguousarray(a[part.start : part.stop]) for name, a in inputs.items()}
@@ -79,7 +79,7 @@ class LiteRtWorkers:
         if not self._workers:
             for _ in range(self.count):
                 self._workers.append(Worker())
-            watch = Watch(self._workers, self._patience)
+            watch = ProcessWatch(self._workers, self._patience)
             resolver = "AUTO" if self.delegates else "BUILTIN_WITHOUT_DEFAULT_DELEGATES"
             arguments = (np.frombuffer(self.data, np.uint8), resolver, 1, False, False)
             for worker in self._workers:

@@ -24,7 +24,7 @@ from jfuse.verification.runners.processes import shared_out
 from jfuse.verification.subject import Arrays, Calls, Interface, interfaces_of
 
 
-class Runnable(Protocol):
+class ComparedModel(Protocol):
     """What can be compared: a model of jfuse, with the TensorFlow source that it came from or None."""
 
     program: Program
@@ -48,7 +48,7 @@ class Runnable(Protocol):
 class OnXla:
     """The graph of a model, jitted by XLA."""
 
-    model: Runnable
+    model: ComparedModel
     name: str = "XLA"
 
     @property

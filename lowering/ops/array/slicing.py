@@ -39,7 +39,7 @@ class Bound:
 
 
 @dataclass(frozen=True)
-class Range:
+class SliceRange:
     """The part taken of one dimension: begin:end:stride, or the one element at begin (`shrink`), which drops it.
 
     stride: an int, or a Var i32[] where data decides it.
@@ -81,7 +81,7 @@ def lower_strided_slice(x: Array, begin: Array, end: Array, strides: Array, *, m
     """A dense STRIDED_SLICE, GATHER for elements whose place is computed, EXPAND_DIMS for new axes."""
     steps = entries(strides)
     begins, ends = bounds(begin), bounds(end)
-    ranges: list[Range] = []
+    ranges: list[SliceRange] = []
     new_axes: list[int] = []
     results = 0
     for i, stride in enumerate(steps):
@@ -89,17 +89,17 @@ def lower_strided_slice(x: Array, begin: Array, end: Array, strides: Array, *, m
         if masks.ellipsis_mask & bit:
             later = sum(not masks.new_axis_mask >> k & 1 for k in range(i + 1, len(steps)))
             whole = rank(x) - later - len(ranges)
-            ranges += [Range()] * whole
+            ranges += [SliceRange()] * whole
             results += whole
         elif masks.new_axis_mask & bit:
             new_axes.append(results)
             results += 1
         elif masks.shrink_axis_mask & bit:
-            ranges.append(Range(begins[i], shrink=True))
+            ranges.append(SliceRange(begins[i], shrink=True))
         else:
             first = None if masks.begin_mask & bit else begins[i]
             last = None if masks.end_mask & bit else ends[i]
-            ranges.append(Range(first, last, stride))
+            ranges.append(SliceRange(first, last, stride))
             results += 1
     x = cut(x, ranges)
     for axis in new_axes:
@@ -116,14 +116,14 @@ def lower_slice(x: Array, begin: Array, size: Array) -> Array:
     ranges = []
     for axis, (first, count) in enumerate(zip(firsts, counts, strict=True)):
         if same_bound(count, x.shape[axis]):
-            ranges.append(Range())
+            ranges.append(SliceRange())
         elif first.is_computed and is_known(count.value) and count.value >= 0:
             x = ops.gather(x, ops.add(first.value, np.arange(count.value, dtype=np.int32)), axis=axis)
-            ranges.append(Range())
+            ranges.append(SliceRange())
         elif same_bound(count, -1):
-            ranges.append(Range(first))
+            ranges.append(SliceRange(first))
         else:
-            ranges.append(Range(first, _sum(first, count)))
+            ranges.append(SliceRange(first, _sum(first, count)))
     return _of_size(cut(x, ranges), counts)
 
 
@@ -166,11 +166,11 @@ def _sum(first: Bound, count: Bound) -> Bound:
     return Bound(tensor() if first.is_computed else first.value + count.value, tensor)
 
 
-def cut(x: Array, ranges: Sequence[Range]) -> Array:
+def cut(x: Array, ranges: Sequence[SliceRange]) -> Array:
     """x[ranges], dimensions beyond them whole."""
     if len(ranges) > rank(x):
         raise LowerError(f"a slice of {len(ranges)} dimensions of a tensor that has {rank(x)}")
-    kept = list(ranges) + [Range()] * (rank(x) - len(ranges))
+    kept = list(ranges) + [SliceRange()] * (rank(x) - len(ranges))
     for axis in reversed(range(len(kept))):
         first = kept[axis].begin
         if kept[axis].shrink and first is not None and first.is_computed:
@@ -185,13 +185,13 @@ def _wrapped(index: Array, x: Array, axis: int) -> Array:
     return ops.floor_mod(index, size_of(x, axis))
 
 
-def _plain(r: Range, size: Dim) -> Range:
+def _plain(r: SliceRange, size: Dim) -> SliceRange:
     """The range with bounds at the edge left out, and those that count from the end as negative numbers."""
     if isinstance(r.stride, Var) or any(b is not None and b.is_computed for b in (r.begin, r.end)):
         return r
     begin, end = (None if b is None else _from_end(b, size) for b in (r.begin, r.end))
     if r.shrink:
-        return Range(begin, shrink=True)
+        return SliceRange(begin, shrink=True)
     forward = r.stride > 0
     if _is_empty(begin, end, r.stride, size):
         return _EMPTY
@@ -199,7 +199,7 @@ def _plain(r: Range, size: Dim) -> Range:
         begin = None
     if end is not None and _at_edge(end.value, size, first=not forward, inclusive=False):
         end = None
-    return Range(begin, end, r.stride)
+    return SliceRange(begin, end, r.stride)
 
 
 def _is_empty(begin: Bound | None, end: Bound | None, stride: int, size: Dim) -> bool:
@@ -234,7 +234,7 @@ def _at_edge(value: Dim, size: Dim, *, first: bool, inclusive: bool) -> bool:
     return (inclusive and value == -1) or (is_known(size) and value >= size - inclusive)
 
 
-def _strided_slice(x: Array, ranges: Sequence[Range]) -> Array:
+def _strided_slice(x: Array, ranges: Sequence[SliceRange]) -> Array:
     begins, ends, begin_mask, end_mask, shrink_axis_mask = [], [], 0, 0, 0
     for i, r in enumerate(ranges):
         begin_mask |= (r.begin is None) << i
@@ -259,7 +259,7 @@ def _itself(value: Array) -> Array:
 
 
 _ONE = Bound(1, lambda: np.asarray(1, np.int32))
-_EMPTY = Range(_ONE, _ONE)  # XNNPACK takes 0:0 for the whole dimension (LiteRT 2.3.0)
+_EMPTY = SliceRange(_ONE, _ONE)  # XNNPACK takes 0:0 for the whole dimension (LiteRT 2.3.0)
 _NOWHERE = Bound(0, lambda: np.asarray(0, np.int32))  # beside a mask bit
 
 

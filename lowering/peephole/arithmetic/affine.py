@@ -15,7 +15,7 @@ import numpy as np
 from jfuse.ir.dims import is_known, same
 from jfuse.ir.graph import Atom, Const, Eqn, Var
 from jfuse.kernels import ops
-from jfuse.lowering.peephole.arithmetic.weighted import Product, product
+from jfuse.lowering.peephole.arithmetic.weighted import WeightedEqn, product
 from jfuse.lowering.peephole.layout.transpose import known_permutation
 from jfuse.lowering.peephole.pattern import form, one_of
 from jfuse.lowering.peephole.registry import Match, given, peephole
@@ -114,7 +114,7 @@ affine = form(Affine.of, *_ARITHMETIC, ops.depthwise_conv_2d)
     lambda: affine(product().named("before")).named("then"),
     lambda: affine(one_of(ops.reshape, ops.transpose)(product().named("before"), ...).named("move")).named("then"),
 )
-def affine_after_product(match: Match, before: Product, then: Affine, move: Eqn | None = None) -> Any:
+def affine_after_product(match: Match, before: WeightedEqn, then: Affine, move: Eqn | None = None) -> Any:
     """ADD(MUL(CONV_2D(x, w, b), s), t) = CONV_2D(x, w * s, b * s + t), also where a RESHAPE stands between them."""
     need(move is None or _commutes(move, then), "channels_stay")
     need(is_known(before.channels), "known_channels")
@@ -148,14 +148,14 @@ def _commutes(eqn: Eqn, affine: Affine) -> bool:
 
 
 @peephole(lambda: product(affine().named("first")).named("then"))
-def affine_before_product(match: Match, first: Affine, then: Product) -> Any:
+def affine_before_product(match: Match, first: Affine, then: WeightedEqn) -> Any:
     """CONV_2D(MUL(x, s), w, b) = CONV_2D(x, w * s, b); a shift only where no zeros stand around what is shifted."""
     need(then.may_scale(match.view), "own_weights")
     need(fits_before(first, then), "shift_without_padding")
     return given(then.with_input(first.x, first.scale, first.shift), "finite_weights")
 
 
-def fits_before(affine: Affine, product: Product) -> bool:
+def fits_before(affine: Affine, product: WeightedEqn) -> bool:
     """Whether a product may take in what is done to its operand: a shift only where no zeros stand around that."""
     if affine.function != "NONE" or (affine.shift is not None and not product.is_unpadded()):
         return False
@@ -163,7 +163,7 @@ def fits_before(affine: Affine, product: Product) -> bool:
 
 
 @peephole(lambda: product(ops.pad(affine().named("first"), ...).named("pad")).named("then"))
-def scale_before_pad(match: Match, first: Affine, pad: Eqn, then: Product) -> Any:
+def scale_before_pad(match: Match, first: Affine, pad: Eqn, then: WeightedEqn) -> Any:
     """CONV_2D(PAD(MUL(x, s)), w) = CONV_2D(PAD(x), w * s)."""
     need(then.may_scale(match.view), "own_weights")
     need(first.is_scale(), "scale_alone")
@@ -178,7 +178,7 @@ def _commutes_with_pad(pad: Eqn, affine: Affine) -> bool:
 
 
 @peephole(lambda y: product(ops.mul(affine().named("first"), y).named("gate")).named("then"))
-def scale_before_gate(match: Match, first: Affine, gate: Eqn, y: Atom, then: Product) -> Any:
+def scale_before_gate(match: Match, first: Affine, gate: Eqn, y: Atom, then: WeightedEqn) -> Any:
     """CONV_2D(MUL(MUL(x, s), y), w) = CONV_2D(MUL(x, y), w * s), as hard sigmoids gate what a convolution reads."""
     need(then.may_scale(match.view), "own_weights")
     need(Affine.of(gate) is None, "computed_gate")

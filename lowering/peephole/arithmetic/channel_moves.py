@@ -14,10 +14,10 @@ from jfuse.ir.graph import Atom, Eqn
 from jfuse.kernels import ops
 from jfuse.kernels.core.op import TflOp, static_value
 from jfuse.lowering.peephole.arithmetic.affine import Affine
-from jfuse.lowering.peephole.arithmetic.weighted import Product
+from jfuse.lowering.peephole.arithmetic.weighted import WeightedEqn
 from jfuse.lowering.peephole.layout.transpose import known_permutation
 from jfuse.lowering.peephole.registry import peephole_walk
-from jfuse.lowering.peephole.view import View, sole_producer
+from jfuse.lowering.peephole.view import GraphView, sole_producer
 from jfuse.lowering.rule_tools.again import again
 from jfuse.lowering.rules import need
 
@@ -26,7 +26,7 @@ _RENAMES = (ops.reshape, ops.expand_dims, ops.squeeze)
 
 # Any number of moves in a row is no pattern.
 @peephole_walk(ops.add, ops.sub, ops.mul, ops.div, ops.neg, ops.depthwise_conv_2d)
-def affine_before_moves(eqn: Eqn, view: View) -> Any:
+def affine_before_moves(eqn: Eqn, view: GraphView) -> Any:
     """ADD(DEPTH_TO_SPACE(CONV_2D(x, w)), b) = DEPTH_TO_SPACE(ADD(CONV_2D(x, w), b, b, …))."""
     affine = Affine.of(eqn)
     moves, product = _moved(None if affine is None else affine.x, view)
@@ -46,7 +46,7 @@ def affine_before_moves(eqn: Eqn, view: View) -> Any:
 
 
 @peephole_walk(ops.relu, ops.relu6, ops.relu_n1_to_1)
-def activation_before_moves(eqn: Eqn, view: View) -> Any:
+def activation_before_moves(eqn: Eqn, view: GraphView) -> Any:
     """RELU(DEPTH_TO_SPACE(CONV_2D(x, w))) = DEPTH_TO_SPACE(RELU(CONV_2D(x, w)))."""
     moves, product = _moved(eqn.inputs[0], view)
     if not moves or product is None:
@@ -55,14 +55,14 @@ def activation_before_moves(eqn: Eqn, view: View) -> Any:
     return _again(moves, again(eqn, inputs=(product.eqn.outputs[0],)))
 
 
-def _moved(x: Atom | None, view: View) -> tuple[list[Eqn], Product | None]:
+def _moved(x: Atom | None, view: GraphView) -> tuple[list[Eqn], WeightedEqn | None]:
     """What moves the pixels of a product to make x, the last one first, and the product."""
     moves: list[Eqn] = []
     eqn = sole_producer(view, x)
     while eqn is not None and _keeps_channels(eqn):
         moves.append(eqn)
         eqn = sole_producer(view, eqn.inputs[0])
-    product = Product.of(eqn)
+    product = WeightedEqn.of(eqn)
     clamps = product is not None and isinstance(product.eqn.op, TflOp) and product.eqn.op.clamps
     return moves, product if clamps else None
 

@@ -10,7 +10,7 @@ from jfuse.ir.graph import Atom, Const, Eqn, Graph, Var
 from jfuse.ir.trace import at_source, recording
 from jfuse.ir.walk import users
 from jfuse.lowering.peephole.arithmetic.affine import Affine, fits_before
-from jfuse.lowering.peephole.arithmetic.weighted import Product
+from jfuse.lowering.peephole.arithmetic.weighted import WeightedEqn
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ def _taken_in(affine: Affine, result: Var, readers: Sequence[Eqn], reads: _Reads
     """The products once more, of what the affine function is of, by their result; None where one of them cannot."""
     replaced: dict[Var, Eqn] = {}
     for reader in readers:
-        product = Product.of(reader)
+        product = WeightedEqn.of(reader)
         others = () if product is None else (a for a in reader.inputs if a is not product.x)
         if product is None or product.x is not result or any(a is result for a in others):
             return None

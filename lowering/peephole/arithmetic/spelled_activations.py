@@ -14,7 +14,7 @@ from jfuse.ir.graph import Atom, Const, Eqn
 from jfuse.kernels import ops
 from jfuse.lowering.peephole.arithmetic.activation import clamping
 from jfuse.lowering.peephole.arithmetic.affine import Affine, affine
-from jfuse.lowering.peephole.arithmetic.weighted import Product, product
+from jfuse.lowering.peephole.arithmetic.weighted import WeightedEqn, product
 from jfuse.lowering.peephole.pattern import const, form, one_of
 from jfuse.lowering.peephole.registry import Match, given, peephole
 from jfuse.lowering.rule_tools.again import again
@@ -72,7 +72,7 @@ def least_of_activated(match: Match, inner: Eqn, six: Const) -> Any:
 
 
 @peephole(lambda: ops.relu_0_to_1(product().named("gate")))
-def unit_clip_of_product(match: Match, gate: Product) -> Any:
+def unit_clip_of_product(match: Match, gate: WeightedEqn) -> Any:
     """RELU_0_TO_1(CONV_2D(x)) = MUL(CONV_2D[RELU6](6 * x), 1 / 6), as hard sigmoids end.
 
     The product has that clip and not this one; the factor goes into what reads the gate.

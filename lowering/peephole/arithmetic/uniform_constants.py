@@ -14,7 +14,7 @@ from jfuse.kernels.core.op import TflOp, static_value
 from jfuse.kernels.math import elementwise, reduce
 from jfuse.lowering.peephole.layout.broadcast import BROADCASTING
 from jfuse.lowering.peephole.registry import peephole_walk
-from jfuse.lowering.peephole.view import View
+from jfuse.lowering.peephole.view import GraphView
 from jfuse.lowering.rule_tools.again import again
 from jfuse.lowering.rule_tools.query import keeps_type
 from jfuse.lowering.rules import need
@@ -26,7 +26,7 @@ _DEPTH = 6  # of how a tensor of ones is summed up, as tf.nn.weighted_moments do
 
 # Any operand of any number of them is no pattern.
 @peephole_walk(*BROADCASTING)
-def uniform_operand(eqn: Eqn, view: View) -> Any:
+def uniform_operand(eqn: Eqn, view: GraphView) -> Any:
     """A FILL or ZEROS_LIKE that is broadcast with a tensor of the result's shape: its size need not be computed."""
     (result,) = eqn.outputs
     scalars = [_scalar(a, view) for a in eqn.inputs]
@@ -39,7 +39,7 @@ def uniform_operand(eqn: Eqn, view: View) -> Any:
 
 
 @peephole_walk(array.concatenation)
-def uniform_end(eqn: Eqn, view: View) -> Any:
+def uniform_end(eqn: Eqn, view: GraphView) -> Any:
     """A FILL or ZEROS_LIKE at the beginning or the end of a CONCATENATION is what PAD or PADV2 put there."""
     axis, ends, rank = eqn.params["axis"], (0, len(eqn.inputs) - 1), eqn.outputs[0].type.rank
     place, value = next(((i, v) for i in ends if (v := _scalar(eqn.inputs[i], view)) is not None), (0, None))
@@ -60,7 +60,7 @@ def uniform_end(eqn: Eqn, view: View) -> Any:
     return padded
 
 
-def _scalar(atom: Atom | None, view: View, depth: int = _DEPTH) -> np.ndarray | None:
+def _scalar(atom: Atom | None, view: GraphView, depth: int = _DEPTH) -> np.ndarray | None:
     """The one value of a tensor whose shape says more than its contents; found by so many steps at most."""
     eqn = view.producer(atom) if depth else None
     if eqn is None or eqn.outputs[0].type.quantization is not None or not isinstance(eqn.op, TflOp):

@@ -1,4 +1,4 @@
-"""`Product`: one view of all operators with weights and a bias, which knows their operands and channel axes."""
+"""`WeightedEqn`: one view of all operators with weights and a bias, which knows their operands and channel axes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from jfuse.kernels import ops
 from jfuse.kernels.core.op import TflOp
 from jfuse.kernels.nn.windows import same_padding
 from jfuse.lowering.peephole.pattern import form
-from jfuse.lowering.peephole.view import View
+from jfuse.lowering.peephole.view import GraphView
 from jfuse.lowering.rule_tools.again import again
 from jfuse.lowering.rule_tools.query import is_plain_float
 
@@ -45,14 +45,14 @@ _DIRECTIONS = ("d", "h", "w")  # of windows, as options spell them
 
 
 @dataclass(frozen=True)
-class Product:
+class WeightedEqn:
     """An equation with weights, none of it quantized."""
 
     eqn: Eqn
     axes: _Axes
 
     @classmethod
-    def of(cls, eqn: Eqn | None) -> Product | None:
+    def of(cls, eqn: Eqn | None) -> WeightedEqn | None:
         """The equation as a product, if it is one of plain floats."""
         axes = None if eqn is None else _AXES.get(eqn.op)
         if eqn is None or axes is None or not is_plain_float(eqn.outputs[0]):
@@ -86,7 +86,7 @@ class Product:
         """The size of the last axis of the result."""
         return self.eqn.outputs[0].type.shape[-1]
 
-    def may_scale(self, view: View) -> bool:
+    def may_scale(self, view: GraphView) -> bool:
         """Whether weights and bias are constants, and nothing else would keep the weights in the file as they are."""
         return self.may_shift() and isinstance(self.weights, Const) and view.readers(self.weights) == 1
 
@@ -185,7 +185,7 @@ class Product:
         return cast(TflOp, self.eqn.op)
 
 
-product = form(Product.of, *(cast(TflOp, op) for op in _AXES))
+product = form(WeightedEqn.of, *(cast(TflOp, op) for op in _AXES))
 
 
 def _constant(atom: Atom | None) -> Const:

@@ -10,11 +10,11 @@ from jfuse.ir.dims import is_known
 from jfuse.ir.graph import Atom, Const, Eqn
 from jfuse.ir.types import DType
 from jfuse.kernels import ops
-from jfuse.lowering.peephole.arithmetic.weighted import Product, product
+from jfuse.lowering.peephole.arithmetic.weighted import WeightedEqn, product
 from jfuse.lowering.peephole.layout.transpose import permutation
 from jfuse.lowering.peephole.pattern import const, one_of
 from jfuse.lowering.peephole.registry import Match, given, peephole
-from jfuse.lowering.peephole.view import View, sole_producer
+from jfuse.lowering.peephole.view import GraphView, sole_producer
 from jfuse.lowering.rule_tools.again import again
 from jfuse.lowering.rule_tools.query import is_plain_float
 from jfuse.lowering.rules import need
@@ -29,7 +29,7 @@ _MOVES = frozenset({ops.reshape, ops.transpose, ops.expand_dims, ops.squeeze})
         fused_activation_function=...,
     ),
 )
-def bias_of_heads(match: Match, dense: Product, reshape: Eqn, bias: Const) -> Any:
+def bias_of_heads(match: Match, dense: WeightedEqn, reshape: Eqn, bias: Const) -> Any:
     """ADD(RESHAPE(FULLY_CONNECTED(x)), b[h,d]) = RESHAPE(ADD(FULLY_CONNECTED(x), b[h*d])); there it becomes a bias."""
     need(dense.function == "NONE", "no_activation_between")
     need(dense.may_shift(), "constant_bias")
@@ -66,7 +66,7 @@ def scale_of_scores(match: Match, scores: Eqn, scale: Const) -> Any:
 
 
 # Any number of moves between the product and its weights is no pattern.
-def _scaled(atom: Atom | None, factor: np.ndarray, view: View) -> Any:
+def _scaled(atom: Atom | None, factor: np.ndarray, view: GraphView) -> Any:
     """The tensor times a factor, where that can go into the weights that make it; None elsewhere."""
     before = sole_producer(view, atom)
     if before is None:
@@ -74,7 +74,7 @@ def _scaled(atom: Atom | None, factor: np.ndarray, view: View) -> Any:
     if before.op in _MOVES:
         inner = _scaled(before.inputs[0], factor, view)
         return None if inner is None else again(before, inputs=(inner, *before.inputs[1:]))
-    made = Product.of(before)
+    made = WeightedEqn.of(before)
     if made is None or made.function != "NONE" or not made.may_scale(view) or not is_known(made.channels):
         return None
     return made.with_result(np.full(made.channels, factor, np.float32), None, "NONE")

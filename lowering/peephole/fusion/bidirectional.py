@@ -23,7 +23,7 @@ from jfuse.kernels.array import array
 from jfuse.kernels.core.layout import axes_from_front
 from jfuse.kernels.core.op import TflOp, static_value
 from jfuse.kernels.fused import bidirectional, lstm, rnn
-from jfuse.lowering.peephole.layout.sink_transpose import SWAP, Turned
+from jfuse.lowering.peephole.layout.sink_transpose import SWAP, TransposedOperand
 
 _MATRIX = 6  # a place with recurrent weights that every LSTM has
 _OUTPUT = 8  # a place with weights of the output gate
@@ -133,7 +133,7 @@ def _reading(eqn: Eqn, made_by: Mapping[Var, Eqn]) -> _Reading | None:
             axes = axes_from_front(turned, 3)
             backwards ^= {axis for axis in axes}
             atom = before.inputs[0]
-        elif (found := Turned.of(before)) is not None and len(found.perm) == 3:
+        elif (found := TransposedOperand.of(before)) is not None and len(found.perm) == 3:
             # From here on axes are those of the tensor that was transposed.
             atom = found.x
             perm = tuple(found.perm[a] for a in perm)

@@ -11,10 +11,10 @@ from jfuse.ir.dims import is_known
 from jfuse.ir.graph import Atom, Const
 from jfuse.kernels import ops
 from jfuse.kernels.nn.windows import same_padding
-from jfuse.lowering.peephole.arithmetic.weighted import Product
+from jfuse.lowering.peephole.arithmetic.weighted import WeightedEqn
 from jfuse.lowering.peephole.pattern import const, form
 from jfuse.lowering.peephole.registry import Match, peephole
-from jfuse.lowering.peephole.view import View
+from jfuse.lowering.peephole.view import GraphView
 from jfuse.lowering.rule_tools.again import again
 from jfuse.lowering.rules import need
 
@@ -22,11 +22,11 @@ _ACTIVATED: dict[str, Any] = {"fused_activation_function": ...}
 _NOT_NEGATIVE = frozenset({"RELU", "RELU6"})
 
 
-convolution = form(Product.of, ops.conv_2d, ops.depthwise_conv_2d, ops.conv_3d)
+convolution = form(WeightedEqn.of, ops.conv_2d, ops.depthwise_conv_2d, ops.conv_3d)
 
 
 @peephole(lambda x, amounts: convolution(ops.pad(x, const(amounts)).shared()).named("then"))
-def pad_into_convolution(match: Match, x: Atom, amounts: Const, then: Product) -> Any:
+def pad_into_convolution(match: Match, x: Atom, amounts: Const, then: WeightedEqn) -> Any:
     """CONV_2D[VALID](PAD(x)) = CONV_2D[SAME](x)."""
     return _padded_same(match, x, amounts, then.windows())
 
@@ -77,7 +77,7 @@ def _is_same(amount: list[int], padded: Any, window: int, stride: int, dilation:
     return stride == 1 and [reach // 2, reach - reach // 2] == amount
 
 
-def _is_not_negative(atom: Atom | None, view: View) -> bool:
+def _is_not_negative(atom: Atom | None, view: GraphView) -> bool:
     eqn = view.producer(atom)
     if eqn is None:
         return False

@@ -12,20 +12,20 @@ import numpy as np
 from jfuse.ir.graph import Const
 from jfuse.kernels import ops
 from jfuse.kernels.nn.windows import same_padding
-from jfuse.lowering.peephole.arithmetic.weighted import Product
+from jfuse.lowering.peephole.arithmetic.weighted import WeightedEqn
 from jfuse.lowering.peephole.pattern import const, form
 from jfuse.lowering.peephole.registry import Match, peephole
 from jfuse.lowering.rule_tools.again import again
 from jfuse.lowering.rule_tools.image_layout import known_padding, padded
 from jfuse.lowering.rules import need
 
-convolution = form(Product.of, ops.conv_2d, ops.depthwise_conv_2d)
+convolution = form(WeightedEqn.of, ops.conv_2d, ops.depthwise_conv_2d)
 
 
 @peephole(
     lambda begin, strides: ops.strided_slice(convolution().named("image"), const(begin), ..., const(strides)),
 )
-def slice_into_strides(match: Match, image: Product, begin: Const, strides: Const) -> Any:
+def slice_into_strides(match: Match, image: WeightedEqn, begin: Const, strides: Const) -> Any:
     """STRIDED_SLICE(CONV_2D(x, w))[:, ::n, ::m] = CONV_2D[stride=n, m](x, w)."""
     steps, windows, eqn = _steps(match, begin.array, strides.array), image.windows(), image.eqn
     need(all(stride == 1 for _, _, stride, _ in windows), "convolution_without_strides")

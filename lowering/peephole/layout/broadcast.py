@@ -10,7 +10,7 @@ from jfuse.kernels.array import array
 from jfuse.kernels.core.op import TflOp, builtin_ops, static_value
 from jfuse.kernels.math import elementwise
 from jfuse.lowering.peephole.registry import peephole_walk
-from jfuse.lowering.peephole.view import View
+from jfuse.lowering.peephole.view import GraphView
 from jfuse.lowering.rule_tools.again import again
 from jfuse.lowering.rule_tools.query import keeps_type
 from jfuse.lowering.rules import need
@@ -23,7 +23,7 @@ BROADCASTING = [
 
 # Any operand of any number of them is no pattern.
 @peephole_walk(*BROADCASTING)
-def broadcast_operand(eqn: Eqn, view: View) -> Any:
+def broadcast_operand(eqn: Eqn, view: GraphView) -> Any:
     """BROADCAST_TO, or TILE of dimensions of 1, beside an operand that has the shape of the result."""
     (result,) = eqn.outputs
     origins = [_origin(a, view) for a in eqn.inputs]
@@ -42,7 +42,7 @@ def _has_shape(atom: Atom, result: Atom) -> bool:
     return atom.type.rank == result.type.rank and all(same(d, e) is True for d, e in pairs)
 
 
-def _origin(atom: Atom | None, view: View) -> Atom | None:
+def _origin(atom: Atom | None, view: GraphView) -> Atom | None:
     """What was broadcast to give the operand."""
     eqn = view.producer(atom)
     if eqn is None:
@@ -58,7 +58,7 @@ def _origin(atom: Atom | None, view: View) -> Atom | None:
 
 # Any operand of any number of them is no pattern.
 @peephole_walk(*BROADCASTING)
-def operand_of_fewer_axes(eqn: Eqn, view: View) -> Any:
+def operand_of_fewer_axes(eqn: Eqn, view: GraphView) -> Any:
     """ADD(x, EXPAND_DIMS(y)) = ADD(x, y) where an axis of size 1 comes first, and x has as many axes as the result."""
     (result,) = eqn.outputs
     origins = [_before_leading_ones(a, view) for a in eqn.inputs]
@@ -71,7 +71,7 @@ def operand_of_fewer_axes(eqn: Eqn, view: View) -> Any:
     return merged
 
 
-def _before_leading_ones(atom: Atom | None, view: View) -> Atom | None:
+def _before_leading_ones(atom: Atom | None, view: GraphView) -> Atom | None:
     """The tensor that is the operand but for sizes of 1 before its own."""
     eqn = view.producer(atom)
     x = eqn.inputs[0] if eqn is not None and eqn.op in (array.reshape, array.expand_dims) else None

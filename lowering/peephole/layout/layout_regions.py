@@ -23,7 +23,7 @@ from jfuse.ir.walk import producers, users
 from jfuse.kernels import ops
 from jfuse.kernels.core.layout import axes_from_front, from_front
 from jfuse.kernels.core.op import TflOp, static_value
-from jfuse.lowering.peephole.arithmetic.weighted import Product
+from jfuse.lowering.peephole.arithmetic.weighted import WeightedEqn
 from jfuse.lowering.peephole.layout.layouts import Layout, Widened, layouts_in
 from jfuse.lowering.peephole.layout.transpose import permutation
 from jfuse.lowering.peephole.pattern import form
@@ -213,11 +213,11 @@ def _anywhere(eqn: Eqn, operands: Sequence[Any], layout: Layout) -> Any:
     return result
 
 
-dense = form(Product.of, ops.fully_connected)
+dense = form(WeightedEqn.of, ops.fully_connected)
 
 
 @peephole(lambda x: dense(ops.transpose(x, ...).named("turned").shared()).named("rows"))
-def rows_of_transpose(match: Match, x: Atom, turned: Eqn, rows: Product) -> Any:
+def rows_of_transpose(match: Match, x: Atom, turned: Eqn, rows: WeightedEqn) -> Any:
     """FULLY_CONNECTED(TRANSPOSE(x), w) = FULLY_CONNECTED(x, w with its columns moved), where rows are whole images."""
     need(not match.eqn.params["keep_num_dims"], "rows")
     need(isinstance(rows.weights, Const) and match.view.readers(rows.weights) == 1, "own_weights")

@@ -65,7 +65,7 @@ class Layout(Protocol):
 
 
 @dataclass(frozen=True)
-class Turned:
+class TransposedLayout:
     """A tensor is TRANSPOSE(its new one, perm)."""
 
     moves_axes = True
@@ -192,7 +192,7 @@ class Narrowed(_Renamed):
 def layouts_in(graph: Graph) -> Iterator[Layout]:
     """The layouts that tensors of a graph have had or will have."""
     orders = map(known_permutation, graph.eqns)
-    yield from dict.fromkeys(Turned(order) for order in orders if order is not None)
+    yield from dict.fromkeys(TransposedLayout(order) for order in orders if order is not None)
     found: dict[Layout, None] = {}
     for eqn in graph.eqns:
         x, shape = eqn.inputs[0] if eqn.op in RENAMES else None, eqn.outputs[0].type.shape if eqn.outputs else ()

@@ -22,7 +22,7 @@ from jfuse.lowering.peephole.layout.slicing import PLAIN_SLICE
 from jfuse.lowering.peephole.layout.transpose import known_permutation, permutation
 from jfuse.lowering.peephole.pattern import form, one_of
 from jfuse.lowering.peephole.registry import Match, given, peephole, peephole_walk
-from jfuse.lowering.peephole.view import View, sole_producer
+from jfuse.lowering.peephole.view import GraphView, sole_producer
 from jfuse.lowering.rule_tools.again import again
 from jfuse.lowering.rule_tools.query import keeps_type
 from jfuse.lowering.rules import need
@@ -31,14 +31,14 @@ SWAP = (1, 0, 2)  # time-major and batch-major
 
 
 @dataclass(frozen=True)
-class Turned:
+class TransposedOperand:
     """The operand and the permutation of a TRANSPOSE."""
 
     x: Atom
     perm: tuple[int, ...]
 
     @classmethod
-    def of(cls, eqn: Eqn | None) -> Turned | None:
+    def of(cls, eqn: Eqn | None) -> TransposedOperand | None:
         """The TRANSPOSE that an equation is, also where it is spelled as a RESHAPE."""
         x = None if eqn is None else eqn.inputs[0]
         if eqn is None or x is None:
@@ -51,7 +51,7 @@ class Turned:
         return cls(x, SWAP) if one_sequence and same(old[1], new[0]) and same(old[2], new[2]) else None
 
 
-turned = form(Turned.of, ops.transpose, ops.reshape).named("turned").shared()
+turned = form(TransposedOperand.of, ops.transpose, ops.reshape).named("turned").shared()
 recurrence = one_of(
     ops.bidirectional_sequence_lstm,
     ops.bidirectional_sequence_rnn,
@@ -61,7 +61,7 @@ recurrence = one_of(
 
 
 @peephole(lambda: recurrence(turned, ..., time_major=True, fused_activation_function=...))
-def recurrence_of_transpose(match: Match, turned: Turned) -> Any:
+def recurrence_of_transpose(match: Match, turned: TransposedOperand) -> Any:
     """A time-major recurrence over TRANSPOSE(x) of one sequence is the batch-major one over x."""
     eqn, others = match.eqn, match.eqn.inputs[1:]
     need(turned.perm == SWAP, "batch_and_time")
@@ -72,7 +72,7 @@ def recurrence_of_transpose(match: Match, turned: Turned) -> Any:
 
 
 @peephole(lambda axes: ops.reverse_v2(turned, axes))
-def reverse_of_transpose(match: Match, turned: Turned, axes: Atom) -> Any:
+def reverse_of_transpose(match: Match, turned: TransposedOperand, axes: Atom) -> Any:
     """REVERSE_V2(TRANSPOSE(x, p), a) = TRANSPOSE(REVERSE_V2(x, p[a]), p)."""
     perm = turned.perm
     reversed_axes = [perm[a] for a in axes_from_front(given(static_value(axes), "constant_axes"), len(perm))]
@@ -80,7 +80,7 @@ def reverse_of_transpose(match: Match, turned: Turned, axes: Atom) -> Any:
 
 
 @peephole(lambda begin, end, strides: ops.strided_slice(turned, begin, end, strides, **PLAIN_SLICE))
-def slice_of_transpose(match: Match, turned: Turned, begin: Atom, end: Atom, strides: Atom) -> Any:
+def slice_of_transpose(match: Match, turned: TransposedOperand, begin: Atom, end: Atom, strides: Atom) -> Any:
     """STRIDED_SLICE(TRANSPOSE(x, p)) slices x along the permuted axes; what is left of p follows, often nothing."""
     perm, params = turned.perm, match.eqn.params
     known = [given(static_value(bound), "constant_bounds") for bound in (begin, end, strides)]
@@ -100,7 +100,7 @@ def slice_of_transpose(match: Match, turned: Turned, begin: Atom, end: Atom, str
 
 # Any number of operands is no pattern.
 @peephole_walk(ops.concatenation, ops.add, ops.sub, ops.mul, ops.maximum, ops.minimum)
-def joined_transposes(eqn: Eqn, view: View) -> Any:
+def joined_transposes(eqn: Eqn, view: GraphView) -> Any:
     """CONCATENATION and ADD of several TRANSPOSE by one permutation are one TRANSPOSE: of both directions' results."""
     before = [sole_producer(view, x) for x in eqn.inputs]
     made = [b for b in before if b is not None and b.op is ops.transpose]

@@ -83,7 +83,7 @@ def is_affine(eqn: Eqn, places: Sequence[int]) -> bool:
 
 
 @dataclass(frozen=True)
-class Form:
+class AffineForm:
     """An affine value, row by row: bias + the sum of each source's row times its matrix.
 
     matrices: f64[columns of the source, columns of the value]; bias: f64[columns of the value].
@@ -110,7 +110,7 @@ def concrete_size(dim: Dim, size: int) -> int:
     return found if found > 0 or is_known(dim) else size
 
 
-def linear_forms(body: Graph, values: Sequence[Var], sources: Sequence[Var]) -> dict[Var, Form]:
+def linear_forms(body: Graph, values: Sequence[Var], sources: Sequence[Var]) -> dict[Var, AffineForm]:
     """The forms of values that are affine in `sources`, which are inputs of the body with the batch as first dimension.
 
     The matrix is what the value's derivative makes of the unit vectors: products with 1 and sums with 0 are exact, so
@@ -135,7 +135,7 @@ def linear_forms(body: Graph, values: Sequence[Var], sources: Sequence[Var]) -> 
         need((bias == bias[0]).all(), "same_bias_in_all_rows", got=f"a constant of {value.type} that varies by row")
         matrix = np.concatenate(blocks)[:total]
         parts = np.split(matrix, np.cumsum(widths)[:-1])
-        forms[value] = Form(dict(zip(sources, parts, strict=True)), bias[0])
+        forms[value] = AffineForm(dict(zip(sources, parts, strict=True)), bias[0])
     return forms
 
 

@@ -35,7 +35,7 @@ from jfuse.lowering.recover.cells.layer_norm import RowNorm, row_norm
 _MOST_NODES = 2000  # of an expression
 
 
-class Reader:
+class ExpressionReader:
     """Expressions of the values of a body. Elements are named by their place in the flattened tensor.
 
     Each symbol of its shape is taken as `size`.
@@ -227,7 +227,7 @@ def _constant(values: np.ndarray) -> Expr:
 
 def straightened(body: Graph, size: int) -> Graph:
     """The body with every value that is another one, element by element and of one type, turned to that one."""
-    reader = Reader(body, Dependence(body), size)
+    reader = ExpressionReader(body, Dependence(body), size)
     same: dict[Var, Atom] = {}
     for eqn in body.eqns:
         for out in eqn.outputs:

@@ -1,4 +1,4 @@
-"""`View`: a loop body with the dependences of its values; cuts turn a value into an input of the body."""
+"""`BodyView`: a loop body with the dependences of its values; cuts turn a value into an input of the body."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from jfuse.ir.trace import trace_graph
 from jfuse.ir.types import TensorType
 from jfuse.ir.walk import live_eqns, substitute_graph
 from jfuse.lowering.recover.algebra.expressions import Expr, Leaf, canonical, clamps
-from jfuse.lowering.recover.algebra.forms import Dependence, Form, linear_forms
-from jfuse.lowering.recover.algebra.reader import Reader
+from jfuse.lowering.recover.algebra.forms import AffineForm, Dependence, linear_forms
+from jfuse.lowering.recover.algebra.reader import ExpressionReader
 from jfuse.lowering.recover.algebra.reshaped import reshaped
 from jfuse.lowering.rule_tools.case_distinctions import place_of, run_time_switches
 from jfuse.lowering.rules import need
 
 
-class View:
+class BodyView:
     """A body as expressions of its inputs. `size`: what each symbol is taken as, so that the batch has `rows`."""
 
     def __init__(self, body: Graph, rows: int, size: int) -> None:
@@ -33,15 +33,15 @@ class View:
         return Dependence(self.body)
 
     @cached_property
-    def reader(self) -> Reader:
+    def reader(self) -> ExpressionReader:
         """What reads values of the graph as expressions of its inputs and constants."""
-        return Reader(self.body, self.dependence, self.size)
+        return ExpressionReader(self.body, self.dependence, self.size)
 
     def read(self, atom: Atom) -> Expr:
         """The expression of a value, with its activations and clamps recognized."""
         return canonical(self.reader.read(atom))
 
-    def cut(self, var: Var, like: TensorType) -> tuple[View, Var]:
+    def cut(self, var: Var, like: TensorType) -> tuple[BodyView, Var]:
         """The body with a value as one more input, and that input: what is computed from the value is read from it.
 
         like: a type with the batch in front and as many elements, which the input gets if the value's is another.
@@ -51,7 +51,7 @@ class View:
         shaping = trace_graph(lambda x: reshaped(x, var.type.shape), [given])
         body = substitute_graph(self.body, {var: shaping.outputs[0]})
         body = replace(body, inputs=(*body.inputs, given), eqns=(*shaping.eqns, *body.eqns))
-        return View(body, self.rows, self.size), given
+        return BodyView(body, self.rows, self.size), given
 
     def units(self, var: Var) -> int:
         """The number of elements of a value for each row of the batch."""
@@ -61,7 +61,7 @@ class View:
         """The inputs that a leaf depends on."""
         return self.dependence.inputs_behind([leaf.var])
 
-    def forms(self, leaves: Sequence[Leaf], sources: Sequence[Var]) -> Mapping[Var, Form]:
+    def forms(self, leaves: Sequence[Leaf], sources: Sequence[Var]) -> Mapping[Var, AffineForm]:
         """The forms of what leaves are elements of, over those of the inputs that they depend on."""
         needed = frozenset().union(*(self.behind(leaf) for leaf in leaves))
         values = tuple(dict.fromkeys(leaf.var for leaf in leaves))
@@ -74,7 +74,7 @@ class View:
         return tuple(e for e in reversed(eqns) if any(not self.dependence.of(o) <= inputs for o in e.outputs))
 
 
-def refuse_other_switches(body: Graph, read: Sequence[tuple[View, Expr]]) -> None:
+def refuse_other_switches(body: Graph, read: Sequence[tuple[BodyView, Expr]]) -> None:
     """Raise unless every case distinction of a body is one of the clamps in what was read.
 
     Sampling could miss a case; a clamp is known from structure.

@@ -9,12 +9,12 @@ import numpy as np
 
 from jfuse.ir.graph import Var
 from jfuse.lowering.recover.algebra.expressions import Activation, Expr, Leaf, Norm
-from jfuse.lowering.recover.algebra.forms import Form, row_size
+from jfuse.lowering.recover.algebra.forms import AffineForm, row_size
 from jfuse.lowering.rules import need
 
 
 @dataclass(frozen=True)
-class Gate:
+class RecoveredGate:
     """The operand of a nonlinearity: z = x W' + h R' + c * p + b, or with a norm norm(x W' + h R' + c * p + d) * n + b.
 
     weights: f64[units, inputs]; recurrent: f64[units, outputs]; peephole, bias, norm: f64[units], the latter two None
@@ -36,7 +36,9 @@ def leaf_of(operand: Expr) -> Leaf | None:
     return operand if isinstance(operand, Leaf) else None
 
 
-def gate_of(entering: Activation, forms: Mapping[Var, Form], x: Var, h: Var, cells: tuple[Var, ...]) -> Gate:
+def gate_of(
+    entering: Activation, forms: Mapping[Var, AffineForm], x: Var, h: Var, cells: tuple[Var, ...]
+) -> RecoveredGate:
     """The weights of a gate. cells: the cell states that it may read, element by element."""
     leaf = leaf_of(entering.operand)
     assert leaf is not None, "operands of gates were checked"
@@ -55,9 +57,11 @@ def gate_of(entering: Activation, forms: Mapping[Var, Form], x: Var, h: Var, cel
     bias, scale = form.bias[columns], entering.scale
     weights, recurrent = matrix(x).T, matrix(h).T
     if not isinstance(entering.operand, Norm):
-        return Gate(scale * weights, scale * recurrent, scale * peephole, scale * bias)
+        return RecoveredGate(scale * weights, scale * recurrent, scale * peephole, scale * bias)
     norm, shift = (np.frombuffer(b, np.float64) for b in (entering.operand.scale, entering.operand.shift))
-    return Gate(weights, recurrent, peephole, scale * shift, scale * norm, bias - bias[0] if _is_even(bias) else bias)
+    return RecoveredGate(
+        weights, recurrent, peephole, scale * shift, scale * norm, bias - bias[0] if _is_even(bias) else bias
+    )
 
 
 def columns_of(leaf: Leaf, width: int) -> np.ndarray:

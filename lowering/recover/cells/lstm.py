@@ -26,9 +26,9 @@ from jfuse.lowering.recover.algebra.expressions import (
     terms_of,
     text_of,
 )
-from jfuse.lowering.recover.algebra.view import View, refuse_other_switches
+from jfuse.lowering.recover.algebra.view import BodyView, refuse_other_switches
 from jfuse.lowering.recover.algebra.weights import (
-    Gate,
+    RecoveredGate,
     columns_of,
     gate_of,
     is_diagonal,
@@ -71,7 +71,7 @@ class _Output:
 
     gate: Activation
     product: Expr
-    view: View
+    view: BodyView
     entering: Var
     projected: Expr
     clip: float
@@ -84,10 +84,10 @@ class _Cell:
     h: Var
     c: Var
     new: Var
-    view: View
+    view: BodyView
     update: _Update
     output: _Output
-    read: Sequence[tuple[View, Expr]] = field(default=())
+    read: Sequence[tuple[BodyView, Expr]] = field(default=())
 
     @property
     def gates(self) -> dict[str, Activation]:
@@ -194,7 +194,7 @@ def _applications(expr: Expr) -> Iterator[Apply]:
         yield from _applications(part)
 
 
-def _read_output(view: View, atom: Atom, new: Var, update: _Update) -> _Output:
+def _read_output(view: BodyView, atom: Atom, new: Var, update: _Update) -> _Output:
     """The output gate of h', in which c' may occur only within the activation and in the gate; and the projection."""
     units = view.units(new)
     for eqn in view.computed(atom):
@@ -209,7 +209,7 @@ def _read_output(view: View, atom: Atom, new: Var, update: _Update) -> _Output:
     raise _other(view.read(atom), _OUTPUT, "h'", near=3)
 
 
-def _place(view: View, atom: Atom) -> int:
+def _place(view: BodyView, atom: Atom) -> int:
     return next(i for i, a in enumerate(view.body.outputs) if a is atom)
 
 
@@ -222,7 +222,7 @@ def _read_product(expr: Expr, new: Expr, activation: str) -> Activation | None:
     return None
 
 
-def _read_projection(view: View, entering: Var, gate: Activation, product: Expr, atom: Atom) -> _Output:
+def _read_projection(view: BodyView, entering: Var, gate: Activation, product: Expr, atom: Atom) -> _Output:
     """h' as an affine value of sigmoid(o)*act(c'), which is an input here."""
     projected = view.read(atom)
     inner, clip = _unclipped(projected)
@@ -328,7 +328,7 @@ def _with_idle_units(constants: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
     return {name: widened(name, array) for name, array in constants.items()}
 
 
-def _norms(gates: Mapping[str, Gate]) -> dict[str, np.ndarray]:
+def _norms(gates: Mapping[str, RecoveredGate]) -> dict[str, np.ndarray]:
     """The factors of the norms, and the biases within them as one more column of the weights, for an input of 1."""
     normed = {n: g.norm for n, g in gates.items() if g.norm is not None}
     if not normed:

@@ -12,7 +12,7 @@ from jfuse.ir.types import DType
 from jfuse.lowering.recover.algebra.activations import entering_of
 from jfuse.lowering.recover.algebra.expressions import Expr, Leaf, terms_of, text_of
 from jfuse.lowering.recover.algebra.view import refuse_other_switches
-from jfuse.lowering.recover.algebra.weights import Gate, gate_of, need_products, single
+from jfuse.lowering.recover.algebra.weights import RecoveredGate, gate_of, need_products, single
 from jfuse.lowering.recover.cells.step import Step, step_input
 from jfuse.lowering.rules import Proposal, need, recovers
 
@@ -84,7 +84,7 @@ def _results(step: Step, h: Var) -> tuple[str, ...]:
     return tuple("h" if i < carried else "y" for i in range(len(outputs)))
 
 
-def _refuse_sparse(gate: Gate) -> None:
+def _refuse_sparse(gate: RecoveredGate) -> None:
     matrices: Sequence[np.ndarray] = (gate.weights, gate.recurrent)
     products = sum(m.size for m in matrices)
     needed = sum(int(np.count_nonzero(m)) for m in matrices)

@@ -11,9 +11,9 @@ from jfuse.ir.types import DType
 from jfuse.ir.walk import substitute_graph
 from jfuse.kernels.control import scan_parts
 from jfuse.lowering.recover.algebra.forms import Dependence, concrete_size
-from jfuse.lowering.recover.algebra.reader import Reader
+from jfuse.lowering.recover.algebra.reader import ExpressionReader
 from jfuse.lowering.recover.algebra.repeats import without_repeats
-from jfuse.lowering.recover.algebra.view import View
+from jfuse.lowering.recover.algebra.view import BodyView
 from jfuse.lowering.recover.masks.mask import unmasked
 from jfuse.lowering.rules import need
 
@@ -38,11 +38,11 @@ class Step:
         self.ys: Sequence[Atom] = self.body.outputs[len(self.carries) :]
 
     @cached_property
-    def view(self) -> View:
+    def view(self) -> BodyView:
         """The body to read, with as many rows as the batch has; symbols in it are 2."""
         batches = [v.type.shape[0] for v in (*self.carries, *self.xs) if v.type.rank >= 1]
         size = next((int(b) for b in batches[:1] if is_known(b)), 2)
-        return View(self.body, concrete_size(batches[0], size) if batches else size, size)
+        return BodyView(self.body, concrete_size(batches[0], size) if batches else size, size)
 
     @property
     def dependence(self) -> Dependence:
@@ -50,7 +50,7 @@ class Step:
         return self.view.dependence
 
     @property
-    def reader(self) -> Reader:
+    def reader(self) -> ExpressionReader:
         """What reads values of the step as expressions of its carries, inputs and constants."""
         return self.view.reader
 

@@ -8,7 +8,7 @@ from jfuse.ir.graph import Var
 from jfuse.ir.types import DType
 from jfuse.lowering.recover.algebra.activations import entering_of
 from jfuse.lowering.recover.algebra.expressions import Expr, Leaf, terms_of, text_of
-from jfuse.lowering.recover.algebra.view import View, refuse_other_switches
+from jfuse.lowering.recover.algebra.view import BodyView, refuse_other_switches
 from jfuse.lowering.recover.algebra.weights import columns_of, need_products, single
 from jfuse.lowering.recover.cells.step import Step, step_input
 from jfuse.lowering.rules import Proposal, need, recovers
@@ -57,7 +57,7 @@ def recover_svdf(step: Step) -> Proposal:
     )
 
 
-def _moves(view: View, leaf: Expr, state: Var, x: Var) -> tuple[np.ndarray, np.ndarray]:
+def _moves(view: BodyView, leaf: Expr, state: Var, x: Var) -> tuple[np.ndarray, np.ndarray]:
     """The matrices from the state and from x to the next state."""
     need(isinstance(leaf, Leaf), "not_svdf", want=_NEXT, got=f"state' = {text_of(terms_of(leaf))}", near=0)
     assert isinstance(leaf, Leaf)
@@ -87,7 +87,7 @@ def _chains(moved: np.ndarray) -> list[list[int]]:
     return chains if len(lengths) == 1 and sum(map(len, chains)) == len(sources) else []
 
 
-def _time_filters(view: View, expr: Expr, state: Var) -> tuple[np.ndarray, np.ndarray, str]:
+def _time_filters(view: BodyView, expr: Expr, state: Var) -> tuple[np.ndarray, np.ndarray, str]:
     """The matrix from the new state to the output, the bias and the activation."""
     entering = entering_of(expr)
     leaf = None if entering is None else entering.operand

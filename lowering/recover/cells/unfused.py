@@ -10,7 +10,7 @@ from jfuse.ir.graph import Var
 from jfuse.lowering.recover.algebra.activations import activation_of, sigmoid_of
 from jfuse.lowering.recover.algebra.expressions import Activation, Clamp, Expr, Leaf, Opaque, divided, parts, terms_of
 from jfuse.lowering.recover.algebra.forms import row_size
-from jfuse.lowering.recover.algebra.view import View
+from jfuse.lowering.recover.algebra.view import BodyView
 from jfuse.lowering.recover.cells.step import Step
 from jfuse.lowering.rules import recovers
 
@@ -40,7 +40,7 @@ def _names(step: Step) -> Iterator[str]:
                 yield found
 
 
-def _gated(view: View, expr: Expr, h: Var) -> str | None:
+def _gated(view: BodyView, expr: Expr, h: Var) -> str | None:
     """The name of a state that one gate moves from its old value to a new one."""
     state = view.reader.read(h)
     old, new = divided(terms_of(expr), state)
@@ -60,7 +60,7 @@ def _activation(expr: Expr) -> str:
     return expr.function if isinstance(expr, Activation) else "linear" if isinstance(expr, Leaf) else "custom"
 
 
-def _kind(view: View, new: Expr, state: Expr) -> str:
+def _kind(view: BodyView, new: Expr, state: Expr) -> str:
     operand = new.operand if isinstance(new, Activation | Clamp) else new
     if isinstance(operand, Leaf):
         reads = state.var in view.behind(operand) if isinstance(state, Leaf) else False

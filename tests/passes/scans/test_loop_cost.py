@@ -14,7 +14,14 @@ from jfuse.ir.dims import symbol
 from jfuse.ir.trace import trace_graph
 from jfuse.ir.types import DType, TensorType
 from jfuse.kernels import ops
-from jfuse.passes.scans.to_loops.loop_cost import FORMS, MAX_BYTES_FOR_SPEED, MAX_OPERATORS, Form, LoopSize, fastest
+from jfuse.passes.scans.to_loops.loop_cost import (
+    FORMS,
+    MAX_BYTES_FOR_SPEED,
+    MAX_OPERATORS,
+    LoopSize,
+    LoopSpelling,
+    fastest,
+)
 
 T, B = symbol("T"), symbol("B")
 
@@ -83,23 +90,26 @@ def test_unrolling_can_be_forbidden() -> None:
 
 
 @pytest.mark.parametrize("form", FORMS, ids=str)
-def test_each_form_costs_at_least_the_work_of_its_steps(form: Form) -> None:
+def test_each_form_costs_at_least_the_work_of_its_steps(form: LoopSpelling) -> None:
     size = gru(64, 192)
-    assert size.microseconds(form) >= size.microseconds(Form(unrolled=True)) - size.features(Form(unrolled=True))[-1]
+    assert (
+        size.microseconds(form)
+        >= size.microseconds(LoopSpelling(unrolled=True)) - size.features(LoopSpelling(unrolled=True))[-1]
+    )
 
 
 @pytest.mark.parametrize(
     ("form", "length", "wanted"),
     [
-        (Form(steps=8), 5, Form(steps=5)),
-        (Form(steps=8), T, Form(steps=8)),
-        (Form(steps=4, block=24), 100, Form(steps=4, block=24)),
-        (Form(steps=4, block=24), 24, Form(steps=4)),
-        (Form(unrolled=True), 3, Form(unrolled=True)),
+        (LoopSpelling(steps=8), 5, LoopSpelling(steps=5)),
+        (LoopSpelling(steps=8), T, LoopSpelling(steps=8)),
+        (LoopSpelling(steps=4, block=24), 100, LoopSpelling(steps=4, block=24)),
+        (LoopSpelling(steps=4, block=24), 24, LoopSpelling(steps=4)),
+        (LoopSpelling(unrolled=True), 3, LoopSpelling(unrolled=True)),
     ],
     ids=str,
 )
-def test_a_form_within_a_length(form: Form, length: Any, wanted: Form) -> None:
+def test_a_form_within_a_length(form: LoopSpelling, length: Any, wanted: LoopSpelling) -> None:
     assert form.within(length) == wanted
 
 

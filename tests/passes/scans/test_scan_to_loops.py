@@ -26,7 +26,7 @@ from jfuse.passes.context import Context
 from jfuse.passes.fuse.run_time_shapes import has_run_time_shape
 from jfuse.passes.options import RecurrenceOptions
 from jfuse.passes.pipeline import SUB_PASSES
-from jfuse.passes.scans.to_loops.loop_cost import Form
+from jfuse.passes.scans.to_loops.loop_cost import LoopSpelling
 from jfuse.passes.scans.to_loops.scan_to_loops import scan_to_loops
 from jfuse.passes.simplify.simplify import simplify
 from jfuse.running.interpreter import LiteRt
@@ -109,7 +109,7 @@ def expect(found: Sequence[Any], wanted: Sequence[Any]) -> None:
         np.testing.assert_allclose(np.asarray(f), w, rtol=1e-5, atol=1e-5)
 
 
-def unlooped(graph: Graph, form: Form | None = None) -> Graph:
+def unlooped(graph: Graph, form: LoopSpelling | None = None) -> Graph:
     flat = (
         scan_to_loops(graph, Context(sub=SUB_PASSES))
         if form is None
@@ -120,7 +120,7 @@ def unlooped(graph: Graph, form: Form | None = None) -> Graph:
     return flat
 
 
-def file_of(graph: Graph, form: Form | None = None) -> bytes:
+def file_of(graph: Graph, form: LoopSpelling | None = None) -> bytes:
     ready = prepare_outputs(simplify(unlooped(graph, form), Context(sub=SUB_PASSES)))
     names = tuple(f"x{i}" for i in range(len(graph.inputs))), tuple(f"y{i}" for i in range(len(graph.outputs)))
     return to_bytes(Program((Signature("main", ready, *names),)))
@@ -131,8 +131,8 @@ def run(runtime: LiteRt, args: Sequence[np.ndarray]) -> list[np.ndarray]:
     return [results[f"y{i}"] for i in range(len(results))]
 
 
-ONE_STEP, THREE_STEPS, UNROLLED = Form(), Form(steps=3), Form(unrolled=True)
-BLOCKS, BLOCKS_OF_TURNS = Form(block=3), Form(steps=2, block=4)
+ONE_STEP, THREE_STEPS, UNROLLED = LoopSpelling(), LoopSpelling(steps=3), LoopSpelling(unrolled=True)
+BLOCKS, BLOCKS_OF_TURNS = LoopSpelling(block=3), LoopSpelling(steps=2, block=4)
 
 every_loop = pytest.mark.parametrize("loop", LOOPS.values(), ids=LOOPS)
 every_direction = pytest.mark.parametrize(
@@ -152,7 +152,7 @@ every_size = pytest.mark.parametrize(
 @every_direction
 @pytest.mark.parametrize("form", [None, BLOCKS_OF_TURNS], ids=["auto", "blocks-of-turns"])
 @pytest.mark.parametrize(("length", "batch"), [(4, 3), (T, B)], ids=["fixed", "open"])
-def test_scan_on_xla(loop: Loop, length: Any, batch: Any, reverse: bool, form: Form | None) -> None:
+def test_scan_on_xla(loop: Loop, length: Any, batch: Any, reverse: bool, form: LoopSpelling | None) -> None:
     graph = graph_of(loop, length, batch, reverse)
     args = arguments(graph, SIZES[0], 5)
     flat = unlooped(graph, form)
@@ -176,7 +176,7 @@ def test_scan_in_litert(loop: Loop, length: Any, batch: Any, reverse: bool) -> N
 @every_direction
 @every_while
 @pytest.mark.parametrize(("length", "batch"), [(11, 3), (T, B)], ids=["fixed", "open"])
-def test_forms_in_litert(loop: Loop, length: Any, batch: Any, reverse: bool, form: Form) -> None:
+def test_forms_in_litert(loop: Loop, length: Any, batch: Any, reverse: bool, form: LoopSpelling) -> None:
     expect_in_litert(loop, graph_of(loop, length, batch, reverse), reverse, form)
 
 
@@ -187,11 +187,11 @@ def test_forms_in_litert(loop: Loop, length: Any, batch: Any, reverse: bool, for
     [(2, 1, THREE_STEPS), (2, 1, BLOCKS), (6, B, BLOCKS), (5, B, UNROLLED), (1, 3, UNROLLED)],
     ids=["two-three", "two-blocks", "whole-blocks", "unrolled", "one-unrolled"],
 )
-def test_known_lengths_in_litert(loop: Loop, length: Any, batch: Any, reverse: bool, form: Form) -> None:
+def test_known_lengths_in_litert(loop: Loop, length: Any, batch: Any, reverse: bool, form: LoopSpelling) -> None:
     expect_in_litert(loop, graph_of(loop, length, batch, reverse), reverse, form)
 
 
-def expect_in_litert(loop: Loop, graph: Graph, reverse: bool, form: Form | None = None) -> None:
+def expect_in_litert(loop: Loop, graph: Graph, reverse: bool, form: LoopSpelling | None = None) -> None:
     data = file_of(graph, form)
     for delegates in (True, False):
         runtime = LiteRt(data, delegates=delegates)
@@ -216,7 +216,7 @@ def test_scan_is_lax_scan(reverse: bool) -> None:
 @every_direction
 @every_while
 @pytest.mark.parametrize("batch", [3, B], ids=["fixed", "open-batch"])
-def test_no_step_at_all(reverse: bool, form: Form, batch: Any) -> None:
+def test_no_step_at_all(reverse: bool, form: LoopSpelling, batch: Any) -> None:
     loop = LOOPS["rnn"]
     for length in (0, T):
         graph = graph_of(loop, length, batch, reverse)
@@ -356,14 +356,16 @@ def test_steps_share_the_loop_inside_them() -> None:
         lambda h, x: ops.scan([h, x], [outer], consts=0, carries=1, length=3, reverse=False),
         [f32(WIDTH), f32(3, T, WIDTH)],
     )
-    flat = scan_to_loops(graph, Context(sub=SUB_PASSES), lambda size, room: Form(unrolled=is_known(size.length)))
+    flat = scan_to_loops(
+        graph, Context(sub=SUB_PASSES), lambda size, room: LoopSpelling(unrolled=is_known(size.length))
+    )
     loops = [eqn for eqn in flat.eqns if eqn.op.name == "while"]
     assert len(loops) == 3
     assert len({id(eqn.bodies[1]) for eqn in loops}) == 1
 
 
 @every_while
-def test_a_loop_of_open_sizes_leaves_no_shape_to_run_time(form: Form) -> None:
+def test_a_loop_of_open_sizes_leaves_no_shape_to_run_time(form: LoopSpelling) -> None:
     body = trace_graph(LOOPS["rnn"].step, [f32(B, WIDTH)] * 3, "step")
 
     def function(x: Any) -> Any:

@@ -21,7 +21,7 @@ from jfuse.ir.trace import at_source, trace_graph
 from jfuse.ir.types import DType, TensorType
 from jfuse.ir.walk import all_eqns
 from jfuse.kernels import ops
-from jfuse.lowering.peephole import PEEPHOLE_RULES, PeepholeRule, View
+from jfuse.lowering.peephole import PEEPHOLE_RULES, GraphView, PeepholeRule
 from jfuse.passes.context import Context
 from jfuse.passes.simplify.dce import eliminate_dead_code
 from jfuse.passes.simplify.simplify import simplify
@@ -412,7 +412,7 @@ def rule_calls(graph: Graph) -> tuple[int, int]:
     calls = 0
 
     def counted(rule: PeepholeRule) -> PeepholeRule:
-        def call(eqn: Eqn, view: View) -> Any:
+        def call(eqn: Eqn, view: GraphView) -> Any:
             nonlocal calls
             calls += 1
             return rule(eqn, view)

@@ -14,7 +14,7 @@ from jfuse.ir.types import DType, TensorType
 from jfuse.kernels import ops
 from jfuse.kernels.core.op import Array
 from jfuse.proof.samples import Padded
-from jfuse.report import Promise
+from jfuse.report import PaddingPromise
 from jfuse.verification.inputs.padded_inputs import keep_promises
 
 
@@ -22,7 +22,7 @@ def changed(
     mask: Callable[[Array], Array], array: np.ndarray, side: str = "right", axis: int = 1, *, in_numbers: bool = False
 ) -> np.ndarray:
     graph = trace_graph(mask, [TensorType(array.shape, DType.of(array.dtype))])
-    promise = Promise(side, axis, graph, "layer", in_numbers=in_numbers)
+    promise = PaddingPromise(side, axis, graph, "layer", in_numbers=in_numbers)
     return keep_promises(Signature("main", graph, ("x",), ("y",)), {"x": array}, [promise])["x"]
 
 

@@ -11,7 +11,7 @@ import pytest
 import jfuse
 from jfuse.ir.graph import Eqn, Graph, Program, Source
 from jfuse.kernels import ops
-from jfuse.verification.locate.bisect import Call, between, equation_errors, first_difference
+from jfuse.verification.locate.bisect import FailedCall, between, equation_errors, first_difference
 from tests.verification.locate.faults import Change, becomes, broken, constant, options
 from tests.verification.locate.test_faults import Held, healthy
 
@@ -34,8 +34,8 @@ def fused(model: jfuse.Model) -> jfuse.Model:
 
 
 @pytest.fixture(scope="module")
-def call() -> Call:
-    return Call("serving_default", {"x": np.random.default_rng(0).standard_normal((2, 5, 4)).astype(np.float32)})
+def call() -> FailedCall:
+    return FailedCall("serving_default", {"x": np.random.default_rng(0).standard_normal((2, 5, 4)).astype(np.float32)})
 
 
 def changed(program: Program, node: str, op: str, change: Change) -> Program:
@@ -68,7 +68,7 @@ def nearly(a: np.ndarray) -> np.ndarray:
     ids=["filter", "maximum for mean", "recurrent weights", "clip", "gate", "activation"],
 )
 def test_a_fault_of_the_lowering_is_found_against_tensorflow(
-    model: jfuse.Model, fused: jfuse.Model, call: Call, node: str, op: str, change: Change, layer: str
+    model: jfuse.Model, fused: jfuse.Model, call: FailedCall, node: str, op: str, change: Change, layer: str
 ) -> None:
     wrong = changed(fused.program, node, op, change)
     found = first_difference(Held(wrong), model, call, "tensorflow/xla", None)
@@ -80,7 +80,9 @@ def test_a_fault_of_the_lowering_is_found_against_tensorflow(
 
 
 @pytest.mark.parametrize("node", ["memory_1/while/lstm_cell_1/Sigmoid_1", "gates_1/while/gru_cell_1/Tanh"])
-def test_a_fault_of_a_rule_is_found_within_a_loop_of_tensorflow(model: jfuse.Model, call: Call, node: str) -> None:
+def test_a_fault_of_a_rule_is_found_within_a_loop_of_tensorflow(
+    model: jfuse.Model, call: FailedCall, node: str
+) -> None:
     """What the import makes of a node in a loop is wrong, so every later form of the model agrees with it."""
     op = "logistic" if "Sigmoid" in node else "tanh"
     wrong = changed(model.program, node, op, becomes(ops.relu))
@@ -92,7 +94,7 @@ def test_a_fault_of_a_rule_is_found_within_a_loop_of_tensorflow(model: jfuse.Mod
 
 
 def test_a_healthy_model_is_not_blamed(
-    model: jfuse.Model, fused: jfuse.Model, call: Call, caplog: pytest.LogCaptureFixture
+    model: jfuse.Model, fused: jfuse.Model, call: FailedCall, caplog: pytest.LogCaptureFixture
 ) -> None:
     assert first_difference(fused, model, call, "tensorflow/litert", fused.to_bytes()) is None
     assert not [r for r in caplog.records if r.name == "jfuse"]  # the search went through
@@ -124,7 +126,7 @@ def test_two_files_with_other_names_are_matched_by_their_values(node: str) -> No
     }
     wrong = renamed(broken(program, node, changes[node]))
     number = next(i for i, e in enumerate(program.signatures[0].graph.eqns) if e.source.node == node)
-    found = between(wrong.signatures[0], program.signatures[0], Call("main", inputs))
+    found = between(wrong.signatures[0], program.signatures[0], FailedCall("main", inputs))
     assert found is not None
     # Without names the other file tells no value after the fault but the outputs: the run of equations begins with it.
     begins = found.first.split(" ")[0] or f"op{found.path[0]}"
@@ -132,7 +134,7 @@ def test_two_files_with_other_names_are_matched_by_their_values(node: str) -> No
 
 
 def test_the_message_tells_the_equation_its_error_and_its_operands(
-    model: jfuse.Model, fused: jfuse.Model, call: Call
+    model: jfuse.Model, fused: jfuse.Model, call: FailedCall
 ) -> None:
     wrong = changed(fused.program, "head_1/Gelu/mul_2", "gelu", becomes(ops.relu))
     found = first_difference(Held(wrong), model, call, "tensorflow/xla", None)

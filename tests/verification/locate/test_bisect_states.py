@@ -15,7 +15,7 @@ import tensorflow as tf
 import jfuse
 from jfuse.ir.graph import Program, Signature
 from jfuse.kernels import ops
-from jfuse.verification.locate.bisect import Call, equation_errors, first_difference
+from jfuse.verification.locate.bisect import FailedCall, equation_errors, first_difference
 from jfuse.verification.runners.tensorflow_values import tensorflow_values
 from tests.verification.locate.faults import Change, becomes, constant, swapped
 from tests.verification.locate.test_bisect import changed
@@ -59,11 +59,11 @@ def memory() -> tuple[jfuse.Model, Mapping[str, jfuse.Model]]:
     return model, {state: jfuse.lower(model, state=state) for state in ("source", "io")}
 
 
-def call_of(lite: jfuse.Model, x: np.ndarray, states: Mapping[str, np.ndarray]) -> Call:
+def call_of(lite: jfuse.Model, x: np.ndarray, states: Mapping[str, np.ndarray]) -> FailedCall:
     """A call from these states, which are inputs at their initial values in a file that exposes them."""
     (signature,) = lite.program.signatures
     exposed = {s.name: s.initial.array for s in signature.exposed}
-    return Call(signature.key, {signature.input_names[0]: x, **exposed}, {} if exposed else states)
+    return FailedCall(signature.key, {signature.input_names[0]: x, **exposed}, {} if exposed else states)
 
 
 def test_tensorflow_s_values_are_those_of_the_call(running: Any) -> None:

@@ -16,7 +16,7 @@ from jfuse.model import Model
 from jfuse.running.interpreter import LiteRt
 from jfuse.tflite.write.file import to_bytes
 from jfuse.verification.locate import delegated
-from jfuse.verification.locate.bisect import Call, first_difference
+from jfuse.verification.locate.bisect import FailedCall, first_difference
 from jfuse.verification.locate.delegated import Delegated
 from jfuse.verification.locate.file_values import FileRun
 from jfuse.verification.runners import in_litert
@@ -56,7 +56,7 @@ def test_an_operator_that_the_delegate_gets_wrong_is_found(
 ) -> None:
     program, data, inputs, _ = healthy(model)
     erring(monkeypatch, to_bytes(broken(program, node, change)), data)
-    found = first_difference(Held(program), Held(program), Call("main", inputs), "xla/litert", data)
+    found = first_difference(Held(program), Held(program), FailedCall("main", inputs), "xla/litert", data)
     assert found is not None
     assert (found.source, found.first, found.delegate, found.together) == (node, "", "XNNPACK", False)
     assert found.place.endswith("in XNNPACK")
@@ -70,7 +70,7 @@ def test_operators_that_it_gets_wrong_together_are_found(
     """Where their results between are outputs it runs them one by one, and all is right."""
     program, data, inputs, _ = healthy(model)
     erring(monkeypatch, to_bytes(broken(program, node, change)), data, most=1)
-    found = first_difference(Held(program), Held(program), Call("main", inputs), "xla/litert", data)
+    found = first_difference(Held(program), Held(program), FailedCall("main", inputs), "xla/litert", data)
     assert found is not None
     assert (found.source, found.first, found.delegate, found.together) == (node, "", "XNNPACK", True)
     assert "alone, where that runs it with operators before it as one" in found.detail
@@ -79,7 +79,7 @@ def test_operators_that_it_gets_wrong_together_are_found(
 @pytest.mark.parametrize("name", ["cnn", "lstm", "gru", "transformer", "text", "image", "deep", "chaotic"])
 def test_nothing_is_laid_to_it_that_rounding_explains(name: str) -> None:
     program, data, inputs, _ = healthy(name)
-    assert first_difference(Held(program), Held(program), Call("main", inputs), "xla/litert", data) is None
+    assert first_difference(Held(program), Held(program), FailedCall("main", inputs), "xla/litert", data) is None
     assert Delegated(data, program.signatures[0], [*inputs.values()], inputs).blamed() is None
 
 
@@ -102,7 +102,7 @@ def test_a_row_of_calls(monkeypatch: pytest.MonkeyPatch) -> None:
     (signature,) = program.signatures
     x = np.random.default_rng(5).standard_normal((3, 2, 3)).astype(np.float32)
     states = {s.name: s.initial.array for s in signature.states}
-    found = first_difference(Held(program), Held(program), Call("main", {"x0": x}, states), "xla/litert", data)
+    found = first_difference(Held(program), Held(program), FailedCall("main", {"x0": x}, states), "xla/litert", data)
     assert found is not None
     assert (found.source, found.delegate) == ("total/sum", "XNNPACK")
 

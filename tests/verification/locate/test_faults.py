@@ -19,7 +19,7 @@ from jfuse.measure import relative_error
 from jfuse.running.interpreter import LiteRt
 from jfuse.tflite.write.distinct_outputs import prepare_outputs
 from jfuse.tflite.write.file import to_bytes
-from jfuse.verification.locate.bisect import Call, equation_errors, first_difference
+from jfuse.verification.locate.bisect import FailedCall, equation_errors, first_difference
 from jfuse.verification.locate.named_values import recorded
 from jfuse.verification.runners.node_values import Value
 from tests.slow import slow_but
@@ -68,7 +68,7 @@ def test_a_fault_of_the_file_is_found(fault: Fault) -> None:
     program, _, inputs, wanted = healthy(fault.model)
     data = to_bytes(broken(program, fault.node, fault.change))
     assert differs(iter(LiteRt(data, delegates=False).run("main", inputs).values()), wanted)
-    found = first_difference(Held(program), Held(program), Call("main", inputs), "xla/litert", data)
+    found = first_difference(Held(program), Held(program), FailedCall("main", inputs), "xla/litert", data)
     assert found is not None
     assert (found.source, found.steps[:1], found.first) == (fault.node, () if fault.step is None else (fault.step,), "")
     assert found.pair == "xla/litert"
@@ -80,7 +80,9 @@ def test_a_fault_of_the_lowering_is_found(fault: Fault) -> None:
     program, _, inputs, wanted = healthy(fault.model)
     wrong = broken(program, fault.node, fault.change)
     assert differs(iter(recorded(wrong.signatures[0].graph, [*inputs.values()])[1]), wanted)
-    found = first_difference(Held(wrong), Held(program), Call("main", inputs), "reference/litert", to_bytes(wrong))
+    found = first_difference(
+        Held(wrong), Held(program), FailedCall("main", inputs), "reference/litert", to_bytes(wrong)
+    )
     assert found is not None
     assert (found.source, found.steps[:1], found.first) == (fault.node, () if fault.step is None else (fault.step,), "")
     assert found.pair == "reference/xla"
@@ -90,7 +92,7 @@ def test_a_scale_that_the_integers_do_not_tell_is_found() -> None:
     """The result of a RESHAPE has the same integers; what reads them takes them for other numbers."""
     program, _, inputs, _ = healthy("int8")
     wrong = broken(program, "head/Reshape", requantized(zero_point=20))
-    call = Call("main", inputs)
+    call = FailedCall("main", inputs)
     for one, other, data in ((program, program, to_bytes(wrong)), (wrong, program, None)):
         found = first_difference(Held(one), Held(other), call, "xla/litert", data)
         assert found is not None
@@ -126,7 +128,7 @@ def test_a_fault_of_a_kernel_is_found(
     program, data, inputs, wanted = healthy(model)
     monkeypatch.setattr(op, "body", body)
     assert differs(iter(recorded(program.signatures[0].graph, [*inputs.values()])[1]), wanted)
-    found = first_difference(Held(program), Held(program), Call("main", inputs), "xla/litert", data)
+    found = first_difference(Held(program), Held(program), FailedCall("main", inputs), "xla/litert", data)
     assert found is not None
     assert (found.source, found.first) == (node, "")
 
@@ -183,7 +185,7 @@ def test_a_state_that_the_file_gets_wrong_is_found(
     program, *_ = healthy("streaming")
     data = to_bytes(Program((change(program.signatures[0]),)))
     inputs, states = _row(3)
-    call = Call("main", inputs[2], states[2], tuple(("main", i) for i in inputs[:2]))
+    call = FailedCall("main", inputs[2], states[2], tuple(("main", i) for i in inputs[:2]))
     found = first_difference(Held(program), Held(program), call, "xla/litert", data)
     assert found is not None
     assert (found.state, found.call, found.source) == (state, number, "total/AssignAdd")
@@ -194,7 +196,9 @@ def test_a_state_that_the_lowering_does_not_write_is_found() -> None:
     program, *_ = healthy("streaming")
     wrong = Program((_unwritten(program.signatures[0]),))
     inputs, states = _row(1)
-    found = first_difference(Held(wrong), Held(program), Call("main", inputs[0], states[0]), "reference/xla", None)
+    found = first_difference(
+        Held(wrong), Held(program), FailedCall("main", inputs[0], states[0]), "reference/xla", None
+    )
     assert found is not None
     assert (found.state, found.source) == ("total", "total/AssignAdd")
 
@@ -203,7 +207,7 @@ def test_states_that_start_anew_are_found_on_the_second_call() -> None:
     program, *_ = healthy("streaming")
     wrong = Program((_forgetful(program.signatures[0]),))
     inputs, states = _row(2)
-    first, second = (Call("main", inputs[i], states[i]) for i in range(2))
+    first, second = (FailedCall("main", inputs[i], states[i]) for i in range(2))
     assert first_difference(Held(wrong), Held(program), first, "reference/xla", None) is None
     found = first_difference(Held(wrong), Held(program), second, "reference/xla", None)
     assert found is not None
@@ -215,7 +219,7 @@ def test_a_file_of_other_operators_is_compared_by_its_names() -> None:
     program, *_ = healthy("streaming")
     data = to_bytes(Program((_forgetful(program.signatures[0]),)))
     inputs, states = _row(2)
-    call = Call("main", inputs[1], states[1], (("main", inputs[0]),))
+    call = FailedCall("main", inputs[1], states[1], (("main", inputs[0]),))
     found = first_difference(Held(program), Held(program), call, "xla/litert", data)
     assert found is not None
     assert (found.source, found.op) == ("rnn/lstm/while", "unidirectional_sequence_lstm")
@@ -225,6 +229,6 @@ def test_a_file_of_other_operators_is_compared_by_its_names() -> None:
 def test_nothing_is_wrong_with_healthy_models(name: str, caplog: pytest.LogCaptureFixture) -> None:
     """However far rounding has grown, no equation is blamed."""
     program, data, inputs, _ = healthy(name)
-    assert first_difference(Held(program), Held(program), Call("main", inputs), "reference/litert", data) is None
+    assert first_difference(Held(program), Held(program), FailedCall("main", inputs), "reference/litert", data) is None
     assert not [r for r in caplog.records if r.name == "jfuse"]  # the search went through
-    assert equation_errors(Held(program), Held(program), Call("main", inputs), data)
+    assert equation_errors(Held(program), Held(program), FailedCall("main", inputs), data)

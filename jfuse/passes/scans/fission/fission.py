@@ -10,7 +10,7 @@ from jfuse.ir.graph import Atom, Eqn, Var
 from jfuse.ir.walk import live_eqns, producers
 from jfuse.kernels.control import scan_parts
 from jfuse.passes.scans.fission.min_cut import smallest_cut
-from jfuse.passes.scans.fission.step_operands import Steps
+from jfuse.passes.scans.fission.step_operands import LoopSteps
 from jfuse.passes.scans.fission.vectorize import can_vectorize, data_operands
 
 
@@ -36,7 +36,7 @@ class FissionStep:
         self.all_carries: tuple[Var, ...] = tuple(carries)
         self.rows: tuple[Atom, ...] = self.body.outputs[len(carries) :]
         self.made_by = producers(self.eqns)
-        self.steps = Steps(eqn.params["length"], tuple(a for a in eqn.inputs if isinstance(a, Var)))
+        self.steps = LoopSteps(eqn.params["length"], tuple(a for a in eqn.inputs if isinstance(a, Var)))
         self._vectorizable: dict[Eqn, bool] = {}
 
     @cached_property
@@ -105,7 +105,7 @@ class Part:
     rows: dict[Var, None] = field(default_factory=dict)
 
 
-class Plan:
+class FissionPlan:
     """Which part of a scan computes what, and which equations stand outside of any.
 
     stays(eqn, places): whether a part may keep an equation that it reads and that could stand outside, given which of

@@ -20,7 +20,7 @@ from jfuse.kernels.core.op import draws
 from jfuse.lowering.recover.algebra.forms import is_affine
 from jfuse.passes.context import Context
 from jfuse.passes.rewrite import inline, rewrite
-from jfuse.passes.scans.fission.fission import FissionStep, Part, Plan
+from jfuse.passes.scans.fission.fission import FissionPlan, FissionStep, Part
 from jfuse.passes.scans.fission.products import joined
 from jfuse.passes.scans.fission.vectorize import vectorized
 
@@ -66,7 +66,7 @@ def _taken_apart(
     """delays: whether the old values of a carry may be read outside of its recurrence, as its values one step later."""
     if eqn.op is not scan or any(map(has_effects, eqn.bodies)) or draws(eqn) or eqn.params["length"] == 0:
         return None
-    plan = Plan(FissionStep(eqn), stays, late=late)
+    plan = FissionPlan(FissionStep(eqn), stays, late=late)
     if plan.changes_nothing or (plan.delayed and not delays):
         return None
     return _Emission(plan).results()
@@ -86,7 +86,7 @@ def _is_layout(eqn: Eqn, places: frozenset[int]) -> bool:
 class _Emission:
     """Records what a plan says; `known` has for each value of the step all its steps, or the one that all share."""
 
-    def __init__(self, plan: Plan) -> None:
+    def __init__(self, plan: FissionPlan) -> None:
         self._plan = plan
         self._step = plan.step
         self._reverse: bool = plan.step.eqn.params["reverse"]

@@ -17,7 +17,7 @@ from jfuse.lowering.rule_tools.shape_tensors import shape_tensor
 
 
 @dataclass(frozen=True)
-class Steps:
+class LoopSteps:
     """The steps of a loop: how many there are, and tensors whose shapes have the open sizes."""
 
     length: Dim
@@ -57,7 +57,7 @@ class Steps:
 
 
 @dataclass(frozen=True)
-class Stepped:
+class LiftedEqn:
     """An equation of a step with operands outside of the loop: sequences at `places`, the same for all steps elsewhere.
 
     An operand that the op takes by value is the one of the step.
@@ -66,7 +66,7 @@ class Stepped:
     eqn: Eqn
     operands: tuple[Any, ...]
     places: frozenset[int]
-    steps: Steps
+    steps: LoopSteps
 
     def __getitem__(self, place: int) -> Any:
         return self.operands[place]
@@ -99,5 +99,5 @@ class Stepped:
         return self[place] if place in self.places else self.steps.repeated(self[place])
 
 
-Rule: TypeAlias = Callable[[Stepped], tuple[Any, ...] | None]
+Rule: TypeAlias = Callable[[LiftedEqn], tuple[Any, ...] | None]
 """The results for all steps, along axis 0; None where there is no way to have them."""

@@ -10,11 +10,11 @@ from jfuse.ir.graph import Atom, Eqn, Var
 from jfuse.ir.trace import active_trace, recording
 from jfuse.ir.types import DType, TensorType
 from jfuse.ir.walk import is_same_type
-from jfuse.passes.scans.fission.step_operands import Rule, Stepped, Steps
+from jfuse.passes.scans.fission.step_operands import LiftedEqn, LoopSteps, Rule
 from jfuse.passes.scans.fission.vectorize_rules import RULES, elementwise
 
 
-def vectorized(eqn: Eqn, operands: Sequence[Any], places: frozenset[int], steps: Steps) -> tuple[Any, ...] | None:
+def vectorized(eqn: Eqn, operands: Sequence[Any], places: frozenset[int], steps: LoopSteps) -> tuple[Any, ...] | None:
     """The results of an equation for all steps, recorded in the active trace; None where they cannot be had at once.
 
     operands: sequences at `places`, elsewhere what is the same in all steps.
@@ -23,7 +23,7 @@ def vectorized(eqn: Eqn, operands: Sequence[Any], places: frozenset[int], steps:
     if rule is None:
         return None
     try:
-        results = rule(Stepped(eqn, tuple(operands), places, steps))
+        results = rule(LiftedEqn(eqn, tuple(operands), places, steps))
     except JfuseError:  # the op does not take one more axis here, or a size is needed that no shape gives
         return None
     if results is None or active_trace().sizes:
@@ -32,7 +32,7 @@ def vectorized(eqn: Eqn, operands: Sequence[Any], places: frozenset[int], steps:
     return results if all(is_same_type(steps.stacked(out.type), _type(r)) for out, r in pairs) else None
 
 
-def can_vectorize(eqn: Eqn, places: frozenset[int], steps: Steps) -> bool:
+def can_vectorize(eqn: Eqn, places: frozenset[int], steps: LoopSteps) -> bool:
     """Whether `vectorized` can compute the equation for all steps at once. Nothing is recorded."""
     with recording():
         operands = [_stand_in(atom, i in places, steps) for i, atom in enumerate(eqn.inputs)]
@@ -46,7 +46,7 @@ def data_operands(eqn: Eqn) -> dict[int, Atom]:
     return {i: atom for i, atom in enumerate(eqn.inputs) if atom is not None and not static[i]}
 
 
-def _stand_in(atom: Atom | None, stepped: bool, steps: Steps) -> Any:
+def _stand_in(atom: Atom | None, stepped: bool, steps: LoopSteps) -> Any:
     return Var(steps.stacked(atom.type)) if stepped and atom is not None else atom
 
 

@@ -16,7 +16,7 @@ from jfuse.ir.walk import producers
 from jfuse.kernels import ops
 from jfuse.kernels.array.lists import reserve
 from jfuse.kernels.core.op import static_value
-from jfuse.passes.scans.from_while.frame import Frame
+from jfuse.passes.scans.from_while.frame import WhileFrame
 from jfuse.passes.scans.from_while.step_index import Counting, Index, is_at_least
 
 _LAYOUT = frozenset({"renames", "repeats"})
@@ -30,7 +30,7 @@ _OVER: Mapping[Op, tuple[int, int, bool]] = {
 """By comparison of a counter with a length: their places, and the result once the length is reached."""
 
 
-def is_idle_beyond(frame: Frame, eqn: Eqn, producer: Producer) -> bool:
+def is_idle_beyond(frame: WhileFrame, eqn: Eqn, producer: Producer) -> bool:
     """Whether every step at which an open limit is reached leaves all carried values as they are.
 
     producer: the equation that makes a Var around the loop.
@@ -45,7 +45,7 @@ class _Limit:
     """An open limit of a loop: `counter` stays below `limit`."""
 
     eqn: Eqn
-    frame: Frame
+    frame: WhileFrame
     counting: Counting
     producer: Producer
     counter: Index

@@ -14,8 +14,8 @@ from jfuse.ir.graph import Atom, Eqn, Graph, Var
 from jfuse.ir.walk import live_eqns, producers
 from jfuse.kernels.core.op import depends_on_data
 from jfuse.lowering.rules import need
-from jfuse.passes.scans.from_while.row_access import Read, Write, row_reads, row_writes, without_reads
-from jfuse.passes.scans.from_while.step_index import Counting, Index, Limits, counters_of, limits_of
+from jfuse.passes.scans.from_while.row_access import RowRead, Write, row_reads, row_writes, without_reads
+from jfuse.passes.scans.from_while.step_index import Counting, Index, TurnCount, counters_of, limits_of
 
 
 @dataclass(frozen=True)
@@ -27,17 +27,17 @@ class Copy:
 
 
 @dataclass(frozen=True)
-class Frame:
+class WhileFrame:
     """What a while loop turned out to be. Numbers are positions among the carried values.
 
     body: the body without its reads. counted: the counters whose values the steps need.
     """
 
     body: Graph
-    limits: Limits
+    limits: TurnCount
     counters: Mapping[int, Index]
     counted: tuple[int, ...]
-    reads: tuple[Read, ...]
+    reads: tuple[RowRead, ...]
     writes: tuple[Write, ...]
     copies: Mapping[int, Copy]  # values that no step reads -> the carry that they follow
     carries: tuple[int, ...]
@@ -49,7 +49,7 @@ class Frame:
         return self.limits.length
 
     @classmethod
-    def of(cls, eqn: Eqn, used: set[Var]) -> Frame:
+    def of(cls, eqn: Eqn, used: set[Var]) -> WhileFrame:
         """The frame of a while equation; raises NotFused with the condition that fails. used: Vars that are read."""
         need(not depends_on_data(eqn), "size_changes", want="values that keep their sizes from step to step")
         counters = counters_of(eqn)

@@ -11,7 +11,7 @@ from jfuse.ir.walk import is_same_type, producers, with_bodies
 from jfuse.kernels.control import scan
 from jfuse.kernels.core.op import static_value
 from jfuse.passes.rewrite import rewrite
-from jfuse.passes.scans.reroll.sequence_reads import Read, reads_of
+from jfuse.passes.scans.reroll.sequence_reads import SequenceRead, reads_of
 from jfuse.passes.simplify.dce import eliminate_dead_code
 
 
@@ -36,7 +36,7 @@ def last_steps(graph: Graph) -> Graph:
     return graph if found is graph else eliminate_dead_code(found)
 
 
-def _final(read: Read, made: Mapping[Var, Eqn]) -> Var | None:
+def _final(read: SequenceRead, made: Mapping[Var, Eqn]) -> Var | None:
     """The final state that is the step that is read."""
     source, axis = read.source, read.axis
     eqn = made.get(source)

@@ -18,7 +18,7 @@ from jfuse.passes.scans.from_while.step_index import Counting, Index
 
 
 @dataclass(frozen=True)
-class Read:
+class RowRead:
     """One sequence read each step: the carried position, the axis of time, the row, and the Var that holds the step."""
 
     position: int
@@ -36,10 +36,10 @@ class Write:
     row: Var
 
 
-def row_reads(body: Graph, counting: Counting, length: Dim) -> tuple[tuple[Read, ...], dict[Var, Var]]:
+def row_reads(body: Graph, counting: Counting, length: Dim) -> tuple[tuple[RowRead, ...], dict[Var, Var]]:
     """The steps that the body takes out of sequences it is given, equal ones once (`aliases` says which)."""
     positions = {var: i for i, var in enumerate(body.inputs)}
-    found: dict[tuple[int, int, Index], Read] = {}
+    found: dict[tuple[int, int, Index], RowRead] = {}
     aliases: dict[Var, Var] = {}
     for eqn in live_eqns(body, body.outputs):
         if eqn.op is not ops.gather or eqn.params["batch_dims"] != 0:
@@ -58,7 +58,7 @@ def row_reads(body: Graph, counting: Counting, length: Dim) -> tuple[tuple[Read,
         if key in found:
             aliases[step] = found[key].step
         else:
-            found[key] = Read(position, axis, index, step)
+            found[key] = RowRead(position, axis, index, step)
     return tuple(found.values()), aliases
 
 
@@ -76,7 +76,7 @@ def rows(index: Index, length: Dim, size: Dim) -> tuple[Dim, Dim] | None:
     return None
 
 
-def without_reads(body: Graph, reads: Sequence[Read], aliases: dict[Var, Var]) -> Graph:
+def without_reads(body: Graph, reads: Sequence[RowRead], aliases: dict[Var, Var]) -> Graph:
     """The body without the equations that read rows; values that only rename others go by the others."""
     taken = {r.step for r in reads} | aliases.keys()
     eqns = tuple(e for e in body.eqns if not any(o in taken for o in e.outputs))

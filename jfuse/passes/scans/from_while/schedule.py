@@ -16,7 +16,7 @@ from jfuse.ir.graph import Atom, Const, Eqn, Graph, Var
 from jfuse.ir.types import DType
 from jfuse.ir.walk import live_eqns, substitute_graph
 from jfuse.kernels.core.op import draws
-from jfuse.passes.scans.fission.step_operands import Steps
+from jfuse.passes.scans.fission.step_operands import LoopSteps
 from jfuse.passes.scans.fission.vectorize import vectorized
 
 _SMALL = 16  # elements of a constant that is compared by value
@@ -49,7 +49,7 @@ def scheduled(
     values at all steps. known: the loop-invariant inputs with their values outside. Records in the active trace.
     """
     eqns = live_eqns(body, wanted)
-    steps = Steps(length, tuple(v for v in (*known.values(), *rows.values()) if isinstance(v, Var)))
+    steps = LoopSteps(length, tuple(v for v in (*known.values(), *rows.values()) if isinstance(v, Var)))
     outside = _Outside(steps, dict(known), {**counted, **rows})
     outside.take_all(_decisive(eqns, {*known, *counted}, set(rows)))
     inside = [eqn for eqn in eqns if not any(out in outside.stepped or out in outside.same for out in eqn.outputs)]
@@ -93,7 +93,7 @@ def _read(eqns: Sequence[Eqn], wanted: Sequence[Atom]) -> frozenset[Atom]:
 class _Outside:
     """Values of the steps that are computed before the loop: the same for all steps, or one for each."""
 
-    steps: Steps
+    steps: LoopSteps
     same: dict[Var, Any]
     stepped: dict[Var, Any]
     _done: dict[object, tuple[Any, ...]] = field(default_factory=dict)

@@ -133,7 +133,7 @@ _KEPT_IN_RANGE: Mapping[Op, Callable[[Counting, Eqn], Index | None]] = {
 
 
 @dataclass(frozen=True)
-class Limits:
+class TurnCount:
     """How often a loop turns: `length`, or less where a counter reaches one of the `open_` limits before.
 
     open_: a counter, and the carried value that it must stay below, which no step changes.
@@ -169,7 +169,7 @@ def _step(eqn: Eqn, var: Var) -> Any:
     return None
 
 
-def limits_of(eqn: Eqn, counters: Mapping[int, Index]) -> Limits:
+def limits_of(eqn: Eqn, counters: Mapping[int, Index]) -> TurnCount:
     """How often a while turns, from conditions that must all be comparisons of counters; raises NotFused for others."""
     cond, body = eqn.bodies
     counting = Counting(cond, counters)
@@ -184,7 +184,7 @@ def limits_of(eqn: Eqn, counters: Mapping[int, Index]) -> Limits:
             open_.append(_open_limit(condition, sides, cond, body))
     need(lengths or open_, "early_exit", want="counter < limit")
     need(lengths, "trip_count_unknown", want="a number of steps that follows from shapes")
-    return Limits(_least(lengths), tuple(open_))
+    return TurnCount(_least(lengths), tuple(open_))
 
 
 def _conditions(cond: Graph) -> Iterator[Eqn]:

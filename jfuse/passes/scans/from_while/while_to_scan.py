@@ -21,8 +21,8 @@ from jfuse.lowering.rules import need
 from jfuse.passes.context import Context
 from jfuse.passes.rewrite import Rewriting
 from jfuse.passes.scans.from_while.early_exit import is_idle_beyond
-from jfuse.passes.scans.from_while.frame import Frame
-from jfuse.passes.scans.from_while.row_access import Read, Write, rows
+from jfuse.passes.scans.from_while.frame import WhileFrame
+from jfuse.passes.scans.from_while.row_access import RowRead, Write, rows
 from jfuse.passes.scans.from_while.schedule import Scheduled, scheduled
 from jfuse.passes.scans.from_while.step_index import Index
 from jfuse.report import Refusal
@@ -52,14 +52,14 @@ class _Emission:
     reverse: the scan goes from the last row to the first, as every read and write does.
     """
 
-    frame: Frame
+    frame: WhileFrame
     eqn: Eqn
     reverse: bool
 
     @classmethod
     def of(cls, eqn: Eqn, rewriting: Rewriting) -> _Emission:
         """The emission of a while; raises NotFused where it is no scan."""
-        frame = Frame.of(eqn, {out for out in eqn.outputs if rewriting.readers(out)})
+        frame = WhileFrame.of(eqn, {out for out in eqn.outputs if rewriting.readers(out)})
         if frame.limits.open_:
             need(
                 is_idle_beyond(frame, eqn, rewriting.producer),
@@ -111,7 +111,7 @@ class _Emission:
     def _is_turned(self, index: Index) -> bool:
         return (index.scale == -1) is not self.reverse
 
-    def _rows_read(self, read: Read) -> Any:
+    def _rows_read(self, read: RowRead) -> Any:
         """The rows of a sequence in the scan's order, time first."""
         sequence = self.eqn.inputs[read.position]
         assert sequence is not None, "carried values are all there"

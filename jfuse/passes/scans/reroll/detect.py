@@ -12,11 +12,11 @@ from jfuse.passes.scans.reroll.folded_step import with_folded_step
 from jfuse.passes.scans.reroll.repetition import Repetition
 from jfuse.passes.scans.reroll.steps import (
     Before,
+    LaggedValue,
     Operand,
     Orbit,
     Slot,
     UnrolledStep,
-    Value,
     align,
     in_order,
     is_linked,
@@ -150,11 +150,11 @@ class _Check:
         return max(known, default=_NEVER) if len(known) == len(needs) else None
 
     def _operand(self, operand: Operand, atom: Atom | None, number: int) -> int | None:
-        if isinstance(operand, Value):
+        if isinstance(operand, LaggedValue):
             return self._value(operand, atom, number)
         return _NEVER if matches(operand, atom, number, self.found) else None
 
-    def _value(self, value: Value, atom: Atom | None, number: int) -> int | None:
+    def _value(self, value: LaggedValue, atom: Atom | None, number: int) -> int | None:
         """A value from before the first step may be anything of the right type, the same for all who read it."""
         then = number - value.lag
         if is_linked(value, atom, number, self.found):
@@ -175,7 +175,7 @@ class _Check:
 _NEVER = -(1 << 30)  # no step is the first one on this account
 
 
-def _has_type(value: Value, atom: Atom, found: Repetition) -> bool:
+def _has_type(value: LaggedValue, atom: Atom, found: Repetition) -> bool:
     return is_same_type(found.graph.eqns[value.orbit.places[0]].outputs[value.output].type, atom.type)
 
 
@@ -212,7 +212,7 @@ def _is_complete(orbit: Orbit, steps: range, found: Repetition) -> bool:
             return False
         eqn = found.graph.eqns[place]
         for operand, atom in zip(orbit.operands, eqn.inputs, strict=True):
-            linked = isinstance(operand, Value) and is_linked(operand, atom, number, found)
+            linked = isinstance(operand, LaggedValue) and is_linked(operand, atom, number, found)
             if not linked and not matches(operand, atom, number, found):
                 return False
     return True

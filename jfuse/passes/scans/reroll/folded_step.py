@@ -19,7 +19,7 @@ from jfuse.ir.graph import Atom, Const, Var
 from jfuse.ir.types import TensorType
 from jfuse.ir.walk import is_same_type
 from jfuse.passes.scans.reroll.repetition import Repetition
-from jfuse.passes.scans.reroll.steps import Before, Orbit, Same, Slot, Value, in_order, is_linked, matches
+from jfuse.passes.scans.reroll.steps import Before, LaggedValue, Orbit, Same, Slot, in_order, is_linked, matches
 
 
 def with_folded_step(found: Repetition, orbits: Sequence[Orbit], steps: range, before: Before) -> tuple[range, Before]:
@@ -70,7 +70,7 @@ class _FoldedStep:
         assert place is not None
         eqn = self.found.graph.eqns[place]
         for operand, atom in zip(orbit.operands, eqn.inputs, strict=True):
-            if not isinstance(operand, Value):
+            if not isinstance(operand, LaggedValue):
                 _demand(matches(operand, atom, self.number, self.found))
             elif operand.lag:
                 self._begin_with((operand.orbit, operand.output), atom)
@@ -83,10 +83,10 @@ class _FoldedStep:
         _demand(place is not None)
         assert place is not None
         for operand, atom in zip(orbit.operands, self.found.graph.eqns[place].inputs, strict=True):
-            if isinstance(operand, Value) and operand.lag:
+            if isinstance(operand, LaggedValue) and operand.lag:
                 self._compare_value(operand, atom, self.number + 1, present)
 
-    def _compare_value(self, value: Value, atom: Atom | None, number: int, present: set[Orbit]) -> None:
+    def _compare_value(self, value: LaggedValue, atom: Atom | None, number: int, present: set[Orbit]) -> None:
         if value.orbit in present:
             _demand(is_linked(value, atom, number, self.found))
             return
@@ -117,7 +117,7 @@ class _FoldedStep:
         if isinstance(operand, Same):
             _demand(not isinstance(operand.atom, Var))
             return operand.atom.array if isinstance(operand.atom, Const) else None
-        _demand(isinstance(operand, Value))
+        _demand(isinstance(operand, LaggedValue))
         if not operand.lag:
             _demand(operand.orbit in values)
             found: np.ndarray = values[operand.orbit][operand.output]

@@ -18,7 +18,7 @@ from jfuse.ir.graph import Atom, Const, Eqn, Graph, Var
 from jfuse.ir.walk import producers, substitute_graph
 from jfuse.kernels import ops
 from jfuse.passes.scans.reroll.detect import Unrolled
-from jfuse.passes.scans.reroll.sequence_reads import Read, reads_of
+from jfuse.passes.scans.reroll.sequence_reads import SequenceRead, reads_of
 from jfuse.passes.scans.reroll.step_graph import StepGraph
 from jfuse.passes.scans.reroll.steps import Counter, Slot, UnrolledStep
 from jfuse.proof.prove import ROUNDED, prove
@@ -116,7 +116,7 @@ class _Peeled:
         graph = substitute_graph(Graph("first step", (), ordered, tuple(results)), known)
         return replace(graph, inputs=tuple(inputs), eqns=(*rows, *graph.eqns))
 
-    def _row(self, read: Read, var: Var, rows: list[Eqn]) -> Var:
+    def _row(self, read: SequenceRead, var: Var, rows: list[Eqn]) -> Var:
         row = self._rows[read.source, read.axis, read.index]
         if not read.kept:
             return row

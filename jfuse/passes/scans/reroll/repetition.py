@@ -19,7 +19,7 @@ from jfuse.ir.contents import Contents
 from jfuse.ir.graph import Atom, Const, Eqn, Graph, Var
 from jfuse.ir.text import format_graph
 from jfuse.ir.walk import has_effects
-from jfuse.passes.scans.reroll.sequence_reads import Read, reads_of
+from jfuse.passes.scans.reroll.sequence_reads import SequenceRead, reads_of
 
 _DEPTHS = (8, 4, 2)  # how far around an equation its likeness to others is looked at, the best guess first
 _PATIENCE = 40  # pairs that may be tried in vain, for each equation: keeps the search linear
@@ -82,7 +82,7 @@ class Repetition:
     """A graph with the successor of each equation that has one. Equations are named by their places in the graph."""
 
     graph: Graph
-    reads: Mapping[Var, Read]
+    reads: Mapping[Var, SequenceRead]
     made: Mapping[Var, tuple[int, int]]
     likeness: Likeness
     kinds: Sequence[int]

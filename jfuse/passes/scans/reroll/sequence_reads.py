@@ -15,7 +15,7 @@ from jfuse.kernels.core.op import static_value
 
 
 @dataclass(frozen=True)
-class Read:
+class SequenceRead:
     """`source` at `index` along `axis`. kept: the axis stays, with size 1."""
 
     source: Var
@@ -29,9 +29,9 @@ class Read:
         return self.source, self.axis, self.kept
 
 
-def reads_of(graph: Graph) -> dict[Var, Read]:
+def reads_of(graph: Graph) -> dict[Var, SequenceRead]:
     """For each Var that is one step of a sequence, which one. What is known of shapes is no sequence."""
-    found: dict[Var, Read] = {}
+    found: dict[Var, SequenceRead] = {}
     for eqn in graph.eqns:
         reader = _READERS.get(eqn.op)
         if reader is not None:
@@ -60,50 +60,50 @@ def time_at(x: Var, axis: int) -> Any:
     return x if axis == 0 else ops.transpose(x, (*range(1, axis + 1), 0, *range(axis + 1, x.type.rank)))
 
 
-def _unpacked(eqn: Eqn) -> Sequence[Read | None]:
+def _unpacked(eqn: Eqn) -> Sequence[SequenceRead | None]:
     (x,) = eqn.inputs
     if not isinstance(x, Var):
         return [None] * len(eqn.outputs)
     axis = eqn.params["axis"] % x.type.rank
-    return [Read(x, axis, i, False) for i in range(len(eqn.outputs))]
+    return [SequenceRead(x, axis, i, False) for i in range(len(eqn.outputs))]
 
 
-def _split(eqn: Eqn) -> Sequence[Read | None]:
+def _split(eqn: Eqn) -> Sequence[SequenceRead | None]:
     axis, x = eqn.inputs
     return _parts(eqn, x, axis)
 
 
-def _split_v(eqn: Eqn) -> Sequence[Read | None]:
+def _split_v(eqn: Eqn) -> Sequence[SequenceRead | None]:
     x, _, axis = eqn.inputs
     return _parts(eqn, x, axis)
 
 
-def _parts(eqn: Eqn, x: Atom | None, axis: Atom | None) -> Sequence[Read | None]:
+def _parts(eqn: Eqn, x: Atom | None, axis: Atom | None) -> Sequence[SequenceRead | None]:
     place = _number(axis)
     if not isinstance(x, Var) or place is None:
         return [None] * len(eqn.outputs)
     place %= x.type.rank
     start: Dim = 0
-    found: list[Read | None] = []
+    found: list[SequenceRead | None] = []
     for part in eqn.outputs:
         size = part.type.shape[place]
         single = is_known(start) and same(size, 1) is True
-        found.append(Read(x, place, int(start), True) if single else None)
+        found.append(SequenceRead(x, place, int(start), True) if single else None)
         start = start + size
     return found
 
 
-def _gathered(eqn: Eqn) -> Sequence[Read | None]:
+def _gathered(eqn: Eqn) -> Sequence[SequenceRead | None]:
     x, indices = eqn.inputs
     if not isinstance(x, Var) or not isinstance(indices, Const) or eqn.params["batch_dims"] != 0:
         return [None]
     if indices.array.size != 1 or indices.type.rank > 1:
         return [None]
     axis = eqn.params["axis"] % x.type.rank
-    return [Read(x, axis, int(indices.array.reshape(())), indices.type.rank == 1)]
+    return [SequenceRead(x, axis, int(indices.array.reshape(())), indices.type.rank == 1)]
 
 
-def _sliced(eqn: Eqn) -> Sequence[Read | None]:
+def _sliced(eqn: Eqn) -> Sequence[SequenceRead | None]:
     x, begin, size = eqn.inputs
     starts, sizes = _numbers(begin), _numbers(size)
     if not isinstance(x, Var) or starts is None or sizes is None:
@@ -118,7 +118,7 @@ def _sliced(eqn: Eqn) -> Sequence[Read | None]:
     return [_single(x, places)]
 
 
-def _strided(eqn: Eqn) -> Sequence[Read | None]:
+def _strided(eqn: Eqn) -> Sequence[SequenceRead | None]:
     x = eqn.inputs[0]
     begin, end, strides = (_numbers(a) for a in eqn.inputs[1:])
     params = eqn.params
@@ -157,8 +157,8 @@ def _place(first: int | None, last: int | None, stride: int, shrinks: bool, size
     return start if single and start >= 0 else None
 
 
-def _single(x: Var, places: Sequence[tuple[int, int, bool]]) -> Read | None:
-    return Read(x, *places[0]) if len(places) == 1 else None
+def _single(x: Var, places: Sequence[tuple[int, int, bool]]) -> SequenceRead | None:
+    return SequenceRead(x, *places[0]) if len(places) == 1 else None
 
 
 def _number(atom: Atom | None) -> int | None:
@@ -175,7 +175,7 @@ def _numbers(atom: Atom | None) -> tuple[int, ...] | None:
     return tuple(int(e) for e in entries) if all(map(is_known, entries)) else None
 
 
-_READERS: Mapping[Op, Callable[[Eqn], Sequence[Read | None]]] = {
+_READERS: Mapping[Op, Callable[[Eqn], Sequence[SequenceRead | None]]] = {
     ops.unpack: _unpacked,
     ops.split: _split,
     ops.split_v: _split_v,

@@ -12,7 +12,7 @@ from jfuse.ir.graph import Atom, Const, Eqn, Graph, Var
 from jfuse.ir.types import DType, TensorType
 from jfuse.kernels import ops
 from jfuse.passes.scans.reroll.detect import Unrolled
-from jfuse.passes.scans.reroll.steps import Counter, Operand, Orbit, Same, Slot, UnrolledStep, Value
+from jfuse.passes.scans.reroll.steps import Counter, LaggedValue, Operand, Orbit, Same, Slot, UnrolledStep
 
 Strided: TypeAlias = tuple[Var, int, int, int]
 """What is read step by step: a tensor, its axis, the place that the first step reads, the distance to the next one."""
@@ -57,7 +57,7 @@ class StepGraph:
         passed = [v for slot, old in self.carried.items() for v in (self._values[slot], *old[:-1])]
         return Graph("step", inputs, tuple(self._eqns), (*passed, *(self._values[slot] for slot in stacked)))
 
-    def _carry(self, source: Value) -> None:
+    def _carry(self, source: LaggedValue) -> None:
         if source.lag:
             variables = self.carried.setdefault((source.orbit, source.output), [])
             out = self.loop.template(source.orbit).outputs[source.output]
@@ -73,7 +73,7 @@ class StepGraph:
         self._values.update(((orbit, k), out) for k, out in enumerate(outputs))
 
     def _operand(self, orbit: Orbit, index: int, operand: Operand, atom: Atom | None) -> Atom | None:
-        if isinstance(operand, Value):
+        if isinstance(operand, LaggedValue):
             slot = (operand.orbit, operand.output)
             return self.carried[slot][operand.lag - 1] if operand.lag else self._values[slot]
         if isinstance(operand, UnrolledStep):

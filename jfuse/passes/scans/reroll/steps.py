@@ -16,7 +16,7 @@ import numpy as np
 
 from jfuse.ir.graph import Atom, Const, Var
 from jfuse.passes.scans.reroll.repetition import Repetition, is_number
-from jfuse.passes.scans.reroll.sequence_reads import Read
+from jfuse.passes.scans.reroll.sequence_reads import SequenceRead
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class Same:
 class UnrolledStep:
     """An operand that is one step of a sequence: `read` in the last step, `stride` less in the one before."""
 
-    read: Read
+    read: SequenceRead
     stride: int
 
     def index(self, number: int) -> int:
@@ -75,7 +75,7 @@ class Counter:
 
 
 @dataclass(frozen=True)
-class Value:
+class LaggedValue:
     """An operand that an orbit of the loop computed `lag` steps before."""
 
     orbit: Orbit
@@ -83,7 +83,7 @@ class Value:
     lag: int
 
 
-Operand: TypeAlias = Same | UnrolledStep | Counter | Value
+Operand: TypeAlias = Same | UnrolledStep | Counter | LaggedValue
 
 
 @dataclass(eq=False)
@@ -104,9 +104,9 @@ class Orbit:
         return self.places.get(number + self.shift)
 
     @property
-    def sources(self) -> list[Value]:
+    def sources(self) -> list[LaggedValue]:
         """The operands that orbits of the loop computed."""
-        return [o for o in self.operands if isinstance(o, Value)]
+        return [o for o in self.operands if isinstance(o, LaggedValue)]
 
 
 Slot: TypeAlias = tuple[Orbit, int]
@@ -153,7 +153,7 @@ def _operands(orbit: Orbit, owner: Mapping[int, Orbit], found: Repetition) -> It
         elif made[0] and made[1] and made[1][0] in owner and found.next.get(made[0][0]) == made[1][0]:
             source = owner[made[1][0]]
             number = next(n for n, p in source.places.items() if p == made[1][0])
-            yield Value(source, made[1][1], -number)
+            yield LaggedValue(source, made[1][1], -number)
         else:
             yield Same(v)
 
@@ -200,7 +200,7 @@ def _turned(operand: Operand, first: int, counts: Mapping[Orbit, int]) -> Operan
         return replace(operand.moved(first), stride=-operand.stride)
     if isinstance(operand, Counter):
         return Counter(operand.last + first * operand.stride, -operand.stride)
-    if isinstance(operand, Value):
+    if isinstance(operand, LaggedValue):
         return replace(operand, lag=counts[operand.orbit] - 1 + first)
     return operand
 
@@ -264,7 +264,7 @@ def _shifted(operand: Operand, orbit: Orbit, ahead: Mapping[Orbit, int]) -> Oper
         return operand.moved(orbit.shift)
     if isinstance(operand, Counter):
         return replace(operand, last=operand.last + orbit.shift * operand.stride)
-    if isinstance(operand, Value):
+    if isinstance(operand, LaggedValue):
         return replace(operand, lag=operand.lag + ahead[operand.orbit] - orbit.shift)
     return operand
 
@@ -279,7 +279,7 @@ def matches(operand: Operand, atom: Atom | None, number: int, found: Repetition)
     return isinstance(operand, Counter) and operand.is_at(number, atom)
 
 
-def is_linked(value: Value, atom: Atom | None, number: int, found: Repetition) -> bool:
+def is_linked(value: LaggedValue, atom: Atom | None, number: int, found: Repetition) -> bool:
     """Whether an operand is what the orbit computed the right number of steps before."""
     place = value.orbit.at(number - value.lag)
     return place is not None and isinstance(atom, Var) and found.made.get(atom) == (place, value.output)

@@ -48,7 +48,7 @@ OPEN_LENGTH = 150  # the number of steps that is assumed where it is known only 
 
 
 @dataclass(frozen=True)
-class Form:
+class LoopSpelling:
     """How a loop is written: straight-line code, or WHILE with so many steps in a turn.
 
     block: where it is not 0, the turns of so many steps are a WHILE of their own, inside one over the blocks.
@@ -70,19 +70,19 @@ class Form:
         return "unrolled" if self.unrolled else f"x{self.steps}" + (f"in{self.block}" if self.block else "")
 
     @classmethod
-    def named(cls, word: str) -> Form:
+    def named(cls, word: str) -> LoopSpelling:
         """The form that `short` gives as this word."""
         if word == "unrolled":
             return cls(unrolled=True)
         steps, _, block = word.removeprefix("x").partition("in")
         return cls(steps=int(steps), block=int(block or 0))
 
-    def within(self, length: Dim) -> Form:
+    def within(self, length: Dim) -> LoopSpelling:
         """The form as a loop of this length can have it."""
         if not is_known(length) or self.unrolled:
             return self
         steps = min(self.steps, int(length))
-        return Form(steps=steps, block=self.block if self.block % steps == 0 and self.block < length else 0)
+        return LoopSpelling(steps=steps, block=self.block if self.block % steps == 0 and self.block < length else 0)
 
 
 @dataclass(frozen=True)
@@ -114,7 +114,7 @@ class LoopSize:
         """The number of steps, assumed where it is open."""
         return int(self.length) if is_known(self.length) else OPEN_LENGTH
 
-    def microseconds(self, form: Form) -> float:
+    def microseconds(self, form: LoopSpelling) -> float:
         """What one invoke of the loop takes."""
         form_us = (WHILE_US, TURN_US, PREPARE_US, COPY_US, FAR_COPY_US, ALLOCATE_US, FAR_US)
         work_us = (OPERATOR_US, WEIGHT_US)
@@ -125,7 +125,7 @@ class LoopSize:
         """What the steps do in any form: operators run, bytes of weights multiplied with a row."""
         return self.steps * self.operators, self.steps * self.weights * self.rows
 
-    def features(self, form: Form) -> tuple[float, ...]:
+    def features(self, form: LoopSpelling) -> tuple[float, ...]:
         """The counts of everything that a form costs beside the work of the steps, in the order of their unit costs.
 
         WHILEs, turns, operators prepared, bytes of stacks copied near and far, of bodies allocated, of far weights.
@@ -147,18 +147,18 @@ class LoopSize:
         allocated = bodies * self.steps * (self.given + 2 * self.collected)
         return runs + (blocks > 0) + seconds, turns + blocks, prepared, near, far_off, allocated, far
 
-    def _copies(self, form: Form, turns: float, blocks: float) -> list[tuple[float, int]]:
+    def _copies(self, form: LoopSpelling, turns: float, blocks: float) -> list[tuple[float, int]]:
         """How often which stack is copied, in bytes."""
         whole = self.steps * self.collected
         return [(turns, form.block * self.collected), (blocks, whole)] if form.block else [(turns, whole)]
 
-    def added_operators(self, form: Form) -> int:
+    def added_operators(self, form: LoopSpelling) -> int:
         """About how many operators the form writes."""
         if form.unrolled:
             return self.steps * self.operators
         return self.operators * (form.steps + (self.steps % form.steps if is_known(self.length) else form.steps > 1))
 
-    def allows(self, form: Form, room: int, most_bytes: int = MAX_BYTES) -> bool:
+    def allows(self, form: LoopSpelling, room: int, most_bytes: int = MAX_BYTES) -> bool:
         """Whether a loop may have the form where so many operators may be added to the graph."""
         steps = self.steps if form.unrolled else form.steps
         if form.unrolled and not is_known(self.length):
@@ -182,10 +182,10 @@ class LoopSize:
 
 
 _KINDS = ((True, False), (False, False), (False, True))
-FORMS = (*(Form(steps=steps, block=block) for block in BLOCKS for steps in STEPS), Form(unrolled=True))
+FORMS = (*(LoopSpelling(steps=steps, block=block) for block in BLOCKS for steps in STEPS), LoopSpelling(unrolled=True))
 
 
-def fastest(size: LoopSize, room: int, *, unroll: bool = True, most_bytes: int = MAX_BYTES) -> Form:
+def fastest(size: LoopSize, room: int, *, unroll: bool = True, most_bytes: int = MAX_BYTES) -> LoopSpelling:
     """The form with the least cost; among those about as fast the shortest.
 
     unroll: allow straight-line code. most_bytes: of weights and rows of the steps side by side.

@@ -17,7 +17,7 @@ from jfuse.kernels.control import scan_parts, while_
 from jfuse.lowering.rule_tools.rows import unpacked
 from jfuse.lowering.rule_tools.shape_tensors import size_tensor
 from jfuse.passes.rewrite import inline
-from jfuse.passes.scans.to_loops.loop_cost import Form
+from jfuse.passes.scans.to_loops.loop_cost import LoopSpelling
 from jfuse.passes.scans.to_loops.run_time_zeros import Homes, empty
 
 Place: TypeAlias = int | Var
@@ -69,7 +69,7 @@ class Loop:
         return list(carries), [[rows[i][k] for i in range(count)] for k in range(len(self.collected))]
 
 
-def written(loop: Loop, form: Form, homes: Homes) -> Sequence[Atom]:
+def written(loop: Loop, form: LoopSpelling, homes: Homes) -> Sequence[Atom]:
     """The results of a scan, recorded in the active trace in the given form."""
     length = loop.length
     if is_known(length) and length == 0:
@@ -97,7 +97,7 @@ def _stacked(rows: Sequence[Atom]) -> Atom:
     return as_atom(ops.expand_dims(rows[0], 0) if len(rows) == 1 else ops.pack(*rows, axis=0))
 
 
-def _turning(loop: Loop, form: Form, homes: Homes) -> Sequence[Atom]:
+def _turning(loop: Loop, form: LoopSpelling, homes: Homes) -> Sequence[Atom]:
     """WHILE loops: one of whole turns, or of blocks of them, then what is left over."""
     length = loop.length
     left = length % form.steps
@@ -115,7 +115,7 @@ def _turning(loop: Loop, form: Form, homes: Homes) -> Sequence[Atom]:
     else:
         state = _turns(loop, form, span(*main), state)
     if not is_known(left):
-        state = _turns(loop, Form(), span(*tail), state)
+        state = _turns(loop, LoopSpelling(), span(*tail), state)
     elif left:
         state = _tail(loop, int(tail[0]), int(tail[1]), state)
     carries, stacks = state
@@ -140,7 +140,7 @@ class _Span:
         return self.low, self.high, stride
 
 
-def _stack(collected: TensorType, form: Form, homes: Homes) -> Atom:
+def _stack(collected: TensorType, form: LoopSpelling, homes: Homes) -> Atom:
     """Room in which the steps write their rows, with more rows where a turn may reach beyond the last step.
 
     The runtime prepares the body even of a loop that never turns, and there the rows of a turn must fit in.
@@ -170,7 +170,7 @@ def _tail(loop: Loop, low: int, high: int, state: _State) -> _State:
     return carries, _with_rows(stacks, rows, {rank: _start(low, rank) for rank in _ranks(stacks)})
 
 
-def _turns(loop: Loop, form: Form, span: _Span, state: _State) -> _State:
+def _turns(loop: Loop, form: LoopSpelling, span: _Span, state: _State) -> _State:
     """WHILE over the steps in a span, some in each turn."""
 
     def turn(index: Any, starts: Mapping[int, Any], inner: Loop, state: _State) -> _State:
@@ -181,7 +181,7 @@ def _turns(loop: Loop, form: Form, span: _Span, state: _State) -> _State:
     return _while(loop, span.route(form.steps, loop.reverse), state, turn)
 
 
-def _blocks(loop: Loop, form: Form, span: _Span, blocks: _Span, state: _State) -> _State:
+def _blocks(loop: Loop, form: LoopSpelling, span: _Span, blocks: _Span, state: _State) -> _State:
     """WHILE over blocks of steps, in each of them WHILE over its turns.
 
     The stack of a block is short, and the long one is copied only once for each block. Blocks are counted from the low

@@ -25,15 +25,15 @@ from jfuse.passes.scans.to_loops.loop_cost import (
     MAX_BYTES,
     MAX_BYTES_FOR_SPEED,
     MAX_OPERATORS,
-    Form,
     LoopSize,
+    LoopSpelling,
     fastest,
 )
 from jfuse.passes.scans.to_loops.loop_forms import Loop, written
 from jfuse.passes.scans.to_loops.run_time_zeros import Homes, empty, spread
 from jfuse.report import LoopForm
 
-Choice = Callable[[LoopSize, int], Form]
+Choice = Callable[[LoopSize, int], LoopSpelling]
 """Which form a loop of this size takes where so many operators may be added to the graph."""
 
 
@@ -107,30 +107,30 @@ class _Visitor:
         self._ctx.report.loops.append(_told(loop, size, form, best, expected))
         return written(loop, form, self._homes)
 
-    def _form(self, loop: Loop, size: LoopSize) -> Form:
+    def _form(self, loop: Loop, size: LoopSize) -> LoopSpelling:
         if same(loop.length, 1):
-            return Form(unrolled=True)
+            return LoopSpelling(unrolled=True)
         if any(map(_is_opaque_draw, all_eqns(loop.body))):
             return self._one_step_a_turn(loop)
         asked_for = self._ctx.recurrence.forms.get(str(loop.eqn.source), FUSED)
-        if asked_for != FUSED and (is_known(loop.length) or asked_for != Form(unrolled=True).short):
-            return Form.named(asked_for)
+        if asked_for != FUSED and (is_known(loop.length) or asked_for != LoopSpelling(unrolled=True).short):
+            return LoopSpelling.named(asked_for)
         loop_form = self._ctx.recurrence.loop
         if loop_form == "unroll" or (loop_form == "auto" and not self._ctx.target.has("WHILE")):
             if not is_known(loop.length):
                 raise _open_length(loop)
-            return Form(unrolled=True)
+            return LoopSpelling(unrolled=True)
         if loop_form == "while":
             return fastest(size, self._room, unroll=False, most_bytes=self._most_bytes)
         if self._choose is fastest:
             return fastest(size, self._room, most_bytes=self._most_bytes)
         return self._choose(size, self._room)
 
-    def _one_step_a_turn(self, loop: Loop) -> Form:
+    def _one_step_a_turn(self, loop: Loop) -> LoopSpelling:
         """The only form in which each operator of a step is one operator of the file."""
         if self._ctx.recurrence.loop == "unroll" or not self._ctx.target.has("WHILE"):
             raise _copied_draw(loop)
-        return Form()
+        return LoopSpelling()
 
     def _ready(self, atom: Atom | None) -> Atom:
         """A value; a constant that is broadcast to an open shape in a way that needs no computed shape."""
@@ -178,7 +178,9 @@ def _open_length(loop: Loop) -> LowerError:
     )
 
 
-def _told(loop: Loop, size: LoopSize, form: Form, best: Form, expected: Mapping[str, float]) -> LoopForm:
+def _told(
+    loop: Loop, size: LoopSize, form: LoopSpelling, best: LoopSpelling, expected: Mapping[str, float]
+) -> LoopForm:
     """What became of a loop and why, for the report."""
     sizes = f"{loop.length} steps of {size.operators} operators and {size.weights} bytes of weights"
     operators = size.steps * size.operators

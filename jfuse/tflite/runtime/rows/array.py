@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from jfuse.tflite.runtime.needs import I8, I16_I8, anywhere, at, either, first, never, option, per_channel, rank_above
-from jfuse.tflite.runtime.quantized import Quantized, Weights, beside_floats, integers
+from jfuse.tflite.runtime.quantized import Quantized, WeightOperand, beside_floats, integers
 from jfuse.tflite.runtime.row import ALL_BUT_STRINGS, Row, Runtime, Values, takes, versions
 
 ROWS: tuple[Row, ...] = (
@@ -63,7 +63,7 @@ ROWS: tuple[Row, ...] = (
             quantized=Quantized(
                 integers("i8 i16", "same"),
                 (
-                    Weights(
+                    WeightOperand(
                         1,
                         0,
                         beside_floats(tensor="i8 i4 i2", channel="i8 i4 i2", block="i4 i2", i4=2, i2=4),
@@ -115,7 +115,7 @@ ROWS: tuple[Row, ...] = (
                 values=Values.MOVED,
                 string_rank=1,
             ),
-            quantized=Quantized(integers("i8 i16", "same"), (Weights(0, 0, moved=True),)),
+            quantized=Quantized(integers("i8 i16", "same"), (WeightOperand(0, 0, moved=True),)),
         ),
     ),
     Row(

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from jfuse.ir.graph import Eqn
 from jfuse.tflite.runtime.needs import QUANTIZES_GATES, QUANTIZES_WEIGHTS, asymmetric, first, hybrid, option, option_not
-from jfuse.tflite.runtime.quantized import GateOperands, Quantized, Recurrence, Weights, beside_floats, integers
+from jfuse.tflite.runtime.quantized import GateOperands, IntegerLstm, Quantized, WeightOperand, beside_floats, integers
 from jfuse.tflite.runtime.row import Row, Runtime, Values, takes, versions
 
 
-def _weights(*matrices: int, recurrent: tuple[int, ...] = (), peepholes: tuple[int, ...] = ()) -> tuple[Weights, ...]:
+def _weights(
+    *matrices: int, recurrent: tuple[int, ...] = (), peepholes: tuple[int, ...] = ()
+) -> tuple[WeightOperand, ...]:
     """Weights that the kernel takes as i8 with one scale each. recurrent: matrices that may be vectors, in floats."""
     way = beside_floats(tensor="i8")
     return (
-        *(Weights(i, 0, way) for i in matrices),
-        *(Weights(i, 0, way, rank=2) for i in recurrent),
-        *(Weights(i, 0, way, along=True) for i in peepholes),
+        *(WeightOperand(i, 0, way) for i in matrices),
+        *(WeightOperand(i, 0, way, rank=2) for i in recurrent),
+        *(WeightOperand(i, 0, way, along=True) for i in peepholes),
     )
 
 
@@ -36,7 +38,7 @@ _LSTM = Quantized(
     integers("i8", "free"),
     _weights(1, 2, 3, 4, 16, recurrent=(5, 6, 7, 8), peepholes=(9, 10, 11)),
     together=True,
-    recurrence=Recurrence(
+    recurrence=IntegerLstm(
         data=0,
         gates=(
             GateOperands(1, 5, 12, 20, 0, "input_gate", peephole=9),

@@ -18,7 +18,7 @@ from jfuse.tflite.runtime.needs import (
     product_of,
     sparse,
 )
-from jfuse.tflite.runtime.quantized import I8_I4, Hybrid, Quantized, Weights, beside_floats, integers
+from jfuse.tflite.runtime.quantized import I8_I4, Hybrid, Quantized, WeightOperand, beside_floats, integers
 from jfuse.tflite.runtime.row import Row, Runtime, Values, takes, versions
 
 # Without XNNPACK the kernel leaves the activation out (LiteRT 2.3.0).
@@ -32,7 +32,7 @@ ROWS: tuple[Row, ...] = (
             takes(operand=None, result="f32", broadcasts=None, values=Values.COMPUTED),
             quantized=Quantized(
                 integers("i8 i16", "free"),
-                (Weights(1, columns, beside_floats(tensor="i8"), integer_per_channel=False, computed=True),),
+                (WeightOperand(1, columns, beside_floats(tensor="i8"), integer_per_channel=False, computed=True),),
             ),
         ),
     ),
@@ -65,7 +65,7 @@ ROWS: tuple[Row, ...] = (
             quantized=Quantized(
                 integers("i8 i16", "free", bias=2),
                 (
-                    Weights(
+                    WeightOperand(
                         1,
                         0,
                         (*beside_floats(tensor="i8 i4 i2", channel="i8 i4 i2"), _BLOCKS),

@@ -20,7 +20,7 @@ from jfuse.tflite.runtime.needs import (
     product_of,
     result,
 )
-from jfuse.tflite.runtime.quantized import I8_I4, Quantized, TrainedRange, Weights, beside_floats, integers
+from jfuse.tflite.runtime.quantized import I8_I4, Quantized, TrainedRange, WeightOperand, beside_floats, integers
 from jfuse.tflite.runtime.row import ALL_BUT_STRINGS, MOST_AXES, Row, Runtime, Values, takes, versions
 
 
@@ -55,7 +55,7 @@ ROWS: tuple[Row, ...] = (
             takes(operand=None, result="f32", broadcasts=None, values=Values.COMPUTED),
             quantized=Quantized(
                 integers("i8 i16", "free", bias=2),
-                (Weights(1, 0, beside_floats(tensor="i8 i4", channel="i8 i4"), integer=I8_I4),),
+                (WeightOperand(1, 0, beside_floats(tensor="i8 i4", channel="i8 i4"), integer=I8_I4),),
             ),
         ),
     ),
@@ -64,7 +64,7 @@ ROWS: tuple[Row, ...] = (
         litert=Runtime(
             versions("2.5.0"),
             takes(operand=None, result="f32", broadcasts=None, values=Values.COMPUTED),
-            quantized=Quantized(weights=(Weights(1, 4),)),
+            quantized=Quantized(weights=(WeightOperand(1, 4),)),
         ),
     ),
     Row(
@@ -72,7 +72,7 @@ ROWS: tuple[Row, ...] = (
         litert=Runtime(
             versions("2.6.0"),
             takes(operand=None, result="f32", broadcasts=None, values=Values.COMPUTED),
-            quantized=Quantized(weights=(Weights(1, 3),)),
+            quantized=Quantized(weights=(WeightOperand(1, 3),)),
         ),
     ),
     Row(
@@ -90,7 +90,7 @@ ROWS: tuple[Row, ...] = (
             takes(operand=None, result="f32", broadcasts=None, values=Values.COMPUTED),
             quantized=Quantized(
                 integers("i8 i16", "free", bias=2),
-                (Weights(1, 3, beside_floats(channel="i8"), integer=I8_I4),),
+                (WeightOperand(1, 3, beside_floats(channel="i8"), integer=I8_I4),),
             ),
         ),
     ),
@@ -283,7 +283,7 @@ ROWS: tuple[Row, ...] = (
                 (2, at(2, "i8")),
             ),
             takes(operand=None, result="f32", broadcasts=None, values=Values.COMPUTED),
-            quantized=Quantized(integers("i8 i16", "free", bias=3), (Weights(1, 0),)),
+            quantized=Quantized(integers("i8 i16", "free", bias=3), (WeightOperand(1, 0),)),
         ),
     ),
 )
