@@ -121,7 +121,7 @@ def inspect(source: Path, stage: str | None, table: bool, html: Path | None, **a
         on_stage("import")
         model = load(source, **arguments)
         before = None if passes is None else model.program
-        shown = model if passes is None else api.lower(model, passes=passes, on_stage=on_stage)
+        shown = model if passes is None else jfuse.lower(model, passes=passes, on_stage=on_stage)
         if html is not None:
             write_html(before, shown.program, Verification(source.name, ""), html)
     if table:

@@ -23,7 +23,7 @@ from jfuse.running.interpreter import LiteRt
 from jfuse.running.runner import Runner
 from jfuse.tflite.write.distinct_outputs import prepare_outputs
 from jfuse.tflite.write.file import to_bytes
-from jfuse.verification.compare.matching import Match
+from jfuse.verification.compare.matching import SignatureMatch
 from jfuse.verification.compare.wrong import Wrong
 from jfuse.verification.runners.in_tensorflow import call_from
 from jfuse.verification.runners.tensorflow_values import tensorflow_values
@@ -42,7 +42,7 @@ class Ties:
 
     program: Program
     source: Imported | None
-    matches: Mapping[str, Match] = field(default_factory=dict)
+    matches: Mapping[str, SignatureMatch] = field(default_factory=dict)
 
     def excused(
         self, step: CallInputs, wrong: Sequence[Wrong], before: Sequence[CallInputs] = ()
