@@ -86,7 +86,7 @@ class Hosted(Op):
             return self._on_host(*arrays)
         inner = [a.shape[len(f) :] for a, f in zip(arrays, fronts, strict=True)]
         flat = [np.broadcast_to(a, (*front, *i)).reshape(-1, *i) for a, i in zip(arrays, inner, strict=True)]
-        rows = self._call(inner).rows([[np.ascontiguousarray(a[n]) for a in flat] for n in range(int(np.prod(front)))])
+        rows = self._call(inner).rows([[np.asarray(a[n], order="C") for a in flat] for n in range(int(np.prod(front)))])
         return tuple(np.stack(column).reshape(*front, *column[0].shape) for column in zip(*rows, strict=True))
 
 
@@ -121,4 +121,4 @@ def _joined(array: np.ndarray, dtype: np.dtype[Any]) -> np.ndarray:
 
 
 def _split(array: np.ndarray) -> np.ndarray:
-    return np.ascontiguousarray(array)[..., None].view(np.uint32) if _is_wide(array.dtype) else array
+    return np.asarray(array, order="C")[..., None].view(np.uint32) if _is_wide(array.dtype) else array

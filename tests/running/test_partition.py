@@ -109,6 +109,22 @@ def test_samples_by_vmap() -> None:
     assert np.array_equal(squashed, np.stack([w[1] for w in wanted]))
 
 
+def test_scalars_stay_scalars() -> None:
+    x, row, size = integers(), integers(8), integers(zero_point=-128)
+    place = Var(TensorType((), DType.i64))
+    eqns = (
+        apply(ops.abs_, (x,), size),
+        apply(ops.arg_max, (row, Const(np.array(0, np.int32))), place, output_type=DType.i64),
+    )
+    model = model_of(Graph("main", (x, row), eqns, (size, place)))
+    singles = [litert(model.signature().graph, x[0], x) for x in X]
+    for found, wanted in zip((model(x[0], x) for x in X), singles, strict=True):
+        assert [(v.shape, int(v)) for v in found.values()] == [((), int(w)) for w in wanted]
+    sizes, places = jax.jit(jax.vmap(model.jax()))(X[:, 0], X)
+    assert sizes.tolist() == [int(w[0]) for w in singles]
+    assert places.tolist() == [int(w[1]) for w in singles]
+
+
 def test_what_vmap_leaves_alone_is_not_copied() -> None:
     x, y = integers(2, 8), integers(2, 8)
     graph = Graph("main", (x, y), (apply(ops.add, (x, y), z := integers(2, 8, scale=0.06)),), (z,))
