@@ -97,6 +97,7 @@ COMMANDS: dict[str, str] = {
     "convert, report": f"{CONVERT} {{out}}/m.tflite --json {{disk}}/m.json",
     "convert, C++": f"{CONVERT} {{out}}/m.tflite --c-array {{disk}}/m.cc",
     "convert, stages": f"{CONVERT} {{out}}/m.tflite --dump-dir {{disk}}",
+    "inspect, page": "inspect {file} --html {disk}/m.html",
     "explain": "explain {source} --json {disk}/m.json",
     "quantize": f"{QUANTIZE} {{disk}}/m.tflite",
     "quantize, report": f"{QUANTIZE} {{out}}/m.tflite --json {{disk}}/m.json",

@@ -100,6 +100,9 @@ def hostile(tmp_path_factory: pytest.TempPathFactory) -> Hostile:
 COMMANDS: dict[str, str] = {
     "inspect": "inspect {file}",
     "inspect a folder": "inspect {folder}",
+    "inspect in tables": "inspect {file} --table",
+    "inspect after a pass": "inspect {folder} --stage fuse --html {out}.html",
+    "inspect after no pass": "inspect {folder} --stage {evil}",
     "inspect what is damaged": "inspect {damaged}",
     "inspect what is missing": "inspect {missing}",
     "inspect another signature": "inspect {folder} --signature {evil}",
