@@ -10,10 +10,11 @@ import numpy as np
 
 from jfuse.errors import VerifyFailed
 from jfuse.ir.contents import Contents, large_constants, same_bytes
-from jfuse.ir.dims import symbol, symbols_of
+from jfuse.ir.dims import is_known, symbol, symbols_of
 from jfuse.ir.graph import Graph, Program
 from jfuse.ir.text import format_graph
-from jfuse.ir.walk import all_eqns, all_graphs, rename_dims
+from jfuse.ir.types import TensorType
+from jfuse.ir.walk import all_eqns, all_graphs, rename_dims, retype
 from jfuse.tflite.read.file import load_tflite
 
 
@@ -46,6 +47,13 @@ def _equal(written: Sequence[np.ndarray], read: Sequence[np.ndarray]) -> bool:
     return a.dtype == b.dtype and a.shape == b.shape and same_bytes(a, b)
 
 
+def _without_sums(found: TensorType) -> TensorType:
+    """The type with one name for all that is open in it."""
+    return (
+        replace(found, shape=tuple(d if is_known(d) else symbol("N") for d in found.shape)) if found.ranked else found
+    )
+
+
 def _comparable(graph: Graph, hoisted: Sequence[Sequence[np.ndarray]]) -> list[str]:
     """The text without what a file does not hold: sources, names, known values, and which open sizes are equal."""
     symbols = {
@@ -53,4 +61,8 @@ def _comparable(graph: Graph, hoisted: Sequence[Sequence[np.ndarray]]) -> list[s
     }
     symbols |= {n for e in all_eqns(graph) for out in e.outputs for d in out.type.shape for n in symbols_of(d)}
     anonymous = rename_dims(graph, {name: symbol("N") for name in symbols})
+    if any(
+        not (e.op.is_kernel or e.bodies) for e in all_eqns(graph)
+    ):  # whose results are as they are stated: N - 1 is open
+        anonymous = retype(anonymous, _without_sums)
     return format_graph(replace(anonymous, name=""), sources=False, known=False, hoisted=hoisted).splitlines()

@@ -41,6 +41,14 @@ def test_a_composite_becomes_a_custom_operator_that_computes_its_body() -> None:
     assert any("without its custom operators" in note for note in lite.report.notes)
 
 
+def test_results_of_a_size_that_follows_from_the_inputs() -> None:
+    source = marked("acme.pairs", lambda x: x[1:] + x[:-1])
+    assert jfuse.convert(source, custom_ops={"acme.pairs": None}).report.operators == {
+        "custom.acme.pairs": 1,
+        "relu": 1,
+    }
+
+
 def test_without_being_asked_for_it_stays_its_own_ops() -> None:
     lite = jfuse.convert(marked(_WARPED, lambda x: x * 2.0))
     assert "custom.acme.warp" not in lite.report.operators
