@@ -29,14 +29,6 @@ def parsed(path: Path) -> ast.Module:
     return ast.parse(path.read_text(encoding="utf-8"))
 
 
-def modules(*folders: str) -> Iterator[tuple[Path, ast.Module]]:
-    """The modules of rooms. Conditions of peephole rules reach no report: tests/lowering/peephole is about them."""
-    for folder in folders:
-        for path in sorted((ROOT / folder).rglob("*.py")):
-            if not path.is_relative_to(ROOT / "lowering" / "peephole"):
-                yield path, parsed(path)
-
-
 def refusals(tree: ast.Module) -> Iterator[ast.expr]:
     """The names that a module gives to `need` and `NotFused`."""
     for node in ast.walk(tree):
@@ -54,8 +46,20 @@ def condition(name: ast.expr) -> str | None:
     return stem.value if stem is name else f"{stem.value}<name>"
 
 
+@cache
+def refusing() -> tuple[tuple[Path, ast.Module], ...]:
+    """The modules that refuse something; others are not parsed.
+
+    Conditions of peephole rules reach no report: tests/lowering/peephole is about them.
+    """
+    paths = [path for room in ROOMS for path in sorted((ROOT / room).rglob("*.py"))]
+    ours = [path for path in paths if not path.is_relative_to(ROOT / "lowering" / "peephole")]
+    found = [path for path in ours if re.search(r"\b(need|NotFused)\(", path.read_text(encoding="utf-8"))]
+    return tuple((path, parsed(path)) for path in found)
+
+
 def conditions() -> set[str]:
-    return {found for _, tree in modules(*ROOMS) for name in refusals(tree) if (found := condition(name))}
+    return {found for _, tree in refusing() for name in refusals(tree) if (found := condition(name))}
 
 
 def rows() -> list[list[str]]:
@@ -76,16 +80,16 @@ def test_every_row_says_what_it_means_and_what_to_do() -> None:
 
 def test_conditions_are_written_where_they_are_refused() -> None:
     """A name that is passed on could not be found by the tests above; `need` itself is the one place."""
-    computed = [path for path, tree in modules(*ROOMS) for name in refusals(tree) if condition(name) is None]
+    computed = [path for path, tree in refusing() for name in refusals(tree) if condition(name) is None]
     assert [path.relative_to(ROOT) for path in computed] == [Path("lowering/rules.py")]
 
 
 def test_every_condition_has_a_test() -> None:
     texts = [
         node.value
-        for path, tree in modules("tests")
+        for path in sorted((ROOT / "tests").rglob("*.py"))
         if path != Path(__file__)
-        for node in ast.walk(tree)
+        for node in ast.walk(parsed(path))
         if isinstance(node, ast.Constant) and isinstance(node.value, str)
     ]
     words = set(re.findall(r"\w+", " ".join(texts)))

@@ -55,6 +55,14 @@ def test_all_that_jax_exports_is_read(family: str) -> None:
     assert not failures, "\n".join(failures)
 
 
+def test_a_reduction_begins_with_its_first_value() -> None:
+    def function(x: Any) -> Any:
+        total = jax.lax.reduce(x, jnp.float32(2.0), jax.lax.add, (1,))
+        return total, jax.lax.reduce(x, jnp.float32(0.25), jax.lax.max, (1,))
+
+    assert failure("reductions", function, [jax.ShapeDtypeStruct((2, 3), jnp.float32)]) is None
+
+
 def lstm(x: Any) -> Any:
     """f32[b,t,5] -> f32[b,t,6]"""
 

@@ -10,6 +10,14 @@ import pytest
 import tensorflow as tf
 
 import jfuse
+from jfuse.ir.graph import Program, Signature
+from jfuse.ir.trace import trace_graph
+from jfuse.ir.types import DType, TensorType
+from jfuse.kernels import ops
+from jfuse.proof.inputs import CallInputs
+from jfuse.verification.compare.conditioning import Conditioning
+from jfuse.verification.compare.tolerance import Tolerance
+from jfuse.verification.compare.wrong import Wrong, measured
 from tests.slow import slow_but
 
 SPEC = tf.TensorSpec([None, 16], name="x")
@@ -60,3 +68,18 @@ def test_what_is_more_than_rounding(name: str, changed: Callable[[Any], Any], qu
     model = jfuse.convert(tf.function(FUNCTIONS[name], input_signature=[SPEC]), verify=False)
     with pytest.raises(jfuse.VerifyFailed, match="differs"):
         jfuse.verify(model, tf.function(changed, input_signature=[SPEC]), edges="none")
+
+
+def test_what_a_choice_turns_over_is_not_laid_to_rounding() -> None:
+    """3 * (1/3 in f32) is 1 in f32 and more in f64: whether it is above 1 is for `Ties` to explain."""
+
+    def above(x: Any) -> Any:
+        return ops.cast(ops.greater(ops.mul(x, np.float32(1 / 3)), np.float32(1)), out_data_type=DType.f32)
+
+    graph = trace_graph(above, [TensorType((1,), DType.f32)])
+    program = Program((Signature("main", graph, ("x",), ("y",)),))
+    one, zero = np.ones(1, np.float32), np.zeros(1, np.float32)
+    tolerance = Tolerance(1e-5, "sums")
+    wrong = [Wrong("reference/xla", "y", measured(one, zero, tolerance), tolerance, one, zero)]
+    step = CallInputs("main", {"x": np.full(1, 3, np.float32)}, "given")
+    assert Conditioning(program).excused(step, wrong) == (wrong, ())
