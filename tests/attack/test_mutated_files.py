@@ -18,7 +18,7 @@ from jfuse.running.litert_call import LiteRtCall
 from jfuse.tflite.read.file import load_tflite
 from jfuse.tflite.write.file import to_bytes
 from tests.tflite.programs import BATCH, KEY, f32, program
-from tests.tflite.read.test_whole import changed, integer_dense
+from tests.tflite.read.test_whole import changed, integer_dense, integer_lstm
 
 
 @dataclass(frozen=True)
@@ -38,10 +38,19 @@ def _shaped(name: bytes, *shape: int) -> Callable[[Any], object]:
     return change
 
 
+def _far_zero_points(model: Any) -> None:
+    for found in model.subgraphs[0].tensors:
+        if found.isVariable:
+            found.quantization.zeroPoint = np.array([2**20], np.int64)
+
+
 ROWS: dict[str, Row] = {
     # LiteRT's kernel takes the 10 numbers for one row of 8, and drops the others.
     "integers that no shape of their operator takes": Row(
         integer_dense, _shaped(b"x", 2, 5), r"fully_connected does not take these operands"
+    ),
+    "a state whose zero point is none of its numbers": Row(
+        lambda: integer_lstm(3), _far_zero_points, "zero point of a state is none"
     ),
 }
 

@@ -206,5 +206,9 @@ def _first_value(reader: StateReader, index: int) -> Const:
     if math.prod(tensor_type.shape) > _MOST_ELEMENTS:
         where = f"{reader.where} tensor {index}"
         raise BadFlatbuffer("a state is larger than any memory", where=where, found=str(tensor_type))
-    array = np.full(tensor_type.shape, reset_value(tensor_type), tensor_type.dtype.numpy)
+    value, dtype = reset_value(tensor_type), tensor_type.dtype
+    if dtype.is_integer and int(np.array(value).astype(dtype.numpy)) != value:
+        where = f"{reader.where} tensor {index}"
+        raise BadFlatbuffer("the zero point of a state is none of its numbers", where=where, found=str(tensor_type))
+    array = np.full(tensor_type.shape, value, dtype.numpy)
     return Const(array, None, tensor_type.quantization)
