@@ -76,10 +76,10 @@ def test_what_a_choice_turns_over_is_not_laid_to_rounding() -> None:
     def above(x: Any) -> Any:
         return ops.cast(ops.greater(ops.mul(x, np.float32(1 / 3)), np.float32(1)), out_data_type=DType.f32)
 
-    graph = trace_graph(above, [TensorType((1,), DType.f32)])
+    graph = trace_graph(above, [TensorType((2,), DType.f32)])
     program = Program((Signature("main", graph, ("x",), ("y",)),))
-    one, zero = np.ones(1, np.float32), np.zeros(1, np.float32)
+    found, wanted = np.array([1, 1], np.float32), np.array([0, 1], np.float32)
     tolerance = Tolerance(1e-5, "sums")
-    wrong = [Wrong("reference/xla", "y", measured(one, zero, tolerance), tolerance, one, zero)]
-    step = CallInputs("main", {"x": np.full(1, 3, np.float32)}, "given")
+    wrong = [Wrong("reference/xla", "y", measured(found, wanted, tolerance), tolerance, found, wanted)]
+    step = CallInputs("main", {"x": np.array([3, 5], np.float32)}, "given")
     assert Conditioning(program).excused(step, wrong) == (wrong, ())
