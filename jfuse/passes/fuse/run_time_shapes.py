@@ -69,7 +69,7 @@ def dynamic_before_fused(graph: Graph, fused: Eqn, *, simplified: bool = True) -
 
     Initial states that are a constant, broadcast, do not count: the state pass writes them in another way.
     """
-    if not _has_open_state(fused):
+    if not has_open_state(fused):
         return None
     made_by = producers(graph)
     known = broadcast_constants(graph)
@@ -105,7 +105,7 @@ def fused_first(graph: Graph) -> Graph:
     """
     if not _needs_order(graph):
         return graph
-    fused = [e for e in graph.eqns if _has_open_state(e)]
+    fused = [e for e in graph.eqns if has_open_state(e)]
     for eqn in fused:
         dynamic = dynamic_before_fused(graph, eqn)
         if dynamic is not None:
@@ -134,13 +134,14 @@ def ancestors(
     return found
 
 
-def _has_open_state(eqn: Eqn) -> bool:
+def has_open_state(eqn: Eqn) -> bool:
+    """Whether an equation has a state of open size, as fused recurrent ops have."""
     states = [eqn.inputs[i] for i in state_operands(eqn)]
     return any(s is not None and not s.type.is_static for s in states)
 
 
 def _needs_order(graph: Graph) -> bool:
-    last = max((n for n, e in enumerate(graph.eqns) if _has_open_state(e)), default=-1)
+    last = max((n for n, e in enumerate(graph.eqns) if has_open_state(e)), default=-1)
     return any(has_run_time_shape(e) for e in graph.eqns[: last + 1])
 
 

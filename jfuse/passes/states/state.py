@@ -26,6 +26,7 @@ from jfuse.passes.context import Context
 from jfuse.passes.fuse.run_time_shapes import fused_first, has_run_time_shape
 from jfuse.passes.simplify.dce import eliminate_dead_code
 from jfuse.passes.states.integer_values import in_type_of, stands_for_zero, typed, zeros_like
+from jfuse.passes.states.late_sizes import late_sizes
 
 
 def state(graph: Graph, ctx: Context | None = None, *, in_place: Mapping[int, Var] = MappingProxyType({})) -> Graph:
@@ -52,7 +53,7 @@ def _own_states(graph: Graph, in_place: Mapping[int, Var]) -> Graph:
     owned = _written(graph, in_place, is_dynamic=False)
     if any(map(has_run_time_shape, owned.eqns)):  # asked now: what only made the zeros of a state is gone
         owned = _written(graph, in_place, is_dynamic=True)
-    return fused_first(owned)
+    return late_sizes(fused_first(owned))
 
 
 def _written(graph: Graph, in_place: Mapping[int, Var], *, is_dynamic: bool) -> Graph:

@@ -1,0 +1,169 @@
+"""What is sized at run time depends on the fused recurrent ops of the graph, so that it cannot run before them.
+
+XNNPACK gathers its operators, and whatever does not depend on them then runs first, wherever it stands in the file. So
+a FILL to the batch of an input, or a WHERE of it, came before a fused op behind a convolution, and the states of that
+were planned with their old sizes once the batch had grown: wrong numbers, then a crash (LiteRT 2.3.0, see
+`run_time_shapes`). Sizes are taken from what the fused ops give, and what is sized by data has its operand reshaped to
+the shape that it has, with such a size.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from functools import reduce
+from typing import Any
+
+import numpy as np
+
+from jfuse.ir.dims import Dim, is_known, symbols_of
+from jfuse.ir.graph import Atom, Const, Eqn, Graph, Var
+from jfuse.ir.trace import at_source, recording
+from jfuse.ir.types import DType, TensorType
+from jfuse.ir.walk import has_effects, substitute, substitute_graph
+from jfuse.kernels import ops
+from jfuse.opaque_ops.state_operands import state_operands
+from jfuse.passes.fuse.run_time_shapes import ancestors, has_open_state, has_run_time_shape
+from jfuse.passes.simplify.dce import eliminate_dead_code
+
+Places = Mapping[str, Sequence[tuple[Var, int]]]
+"""By the symbol of a dimension, tensors and their axes that have it: one for each fused op."""
+
+
+def late_sizes(graph: Graph) -> Graph:
+    """The graph with all that has a run-time shape after its fused ops with open states, by what it reads.
+
+    Loops and branches stay as they are. Where no result of a fused op has an open size, the graph does.
+    """
+    fused = [eqn for eqn in graph.eqns if has_open_state(eqn)]
+    if not fused or has_effects(graph) or not any(map(has_run_time_shape, graph.eqns)):
+        return graph
+    ends = [e for e in fused if not any(e is not f and e in ancestors(graph, f.outputs) for f in fused)]
+    places = _places(ends)
+    return _with_operands_tied(_with_sizes_taken(graph, ends, places), ends, places) if places else graph
+
+
+def _places(ends: Iterable[Eqn]) -> Places:
+    """Where the results of fused ops have open sizes; not their states, which are read right after them."""
+    found: dict[str, list[tuple[Var, int]]] = {}
+    for fused in ends:
+        states = set(state_operands(fused).values())
+        own = {
+            str(dim): (out, axis)
+            for i, out in enumerate(fused.outputs)
+            for axis, dim in enumerate(out.type.shape if i not in states else ())
+            if symbols_of(dim) == {str(dim)}
+        }
+        for name, place in own.items():
+            found.setdefault(name, []).append(place)
+    return found
+
+
+def _split(graph: Graph, ends: Iterable[Eqn]) -> tuple[tuple[Eqn, ...], tuple[Eqn, ...]]:
+    """The equations that fused ops need, they themselves among them, and the others."""
+    needed = ancestors(graph, [out for eqn in ends for out in eqn.outputs])
+    return tuple(e for e in graph.eqns if e in needed), tuple(e for e in graph.eqns if e not in needed)
+
+
+def _with_sizes_taken(graph: Graph, ends: Sequence[Eqn], places: Places) -> Graph:
+    """SHAPEs of what does not depend on the fused ops, and which these do not need, as sizes of what they give."""
+    first, rest = _split(graph, ends)
+    after = _computed_from(rest, ends)
+    found: dict[Var, Atom] = {}
+    with recording() as trace:
+        for shape in (eqn for eqn in rest if eqn.op is ops.shape and eqn.inputs[0] not in after):
+            with at_source(shape.source):
+                found |= _taken(graph, shape, places)
+    if not found:
+        return graph
+    others = (eqn for eqn in rest if not found.keys() & set(eqn.outputs))
+    return eliminate_dead_code(substitute_graph(replace(graph, eqns=(*first, *trace.eqns, *others)), found))
+
+
+def _computed_from(eqns: Iterable[Eqn], ends: Iterable[Eqn]) -> set[Atom | None]:
+    """The values that depend on fused ops."""
+    found: set[Atom | None] = {out for eqn in ends for out in eqn.outputs}
+    for eqn in eqns:
+        if not found.isdisjoint(eqn.inputs):
+            found.update(eqn.outputs)
+    return found
+
+
+def _taken(graph: Graph, shape: Eqn, places: Places) -> dict[Var, Atom]:
+    """For what a SHAPE gives, or for the one size that each of its readers takes, the same from the places."""
+    (x,), (whole,) = shape.inputs, shape.outputs
+    dims = x.type.shape if x is not None and x.type.ranked else ()
+    if not dims or any(not is_known(d) and str(d) not in places for d in dims) or all(map(is_known, dims)):
+        return {}
+    readers = [eqn for eqn in graph.eqns if whole in eqn.inputs]
+    singles = {eqn.outputs[0]: index for eqn in readers if (index := _one_element(eqn)) is not None}
+    if len(singles) == len(readers) and whole not in graph.outputs:
+        return {out: _as_atom(_size(dims[index], places, whole.type.dtype)) for out, index in singles.items()}
+    return {whole: ops.pack(*(_size(d, places, whole.type.dtype) for d in dims))}
+
+
+def _as_atom(value: Any) -> Atom:
+    return value if isinstance(value, Var) else Const(value)
+
+
+def _one_element(eqn: Eqn) -> int | None:
+    """The place of the one number that STRIDED_SLICE takes from a vector."""
+    if eqn.op is not ops.strided_slice or not all(isinstance(a, Const) for a in eqn.inputs[1:4]):
+        return None
+    begin, _, stride = (int(a.array[0]) for a in eqn.inputs[1:4] if isinstance(a, Const))
+    masked = any(eqn.params[name] for name in ("begin_mask", "ellipsis_mask", "new_axis_mask"))
+    return begin if eqn.params["shrink_axis_mask"] == 1 and not masked and stride == 1 and begin >= 0 else None
+
+
+def _size(dim: Dim, places: Places, dtype: DType) -> Any:
+    """A size as i32[] or i64[], of every fused op that tells: where several do, the largest of equal ones."""
+    if is_known(dim):
+        return np.asarray(int(dim), dtype.numpy)
+    return reduce(ops.maximum, (_read(x, axis, dtype) for x, axis in places[str(dim)]))
+
+
+def _read(x: Var, axis: int, dtype: DType) -> Any:
+    begin = np.array([axis], np.int32)
+    return ops.strided_slice(ops.shape(x, out_type=dtype), begin, begin + 1, np.ones(1, np.int32), shrink_axis_mask=1)
+
+
+def _with_operands_tied(graph: Graph, ends: Sequence[Eqn], places: Places) -> Graph:
+    """An operand of what else has a run-time shape, and does not depend on the fused ops, reshaped to its own shape."""
+    first, rest = _split(graph, ends)
+    after = _computed_from((), ends)
+    tied: dict[Var, Var] = {}
+    eqns: list[Eqn] = []
+    for eqn in rest:
+        if after.isdisjoint(eqn.inputs) and has_run_time_shape(eqn) and not eqn.bodies:
+            operand = next((a for a in eqn.inputs if isinstance(a, Var) and _can_be_tied(a, places)), None)
+            if operand is not None:
+                if operand not in tied:
+                    ways, tied[operand] = _reshaped(operand, places, eqn)
+                    eqns += ways
+                eqn = substitute(eqn, {operand: tied[operand]})
+                after.add(tied[operand])
+        if not after.isdisjoint(eqn.inputs):
+            after.update(eqn.outputs)
+        eqns.append(eqn)
+    return replace(graph, eqns=(*first, *eqns)) if tied else graph
+
+
+def _can_be_tied(x: Var, places: Places) -> bool:
+    """Whether the sizes of a tensor are known, or those of a fused op."""
+    return x.type.ranked and x.type.rank > 0 and all(is_known(d) or str(d) in places for d in x.type.shape)
+
+
+def _reshaped(x: Var, places: Places, reader: Eqn) -> tuple[tuple[Eqn, ...], Var]:
+    """The equations that give x in its own shape, one size of which at least a fused op tells; and what they give."""
+    dims, result = x.type.shape, Var(x.type, x.name)
+    with recording() as trace, at_source(reader.source):
+        sizes = [_size(d, places, DType.i32) for d in dims]
+        if all(map(is_known, dims)):
+            some = reduce(ops.maximum, (_read(y, axis, DType.i32) for y, axis in next(iter(places.values()))))
+            nothing = Var(TensorType((), DType.i32))  # by itself, MUL knows that it gives 0, and that is a constant
+            inputs = (some, Const(np.zeros((), np.int32)))
+            trace.record(Eqn(ops.mul, inputs, (nothing,), ops.mul.bind_options({}), reader.source))
+            sizes[0] = ops.add(nothing, sizes[0])
+        ops.reshape(x, ops.pack(*sizes))
+    *before, last = trace.eqns
+    return (*before, replace(last, outputs=(result,))), result
