@@ -37,7 +37,12 @@ from jfuse.passes.fuse.padding_promises import Masks
 from jfuse.passes.fuse.profitability import Costs, is_asked_for
 from jfuse.passes.fuse.result_sizes import is_alike, renamed_sizes
 from jfuse.passes.fuse.rounding import rounds_to, widened
-from jfuse.passes.fuse.run_time_shapes import dynamic_before_fused, dynamic_before_replacement
+from jfuse.passes.fuse.run_time_shapes import (
+    dynamic_before_fused,
+    dynamic_before_replacement,
+    has_open_state,
+    table_lookup,
+)
 from jfuse.passes.options import FUSED, PREFERENCES
 from jfuse.passes.outline.target_composites import as_target_composite
 from jfuse.passes.rewrite import inline, rewrite
@@ -60,13 +65,18 @@ def fuse(graph: Graph, ctx: Context) -> Graph:
 
 @dataclass(frozen=True)
 class _Standing:
-    """Where a graph stands. inputs: its own, where it is a signature's. in_loop: whether it is the body of a loop."""
+    """Where a graph stands. inputs: its own, where it is a signature's. in_loop: whether it is the body of a loop.
+
+    table: what looks something up in a table there.
+    """
 
     inputs: Sequence[Var] | None = None
     in_loop: bool = False
+    table: Eqn | None = None
 
 
 def _fuse(graph: Graph, ctx: Context, place: _Standing) -> Graph:
+    place = replace(place, table=table_lookup(graph) or place.table)
     graph = _with_fused_bodies(graph, ctx, place)
     while any(eqn.op is composite for eqn in graph.eqns):  # bodies that are put in place may hold some
         graph = _resolved(graph, ctx, place)
@@ -144,6 +154,13 @@ def _fused(eqn: Eqn, rule: FuseRule, is_read: Sequence[bool], ctx: Context, plac
         "dynamic_before_fused",
         want="sizes that LiteRT knows at allocation",
         got=dynamic and place_of(dynamic),
+    )
+    needs_table = place.table is not None and any(map(has_open_state, replacement.eqns))
+    need(
+        not needs_table,
+        "table_beside_fused",
+        want="no table in a graph with an open batch",
+        got=place.table and place_of(place.table),
     )
     lacking = [why for e in replacement.eqns if keeps_state(e) and (why := _why_not_on_target(e, ctx)) is not None]
     need(not lacking, "target", want=f"operators of the target {ctx.target.name}", got="; ".join(lacking))

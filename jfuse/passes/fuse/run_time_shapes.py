@@ -60,6 +60,11 @@ def has_run_time_shape(eqn: Eqn, *, simplified: bool = True) -> bool:
     return computed or not eqn.op.traceable
 
 
+def table_lookup(graph: Graph) -> Eqn | None:
+    """The first equation that looks up in a table: its handle is sized at run time, and is made before all else."""
+    return next((eqn for eqn in graph.eqns if eqn.op is ops.hashtable_find), None)
+
+
 def _is_one_size(dim: Dim) -> bool:
     return symbols_of(dim) == {str(dim)}
 

@@ -150,7 +150,9 @@ def _with_operands_tied(graph: Graph, ends: Sequence[Eqn], places: Places) -> Gr
 
 def _can_be_tied(x: Var, places: Places) -> bool:
     """Whether the sizes of a tensor are known, or those of a fused op."""
-    return x.type.ranked and x.type.rank > 0 and all(is_known(d) or str(d) in places for d in x.type.shape)
+    if not x.type.ranked or not x.type.rank or x.type.dtype in (DType.resource, DType.variant):
+        return False
+    return all(is_known(d) or str(d) in places for d in x.type.shape)
 
 
 def _reshaped(x: Var, places: Places, reader: Eqn) -> tuple[tuple[Eqn, ...], Var]:
