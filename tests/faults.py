@@ -288,6 +288,28 @@ FAULTS = (
         "        if not signature.graph.eqns:\n",
         ("tests/verification/compare/test_conditioning.py",),
     ),
+    # States and integers in other runtimes.
+    Fault(
+        "states: what is sized at run time may run before a fused recurrence",
+        "jfuse/passes/states/state.py",
+        "return late_sizes(fused_first(owned))",
+        "return fused_first(owned)",
+        ("tests/passes/states/test_late_sizes.py",),
+    ),
+    Fault(
+        "integers: tflite-micro's LSTM cuts off what it keeps of its cell state",
+        "kernels/integer/micro_lstm.py",
+        "_in_16_bits(multiplied(wide(forget) * wide(c), self._kept))",
+        "_in_16_bits((wide(forget) * wide(c)) >> 15)",
+        ("tests/kernels/integer/test_bodies.py", "tests/running/test_rounding.py", "-k", "micro or rounding"),
+    ),
+    Fault(
+        "tables: recurrences of open batch fuse beside them",
+        "jfuse/passes/fuse/fuse.py",
+        "table_lookup(graph) or place.table",
+        "place.table",
+        ("tests/passes/fuse/test_table_beside_fused.py",),
+    ),
 )
 
 
