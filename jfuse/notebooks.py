@@ -1,8 +1,12 @@
-"""How models, reports and verifications are shown in a notebook: `jfuse.reports` registers a form for each."""
+"""How models, reports and verifications are shown in a notebook: `jfuse.reports` registers a form for each.
+
+It is imported when something is shown for the first time, as most programs show nothing.
+"""
 
 from __future__ import annotations
 
 from functools import singledispatch
+from importlib import import_module
 
 
 @singledispatch
@@ -15,4 +19,5 @@ class Shown:
     """A result that notebooks show as HTML."""
 
     def _repr_html_(self) -> str | None:
+        import_module("jfuse.reports")
         return as_html(self)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -196,3 +198,10 @@ def test_the_text_of_a_saved_file_has_the_states(adding: tuple[Any, jfuse.Model]
 def test_unknown_modes_are_refused(dense: Any) -> None:
     with pytest.raises(jfuse.JfuseError, match=r"no state 'kept'(.|\n)*'source' or 'reset' or 'keep' or 'io'"):
         jfuse.convert(dense, state="kept")
+
+
+def test_a_report_is_shown_in_a_notebook_by_itself() -> None:
+    """In a process where nothing else has imported the pages."""
+    asked = "import jfuse; print(jfuse.Report()._repr_html_())"
+    done = subprocess.run([sys.executable, "-c", asked], capture_output=True, text=True, check=True)
+    assert done.stdout.startswith("<table>")
