@@ -20,7 +20,7 @@ from jfuse.ir.dims import Dim, is_known, symbols_of
 from jfuse.ir.graph import Atom, Const, Eqn, Graph, Var
 from jfuse.ir.trace import at_source, recording
 from jfuse.ir.types import DType, TensorType
-from jfuse.ir.walk import has_effects, substitute, substitute_graph
+from jfuse.ir.walk import has_effects, substitute, substitute_graph, users
 from jfuse.kernels import ops
 from jfuse.opaque_ops.state_operands import state_operands
 from jfuse.passes.fuse.run_time_shapes import ancestors, has_open_state, has_run_time_shape
@@ -35,12 +35,24 @@ def late_sizes(graph: Graph) -> Graph:
 
     Loops and branches stay as they are. Where no result of a fused op has an open size, the graph does.
     """
-    fused = [eqn for eqn in graph.eqns if has_open_state(eqn)]
-    if not fused or has_effects(graph) or not any(map(has_run_time_shape, graph.eqns)):
+    if not any(map(has_open_state, graph.eqns)) or has_effects(graph) or not any(map(has_run_time_shape, graph.eqns)):
         return graph
-    ends = [e for e in fused if not any(e is not f and e in ancestors(graph, f.outputs) for f in fused)]
+    ends = _ends(graph)
     places = _places(ends)
     return _with_operands_tied(_with_sizes_taken(graph, ends, places), ends, places) if places else graph
+
+
+def _ends(graph: Graph) -> list[Eqn]:
+    """The fused ops that no other one depends on."""
+    found: list[Eqn] = []
+    needed: set[Atom | None] = set()
+    for eqn in reversed(graph.eqns):
+        is_needed, is_fused = not needed.isdisjoint(eqn.outputs), has_open_state(eqn)
+        if is_fused and not is_needed:
+            found.append(eqn)
+        if is_fused or is_needed:
+            needed.update(a for a in eqn.inputs if isinstance(a, Var))
+    return found[::-1]
 
 
 def _places(ends: Iterable[Eqn]) -> Places:
@@ -70,10 +82,11 @@ def _with_sizes_taken(graph: Graph, ends: Sequence[Eqn], places: Places) -> Grap
     first, rest = _split(graph, ends)
     after = _computed_from(rest, ends)
     found: dict[Var, Atom] = {}
+    readers, results = users(graph), set(graph.outputs)
     with recording() as trace:
         for shape in (eqn for eqn in rest if eqn.op is ops.shape and eqn.inputs[0] not in after):
             with at_source(shape.source):
-                found |= _taken(graph, shape, places)
+                found |= _taken(shape, readers.get(shape.outputs[0], ()), shape.outputs[0] in results, places)
     if not found:
         return graph
     others = (eqn for eqn in rest if not found.keys() & set(eqn.outputs))
@@ -89,15 +102,17 @@ def _computed_from(eqns: Iterable[Eqn], ends: Iterable[Eqn]) -> set[Atom | None]
     return found
 
 
-def _taken(graph: Graph, shape: Eqn, places: Places) -> dict[Var, Atom]:
-    """For what a SHAPE gives, or for the one size that each of its readers takes, the same from the places."""
+def _taken(shape: Eqn, readers: Sequence[Eqn], is_result: bool, places: Places) -> dict[Var, Atom]:
+    """For what a SHAPE gives, or for the one size that each of its readers takes, the same from the places.
+
+    is_result: whether the graph returns what it gives.
+    """
     (x,), (whole,) = shape.inputs, shape.outputs
     dims = x.type.shape if x is not None and x.type.ranked else ()
     if not dims or any(not is_known(d) and str(d) not in places for d in dims) or all(map(is_known, dims)):
         return {}
-    readers = [eqn for eqn in graph.eqns if whole in eqn.inputs]
     singles = {eqn.outputs[0]: index for eqn in readers if (index := _one_element(eqn)) is not None}
-    if len(singles) == len(readers) and whole not in graph.outputs:
+    if len(singles) == len(readers) and not is_result:
         return {out: _as_atom(_size(dims[index], places, whole.type.dtype)) for out, index in singles.items()}
     return {whole: ops.pack(*(_size(d, places, whole.type.dtype) for d in dims))}
 
