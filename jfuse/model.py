@@ -252,12 +252,8 @@ class Model(Shown):
                 if self.integers is None
                 else "another rounding",
             )
-        other = (
-            self.with_bytes(self._bytes, self.report)
-            if self._bytes is not None
-            else self._of(self.program, self.report)
-        )
-        other._rounding = rounding
+        other = self._of(self.program, self.report)
+        other._bytes, other._rounding = self._bytes, rounding
         return other
 
     @only_jfuse_errors("writing metadata")

@@ -38,8 +38,10 @@ def from_tflite_convert(arguments: Sequence[str]) -> list[str]:
         if name in _WITHOUT_EFFECT:
             if not equals and pending[:1] in (["true"], ["false"], ["True"], ["False"]):
                 pending.pop(0)
-        elif name == "--saved_model_tag_set" and (value or pending[:1] == ["serve"]) in ("serve", True):
-            del pending[: 0 if equals else 1]  # the tags that are taken anyway
+        elif argument == "--saved_model_tag_set" and pending[:1] == ["serve"]:
+            pending.pop(0)  # the tags that are taken anyway, here and in the next line
+        elif argument == "--saved_model_tag_set=serve":
+            continue
         elif name in _OFFICIAL:
             found += [*_OFFICIAL[name], *([value] if equals else [])]
         else:
