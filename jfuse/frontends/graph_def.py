@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from jfuse.errors import ImportFailed
+from jfuse.frontends.graph_def_parts import function_between
 from jfuse.frontends.selection import Selection
 from jfuse.frontends.tensorflow.callable import DEFAULT_KEY, reason_of
 from jfuse.frontends.tensorflow.live_function import LiveFunction
@@ -49,8 +50,6 @@ def graph_def_signature(graph_def: Any, selection: Selection) -> TfSignature:
     selection: its `input_signature` gives the shapes of the inputs, which old graphs often leave open. Its
     `input_tensors` are by default the placeholders that the outputs need.
     """
-    import tensorflow as tf
-
     inputs, outputs, specs = selection.input_tensors, selection.output_tensors, selection.input_signature
     if not outputs:
         raise ImportFailed(
@@ -62,12 +61,7 @@ def graph_def_signature(graph_def: Any, selection: Selection) -> TfSignature:
     graph_def = graph_def if specs is None else _with_shapes(graph_def, fed, specs)
     _expect_names(graph_def, [*fed, *outputs])
     try:
-        wrapped = tf.compat.v1.wrap_function(lambda: tf.graph_util.import_graph_def(graph_def, name=""), [])
-        tensors = [[wrapped.graph.get_tensor_by_name(_tensor_name(n)) for n in names] for names in (fed, outputs)]
-        pruned = wrapped.prune(*tensors)
-        # What is pruned knows no signature of its own.
-        given = [tf.TensorSpec(t.shape, t.dtype) for t in tensors[0]]
-        function = tf.function(lambda *a: pruned(*a), input_signature=given, autograph=False).get_concrete_function()
+        function = function_between(graph_def, [_tensor_name(n) for n in fed], [_tensor_name(n) for n in outputs])
     except Exception as error:  # TensorFlow raises whatever its importers raise
         raise ImportFailed(
             "TensorFlow cannot run the graph between its inputs and outputs",
