@@ -5,6 +5,7 @@ Ops whose names are Python builtins carry a trailing underscore (`abs_`, `sum_`,
 
 from jfuse.kernels.array.array import *
 from jfuse.kernels.array.gather import *
+from jfuse.kernels.array.pieces import *
 from jfuse.kernels.array.shapes import *
 from jfuse.kernels.array.slicing import *
 from jfuse.kernels.array.sort import *

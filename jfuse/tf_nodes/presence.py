@@ -7,7 +7,12 @@ from importlib.util import find_spec
 from jfuse.errors import ImportFailed
 
 
+def is_installed() -> bool:
+    """Whether TensorFlow can be imported."""
+    return find_spec("tensorflow") is not None
+
+
 def need_tensorflow(what: str) -> None:
     """Raise ImportFailed where TensorFlow is not installed.   what: the message, what cannot be done without it"""
-    if find_spec("tensorflow") is None:
+    if not is_installed():
         raise ImportFailed(what, found="TensorFlow is not installed", remedy='pip install "jfuse[tensorflow]"')

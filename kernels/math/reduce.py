@@ -144,6 +144,10 @@ def _without_some_axis(x: Atom, axis: Atom, *, output_type: DType) -> TensorType
     return TensorType(sizes_in_any_order(x.type.rank - 1, x.type.shape), output_type)
 
 
+REDUCTIONS = (sum_, mean, reduce_prod, reduce_max, reduce_min, reduce_any, reduce_all, arg_max, arg_min)
+"""The ops that give one number for all along the axes in operand 1."""
+
+
 @tfl("CUMSUM", linear="joint")
 def cumsum(x: Array, axis: Static, /, *, exclusive: bool = False, reverse: bool = False) -> Array:
     """Running sums along an axis; exclusive leaves the own element out, reverse runs from the end.

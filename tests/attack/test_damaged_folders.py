@@ -110,6 +110,18 @@ def _kept(graph: Any, kind: str) -> None:
         item.asset.asset_file_def_index = 9
 
 
+def _of_rank_3(graph: Any) -> None:
+    """A product of matrices becomes one whose first operand has three dimensions."""
+    node = _node(graph, "MatMul")
+    node.op = "Einsum"
+    for name in set(node.attr) - {"T"}:
+        del node.attr[name]
+    node.attr["N"].i = 2
+    node.attr["equation"].s = b"abc,cd->abd"
+    for reader in _signature(graph).node_def:
+        reader.input[:] = [name.replace(":product:", ":output:") for name in reader.input]
+
+
 def _body_without_result(graph: Any) -> None:
     name = _node(graph, "While").attr["body"].func.name
     body = next(f for f in graph.graph_def.library.function if f.signature.name == name)
@@ -125,6 +137,7 @@ GRAPHS: dict[str, tuple[Callable[[Any], object], str]] = {
     "operands too many": (_changed("MatMul", lambda n: n.input.append(n.input[0])), "2 operands of MatMul"),
     "an attribute missing": (_changed("MatMul", lambda n: n.attr.pop("T")), "the attribute 'T' of MatMul"),
     "an attribute of another kind": (_changed("While", lambda n: n.attr["body"].Clear()), "a func as 'body'"),
+    "an operand of another rank": (_of_rank_3, "does not take the operands of this Einsum"),
     "an operand of no node": (_changed("Tanh", lambda n: n.input.__setitem__(0, "nobody:y:0")), "own nodes"),
     "a result that is none": (_changed("Tanh", lambda n: n.input.__setitem__(0, "x:y:99999999999")), "malformed"),
     "a constant of 4 TB": (_huge, "constants? .*too large"),

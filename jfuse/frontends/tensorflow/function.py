@@ -11,6 +11,7 @@ import numpy as np
 
 import jfuse.frontends.tensorflow.arrays
 import jfuse.frontends.tensorflow.control
+import jfuse.frontends.tensorflow.leaves
 import jfuse.frontends.tensorflow.lists
 import jfuse.frontends.tensorflow.tables
 import jfuse.frontends.tensorflow.updates

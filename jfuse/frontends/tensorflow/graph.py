@@ -6,7 +6,7 @@ not known yet). Nodes are visited from the results backwards, so that what nobod
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeAlias
 
@@ -14,6 +14,7 @@ import numpy as np
 from jax.errors import InconclusiveDimensionOperation
 
 from jfuse.errors import ImportFailed, LowerError, TypeMismatch
+from jfuse.frontends.tensorflow.order import Scope, in_order, in_program_order
 from jfuse.frontends.tensorflow.variables import Resource, Variables, WriteAnalysis, is_write
 from jfuse.ir.dims import Dim, is_known
 from jfuse.ir.graph import Source, Var
@@ -35,6 +36,7 @@ from jfuse.tf_nodes.attributes import (
     output_shapes,
     split_reference,
 )
+from jfuse.tf_nodes.presence import is_installed
 from jfuse.tf_nodes.single_node import result_shapes, run_node, single_node, why_not_single
 
 
@@ -48,8 +50,9 @@ class FunctionCall(NamedTuple):
 Handler = Callable[["Walker", Any, list[Any]], Sequence[Any] | FunctionCall]
 HANDLERS: dict[str, Handler] = {}
 """Nodes that are about the graph itself (constants, calls, loops, variables), by TensorFlow op."""
-# What counting with a size that is a symbol ends in: range(d), np.zeros(d), d < 4.
-_OF_OPEN_SIZES = (TypeError, ValueError, IndexError, InconclusiveDimensionOperation)
+# What a rule ends in where it counts with a size that is a symbol (range(d), np.zeros(d), d < 4), and on operands of
+# another rank than the op has.
+_OF_OPERANDS = (TypeError, ValueError, IndexError, InconclusiveDimensionOperation)
 _REMEDY = "register a rule for it with @jfuse.lowers, or keep the op out of the function"
 
 
@@ -66,15 +69,6 @@ class PendingList:
         if self.element is None:
             raise LowerError("a TensorList is carried by a loop that never writes it")
         return reserve((self.length, *active_trace().resolve(self.element).shape), self.dtype)
-
-
-@dataclass
-class Scope:
-    """The nodes of one graph or function, the values computed so far, and how references are resolved."""
-
-    nodes: Mapping[str, Any]
-    values: dict[str, Sequence[Any]]
-    arguments: Mapping[str, Any] = field(default_factory=dict)
 
 
 _Body: TypeAlias = tuple[Sequence[Any], list[str], Mapping[str, Any]]
@@ -125,7 +119,7 @@ class Walker:
         scope = Scope({n.name: n for n in nodes}, {}, given)
         writers = self.writes.writers(nodes, given, self.variables.live)
         roots = [*(split_reference(r)[0] for r in references), *writers]
-        for name in _in_program_order(scope, roots) if writers else in_order(scope, roots):
+        for name in in_program_order(scope, roots) if writers else in_order(scope, roots):
             node = scope.nodes[name]
             add_defaults(node, self.library.op_def)
             operands = [self._read(scope, r) for r in data_inputs(node)]
@@ -228,7 +222,7 @@ class Walker:
         operands = [self.variables.value(o) if isinstance(o, Resource) else o for o in operands]
         operands = [o if isinstance(o, PendingList) else as_atom(o) for o in operands]
         try:
-            results = _applied(rule, operands, self._attributes(node, rule))
+            results = self._applied(rule, node, operands)
         except LowerError as error:
             if DType.variant in output_dtypes(node, self._op_def(node)):  # nothing can go on with a list that is none
                 raise
@@ -240,6 +234,41 @@ class Walker:
         results = results if isinstance(results, tuple | list) else (results,)
         self._compare_types(node, results)
         return results
+
+    def _applied(self, rule: LowerRule, node: Any, operands: Sequence[Any]) -> Any:
+        """What a rule makes of operands; where one of ours fails, an error that says whether the operands are why."""
+        attributes = self._attributes(node, rule)
+        try:
+            return rule(*operands, **attributes)
+        except _OF_OPERANDS as error:
+            if not rule.is_ours:
+                raise
+            refused = self._why_refused(node, operands)
+            if refused:
+                raise ImportFailed(
+                    f"TensorFlow does not take the operands of this {node.op}",
+                    where=str(self.source(node)),
+                    found=refused,
+                    remedy="save the model again: its graph is damaged, or was changed by hand",
+                ) from error
+            types = [o.type for o in operands if isinstance(o, Var)]
+            if all(t.is_static for t in types):
+                raise
+            raise LowerError(
+                "what it becomes depends on sizes that are known only at run time",
+                found=", ".join(map(str, types)),
+                remedy="fix the sizes of the inputs",
+            ) from error
+
+    def _why_refused(self, node: Any, operands: Sequence[Any]) -> str:
+        """What TensorFlow says against the operands of a node; "" where it takes them, or cannot be asked."""
+        if not is_installed() or why_not_single(node, self._op_def(node)):
+            return ""
+        try:
+            result_shapes(single_node(node, len(operands)), _known(operands))
+        except LowerError as error:
+            return str(error.found)
+        return ""
 
     def _attributes(self, node: Any, rule: LowerRule) -> dict[str, Any]:
         found = {}
@@ -262,7 +291,7 @@ class Walker:
             )
         alone = b"" if why_not_single(node, op_def) else single_node(node, len(operands))
         trace = active_trace()
-        values = [trace.resolve(o.type) if isinstance(o, Var) else np.asarray(o) for o in operands]
+        values = _known(operands)
         constants = [v for v in values if isinstance(v, np.ndarray)]
         if alone and len(constants) == len(values) and not op_def.is_stateful and node.op not in self.custom_ops:
             return run_node(alone, constants)
@@ -309,88 +338,6 @@ def handles(*ops: str) -> Callable[[Handler], Handler]:
     return register
 
 
-@handles("Const")
-def _const(walker: Walker, node: Any, operands: list[Any]) -> Sequence[Any]:
-    return (decode_attr(node.attr["value"]),)
-
-
-@handles("Placeholder")
-def _placeholder(walker: Walker, node: Any, operands: list[Any]) -> Sequence[Any]:
-    raise ImportFailed(f"the input {node.name!r} of the graph has no value")
-
-
-@handles("PlaceholderWithDefault")
-def _placeholder_with_default(walker: Walker, node: Any, operands: list[Any]) -> Sequence[Any]:
-    return operands[:1]
-
-
-@handles("Variable", "VariableV2")
-def _reference_variable(walker: Walker, node: Any, operands: list[Any]) -> Sequence[Any]:
-    raise LowerError(
-        "a reference variable of TensorFlow 1 cannot be read",
-        remedy="build and save the model again after tf.compat.v1.enable_resource_variables()",
-    )
-
-
-@handles("ReadVariableOp")
-def _read_variable(walker: Walker, node: Any, operands: list[Any]) -> Sequence[Any]:
-    (resource,) = operands
-    if not isinstance(resource, Resource):
-        raise ImportFailed("a variable is read that has no value")
-    return (walker.variables.value(resource),)
-
-
-@handles("VarIsInitializedOp")
-def _is_initialized(walker: Walker, node: Any, operands: list[Any]) -> Sequence[Any]:
-    return (np.asarray(True),)
-
-
-@handles("AssignVariableOp")
-def _assign(walker: Walker, node: Any, operands: list[Any]) -> Sequence[Any]:
-    walker.variables.assign(*operands)
-    return ()
-
-
-@handles("AssignAddVariableOp", "AssignSubVariableOp")
-def _assign_changed(walker: Walker, node: Any, operands: list[Any]) -> Sequence[Any]:
-    resource, change = operands
-    rule = walker.rules["AddV2" if node.op == "AssignAddVariableOp" else "Sub"]
-    walker.variables.assign(resource, rule(walker.variables.value(resource), change))
-    return ()
-
-
-def in_order(scope: Scope, roots: Sequence[str], edges: Callable[[Any], Sequence[str]] = data_inputs) -> Iterator[str]:
-    """The nodes that `roots` need, operands first; without control edges, which carry no values, unless asked for.
-
-    Without recursion: graphs are deeper than Python's stack.
-    """
-    opened: set[str] = set()
-    pending = [(name, False) for name in reversed(roots)]
-    while pending:
-        name, operands_done = pending.pop()
-        if operands_done:
-            yield name
-            continue
-        if name in opened or name in scope.arguments:
-            continue
-        if name not in scope.nodes:
-            raise ImportFailed(f"the graph refers to the node {name!r}, which it does not have")
-        opened.add(name)
-        pending.append((name, True))
-        needed = [split_reference(i)[0] for i in edges(scope.nodes[name])]
-        pending += [(i, False) for i in reversed(needed) if i not in opened]
-
-
-def _in_program_order(scope: Scope, roots: Sequence[str]) -> list[str]:
-    """As `in_order`, in an order that control edges allow: they say when variables are read and written."""
-
-    def edges(node: Any) -> list[str]:
-        return [name.removeprefix("^") for name in node.input]
-
-    needed = set(in_order(scope, roots))
-    return [name for name in in_order(scope, roots, edges) if name in needed]
-
-
 def _is_harmless(spec: Any, attr: Any) -> bool:
     """Whether an attribute that a rule does not read changes no result: a type, a count, or the op's default."""
     kinds = ("type", "list(type)", "shape", "list(shape)")
@@ -407,19 +354,9 @@ def _is_harmless(spec: Any, attr: Any) -> bool:
     return bool(spec.HasField("default_value") and attr == spec.default_value)
 
 
-def _applied(rule: LowerRule, operands: Sequence[Any], attributes: Mapping[str, Any]) -> Any:
-    """What a rule makes of operands; LowerError where one of ours counts with a size that is open."""
-    try:
-        return rule(*operands, **attributes)
-    except _OF_OPEN_SIZES as error:
-        types = [o.type for o in operands if isinstance(o, Var)]
-        if not rule.is_ours or all(t.is_static for t in types):
-            raise
-        raise LowerError(
-            "what it becomes depends on sizes that are known only at run time",
-            found=", ".join(map(str, types)),
-            remedy="fix the sizes of the inputs",
-        ) from error
+def _known(operands: Sequence[Any]) -> list[np.ndarray | TensorType]:
+    """The values of constants, and the types of the others."""
+    return [active_trace().resolve(o.type) if isinstance(o, Var) else np.asarray(o) for o in operands]
 
 
 def _is_list(node: Any) -> bool:

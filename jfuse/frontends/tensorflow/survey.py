@@ -6,7 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from jfuse.errors import LowerError
-from jfuse.frontends.tensorflow.graph import HANDLERS, Scope, in_order
+from jfuse.frontends.tensorflow.graph import HANDLERS
+from jfuse.frontends.tensorflow.order import Scope, in_order
 from jfuse.lowering.rules import LowerRule
 from jfuse.tf_nodes.attributes import Library, called_functions, split_reference
 

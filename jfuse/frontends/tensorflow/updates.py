@@ -57,3 +57,17 @@ def _repeated(value: Any, shape: tuple[Any, ...]) -> Any:
     if not all(map(is_known, shape)):
         raise LowerError("one number is written to an open number of places of a variable")
     return ops.broadcast_to(value, np.array(shape, np.int32))
+
+
+@handles("AssignVariableOp")
+def _assign(walker: Walker, node: Any, operands: list[Any]) -> Sequence[Any]:
+    walker.variables.assign(*operands)
+    return ()
+
+
+@handles("AssignAddVariableOp", "AssignSubVariableOp")
+def _assign_changed(walker: Walker, node: Any, operands: list[Any]) -> Sequence[Any]:
+    resource, change = operands
+    rule = walker.rules["AddV2" if node.op == "AssignAddVariableOp" else "Sub"]
+    walker.variables.assign(resource, rule(walker.variables.value(resource), change))
+    return ()

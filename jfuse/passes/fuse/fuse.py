@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from jfuse.errors import JfuseError, NotFused, RuleError
-from jfuse.ir.dims import SymbolNames, is_known, symbols_of
+from jfuse.errors import JfuseError, NotFused
+from jfuse.ir.dims import is_known
 from jfuse.ir.graph import Atom, Const, Eqn, Graph, Var
-from jfuse.ir.trace import active_trace, at_source, recording
+from jfuse.ir.trace import active_trace, recording
 from jfuse.ir.walk import (
-    all_eqns,
     live_eqns,
-    rename_dims,
     substitute_graph,
     use_counts,
     with_new_bodies,
@@ -26,8 +23,6 @@ from jfuse.kernels.control import composite, scan, scan_parts, while_
 from jfuse.kernels.core.op import TflOp
 from jfuse.lowering.instead import spellings_of
 from jfuse.lowering.rule_tools.case_distinctions import place_of
-from jfuse.lowering.rule_tools.query import type_of
-from jfuse.lowering.rule_tools.rule_context import Site, at_site
 from jfuse.lowering.rules import FuseRule, need
 from jfuse.opaque_ops.state_operands import keeps_state
 from jfuse.passes.context import Context
@@ -35,8 +30,8 @@ from jfuse.passes.fuse.custom_composites import as_custom
 from jfuse.passes.fuse.describe import describe
 from jfuse.passes.fuse.padding_promises import Masks
 from jfuse.passes.fuse.profitability import Costs, is_asked_for
-from jfuse.passes.fuse.result_sizes import is_alike, renamed_sizes
 from jfuse.passes.fuse.rounding import rounds_to, widened
+from jfuse.passes.fuse.rule_calls import atoms, recorded
 from jfuse.passes.fuse.run_time_shapes import (
     dynamic_before_fused,
     dynamic_before_replacement,
@@ -48,7 +43,6 @@ from jfuse.passes.outline.target_composites import as_target_composite
 from jfuse.passes.rewrite import inline, rewrite
 from jfuse.passes.simplify.simplify import folded
 from jfuse.proof.prove import ROUNDED, TOLERANCE, Proof, prove
-from jfuse.proof.ranges import integer_limits
 from jfuse.proof.samples import Padded
 from jfuse.report import Fusion, Refusal
 
@@ -113,7 +107,7 @@ def _resolved(graph: Graph, ctx: Context, place: _Standing) -> Graph:
         elif not eqn.params["name"].startswith(_OWN):
             missing = NotFused("no_rule", want=f"a rule for {eqn.params['name']!r}")
             ctx.report.refused.append(Refusal.of(missing, eqn.params["name"], "fuse", eqn.source))
-        return inline(_opened(eqn, ctx, place), _atoms(eqn))
+        return inline(_opened(eqn, ctx, place), atoms(eqn))
 
     return rewrite(graph, visit)
 
@@ -142,13 +136,13 @@ def _straightened(eqn: Eqn) -> Sequence[Any] | None:
 
 def _fused(eqn: Eqn, rule: FuseRule, is_read: Sequence[bool], ctx: Context, place: _Standing) -> list[Atom]:
     """The results of the replacement, recorded in the active trace; raises NotFused where it may not be taken."""
-    masks = Masks(ctx, _atoms(eqn), active_trace().eqns, place.inputs)
-    replacement, given = _replacement(eqn, rule, is_read, masks)
+    masks = Masks(ctx, atoms(eqn), active_trace().eqns, place.inputs)
+    replacement, given = recorded(eqn, rule, is_read, masks)
     # In each turn the states would be written and read back, and the op keeps others from being delegated: measured,
     # plain ops are 1.5 to 3 times as fast at 16 to 256 units.
     alone = [e.op.name for e in replacement.eqns if keeps_state(e) and "time_major" not in e.params]
     need(not (place.in_loop and alone), "state_in_a_loop", want="whole sequences in the body of a loop", got=alone)
-    dynamic = _dynamic_before(replacement, _atoms(eqn), ctx)
+    dynamic = _dynamic_before(replacement, atoms(eqn), ctx)
     need(
         dynamic is None,
         "dynamic_before_fused",
@@ -195,7 +189,7 @@ def _fused(eqn: Eqn, rule: FuseRule, is_read: Sequence[bool], ctx: Context, plac
         )
     )
     _assume_steps(replacement, ctx)
-    results = dict(zip(given, inline(replacement, _atoms(eqn)), strict=True))
+    results = dict(zip(given, inline(replacement, atoms(eqn)), strict=True))
     # A result that the rule leaves out stands for itself: nothing reads it.
     return [results.get(i, out) for i, out in enumerate(eqn.outputs)]
 
@@ -231,7 +225,7 @@ def _costs(eqn: Eqn, replacement: Graph, given: Sequence[int], is_read: Sequence
 
 def _with_constants(graph: Graph, eqn: Eqn) -> Graph:
     """A graph over the operands of a composite with the constant ones put in."""
-    known: dict[Var, Atom] = {v: a for v, a in zip(graph.inputs, _atoms(eqn), strict=True) if isinstance(a, Const)}
+    known: dict[Var, Atom] = {v: a for v, a in zip(graph.inputs, atoms(eqn), strict=True) if isinstance(a, Const)}
     return substitute_graph(graph, known)
 
 
@@ -286,7 +280,7 @@ def _proved_unrounded(
     """The proof of what a rule makes in f64, of which the replacement must be the rounded form."""
     wide = widened(eqn)
     try:
-        exact, _ = _replacement(wide, rule, is_read, masks)
+        exact, _ = recorded(wide, rule, is_read, masks)
     except JfuseError as error:
         raise NotFused("not_equal", want="a rule that takes f64") from error
     need(rounds_to(exact, replacement), "not_equal", want="the same ops in f64 and in f32")
@@ -302,117 +296,5 @@ def _proved(
     tolerance: float = TOLERANCE,
 ) -> Proof:
     wanted = _only(eqn.bodies[0], given)
-    constants = [a.array if isinstance(a, Const) else None for a in _atoms(eqn)]
+    constants = [a.array if isinstance(a, Const) else None for a in atoms(eqn)]
     return prove(wanted, replacement, constants, rule.claims, padded=padded, tolerance=tolerance)
-
-
-def _replacement(eqn: Eqn, rule: FuseRule, is_read: Sequence[bool], masks: Masks) -> tuple[Graph, list[int]]:
-    """The graph that the rule records on operands of the composite's types, and which results it gives."""
-    inputs = tuple(Var(a.type, a.name, getattr(a, "value", None)) for a in _atoms(eqn))
-    operands = [a if isinstance(a, Const) else v for a, v in zip(_atoms(eqn), inputs, strict=True)]
-    bound = _bind(rule, eqn, operands)
-    with recording(names=_unused_names(eqn.bodies[0], inputs)) as trace:
-        with at_source(eqn.source), at_site(_site(eqn, is_read, inputs, masks)):
-            results = _call(rule, eqn, bound)
-        given = [i for i, r in enumerate(results) if r is not None]
-        _check_results(eqn, results, is_read)
-        assumed = ", ".join(f"{name} = {size}" for name, size in trace.sizes.items())
-        need(not assumed, "sizes_agree", want="no assumption on run-time sizes", got=assumed)
-        graph = trace.finish(rule.name, inputs, [results[i] for i in given])
-    return rename_dims(graph, renamed_sizes(eqn, graph, given)), given
-
-
-def _site(eqn: Eqn, is_read: Sequence[bool], inputs: Sequence[Var], masks: Masks) -> Site:
-    (body,) = eqn.bodies
-    places = {v: i for i, v in enumerate(inputs)}
-    limits = integer_limits(body)
-    by_operand = {ours: limits[theirs] for ours, theirs in zip(inputs, body.inputs, strict=True) if theirs in limits}
-    names = eqn.params["arguments"]
-    return Site(body, names, tuple(is_read), by_operand, lambda v, *of: masks.side_of(places[v], *of))
-
-
-@dataclass(frozen=True)
-class _Call:
-    operands: list[Any]
-    attributes: dict[str, Any]
-
-
-def _bind(rule: FuseRule, eqn: Eqn, operands: Sequence[Any]) -> _Call:
-    """What to call the rule with: operands by name, or by position where the names are others."""
-    names: Sequence[str] = eqn.params["arguments"]
-    by_name = dict(zip(names, operands, strict=True))
-    attributes = {n: _attribute(n, p, by_name, dict(eqn.params["attributes"])) for n, p in rule.attributes.items()}
-    free = {n: o for n, o in by_name.items() if n not in rule.attributes}
-    parameters = [p for p in rule.operands if p.kind is not p.VAR_POSITIONAL]
-    required = [p.name for p in parameters if p.default is p.empty]
-    if len(parameters) == len(rule.operands) and all(name in free for name in required):
-        return _Call([free.get(p.name, p.default) for p in parameters], attributes)
-    takes_more = len(parameters) < len(rule.operands)
-    fits = len(required) <= len(free) and (takes_more or len(free) <= len(parameters))
-    need(fits, "operand_count", want=", ".join(p.name for p in rule.operands), got=", ".join(free))
-    return _Call(list(free.values()), attributes)
-
-
-def _attribute(
-    name: str, parameter: inspect.Parameter, operands: Mapping[str, Any], attributes: Mapping[str, Any]
-) -> Any:
-    """A keyword of the rule: the value of a constant operand, an attribute of the annotation, or the default."""
-    if name in operands:
-        value = operands[name]
-        need(isinstance(value, Const), f"static_{name}", want="a constant", got=str(type_of(value)))
-        return _python_value(value.tolist())
-    if name in attributes:
-        return attributes[name]
-    need(parameter.default is not parameter.empty, f"missing_{name}", want=f"an argument or attribute {name!r}")
-    return parameter.default
-
-
-def _python_value(value: Any) -> Any:
-    if isinstance(value, list):
-        return tuple(_python_value(v) for v in value)
-    return value.decode() if isinstance(value, bytes) else value
-
-
-def _call(rule: FuseRule, eqn: Eqn, call: _Call) -> tuple[Any, ...]:
-    try:
-        results = rule(*call.operands, **call.attributes)
-    except NotFused:
-        raise
-    except Exception as error:  # a rule is the user's code and may raise anything
-        raise RuleError(
-            f"the rule {rule.name} failed on the composite {eqn.params['name']!r}",
-            where=str(eqn.source) or None,
-            found=f"{type(error).__name__}: {error}",
-            remedy="refuse with jfuse.need what the rule cannot take",
-        ) from error
-    results = tuple(results) if isinstance(results, tuple | list) else (results,)
-    if len(results) != len(eqn.outputs):
-        raise RuleError(
-            f"the rule {rule.name} gives another number of results than the composite {eqn.params['name']!r}",
-            where=str(eqn.source) or None,
-            expected=len(eqn.outputs),
-            found=len(results),
-        )
-    return results
-
-
-def _check_results(eqn: Eqn, results: Sequence[Any], is_read: Sequence[bool]) -> None:
-    for number, (out, result, read) in enumerate(zip(eqn.outputs, results, is_read, strict=True)):
-        if result is None:
-            need(not read, "result_not_given", want=f"result {number} of {eqn.params['name']}", got="None")
-            continue
-        found = type_of(result if isinstance(result, Var | Const) else np.asarray(result))
-        need(is_alike(found, out.type, eqn), "result_type", want=f"{out.type} as result {number}", got=str(found))
-
-
-def _atoms(eqn: Eqn) -> tuple[Atom, ...]:
-    """The operands of a composite, none of which is optional."""
-    return tuple(a for a in eqn.inputs if a is not None)
-
-
-def _unused_names(body: Graph, inputs: Sequence[Var]) -> SymbolNames:
-    """Names of symbols that occur neither in a composite's operands nor in its body."""
-    variables = [*inputs, *(v for e in all_eqns(body) for v in e.outputs)]
-    names = SymbolNames()
-    names.reserve({name for v in variables for d in v.type.shape for name in symbols_of(d)})
-    return names

@@ -10,6 +10,7 @@ from jfuse.ir.dims import same
 from jfuse.ir.graph import Op
 from jfuse.kernels import ops
 from jfuse.kernels.core.layout import axes_from_front
+from jfuse.kernels.math.reduce import REDUCTIONS
 from jfuse.passes.states.stepped import SteppedEqn, StepRule, is_alike, joined, known_axes
 from jfuse.passes.states.steps import LAST, MIXED, Once, StepAxis, StepsMix, Value, reshaped
 
@@ -106,20 +107,7 @@ PRODUCT_RULES: Mapping[Op, StepRule] = MappingProxyType(
         ops.fully_connected: _fully_connected,
         ops.batch_matmul: _batch_matmul,
         ops.transpose_conv: _transpose_conv,
-        **dict.fromkeys(
-            [
-                ops.sum_,
-                ops.mean,
-                ops.reduce_prod,
-                ops.reduce_max,
-                ops.reduce_min,
-                ops.reduce_any,
-                ops.reduce_all,
-                ops.arg_max,
-                ops.arg_min,
-            ],
-            _reduction,
-        ),
+        **dict.fromkeys(REDUCTIONS, _reduction),
         **dict.fromkeys(
             [ops.softmax, ops.log_softmax, ops.l2_normalization, ops.local_response_normalization, ops.topk_v2],
             _along_the_last_axis,

@@ -8,7 +8,7 @@ import numpy as np
 
 from jfuse.ir.dims import is_known
 from jfuse.ir.graph import Atom, Const, Eqn
-from jfuse.kernels.array import array
+from jfuse.kernels.array import array, pieces
 from jfuse.kernels.core.layout import axes_from_front
 from jfuse.kernels.core.op import TflOp, static_value
 from jfuse.kernels.math import elementwise, reduce
@@ -38,7 +38,7 @@ def uniform_operand(eqn: Eqn, view: GraphView) -> Any:
     return again(eqn, inputs=inputs)
 
 
-@peephole_walk(array.concatenation)
+@peephole_walk(pieces.concatenation)
 def uniform_end(eqn: Eqn, view: GraphView) -> Any:
     """A FILL or ZEROS_LIKE at the beginning or the end of a CONCATENATION is what PAD or PADV2 put there."""
     axis, ends, rank = eqn.params["axis"], (0, len(eqn.inputs) - 1), eqn.outputs[0].type.rank
@@ -52,7 +52,7 @@ def uniform_end(eqn: Eqn, view: GraphView) -> Any:
     need(is_known(size), "known_size")
     rest = [a for i, a in enumerate(eqn.inputs) if i != place]
     need(any(_scalar(a, view) is None for a in rest), "operand_to_pad")
-    joined = rest[0] if len(rest) == 1 else array.concatenation(*rest, axis=axis)
+    joined = rest[0] if len(rest) == 1 else pieces.concatenation(*rest, axis=axis)
     amounts = np.zeros((rank, 2), np.int32)
     amounts[axis, int(place > 0)] = size
     padded = array.padv2(joined, amounts, value) if np.any(value) else array.pad(joined, amounts)

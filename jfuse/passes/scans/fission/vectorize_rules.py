@@ -10,6 +10,7 @@ from jfuse.ir.dims import same
 from jfuse.ir.graph import Op
 from jfuse.kernels import ops
 from jfuse.kernels.core.layout import axes_from_front, from_front
+from jfuse.kernels.math.reduce import REDUCTIONS
 from jfuse.passes.scans.fission.step_operands import LiftedEqn, Rule
 
 _TABLE: dict[Op, Rule] = {}
@@ -131,18 +132,7 @@ def _reverse(step: LiftedEqn) -> tuple[Any, ...] | None:
     return (ops.reverse_v2(step[0], _moved(step, 0, 1)),)
 
 
-@vectorizes(
-    ops.sum_,
-    ops.mean,
-    ops.reduce_prod,
-    ops.reduce_max,
-    ops.reduce_min,
-    ops.reduce_any,
-    ops.reduce_all,
-    ops.arg_max,
-    ops.arg_min,
-    ops.cumsum,
-)
+@vectorizes(*REDUCTIONS, ops.cumsum)
 def _along_axes(step: LiftedEqn) -> tuple[Any, ...] | None:
     """Ops with axes in operand 1."""
     axes = _moved(step, 0, 1)
