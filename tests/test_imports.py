@@ -8,6 +8,7 @@ import sys
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -146,17 +147,18 @@ def targets(statement: ast.Import | ast.ImportFrom, modules: dict[str, Path]) ->
         yield name if name in modules else source
 
 
-def imports_of(modules: dict[str, Path]) -> list[Import]:
+@cache
+def imports() -> list[Import]:
+    """All of the product: not before a test asks, as every worker collects this file."""
     return [
         Import(module, statement.lineno, target, in_function)
-        for module, path in modules.items()
+        for module, path in MODULES.items()
         for statement, in_function in statements(ast.parse(path.read_text(encoding="utf-8")))
-        for target in targets(statement, modules)
+        for target in targets(statement, MODULES)
     ]
 
 
 MODULES = source_files()
-IMPORTS = imports_of(MODULES)
 PACKAGES = {module for module, path in MODULES.items() if path.name == "__init__.py"}
 
 
@@ -197,14 +199,14 @@ def test_every_room_exists() -> None:
 
 
 def test_imports_go_down() -> None:
-    ours = [i for i in IMPORTS if i.target in MODULES]
+    ours = [i for i in imports() if i.target in MODULES]
     assert len(ours) > 1000, "imports are not found"
     assert [str(i) for i in ours if LEVEL[room_of(i.target)] > LEVEL[room_of(i.module)]] == []
 
 
 def test_no_modules_import_each_other() -> None:
     imported: dict[str, set[str]] = {module: set() for module in MODULES}
-    for found in IMPORTS:
+    for found in imports():
         if found.target in MODULES and found.target not in PACKAGES:
             imported[found.module].add(found.target)
     assert circles(imported) == []
@@ -220,17 +222,17 @@ def test_no_folder_holds_more_than_twenty_files() -> None:
 
 
 def test_imports_are_absolute_and_under_jfuse() -> None:
-    assert [str(i) for i in IMPORTS if root_name(i.target) in {"", "kernels", "lowering"}] == []
+    assert [str(i) for i in imports() if root_name(i.target) in {"", "kernels", "lowering"}] == []
 
 
 def test_tensorflow_is_imported_only_where_it_is_read() -> None:
-    lazy = [i for i in IMPORTS if root_name(i.target) in LAZY]
+    lazy = [i for i in imports() if root_name(i.target) in LAZY]
     assert [str(i) for i in lazy if not (i.in_function and i.module.startswith(LAZY_USERS))] == []
 
 
 def test_functions_import_nothing_but_tensorflow() -> None:
     """The commands import what they do when they run, so that help and wrong options are answered at once."""
-    late = [i for i in IMPORTS if i.in_function and root_name(i.target) not in LAZY]
+    late = [i for i in imports() if i.in_function and root_name(i.target) not in LAZY]
     commands = {"jfuse.cli", "jfuse.cli.app", "jfuse.cli.frame", "jfuse.cli.measured_commands"}
     assert [str(i) for i in late if i.module not in commands or room_of(i.target) != "jfuse.cli"] == []
 

@@ -24,8 +24,6 @@ from tests.slow import slow_but
 FILES = (*official_ops.FILES, *official_models.FILES, *quantized.FILES, *converted.FILES)
 
 TOLERANCE = 1e-5  # f32 sums in another order, through a few layers or turns
-# The official converter warns of what was asked for: the range of inputs that are integers is not stated by hand.
-pytestmark = pytest.mark.filterwarnings("ignore:Statistics for quantized inputs were expected")
 
 _SIZE = 3  # of every open dimension
 _WORDS = np.array([b"a", b"c", b"", b"what", b"b"], object)

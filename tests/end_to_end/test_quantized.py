@@ -128,7 +128,6 @@ def _mlp() -> Any:
 
 
 @pytest.mark.slow
-@pytest.mark.filterwarnings("ignore:Statistics for quantized inputs")  # TensorFlow's own
 @pytest.mark.parametrize("mode", ["float16", "dynamic", "int8", "int16x8"])
 @pytest.mark.parametrize("name", ["cnn", "mlp"])
 def test_at_least_as_near_as_the_official_file(cnn: Any, name: str, mode: str) -> None:

@@ -17,7 +17,6 @@ from tests.slow import slow_but
 KINDS = ("dynamic", "float16", "fallback", "integers", "int16x8")
 
 
-@pytest.mark.filterwarnings("ignore:Statistics for quantized inputs:UserWarning")  # of the official converter
 @pytest.mark.parametrize("kind", slow_but(lambda kind: False, KINDS))
 def test_a_quantized_file_is_as_good_as_the_official_one(kind: str) -> None:
     images = np.random.default_rng(1).random((8, 14, 14)).astype(np.float32)

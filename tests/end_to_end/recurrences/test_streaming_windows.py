@@ -125,7 +125,7 @@ ROWS = (
     Row(masked, ["lstm_state"] * 3),
 )
 _DEFAULT = {
-    "keep-open": (temporal_network, images),
+    "keep-open": (padded_once, images),
     "io-open": (pooled, delayed),
 }
 

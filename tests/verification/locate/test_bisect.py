@@ -12,6 +12,7 @@ import jfuse
 from jfuse.ir.graph import Eqn, Graph, Program, Source
 from jfuse.kernels import ops
 from jfuse.verification.locate.bisect import FailedCall, between, equation_errors, first_difference
+from tests.slow import slow_but
 from tests.verification.locate.faults import Change, becomes, broken, constant, options
 from tests.verification.locate.test_faults import Held, healthy
 
@@ -55,16 +56,27 @@ def nearly(a: np.ndarray) -> np.ndarray:
     return a * np.float32(1.001)
 
 
+LSTM_GATE, GRU_CANDIDATE = "memory_1/while/lstm_cell_1/Sigmoid_1", "gates_1/while/gru_cell_1/Tanh"
+
+
 @pytest.mark.parametrize(
     ("node", "op", "change", "layer"),
-    [
-        ("conv_1/Relu", "conv_2d", constant(1, nearly), "conv_1"),
-        ("moments/mean", "mean", becomes(ops.reduce_max, np.array([2], np.int32), keep=1, keep_dims=True), "moments"),
-        ("memory_1/while", "unidirectional_sequence_lstm", constant(6, lambda a: a.T), "memory_1"),
-        ("memory_1/while", "unidirectional_sequence_lstm", options(cell_clip=0.1), "memory_1"),
-        ("Sigmoid_1", "logistic", becomes(ops.tanh), "gates_1"),
-        ("head_1/Gelu/mul_2", "gelu", becomes(ops.relu), "head_1"),
-    ],
+    slow_but(
+        lambda row: row[-1] in ("conv_1", "gates_1"),
+        [
+            ("conv_1/Relu", "conv_2d", constant(1, nearly), "conv_1"),
+            (
+                "moments/mean",
+                "mean",
+                becomes(ops.reduce_max, np.array([2], np.int32), keep=1, keep_dims=True),
+                "moments",
+            ),
+            ("memory_1/while", "unidirectional_sequence_lstm", constant(6, lambda a: a.T), "memory_1"),
+            ("memory_1/while", "unidirectional_sequence_lstm", options(cell_clip=0.1), "memory_1"),
+            ("Sigmoid_1", "logistic", becomes(ops.tanh), "gates_1"),
+            ("head_1/Gelu/mul_2", "gelu", becomes(ops.relu), "head_1"),
+        ],
+    ),
     ids=["filter", "maximum for mean", "recurrent weights", "clip", "gate", "activation"],
 )
 def test_a_fault_of_the_lowering_is_found_against_tensorflow(
@@ -79,7 +91,7 @@ def test_a_fault_of_the_lowering_is_found_against_tensorflow(
     assert layer in found.layer
 
 
-@pytest.mark.parametrize("node", ["memory_1/while/lstm_cell_1/Sigmoid_1", "gates_1/while/gru_cell_1/Tanh"])
+@pytest.mark.parametrize("node", [LSTM_GATE, pytest.param(GRU_CANDIDATE, marks=pytest.mark.slow)])
 def test_a_fault_of_a_rule_is_found_within_a_loop_of_tensorflow(
     model: jfuse.Model, call: FailedCall, node: str
 ) -> None:

@@ -20,8 +20,9 @@ from jfuse.verification.locate.bisect import FailedCall, first_difference
 from jfuse.verification.locate.delegated import Delegated
 from jfuse.verification.locate.file_values import FileRun
 from jfuse.verification.runners import in_litert
+from tests.slow import slow_but
 from tests.verification.locate.faults import Change, becomes, broken, constant, options, swapped
-from tests.verification.locate.test_faults import Held, healthy
+from tests.verification.locate.test_faults import HEALTHY, Held, healthy
 
 FAULTS: list[tuple[str, str, Change]] = [
     ("cnn", "block/act/LeakyRelu", options(alpha=0.2)),
@@ -76,7 +77,7 @@ def test_operators_that_it_gets_wrong_together_are_found(
     assert "alone, where that runs it with operators before it as one" in found.detail
 
 
-@pytest.mark.parametrize("name", ["cnn", "lstm", "gru", "transformer", "text", "image", "deep", "chaotic"])
+@pytest.mark.parametrize("name", slow_but(("lstm", "transformer", "deep").__contains__, HEALTHY[:-1]))
 def test_nothing_is_laid_to_it_that_rounding_explains(name: str) -> None:
     program, data, inputs, _ = healthy(name)
     assert first_difference(Held(program), Held(program), FailedCall("main", inputs), "xla/litert", data) is None

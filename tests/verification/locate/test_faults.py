@@ -27,6 +27,7 @@ from tests.verification.locate import fault_models
 from tests.verification.locate.faults import TABLE, Fault, broken, requantized
 from tests.verification.locate.quantized_fault_model import int8
 
+HEALTHY = ("cnn", "lstm", "gru", "transformer", "text", "image", "deep", "chaotic", "int8")
 AWAKE = 1e-5  # what outputs may differ by for other reasons
 
 
@@ -225,7 +226,7 @@ def test_a_file_of_other_operators_is_compared_by_its_names() -> None:
     assert (found.source, found.op) == ("rnn/lstm/while", "unidirectional_sequence_lstm")
 
 
-@pytest.mark.parametrize("name", ["cnn", "lstm", "gru", "transformer", "text", "image", "deep", "chaotic", "int8"])
+@pytest.mark.parametrize("name", slow_but(("cnn", "gru", "text", "image").__contains__, HEALTHY))
 def test_nothing_is_wrong_with_healthy_models(name: str, caplog: pytest.LogCaptureFixture) -> None:
     """However far rounding has grown, no equation is blamed."""
     program, data, inputs, _ = healthy(name)

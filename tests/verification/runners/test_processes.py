@@ -98,6 +98,7 @@ def test_eight_devices(alone: dict[str, object]) -> None:
     assert found == alone
 
 
+@pytest.mark.slow
 def test_two_processes(alone: dict[str, object]) -> None:
     for found in _run(processes=2, devices=2):
         assert found.pop("devices") == 2
