@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from dataclasses import replace
+from types import TracebackType
 from typing import Any
 
 import numpy as np
@@ -200,21 +201,31 @@ def recording(*, nested: bool = False, names: SymbolNames | None = None) -> Iter
         _ACTIVE.reset(token)
 
 
-@contextmanager
-def at_source(source: Source) -> Iterator[None]:
-    """Equations recorded within the `with` carry this source."""
-    trace = active_trace()
-    previous, trace.source = trace.source, source
-    try:
-        yield
-    except JfuseError as error:
-        error.where = error.where or str(source)
-        raise
-    except Exception as error:
-        note_place(error, where=str(source))
-        raise
-    finally:
-        trace.source = previous
+def at_source(source: Source) -> AbstractContextManager[None]:
+    """Equations recorded within the `with` carry this source, and errors that leave it name this place."""
+    return _AtSource(source)
+
+
+class _AtSource(AbstractContextManager[None]):
+    """A class, not a generator: every equation of every walk goes through it."""
+
+    __slots__ = ("_previous", "_source", "_trace")
+
+    def __init__(self, source: Source) -> None:
+        self._source = source
+        self._trace = active_trace()
+
+    def __enter__(self) -> None:
+        self._previous, self._trace.source = self._trace.source, self._source
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._trace.source = self._previous
+        if isinstance(error, JfuseError):
+            error.where = error.where or str(self._source)
+        elif isinstance(error, Exception):
+            note_place(error, where=str(self._source))
 
 
 def trace_graph(

@@ -127,7 +127,7 @@ def without_idle_states(graph: Graph, count: int) -> tuple[Graph, list[bool]]:
 
 def substitute(eqn: Eqn, mapping: Mapping[Var, Atom]) -> Eqn:
     """The equation with the Vars among its operands replaced as `mapping` says; itself where it has none."""
-    if not any(isinstance(atom, Var) and atom in mapping for atom in eqn.inputs):
+    if not mapping or mapping.keys().isdisjoint(eqn.inputs):
         return eqn
     return replace(eqn, inputs=tuple(mapping.get(a, a) if isinstance(a, Var) else a for a in eqn.inputs))
 
@@ -223,6 +223,8 @@ def with_bodies(graph: Graph, function: Callable[[Graph], Graph]) -> Graph:
 
 def with_new_bodies(eqn: Eqn, function: Callable[[Graph], Graph]) -> Eqn:
     """The equation with `function` applied to its bodies; the same object where it changes none."""
+    if not eqn.bodies:
+        return eqn
     bodies = tuple(map(function, eqn.bodies))
     return eqn if all(map(operator.is_, bodies, eqn.bodies)) else replace(eqn, bodies=bodies)
 

@@ -36,8 +36,6 @@ class Rewriting:
         self._trace = Trace()
         self._replaced: dict[Var, Atom] = {}
         self._start = 0
-        self._reads = use_counts(graph)
-        self._memory_reads = Counter(a.memory for e in graph.eqns for a in e.inputs if isinstance(a, Const))
 
     def producer(self, atom: Atom | None) -> Eqn | None:
         """The equation before the visited one that makes a Var; None for constants and inputs of the graph."""
@@ -53,6 +51,15 @@ class Rewriting:
     def is_compared(self, atom: Atom) -> bool:
         """Whether a comparison, FLOOR or the like reads a Var, or what is computed from it element by element."""
         return atom in self._compared
+
+    # Counted at the first question or replacement: most walks of most passes have neither.
+    @cached_property
+    def _reads(self) -> Counter[Var]:
+        return use_counts(self._graph)
+
+    @cached_property
+    def _memory_reads(self) -> Counter[int]:
+        return Counter(a.memory for e in self._graph.eqns for a in e.inputs if isinstance(a, Const))
 
     @cached_property
     def _compared(self) -> frozenset[Atom]:
@@ -83,7 +90,8 @@ class Rewriting:
             results = visit(eqn)
         if results is None or self._trace.sizes or not self._replace(eqn, results, start):
             self._trace.sizes.clear()  # a replacement may not assume that two sizes are equal
-            self._trace.take_back(start)
+            if len(self._trace.eqns) > start:
+                self._trace.take_back(start)
             self._trace.record(eqn)
 
     def _replace(self, eqn: Eqn, results: Sequence[Any], start: int) -> bool:

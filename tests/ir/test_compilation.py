@@ -7,7 +7,9 @@ import numpy as np
 import pytest
 
 from jfuse.ir import compilation
-from jfuse.ir.compilation import quick_jit
+from jfuse.ir.compilation import known_options, quick_jit
+
+_KNOWN: dict[str, bool | int] = {"xla_backend_optimization_level": 0}
 
 
 def test_results_are_those_of_jit() -> None:
@@ -18,10 +20,16 @@ def test_results_are_those_of_jit() -> None:
 
 
 def test_an_option_that_xla_does_not_know_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(compilation, "_QUICK", {"xla_no_such_option": 1, "xla_backend_optimization_level": 0})
+    monkeypatch.setattr(compilation, "_QUICK", {"xla_no_such_option": 1, **_KNOWN})
     compilation._accepted.cache_clear()
     try:
-        assert compilation._accepted() == (("xla_backend_optimization_level", 0),)
+        assert compilation._accepted() == tuple(_KNOWN.items())
         assert quick_jit(lambda a: a + 1)(1) == 2
     finally:
         compilation._accepted.cache_clear()
+
+
+def test_several_options_are_left_out_one_by_one() -> None:
+    assert known_options({"xla_no_such_option": True, **_KNOWN, "xla_nor_this_one": 1}) == _KNOWN
+    assert known_options({"xla_cpu_use_fusion_emitters": 7, **_KNOWN}) == _KNOWN  # a value that it does not take
+    assert known_options({}) == {}
