@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from jfuse.errors import JfuseError, LowerError, need_choice
 from jfuse.frontends.jax_functions.source import is_jax_function
-from jfuse.ir.types import TensorType
+from jfuse.ir.types import DType, TensorType
 from jfuse.ir.walk import all_eqns
 from jfuse.kernels.core.integer_types import is_quantized
 from jfuse.limits import DEFAULT_LIMITS, Limits
@@ -17,6 +17,7 @@ from jfuse.loading import load
 from jfuse.model import Model
 from jfuse.option_values import names_of
 from jfuse.proof.inputs import open_sizes
+from jfuse.quantization.real_boundaries import with_real_boundaries
 from jfuse.running.micro import has_micro
 from jfuse.running.named_file import with_signature
 from jfuse.running.partition import without_body
@@ -29,6 +30,7 @@ from jfuse.verification.runners.in_functions import source_of
 from jfuse.verification.runners.in_jax import InJax, parameter_names, stated_inputs
 from jfuse.verification.runners.in_litert import InLiteRt
 from jfuse.verification.runners.in_micro import InMicro
+from jfuse.verification.runners.in_real_numbers import InRealNumbers
 from jfuse.verification.runners.on_xla import OnXla
 from jfuse.verification.sides import Sides
 from jfuse.verification.subject import Subject
@@ -65,10 +67,15 @@ def sides_of(a: Any, b: Any, *, unsafe: bool = False, limits: Limits = DEFAULT_L
         theirs = _function(b, ours)
     elif is_function(a):
         theirs = party(b, unsafe, limits)
+        theirs = theirs if _takes_integers((stated_inputs(a) or {}).values()) else _in_real_numbers(theirs)
         ours = _function(a, theirs)
-    else:
+    elif is_function(b):
         ours = party(a, unsafe, limits)
-        theirs = _function(b, ours) if is_function(b) else party(b, unsafe, limits)
+        ours = ours if _takes_integers((stated_inputs(b) or {}).values()) else _in_real_numbers(ours)
+        theirs = _function(b, ours)
+    else:
+        ours, theirs = (party(side, unsafe, limits) for side in (a, b))
+        ours, theirs = _as_other_takes(ours, theirs), _as_other_takes(theirs, ours)
     is_file = len(theirs.runners) > 1 and len(ours.runners) == 1
     subjects, wanted = (theirs, ours) if is_file else (ours, theirs)
     return Sides(
@@ -80,6 +87,36 @@ def sides_of(a: Any, b: Any, *, unsafe: bool = False, limits: Limits = DEFAULT_L
         subjects.data,
         wanted.model,
     )
+
+
+def _as_other_takes(one: Party, other: Party) -> Party:
+    """The party, in real numbers where the other takes no integers that could stand for some."""
+    given = (t for i in other.runners[0].signatures.values() for t in i.inputs.values())
+    return one if _takes_integers(given) else _in_real_numbers(one)
+
+
+def _takes_integers(types: Iterable[TensorType]) -> bool:
+    """Whether some of the types are those that files quantize to."""
+    return any(t.dtype in (DType.i8, DType.u8, DType.i16) for t in types)
+
+
+def _in_real_numbers(one: Party) -> Party:
+    """A file with integers at its boundaries, with QUANTIZE and DEQUANTIZE around it; in LiteRT the file as it is."""
+    if one.model is None or one.data is None:
+        return one
+    program = with_real_boundaries(one.model.program)
+    if program is one.model.program:
+        return one
+    model = Model(program, one.model.imported, one.model.report, one.model.limits, functions=one.model.functions)
+    changed: dict[int, Subject] = {}
+    for runner in one.runners:
+        if isinstance(runner, OnXla):
+            changed[id(runner)] = OnXla(model)
+        elif isinstance(runner, InLiteRt):
+            changed[id(runner)] = InRealNumbers(runner, program)
+    runners = tuple(changed.get(id(r), r) for r in one.runners)
+    reference = changed.get(id(one.reference), one.reference)
+    return replace(one, runners=runners, reference=reference, model=model, data=model.to_bytes())
 
 
 def with_runtimes(sides: Sides, runtimes: Sequence[str]) -> Sides:

@@ -14,8 +14,9 @@ from jfuse.ir.types import DType, TensorType
 from jfuse.ir.walk import all_eqns
 from jfuse.kernels.control import while_
 from jfuse.kernels.core.integer_types import Rounding, is_quantized
-from jfuse.noise.figures import TALLY, beginning, looking, storing, telling
+from jfuse.noise.figures import TALLY, beginning, looking
 from jfuse.noise.pairs import Pairs, changes_type_alone, pair_graphs
+from jfuse.quantization.computed import storing, telling
 from jfuse.quantization.real_numbers import real_const, real_type
 from jfuse.running.partition import needs_litert
 

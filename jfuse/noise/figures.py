@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
 import numpy as np
 
-from jfuse.ir.graph import Atom, Graph, Op, Params
 from jfuse.ir.types import DType, TensorType
 from jfuse.kernels.core.integer_types import is_quantized
 from jfuse.kernels.core.operand import namespace
-from jfuse.quantization.real_numbers import as_integers, as_real, real_type
+from jfuse.quantization.computed import Computed
+from jfuse.quantization.real_numbers import as_real
 
 SUMS = ("signal", "noise", "own_signal", "own_noise", "power", "product", "clipped", "count")
 """Powers of the float value and of the difference from it, propagated and by the equation alone; the power of the
@@ -21,33 +20,6 @@ quantized value and its product with the float one; how many numbers lie beyond 
 MOST = ("worst", "largest", "highest", "lowest")
 """Greatest absolute difference and float value; the greatest integer, and the least one negated."""
 TALLY = TensorType((len(SUMS) + len(MOST),), DType.f64)
-
-
-@dataclass(frozen=True)
-class Computed(Op):
-    """An op of this report.   types: of its results; compute: of its operands"""
-
-    name: str = field()
-    types: tuple[TensorType, ...]
-    compute: Callable[..., Any]
-
-    def infer(self, inputs: Sequence[Atom | None], params: Params, bodies: Sequence[Graph]) -> tuple[TensorType, ...]:
-        """The types."""
-        return self.types
-
-    def run(self, inputs: Sequence[Any], params: Params, bodies: Sequence[Graph]) -> tuple[Any, ...]:
-        """The results."""
-        return (self.compute(*inputs),)
-
-
-def storing(stored: TensorType) -> Computed:
-    """Real numbers -> those in a type."""
-    return Computed("noise.integers", (stored,), partial(as_integers, wanted=stored))
-
-
-def telling(stored: TensorType) -> Computed:
-    """Numbers in a type -> the real ones that they stand for."""
-    return Computed("noise.real", (real_type(stored),), partial(as_real, quantization=stored.quantization))
 
 
 def beginning() -> Computed:

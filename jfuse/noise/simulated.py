@@ -16,9 +16,9 @@ from jfuse.ir.graph import Atom, Const, Eqn, Graph, Signature, Var
 from jfuse.ir.types import DType, TensorType
 from jfuse.kernels.core.integer_types import is_quantized
 from jfuse.kernels.core.operand import namespace
-from jfuse.noise.figures import Computed, storing, telling
 from jfuse.noise.pairs import Pairs, changes_type_alone, pair_graphs
 from jfuse.passes.quantize.forms import follows
+from jfuse.quantization.computed import Computed, storing, telling
 from jfuse.quantization.real_numbers import real_const, real_type
 from jfuse.running.over_samples import OverSamples, samples_at_once
 from jfuse.running.runner import untraceable

@@ -89,6 +89,12 @@ class OverSamples:
             self._shared, self._fixed = (jax.device_put(a, everywhere) for a in (self._shared, self._fixed))
         self._program = self._jit(self._mapped, in_shardings=(everywhere, over, everywhere))
 
+    def share(self, shared: Sequence[Any]) -> None:
+        """Other values for the arguments that all samples share, of the same shapes and dtypes."""
+        self._shared = tuple(shared)
+        with self._numbers():
+            self._shared = jax.device_put(self._shared, NamedSharding(self._mesh, PartitionSpec()))
+
     @property
     def devices(self) -> int:
         """How many devices the samples are split over; known for certain after a call."""

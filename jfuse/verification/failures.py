@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -22,6 +23,7 @@ from jfuse.verification.inputs.user_inputs import save_calls
 from jfuse.verification.locate.bisect import FailedCall, equation_errors, first_difference
 from jfuse.verification.locate.shrink import Row, shrunk
 from jfuse.verification.matched_sides import MatchedSides
+from jfuse.verification.quantized.verdict import Unexplained
 from jfuse.verification.result import EquationError, Verification
 
 
@@ -53,6 +55,22 @@ class Failures:
         if finding.equations:
             result.equations = self.equations(small[0])
         failure = _failed(wrong.step.key, worst, result)
+        failure.verification = result
+        return failure
+
+    def of_rounding(self, found: Unexplained, result: Verification) -> VerifyFailed:
+        """The error for a difference that the steps of a quantized file do not explain, with the worst sample."""
+        what, unit, m = found.found, found.found.unit, found.found.measure
+        result.inputs = tuple((step.key, step.inputs) for step in found.row)
+        result.failing = self._saved(f"failing-{found.output.replace('/', '_')}.npz", found.row)
+        result.command = self._command(result.failing)
+        again = f"; {result.command}   shows it again" if result.command else ""
+        failure = VerifyFailed(
+            f"output {found.output!r} of signature {found.key!r} differs ({found.pair})",
+            expected=f"a root mean square of at most {what.limit / unit:.3g} ({found.reason})",
+            found=f"{what.error / unit:.3g} (max|a-b| {m.absolute:.3g}, SNR {m.snr:.1f} dB; {result.backend})",
+            remedy=_QUANTIZED[found.pair.partition("/")[2]] + again,
+        )
         failure.verification = result
         return failure
 
@@ -146,6 +164,14 @@ class Failures:
             against = ["--against", theirs] if theirs else []
             return shlex.join(["jfuse", "verify", ours, *against, "--inputs", str(failing)])
         return f"jfuse.verify({', '.join(text for text in (ours, theirs) if text)}, inputs={str(failing)!r})"
+
+
+_QUANTIZED = defaultdict(
+    lambda: "jfuse.quantize_report, which shows the operators whose results are not those of their operands and types",
+    weights="to look for other weights, biases or operators than the model's: rounding leaves less",
+    ranges="calibration with inputs like those that are compared, or inputs= like those of the calibration",
+)
+"""What to do about a difference, by what shows it."""
 
 
 def _is_own(wrong: Wrong) -> bool:

@@ -70,9 +70,10 @@ class MatchedSides:
     def apart(self) -> Iterator[Comparison]:
         """Of each further runner of the file with what computes the same integers."""
         for subject, reference in self.sides.apart:
-            yield self.comparison(reference, (subject,), True, tolerance=self._rounded_alike)
+            yield self.comparison(reference, (subject,), True, tolerance=self.rounded_alike)
 
-    def _rounded_alike(self, key: str, output: str) -> Tolerance:
+    def rounded_alike(self, key: str, output: str) -> Tolerance:
+        """The tolerance of an output between two that round in one way."""
         program = self.sides.subjects[0].program
         assert program is not None, "of a file"
         return tolerance_of(program, key, output)

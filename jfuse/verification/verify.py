@@ -19,8 +19,10 @@ from jfuse.verification.compare.wrong import Differs
 from jfuse.verification.failures import Failures
 from jfuse.verification.matched_sides import MatchedSides
 from jfuse.verification.options import VerifyOptions
+from jfuse.verification.quantized.verdict import QuantizedVerdict, Unexplained, is_quantized_beside_floats
 from jfuse.verification.result import Verification
 from jfuse.verification.runners.in_litert import InLiteRt
+from jfuse.verification.runners.in_real_numbers import InRealNumbers
 from jfuse.verification.runners.in_tensorflow import InTensorFlow, variables_restored
 from jfuse.verification.runners.on_xla import OnXla
 from jfuse.verification.runners.with_states import WithStates
@@ -60,12 +62,15 @@ class _Verifying:
                 source = subject.subject if isinstance(subject, WithStates) else subject
                 if isinstance(source, InTensorFlow):
                     stack.enter_context(variables_restored(source.imported))
-                if isinstance(subject, InLiteRt):
-                    stack.callback(subject.close)
+                runner = subject.file if isinstance(subject, InRealNumbers) else subject
+                if isinstance(runner, InLiteRt):
+                    stack.callback(runner.close)
             try:
                 self._compare(result)
             except Differs as found:
                 raise failures.of(found, result) from None
+            except Unexplained as found:
+                raise failures.of_rounding(found, result) from None
             except LiteRtFailed as failed:
                 raise failures.of_sample(failed, result) from failed.__cause__
             finally:
@@ -89,7 +94,24 @@ class _Verifying:
                 result.differences += comparison.differences()
                 result.samples += comparison.calls
                 result.notes += [n for n in comparison.notes if n not in result.notes]
+        if self._is_quantized:
+            self._judge(result)
         result.notes += [n for n in self._untold() if n not in result.notes]
+
+    @cached_property
+    def _is_quantized(self) -> bool:
+        """Whether rounding is to explain what the sides differ by."""
+        return self.matched.options.tolerance is None and is_quantized_beside_floats(self.matched)
+
+    def _judge(self, result: Verification) -> None:
+        """Whether the steps of a quantized file explain how it differs from floats."""
+        verdict = QuantizedVerdict(self.matched)
+        try:
+            verdict.run()
+        finally:
+            result.differences += verdict.differences.values()
+            result.samples += verdict.calls
+            result.notes += verdict.notes()
 
     def _progress(self, total: int, count: int) -> None:
         self.done += count
@@ -98,6 +120,12 @@ class _Verifying:
     def _comparisons(self) -> Iterator[Comparison]:
         """With the reference; where it does not keep what the subjects keep, rows of calls of the subjects as well."""
         matched = self.matched
+        if self._is_quantized:
+            if len(matched.subjects) > 1 or matched.around is not None:
+                first, *others = matched.subjects
+                yield matched.comparison(first, others, True, tolerance=matched.rounded_alike)
+            yield from matched.apart()
+            return
         yield matched.comparison(matched.reference, matched.subjects, matched.same_states)
         if not matched.same_states and (len(matched.subjects) > 1 or matched.around is not None):
             yield matched.comparison(matched.subjects[0], matched.subjects[1:], True)

@@ -1,0 +1,149 @@
+"""The verdict on a quantized file beside a model in floats: what its weights' steps explain, and its activations'."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from jfuse.ir.graph import Program
+from jfuse.ir.walk import all_eqns
+from jfuse.kernels.core.op import depends_on_data
+from jfuse.proof.inputs import CallInputs
+from jfuse.report import Difference
+from jfuse.verification.compare.tolerance import tolerance_of
+from jfuse.verification.matched_sides import MatchedSides
+from jfuse.verification.quantized.explained import Explained, differences, explained
+from jfuse.verification.quantized.real_graph import Activations, is_rounded_file
+from jfuse.verification.quantized.real_runs import RealRuns
+from jfuse.verification.quantized.samples import Samples, samples_of
+from jfuse.verification.subject import Arrays, Subject
+
+_DRAWS = 8  # of all weights, moved by up to half a step
+_WEIGHTS = 4.0
+"""Deviations: of right files 1 in 16,000 has an output that is beyond, where it is one number."""
+_ROUNDING = 3.0
+"""Times what rounding changes. The file's own rounding is imitated: where it is so exactly, nothing is left; a kernel
+that quantizes as it runs, with steps of its own, differs by about 1.4 times it."""
+_CUT_OFF = 0.5
+"""The share of an output that may be lost as values lie beyond their types' ends: half of it is 6 dB."""
+_TOLD = 0.01  # what is lost so is told from here on
+_RANGES = "weights/ranges"
+_SUM = "what all the steps make, those of weights and of activations, and values beyond the ends of types"
+
+
+class Unexplained(Exception):
+    """A difference that rounding does not explain: of an output, and the calls that show it."""
+
+    def __init__(
+        self, key: str, output: str, pair: str, reason: str, found: Explained, row: tuple[CallInputs, ...]
+    ) -> None:
+        super().__init__(key)
+        self.key, self.output, self.pair, self.reason = key, output, pair, reason
+        self.found, self.row = found, row
+
+
+def is_quantized_beside_floats(matched: MatchedSides) -> bool:
+    """Whether the subjects' numbers are rounded to those that a file keeps, and the reference's are not.
+
+    Not where samples have no common form: sizes that depend on data, states among the inputs, no inputs.
+    """
+    sides = matched.sides
+    ours, theirs = sides.subjects[0].program, sides.reference.program
+    if ours is None or sides.model is None or not is_rounded_file(ours.graphs()):
+        return False
+    if theirs is not None and is_rounded_file(theirs.graphs()):
+        return False
+    shown = any(i.exposed for s in (sides.reference, *sides.subjects) for i in s.signatures.values())
+    sized = any(depends_on_data(e) for graph in ours.graphs() for e in all_eqns(graph))
+    return not shown and not sized and all(s.input_names for s in matched.signatures.values())
+
+
+@dataclass
+class QuantizedVerdict:
+    """Judges the outputs of a quantized file.   differences, calls: what was compared so far"""
+
+    matched: MatchedSides
+    differences: dict[tuple[str, str, str], Difference] = field(default_factory=dict)
+    calls: int = 0
+
+    def run(self) -> None:
+        """Judge all samples; raises Unexplained."""
+        for samples in samples_of(self.matched.plan, self._in_a_row):
+            _Judging(self, samples).run()
+
+    def notes(self) -> Iterator[str]:
+        """What the file loses as its types end."""
+        for d in self.differences.values():
+            if d.pair == _RANGES and d.error > _TOLD:
+                yield f"{d.output}: values beyond the ends of their types change it by {d.error:.1%}"
+
+    @property
+    def _in_a_row(self) -> bool:
+        """Whether both sides keep something."""
+        sides = self.matched.sides
+        return all(any(i.states for i in s.signatures.values()) for s in (sides.reference, sides.subjects[0]))
+
+
+@dataclass
+class _Judging:
+    """One lot of samples.   inputs: [samples, calls, ...] by name"""
+
+    verdict: QuantizedVerdict
+    samples: Samples
+
+    def run(self) -> None:
+        inputs, matched = self.samples.inputs, self.verdict.matched
+        runs = RealRuns(self.samples.signature)
+        weights, ranges, steps = (runs.run(inputs, a) for a in Activations)
+        moved = [runs.run(inputs, Activations.EXACT, seed) for seed in range(_DRAWS)]
+        source = self._answers(matched.reference)
+        files = {s.name.lower(): self._answers(s) for s in matched.subjects}
+        for output in (n for n in self.samples.signature.output_names if n in source):
+            in_floats, wanted = weights[output], source[output].reshape(weights[output].shape)
+            tolerance = tolerance_of(Program((runs.real,)), runs.real.key, output).value
+            by_weights = np.stack([differences(m[output], in_floats) for m in moved])
+            by_steps = differences(steps[output], ranges[output])
+            of_weights = explained(in_floats, wanted, by_weights, _WEIGHTS, tolerance)
+            name = matched.reference.name.lower()
+            self._judge(output, f"{name}/weights", of_weights, f"{_WEIGHTS:g} times what half a step of weights makes")
+            self._ranges(output, ranges[output], in_floats)
+            by_both = float(np.sqrt(np.mean(np.square(differences(steps[output], in_floats)))))
+            for runner, outputs in files.items():
+                found = outputs[output].reshape(wanted.shape)
+                rest = explained(found, steps[output], by_steps, _ROUNDING, tolerance)
+                self._judge(
+                    output, f"rounded/{runner}", rest, f"{_ROUNDING:g} times what the steps of activations make"
+                )
+                whole = explained(found, wanted, np.zeros(0), 0.0, 0.0)
+                limit = of_weights.limit + by_both + rest.limit
+                self._keep(output, f"{name}/{runner}", replace(whole, limit=limit), _SUM)
+        self.verdict.calls += int(np.prod(next(iter(inputs.values())).shape[:2]))
+
+    def _answers(self, subject: Subject) -> Arrays:
+        """The outputs of a subject, [samples, calls, ...]."""
+        key, inputs = self.samples.signature.key, self.samples.inputs
+        if next(iter(inputs.values())).shape[1] > 1:
+            return subject.batch(inputs, key, in_a_row=True)
+        return {n: a[:, None] for n, a in subject.batch({n: a[:, 0] for n, a in inputs.items()}, key).items()}
+
+    def _ranges(self, output: str, cut_off: np.ndarray, in_floats: np.ndarray) -> None:
+        """Judge what is lost as values lie beyond their types' ends."""
+        found = explained(cut_off, in_floats, np.zeros(0), 0.0, 0.0)
+        limit = _CUT_OFF * found.unit
+        self._judge(output, _RANGES, replace(found, limit=limit), f"{_CUT_OFF:.0%} of the output")
+
+    def _judge(self, output: str, pair: str, found: Explained, reason: str) -> None:
+        """Keep a difference; raise Unexplained where it is beyond its limit."""
+        self._keep(output, pair, found, reason)
+        if not found.error <= found.limit:
+            raise Unexplained(self.samples.signature.key, output, pair, reason, found, self.samples.row(found.worst))
+
+    def _keep(self, output: str, pair: str, found: Explained, reason: str) -> None:
+        place = (self.samples.signature.key, output, pair)
+        error, limit, old = found.error / found.unit, found.limit / found.unit, self.verdict.differences.get(place)
+        count = len(next(iter(self.samples.inputs.values()))) + (old.samples if old else 0)
+        new = Difference(*place, error, limit, f"{reason}, root mean square", found.measure, count)
+        is_worse = old is None or error - limit > old.error - old.tolerance
+        self.verdict.differences[place] = new if is_worse or old is None else replace(old, samples=count)
