@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.memory import Keeper, peak, without_collection
+from tests.memory import Keeper, without_collection
 
 # TensorFlow and jax read these when they start, so they stand before any import of them.
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
@@ -43,8 +43,8 @@ class Golden:
 
 
 _KEEPER = Keeper()
-_PEAKS: list[int] = []
-"""The most memory of each worker, in bytes."""
+_PEAKS: list[tuple[int, str]] = []
+"""The most memory of each worker, in bytes, and the test that took it."""
 
 
 @pytest.hookimpl(wrapper=True)
@@ -55,27 +55,28 @@ def pytest_collection() -> Generator[None, object, object]:
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_runtest_teardown() -> Generator[None, None, None]:
+def pytest_runtest_teardown(item: pytest.Item) -> Generator[None, None, None]:
     """Two workers run the suite side by side: each stays under 2 GB."""
     yield
-    _KEEPER.free()
+    _KEEPER.free(item.nodeid)
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
     output = getattr(session.config, "workeroutput", None)  # of a worker of pytest-xdist
     if output is None:
-        _PEAKS.append(peak())
+        _PEAKS.append(_KEEPER.most)
     else:
-        output["peak"] = peak()
+        output["most"] = _KEEPER.most
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_testnodedown(node: Any) -> None:
-    _PEAKS.append(getattr(node, "workeroutput", {}).get("peak", 0))
+    _PEAKS.append(getattr(node, "workeroutput", {}).get("most", (0, "no test")))
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    terminalreporter.write_line(f"largest worker: {max(_PEAKS, default=0) // 10**6} MB")
+    size, test = max(_PEAKS, default=(0, "no test"))
+    terminalreporter.write_line(f"largest worker: {size // 10**6} MB, at {test}")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

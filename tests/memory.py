@@ -46,13 +46,19 @@ def resident() -> int:
 
 
 class Keeper:
-    """Frees memory whenever the process has grown by some hundred MiB since it last did."""
+    """Frees memory whenever the process has grown by some hundred MiB since it last did.
+
+    most: the most bytes of memory that the process has held, and the test that took them.
+    """
 
     def __init__(self) -> None:
         self.limit = _LEAST
+        self.most = (0, "no test")
 
-    def free(self) -> None:
-        """Drop the programs that jax has compiled, and give what is free back to the system."""
+    def free(self, test: str) -> None:
+        """Drop the programs that jax has compiled, and give what is free back to the system.   test: the last one"""
+        if peak() > self.most[0]:
+            self.most = peak(), test
         if resident() <= self.limit or "jax" not in sys.modules:
             return
         import jax
