@@ -6,7 +6,7 @@ A test is one op, so that `-k Conv2D` runs the rows of Conv2D; it names each row
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import jax
@@ -111,7 +111,7 @@ def test_rows(op: str) -> None:
     check_rows(runnable(OPS[op]))
 
 
-def runnable(rows: list[Case]) -> list[Case]:
+def runnable(rows: Sequence[Case]) -> list[Case]:
     """The rows that XLA can compile for this processor; the test is skipped where there is none."""
     found = [row for row in rows if not has_halves(row) or compiles_halves()]
     if not found:
