@@ -10,6 +10,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import numpy as np
+import pytest
+
+_STATUS = Path("/proc/self/status")
 _STATM = Path("/proc/self/statm")
 _MIB = 2**20
 # All tests and the libraries that they import take 1,100 MiB. Less room, and programs that the next test needs are
@@ -43,6 +47,20 @@ def peak() -> int:
 def resident() -> int:
     """The bytes of memory that the process holds now; 0 where the system does not tell."""
     return int(_STATM.read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") if _STATM.exists() else 0
+
+
+def of_files_mib() -> float:
+    """How much of the memory of this process is that of mapped files. Skips the test where the system does not tell."""
+    if not _STATUS.exists():
+        pytest.skip("the system does not tell")
+    line = next(line for line in _STATUS.read_text(encoding="utf-8").splitlines() if line.startswith("RssFile"))
+    return int(line.split()[1]) / 1024
+
+
+def mapped_copy(array: np.ndarray, path: Path) -> np.ndarray:
+    """The array as a view of a file of that path, which only reads it."""
+    array.tofile(path)
+    return np.memmap(path, array.dtype, mode="r").reshape(array.shape)
 
 
 class Keeper:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 import mmap
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -24,6 +25,7 @@ _LARGE = 1 << 18  # bytes; smaller arrays stay in the cache
 # those of weights are, the lines of a column share few places of the cache and are gone before their next element.
 _ROWS, _COLUMNS = 1024, 64  # of a block; on x86, 7 to 10 times as fast as NumPy's copy for 512 and 2,048 columns
 _GIVEN_BACK = 1 << 20  # bytes; it is no use to read less again
+_COPIED = 1 << 25  # bytes of an array that are copied at a time, where it is written in another order
 
 
 class Contents:
@@ -77,19 +79,22 @@ def same_bytes(a: np.ndarray, b: np.ndarray) -> bool:
         return bool((a == b).all())
     bits = np.dtype(f"u{a.itemsize}") if a.itemsize in (1, 2, 4, 8) else np.dtype(np.uint8)
     flat = [contiguous(array).reshape(-1).view(bits) for array in (a, b)]
-    starts = range(0, len(flat[0]), _BLOCK)
-    equal = all(np.array_equal(flat[0][i : i + _BLOCK], flat[1][i : i + _BLOCK]) for i in starts)
-    give_back(a)
-    give_back(b)
-    return equal
+    return all(np.array_equal(*blocks) for blocks in zip(*map(blocks, flat), strict=True))
 
 
 def count_nans(array: np.ndarray) -> int:
     """How many elements of floats or complex numbers are NaN."""
-    flat = array.reshape(-1)
-    count = sum(int(np.isnan(flat[i : i + _BLOCK]).sum()) for i in range(0, flat.size, _BLOCK))
-    give_back(array)
-    return count
+    return sum(int(np.isnan(block).sum()) for block in blocks(array.reshape(-1)))
+
+
+def blocks(flat: np.ndarray) -> Iterator[np.ndarray]:
+    """Parts of a vector that follow each other, each to be read at once: a mapped file's memory is given back then."""
+    for i in range(0, flat.size, _BLOCK):
+        block = flat[i : i + _BLOCK]
+        try:
+            yield block
+        finally:
+            give_back(block)
 
 
 def give_back(array: np.ndarray) -> None:
@@ -98,11 +103,13 @@ def give_back(array: np.ndarray) -> None:
     Nothing happens to what is no such view.
     """
     mapped = _mapped_file(array)
-    if mapped is None or array.nbytes < _GIVEN_BACK or not hasattr(mmap, "MADV_DONTNEED") or min(array.strides) < 0:
+    if mapped is None or not hasattr(mmap, "MADV_DONTNEED") or min(array.strides, default=-1) < 0:
+        return
+    size = sum((n - 1) * step for n, step in zip(array.shape, array.strides, strict=True)) + array.itemsize
+    if size < _GIVEN_BACK:  # what lies between the elements has been read with them
         return
     start = np.frombuffer(mapped, np.uint8).__array_interface__["data"][0]
     first = array.__array_interface__["data"][0] - start
-    size = sum((n - 1) * step for n, step in zip(array.shape, array.strides, strict=True)) + array.itemsize
     page = first // mmap.PAGESIZE * mmap.PAGESIZE
     mapped.madvise(mmap.MADV_DONTNEED, page, first + size - page)
 
@@ -132,9 +139,32 @@ def contiguous(array: np.ndarray) -> np.ndarray:
     return result
 
 
+def in_order(array: np.ndarray) -> Iterator[np.ndarray]:
+    """Arrays that follow each other along the first axis, their elements in order: itself, or copies of few rows each.
+
+    The memory of a mapped file is given back once its elements were taken.
+    """
+    if array.flags.c_contiguous:
+        yield array
+        give_back(array)
+        return
+    rows = max(1, _COPIED // max(1, array[:1].nbytes))
+    for i in range(0, len(array), rows):
+        yield contiguous(array[i : i + rows])
+
+
 def _first_in_memory(array: np.ndarray) -> int | None:
-    """The axis with which the memory begins, where the axes lie there in order from that one on, the rest last."""
+    """The axis with which the memory begins, where the axes lie there in order from that one on, the rest last.
+
+    Of the rest there may be a part only, as in some rows of a transposed matrix.
+    """
     for first in range(1, array.ndim):
-        if array.transpose(*range(first, array.ndim), *range(first)).flags.c_contiguous:
+        is_dense = array.strides[first - 1] == array.itemsize
+        if is_dense and _is_one_axis(array, 0, first) and _is_one_axis(array, first, array.ndim):
             return first
     return None
+
+
+def _is_one_axis(array: np.ndarray, start: int, end: int) -> bool:
+    """Whether axes lie in memory as a single one of as many elements would."""
+    return all(array.strides[i] == array.strides[i + 1] * array.shape[i + 1] for i in range(start, end - 1))

@@ -33,7 +33,7 @@ class Rewriting:
     def __init__(self, graph: Graph) -> None:
         self._graph = graph
         self._changed = False
-        self._trace = Trace()
+        self._trace: Trace  # of `run`, which asks what the methods below answer
         self._replaced: dict[Var, Atom] = {}
         self._start = 0
 

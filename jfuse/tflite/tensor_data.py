@@ -3,26 +3,27 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from itertools import pairwise
 
 import numpy as np
 
 from jfuse.errors import BadFlatbuffer
-from jfuse.ir.contents import contiguous
+from jfuse.ir.contents import contiguous, in_order
 from jfuse.ir.types import DType
 
 _BITS = {DType.i4: 4, DType.u4: 4, DType.i2: 2}
 _STRING_HEADER = np.dtype("<i4")
 
 
-def pack(array: np.ndarray, dtype: DType) -> np.ndarray:
-    """The bytes of a constant as TFLite stores them: u8[n]. A view where the array is stored as it is."""
+def pack(array: np.ndarray, dtype: DType) -> Iterator[np.ndarray]:
+    """The bytes of a constant as TFLite stores them, in parts u8[n]; views where the array is stored as it is."""
     if dtype is DType.string:
-        return _pack_strings([bytes(item) for item in array.ravel()])
-    flat = contiguous(array).reshape(-1)
-    if dtype in _BITS:
-        return _pack_bits(flat.view(np.uint8), _BITS[dtype])
-    return flat.view(np.uint8)
+        yield _pack_strings([bytes(item) for item in array.ravel()])
+    elif dtype in _BITS:  # a byte holds elements of several rows
+        yield _pack_bits(contiguous(array).reshape(-1).view(np.uint8), _BITS[dtype])
+    else:
+        yield from (part.reshape(-1).view(np.uint8) for part in in_order(array))
 
 
 def packed_size(array: np.ndarray, dtype: DType) -> int:

@@ -10,8 +10,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from jfuse.ir.contents import Contents, contiguous, count_nans, give_back, same_bytes
+from jfuse.ir import contents
+from jfuse.ir.contents import Contents, blocks, contiguous, count_nans, give_back, in_order, same_bytes
 from jfuse.ir.graph import Const
+from tests.memory import mapped_copy, of_files_mib
 
 RNG = np.random.default_rng(0)
 LARGE = RNG.standard_normal((3, 3, 64, 256)).astype(np.float32)
@@ -26,31 +28,31 @@ def changed(array: np.ndarray, place: int) -> np.ndarray:
 
 @pytest.mark.parametrize("array", [LARGE, LARGE[0, 0, 0, :7], np.array([b"a", b"bc"], object)])
 def test_equal_contents_have_one_number(array: np.ndarray) -> None:
-    contents = Contents()
-    assert contents.number(Const(array)) == contents.number(Const(array.copy())) == 0
+    found = Contents()
+    assert found.number(Const(array)) == found.number(Const(array.copy())) == 0
 
 
 @pytest.mark.parametrize("place", [0, 1, 70_001, LARGE.size - 1])
 def test_contents_that_differ_in_one_element_have_two(place: int) -> None:
-    contents = Contents()
+    found = Contents()
     one, other = LARGE, changed(LARGE, place)
-    assert contents.number(Const(one)) != contents.number(Const(other))
-    assert contents.number(Const(other.copy())) == contents.number(Const(other))
+    assert found.number(Const(one)) != found.number(Const(other))
+    assert found.number(Const(other.copy())) == found.number(Const(other))
     assert not same_bytes(one, other)
 
 
 def test_arrays_that_are_gone_leave_nothing_behind() -> None:
     """The next array often has the memory of one that nobody holds any more."""
     for make in (lambda i: np.full(2000, i, np.float32), lambda i: np.full(3, i, np.int8), np.int8):
-        contents = Contents()
+        found = Contents()
         arrays: Iterator[Any] = map(make, range(50))
-        assert [contents.number(Const(a)) for a in arrays] == list(range(50))
+        assert [found.number(Const(a)) for a in arrays] == list(range(50))
 
 
 def test_types_and_shapes_count() -> None:
-    contents = Contents()
+    found = Contents()
     zeros = [np.zeros((4, 500), t) for t in ("f4", "i4", "f2")] + [np.zeros((500, 4), np.float32)]
-    assert len({contents.number(Const(z)) for z in zeros}) == 4
+    assert len({found.number(Const(z)) for z in zeros}) == 4
 
 
 def test_bits_count() -> None:
@@ -73,28 +75,54 @@ def test_arrays_in_order_are_not_copied() -> None:
     assert (contiguous(LARGE[:, ::2]) == LARGE[:, ::2]).all()
 
 
-def _of_files_mib() -> float:
-    """How much of the memory of this process is that of mapped files."""
-    status = Path("/proc/self/status")
-    if not status.exists():
-        pytest.skip("the system does not tell")
-    line = next(line for line in status.read_text(encoding="utf-8").splitlines() if line.startswith("RssFile"))
-    return int(line.split()[1]) / 1024
-
-
 @pytest.mark.parametrize("turned", [False, True])
 def test_the_memory_of_a_mapped_file_is_given_back(tmp_path: Path, turned: bool) -> None:
     values = np.arange(2**22, dtype=np.float32).reshape(1024, -1)
-    values.tofile(tmp_path / "weights")
-    mapped = np.memmap(tmp_path / "weights", np.float32, mode="r").reshape(values.shape)
+    mapped = mapped_copy(values, tmp_path / "weights")
     view = mapped.T if turned else mapped
-    before = _of_files_mib()
+    before = of_files_mib()
     assert contiguous(view).sum() == values.sum()
     if not turned:
-        assert _of_files_mib() > before + 12
+        assert of_files_mib() > before + 12
         give_back(view)
-    assert _of_files_mib() < before + 4  # of 16
+    assert of_files_mib() < before + 4  # of 16
     np.testing.assert_array_equal(mapped, values)
+
+
+def test_what_is_read_in_blocks_never_holds_much_of_a_mapped_file(tmp_path: Path) -> None:
+    values = np.arange(2**22, dtype=np.float32)
+    mapped = mapped_copy(values, tmp_path / "weights")
+    before, total = of_files_mib(), 0.0
+    for block in blocks(mapped):
+        total += block.sum(dtype=np.float64)
+        assert of_files_mib() < before + 8  # of 16; the system reads ahead
+    assert total == values.sum(dtype=np.float64)
+    assert count_nans(mapped) == 0
+    assert same_bytes(mapped, values)
+    assert of_files_mib() < before + 4
+
+
+@pytest.mark.parametrize("order", [(1, 0, 2), (2, 0, 1), (0, 2, 1), (2, 1, 0), (0, 1, 2)])
+@pytest.mark.parametrize("most", [1, 40_000, 2**25])
+def test_rows_in_order_make_up_the_array(monkeypatch: pytest.MonkeyPatch, order: tuple[int, ...], most: int) -> None:
+    monkeypatch.setattr(contents, "_COPIED", most)
+    array = RNG.standard_normal((7, 130, 110)).transpose(order)
+    parts = list(in_order(array))
+    assert all(part.flags.c_contiguous for part in parts)
+    np.testing.assert_array_equal(np.concatenate(parts), array)
+    assert max(part.nbytes for part in parts) <= (array.nbytes if order == (0, 1, 2) else max(most, array[0].nbytes))
+    for small in (np.array(3.0), np.zeros((0, 3)), np.zeros((3, 0)).T):
+        (part,) = in_order(small)
+        assert part.shape == small.shape
+
+
+def test_rows_in_order_give_back_the_memory_of_a_mapped_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(contents, "_COPIED", 2**21)
+    values = np.arange(2**22, dtype=np.float32).reshape(2048, -1)
+    mapped = mapped_copy(values, tmp_path / "weights")
+    before = of_files_mib()
+    assert sum(part.sum(dtype=np.float64) for part in in_order(mapped.T)) == values.sum(dtype=np.float64)
+    assert of_files_mib() < before + 4  # of 16
 
 
 def test_memory_of_ones_own_is_never_given_back() -> None:

@@ -7,7 +7,14 @@ import pytest
 
 from jfuse.errors import BadFlatbuffer
 from jfuse.ir.types import DType
-from jfuse.tflite.tensor_data import pack, unpack
+from jfuse.tflite import tensor_data
+from jfuse.tflite.tensor_data import unpack
+
+
+def pack(array: np.ndarray, dtype: DType) -> np.ndarray:
+    """The bytes of a constant that is small enough to come in one part."""
+    (part,) = tensor_data.pack(array, dtype)
+    return part
 
 
 @pytest.mark.parametrize(

@@ -83,11 +83,13 @@ def no_lost_ops(program: Program, ctx: Context) -> Program:
 
 
 def _staying(graph: Graph, fused: Container[str]) -> Iterator[Eqn]:
-    """The equations outside of composites of these names."""
-    for eqn in graph.eqns:
+    """The equations outside of composites of these names, each before those of its bodies."""
+    waiting = list(reversed(graph.eqns))
+    while waiting:
+        eqn = waiting.pop()
         yield eqn
-        for body in () if eqn.op is composite and eqn.params["name"] in fused else eqn.bodies:
-            yield from _staying(body, fused)
+        for body in () if eqn.op is composite and eqn.params["name"] in fused else reversed(eqn.bodies):
+            waiting += reversed(body.eqns)
 
 
 def _is_operator(eqn: Eqn) -> bool:

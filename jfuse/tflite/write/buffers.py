@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import mmap
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
@@ -12,7 +12,7 @@ import flatbuffers
 import numpy as np
 from ai_edge_litert import schema_py_generated as schema
 
-from jfuse.ir.contents import Contents, give_back
+from jfuse.ir.contents import Contents
 from jfuse.ir.graph import Const
 from jfuse.ir.types import DType
 from jfuse.tflite.tensor_data import pack, packed_size
@@ -26,13 +26,11 @@ class _Data:
     """The bytes of one buffer, made when they are written: packing may copy."""
 
     size: int
-    make: Callable[[], np.ndarray]
+    make: Callable[[], Iterable[np.ndarray]]
 
     def parts(self) -> Iterator[Any]:
         """The bytes, which need not be in memory once they are written."""
-        made = self.make()
-        yield made.data
-        give_back(made)
+        return (part.data for part in self.make())
 
 
 class Buffers:
@@ -62,7 +60,7 @@ class Buffers:
 
     def add(self, data: np.ndarray) -> int:
         """A buffer of its own.   data: u8[n]"""
-        return self._add(_Data(data.size, lambda: data))
+        return self._add(_Data(data.size, lambda: [data]))
 
     def _add(self, data: _Data) -> int:
         self.size += data.size + ALIGNMENT

@@ -74,8 +74,7 @@ class SubgraphWriter:
         for i, var in enumerate(graph.inputs[:inputs]):
             self._tensors.bind(var, input_names[i] if i < len(input_names) else f"{graph.name}/input_{i}")
         self._kept = frozenset(v for v, s in zip(graph.inputs[inputs:], states, strict=True) if s.name in in_place)
-        looked_up = [eqn for eqn in all_eqns(graph) if is_lookup(eqn)]
-        if not is_body and (looked_up or len(self._kept) < len(states)):
+        if not is_body and (len(self._kept) < len(states) or any(map(is_lookup, all_eqns(graph)))):
             # In each subgraph: whichever runs first gives the first values.
             self._operators.append(self._plain_operator("CALL_ONCE", [], [], initSubgraphIndex=file.initial))
         self._overwritten = {

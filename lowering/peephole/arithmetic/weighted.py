@@ -8,6 +8,7 @@ from typing import Any, cast
 
 import numpy as np
 
+from jfuse.ir.contents import give_back
 from jfuse.ir.dims import is_known
 from jfuse.ir.graph import Atom, Const, Eqn, Op
 from jfuse.kernels import ops
@@ -128,6 +129,8 @@ class WeightedEqn:
 
     def with_weights(self, weights: Any, bias: Any, x: Atom | None = None, **options: Any) -> Any:
         """The product once more with other weights; None where they are no numbers any more."""
+        if isinstance(weights, np.ndarray):
+            give_back(_constant(self.weights).array)  # which were read whole, and are replaced
         if not all(np.isfinite(a).all() for a in (weights, bias) if isinstance(a, np.ndarray)):
             return None
         new = {"x": self.x if x is None else x, "weights": weights, "bias": bias}

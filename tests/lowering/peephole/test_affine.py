@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ from jfuse.kernels import ops
 from jfuse.passes.context import Context
 from jfuse.passes.simplify.simplify import simplify
 from tests.lowering.peephole.rewriting import B, Case, case, check, f32, floats, ints
+from tests.memory import mapped_copy, of_files_mib
 
 KERNEL, BIAS = floats(6, 3, 3, 4), floats(6)
 DENSE = floats(6, 4)
@@ -22,8 +24,10 @@ SCALE, SHIFT = floats(6) + 3, floats(6) / 2
 IN_SCALE, IN_SHIFT = floats(4) + 3, floats(4) / 2
 
 
-def convolved(x: Any, padding: str = "VALID", stride: int = 1, kernel: Any = KERNEL, **options: Any) -> Any:
-    return ops.conv_2d(x, kernel, BIAS, padding=padding, stride_w=stride, stride_h=stride, **options)
+def convolved(
+    x: Any, padding: str = "VALID", stride: int = 1, kernel: Any = KERNEL, bias: Any = BIAS, **options: Any
+) -> Any:
+    return ops.conv_2d(x, kernel, bias, padding=padding, stride_w=stride, stride_h=stride, **options)
 
 
 def depthwise(x: Any, padding: str = "VALID") -> Any:
@@ -230,3 +234,12 @@ def test_other_types_stay(dtype: DType) -> None:
     function: Callable[[Any], Any] = lambda x: ops.mul(ops.mul(x, two), two)  # noqa: E731
     graph = simplify(trace_graph(function, [TensorType((4,), dtype)]), Context())
     assert [eqn.op.name for eqn in graph.eqns] == ["mul", "mul"]
+
+
+def test_weights_of_a_mapped_file_leave_memory_when_they_are_scaled(tmp_path: Path) -> None:
+    weights = mapped_copy(floats(1024, 4096), tmp_path / "weights")
+    before = of_files_mib()
+    scaled = trace_graph(lambda x: ops.mul(ops.fully_connected(x, weights, None), floats(1024)), [f32(B, 4096)])
+    (eqn,) = simplify(scaled, Context()).eqns
+    assert eqn.op is ops.fully_connected
+    assert of_files_mib() < before + 4  # of 16
