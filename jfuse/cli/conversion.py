@@ -12,12 +12,13 @@ from jfuse import quantized_file
 from jfuse.cli import interrupts
 from jfuse.cli.clock import elapsed_s
 from jfuse.cli.console import progress, show, show_columns, show_rows
+from jfuse.cli.options import one_of
 from jfuse.cli.spelling import as_options
 from jfuse.cli.tables import operator_columns, signature_columns, summary
 from jfuse.errors import JfuseError, VerifyFailed
 from jfuse.loading import load
 from jfuse.model import Model
-from jfuse.passes.pipeline import passes_until
+from jfuse.passes.pipeline import STAGES, passes_until
 from jfuse.reports.as_json import write_json, write_report
 from jfuse.reports.explain import explain_lines
 from jfuse.reports.page import write_html
@@ -116,6 +117,7 @@ def inspect(source: Path, stage: str | None, table: bool, html: Path | None, **a
 
     stage: the pass after which it is shown; as it was imported without.
     """
+    one_of("stage", stage, (None, *STAGES))
     passes = None if stage is None else passes_until(stage)
     with progress() as on_stage:
         on_stage("import")

@@ -130,11 +130,14 @@ PIPELINE: tuple[PipelineStep, ...] = (
 )
 
 
+STAGES = tuple(step.__name__ for step in PIPELINE)
+"""The names of the passes."""
+
+
 def passes_until(name: str) -> tuple[PipelineStep, ...]:
     """The passes up to the one of this name. Raises JfuseError where there is none."""
-    names = [step.__name__ for step in PIPELINE]
-    need_choice("stage", name, names)
-    return PIPELINE[: names.index(name) + 1]
+    need_choice("stage", name, STAGES)
+    return PIPELINE[: STAGES.index(name) + 1]
 
 
 def around_quantization(passes: tuple[PipelineStep, ...]) -> tuple[tuple[PipelineStep, ...], tuple[PipelineStep, ...]]:

@@ -42,6 +42,17 @@ def collected(x: Any, n: Any) -> Any:
     return found.stack()
 
 
+@traced(x(None, 3), autograph=True)
+def fed_back(x: Any) -> Any:
+    """A decoder: each step's rows, one for each of an open batch, go to a TensorArray that grows until all are done."""
+    found, before, i = tf.TensorArray(tf.float32, 0, dynamic_size=True), tf.zeros_like(x), 0
+    while i < 5 and tf.reduce_max(before) < 3.0:
+        before = tf.tanh(before + x) + before
+        found = found.write(i, before[:, :2])
+        i += 1
+    return found.stack()
+
+
 @traced(*VECTOR_AND_STEPS, draw=steps, autograph=True)
 def with_gaps(x: Any, n: Any) -> Any:
     """A TensorArray of which every second row is written."""

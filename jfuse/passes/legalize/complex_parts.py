@@ -12,6 +12,7 @@ from jfuse.kernels import ops
 from jfuse.kernels.control import composite
 from jfuse.kernels.core.op import Array
 from jfuse.lowering.ops.math.complex_numbers import WHOLE, whole
+from jfuse.passes.legalize.complex_loops import carried_by_parts, is_loop
 from jfuse.passes.rewrite import Rewriting
 from jfuse.tflite.runtime.dtypes import unsupported
 
@@ -24,6 +25,8 @@ def complex_parts(graph: Graph) -> Graph:
     rewriting = Rewriting(with_bodies(graph, complex_parts))
 
     def visit(eqn: Eqn) -> Sequence[Any] | None:
+        if is_loop(eqn):
+            return carried_by_parts(eqn, complex_parts, lambda a: _pair(_operand(rewriting, a)))
         if not eqn.op.is_kernel or not any(_is_complex(a) for a in eqn.inputs):
             return None
         if not unsupported(eqn) and not any(_origin(rewriting, a) for a in eqn.inputs):
@@ -55,6 +58,10 @@ def _operand(rewriting: Rewriting, atom: Atom | None) -> Any:
     return _origin(rewriting, atom) or (ops.real(atom), ops.imag(atom))
 
 
+def _pair(x: Parts) -> tuple[Array, Array]:
+    return x[0], _imaginary(x)
+
+
 def _by_parts(op: Op, eqn: Eqn, operands: Sequence[Any]) -> Sequence[Any] | None:
     if op in _RESULTS:
         return [_RESULTS[op](*operands)]
@@ -67,7 +74,7 @@ def _by_parts(op: Op, eqn: Eqn, operands: Sequence[Any]) -> Sequence[Any] | None
         return op.run(arguments, eqn.params, ())
 
     if op.linear == "each" and len(operands) > 1 and not any(o is not None for o in operands[2:]):
-        return [_joined(_product(lambda x, y: run(x, y)[0], *operands[:2]))]
+        return [_joined(_product(lambda x, y: run(x, y, *operands[2:])[0], *operands[:2]))]
     if op.linear not in ("joint", "first"):
         return None
     real = run(*(o[0] if isinstance(o, tuple) else o for o in operands))
@@ -80,7 +87,7 @@ def _imaginary(x: Parts) -> Array:
 
 
 def _joined(x: Parts) -> Array:
-    return whole(x[0], _imaginary(x))
+    return whole(*_pair(x))
 
 
 def _product(multiply: Callable[[Array, Array], Array], x: Parts, y: Parts) -> Parts:

@@ -13,7 +13,7 @@ from jfuse.kernels import ops
 from jfuse.kernels.core.op import Array
 from jfuse.lowering.rule_tools.operands import as_i32
 from jfuse.lowering.rule_tools.query import is_constant, rank, static, type_of
-from jfuse.lowering.rule_tools.shape_tensors import size_of
+from jfuse.lowering.rule_tools.shape_tensors import shape_tensor, size_of
 from jfuse.lowering.rules import lowers
 
 
@@ -40,7 +40,7 @@ def list_set_item(handle: Array, index: Array, item: Array, *, resize_if_index_o
     """The list with row `index` replaced; one that may grow gets zeros up to that row first."""
     row = ops.expand_dims(item, 0)
     if resize_if_index_out_of_bounds:
-        handle = _grown(handle, index)
+        handle = _grown(handle, index, item)
     if is_constant(index) and same(type_of(handle).shape[0], 1):
         return row
     start = [ops.reshape(index, (1,)), np.zeros(rank(item), np.int32)] if rank(item) else [ops.reshape(index, (1,))]
@@ -48,20 +48,14 @@ def list_set_item(handle: Array, index: Array, item: Array, *, resize_if_index_o
     return ops.dynamic_update_slice(handle, row, begin)
 
 
-def _grown(handle: Array, index: Array) -> Array:
-    """The list with zeros behind it where row `index` is beyond its end."""
+def _grown(handle: Array, index: Array, item: Array) -> Array:
+    """The list with zeros behind it where row `index` is beyond its end; `item` is of the shape of a row."""
     length, *element = type_of(handle).shape
     if is_constant(index) and is_known(length):
         return _resized(handle, max(int(length), int(index) + 1))
-    if not all(map(is_known, element)):
-        raise LowerError(
-            "a TensorArray that grows has elements of open size",
-            found=str(type_of(handle)),
-            remedy="give it its size, without dynamic_size=True",
-        )
     missing = ops.maximum(ops.sub(ops.add(as_i32(index), np.int32(1)), size_of(handle, 0)), np.int32(0))
     paddings = ops.pad(ops.reshape(missing, (1, 1)), np.array([[0, len(element)], [1, 0]], np.int32))
-    return ops.reshape(ops.pad(handle, paddings), np.array([-1, *map(int, element)], np.int32))
+    return ops.reshape(ops.pad(handle, paddings), shape_tensor([-1, *type_of(item).shape], [item]))
 
 
 def _resized(handle: Array, size: int) -> Array:

@@ -9,13 +9,13 @@ from typing import Any
 
 import numpy as np
 
-from jfuse.ir.dims import product
+from jfuse.ir.dims import is_known, product
 from jfuse.ir.types import DType
 from jfuse.kernels import ops
 from jfuse.kernels.core.op import Array, TflOp
 from jfuse.kernels.math.segment import highest, lowest
 from jfuse.lowering.rule_tools.operands import as_i32, sizes_operand
-from jfuse.lowering.rule_tools.query import dtype, is_constant, one_like, rank, scalar
+from jfuse.lowering.rule_tools.query import dtype, is_constant, one_like, rank, scalar, type_of
 from jfuse.lowering.rule_tools.shape_tensors import shape_tensor, shaped
 from jfuse.lowering.rules import lowers
 
@@ -60,9 +60,12 @@ unsorted("UnsortedSegmentMin", ops.unsorted_segment_min)
 
 
 def _count(ids: Array) -> Array:
-    """The number of segments of ids that ascend: one more than the last of them."""
+    """The number of segments of ids that ascend: one more than the last of them, 0 where there are none."""
     end = np.array([-1], np.int32)
-    last = ops.strided_slice(as_i32(ids), end, end + 1, np.ones(1, np.int32), end_mask=1, shrink_axis_mask=1)
+    found = as_i32(ids)
+    if not is_known(type_of(ids).shape[0]) or 0 in ids.shape:
+        found = ops.padv2(found, np.array([[1, 0]], np.int32), np.int32(-1))
+    last = ops.strided_slice(found, end, end + 1, np.ones(1, np.int32), end_mask=1, shrink_axis_mask=1)
     return ops.add(last, np.int32(1))
 
 
