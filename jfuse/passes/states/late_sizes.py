@@ -150,7 +150,7 @@ def _with_operands_tied(graph: Graph, ends: Sequence[Eqn], places: Places) -> Gr
     eqns: list[Eqn] = []
     for eqn in rest:
         if after.isdisjoint(eqn.inputs) and has_run_time_shape(eqn) and not eqn.bodies:
-            operand = next((a for a in eqn.inputs if isinstance(a, Var) and _can_be_tied(a, places)), None)
+            operand = next((a for a in eqn.inputs if isinstance(a, Var) and _can_be_tied(a)), None)
             if operand is not None:
                 if operand not in tied:
                     ways, tied[operand] = _reshaped(operand, places, eqn)
@@ -163,19 +163,21 @@ def _with_operands_tied(graph: Graph, ends: Sequence[Eqn], places: Places) -> Gr
     return replace(graph, eqns=(*first, *eqns)) if tied else graph
 
 
-def _can_be_tied(x: Var, places: Places) -> bool:
-    """Whether the sizes of a tensor are known, or those of a fused op."""
-    if not x.type.ranked or not x.type.rank or x.type.dtype in (DType.resource, DType.variant):
-        return False
-    return all(is_known(d) or str(d) in places for d in x.type.shape)
+def _can_be_tied(x: Var) -> bool:
+    """Whether a tensor can be reshaped to its own shape."""
+    return x.type.ranked and x.type.rank > 0 and x.type.dtype not in (DType.resource, DType.variant)
 
 
 def _reshaped(x: Var, places: Places, reader: Eqn) -> tuple[tuple[Eqn, ...], Var]:
     """The equations that give x in its own shape, one size of which at least a fused op tells; and what they give."""
     dims, result = x.type.shape, Var(x.type, x.name)
+    told = [is_known(d) or str(d) in places for d in dims]
     with recording() as trace, at_source(reader.source):
-        sizes = [_size(d, places, DType.i32) for d in dims]
-        if all(map(is_known, dims)):
+        sizes = [
+            _size(d, places, DType.i32) if t else _read(x, i, DType.i32)
+            for i, (d, t) in enumerate(zip(dims, told, strict=True))
+        ]
+        if not any(str(d) in places for d in dims):
             some = reduce(ops.maximum, (_read(y, axis, DType.i32) for y, axis in next(iter(places.values()))))
             nothing = Var(TensorType((), DType.i32))  # by itself, MUL knows that it gives 0, and that is a constant
             inputs = (some, Const(np.zeros((), np.int32)))

@@ -24,13 +24,15 @@ BATCHES = (1, 3, 3, 2, 5, 9, 30, 1, 7)
 EXTRA: dict[str, Callable[[Any, Any], Any]] = {
     "fill": lambda x, few: tf.where((tf.range(16)[None] < tf.fill([tf.shape(x)[0]], 10)[:, None]) & (x[:, :, 0] > 0)),
     "where": lambda x, few: tf.where(x[:, 0, 0] > 0),
+    "where of twice the batch": lambda x, few: tf.where(tf.concat([x[:, 0, 0], x[:, 1, 0]], 0) > 0),
+    "where of all elements": lambda x, few: tf.where(tf.reshape(x, [-1]) > 0),
     "where of a fixed size": lambda x, few: tf.where(few > 0),
     "unique": lambda x, few: tf.unique(tf.cast(x[:, 0, 0] * 3, tf.int32))[0],
     "boolean mask": lambda x, few: tf.boolean_mask(x[:, 0], x[:, 0, 1] > 0),
     "broadcast": lambda x, few: tf.broadcast_to(tf.constant([[1.0, 2.0, 3.0]]), [tf.shape(x)[0], 3]),
     "one-hot": lambda x, few: tf.one_hot(tf.cast(x[:, 0, 0] > 0, tf.int32), tf.shape(x)[0]),
 }
-QUICK = ("fill", "where", "where of a fixed size")
+QUICK = ("fill", "where of twice the batch", "where of a fixed size")
 
 
 @pytest.mark.parametrize("name", [n if n in QUICK else pytest.param(n, marks=pytest.mark.slow) for n in EXTRA])
