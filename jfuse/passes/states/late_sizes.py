@@ -33,7 +33,7 @@ Places = Mapping[str, Sequence[tuple[Var, int]]]
 def late_sizes(graph: Graph) -> Graph:
     """The graph with all that has a run-time shape after its fused ops with open states, by what it reads.
 
-    Loops and branches stay as they are. Where no result of a fused op has an open size, the graph does.
+    Loops and branches are tied as a whole. Where no result of a fused op has an open size, the graph stays as it is.
     """
     if not any(map(has_open_state, graph.eqns)) or has_effects(graph) or not any(map(has_run_time_shape, graph.eqns)):
         return graph
@@ -149,7 +149,7 @@ def _with_operands_tied(graph: Graph, ends: Sequence[Eqn], places: Places) -> Gr
     tied: dict[Var, Var] = {}
     eqns: list[Eqn] = []
     for eqn in rest:
-        if after.isdisjoint(eqn.inputs) and has_run_time_shape(eqn) and not eqn.bodies:
+        if after.isdisjoint(eqn.inputs) and has_run_time_shape(eqn):
             operand = next((a for a in eqn.inputs if isinstance(a, Var) and _can_be_tied(a)), None)
             if operand is not None:
                 if operand not in tied:

@@ -26,6 +26,15 @@ EXTRA: dict[str, Callable[[Any, Any], Any]] = {
     "where": lambda x, few: tf.where(x[:, 0, 0] > 0),
     "where of twice the batch": lambda x, few: tf.where(tf.concat([x[:, 0, 0], x[:, 1, 0]], 0) > 0),
     "where of all elements": lambda x, few: tf.where(tf.reshape(x, [-1]) > 0),
+    "branch": lambda x, few: tf.cond(
+        tf.reduce_sum(x) > 0, lambda: tf.where(x[:, 0, 0] > 0), lambda: tf.where(x[:, 1, 0] > 0)
+    ),
+    "growing loop": lambda x, few: tf.while_loop(
+        lambda i, rows: i < tf.shape(x)[0],
+        lambda i, rows: (i + 1, tf.concat([rows, x[i, 0]], 0)),
+        [0, tf.zeros([1])],
+        shape_invariants=[tf.TensorShape([]), tf.TensorShape([None])],
+    )[1],
     "where of a fixed size": lambda x, few: tf.where(few > 0),
     "unique": lambda x, few: tf.unique(tf.cast(x[:, 0, 0] * 3, tf.int32))[0],
     "boolean mask": lambda x, few: tf.boolean_mask(x[:, 0], x[:, 0, 1] > 0),
