@@ -5,7 +5,8 @@
 The file is jfuse's, of a Keras model with an open batch that is awake. TensorFlow's `Calibrator` runs it sample by
 sample, as its converter does; jfuse takes the extremes of all values that are floats (and inner values of the LSTM),
 then the same with histograms. Wall times, compilation included; "further" is what each sample costs beyond the first
-ones, compilation left out. The ranges of inputs and outputs are compared.
+ones, compilation left out. Seconds of the processor, of all threads, tell more where other programs run, too. The
+ranges of inputs and outputs are compared.
 """
 
 from __future__ import annotations
@@ -47,28 +48,28 @@ def values(program: Program) -> list[Observed]:
     return [o for o in found if o.var.type.dtype.is_float] + parts
 
 
-def official(model: bytes, samples: np.ndarray) -> tuple[float, Any]:
-    """Seconds, and the least and greatest numbers of the inputs and outputs."""
+def official(model: bytes, samples: np.ndarray) -> tuple[float, float, Any]:
+    """Seconds, those of the processor, and the least and greatest numbers of the inputs and outputs."""
 
     def calls() -> Any:
         for sample in samples:
             yield [sample[None]]
 
     calibrator = Calibrator(model)
-    started = time.perf_counter()
+    started, busy = time.perf_counter(), time.process_time()
     found = calibrator.calibrate(calls)
-    seconds = time.perf_counter() - started
+    seconds, processor = time.perf_counter() - started, time.process_time() - busy
     graph = schema.ModelT.InitFromObj(schema.Model.GetRootAs(bytes(found), 0)).subgraphs[0]
     stated = [graph.tensors[i].quantization for i in (*graph.inputs, *graph.outputs)]
-    return seconds, [(float(q.min[0]), float(q.max[0])) for q in stated]
+    return seconds, processor, [(float(q.min[0]), float(q.max[0])) for q in stated]
 
 
-def ours(program: Program, samples: np.ndarray, histograms: bool) -> tuple[float, Any]:
-    """Seconds, and the statistics."""
+def ours(program: Program, samples: np.ndarray, histograms: bool) -> tuple[float, float, Any]:
+    """Seconds, those of the processor, and the statistics."""
     observed = values(program)
-    started = time.perf_counter()
+    started, busy = time.perf_counter(), time.process_time()
     found = calibrate(program, observed, samples, histograms=observed if histograms else ())
-    return time.perf_counter() - started, found
+    return time.perf_counter() - started, time.process_time() - busy, found
 
 
 def measured(name: str, count: int) -> dict[str, Any]:
@@ -76,15 +77,16 @@ def measured(name: str, count: int) -> dict[str, Any]:
     shape, make = MODELS[name]
     lite = jfuse.convert(make(), verify=False)
     samples = np.random.default_rng(0).standard_normal((count, *shape)).astype(np.float32)
-    theirs, stated = official(lite.to_bytes(), samples)
+    theirs, their_processor, stated = official(lite.to_bytes(), samples)
     few = len(samples) // 2
-    _, statistics = ours(lite.program, samples, False)
+    _, _, statistics = ours(lite.program, samples, False)
     row = {"model": name, "samples": count, "official_s": theirs, "official_further_ms": 1000 * theirs / count}
     for what, histograms in (("extremes", False), ("histograms", True)):
-        half, _ = ours(lite.program, samples[:few], histograms)
-        whole, _ = ours(lite.program, samples, histograms)
+        half, _, _ = ours(lite.program, samples[:few], histograms)
+        whole, processor, _ = ours(lite.program, samples, histograms)
         further = 1000 * (whole - half) / (count - few)
         row |= {f"{what}_s": whole, f"{what}_ratio": theirs / whole, f"{what}_further_ms": further}
+        row |= {f"{what}_processor_s": processor, f"{what}_processor_ratio": their_processor / processor}
         row[f"{what}_further_ratio"] = row["official_further_ms"] / further
     (graph,) = lite.program.graphs()
     for var, ends in zip((*graph.inputs, *graph.outputs), stated, strict=True):

@@ -165,9 +165,19 @@ class _Reader:
             raise JfuseError(f"{place} has arrays of different lengths", expected="as many calls of each", found=counts)
         for name, cut in cuts.items():
             _check_values(cut.array, f"{name!r} in {place}")
+        limits = integer_limits(signature.graph)
+        ends = dict(zip(signature.input_names, (limits.get(v) for v in signature.graph.inputs), strict=False))
+        fitting = {n: cut.fitting(types[n], ends[n]) for n, cut in cuts.items()}
+        known = {n: cut for n, cut in fitting.items() if cut is not None}
+        first: dict[str, np.ndarray] = {}
         for number in range(min(counts.values())):
-            inputs = {name: cut.call(number) for name, cut in cuts.items()}
-            yield Item((SampleCall(key, self._checked(key, inputs, f"call {number} of {place}")),), goes_on=True)
+            if not first or len(known) < len(cuts):  # the error is to name the call
+                inputs = {name: cut.call(number) for name, cut in cuts.items()}
+                first = self._checked(key, inputs, f"call {number} of {place}")
+                given = first
+            else:  # as the first one
+                given = first | {name: cut.call(number) for name, cut in known.items()}
+            yield Item((SampleCall(key, given),), goes_on=True)
 
     def _checked(self, key: str, named: Mapping[str, Any], place: str) -> dict[str, np.ndarray]:
         """The arrays in the dtypes of the inputs; JfuseError that names the input which does not fit."""
@@ -222,6 +232,22 @@ class _Cut:
             raise _misfit(wanted, array, where)
         first = wanted.shape[0]
         return cls(array, int(first) if is_known(first) else 1)
+
+    def fitting(self, wanted: TensorType, end: int | None) -> _Cut | None:
+        """The same in the dtype of the input, where all its numbers are such; None where some may not be.
+
+        end: above the integers that are taken, where there is such a limit.
+        """
+        if wanted.dtype is DType.string or not _is_of_kind(self.array.dtype, wanted.dtype.numpy):
+            return None
+        with np.errstate(over="ignore"):
+            converted = self.array.astype(wanted.dtype.numpy, copy=False)
+        if converted.dtype.kind in "iu":
+            beyond = end is not None and converted.size and int(converted.max()) >= end
+            return None if beyond or not np.array_equal(converted, self.array) else _Cut(converted, self.rows)
+        if converted.dtype is not self.array.dtype and converted.dtype.kind == "f" and not np.isfinite(converted).all():
+            return None
+        return _Cut(converted, self.rows)
 
     @property
     def calls(self) -> int:

@@ -60,7 +60,9 @@ class Tally:
         if self.finite_only:
             finite = jnp.isfinite(value)
             low, high = jnp.where(finite, value, jnp.inf), jnp.where(finite, value, -jnp.inf)
-        return jnp.maximum(kept, jnp.stack([-jnp.min(low, initial=jnp.inf), jnp.max(high, initial=-jnp.inf)]))
+        ends = jnp.stack([-jnp.min(low, initial=jnp.inf), jnp.max(high, initial=-jnp.inf)])
+        # Most values are computed once: XLA would compile a kernel for each of them that compares with nothing.
+        return ends if _is_empty(kept) else jnp.maximum(kept, ends)
 
     def _on_numpy(self, kept: np.ndarray, value: np.ndarray, weight: Any) -> np.ndarray:
         if self.histogram:
@@ -69,6 +71,11 @@ class Tally:
             value = value[np.isfinite(value)]
         ends = np.array([-value.min(initial=np.inf), value.max(initial=-np.inf)], np.float32)
         return np.asarray(np.maximum(kept, ends))
+
+
+def _is_empty(kept: Any) -> bool:
+    """Whether extremes are known to be those before the first value."""
+    return not _is_traced(kept) and bool(np.all(np.asarray(kept) == -np.inf))
 
 
 def _is_traced(value: Any) -> bool:

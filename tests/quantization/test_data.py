@@ -100,6 +100,14 @@ BAD: dict[str, tuple[Callable[[], Any], str]] = {
         "'ids' in item 0 .* has ids beyond the table.*below 9.* 9",
     ),
     "too large ids": (lambda: [[ROWS, IDS + np.int64(2**33)]], "'ids' in item 0 .* has numbers that i32 cannot hold"),
+    "ids of arrays beyond the table": (
+        lambda: {"x": ROWS, "ids": np.where(np.arange(6) == 4, 9, IDS)},
+        "'ids' in call 4 of the calibration data has ids beyond the table.*below 9.* 9",
+    ),
+    "too large ids of arrays": (
+        lambda: {"x": ROWS, "ids": np.where(np.arange(6) == 2, np.int64(2**33), IDS)},
+        "'ids' in call 2 of the calibration data has numbers that i32 cannot hold",
+    ),
     "lengths": (lambda: {"x": ROWS, "ids": IDS[:3]}, "arrays of different lengths"),
     "no signature": (lambda: [("other", {"x": ROWS, "ids": IDS})], "item 0 of .* calls 'other'"),
     "no data": (lambda: 7, "calibration data cannot be a int"),
