@@ -23,7 +23,7 @@ from jfuse.quantization.statistics import Observed, Record, Statistics, is_stati
 from jfuse.quantization.tallies import Tally
 from jfuse.running.cores import cores
 from jfuse.running.in_litert import WHY, works_on_resources
-from jfuse.running.over_samples import OverSamples, Together, samples_at_once
+from jfuse.running.over_samples import OverSamples, Together, compiles_slowly, samples_at_once
 from jfuse.running.partition import hosted
 from jfuse.running.runner import untraceable
 
@@ -196,6 +196,7 @@ class _Program:
         self._graph = graph
         self._states = len(watched.signature.states)
         self._extremes = watched.extremes
+        self._quick = compiles_slowly(watched.signature.graph)
         self._together = None if untraceable(watched.signature.graph) else Together(lambda: self._over_samples(at_once))
 
     def _over_samples(self, at_once: int) -> OverSamples:
@@ -206,7 +207,7 @@ class _Program:
         def function(weights: Any, *args: Any) -> Any:
             return self._split(call(weights, args[:count]))
 
-        return OverSamples(function, [arrays], most=at_once, totals=True)
+        return OverSamples(function, [arrays], most=at_once, totals=True, quick=self._quick)
 
     def _split(self, found: Sequence[Any]) -> tuple[Any, Any]:
         """(states, extremes) of each sample, and histograms of all of them."""

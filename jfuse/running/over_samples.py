@@ -30,6 +30,7 @@ Measured with jaxlib 0.10.2: recurrences of 16 to 128 units are fastest per samp
 """
 _LEAST_ROWS = 64  # of a matrix product, below which it is slow
 _MOST = 4096
+_MANY_OPERATORS, _FEW_NUMBERS = 200, 1024  # of a graph that compiles for long, and of each of its operators
 
 
 class OverSamples:
@@ -203,6 +204,17 @@ def samples_at_once(graph: Graph, backend: str) -> int:
     windowed = any(eqn.op.product == "windows" for eqn in eqns)  # an image has many rows by itself
     least = 1 if windowed else _LEAST_ROWS
     return int(min(max(_BYTES.get(backend, _BYTES["gpu"]) // largest, least), _MOST))
+
+
+def compiles_slowly(graph: Graph) -> bool:
+    """Whether compiling a graph takes longer than running it on some thousand samples: many operators of few numbers.
+
+    So are recurrences written step by step. Images have more numbers for each operator than these limits: compiled
+    quickly, their programs run so much slower that some hundred samples take longer.
+    """
+    values = [v.type.shape for eqn in all_eqns(graph) for v in eqn.outputs]
+    numbers = sum(int(np.prod([d for d in shape if is_known(d)], dtype=np.int64)) for shape in values)
+    return len(values) > _MANY_OPERATORS and numbers < _FEW_NUMBERS * len(values)
 
 
 def _in_a_row(function: JaxFunction) -> Callable[..., Any]:

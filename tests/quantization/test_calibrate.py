@@ -11,13 +11,14 @@ import numpy as np
 import pytest
 
 import jfuse
-from jfuse.ir.graph import Const, Program, Signature, State
+from jfuse.ir.graph import Const, Program, Signature, State, Var
 from jfuse.ir.trace import trace_graph
 from jfuse.ir.types import DType, TensorType
 from jfuse.kernels import ops
 from jfuse.quantization.calibrate import calibrate
 from jfuse.quantization.histogram import counted
 from jfuse.quantization.statistics import Observed, Statistics
+from jfuse.running.over_samples import compiles_slowly
 from tests.kernels.fused.lstm_oracle import LSTM, sigmoid, written_step
 from tests.models.keras_libraries import awake
 from tests.quantization.programs import every_value, result
@@ -184,6 +185,32 @@ def test_a_graph_that_jax_cannot_trace() -> None:
     assert_range(statistics, observed[0], 3 * x[x > 0])
     assert_range(statistics, observed[1], np.tanh(x))
     np.testing.assert_array_equal(statistics.record(observed[0]).counts, counted(3 * x[x > 0]))
+
+
+def test_many_operators_of_few_numbers() -> None:
+    """A recurrence written step by step, which is compiled quickly; few operators, or of many numbers, are not."""
+
+    def recurrence(x: Any, steps: int) -> Any:
+        for _ in range(steps):
+            x = ops.tanh(ops.mul(x, np.float32(1.5)))
+        return x
+
+    program = programs.program(lambda x: recurrence(x, 110), f32(4))
+    (signature,) = program.signatures
+    assert compiles_slowly(signature.graph)
+    x = wanted = RNG.standard_normal((9, 4)).astype(np.float32)
+    for _ in range(110):
+        wanted = np.tanh(wanted * np.float32(1.5))
+    (out,) = signature.graph.outputs
+    assert isinstance(out, Var)
+    last = Observed(out)
+    statistics = calibrate(program, [last], x, histograms=[last])
+    assert_range(statistics, last, wanted)
+    counts = statistics.record(last).counts
+    assert counts is not None
+    assert counts.sum() == x.size
+    for few, numbers in ((20, 4), (110, 2000)):
+        assert not compiles_slowly(trace_graph(lambda x, n=few: recurrence(x, n), [f32(numbers)]))
 
 
 def test_without_data_the_statistics_are_not_to_be_trusted() -> None:
