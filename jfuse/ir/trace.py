@@ -251,6 +251,7 @@ def carried_types(body: Graph, opened: set[str]) -> list[TensorType]:
     """The types of what a loop carries, so that they hold in each step; a size that changes becomes a symbol.
 
     Sizes that are open from outside of the loop are taken for equal. opened: the symbols for sizes that change.
+    Raises LowerError where the body takes such a size for a formula (twice another one): no size stays that.
     """
     trace = active_trace()
     outside = symbols_in(tuple(v.type.shape for v in body.inputs)) - opened
@@ -270,6 +271,13 @@ def carried_types(body: Graph, opened: set[str]) -> list[TensorType]:
         dims = [d if same(d, e) or str(d) in opened else trace.names.fresh("N") for d, e in pairs]
         opened |= {str(d) for d, e in zip(dims, trace.resolve(var.type).shape, strict=True) if not same(d, e)}
         found.append(replace(var.type, shape=tuple(dims)))
+    if len(opened) > sum(t.rank for t in found):  # each size is opened once
+        changing = (f"{v.type} -> {o.type}" for v, o in zip(body.inputs, body.outputs, strict=True) if v.type != o.type)
+        raise LowerError(
+            "a loop changes a size in each step, and its body holds for some sizes alone",
+            found=", ".join(changing),
+            remedy="fix the sizes of the inputs, and write the steps as a loop of Python",
+        )
     return found
 
 

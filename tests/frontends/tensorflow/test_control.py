@@ -113,6 +113,20 @@ def test_a_carried_value_that_changes_its_rank_is_refused() -> None:
         load(call, spec(2))
 
 
+def test_a_size_that_changes_and_is_taken_for_another_one_is_refused() -> None:
+    """The import did not come back: each size of the next step was taken for twice another one."""
+
+    def call(x: Any) -> Any:
+        def halved(x: Any) -> Any:
+            even = tf.pad(x, [[0, tf.shape(x)[0] % 2], [0, 0]])
+            return tf.ensure_shape(even[::2] + even[1::2], [None, 4])
+
+        return tf.while_loop(lambda x: tf.shape(x)[0] > 1, lambda x: [halved(x)], [x])
+
+    with pytest.raises(LowerError, match=r"its body holds for some sizes alone.*\n.*found     f32\[2\*N\d+,4\] -> f32"):
+        load(call, spec(None, 4))
+
+
 def test_a_loop_over_constants_is_computed() -> None:
     def call(x: Any) -> Any:
         return x + tf.while_loop(lambda v: v < 100.0, lambda v: (v * 3.0,), (tf.constant(1.0),))[0]
