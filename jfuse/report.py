@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from jfuse.errors import NotFused
@@ -55,6 +55,13 @@ class Fusion:
     cell: str = ""
     speed: Speed | None = None
     unproven: str = ""
+
+    def __str__(self) -> str:
+        proof = f"proven with {self.samples} samples, largest error {self.error:.1e}"
+        if self.unproven:
+            proof = f"not proven: {self.unproven}"
+        lines = [f"{self.composite} at {self.source}", f"into {', '.join(self.becomes)}; {proof}"]
+        return "\n".join(lines if self.speed is None else [*lines, str(self.speed)])
 
 
 @dataclass(frozen=True)
@@ -240,6 +247,35 @@ class Report(Shown):
     operators: dict[str, int] = field(default_factory=dict)
     size_bytes: int = 0
     seconds: dict[str, float] = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        """What fused with its proof, what did not and why, and what else is worth a line."""
+        rows = [("fused", str(fusion)) for fusion in self.fused] + [("not fused", str(r)) for r in self.refused]
+        rows += [("operators", self.operators_text()), ("largest error", self.largest_error())]
+        rows += [("note", line) for line in self.told()]
+        return "\n".join(f"{label}: {text}".replace("\n", "\n  ") for label, text in rows)
+
+    def operators_text(self) -> str:
+        """How many operators of each kind the file has."""
+        return ", ".join(f"{count} {name}" for name, count in self.operators.items())
+
+    def largest_error(self) -> str:
+        """The largest error of all outputs, with its tolerance, and between whom."""
+        if not self.differences:
+            return "not compared"
+        worst = max(self.differences, key=lambda d: d.error)
+        return f"{worst.error:.1e} of at most {worst.tolerance:.0e} ({worst.pair}, {worst.output})"
+
+    def told(self) -> Iterator[str]:
+        """What was assumed, what is kept between calls, what became of loops, and what else is worth a line."""
+        yield from (f"assumed: {a}" for a in self.assumptions)
+        yield from (f"kept: {k}" for k in self.kept)
+        yield from (f"custom operators: {c}" for c in self.custom)
+        yield from (f"quantized: {q}" for q in self.quantized)
+        yield from (f"noise: {n}" for n in self.noise)
+        yield from (f"loop at {loop.source}: {loop}" if loop.source else f"loop: {loop}" for loop in self.loops)
+        yield from (f"tuned: {t}" for t in self.tuned)
+        yield from self.notes
 
     def compared(self, differences: Sequence[Difference], notes: Sequence[str]) -> None:
         """Keep what a comparison of the whole model found."""

@@ -11,7 +11,7 @@ from jfuse.cli.spelling import as_options
 from jfuse.ir.graph import Const, Program
 from jfuse.ir.walk import all_eqns
 from jfuse.report import Report
-from jfuse.reports.summary import Rows, fusions, largest_error, operators, told
+from jfuse.reports.summary import Rows, fusions
 
 
 def summary(report: Report, file: Path, elapsed_s: float, seconds: Mapping[str, float] | None = None) -> Rows:
@@ -22,11 +22,11 @@ def summary(report: Report, file: Path, elapsed_s: float, seconds: Mapping[str, 
     rows = [
         *fusions(report),
         ("written", f"{file} ({report.size_bytes:,} bytes)"),
-        ("operators", operators(report)),
-        ("largest error", largest_error(report)),
+        ("operators", report.operators_text()),
+        ("largest error", report.largest_error()),
         ("time", _times(report.seconds if seconds is None else seconds, elapsed_s)),
     ]
-    rows += [("note", line) for line in told(report)]
+    rows += [("note", line) for line in report.told()]
     return [(label, as_options(text)) for label, text in rows]
 
 

@@ -9,7 +9,7 @@ from jfuse.model import Model
 from jfuse.notebooks import as_html
 from jfuse.report import Report
 from jfuse.reports.page import page, page_data
-from jfuse.reports.summary import fusions, largest_error, operators, told
+from jfuse.reports.summary import fusions
 from jfuse.verification.result import Verification
 
 _HEIGHT = 640  # pixels
@@ -34,8 +34,8 @@ def _verification(found: Verification) -> str:
 
 @as_html.register
 def _report(report: Report) -> str:
-    rows = [*fusions(report), ("operators", operators(report)), ("largest error", largest_error(report))]
-    return _table([*rows, *(("note", line) for line in told(report))])
+    rows = [*fusions(report), ("operators", report.operators_text()), ("largest error", report.largest_error())]
+    return _table([*rows, *(("note", line) for line in report.told())])
 
 
 def _framed(text: str) -> str:

@@ -8,8 +8,10 @@ from jfuse.ir.types import DType
 FIRST = {DType.i8: -128, DType.i16: -(2**15)}
 _LAST_OF_INT8 = 127
 _STEPS = {DType.i8: 127, DType.i16: 2**15 - 1}
-_LEAST = 1e-9
-"""The least scale: products of two of them stay normal numbers of f32. A narrower range is one of noise about zero."""
+_LEAST = 4e-9
+"""The least scale: the 6 of a RELU6 is below 2^31 of its steps, beyond which LiteRT refuses the operator
+(CalculateActivationRangeQuantized in tflite/kernels/kernel_util.cc), and products of two of them stay normal numbers of
+f32. A narrower range is one of noise about zero."""
 
 
 def parameters(

@@ -96,6 +96,18 @@ def test_parameters_are_those_of_the_ranges_and_of_the_kernels() -> None:
     assert by_name["max_pool_2d"] == by_name["add"] == by_name["reshape"]
 
 
+def test_values_that_are_nearly_zero_in_all_samples_run_in_litert() -> None:
+    """A layer that is dead: LiteRT refused a RELU6 whose 6 is more than 2^31 of the result's steps."""
+
+    def net(x: Any) -> Any:
+        hidden = ops.fully_connected(x, drawn(64, 16, scale=1e-9), None, fused_activation_function="RELU6")
+        return ops.fully_connected(hidden, drawn(16, 64), np.ones(16, np.float32))
+
+    calls = [{"x0": drawn(3, 16, seed=i)} for i in range(2)]
+    for found in in_litert(calibrated(program_of(net, ROWS), INT8, calls), calls, delegates=False):
+        np.testing.assert_allclose(found, 1, atol=0.01)
+
+
 @SLOW
 def test_symmetric_activations_have_no_zero_point() -> None:
     free = [e for e in eqns_of(_network_in("npu_symmetric").program)[:-1] if e.op.name != "logistic"]
