@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shlex
-from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -69,7 +68,7 @@ class Failures:
             f"output {found.output!r} of signature {found.key!r} differs ({found.pair})",
             expected=f"a root mean square of at most {what.limit / unit:.3g} ({found.reason})",
             found=f"{what.error / unit:.3g} (max|a-b| {m.absolute:.3g}, SNR {m.snr:.1f} dB; {result.backend})",
-            remedy=_QUANTIZED[found.pair.partition("/")[2]] + again,
+            remedy=_OF_PARTS.get(found.pair.partition("/")[2], _OF_KERNELS) + again,
         )
         failure.verification = result
         return failure
@@ -166,12 +165,12 @@ class Failures:
         return f"jfuse.verify({', '.join(text for text in (ours, theirs) if text)}, inputs={str(failing)!r})"
 
 
-_QUANTIZED = defaultdict(
-    lambda: "jfuse.quantize_report, which shows the operators whose results are not those of their operands and types",
-    weights="to look for other weights, biases or operators than the model's: rounding leaves less",
-    ranges="calibration with inputs like those that are compared, or inputs= like those of the calibration",
-)
-"""What to do about a difference, by what shows it."""
+_OF_PARTS = {
+    "weights": "to look for other weights, biases or operators than the model's: rounding leaves less",
+    "ranges": "calibration with inputs like those that are compared, or inputs= like those of the calibration",
+}
+"""What to do about a quantized file whose weights or ranges alone differ too much."""
+_OF_KERNELS = "jfuse.quantize_report, which shows the operators whose results are not those of their operands and types"
 
 
 def _is_own(wrong: Wrong) -> bool:
