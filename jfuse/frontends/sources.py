@@ -16,7 +16,13 @@ from jfuse.frontends.keras_h5 import H5_SUFFIXES
 from jfuse.frontends.outside_effects import check_effects
 from jfuse.frontends.saved_model import saved_model_signatures
 from jfuse.frontends.selection import Selection
-from jfuse.frontends.tensorflow.callable import callable_signatures, is_concrete, is_traceable
+from jfuse.frontends.tensorflow.callable import (
+    callable_signatures,
+    functions_of,
+    has_functions,
+    is_concrete,
+    is_traceable,
+)
 from jfuse.frontends.tensorflow.function import import_signatures
 from jfuse.frontends.tensorflow.signature import TfSignature
 from jfuse.frontends.tensorflow.variables import Resource
@@ -67,7 +73,7 @@ def import_tensorflow(
     unsafe: bool = False,
     limits: Limits = DEFAULT_LIMITS,
 ) -> Imported:
-    """Import a SavedModel folder, a file of Keras, a Keras model, tf.functions, concrete functions or a GraphDef.
+    """Import a SavedModel folder, a file of Keras, a Keras model, a tf.Module, tf.functions or a GraphDef.
 
     selection: the part of the source to import.
     custom_ops: TensorFlow ops that are to stay opaque.
@@ -130,10 +136,12 @@ def _signatures(source: Any, selection: Selection, unsafe: bool) -> _Found:
         found = [keras_signature(source, input_signature)]
     elif is_concrete(source) or is_traceable(source) or isinstance(source, Mapping | list | tuple):
         found = callable_signatures(source, input_signature)
+    elif has_functions(source):
+        found = callable_signatures(functions_of(source, input_signature), input_signature)
     else:
         raise ImportFailed(
             f"jfuse does not know what to do with a {type(source).__name__}",
-            expected="a path, a Keras model, a tf.function, concrete functions or a GraphDef",
+            expected="a path, a Keras model, a tf.Module, a tf.function, concrete functions or a GraphDef",
             remedy="specs=[jax.ShapeDtypeStruct(…), …], for a function of jax arrays" if callable(source) else None,
         )
     missing = [key for key in keys or () if key not in {s.key for s in found}]

@@ -31,9 +31,9 @@ class Computed(Op):
 
 def storing(stored: TensorType) -> Computed:
     """Real numbers -> those in a type."""
-    return Computed("noise.integers", (stored,), partial(as_integers, wanted=stored))
+    return Computed("computed.stored", (stored,), partial(as_integers, wanted=stored))
 
 
 def telling(stored: TensorType) -> Computed:
     """Numbers in a type -> the real ones that they stand for."""
-    return Computed("noise.real", (real_type(stored),), partial(as_real, quantization=stored.quantization))
+    return Computed("computed.real", (real_type(stored),), partial(as_real, quantization=stored.quantization))

@@ -17,11 +17,8 @@ def with_real_boundaries(program: Program) -> Program:
     The same object where it has no such inputs and outputs.
     """
     changed = with_signatures(program, _changed)
-    return program if all(a.graph is b.graph for a, b in _pairs(program, changed)) else changed
-
-
-def _pairs(before: Program, after: Program) -> list[tuple[Signature, Signature]]:
-    return list(zip(before.signatures, after.signatures, strict=True))
+    is_same = all(old.graph is new.graph for old, new in zip(program.signatures, changed.signatures, strict=True))
+    return program if is_same else changed
 
 
 def _changed(signature: Signature) -> Signature:

@@ -22,7 +22,7 @@ from jfuse.frontends.jax_functions.walker import JaxWalker, without_rule
 from jfuse.frontends.keras import is_keras_model
 from jfuse.frontends.pytorch import is_torch_module
 from jfuse.frontends.selection import Selection
-from jfuse.frontends.tensorflow.callable import is_concrete, is_traceable
+from jfuse.frontends.tensorflow.callable import has_functions, is_concrete, is_traceable
 from jfuse.ir.dims import Dim, SymbolNames, is_known, symbol, symbols_in
 from jfuse.ir.graph import Program, Signature, Var
 from jfuse.ir.trace import recording
@@ -110,7 +110,7 @@ def is_jax_source(source: Any, selection: Selection) -> bool:
 
 def is_jax_function(source: Any) -> bool:
     """Whether this may be a function of jax arrays: a callable that no other frontend takes."""
-    is_known = (is_torch_module, is_keras_model, is_concrete, is_traceable, is_graph_def)
+    is_known = (is_torch_module, is_keras_model, is_concrete, is_traceable, has_functions, is_graph_def)
     return callable(source) and not any(test(source) for test in is_known) and not isinstance(source, type)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from inspect import getattr_static
 from typing import Any
 
 from jfuse.errors import ImportFailed
@@ -24,6 +25,46 @@ def is_concrete(source: object) -> bool:
 def is_traceable(source: object) -> bool:
     """Whether the object is a tf.function."""
     return hasattr(source, "get_concrete_function")
+
+
+def has_functions(source: object) -> bool:
+    """Whether the object is a tf.Module with tf.functions, or a loaded SavedModel."""
+    return bool(_stored_signatures(source) or _held(source))
+
+
+def functions_of(source: object, input_signature: Sequence[Any] | None) -> dict[str, Any]:
+    """The functions that a tf.Module or a loaded SavedModel offers, by signature key.
+
+    These are the SavedModel's signatures, or the tf.functions with an input signature: `__call__`, and one that is
+    alone, under TensorFlow's default key, others by their names.
+
+    input_signature: for `__call__`, or the only tf.function, if it was made without.
+    """
+    if stored := _stored_signatures(source):
+        return stored
+    held = _held(source)
+    if input_signature is None:
+        chosen = [name for name in held if getattr(getattr(source, name), "input_signature", None) is not None]
+    else:
+        chosen = [name for name in held if name == "__call__" or len(held) == 1]
+    if not chosen:
+        raise ImportFailed(
+            f"no tf.function of this {type(source).__name__} has an input signature",
+            found=", ".join(held),
+            remedy="pass input_signature=[tf.TensorSpec(…), …] for __call__, or the tf.functions that are meant",
+        )
+    return {DEFAULT_KEY if name == "__call__" or len(chosen) == 1 else name: getattr(source, name) for name in chosen}
+
+
+def _stored_signatures(source: object) -> dict[str, Any]:
+    signatures = getattr(source, "signatures", None)
+    return {k: f for k, f in signatures.items() if is_concrete(f)} if isinstance(signatures, Mapping) else {}
+
+
+def _held(source: object) -> list[str]:
+    """The names of an object's tf.functions; no attribute is computed for it."""
+    names = dict.fromkeys([*dir(type(source)), *getattr(source, "__dict__", ())])
+    return [name for name in names if is_traceable(getattr_static(source, name, None))]
 
 
 def callable_signatures(source: Any, input_signature: Sequence[Any] | None) -> list[TfSignature]:

@@ -177,7 +177,7 @@ def _is_hybrid(eqn: Eqn) -> bool:
 
 def _in_rows(of: TensorType) -> Computed:
     """Floats, a choice -> the floats, or as many steps of them as a byte has, with a scale for each row."""
-    return Computed("noise.rows", (of,), _rounded_rows)
+    return Computed("computed.rounded_rows", (of,), _rounded_rows)
 
 
 def _rounded_rows(array: Any, chosen: Any) -> Any:
@@ -198,7 +198,7 @@ def ends_of(stored: TensorType) -> tuple[float, float]:
 
 def _as_stored(stored: TensorType) -> Computed:
     """Real numbers, a choice -> what the choice makes of them for a type."""
-    return Computed("noise.as_stored", (real_type(stored),), partial(_as_chosen, stored))
+    return Computed("computed.as_stored", (real_type(stored),), partial(_as_chosen, stored))
 
 
 def _as_chosen(stored: TensorType, array: Any, chosen: Any) -> Any:

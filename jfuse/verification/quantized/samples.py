@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import groupby
 
 import numpy as np
 
@@ -49,16 +50,21 @@ def samples_of(plan: CallPlan, in_a_row: bool) -> Iterator[Samples]:
 
 
 def _given(plan: CallPlan, in_a_row: bool) -> Iterator[Samples]:
+    """The user's calls; in a row as far as they have one signature and the same shapes, then from the first states again."""
     signatures = {s.key: s for s in plan.signatures}
-    found: dict[tuple[object, ...], list[Arrays]] = {}
+    found: dict[tuple[object, ...], list[Sequence[CallInputs]]] = {}
     for row in plan.rows():
-        for step in row:
-            shapes = tuple(np.shape(a) for a in step.inputs.values())
-            found.setdefault((step.key,) if in_a_row else (step.key, shapes), []).append(step.inputs)
-    for (key, *_), calls in found.items():
-        stacked = {n: np.stack([c[n] for c in calls]) for n in calls[0]}
-        rows = {n: a[None] if in_a_row else a[:, None] for n, a in stacked.items()}
-        yield Samples(signatures[str(key)], _with_neighbours(rows))
+        for alike, calls in groupby(row, _form):
+            steps = list(calls)
+            for part in [steps] if in_a_row else [[step] for step in steps]:
+                found.setdefault((*alike, len(part)), []).append(part)
+    for (key, *_), rows in found.items():
+        stacked = {n: np.stack([np.stack([step.inputs[n] for step in row]) for row in rows]) for n in rows[0][0].inputs}
+        yield Samples(signatures[str(key)], _with_neighbours(stacked))
+
+
+def _form(step: CallInputs) -> tuple[object, ...]:
+    return step.key, *((n, np.shape(a)) for n, a in step.inputs.items())
 
 
 def _with_neighbours(rows: Arrays) -> Arrays:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -86,7 +87,45 @@ def test_a_function_that_fails() -> None:
         jfuse.load(tf.function(broken, autograph=False), input_signature=[spec(3)])
 
 
-@pytest.mark.parametrize("source", [object(), 5, None, double])
+class _Modules:
+    """Modules with one signature, with several, and with none."""
+
+    class One(tf.Module):
+        @tf.function(input_signature=[spec(3, name="x")], autograph=False)
+        def doubled(self, x: Any) -> Any:
+            return x + x
+
+    class Several(One):
+        @tf.function(input_signature=[spec(3, name="x")], autograph=False)
+        def __call__(self, x: Any) -> Any:
+            return x * 3.0
+
+    class Unspecified(tf.Module):
+        @tf.function(autograph=False)
+        def __call__(self, x: Any) -> Any:
+            return x * 3.0
+
+
+def test_a_module_gives_its_functions() -> None:
+    assert list(jfuse.load(_Modules.One()).signatures) == ["serving_default"]
+    several = jfuse.load(_Modules.Several())
+    assert set(several.signatures) == {"serving_default", "doubled"}
+    check_model(several)
+    assert list(jfuse.load(_Modules.Several(), signatures=["doubled"]).signatures) == ["doubled"]
+
+
+def test_a_module_whose_functions_take_anything() -> None:
+    with pytest.raises(ImportFailed, match=r"Unspecified has an input signature\n.*__call__\n.*input_signature="):
+        jfuse.load(_Modules.Unspecified())
+    check_model(jfuse.load(_Modules.Unspecified(), input_signature=[spec(3)]))
+
+
+def test_a_loaded_saved_model(tmp_path: Path) -> None:
+    tf.saved_model.save(_Modules.One(), str(tmp_path))
+    check_model(jfuse.load(tf.saved_model.load(str(tmp_path))))
+
+
+@pytest.mark.parametrize("source", [object(), 5, None, double, tf.Module()])
 def test_objects_of_no_known_kind(source: Any) -> None:
     with pytest.raises(ImportFailed, match="does not know what to do with"):
         jfuse.load(source)

@@ -127,3 +127,28 @@ def test_a_tolerance_that_is_asked_for_counts_alone() -> None:
     assert _verified("mlp", data, tolerance=0.2, inputs=samples("mlp", 1, seed=3)[0]).passed
     with pytest.raises(VerifyFailed, match="as asked for"):
         _verified("mlp", data, tolerance=1e-4)
+
+
+def test_calls_of_several_sizes_to_a_file_that_keeps_a_state() -> None:
+    """They are judged in rows of one size each; a louder layer shows in the second row as well."""
+    import tensorflow as tf
+
+    class Running(tf.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            drawn = np.random.default_rng(4).standard_normal((48, 48)) / 7
+            self.weights = tf.constant(drawn.astype(np.float32))
+            self.kept = tf.Variable(tf.zeros((1, 48)), name="kept")
+
+        @tf.function(input_signature=[tf.TensorSpec((None, 48), tf.float32, name="x")])
+        def __call__(self, x: Any) -> Any:
+            self.kept.assign(tf.tanh(tf.reduce_mean(x, 0, keepdims=True) + tf.matmul(self.kept, self.weights)))
+            return tf.matmul(x + self.kept, self.weights)
+
+    module, rng = Running(), np.random.default_rng(5)
+    data = jfuse.convert(module, quantize="dynamic").to_bytes()
+    calls = [{"x": rng.standard_normal((rows, 48)).astype(np.float32)} for rows in (3, 3, 5, 5, 3)]
+    found = jfuse.verify(data, module, inputs=calls)
+    assert found.passed
+    with pytest.raises(VerifyFailed, match="half a step of weights"):
+        jfuse.verify(planted(data, louder("FULLY_CONNECTED", 1)), module, inputs=calls)
