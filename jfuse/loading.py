@@ -51,9 +51,9 @@ def load(
     """The model in `source` as a jfuse program, composites with their bodies.
 
     source: path of a SavedModel folder, a `.keras`, `.h5` or `.tflite` file; a Keras 3 or tf_keras model; a
-        tf.Module, or what tf.saved_model.load gives; a tf.function; a concrete function, or a sequence or mapping (signature key -> function) of them; a GraphDef, or
-        the path of a `.pb` file with one; a function of jax arrays, or what jax.export made of one, or a mapping
-        (signature key -> function) of them;
+        tf.Module, or what tf.saved_model.load gives; a tf.function; a concrete function, or a sequence or mapping
+        (signature key -> function) of them; a GraphDef, or the path of a `.pb` file with one; a function of jax arrays,
+        or what jax.export made of one, or a mapping (signature key -> function) of them;
         a torch.nn.Module in eval mode, or such a mapping of them, an ExportedProgram, or the path of a `.pt2` file.
     specs: what a jax function takes: a sequence by position, or a mapping by name, of `jax.ShapeDtypeStruct`s or
         arrays, nested as the function wants them; sizes of `jax.export.symbolic_shape` stay open. For a mapping of

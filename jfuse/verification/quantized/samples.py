@@ -50,7 +50,7 @@ def samples_of(plan: CallPlan, in_a_row: bool) -> Iterator[Samples]:
 
 
 def _given(plan: CallPlan, in_a_row: bool) -> Iterator[Samples]:
-    """The user's calls; in a row as far as they have one signature and the same shapes, then from the first states again."""
+    """The user's calls; in a row while signature and shapes stay the same, then from the first states again."""
     signatures = {s.key: s for s in plan.signatures}
     found: dict[tuple[object, ...], list[Sequence[CallInputs]]] = {}
     for row in plan.rows():
