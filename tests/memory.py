@@ -19,7 +19,7 @@ _MIB = 2**20
 # All tests and the libraries that they import take 1,100 MiB. Less room, and programs that the next test needs are
 # compiled again; a worker stays under 2 GB.
 _LEAST = 1450 * _MIB
-_ROOM = 150 * _MIB
+_ROOM = 100 * _MIB
 # Python's own limits search a million modules, functions and tests for garbage every few seconds.
 _GARBAGE = (50_000, 10, 10)
 
