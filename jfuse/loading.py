@@ -50,10 +50,10 @@ def load(
 ) -> Model:
     """The model in `source` as a jfuse program, composites with their bodies.
 
-    source: path of a SavedModel folder, a `.keras`, `.h5` or `.tflite` file; a Keras 3 or tf_keras model; a
-        tf.Module, or what tf.saved_model.load gives; a tf.function; a concrete function, or a sequence or mapping
-        (signature key -> function) of them; a GraphDef, or the path of a `.pb` file with one; a function of jax arrays,
-        or what jax.export made of one, or a mapping (signature key -> function) of them;
+    source: path of a SavedModel folder, a `.keras`, `.h5` or `.tflite` file, or the bytes of a `.tflite` file; a Keras
+        3 or tf_keras model; a tf.Module, or what tf.saved_model.load gives; a tf.function; a concrete function, or a
+        sequence or mapping (signature key -> function) of them; a GraphDef, or the path of a `.pb` file with one; a
+        function of jax arrays, or what jax.export made of one, or a mapping (signature key -> function) of them;
         a torch.nn.Module in eval mode, or such a mapping of them, an ExportedProgram, or the path of a `.pt2` file.
     specs: what a jax function takes: a sequence by position, or a mapping by name, of `jax.ShapeDtypeStruct`s or
         arrays, nested as the function wants them; sizes of `jax.export.symbolic_shape` stay open. For a mapping of
@@ -93,12 +93,14 @@ def load_selected(
     need_limits(limits)
     rules = several("rules=", rules, "rules")
     custom_ops = names_of("custom_ops=", custom_ops) or ()
-    if isinstance(source, str | Path) and Path(source).suffix == ".tflite":
-        if not Path(source).is_file():
+    in_memory = isinstance(source, bytes | bytearray | memoryview)
+    if in_memory or (isinstance(source, str | Path) and Path(source).suffix == ".tflite"):
+        if not in_memory and not Path(source).is_file():
             raise JfuseError(f"{source} does not exist")
         if selection.shapes or selection.batch is not None:
-            raise JfuseError("shapes= and batch= are of what becomes a file, not of a file", found=str(source))
-        program = load_tflite(Path(source), limits=limits)
+            found = "a file's bytes" if in_memory else str(source)
+            raise JfuseError("shapes= and batch= are of what becomes a file, not of a file", found=found)
+        program = load_tflite(bytes(source) if in_memory else Path(source), limits=limits)
         return Model(program, report=Report(notes=list(running_notes(program))), limits=limits)
     known = default_rules().extended(rules)
     if is_torch_source(source):

@@ -61,6 +61,7 @@ def test_activation_and_bias_are_merged(result: jfuse.Model) -> None:
 def test_a_saved_file_loads_as_the_same_text(result: jfuse.Model, tmp_path: Path) -> None:
     path = result.save(tmp_path / "dense.tflite")
     assert str(jfuse.load(path)).split("#")[0] == str(result).split("#")[0]
+    assert str(jfuse.load(path.read_bytes())) == str(jfuse.load(path))
     interpreter = LiteRt(path.read_bytes())
     x = np.ones((5, 3), np.float32)
     found = interpreter.run("serving_default", {"x": x})

@@ -141,7 +141,7 @@ def _signatures(source: Any, selection: Selection, unsafe: bool) -> _Found:
     else:
         raise ImportFailed(
             f"jfuse does not know what to do with a {type(source).__name__}",
-            expected="a path, a Keras model, a tf.Module, a tf.function, concrete functions or a GraphDef",
+            expected="a path, the bytes of a .tflite file, a Keras model, a tf.Module, tf.functions or a GraphDef",
             remedy="specs=[jax.ShapeDtypeStruct(…), …], for a function of jax arrays" if callable(source) else None,
         )
     missing = [key for key in keys or () if key not in {s.key for s in found}]

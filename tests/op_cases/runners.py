@@ -29,11 +29,13 @@ from jfuse.passes.legalize.legalize_dtypes import legalize_dtypes
 from jfuse.passes.legalize.narrow_ranges import without_narrow_ranges
 from jfuse.passes.options import RecurrenceOptions
 from jfuse.passes.pipeline import SUB_PASSES, alone
+from jfuse.passes.scans.to_loops.scan_to_loops import scan_to_loops
 from jfuse.tflite.write.distinct_outputs import prepare_outputs
 from jfuse.tflite.write.file import to_bytes
 from tests.op_cases.case import Case
 
 BATCH = "B"
+_CONTEXT = Context(recurrence=RecurrenceOptions(recover=False), sub=SUB_PASSES)
 
 
 def on_arrays(case: Case) -> tuple[Any, ...]:
@@ -123,14 +125,17 @@ def litert_results(case: Case, *, delegates: bool, dynamic: bool = False) -> lis
     return [_invoke(interpreter, places, case) for _ in range(2)]
 
 
+def opened(graph: Graph) -> Graph:
+    """The graph with composites and scans in TFLite ops, plainly."""
+    return scan_to_loops(fuse(graph, _CONTEXT), _CONTEXT)
+
+
 @cache
 def file_of(case: Case, *, dynamic: bool) -> bytes:
     """The row's file."""
-    ctx = Context(recurrence=RecurrenceOptions(recover=False), sub=SUB_PASSES)
-    graph = graph_of(case, dynamic=dynamic)
-    legal = (alone(legalize_broadcast), alone(without_narrow_ranges), legalize_dtypes)
-    for step in (alone(complex_parts), fuse, *legal):  # `fuse` opens composites
-        graph = step(graph, ctx)
+    graph = opened(alone(complex_parts)(graph_of(case, dynamic=dynamic), _CONTEXT))
+    for step in (alone(legalize_broadcast), alone(without_narrow_ranges), legalize_dtypes):
+        graph = step(graph, _CONTEXT)
     check_operators([graph])
     graph = prepare_outputs(graph)
     names = tuple(f"in{i}" for i in range(len(graph.inputs))), tuple(f"out{i}" for i in range(len(graph.outputs)))

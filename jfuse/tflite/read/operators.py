@@ -179,6 +179,9 @@ def _structured(
     types, opened = [a.type for a in carried], set[str]()
     while True:
         bodies = [body(i, [*map(trace.resolve, types)]) for i in body_indices(builtin, table)]
+        if builtin == "WHILE" and len(bodies[1].outputs) != len(types):
+            given = len(bodies[1].outputs)
+            raise BadFlatbuffer("the body of a loop gives another number of values", expected=len(types), found=given)
         renewed = carried_types(bodies[1], opened) if builtin == "WHILE" else types
         if renewed == types:
             break

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from jfuse.ir.check import check_graph
+from jfuse.ir.dims import Dim, symbol
 from jfuse.ir.evaluate import evaluate
 from jfuse.ir.graph import Eqn, Graph
 from jfuse.ir.trace import trace_graph
@@ -28,14 +29,14 @@ def step(h: Array, c: Array, x: Array) -> tuple[Array, ...]:
     return h, c, h, c, ops.add(c, x)
 
 
-def loop(read: Callable[..., Array], reverse: bool = False) -> Graph:
+def loop(read: Callable[..., Array], reverse: bool = False, length: Dim = T) -> Graph:
     """`read` is called with h, c and the sequences of h, c and c + x."""
 
     def run(h: Array, c: Array, x: Array) -> Array:
         body = trace_graph(step, [X, X, X])
-        return read(*scan([h, c, x], [body], consts=0, carries=2, length=T, reverse=reverse))
+        return read(*scan([h, c, x], [body], consts=0, carries=2, length=length, reverse=reverse))
 
-    return trace_graph(run, [X, X, f32(T, 2, 3)])
+    return trace_graph(run, [X, X, f32(length, 2, 3)])
 
 
 def at(sequence: Array, index: int) -> Array:
@@ -57,10 +58,16 @@ def check_same(graph: Graph) -> Graph:
     return result
 
 
+def from_end(h: Array, c: Array, hs: Array, cs: Array, others: Array) -> Array:
+    return ops.add(hs, ops.strided_slice(cs, [-1], [0], [1], end_mask=1, shrink_axis_mask=1))
+
+
 TAKEN: dict[str, Graph] = {
     "by its index": loop(lambda h, c, hs, cs, others: ops.add(hs, at(cs, T - 1))),
-    "counted from the end": loop(
-        lambda h, c, hs, cs, others: ops.add(hs, ops.strided_slice(cs, [-1], [0], [1], end_mask=1, shrink_axis_mask=1))
+    "counted from the end": loop(from_end),
+    "counted from the end of an open length": loop(from_end, length=symbol("T")),
+    "backwards, of an open length": loop(
+        lambda h, c, hs, cs, others: ops.add(hs, at(cs, 0)), reverse=True, length=symbol("T")
     ),
     "turned to another axis": loop(
         lambda h, c, hs, cs, others: ops.add(hs, ops.gather(ops.transpose(cs, [1, 0, 2]), np.int32(T - 1), axis=1))
@@ -81,6 +88,7 @@ KEPT: dict[str, Graph] = {
     "another step": loop(lambda h, c, hs, cs, others: at(cs, T - 2)),
     "the first in the order of a backward loop": loop(lambda h, c, hs, cs, others: at(cs, T - 1), reverse=True),
     "what is no state": loop(lambda h, c, hs, cs, others: at(others, T - 1)),
+    "the first of an open length, backwards from its end": loop(from_end, reverse=True, length=symbol("T")),
     "one row of a final state": loop(lambda h, c, hs, cs, others: at(c, 1)),
 }
 

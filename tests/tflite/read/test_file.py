@@ -24,10 +24,6 @@ from jfuse.ir.types import DType, TensorType
 from jfuse.ir.walk import rename_dims
 from jfuse.kernels import ops
 from jfuse.lowering.ops.linalg.matmul import matrix_product
-from jfuse.passes.context import Context
-from jfuse.passes.fuse.fuse import fuse
-from jfuse.passes.options import RecurrenceOptions
-from jfuse.passes.pipeline import SUB_PASSES
 from jfuse.tflite import mapped_file
 from jfuse.tflite.names import source_of
 from jfuse.tflite.read.file import load_tflite
@@ -37,6 +33,7 @@ from tests.op_cases import FAMILIES
 from tests.op_cases.case import Case
 from tests.op_cases.failures import Failures
 from tests.op_cases.runners import graph_of as graph_of_row
+from tests.op_cases.runners import opened
 from tests.tflite import programs
 from tests.tflite.programs import BATCH, WEIGHTS, dense, f32, graph_of, i32, program, signature
 
@@ -134,9 +131,7 @@ def check_rows_come_back(rows: Iterable[tuple[Case, bool]]) -> None:
 
 
 def check_row_comes_back(row: Case, dynamic: bool) -> None:
-    graph = prepare_outputs(
-        fuse(graph_of_row(row, dynamic=dynamic), Context(recurrence=RecurrenceOptions(recover=False), sub=SUB_PASSES))
-    )
+    graph = prepare_outputs(opened(graph_of_row(row, dynamic=dynamic)))
     data = to_bytes(Program((signature(graph),)))
     found = load_tflite(data)
     # Each open dimension of an input has its own symbol here, and rows give one to all.
@@ -379,6 +374,15 @@ def test_a_body_with_other_operands() -> None:
         model.subgraphs[2].inputs = model.subgraphs[2].inputs[:2]
 
     with pytest.raises(BadFlatbuffer, match=r"a body takes another number of operands at .*subgraph 2"):
+        load_tflite(changed(programs.loop(), change))
+
+
+def test_a_loop_whose_body_gives_fewer_values_than_it_takes() -> None:
+    def change(model: Any) -> None:
+        body = model.subgraphs[operator(model).builtinOptions.bodySubgraphIndex]
+        body.outputs = body.outputs[:-1]
+
+    with pytest.raises(BadFlatbuffer, match="the body of a loop gives another number of values"):
         load_tflite(changed(programs.loop(), change))
 
 

@@ -24,7 +24,7 @@ def last_steps(graph: Graph) -> Graph:
     if not any(eqn.op is scan for eqn in graph.eqns):
         return graph
     graph = eliminate_dead_code(graph)  # a state that is carried for nobody would be kept alive
-    reads, made = reads_of(graph), producers(graph)
+    reads, made = reads_of(graph, from_end=True), producers(graph)
 
     def visit(eqn: Eqn) -> Sequence[Any] | None:
         read = reads.get(eqn.outputs[0]) if len(eqn.outputs) == 1 else None
@@ -49,7 +49,8 @@ def _final(read: SequenceRead, made: Mapping[Var, Eqn]) -> Var | None:
     if eqn is None or eqn.op is not scan or axis != 0 or read.kept:
         return None
     length = eqn.params["length"]
-    if not is_known(length) or read.index != (0 if eqn.params["reverse"] else length - 1):
+    last = length - 1 if is_known(length) else -1
+    if read.index != (0 if eqn.params["reverse"] else last):
         return None
     (body,) = eqn.bodies
     collected = body.outputs[eqn.outputs.index(source)]

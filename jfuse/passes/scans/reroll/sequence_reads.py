@@ -16,7 +16,7 @@ from jfuse.kernels.core.op import static_value
 
 @dataclass(frozen=True)
 class SequenceRead:
-    """`source` at `index` along `axis`. kept: the axis stays, with size 1."""
+    """`source` at `index` along `axis`, from the end where it is negative. kept: the axis stays, with size 1."""
 
     source: Var
     axis: int
@@ -29,15 +29,18 @@ class SequenceRead:
         return self.source, self.axis, self.kept
 
 
-def reads_of(graph: Graph) -> dict[Var, SequenceRead]:
-    """For each Var that is one step of a sequence, which one. What is known of shapes is no sequence."""
+def reads_of(graph: Graph, *, from_end: bool = False) -> dict[Var, SequenceRead]:
+    """For each Var that is one step of a sequence, which one. What is known of shapes is no sequence.
+
+    from_end: steps of a sequence of open length, counted from its end, as well.
+    """
     found: dict[Var, SequenceRead] = {}
     for eqn in graph.eqns:
         reader = _READERS.get(eqn.op)
         if reader is not None:
             reads = reader(eqn)
             found.update((v, r) for v, r in zip(eqn.outputs, reads, strict=True) if r and r.source.value is None)
-    return found
+    return {v: r for v, r in found.items() if from_end or r.index >= 0}
 
 
 def taken(x: Var, start: int, stride: int, count: int) -> Any:
@@ -146,15 +149,18 @@ def _is_whole(first: int | None, last: int | None, stride: int, size: Dim) -> bo
 
 
 def _place(first: int | None, last: int | None, stride: int, shrinks: bool, size: Dim) -> int | None:
-    """The one index that an entry of a strided slice takes; None where it takes more or it is not known which."""
+    """The one index that an entry of a strided slice takes, below 0 where it counts from the end of an open size.
+
+    None where it takes more, or it is not known which.
+    """
     if stride != 1:
         return None
     if is_known(size):
         start, stop, _ = slice(first, None if shrinks else last).indices(size)
         return start if shrinks or stop == start + 1 else None
     start = first or 0
-    single = shrinks or (last is not None and last == start + 1)
-    return start if single and start >= 0 else None
+    single = shrinks or (last is not None and last == start + 1 and start >= 0) or (first == -1 and last is None)
+    return start if single else None
 
 
 def _single(x: Var, places: Sequence[tuple[int, int, bool]]) -> SequenceRead | None:
