@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from jfuse.errors import JfuseError
+from jfuse.errors import JfuseError, VerifyFailed
 from jfuse.frontends.selection import Selection
 from jfuse.last_resort import only_jfuse_errors
 from jfuse.loading import load_selected
@@ -63,6 +64,7 @@ def convert(
     verify: bool = True,
     samples: Any = None,
     tolerance: float | Mapping[str, float] | None = None,
+    equations: bool = False,
     unsafe: bool = False,
     dump_dir: str | Path | None = None,
     quantize: Recipe | str | Path | None = None,
@@ -72,10 +74,12 @@ def convert(
 ) -> Model:
     """`load`, `lower` and `verify` in one; `result.save(path)` writes the file, `result.report` tells what happened.
 
+    What was compared is `result.verification`. Where outputs differ, VerifyFailed has it, and the `report` so far.
+
     Arguments as for `load` and `lower`; `verify=False` skips the comparison with TensorFlow and LiteRT (fusions are
     still proven).
     samples: inputs of your own to compare on instead of drawn ones, as `verify` takes `inputs`.
-    tolerance: as in `verify`.
+    tolerance, equations: as in `verify`.
     quantize, calibration: as in `lower`. What is compared with TensorFlow is the model before it is quantized;
         `report.noise` tells how far from it the quantized file is, in LiteRT on the calibration data (else on drawn
         inputs).
@@ -110,20 +114,28 @@ def convert(
     lite.report.seconds["export"] = time.perf_counter() - started
     if verify:
         on_stage("verify")
-        started = time.perf_counter()
-        passes_on = passes_infinities_on(model.program) and not leaks_infinities(lite.program)
-        edges = "infinite" if samples is None and passes_on else "none"
-        sampling = SamplingOptions(inputs=samples, edges=edges)
-        compared = VerifyOptions(sampling, FindingOptions(shrink=0), tolerance)
-        sides, notes = with_installed(Sides.of_model(lite.unquantized or lite, model), target_named(target).runtime)
-        found = verify_sides(sides, compared)
-        lite.report.compared(found.differences, [*found.notes, *notes])
-        _measure_noise(lite, options.quantization.calibration)
-        lite.report.seconds["verify"] = time.perf_counter() - started
+        sampling, finding = SamplingOptions(inputs=samples, edges="none"), FindingOptions(shrink=0, equations=equations)
+        compared = VerifyOptions(sampling, finding, tolerance)
+        _compare(lite, model, target_named(target).runtime, compared, options.quantization.calibration)
     return lite
 
 
-def _measure_noise(lite: Model, data: CalibrationData) -> None:
-    """Report how far a quantized model is from the float one."""
+def _compare(lite: Model, source: Model, runtime: str, options: VerifyOptions, data: CalibrationData) -> None:
+    """Give the model its verification, and its report what was found.   runtime: a further one, "" for none
+
+    Of a quantized model the float one is compared, and the quantized one with that, on the data of its calibration.
+    """
+    started = time.perf_counter()
+    if options.sampling.inputs is None and passes_infinities_on(source.program) and not leaks_infinities(lite.program):
+        options = replace(options, sampling=replace(options.sampling, edges="infinite"))
+    sides, notes = with_installed(Sides.of_model(lite.unquantized or lite, source), runtime)
+    try:
+        found = verify_sides(sides, options)
+    except VerifyFailed as failed:
+        failed.report = lite.report
+        raise
+    lite.verification = found
+    lite.report.compared(found.differences, [*found.notes, *notes])
     if lite.unquantized is not None:
         lite.report.noise = noise_of(lite, lite.unquantized, data)
+    lite.report.seconds["verify"] = time.perf_counter() - started

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
+from difflib import get_close_matches
+from traceback import walk_tb
 from typing import Any
 
 
@@ -21,6 +23,18 @@ def shown(value: object) -> str:
         return repr(value)[:80]
     except ValueError:
         return f"a {type(value).__name__}"
+
+
+def raised_in(file: str | None, error: Exception) -> str:
+    """What the user's code raised, with the last line of that file on the way, and the name that was meant perhaps."""
+    text = f"{type(error).__name__}: {error}"
+    lines = [number for frame, number in walk_tb(error.__traceback__) if frame.f_code.co_filename == file]
+    if lines and file is not None:
+        text += f" ({file}, line {lines[-1]})"
+    if isinstance(error, AttributeError) and error.name is not None and error.obj is not None:
+        close = get_close_matches(error.name, dir(error.obj), n=1)
+        text += f"; did you mean {close[0]!r}?" if close else ""
+    return text
 
 
 class JfuseError(Exception):
@@ -76,9 +90,13 @@ class LowerError(JfuseError):
 
 
 class VerifyFailed(JfuseError):
-    """Two forms of the model answer differently. `verification` is what was found, where a whole model was compared."""
+    """Two forms of the model answer differently. `verification` is what was found, where a whole model was compared.
+
+    report: of the conversion that ended by it; None where two models were compared.
+    """
 
     verification: Any = None
+    report: Any = None
 
 
 class KernelFailed(VerifyFailed):

@@ -37,6 +37,7 @@ from jfuse.tflite.mapped_file import need_unchanged
 from jfuse.tflite.model_metadata import Metadata, metadata_of
 from jfuse.tflite.write.file import FileParts, file_parts
 from jfuse.tflite.write.model_metadata import with_metadata
+from jfuse.verification.result import Verification
 
 
 class Model(Shown):
@@ -44,8 +45,10 @@ class Model(Shown):
 
     `imported` keeps the TensorFlow source, `functions` the jax functions, where there are any, so that results can be
     compared with them. `limits` is what running it may take, where it was read from a file. `unquantized` is the float
-    model, of one that was quantized.
+    model, of one that was quantized. `verification` is what `jfuse.convert` compared; None where it did not.
     """
+
+    verification: Verification | None = None
 
     def __init__(
         self,
@@ -91,6 +94,12 @@ class Model(Shown):
     def signatures(self) -> Mapping[str, Signature]:
         """The signatures that can be called, by key (as `serving_default`), in the order of the file."""
         return {s.key: s for s in self.program.signatures}
+
+    @property
+    def imported_program(self) -> Program | None:
+        """The program as it was imported from TensorFlow, JAX or PyTorch; None where the model is of neither."""
+        origin = self.imported or self.functions
+        return None if origin is None else origin.program
 
     def signature(self, key: str | None = None) -> Signature:
         """The signature of a key; without one the default: `serving_default`, else the first."""

@@ -19,6 +19,7 @@ from jfuse.errors import JfuseError, VerifyFailed
 from jfuse.loading import load
 from jfuse.model import Model
 from jfuse.passes.pipeline import STAGES, passes_until
+from jfuse.report import Report
 from jfuse.reports.as_json import write_json, write_report
 from jfuse.reports.explain import explain_lines
 from jfuse.reports.page import write_html
@@ -33,9 +34,6 @@ class Reports:
     json: Path | None = None
     html: Path | None = None
     c_array: Path | None = None
-
-    def __bool__(self) -> bool:
-        return self.json is not None or self.html is not None
 
 
 @dataclass(frozen=True)
@@ -76,20 +74,22 @@ def _only_output(result: Model) -> str:
 def convert(source: Path, output: Path, reports: Reports, compared: Compared, about: About, **arguments: Any) -> None:
     """Write the file and the reports, and print what was done."""
     with progress() as on_stage:
-        if reports:
-            result = jfuse.convert(source, verify=False, on_stage=on_stage, **arguments)
-            on_stage("report")
-            interrupts.need_none()
-            _write_reports(result, source, output, reports, compared)
-        else:
+        try:
             result = jfuse.convert(
                 source,
                 verify=compared.verify,
                 samples=compared.samples,
                 tolerance=compared.tolerance,
+                equations=reports.html is not None,
                 on_stage=on_stage,
                 **arguments,
             )
+        except VerifyFailed as failed:
+            if failed.verification is not None:
+                _write_reports(source, output, reports, failed.verification, failed.report)
+            raise
+        interrupts.need_none()
+        _write_reports(source, output, reports, result.verification, result.report, result)
         interrupts.need_none()
         result = about.given_to(result)
         result.save(output)
@@ -143,32 +143,19 @@ def explain(source: Path, json: Path | None, **arguments: Any) -> None:
         show(as_options(line))
 
 
-def _write_reports(result: Model, source: Path, output: Path, reports: Reports, compared: Compared) -> None:
-    """Compare the result with its source, along the graph for a page, and write what was asked for.
-
-    Raises VerifyFailed, after writing, where the two differ.
-    """
-    found, failed = (Verification("", ""), None)
-    if compared.verify:
-        found, failed = _found(result, compared, reports.html is not None)
-    found = replace(found, subject=output.name, reference=str(source))
+def _write_reports(
+    source: Path,
+    output: Path,
+    reports: Reports,
+    found: Verification | None,
+    report: Report,
+    result: Model | None = None,
+) -> None:
+    """Write what was asked for.   result: None where outputs differ, whose graphs the verification has"""
+    found = replace(found or Verification("", ""), subject=output.name, reference=str(source))
     if reports.json is not None:
-        write_json(found, reports.json, result.report)
+        write_json(found, reports.json, report)
     if reports.html is not None:
-        before = None if result.imported is None else result.imported.program
-        write_html(before, result.program, found, reports.html, report=result.report)
-    if failed is not None:
-        raise failed
-
-
-def _found(result: Model, compared: Compared, equations: bool) -> tuple[Verification, VerifyFailed | None]:
-    """What `jfuse.convert` compares, and the error where outputs differ."""
-    inputs, tolerance = compared.samples, compared.tolerance
-    model = result.unquantized or result
-    try:
-        found = jfuse.verify(model, edges="none", shrink=0, equations=equations, inputs=inputs, tolerance=tolerance)
-        return found, None
-    except VerifyFailed as failed:
-        if failed.verification is None:
-            raise
-        return failed.verification, failed
+        before, after = (found.before, found.after) if result is None else (result.imported_program, result.program)
+        assert after is not None
+        write_html(before, after, found, reports.html, report=report)

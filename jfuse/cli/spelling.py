@@ -9,6 +9,8 @@ from jfuse.passes.options import LOOPS, PADDINGS, PREFERENCES, STATES
 from jfuse.verification.options import EDGES
 
 _VALUE = r"""(?P<value>"[^"\n]*"|'[^'\n]*'|\[[^\]\n]*\]|\{[^}\n]*\}|[\w.-]+|…)"""
+_NAME = r"[\w./:-]+"
+_RANDOM = '"random"'
 _KEYWORD = re.compile(rf"\b(?P<name>[a-z]\w*)={_VALUE}")
 
 
@@ -22,8 +24,11 @@ _OFFICIAL: dict[str, tuple[str, ...]] = {
     "--keras_model_file": (),
     "--output_file": ("-o",),
     "--saved_model_signature_key": ("--signature",),
+    "--graph_def_file": (),
+    "--input_arrays": ("--inputs",),
+    "--output_arrays": ("--outputs",),
 }
-_WITHOUT_EFFECT = frozenset({"--experimental_new_converter", "--experimental_new_quantizer"})
+_WITHOUT_EFFECT = frozenset({"--experimental_new_converter", "--experimental_new_quantizer", "--enable_v1_converter"})
 
 
 def from_tflite_convert(arguments: Sequence[str]) -> list[str]:
@@ -67,6 +72,11 @@ def _fixed(option: str) -> Callable[[str], str]:
     return lambda value: option
 
 
+def _names(option: str) -> Callable[[str], str]:
+    """The names of a list, `['a', 'b']`, by commas; NAMES for a list that stands for any."""
+    return lambda value: f"{option} {','.join(re.findall(_NAME, value)) or 'NAMES'}"
+
+
 def _custom_ops(value: str) -> str:
     name = re.match(r"""\{["'](\w+)["']""", value)
     return f"--custom-op {name[1] if name else 'NAME'}"
@@ -83,10 +93,11 @@ _SPELLED: dict[str, Callable[[str], str]] = {
     "padding": _chosen("--padding", PADDINGS),
     "prefer": _chosen("--prefer", PREFERENCES),
     "state": _chosen("--state", STATES),
+    "calibration": lambda value: f"--calibration {'random' if value == _RANDOM else 'data.npz'}",
     "batch": lambda value: f"--batch {value}" if value.isdigit() else f"batch={value}",
     "custom_ops": _custom_ops,
-    "input_tensors": _fixed("--inputs NAMES"),
-    "output_tensors": _fixed("--outputs NAMES"),
+    "input_tensors": _names("--inputs"),
+    "output_tensors": _names("--outputs"),
     "rules": _fixed("--rules FILE"),
     "shapes": _shape,
     "inputs": _fixed("--inputs data.npz"),

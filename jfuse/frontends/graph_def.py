@@ -52,10 +52,12 @@ def graph_def_signature(graph_def: Any, selection: Selection) -> TfSignature:
     """
     inputs, outputs, specs = selection.input_tensors, selection.output_tensors, selection.input_signature
     if not outputs:
+        unread = _unread(graph_def)
         raise ImportFailed(
             "a GraphDef does not say what it computes",
             expected="output_tensors=[…], names of its tensors",
-            found=f"nodes that nothing reads: {_listed(_unread(graph_def))}",
+            found=f"nodes that nothing reads: {_listed(unread)}",
+            remedy=f"output_tensors={unread[:1]}, if that is the result" if unread else None,
         )
     fed = list(inputs) if inputs is not None else _placeholders(graph_def, outputs)
     graph_def = graph_def if specs is None else _with_shapes(graph_def, fed, specs)

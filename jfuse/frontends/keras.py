@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -48,6 +49,10 @@ def _of_archive(path: Path, limits: Limits) -> tuple[Any, object, object]:
 
 def _library(module: object, version: object) -> Any:
     if str(module).startswith("tf_keras") or str(version).startswith("2."):
+        if find_spec("tf_keras") is None:
+            raise ImportFailed(
+                "the model is one of Keras 2", found="tf_keras is not installed", remedy="pip install tf_keras"
+            )
         import tf_keras
 
         return tf_keras

@@ -17,8 +17,8 @@ _HEIGHT = 640  # pixels
 
 @as_html.register
 def _model(model: Model) -> str:
-    before = None if model.imported is None else model.imported.program
-    return _framed(page(page_data(before, model.program, Verification("", ""), model.report)))
+    found = model.verification or Verification("", "")
+    return _framed(page(page_data(model.imported_program, model.program, found, model.report)))
 
 
 @as_html.register

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from functools import cache
 from importlib.resources import files
 
+from jfuse.passes.scans.to_loops.loop_cost import LoopSpelling
 from jfuse.report import Fusion, LoopForm, Refusal, Report
 
 
@@ -51,7 +52,7 @@ def _of_fusion(fusion: Fusion) -> Iterator[str]:
     yield f"  becomes    {', '.join(fusion.becomes)}"
     if fusion.speed is not None:
         yield f"  speed      {fusion.speed}"
-        yield from _expected({"fused": fusion.speed.fused_microseconds, **fusion.speed.forms})
+        yield from _expected("", fusion.speed.fused_microseconds, fusion.speed.forms)
 
 
 def _of_refusal(refusal: Refusal, form: LoopForm | None) -> Iterator[str]:
@@ -68,15 +69,18 @@ def _of_refusal(refusal: Refusal, form: LoopForm | None) -> Iterator[str]:
 
 def _of_loop(form: LoopForm) -> Iterator[str]:
     yield f"  becomes    {form}"
-    yield from _expected(form.forms)
+    yield from _expected(form.form, form.chosen_microseconds, form.forms)
 
 
-def _expected(forms: Mapping[str, float]) -> Iterator[str]:
-    """What a recurrence takes in each form by the cost model, in microseconds; x4 are four steps in a turn of WHILE."""
-    if len(forms) > 1:
-        yield f"  expected   {', '.join(f'{form} {us:.3g} us' for form, us in forms.items())}"
+def _expected(chosen: str, microseconds: float, forms: Mapping[str, float]) -> Iterator[str]:
+    """What a call takes in the chosen form by the cost model, and in the fastest of the others.   forms: by words"""
+    named = {str(LoopSpelling.named(word)): us for word, us in forms.items()}
+    others = [f"{us:.3g} us as {form}" for form, us in named.items() if form != chosen][:_MOST_FORMS]
+    if others:
+        yield f"  expected   about {microseconds:.3g} us a call; {'; '.join(others)}"
 
 
+_MOST_FORMS = 3
 _LINK = re.compile(r"\[([^\]]+)\]\([^)]*\)")
 
 

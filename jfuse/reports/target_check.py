@@ -67,7 +67,9 @@ class TargetCheck:
             reason = f": {o.reason}" if o.reason else ""
             place = f" (first {o.first})" if o.reason and o.first else ""
             yield f"  {o.where:<10} {o.count:>4} x {o.builtin}{version} {o.types}{reason}{place}"
-        yield from (f"  open size: {text}; fix it (--batch 1)" for text in self.open_inputs)
+        yield from (
+            f"  open size: {text}; convert the source with it fixed (--batch, --shape)" for text in self.open_inputs
+        )
         yield from (f"  warning: {text}" for text in self.losses)
         if self.arena_bytes is not None:
             yield f"  arena: {self.arena_bytes} bytes, measured in tflite-micro's interpreter on this machine"

@@ -222,6 +222,28 @@ def test_samples_and_the_tolerance_are_the_users(run: Run, guarded: Path, tmp_pa
     assert run(*words, *given, "--no-verify").exit_code == 2
 
 
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("def f(:", "SyntaxError: invalid syntax (broken_rules.py, line 1)"),
+        ("import jfuse\n\njfuse.fuse", "broken_rules.py, line 3); did you mean 'fuses'?"),
+        ("1 / 0", "ZeroDivisionError: division by zero ("),
+    ],
+)
+@pytest.mark.parametrize("option", ["--rules", "--import"])
+def test_code_of_the_user_that_fails_is_one_message(
+    run: Run, option: str, text: str, told: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "broken_rules.py").write_text(text, encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    done = run("rules", option, "broken_rules.py" if option == "--rules" else "broken_rules")
+    sys.modules.pop("broken_rules", None)
+    assert done.exit_code == 1
+    assert done.output.startswith("JfuseError: broken_rules")
+    assert told in " ".join(done.output.split())
+
+
 @pytest.mark.parametrize("chosen", [None, "1"])
 def test_onednn_is_off_unless_the_user_chose(chosen: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
     name = "TF_ENABLE_ONEDNN_OPTS"

@@ -24,6 +24,12 @@ REFUSALS = Path(__file__).parents[2] / "jfuse" / "refusals.md"
         ("unsafe=True for a source", "--unsafe for a source"),
         ("verify=False writes it", "--no-verify writes it"),
         ("samples=… with inputs, or verify=False", "--samples data.npz with inputs, or --no-verify"),
+        ("output_tensors=[…], names of its tensors", "--outputs NAMES, names of its tensors"),
+        ("output_tensors=['a/b:0', 'c'], if", "--outputs a/b:0,c, if"),
+        (
+            'calibration="random" tries it, calibration=… not',
+            "--calibration random tries it, --calibration data.npz not",
+        ),
         ("signatures=[…] names those", "--signature KEY names those"),
         ('custom_ops={"Dawsn": None} writes it', "--custom-op Dawsn writes it"),
         ("x=3, y=[1]", "x=3, y=[1]"),
@@ -53,6 +59,10 @@ def test_every_option_that_a_remedy_names_is_one() -> None:
         (["--saved_model_tag_set=gpu", "m"], ["--saved_model_tag_set=gpu", "m"]),
         (["--experimental_new_converter", "m"], ["m"]),
         (["--experimental_new_converter=false", "--experimental_new_quantizer", "True", "m"], ["m"]),
+        (
+            ["--enable_v1_converter", "--graph_def_file=g.pb", "--input_arrays=x", "--output_arrays", "y,z"],
+            ["g.pb", "--inputs", "x", "--outputs", "y,z"],
+        ),
         (["m", "-o", "x=y.tflite", "--no-verify"], ["m", "-o", "x=y.tflite", "--no-verify"]),
     ],
 )

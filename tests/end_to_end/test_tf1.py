@@ -68,7 +68,10 @@ def test_open_shapes_are_given() -> None:
 @pytest.mark.parametrize(
     ("names", "message"),
     [
-        ({}, "does not say what it computes\n.*output_tensors=.*\n.*nodes that nothing reads: y0, y1, y2"),
+        (
+            {},
+            "does not say what it computes\n.*output_tensors=.*\n.*nothing reads: y0, y1, y2\n.*output_tensors=.'y0'.,",
+        ),
         ({"output_tensors": ["z"]}, "no tensor 'z'\n.*placeholders: x0; nodes that nothing reads: y0"),
         (
             {"output_tensors": ["y0"], "input_tensors": []},

@@ -8,6 +8,7 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
+import h5py
 import keras
 import pytest
 
@@ -91,6 +92,17 @@ def test_a_subclassed_model() -> None:
 def test_a_model_that_fails() -> None:
     with pytest.raises(ImportFailed, match=r"could not be traced\n.*the layer's own words"):
         jfuse.load(Failing(name="failing"), input_signature=[spec(None, 3)])
+
+
+def test_a_file_of_keras_2_names_the_library_that_reads_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with h5py.File(tmp_path / "old.h5", "w") as file:
+        file.attrs["model_config"] = json.dumps({"class_name": "Sequential", "config": {"layers": []}})
+        file.attrs["keras_version"] = "2.15.0"
+    monkeypatch.setattr("jfuse.frontends.keras.find_spec", lambda name: None)
+    with pytest.raises(
+        ImportFailed, match=r"is one of Keras 2(.|\n)*tf_keras is not installed\n.*pip install tf_keras"
+    ):
+        jfuse.load(tmp_path / "old.h5")
 
 
 def test_a_corrupt_file(tmp_path: Path) -> None:

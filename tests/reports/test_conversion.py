@@ -10,6 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 import jfuse
+from jfuse import converted_model
 from jfuse.cli import app as cli
 from jfuse.errors import VerifyFailed
 from jfuse.reports import write_model_explorer
@@ -93,17 +94,45 @@ def test_model_explorer_has_every_operator(reports: Path) -> None:
 def test_where_outputs_differ_the_reports_are_written_and_the_file_is_not(
     saved_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """The report is that of `jfuse.convert`, which leaves it in the error."""
+
     def differs(*_: object, **__: object) -> Verification:
         failed = VerifyFailed("output 'hidden' differs")
-        failed.verification = Verification("a", "b", [difference(0.5)])
+        failed.verification = Verification("a", "b", [difference(0.5)], after=jfuse.load(saved_model).program)
         raise failed
 
-    monkeypatch.setattr(jfuse, "verify", differs)
+    monkeypatch.setattr(converted_model, "verify_sides", differs)
     words = ["convert", saved_model, "-o", tmp_path / "m.tflite", "--json", tmp_path / "m.json"]
-    done = CliRunner().invoke(cli.app, [str(word) for word in words])
+    done = CliRunner().invoke(cli.app, [str(word) for word in (*words, "--html", tmp_path / "m.html")])
     assert done.exit_code == 1
-    assert json.loads((tmp_path / "m.json").read_text(encoding="ascii"))["passed"] is False
+    told = json.loads((tmp_path / "m.json").read_text(encoding="ascii"))
+    assert told["passed"] is False
+    assert [r["what"] for r in told["conversion"]["refused"]] == ["acme.swish"], "of the conversion"
+    assert "acme.swish" in (tmp_path / "m.html").read_text(encoding="utf-8")
     assert not (tmp_path / "m.tflite").exists()
+
+
+def test_a_quantized_model_is_reported_with_its_noise_and_the_time_of_the_comparison(
+    saved_model: Path, tmp_path: Path
+) -> None:
+    """With reports as without them: `jfuse.convert` compares in either case."""
+    words = ["convert", saved_model, "-o", tmp_path / "m.tflite", "--json", tmp_path / "m.json"]
+    done = CliRunner().invoke(
+        cli.app, [str(word) for word in (*words, "--quantize", "int8", "--calibration", "random")]
+    )
+    assert done.exit_code == 0, done.output
+    told = json.loads((tmp_path / "m.json").read_text(encoding="ascii"))["conversion"]
+    assert [noise["output"] for noise in told["noise"]][:1] == ["y"]
+    assert told["seconds"]["verify"] > 0
+    assert "dB in LiteRT" in done.output
+
+
+def test_a_conversion_keeps_what_it_compared(saved_model: Path) -> None:
+    result = jfuse.convert(saved_model, equations=True)
+    assert result.verification is not None
+    assert result.verification.differences == result.report.differences
+    assert {e.pair for e in result.verification.equations}, "the error along the graph"
+    assert jfuse.convert(saved_model, verify=False).verification is None
 
 
 def test_without_verification_the_report_is_of_the_conversion(saved_model: Path, tmp_path: Path) -> None:

@@ -44,6 +44,15 @@ def test_a_refusal_tells_why_what_to_do_and_what_it_became() -> None:
     assert lines[4] == "  becomes    unrolled (12 steps of 15 operators)"
 
 
+def test_times_are_told_of_the_chosen_form_and_of_three_others_in_words() -> None:
+    forms = {"unrolled": 10.0, "x4": 12.25, "x2": 13.0, "x2in24": 14.0, "x3": 20.0}
+    loop = LoopForm("net/while (While)", "12 steps", "WHILE, 2 steps a turn", chosen_microseconds=13.0, forms=forms)
+    assert explain_lines(Report(loops=[loop]))[2] == (
+        "  expected   about 13 us a call; 10 us as unrolled; 12.2 us as WHILE, 4 steps a turn; "
+        "14 us as WHILE, 2 steps a turn, in blocks of 24 steps"
+    )
+
+
 def test_loops_that_nobody_took_for_a_recurrence_are_told_too() -> None:
     assert explain_lines(Report(loops=[LoopForm("model/while (While)", "3 steps", "a WHILE")])) == [
         "loop at model/while (While)",

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from jfuse.errors import NotFused, RuleError
+from jfuse.errors import NotFused, RuleError, raised_in
 from jfuse.ir.dims import SymbolNames, symbols_of
 from jfuse.ir.graph import Atom, Const, Eqn, Graph, Var
 from jfuse.ir.trace import at_source, recording
@@ -98,8 +98,8 @@ def _call(rule: FuseRule, eqn: Eqn, call: _Call) -> tuple[Any, ...]:
         raise RuleError(
             f"the rule {rule.name} failed on the composite {eqn.params['name']!r}",
             where=str(eqn.source) or None,
-            found=f"{type(error).__name__}: {error}",
-            remedy="refuse with jfuse.need what the rule cannot take",
+            found=raised_in(inspect.getsourcefile(rule.function), error),
+            remedy="mend the rule, or refuse with jfuse.need what it cannot take",
         ) from error
     results = tuple(results) if isinstance(results, tuple | list) else (results,)
     if len(results) != len(eqn.outputs):

@@ -55,7 +55,7 @@ def _calibrated(wanted: Mapping[Observed, set[str]], program: Program, ctx: Cont
         first = value_source(program, next(iter(wanted)).var)
         raise JfuseError(
             "the recipe computes in integers, whose ranges calibration finds",
-            expected="calibration=, with inputs like those that the model will see",
+            expected="calibration=…, with inputs like those that the model will see",
             found=f"nothing, and {len(wanted)} values without a range; the first is {first}",
             remedy='calibration="random" tries it out, without a promise',
         )

@@ -191,6 +191,16 @@ def test_an_error_in_a_rule_names_the_rule_and_the_composite() -> None:
         fused(trace_graph(scaled, [X]), fuse_broken)
 
 
+def test_an_error_in_a_rule_has_its_line_and_the_name_that_was_meant() -> None:
+    @fuses("acme.cell", default=False)
+    def fuse_typo(x: Array, w: np.ndarray, *, scale: float) -> Array:
+        return ops.hardswish(x)  # type: ignore[attr-defined]
+
+    line = fuse_typo.function.__code__.co_firstlineno + 2
+    with pytest.raises(RuleError, match=rf"test_fuse.py, line {line}\); did you mean 'hard_swish'"):
+        fused(trace_graph(scaled, [X]), fuse_typo)
+
+
 def test_another_number_of_results_is_an_error_of_the_rule() -> None:
     @fuses("acme.cell", default=False)
     def fuse_two(x: Array, w: np.ndarray, *, scale: float) -> tuple[Array, Array]:

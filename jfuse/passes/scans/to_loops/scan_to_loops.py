@@ -182,6 +182,14 @@ def _told(
     loop: Loop, size: LoopSize, form: LoopSpelling, best: LoopSpelling, expected: Mapping[str, float]
 ) -> LoopForm:
     """What became of a loop and why, for the report."""
-    sizes = f"{loop.length} steps of {size.operators} operators and {size.weights} bytes of weights"
-    operators = size.steps * size.operators
-    return LoopForm(str(loop.eqn.source), sizes, str(form), operators, size.microseconds(best), str(best), expected)
+    steps = f"{loop.length} steps" if is_known(loop.length) else f"{loop.length} steps, taken for {size.steps},"
+    return LoopForm(
+        str(loop.eqn.source),
+        f"{steps} of {size.operators} operators and {size.weights} bytes of weights",
+        str(form),
+        size.steps * size.operators,
+        size.microseconds(best),
+        size.microseconds(form),
+        str(best),
+        expected,
+    )
