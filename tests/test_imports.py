@@ -104,8 +104,8 @@ from its own line and from those above it. docs/architecture.md draws the same o
 LEVEL = {name: level for level, name in enumerate(ORDER)}
 
 # Slow to import, and absent where only the core is used: imported by these modules alone, and only inside functions.
-LAZY = {"google", "h5py", "keras", "tensorflow", "tf_keras", "torch"}
-LAZY_USERS = ("jfuse.frontends.", "jfuse.tf_nodes.", "jfuse.verification.runners.")
+LAZY = {"google", "h5py", "keras", "matplotlib", "tensorflow", "tf_keras", "torch"}
+LAZY_USERS = ("jfuse.benchmark.picture", "jfuse.frontends.", "jfuse.tf_nodes.", "jfuse.verification.runners.")
 
 
 @dataclass(frozen=True)

@@ -65,9 +65,13 @@ def _by_jfuse(request: Mapping[str, Any]) -> _Work:
 
 
 def _officially(request: Mapping[str, Any]) -> _Work:
-    asked = request["load"]
-    converter = official_converter(Path(request["source"]), asked["signatures"], asked["shapes"] or {}, asked["batch"])
-    return lambda: (official_bytes(converter), {})
+    def work() -> tuple[bytes, dict[str, Any]]:
+        asked, source = request["load"], Path(request["source"])
+        return official_bytes(
+            official_converter(source, asked["signatures"], asked["shapes"] or {}, asked["batch"])
+        ), {}
+
+    return work
 
 
 def _on_xla(request: Mapping[str, Any]) -> _Work:

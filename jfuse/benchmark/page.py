@@ -5,16 +5,15 @@ from __future__ import annotations
 import base64
 import hashlib
 import os
-from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from html import escape
 from pathlib import Path
 
-from jfuse.benchmark.result import HEADER, Benchmark, BenchRow, cells_of, label
+from jfuse.benchmark.charts import charts, profile_chart
+from jfuse.benchmark.result import HEADER, Benchmark, BenchRow, cells_of
 from jfuse.errors import printable
 from jfuse.files import write_atomic
 from jfuse.notebooks import as_html
-from jfuse.reports.bars import Bar, BarGroup, bar_chart
 
 _STYLE = """
 body { font-family: sans-serif; margin: 2em auto; max-width: 70em; padding: 0 1em; color: #222; background: #fff }
@@ -58,60 +57,17 @@ def _model(result: Benchmark) -> Iterator[str]:
     for row in result.rows:
         for note in row.notes:
             yield f"<p>{_safe(row.name)}: {_safe(note)}</p>"
-    yield from charts(result)
+    yield from (chart.svg for chart in charts(result))
     for row in result.rows:
         if row.profile:
             yield from _profile(row)
 
 
-def charts(result: Benchmark) -> Iterator[str]:
-    """The plots of a model as SVG, of what was measured: latency, error, conversion time and memory, size."""
-    rows = [row for row in result.rows if not row.error]
-    latency = [
-        BarGroup(
-            row.name,
-            tuple(
-                Bar(label(threads), t.median_us, f"{t.median_us:.4g} us, p90 {t.p90_us:.4g}", t.p90_us)
-                for threads, t in sorted(row.latency.items())
-            ),
-        )
-        for row in rows
-    ]
-    yield from _chart("Latency of a call: median, and a mark at the 90th percentile", latency)
-    errors = [(row, row.difference) for row in rows if row.difference is not None]
-    yield from _chart(
-        "Largest error of an output against the source, on a logarithmic scale",
-        [BarGroup(row.name, (Bar("error", error, f"{error:.1e}"),)) for row, error in errors],
-        logarithmic=True,
-    )
-    for title, unit, name in (
-        ("Conversion", "s", "seconds"),
-        ("Peak memory of the conversion", "MiB", "peak_mib"),
-        ("File size", "bytes", "size_bytes"),
-    ):
-        values = [(row, getattr(row, name)) for row in rows if getattr(row, name) is not None]
-        yield from _chart(title, [BarGroup(row.name, (Bar(unit, v, f"{v:,.4g} {unit}"),)) for row, v in values])
-
-
-def _chart(title: str, groups: Sequence[BarGroup], *, logarithmic: bool = False) -> Iterator[str]:
-    groups = [group for group in groups if group.bars]
-    if groups:
-        yield bar_chart(title, groups, logarithmic=logarithmic)
-
-
 def _profile(row: BenchRow) -> Iterator[str]:
     """The operators by kind as a chart, and each of them in a table that is folded."""
-    sums: dict[str, float] = {}
-    counts = Counter[str]()
-    for timed in row.profile:
-        if timed.us is not None:
-            sums[timed.op] = sums.get(timed.op, 0.0) + timed.us
-            counts[timed.op] += 1
-    bars = [
-        BarGroup(f"{counts[op]} {op}", (Bar("us", us, f"{us:.4g} us"),))
-        for op, us in sorted(sums.items(), key=lambda item: -item[1])
-    ]
-    yield from _chart(f"{row.name}: each operator alone, one thread", bars)
+    chart = profile_chart(row)
+    if chart.groups:
+        yield chart.svg
     rows = [(o.op, o.name, o.reason if o.us is None else f"{o.us:.4g}") for o in row.profile]
     yield f"<details><summary>{_safe(row.name)}: {len(rows)} operators</summary>"
     yield _table(("operator", "output", "us"), rows)

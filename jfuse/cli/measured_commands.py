@@ -124,6 +124,9 @@ def bench(
     profile: Annotated[bool, typer.Option(help="Also time each operator alone.")] = True,
     json: options.Json = None,
     html: options.Html = None,
+    png: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="The page's charts as a picture, by matplotlib (jfuse[bench]).")
+    ] = None,
     import_: options.Imports = None,
     unsafe: options.Unsafe = False,
     quiet: options.Quiet = False,
@@ -136,7 +139,7 @@ def bench(
     Example: jfuse bench saved_model/ --batch 1 --html bench.html
     """
     for model in models:
-        check_targets(model, json, html)
+        check_targets(model, json, html, png)
     sizes = options.shapes_of(shape)
     options.check_modules(import_)
     with work(verbose, quiet):
@@ -147,6 +150,7 @@ def bench(
             models,
             json,
             html,
+            png,
             signatures=signature,
             shapes=sizes,
             batch=batch,

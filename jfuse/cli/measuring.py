@@ -8,6 +8,7 @@ from typing import Any
 
 from jfuse.benchmark.comparison import bench as measured
 from jfuse.benchmark.page import write_benchmark_page
+from jfuse.benchmark.picture import need_matplotlib, write_benchmark_picture
 from jfuse.benchmark.result import HEADER, Benchmark, cells_of, write_benchmark
 from jfuse.cli import interrupts
 from jfuse.cli.console import progress, show, show_columns
@@ -16,8 +17,10 @@ from jfuse.differences.model_diff import diff as compared
 from jfuse.reports.as_json import write_data
 
 
-def bench(models: Sequence[Path], json: Path | None, html: Path | None, **arguments: Any) -> None:
+def bench(models: Sequence[Path], json: Path | None, html: Path | None, png: Path | None, **arguments: Any) -> None:
     """Measure each model, print its table, and write the reports."""
+    if png is not None:
+        need_matplotlib()
     results: list[Benchmark] = []
     for model in models:
         with progress() as on_stage:
@@ -28,6 +31,8 @@ def bench(models: Sequence[Path], json: Path | None, html: Path | None, **argume
         write_benchmark(results, json)
     if html is not None:
         write_benchmark_page(results, html)
+    if png is not None:
+        write_benchmark_picture(results, png)
 
 
 def _print(result: Benchmark) -> None:

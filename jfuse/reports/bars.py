@@ -9,7 +9,7 @@ from xml.sax.saxutils import escape
 
 from jfuse.errors import printable
 
-_COLOURS = ("#3b6fb6", "#d98032", "#4f9d69", "#a65fa8", "#8a7f72")
+COLOURS = ("#3b6fb6", "#d98032", "#4f9d69", "#a65fa8", "#8a7f72")
 _LABEL, _WIDTH, _VALUE = 230, 420, 190  # pixels: of the labels, of the longest bar, and behind it
 _BAR, _GAP, _TOP = 16, 12, 46
 _FONT = "font-family='sans-serif' font-size='12'"
@@ -34,6 +34,20 @@ class BarGroup:
     bars: tuple[Bar, ...]
 
 
+@dataclass(frozen=True)
+class BarChart:
+    """Groups of bars under a title.   logarithmic: as `bar_chart` has it"""
+
+    title: str
+    groups: tuple[BarGroup, ...]
+    logarithmic: bool = False
+
+    @property
+    def svg(self) -> str:
+        """The chart as an SVG element."""
+        return bar_chart(self.title, self.groups, logarithmic=self.logarithmic)
+
+
 def bar_chart(title: str, groups: Sequence[BarGroup], *, logarithmic: bool = False) -> str:
     """The chart as an SVG element: horizontal bars, groups under one another, a colour for each series.
 
@@ -46,7 +60,7 @@ def bar_chart(title: str, groups: Sequence[BarGroup], *, logarithmic: bool = Fal
     for group in groups:
         lines.append(_text(_LABEL - 8, y + _BAR / 2 + 4, _cut(group.label), "end"))
         for bar in group.bars:
-            lines += _bar(bar, y, scale, _COLOURS[series.index(bar.series) % len(_COLOURS)])
+            lines += _bar(bar, y, scale, COLOURS[series.index(bar.series) % len(COLOURS)])
             y += _BAR + 2
         y += _GAP
     width, height = _LABEL + _WIDTH + _VALUE, y + 4
@@ -82,7 +96,7 @@ def _legend(series: Sequence[str]) -> list[str]:
         return []
     found, x = [], float(_LABEL)
     for number, name in enumerate(series):
-        colour = _COLOURS[number % len(_COLOURS)]
+        colour = COLOURS[number % len(COLOURS)]
         found.append(f"<rect x='{x:.0f}' y='26' width='10' height='10' fill='{colour}'/>")
         found.append(_text(x + 14, 35, name, "start"))
         x += 30 + 7 * len(name)

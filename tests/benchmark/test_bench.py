@@ -9,20 +9,24 @@ import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 from typing import Any
 
+import matplotlib.image
 import numpy as np
 import pytest
 from typer.testing import CliRunner
 
 import jfuse
+from jfuse.benchmark import one_conversion
+from jfuse.benchmark.charts import charts
 from jfuse.benchmark.operator_times import operator_times
-from jfuse.benchmark.page import benchmark_page, charts
+from jfuse.benchmark.page import benchmark_page
+from jfuse.benchmark.picture import benchmark_picture, write_benchmark_picture
 from jfuse.benchmark.result import Benchmark, BenchRow, Latency, OperatorTime, to_json
 from jfuse.cli import app as cli
 from jfuse.errors import JfuseError
 from jfuse.frontends.example_model import export_example
 from jfuse.ir.types import DType
 from jfuse.kernels import ops
-from jfuse.reports.bars import Bar, BarGroup, bar_chart
+from jfuse.reports.bars import COLOURS, Bar, BarGroup, bar_chart
 from jfuse.tflite.write.file import to_bytes
 from tests.tflite.programs import KEY, f32, program
 
@@ -117,7 +121,7 @@ def test_the_page_shows_every_row_and_escapes_names() -> None:
     assert "ConverterError: &lt;unknown&gt;" in page
     assert "a&amp;b" in page
     assert "works on a variable" in page
-    titles = [ElementTree.fromstring(chart).attrib["aria-label"] for chart in charts(RESULT)]
+    titles = [ElementTree.fromstring(chart.svg).attrib["aria-label"] for chart in charts(RESULT)]
     assert [title.split(":")[0].split(" of ")[0] for title in titles] == [
         "Latency",
         "Largest error",
@@ -127,6 +131,37 @@ def test_the_page_shows_every_row_and_escapes_names() -> None:
     ]
     assert str(RESULT._repr_html_()) in page
     assert json.loads(json.dumps(to_json([RESULT])))["models"][0]["rows"][0]["latency"]["2"]["p90_us"] == 25.0
+
+
+def test_the_picture_has_the_charts_of_the_page_in_their_colours(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The bar of 20 us is twice as long as that of 10 us above it; a picture of nothing is one, too."""
+    pixels = matplotlib.image.imread(write_benchmark_picture([RESULT], tmp_path / "b.png"))[..., :3]
+    one, two = (_lengths(pixels, colour) for colour in COLOURS[:2])
+    second = int(np.flatnonzero(two > 50)[0])  # beyond the legend's square
+    first = int(np.flatnonzero(one[:second] > 50)[-1])
+    assert two[second + 2] == pytest.approx(2 * one[first - 2], abs=4)
+    assert benchmark_picture([]).startswith(b"\x89PNG")
+    monkeypatch.setattr("jfuse.benchmark.picture.find_spec", lambda name: None)
+    with pytest.raises(JfuseError, match=r"matplotlib, which is not installed\n.*jfuse\[bench\]"):
+        write_benchmark_picture([RESULT], tmp_path / "none.png")
+
+
+def _lengths(pixels: np.ndarray, colour: str) -> np.ndarray:
+    """How many pixels of each row have a colour."""
+    wanted = [int(colour[i : i + 2], 16) for i in (1, 3, 5)]
+    return np.asarray(((255 * pixels).round() == wanted).all(-1).sum(1))
+
+
+@pytest.mark.parametrize("by", ["jfuse", "official", "xla"])
+def test_the_time_of_a_conversion_begins_before_the_source_is_read(by: str, tmp_path: Path) -> None:
+    """Reading and imports are counted for all alike: nothing of it is done before the clock starts."""
+    asked = {"signatures": None, "shapes": None, "batch": None}
+    request = {"source": str(tmp_path / "none.keras"), "load": asked, "options": {}}
+    work = one_conversion._WORKS[by](request)
+    with pytest.raises(Exception, match=r"none\.keras"):
+        work()
 
 
 def test_bars_have_the_lengths_of_their_values() -> None:
