@@ -180,4 +180,6 @@ def untraceable(graph: Graph, limits: Limits = DEFAULT_LIMITS) -> str | None:
             return f"the result size of {eqn.op.name} depends on data ({eqn.source})"
         if any(a is not None and a.type.dtype is DType.string for a in (*eqn.inputs, *eqn.outputs)):
             return f"{eqn.op.name} works on strings ({eqn.source})"
+    if any(a.type.dtype is DType.string for a in (*graph.inputs, *graph.outputs)):
+        return "it takes or gives strings"
     return None

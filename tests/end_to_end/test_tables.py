@@ -180,3 +180,14 @@ def test_splitting_text_is_refused() -> None:
     sentences = keras.Input((1,), dtype="string")
     with pytest.raises(LowerError, match=r"StringSplitV2(.|\n)*do text work before the model"):
         jfuse.convert(keras.Model(sentences, words(sentences)))
+
+
+def test_texts_that_nothing_reads() -> None:
+    """An identifier that stands beside the numbers, and one that is handed on."""
+    specs = [tf.TensorSpec([None], tf.string, name="text"), tf.TensorSpec([None, 3], name="x")]
+    unread = tf.function(lambda text, x: 2.0 * x, input_signature=specs, autograph=False)
+    handed_on = tf.function(lambda text, x: {"text": text, "y": 2.0 * x}, input_signature=specs, autograph=False)
+    for source in (unread, handed_on):
+        lite = jfuse.convert(source)
+        assert all(d.error <= d.tolerance for d in lite.report.differences)
+        check_invokes(lite)
