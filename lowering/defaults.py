@@ -17,6 +17,7 @@ from jfuse.lowering.ops.array import (  # noqa: F401
     slicing,
     sort,
     sparse,
+    sparse_algebra,
 )
 from jfuse.lowering.ops.image import (  # noqa: F401
     blocks,

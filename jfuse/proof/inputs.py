@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import zip_longest
 from math import prod
 
 import numpy as np
@@ -14,6 +13,7 @@ from jfuse.ir.dims import Dim, is_known, substitute_dim, symbols_of
 from jfuse.ir.graph import Graph, Signature
 from jfuse.ir.types import DType, TensorType
 from jfuse.proof.ranges import IndexRange, drawn_ranges
+from jfuse.proof.size_needs import size_needs
 
 _SCALES = (1.0, 0.1, 4.0)
 _LARGEST_SIZE = 512  # what no network needs to leave a pixel of an image
@@ -54,12 +54,12 @@ def size_choices(graph: Graph, fixed: Mapping[str, int] | None = None) -> list[d
 
 
 def _filled(graph: Graph, sizes: dict[str, int], fixed: Collection[str]) -> dict[str, int]:
-    """The least sizes from the given ones on at which operands fit and each convolution and pool has a window.
+    """The least sizes from the given ones on at which operands fit, and windows and rows that are read are there.
 
     A network that halves an image and joins what it enlarges with what it halved takes even sizes only. The given ones
     where no larger ones help, as where those that are fixed do not fit.
     """
-    open_, grown = [g for g in _groups(graph) if _symbols(g.dims) and _symbols(g.dims) <= sizes.keys()], dict(sizes)
+    open_, grown = [g for g in size_needs(graph) if _symbols(g.dims) and _symbols(g.dims) <= sizes.keys()], dict(sizes)
     for _ in range(_LARGEST_SIZE):
         wrong = [g for g in open_ if not g.holds([int(substitute_dim(d, grown)) for d in g.dims])]
         if not wrong:
@@ -70,33 +70,6 @@ def _filled(graph: Graph, sizes: dict[str, int], fixed: Collection[str]) -> dict
         for name in growing:
             grown[name] += 1
     return sizes
-
-
-@dataclass(frozen=True)
-class _Group:
-    """Dimensions that must be related at run time: all equal but for those of 1, or none below 1."""
-
-    dims: tuple[Dim, ...]
-    agree: bool
-
-    def holds(self, sizes: Sequence[int]) -> bool:
-        return len(set(sizes) - {1}) <= 1 if self.agree else min(sizes) >= 1
-
-
-def _groups(graph: Graph) -> frozenset[_Group]:
-    """What an operator asks of sizes: LiteRT refuses windows that do not fit, and operands that do not."""
-    found = set()
-    for eqn in graph.eqns:
-        shapes = [a.type.shape for a in eqn.inputs if a is not None]
-        if "padding" in eqn.params:
-            found |= {_Group((d,), False) for v in eqn.outputs for d in v.type.shape}
-        elif eqn.op.moves == "joins" and "axis" in eqn.params and eqn.outputs[0].type.rank == len(shapes[0]):
-            axis = eqn.params["axis"] % len(shapes[0])
-            found |= {_Group(dims, True) for i, dims in enumerate(zip(*shapes, strict=True)) if i != axis}
-        elif eqn.op.elementwise:
-            columns = zip_longest(*(reversed(s) for s in shapes), fillvalue=1)
-            found |= {_Group(dims, True) for dims in columns}
-    return frozenset(g for g in found if not g.agree or len(set(map(str, g.dims))) > 1)
 
 
 def _symbols(dims: Sequence[Dim]) -> frozenset[str]:

@@ -160,6 +160,9 @@ _AXES: Mapping[Op, int] = {
     **dict.fromkeys((ops.reduce_max, ops.reduce_min, ops.reduce_any, ops.reduce_all), 1),
 }
 """The operand that is an axis, or some of them, of the first operand."""
+_SEGMENTS: frozenset[Op] = frozenset(
+    {ops.unsorted_segment_sum, ops.unsorted_segment_prod, ops.unsorted_segment_max, ops.unsorted_segment_min}
+)
 _DIVISIONS: frozenset[Op] = frozenset({ops.div, ops.floor_div, ops.floor_mod})
 _SUPPRESSIONS: frozenset[Op] = frozenset({ops.non_max_suppression_v4, ops.non_max_suppression_v5})
 _PADDINGS: frozenset[Op] = frozenset({ops.pad, ops.padv2, ops.mirror_pad})
@@ -198,8 +201,19 @@ def _special(eqn: Eqn, shape: Sequence[Dim]) -> Iterator[tuple[IndexRange, Atom 
         yield IndexRange(0, (shape[eqn.params["seq_dim"]] + 1,)), operands[1]
     elif op is ops.range_:
         yield IndexRange(1), operands[2]
+    elif op in _SEGMENTS:
+        yield from _of_segments(operands[1], operands[2])
     elif op is ops.gather_nd and operands[1] is not None and is_known(operands[1].type.shape[-1]):
         yield IndexRange(0, tuple(shape[: int(operands[1].type.shape[-1])])), operands[1]
+
+
+def _of_segments(ids: Atom | None, count: Atom | None) -> Iterator[tuple[IndexRange, Atom | None]]:
+    """Segments lie below their number, where that is known; else the number is small."""
+    known = count.array if isinstance(count, Const) else count.value if count is not None else None
+    if known is None:
+        yield IndexRange(1, (_LARGEST_SIZE,)), count
+    else:
+        yield IndexRange(0, tuple(known.reshape(-1).tolist())), ids
 
 
 def _counted(eqn: Eqn) -> Iterator[tuple[IndexRange, Atom | None]]:

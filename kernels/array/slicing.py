@@ -15,6 +15,8 @@ from jfuse.ir.types import DType, TensorType
 from jfuse.kernels.core.op import Array, Static, tfl
 from jfuse.kernels.core.static_values import fresh_size, known_entries
 
+_MOST_ROWS = 1024  # that an open size, such as N - 400, is thought to lack
+
 
 @tfl("SLICE", on_shapes=True, linear="joint", moves="takes")
 def slice_(x: Array, begin: Static, size: Static, /) -> Array:
@@ -82,7 +84,11 @@ def strided_slice(
             whole = _extent(x, axis)
             first = None if begin_mask & bit else start
             last = None if end_mask & bit else stop + (_counted(whole, first, stride) if offset else 0)
-            index.append(_place(whole, first, stride) if shrink_axis_mask & bit else _range(first, last, stride))
+            if shrink_axis_mask & bit:
+                index.append(_place(whole, first, stride))
+                x = _long_enough(x, axis, index[-1])
+            else:
+                index.append(_range(first, last, stride))
             axis += 1
     return x[tuple(index)]
 
@@ -164,6 +170,21 @@ def has_sign(bound: Any) -> bool:
         return bound is None or (bound >= 0) in (True, False)
     except InconclusiveDimensionOperation:
         return False
+
+
+def _long_enough(x: Array, axis: int, place: Any) -> Array:
+    """x, with rows added along an axis of open size that may be too short for a place: jax refuses that.
+
+    Arrays have known sizes: types alone are found so, and the model must see to it that there is such a row.
+    """
+    size = x.shape[axis]
+    if is_known(size) or not is_known(place):
+        return x
+    needed = -place if place < 0 else place + 1
+    missing = next((n for n in range(needed + _MOST_ROWS) if has_sign(size + n - needed)), 0)
+    widths = [(0, 0)] * len(x.shape)
+    widths[axis] = (missing, 0) if place < 0 else (0, missing)
+    return jnp.pad(x, widths) if missing else x
 
 
 def _place(size: Any, first: Any, stride: int) -> Any:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from jfuse.errors import LowerError
-from jfuse.ir.dims import Dim, Shape, computed, is_known, multiple, product, same, symbol, symbols_of
+from jfuse.ir.dims import Dim, Shape, computed, is_known, multiple, product, same, substitute_dim, symbol, symbols_of
 from jfuse.ir.graph import Var
 from jfuse.ir.trace import active_trace
 from jfuse.ir.types import DType
@@ -33,6 +33,7 @@ def size_tensor(dim: Dim, sources: Sequence[Array]) -> Array:
     """A dimension as i32[], computed as `shape_tensor` does it."""
     if is_known(dim):
         return np.asarray(int(dim), np.int32)
+    dim = substitute_dim(dim, active_trace().sizes)
     found = _existing(dim)
     if found is None:
         found = _read(dim, sources)
@@ -65,8 +66,9 @@ def zeros(shape: Shape, dtype: DType, sources: Sequence[Array]) -> Array:
 
 def _existing(dim: Dim) -> Array | None:
     """A scalar of the active trace that is known to be `dim`, so that each size is computed once."""
-    scalars = active_trace().known_scalars.items()
-    return next((var for var, value in scalars if var.type.dtype is DType.i32 and same(value.item(), dim)), None)
+    trace = active_trace()
+    scalars = ((v, value.item()) for v, value in trace.known_scalars.items() if v.type.dtype is DType.i32)
+    return next((v for v, value in scalars if same(substitute_dim(value, trace.sizes), dim)), None)
 
 
 def _read(dim: Dim, sources: Sequence[Array]) -> Array | None:

@@ -2,7 +2,20 @@
 
 from __future__ import annotations
 
-from tests.op_cases.array import array, debug, gather, lists, ragged, scatter, sequence, shapes, slicing, sort, sparse
+from tests.op_cases.array import (
+    array,
+    debug,
+    gather,
+    lists,
+    ragged,
+    scatter,
+    sequence,
+    shapes,
+    slicing,
+    sort,
+    sparse,
+    sparse_algebra,
+)
 from tests.op_cases.case import Case, Gap
 from tests.op_cases.image import (
     blocks,
@@ -39,7 +52,7 @@ from tests.op_cases.signal import audio, ctc, signal
 from tests.op_cases.text import table
 
 MODULES = (
-    *(array, debug, gather, lists, ragged, scatter, sequence, shapes, slicing, sort, sparse),
+    *(array, debug, gather, lists, ragged, scatter, sequence, shapes, slicing, sort, sparse, sparse_algebra),
     *(blocks, colour, combined_detection, crops, detection, drawing, morphology, patches, projection, resize),
     *(einsum, elimination, matmul, matrix),
     *(bessel, bits, complex_numbers, division, elementwise, fake_quant, gamma, histogram, quantile, quantized_floats),

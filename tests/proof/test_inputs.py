@@ -52,3 +52,11 @@ def test_halves_and_wholes_fit() -> None:
 
     assert sizes(model, B, 1, T, 2) == [{"B": 3, "T1": 4}, {"B": 1, "T1": 2}]
     assert sizes(lambda x: ops.concatenation(x, ops.add(x, np.ones((5, 1), np.float32)), axis=0), 5, T)[1] == {"T": 1}
+
+
+def test_rows_that_constants_speak_of_are_there() -> None:
+    row = {"begin_mask": 0, "shrink_axis_mask": 1}
+    assert sizes(lambda x: ops.strided_slice(x, [4], [5], [1], **row), B, 2)[1] == {"B": 5}
+    assert sizes(lambda x: ops.strided_slice(x, [-3], [-2], [1], **row), B, 2)[1] == {"B": 3}
+    assert sizes(lambda x: ops.topk_v2(x, np.int32(4))[0], B, T) == [{"B": 3, "T": 4}, {"B": 1, "T": 4}]
+    assert sizes(lambda x: ops.gather(x, np.array([0, 5], np.int32), axis=1), 2, T)[1] == {"T": 6}

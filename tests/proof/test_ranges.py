@@ -46,6 +46,8 @@ def ends(function: Callable[..., Any], *types: TensorType, sizes: Mapping[str, i
         (lambda ids: ops.gather(TABLE, ops.add(IDS(2), ids)), [i32(3)], [(-2, 4)]),
         (lambda a, b: ops.gather(TABLE, ops.pack(a, b, axis=0)), [i32(), i32()], [(0, 6)] * 2),
         (lambda x, at: ops.gather_nd(x, at), [f32(4, 3, 2), i32(5, 2)], [None, (0, 3)]),
+        (lambda x, i: ops.unsorted_segment_sum(x, i, np.int32(4)), [f32(5), i32(5)], [None, (0, 4)]),
+        (lambda x, i, n: ops.unsorted_segment_max(x, i, n), [f32(5), i32(5), i32()], [None, None, (1, 6)]),
         (lambda x, y: ops.floor_div(x, y), [i32(3), i32(3)], [None, (1, 101)]),
         (lambda x, y: ops.floor_mod(x, ops.reshape(y, [3])), [i32(3), i32(3, 1)], [None, (1, 101)]),
         (lambda x, y: ops.div(x, y), [f32(3), f32(3)], [None, None]),

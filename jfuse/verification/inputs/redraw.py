@@ -25,7 +25,7 @@ _NUMERALS = np.array([b"0", b"1", b"2", b"12"], object)
 
 @dataclass(frozen=True)
 class Manner:
-    """How one input is drawn instead: a kind of numbers, of which some depend on the sizes of another input.
+    """How one input is drawn instead: a kind of numbers, of which some depend on another input's sizes, or its value.
 
     axis: of the other input, None for all its elements. least, end: of the numbers, where they are known.
     """
@@ -39,6 +39,8 @@ class Manner:
     def draw(self, generator: np.random.Generator, drawn: np.ndarray, inputs: Arrays) -> np.ndarray:
         """An array of the shape and dtype of the one drawn before.   inputs: all that were drawn"""
         sized = inputs.get(self.other, drawn)
+        if self.kind == "under":
+            return generator.integers(self.least, max(int(sized), self.least + 1), drawn.shape).astype(drawn.dtype)
         n = sized.size if self.axis is None else sized.shape[self.axis]
         found = np.asarray(_KINDS[self.kind](self, generator, drawn, n, sized.shape))
         return found.reshape(drawn.shape).astype(drawn.dtype)
@@ -96,6 +98,7 @@ def _tries(drawn: Arrays, fixed: Collection[str], message: str) -> Iterator[Mann
     if told:
         yield told
     yield from _lengths(drawn, fixed, message)
+    yield from ({**told, **found} for found in _ascending(drawn, fixed, message))
     if nested := _nested_rows(drawn, fixed):
         yield nested
     possible = {n: found for n, array in drawn.items() if n not in fixed and (found := _possible(n, array, drawn))}
@@ -119,6 +122,14 @@ def _lengths(drawn: Arrays, fixed: Collection[str], message: str) -> Iterator[Ma
                 yield found
 
 
+def _ascending(drawn: Arrays, fixed: Collection[str], message: str) -> Iterator[Manners]:
+    """Where the message speaks of numbers that do not ascend: each vector of integers in order, then all of them."""
+    vectors = [n for n, a in drawn.items() if n not in fixed and a.ndim == 1 and a.dtype.kind in "iu"]
+    if "increasing" in message or "sorted" in message:
+        yield from ({name: Manner("ascending")} for name in vectors)
+        yield {name: Manner("ascending") for name in vectors}
+
+
 def _nested_rows(drawn: Arrays, fixed: Collection[str]) -> dict[str, Manner]:
     """Row splits of a ragged tensor of several levels: each vector of integers cuts up the one after it."""
     vectors = [n for n, a in drawn.items() if n not in fixed and a.ndim == 1 and a.dtype.kind in "iu"]
@@ -136,9 +147,12 @@ def _told(drawn: Arrays, message: str) -> Iterator[tuple[str, Manner]]:
         return
     least, end = map(int, found.groups())
     numbers = {int(n) for n in _NUMBER.findall(message[: found.start()] + " " + message[found.end() :])}
+    limit = next((n for n, a in drawn.items() if a.ndim == 0 and a.dtype.kind in "iu" and a == end), None)
+    manner = Manner("range", least=least, end=end) if limit is None else Manner("under", limit, least=least)
     for name, array in drawn.items():
-        if end > least and array.dtype.kind in "iu" and numbers.intersection(array.ravel().tolist()):
-            yield name, Manner("range", least=least, end=end)
+        holds = array.dtype.kind in "iu" and numbers.intersection(array.ravel().tolist())
+        if end > least and name != limit and holds:
+            yield name, manner
 
 
 def _possible(name: str, array: np.ndarray, drawn: Arrays) -> list[Manner]:
@@ -208,6 +222,7 @@ _KINDS: Mapping[str, _Kind] = {
     "size": lambda manner, generator, drawn, n, shape: n,
     "lengths": lambda manner, generator, drawn, n, shape: generator.integers(1, n + 1, drawn.shape),
     "sorted lengths": lambda manner, generator, drawn, n, shape: -np.sort(-generator.integers(1, n + 1, drawn.shape)),
+    "ascending": lambda manner, generator, drawn, n, shape: np.sort(drawn),
     "order": lambda manner, generator, drawn, n, shape: generator.permutation(drawn.size),
     "splits": lambda manner, generator, drawn, n, shape: _splits(generator, drawn.size, n),
     "rows": lambda manner, generator, drawn, n, shape: _splits(generator, drawn.size, max(n - 1, 0)),

@@ -25,7 +25,7 @@ def lower_sparse_reshape(input_indices: Array, input_shape: Array, new_shape: Ar
     indices, sizes, wanted = as_i32(input_indices), as_i32(input_shape), as_i32(new_shape)
     place = np.zeros((), np.int32)
     for axis in range(indices.shape[1]):
-        place = ops.add(ops.mul(place, element(sizes, axis)), _column(indices, axis))
+        place = ops.add(ops.mul(place, element(sizes, axis)), column(indices, axis))
     known = ops.reduce_prod(ops.maximum(wanted, np.int32(1)), _FIRST)  # without the -1; sizes of 0 have no elements
     left = ops.floor_div(ops.reduce_prod(sizes, _FIRST), known)
     shape = ops.select_v2(ops.less(wanted, np.int32(0)), left, wanted)
@@ -44,7 +44,7 @@ def lower_sparse_fill_empty_rows(indices: Array, values: Array, dense_shape: Arr
     indices: i64[n,d]; values: any[n]; dense_shape: i64[d]; default_value: any[] -> i64[m,d], any[m], bool[rows],
     i64[n], where each entry went.
     """
-    rows, count = _column(as_i32(indices), 0), element(dense_shape, 0)
+    rows, count = column(as_i32(indices), 0), element(dense_shape, 0)
     entries, width = indices.shape[0], rank(indices) and indices.shape[1]
     ones = ops.fill(shape_tensor((entries,), [indices]), np.ones((), np.int32))
     empty = ops.equal(ops.unsorted_segment_sum(ones, rows, count), np.int32(0))
@@ -55,7 +55,7 @@ def lower_sparse_fill_empty_rows(indices: Array, values: Array, dense_shape: Arr
     defaults = ops.fill(shape_tensor((added,), [gaps]), default_value)
     # Of equal numbers TOPK_V2 gives the first ones first, so that the entries of a row stay in their order.
     total = ops.add(size_tensor(entries, [indices]), size_tensor(added, [gaps]))
-    _, order = ops.topk_v2(ops.neg(_column(as_i32(whole), 0)), total)
+    _, order = ops.topk_v2(ops.neg(column(as_i32(whole), 0)), total)
     _, went = ops.topk_v2(ops.neg(order), total)
     first = ops.gather(went, counted(entries, indices), axis=0)
     return (
@@ -66,7 +66,8 @@ def lower_sparse_fill_empty_rows(indices: Array, values: Array, dense_shape: Arr
     )
 
 
-def _column(indices: Array, axis: int) -> Array:
+def column(indices: Array, axis: int) -> Array:
+    """The places along one axis.   i[n,d] -> i[n]"""
     return ops.gather(indices, np.asarray(axis, np.int32), axis=1)
 
 

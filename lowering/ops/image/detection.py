@@ -14,6 +14,7 @@ from jfuse.errors import LowerError
 from jfuse.ir.dims import Dim, is_known
 from jfuse.ir.types import DType
 from jfuse.kernels import ops
+from jfuse.kernels.core.layout import agreed
 from jfuse.kernels.core.op import Array
 from jfuse.lowering.ops.image.resize import as_f32
 from jfuse.lowering.rule_tools.operands import sizes_operand
@@ -108,6 +109,7 @@ def _suppressed(
 
     Of equal scores TensorFlow takes the first, TFLite any. Boxes whose score does not count get the number 0.
     """
+    agreed(boxes.shape[0], scores.shape[0])
     size, scores = sizes_operand(max_output_size), as_f32(scores)
     sorted_scores, order = ops.topk_v2(scores, size_tensor(scores.shape[0], [scores]))
     counts = ops.greater(sorted_scores, as_f32(score_threshold))

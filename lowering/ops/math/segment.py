@@ -12,6 +12,7 @@ import numpy as np
 from jfuse.ir.dims import is_known, product
 from jfuse.ir.types import DType
 from jfuse.kernels import ops
+from jfuse.kernels.core.layout import agreed
 from jfuse.kernels.core.op import Array, TflOp
 from jfuse.kernels.math.segment import highest, lowest
 from jfuse.lowering.rule_tools.operands import as_i32, sizes_operand
@@ -28,9 +29,10 @@ def segments(op: TflOp, data: Array, ids: Array, count: Array) -> Array:
     data: n[*rows, ...]; ids: i[*rows]; count: i32[] -> n[count, ...]. Narrow types are computed in a wider one, whose
     value for an empty segment is brought back to the limits of the narrow one.
     """
-    rows = (product(ids.shape),)
-    flat = shaped(data, (*rows, *data.shape[rank(ids) :]), ids)
-    places = as_i32(shaped(ids, rows))
+    for d, e in zip(data.shape, ids.shape, strict=False):
+        agreed(d, e)
+    flat = shaped(data, (product(data.shape[: rank(ids)]), *data.shape[rank(ids) :]), ids)
+    places = as_i32(shaped(ids, (product(ids.shape),)))
     narrow = dtype(data)
     if narrow in _OF_KERNEL or narrow in (DType.i64, DType.f64):
         return op(flat, places, count)
@@ -69,7 +71,7 @@ def _count(ids: Array) -> Array:
     return ops.add(last, np.int32(1))
 
 
-def _rows_of_each(data: Array, ids: Array, count: Array) -> Array:
+def rows_of_each(data: Array, ids: Array, count: Array) -> Array:
     """How many rows each segment has, in the dtype of data.   -> n[count, 1, ...], of the rank of data"""
     ones = ops.fill(shape_tensor((ids.shape[0], *(1,) * (rank(data) - 1)), [ids]), one_like(data))
     return segments(ops.unsorted_segment_sum, ones, ids, count)
@@ -102,7 +104,7 @@ def lower_segment_min(data: Array, segment_ids: Array) -> Array:
 def _extreme(op: TflOp, data: Array, ids: Array) -> Array:
     count = _count(ids)
     found = segments(op, data, ids, count)
-    some = ops.not_equal(_rows_of_each(data, ids, count), scalar(0, data))
+    some = ops.not_equal(rows_of_each(data, ids, count), scalar(0, data))
     return found if is_constant(some) and some.all() else ops.select_v2(some, found, scalar(0, data))
 
 
@@ -114,7 +116,7 @@ def lower_segment_mean(data: Array, segment_ids: Array) -> Array:
 
 def _mean(data: Array, ids: Array, count: Array, *, root: bool = False) -> Array:
     """root: divide by the square root of the number of rows."""
-    rows = ops.maximum(_rows_of_each(data, ids, count), one_like(data))
+    rows = ops.maximum(rows_of_each(data, ids, count), one_like(data))
     total = segments(ops.unsorted_segment_sum, data, ids, count)
     return ops.div(total, ops.sqrt(rows) if root else rows)
 

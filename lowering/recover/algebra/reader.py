@@ -58,7 +58,8 @@ class ExpressionReader:
         straight = replace(body, inputs=given, eqns=tuple(eqn for eqn in body.eqns if eqn not in apart), outputs=())
         try:
             evaluate(straight, [self._arrays[v] for v in given], self._observe)
-        except (JfuseError, ValueError) as error:  # NumPy's, where a size is that of an input: zeros say nothing of it
+        # NumPy's two, where a size or a place is that of an input: zeros say nothing of it.
+        except (JfuseError, ValueError, IndexError) as error:
             raise NotFused("body_not_executable", got=str(error).split("\n")[0]) from error
 
     def read(self, atom: Atom, index: np.ndarray | None = None) -> Expr:

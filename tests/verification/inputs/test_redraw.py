@@ -70,6 +70,17 @@ MODELS: dict[str, Any] = {
         spec("b", 4),
     ),
     "segments": traced(tf.math.segment_sum, floats("x", 5), spec("i", 5)),
+    "segments of an open number": traced(tf.math.segment_mean, floats("x", None, 2), spec("i", None)),
+    "segments below an input": traced(
+        lambda x, i, n: tf.math.unsorted_segment_sum(x, i, n * 2), floats("x", None), spec("i", None), spec("n")
+    ),
+    "rows of segments": traced(
+        tf.sparse.segment_mean, floats("x", None, 2), spec("i", None), spec("s", None, dtype=tf.int64)
+    ),
+    "boxes and their scores": traced(
+        lambda b, s: tf.gather(b, tf.image.non_max_suppression(b, s, 5)), floats("b", None, 4), floats("s", None)
+    ),
+    "rows that must be there": traced(lambda x: x[2] + x[1:][-2] + tf.math.top_k(x[0], 3)[0], floats("x", None, None)),
     "begin": traced(lambda x, b: tf.slice(x, b, [1, 2]) * 2.0, floats("x", 2, 6), spec("b", 2)),
     "begin and size": traced(lambda x, b, s: tf.slice(x, b, s) * 2.0, floats("x", 2, 6), spec("b", 2), spec("s", 2)),
     "count": traced(lambda x, k: tf.math.top_k(x, k)[0], floats("x", 2, 6), spec("k")),
