@@ -106,7 +106,7 @@ def readout() -> Written:
     def draw(n: int) -> dict[str, np.ndarray]:
         nodes, _, drawn = _nodes(n)
         owner = np.sort(np.random.default_rng(n).integers(0, 3, nodes)).astype(np.int32)
-        return drawn | {"owner": owner, "count": np.int32(3 + n % 2)}
+        return drawn | {"owner": owner, "count": np.array(3 + n % 2, np.int32)}
 
     owners = tf.TensorSpec([None], tf.int32, name="owner"), tf.TensorSpec([], tf.int32, name="count")
     return Written(_traced(model, _X, *owners), draw)
