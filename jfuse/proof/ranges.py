@@ -216,6 +216,27 @@ def _of_segments(ids: Atom | None, count: Atom | None) -> Iterator[tuple[IndexRa
         yield IndexRange(0, tuple(known.reshape(-1).tolist())), ids
 
 
+def rows_asked(eqn: Eqn) -> Iterator[tuple[Dim, int]]:
+    """Dimensions, and how many rows they have at least, by the constants of an equation: x[2], the three greatest."""
+    x = eqn.inputs[0] if eqn.inputs else None
+    if x is None or isinstance(x, Const):
+        return
+    shape = x.type.shape
+    if eqn.op is ops.topk_v2:
+        yield from ((shape[-1], n) for n in _entries_of(eqn.inputs[1]))
+    elif eqn.op is ops.gather:
+        yield shape[eqn.params["axis"]], max(_entries_of(eqn.inputs[1]), default=0) + 1
+    elif eqn.op is ops.strided_slice and not eqn.params["ellipsis_mask"] | eqn.params["new_axis_mask"]:
+        places = enumerate(_entries_of(eqn.inputs[1]))
+        single = ((shape[i], n) for i, n in places if eqn.params["shrink_axis_mask"] >> i & 1)
+        yield from ((d, -n if n < 0 else n + 1) for d, n in single)
+
+
+def _entries_of(atom: Atom | None) -> list[int]:
+    """The integers of a constant; none of what is computed."""
+    return [int(n) for n in atom.array.ravel()] if isinstance(atom, Const) else []
+
+
 def _counted(eqn: Eqn) -> Iterator[tuple[IndexRange, Atom | None]]:
     """The operands of a loop that its condition is computed from, by itself or in its body, so that it ends soon.
 
