@@ -115,17 +115,26 @@ class _Sizes:
 
     def put_into(self, eqn: Eqn) -> Params:
         """The equation's parameters with a number for each symbol. Raises JfuseError for a size that no shape gives."""
-        names = symbols_in(eqn.params)
+        params = {key: self._axis(value) for key, value in eqn.params.items()}
+        names = symbols_in(params)
         if not names:
-            return eqn.params
+            return params
         sizes = {name: self.find(name) for name in names}
         unknown = sorted(name for name, size in sizes.items() if size is None)
         if unknown:
             raise JfuseError(
                 f"a parameter of {eqn.op.name} needs the size {unknown[0]}, which no shape gives", context=str(eqn)
             )
-        known: Params = substitute_value(eqn.params, sizes)
+        known: Params = substitute_value(params, sizes)
         return known
+
+    def _axis(self, value: Any) -> Any:
+        """The size of the axis that a parameter is, where no shape gives its symbols: of a sequence of N // 2 steps."""
+        if is_known(value) or all(self.find(name) is not None for name in symbols_of(value)):
+            return value
+        axes = ((d, size) for v, a in self._env.items() for d, size in zip(v.type.shape, np.shape(a), strict=False))
+        found = next((size for d, size in axes if same(d, value) is True), None)
+        return (value if self._outer is None else self._outer._axis(value)) if found is None else found
 
     def find(self, name: str) -> Dim | None:
         """The size of a symbol, None where no tensor so far has it as an axis."""

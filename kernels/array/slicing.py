@@ -113,11 +113,23 @@ def _strided_slice_by_data(x: Atom, begin: Atom, end: Atom, strides: Atom, **opt
     bounds = [_bounds([0 if v is None else v for v in place]) for place in places]
     masks = {"begin_mask": skipped[0] | whole, "end_mask": skipped[1] | whole, "offset": False}
     step = _bounds([1 if v is None else v for v in steps])
-    (found,) = strided_slice.types_by_value([x, *bounds, step], {**options, **masks})  # never by data once more
+    taken = _with_elements(x, places[0], options)
+    (found,) = strided_slice.types_by_value([taken, *bounds, step], {**options, **masks})  # never by data once more
     shape = list(found.shape)
     for i in computed:
         shape[_result_axis(i, len(shape), len(places[0]), options)] = fresh_size()
     return TensorType(tuple(shape), found.dtype)
+
+
+def _with_elements(x: Atom, begins: list[Any], options: dict[str, Any]) -> Atom:
+    """x with a number for each open size of which one element is taken: half a size may be 0, which jax asks about."""
+    if options["ellipsis_mask"] | options["new_axis_mask"]:
+        return x
+    shape = list(x.type.shape)
+    for i, begin in enumerate(begins):
+        if options["shrink_axis_mask"] >> i & 1 and not is_known(shape[i]) and begin is not None and is_known(begin):
+            shape[i] = abs(int(begin)) + 1
+    return Var(TensorType(tuple(shape), x.type.dtype))
 
 
 def _bounds(values: list[Any]) -> Atom:

@@ -94,6 +94,29 @@ _logical("or", "LogicalOr", "BitwiseOr")
 _logical("not", "LogicalNot", "Invert")
 
 
+def _in_total_order(primitive: str, tensorflow: str) -> None:
+    def lower(x: Array, y: Array) -> Any:
+        return DEFAULT.lowers[tensorflow](_rank(x), _rank(y))
+
+    lower.__doc__ = f"As TensorFlow's {tensorflow} of floats in their total order: -NaN, …, -0, 0, …, NaN."
+    lowers_jax(primitive)(lower)
+
+
+def _rank(x: Array) -> Array:
+    """An integer for each number, in their order: its bits, turned but for the sign where it is negative."""
+    if not dtype(x).is_float:
+        return x
+    if dtype(x) is not DType.f32:
+        raise LowerError("a total order of these numbers", expected="float32", found=dtype(x).value)
+    bits = ops.bitcast(x, out_data_type=DType.i32)
+    return ops.select_v2(ops.less(bits, np.int32(0)), ops.sub(np.int32(-(2**31)), ops.add(bits, np.int32(1))), bits)
+
+
+_in_total_order("eq_to", "Equal")
+_in_total_order("lt_to", "Less")
+_in_total_order("le_to", "LessEqual")
+
+
 @lowers_jax("xor")
 def lower_xor(x: Array, y: Array) -> Array:
     """NOT_EQUAL of bools, BITWISE_XOR of integers."""

@@ -117,11 +117,30 @@ def lower_top_k(x: Array, *, k: int, axis: int = -1) -> Any:
     last = rank(x) - 1
     axis = axis % rank(x)
     order = [i for i in range(rank(x)) if i != axis] + [axis]
-    values, places = ops.topk_v2(x if axis == last else ops.transpose(x, tuple(order)), np.int32(k))
+    count = size_tensor(k, [x, *sources()])
+    values, places = ops.topk_v2(x if axis == last else ops.transpose(x, tuple(order)), count)
     if axis == last:
         return values, places
     back = tuple(int(i) for i in np.argsort(order))
     return ops.transpose(values, back), ops.transpose(places, back)
+
+
+@lowers_jax("approx_top_k")
+def lower_approx_top_k(
+    x: Array,
+    *,
+    k: int,
+    reduction_dimension: int,
+    is_max_k: bool,
+    recall_target: float = 1.0,
+    reduction_input_size_override: int = -1,
+    aggregate_to_topk: bool = True,
+) -> Any:
+    """The k greatest or least elements along an axis and their places: all of them, where jax may miss some."""
+    if is_max_k:
+        return lower_top_k(x, k=k, axis=reduction_dimension)
+    values, places = lower_top_k(_reversed_order(x), k=k, axis=reduction_dimension)
+    return _reversed_order(values), places
 
 
 @lowers_jax("sort")

@@ -77,6 +77,18 @@ def lower_concatenate(*operands: Array, dimension: int) -> Array:
     return DEFAULT.lowers["ConcatV2"](*operands, np.int32(dimension))
 
 
+@lowers_jax("stack")
+def lower_stack(*operands: Array, axis: int) -> Array:
+    """PACK."""
+    return ops.pack(*operands, axis=axis)
+
+
+@lowers_jax("unstack")
+def lower_unstack(x: Array, *, axis: int) -> list[Array]:
+    """UNPACK, which gives as many results as the axis has elements."""
+    return list(ops.unpack(x, axis=axis))
+
+
 @lowers_jax("split")
 def lower_split(x: Array, *, sizes: Sequence[Dim], axis: int) -> Any:
     """Parts of these sizes."""

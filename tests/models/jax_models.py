@@ -89,6 +89,15 @@ class Language(nn.Module):
         return embed.attend(nn.RNN(nn.OptimizedLSTMCell(8))(embed(ids)))
 
 
+class Pooled(nn.Module):
+    """An LSTM over half as many steps as the input has."""
+
+    @nn.compact
+    def __call__(self, x: Any) -> Any:
+        """f32[b,t,5] -> f32[b,t/2,6]"""
+        return nn.RNN(nn.OptimizedLSTMCell(6))(nn.max_pool(x, (2,), (2,)))  # type: ignore[no-untyped-call]
+
+
 class UNet(nn.Module):
     """Down, up, joined."""
 
@@ -142,6 +151,21 @@ def haiku_unroll(make: Callable[[], Any], *fuses: str) -> JaxModel:
     return haiku(forward, (7, 2, 5), f32(7, B, 5), *fuses)
 
 
+def masked_cell() -> JaxModel:
+    """A cell of Equinox in a scan that keeps its states from the length of each sequence on."""
+    cell = eqx.nn.LSTMCell(5, 6, key=KEY)
+
+    def one(x: Any, length: Any) -> Any:
+        def step(carry: Any, numbered: Any) -> Any:
+            number, row = numbered
+            carry = jax.tree.map(lambda new, old: jnp.where(number < length, new, old), cell(row, carry), carry)
+            return carry, carry[0]
+
+        return lax.scan(step, (jnp.zeros(6), jnp.zeros(6)), (jnp.arange(x.shape[0]), x))
+
+    return JaxModel(jax.vmap(one), (f32(B, 7, 5), i32(B)), None, ("jfuse.lstm",))
+
+
 def cached(x: Any, keys: Any, place: Any) -> Any:
     """Attention to a cache of keys, one of which is written."""
     keys = lax.dynamic_update_slice(keys, x[:, None] @ W, (0, place, 0))
@@ -182,6 +206,7 @@ MORE: dict[str, Callable[[], JaxModel]] = {
     "linen-convolutions": lambda: linen(Convolutions(), f32(B, 16, 16, 3)),
     "linen-residual": lambda: linen(Residual(), f32(B, 12, 12, 3)),
     "linen-lstm": lambda: linen(nn.RNN(nn.LSTMCell(6)), f32(B, 7, 5), fuses=LSTM),
+    "linen-pooled-lstm": lambda: linen(Pooled(), f32(B, T, 5), fuses=LSTM),
     "linen-gru": lambda: linen(nn.RNN(nn.GRUCell(6)), f32(B, 7, 5)),
     "linen-simple": lambda: linen(nn.RNN(nn.SimpleCell(6)), f32(B, 7, 5), fuses=RNN),
     "linen-minimal-gated": lambda: linen(nn.RNN(nn.MGUCell(6)), f32(B, 7, 5)),
@@ -217,6 +242,8 @@ MORE: dict[str, Callable[[], JaxModel]] = {
     ),
     "equinox-gru": lambda: equinox_scan(eqx.nn.GRUCell(5, 6, key=KEY), jnp.zeros(6)),
     "haiku-mlp": lambda: haiku(lambda x: hk.nets.MLP([8, 3])(x), (2, 5), f32(B, 5)),
+    "haiku-deep": lambda: haiku_unroll(lambda: hk.DeepRNN([hk.LSTM(6), jax.nn.relu, hk.LSTM(4)]), *LSTM * 2),
+    "equinox-masked": masked_cell,
     "haiku-gru": lambda: haiku_unroll(lambda: hk.GRU(6)),
     "haiku-vanilla": lambda: haiku_unroll(lambda: hk.VanillaRNN(6), *RNN),
     "haiku-convolution-norm": lambda: haiku(
@@ -240,6 +267,7 @@ MORE: dict[str, Callable[[], JaxModel]] = {
         lambda x: lax.associative_scan(jnp.multiply, x, axis=1), (f32(B, 8, 5),)
     ),
     "plain-both-ways": lambda: JaxModel(both_ways, (f32(B, 7, 5),), fuses=RNN * 2),
+    "plain-even-sizes": lambda: JaxModel(lambda x: x.reshape(x.shape[0], -1, 2, 5).max(2), (f32(B, 2 * T, 5),)),
     "plain-open-sizes": lambda: JaxModel(
         lambda x: jnp.concatenate([x, jnp.zeros((x.shape[0], 1, 5))], 1).mean(1), (f32(B, T, 5),)
     ),

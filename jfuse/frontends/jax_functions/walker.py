@@ -237,7 +237,9 @@ def _scan(walker: JaxWalker, eqn: Any, operands: list[Any]) -> Values:
     ]
     graph = walker.traced(_closed(params["jaxpr"]), steps, known)
     count = consts - len(known)
-    return scan(given, (graph,), consts=count, carries=carries, length=params["length"], reverse=params["reverse"])
+    rows = given[count + carries :]
+    length = rows[0].shape[0] if rows else params["length"]  # jax's (N - 2) // 2 + 1 is written N // 2 here
+    return scan(given, (graph,), consts=count, carries=carries, length=length, reverse=params["reverse"])
 
 
 def _computed(eqn: Any, operands: list[Any]) -> Values:

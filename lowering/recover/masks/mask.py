@@ -13,9 +13,9 @@ import numpy as np
 from jfuse.ir.evaluate import evaluate
 from jfuse.ir.graph import Atom, Const, Eqn, Graph, Var
 from jfuse.ir.types import DType
-from jfuse.ir.walk import is_used, live_eqns, producers
+from jfuse.ir.walk import is_used, live_eqns, producers, substitute_graph
 from jfuse.kernels import ops
-from jfuse.lowering.recover.algebra.forms import concrete_zeros
+from jfuse.lowering.recover.algebra.forms import concrete_size, concrete_zeros
 from jfuse.lowering.recover.masks.settled import settled
 from jfuse.lowering.rules import Proposal, need
 
@@ -134,6 +134,7 @@ def _atom(eqn: Eqn, place: int) -> Atom:
 
 def _rows_of(condition: Atom | None, body: Graph, xs: Sequence[Var]) -> tuple[Var | None, bool]:
     """The step input whose rows, or whose negated rows, a condition is, and which of the two."""
+    body = _with_known_sizes(body)
     eqns = live_eqns(body, [condition]) if isinstance(condition, Var) else ()
     atoms = [condition, *(a for eqn in eqns for a in eqn.inputs)]
     read = {a for a in atoms if isinstance(a, Var) and a in body.inputs}
@@ -145,6 +146,17 @@ def _rows_of(condition: Atom | None, body: Graph, xs: Sequence[Var]) -> tuple[Va
     graph = Graph("condition", (var,), eqns, (condition,))
     agrees: set[Any] = {_agreement(graph, pattern) for pattern in _patterns(concrete_zeros(var.type, 2))}
     return (var, agrees.pop()) if agrees in ({True}, {False}) else (None, True)
+
+
+def _with_known_sizes(body: Graph) -> Graph:
+    """The body with the sizes that it computes as constants, each symbol taken as 2: they are of whatever tensor."""
+    sizes = {
+        out: Const(np.array([concrete_size(d, 2) for d in out.value.ravel()], np.int32).reshape(out.value.shape))
+        for eqn in body.eqns
+        for out in eqn.outputs
+        if out.value is not None and out.type.dtype is DType.i32
+    }
+    return substitute_graph(body, dict(sizes))
 
 
 def _is_column(var: Var) -> bool:

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import jfuse
+from jfuse.ir.dims import substitute_dim, symbols_of
 from jfuse.running.interpreter import LiteRt
 from tests.frontends.jax_functions import rows
 
@@ -25,7 +26,7 @@ FAMILIES = {
 
 
 def drawn(spec: Any, size: int, rng: np.random.Generator) -> np.ndarray:
-    shape = [d if isinstance(d, int) else size for d in spec.shape]
+    shape = [int(substitute_dim(d, dict.fromkeys(symbols_of(d), size))) for d in spec.shape]
     if spec.dtype == np.float32:
         return rng.normal(size=shape).astype(np.float32)
     return rng.integers(0, 3, shape).astype(spec.dtype)

@@ -18,10 +18,13 @@ from jfuse.kernels import ops
 from jfuse.kernels.control import composite, scan
 from jfuse.kernels.core.op import draws
 from jfuse.lowering.recover.algebra.forms import is_affine
+from jfuse.lowering.recover.algebra.repeats import without_repeats
+from jfuse.lowering.rule_tools.shape_tensors import size_tensor
 from jfuse.passes.context import Context
 from jfuse.passes.rewrite import inline, rewrite
 from jfuse.passes.scans.fission.fission import FissionPlan, FissionStep, Part
 from jfuse.passes.scans.fission.products import joined
+from jfuse.passes.scans.fission.sizes import sizes_among, with_sizes_outside
 from jfuse.passes.scans.fission.vectorize import vectorized
 
 _Place: TypeAlias = Part | Eqn | Var  # what makes a value: a scan, an equation outside, or the carry that is delayed
@@ -66,10 +69,13 @@ def _taken_apart(
     """delays: whether the old values of a carry may be read outside of its recurrence, as its values one step later."""
     if eqn.op is not scan or any(map(has_effects, eqn.bodies)) or draws(eqn) or eqn.params["length"] == 0:
         return None
+    # A mask that is computed once for each state would be a sequence for each of them outside.
+    eqn = replace(eqn, bodies=tuple(map(without_repeats, eqn.bodies)))
     plan = FissionPlan(FissionStep(eqn), stays, late=late)
     if plan.changes_nothing or (plan.delayed and not delays):
         return None
-    return _Emission(plan).results()
+    sized = with_sizes_outside(eqn)
+    return _Emission(plan if sized is eqn else FissionPlan(FissionStep(sized), stays, late=late)).results()
 
 
 def _is_affine_or_layout(eqn: Eqn, places: frozenset[int]) -> bool:
@@ -137,7 +143,7 @@ class _Emission:
 
     def _outside(self, eqn: Eqn) -> Sequence[Any]:
         places = self._step.places(eqn)
-        if not places:
+        if not any(out in self._step.stepped for out in eqn.outputs):
             inputs = tuple(v for v in dict.fromkeys(eqn.inputs) if isinstance(v, Var))
             return inline(Graph("fixed", inputs, (eqn,), eqn.outputs), [as_atom(self._known[v]) for v in inputs])
         operands = [self._known[a] if a in self._known else a for a in eqn.inputs]
@@ -152,9 +158,15 @@ class _Emission:
         xs = part.given if part.given or is_known(length) else step.xs[:1]  # which tell the open length
         outputs = (*(step.next[var] for var in part.carries), *part.rows)
         eqns, consts = self._inside((*part.carries, *xs), outputs)
+        sizes = sizes_among(consts, (*part.carries, *xs))
+        consts = tuple(v for v in consts if v not in sizes)
         inputs = (*consts, *part.carries, *xs)
-        whole = Graph("step", inputs, eqns, outputs)
-        body = trace_graph(lambda *args: inline(whole, args), [Var(v.type, value=v.value) for v in inputs], "step")
+        whole = Graph("step", (*sizes, *inputs), eqns, outputs)
+
+        def compute(*args: Any) -> Sequence[Any]:
+            return inline(whole, [*(size_tensor(dim, args) for dim in sizes.values()), *args])
+
+        body = trace_graph(compute, [Var(v.type, value=v.value) for v in inputs], "step")
         starts = [step.operands[var] for var in part.carries]
         operands = [*(self._known[v] for v in consts), *starts, *(self._known[v] for v in xs)]
         counts = {"consts": len(consts), "carries": len(part.carries)}
