@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 
+from jfuse.frontends.imported_functions import ImportedFunctions
 from jfuse.frontends.sources import Imported
 from jfuse.ir.graph import Graph, Signature, Var
 from jfuse.ir.states import initial_values
@@ -21,6 +22,7 @@ from jfuse.verification.compare.wrong import either
 from jfuse.verification.inputs.redraw import Redraw
 from jfuse.verification.options import VerifyOptions
 from jfuse.verification.plan import CallPlan
+from jfuse.verification.runners.in_functions import InFunctions
 from jfuse.verification.runners.in_litert import InLiteRt
 from jfuse.verification.runners.in_tensorflow import InTensorFlow
 from jfuse.verification.runners.on_xla import ComparedModel
@@ -61,7 +63,7 @@ class MatchedSides:
             scales=self.scales if scales is None else scales,
         )
         if (model := self.sides.model) is not None:
-            reasons = [Ties(model.program, self._imported, self.matches).excused]
+            reasons = [Ties(model.program, self._imported, self.matches, self._functions).excused]
             if self.options.tolerance is None:  # one that was asked for holds whatever rounding does
                 reasons.append(Conditioning(model.program).excused)
             comparison.excused = either(*reasons)
@@ -102,6 +104,10 @@ class MatchedSides:
     @property
     def _imported(self) -> Imported | None:
         return self.sides.reference.imported if isinstance(self.sides.reference, InTensorFlow) else None
+
+    @property
+    def _functions(self) -> ImportedFunctions | None:
+        return self.sides.reference.imported if isinstance(self.sides.reference, InFunctions) else None
 
     @cached_property
     def subjects(self) -> tuple[Subject, ...]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -159,14 +159,31 @@ def exported(module: Any, arguments: Arguments) -> Any:
             ) from error
 
 
-def functional(program: Any) -> Any:
-    """The program without operators that write in place, its layers whole."""
+def functional(program: Any, has_rule: Callable[[Any], bool]) -> Any:
+    """The program without operators that write in place, its layers whole.
+
+    Operators without a rule are taken apart where PyTorch says how, into operators that have rules or have none either.
+    """
     import torch
 
     with torch.no_grad(), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         keep_layers_of(program.graph)
-        return program.run_decompositions({})
+        whole = program.run_decompositions({})
+        if all(map(has_rule, _operators_of(whole.graph_module))):
+            return whole
+        table = torch.export.default_decompositions()
+        for operator in [o for o in table if has_rule(o)]:
+            table.pop(operator)
+        return whole.run_decompositions(table)
+
+
+def _operators_of(module: Any) -> Iterator[Any]:
+    """The operators of a graph module and of those within it."""
+    for part in module.modules():
+        for node in getattr(getattr(part, "graph", None), "nodes", ()):
+            if node.op == "call_function" and hasattr(node.target, "_schema"):
+                yield node.target
 
 
 def read_program(path: Path, *, unsafe: bool) -> Any:

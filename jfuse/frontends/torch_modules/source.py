@@ -18,7 +18,8 @@ from jfuse.frontends.selection import Selection
 from jfuse.frontends.torch_modules.export import arguments_of, exported, functional, read_program
 from jfuse.frontends.torch_modules.packed import packed_to_full_size
 from jfuse.frontends.torch_modules.tensors import array_of, dtype_of, tensor_of
-from jfuse.frontends.torch_modules.walker import Symbols, TorchWalker
+from jfuse.frontends.torch_modules.values import values_of
+from jfuse.frontends.torch_modules.walker import Symbols, TorchWalker, rule_for
 from jfuse.ir.dims import SymbolNames, symbols_in
 from jfuse.ir.graph import Program, Signature, Var
 from jfuse.ir.trace import recording
@@ -34,7 +35,8 @@ class TorchSignature:
     """A module with what it takes.
 
     function: what computes it eagerly. inputs: the types of its tensors by name, in order. leaves: all its flat
-    arguments, None in the place of each of these tensors, and `structure` how they form the arguments.
+    arguments, None in the place of each of these tensors, and `structure` how they form the arguments. program: what
+    torch.export made of it.
     """
 
     key: str
@@ -42,6 +44,7 @@ class TorchSignature:
     inputs: Mapping[str, TensorType]
     leaves: tuple[Any, ...]
     structure: Any
+    program: Any
     library: ClassVar[str] = "PyTorch"
 
     def call(self, *flat: Any) -> dict[str, Any]:
@@ -55,6 +58,10 @@ class TorchSignature:
         with torch.no_grad(), packed_to_full_size():
             results = self.function(*arguments, **named)
         return {name: _value(leaf) for name, leaf in named_results(results).items()}
+
+    def values(self, *flat: Any) -> dict[str, tuple[np.ndarray, ...]]:
+        """The results of each operator of the exported program, by its place, for arrays in the order of `inputs`."""
+        return values_of(self.program, [tensor_of(array) for array in flat])
 
 
 _NOTHING = object()
@@ -128,7 +135,7 @@ def _import_one(
             )
         arguments = arguments_of(source, specs, dynamic_shapes)
         program, function, size_names = exported(source, arguments), source, arguments.size_names
-    plain = functional(program)
+    plain = functional(program, lambda operator: rule_for(str(operator), rules) is not None)
     _refuse_writes(plain)
     symbols = Symbols.of(plain, size_names)
     placeholders = {node.name: node for node in plain.graph.nodes if node.op == "placeholder"}
@@ -142,7 +149,7 @@ def _import_one(
         for name, leaf in zip(names, leaves, strict=True)
         if leaf is None
     }
-    signature = TorchSignature(key, function, inputs, tuple(leaves), plain.call_spec.in_spec)
+    signature = TorchSignature(key, function, inputs, tuple(leaves), plain.call_spec.in_spec, plain)
     return _walked(signature, plain, symbols, rules), signature
 
 

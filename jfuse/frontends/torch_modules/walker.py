@@ -13,7 +13,7 @@ import numpy as np
 from jfuse.errors import ImportFailed, LowerError
 from jfuse.frontends.torch_modules.control import CONTROL
 from jfuse.frontends.torch_modules.tensors import array_of, dtype_of, tensor_of
-from jfuse.ir.dims import Dim, Shape, is_known, same, solved, substitute_dim, symbol
+from jfuse.ir.dims import FUNCTIONS, Dim, Shape, is_known, same, solved, substitute_dim, symbol
 from jfuse.ir.graph import Source, Var
 from jfuse.ir.trace import at_source
 from jfuse.ir.types import DType
@@ -25,6 +25,8 @@ from jfuse.lowering.rules import TorchRule
 
 _FOR_STORAGE = frozenset({"device", "layout", "pin_memory", "memory_format", "non_blocking", "generator", "implicit"})
 """Arguments that say where and how elements are stored."""
+_LIMITS = {"sym_min": FUNCTIONS["min"], "sym_max": FUNCTIONS["max"]}
+"""PyTorch's functions of sizes that need more than Python's operators."""
 _INLINED = frozenset({"wrap_with_set_grad_enabled", "wrap_with_autocast"})
 
 
@@ -118,11 +120,13 @@ class TorchWalker:
         args, named = _replaced(node.args, values), _replaced(node.kwargs, values)
         if node.target is operator.getitem:
             return args[0][args[1]]
-        with at_source(Source(_place(node), _name(node), self.stack)):
+        with at_source(Source(place_of(node), _name(node), self.stack)):
             if _short(node) in _INLINED:
                 return self._inlined(args)
             if _short(node) in CONTROL and not _is_operator(node):
                 return CONTROL[_short(node)](self._run, *args, **named)
+            if _short(node) in _LIMITS:
+                return _LIMITS[_short(node)](*args)
             if not _is_operator(node):
                 return node.target(*args, **named)
             if _name(node).startswith("aten.sym_size"):
@@ -156,8 +160,7 @@ class TorchWalker:
         return found
 
     def _rule(self, node: Any) -> TorchRule | None:
-        name = _name(node)
-        return self.rules.get(name) or self.rules.get(name.rpartition(".")[0])
+        return rule_for(_name(node), self.rules)
 
     def _refuse_without_rule(self, module: Any, inputs: set[str]) -> None:
         """Raise LowerError for all operators without a rule of what is not known at conversion."""
@@ -167,7 +170,7 @@ class TorchWalker:
         if not missing:
             return
         lines = [
-            f"{name} ({len(nodes)}), first at {_place(nodes[0])}{_line(nodes[0])}" for name, nodes in missing.items()
+            f"{name} ({len(nodes)}), first at {place_of(nodes[0])}{_line(nodes[0])}" for name, nodes in missing.items()
         ]
         raise LowerError(
             f"{len(missing)} operators of PyTorch have no TFLite spelling"
@@ -199,6 +202,11 @@ class TorchWalker:
             size = size_tensor(value, sources())
             return np.asarray(value) if is_known(value) else ops.cast(size, out_data_type=DType.i64)
         return np.asarray(value)
+
+
+def rule_for(name: str, rules: Mapping[str, TorchRule]) -> TorchRule | None:
+    """The rule for an operator and its overload (aten.add.Tensor), or for all its overloads (aten.add)."""
+    return rules.get(name) or rules.get(name.rpartition(".")[0])
 
 
 def _is_open(value: Any) -> bool:
@@ -323,7 +331,7 @@ def _check(found: Any, stated: Any, node: Any) -> None:
             )
 
 
-def _place(node: Any) -> str:
+def place_of(node: Any) -> str:
     """The module that a node stands in, and the node's name: encoder/0/linear."""
     stack = [str(path) for path, _ in (node.meta.get("nn_module_stack") or {}).values()]
     module = stack[-1].replace(".", "/") if stack and not stack[-1].startswith("_empty") else ""

@@ -13,9 +13,12 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from jfuse.errors import JfuseError
+from jfuse.frontends.imported_functions import ImportedFunctions
 from jfuse.frontends.sources import Imported
+from jfuse.ir.dims import is_known
 from jfuse.ir.graph import Eqn, Graph, Program, Signature, Var
 from jfuse.ir.walk import all_eqns, producers, substitute_graph
+from jfuse.kernels import ops
 from jfuse.lowering.rule_tools.case_distinctions import switch_of
 from jfuse.measure import Measure, relative_error
 from jfuse.proof.inputs import CallInputs
@@ -38,11 +41,13 @@ class Ties:
     """Tells which differences of a lowered program are choices among equals.
 
     source: behind the reference, if any. matches: what its signatures, inputs and outputs are called there.
+    functions: of PyTorch, where these are the reference.
     """
 
     program: Program
     source: Imported | None
     matches: Mapping[str, SignatureMatch] = field(default_factory=dict)
+    functions: ImportedFunctions | None = None
 
     def excused(
         self, step: CallInputs, wrong: Sequence[Wrong], before: Sequence[CallInputs] = ()
@@ -79,7 +84,7 @@ class _Explained:
     def __call__(self, wrong: Wrong) -> bool:
         reference, runner = wrong.pair.split("/")
         on_xla = [w for w in self.wrong if w.pair.endswith("/xla")]
-        if on_xla and not self._once("source", lambda: reference == "tensorflow" and self._source_and_xla()):
+        if on_xla and not self._once("source", lambda: self._reference_and_xla(reference)):
             return False
         return runner == "xla" or (runner == "litert" and self._once("file", self._xla_and_file))
 
@@ -113,6 +118,23 @@ class _Explained:
         told = {w.output: w.found for w in self.wrong if w.pair.endswith("/litert")}
         return self._agrees(found, told) and self._agrees(results, {n: found[n] for n in self.signature.output_names})
 
+    def _reference_and_xla(self, reference: str) -> bool:
+        if reference == "pytorch":
+            return self._module_and_xla()
+        return reference == "tensorflow" and self._source_and_xla()
+
+    def _module_and_xla(self) -> bool:
+        """Whether XLA, given the results of PyTorch's operators before the choices, gives what the module gives."""
+        functions = {} if self.ties.functions is None else self.ties.functions.functions
+        module, (step,) = functions.get(self.signature.key), self.row[-1:]
+        values = getattr(module, "values", None)
+        if module is None or values is None or self.signature.states:
+            return False
+        nodes = values(*(step.inputs[name] for name in module.inputs))
+        before = _before_choices(self.signature.graph, nodes)
+        results = self._following(step, {}, before, _chosen(self.signature.graph, nodes))
+        return self._agrees(results, {w.output: w.wanted for w in self.wrong if w.pair.endswith("/xla")})
+
     def _source_and_xla(self) -> bool:
         """Whether XLA, given TensorFlow's values of the nodes before the choices, gives what TensorFlow gives.
 
@@ -139,21 +161,32 @@ class _Explained:
     def _initial(self, signature: Signature) -> dict[str, np.ndarray]:
         return {state.name: state.initial.array for state in signature.states}
 
-    def _following(self, step: CallInputs, states: Arrays, given: Given) -> dict[str, np.ndarray]:
+    def _following(
+        self, step: CallInputs, states: Arrays, before: Given, chosen: Mapping[Eqn, Sequence[np.ndarray]] | None = None
+    ) -> dict[str, np.ndarray]:
         """The outputs and states after a call of the graph, with values given for some variables.
 
+        chosen: results of equations that take the greatest elements, of which equal ones may be any.
         Raises _Apart where it does not itself give nearly those values.
         """
-        graph = self.signature.graph
+        graph, chosen = self.signature.graph, chosen or {}
+        places = {e.outputs[1]: (e.inputs[0], found[1]) for e, found in chosen.items()}
+        given = {**before, **{v: a for e, found in chosen.items() for v, a in zip(e.outputs, found, strict=True)}}
         again = {v: Var(v.type) for v in given}
         rest = substitute_graph(replace(graph, outputs=()), again)
         outputs = tuple(again.get(a, a) if isinstance(a, Var) else a for a in graph.outputs)
-        rest = Graph(graph.name, (*graph.inputs, *again.values()), rest.eqns, (*outputs, *given))
+        elements = tuple(again.get(x, x) for x, _ in places.values() if isinstance(x, Var))
+        rest = Graph(graph.name, (*graph.inputs, *again.values()), rest.eqns, (*outputs, *given, *elements))
         kept = [np.reshape(states[s.name], s.initial.array.shape) for s in self.signature.states]
         inputs = (step.inputs[name] for name in self.signature.input_names)
         results = Runner(rest, quick=True)([*inputs, *kept, *given.values()])
-        computed, values = results[: len(outputs)], results[len(outputs) :]
-        if not all(self._is_near(v, g) for v, g in zip(values, given.values(), strict=True)):
+        computed, values = results[: len(outputs)], results[len(outputs) : len(outputs) + len(given)]
+        near = (self._is_near(v, g) for (var, g), v in zip(given.items(), values, strict=True) if var not in places)
+        taken = (
+            self._is_near(np.take_along_axis(x, at, -1), given[e.outputs[0]])
+            for e, x, (_, at) in zip(chosen, results[len(outputs) + len(given) :], places.values(), strict=True)
+        )
+        if not (all(near) and all(taken)):
             raise _Apart
         names = (*self.signature.output_names, *(f"{STATE}{s.name}" for s in self.signature.states))
         return dict(zip(names, computed, strict=True))
@@ -219,5 +252,20 @@ def _before_choices(graph: Graph, nodes: Mapping[str, tuple[np.ndarray, ...]]) -
     return {v: found[v] for e in graph.eqns for v in e.outputs if v in found}
 
 
+def _chosen(graph: Graph, nodes: Mapping[str, tuple[np.ndarray, ...]]) -> dict[Eqn, tuple[np.ndarray, np.ndarray]]:
+    """The source's greatest elements and their places, for equations that take these: PyTorch takes any of equals."""
+    found: dict[Eqn, tuple[np.ndarray, np.ndarray]] = {}
+    for eqn in graph.eqns:
+        results = nodes.get(eqn.source.node, ())
+        if eqn.op is not ops.topk_v2 or len(results) != 2 or not isinstance(eqn.inputs[0], Var):
+            continue
+        values, places = results[0], results[1].astype(np.int32)
+        if _fits(values, eqn.outputs[0]) and _fits(places, eqn.outputs[1]):
+            found[eqn] = (values, places)
+    return found
+
+
 def _fits(value: np.ndarray, var: Var) -> bool:
-    return value.dtype == var.type.dtype.numpy and value.ndim == var.type.rank
+    shape = var.type.shape
+    fits = len(shape) == value.ndim and all(not is_known(d) or d == n for d, n in zip(shape, value.shape, strict=True))
+    return fits and value.dtype == var.type.dtype.numpy
