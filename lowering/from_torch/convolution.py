@@ -154,3 +154,32 @@ def lower_im2col(
     found = lower_convolution(x, np.tile(eye, (channels, 1, 1, 1)), None, stride, padding, dilation, channels)
     batch, outputs, *sizes = found.shape
     return shaped(found, (batch, outputs, sizes[0] * sizes[1]), x, *sources())
+
+
+@lowers_torch("aten.col2im")
+def lower_col2im(
+    x: Array,
+    size: Sequence[int],
+    kernel: Sequence[int],
+    dilation: Sequence[int],
+    padding: Sequence[int],
+    stride: Sequence[int],
+) -> Array:
+    """Columns added up where their windows were: a transposed convolution with filters that are 1 in one place.
+
+    x: f[b, c * kh * kw, windows] -> f[b, c, h, w]
+    """
+    height, width = kernel
+    count = height * width
+    if rank(x) != 3 or not all(isinstance(d, int) for d in (*size, x.shape[1])):
+        raise LowerError(
+            "columns of one image, or of an open size", remedy="give it a batch axis; fix height and width"
+        )
+    channels = int(x.shape[1]) // count
+    reach = [(n + 2 * p - d * (k - 1) - 1) for n, p, d, k in zip(size, padding, dilation, kernel, strict=True)]
+    counts = [r // s + 1 for r, s in zip(reach, stride, strict=True)]
+    eye = np.eye(count, dtype=np.float32).reshape(count, 1, height, width)
+    images = shaped(x, (x.shape[0], x.shape[1], *counts), x, *sources())
+    rest = [r % s for r, s in zip(reach, stride, strict=True)]
+    filters = np.tile(eye, (channels, 1, 1, 1))
+    return lower_transposed_convolution(images, filters, None, stride, padding, rest, channels, dilation)

@@ -79,6 +79,9 @@ def lower_arange(*bounds: Any, dtype: DType | None = None) -> Array:
     kind = dtype or (DType.f32 if any(isinstance(v, float) for v in (start, end, step)) else DType.i64)
     if all(isinstance(v, float) or is_known(v) for v in (start, end, step)):
         return np.arange(start, end, step).astype(kind.numpy)
+    if any(isinstance(v, float) and not v.is_integer() for v in (start, end, step)):
+        raise LowerError("a range of an open size by fractions", remedy="count by integers, then multiply")
+    start, end, step = (int(v) if isinstance(v, float) else v for v in (start, end, step))
     count = -((start - end) // step)
     numbers = as_type(counted(count, *sources()), kind)
     if step != 1:

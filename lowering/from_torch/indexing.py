@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from jfuse.errors import LowerError
-from jfuse.ir.dims import Dim, product, same
+from jfuse.ir.dims import Dim, broadcast_shape, product, same
 from jfuse.ir.types import DType
 from jfuse.kernels import ops
 from jfuse.kernels.core.op import Array
@@ -17,13 +17,14 @@ from jfuse.lowering.from_torch.promotion import as_type, is_tensor
 from jfuse.lowering.from_torch.shapes import (
     from_front,
     lower_cat,
+    lower_select,
     lower_slice_,
     lower_unsqueeze,
     lower_view,
     transposed,
 )
 from jfuse.lowering.rule_tools.place import note, sources
-from jfuse.lowering.rule_tools.query import dtype, is_constant, rank
+from jfuse.lowering.rule_tools.query import dtype, is_constant, rank, type_of
 from jfuse.lowering.rule_tools.shape_tensors import counted, shaped, size_tensor
 from jfuse.lowering.rules import DEFAULT, lowers_torch
 
@@ -85,7 +86,9 @@ def lower_index(x: Array, indices: Sequence[Array | None]) -> Array:
     named = [axis for axis, i in enumerate(indices) if i is not None]
     given = [i for i in indices if i is not None]
     if any(dtype(i) is DType.bool for i in given):
-        raise LowerError("elements chosen by a mask, as many as the data says", remedy="torch.where, or top-k")
+        if len(given) > 1 or named[0] > 0:
+            raise LowerError("a mask beside other indices, or over axes that are not the first", remedy="x[mask]")
+        return _chosen(x, given[0])
     if len(named) == 1:
         axis = named[0]
         return ops.gather(x, _places(given[0], x.shape[axis]), axis=axis)
@@ -106,6 +109,34 @@ def lower_index(x: Array, indices: Sequence[Array | None]) -> Array:
     count = rank(number)
     order = [*range(count, count + named[0]), *range(count), *range(count + named[0], rank(found))]
     return transposed(found, order)
+
+
+def _chosen(x: Array, mask: Array) -> Array:
+    """The elements of x where a mask of its first axes holds, along one axis that is as long as they are many."""
+    count = rank(mask)
+    first = product(tuple(x.shape[:count]))
+    rows = shaped(x, (first, *x.shape[count:]), x, *sources())
+    column = DEFAULT.lowers["Where"](shaped(mask, (first,), mask, x, *sources()))
+    places = as_type(shaped(column, (column.shape[0],), column), DType.i32)
+    return ops.gather(rows, places, axis=0)
+
+
+@lowers_torch("aten.masked_select")
+def lower_masked_select(x: Array, mask: Array) -> Array:
+    """The elements of x where the mask holds, in one row; both are broadcast."""
+    count = max(rank(x), rank(mask))
+    shape = broadcast_shape([tuple(v.shape) for v in (x, mask)])
+    if shape is None:
+        raise LowerError("a mask of another open shape", found=f"{type_of(x)}, {type_of(mask)}", remedy="equal shapes")
+    x, mask = (broadcast(_wide(v, (1,) * (count - rank(v)) + tuple(v.shape)), shape) for v in (x, mask))
+    return _chosen(x, mask)
+
+
+@lowers_torch("aten.where.default", "aten.nonzero_numpy")
+def lower_places(condition: Array) -> list[Array]:
+    """The places where a condition holds: a row for each axis."""
+    found = lower_nonzero(condition)
+    return [lower_select(found, 1, axis) for axis in range(rank(condition))]
 
 
 @lowers_torch("aten.select_scatter")
@@ -156,10 +187,29 @@ def lower_copy(x: Array, source: Array, non_blocking: bool = False) -> Array:
     return broadcast(as_type(wide, dtype(x)), tuple(x.shape))
 
 
+@lowers_torch("aten.index_copy")
+def lower_index_copy(x: Array, dim: int, index: Array, source: Array) -> Array:
+    """x with slices written at places along an axis: one by DYNAMIC_UPDATE_SLICE, as caches are written."""
+    axis = from_front(dim, x)
+    places = _places(index, x.shape[axis])
+    if rank(index) == 0 or same(index.shape[0], 1):
+        none = np.zeros(1, np.int32)
+        begins = [shaped(places, (1,)) if i == axis else none for i in range(rank(x))]
+        return ops.dynamic_update_slice(x, source, ops.concatenation(*begins, axis=0))
+    order = [axis, *(i for i in range(rank(x)) if i != axis)]
+    moved = (transposed(x, order), lower_unsqueeze(places, -1), transposed(source, order))
+    found = DEFAULT.lowers["TensorScatterUpdate"](moved[0], moved[1], moved[2])
+    return transposed(found, [int(i) for i in np.argsort(order)])
+
+
 @lowers_torch("aten.index_put")
 def lower_index_put(x: Array, indices: Sequence[Array | None], values: Array, accumulate: bool = False) -> Array:
-    """x with elements at places of its first axes written, or added to."""
+    """x with elements at places of some axes written, or added to."""
     given = [i for i in indices if i is not None]
+    named = [axis for axis, i in enumerate(indices) if i is not None]
+    if len(named) == 1 and named[0] and rank(given[0]) == 1 and dtype(given[0]) is not DType.bool and not accumulate:
+        written = tuple(given[0].shape[0] if i == named[0] else d for i, d in enumerate(x.shape))
+        return lower_index_copy(x, named[0], given[0], _wide(as_type(values, dtype(x)), written))
     if len(given) == 1 and dtype(given[0]) is DType.bool and rank(values) == 0:
         mask = shaped(given[0], (*given[0].shape, *[1] * (rank(x) - rank(given[0]))), x, *sources())
         return ops.select_v2(mask, values, x)
@@ -178,11 +228,9 @@ def _wide(x: Array, shape: Sequence[Dim]) -> Array:
     return broadcast(shaped(x, (*[1] * missing, *x.shape), x, *sources()), tuple(shape))
 
 
-@lowers_torch("aten.masked_select", "aten.nonzero")
-def lower_nonzero(x: Array, *rest: Any) -> Array:
-    """As many elements as the data says."""
-    if rest:
-        raise LowerError("elements chosen by a mask, as many as the data says", remedy="torch.where")
+@lowers_torch("aten.nonzero")
+def lower_nonzero(x: Array) -> Array:
+    """The places of elements that are not 0, a row for each."""
     return as_type(DEFAULT.lowers["Where"](x), DType.i64)
 
 

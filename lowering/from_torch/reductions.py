@@ -7,14 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from jfuse.errors import LowerError
 from jfuse.ir.types import DType
 from jfuse.kernels import ops
 from jfuse.kernels.core.op import Array
 from jfuse.lowering.from_jax.reductions import lower_sort as sorted_by_key
 from jfuse.lowering.from_jax.reductions import lower_top_k as greatest
 from jfuse.lowering.from_torch.promotion import as_type
-from jfuse.lowering.from_torch.shapes import from_front, lower_view
+from jfuse.lowering.from_torch.shapes import from_front, lower_slice_, lower_squeeze, lower_view
 from jfuse.lowering.rule_tools.place import sources
 from jfuse.lowering.rule_tools.query import dtype as dtype_of
 from jfuse.lowering.rule_tools.query import rank, scalar
@@ -197,7 +196,7 @@ def lower_sort(x: Array, dim: int = -1, descending: bool = False, *, stable: boo
     """Elements in order along an axis, and their places; equal ones keep their order."""
     axis = from_front(dim, x)
     if descending:
-        values, places = greatest(x, k=_count(x, axis), axis=axis)
+        values, places = greatest(x, k=x.shape[axis], axis=axis)
         return values, as_type(places, DType.i64)
     row = shaped(counted(x.shape[axis], x, *sources()), tuple(-1 if i == axis else 1 for i in range(rank(x))))
     numbers = ops.add(row, ops.zeros_like(x) if dtype_of(x) is DType.i32 else _zeros(x))
@@ -209,15 +208,35 @@ def _zeros(x: Array) -> Array:
     return as_type(ops.zeros_like(x), DType.i32)
 
 
-def _count(x: Array, axis: int) -> int:
-    size = x.shape[axis]
-    if not isinstance(size, int):
-        raise LowerError("a descending sort over an open size", found=str(size), remedy="fix the size of the axis")
-    return size
-
-
 @lowers_torch("aten.argsort")
 def lower_argsort(x: Array, dim: int = -1, descending: bool = False) -> Array:
     """The places of elements in order."""
     found: Array = lower_sort(x, dim, descending)[1]
     return found
+
+
+@lowers_torch("aten.median", "aten.nanmedian")
+def lower_median(x: Array, dim: int | None = None, keepdim: bool = False) -> Any:
+    """The middle element in order along an axis, the lower one of two, and its place; of all elements without one."""
+    if dim is None:
+        return lower_median(lower_view(x, [-1]), 0)[0]
+    axis = from_front(dim, x)
+    middle = (x.shape[axis] - 1) // 2
+    found = [lower_slice_(part, axis, middle, middle + 1) for part in lower_sort(x, axis)]
+    return tuple(found if keepdim else (lower_squeeze(part, axis) for part in found))
+
+
+def _running(name: str, primitive: str) -> None:
+    def lower(x: Array, dim: int) -> Any:
+        axis = from_front(dim, x)
+        values = DEFAULT.lowers_jax[primitive](x, axis=axis, reverse=False)
+        row = shaped(counted(x.shape[axis], x, *sources()), tuple(-1 if i == axis else 1 for i in range(rank(x))))
+        latest = ops.select_v2(ops.equal(x, values), ops.add(row, _zeros(x)), np.int32(0))
+        return values, as_type(DEFAULT.lowers_jax["cummax"](latest, axis=axis, reverse=False), DType.i64)
+
+    lower.__doc__ = f"As jax's {primitive}, and where the element stands that is so: the last of equal ones."
+    lowers_torch(f"aten.{name}")(lower)
+
+
+_running("cummax", "cummax")
+_running("cummin", "cummin")

@@ -66,6 +66,39 @@ def lower_nearest(x: Array, size: Sequence[Dim] | None = None, scales: Any = Non
     return _resized("ResizeNearestNeighbor", x, wanted)
 
 
+@lowers_torch("aten._upsample_nearest_exact1d", "aten._upsample_nearest_exact2d")
+def lower_nearest_exact(x: Array, size: Sequence[Dim] | None = None, scales: Any = None, *more: float) -> Array:
+    """RESIZE_NEAREST_NEIGHBOR from the centres of pixels.   x: f[b, c, h, w], or f[b, c, w]"""
+    given = _listed(scales, more)
+    wanted = _sizes(x, size, given)
+    if not _fit(x.shape[2:], wanted, given):
+        return _weighted(x, wanted, lambda o, n, s: _nearest(o, n, s, 0.5), given)
+    if rank(x) == 3:
+        found = lower_nearest_exact(lower_unsqueeze(x, 2), (1, *wanted))
+        return shaped(found, (*found.shape[:2], found.shape[3]), x, *sources())
+    return _resized("ResizeNearestNeighbor", x, wanted, half_pixel_centers=True)
+
+
+@lowers_torch("aten.upsample_nearest3d")
+def lower_nearest_of_volumes(x: Array, size: Sequence[Dim] | None = None, scales: Any = None, *more: float) -> Array:
+    """Three products with the shares of the elements.   x: f[b, c, d, h, w]"""
+    given = _listed(scales, more)
+    return _weighted(x, _sizes(x, size, given), lambda o, n, s: _nearest(o, n, s), given)
+
+
+@lowers_torch("aten.upsample_trilinear3d")
+def lower_trilinear(
+    x: Array, size: Sequence[Dim] | None, align_corners: bool, scales: Any = None, *more: float
+) -> Array:
+    """Three products with the shares of the elements.   x: f[b, c, d, h, w]"""
+    given = _listed(scales, more)
+
+    def weights(old: int, new: int, scale: float | None) -> np.ndarray:
+        return _linear(old, new, scale, align_corners)
+
+    return _weighted(x, _sizes(x, size, given), weights, None if align_corners else given)
+
+
 def _listed(scales: Any, more: Sequence[float]) -> Scales:
     if isinstance(scales, float) and None not in more:
         return [scales, *more]
@@ -131,13 +164,13 @@ def _matrix(old: int, taps: Sequence[tuple[np.ndarray, np.ndarray]]) -> np.ndarr
     return found.astype(np.float32)
 
 
-def _nearest(old: int, new: int, scale: float | None) -> np.ndarray:
-    places = np.floor(np.arange(new) * (old / new if scale is None else 1 / scale))
+def _nearest(old: int, new: int, scale: float | None, centre: float = 0.0) -> np.ndarray:
+    places = np.floor((np.arange(new) + centre) * (old / new if scale is None else 1 / scale))
     return _matrix(old, [(places, np.ones(new))])
 
 
-def _linear(old: int, new: int, scale: float | None) -> np.ndarray:
-    centres = np.maximum(_centres(old, new, scale), 0)
+def _linear(old: int, new: int, scale: float | None, align_corners: bool = False) -> np.ndarray:
+    centres = np.maximum(_centres(old, new, scale, align_corners), 0)
     first = np.floor(centres)
     return _matrix(old, [(first, 1 - (centres - first)), (first + 1, centres - first)])
 

@@ -6,6 +6,7 @@ from jfuse.lowering.from_torch import (  # noqa: F401
     activation,
     convolution,
     creation,
+    detection,
     elementwise,
     indexing,
     normalization,
@@ -14,6 +15,8 @@ from jfuse.lowering.from_torch import (  # noqa: F401
     recurrent,
     reductions,
     resize,
+    sampling,
     shapes,
     signal,
+    tables,
 )

@@ -207,6 +207,58 @@ class Proposals(nn.Module):
         return {"scores": torch.cat(scores, 1), "boxes": torch.cat(boxes, 1)}
 
 
+class SpatialTransformer(nn.Module):
+    """An image read on a grid that a network computes from it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.where = nn.Sequential(nn.Conv2d(3, 4, 5, 4), nn.ReLU(), nn.Flatten(), nn.Linear(36, 6))
+
+    def forward(self, x: Any) -> Any:
+        """f32[b, 3, 16, 16] -> the same"""
+        grid = F.affine_grid(self.where(x).view(-1, 2, 3), [x.shape[0], 3, 16, 16], align_corners=False)
+        return F.grid_sample(x, grid, align_corners=False)
+
+
+class StaticCache(nn.Module):
+    """Attention to a cache of a fixed length, of which the step at a place is written, as transformers has it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.enter, self.leave, self.norm = nn.Linear(8, 24), nn.Linear(8, 8), nn.LayerNorm(8)
+
+    def forward(self, x: Any, cache: dict[str, Any], place: Any) -> Any:
+        """f32[2, 1, 8], caches f32[2, 2, 6, 4], i64[1] -> f32[2, 1, 8], the caches"""
+        q, k, v = (p.view(2, 1, 2, 4).transpose(1, 2) for p in self.enter(self.norm(x)).split(8, -1))
+        keys, values = cache["k"].index_copy(2, place, k), cache["v"].clone()
+        values[:, :, place] = v
+        seen = torch.arange(6)[None, None, None] <= place
+        y = F.scaled_dot_product_attention(q, keys, values, attn_mask=seen)
+        return x + self.leave(y.transpose(1, 2).reshape(2, 1, 8)), keys, values
+
+
+class Relative(nn.Module):
+    """Attention by distances as Transformer-XL has it: scores of all distances, shifted row by row."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.enter, self.places, self.leave = nn.Linear(8, 24), nn.Linear(8, 8, bias=False), nn.Linear(8, 8)
+        self.u, self.v = nn.Parameter(torch.randn(2, 4)), nn.Parameter(torch.randn(2, 4))
+
+    def forward(self, x: Any) -> Any:
+        """f32[b, t, 8] -> the same"""
+        b, t, _ = x.shape
+        q, k, v = self.enter(x).view(b, t, 3, 2, 4).unbind(2)
+        apart = torch.arange(t - 1, -t, -1.0)[:, None] * torch.exp(torch.arange(0, 8, 2) * -1.15)
+        encoded = torch.stack([apart.sin(), apart.cos()], -1).flatten(1)
+        p = self.places(encoded).view(1, 2 * t - 1, 2, 4).transpose(1, 2)
+        content = (q + self.u).transpose(1, 2) @ k.permute(0, 2, 3, 1)
+        place = (q + self.v).transpose(1, 2) @ p.mT
+        place = F.pad(place, (1, 0)).view(b, 2, 2 * t, t)[:, :, 1:].view(b, 2, t, 2 * t - 1)[..., :t]
+        found = torch.softmax((content + place) / 2, -1) @ v.transpose(1, 2)
+        return self.leave(found.transpose(1, 2).reshape(b, t, 8))
+
+
 class Conformer(nn.Module):
     """A block for speech: half a step of a dense part, attention, gated convolutions over time, half a step again."""
 

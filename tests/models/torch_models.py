@@ -11,6 +11,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from tests.frontends.torch_modules.rows import f32, i64
+from tests.models import torch_detection as detection
 from tests.models import torch_families as families
 from tests.models import torch_recurrent as recurrent
 from tests.models import torch_vision as vision
@@ -191,6 +192,7 @@ FEW: dict[str, TorchModel] = {
     "lstm-open-time": TorchModel(
         lambda: recurrent.Layer(nn.LSTM(5, 6, batch_first=True)), (f32(None, None, 5),), (LSTM,)
     ),
+    "single-shot-detector": TorchModel(detection.SingleShot, (f32(1, 3, 32, 32),)),
 }
 MORE: dict[str, TorchModel] = {
     "mlp": TorchModel(mlp, (f32(None, 5),)),
@@ -229,6 +231,15 @@ MORE: dict[str, TorchModel] = {
     "lraspp": TorchModel(families.LRASPP, (IMAGE,), transposes=2),
     "box-head": TorchModel(families.BoxHead, (f32(None, 8, 3, 3), f32(None, 4))),
     "proposals": TorchModel(families.Proposals, (IMAGE,)),
+    "one-class-detector": TorchModel(detection.OneClass, (f32(1, 3, 32, 32),)),
+    "two-stage-detector": TorchModel(detection.TwoStage, (f32(1, 3, 32, 32),)),
+    "masks-of-regions": TorchModel(detection.Masks, (f32(2, 3, 32, 32), f32(2, 4, 4))),
+    "spatial-transformer": TorchModel(families.SpatialTransformer, (IMAGE,)),
+    "cache-written-in-place": TorchModel(
+        families.StaticCache, (f32(2, 1, 8), {"k": f32(2, 2, 6, 4), "v": f32(2, 2, 6, 4)}, i64(1))
+    ),
+    "text-in-image": TorchModel(recurrent.TextInImage, (f32(None, 1, 16, None),), (LSTM,) * 4),
+    "relative-places": TorchModel(families.Relative, (f32(None, None, 8),)),
     "conformer": TorchModel(families.Conformer, (f32(None, None, 8),)),
     "waves": TorchModel(families.Waves, (f32(None, 160),)),
     "mel": TorchModel(families.Mel, (f32(None, 128),)),

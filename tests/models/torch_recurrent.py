@@ -124,6 +124,22 @@ class Speech(nn.Module):
         return F.log_softmax(self.head(self.layer(x)[0]), -1)
 
 
+class TextInImage(nn.Module):
+    """CRNN: convolutions over a line of text, two layers in both directions along its width, classes for each step."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        norm = nn.Sequential(nn.Conv2d(1, 8, 3, padding=1), nn.BatchNorm2d(8), nn.ReLU(), nn.MaxPool2d(2, 2))
+        low = nn.Sequential(nn.Conv2d(8, 8, 3, padding=1), nn.ReLU(), nn.MaxPool2d((2, 1), (2, 1)))
+        self.body = nn.Sequential(norm, low, nn.MaxPool2d((2, 2), (2, 1), (0, 1)), nn.Conv2d(8, 8, 2))
+        self.layer, self.head = nn.LSTM(8, 6, 2, bidirectional=True), nn.Linear(12, 7)
+
+    def forward(self, x: Any) -> Any:
+        """f32[b, 1, 16, w] -> f32[w / 2, b, 7]"""
+        x = self.body(x).squeeze(2).permute(2, 0, 1)
+        return F.log_softmax(self.head(self.layer(x)[0]), -1)
+
+
 LSTM, RNN = ("jfuse.lstm",), ("jfuse.rnn",)
 X = f32(None, 7, 5)
 MODELS: dict[str, tuple[Callable[[], Any], tuple[Any, ...], tuple[str, ...]]] = {

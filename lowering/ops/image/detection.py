@@ -47,7 +47,7 @@ def lower_non_max_suppression_v3(
     boxes: Array, scores: Array, max_output_size: Array, iou_threshold: Array, score_threshold: Array
 ) -> Array:
     """The places of the chosen boxes, best first.   f[n,4], f[n] -> i32[chosen]"""
-    return _suppressed(boxes, scores, max_output_size, iou_threshold, score_threshold, padded=False)[0]
+    return suppressed(boxes, scores, max_output_size, iou_threshold, score_threshold, padded=False)[0]
 
 
 @lowers("NonMaxSuppressionV4")
@@ -61,7 +61,7 @@ def lower_non_max_suppression_v4(
     pad_to_max_output_size: bool = False,
 ) -> Any:
     """The places of the chosen boxes, and how many they are."""
-    return _suppressed(boxes, scores, max_output_size, iou_threshold, score_threshold, padded=pad_to_max_output_size)
+    return suppressed(boxes, scores, max_output_size, iou_threshold, score_threshold, padded=pad_to_max_output_size)
 
 
 @lowers("NonMaxSuppressionV5")
@@ -81,7 +81,7 @@ def lower_non_max_suppression_v5(
     threshold is; of boxes that are equal in all corners TFLite chooses one, and of equal scores any.
     """
     if is_constant(soft_nms_sigma) and float(soft_nms_sigma) <= 0:
-        indices, count = _suppressed(
+        indices, count = suppressed(
             boxes, scores, max_output_size, iou_threshold, score_threshold, padded=pad_to_max_output_size
         )
         chosen = ops.gather(_never_empty(scores) if pad_to_max_output_size else scores, indices, axis=0)
@@ -102,19 +102,30 @@ def lower_non_max_suppression_v5(
     return indices, chosen if wanted is DType.f32 else ops.cast(chosen, out_data_type=wanted), count
 
 
-def _suppressed(
-    boxes: Array, scores: Array, max_output_size: Array, iou_threshold: Array, score_threshold: Array, *, padded: bool
+def suppressed(
+    boxes: Array,
+    scores: Array,
+    max_output_size: Array,
+    iou_threshold: Array,
+    score_threshold: Array | None,
+    *,
+    padded: bool,
 ) -> tuple[Array, Array]:
     """NON_MAX_SUPPRESSION_V4 of boxes in the order of their scores, with numbers that all differ for these.
 
-    Of equal scores TensorFlow takes the first, TFLite any. Boxes whose score does not count get the number 0.
+    Of equal scores TensorFlow takes the first, TFLite any. Boxes whose score does not count get the number 0; without
+    a threshold all count.
     """
     agreed(boxes.shape[0], scores.shape[0])
     size, scores = sizes_operand(max_output_size), as_f32(scores)
     sorted_scores, order = ops.topk_v2(scores, size_tensor(scores.shape[0], [scores]))
-    counts = ops.greater(sorted_scores, as_f32(score_threshold))
+    if score_threshold is None:
+        counts = ops.greater_equal(order, np.int32(0))
+    else:
+        counts = ops.greater(sorted_scores, as_f32(score_threshold))
     if _is_written(scores.shape[0]):
-        numbers = ops.select_v2(counts, np.arange(scores.shape[0], 0, -1, dtype=np.float32), np.float32(0))
+        numbers: Array = np.arange(scores.shape[0], 0, -1, dtype=np.float32)
+        numbers = numbers if score_threshold is None else ops.select_v2(counts, numbers, np.float32(0))
     else:
         numbers = ops.cumsum(ops.cast(counts, out_data_type=DType.f32), np.int32(0), reverse=True)
     sorted_boxes = ops.gather(with_area(as_f32(boxes)), order, axis=0)

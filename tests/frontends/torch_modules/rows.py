@@ -6,10 +6,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+import jax
 import numpy as np
 import torch
 import torch.nn.functional as F
 
+from tests.models.torchvision_operators import operators
+
+SIZE = jax.export.symbolic_shape("n")[0]
 Row = tuple[str, Callable[..., Any], tuple[Any, ...]]
 
 
@@ -118,6 +122,7 @@ SHAPES: tuple[Row, ...] = (
     ("reflections", lambda x: F.pad(x, (1, 2), mode="reflect") + F.pad(x, (1, 2), mode="replicate"), (X,)),
     ("circles", lambda x: F.pad(x, (1, 2), mode="circular") + F.pad(x.roll(1, 2), (1, 2)), (X,)),
     ("ranges", lambda x: x * torch.arange(6) + torch.arange(x.shape[0])[:, None, None] + torch.arange(0, 12, 2), (X,)),
+    ("downwards", lambda x: torch.arange(x.shape[0] - 1, -x.shape[0], -1.0) + torch.arange(x.shape[0], 0, -1)[0], (X,)),
     ("open ranges", lambda x: torch.arange(1, 2 * x.shape[0], 2) + torch.full((x.shape[0],), 3), (X,)),
     ("fills", lambda x: torch.zeros_like(x) + torch.ones(x.shape[0], 4, 6) + torch.full_like(x, 2.0), (X,)),
     ("one hot", lambda i: F.one_hot(i, 5), (IDS,)),
@@ -145,6 +150,11 @@ REDUCTIONS: tuple[Row, ...] = (
     ("pairs", lambda x: (*x.max(1), *x.min(2, keepdim=True)), (X,)),
     ("booleans", lambda x: (x > 0).all(-1).float() + (x > 1).any(-1) + (x > 3).any(), (X,)),
     ("running", lambda x: x.cumsum(1) + x.cumprod(2), (X,)),
+    ("open sorts", lambda x: (*x.sort(1, descending=True), x.argsort(1)), (f32(2, None),)),
+    ("medians", lambda x: (*x.median(1), *x.median(2, keepdim=True), x.median()), (f32(2, 5, 7),)),
+    ("running extremes", lambda x: (*x.cummax(1), *x.cummin(2)), (X,)),
+    ("buckets", lambda x: torch.bucketize(x, VECTOR.sort()[0]) + torch.bucketize(x, W[0].sort()[0], right=True), (X,)),
+    ("without a rule", lambda x: torch.diff(x) + torch.heaviside(x, torch.tensor(0.5))[..., :5], (X,)),
     ("sorts", lambda x: (*x.sort(1), *x.sort(2, descending=True), *x.topk(3), *x.topk(2, 1, largest=False)), (X,)),
     ("norms", lambda x: x.norm(dim=-1) + torch.linalg.vector_norm(x, 1, dim=-1) + x.logsumexp(-1), (X,)),
     ("unit vectors", lambda x: F.normalize(x, dim=1) + F.cosine_similarity(x, x.flip(1), dim=1)[:, None], (X,)),
@@ -177,6 +187,7 @@ CONVOLUTIONS: tuple[Row, ...] = (
     ("more", lambda x: F.conv_transpose2d(x, FILTERS.mT.transpose(0, 1), None, 2, 1, output_padding=1), (IMAGE,)),
     ("transposed in groups", lambda x: F.conv_transpose2d(x, FILTERS[:4, :3], None, 2, groups=2), (f32(2, 4, 5, 5),)),
     ("transposed1d", lambda x: F.conv_transpose1d(x, FILTERS[:, :, 0].transpose(0, 1), None, 2), (f32(B, 4, 7),)),
+    ("fold", lambda x: F.fold(F.unfold(x, 3, padding=1, stride=2), (8, 8), 3, padding=1, stride=2), (IMAGE,)),
     ("unfold", lambda x: F.unfold(x, 3, padding=1, stride=2), (f32(2, 4, 8, 8),)),
 )
 POOLS: tuple[Row, ...] = (
@@ -195,11 +206,29 @@ POOLS: tuple[Row, ...] = (
     ("adaptive1d", lambda x: F.adaptive_avg_pool1d(x, 3) + F.adaptive_max_pool1d(x, 1), (f32(B, 4, 8),)),
     ("volumes", lambda x: F.max_pool3d(x, 2) + F.avg_pool3d(x, 2), (f32(1, 2, 4, 4, 4),)),
 )
+
+
+def sampled(mode: str, pads: str, corners: bool) -> Callable[..., Any]:
+    """An image read at places, some of them beyond its edges."""
+    return lambda x, grid: F.grid_sample(x, grid, mode, pads, corners)
+
+
+VOLUME = f32(2, 3, 2, 3, 4)
 RESIZES: tuple[Row, ...] = (
     ("nearest", lambda x: F.interpolate(x, scale_factor=2.0) + F.interpolate(x, size=(16, 16)), (IMAGE,)),
     ("bilinear", lambda x: F.interpolate(x, scale_factor=2.0, mode="bilinear"), (IMAGE,)),
     ("corners", lambda x: F.interpolate(x, size=(5, 11), mode="bilinear", align_corners=True), (IMAGE,)),
     ("fraction", lambda x: F.interpolate(x, scale_factor=1.3, mode="bilinear"), (IMAGE,)),
+    ("nearest from centres", lambda x: F.interpolate(x, size=(5, 11), mode="nearest-exact"), (IMAGE,)),
+    ("volumes", lambda x: F.interpolate(x, scale_factor=2.0, mode="trilinear"), (f32(2, 3, 2, 3, 4),)),
+    ("volumes by corners", lambda x: F.interpolate(x, size=(3, 5, 4), mode="trilinear", align_corners=True), (VOLUME,)),
+    ("near volumes", lambda x: F.interpolate(x, scale_factor=2.0), (VOLUME,)),
+    *(
+        (f"grid {mode} {pads} {corners}", sampled(mode, pads, corners), (f32(2, 3, 5, 6), f32(2, 4, 3, 2)))
+        for mode in ("bilinear", "nearest")
+        for pads in ("zeros", "border", "reflection")
+        for corners in (False, True)
+    ),
     ("bicubic", lambda x: F.interpolate(x, scale_factor=2.0, mode="bicubic"), (IMAGE,)),
     ("linear", lambda x: F.interpolate(x, size=11, mode="linear") + F.interpolate(x, size=11), (f32(B, 4, 8),)),
     ("open", lambda x: F.interpolate(x, scale_factor=2.0, mode="bilinear"), (f32(1, 3, None, None),)),
@@ -231,12 +260,50 @@ INDEXING: tuple[Row, ...] = (
     ("index select", lambda x, i: x.index_select(1, i[0]) + x[:, [0, 1, -1]], (X, IDS)),
     ("two axes", lambda x, i: x[:, i[0], i[0]], (X, IDS)),
     ("one place", lambda x, i: x[:, i[0, 0]], (X, IDS)),
+    ("where a mask holds", lambda x, i: (x[x > 0], x[i[:, 0] > 0], torch.masked_select(x, x[:, :1] > 0)), (X, IDS)),
+    ("places of a mask", lambda x: (*torch.where(x > 0), torch.nonzero(x[0, 0] > 0)), (X,)),
+    ("copied slices", lambda x, i: x.index_copy(1, i[0, :1], x[:, :1] * 2).index_copy(2, i[1], x[..., 3:]), (X, IDS)),
+    ("bags", lambda i: F.embedding_bag(i, TABLE) + F.embedding_bag(i, TABLE, mode="sum", padding_idx=1), (IDS,)),
+    ("open bags", lambda i: F.embedding_bag(i.flatten(), TABLE, torch.tensor([0, 2, 2, 5])), (IDS,)),
     ("scatters", lambda x, i: x[:, :, 0].scatter(1, i[:, :1], 9.0).scatter_add(1, i, x[:, :3, 1]), (X, IDS)),
     ("added slices", lambda x, i: x.index_add(1, i[0], x[:, :3] * 2), (X, IDS)),
     ("windows", lambda x: x.unfold(2, 3, 2) * 2, (X,)),
     ("open windows", lambda x: x.unfold(1, 3, 2) * 2, (f32(2, None),)),
     ("written rows", lambda x, i: x[0].index_put((i[0, :1],), x[0, :1] * 2), (X, IDS)),
 )
+
+
+def regions(sampling_ratio: int, aligned: bool) -> Callable[..., Any]:
+    """Features of regions, of which some reach beyond the image."""
+
+    def found(x: Any, boxes: Any) -> Any:
+        image = torch.arange(2.0).repeat_interleave(3)[:, None]
+        rois = torch.cat([image, boxes.flatten(0, 1) * 9 + torch.tensor([0.0, 0.0, 9.0, 9.0])], 1)
+        return operators().roi_align(x, rois, 0.5, 3, 2, sampling_ratio, aligned)
+
+    return found
+
+
+REGIONS = torch.tensor([[0.0, 1.0, 2.0, 9.0, 7.0], [1.0, -3.0, 0.0, 4.0, 15.0]])
+BOXES, SCORES = f32(SIZE, 4), f32(SIZE)
+DETECTION: tuple[Row, ...] = (
+    *((f"regions {r} {a}", regions(r, a), (f32(2, 3, 9, 7), f32(2, 3, 4))) for r in (1, 2) for a in (False, True)),
+    ("fixed regions", lambda x: operators().roi_align(x, REGIONS, 0.5, 3, 2, -1, True), (f32(2, 3, 9, 7),)),
+    ("fixed small regions", lambda x: operators().roi_align(x, REGIONS, 0.1, 3, 2, -1, False), (f32(2, 3, 9, 7),)),
+    ("suppression", lambda b, s: operators().nms(boxes_of(b), s, 0.3), (f32(20, 4), f32(20))),
+    ("suppression of equal scores", lambda b, s: operators().nms(boxes_of(b), s.round(), 0.3), (f32(20, 4), f32(20))),
+    ("corners in any order", lambda b, s: operators().nms(b, s, 0.1), (f32(20, 4), f32(20))),
+    ("any number", lambda b, s: operators().nms(boxes_of(b), s, 0.5)[:4], (BOXES, SCORES)),
+    ("no suppression", lambda b, s: operators().nms(boxes_of(b), s, 1.0), (f32(9, 4), f32(9))),
+    ("each by itself", lambda b, s: operators().nms(boxes_of(b), s, 0.0), (f32(9, 4), f32(9))),
+)
+
+
+def boxes_of(x: Any) -> Any:
+    """Boxes by centre and size."""
+    return torch.cat([x[:, :2] - x[:, 2:].abs(), x[:, :2] + x[:, 2:].abs()], 1)
+
+
 SIGNALS: tuple[Row, ...] = (
     ("spectrum", lambda x: torch.fft.rfft(x).abs() + torch.fft.rfft(x, norm="ortho").real, (X,)),
     ("and back", lambda x: torch.fft.irfft(torch.fft.rfft(x, n=8), n=8), (X,)),

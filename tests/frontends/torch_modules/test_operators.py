@@ -25,12 +25,13 @@ FAMILIES = {
     "resizes": rows.RESIZES,
     "normalizations": rows.NORMALIZATIONS,
     "indexing": rows.INDEXING,
+    "detection": rows.DETECTION,
     "signals": rows.SIGNALS,
 }
 
 
 def drawn(spec: Any, size: int, rng: np.random.Generator) -> np.ndarray:
-    shape = [size if d is None else d for d in spec.shape]
+    shape = [d if isinstance(d, int) else size for d in spec.shape]
     if spec.dtype == np.float32:
         return rng.normal(size=shape).astype(np.float32)
     return rng.integers(0, 3, shape).astype(spec.dtype)

@@ -114,7 +114,7 @@ def test_all_operators_without_a_rule_are_named_with_their_places() -> None:
         (dense(), None, ImportFailed, "nothing tells what the module takes"),
         (dense(), [f32(None, 6)], ImportFailed, "torch.export cannot export Sequential"),
         (Counting().eval(), [f32(2)], ImportFailed, "writes to 'count'"),
-        (Of(lambda x: x + x[x > 0].sum()), [f32(4)], LowerError, "as many as the data says"),
+        (Of(lambda x: x[:, x[0] > 0]), [f32(4, 4)], LowerError, "a mask beside other indices"),
         ({"a": dense()}, [f32(1, 5)], ImportFailed, "an entry for each module"),
     ],
 )
