@@ -18,7 +18,6 @@ from jfuse.frontends.sources import Imported
 from jfuse.ir.dims import is_known
 from jfuse.ir.graph import Eqn, Graph, Program, Signature, Var
 from jfuse.ir.walk import all_eqns, producers, substitute_graph
-from jfuse.kernels import ops
 from jfuse.lowering.rule_tools.case_distinctions import switch_of
 from jfuse.measure import Measure, relative_error
 from jfuse.proof.inputs import CallInputs
@@ -257,7 +256,8 @@ def _chosen(graph: Graph, nodes: Mapping[str, tuple[np.ndarray, ...]]) -> dict[E
     found: dict[Eqn, tuple[np.ndarray, np.ndarray]] = {}
     for eqn in graph.eqns:
         results = nodes.get(eqn.source.node, ())
-        if eqn.op is not ops.topk_v2 or len(results) != 2 or not isinstance(eqn.inputs[0], Var):
+        takes = eqn.op.chooses and [out.type.dtype.is_integer for out in eqn.outputs] == [False, True]
+        if not takes or len(results) != 2 or not isinstance(eqn.inputs[0], Var):
             continue
         values, places = results[0], results[1].astype(np.int32)
         if _fits(values, eqn.outputs[0]) and _fits(places, eqn.outputs[1]):
