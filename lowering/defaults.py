@@ -52,6 +52,7 @@ from jfuse.lowering.ops.math import (  # noqa: F401
     reduce,
     segment,
     special,
+    stateless_random,
     trigonometry,
 )
 from jfuse.lowering.ops.nn import (  # noqa: F401

@@ -26,6 +26,7 @@ from jfuse.passes.legalize.complex_parts import complex_parts
 from jfuse.passes.legalize.legalize_broadcast import legalize_broadcast
 from jfuse.passes.legalize.legalize_dtypes import legalize_dtypes
 from jfuse.passes.legalize.legalize_target import legalize_target
+from jfuse.passes.legalize.memory_apart import memory_apart
 from jfuse.passes.legalize.promote_loops import promote_loops
 from jfuse.passes.outline.target_composites import target_composites
 from jfuse.passes.promises import (
@@ -127,6 +128,7 @@ PIPELINE: tuple[PipelineStep, ...] = (
     Stage(states_on_target, on="program"),  # once the home of each state is known
     # results that are inputs, constants or repeated get a tensor of their own
     Stage(alone(prepare_results), RESULTS_APART, on="program"),
+    Stage(alone(memory_apart)),  # last: what it looks at is the order of the operators in the file
 )
 
 

@@ -40,5 +40,11 @@ def bitcast(x: Array, /, *, out_data_type: DType) -> Array:
 
     Source: tflite/kernels/bitcast.cc
     """
-    cast: Array = jax.lax.bitcast_convert_type(x, out_data_type.numpy)
-    return np.asarray(cast) if namespace(x) is np else cast
+    if namespace(x) is not np:
+        return jax.lax.bitcast_convert_type(x, out_data_type.numpy)
+    wanted = np.dtype(out_data_type.numpy)
+    if wanted.itemsize == x.dtype.itemsize:
+        return x.view(wanted)
+    last = x if wanted.itemsize > x.dtype.itemsize else x[..., None]
+    found = np.ascontiguousarray(last).view(wanted)
+    return found[..., 0] if wanted.itemsize > x.dtype.itemsize else found

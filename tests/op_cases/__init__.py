@@ -45,6 +45,7 @@ from tests.op_cases.math import (
     reduce,
     segment,
     special,
+    stateless_random,
     trigonometry,
 )
 from tests.op_cases.nn import activation, block_cells, conv, gradients, norm, pool, transpose_conv
@@ -56,7 +57,7 @@ MODULES = (
     *(blocks, colour, combined_detection, crops, detection, drawing, morphology, patches, projection, resize),
     *(einsum, elimination, matmul, matrix),
     *(bessel, bits, complex_numbers, division, elementwise, fake_quant, gamma, histogram, quantile, quantized_floats),
-    *(random, reduce, segment, special, trigonometry),
+    *(random, reduce, segment, special, stateless_random, trigonometry),
     *(activation, block_cells, conv, gradients, norm, pool, transpose_conv),
     *(audio, ctc, signal),
     table,
@@ -73,6 +74,7 @@ RULE_GAPS: tuple[Gap, ...] = (
     *matrix.GAPS,
     *random.GAPS,
     *sort.GAPS,
+    *stateless_random.GAPS,
 )
 
 # Builtins of TFLite that no row's graph holds.

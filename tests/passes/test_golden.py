@@ -115,6 +115,17 @@ def handed_through() -> Graph:
     return trace_graph(lambda x: (x, (y := ops.neg(x)), y, np.float32(1)), [of(DType.f32, 2)])
 
 
+def read_later() -> Graph:
+    """A value in the memory of another, read after an operator that would overwrite it."""
+
+    def call(x: Any) -> Any:
+        half = ops.mul(ops.sin(x), np.float32(0.5))
+        more = ops.add(ops.reshape(half, np.array([3, 2], np.int32)), np.float32(1))
+        return ops.concatenation(half, ops.reshape(more, np.array([2, 3], np.int32)), axis=0)
+
+    return trace_graph(call, [of(DType.f32, 2, 3)])
+
+
 def large_dense() -> Program:
     weights = np.linspace(-1, 1, 32 * 40, dtype=np.float32).reshape(32, 40)
     return one_signature(trace_graph(lambda x: ops.relu(ops.fully_connected(x, weights)), [of(DType.f32, B, 40)]))
@@ -141,6 +152,7 @@ EXAMPLES: dict[str, tuple[Callable[[], Graph | Program], Context]] = {
     "states_on_target": (rnn_operator, Context(target=target_named("litert-gpu"))),
     "quantize": (large_dense, Context(recipe=NAMED["dynamic"])),
     "prepare_results": (handed_through, Context()),
+    "memory_apart": (read_later, Context()),
 }
 
 

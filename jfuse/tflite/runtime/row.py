@@ -62,15 +62,33 @@ class KernelLimits:
 
 
 @dataclass(frozen=True)
+class InPlace:
+    """The memory of operands that a kernel gives its result, where nothing else reads them.
+
+    operands: so many, from the first on, may be taken. changes: whether the kernel writes to it; a RESHAPE does not.
+    """
+
+    operands: int
+    changes: bool
+
+
+SHARED = InPlace(1, changes=False)
+OVERWRITTEN = InPlace(1, changes=True)
+EITHER_OVERWRITTEN = InPlace(2, changes=True)
+
+
+@dataclass(frozen=True)
 class Runtime:
     """What one runtime does with a builtin.
 
     limits: None where nobody measured them, as jfuse has no kernel either. quantized: without it the op stays float.
+    in_place: None where the result has memory of its own.
     """
 
     versions: Versions
     limits: KernelLimits | None
     quantized: Quantized = FLOAT_ONLY
+    in_place: InPlace | None = None
 
 
 @dataclass(frozen=True)

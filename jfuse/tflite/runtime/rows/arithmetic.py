@@ -20,7 +20,16 @@ from jfuse.tflite.runtime.needs import (
     scales_up,
 )
 from jfuse.tflite.runtime.quantized import Quantized, integers
-from jfuse.tflite.runtime.row import ALL_BUT_STRINGS, MOST_AXES, Row, Runtime, Values, takes, versions
+from jfuse.tflite.runtime.row import (
+    ALL_BUT_STRINGS,
+    EITHER_OVERWRITTEN,
+    MOST_AXES,
+    Row,
+    Runtime,
+    Values,
+    takes,
+    versions,
+)
 
 NO_POWERS_OF_TWO = MappingProxyType({"pot_scale_int16": False})
 
@@ -61,6 +70,7 @@ ROWS: tuple[Row, ...] = (
             ),
             takes(operand=None, result="f32 f16 i16 i32 i64", broadcasts=MOST_AXES, values=Values.WRAPPED),
             quantized=Quantized(integers("i8 i16", "free", least_scale=_of_sums, options=NO_POWERS_OF_TWO)),
+            in_place=EITHER_OVERWRITTEN,
         ),
     ),
     Row(
@@ -118,6 +128,7 @@ ROWS: tuple[Row, ...] = (
         litert=Runtime(
             versions("1.6.0 2.3.0", (2, broadcasts_above_rank_4)),
             takes(operand=None, result="f32 i32", broadcasts=MOST_AXES, values=Values.COMPUTED),
+            in_place=EITHER_OVERWRITTEN,
         ),
     ),
     Row(
@@ -243,6 +254,7 @@ ROWS: tuple[Row, ...] = (
             ),
             takes(operand=None, result="f32 f16 i16 i32 i64 u32 c64", broadcasts=MOST_AXES, values=Values.WRAPPED),
             quantized=Quantized(integers("i8 i16", "free")),
+            in_place=EITHER_OVERWRITTEN,
         ),
     ),
     Row(
@@ -347,6 +359,7 @@ ROWS: tuple[Row, ...] = (
             ),
             takes(operand=None, result="f32 i32 i64", broadcasts=MOST_AXES, values=Values.WRAPPED),
             quantized=Quantized(integers("i8 i16", "free", least_scale=_of_sums, options=NO_POWERS_OF_TWO)),
+            in_place=EITHER_OVERWRITTEN,
         ),
     ),
     Row(

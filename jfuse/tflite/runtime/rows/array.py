@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from jfuse.tflite.runtime.needs import I8, I16_I8, anywhere, at, either, first, never, option, per_channel, rank_above
 from jfuse.tflite.runtime.quantized import Quantized, WeightOperand, beside_floats, integers
-from jfuse.tflite.runtime.row import ALL_BUT_STRINGS, Row, Runtime, Values, takes, versions
+from jfuse.tflite.runtime.row import ALL_BUT_STRINGS, OVERWRITTEN, SHARED, Row, Runtime, Values, takes, versions
 
 ROWS: tuple[Row, ...] = (
     Row(
@@ -53,6 +53,7 @@ ROWS: tuple[Row, ...] = (
             ),
             takes(operand=None, result=ALL_BUT_STRINGS, broadcasts=None, values=Values.MOVED),
             quantized=Quantized(integers("i8 i16", "same")),
+            in_place=OVERWRITTEN,
         ),
     ),
     Row(
@@ -79,6 +80,7 @@ ROWS: tuple[Row, ...] = (
             versions("1.10.0"),
             takes(operand=None, result=None, broadcasts=None, values=Values.MOVED),
             quantized=Quantized(integers("i8 i16", "same")),
+            in_place=SHARED,
         ),
     ),
     Row(
@@ -203,6 +205,7 @@ ROWS: tuple[Row, ...] = (
             versions("1.5.0"),
             takes(operand=None, result=None, broadcasts=None, values=Values.MOVED),
             quantized=Quantized(integers("i8 i16", "same")),
+            in_place=SHARED,
         ),
     ),
     Row(
@@ -284,6 +287,7 @@ ROWS: tuple[Row, ...] = (
             versions("1.6.0 2.5.0", (2, first("string"))),
             takes(operand=None, result=None, broadcasts=None, values=Values.MOVED),
             quantized=Quantized(integers("i8 i16", "same")),
+            in_place=SHARED,
         ),
     ),
     Row(

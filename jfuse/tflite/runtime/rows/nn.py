@@ -21,7 +21,7 @@ from jfuse.tflite.runtime.needs import (
     result,
 )
 from jfuse.tflite.runtime.quantized import I8_I4, Quantized, TrainedRange, WeightOperand, beside_floats, integers
-from jfuse.tflite.runtime.row import ALL_BUT_STRINGS, MOST_AXES, Row, Runtime, Values, takes, versions
+from jfuse.tflite.runtime.row import ALL_BUT_STRINGS, MOST_AXES, OVERWRITTEN, Row, Runtime, Values, takes, versions
 
 
 def _of_fake_quant(eqn: Eqn) -> TrainedRange:
@@ -262,6 +262,7 @@ ROWS: tuple[Row, ...] = (
             versions("1.5.0 1.14.0 2.3.0 2.23.0", (4, first("f16")), *I16_I8),
             takes(operand=None, result="f32 f16", broadcasts=None, values=Values.COMPUTED),
             quantized=Quantized(integers("i8 i16", {"i8": (1 / 256, -128), "i16": (1 / 32768, 0)}, fades=10)),
+            in_place=OVERWRITTEN,
         ),
     ),
     Row(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from jfuse.tflite.runtime.needs import I8, I16_I8, first
 from jfuse.tflite.runtime.quantized import Quantized, integers
-from jfuse.tflite.runtime.row import MOST_AXES, Row, Runtime, Values, takes, versions
+from jfuse.tflite.runtime.row import MOST_AXES, SHARED, Row, Runtime, Values, takes, versions
 
 ROWS: tuple[Row, ...] = (
     Row(
@@ -25,7 +25,9 @@ ROWS: tuple[Row, ...] = (
     ),
     Row(
         "BITCAST",
-        litert=Runtime(versions("2.13.0"), takes(operand=None, result=None, broadcasts=None, values=Values.TYPED)),
+        litert=Runtime(
+            versions("2.13.0"), takes(operand=None, result=None, broadcasts=None, values=Values.TYPED), in_place=SHARED
+        ),
     ),
     Row(
         "CUMSUM",

@@ -1,0 +1,106 @@
+"""Values that LiteRT would overwrite before they are read get memory that nothing else shares.
+
+A RESHAPE shares its operand's memory, and an ADD writes its result over an operand that nothing else reads. LiteRT's
+arena planner looks for other readers of that operand, and of the value in whose memory all of them began, but not of
+those in between: of `m = mul(sin(x), 2)` in the memory of the sine, `add(reshape(m), 5)` overwrites m (LiteRT 2.3.0,
+tflite/arena_planner.cc, IdentifyInPlaceTensors). Delegates plan their own memory.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import replace
+
+from jfuse.ir.dims import is_known, product
+from jfuse.ir.graph import Atom, Eqn, Graph, Var
+from jfuse.ir.walk import with_bodies
+from jfuse.kernels import ops
+from jfuse.kernels.core.op import TflOp
+from jfuse.tflite.runtime.row import InPlace
+from jfuse.tflite.runtime.table import litert_of
+
+_SCALAR_BYTES = 4  # of a value that the planner never has overwritten
+
+
+def memory_apart(graph: Graph) -> Graph:
+    """Promise that no operator overwrites a value that a later one reads, in bodies too."""
+    return _apart(graph, {})
+
+
+def _apart(graph: Graph, done: dict[int, Graph]) -> Graph:
+    def body(inner: Graph) -> Graph:
+        if id(inner) not in done:  # equations that share a body go on sharing it
+            done[id(inner)] = _apart(inner, done)
+        return done[id(inner)]
+
+    graph = with_bodies(graph, body)
+    plan = _Plan(graph)
+    eqns = tuple(e for place, eqn in enumerate(graph.eqns) for e in plan.placed(place, eqn))
+    return replace(graph, eqns=eqns) if len(eqns) > len(graph.eqns) else graph
+
+
+class _Plan:
+    """Whose memory each value has, as LiteRT's arena planner decides it in the order of the operators."""
+
+    def __init__(self, graph: Graph) -> None:
+        self._inputs, self._outputs = frozenset(graph.inputs), frozenset(graph.outputs)
+        read = [(atom, place) for place, eqn in enumerate(graph.eqns) for atom in eqn.inputs if atom is not None]
+        self._readers = Counter([atom for atom, _ in read] + [*graph.inputs, *graph.outputs])
+        self._last = dict(read)
+        self._began_as: dict[Atom, Var] = {}
+        self._sharing: dict[Var, list[Var]] = {}
+
+    def placed(self, place: int, eqn: Eqn) -> Iterator[Eqn]:
+        """The equation, behind a copy of the operand that it would overwrite where others read its memory later."""
+        in_place = _in_place(eqn)
+        taken = None if in_place is None else self._taken(eqn, in_place)
+        if in_place is None or taken is None:
+            yield eqn
+            return
+        began = self._began_as.get(taken, taken)
+        if in_place.changes and self._readers[began] > 1:
+            yield eqn
+            return
+        beside = [v for v in self._sharing.get(began, []) if v is not taken and self._last.get(v, -1) > place]
+        if in_place.changes and beside:
+            copy = _copy(taken, eqn)
+            yield copy
+            began = copy.outputs[0]
+            eqn = replace(eqn, inputs=tuple(began if atom is taken else atom for atom in eqn.inputs))
+        self._began_as[eqn.outputs[0]] = began
+        self._sharing.setdefault(began, []).append(eqn.outputs[0])
+        yield eqn
+
+    def _taken(self, eqn: Eqn, in_place: InPlace) -> Var | None:
+        """The operand whose memory the first result gets."""
+        result = eqn.outputs[0]
+        if result in self._outputs:
+            return None
+        for atom in eqn.inputs[: in_place.operands]:
+            free = isinstance(atom, Var) and atom not in self._inputs
+            if free and (not in_place.changes or (self._readers[atom] == 1 and _can_hold(atom, result))):
+                return atom  # type: ignore[return-value]  # free says that it is a Var
+        return None
+
+
+def _in_place(eqn: Eqn) -> InPlace | None:
+    runtime = litert_of(eqn.op.builtin) if isinstance(eqn.op, TflOp) else None
+    return None if runtime is None else runtime.in_place
+
+
+def _can_hold(operand: Atom, result: Var) -> bool:
+    """Whether two values may have the same bytes, and more than a scalar; so it is where sizes are open."""
+    counts = [product(v.type.shape) for v in (operand, result)]
+    if not all(map(is_known, counts)):
+        return True
+    sizes = [int(n) * v.type.dtype.numpy.itemsize for n, v in zip(counts, (operand, result), strict=True)]
+    return sizes[0] == sizes[1] > _SCALAR_BYTES
+
+
+def _copy(atom: Var, eqn: Eqn) -> Eqn:
+    """CONCATENATION of the one value, which never shares memory; of a scalar its MAXIMUM with itself."""
+    op, operands, options = (
+        (ops.concatenation, (atom,), {"axis": 0}) if atom.type.rank else (ops.maximum, (atom,) * 2, {})
+    )
+    return Eqn(op, operands, (Var(atom.type),), op.bind_options(options), eqn.source)
