@@ -78,9 +78,10 @@ class _Plan:
         if result in self._outputs:
             return None
         for atom in eqn.inputs[: in_place.operands]:
-            free = isinstance(atom, Var) and atom not in self._inputs
-            if free and (not in_place.changes or (self._readers[atom] == 1 and _can_hold(atom, result))):
-                return atom  # type: ignore[return-value]  # free says that it is a Var
+            if not isinstance(atom, Var) or atom in self._inputs:
+                continue
+            if not in_place.changes or (self._readers[atom] == 1 and _can_hold(atom, result)):
+                return atom
         return None
 
 

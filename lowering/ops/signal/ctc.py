@@ -22,7 +22,7 @@ def lower_ctc_greedy_decoder(
     inputs: f[t,b,classes]; sequence_length: i32[b] -> i64[n,2], i64[n], i64[2], f[b,1]: a sparse matrix, and the sum of
     the greatest logits, negated
     """
-    steps, batch, classes = inputs.shape
+    steps, _, classes = inputs.shape
     best = ops.arg_max(inputs, np.int32(2), output_type=DType.i32)
     is_step = ops.less(ops.expand_dims(counted(steps, inputs), np.int32(1)), as_i32(sequence_length))
     from_end = blank_index < 0
@@ -30,17 +30,26 @@ def lower_ctc_greedy_decoder(
     is_kept = ops.logical_and(is_step, ops.not_equal(best, blank))
     if merge_repeated:
         is_kept = ops.logical_and(is_kept, ops.not_equal(best, _before(best)))
-    rows = [ops.transpose(v, np.array([1, 0], np.int32)) for v in (best, is_kept)]
-    places = ops.where(rows[1])
-    ones = ops.cast(rows[1], out_data_type=DType.i32)
+    by_rows = np.array([1, 0], np.int32)
+    found = sparse_rows(ops.transpose(best, by_rows), ops.transpose(is_kept, by_rows))
+    scores = ops.select_v2(is_step, ops.reduce_max(inputs, np.array([2], np.int32)), scalar(0, inputs))
+    total = ops.expand_dims(ops.neg(ops.sum_(scores, np.array([0], np.int32))), np.int32(1))
+    return *found, total
+
+
+def sparse_rows(labels: Array, is_kept: Array) -> tuple[Array, Array, Array]:
+    """A sparse matrix of the labels that are kept, those of a row side by side.
+
+    labels: i32[b,t]; is_kept: bool[b,t] -> i64[n,2], i64[n], i64[2], a shape as wide as the longest row
+    """
+    places = ops.where(is_kept)
+    ones = ops.cast(is_kept, out_data_type=DType.i32)
     order = ops.gather_nd(ops.cumsum(ones, np.int32(1), exclusive=True), places)
     line, _ = ops.split(np.int32(1), places, num_splits=2)
     indices = ops.concatenation(line, _i64(ops.expand_dims(order, np.int32(1))), axis=1)
     longest = ops.reduce_max(ops.sum_(ones, np.array([1], np.int32)), np.array([0], np.int32))
-    shape = ops.pack(size_tensor(batch, [inputs]), longest)
-    scores = ops.select_v2(is_step, ops.reduce_max(inputs, np.array([2], np.int32)), scalar(0, inputs))
-    total = ops.expand_dims(ops.neg(ops.sum_(scores, np.array([0], np.int32))), np.int32(1))
-    return indices, _i64(ops.gather_nd(rows[0], places)), _i64(shape), total
+    shape = ops.pack(size_tensor(labels.shape[0], [labels]), longest)
+    return indices, _i64(ops.gather_nd(labels, places)), _i64(shape)
 
 
 def _before(best: Array) -> Array:
