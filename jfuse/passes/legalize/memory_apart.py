@@ -101,7 +101,7 @@ def _can_hold(operand: Atom, result: Var) -> bool:
 
 def _copy(atom: Var, eqn: Eqn) -> Eqn:
     """CONCATENATION of the one value, which never shares memory; of a scalar its MAXIMUM with itself."""
-    op, operands, options = (
-        (ops.concatenation, (atom,), {"axis": 0}) if atom.type.rank else (ops.maximum, (atom,) * 2, {})
-    )
-    return Eqn(op, operands, (Var(atom.type),), op.bind_options(options), eqn.source)
+    result = (Var(atom.type),)
+    if not atom.type.rank:
+        return Eqn(ops.maximum, (atom, atom), result, ops.maximum.bind_options({}), eqn.source)
+    return Eqn(ops.concatenation, (atom,), result, ops.concatenation.bind_options({"axis": 0}), eqn.source)
