@@ -16,7 +16,6 @@ from jfuse.ir.dims import is_known, product
 from jfuse.ir.graph import Atom, Eqn, Graph, Var
 from jfuse.ir.walk import with_bodies
 from jfuse.kernels import ops
-from jfuse.kernels.core.op import TflOp
 from jfuse.tflite.runtime.row import InPlace
 from jfuse.tflite.runtime.table import litert_of
 
@@ -86,7 +85,7 @@ class _Plan:
 
 
 def _in_place(eqn: Eqn) -> InPlace | None:
-    runtime = litert_of(eqn.op.builtin) if isinstance(eqn.op, TflOp) else None
+    runtime = litert_of(eqn.op.builtin)
     return None if runtime is None else runtime.in_place
 
 
