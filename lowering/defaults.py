@@ -67,6 +67,7 @@ from jfuse.lowering.ops.nn import (  # noqa: F401
 from jfuse.lowering.ops.signal import (  # noqa: F401
     audio,
     ctc,
+    ctc_beam_search,
     signal,
 )
 from jfuse.lowering.ops.text import (  # noqa: F401

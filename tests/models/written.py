@@ -136,3 +136,26 @@ def enlarged_to_another() -> Written:
 
     sizes = ((1, 5, 8), (2, 6, 3), (3, 4, 4))
     return Written(again, lambda n: {"image": _weights(*sizes[n % 3], 2, seed=n)})
+
+
+def speech(paths: int) -> Written:
+    """The most probable texts of frames f32[b,t,6]: an LSTM, and a beam search over its classes."""
+    kernel, recurrent, classes = (_weights(*s) for s in ((6, 32), (8, 32), (8, 5)))
+
+    @tf.function(input_signature=[tf.TensorSpec([None, None, 6], name="frames")], autograph=False)
+    def texts(frames: Any) -> dict[str, Any]:
+        batch, steps = tf.shape(frames)[0], tf.shape(frames)[1]
+
+        def step(state: Any, x: Any) -> Any:
+            h, c = state
+            i, f, g, o = tf.split(x @ kernel + h @ recurrent, 4, axis=1)
+            c = tf.sigmoid(f) * c + tf.sigmoid(i) * tf.tanh(g)
+            return tf.sigmoid(o) * tf.tanh(c), c
+
+        zeros = tf.zeros([batch, 8])
+        hidden, _ = tf.scan(step, tf.transpose(frames, [1, 0, 2]), (zeros, zeros))
+        scores = tf.reshape(tf.reshape(hidden, [-1, 8]) @ classes, [steps, batch, 5]) * 4.0
+        found, chances = tf.nn.ctc_beam_search_decoder(scores, tf.fill([batch], steps), 6, paths)
+        return {f"text{i}": tf.sparse.to_dense(text, -1) for i, text in enumerate(found)} | {"chances": chances}
+
+    return Written(texts, lambda n: {"frames": _weights(1 + n % 3, (9, 4, 15)[n % 3], 6, seed=n)})

@@ -49,7 +49,7 @@ from tests.op_cases.math import (
     trigonometry,
 )
 from tests.op_cases.nn import activation, block_cells, conv, gradients, norm, pool, transpose_conv
-from tests.op_cases.signal import audio, ctc, signal
+from tests.op_cases.signal import audio, ctc, ctc_beam_search, signal
 from tests.op_cases.text import table
 
 MODULES = (
@@ -59,7 +59,7 @@ MODULES = (
     *(bessel, bits, complex_numbers, division, elementwise, fake_quant, gamma, histogram, quantile, quantized_floats),
     *(random, reduce, segment, special, stateless_random, trigonometry),
     *(activation, block_cells, conv, gradients, norm, pool, transpose_conv),
-    *(audio, ctc, signal),
+    *(audio, ctc, ctc_beam_search, signal),
     table,
 )
 

@@ -19,6 +19,7 @@ from jfuse.kernels import ops
 from jfuse.kernels.control import scan, scan_parts
 from jfuse.kernels.core.op import Array
 from jfuse.lowering.recover.algebra.reader import straightened
+from jfuse.lowering.rule_tools.rows import unpacked
 from jfuse.lowering.rule_tools.shape_tensors import shape_tensor
 from jfuse.passes.rewrite import Rewriting
 
@@ -103,7 +104,7 @@ class _Carry:
         if self.axis is None:
             return [value]
         if self.stacked:
-            return list(ops.unpack(value, axis=self.axis))
+            return list(unpacked(value, self.axis))
         sizes = [int(p.shape[self.axis]) for p in self.pieces]
         return list(ops.split_v(value, np.array(sizes, np.int32), np.int32(self.axis)))
 

@@ -15,6 +15,7 @@ from jfuse.ir.trace import active_trace, as_atom, at_source, recording
 from jfuse.ir.walk import is_same_type, producers, substitute, users
 from jfuse.kernels import ops
 from jfuse.kernels.control import scan
+from jfuse.lowering.rule_tools.rows import unpacked
 from jfuse.lowering.rule_tools.shape_tensors import shape_tensor
 from jfuse.passes.scans.reroll.detect import Unrolled
 from jfuse.passes.scans.reroll.sequence_reads import taken, time_at, time_first
@@ -101,7 +102,7 @@ class Emitter:
         if slot in loop.peeled:
             self._rows[loop.peeled[slot]] = _Row(stack, 0)
         if _are_many(alone, loop):
-            parts = ops.unpack(stack, axis=0)
+            parts = unpacked(stack)
             self._atoms.update((var, parts[number - loop.steps.start]) for number, var in alone.items())
 
     def _read_outside(self, loop: Unrolled) -> tuple[dict[Slot, dict[int, Var]], set[Slot]]:
