@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from bench import graph_picture
 from jfuse.reports.bars import Bar, BarGroup, bar_chart
 
 ROOT = Path(__file__).parents[1]
@@ -21,7 +22,7 @@ _APPLICATIONS = 13  # the first rows of convert.json
 
 def pictures() -> dict[str, str]:
     """The SVG of each picture by the name of its file."""
-    return {"latency.svg": latency(), "errors.svg": errors(), "conversion.svg": conversion()}
+    return {"latency.svg": latency(), "errors.svg": errors(), "conversion.svg": conversion(), "graphs.svg": graphs()}
 
 
 def latency() -> str:
@@ -36,6 +37,13 @@ def latency() -> str:
         for row in found["rows"]
     ]
     return bar_chart("Keras 3 LSTMs in LiteRT: median time of a call, one thread", groups)
+
+
+def graphs() -> str:
+    """A Keras 3 LSTM as it was saved, and as the file has it."""
+    found = _result("graphs.json")
+    sides = {"Before, as it was imported": found["before"], "After, as the file has it": found["after"]}
+    return graph_picture.graphs("A Keras 3 LSTM and a Dense layer", sides, "unidirectional_sequence_lstm")
 
 
 def errors() -> str:

@@ -77,7 +77,13 @@ def write_atomic(path: str | os.PathLike[str], data: bytes | Iterable[Any]) -> N
         temporary.replace(target)
         _sync_folder(target.parent)
     except OSError as error:
-        raise JfuseError("the file cannot be written", where=str(path), found=error.strerror or str(error)) from error
+        in_use = "another name: on Windows a file cannot be replaced while a program, or a loaded model, has it open"
+        raise JfuseError(
+            "the file cannot be written",
+            where=str(path),
+            found=error.strerror or str(error),
+            remedy=in_use if isinstance(error, PermissionError) and target.exists() else None,
+        ) from error
     finally:
         with suppress(OSError):
             temporary.unlink()

@@ -60,7 +60,8 @@ def read_file(path: Path, copied: int | None = None) -> tuple[Any, MappedFile | 
     Raises ImportFailed where it cannot be read, is no regular file, or changes while it is read.
     """
     try:
-        handle = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))  # a pipe would be waited for
+        # A pipe would be waited for. Windows reads a file as text otherwise: line ends become others, ^Z is the end.
+        handle = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
         try:
             before = os.fstat(handle)
             if not stat.S_ISREG(before.st_mode):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import json
 import pkgutil
 import re
 from pathlib import Path
@@ -10,6 +11,7 @@ from pathlib import Path
 import pytest
 
 import jfuse
+from bench import graphs
 from bench.pictures import PICTURES, pictures
 from jfuse.errors import JfuseError, NotFused
 
@@ -46,6 +48,20 @@ def test_every_option_that_the_page_names_is_one() -> None:
 def test_a_picture_is_that_of_the_results(name: str) -> None:
     """`python -m bench.pictures` writes them anew."""
     assert (PICTURES / name).read_text(encoding="utf-8") == pictures()[name]
+
+
+@pytest.mark.slow
+def test_the_graphs_of_the_picture_are_those_of_the_demonstration(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Apart from the numbers that Keras gives to its layers."""
+    committed = json.loads(graphs.RESULT.read_text(encoding="utf-8"))
+    monkeypatch.setattr(graphs, "RESULT", tmp_path / "graphs.json")
+    graphs.main()
+    made = json.loads((tmp_path / "graphs.json").read_text(encoding="utf-8"))
+    for side in ("before", "after"):
+        ops = [[[row[1], row[3]] for row in found[side]["rows"] if row[0] == "op"] for found in (committed, made)]
+        assert ops[0] == ops[1]
 
 
 def test_every_picture_is_shown_on_a_page() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import subprocess
 import sys
+import tarfile
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -114,6 +115,31 @@ def test_wheel_holds_only_jfuse(links: bool, tmp_path: Path) -> None:
     files = set[str]().union(*(module_files(package, folder) for package, folder in ROOMS.items()))
     assert {name for name in names if not name.startswith(metadata)} == files | data_files()
     assert f"{metadata}licenses/LICENSE" in names
+
+
+@pytest.mark.slow
+def test_an_sdist_without_git_builds_the_same_wheel(tmp_path: Path) -> None:
+    """From a copy of the tree as an archive has it: a wheel of the sdist holds what the checkout's wheel holds."""
+    tree, made = tmp_path / "tree", tmp_path / "made"
+    made.mkdir()
+    for folder in (*ROOMS.values(), "tests", "docs", "examples", "bench"):
+        shutil.copytree(ROOT / folder, tree / folder, symlinks=True, ignore=shutil.ignore_patterns("__pycache__"))
+    for path in ROOT.iterdir():
+        if path.is_file() and not path.name.startswith("."):
+            shutil.copy(path, tree)
+    assert not (tree / ".git").exists()
+    build = "from setuptools import build_meta; build_meta.build_{}({!r})"
+    result = run(sys.executable, "-c", build.format("sdist", str(made)), cwd=tree)
+    assert result.returncode == 0, result.stderr
+    (sdist,) = made.iterdir()
+    with tarfile.open(sdist) as archive:
+        archive.extractall(tmp_path / "unpacked", filter="data")
+    (unpacked,) = (tmp_path / "unpacked").iterdir()
+    result = run(sys.executable, "-c", build.format("wheel", str(made)), cwd=unpacked)
+    assert result.returncode == 0, result.stderr
+    (wheel,) = made.glob("*.whl")
+    files = set[str]().union(*(module_files(package, folder) for package, folder in ROOMS.items()))
+    assert {n for n in ZipFile(wheel).namelist() if ".dist-info/" not in n} == files | data_files()
 
 
 def readme_block(marker: str) -> str:

@@ -82,7 +82,7 @@ def _pairs(entry: Mapping[str, Any]) -> frozenset[tuple[str, str]] | None:
 @cache
 def table_of(runtime: str) -> OperatorTable:
     """The operators that a runtime has, by its name in `RUNTIMES`; read once."""
-    data = json.loads((_FOLDER / f"{runtime}.json").read_text())
+    data = json.loads((_FOLDER / f"{runtime}.json").read_text(encoding="ascii"))
     operators = {
         name: Entry(
             _pairs(entry),
