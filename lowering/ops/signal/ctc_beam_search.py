@@ -2,8 +2,7 @@
 
 A beam is a sequence of labels with two log probabilities: that its last step was a blank, and that it was its last
 label. In each step every beam goes on as it is, or grows by a label; beams that become the same sequence are added up.
-Beams of equal probability come in the order of their
-labels, shorter ones first; TensorFlow's order among them is that of a heap.
+Of beams of equal probability those that stay come before those that grow; TensorFlow's order is that of a heap.
 Source: tensorflow/core/util/ctc/ctc_beam_search.h.
 """
 
