@@ -1,5 +1,6 @@
 """`tf.lite`'s names, so that a script changes one import: `from jfuse import lite`, then `lite.TFLiteConverter`."""
 
+from jfuse.lite import experimental
 from jfuse.lite.converter import TFLiteConverter
 from jfuse.lite.errors import ConverterError
 from jfuse.lite.interpreter import Interpreter, SignatureRunner
@@ -14,4 +15,5 @@ __all__ = [
     "SignatureRunner",
     "TFLiteConverter",
     "TargetSpec",
+    "experimental",
 ]

@@ -165,3 +165,30 @@ def evaluated(interpreter: Any, images: np.ndarray) -> np.ndarray:
             output = (output.astype(np.float32) - output_zero_point) * output_scale
         found.append(output)
     return np.stack(found)
+
+
+class Trained(tf.Module):
+    """The module of "On-Device Training": weights that a signature changes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.w, self.b = tf.Variable(tf.zeros([8, 3])), tf.Variable(tf.zeros([3]))
+
+    @tf.function(input_signature=[tf.TensorSpec([None, 8], tf.float32), tf.TensorSpec([None, 3], tf.float32)])
+    def train(self, x: Any, y: Any) -> Any:
+        """One step; the loss before it."""
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_mean(tf.nn.softmax_cross_entropy_with_logits(y, x @ self.w + self.b))
+        for weight, gradient in zip((self.w, self.b), tape.gradient(loss, [self.w, self.b]), strict=True):
+            weight.assign_sub(0.1 * gradient)
+        return {"loss": loss}
+
+
+def training_guide(lite: Any, folder: Path) -> bytes:
+    """On-device training: variables that go on from call to call."""
+    model = Trained()
+    tf.saved_model.save(model, str(folder), signatures={"train": model.train})
+    converter = lite.TFLiteConverter.from_saved_model(str(folder))
+    converter.target_spec.supported_ops = [tf.lite.OpsSet.TFLITE_BUILTINS, tf.lite.OpsSet.SELECT_TF_OPS]
+    converter.experimental_enable_resource_variables = True
+    return bytes(converter.convert())

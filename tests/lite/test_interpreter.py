@@ -130,3 +130,22 @@ def test_invoke_before_allocation_is_an_error(lstm: bytes) -> None:
     for interpreter in both(lstm):
         with pytest.raises(RuntimeError, match="not ready"):
             interpreter.invoke()
+
+
+def test_the_kernels_of_a_script_are_named_as_officially(lstm: bytes) -> None:
+    """By number and name; whichever it is, XLA answers."""
+    ours, official = (m.experimental.OpResolverType for m in (lite, tf.lite))
+    assert {m.name: m.value for m in ours} == {m.name: m.value for m in official}
+    for kernels in (ours.BUILTIN_REF, official.BUILTIN_REF):
+        runner = lite.Interpreter(model_content=lstm, experimental_op_resolver_type=kernels).get_signature_runner()
+        assert runner.get_input_details()
+
+
+def test_the_guide_of_training_on_a_device_trains_as_tensorflow_does(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    x, y = rng.random((16, 8), np.float32), np.eye(3, dtype=np.float32)[rng.integers(0, 3, 16)]
+    train = lite.Interpreter(model_content=guides.training_guide(lite, tmp_path)).get_signature_runner("train")
+    eager = guides.Trained()
+    losses = np.array([(train(x=x, y=y)["loss"], eager.train(x, y)["loss"].numpy()) for _ in range(4)])
+    np.testing.assert_allclose(losses[:, 0], losses[:, 1], rtol=1e-5)
+    assert losses[-1, 0] < losses[0, 0]
