@@ -57,14 +57,14 @@ def lower_conv(
     sides = tuple((low, high) for low, high in padding)
     how = _Steps(tuple(window_strides), sides, tuple(lhs_dilation), tuple(rhs_dilation))
     if count == 1:  # an image of height 1
-        image = shaped(image, (image.shape[0], 1, *image.shape[1:]), *sources())
+        image = ops.expand_dims(image, np.int32(1))  # whose sizes are known before the file runs
         filters = shaped(filters, (1, *filters.shape), *sources())
         how = _Steps((1, *how.strides), ((0, 0), *sides), (1, *how.between), (1, *how.spacing))
     if count > _MOST_AXES:
         raise LowerError("a convolution over more than three axes", found=str(type_of(x)))
     result = _convolved(image, filters, how, feature_group_count)
     if count == 1:
-        result = shaped(result, (result.shape[0], *result.shape[2:]), *sources())
+        result = ops.squeeze(result, squeeze_dims=(1,))
     places = (out[0], *out[2:], out[1])
     return _ordered(result, tuple(int(i) for i in np.argsort(places)))
 

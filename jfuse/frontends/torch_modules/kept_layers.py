@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from functools import cache
 from typing import Any
 
+from jfuse.frontends.torch_modules.attention import attention_by_heads
 from jfuse.frontends.torch_modules.packed import PackedSizes, packed_kept
 
 NAMESPACE = "jfuse"
@@ -32,7 +33,7 @@ def layers_kept() -> Iterator[None]:
     rnn._VF = _Kept(original, operators)
     torch.backends.mha.set_fastpath_enabled(False)  # it has an operator of its own for a whole encoder layer
     try:
-        with packed_kept():
+        with packed_kept(), attention_by_heads():
             yield
     finally:
         rnn._VF = original
