@@ -180,6 +180,10 @@ def rows() -> Iterator[dict[str, Any]]:
         for name, (function, shape) in FUNCTIONS.items():
             yield {"source": "JAX", "model": name, **measured(function, shape, by_tensorflow)}
     if find_spec("torch") is not None and find_spec("litert_torch") is not None:
+        import torch
+
+        by_litert_torch(torch.nn.Tanh().eval(), (1,))
+        by_jfuse(torch.nn.Tanh().eval(), (1,))
         for name, (module, shape) in modules().items():
             yield {"source": "PyTorch", "model": name, **measured(module, shape, by_litert_torch)}
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import wraps
 from typing import Any
@@ -15,41 +15,33 @@ def attention_by_heads() -> Iterator[None]:
     from torch.nn import MultiheadAttention, functional
 
     original, forward = functional.multi_head_attention_forward, MultiheadAttention.forward
-    attention = _Attention(original)
+    caller: list[bool] = [False]  # whether it was given f[b, t, e], and turns what it gives the function
 
     @wraps(forward)
     def noting(self: Any, *args: Any, **options: Any) -> Any:
-        attention.batch_first = self.batch_first
+        caller[0] = self.batch_first
         return forward(self, *args, **options)
 
-    functional.multi_head_attention_forward = attention
-    MultiheadAttention.forward = noting  # type: ignore[method-assign]
+    @wraps(original)
+    def attention(*args: Any, **options: Any) -> Any:
+        given = inspect.signature(original).bind(*args, **options)
+        given.apply_defaults()
+        if _is_known(given.arguments):
+            return _computed(given.arguments, caller[0])
+        return original(*args, **options)
+
+    functional.multi_head_attention_forward, MultiheadAttention.forward = attention, noting
     try:
         yield
     finally:
-        functional.multi_head_attention_forward = original
-        MultiheadAttention.forward = forward  # type: ignore[method-assign]
+        functional.multi_head_attention_forward, MultiheadAttention.forward = original, forward
 
 
-class _Attention:
-    """torch.nn.functional.multi_head_attention_forward, which it calls for forms that it does not know.
-
-    batch_first: whether the layer that calls it was given f[b, t, e], and turns what it gives this function.
-    """
-
-    def __init__(self, original: Callable[..., Any]) -> None:
-        self._original = original
-        self.batch_first = False
-
-    def __call__(self, *args: Any, **options: Any) -> Any:
-        given = inspect.signature(self._original).bind(*args, **options)
-        given.apply_defaults()
-        named = given.arguments
-        others = ("bias_k", "bias_v", "static_k", "static_v")
-        known = all(named[name] is None for name in others) and not named["add_zero_attn"] and named["query"].dim() == 3
-        if not known or named["training"] or (named["is_causal"] and named["attn_mask"] is None):
-            return self._original(*args, **options)
-        return _computed(named, self.batch_first)
+def _is_known(given: dict[str, Any]) -> bool:
+    """Whether attention is of a form that is computed here; PyTorch computes all others as it does."""
+    others = ("bias_k", "bias_v", "static_k", "static_v")
+    plain = all(given[name] is None for name in others) and not given["add_zero_attn"] and given["query"].dim() == 3
+    return plain and not given["training"] and not (given["is_causal"] and given["attn_mask"] is None)
 
 
 def _computed(given: dict[str, Any], batch_first: bool) -> tuple[Any, Any]:

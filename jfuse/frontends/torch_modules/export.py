@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -210,4 +211,5 @@ def read_program(path: Path, *, unsafe: bool) -> Any:
 
 def _message(error: Exception) -> str:
     """What is wrong, without where torch.export is explained."""
-    return " ".join(str(error).split("For more information")[0].split("The error above")[0].split())[:600]
+    text = re.sub(r"For more information[^\n]*", "", str(error).split("The error above")[0])
+    return " ".join(text.split())[:600]

@@ -31,6 +31,7 @@ from jfuse.lowering.peephole.registry import Match, peephole
 from jfuse.lowering.rules import need
 
 _PADS = frozenset({ops.pad, ops.padv2, ops.mirror_pad})
+_OTHER_SLICES = ("ellipsis_mask", "new_axis_mask", "shrink_axis_mask", "offset")
 _OF_ROWS = frozenset({ops.softmax, ops.log_softmax})
 
 
@@ -79,10 +80,9 @@ class _Whole:
             if not known or not _works_anywhere(eqn, self.layout):
                 continue
             members.append(eqn)
-            for atom in known:
+            for atom in (*known, *eqn.outputs[1:]):
                 parent[root(atom)] = root(eqn.outputs[0])
-            if eqn.outputs[0].type.rank == self.layout.rank:
-                inside.add(eqn.outputs[0])
+            inside.update(out for out in eqn.outputs if out.type.rank == self.layout.rank)
         groups: dict[Any, list[Eqn]] = {}
         for eqn in members:
             groups.setdefault(root(eqn.outputs[0]), []).append(eqn)
@@ -90,7 +90,7 @@ class _Whole:
 
     def gain(self, region: Sequence[Eqn]) -> int:
         """How many moves there would be less."""
-        layout, inside = self.layout, {e.outputs[0] for e in region}
+        layout, inside = self.layout, {out for e in region for out in e.outputs}
         operands = {a for e in region for a in e.inputs if isinstance(a, Var) and a not in inside}
         entering = [a for a in operands if a.type.rank == layout.rank]
         gone = sum(a in self.moved and self._is_read_by(a, inside) for a in entering)
@@ -109,7 +109,7 @@ class _Whole:
 
     def rewritten(self, region: Sequence[Eqn]) -> Graph | None:
         """The graph with a region in the other layout; None where sizes would have to be assumed equal for it."""
-        inside = {e.outputs[0] for e in region}
+        inside = {out for e in region for out in e.outputs}
         new: dict[Var, Any] = dict(self.moved)
         with recording() as trace:
             for eqn in self.graph.eqns:
@@ -122,15 +122,18 @@ class _Whole:
 
     def _record(self, trace: Trace, eqn: Eqn, new: dict[Var, Any]) -> None:
         """The equation in the other layout, and what it gave before as a move of that."""
-        (out,) = eqn.outputs
         operands = [self._operand(a, new) if _is_laid_out(eqn, i) else a for i, a in enumerate(eqn.inputs)]
-        result = _anywhere(eqn, operands, self.layout)
+        results = _anywhere(eqn, operands, self.layout)
         # A reduction that drops axes leaves the others in the same order in both layouts.
-        if out.type.rank == self.layout.rank:
+        if eqn.outputs[0].type.rank != self.layout.rank:
+            (last,) = trace.take_back(len(trace.eqns) - 1)
+            trace.record(replace(last, outputs=eqn.outputs))
+            return
+        for out, result in zip(eqn.outputs, results, strict=True):
             new[out] = result
             self.layout.old(result)  # dead where all readers are in the region
-        (last,) = trace.take_back(len(trace.eqns) - 1)
-        trace.record(replace(last, outputs=(out,)))
+            (last,) = trace.take_back(len(trace.eqns) - 1)
+            trace.record(replace(last, outputs=(out,)))
 
     def _operand(self, atom: Atom | None, new: dict[Var, Any]) -> Any:
         if isinstance(atom, Const):
@@ -146,7 +149,9 @@ class _Whole:
 
 def _works_anywhere(eqn: Eqn, layout: Layout) -> bool:
     """Whether an equation on tensors of that rank computes the same in any layout, its constants and axes moved."""
-    if len(eqn.outputs) != 1 or eqn.effects or eqn.bodies or not isinstance(eqn.op, TflOp):
+    if not eqn.outputs or eqn.effects or eqn.bodies or not isinstance(eqn.op, TflOp):
+        return False
+    if len(eqn.outputs) != 1 and eqn.op is not ops.split:
         return False
     atoms = [a for a in (*eqn.inputs, *eqn.outputs) if a is not None]
     if any(a.type.quantization is not None for a in atoms):
@@ -158,14 +163,25 @@ def _works_anywhere(eqn: Eqn, layout: Layout) -> bool:
         return False
     if eqn.op.elementwise:
         return _is_broadcast(eqn, rank)
-    if x.type.rank != rank or not layout.moves_axes:
+    if not layout.moves_axes:
         return False
+    if eqn.op is ops.split:
+        return eqn.outputs[0].type.rank == rank and isinstance(x, Const)
+    return x.type.rank == rank and _moves_with_constants(eqn, layout)
+
+
+def _moves_with_constants(eqn: Eqn, layout: Layout) -> bool:
+    """Whether what an equation does along axes is constant, so that it can be done along others."""
+    rank = layout.rank
     if eqn.op is ops.concatenation:
         return all(a is not None and a.type.rank == rank for a in eqn.inputs)
     if eqn.op is ops.gather:
         return eqn.params["batch_dims"] == 0 and eqn.inputs[1] is not None and eqn.inputs[1].type.rank == 1
     if eqn.op in _PADS:
         return isinstance(eqn.inputs[1], Const)
+    if eqn.op is ops.strided_slice:
+        plain = not any(eqn.params[name] for name in _OTHER_SLICES)
+        return plain and all(isinstance(a, Const) and len(a.array) == rank for a in eqn.inputs[1:])
     if isinstance(layout, Widened) and (eqn.op in _OF_ROWS or eqn.params.get("keep_num_dims")):
         return True
     return "keep_dims" in eqn.params and _keeps_order(eqn, layout)
@@ -191,11 +207,13 @@ def _keeps_order(eqn: Eqn, layout: Layout) -> bool:
 
 def _is_laid_out(eqn: Eqn, index: int) -> bool:
     """Whether an operand is laid out as the result is: of all but paddings, what is padded with, axes and weights."""
+    if eqn.op is ops.split:
+        return index == 1
     return index == 0 or bool(getattr(eqn.op, "elementwise", False)) or eqn.op is ops.concatenation
 
 
-def _anywhere(eqn: Eqn, operands: Sequence[Any], layout: Layout) -> Any:
-    """The equation on operands in the other layout."""
+def _anywhere(eqn: Eqn, operands: Sequence[Any], layout: Layout) -> Sequence[Any]:
+    """The results of the equation on operands in the other layout."""
     params, rank = dict(eqn.params), layout.rank
     places = [layout.place(a) for a in range(rank)]
     if eqn.op in (ops.concatenation, ops.gather):
@@ -204,13 +222,22 @@ def _anywhere(eqn: Eqn, operands: Sequence[Any], layout: Layout) -> Any:
         amounts = np.zeros((operands[0].ndim, 2), operands[1].array.dtype)
         amounts[places] = operands[1].array
         operands = [operands[0], amounts, *operands[2:]]
+    elif eqn.op is ops.split:
+        operands = [np.asarray(places[from_front(int(operands[0].array), rank)], np.int32), operands[1]]
+    elif eqn.op is ops.strided_slice:
+        bounds = [np.full(operands[0].ndim, default, np.int32) for default in (0, 0, 1)]
+        for moved, given in zip(bounds, operands[1:], strict=True):
+            moved[places] = given.array
+        whole = sum(1 << i for i in range(operands[0].ndim) if i not in places)
+        for name in ("begin_mask", "end_mask"):
+            params[name] = whole | sum(1 << place for axis, place in enumerate(places) if params[name] >> axis & 1)
+        operands = [operands[0], *bounds]
     elif "keep_dims" in params:
         axes = [places[a] for a in axes_from_front(static_value(operands[1]), rank)]
         if not params["keep_dims"]:
             axes += [a for a in range(operands[0].ndim) if a not in places]
         operands = [operands[0], np.array(axes, np.int32), *operands[2:]]
-    (result,) = eqn.op.run(operands, params, ())
-    return result
+    return eqn.op.run(operands, params, ())
 
 
 dense = form(WeightedEqn.of, ops.fully_connected)

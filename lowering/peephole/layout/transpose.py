@@ -6,12 +6,12 @@ from typing import Any
 
 import numpy as np
 
-from jfuse.ir.dims import same
+from jfuse.ir.dims import Shape, same
 from jfuse.ir.graph import Atom, Eqn
 from jfuse.kernels import ops
 from jfuse.kernels.core.layout import axes_from_front
 from jfuse.kernels.core.op import static_value
-from jfuse.lowering.peephole.layout.reshape import reshaped
+from jfuse.lowering.peephole.layout.reshape import constant_shape, reshaped
 from jfuse.lowering.peephole.registry import Match, given, peephole
 from jfuse.lowering.rules import need
 
@@ -30,6 +30,39 @@ def transpose_chain(match: Match, x: Atom, first: Eqn) -> Any:
     inner = permutation(first)
     composed = tuple(inner[a] for a in permutation(match.eqn))
     return x if composed == tuple(range(len(composed))) else ops.transpose(x, np.array(composed, np.int32))
+
+
+@peephole(lambda x: ops.transpose(ops.reshape(ops.transpose(x, ...).named("first").shared(), ...).named("merged"), ...))
+def transposes_around_merged_axes(match: Match, x: Atom, first: Eqn, merged: Eqn) -> Any:
+    """TRANSPOSE(RESHAPE(TRANSPOSE(x, p)), q), whose RESHAPE joins axes that lie beside each other in x: one of the two.
+
+    So pixels become a sequence: height and width of channels first are joined, and channels go last again.
+    """
+    order, shape = permutation(first), merged.outputs[0].type.shape
+    groups = given(_joined(first.outputs[0].type.shape, shape), "axes_joined")
+    sources = [[order[axis] for axis in group] for group in groups]
+    need(all(s == list(range(s[0], s[0] + len(s))) for s in sources), "side_by_side")
+    places = sorted(range(len(groups)), key=lambda group: sources[group][0])
+    wanted = given(constant_shape(tuple(shape[group] for group in places)), "constant_shape")
+    left = tuple(places.index(group) for group in permutation(match.eqn))
+    rows = ops.reshape(x, wanted)
+    return rows if left == tuple(range(len(left))) else ops.transpose(rows, np.array(left, np.int32))
+
+
+def _joined(shape: Shape, joined: Shape) -> list[list[int]] | None:
+    """For each axis of a RESHAPE's result the axes of its operand that it joins; None where it does something else."""
+    groups: list[list[int]] = []
+    axis = 0
+    for size in joined:
+        group, count = [axis], shape[axis] if axis < len(shape) else 0
+        while same(count, size) is not True and group[-1] + 1 < len(shape):
+            group.append(group[-1] + 1)
+            count = count * shape[group[-1]]
+        if same(count, size) is not True:
+            return None
+        groups.append(group)
+        axis = group[-1] + 1
+    return groups if axis == len(shape) else None
 
 
 @peephole(lambda x: ops.transpose(x, ...))

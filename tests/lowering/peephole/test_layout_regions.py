@@ -86,6 +86,32 @@ INSIDE = [
         left="transpose conv_2d tanh concatenation conv_2d transpose",
     ),
     case(
+        "halves",
+        lambda x: (
+            halves := ops.split(np.int32(1), convolved(x), num_splits=2),
+            convolved(ops.concatenation(halves[0], ops.tanh(halves[1]), axis=1)),
+        )[1],
+        IMAGE,
+        left="transpose conv_2d split tanh concatenation conv_2d transpose",
+    ),
+    case(
+        "cut",
+        lambda x: (
+            y := ops.strided_slice(
+                convolved(x), ints(0, 1, 0, 2), ints(0, 3, 5, -1), ints(1, 1, 2, 1), begin_mask=5, end_mask=1
+            ),
+            convolved(ops.tanh(y)),
+        )[1],
+        IMAGE,
+        left="transpose conv_2d strided_slice tanh conv_2d transpose",
+    ),
+    case(
+        "pixels-as-a-sequence",
+        lambda x: ops.tanh(ops.transpose(ops.reshape(convolved(x), ints(-1, 4, 36)), ints(0, 2, 1))),
+        IMAGE,
+        left="transpose conv_2d reshape tanh",
+    ),
+    case(
         "padded",
         lambda x: (y := ops.tanh(convolved(x)), convolved(ops.pad(y, PADDINGS)))[1],
         IMAGE,
