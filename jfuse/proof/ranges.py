@@ -10,6 +10,7 @@ from jfuse.ir.graph import Atom, Const, Eqn, Graph, Op, Var
 from jfuse.ir.walk import live_eqns
 from jfuse.kernels import ops
 from jfuse.kernels.control import while_
+from jfuse.proof.flags import flags
 
 _MOST_STEPS = 10  # for those that decide how often a loop runs: what doubles at each step must not fill the memory
 _LARGEST_SIZE = 6  # of an axis that an input decides: a shape of five such sizes still fits
@@ -56,10 +57,11 @@ def drawn_ranges(graph: Graph) -> dict[Var, IndexRange]:
     """What inputs are drawn within, so that their consumers take them.
 
     Indices lie within their table and axes within the rank, a divisor is not 0, sizes and steps are few, the share of
-    two boxes that suppresses one lies between 0 and 1.
+    two boxes that suppresses one lies between 0 and 1. Integers that only say yes or no are 0 and 1.
     """
     asked, steps = _learned(graph, _asked, _with_moves), _learned(graph, _counted, _of_counts)
-    return {v: asked.get(v, IndexRange()).also(steps[v]) if v in steps else asked[v] for v in asked | steps}
+    found = {v: asked.get(v, IndexRange()).also(steps[v]) if v in steps else asked[v] for v in asked | steps}
+    return {v: IndexRange(0, (2,)) for v in flags(graph)} | found
 
 
 def _learned(

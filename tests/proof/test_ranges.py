@@ -42,6 +42,12 @@ def ends(function: Callable[..., Any], *types: TensorType, sizes: Mapping[str, i
     ("function", "types", "wanted"),
     [
         (lambda ids: ops.gather(TABLE, ids), [i32(3)], [(0, 6)]),
+        (lambda mask: ops.cast(ops.expand_dims(mask, IDS(1)), out_data_type=DType.bool), [i32(3)], [(0, 2)]),
+        (lambda mask: ops.not_equal(mask, IDS(0)), [i32(3)], [(0, 2)]),
+        (lambda mask: ops.sub(np.float32(1), ops.cast(mask, out_data_type=DType.f32)), [i32(3)], [(0, 2)]),
+        (lambda x: (ops.not_equal(x, IDS(0)), ops.mul(x, IDS(3))), [i32(3)], [None]),
+        (lambda x: ops.equal(x, IDS(7)), [i32(3)], [None]),
+        (lambda ids: (ops.not_equal(ids, IDS(0)), ops.gather(TABLE, ids)), [i32(3)], [(0, 6)]),
         (lambda ids: ops.gather(TABLE, ops.sub(ids, IDS(2))), [i32(3)], [(2, 8)]),
         (lambda ids: ops.gather(TABLE, ops.add(IDS(2), ids)), [i32(3)], [(-2, 4)]),
         (lambda a, b: ops.gather(TABLE, ops.pack(a, b, axis=0)), [i32(), i32()], [(0, 6)] * 2),
