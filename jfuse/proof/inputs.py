@@ -17,6 +17,7 @@ from jfuse.proof.size_needs import size_needs
 
 _SCALES = (1.0, 0.1, 4.0)
 _LARGEST_SIZE = 512  # what no network needs to leave a pixel of an image
+_NEAR = 64  # sizes that are tried one by one
 _MOST_BYTES = 2**30  # of an input; drawing takes several times as much
 _LARGEST_INTEGER = 100  # for integer inputs that index nothing
 
@@ -60,15 +61,19 @@ def _filled(graph: Graph, sizes: dict[str, int], fixed: Collection[str]) -> dict
     where no larger ones help, as where those that are fixed do not fit.
     """
     open_, grown = [g for g in size_needs(graph) if _symbols(g.dims) and _symbols(g.dims) <= sizes.keys()], dict(sizes)
-    for _ in range(_LARGEST_SIZE):
-        wrong = [g for g in open_ if not g.holds([int(substitute_dim(d, grown)) for d in g.dims])]
+    for turn in range(_LARGEST_SIZE):
+        found = [(need, [int(substitute_dim(d, grown)) for d in need.dims]) for need in open_]
+        wrong = [
+            (need, _symbols(need.smaller(known)).difference(fixed)) for need, known in found if not need.holds(known)
+        ]
         if not wrong:
             return grown
-        growing = frozenset().union(*(_symbols(g.dims) for g in wrong)).difference(fixed)
-        if not growing:
+        if not any(names for _, names in wrong):
             break
-        for name in growing:
-            grown[name] += 1
+        # Windows over sound are hundreds of samples long; sizes that agree are not far away, and none is left out.
+        far = frozenset().union(*(names for need, names in wrong if not need.agree)) if turn > _NEAR else frozenset()
+        for name in frozenset().union(*(names for _, names in wrong)):
+            grown[name] += grown[name] // 8 if name in far else 1
     return sizes
 
 

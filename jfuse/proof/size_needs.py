@@ -6,22 +6,31 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
 
-from jfuse.ir.dims import Dim, is_known
+from jfuse.ir.dims import Dim, is_known, same
 from jfuse.ir.graph import Eqn, Graph
+from jfuse.kernels import ops
 from jfuse.proof.ranges import rows_asked
 
 
 @dataclass(frozen=True)
 class SizeNeed:
-    """Dimensions that must be related at run time: all equal but for those of 1, or none below `least`."""
+    """Dimensions that must be related at run time: all equal, or none below `least`.
+
+    spread: those of 1 are spread over the others.
+    """
 
     dims: tuple[Dim, ...]
     agree: bool = False
     least: int = 1
+    spread: bool = True
 
     def holds(self, sizes: Sequence[int]) -> bool:
         """Whether these sizes of the dimensions are so."""
-        return len(set(sizes) - {1}) <= 1 if self.agree else min(sizes) >= self.least
+        return len(set(sizes) - ({1} if self.spread else set())) <= 1 if self.agree else min(sizes) >= self.least
+
+    def smaller(self, sizes: Sequence[int]) -> list[Dim]:
+        """The dimensions that are to grow, where these sizes do not hold: of those that agree all but the largest."""
+        return [d for d, size in zip(self.dims, sizes, strict=True) if not self.agree or size < max(sizes)]
 
 
 def size_needs(graph: Graph) -> frozenset[SizeNeed]:
@@ -37,6 +46,9 @@ def _asked(eqn: Eqn) -> Iterator[SizeNeed]:
     elif eqn.op.moves == "joins" and "axis" in eqn.params and eqn.outputs[0].type.rank == len(shapes[0]):
         axis = eqn.params["axis"] % len(shapes[0])
         yield from (SizeNeed(dims, True) for i, dims in enumerate(zip(*shapes, strict=True)) if i != axis)
-    elif eqn.op.elementwise:
+    elif eqn.op is ops.broadcast_to:
+        pairs = zip(reversed(shapes[0]), reversed(eqn.outputs[0].type.shape), strict=False)
+        yield from (SizeNeed(dims, True, spread=False) for dims in pairs if same(dims[0], 1) is not True)
+    elif eqn.op.elementwise or eqn.op is ops.select_v2:
         yield from (SizeNeed(d, True) for d in zip_longest(*(reversed(s) for s in shapes), fillvalue=1))
     yield from (SizeNeed((d,), least=rows) for d, rows in rows_asked(eqn) if not is_known(d))
