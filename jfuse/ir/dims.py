@@ -86,10 +86,14 @@ def broadcast_shape(shapes: Sequence[Shape]) -> Shape | None:
 def floor_divided(dim: Dim, divisor: int) -> Dim:
     """dim // divisor, in one form for all ways of writing it: (B - 1) // 2 + 1 and (B + 1) // 2 are the same.
 
-    So are 4*B // 8 and B // 2. jax.export keeps the two apart, and `same` could not tell.
+    So are 4*B // 8 and B // 2, and a quotient of a quotient and one quotient: windows over windows over a sequence.
+    jax.export keeps them apart, `same` could not tell, and its bounds take exponential time in nested quotients.
     """
     if is_known(dim):
         return int(dim) // divisor
+    if inner := _floored(dim):
+        numerator, first, rest = inner
+        return floor_divided(numerator + rest * first, first * divisor)
     for factor in _prime_factors(divisor):
         if same(dim // factor * factor, dim):
             dim, divisor = dim // factor, divisor // factor
@@ -98,6 +102,36 @@ def floor_divided(dim: Dim, divisor: int) -> Dim:
     except ZeroDivisionError:  # a size divided by another one
         return dim // divisor
     return (dim - constant + constant % divisor) // divisor + constant // divisor
+
+
+def _floored(dim: Dim) -> tuple[Dim, int, int] | None:
+    """The numerator, the divisor and what is added, of a dimension that is one quotient by a number and a constant."""
+    match _parsed(str(dim)).body:
+        case ast.BinOp(left=quotient, op=ast.Add(), right=ast.Constant(value=int() as rest)):
+            pass
+        case ast.BinOp(left=quotient, op=ast.Sub(), right=ast.Constant(value=int() as less)):
+            rest = -less
+        case quotient:
+            rest = 0
+    match quotient:
+        case ast.Call(func=ast.Name(id="floordiv"), args=[numerator, ast.Constant(value=int() as divisor)]):
+            return _rebuilt(numerator), divisor, rest
+    return None
+
+
+def without_floor(dim: Dim) -> Dim:
+    """X of max(X, 0), any other dimension as it is: windows over less than nothing are none either."""
+    if is_known(dim):
+        return dim
+    match _parsed(str(dim)).body:
+        case ast.Call(func=ast.Name(id="max"), args=[ast.Constant(value=0), of] | [of, ast.Constant(value=0)]):
+            return _rebuilt(of)
+    return dim
+
+
+def _rebuilt(node: ast.expr) -> Dim:
+    text = ast.unparse(node)
+    return computed(text, {name: symbol(name) for name in _NAME.findall(text) if name not in FUNCTIONS}, FUNCTIONS)
 
 
 def _prime_factors(number: int) -> Iterator[int]:

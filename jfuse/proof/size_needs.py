@@ -49,6 +49,6 @@ def _asked(eqn: Eqn) -> Iterator[SizeNeed]:
     elif eqn.op is ops.broadcast_to:
         pairs = zip(reversed(shapes[0]), reversed(eqn.outputs[0].type.shape), strict=False)
         yield from (SizeNeed(dims, True, spread=False) for dims in pairs if same(dims[0], 1) is not True)
-    elif eqn.op.elementwise or eqn.op is ops.select_v2:
+    elif eqn.op.elementwise:
         yield from (SizeNeed(d, True) for d in zip_longest(*(reversed(s) for s in shapes), fillvalue=1))
     yield from (SizeNeed((d,), least=rows) for d, rows in rows_asked(eqn) if not is_known(d))

@@ -87,6 +87,7 @@ def test_floor_divided_has_one_form() -> None:
     assert same(floor_divided(B - 1, 2) + 1, floor_divided(B + 1, 2)) is True
     assert same(floor_divided(2 * B - 5, 4) + 2, floor_divided(2 * B + 3, 4)) is True
     assert same(floor_divided((B + 7) // 3 - 1, 2), floor_divided((B + 7) // 3 + 3, 2) - 2) is True
+    assert same(floor_divided(B // 3 + 2, 4), floor_divided(B + 6, 12)) is True
     assert floor_divided(7, 2) == 3
     assert same(floor_divided(T // B, 2), (T // B) // 2) is True
 

@@ -60,3 +60,15 @@ def test_rows_that_constants_speak_of_are_there() -> None:
     assert sizes(lambda x: ops.strided_slice(x, [-3], [-2], [1], **row), B, 2)[1] == {"B": 3}
     assert sizes(lambda x: ops.topk_v2(x, np.int32(4))[0], B, T) == [{"B": 3, "T": 4}, {"B": 1, "T": 4}]
     assert sizes(lambda x: ops.gather(x, np.array([0, 5], np.int32), axis=1), 2, T)[1] == {"T": 6}
+
+
+def test_windows_over_sound_are_long() -> None:
+    found = sizes(lambda x: convolved(convolved(convolved(x, 127, 64), 7, 3), 3, 2), B, 1, T, 2)
+    assert all(511 + 2 * 192 <= choice["T"] < 1100 for choice in found)  # three windows of the third layer
+
+
+def test_rows_that_are_broadcast_to_others_agree_with_them() -> None:
+    types = [TensorType((B, 1), DType.f32), TensorType((T, 1), DType.f32)]
+    (first, second) = size_choices(trace_graph(lambda x, y: ops.broadcast_to(x, ops.shape(y)), types))
+    assert first["B"] == first["T"]
+    assert second["B"] == second["T"]

@@ -39,6 +39,20 @@ def test_sizes_of_open_axes(window: int, stride: int, dilation: int) -> None:
             assert (substitute_dim(counts["VALID"], {"N": n}),) == wanted
 
 
+@pytest.mark.parametrize("padding", ["SAME", "VALID"])
+def test_windows_over_windows_stay_one_quotient(padding: str) -> None:
+    """Seven layers over sound: jax would need hours for the bounds of nested quotients."""
+    layers = [(127, 64), (7, 3), (3, 2), (4, 4), (3, 2), (2, 2), (5, 1)]
+    size, known = symbol("N"), {n: n for n in (1, 126, 127, 511, 900, 7001, 123457)}
+    for window, stride in layers:
+        size = window_count(size, window, stride, 1, padding)
+        assert str(size).count("floordiv") == 1
+        known = {
+            n: max((m - window) // stride + 1, 0) if padding == "VALID" else -(-m // stride) for n, m in known.items()
+        }
+        assert {n: substitute_dim(size, {"N": n}) for n in known} == known
+
+
 def test_a_window_larger_than_the_image() -> None:
     options = {"padding": "VALID", "stride_w": 1, "stride_h": 1}
     with pytest.raises(TypeMismatch, match=r"the window is larger than the image(.|\n)*expected +3 or more"):
