@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 from jfuse.ir.dims import Dim, is_known, substitute_dim, symbols_of
 from jfuse.ir.graph import Atom, Const, Eqn, Graph, Op, Var
+from jfuse.ir.types import DType
 from jfuse.ir.walk import live_eqns
 from jfuse.kernels import ops
 from jfuse.kernels.control import while_
-from jfuse.proof.flags import flags
 
 _MOST_STEPS = 10  # for those that decide how often a loop runs: what doubles at each step must not fill the memory
 _LARGEST_SIZE = 6  # of an axis that an input decides: a shape of five such sizes still fits
@@ -218,6 +218,13 @@ def _of_segments(ids: Atom | None, count: Atom | None) -> Iterator[tuple[IndexRa
         yield IndexRange(0, tuple(known.reshape(-1).tolist())), ids
 
 
+def spread_dims(eqn: Eqn) -> Iterator[tuple[Dim, Dim]]:
+    """The open dimensions of what BROADCAST_TO spreads, each with that of the result: verification lets both agree."""
+    if eqn.op is ops.broadcast_to and eqn.inputs[0] is not None:
+        pairs = zip(reversed(eqn.inputs[0].type.shape), reversed(eqn.outputs[0].type.shape), strict=False)
+        yield from ((d, e) for d, e in pairs if not is_known(d))
+
+
 def rows_asked(eqn: Eqn) -> Iterator[tuple[Dim, int]]:
     """Dimensions, and how many rows they have at least, by the constants of an equation: x[2], the three greatest."""
     x = eqn.inputs[0] if eqn.inputs else None
@@ -271,3 +278,50 @@ def _reads(graph: Graph, results: Sequence[Atom]) -> frozenset[int]:
     """The positions of the inputs that results are computed from."""
     read = {a for e in live_eqns(graph, results) for a in e.inputs} | set(results)
     return frozenset(i for i, v in enumerate(graph.inputs) if v in read)
+
+
+_HAND_ON = frozenset(
+    {ops.reshape, ops.expand_dims, ops.squeeze, ops.transpose, ops.strided_slice, ops.tile, ops.slice_}
+)
+_COMPARISONS = frozenset({ops.equal, ops.not_equal})
+
+
+def flags(graph: Graph) -> frozenset[Var]:
+    """The integer inputs that say yes or no, as masks do: drawn among all integers, they would hardly ever say no.
+
+    Those of which every reader asks whether they are 0, or 1, or takes the difference from 1.
+    What becomes of an input in the bodies of an equation is not looked at: such inputs are none.
+    """
+    inputs = {v for v in graph.inputs if v.type.dtype.is_integer}
+    origin: dict[Atom, Var] = {v: v for v in inputs}
+    asked, others = set[Var](), {origin[a] for a in graph.outputs if a in origin}
+    for eqn in graph.eqns:
+        for place, atom in enumerate(eqn.inputs):
+            if atom is None or atom not in origin:
+                continue
+            if _asks(eqn, place):
+                asked.add(origin[atom])
+            elif place == 0 and _hands_on(eqn):
+                origin[eqn.outputs[0]] = origin[atom]
+            elif eqn.op is not ops.shape:
+                others.add(origin[atom])
+    return frozenset(asked - others)
+
+
+def _hands_on(eqn: Eqn) -> bool:
+    """Whether the entries of the result are those of the first operand."""
+    return eqn.op in _HAND_ON or (eqn.op is ops.cast and eqn.outputs[0].type.dtype is not DType.bool)
+
+
+def _asks(eqn: Eqn, place: int) -> bool:
+    """Whether an equation asks of an operand whether it is 0 or 1."""
+    if eqn.op is ops.cast:
+        return eqn.outputs[0].type.dtype is DType.bool
+    if eqn.op in _COMPARISONS:
+        return _is_filled(eqn.inputs[1 - place], (0, 1))
+    return eqn.op is ops.sub and place == 1 and _is_filled(eqn.inputs[0], (1,))
+
+
+def _is_filled(atom: Atom | None, numbers: tuple[int, ...]) -> bool:
+    """Whether a constant has one of these numbers in every entry."""
+    return isinstance(atom, Const) and any(bool((atom.array == n).all()) for n in numbers)

@@ -6,10 +6,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
 
-from jfuse.ir.dims import Dim, is_known, same
+from jfuse.ir.dims import Dim, is_known
 from jfuse.ir.graph import Eqn, Graph
-from jfuse.kernels import ops
-from jfuse.proof.ranges import rows_asked
+from jfuse.proof.ranges import rows_asked, spread_dims
 
 
 @dataclass(frozen=True)
@@ -46,9 +45,7 @@ def _asked(eqn: Eqn) -> Iterator[SizeNeed]:
     elif eqn.op.moves == "joins" and "axis" in eqn.params and eqn.outputs[0].type.rank == len(shapes[0]):
         axis = eqn.params["axis"] % len(shapes[0])
         yield from (SizeNeed(dims, True) for i, dims in enumerate(zip(*shapes, strict=True)) if i != axis)
-    elif eqn.op is ops.broadcast_to:
-        pairs = zip(reversed(shapes[0]), reversed(eqn.outputs[0].type.shape), strict=False)
-        yield from (SizeNeed(dims, True, spread=False) for dims in pairs if same(dims[0], 1) is not True)
     elif eqn.op.elementwise:
         yield from (SizeNeed(d, True) for d in zip_longest(*(reversed(s) for s in shapes), fillvalue=1))
     yield from (SizeNeed((d,), least=rows) for d, rows in rows_asked(eqn) if not is_known(d))
+    yield from (SizeNeed(dims, True, spread=False) for dims in spread_dims(eqn))
