@@ -118,6 +118,9 @@ def decode_tensor(proto: Any) -> np.ndarray:
     if size * dtype.numpy.itemsize > MOST_CONSTANT:
         raise ImportFailed("a constant is too large", expected=f"at most {MOST_CONSTANT:,} bytes", found=f"{shape}")
     if proto.tensor_content:
+        if dtype is DType.string or len(proto.tensor_content) % dtype.numpy.itemsize:
+            found_bytes = f"{len(proto.tensor_content)} bytes"
+            raise ImportFailed(f"a constant of {dtype.value} has a part of an element", found=found_bytes)
         found = np.frombuffer(proto.tensor_content, dtype.numpy)
     elif dtype in _AS_BITS:
         found = np.array(proto.half_val, np.uint16).view(dtype.numpy)

@@ -246,6 +246,22 @@ INDICES: dict[str, tuple[Callable[[bytes], bytes], str]] = {
 }
 
 
+def test_a_node_that_states_the_shapes_of_other_results(tmp_path: Path) -> None:
+    inner = tf.function(lambda v: v * 2.0).get_concrete_function(tf.TensorSpec([3]))
+    options = {"captured_inputs": [], "output_types": [tf.float32], "output_shapes": [tf.TensorShape([3])], "f": inner}
+    module = tf.Module()
+    spec = tf.TensorSpec([2, 3], name="x")
+    module.inner = inner
+    module.f = tf.function(lambda x: tf.raw_ops.MapDefun(arguments=[x], **options)[0] + 1.0, input_signature=[spec])
+    tf.saved_model.save(module, str(tmp_path), signatures=module.f)
+    assert "MapDefun" in str(jfuse.load(tmp_path))
+    file = tmp_path / "saved_model.pb"
+    message = message_class("SavedModel").FromString(file.read_bytes())
+    _node(message.meta_graphs[0], "MapDefun").attr["_output_shapes"].list.shape.add().dim.add(size=4)
+    file.write_bytes(message.SerializeToString())
+    _refused(tmp_path, "does not know its rank")
+
+
 @pytest.mark.parametrize("name", INDICES)
 def test_indices(name: str, saved: Path, tmp_path: Path) -> None:
     folder = copytree(saved, tmp_path / "model")

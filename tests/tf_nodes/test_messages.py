@@ -123,6 +123,14 @@ def test_elements_that_are_left_out_are_like_the_last(given: list[float], expect
     assert decode_tensor(proto).tolist() == tf.make_ndarray(proto).tolist() == expected
 
 
+@pytest.mark.parametrize(("dtype", "content"), [(1, b"12345"), (7, b"1234")], ids=["f32", "text"])
+def test_a_tensor_of_a_part_of_an_element_is_refused(dtype: int, content: bytes) -> None:
+    proto = TensorProto(dtype=dtype, tensor_content=content)
+    proto.tensor_shape.dim.add(size=1)
+    with pytest.raises(ImportFailed, match="a part of an element"):
+        decode_tensor(proto)
+
+
 def test_a_tensor_of_too_many_elements_is_refused() -> None:
     proto = TensorProto(dtype=1, float_val=[1, 2, 3])
     proto.tensor_shape.dim.add(size=2)
