@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from enum import Enum
+from pathlib import Path
+
+from jfuse.checked_file import check
+from jfuse.loading import load
 
 
 class OpResolverType(Enum):
@@ -12,3 +17,26 @@ class OpResolverType(Enum):
     BUILTIN = 1
     BUILTIN_REF = 2
     BUILTIN_WITHOUT_DEFAULT_DELEGATES = 3
+
+
+class Analyzer:
+    """Prints what a file holds, as tf.lite.experimental.Analyzer does."""
+
+    @staticmethod
+    def analyze(
+        model_path: str | os.PathLike[str] | None = None,
+        model_content: bytes | None = None,
+        gpu_compatibility: bool = False,
+        **unused: object,
+    ) -> None:
+        """Print the graphs of a .tflite file, given as its path or its bytes, operator by operator.
+
+        gpu_compatibility: print what LiteRT's GPU delegate makes of it as well.
+        Raises ValueError where nothing is given, as the official one does.
+        """
+        if not model_path and not model_content:
+            raise ValueError("neither `model_path` nor `model_content` is provided")
+        model = load(Path(model_path) if model_path else model_content)
+        print(f"=== {model_path or 'TFLite ModelAnalyzer'} ===\n\n{model}")
+        if gpu_compatibility:
+            print(check(model, "litert-gpu"))

@@ -149,3 +149,16 @@ def test_the_guide_of_training_on_a_device_trains_as_tensorflow_does(tmp_path: P
     losses = np.array([(train(x=x, y=y)["loss"], eager.train(x, y)["loss"].numpy()) for _ in range(4)])
     np.testing.assert_allclose(losses[:, 0], losses[:, 1], rtol=1e-5)
     assert losses[-1, 0] < losses[0, 0]
+
+
+def test_the_analyzer_prints_the_operators(lstm: bytes, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    lite.experimental.Analyzer.analyze(model_content=lstm, gpu_compatibility=True)
+    printed = capsys.readouterr().out
+    assert "unidirectional_sequence_lstm" in printed
+    assert "litert-gpu" in printed
+    (tmp_path / "model.tflite").write_bytes(lstm)
+    lite.experimental.Analyzer.analyze(str(tmp_path / "model.tflite"))
+    assert "unidirectional_sequence_lstm" in capsys.readouterr().out
+    for analyzer in (lite.experimental.Analyzer, tf.lite.experimental.Analyzer):
+        with pytest.raises(ValueError, match="neither `model_path` nor `model_content` is provided"):
+            analyzer.analyze()
