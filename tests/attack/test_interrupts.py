@@ -79,7 +79,7 @@ main()
 """
 STAGES = [
     ("convert {folder} -o new.tflite", "verify", signal.SIGINT),
-    ("convert {folder} -o new.tflite --html new.html", "report", signal.SIGTERM),
+    ("convert {folder} -o new.tflite --html new.html", "verify", signal.SIGTERM),
     ("quantize {file} -o new.tflite --recipe int8 --calibration random", "quantize", signal.SIGTERM),
     ("quantize {file} -o new.tflite --recipe int8 --calibration random", "verify", signal.SIGINT),
     ("optimize {file} -o new.tflite", "recover", signal.SIGTERM),
