@@ -72,7 +72,7 @@ def watched():
         def at(name):
             on_stage(name)
             if name.startswith(stage):
-                threading.Timer(0.2, os.kill, (os.getpid(), number)).start()
+                threading.Timer(0.03, os.kill, (os.getpid(), number)).start()
         yield at
 console.progress = watched
 main()
