@@ -63,6 +63,13 @@ def mapped_copy(array: np.ndarray, path: Path) -> np.ndarray:
     return np.memmap(path, array.dtype, mode="r").reshape(array.shape)
 
 
+def give_back() -> None:
+    """Free what nothing refers to, and give it back to the system."""
+    gc.collect()
+    if sys.platform == "linux":
+        ctypes.CDLL(None).malloc_trim(0)
+
+
 class Keeper:
     """Frees memory whenever the process has grown by some hundred MiB since it last did.
 
@@ -82,7 +89,5 @@ class Keeper:
         import jax
 
         jax.clear_caches()
-        gc.collect()
-        if sys.platform == "linux":
-            ctypes.CDLL(None).malloc_trim(0)
+        give_back()
         self.limit = max(_LEAST, resident() + _ROOM)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
+import keras
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -13,6 +14,7 @@ import jfuse
 from jfuse.measure import relative_error
 from jfuse.model import Model
 from jfuse.running.interpreter import LiteRt
+from tests.memory import give_back
 from tests.models.applications import APPLICATIONS, application, images
 
 # Sums of thousands of terms, through dozens of layers, in another order than TensorFlow's.
@@ -44,11 +46,14 @@ _MODELS = [n if n in QUICK else pytest.param(n, marks=pytest.mark.slow) for n in
 
 
 @pytest.fixture(scope="module", params=_MODELS)
-def model(request: pytest.FixtureRequest) -> Any:
-    """One application after the other, each built once."""
+def model(request: pytest.FixtureRequest) -> Iterator[Any]:
+    """One application after the other, each built once, and its memory given back before the next one is built."""
     built = application(request.param)
     built.application = request.param
-    return built
+    yield built
+    del built
+    keras.utils.clear_session()
+    give_back()
 
 
 def answers(model: Any, count: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
