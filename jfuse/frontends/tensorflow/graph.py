@@ -296,9 +296,9 @@ class Walker:
         if alone and len(constants) == len(values) and not op_def.is_stateful and node.op not in self.custom_ops:
             return run_node(alone, constants)
         dtypes = output_dtypes(node, op_def)
-        shapes = result_shapes(alone, values) if alone else output_shapes(node)
-        if len(shapes) != len(dtypes):  # a graph need not state them, and a damaged one states others
-            shapes = [None] * len(dtypes)
+        stated: Sequence[Any] = result_shapes(alone, values) if alone else output_shapes(node)
+        # A graph need not state them, and a damaged one states others.
+        shapes = stated if len(stated) == len(dtypes) else [None] * len(dtypes)
         types = tuple(_full_type(node, s, d, reason) for s, d in zip(shapes, dtypes, strict=True))
         inputs = trace.operands(operands)
         if any(shape is None or None in shape for shape in shapes):
