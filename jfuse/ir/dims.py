@@ -123,10 +123,8 @@ def without_floor(dim: Dim) -> Dim:
     """X of max(X, 0), any other dimension as it is: windows over less than nothing are none either."""
     if is_known(dim):
         return dim
-    match _parsed(str(dim)).body:
-        case ast.Call(func=ast.Name(id="max"), args=[ast.Constant(value=0), of] | [of, ast.Constant(value=0)]):
-            return _rebuilt(of)
-    return dim
+    sizes = _of_max(dim)
+    return next((x for x, y in (sizes, sizes[::-1]) if is_known(y) and y == 0), dim) if sizes else dim
 
 
 def _rebuilt(node: ast.expr) -> Dim:
@@ -199,7 +197,14 @@ def _parsed(text: str) -> ast.Expression:
 
 
 def solved(d: Dim, e: Dim) -> tuple[str, Dim] | None:
-    """A symbol, and what it must be so that d == e: of 2*B and 2*C, C is B. None where no multiple of one decides."""
+    """A symbol, and what it must be so that d == e: of 2*B and 2*C, C is B. None where no multiple of one decides.
+
+    Of max(B, C), which operands that are spread over each other have, and C, too, C is B.
+    """
+    for wide, other in ((d, e), (e, d)):
+        sizes = _of_max(wide)
+        if sizes and not any(map(is_known, sizes)) and any(same(size, other) is True for size in sizes):
+            return solved(*sizes)
     difference = d - e
     for name in sorted(symbols_of(difference), reverse=True):
         try:
@@ -213,6 +218,14 @@ def solved(d: Dim, e: Dim) -> tuple[str, Dim] | None:
         if same(value * slope, -start) is True:
             return name, value
     return None
+
+
+def _of_max(dim: Dim) -> tuple[Dim, ...]:
+    """X and Y of max(X, Y), no others: none of these of any other dimension."""
+    match None if is_known(dim) else _parsed(str(dim)).body:
+        case ast.Call(func=ast.Name(id="max"), args=[x, y]):
+            return _rebuilt(x), _rebuilt(y)
+    return ()
 
 
 def multiple(dim: Dim) -> tuple[str, int, int] | None:

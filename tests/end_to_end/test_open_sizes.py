@@ -84,6 +84,13 @@ def each_step() -> Any:
     return keras.Model(frames, keras.layers.LSTM(3)(rows))
 
 
+def test_rows_at_places_that_are_inputs() -> None:
+    """Keras spreads both over each other before it looks up, so the batch is the larger of two open ones."""
+    rows, places = keras.Input((5, 4)), keras.Input((2, 1), dtype="int32")
+    model = keras.Model([rows, places], keras.ops.take_along_axis(rows, places, axis=1))
+    assert jfuse.convert(model).report.assumptions == ["B1 = B"]
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("build", "assumptions"),

@@ -99,6 +99,12 @@ def test_substitution_computes(dim: Any, formula: Callable[[int, int], int], b: 
     assert substitute_dim(dim, {"B": b, "T": t}) == formula(b, t)
 
 
+def test_sizes_that_are_spread_over_each_other_are_equal() -> None:
+    assert solved(max_dim(B, T), T) == ("T", B)
+    assert solved(T, max_dim(T, B)) == ("T", B)
+    assert solved(max_dim(B - 3, 0), B - 3) is None  # so it is for every B from 3 on
+
+
 def test_substitution_is_simultaneous() -> None:
     assert substitute_dim(B + 2 * T, {"B": T, "T": B}) == T + 2 * B
 
