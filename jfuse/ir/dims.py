@@ -91,7 +91,7 @@ def floor_divided(dim: Dim, divisor: int) -> Dim:
     """
     if is_known(dim):
         return int(dim) // divisor
-    if inner := _floored(dim):
+    if inner := _single_quotient(dim):
         numerator, first, rest = inner
         return floor_divided(numerator + rest * first, first * divisor)
     for factor in _prime_factors(divisor):
@@ -104,7 +104,7 @@ def floor_divided(dim: Dim, divisor: int) -> Dim:
     return (dim - constant + constant % divisor) // divisor + constant // divisor
 
 
-def _floored(dim: Dim) -> tuple[Dim, int, int] | None:
+def _single_quotient(dim: Dim) -> tuple[Dim, int, int] | None:
     """The numerator, the divisor and what is added, of a dimension that is one quotient by a number and a constant."""
     match _parsed(str(dim)).body:
         case ast.BinOp(left=quotient, op=ast.Add(), right=ast.Constant(value=int() as rest)):
@@ -119,8 +119,8 @@ def _floored(dim: Dim) -> tuple[Dim, int, int] | None:
     return None
 
 
-def without_floor(dim: Dim) -> Dim:
-    """X of max(X, 0), any other dimension as it is: windows over less than nothing are none either."""
+def unclipped(dim: Dim) -> Dim:
+    """X of max(X, 0), any other dimension as it is: windows over a size below 0 are none either."""
     if is_known(dim):
         return dim
     sizes = _of_max(dim)

@@ -31,7 +31,8 @@ class Analyzer:
     ) -> None:
         """Print the graphs of a .tflite file, given as its path or its bytes, operator by operator.
 
-        gpu_compatibility: print what LiteRT's GPU delegate makes of it as well.
+        gpu_compatibility: print what LiteRT's GPU delegate makes of it as well. unused: keywords that the official one
+        takes, too; they change nothing.
         Raises ValueError where nothing is given, as the official one does.
         """
         if not model_path and not model_content:

@@ -1,4 +1,4 @@
-"""The ranges of integer inputs and of thresholds, from the operators that read them, in bodies too."""
+"""What operators ask of inputs, in bodies too: ranges of integers and thresholds, flags, rows that are read."""
 
 from __future__ import annotations
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from jax.core import max_dim
 
 from jfuse.errors import TypeMismatch
-from jfuse.ir.dims import Dim, floor_divided, is_known, without_floor
+from jfuse.ir.dims import Dim, floor_divided, is_known, unclipped
 
 
 def window_count(size: Dim, window: int, stride: int, dilation: int, padding: str) -> Dim:
@@ -18,7 +18,7 @@ def window_count(size: Dim, window: int, stride: int, dilation: int, padding: st
     """
     if padding == "SAME":
         return floor_divided(size + stride - 1, stride)
-    count = floor_divided(without_floor(size) - extent(window, dilation), stride) + 1
+    count = floor_divided(unclipped(size) - extent(window, dilation), stride) + 1
     if is_known(count) and count < 0:
         raise TypeMismatch("the window is larger than the image", expected=f"{window} or more", found=size)
     return count if is_known(count) else max_dim(count, 0)  # jax wants to see that no size is below 0

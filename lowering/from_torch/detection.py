@@ -97,10 +97,10 @@ def _along(
     )
     share = np.where(number < np.asarray(count)[:, None], 1 / np.maximum(np.asarray(count), 1)[:, None], 0)
     weight = ops.select_v2(is_near, share.astype(np.float32)[:, None], np.float32(0))
-    numbers_2, shares = taps(ops.minimum(ops.maximum(place, np.float32(0)), last), size, x)
+    pixels, shares = taps(ops.minimum(ops.maximum(place, np.float32(0)), last), size, x)
     flat = (corners.shape[0], parts, 2 * most)
     shares = ops.mul(shares, lower_unsqueeze(weight, 3))
-    return shaped(numbers_2, flat, corners, *sources()), shaped(shares, flat, corners, *sources())
+    return shaped(pixels, flat, corners, *sources()), shaped(shares, flat, corners, *sources())
 
 
 def _column(x: Array) -> Array:

@@ -39,10 +39,8 @@ class Manner:
     def draw(self, generator: np.random.Generator, drawn: np.ndarray, inputs: Arrays) -> np.ndarray:
         """An array of the shape and dtype of the one drawn before.   inputs: all that were drawn"""
         sized = inputs.get(self.other, drawn)
-        if self.kind == "under":
-            return generator.integers(self.least, max(int(sized), self.least + 1), drawn.shape).astype(drawn.dtype)
         n = sized.size if self.axis is None else sized.shape[self.axis]
-        found = np.asarray(_KINDS[self.kind](self, generator, drawn, n, sized.shape))
+        found = np.asarray(_KINDS[self.kind](self, generator, drawn, n, sized))
         return found.reshape(drawn.shape).astype(drawn.dtype)
 
 
@@ -211,26 +209,29 @@ def _as_shape(count: int, shape: Sequence[int]) -> np.ndarray:
     return np.array([2] * max(0, count - len(shape)) + list(shape)[max(0, len(shape) - count) :], np.int64)
 
 
-_Kind = Callable[[Manner, np.random.Generator, np.ndarray, int, Sequence[int]], Any]
+_Kind = Callable[[Manner, np.random.Generator, np.ndarray, int, np.ndarray], Any]
 _KINDS: Mapping[str, _Kind] = {
-    "zeros": lambda manner, generator, drawn, n, shape: np.zeros(drawn.shape),
-    "ones": lambda manner, generator, drawn, n, shape: np.ones(drawn.shape),
-    "bits": lambda manner, generator, drawn, n, shape: generator.integers(0, 2, drawn.shape),
-    "few": lambda manner, generator, drawn, n, shape: generator.integers(1, 4, drawn.shape),
-    "range": lambda manner, generator, drawn, n, shape: generator.integers(manner.least, manner.end, drawn.shape),
-    "below": lambda manner, generator, drawn, n, shape: generator.integers(0, max(n, 1), drawn.shape),
-    "size": lambda manner, generator, drawn, n, shape: n,
-    "lengths": lambda manner, generator, drawn, n, shape: generator.integers(1, n + 1, drawn.shape),
-    "sorted lengths": lambda manner, generator, drawn, n, shape: -np.sort(-generator.integers(1, n + 1, drawn.shape)),
-    "ascending": lambda manner, generator, drawn, n, shape: np.sort(drawn),
-    "order": lambda manner, generator, drawn, n, shape: generator.permutation(drawn.size),
-    "splits": lambda manner, generator, drawn, n, shape: _splits(generator, drawn.size, n),
-    "rows": lambda manner, generator, drawn, n, shape: _splits(generator, drawn.size, max(n - 1, 0)),
-    "parts": lambda manner, generator, drawn, n, shape: _parts(generator, drawn.size, n),
-    "factors": lambda manner, generator, drawn, n, shape: _factors(generator, drawn.size, n),
-    "shape": lambda manner, generator, drawn, n, shape: _as_shape(drawn.size, shape),
-    "unit": lambda manner, generator, drawn, n, shape: generator.uniform(0, 1, drawn.shape),
-    "definite": lambda manner, generator, drawn, n, shape: _definite(generator, drawn.shape),
-    "numerals": lambda manner, generator, drawn, n, shape: generator.choice(_NUMERALS, drawn.shape),
+    "zeros": lambda manner, generator, drawn, n, other: np.zeros(drawn.shape),
+    "ones": lambda manner, generator, drawn, n, other: np.ones(drawn.shape),
+    "bits": lambda manner, generator, drawn, n, other: generator.integers(0, 2, drawn.shape),
+    "few": lambda manner, generator, drawn, n, other: generator.integers(1, 4, drawn.shape),
+    "range": lambda manner, generator, drawn, n, other: generator.integers(manner.least, manner.end, drawn.shape),
+    "below": lambda manner, generator, drawn, n, other: generator.integers(0, max(n, 1), drawn.shape),
+    "under": lambda manner, generator, drawn, n, other: generator.integers(
+        manner.least, max(int(other), manner.least + 1), drawn.shape
+    ),
+    "size": lambda manner, generator, drawn, n, other: n,
+    "lengths": lambda manner, generator, drawn, n, other: generator.integers(1, n + 1, drawn.shape),
+    "sorted lengths": lambda manner, generator, drawn, n, other: -np.sort(-generator.integers(1, n + 1, drawn.shape)),
+    "ascending": lambda manner, generator, drawn, n, other: np.sort(drawn),
+    "order": lambda manner, generator, drawn, n, other: generator.permutation(drawn.size),
+    "splits": lambda manner, generator, drawn, n, other: _splits(generator, drawn.size, n),
+    "rows": lambda manner, generator, drawn, n, other: _splits(generator, drawn.size, max(n - 1, 0)),
+    "parts": lambda manner, generator, drawn, n, other: _parts(generator, drawn.size, n),
+    "factors": lambda manner, generator, drawn, n, other: _factors(generator, drawn.size, n),
+    "shape": lambda manner, generator, drawn, n, other: _as_shape(drawn.size, other.shape),
+    "unit": lambda manner, generator, drawn, n, other: generator.uniform(0, 1, drawn.shape),
+    "definite": lambda manner, generator, drawn, n, other: _definite(generator, drawn.shape),
+    "numerals": lambda manner, generator, drawn, n, other: generator.choice(_NUMERALS, drawn.shape),
 }
-"""The numbers of each kind.   n: the size that the manner names; shape: of the other input"""
+"""The numbers of each kind.   n: the size that the manner names; other: the other input"""
