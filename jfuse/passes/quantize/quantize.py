@@ -13,13 +13,16 @@ from jfuse.ir.types import DType
 from jfuse.ir.walk import all_graphs
 from jfuse.passes.context import Context
 from jfuse.passes.legalize.narrow_ranges import without_narrow_ranges
-from jfuse.passes.quantize.choose import Choice, RangeOf, within_reach
+from jfuse.passes.quantize.body_places import same_values
+from jfuse.passes.quantize.choose import Choice
 from jfuse.passes.quantize.forms import EqnForm, forms_of, is_float, operands_of
 from jfuse.passes.quantize.insert import Boundary, Insertion
+from jfuse.passes.quantize.integer_bodies import with_integer_bodies
 from jfuse.passes.quantize.integer_states import with_integer_states
 from jfuse.passes.quantize.lost_weights import without_lost_weights
 from jfuse.passes.quantize.respell import respell
 from jfuse.passes.quantize.trained import with_ends
+from jfuse.passes.quantize.value_ranges import ValueRanges, observed_together
 from jfuse.passes.quantize.weights import WeightsInFewBits
 from jfuse.quantization.recipe import Recipe
 from jfuse.quantization.statistics import NEED_HISTOGRAMS, Observed, Statistics
@@ -39,8 +42,10 @@ def quantize(program: Program, ctx: Context) -> Program:
     if recipe.needs_ranges:
         program = program.with_graphs(lambda graph: with_ends(respell(graph, recipe, ctx.target), recipe))
         wanted = quantizing.wanted(program)
-        quantizing = replace(quantizing, statistics=_calibrated(wanted, program, ctx), needed=frozenset(wanted))
-    result = with_integer_states(with_signatures(program, quantizing.signature))
+        ranges = ValueRanges(_calibrated(wanted, program, ctx), frozenset(wanted), same_values(program))
+        quantizing = replace(quantizing, ranges=ranges)
+    quantized = with_signatures(program, quantizing.signature)
+    result = with_integer_states(quantized.with_graphs(with_integer_bodies))
     ctx.report.quantized = list(_lines(quantizing.forms))
     if recipe.int8_only:
         _refuse_floats(quantizing.forms)
@@ -69,14 +74,12 @@ def _calibrated(wanted: Mapping[Observed, set[str]], program: Program, ctx: Cont
 class Quantizing:
     """One program while its graphs get their new types.
 
-    statistics: None before calibration, and where none is needed. needed: the values whose ranges are in it. forms: of
-    all equations so far.
+    ranges: None before calibration, and where none is needed. forms: of all equations so far.
     """
 
     recipe: Recipe
     target: Target
-    statistics: Statistics | None = None
-    needed: frozenset[Observed] = frozenset()
+    ranges: ValueRanges | None = None
     weights: WeightsInFewBits = field(default_factory=WeightsInFewBits)
     forms: dict[Eqn, EqnForm] = field(default_factory=dict)
     _bodies: dict[int, tuple[Graph, Graph]] = field(default_factory=dict)
@@ -84,9 +87,11 @@ class Quantizing:
     def wanted(self, program: Program) -> Mapping[Observed, set[str]]:
         """The values whose range integer kernels need, with the algorithms that take it."""
         found: dict[Observed, set[str]] = {}
+        alike = same_values(program)
 
         def note(what: Observed, algorithm: str) -> tuple[float, float]:
-            found.setdefault(what, set()).add(algorithm)
+            for each in observed_together(what, alike):
+                found.setdefault(each, set()).add(algorithm)
             return 0.0, 1.0
 
         for signature in distinct(program):
@@ -139,19 +144,15 @@ class Quantizing:
 
     def _why_no_range(self, eqn: Eqn) -> str | None:
         """Why there are no ranges for an equation; None where there are."""
-        if self.statistics is None:
+        if self.ranges is None:
             return None
         read = [a for i in operands_of(eqn).activations if isinstance(a := eqn.inputs[i], Var)]
-        values = (o for v in (*read, *filter(is_float, eqn.outputs)) if (o := Observed(v)) in self.needed)
-        return None if all(map(self.statistics.seen, values)) else "calibration never saw a finite number of it"
+        values = map(Observed, (*read, *filter(is_float, eqn.outputs)))
+        return None if all(map(self.ranges.seen, values)) else "calibration never saw a finite number of it"
 
-    @property
-    def _range(self) -> RangeOf:
-        def found(what: Observed, algorithm: str) -> tuple[float, float]:
-            assert self.statistics is not None, "a recipe of integers is calibrated"
-            return within_reach(*self.statistics.range(what, algorithm))
-
-        return found
+    def _range(self, what: Observed, algorithm: str) -> tuple[float, float]:
+        assert self.ranges is not None, "a recipe of integers is calibrated"
+        return self.ranges.range(what, algorithm)
 
 
 def _plain_counts(signature: Signature) -> tuple[int, int]:

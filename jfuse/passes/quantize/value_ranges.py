@@ -1,0 +1,38 @@
+"""The ranges of values, as calibration saw them: values that a loop or a branch makes one have one range."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from jfuse.ir.graph import Var
+from jfuse.passes.quantize.choose import within_reach
+from jfuse.quantization.statistics import Observed, Statistics
+
+
+def observed_together(what: Observed, alike: Mapping[Var, Iterable[Var]]) -> list[Observed]:
+    """What has one range with a value, itself among it; parts of fused ops are alone."""
+    return [what] if what.part else [Observed(var) for var in alike.get(what.var, (what.var,))]
+
+
+@dataclass(frozen=True)
+class ValueRanges:
+    """What the values of a calibrated program range over.
+
+    needed: which values were watched. alike: values with one range, as `same_values` gives them.
+    """
+
+    statistics: Statistics
+    needed: frozenset[Observed]
+    alike: Mapping[Var, Iterable[Var]]
+
+    def seen(self, what: Observed) -> bool:
+        """Whether a value itself had a finite number in some call; of what nobody watched, nobody asks for a range."""
+        return what not in self.needed or self.statistics.seen(what)
+
+    def range(self, what: Observed, algorithm: str) -> tuple[float, float]:
+        """The least and greatest number, by an algorithm of `Statistics.range`, without what stands for infinity."""
+        together = observed_together(what, self.alike)
+        seen = list(filter(self.statistics.seen, together)) or together
+        ranges = [within_reach(*self.statistics.range(each, algorithm)) for each in seen]
+        return min(low for low, _ in ranges), max(high for _, high in ranges)
