@@ -48,7 +48,7 @@ ORDER = (
     "jfuse.tflite.write",
     "jfuse.tflite.read",
     "jfuse.frontends.stablehlo",
-    "jfuse.frontends.jax_functions.walker",
+    "jfuse.frontends.jaxprs",
     "jfuse.frontends.tensorflow",
     "jfuse.frontends",
     "jfuse.frontends.jax_functions",

@@ -61,7 +61,6 @@ _SAME = {
     "imag": "Imag",
     "complex": "Complex",
     "conj": "Conj",
-    "population_count": "PopulationCount",
     "shift_left": "LeftShift",
     "bessel_i0e": "BesselI0e",
     "bessel_i1e": "BesselI1e",
@@ -235,10 +234,29 @@ def lower_bitcast(x: Array, *, new_dtype: Any) -> Array:
     return ops.bitcast(x, out_data_type=DType.of(np.dtype(new_dtype)))
 
 
-@lowers_jax("shift_right_arithmetic", "shift_right_logical")
+_UNSIGNED = {DType.i8: DType.u8, DType.i16: DType.u16, DType.i32: DType.u32, DType.i64: DType.u64}
+
+
+@lowers_jax("population_count")
+def lower_population_count(x: Array) -> Array:
+    """How many bits are set, in the type of x."""
+    return ops.cast(DEFAULT.lowers["PopulationCount"](x), out_data_type=dtype(x))
+
+
+@lowers_jax("shift_right_arithmetic")
 def lower_shift_right(x: Array, y: Array) -> Array:
-    """RIGHT_SHIFT, which keeps the sign of signed numbers: what is logical is one of unsigned numbers."""
+    """RIGHT_SHIFT, which keeps the sign of signed numbers."""
     return DEFAULT.lowers["RightShift"](x, y)
+
+
+@lowers_jax("shift_right_logical")
+def lower_shift_right_logical(x: Array, y: Array) -> Array:
+    """RIGHT_SHIFT of the bits as an unsigned number."""
+    kind, unsigned = dtype(x), _UNSIGNED.get(dtype(x))
+    if unsigned is None:
+        return DEFAULT.lowers["RightShift"](x, y)
+    shifted = DEFAULT.lowers["RightShift"](*(ops.bitcast(v, out_data_type=unsigned) for v in (x, y)))
+    return ops.bitcast(shifted, out_data_type=kind)
 
 
 @lowers_jax("copy", "copy_p", "stop_gradient", "device_put", "optimization_barrier", "sharding_constraint", "name")

@@ -10,12 +10,14 @@ import numpy as np
 
 from jfuse.errors import LowerError
 from jfuse.ir.dims import Dim, Shape, is_known, product, same
+from jfuse.ir.graph import Var
+from jfuse.ir.trace import producer
 from jfuse.ir.types import DType
 from jfuse.kernels import ops
 from jfuse.kernels.core.op import Array
 from jfuse.lowering.from_jax.shapes import as_dtype, lower_slice
 from jfuse.lowering.rule_tools.place import note, sources
-from jfuse.lowering.rule_tools.query import is_constant, rank
+from jfuse.lowering.rule_tools.query import dtype, is_constant, rank, scalar
 from jfuse.lowering.rule_tools.shape_tensors import counted, shape_tensor, shaped, size_tensor
 from jfuse.lowering.rules import DEFAULT, lowers_jax
 
@@ -138,6 +140,11 @@ class IndexWindows:
         lasts = [size_tensor(self.operand[a] - self.sizes[a], sources()) for a in self.mapped]
         return np.array(lasts, np.int32) if all(map(is_constant, lasts)) else ops.pack(*lasts)
 
+    def within(self, indices: Array) -> Array:
+        """Whether each window lies within the operand as a whole.   indices: i32[batch…, n] -> bool[batch…]"""
+        inside = ops.logical_and(ops.greater_equal(indices, np.int32(0)), ops.less_equal(indices, self.last_starts()))
+        return ops.reduce_all(inside, np.array([rank(indices) - 1], np.int32))
+
     def clamped(self, indices: Array) -> Array:
         """The indices moved so that each window lies within the operand."""
         return ops.minimum(ops.maximum(indices, np.int32(0)), self.last_starts())
@@ -185,22 +192,24 @@ def lower_gather(
 ) -> Array:
     """The windows of x that the index vectors name.   -> GATHER, or slices where the indices are constants
 
-    mode: windows that reach out of x are moved into it ("clip"), or, as jax has it, answered by a value: the file fails
-        on these instead.
+    mode: windows that reach out of x are moved into it ("clip"), or answered by a value where that is given or where
+        the places are made of real numbers, as in interpolation; on others the file fails.
     """
     numbers = dimension_numbers
     batching = tuple(zip(numbers.operand_batching_dims, numbers.start_indices_batching_dims, strict=True))
     windows = IndexWindows(tuple(x.shape), tuple(slice_sizes), tuple(numbers.start_index_map), batching)
     indices = as_dtype(indices, DType.i32)
+    how = _outside(str(mode), x, indices, windows, fill_value)
+    if how == "fill":
+        taken = lower_gather(x, indices, dimension_numbers=numbers, slice_sizes=slice_sizes, mode="CLIP")
+        sizes = iter(indices.shape[:-1])
+        column = tuple(1 if i in numbers.offset_dims else next(sizes) for i in range(rank(taken)))
+        inside = shaped(windows.within(indices), column, indices, *sources())
+        return ops.select_v2(inside, taken, scalar(_beyond(dtype(x)) if fill_value is None else fill_value, x))
     dropped = {*numbers.collapsed_slice_dims, *numbers.operand_batching_dims}
     kept = [a for a in range(rank(x)) if a not in dropped]
     batch = rank(indices) - 1
-    fills = "FILL" in str(mode) and not windows.are_within(indices)
-    if fills and is_constant(indices):
-        raise LowerError(
-            "a constant index lies out of bounds, where jax fills in a value", found=f"{np.asarray(indices)}"
-        )
-    if fills:
+    if how == "fail":
         note("indices are taken to lie within what they index: the file fails on others, where jax fills in a value")
     elif batch == 0:
         starts: list[Array] = [np.int32(0)] * rank(x)
@@ -208,7 +217,7 @@ def lower_gather(
             starts[axis] = _component(indices, number)
         window = lower_dynamic_slice(x, *starts, slice_sizes=slice_sizes)
         return shaped(window, tuple(slice_sizes[a] for a in kept), x, *sources())
-    elif "CLIP" in str(mode):
+    elif how == "clip":
         indices = windows.clamped(indices)
     if batch == 0:  # one vector is a list of one
         indices = shaped(indices, (1, *indices.shape), indices, *sources())
@@ -237,6 +246,49 @@ def lower_gather(
     order += [i for i in range(rank(found)) if i not in order]  # of size 1
     moved = found if order == list(range(rank(found))) else ops.transpose(found, tuple(order))
     return shaped(moved, tuple(shape), x, indices, *sources())
+
+
+def _outside(mode: str, x: Array, indices: Array, windows: IndexWindows, fill_value: Any) -> str:
+    """What becomes of windows that reach out of x: "clip", "fill", "fail", or "none" where there are none."""
+    if windows.are_within(indices):
+        return "none"
+    if "FILL" not in mode:
+        return "clip" if "CLIP" in mode or _is_of_reals(indices) else "none"
+    usual = fill_value is None or np.array_equal(fill_value, _beyond(dtype(x)), equal_nan=dtype(x).is_float)
+    if not usual or _is_of_reals(indices):
+        return "fill"
+    if is_constant(indices):
+        raise LowerError(
+            "a constant index lies out of bounds, where jax fills in a value", found=f"{np.asarray(indices)}"
+        )
+    return "fail"
+
+
+def _beyond(kind: DType) -> Any:
+    """What jax fills in where no value is given."""
+    if kind.is_float or kind is DType.c64:
+        return np.nan
+    limits = None if kind is DType.bool else np.iinfo(kind.numpy)
+    return True if limits is None else limits.max if limits.min == 0 else limits.min
+
+
+def _is_of_reals(indices: Array) -> bool:
+    """Whether integers are real numbers made whole, and computed with."""
+    seen: set[Array] = set()
+    pending = [indices]
+    while pending:
+        var = pending.pop()
+        made_by = producer(var) if isinstance(var, Var) and var not in seen else None
+        if made_by is None:
+            continue
+        seen.add(var)
+        given = [v for v in made_by.inputs if isinstance(v, Var)]
+        if any(v.type.dtype.is_float for v in given):
+            if made_by.op is ops.cast:
+                return True
+            continue
+        pending += given
+    return False
 
 
 def _gathered(x: Array, indices: Array, windows: IndexWindows) -> Array:

@@ -8,7 +8,11 @@ from typing import Any
 import numpy as np
 
 from jfuse.errors import LowerError
+from jfuse.ir.types import DType
+from jfuse.kernels import ops
 from jfuse.kernels.core.op import Array
+from jfuse.lowering.from_jax.shapes import broadcast
+from jfuse.lowering.rule_tools.query import dtype, rank
 from jfuse.lowering.rules import DEFAULT, lowers_jax
 
 _TRANSFORMS = {
@@ -45,9 +49,11 @@ def lower_cholesky(x: Array, *, symmetrize_input: bool = True) -> Array:
 def lower_triangular_solve(
     a: Array, b: Array, *, left_side: bool, lower: bool, transpose_a: bool, conjugate_a: bool, unit_diagonal: bool
 ) -> Array:
-    """The x with a x = b, or x a = b."""
-    if unit_diagonal or conjugate_a:
-        raise LowerError("a triangular system with unit diagonal, or conjugated", remedy="write the diagonal out")
+    """The x with a x = b, or x a = b.   unit_diagonal: what stands on the diagonal of a counts as 1"""
+    if conjugate_a and dtype(a) is DType.c64:
+        raise LowerError("a conjugated triangular system", remedy="conjugate the matrix before")
+    if unit_diagonal:
+        a = ops.matrix_set_diag(a, broadcast(np.ones([1] * (rank(a) - 1), np.float32), tuple(a.shape[:-1])))
     if left_side:
         return DEFAULT.lowers["MatrixTriangularSolve"](a, b, lower=lower, adjoint=transpose_a)
     swapped = DEFAULT.lowers["MatrixTriangularSolve"](a, _turned(b), lower=lower, adjoint=not transpose_a)

@@ -145,22 +145,31 @@ def lower_approx_top_k(
 
 @lowers_jax("sort")
 def lower_sort(*operands: Array, dimension: int, num_keys: int) -> Any:
-    """The operands in ascending order of the first: TOPK_V2 of its negation, which takes equal elements in order."""
-    if num_keys != 1:
-        raise LowerError("a sort by several keys", expected="one key", found=num_keys)
-    key, *others = operands
-    order = [i for i in range(rank(key)) if i != dimension] + [dimension]
-    is_last = order == list(range(rank(key)))
+    """The operands in ascending order of the first num_keys, the first key counting most.
+
+    TOPK_V2 of the negation takes equal elements in order: the least key is sorted by first.
+    """
+    count = rank(operands[0])
+    order = [i for i in range(count) if i != dimension] + [dimension]
+    is_last = order == list(range(count))
     rows = [o if is_last else ops.transpose(o, tuple(order)) for o in operands]
     size = size_tensor(rows[0].shape[-1], [rows[0], *sources()])
-    descending, places = ops.topk_v2(_reversed_order(rows[0]), size)
-    batch = rank(key) - 1
-    found = [_reversed_order(descending) if dtype(key) is not DType.bool else ops.less(descending, np.int32(0))]
-    found += [ops.gather(o, places, axis=batch, batch_dims=batch) for o in rows[1:]]
+    places: Array | None = None
+    for key in reversed(rows[:num_keys]):
+        descending, chosen = ops.topk_v2(_reversed_order(key if places is None else _taken(key, places)), size)
+        places = chosen if places is None else _taken(places, chosen)
+    is_flag = dtype(rows[0]) is DType.bool
+    found = [ops.less(descending, np.int32(0)) if is_flag else _reversed_order(descending)]
+    found += [_taken(o, places) for o in rows[1:]]
     if not is_last:
         back = tuple(int(i) for i in np.argsort(order))
         found = [ops.transpose(f, back) for f in found]
-    return tuple(found) if others else found[0]
+    return tuple(found) if len(operands) > 1 else found[0]
+
+
+def _taken(x: Array, places: Array) -> Array:
+    """The elements at places along the last axis, row by row."""
+    return ops.gather(x, places, axis=rank(x) - 1, batch_dims=rank(x) - 1)
 
 
 def _reversed_order(x: Array) -> Array:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -27,19 +28,34 @@ _SCATTERS = {
 }
 
 
-def _scatter(primitive: str, tensorflow: str) -> None:
-    def lower(x: Array, indices: Array, updates: Array, *, dimension_numbers: Any, mode: Any) -> Array:
-        return _scattered(tensorflow, x, as_dtype(indices, DType.i32), updates, dimension_numbers, str(mode))
+Write = Callable[[Array, Array, Array], Array]
 
-    lower.__doc__ = f"As TensorFlow's {tensorflow}, over windows; updates out of bounds are dropped, or moved into x."
+
+def _scatter(primitive: str, write: Write, doc: str) -> None:
+    def lower(
+        x: Array, indices: Array, updates: Array, *, dimension_numbers: Any, mode: Any, update_jaxpr: Any = None
+    ) -> Array:
+        if primitive == "scatter" and update_jaxpr is not None:
+            raise LowerError("a scatter by a function of its own", remedy="x.at[i].set(f(x[i])) for x.at[i].apply(f)")
+        return _scattered(write, x, as_dtype(indices, DType.i32), updates, dimension_numbers, str(mode))
+
+    lower.__doc__ = f"{doc}, over windows; updates out of bounds are dropped, or moved into x."
     lowers_jax(*dict.fromkeys((primitive, primitive.replace("-", "_"))))(lower)  # jax has had both spellings
 
 
+def _times(table: Array, places: Array, updates: Array) -> Array:
+    """Each row times the product of its updates, which is 1 where there is none."""
+    rows_of = shaped(places, (places.shape[0],), places, *sources())
+    count = size_tensor(table.shape[0], [table, *sources()])
+    return ops.mul(table, DEFAULT.lowers["UnsortedSegmentProd"](updates, rows_of, count))
+
+
 for _primitive, _tensorflow in _SCATTERS.items():
-    _scatter(_primitive, _tensorflow)
+    _scatter(_primitive, lambda *rows, name=_tensorflow: DEFAULT.lowers[name](*rows), f"As TensorFlow's {_tensorflow}")
+_scatter("scatter-mul", _times, "Rows times updates")
 
 
-def _scattered(name: str, x: Array, indices: Array, updates: Array, numbers: Any, mode: str) -> Array:
+def _scattered(write: Write, x: Array, indices: Array, updates: Array, numbers: Any, mode: str) -> Array:
     """The updates written to the windows that the index vectors name."""
     batching = tuple(zip(numbers.operand_batching_dims, numbers.scatter_indices_batching_dims, strict=True))
     gone = {*numbers.inserted_window_dims, *numbers.operand_batching_dims}
@@ -65,10 +81,11 @@ def _scattered(name: str, x: Array, indices: Array, updates: Array, numbers: Any
     full = (*indices.shape[:-1], *(sizes[a] for a in windows.wide))
     drops = not is_within and "CLIP" not in mode
     if drops:  # into a row of its own
-        places = ops.select_v2(_within(indices, windows), places, size_tensor(table.shape[0], [table, *sources()]))
+        inside = shaped(windows.within(indices), (*indices.shape[:-1], *[1] * len(windows.wide)), indices, *sources())
+        places = ops.select_v2(inside, places, size_tensor(table.shape[0], [table, *sources()]))
         table = _with_rows(table, 1)
     places = shaped(broadcast(places, full), (count, 1), indices, updates, *sources())
-    written = DEFAULT.lowers[name](table, places, news)
+    written = write(table, places, news)
     written = _with_rows(written, -1) if drops else written
     return _unmerged(written, windows)
 
@@ -86,13 +103,6 @@ def _refuse_partial(windows: IndexWindows, x: Array) -> None:
             found=str(type_of(x)),
             remedy="write with jax.lax.dynamic_update_slice",
         )
-
-
-def _within(indices: Array, windows: IndexWindows) -> Array:
-    """Whether the whole window lies within, bool[batch…, 1 for each wide axis]"""
-    inside = ops.logical_and(ops.greater_equal(indices, np.int32(0)), ops.less_equal(indices, windows.last_starts()))
-    found = ops.reduce_all(inside, np.array([rank(indices) - 1], np.int32))
-    return shaped(found, (*indices.shape[:-1], *[1] * len(windows.wide)), indices, *sources())
 
 
 def _unmerged(table: Array, windows: IndexWindows) -> Array:

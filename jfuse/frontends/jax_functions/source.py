@@ -18,7 +18,7 @@ from jfuse.frontends.argument_names import named_leaves, path_name
 from jfuse.frontends.graph_def import is_graph_def
 from jfuse.frontends.imported_functions import ImportedFunctions
 from jfuse.frontends.jax_functions.exported import is_exported, read_exported
-from jfuse.frontends.jax_functions.walker import JaxWalker, without_rule
+from jfuse.frontends.jaxprs.walker import JaxWalker, without_rule
 from jfuse.frontends.keras import is_keras_model
 from jfuse.frontends.pytorch import is_torch_module
 from jfuse.frontends.selection import Selection
@@ -184,7 +184,7 @@ def _import_one(signature: JaxSignature, rules: Mapping[str, JaxRule]) -> Signat
         except LowerError as error:
             others = sorted(without_rule(traced.jaxpr, rules))
             if others:
-                error.found = f"{error.found}; without a rule are {', '.join(others)}"
+                error.found = f"{error.found}; nothing spells {', '.join(others)}"
             raise
         graph = trace.finish(signature.key, variables, results)
     order = jax.tree_util.tree_leaves({n: i for i, n in enumerate(output_names)})

@@ -17,6 +17,12 @@ _FOR_COMPILERS = frozenset({"shape_assertion", "Sharding", "SPMDFullToShardShape
 """Custom calls that give what they take, or nothing."""
 
 
+@reads("sdy.mesh", "sdy.sharding_constraint")
+def _sharding(reader: ModuleReader, op: Any, *operands: Any) -> Any:
+    """Where parts of an array are kept: nothing to compute."""
+    return list(operands)
+
+
 @reads("func.call")
 def _call(reader: ModuleReader, op: Any, *operands: Any) -> Any:
     return reader.call(_symbol(op.attributes["callee"]), operands)

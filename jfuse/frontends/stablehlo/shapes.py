@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
@@ -149,7 +150,7 @@ def _dynamic_pad(reader: ModuleReader, op: Any, x: Any, value: Any, low: Any, hi
 @reads("stablehlo.iota")
 def _iota(reader: ModuleReader, op: Any) -> Any:
     sizes, kind = result_type(op)
-    return lax.broadcasted_iota(kind, sizes, int(op.attributes["iota_dimension"]))
+    return lax.broadcasted_iota(jax.dtypes.canonicalize_dtype(kind), sizes, int(op.attributes["iota_dimension"]))
 
 
 @reads("stablehlo.dynamic_iota")

@@ -8,7 +8,7 @@ from typing import Any
 import jax
 
 from jfuse.errors import ImportFailed
-from jfuse.frontends.jax_functions.walker import JaxWalker
+from jfuse.frontends.jaxprs.walker import JaxWalker
 from jfuse.frontends.stablehlo.module import Module
 from jfuse.frontends.tensorflow.graph import Walker, handles
 from jfuse.frontends.tensorflow.variables import Resource

@@ -70,6 +70,7 @@ REDUCTIONS: tuple[Row, ...] = (
     ("nearly the greatest", lambda x: (*lax.approx_max_k(x, 3), *lax.approx_min_k(x, 2)), (X,)),
     ("places among others", lambda x: jnp.searchsorted(jnp.arange(-2.0, 2.0), x), (X,)),
     ("key and value", lambda x: lax.sort((x, x * 2), dimension=1, num_keys=1), (X,)),
+    ("several keys", lambda x, i: lax.sort((i, x[:, :3, 0] > 0, x[:, :3, 1]), num_keys=2, dimension=0), (X, IDS)),
     ("norms", lambda x: jnp.linalg.norm(x, axis=-1) + jax.scipy.special.logsumexp(x, -1), (X,)),
     ("pools", lambda x: lax.reduce_window(x, -jnp.inf, lax.max, (1, 2, 2), (1, 2, 2), "VALID"), (X,)),
     ("padded pools", lambda x: lax.reduce_window(x, 0.0, lax.add, (1, 3, 3), (1, 1, 2), "SAME"), (X,)),
@@ -144,6 +145,8 @@ INDEXING: tuple[Row, ...] = (
     ("pairs", lambda x, i: x[jnp.arange(x.shape[0])[:, None], i], (X, IDS)),
     ("along an axis", lambda x, i: jnp.take_along_axis(x[:, :, 0], i, axis=1), (X, IDS)),
     ("clipped", lambda i: jnp.take(TABLE, i + 6, axis=0, mode="clip"), (IDS,)),
+    ("filled", lambda x, i: jnp.take(x, i * 2 - 1, axis=1, mode="fill", fill_value=3.0), (X, IDS)),
+    ("between places", lambda x: jax.scipy.ndimage.map_coordinates(x[0], [x[0] * 2, x[0] + 1], 1, cval=2.0), (X,)),
     ("one place", lambda x, i: x[:, i[0, 0], 1], (X, IDS)),
     ("one of a table", lambda x, i: jnp.take(x, i[0, 0], axis=1) + jnp.take(x, 2, axis=1), (X, IDS)),
     ("dynamic slice", lambda i: lax.dynamic_slice(jnp.asarray(TABLE), (i[0, 0], i[0, 1]), (6, 2)), (IDS,)),
@@ -156,6 +159,78 @@ INDEXING: tuple[Row, ...] = (
     ("count", lambda i: jnp.zeros(5, jnp.int32).at[i.reshape(-1)].add(1), (i32(4, 3),)),
     ("set rows", lambda x, i: jnp.ones((9, 6)).at[i[0, :1]].set(x[0, :1], unique_indices=True), (X, IDS)),
 )
+
+
+def positive(x: Any) -> Any:
+    """Numbers that shape parameters may be."""
+    return jnp.abs(x) + 0.5
+
+
+def definite(x: Any) -> Any:
+    """Matrices that are far from singular.   f32[b, 4, 6] -> f32[b, 4, 4]"""
+    return x[:, :, :4] + 4 * jnp.eye(4)
+
+
+OF_OTHERS: tuple[Row, ...] = (
+    (
+        "gamma's parts",
+        lambda x: lax.igamma(positive(x), jnp.abs(x)) + lax.igammac(positive(x), jnp.abs(x)),
+        (f32(3, 4),),
+    ),
+    ("zeta", lambda x: lax.zeta(positive(x) + 1, positive(x)) + lax.polygamma(jnp.ones_like(x), positive(x)), (X,)),
+    ("beta's part", lambda x: lax.betainc(positive(x), positive(-x) * 2, jax.nn.sigmoid(x)), (f32(3, 4),)),
+    ("neighbours", lambda x: lax.nextafter(x, -x), (X,)),
+    ("bits", lambda i: lax.clz(i - 1) + lax.population_count(i - 1) + lax.shift_right_logical(i - 2, 3), (IDS,)),
+    ("ragged products", lambda x: lax.ragged_dot(x, jnp.stack([W, -W]), jnp.array([1, 2])), (f32(3, 6),)),
+    ("factors", lambda x: lax.linalg.lu(x[:, :, :3]) + lax.linalg.lu(x[:, :2]), (X,)),
+    ("orthogonal factors", lambda x: (*jnp.linalg.qr(x), *jnp.linalg.qr(x[:, :, :3], "complete")), (X,)),
+    ("solved", lambda x: jnp.linalg.solve(definite(x), x) + jnp.linalg.inv(definite(x)) @ x, (X,)),
+    ("determinants", lambda x: (jnp.linalg.det(definite(x)), *jnp.linalg.slogdet(definite(-x))), (X,)),
+    ("exponential of matrices", lambda x: jax.scipy.linalg.expm(0.1 * x[0, :3, :3]), (X,)),
+    ("reflections", lambda x: lax.linalg.householder_product(x[:, :, :3], x[:, 0, :3]), (X,)),
+    ("pivots", lambda i: lax.linalg.lu_pivots_to_permutation(jnp.array([2, 1, 3]) + 0 * i[0], 4), (IDS,)),
+    (
+        "three diagonals",
+        lambda x: lax.linalg.tridiagonal_solve(0.3 * x[..., 0], positive(x[..., 1]) + 3, 0.3 * x[..., 2], x),
+        (X,),
+    ),
+    ("reduced by a function", lambda x: lax.reduce(x, 1.0, lambda a, b: a * b * 1.0, (0, 2)), (f32(3, 2, 3),)),
+    (
+        "reduced together",
+        lambda x: lax.reduce((x, -x), (0.0, 9.0), lambda a, b: (a[0] + b[0], jnp.minimum(a[1], b[1])), (1,)),
+        (X,),
+    ),
+    ("exclusive or", lambda i: lax.reduce_xor(i * 5 + 3, (1,)), (IDS,)),
+    ("windows by a function", lambda x: lax.reduce_window(x, 1.0, lax.mul, (1, 2, 2), (1, 1, 2), "SAME"), (X,)),
+    (
+        "windows with gaps",
+        lambda x: lax.reduce_window(x, -jnp.inf, lax.max, (1, 2, 2), (1, 1, 1), "VALID", window_dilation=(1, 2, 3)),
+        (X,),
+    ),
+    (
+        "sums of windows with gaps",
+        lambda x: lax.reduce_window(
+            x, 0.0, lax.add, (1, 2, 2), (1, 1, 1), ((0, 0), (1, 0), (0, 1)), base_dilation=(1, 2, 1)
+        ),
+        (X,),
+    ),
+    ("gradient of a pool", jax.grad(lambda x: (pooled(x) * jnp.arange(6.0).reshape(2, 3)).sum()), (f32(2, 4, 6),)),
+    ("gradient of overlaps", jax.grad(lambda x: (overlapping(x) ** 2).sum()), (f32(2, 5, 6),)),
+    ("times rows", lambda x, i: jnp.ones((9, 6)).at[i[0]].multiply(x[0, :3]).at[8].multiply(2.0), (X, IDS)),
+    ("live numbers", lambda i: jax.random.uniform(i[0, :2].astype(jnp.uint32), (3, 2)), (IDS,)),
+    ("live keys", lambda i: jax.random.split(jax.random.fold_in(jax.random.PRNGKey(3), i[0, 0]), 3), (IDS,)),
+    ("mapped while", lambda x: jax.vmap(lambda r: lax.while_loop(lambda c: c.sum() < 9, lambda c: c + 1, r))(x), (X,)),
+)
+
+
+def pooled(x: Any) -> Any:
+    return lax.reduce_window(x, -jnp.inf, lax.max, (1, 2, 2), (1, 2, 2), "VALID")
+
+
+def overlapping(x: Any) -> Any:
+    return lax.reduce_window(x, -jnp.inf, lax.max, (1, 3, 2), (1, 2, 1), "SAME")
+
+
 STRUCTURE: tuple[Row, ...] = (
     ("scan", lambda x: lax.scan(lambda c, y: (c + y, c * 2), jnp.zeros(x.shape[:2]), jnp.moveaxis(x, 2, 0)), (X,)),
     ("reverse scan", lambda x: lax.scan(lambda c, y: (jnp.max(y) + c, c), 0.0, x, reverse=True), (f32(5, 3),)),

@@ -21,6 +21,7 @@ FAMILIES = {
     "products": rows.PRODUCTS,
     "convolutions": rows.CONVOLUTIONS,
     "indexing": rows.INDEXING,
+    "of others": rows.OF_OTHERS,
     "structure": rows.STRUCTURE,
 }
 
@@ -60,7 +61,7 @@ def failure(row: rows.Row, calls: Sequence[tuple[Any, Any]]) -> str | None:
     return None
 
 
-SLOW = ("elementwise", "shapes", "reductions", "convolutions", "products")
+SLOW = ("elementwise", "shapes", "reductions", "convolutions", "products", "of others")
 
 
 @pytest.mark.parametrize("family", [pytest.param(f, marks=pytest.mark.slow) if f in SLOW else f for f in FAMILIES])

@@ -146,7 +146,7 @@ def _operands(orbit: Orbit, owner: Mapping[int, Orbit], found: Repetition) -> It
         made = [found.made.get(a) if isinstance(a, Var) else None for a in (u, v)]
         if found.likeness.same(u, v):
             yield Same(v)
-        elif isinstance(u, Const) and isinstance(v, Const) and is_number(last, i, v):
+        elif isinstance(u, Const) and isinstance(v, Const) and is_number(last, i, v) and v.array.dtype.kind != "u":
             yield Counter(v.array, v.array - u.array)
         elif reads[0] and reads[1] and reads[0].sequence == reads[1].sequence and reads[0].index != reads[1].index:
             yield UnrolledStep(reads[1], reads[1].index - reads[0].index)

@@ -1,0 +1,1 @@
+"""Jaxprs read equation by equation, whatever they were traced from."""

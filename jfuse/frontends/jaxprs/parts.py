@@ -1,0 +1,69 @@
+"""What the readers of jaxprs ask of one: its needed equations, its bodies, its values as arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Protocol
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.extend import core as jax_core
+
+from jfuse.ir.graph import Graph
+from jfuse.ir.types import TensorType
+
+Values = Sequence[Any]
+
+
+class Walker(Protocol):
+    """What control flow asks of the walk through a jaxpr."""
+
+    def results(self, closed: Any, arguments: Values) -> list[Any]:
+        """The results of a closed jaxpr for the values of its arguments."""
+
+    def traced(self, closed: Any, inputs: Sequence[TensorType | Any], known: Mapping[int, Any] | None = None) -> Graph:
+        """A closed jaxpr as a graph of its own."""
+
+    def within(self, name: str) -> Walker:
+        """The walk in the body of a composite."""
+
+
+Structured = Callable[[Walker, Any, list[Any]], Values]
+
+
+def as_array(value: Any) -> Any:
+    """A constant as a NumPy array; keys of random numbers, which have no NumPy type, as they are."""
+    return np.asarray(value) if isinstance(getattr(value, "dtype", None), np.dtype) else value
+
+
+def is_key(value: Any) -> bool:
+    """Whether this is a key of random numbers, or the type of one."""
+    return bool(jnp.issubdtype(getattr(value, "dtype", np.float32), jax.dtypes.prng_key))
+
+
+def words(value: Any) -> Any:
+    """A value; of a constant key of random numbers its words, u32[..., 2], as keys that are computed have them."""
+    return np.asarray(jax.random.key_data(value)) if isinstance(value, jax.Array) and is_key(value) else value
+
+
+def closed_jaxpr(jaxpr: Any) -> Any:
+    """The jaxpr with its constants, if it has none yet without any."""
+    return jaxpr if isinstance(jaxpr, jax_core.ClosedJaxpr) else jax_core.ClosedJaxpr(jaxpr, ())
+
+
+def needed(jaxpr: Any) -> list[Any]:
+    """The equations that the results need, in order."""
+    wanted = {v for v in jaxpr.outvars if not isinstance(v, jax_core.Literal)}
+    kept = []
+    for eqn in reversed(jaxpr.eqns):
+        if any(v in wanted for v in eqn.outvars):
+            kept.append(eqn)
+            wanted.update(v for v in eqn.invars if not isinstance(v, jax_core.Literal))
+    return kept[::-1]
+
+
+def bodies(eqn: Any) -> list[Any]:
+    """The jaxprs among the parameters of an equation."""
+    parts = [v for value in eqn.params.values() for v in (value if isinstance(value, tuple) else (value,))]
+    return [getattr(v, "jaxpr", v) for v in parts if isinstance(v, jax_core.ClosedJaxpr | jax_core.Jaxpr)]

@@ -1,0 +1,124 @@
+"""Primitives that others compute: as functions of jax, and as jax itself lowers them to StableHLO.
+
+A function is traced for the operands of an equation, and what it traces to stands in the place of the equation.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+
+from jfuse.errors import JfuseError
+from jfuse.frontends.jaxprs.parts import bodies, is_key
+from jfuse.frontends.stablehlo.module import Module
+from jfuse.lowering.rules import DEFAULT, JaxRule
+
+Spelling = Callable[..., Any]
+When = Callable[[Any], bool]
+
+
+@dataclass(frozen=True)
+class _Known:
+    """A function of the operands by position and the parameters by keyword.   when: for which equations, if not all"""
+
+    function: Spelling
+    when: When | None
+
+
+_KNOWN: dict[str, _Known] = {}
+
+
+def spells(*names: str, when: When | None = None) -> Callable[[Spelling], Spelling]:
+    """Registers a function that computes primitives of these names.
+
+    when: tells of an equation whether it is taken although there is a rule, which says the others.
+    """
+
+    def register(function: Spelling) -> Spelling:
+        for name in names:
+            assert name not in _KNOWN, f"two functions spell {name}"
+            _KNOWN[name] = _Known(function, when)
+        return function
+
+    return register
+
+
+def spelled(eqn: Any, rules: Mapping[str, JaxRule]) -> Any | None:
+    """What an equation is computed by, as a closed jaxpr of its operands; None where a rule or nothing says it.
+
+    Keys of random numbers are their words, u32[..., 2], among the operands and the results.
+    """
+    name = eqn.primitive.name
+    known, rule = _KNOWN.get(name), rules.get(name)
+    if rule is not None and (rule is not DEFAULT.lowers_jax.get(name) or known is None):
+        return None
+    if known is not None and (known.when is None or known.when(eqn)):
+        return _traced(lambda *operands: known.function(*operands, **eqn.params), eqn)
+    return None if rule is not None else _by_jax(eqn)
+
+
+def _by_jax(eqn: Any) -> Any | None:
+    """What jax's own lowering of an equation says, without code of one platform."""
+    specs = [jax.ShapeDtypeStruct(v.aval.shape, v.aval.dtype) for v in eqn.invars if hasattr(v.aval, "dtype")]
+    if len(specs) != len(eqn.invars):
+        return None
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")  # of 64 bits, which are cut
+            made = jax.export.export(jax.jit(lambda *o: eqn.primitive.bind(*o, **eqn.params)), platforms=["cpu"])(
+                *specs
+            )
+            if made.ordered_effects or made.unordered_effects:
+                return None
+            kept, module = made.module_kept_var_idx, Module(made.mlir_module_serialized, made.platforms)
+            found = _traced(lambda *operands: module(*(operands[i] for i in kept)), eqn)
+    except (JfuseError, Warning, NotImplementedError, ValueError, TypeError):  # no lowering, or a call of LAPACK's
+        return None
+    return None if eqn.primitive.name in _primitives(found.jaxpr) else found
+
+
+def _traced(function: Callable[..., Any], eqn: Any) -> Any:
+    specs = [jax.eval_shape(_words, jax.ShapeDtypeStruct(v.aval.shape, v.aval.dtype)) for v in eqn.invars]
+    return jax.jit(function, keep_unused=True).trace(*specs).jaxpr
+
+
+def _words(x: Any) -> Any:
+    return jax.random.key_data(x) if is_key(x) else x
+
+
+def _primitives(jaxpr: Any) -> set[str]:
+    found, pending = set(), [jaxpr]
+    while pending:
+        for eqn in pending.pop().eqns:
+            found.add(eqn.primitive.name)
+            pending += bodies(eqn)
+    return found
+
+
+@spells("random_wrap", "random_unwrap")
+def _same_words(x: Any, **_: Any) -> Any:
+    return x
+
+
+@spells("custom_linear_solve")
+def _solved(*operands: Any, const_lengths: Any, jaxprs: Any, **_: Any) -> Any:
+    """The solution as the function's author computes it."""
+    before = const_lengths.matvec + const_lengths.vecmat
+    consts = operands[before : before + const_lengths.solve]
+    sides = operands[before + const_lengths.solve + const_lengths.transpose_solve :]
+    return jax.extend.core.jaxpr_as_fun(jaxprs.solve)(*consts, *sides)
+
+
+@spells("clz")
+def _leading_zeros(x: Any) -> Any:
+    """The bits above the highest one: all below it are set, and counted."""
+    bits = 8 * x.dtype.itemsize
+    step = 1
+    while step < bits:
+        x = x | jax.lax.shift_right_logical(x, jax.numpy.asarray(step, x.dtype))
+        step *= 2
+    return jax.lax.sub(jax.numpy.asarray(bits, x.dtype), jax.lax.population_count(x))

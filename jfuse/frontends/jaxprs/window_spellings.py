@@ -1,0 +1,178 @@
+"""Reductions by a function of two elements, over axes and windows, and gradients of pools, in plain jax."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from itertools import product
+from math import prod
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+from jax.extend import core as jax_core
+
+from jfuse.errors import LowerError
+from jfuse.frontends.jaxprs.parts import closed_jaxpr
+from jfuse.frontends.jaxprs.spellings import spells
+from jfuse.ir.dims import is_known
+
+_LARGEST_WINDOW = 64  # elements, each of which is a slice
+Values = Sequence[Any]
+Combine = Callable[[Values, Values], Values]
+
+
+def _combine(jaxpr: Any, consts: Values, rank: int) -> Combine:
+    """The function of a jaxpr of scalars on arrays of this rank."""
+    closed = closed_jaxpr(jaxpr)
+    function = jax_core.jaxpr_as_fun(jax_core.ClosedJaxpr(closed.jaxpr, consts or closed.consts))
+    for _ in range(rank):
+        function = jax.vmap(function)
+    return lambda x, y: function(*x, *y)
+
+
+@spells("reduce")
+def _reduce(*operands: Any, jaxpr: Any, dimensions: Sequence[int], consts: Values = (), **_: Any) -> Any:
+    """Arrays and as many first values -> what is left without the dimensions, elements in their order."""
+    count = len(operands) // 2
+    arrays, first = list(operands[:count]), operands[count:]
+    for axis in sorted(dimensions, reverse=True):
+        arrays = _over_axis(arrays, axis, jaxpr, consts, first)
+    rank = arrays[0].ndim
+    starts = [jnp.broadcast_to(value, arrays[0].shape) for value in first]
+    return list(_combine(jaxpr, consts, rank)(starts, arrays))
+
+
+def _over_axis(arrays: Values, axis: int, jaxpr: Any, consts: Values, first: Values) -> list[Any]:
+    """Neighbours are combined until one element is left."""
+    combine = _combine(jaxpr, consts, arrays[0].ndim)
+    size = arrays[0].shape[axis]
+    if not is_known(size):
+        raise LowerError("a reduction by a function of its own over an open size", remedy="fix the size of the axis")
+    if size == 0:
+        shape = [d for i, d in enumerate(arrays[0].shape) if i != axis]
+        return [jnp.broadcast_to(value, shape) for value in first]
+    while size > 1:
+        pairs = [
+            [lax.slice_in_dim(a, start, size - size % 2, 2, axis) for a in arrays] for start in (0, 1)
+        ]  # fmt: skip
+        joined = list(combine(*pairs))
+        if size % 2:
+            rest = [lax.slice_in_dim(a, size - 1, size, 1, axis) for a in arrays]
+            joined = [lax.concatenate([j, r], axis) for j, r in zip(joined, rest, strict=True)]
+        arrays, size = joined, joined[0].shape[axis]
+    return [lax.squeeze(a, (axis,)) for a in arrays]
+
+
+@spells("reduce_xor")
+def _reduce_xor(x: Any, *, axes: Sequence[int], **_: Any) -> Any:
+    scalar = jax.ShapeDtypeStruct((), x.dtype)
+    jaxpr = jax.make_jaxpr(lax.bitwise_xor)(scalar, scalar)
+    return _reduce(x, np.zeros((), x.dtype), jaxpr=jaxpr, dimensions=axes)[0]
+
+
+@spells("reduce_window")
+def _reduce_window(*operands: Any, jaxpr: Any, consts: Values = (), **how: Any) -> Any:
+    """Arrays and as many first values -> what the elements of each window give."""
+    count = len(operands) // 2
+    arrays, first = operands[:count], operands[count:]
+    combine = _combine(jaxpr, consts, arrays[0].ndim)
+    parts = [list(_slices(a, value, **how)) for a, value in zip(arrays, first, strict=True)]
+    pending = [list(part) for part in zip(*parts, strict=True)]
+    while len(pending) > 1:  # neighbours first, in their order
+        pairs = [list(combine(x, y)) for x, y in zip(pending[::2], pending[1::2], strict=False)]
+        pending = [*pairs, *([pending[-1]] if len(pending) % 2 else [])]
+    starts = [jnp.broadcast_to(value, pending[0][0].shape) for value in first]
+    return list(combine(starts, pending[0]))
+
+
+def _has_gaps(eqn: Any) -> bool:
+    return any(step != 1 for name in ("window_dilation", "base_dilation") for step in eqn.params[name])
+
+
+def _with_gaps(name: str, combine: Callable[..., Any], first: Callable[[Any], Any]) -> None:
+    def spelling(x: Any, **how: Any) -> Any:
+        outside = np.asarray(first(x.dtype), x.dtype)
+        found, *others = _slices(x, outside, **how)
+        for other in others:
+            found = combine(found, other)
+        return found
+
+    spells(name, when=_has_gaps)(spelling)
+
+
+def _least(dtype: Any) -> Any:
+    return -np.inf if jnp.issubdtype(dtype, jnp.floating) else np.iinfo(dtype).min
+
+
+def _greatest(dtype: Any) -> Any:
+    return np.inf if jnp.issubdtype(dtype, jnp.floating) else np.iinfo(dtype).max
+
+
+_with_gaps("reduce_window_max", lax.max, _least)
+_with_gaps("reduce_window_min", lax.min, _greatest)
+_with_gaps("reduce_window_sum", lax.add, lambda dtype: 0)
+
+
+def _slices(
+    x: Any,
+    outside: Any,
+    *,
+    window_dimensions: Sequence[int],
+    window_strides: Sequence[int],
+    padding: Sequence[tuple[int, int]],
+    base_dilation: Sequence[int] | None = None,
+    window_dilation: Sequence[int] | None = None,
+    **_: Any,
+) -> Iterator[Any]:
+    """For each place in a window, in order, the elements that stand there in all windows."""
+    if prod(window_dimensions) > _LARGEST_WINDOW:
+        raise LowerError(
+            "windows of this form",
+            expected=f"up to {_LARGEST_WINDOW} elements in each",
+            found=f"windows of {tuple(window_dimensions)}",
+        )
+    rank = x.ndim
+    between, spacing = (list(v or [1] * rank) for v in (base_dilation, window_dilation))
+    config = [(low, high, step - 1) for (low, high), step in zip(padding, between, strict=True)]
+    x = lax.pad(x, jnp.asarray(outside, x.dtype), config)
+    reach = [(w - 1) * s for w, s in zip(window_dimensions, spacing, strict=True)]
+    for place in product(*map(range, window_dimensions)):
+        starts = [p * s for p, s in zip(place, spacing, strict=True)]
+        limits = [d - r + start for d, r, start in zip(x.shape, reach, starts, strict=True)]
+        yield lax.slice(x, starts, limits, list(window_strides))
+
+
+@spells("select_and_scatter_add")
+def _select_and_scatter_add(
+    source: Any,
+    operand: Any,
+    *,
+    select_prim: Any,
+    window_dimensions: Sequence[int],
+    window_strides: Sequence[int],
+    padding: Sequence[tuple[int, int]],
+    **_: Any,
+) -> Any:
+    """The gradient of a pool: each element of the source goes where its window has the first of its extremes."""
+    is_max = select_prim.name == "ge"
+    outside = (_least if is_max else _greatest)(operand.dtype)
+    parts = list(
+        _slices(operand, outside, window_dimensions=window_dimensions, window_strides=window_strides, padding=padding)
+    )
+    extreme = parts[0]
+    for part in parts[1:]:
+        extreme = (lax.max if is_max else lax.min)(extreme, part)
+    zero = jnp.zeros((), source.dtype)
+    padded = [d + low + high for d, (low, high) in zip(operand.shape, padding, strict=True)]
+    total, is_free = jnp.zeros(padded, source.dtype), jnp.ones(source.shape, bool)
+    for place, part in zip(product(*map(range, window_dimensions)), parts, strict=True):
+        is_first = is_free & (part == extreme)
+        is_free = is_free & ~is_first
+        reach = [(n - 1) * s + 1 for n, s in zip(source.shape, window_strides, strict=True)]
+        config = [(p, d - r - p, s - 1) for p, d, r, s in zip(place, padded, reach, window_strides, strict=True)]
+        total = total + lax.pad(jnp.where(is_first, source, zero), zero, config)
+    return lax.slice(
+        total, [low for low, _ in padding], [d + low for d, (low, _) in zip(operand.shape, padding, strict=True)]
+    )
