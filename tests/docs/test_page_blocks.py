@@ -56,7 +56,7 @@ FRAGMENTS: dict[tuple[str, str], str] = {
     ("README", '@jfuse.fuses("acme.PeepholeLstm")'): "the head of a rule in examples/own_cell.py, which a test runs",
     ("architecture", "@peephole(lambda x: ops.cast(x))"): "a rule of lowering/peephole, with its tests there",
     ("bench", 'result = jfuse.bench("saved_model/", batch=1)'): "tests/benchmark measures such a folder",
-    ("jax", '@jfuse.lowers_jax("cbrt")'): "the head of a rule",
+    ("jax", '@jfuse.lowers_jax("mulhi")'): "the head of a rule",
     ("own_rnn", '@tf.function(experimental_implements="acme.ProjectedLstm")'): "a part of examples/own_lstm.py",
     ("pytorch", '@jfuse.lowers_torch("aten.special_bessel_j0")'): "the head of a rule",
 }

@@ -8,7 +8,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from jfuse.frontends.jaxprs.parts import Structured, Values, Walker, closed_jaxpr, words
+from jfuse.frontends.jaxprs.parts import JaxprReader, Structured, Values, closed_jaxpr, words
 from jfuse.ir.graph import Graph, Var
 from jfuse.ir.trace import trace_graph
 from jfuse.ir.types import DType, TensorType
@@ -18,7 +18,7 @@ from jfuse.lowering.rule_tools.place import sizes_read_from
 from jfuse.lowering.rule_tools.query import type_of
 
 
-def _scan(walker: Walker, eqn: Any, operands: list[Any]) -> Values:
+def _scan(walker: JaxprReader, eqn: Any, operands: list[Any]) -> Values:
     """jax's scan is the IR's own; what is constant from step to step is known inside."""
     params = eqn.params
     consts, carries = params["num_consts"], params["num_carry"]
@@ -44,7 +44,7 @@ def _computed(eqn: Any, operands: list[Any]) -> Values:
         return [np.asarray(v) for v in eqn.primitive.bind(*operands, **eqn.params)]
 
 
-def _while(walker: Walker, eqn: Any, operands: list[Any]) -> Values:
+def _while(walker: JaxprReader, eqn: Any, operands: list[Any]) -> Values:
     """Constants of the loop that are computed are carried along; the others are known inside.
 
     A condition that vmap gave several answers holds while any of them does; where it does not, values stay.
@@ -96,7 +96,7 @@ def _where(flag: Var, new: Any, old: Any) -> Any:
     return ops.select_v2(flag, new, old)
 
 
-def _cond(walker: Walker, eqn: Any, operands: list[Any]) -> Values:
+def _cond(walker: JaxprReader, eqn: Any, operands: list[Any]) -> Values:
     """The branch that the index names, by halves where there are more than two."""
     index, *rest = operands
     branches = [closed_jaxpr(b) for b in eqn.params["branches"]]
@@ -107,7 +107,7 @@ def _cond(walker: Walker, eqn: Any, operands: list[Any]) -> Values:
     return _one_of(walker, index if not is_flag else ops.cast(index, out_data_type=DType.i32), rest, branches, 0)
 
 
-def _one_of(walker: Walker, index: Any, operands: list[Any], branches: Sequence[Any], first: int) -> Values:
+def _one_of(walker: JaxprReader, index: Any, operands: list[Any], branches: Sequence[Any], first: int) -> Values:
     if len(branches) == 1:
         return walker.results(branches[0], operands)
     middle = len(branches) // 2
@@ -128,7 +128,7 @@ def _one_of(walker: Walker, index: Any, operands: list[Any], branches: Sequence[
     return if_([flag, *given], (half(branches[:middle], first), half(branches[middle:], first + middle)))
 
 
-def _composite(walker: Walker, eqn: Any, operands: list[Any]) -> Values:
+def _composite(walker: JaxprReader, eqn: Any, operands: list[Any]) -> Values:
     """`jax.lax.composite` keeps its boundary: its name is what `@jfuse.fuses` asks for."""
     closed = closed_jaxpr(eqn.params["jaxpr"])
     if not any(isinstance(o, Var) for o in operands):

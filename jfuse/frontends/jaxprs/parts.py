@@ -16,7 +16,7 @@ from jfuse.ir.types import TensorType
 Values = Sequence[Any]
 
 
-class Walker(Protocol):
+class JaxprReader(Protocol):
     """What control flow asks of the walk through a jaxpr."""
 
     def results(self, closed: Any, arguments: Values) -> list[Any]:
@@ -25,11 +25,11 @@ class Walker(Protocol):
     def traced(self, closed: Any, inputs: Sequence[TensorType | Any], known: Mapping[int, Any] | None = None) -> Graph:
         """A closed jaxpr as a graph of its own."""
 
-    def within(self, name: str) -> Walker:
+    def within(self, name: str) -> JaxprReader:
         """The walk in the body of a composite."""
 
 
-Structured = Callable[[Walker, Any, list[Any]], Values]
+Structured = Callable[[JaxprReader, Any, list[Any]], Values]
 
 
 def as_array(value: Any) -> Any:

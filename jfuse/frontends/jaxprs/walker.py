@@ -42,6 +42,10 @@ _FOR_COMPILERS = frozenset(
     {
         "sharding",
         "out_sharding",
+        "devices",
+        "srcs",
+        "copy_semantics",
+        "input_dtype",
         "precision",
         "accuracy",
         "weak_type",

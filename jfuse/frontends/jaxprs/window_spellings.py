@@ -176,3 +176,16 @@ def _select_and_scatter_add(
     return lax.slice(
         total, [low for low, _ in padding], [d + low for d, (low, _) in zip(operand.shape, padding, strict=True)]
     )
+
+
+@spells("select_and_gather_add")
+def _select_and_gather_add(tangents: Any, operand: Any, *, select_prim: Any, **how: Any) -> Any:
+    """The change of a pool: that of the first of each window's extremes."""
+    is_max = select_prim.name == "ge"
+    parts = list(_slices(operand, (_least if is_max else _greatest)(operand.dtype), **how))
+    changes = list(_slices(tangents, 0, **how))
+    extreme, change = parts[0], changes[0]
+    for part, other in zip(parts[1:], changes[1:], strict=True):
+        is_further = part > extreme if is_max else part < extreme
+        extreme, change = jnp.where(is_further, part, extreme), jnp.where(is_further, other, change)
+    return change

@@ -35,6 +35,17 @@ ELEMENTWISE: tuple[Row, ...] = (
     ("circular", lambda x: jnp.sin(x) + jnp.cos(x) + jnp.arctan(x) + jnp.arctan2(x, x + 3), (X,)),
     ("hyperbolic", lambda x: jnp.tanh(x) + jnp.sinh(x) + jnp.arcsinh(x) + jax.nn.sigmoid(x), (X,)),
     ("error functions", lambda x: lax.erf(x) + lax.erfc(x) + lax.erf_inv(jnp.tanh(x)), (X,)),
+    (
+        "more circular",
+        lambda x: jnp.tan(x / 3) + lax.asin(lax.sin(x)) + lax.acos(lax.cos(x)) + lax.acosh(2 + x * x),
+        (X,),
+    ),
+    ("more hyperbolic", lambda x: lax.atanh(lax.tanh(x)) + lax.cosh(x) + lax.lgamma(x * x + 0.1), (X,)),
+    ("special", lambda x: lax.digamma(x * x + 1) + lax.bessel_i0e(x) + lax.bessel_i1e(x), (X,)),
+    ("complex", lambda x: lax.imag(lax.conj(lax.complex(x, x + 1)) * lax.complex(x, x)) + lax.complex(x, x).real, (X,)),
+    ("shifts", lambda i: (i << 2) + ((i - 2) >> 1) + lax.le(i, 1) + lax.shift_left(i, i), (IDS,)),
+    ("less precision", lambda x: lax.reduce_precision(x, 5, 10) + jax.device_put(x) + lax.eq_to_p.bind(x, x * 1), (X,)),
+    ("barriers", lambda x: lax.optimization_barrier((x, x + 1))[1], (X,)),
     ("rounding", lambda x: jnp.floor(x) + jnp.ceil(x) + jnp.round(x) + jnp.trunc(x), (X,)),
     ("comparisons", lambda x: jnp.where((x > 0) & ~(x >= 1) | (x == -1), x, -x) + (x < 0) + (x != 2), (X,)),
     ("clips", lambda x: jnp.clip(x, -0.5, 0.5) + jnp.maximum(x, 0.1) + jnp.minimum(x, -0.1), (X,)),
@@ -216,6 +227,15 @@ OF_OTHERS: tuple[Row, ...] = (
     ),
     ("gradient of a pool", jax.grad(lambda x: (pooled(x) * jnp.arange(6.0).reshape(2, 3)).sum()), (f32(2, 4, 6),)),
     ("gradient of overlaps", jax.grad(lambda x: (overlapping(x) ** 2).sum()), (f32(2, 5, 6),)),
+    ("change of a pool", lambda x: jax.jvp(overlapping, (x,), (jnp.sin(x),))[1], (f32(2, 5, 6),)),
+    ("change of gamma's part", jax.grad(lambda x: lax.igamma(positive(x), positive(-x)).sum()), (f32(3, 4),)),
+    (
+        "squares of matrices",
+        lambda x: lax.linalg.symmetric_product(x[..., :4], x[..., 1:5], symmetrize_output=True),
+        (X,),
+    ),
+    ("less and least of rows", lambda x, i: jnp.ones((9, 6)).at[i[0]].min(x[0, :3]).at[8].subtract(x[0, 0]), (X, IDS)),
+    ("changed factor", lambda x: lax.linalg.cholesky_update(3 * jnp.eye(4), x[0, :, 0]), (X,)),
     ("times rows", lambda x, i: jnp.ones((9, 6)).at[i[0]].multiply(x[0, :3]).at[8].multiply(2.0), (X, IDS)),
     ("live numbers", lambda i: jax.random.uniform(i[0, :2].astype(jnp.uint32), (3, 2)), (IDS,)),
     ("live keys", lambda i: jax.random.split(jax.random.fold_in(jax.random.PRNGKey(3), i[0, 0]), 3), (IDS,)),
@@ -231,7 +251,15 @@ def overlapping(x: Any) -> Any:
     return lax.reduce_window(x, -jnp.inf, lax.max, (1, 3, 2), (1, 2, 1), "SAME")
 
 
+@jax.custom_vjp
+def doubled(x: Any) -> Any:
+    return x * 2
+
+
+doubled.defvjp(lambda x: (doubled(x), None), lambda _, y: (y,))
+
 STRUCTURE: tuple[Row, ...] = (
+    ("custom_vjp", lambda x: doubled(x) + 1, (X,)),
     ("scan", lambda x: lax.scan(lambda c, y: (c + y, c * 2), jnp.zeros(x.shape[:2]), jnp.moveaxis(x, 2, 0)), (X,)),
     ("reverse scan", lambda x: lax.scan(lambda c, y: (jnp.max(y) + c, c), 0.0, x, reverse=True), (f32(5, 3),)),
     ("scan without inputs", lambda x: lax.scan(lambda c, _: (c * 0.5 + 1, c), x, None, length=4), (X,)),
