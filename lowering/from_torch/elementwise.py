@@ -284,6 +284,18 @@ _logical("bitwise_xor", "NotEqual", "BitwiseXor")
 _logical("bitwise_not", "LogicalNot", "Invert")
 
 
+@lowers_torch("aten.bitwise_left_shift", "aten.__lshift__")
+def lower_left_shift(x: Array, y: Array) -> Array:
+    """The bits of integers moved up."""
+    return DEFAULT.lowers["LeftShift"](*promoted(x, y))
+
+
+@lowers_torch("aten.bitwise_right_shift", "aten.__rshift__")
+def lower_right_shift(x: Array, y: Array) -> Array:
+    """The bits of integers moved down, the sign kept."""
+    return DEFAULT.lowers["RightShift"](*promoted(x, y))
+
+
 @lowers_torch("aten.nan_to_num")
 def lower_nan_to_num(x: Array, nan: float | None = None, high: float | None = None, low: float | None = None) -> Array:
     """x with numbers in the place of what is none, and of infinities."""

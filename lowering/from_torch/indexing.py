@@ -85,10 +85,10 @@ def lower_index(x: Array, indices: Sequence[Array | None]) -> Array:
     """x[i, :, j]: axes with tensors of places, which broadcast, None for those that are taken whole."""
     named = [axis for axis, i in enumerate(indices) if i is not None]
     given = [i for i in indices if i is not None]
-    if any(dtype(i) is DType.bool for i in given):
-        if len(given) > 1 or named[0] > 0:
-            raise LowerError("a mask beside other indices, or over axes that are not the first", remedy="x[mask]")
+    if len(given) == 1 and named == [0] and dtype(given[0]) is DType.bool:
         return _chosen(x, given[0])
+    if any(dtype(i) is DType.bool for i in given):
+        return lower_index(x, _with_places(indices))
     if len(named) == 1:
         axis = named[0]
         return ops.gather(x, _places(given[0], x.shape[axis]), axis=axis)
@@ -109,6 +109,14 @@ def lower_index(x: Array, indices: Sequence[Array | None]) -> Array:
     count = rank(number)
     order = [*range(count, count + named[0]), *range(count), *range(count + named[0], rank(found))]
     return transposed(found, order)
+
+
+def _with_places(indices: Sequence[Array | None]) -> list[Array | None]:
+    """The indices with places along each axis of a mask in its place."""
+    found: list[Array | None] = []
+    for index in indices:
+        found += [index] if index is None or dtype(index) is not DType.bool else lower_places(index)
+    return found
 
 
 def _chosen(x: Array, mask: Array) -> Array:
@@ -210,17 +218,54 @@ def lower_index_put(x: Array, indices: Sequence[Array | None], values: Array, ac
     if len(named) == 1 and named[0] and rank(given[0]) == 1 and dtype(given[0]) is not DType.bool and not accumulate:
         written = tuple(given[0].shape[0] if i == named[0] else d for i, d in enumerate(x.shape))
         return lower_index_copy(x, named[0], given[0], _wide(as_type(values, dtype(x)), written))
-    if len(given) == 1 and dtype(given[0]) is DType.bool and rank(values) == 0:
-        mask = shaped(given[0], (*given[0].shape, *[1] * (rank(x) - rank(given[0]))), x, *sources())
-        return ops.select_v2(mask, values, x)
-    if any(i is None for i in indices) or any(dtype(i) is DType.bool for i in given):
-        raise LowerError("writing by a mask, or by places of other axes than the first", remedy="torch.where")
+    if len(given) == 1 and dtype(given[0]) is DType.bool and not accumulate:
+        return _written_by_mask(x, given[0], named[0], as_type(values, dtype(x)))
+    if any(dtype(i) is DType.bool for i in given):
+        return lower_index_put(x, _with_places(indices), values, accumulate)
+    if named != list(range(len(given))):
+        return _written_at_later_axes(x, named, given, as_type(values, dtype(x)), accumulate)
     columns = [_places(i, x.shape[a]) for a, i in enumerate(given)]
     shape: tuple[Dim, ...] = max((tuple(c.shape) for c in columns), key=len)
     column = [lower_unsqueeze(_wide(c, shape), -1) for c in columns]
     places = lower_cat(column, -1)
     updates = _wide(as_type(values, dtype(x)), (*shape, *x.shape[len(given) :]))
     return DEFAULT.lowers["TensorScatterAdd" if accumulate else "TensorScatterUpdate"](x, places, updates)
+
+
+def _written_at_later_axes(
+    x: Array, named: Sequence[int], given: Sequence[Array], values: Array, accumulate: bool
+) -> Array:
+    """As index_put, at places of axes that are not the first, which are moved there."""
+    others = [a for a in range(rank(x)) if a not in named]
+    shape: tuple[Dim, ...] = max((tuple(i.shape) for i in given), key=len)
+    start = named[0] if list(named) == list(range(named[0], named[-1] + 1)) else 0
+    sizes = [x.shape[a] for a in others]
+    wide = _wide(values, (*sizes[:start], *shape, *sizes[start:]))
+    places = range(start, start + len(shape))
+    updates = transposed(wide, [*places, *(i for i in range(rank(wide)) if i not in places)])
+    order = [*named, *others]
+    found = lower_index_put(transposed(x, order), given, updates, accumulate)
+    return transposed(found, [int(i) for i in np.argsort(order)])
+
+
+def _written_by_mask(x: Array, mask: Array, axis: int, values: Array) -> Array:
+    """x with values where a mask of some axes holds: one for all of them, or the next one at each."""
+    count, after = rank(mask), rank(x) - rank(mask) - axis
+    flags = shaped(mask, (*[1] * axis, *mask.shape, *[1] * after), x, mask, *sources())
+    row = rank(values) - after - 1  # the axis of values that is as long as places are many
+    if row < 0:
+        return ops.select_v2(flags, values, x)
+    if same(values.shape[row], 1):
+        column = (*values.shape[:row], *[1] * count, *values.shape[row + 1 :])
+        return ops.select_v2(flags, shaped(values, column, values, *sources()), x)
+    if axis:
+        raise LowerError("writing a row of values by a mask of later axes", remedy="permute these axes to the front")
+    size = product(tuple(mask.shape))
+    numbers = ops.cast(shaped(mask, (size,), mask, x, *sources()), out_data_type=DType.i32)
+    places = ops.maximum(ops.sub(ops.cumsum(numbers, np.int32(0)), np.int32(1)), np.int32(0))
+    paddings = np.array([[0, int(i == 0)] for i in range(rank(values))], np.int32)
+    news = ops.gather(ops.pad(values, paddings), places, axis=0)  # padded: there may be none
+    return ops.select_v2(flags, shaped(news, tuple(x.shape), x, *sources()), x)
 
 
 def _wide(x: Array, shape: Sequence[Dim]) -> Array:

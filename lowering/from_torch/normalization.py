@@ -105,6 +105,14 @@ def lower_group_norm(
     return _affine(found, _of_channels(weight, x), _of_channels(bias, x))
 
 
+@lowers_torch("aten.native_group_norm")
+def lower_native_group_norm(
+    x: Array, weight: Array | None, bias: Array | None, n: Any, c: Any, size: Any, groups: int, eps: float
+) -> Any:
+    """As group_norm; nobody may ask for the means and deviations."""
+    return lower_group_norm(x, groups, weight, bias, eps), None, None
+
+
 @lowers_torch("aten.instance_norm")
 def lower_instance_norm(
     x: Array,

@@ -194,7 +194,7 @@ def _parts(size: Dim, parts: int) -> np.ndarray:
     return shares
 
 
-@lowers_torch("aten.adaptive_max_pool1d", "aten.adaptive_max_pool2d")
+@lowers_torch("aten.adaptive_max_pool1d", "aten.adaptive_max_pool2d", "aten.adaptive_max_pool3d")
 def lower_adaptive_max_pool(x: Array, output: Steps) -> Any:
     """The largest elements of so many parts; nobody may ask for their places."""
     count = 1 if isinstance(output, int) else len(output)

@@ -8,17 +8,15 @@ from typing import Any
 
 import numpy as np
 
-from jfuse.ir.graph import Var
-from jfuse.ir.trace import trace_graph
-from jfuse.ir.types import DType, TensorType
+from jfuse.ir.types import DType
 from jfuse.kernels import ops
-from jfuse.kernels.control import scan
 from jfuse.kernels.core.op import Array
 from jfuse.lowering.from_torch.creation import lower_arange
 from jfuse.lowering.from_torch.products import lower_linear
 from jfuse.lowering.from_torch.promotion import as_type
 from jfuse.lowering.from_torch.shapes import lower_select, lower_stack, lower_transpose
-from jfuse.lowering.rule_tools.query import dtype, scalar, type_of
+from jfuse.lowering.rule_tools.query import scalar
+from jfuse.lowering.rule_tools.steps import scanned
 from jfuse.lowering.rules import lowers_torch
 
 Step = Callable[["DirectionWeights", Array, Sequence[Array]], tuple[Array, ...]]
@@ -99,7 +97,7 @@ def _layer(name: str, step: Step) -> None:
                 number = layer * directions + direction
                 found = _weights(weights[number * size : (number + 1) * size], biases)
                 first = [lower_select(state, 0, number) for state in states]
-                *last, ys = _scanned(step, found, rows, first, counts, reverse=direction == 1)
+                *last, ys = _steps(step, found, rows, first, counts, reverse=direction == 1)
                 results.append(ys)
                 finals.append(tuple(last))
             rows = results[0] if directions == 1 else ops.concatenation(*results, axis=2)
@@ -155,24 +153,16 @@ def _counts(x: Array, lengths: Array) -> Array:
     return ops.less(ops.expand_dims(steps, np.int32(1)), ops.expand_dims(as_type(lengths, DType.i32), np.int32(0)))
 
 
-def _scanned(
+def _steps(
     step: Step, weights: DirectionWeights, x: Array, states: Sequence[Array], counts: Array | None, *, reverse: bool
 ) -> tuple[Any, ...]:
     """The states after the last step, and what each step gives: its first state.   x: f[t, b, i], counts: bool[t, b]
 
     A step that does not count leaves the states as they are and gives zeros.
     """
-    parts = weights.all()
-    computed = [i for i, w in enumerate(parts) if isinstance(w, Var)]
-    consts = [parts[i] for i in computed]
-    rows = [x] if counts is None else [x, counts]
 
-    def body(*variables: Any) -> tuple[Any, ...]:
-        held = list(parts)
-        for place, variable in zip(computed, variables, strict=False):
-            held[place] = variable
-        before = variables[len(computed) : len(computed) + len(states)]
-        row, *counting = variables[len(computed) + len(states) :]
+    def body(held: Sequence[Any], before: Sequence[Array], given: Sequence[Array]) -> tuple[Array, ...]:
+        row, *counting = given
         after = step(DirectionWeights(*held), row, before)
         if not counting:
             return (*after, after[0])
@@ -180,7 +170,4 @@ def _scanned(
         kept = (ops.select_v2(count, new, old) for new, old in zip(after, before, strict=True))
         return (*kept, ops.select_v2(count, after[0], scalar(0, after[0])))
 
-    types = [*map(type_of, [*consts, *states]), *(TensorType(type_of(r).shape[1:], dtype(r)) for r in rows)]
-    graph = trace_graph(body, types, name="step")
-    operands = [*consts, *states, *rows]
-    return scan(operands, (graph,), consts=len(consts), carries=len(states), length=x.shape[0], reverse=reverse)
+    return scanned(body, weights.all(), states, [x] if counts is None else [x, counts], reverse=reverse)

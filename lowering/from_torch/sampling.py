@@ -7,21 +7,24 @@ from collections.abc import Sequence
 import numpy as np
 
 from jfuse.errors import LowerError
-from jfuse.ir.dims import Dim, same
+from jfuse.ir.dims import Dim, product, same
 from jfuse.ir.types import DType
 from jfuse.kernels import ops
 from jfuse.kernels.core.op import Array
 from jfuse.lowering.from_jax.shapes import broadcast
 from jfuse.lowering.from_torch.promotion import as_type
 from jfuse.lowering.from_torch.shapes import lower_select, lower_unsqueeze, transposed
+from jfuse.lowering.ops.math.special import polynomial
 from jfuse.lowering.rule_tools.place import sources
 from jfuse.lowering.rule_tools.query import rank, scalar
 from jfuse.lowering.rule_tools.shape_tensors import counted, shaped, size_tensor
 from jfuse.lowering.rules import lowers_torch
 
-_BILINEAR, _NEAREST = 0, 1
+_NEAREST, _BICUBIC = 1, 2
 _ZEROS, _BORDER = 0, 1
-"""PyTorch's numbers of modes of interpolation, and of padding; 2 is reflection."""
+"""PyTorch's numbers of modes of interpolation, 0 being bilinear, and of padding; 2 is reflection."""
+_KEYS = -0.75
+"""The parameter of the cubic: its slope at the distance 1."""
 
 
 def taps(place: Array, size: Dim, x: Array) -> tuple[Array, Array]:
@@ -66,26 +69,30 @@ def pixel_numbers(rows: Array, columns: Array, x: Array) -> Array:
     return ops.add(ops.mul(rows, size_tensor(x.shape[3], [x, *sources()])), columns)
 
 
-@lowers_torch("aten.grid_sampler", "aten.grid_sampler_2d")
+@lowers_torch("aten.grid_sampler", "aten.grid_sampler_2d", "aten.grid_sampler_3d")
 def lower_grid_sampler(x: Array, grid: Array, interpolation: int, padding: int, align_corners: bool) -> Array:
-    """x: f[n, c, h, w]; grid: f[n, p, q, 2], x and y from -1 to 1 -> f[n, c, p, q]"""
-    if rank(x) != 4 or interpolation not in (_BILINEAR, _NEAREST):
-        raise LowerError(
-            "grid_sample of volumes, or by the bicubic filter", remedy='images, with mode="bilinear" or "nearest"'
-        )
-    n, c, h, w = x.shape
-    p, q = grid.shape[1:3]
-    flat = shaped(grid, (n, p * q, 2), grid, x, *sources())
-    columns, rows = (
-        _axis(lower_select(flat, 2, i), size, x, interpolation, padding, align_corners) for i, size in ((0, w), (1, h))
-    )
-    count = 4 if interpolation == _BILINEAR else 1
-    places = pixel_numbers(lower_unsqueeze(rows[0], 3), lower_unsqueeze(columns[0], 2), x)
-    shares = ops.mul(lower_unsqueeze(rows[1], 3), lower_unsqueeze(columns[1], 2))
-    shape = (n, p * q, count)
-    flat_places, flat_shares = (shaped(v, shape, grid, *sources()) for v in (places, shares))
-    found = weighted_pixels(x, counted(n, x, *sources()), flat_places, flat_shares)
-    return transposed(shaped(found, (n, p, q, c), grid, x, *sources()), (0, 3, 1, 2))
+    """x: f[n, c, sizes…]; grid: f[n, places…, 2 or 3], from -1 to 1, the last axis of x first -> f[n, c, places…]"""
+    n, c, *sizes = x.shape
+    wanted = tuple(grid.shape[1:-1])
+    count = product(wanted)
+    flat = shaped(grid, (n, count, len(sizes)), grid, x, *sources())
+    places: Array | None = None
+    shares: Array | None = None
+    for axis, size in enumerate(sizes):  # a pixel's number is that of its row times the length of a row, and so on
+        place = lower_select(flat, 2, len(sizes) - 1 - axis)
+        numbers, parts = _axis(place, size, x, interpolation, padding, align_corners)
+        if places is None or shares is None:
+            places, shares = numbers, parts
+            continue
+        length = size_tensor(size, [x, *sources()])
+        places = ops.add(lower_unsqueeze(ops.mul(places, length), 3), lower_unsqueeze(numbers, 2))
+        shares = ops.mul(lower_unsqueeze(shares, 3), lower_unsqueeze(parts, 2))
+        each = places.shape[2] * places.shape[3]
+        places, shares = (shaped(v, (n, count, each), grid, *sources()) for v in (places, shares))
+    image = shaped(x, (n, c, product(tuple(sizes[:-1])), sizes[-1]), x, *sources()) if len(sizes) > 2 else x
+    found = weighted_pixels(image, counted(n, x, *sources()), places, shares)
+    axes = range(1, len(sizes) + 1)
+    return transposed(shaped(found, (n, *wanted, c), grid, x, *sources()), (0, len(sizes) + 1, *axes))
 
 
 def _axis(
@@ -98,12 +105,31 @@ def _axis(
         place = ops.mul(ops.mul(ops.add(place, np.float32(1)), np.float32(0.5)), last)
     else:
         place = ops.mul(ops.sub(ops.mul(ops.add(place, np.float32(1)), count), np.float32(1)), np.float32(0.5))
-    if padding != _ZEROS:
+
+    def padded(place: Array) -> Array:
+        if padding == _ZEROS:
+            return place
         place = place if padding == _BORDER else _reflected(place, count, last, align_corners)
-        place = ops.minimum(ops.maximum(place, np.float32(0)), last)
+        return ops.minimum(ops.maximum(place, np.float32(0)), last)
+
+    if interpolation == _BICUBIC:  # each of its pixels is padded by itself
+        numbers, shares = _cubic_taps(place)
+        return _within(padded(numbers), shares, size, x)
+    place = padded(place)
     if interpolation == _NEAREST:
         return _within(lower_unsqueeze(ops.round_(place), rank(place)), scalar(1, x), size, x)
     return taps(place, size, x)
+
+
+def _cubic_taps(place: Array) -> tuple[Array, Array]:
+    """The four pixels around each place, and their shares by Keys' cubic.   f32[...] -> f32[..., 4], f32[..., 4]"""
+    low = ops.floor(place)
+    part = ops.sub(place, low)
+    numbers = ops.add(lower_unsqueeze(low, rank(low)), np.arange(-1, 3, dtype=np.float32))
+    distances = ops.abs_(ops.sub(lower_unsqueeze(part, rank(part)), np.arange(-1, 3, dtype=np.float32)))
+    near = polynomial(distances, (_KEYS + 2, -(_KEYS + 3), 0, 1))
+    far = polynomial(distances, (_KEYS, -5 * _KEYS, 8 * _KEYS, -4 * _KEYS))
+    return numbers, ops.select_v2(ops.less_equal(distances, np.float32(1)), near, far)
 
 
 def _reflected(place: Array, count: Array, last: Array, align_corners: bool) -> Array:
@@ -120,15 +146,15 @@ def _reflected(place: Array, count: Array, last: Array, align_corners: bool) -> 
 
 @lowers_torch("aten.affine_grid_generator")
 def lower_affine_grid(theta: Array, size: Sequence[Dim], align_corners: bool) -> Array:
-    """theta: f[n, 2, 3]; size: n, c, h, w -> f[n, h, w, 2]"""
-    if len(size) != 4 or not all(isinstance(d, int) for d in size[2:]):
-        raise LowerError("an affine grid of an open size, or of a volume", remedy="fix height and width")
-    n, _, h, w = size
-    rows, columns = ((2 * np.arange(d) + 1) / d - 1 if not align_corners else np.linspace(-1, 1, d) for d in (h, w))
-    ones = np.ones((h, w))
-    base = np.stack([ones * columns, ones * rows[:, None], ones], -1).reshape(1, h * w, 3).astype(np.float32)
+    """theta: f[n, k, k + 1]; size: n, c and k sizes -> f[n, sizes…, k]"""
+    n, _, *sizes = size
+    if not all(isinstance(d, int) for d in sizes):
+        raise LowerError("an affine grid of an open size", remedy="fix height and width")
+    lines = [(2 * np.arange(d) + 1) / d - 1 if not align_corners else np.linspace(-1, 1, d) for d in sizes]
+    corners = np.meshgrid(*lines, indexing="ij")[::-1]
+    base = np.stack([*corners, np.ones(sizes)], -1).reshape(1, -1, len(sizes) + 1).astype(np.float32)
     wide = (
         base if isinstance(n, int) and n == 1 else ops.tile(base, ops.pack(size_tensor(n, [theta, *sources()]), 1, 1))
     )
     found = ops.batch_matmul(wide, theta, adj_y=True)
-    return shaped(found, (n, h, w, 2), theta, *sources())
+    return shaped(found, (n, *sizes, len(sizes)), theta, *sources())

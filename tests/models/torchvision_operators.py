@@ -16,7 +16,7 @@ import torch
 
 @cache
 def operators() -> Any:
-    """torch.ops.torchvision with `nms` and `roi_align`."""
+    """torch.ops.torchvision with `nms`, `roi_align` and `roi_pool`."""
     if find_spec("torchvision") is not None:
         importlib.import_module("torchvision")
     else:
@@ -31,6 +31,18 @@ def _define() -> None:
         "torchvision::roi_align",
         "(Tensor input, Tensor rois, float spatial_scale, SymInt pooled_height, SymInt pooled_width, "
         "int sampling_ratio, bool aligned) -> Tensor",
+    )
+    library.define(
+        "torchvision::roi_pool",
+        "(Tensor input, Tensor rois, float spatial_scale, SymInt pooled_height, SymInt pooled_width) "
+        "-> (Tensor, Tensor)",
+    )
+    library.impl("torchvision::roi_pool", "CPU")(roi_pool)
+    library.register_fake("torchvision::roi_pool")(
+        lambda x, rois, scale, height, width: (
+            x.new_empty((rois.shape[0], x.shape[1], height, width)),
+            x.new_empty((rois.shape[0], x.shape[1], height, width), dtype=torch.int32),
+        )
     )
     library.impl("torchvision::nms", "CPU")(nms)
     library.impl("torchvision::roi_align", "CPU")(roi_align)
@@ -91,3 +103,27 @@ def value_at(image: Any, y: float, x: float) -> Any:
     above = (1 - along) * image[:, top, left] + along * image[:, top, right]
     below = (1 - along) * image[:, bottom, left] + along * image[:, bottom, right]
     return (1 - down) * above + down * below
+
+
+def roi_pool(x: Any, rois: Any, scale: float, height: int, width: int) -> Any:
+    """The largest element of each part of each region, and where it stands in its map; 0 and -1 where it has none."""
+    size = (len(rois), x.shape[1], height, width)
+    found, places = x.new_zeros(size), torch.full(size, -1, dtype=torch.int32)
+    for k, (image, *corners) in enumerate(rois.tolist()):
+        left, top, right, bottom = (math.floor(abs(c * scale) + 0.5) * (1 if c >= 0 else -1) for c in corners)
+        each = (max(bottom - top + 1, 1) / height, max(right - left + 1, 1) / width)
+        for i in range(height):
+            for j in range(width):
+                rows, columns = (
+                    range(
+                        *(
+                            min(max(edge, 0), limit)
+                            for edge in (math.floor(n * step) + low, math.ceil((n + 1) * step) + low)
+                        )
+                    )
+                    for n, step, low, limit in ((i, each[0], top, x.shape[2]), (j, each[1], left, x.shape[3]))
+                )
+                if len(rows) and len(columns):
+                    part = x[int(image), :, rows.start : rows.stop, columns.start : columns.stop].flatten(1)
+                    found[k, :, i, j] = part.max(1).values
+    return found, places

@@ -19,7 +19,7 @@ from jfuse.frontends.torch_modules.export import arguments_of, exported, functio
 from jfuse.frontends.torch_modules.packed import packed_to_full_size
 from jfuse.frontends.torch_modules.tensors import array_of, dtype_of, tensor_of
 from jfuse.frontends.torch_modules.values import values_of
-from jfuse.frontends.torch_modules.walker import Symbols, TorchWalker, rule_for
+from jfuse.frontends.torch_modules.walker import Symbols, TorchWalker, is_spelled
 from jfuse.ir.dims import SymbolNames, symbols_in
 from jfuse.ir.graph import Program, Signature, Var
 from jfuse.ir.trace import recording
@@ -135,7 +135,7 @@ def _import_one(
             )
         arguments = arguments_of(source, specs, dynamic_shapes)
         program, function, size_names = exported(source, arguments), source, arguments.size_names
-    plain = functional(program, lambda operator: rule_for(str(operator), rules) is not None)
+    plain = functional(program, lambda operator: is_spelled(str(operator), rules))
     _refuse_writes(plain)
     symbols = Symbols.of(plain, size_names)
     placeholders = {node.name: node for node in plain.graph.nodes if node.op == "placeholder"}

@@ -12,6 +12,7 @@ import numpy as np
 
 from jfuse.errors import ImportFailed, LowerError
 from jfuse.frontends.torch_modules.control import CONTROL
+from jfuse.frontends.torch_modules.in_jax import computed_in_jax, function_for
 from jfuse.frontends.torch_modules.tensors import array_of, dtype_of, tensor_of
 from jfuse.ir.dims import FUNCTIONS, Dim, Shape, is_known, same, solved, substitute_dim, symbol
 from jfuse.ir.graph import Source, Var
@@ -117,6 +118,12 @@ class TorchWalker:
         return outputs
 
     def _call(self, node: Any, values: Mapping[Any, Any]) -> Any:
+        if (missing := _missing(node, values)) is not None:
+            raise LowerError(
+                f"{_name(missing.args[0])} gives no such result",
+                where=place_of(missing),
+                found=f"result {missing.args[1]} is needed by {_name(node)}",
+            )
         args, named = _replaced(node.args, values), _replaced(node.kwargs, values)
         if node.target is operator.getitem:
             return args[0][args[1]]
@@ -133,7 +140,7 @@ class TorchWalker:
                 return args[0].shape[args[1]]
             if _name(node).startswith("aten.sym_numel"):
                 return type_of(args[0]).size
-            if not any(isinstance(v, Var) or _is_open(v) for v in _leaves((args, named))):
+            if not any(isinstance(v, Var) or _is_open(v) for v in _leaves((args, named))) and not _draws(node):
                 return _computed(node, args, named)
             return self._by_rule(node, args, named)
 
@@ -148,9 +155,10 @@ class TorchWalker:
         return self._walk(inner, dict(zip(placeholders, arguments, strict=True)))
 
     def _by_rule(self, node: Any, args: Sequence[Any], named: Mapping[str, Any]) -> Any:
-        rule = self._rule(node)
-        assert rule is not None  # `results` asked for it
+        rule = rule_for(_name(node), self.rules)
         positional, keywords = _bound(node.target._schema, args, named)
+        if rule is None:
+            return self._in_jax(node, positional, keywords)
         unread = [k for k, v in keywords.items() if k not in rule.attributes and k not in _FOR_STORAGE and v]
         if unread:
             raise LowerError(f"{_name(node)} with {unread[0]}={keywords[unread[0]]!r} has no TFLite spelling")
@@ -159,8 +167,16 @@ class TorchWalker:
         _check(found, node.meta.get("val"), node)
         return found
 
-    def _rule(self, node: Any) -> TorchRule | None:
-        return rule_for(_name(node), self.rules)
+    def _in_jax(self, node: Any, args: Sequence[Any], named: Mapping[str, Any]) -> Any:
+        """The results of an operator without a rule, by a function of jax."""
+        function = function_for(_name(node))
+        assert function is not None  # `results` asked for it
+        stated = node.meta.get("val")
+        kinds = [dtype_of(v.dtype) if hasattr(v, "dtype") else None for v in _leaves(stated)]
+        given = {k: _plain(v) for k, v in named.items() if k not in _FOR_STORAGE}
+        found = computed_in_jax(function, [_plain(v) for v in args], given, kinds)
+        _check(found if isinstance(stated, list | tuple) else found[0], stated, node)
+        return found if isinstance(stated, list | tuple) else found[0]
 
     def _refuse_without_rule(self, module: Any, inputs: set[str]) -> None:
         """Raise LowerError for all operators without a rule of what is not known at conversion."""
@@ -186,12 +202,16 @@ class TorchWalker:
             depends = any(n in computed for n in node.all_input_nodes)
             if (node.op == "placeholder" and is_input(node)) or depends:
                 computed.add(node)
-            if node.op != "call_function" or not depends:
+            if node.op != "call_function" or not (depends or _draws(node)):
                 continue
             if _short(node) in _INLINED or (_short(node) in CONTROL and not _is_operator(node)):
                 for inner in (a for a in node.args if hasattr(a, "op") and a.op == "get_attr"):
                     yield from self._without_rule(_attribute(module, inner.target), lambda n: True)
-            elif _is_operator(node) and not _name(node).startswith("aten.sym_") and self._rule(node) is None:
+            elif (
+                _is_operator(node)
+                and not _name(node).startswith("aten.sym_")
+                and not is_spelled(_name(node), self.rules)
+            ):
                 yield node
 
     def _result(self, value: Any) -> Any:
@@ -209,12 +229,30 @@ def rule_for(name: str, rules: Mapping[str, TorchRule]) -> TorchRule | None:
     return rules.get(name) or rules.get(name.rpartition(".")[0])
 
 
+def is_spelled(name: str, rules: Mapping[str, TorchRule]) -> bool:
+    """Whether a rule or a function of jax says an operator."""
+    return rule_for(name, rules) is not None or function_for(name) is not None
+
+
 def _is_open(value: Any) -> bool:
     return not isinstance(value, Var | np.ndarray | np.generic | str | bytes) and not is_known(value)
 
 
 def _is_operator(node: Any) -> bool:
     return hasattr(node.target, "_schema")
+
+
+def _missing(node: Any, values: Mapping[Any, Any]) -> Any | None:
+    """An operand that is a result which no rule gives."""
+    for operand in node.all_input_nodes:
+        if operand.target is operator.getitem and values[operand] is None and operand.meta.get("val") is not None:
+            return operand
+    return None
+
+
+def _draws(node: Any) -> bool:
+    """Whether an operator gives other numbers at each call."""
+    return any(tag.name == "nondeterministic_seeded" for tag in getattr(node.target, "tags", ()))
 
 
 def _short(node: Any) -> str:

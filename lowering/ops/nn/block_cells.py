@@ -8,16 +8,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from jfuse.ir.dims import is_known, same
-from jfuse.ir.graph import Var
-from jfuse.ir.trace import trace_graph
-from jfuse.ir.types import TensorType
 from jfuse.kernels import ops
-from jfuse.kernels.control import scan
 from jfuse.kernels.core.op import Array
 from jfuse.lowering.ops.linalg.matmul import lower_matmul
 from jfuse.lowering.rule_tools.operands import as_i32, known_sizes
-from jfuse.lowering.rule_tools.query import scalar, type_of
+from jfuse.lowering.rule_tools.query import scalar
 from jfuse.lowering.rule_tools.shape_tensors import counted
+from jfuse.lowering.rule_tools.steps import scanned
 from jfuse.lowering.rules import lowers
 
 
@@ -53,23 +50,18 @@ def lower_lstm_block_cell(
     x: Array,
     cs_prev: Array,
     h_prev: Array,
-    w: Array,
-    wci: Array,
-    wcf: Array,
-    wco: Array,
-    b: Array,
-    *,
+    *weights: Array,
     forget_bias: float = 1.0,
     cell_clip: float = 3.0,
     use_peephole: bool = False,
 ) -> tuple[Array, ...]:
     """One step of an LSTM with gates in the order input, cell, forget, output: (i, cs, f, o, ci, co, h).
 
-    x: f[b,n]; cs_prev, h_prev: f[b,u]; w: f[n+u,4u]; wci, wcf, wco: f[u]; b: f[4u]. No clip where cell_clip is not
-    positive.   Source: tensorflow/core/ops/rnn_ops.cc
+    x: f[b,n]; cs_prev, h_prev: f[b,u]; weights: w f[n+u,4u], wci, wcf, wco f[u], b f[4u]. No clip where cell_clip is
+    not positive.   Source: tensorflow/core/ops/rnn_ops.cc
     """
     cell = BlockCell(("i", "ci", "f", "o"), forget_bias, cell_clip, use_peephole)
-    return cell.step(x, cs_prev, h_prev, (w, wci, wcf, wco, b))
+    return cell.step(x, cs_prev, h_prev, weights)
 
 
 @lowers("BlockLSTM")
@@ -78,12 +70,7 @@ def lower_block_lstm(
     x: Array,
     cs_prev: Array,
     h_prev: Array,
-    w: Array,
-    wci: Array,
-    wcf: Array,
-    wco: Array,
-    b: Array,
-    *,
+    *weights: Array,
     forget_bias: float = 1.0,
     cell_clip: float = 3.0,
     use_peephole: bool = False,
@@ -93,7 +80,7 @@ def lower_block_lstm(
     seq_len_max: i64[], from which step on all results are zeros.   Source: tensorflow/core/kernels/rnn/lstm_ops.cc
     """
     cell = BlockCell(("i", "ci", "f", "o"), forget_bias, cell_clip, use_peephole)
-    return _all_steps(cell, seq_len_max, x, cs_prev, h_prev, (w, wci, wcf, wco, b))
+    return _all_steps(cell, seq_len_max, x, cs_prev, h_prev, weights)
 
 
 @lowers("BlockLSTMV2")
@@ -102,18 +89,13 @@ def lower_block_lstm_v2(
     x: Array,
     cs_prev: Array,
     h_prev: Array,
-    w: Array,
-    wci: Array,
-    wcf: Array,
-    wco: Array,
-    b: Array,
-    *,
+    *weights: Array,
     cell_clip: float = 0.0,
     use_peephole: bool = False,
 ) -> tuple[Array, ...]:
     """As BlockLSTM, with gates in the order input, forget, cell, output, and no bias of the forget gate."""
     cell = BlockCell(("i", "f", "ci", "o"), 0.0, cell_clip, use_peephole)
-    return _all_steps(cell, seq_len_max, x, cs_prev, h_prev, (w, wci, wcf, wco, b))
+    return _all_steps(cell, seq_len_max, x, cs_prev, h_prev, weights)
 
 
 @lowers("GRUBlockCell")
@@ -135,21 +117,12 @@ def lower_gru_block_cell(
 def _all_steps(
     cell: BlockCell, seq_len_max: Array, x: Array, cs_prev: Array, h_prev: Array, weights: Sequence[Array]
 ) -> tuple[Array, ...]:
-    computed = [i for i, w in enumerate(weights) if isinstance(w, Var)]
-
-    def body(*variables: Array) -> tuple[Array, ...]:
-        held = list(weights)
-        for place, variable in zip(computed, variables, strict=False):
-            held[place] = variable
-        cs, h, row = variables[len(computed) :]
-        given = cell.step(row, cs, h, held)
+    def step(held: Sequence[Array], before: Sequence[Array], rows: Sequence[Array]) -> tuple[Array, ...]:
+        cs, h = before
+        given = cell.step(rows[0], cs, h, held)
         return (given[1], given[6], *given)
 
-    consts = [weights[i] for i in computed]
-    row = TensorType(type_of(x).shape[1:], type_of(x).dtype)
-    graph = trace_graph(body, [*map(type_of, [*consts, cs_prev, h_prev]), row], name="step")
-    operands = [*consts, cs_prev, h_prev, x]
-    _, _, *stacked = scan(operands, (graph,), consts=len(consts), carries=2, length=x.shape[0])
+    _, _, *stacked = scanned(step, weights, (cs_prev, h_prev), (x,))
     size = known_sizes(seq_len_max)
     if size is not None and (same(size, x.shape[0]) or (is_known(x.shape[0]) and is_known(size) and size > x.shape[0])):
         return tuple(stacked)

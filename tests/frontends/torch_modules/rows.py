@@ -225,9 +225,20 @@ RESIZES: tuple[Row, ...] = (
     ("near volumes", lambda x: F.interpolate(x, scale_factor=2.0), (VOLUME,)),
     *(
         (f"grid {mode} {pads} {corners}", sampled(mode, pads, corners), (f32(2, 3, 5, 6), f32(2, 4, 3, 2)))
-        for mode in ("bilinear", "nearest")
+        for mode in ("bilinear", "nearest", "bicubic")
         for pads in ("zeros", "border", "reflection")
         for corners in (False, True)
+    ),
+    (
+        "in a volume",
+        lambda x, g: F.grid_sample(x, g, padding_mode="reflection", align_corners=False),
+        (VOLUME, f32(2, 2, 3, 2, 3)),
+    ),
+    ("near in a volume", lambda x, g: F.grid_sample(x, g, "nearest", align_corners=True), (VOLUME, f32(2, 1, 3, 2, 3))),
+    (
+        "turned volumes",
+        lambda x, t: F.grid_sample(x, F.affine_grid(t, x.shape, False), align_corners=False),
+        (VOLUME, f32(2, 3, 4)),
     ),
     ("bicubic", lambda x: F.interpolate(x, scale_factor=2.0, mode="bicubic"), (IMAGE,)),
     ("linear", lambda x: F.interpolate(x, size=11, mode="linear") + F.interpolate(x, size=11), (f32(B, 4, 8),)),
@@ -237,6 +248,11 @@ NORMALIZATIONS: tuple[Row, ...] = (
     ("batch", lambda x: F.batch_norm(x, weights_of(4), weights_of(4) ** 2, weights_of(4), None), (IMAGE,)),
     ("layer", lambda x: F.layer_norm(x, (6,), VECTOR, VECTOR) + F.layer_norm(x, (4, 6)), (X,)),
     ("group", lambda x: F.group_norm(x, 2, weights_of(4), weights_of(4)), (IMAGE,)),
+    (
+        "native group",
+        lambda x: torch.native_group_norm(x, weights_of(4), None, x.shape[0], 4, 64, 2, 1e-5)[0],
+        (IMAGE,),
+    ),
     ("instance", lambda x: F.instance_norm(x, weight=weights_of(4)), (IMAGE,)),
     ("root mean square", lambda x: F.rms_norm(x, (6,), VECTOR) + F.rms_norm(x, (6,), eps=1e-5), (X,)),
     ("local response", lambda x: F.local_response_norm(x, 3), (IMAGE,)),
@@ -284,10 +300,18 @@ def regions(sampling_ratio: int, aligned: bool) -> Callable[..., Any]:
     return found
 
 
+def largest_of_regions(x: Any, boxes: Any) -> Any:
+    """Of regions of which some reach beyond the image."""
+    image = torch.arange(2.0).repeat_interleave(3)[:, None]
+    rois = torch.cat([image, boxes.flatten(0, 1) * 9 + torch.tensor([0.0, 0.0, 9.0, 9.0])], 1)
+    return operators().roi_pool(x, rois, 0.5, 3, 2)[0]
+
+
 REGIONS = torch.tensor([[0.0, 1.0, 2.0, 9.0, 7.0], [1.0, -3.0, 0.0, 4.0, 15.0]])
 BOXES, SCORES = f32(SIZE, 4), f32(SIZE)
 DETECTION: tuple[Row, ...] = (
     *((f"regions {r} {a}", regions(r, a), (f32(2, 3, 9, 7), f32(2, 3, 4))) for r in (1, 2) for a in (False, True)),
+    ("largest of regions", lambda x, b: largest_of_regions(x, b), (f32(2, 3, 9, 7), f32(2, 3, 4))),
     ("fixed regions", lambda x: operators().roi_align(x, REGIONS, 0.5, 3, 2, -1, True), (f32(2, 3, 9, 7),)),
     ("fixed small regions", lambda x: operators().roi_align(x, REGIONS, 0.1, 3, 2, -1, False), (f32(2, 3, 9, 7),)),
     ("suppression", lambda b, s: operators().nms(boxes_of(b), s, 0.3), (f32(20, 4), f32(20))),

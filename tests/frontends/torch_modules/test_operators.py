@@ -12,7 +12,7 @@ from jfuse.running.interpreter import LiteRt
 
 torch = pytest.importorskip("torch")
 
-from tests.frontends.torch_modules import rows  # noqa: E402
+from tests.frontends.torch_modules import rows, rows_in_jax  # noqa: E402
 
 FAMILIES = {
     "elementwise": rows.ELEMENTWISE,
@@ -27,6 +27,7 @@ FAMILIES = {
     "indexing": rows.INDEXING,
     "detection": rows.DETECTION,
     "signals": rows.SIGNALS,
+    "in jax": rows_in_jax.IN_JAX,
 }
 
 

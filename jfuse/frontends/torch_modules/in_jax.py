@@ -1,0 +1,66 @@
+"""Operators of PyTorch without a rule that a function of jax computes: its jaxpr is read in their place."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import jax
+import numpy as np
+
+from jfuse.frontends.jaxprs.walker import JaxWalker
+from jfuse.frontends.torch_modules.jax_functions import FUNCTIONS
+from jfuse.ir.graph import Var
+from jfuse.ir.types import DType
+from jfuse.kernels import ops
+from jfuse.lowering.defaults import default_rules
+from jfuse.lowering.rule_tools.query import type_of
+
+Function = Callable[..., Any]
+_NARROW = {DType.i64: DType.i32, DType.f64: DType.f32}
+"""What jax computes on in the place of 64 bits."""
+
+
+def function_for(name: str) -> Function | None:
+    """The function of jax arrays for an operator and its overload (aten.min.dim), or for all its overloads."""
+    return FUNCTIONS.get(name) or FUNCTIONS.get(name.rpartition(".")[0])
+
+
+def computed_in_jax(
+    function: Function, args: Sequence[Any], named: Mapping[str, Any], types: Sequence[DType | None]
+) -> list[Any]:
+    """The results of a function for values, each in the stated type, None where there is none.
+
+    Arguments that are no tensors, nor lists of such, are fixed.
+    """
+    leaves, structure = jax.tree_util.tree_flatten((tuple(args), dict(named)), is_leaf=lambda v: not _is_nested(v))
+    places = [i for i, v in enumerate(leaves) if isinstance(v, Var | np.ndarray)]
+    values = [_narrow(leaves[i]) for i in places]
+
+    def call(*given: Any) -> Any:
+        whole = list(leaves)
+        for place, value in zip(places, given, strict=True):
+            whole[place] = value
+        positional, keywords = jax.tree_util.tree_unflatten(structure, whole)
+        found = function(*positional, **keywords)
+        return list(found) if isinstance(found, tuple | list) else [found]
+
+    specs = [jax.ShapeDtypeStruct(t.shape, t.dtype.numpy) for t in map(type_of, values)]
+    traced = jax.jit(call, keep_unused=True).trace(*specs)
+    results = iter(JaxWalker(default_rules().lowers_jax).results(traced.jaxpr, values))
+    stated = [next(results) if there else None for there in (o is not None for o in traced.out_info)]
+    return [_as(v, wanted) for v, wanted in zip(stated, types, strict=False)]
+
+
+def _is_nested(value: Any) -> bool:
+    return isinstance(value, tuple | list | dict)
+
+
+def _narrow(value: Any) -> Any:
+    return _as(value, _NARROW.get(type_of(value).dtype))
+
+
+def _as(value: Any, wanted: DType | None) -> Any:
+    if value is None or wanted is None or type_of(value).dtype is wanted:
+        return value
+    return ops.cast(value, out_data_type=wanted) if isinstance(value, Var) else np.asarray(value).astype(wanted.numpy)
