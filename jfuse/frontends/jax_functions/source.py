@@ -18,6 +18,7 @@ from jfuse.frontends.argument_names import named_leaves, path_name
 from jfuse.frontends.graph_def import is_graph_def
 from jfuse.frontends.imported_functions import ImportedFunctions
 from jfuse.frontends.jax_functions.exported import is_exported, read_exported
+from jfuse.frontends.jaxprs.node_names import values_of_nodes
 from jfuse.frontends.jaxprs.walker import JaxWalker, without_rule
 from jfuse.frontends.keras import is_keras_model
 from jfuse.frontends.pytorch import is_torch_module
@@ -52,6 +53,12 @@ class JaxSignature:
         """The results by name, for arrays in the order of `inputs`."""
         arguments, named = jax.tree_util.tree_unflatten(self.structure, flat)
         return named_results(self.function(*arguments, **named))
+
+    def values(self, *flat: Any) -> dict[str, tuple[np.ndarray, ...]]:
+        """The results of each equation of the jaxpr, by its name, for arrays in the order of `inputs`."""
+        closed = jax.jit(self.read or self.call, keep_unused=True).trace(*flat).jaxpr
+        found = jax.jit(lambda *arrays: values_of_nodes(closed, arrays))(*flat)
+        return {name: tuple(map(np.asarray, results)) for name, results in found.items()}
 
 
 def named_results(results: Any) -> dict[str, Any]:

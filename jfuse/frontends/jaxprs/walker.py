@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import jax
@@ -13,7 +13,8 @@ from jax.extend import core as jax_core
 from jfuse.errors import ImportFailed, JfuseError, LowerError
 from jfuse.frontends.jaxprs import matrix_spellings, window_spellings  # noqa: F401  # register
 from jfuse.frontends.jaxprs.control import STRUCTURED
-from jfuse.frontends.jaxprs.parts import Values, as_array, bodies, closed_jaxpr, needed, words
+from jfuse.frontends.jaxprs.node_names import CALLS, NodeNames, called
+from jfuse.frontends.jaxprs.parts import Values, as_array, bodies, needed, words
 from jfuse.frontends.jaxprs.spellings import spelled
 from jfuse.ir.graph import Graph, Source, Var
 from jfuse.ir.trace import at_source, trace_graph
@@ -22,21 +23,6 @@ from jfuse.lowering.rule_tools.place import sizes_read_from
 from jfuse.lowering.rule_tools.query import type_of
 from jfuse.lowering.rules import JaxRule
 
-_BODIES = ("jaxpr", "call_jaxpr", "fun_jaxpr")
-_CALLS = frozenset(
-    {
-        "jit",
-        "pjit",
-        "closed_call",
-        "core_call",
-        "custom_jvp_call",
-        "custom_vjp_call",
-        "custom_vjp_call_jaxpr",
-        "checkpoint",
-        "remat2",
-        "custom_lin",
-    }
-)
 _WITHOUT_RESULT = frozenset({"debug_callback", "debug_print"})
 _FOR_COMPILERS = frozenset(
     {
@@ -69,6 +55,7 @@ class JaxWalker:
 
     rules: Mapping[str, JaxRule]
     stack: tuple[str, ...] = ()
+    names: NodeNames = field(default_factory=NodeNames, compare=False)
 
     def results(self, closed: Any, arguments: Values) -> list[Any]:
         """The results of a closed jaxpr for the values of its arguments: arrays, or Vars of the active trace."""
@@ -77,38 +64,33 @@ class JaxWalker:
         values |= dict(zip(jaxpr.invars, arguments, strict=True))
         for eqn in needed(jaxpr):
             operands = [_read(values, atom) for atom in eqn.invars]
-            with at_source(self._source(eqn)):
-                found = self._equation(eqn, operands)
+            name = self.names.of(eqn)
+            with at_source(Source(name, eqn.primitive.name, self.stack)):
+                found = self._equation(eqn, operands, name)
             values |= {var: value for var, value in zip(eqn.outvars, found, strict=True)}
         return [_read(values, atom) for atom in jaxpr.outvars]
 
-    def _source(self, eqn: Any) -> Source:
-        scope = str(eqn.source_info.name_stack)
-        name = str(eqn.params.get("name", eqn.primitive.name)) if eqn.primitive.name in _CALLS else eqn.primitive.name
-        return Source(f"{scope}/{name}" if scope else name, eqn.primitive.name, self.stack)
-
-    def _equation(self, eqn: Any, operands: list[Any]) -> Values:
+    def _equation(self, eqn: Any, operands: list[Any], node: str) -> Values:
         name = eqn.primitive.name
         if name in _WITHOUT_RESULT:
             return [None] * len(eqn.outvars)
-        if name in _CALLS:
-            return self._call(eqn, operands)
+        if name in CALLS:
+            return self.results(*called(eqn, operands))
         if name in STRUCTURED:
-            return STRUCTURED[name](self, eqn, operands)
+            return STRUCTURED[name](self._below(node), eqn, operands)
         if not any(isinstance(o, Var) for o in operands) and not _has_open_size(eqn):
             return self._constant(eqn, operands)
         if (other := spelled(eqn, self.rules)) is not None:
-            return self.results(other, [words(o) for o in operands])
+            return self._below(node).results(other, [words(o) for o in operands])
         return self._by_rule(eqn, operands)
+
+    def _below(self, node: str) -> JaxWalker:
+        """The walk through what is a part of an equation."""
+        return replace(self, names=NodeNames(f"{node}/"))
 
     def within(self, name: str) -> JaxWalker:
         """The walk in the body of a composite."""
         return replace(self, stack=(*self.stack, name))
-
-    def _call(self, eqn: Any, operands: list[Any]) -> Values:
-        closed = next(closed_jaxpr(eqn.params[name]) for name in _BODIES if name in eqn.params)
-        skipped = len(operands) - len(closed.jaxpr.invars)  # custom_lin and old forms pass residuals first
-        return self.results(closed, operands[skipped:])
 
     def _constant(self, eqn: Any, operands: list[Any]) -> Values:
         """The results for constants: by the rule, which computes on arrays, else by jax itself."""
@@ -169,7 +151,7 @@ def without_rule(closed: Any, rules: Mapping[str, JaxRule]) -> set[str]:
     while pending:
         for eqn in needed(pending.pop()):
             name = eqn.primitive.name
-            known = name in rules or name in _CALLS or name in STRUCTURED or name in _WITHOUT_RESULT
+            known = name in rules or name in CALLS or name in STRUCTURED or name in _WITHOUT_RESULT
             if not known and (other := spelled(eqn, rules)) is not None:
                 pending.append(other.jaxpr)
             elif not known:

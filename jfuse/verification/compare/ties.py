@@ -26,6 +26,7 @@ from jfuse.running.runner import Runner
 from jfuse.tflite.write.distinct_outputs import prepare_outputs
 from jfuse.tflite.write.file import to_bytes
 from jfuse.verification.compare.matching import SignatureMatch
+from jfuse.verification.compare.tolerance import tolerance_on_the_way
 from jfuse.verification.compare.wrong import Wrong
 from jfuse.verification.runners.in_tensorflow import call_from
 from jfuse.verification.runners.tensorflow_values import tensorflow_values
@@ -40,7 +41,7 @@ class Ties:
     """Tells which differences of a lowered program are choices among equals.
 
     source: behind the reference, if any. matches: what its signatures, inputs and outputs are called there.
-    functions: of PyTorch, where these are the reference.
+    functions: of PyTorch or jax, where these are the reference.
     """
 
     program: Program
@@ -60,7 +61,8 @@ class Ties:
         if any(s.key != step.key for s in row) or not any(map(chooses, signature.graph.eqns)):
             return wrong, ()
         tolerance = max(w.tolerance.value for w in wrong)
-        explained = _Explained(self, signature, row, wrong, tolerance)
+        on_the_way = (tolerance_on_the_way(self.program, step.key, w.output).value for w in wrong)
+        explained = _Explained(self, signature, row, wrong, tolerance, max(tolerance, *on_the_way))
         left = [w for w in wrong if not explained(w)]
         tied = sorted({w.output for w in wrong if w not in left})
         note = f"{', '.join(tied)} of {step.key!r}: values that tie within the tolerance were told apart differently"
@@ -69,13 +71,17 @@ class Ties:
 
 @dataclass
 class _Explained:
-    """Whether a wrong output of the last call of a row follows from ties; each question is answered once."""
+    """Whether a wrong output of the last call of a row follows from ties; each question is answered once.
+
+    tolerance: of the wrong outputs, 0 where they are integers; near: of the real numbers before them.
+    """
 
     ties: Ties
     signature: Signature
     row: Sequence[CallInputs]
     wrong: Sequence[Wrong]
     tolerance: float
+    near: float
 
     def __post_init__(self) -> None:
         self._answers: dict[str, bool] = {}
@@ -118,20 +124,24 @@ class _Explained:
         return self._agrees(found, told) and self._agrees(results, {n: found[n] for n in self.signature.output_names})
 
     def _reference_and_xla(self, reference: str) -> bool:
-        if reference == "pytorch":
-            return self._module_and_xla()
+        if reference in ("pytorch", "jax"):
+            return self._function_and_xla(takes_any=reference == "pytorch")
         return reference == "tensorflow" and self._source_and_xla()
 
-    def _module_and_xla(self) -> bool:
-        """Whether XLA, given the results of PyTorch's operators before the choices, gives what the module gives."""
+    def _function_and_xla(self, *, takes_any: bool) -> bool:
+        """Whether XLA, given the results of the source's operators before the choices, gives what the source gives.
+
+        takes_any: of equal elements, where the greatest are asked for.
+        """
         functions = {} if self.ties.functions is None else self.ties.functions.functions
-        module, (step,) = functions.get(self.signature.key), self.row[-1:]
-        values = getattr(module, "values", None)
-        if module is None or values is None or self.signature.states:
+        function, (step,) = functions.get(self.signature.key), self.row[-1:]
+        values = getattr(function, "values", None)
+        if function is None or values is None or self.signature.states:
             return False
-        nodes = values(*(step.inputs[name] for name in module.inputs))
+        nodes = values(*(step.inputs[name] for name in function.inputs))
         before = _before_choices(self.signature.graph, nodes)
-        results = self._following(step, {}, before, _chosen(self.signature.graph, nodes))
+        chosen = _chosen(self.signature.graph, nodes) if takes_any else {}
+        results = self._following(step, {}, before, chosen)
         return self._agrees(results, {w.output: w.wanted for w in self.wrong if w.pair.endswith("/xla")})
 
     def _source_and_xla(self) -> bool:
@@ -193,7 +203,7 @@ class _Explained:
     def _is_near(self, found: np.ndarray, wanted: np.ndarray) -> bool:
         """Whether real numbers agree within the tolerance, and quantized ones to the next step."""
         if found.dtype.kind not in "iu" or found.shape != wanted.shape:
-            return relative_error(found, wanted) <= self.tolerance
+            return relative_error(found, wanted) <= self.near
         return Measure.of(found, wanted).absolute <= 1
 
     def _agrees(self, found: Arrays, wanted: Arrays) -> bool:

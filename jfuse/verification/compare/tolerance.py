@@ -44,13 +44,23 @@ def tolerance_of(program: Program, key: str, output: str, *, rounds: bool = Fals
     of = dict(zip(signature.output_names, signature.graph.outputs, strict=False))
     if output in of and not (of[output].type.dtype.is_float or of[output].type.dtype in (DType.c64, DType.c128)):
         return EXACT
-    eqns = list(_leading_to(program, signature, output))
-    types = {a.type for e in eqns for a in (*e.inputs, *e.outputs) if a is not None}
+    eqns, types = _way(program, signature, output)
     if rounds and (bits := [_COARSE[t.dtype] for t in types if t.quantization is not None and t.dtype in _COARSE]):
         reason = f"five of the steps that {min(bits)} bits have, as it is quantized"
         return Tolerance(5 * 2.0 ** -min(bits), reason, _range(signature, of.get(output)), per_element=False)
     whole = any(t.quantization is not None and t.dtype in _COARSE for t in types)
     return replace(_of_floats(eqns, types), per_element=not whole)
+
+
+def tolerance_on_the_way(program: Program, key: str, output: str) -> Tolerance:
+    """The tolerance of the real numbers that lead to an output, of whatever type it is itself."""
+    return _of_floats(*_way(program, next(s for s in program.signatures if s.key == key), output))
+
+
+def _way(program: Program, signature: Signature, output: str) -> tuple[Sequence[Eqn], Collection[TensorType]]:
+    """The equations that lead to an output, and the types of their values."""
+    eqns = list(_leading_to(program, signature, output))
+    return eqns, {a.type for e in eqns for a in (*e.inputs, *e.outputs) if a is not None}
 
 
 def _of_floats(eqns: Sequence[Eqn], types: Collection[TensorType]) -> Tolerance:

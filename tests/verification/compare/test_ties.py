@@ -6,6 +6,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -178,3 +180,30 @@ def test_a_source_with_other_names_is_asked_by_its_own() -> None:
     jfuse.verify(file, source(one, "frames"), edges="none")
     with pytest.raises(jfuse.VerifyFailed, match="differs"):
         jfuse.verify(file, source(-one, "frames"), edges="none")
+
+
+ORDER = np.random.default_rng(1).permutation(16)
+KERNEL = np.random.default_rng(0).normal(size=(16, 8)).astype(np.float32)
+
+
+def summed_twice(x: Any) -> Any:
+    """The same products, summed in two orders: which is greater is rounding.   f32[b, 16] -> f32[b, 8, 2]"""
+    return jnp.stack([x @ KERNEL, x[:, ORDER] @ KERNEL[ORDER]], -1)
+
+
+CHOICES: dict[str, Callable[[Any], Any]] = {
+    "places": lambda x: jnp.argmax(summed_twice(x), -1),
+    "order": lambda x: jnp.argsort(summed_twice(x), -1),
+    "greatest": lambda x: jax.lax.top_k(summed_twice(x), 1)[1],
+    "comparisons": lambda x: summed_twice(x)[..., 0] > summed_twice(x)[..., 1],
+}
+
+
+@pytest.mark.parametrize("name", CHOICES)
+def test_ties_of_functions_of_jax(name: str) -> None:
+    spec = jax.ShapeDtypeStruct((4, 16), jnp.float32)
+    found = jfuse.convert(CHOICES[name], [spec])
+    assert any("told apart differently" in note for note in found.report.notes)
+    other = jfuse.convert(lambda x: CHOICES[name](x + 0.1 * jnp.sign(x - 1)), [spec], verify=False)
+    with pytest.raises(jfuse.VerifyFailed):
+        jfuse.verify(other, jfuse.load(CHOICES[name], [spec]), shrink=0)
