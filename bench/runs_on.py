@@ -3,6 +3,9 @@
     python -m bench.runs_on [--json bench/results/runs_on.json] [--python tflite-runtime=/path/to/python] [PART ...]
     python -m bench.runs_on --markdown > docs/runs-on.md      # from the committed result
 
+Of a stream the five calls are pieces of one sequence, which TensorFlow gets as a whole; states that the file takes and
+returns are handed on from call to call.
+
 Every runtime runs in a process of its own. LiteRT and tflite-micro are those of this Python; others need one where they
 are installed (tflite-runtime 2.14 needs numpy < 2). A file is converted for the target of the runtime.
 """
@@ -28,6 +31,7 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 import numpy as np
 
 import jfuse
+from bench.runs_on_models import Stream
 from jfuse.errors import JfuseError
 from jfuse.measure import relative_error
 from jfuse.proof.inputs import draws
@@ -55,6 +59,7 @@ COLUMNS = (
     Column("tflite-runtime", "litert>=2.14"),
     Column("onert", "litert>=2.14"),
     Column("tflite-micro", "tflite-micro"),
+    *(Column(runtime, "litert-gpu") for runtime in ("openvino", "apache-tvm", "iree-base-runtime")),
     Column("LiteRT GPU", "litert-gpu", runs=False),
     Column("Google Tensor", "google-tensor", runs=False),
     Column("Ethos-U55", "ethos-u55", runs=False),
@@ -64,20 +69,12 @@ Calls = Sequence[Sequence[np.ndarray]]
 
 def measured(source: Any, pythons: Mapping[str, str], folder: Path) -> dict[str, str]:
     """What each column says of one model."""
-    model = jfuse.load(source)
-    assert model.imported is not None
-    (signature, *_) = model.program.signatures
-    named = list(draws(signature, {}, seed=0, count=CALLS))
-    calls = [[call[name] for name in signature.input_names] for call in named]
-    with variables_restored(model.imported):
-        reference = InTensorFlow(model.imported).start()
-        results = [reference.run(call, signature.key) for call in named]
-        wanted = [[np.asarray(r[name]) for name in signature.output_names] for r in results]
+    task = _streamed(source) if isinstance(source, Stream) else _called(source)
     files: dict[str, Any] = {}
     found = {}
     for column in COLUMNS:
         if column.target not in files:
-            files[column.target] = _converted(model, column.target)
+            files[column.target] = _converted(task, column.target)
         lite = files[column.target]
         if isinstance(lite, str):
             found[column.runtime] = lite
@@ -86,7 +83,7 @@ def measured(source: Any, pythons: Mapping[str, str], folder: Path) -> dict[str,
         elif column.runtime != "tflite-micro" and column.runtime not in pythons:
             found[column.runtime] = "not installed"
         else:
-            found[column.runtime] = _told(lite, column.runtime, pythons, calls, wanted, folder)
+            found[column.runtime] = _told(lite, column.runtime, pythons, task, folder)
     lite = files["tflite-micro"]
     if not isinstance(lite, str) and has_micro():
         arena, _ = measured_arena(lite.program, lite.to_bytes())
@@ -94,17 +91,51 @@ def measured(source: Any, pythons: Mapping[str, str], folder: Path) -> dict[str,
     return found
 
 
-def _converted(model: jfuse.Model, target: str) -> jfuse.Model | str:
+@dataclass(frozen=True)
+class _Task:
+    """A model, what its state becomes, the inputs of each call, and what TensorFlow answers."""
+
+    model: jfuse.Model
+    state: str
+    calls: Calls
+    wanted: Calls
+
+
+def _called(source: Any) -> _Task:
+    """A model that is called with random inputs."""
+    model = jfuse.load(source)
+    assert model.imported is not None
+    (signature, *_) = model.program.signatures
+    named = list(draws(signature, {}, seed=0, count=CALLS))
+    with variables_restored(model.imported):
+        reference = InTensorFlow(model.imported).start()
+        results = [reference.run(call, signature.key) for call in named]
+    wanted = [[np.asarray(r[name]) for name in signature.output_names] for r in results]
+    return _Task(model, "source", [[call[name] for name in signature.input_names] for call in named], wanted)
+
+
+def _streamed(stream: Stream) -> _Task:
+    """A model that gets a random sequence piece by piece."""
+    shape = (1, CALLS * stream.steps, stream.model.inputs[0].shape[-1])
+    x = np.random.default_rng(0).standard_normal(shape).astype(np.float32)
+    pieces, answers = (np.split(whole, CALLS, axis=1) for whole in (x, np.asarray(stream.model(x))))
+    (name,) = jfuse.load(stream.model).program.signatures[0].input_names
+    model = jfuse.load(stream.model, shapes={name: pieces[0].shape})
+    return _Task(model, stream.state, [[piece] for piece in pieces], [[answer] for answer in answers])
+
+
+def _converted(task: _Task, target: str) -> jfuse.Model | str:
     try:
-        return jfuse.lower(model, target=target)
+        return jfuse.lower(task.model, target=target, state=task.state)
     except JfuseError as error:
         return f"no file: {' '.join(str(error.found or error.message).split())[:160]}"
 
 
-def _told(
-    lite: jfuse.Model, runtime: str, pythons: Mapping[str, str], calls: Calls, wanted: Calls, folder: Path
-) -> str:
+def _told(lite: jfuse.Model, runtime: str, pythons: Mapping[str, str], task: _Task, folder: Path) -> str:
     """Say that the answers are right, or what is wrong."""
+    exposed = lite.program.signatures[0].exposed
+    first = [*task.calls[0], *(np.asarray(state.initial.array) for state in exposed)]
+    calls = [first, *task.calls[1:]]
     try:
         if runtime == "tflite-micro":
             answers = _in_micro(lite, calls)
@@ -114,17 +145,21 @@ def _told(
         return f"refused: {' '.join(str(getattr(error, 'found', '') or error).split())[-160:]}"
     errors = [
         relative_error(f.reshape(w.shape), w) if f.size == w.size else float("inf")
-        for ours, theirs in zip(answers, wanted, strict=True)
-        for f, w in zip(ours, theirs, strict=True)
+        for ours, theirs in zip(answers, task.wanted, strict=True)
+        for f, w in zip(ours[: len(ours) - len(exposed)], theirs, strict=True)
     ]
     return "right" if max(errors) <= RIGHT else f"wrong: {max(errors):.1e}"
 
 
 def _in_micro(lite: jfuse.Model, calls: Calls) -> list[list[np.ndarray]]:
     (signature,) = lite.program.signatures
+    found: list[list[np.ndarray]] = []
     with MicroInterpreter(lite.to_bytes()) as interpreter:
-        results = [interpreter.run(dict(zip(signature.input_names, call, strict=True))) for call in calls]
-    return [[r[name] for name in signature.output_names] for r in results]
+        for call in calls:
+            states = found[-1][len(signature.output_names) - len(signature.exposed) :] if found else []
+            results = interpreter.run(dict(zip(signature.input_names, [*call, *states], strict=True)))
+            found.append([results[name] for name in signature.output_names])
+    return found
 
 
 def _in_a_process(lite: jfuse.Model, runtime: str, python: str, calls: Calls, folder: Path) -> list[list[np.ndarray]]:
@@ -153,9 +188,12 @@ def markdown(result: Mapping[str, Any]) -> str:
         "# Runs on",
         "",
         f"Which runtime runs which model, and answers like TensorFlow within {RIGHT:g} of the largest output on",
-        f"{CALLS} calls in a row (`python -m bench.runs_on`, which writes this page, too). Each file is converted for",
-        "the [target](targets.md) of the runtime; for the last three, which do not run here, the table says whether",
-        "there is such a file. The arena is what tflite-micro counts besides the model on this machine.",
+        f"{CALLS} calls in a row (`python -m bench.runs_on`, which writes this page, too). Of a stream these are",
+        'pieces of one sequence; its states are kept in the file (`state="keep"`) or go in and out (`"io"`).',
+        "",
+        "Files are for the [target](targets.md) of the runtime, for OpenVINO, TVM and IREE in straight code of",
+        "plain operators. For the last three columns, which do not run here, the table says whether there is such a",
+        "file. The arena is what tflite-micro counts besides the model on this machine.",
         "",
         f"Measured on {result['machine']}, with {', '.join(f'{n} {v}' for n, v in result['versions'].items())}.",
         "",

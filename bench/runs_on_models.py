@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import keras
@@ -14,7 +15,25 @@ from tests.models.keras_libraries import awake
 k = keras.layers
 
 
-def _stack(shape: tuple[int, ...], *layers: Callable[[], Any]) -> Callable[[], Any]:
+@dataclass(frozen=True)
+class Stream:
+    """A model whose sequence, the first input's second axis, arrives in pieces of so many steps.
+
+    state: "keep" where the file goes on where its last call ended, "io" where its caller hands the states on.
+    """
+
+    model: Any
+    state: str
+    steps: int
+
+
+def _stream(state: str, steps: int, *layers: Callable[[], Any]) -> Callable[[], Stream]:
+    """A stream of layers that are made anew, over 4 features."""
+    make = _stack((None, 4), *layers)
+    return lambda: Stream(make(), state, steps)
+
+
+def _stack(shape: tuple[int | None, ...], *layers: Callable[[], Any]) -> Callable[[], Any]:
     """A model of layers that are made anew."""
     return lambda: awake(keras.Sequential([keras.Input(batch_shape=(1, *shape)), *(make() for make in layers)]))
 
@@ -59,6 +78,18 @@ def _residual() -> Any:
     for _ in range(2):
         y = k.Add()([y, k.LSTM(8, return_sequences=True)(k.LayerNormalization()(y))])
     return awake(keras.Model(x, k.Dense(3)(k.GlobalAveragePooling1D()(y))))
+
+
+def _lstm() -> Any:
+    return k.LSTM(8, return_sequences=True)
+
+
+def _gru() -> Any:
+    return k.GRU(8, return_sequences=True)
+
+
+def _causal(dilation: int = 1) -> Callable[[], Any]:
+    return lambda: k.Conv1D(8, 3, padding="causal", dilation_rate=dilation, activation="relu")
 
 
 SEQUENCE, IMAGE = (20, 4), (32, 32, 3)
@@ -116,5 +147,16 @@ MODELS: Mapping[str, Callable[[], Any]] = {
     "text, from ids": _late("phone_text"),
     "decoder of a transformer": _late("decoder"),
     "einsum attention": _late("einsum_attention"),
+    "stream, LSTM, kept": _stream("keep", 4, _lstm),
+    "stream, LSTM, in and out": _stream("io", 4, _lstm),
+    "stream, LSTM, single steps kept": _stream("keep", 1, _lstm, lambda: k.Dense(3)),
+    "stream, LSTM, single steps in and out": _stream("io", 1, _lstm, lambda: k.Dense(3)),
+    "stream, LSTM, stacked, in and out": _stream("io", 2, _lstm, _lstm),
+    "stream, GRU, kept": _stream("keep", 4, _gru),
+    "stream, GRU, single steps in and out": _stream("io", 1, _gru),
+    "stream, SimpleRNN, kept": _stream("keep", 4, lambda: k.SimpleRNN(8, return_sequences=True)),
+    "stream, convolutions, kept": _stream("keep", 4, _causal(), _causal(2), lambda: k.Dense(3)),
+    "stream, convolutions, in and out": _stream("io", 4, _causal(), _causal(2), lambda: k.Dense(3)),
+    "stream, keyword spotter, kept": _stream("keep", 4, _causal(), _lstm, lambda: k.Dense(3, activation="softmax")),
 }
-"""What builds each model, by its name in the table."""
+"""What builds each model or stream, by its name in the table."""

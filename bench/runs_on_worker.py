@@ -2,7 +2,8 @@
 
     python runs_on_worker.py RUNTIME MODEL INPUTS OUTPUTS
 
-INPUTS is a .npz with an array `call/position` for each input of each call, OUTPUTS is written the same way.
+INPUTS is a .npz with an array `call/position` for each input of each call, OUTPUTS is written the same way. Inputs that
+only the first call has are states: later ones get the last outputs of the call before.
 """
 
 import sys
@@ -25,6 +26,57 @@ def tflite(path, module):
     return call
 
 
+def openvino(path):
+    """Calls in OpenVINO, which computes in bf16 where it is not told otherwise."""
+    from openvino import Core
+
+    model = Core().compile_model(path, "CPU", {"INFERENCE_PRECISION_HINT": "f32"})
+    return lambda arrays: [model(list(arrays))[port] for port in model.outputs]
+
+
+def tvm(path):
+    """Calls in TVM, compiled by LLVM."""
+    import tflite
+    from tvm import cpu, relax, runtime
+    from tvm.relax.frontend.tflite import from_tflite
+
+    with open(path, "rb") as file:
+        module = from_tflite(tflite.Model.GetRootAs(file.read(), 0))
+    machine = relax.VirtualMachine(relax.build(module, "llvm"), cpu())
+
+    def call(arrays):
+        found = machine["main"](*map(runtime.tensor, arrays))
+        return [part.numpy() for part in ([found] if hasattr(found, "numpy") else found)]
+
+    return call
+
+
+def iree(path):
+    """Calls in IREE, from TOSA, compiled for this processor."""
+    import iree.compiler
+    import iree.runtime
+    import tosa_converter_for_tflite as tosa
+
+    form = tosa.TosaConverterOutputFormat
+    text = path + ".mlir"
+    tosa.tflite_flatbuffer_to_tosa_mlir(path, text, form.Bytecode)
+    options = ["--iree-llvmcpu-target-cpu=host"]
+    with open(text, "rb") as file:
+        program = iree.compiler.compile_str(
+            file.read(), target_backends=["llvm-cpu"], input_type="tosa", extra_args=options
+        )
+    module = iree.runtime.load_vm_flatbuffer(program, driver="local-task")
+
+    def call(arrays):
+        found = module.main(*arrays)
+        return [part.to_host() for part in (found if isinstance(found, (list, tuple)) else [found])]
+
+    return call
+
+
+OTHERS = {"openvino": openvino, "apache-tvm": tvm, "iree-base-runtime": iree}
+
+
 def caller(runtime, path):
     """What makes one call after another."""
     if runtime == "ai-edge-litert":
@@ -40,6 +92,8 @@ def caller(runtime, path):
 
         session = infer.session(path)
         return lambda arrays: session.infer(list(arrays))
+    if runtime in OTHERS:
+        return OTHERS[runtime](path)
     raise SystemExit(f"no runtime {runtime}")
 
 
@@ -48,11 +102,14 @@ def main(runtime, path, inputs, outputs):
     given = np.load(inputs)
     calls = sorted({int(name.split("/")[0]) for name in given.files})
     call = caller(runtime, path)
-    found = {}
+    found, first, before = {}, [], []
     for number in calls:
         places = sorted((n for n in given.files if n.startswith(f"{number}/")), key=lambda n: int(n.split("/")[1]))
-        for place, array in enumerate(call([given[name] for name in places])):
-            found[f"{number}/{place}"] = np.array(array)
+        arrays = [given[name] for name in places]
+        first = arrays if number == calls[0] else first
+        results = [np.array(a) for a in call(arrays + before[len(before) - len(first) + len(arrays) :])]
+        found.update((f"{number}/{place}", array) for place, array in enumerate(results))
+        before = results
     np.savez(outputs, **found)
 
 

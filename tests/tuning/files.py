@@ -1,10 +1,11 @@
-"""Files as other tools write them: the official converter's, and recurrences that PyTorch's exporter unrolls."""
+"""Files as other tools write them: the official converter's, litert-torch's, and what PyTorch's exporter unrolls."""
 
 from __future__ import annotations
 
 import contextlib
 import io
 import warnings
+from pathlib import Path
 from typing import Any
 
 import keras
@@ -13,6 +14,11 @@ import tensorflow as tf
 
 UNITS, FEATURES = 8, 4
 GATES = {"lstm": 4, "gru": 3, "rnn": 1}
+
+
+def litert_torch(name: str) -> bytes:
+    """A file of litert-torch 0.10.0, written by `litert_torch/make.py`: "lstm", "bilstm", "gru" or "rnn"."""
+    return (Path(__file__).parent / "litert_torch" / f"{name}.tflite").read_bytes()
 
 
 def official(layer: Any, steps: int = 6) -> bytes:

@@ -19,7 +19,7 @@ from jfuse.cli import app as cli
 from jfuse.errors import JfuseError
 from jfuse.tuning.optimized_file import operators_in
 from tests.slow import slow_but
-from tests.tuning.files import UNITS, official, official_integers, projected_first
+from tests.tuning.files import UNITS, litert_torch, official, official_integers, projected_first
 
 ANY_TIME = 1000.0  # tests never time: what is fastest is another machine's matter
 
@@ -27,6 +27,9 @@ FUSED: dict[str, tuple[Callable[[], bytes], str]] = {
     "unrolled RNN, product first": (lambda: projected_first("rnn"), "unidirectional_sequence_rnn"),
     "unrolled LSTM, product first": (lambda: projected_first("lstm"), "unidirectional_sequence_lstm"),
     "unrolled LSTM, backwards": (lambda: projected_first("lstm", backwards=True), "unidirectional_sequence_lstm"),
+    "LSTM of litert-torch": (lambda: litert_torch("lstm"), "unidirectional_sequence_lstm"),
+    "biLSTM of litert-torch": (lambda: litert_torch("bilstm"), "bidirectional_sequence_lstm"),
+    "RNN of litert-torch": (lambda: litert_torch("rnn"), "unidirectional_sequence_rnn"),
     "LSTM, loop": (lambda: official(layers.LSTM(UNITS)), "unidirectional_sequence_lstm"),
     "LSTM, loop, sequences": (
         lambda: official(layers.LSTM(UNITS, return_sequences=True)),
@@ -40,11 +43,14 @@ FUSED: dict[str, tuple[Callable[[], bytes], str]] = {
     "RNN, unrolled": (lambda: official(layers.SimpleRNN(UNITS, unroll=True)), "unidirectional_sequence_rnn"),
     "LSTM, stateful": (lambda: official(layers.LSTM(UNITS, stateful=True)), "unidirectional_sequence_lstm"),
 }
+WHOLE = ("LSTM of litert-torch", "biLSTM of litert-torch", "RNN of litert-torch")
+AROUND = ("fully_connected", "strided_slice", "zeros_like", "pad", "reshape", "concatenation", "reverse_v2")
 OTHERS = {
     "GRU, loop": lambda: official(layers.GRU(UNITS)),
     "GRU, unrolled": lambda: official(layers.GRU(UNITS, unroll=True)),
     "GRU, product first": lambda: projected_first("gru"),
     "GRU, stateful": lambda: official(layers.GRU(UNITS, stateful=True)),
+    "GRU of litert-torch": lambda: litert_torch("gru"),
     "CNN": lambda: official(layers.Conv1D(UNITS, 3)),
 }
 
@@ -76,7 +82,7 @@ def interface(data: bytes) -> list[object]:
     return [names, signatures, [m.name for m in model.metadata]]
 
 
-@pytest.mark.parametrize("name", slow_but(lambda name: name.startswith("unrolled RNN"), FUSED))
+@pytest.mark.parametrize("name", slow_but(lambda name: name.startswith(("unrolled RNN", "LSTM of")), FUSED))
 def test_a_recurrence_of_another_tool_is_fused(name: str, tmp_path: Path) -> None:
     make, operator = FUSED[name]
     path = tmp_path / "in.tflite"
@@ -85,6 +91,11 @@ def test_a_recurrence_of_another_tool_is_fused(name: str, tmp_path: Path) -> Non
     assert operator in result.report.operators
     assert "while" not in result.report.operators
     assert result.report.differences, "it was compared with the file"
+    if (
+        name in WHOLE
+    ):  # the product of all inputs and the first step, whose zeros were folded, are in the operator again
+        assert result.report.operators.keys() <= {operator, *AROUND}
+        assert result.report.operators["fully_connected"] == 1  # of the linear layer behind it
     need_no_more(path.read_bytes(), result.to_bytes())
     assert interface(result.to_bytes()) == interface(path.read_bytes())
 

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
+from math import log
 
 from jfuse.ir.dims import is_known
 from jfuse.ir.graph import Const, Eqn
 from jfuse.kernels.core.op import TflOp
 from jfuse.opaque_ops.state_operands import state_operands
+from jfuse.passes.options import FUSED
 from jfuse.passes.scans.to_loops.loop_cost import OPEN_LENGTH, OPERATOR_US
+from jfuse.passes.scans.to_loops.measured_forms import Errors, measured_rows
 
-MATRIX_US = 0.063  # a matrix in each step: an LSTM has 8 with what follows them, a simple RNN 2
-PRODUCT_US = 8.3e-5  # a product of a weight and a number; XNNPACK, which does not take fused ops, needs less
+MATRIX_US = 0.064  # a matrix in each step: an LSTM has 8 with what follows them, a simple RNN 2
+PRODUCT_US = 9.3e-5  # a product of a weight and a number; XNNPACK, which does not take fused ops, needs less
 FUSED_CONSTANTS = ("MATRIX_US", "PRODUCT_US")
 """In the order of `FusedSize.features`."""
 
@@ -43,8 +47,23 @@ class FusedSize:
         return self.steps * self.matrices, self.steps * self.rows * self.weights
 
     def microseconds(self) -> float:
-        """The estimated time of one invoke in microseconds."""
+        """The estimated time of one invoke in microseconds, by the model and what it errs by for operators nearby."""
+        return self.modelled() * _errors().factor(self.place())
+
+    def modelled(self) -> float:
+        """The time of one invoke by the model alone, in microseconds."""
         return sum(count * us for count, us in zip(self.features(), (MATRIX_US, PRODUCT_US), strict=True))
+
+    def place(self) -> tuple[float, ...]:
+        """Where the operator is among others, one unit of length for each factor e of its steps and matrices."""
+        return log(self.steps + 1), log(self.matrices + 1), 0.5 * log(self.weights + 1), log(self.rows + 1)
+
+
+@cache
+def _errors() -> Errors:
+    """What the model errs by for operators that were measured."""
+    found = [(FusedSize(**row["fused_size"]), row[FUSED]) for row in measured_rows() if FUSED in row]
+    return Errors.of([(size.place(), us / size.modelled()) for size, us in found])
 
 
 def fused_microseconds(eqn: Eqn) -> float:

@@ -15,21 +15,26 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
+from math import log
 
 from jfuse.ir.dims import Dim, is_known
 from jfuse.ir.graph import Const, Graph
 from jfuse.ir.types import TensorType
 from jfuse.ir.walk import all_eqns, expanded_size
+from jfuse.passes.scans.to_loops.measured_forms import Errors, measured_rows
 
-WHILE_US = 5.0  # the operator itself, once for each time that it runs
-TURN_US = 0.33  # a turn of WHILE: condition, counter, reading and writing rows
+WHILE_US = 4.9  # the operator itself, once for each time that it runs
+TURN_US = 0.27  # a turn of WHILE: condition, counter, reading and writing rows
 PREPARE_US = 0.11  # an operator of a body, once for each time that its WHILE runs
-COPY_US = 2e-5  # a byte of a stack in each turn
-FAR_COPY_US = 7.5e-5  # a byte of a stack that is large
-ALLOCATE_US = 1.5e-4  # a byte of a body's sequences and stacks, which the system hands out anew for each run
-FAR_US = 4.5e-6  # a byte of weights more, where the copies of all steps leave the near cache
-OPERATOR_US = 0.053  # an operator on a few numbers
-WEIGHT_US = 1.3e-5  # a byte of weights, multiplied with one row
+COPY_US = 4.2e-5  # a byte of a stack in each turn
+FAR_COPY_US = 4e-5  # a byte of a stack that is large
+ALLOCATE_US = 1.8e-4  # a byte of a body's sequences and stacks, which the system hands out anew for each run
+FAR_US = 5.3e-6  # a byte of weights more, where the copies of all steps leave the near cache
+OPERATOR_US = 0.041  # an operator on a few numbers
+WEIGHT_US = 7.3e-6  # a byte of weights, multiplied with one row
+_FORM_US = (WHILE_US, TURN_US, PREPARE_US, COPY_US, FAR_COPY_US, ALLOCATE_US, FAR_US)
+_WORK_US = (OPERATOR_US, WEIGHT_US)
 FORM_CONSTANTS = ("WHILE_US", "TURN_US", "PREPARE_US", "COPY_US", "FAR_COPY_US", "ALLOCATE_US", "FAR_US")
 """In the order of `LoopSize.features`."""
 WORK_CONSTANTS = ("OPERATOR_US", "WEIGHT_US")
@@ -37,13 +42,7 @@ WORK_CONSTANTS = ("OPERATOR_US", "WEIGHT_US")
 
 NEAR_STACK = 200 << 10  # bytes of a stack that is not large
 NEAR_BYTES = 512 << 10  # weights of the steps side by side that stay in the near cache
-MAX_BYTES = 768 << 10  # weights and rows of the steps side by side: cache, and memory at run time
-MAX_BYTES_FOR_SPEED = 1 << 20  # where speed is preferred: memory is spent for it
-NEAR_OPERATORS = 900  # operators side by side: beyond, each one takes several times as long, as its data is far
 MAX_OPERATORS = 4000  # of a graph: each takes about 200 bytes of the file
-STEPS = (1, 2, 3, 4, 5, 6, 8, 10, 12, 16)  # of a turn that are considered
-BLOCKS = (0, 24, 48, 96)  # sizes of blocks that are considered, divisible by most of the steps; 0: none
-WORTH = 1.05  # a longer file must be so much faster
 OPEN_LENGTH = 150  # the number of steps that is assumed where it is known only at run time
 
 
@@ -85,6 +84,28 @@ class LoopSpelling:
         return LoopSpelling(steps=steps, block=self.block if self.block % steps == 0 and self.block < length else 0)
 
 
+FORMS = tuple(map(LoopSpelling.named, ("x1", "x2", "x4", "x8", "x16", "x1in48", "x4in48", "x8in48", "unrolled")))
+"""The forms that are considered: those that `bench/loops.py` measures."""
+
+
+@dataclass(frozen=True)
+class Room:
+    """How much straight code a loop may become.
+
+    operators: that may be added to the graph; abreast: side by side. bytes: of the weights and rows of steps side by
+    side. worth: how many times as fast a longer file must be.
+    """
+
+    operators: int = MAX_OPERATORS
+    abreast: int = 900
+    bytes: int = 768 << 10
+    worth: float = 1.05
+
+
+ROOMS = {"fused": Room(), "speed": Room(abreast=MAX_OPERATORS, bytes=12 << 20, worth=1.0)}
+"""By what is preferred: files and memory that stay small, or what was measured to be fast on a desktop's caches."""
+
+
 @dataclass(frozen=True)
 class LoopSize:
     """What the cost of a loop depends on.
@@ -115,11 +136,18 @@ class LoopSize:
         return int(self.length) if is_known(self.length) else OPEN_LENGTH
 
     def microseconds(self, form: LoopSpelling) -> float:
-        """What one invoke of the loop takes."""
-        form_us = (WHILE_US, TURN_US, PREPARE_US, COPY_US, FAR_COPY_US, ALLOCATE_US, FAR_US)
-        work_us = (OPERATOR_US, WEIGHT_US)
-        pairs = (*zip(self.features(form), form_us, strict=True), *zip(self.work(), work_us, strict=True))
+        """What one invoke of the loop takes, by the model and what it errs by for loops nearby."""
+        return self.modelled(form) * _errors(form.short).factor(self.place())
+
+    def modelled(self, form: LoopSpelling) -> float:
+        """What one invoke of the loop takes by the model alone, in microseconds."""
+        pairs = (*zip(self.features(form), _FORM_US, strict=True), *zip(self.work(), _WORK_US, strict=True))
         return sum(count * us for count, us in pairs)
+
+    def place(self) -> tuple[float, ...]:
+        """Where the loop is among others, one unit of length for each factor e of its steps and operators."""
+        weights, collects = 0.5 * log(self.weights + 1), 1.5 * (self.collected > 0)
+        return log(self.steps + 1), log(self.operators + 1), weights, log(self.rows + 1), collects
 
     def work(self) -> tuple[float, float]:
         """What the steps do in any form: operators run, bytes of weights multiplied with a row."""
@@ -158,42 +186,37 @@ class LoopSize:
             return self.steps * self.operators
         return self.operators * (form.steps + (self.steps % form.steps if is_known(self.length) else form.steps > 1))
 
-    def allows(self, form: LoopSpelling, room: int, most_bytes: int = MAX_BYTES) -> bool:
-        """Whether a loop may have the form where so many operators may be added to the graph."""
+    def allows(self, form: LoopSpelling, room: Room) -> bool:
+        """Whether a loop may have the form."""
         steps = self.steps if form.unrolled else form.steps
         if form.unrolled and not is_known(self.length):
             return False
-        if form.block and (form.block % steps or form.block >= self.steps or not self.collected):
+        if form.block and (form.block % steps or 3 * form.block > self.steps or not self.collected):
             return False
         bytes_ = steps * (self.weights + self.given + self.collected)
-        near = bytes_ <= most_bytes and steps * self.operators <= NEAR_OPERATORS
-        return steps == 1 or (steps <= self.steps and near and self.added_operators(form) <= room)
+        fits = bytes_ <= room.bytes and steps * self.operators <= room.abreast
+        return steps == 1 or (steps <= self.steps and fits and self.added_operators(form) <= room.operators)
 
-    def expected(self, room: int, most_bytes: int = MAX_BYTES) -> dict[str, float]:
-        """What one invoke takes in each form that is allowed, in microseconds by its `short`, the least first.
-
-        Of WHILE without and with blocks the three fastest each.
-        """
-        costs = {f: self.microseconds(f) for f in FORMS if self.allows(f, room, most_bytes)}
-        ranked = sorted(costs, key=lambda f: costs[f])
-        kinds = [[f for f in ranked if (f.unrolled, f.block > 0) == kind] for kind in _KINDS]
-        kept = {f for kind in kinds for f in kind[:3]}
-        return {f.short: costs[f] for f in ranked if f in kept}
+    def expected(self, room: Room) -> dict[str, float]:
+        """What one invoke takes in each form that is allowed, in microseconds by its `short`, the least first."""
+        costs = {form.short: self.microseconds(form) for form in FORMS if self.allows(form, room)}
+        return dict(sorted(costs.items(), key=lambda pair: pair[1]))
 
 
-_KINDS = ((True, False), (False, False), (False, True))
-FORMS = (*(LoopSpelling(steps=steps, block=block) for block in BLOCKS for steps in STEPS), LoopSpelling(unrolled=True))
-
-
-def fastest(size: LoopSize, room: int, *, unroll: bool = True, most_bytes: int = MAX_BYTES) -> LoopSpelling:
-    """The form with the least cost; among those about as fast the shortest.
-
-    unroll: allow straight-line code. most_bytes: of weights and rows of the steps side by side.
-    """
-    allowed = [form for form in FORMS if size.allows(form, room, most_bytes) and (unroll or not form.unrolled)]
+def fastest(size: LoopSize, room: Room, *, unroll: bool = True) -> LoopSpelling:
+    """The form with the least cost; among those about as fast the shortest.   unroll: allow straight-line code"""
+    allowed = [form for form in FORMS if size.allows(form, room) and (unroll or not form.unrolled)]
     costs = {form: size.microseconds(form) for form in sorted(allowed, key=size.added_operators)}
-    limit = WORTH * min(costs.values())
+    limit = room.worth * min(costs.values())
     return next(form for form, cost in costs.items() if cost <= limit)
+
+
+@cache
+def _errors(form: str) -> Errors:
+    """What the model errs by for loops that were measured in this form."""
+    found = [(size, row[form]) for row in measured_rows() if form in row for size in [LoopSize(**row["size"])]]
+    spelled = LoopSpelling.named(form)
+    return Errors.of([(size.place(), us / size.modelled(spelled)) for size, us in found])
 
 
 def _bytes(t: TensorType) -> int:

@@ -22,19 +22,18 @@ from jfuse.passes.options import FUSED
 from jfuse.passes.rewrite import rewrite
 from jfuse.passes.scans.fission.split_scans import hoisted
 from jfuse.passes.scans.to_loops.loop_cost import (
-    MAX_BYTES,
-    MAX_BYTES_FOR_SPEED,
-    MAX_OPERATORS,
+    ROOMS,
     LoopSize,
     LoopSpelling,
+    Room,
     fastest,
 )
 from jfuse.passes.scans.to_loops.loop_forms import Loop, written
 from jfuse.passes.scans.to_loops.run_time_zeros import Homes, empty, spread
 from jfuse.report import LoopForm
 
-Choice = Callable[[LoopSize, int], LoopSpelling]
-"""Which form a loop of this size takes where so many operators may be added to the graph."""
+Choice = Callable[[LoopSize, Room], LoopSpelling]
+"""Which form a loop of this size takes where it has so much room."""
 
 
 def scan_to_loops(graph: Graph, ctx: Context, choose: Choice = fastest) -> Graph:
@@ -78,8 +77,7 @@ class _Visitor:
         self._known = broadcast_constants(graph)
         # The state pass knows these constants when it sees FILL, and writes them in its own way.
         self._states = {eqn.inputs[i] for eqn in graph.eqns if keeps_state(eqn) for i in state_operands(eqn)}
-        self._most_bytes = MAX_BYTES_FOR_SPEED if ctx.recurrence.prefer == "speed" else MAX_BYTES
-        self._room = MAX_OPERATORS - expanded_size(graph)  # passes copy the bodies that places share
+        self._held = expanded_size(graph)  # operators: passes copy the bodies that places share
 
     def visit(self, eqn: Eqn) -> Sequence[Any] | None:
         """The equation in builtins; None where it is one already."""
@@ -101,11 +99,15 @@ class _Visitor:
         rows = body.inputs[len(body.inputs) - len(loop.xs) :], body.outputs[len(loop.carries) :]
         size = LoopSize.of(body, loop.length, *([atom.type for atom in part] for part in rows))
         form = self._form(loop, size)
-        best = fastest(size, self._room, most_bytes=self._most_bytes)
-        expected = size.expected(self._room, self._most_bytes)
-        self._room -= size.added_operators(form)
-        self._ctx.report.loops.append(_told(loop, size, form, best, expected))
+        expected = size.expected(self._room("speed"))
+        self._held += size.added_operators(form)
+        self._ctx.report.loops.append(_told(loop, size, form, expected))
         return written(loop, form, self._homes)
+
+    def _room(self, prefer: str) -> Room:
+        """The room that is left in the graph where this is preferred."""
+        room = ROOMS[prefer]
+        return replace(room, operators=room.operators - self._held)
 
     def _form(self, loop: Loop, size: LoopSize) -> LoopSpelling:
         if same(loop.length, 1):
@@ -120,11 +122,8 @@ class _Visitor:
             if not is_known(loop.length):
                 raise _open_length(loop)
             return LoopSpelling(unrolled=True)
-        if loop_form == "while":
-            return fastest(size, self._room, unroll=False, most_bytes=self._most_bytes)
-        if self._choose is fastest:
-            return fastest(size, self._room, most_bytes=self._most_bytes)
-        return self._choose(size, self._room)
+        room = self._room(self._ctx.recurrence.prefer)
+        return fastest(size, room, unroll=False) if loop_form == "while" else self._choose(size, room)
 
     def _one_step_a_turn(self, loop: Loop) -> LoopSpelling:
         """The only form in which each operator of a step is one operator of the file."""
@@ -178,18 +177,17 @@ def _open_length(loop: Loop) -> LowerError:
     )
 
 
-def _told(
-    loop: Loop, size: LoopSize, form: LoopSpelling, best: LoopSpelling, expected: Mapping[str, float]
-) -> LoopForm:
-    """What became of a loop and why, for the report."""
+def _told(loop: Loop, size: LoopSize, form: LoopSpelling, expected: Mapping[str, float]) -> LoopForm:
+    """What became of a loop and why, for the report.   expected: microseconds by form, the least first"""
     steps = f"{loop.length} steps" if is_known(loop.length) else f"{loop.length} steps, taken for {size.steps},"
+    best, microseconds = next(iter(expected.items()))
     return LoopForm(
         str(loop.eqn.source),
         f"{steps} of {size.operators} operators and {size.weights} bytes of weights",
         str(form),
         size.steps * size.operators,
-        size.microseconds(best),
+        microseconds,
         size.microseconds(form),
-        str(best),
+        str(LoopSpelling.named(best)),
         expected,
     )

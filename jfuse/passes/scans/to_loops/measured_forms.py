@@ -1,0 +1,46 @@
+"""What the cost models err by, from recurrences that were measured in all forms.
+
+`measured_forms.json` beside this file has microseconds of loops and fused operators by their sizes, as geometric means
+over the kinds of machine that it names; `python -m bench.forms --write` makes it of what `bench/loops.py` measured.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+import numpy as np
+
+NEAR = 0.3  # the distance between places at which what was measured counts 0.6 of what it does at no distance
+DOUBT = 0.02  # what the model itself counts, beside 1 for a recurrence at no distance
+
+
+@cache
+def measured_rows() -> tuple[dict[str, Any], ...]:
+    """The recurrences: the fields of their LoopSize ("size") and FusedSize ("fused_size"), and each form's time."""
+    text = files(__package__).joinpath("measured_forms.json").read_text(encoding="utf-8")
+    return tuple(json.loads(text)["rows"])
+
+
+@dataclass(frozen=True)
+class Errors:
+    """By how much a model errs: logs of what was measured over what it says.   places: f64[n,k]; logs: f64[n]"""
+
+    places: np.ndarray
+    logs: np.ndarray
+
+    @classmethod
+    def of(cls, found: Sequence[tuple[Sequence[float], float]]) -> Errors:
+        """The errors of a model by place, as measured over modelled time."""
+        return cls(np.array([place for place, _ in found]), np.log([ratio for _, ratio in found]))
+
+    def factor(self, place: Sequence[float]) -> float:
+        """How many times what the model says something at this place takes; 1 far from all that was measured."""
+        if not self.logs.size:
+            return 1.0
+        counts = np.exp(-np.square(self.places - np.array(place)).sum(axis=1) / (2 * NEAR**2))
+        return float(np.exp(counts @ self.logs / (counts.sum() + DOUBT)))
