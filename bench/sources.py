@@ -2,11 +2,12 @@
 
     python -m bench.sources [--json bench/results/sources.json] [--idle]
 
-The other route of a jax function is TensorFlow's converter (`TFLiteConverter.experimental_from_jax`), that of a module
-litert-torch, where it is installed; rows of what is not installed are left out. Each conversion is made once, without
-verification, after a small one that imports everything. Latency is of a call of batch 1 in LiteRT on one thread, the
-files in turns. Operators and sizes do not depend on what else the machine does; times do, so that they are
-written with --idle only.
+The other routes of a jax function are TensorFlow's converter (`TFLiteConverter.experimental_from_jax`) and
+litert-converter, which reads StableHLO; that of a module is litert-torch. Rows of what is not installed are left out,
+and a file that --json names keeps those that it has of them. Each conversion is made once, without verification, after
+a small one that imports everything. Latency is of a call of batch 1 in LiteRT on one thread, the files in turns, and of
+what `prefer="speed"` gives as well where that is another file. Operators and sizes do not depend on what else the
+machine does; times do, so that they are written with --idle only.
 """
 
 from __future__ import annotations
@@ -15,7 +16,8 @@ import argparse
 import json
 import statistics
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -97,6 +99,23 @@ def by_tensorflow(function: Callable[..., Any], shape: tuple[int, ...]) -> bytes
     return data
 
 
+def by_litert_converter(function: Callable[..., Any], shape: tuple[int, ...]) -> bytes:
+    """The file of litert-converter, by the steps that litert-torch takes."""
+    from litert_converter.mlir import ir, passmanager
+    from litert_converter.mlir._mlir_libs import converter_api_ext as converter
+
+    exported = jax.export.export(jax.jit(function))(jax.ShapeDtypeStruct(shape, jnp.float32))
+    context = ir.Context()
+    converter.prepare_mlir_context(context)
+    with context:
+        module = ir.Module.parse(exported.mlir_module())
+        names = {"input_names": ["x"], "output_names": ["output"]}
+        converter.set_signature(module.operation, signature_name="serving_default", **names)
+        converter.run_convert_to_tfl_passes(module, passmanager.PassManager(), converter.ConvertToTFLConfig())
+        data: bytes = converter.export_flatbuffer_to_bytes(module.operation)
+    return data
+
+
 def modules() -> dict[str, tuple[Any, tuple[int, ...]]]:
     """Modules of PyTorch, by name."""
     import torch
@@ -132,9 +151,10 @@ def by_litert_torch(module: Any, shape: tuple[int, ...]) -> bytes:
     return data
 
 
-def by_jfuse(source: Any, shape: tuple[int, ...]) -> bytes:
+def by_jfuse(source: Any, shape: tuple[int, ...], prefer: str = "fused") -> bytes:
     """Our file."""
-    return jfuse.convert(source, [jax.ShapeDtypeStruct(shape, jnp.float32)], verify=False).to_bytes()
+    specs = [jax.ShapeDtypeStruct(shape, jnp.float32)]
+    return jfuse.convert(source, specs, verify=False, prefer=prefer).to_bytes()
 
 
 Route = Callable[[Any, tuple[int, ...]], bytes]
@@ -144,14 +164,17 @@ def measured(source: Any, shape: tuple[int, ...], theirs: Route) -> dict[str, An
     """One row: seconds of conversion, operators, bytes and microseconds of a call, ours and theirs."""
     row: dict[str, Any] = {}
     files: dict[str, bytes] = {}
-    for name, route in (("jfuse", by_jfuse), ("other", theirs)):
+    routes = {"jfuse": by_jfuse, "jfuse_speed": partial(by_jfuse, prefer="speed"), "other": theirs}
+    for name, route in routes.items():
         started = time.perf_counter()
         try:
             data = route(source, shape)
         except Exception as error:  # of a converter that is not ours: that it fails is the result
-            if name == "jfuse":
+            if name != "other":
                 raise
             row[f"{name}_refuses"] = f"{type(error).__name__}: {' '.join(str(error).split())[:120]}"
+            continue
+        if name == "jfuse_speed" and len(data) == row["jfuse_bytes"]:
             continue
         row[f"{name}_seconds"] = round(time.perf_counter() - started, 3)
         row[f"{name}_bytes"] = len(data)
@@ -174,18 +197,27 @@ def _read(data: bytes) -> tuple[bytes, int]:
 
 def rows() -> Iterator[dict[str, Any]]:
     """All rows that can be measured here."""
-    if find_spec("tensorflow") is not None:
-        by_tensorflow(lambda x: x + 1, (1,))
-        by_jfuse(lambda x: x + 1, (1,))
-        for name, (function, shape) in FUNCTIONS.items():
-            yield {"source": "JAX", "model": name, **measured(function, shape, by_tensorflow)}
+    jax_routes = {
+        "TensorFlow": ("tensorflow", by_tensorflow),
+        "litert-converter": ("litert_converter", by_litert_converter),
+    }
+    for name, (package, route) in jax_routes.items():
+        if find_spec(package) is not None:
+            yield from _of_route("JAX", name, FUNCTIONS, lambda x: x + 1, route)
     if find_spec("torch") is not None and find_spec("litert_torch") is not None:
         import torch
 
-        by_litert_torch(torch.nn.Tanh().eval(), (1,))
-        by_jfuse(torch.nn.Tanh().eval(), (1,))
-        for name, (module, shape) in modules().items():
-            yield {"source": "PyTorch", "model": name, **measured(module, shape, by_litert_torch)}
+        yield from _of_route("PyTorch", "litert-torch", modules(), torch.nn.Tanh().eval(), by_litert_torch)
+
+
+def _of_route(
+    source: str, name: str, models: Mapping[str, tuple[Any, tuple[int, ...]]], small: Any, route: Route
+) -> Iterator[dict[str, Any]]:
+    """A row for each model, after a small one that imports everything."""
+    route(small, (1,))
+    by_jfuse(small, (1,))
+    for model, (made, shape) in models.items():
+        yield {"source": source, "route": name, "model": model, **measured(made, shape, route)}
 
 
 def main() -> None:
@@ -199,9 +231,15 @@ def main() -> None:
         print(json.dumps(row), flush=True)
         found.append(row)
     if not found:
-        raise JfuseError("neither TensorFlow nor litert-torch is installed", expected="one of them, to compare with")
+        raise JfuseError(
+            "no other converter is installed", expected="tensorflow, litert-converter or litert-torch, to compare with"
+        )
     if chosen.json:
         kept = [{k: v for k, v in row.items() if chosen.idle or not k.endswith(("_seconds", "_us"))} for row in found]
+        if chosen.json.exists():
+            made = {(row["source"], row["route"]) for row in kept}
+            before = json.loads(chosen.json.read_text(encoding="utf-8"))
+            kept = [row for row in before if (row["source"], row["route"]) not in made] + kept
         chosen.json.write_text(json.dumps(kept, indent=1) + "\n", encoding="utf-8")
 
 

@@ -190,6 +190,38 @@ def newton(x: Any) -> Any:
     return lax.while_loop(lambda s: s[1] < 8, lambda s: ((s[0] + size / s[0]) / 2, s[1] + 1), (jnp.ones_like(x), 0))[0]
 
 
+def kalman(seen: Any) -> Any:
+    """A filter that inverts a matrix in each step.   f32[t, 2] -> f32[t, 3]"""
+    change, view = jnp.eye(3) + 0.1 * jnp.eye(3, k=1), jnp.eye(2, 3) + 0.2
+
+    def step(state: Any, row: Any) -> Any:
+        mean, spread = change @ state[0], change @ state[1] @ change.T + 0.01 * jnp.eye(3)
+        gain = spread @ view.T @ jnp.linalg.inv(view @ spread @ view.T + 0.1 * jnp.eye(2))
+        mean = mean + gain @ (row - view @ mean)
+        return (mean, (jnp.eye(3) - gain @ view) @ spread), mean
+
+    return lax.scan(step, (jnp.zeros(3), jnp.eye(3)), seen)[1]
+
+
+def viterbi(scores: Any) -> Any:
+    """The best path, by a scan and one back.   f32[t, 5] -> i32[t], f32[]"""
+
+    def step(best: Any, row: Any) -> Any:
+        each = best[:, None] + W
+        return each.max(0) + row, each.argmax(0)
+
+    best, before = lax.scan(step, scores[0], scores[1:])
+    last = best.argmax()
+    path = lax.scan(lambda place, row: (row[place], row[place]), last, before, reverse=True)[1]
+    return jnp.append(path, last), best.max()
+
+
+def sampled(key: Any, x: Any) -> Any:
+    """A sample of what an encoder gives, drawn by a key that is an input."""
+    mean = x @ W
+    return mean + jnp.exp(0.1 * mean) * jax.random.normal(key.astype(jnp.uint32), mean.shape)
+
+
 LSTM, RNN = ("jfuse.lstm",), ("jfuse.rnn",)
 FEW: dict[str, Callable[[], JaxModel]] = {
     "linen-optimized-lstm-open-time": lambda: linen(nn.RNN(nn.OptimizedLSTMCell(6)), f32(B, T, 5), fuses=LSTM),
@@ -271,6 +303,9 @@ MORE: dict[str, Callable[[], JaxModel]] = {
     "plain-open-sizes": lambda: JaxModel(
         lambda x: jnp.concatenate([x, jnp.zeros((x.shape[0], 1, 5))], 1).mean(1), (f32(B, T, 5),)
     ),
+    "plain-kalman": lambda: JaxModel(kalman, (f32(6, 2),)),
+    "plain-viterbi": lambda: JaxModel(viterbi, (f32(6, 5),)),
+    "plain-sampled": lambda: JaxModel(sampled, (i32(2), f32(3, 5))),
     "plain-resize": lambda: JaxModel(
         lambda x: jax.image.resize(x, (x.shape[0], 8, 8, 2), "bilinear"), (f32(B, 4, 4, 2),)
     ),
