@@ -20,7 +20,7 @@ from jfuse.kernels.control import BodyOp, scan
 from jfuse.kernels.core.op import depends_on_data
 from jfuse.lowering.rule_tools.case_distinctions import families, place_of, run_time_switches
 from jfuse.lowering.rules import need
-from jfuse.proof.bytes_proof import agree, works_on_bytes
+from jfuse.proof.by_equation import agree, counts_data, largest_difference, works_on_bytes
 from jfuse.proof.ranges import integer_limits
 from jfuse.proof.samples import Case, Padded, Sampler, open_shapes
 
@@ -60,9 +60,10 @@ def prove(
 ) -> Proof:
     """Compare two graphs that take the same operands and give the same results; raises NotFused where they differ.
 
-    Both run in f64 on XLA. A few hundred samples settle analytic functions; so every case distinction in the body must
-    be claimed, or made by the replacement as well. Sizes that are open are tried at 1, 2 and 5, whose rows have nothing
-    to do with each other: a body that mixes rows differs from an op that does not.
+    Both run in f64 on XLA; equation by equation where results are as long as data decide. A few hundred samples settle
+    analytic functions; so every case distinction in the body must be claimed, or made by the replacement as well. Sizes
+    that are open are tried at 1, 2 and 5, whose rows have nothing to do with each other: a body that mixes rows differs
+    from an op that does not.
 
     constants: for each operand its value, None where it is known at run time only (all, where the sequence is empty).
     claims: families of case distinction that the replacement is known to make.
@@ -79,15 +80,18 @@ def prove(
     if works_on_bytes(replacement):
         _refuse_unexplained(body, replacement, claims)
         return Proof(agree(body, replacement, seed), 0.0)
-    of_body, of_replacement = _unrunnable(body), _unrunnable(replacement)
+    by_equation = counts_data(body, replacement)
+    of_body, of_replacement = (None if by_equation else _unrunnable(graph) for graph in (body, replacement))
     need(of_body is None, "body_not_executable", want="ops that XLA runs", got=of_body)
     need(of_replacement is None, "replacement_not_executable", want="ops that XLA runs", got=of_replacement)
     stateful = next((e for graph in (body, replacement) for e in all_eqns(graph) if e.effects), None)
     need(stateful is None, "stateful_body", want="no variables", got=stateful and place_of(stateful))
     _refuse_unexplained(body, replacement, claims)
     _refuse_unchecked_indices(body, replacement)
-    pair = _Pair.of(body, replacement, tolerance, is_masked=bool(masks))
     sampler = Sampler.of(body, replacement, padded=masks)
+    if by_equation:
+        return Proof(*largest_difference(body, replacement, sampler, tolerance, seed, largest_error))
+    pair = _Pair.of(body, replacement, tolerance, is_masked=bool(masks))
     sizes = open_shapes([v.type for v in body.inputs])
     every = [Case.of(s, _SAMPLES) for s in sizes]
     cheap = _short_cases(pair, sizes)

@@ -173,11 +173,37 @@ def test_a_loop_is_a_case_distinction() -> None:
     assert "while" in str(found)
 
 
+def _counted(x: Array) -> Array:
+    return ops.range_(np.int32(0), x, np.int32(1))
+
+
+def _greater(x: Array, than: float = 0.5, compare: Any = ops.greater) -> Array:
+    return ops.gather_nd(x, ops.where(compare(x, np.float32(than))))
+
+
 def test_ops_that_xla_cannot_run_are_refused() -> None:
-    found = refusal(ops.where, ops.where, [TensorType((BATCH,), DType.bool)])
+    number = [TensorType((), DType.i32)]
+    found = refusal(_counted, _counted, number)
     assert found.condition == "body_not_executable"
-    found = refusal(lambda x: ops.cast(x, out_data_type=DType.i64), ops.where, [TensorType((BATCH,), DType.bool)])
+    found = refusal(lambda x: ops.reshape(x, np.array([1], np.int32)), _counted, number)
     assert found.condition == "replacement_not_executable"
+
+
+def test_results_as_long_as_data_decide_are_compared_equation_by_equation() -> None:
+    types = [TensorType((symbol("B"), 3), DType.f32)]
+
+    def twice(x: Array) -> Array:
+        return ops.mul(np.float32(2), _greater(x))
+
+    found = proof(lambda x: ops.add(_greater(x), _greater(x)), twice, types)
+    assert found.samples >= 24
+    assert found.error == 0
+    wrong: list[Callable[[Array], Array]] = [
+        lambda x: ops.mul(_greater(x), np.float32(2.00001)),  # other values
+        lambda x: ops.mul(_greater(x, 0.501), np.float32(2)),  # another number of them
+        lambda x: ops.mul(_greater(x, 0.5, ops.greater_equal), np.float32(2)),
+    ]
+    assert [refusal(twice, w, types).condition for w in wrong] == ["not_equal"] * 3
 
 
 def test_bodies_that_keep_variables_are_refused() -> None:

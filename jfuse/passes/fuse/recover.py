@@ -68,14 +68,15 @@ def _recover(graph: Graph, ctx: Context) -> Graph:
 
 
 def _decided(eqn: Eqn, known: Known) -> Eqn:
-    """The scan for finite numbers without sequences of one value that only decide choices, products and sums."""
+    """The scan for finite numbers without values that only decide choices, products and sums.
+
+    They are sequences of one value, or constants that the step makes: paddings of zeros.
+    """
     (body,) = eqn.bodies
     first = eqn.params["consts"] + eqn.params["carries"]
     values = {i: constant_of(a, known) for i, a in enumerate(eqn.inputs) if i >= first and a is not None}
     flat = {i: v.reshape(-1) for i, v in values.items() if v is not None and 0 < v.size <= _LARGEST}
     found = {i: v[:1].reshape(()) for i, v in flat.items() if (v == v[0]).all()}
-    if not found:
-        return eqn
     step, _ = settled(body, {body.inputs[i]: value for i, value in found.items()})
     left = [i for i in range(len(eqn.inputs)) if i not in found or is_used(step, body.inputs[i])]
     step = replace(step, inputs=tuple(step.inputs[i] for i in left))

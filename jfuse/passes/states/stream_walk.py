@@ -20,7 +20,7 @@ from jfuse.passes.states.step_moves import MOVE_RULES
 from jfuse.passes.states.step_products import PRODUCT_RULES, elementwise
 from jfuse.passes.states.step_windows import WINDOW_RULES
 from jfuse.passes.states.stepped import SteppedEqn
-from jfuse.passes.states.steps import LAST, LENGTH, UNKNOWN, Once, StepAxis, StepsMix, Value
+from jfuse.passes.states.steps import LAST, LENGTH, MIXED, UNKNOWN, Once, StepAxis, StepsMix, Value
 
 _RULES = {**GATHER_RULES, **MOVE_RULES, **PRODUCT_RULES, **WINDOW_RULES}
 _SIZED = frozenset({ops.fill, ops.broadcast_to, ops.tile})
@@ -127,10 +127,9 @@ class StreamWalk:
         if op is ops.shape or op is ops.rank:
             return LENGTH  # those that are not the sequence's are told by their known values
         data = stepped.data
-        if any(isinstance(v, Once) and v.rank > LENGTH.rank for v in stepped.values):
-            return _worst(stepped.values)
         if not any(isinstance(v, StepAxis) for v in data):
-            return _worst(data) or self._sized(stepped, op)
+            worst = _worst(stepped.values)
+            return worst if worst in (MIXED, UNKNOWN) else _worst(data) or self._sized(stepped, op)
         if op in ADDS_STEPS:
             buffered = self._buffered(stepped, known)
             if buffered is not None:
@@ -193,8 +192,7 @@ class StreamWalk:
         consts, carries, xs = scan_parts(values, eqn.params)
         count = len(carries)
         if worst := next((v for v in values if isinstance(v, Once) and v.rank > LENGTH.rank), None):
-            if worst == UNKNOWN:
-                self.unknown.add(self._at[0])
+            self.unknown.add(self._at[0])
             return [worst] * len(eqn.outputs)
         if not any(isinstance(v, StepAxis) for v in xs):
             return self._scan_over_others(eqn, values)
@@ -258,12 +256,20 @@ class StreamWalk:
 
 
 def needed(graph: Graph, known: Known) -> frozenset[Var]:
-    """The tensors whose elements the results need; tensors of which only the shape is read are left out."""
+    """The tensors whose elements the results need; tensors of which only the shape is read are left out.
+
+    A size that data decide is no matter of shapes alone: what such a tensor is computed from is needed.
+    """
+    given = symbols_in(tuple(d for var in graph.inputs for d in var.type.shape))
     found = {atom for atom in graph.outputs if isinstance(atom, Var)}
     for eqn in reversed(graph.eqns):
         wanted = [out for out in eqn.outputs if out in found]
         if eqn.effects or any(out not in known for out in wanted):
-            found.update(a for i, a in enumerate(eqn.inputs) if isinstance(a, Var) and not _is_shape_only(eqn, i))
+            found.update(
+                atom
+                for i, atom in enumerate(eqn.inputs)
+                if isinstance(atom, Var) and not (_is_shape_only(eqn, i) and symbols_in(atom.type.shape) <= given)
+            )
     return frozenset(found)
 
 

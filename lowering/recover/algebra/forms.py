@@ -104,6 +104,14 @@ def concrete_zeros(tensor_type: TensorType, size: int) -> np.ndarray:
     return np.zeros([concrete_size(d, size) for d in tensor_type.shape], tensor_type.dtype.numpy)
 
 
+def concrete_start(var: Var, size: int) -> np.ndarray:
+    """What is known of a variable (a size that the loop hands in), with symbols taken as `size`; else zeros."""
+    if var.value is None:
+        return concrete_zeros(var.type, size)
+    sizes = [concrete_size(d, size) for d in var.value.ravel()]
+    return np.array(sizes, var.type.dtype.numpy).reshape(var.value.shape)
+
+
 def concrete_size(dim: Dim, size: int) -> int:
     """A dimension with each symbol taken as `size`, and with `size` where that leaves none."""
     found = int(substitute_dim(dim, dict.fromkeys(symbols_of(dim), size)))
@@ -161,7 +169,7 @@ def _program(body: Graph, values: Sequence[Var], sources: Sequence[Var], size: i
     graph = with_float(Graph("forms", body.inputs, live_eqns(body, values), tuple(values)), DType.f64)
     weights = large_constants(graph)
     places = [body.inputs.index(s) for s in sources]
-    zeros = [concrete_zeros(v.type, size) for v in graph.inputs]
+    zeros = [concrete_start(v, size) for v in graph.inputs]
     key = ("forms", format_graph(graph, sources=False, hoisted=weights), tuple(places), size)
     return shared_program(key, lambda: _jitted(graph, weights, places, zeros)), weights
 

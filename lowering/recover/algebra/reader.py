@@ -29,7 +29,7 @@ from jfuse.lowering.recover.algebra.expressions import (
     parts,
     scaled_leaf,
 )
-from jfuse.lowering.recover.algebra.forms import Dependence, concrete_zeros
+from jfuse.lowering.recover.algebra.forms import Dependence, concrete_start
 from jfuse.lowering.recover.cells.layer_norm import RowNorm, row_norm
 
 _MOST_NODES = 2000  # of an expression
@@ -54,7 +54,7 @@ class ExpressionReader:
         # What loops and branches make of the inputs is needed in size alone: they take long, or for ever.
         apart = [eqn for eqn in body.eqns if eqn.bodies and dependence.depends(eqn) and _has_loops(eqn)]
         given = (*body.inputs, *(out for eqn in apart for out in eqn.outputs))
-        self._arrays: dict[Var, np.ndarray] = {v: concrete_zeros(v.type, size) for v in given}
+        self._arrays: dict[Var, np.ndarray] = {v: concrete_start(v, size) for v in given}
         straight = replace(body, inputs=given, eqns=tuple(eqn for eqn in body.eqns if eqn not in apart), outputs=())
         try:
             evaluate(straight, [self._arrays[v] for v in given], self._observe)

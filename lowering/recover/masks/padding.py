@@ -61,6 +61,9 @@ def padding_of(mask: Atom, axis: int, made: Mapping[Var, Eqn], flipped: bool = F
     if eqn.op in _RISES:
         side = _side_of_comparison(eqn, axis, made)
         return Padding(_turned(side, flipped), mask, axis, flipped)
+    if operand is not None and _takes_rows_in_order(eqn, axis, made):
+        found = padding_of(operand, axis, made, flipped)
+        return found if found.side is None else Padding(None, mask, axis, flipped)
     moved = _moved(eqn, axis)
     if moved is None or operand is None:
         return Padding(None, mask, axis, flipped)
@@ -118,6 +121,26 @@ def _counts_up(atom: Atom, axis: int, made: Mapping[Var, Eqn]) -> bool:
             return False
         atom, axis = operand, moved[0]
     return bool((np.diff(atom.array, axis=axis) >= 0).all())
+
+
+def _takes_rows_in_order(eqn: Eqn, axis: int, made: Mapping[Var, Eqn]) -> bool:
+    """Whether a GATHER takes rows along an axis in their order: of a mask with an open length of its own.
+
+    A loop reads it at its counter, which stays within the mask, though nothing but the source's own check says so: what
+    is promised of the whole mask is true of these rows as well.
+    """
+    if eqn.op is not ops.gather or eqn.params["batch_dims"] or eqn.params["axis"] != axis:
+        return False
+    operand, counter = eqn.inputs
+    if counter is None or operand is None or counter.type.rank != 1:
+        return False
+    around = made.get(counter) if isinstance(counter, Var) else None
+    if around is not None and around.op is ops.floor_mod:
+        counter, size = around.inputs
+        known = None if size is None else static_value(size)
+        if counter is None or known is None or same(known, operand.type.shape[axis]) is not True:
+            return False
+    return _counts_up(counter, 0, made)
 
 
 def _moved(eqn: Eqn, axis: int) -> tuple[int, bool] | None:

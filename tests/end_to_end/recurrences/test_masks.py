@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import tensorflow as tf
 
 import jfuse
 from jfuse.verification.inputs.padded_inputs import keep_promises
@@ -91,3 +92,48 @@ def test_without_a_promise_any_mask_is_right(library_name: str) -> None:
     assert "padding_unknown" in {refusal.condition for refusal in result.report.refused}
     assert not result.report.promises
     check_invokes(result)
+
+
+def blended(paddings: Callable[[Any, Any, Any], Any], *specs: Any) -> Any:
+    """An LSTM over x f32[t,b,3] whose states are blended with the old ones by f32[b,1], of x, t and other inputs."""
+    rng = np.random.default_rng(0)
+    kernel, bias = (tf.constant(rng.standard_normal(s).astype(np.float32)) for s in ([WIDTH + 4, 16], [16]))
+
+    def run(x: Any, *others: Any) -> Any:
+        def step(t: Any, rows: Any, h: Any, c: Any) -> tuple[Any, ...]:
+            i, f, g, o = tf.split(tf.concat([x[t], h], 1) @ kernel + bias, 4, 1)
+            new_c = tf.sigmoid(f) * c + tf.sigmoid(i) * tf.tanh(g)
+            new_h, old = tf.sigmoid(o) * tf.tanh(new_c), paddings(x, t, *others)
+            c, h = old * c + (1.0 - old) * new_c, old * h + (1.0 - old) * new_h
+            return t + 1, rows.write(t, h), h, c
+
+        steps, zeros = tf.shape(x)[0], tf.zeros([tf.shape(x)[1], 4])
+        rows = tf.TensorArray(tf.float32, steps, element_shape=[None, 4])
+        return tf.while_loop(lambda t, *_: t < steps, step, (0, rows, zeros, zeros))[1].stack()
+
+    own = tf.TensorSpec([None, None, WIDTH], name="x")
+    return tf.function(run, input_signature=[own, *specs], autograph=False)
+
+
+def test_paddings_of_zeros_that_the_step_makes_are_no_mask() -> None:
+    lite = jfuse.convert(blended(lambda x, t: tf.zeros([tf.shape(x)[1], 1])), verify=False)
+    assert fused_ops(lite) == 1
+    assert "while" not in lite.report.operators
+    check_invokes(lite)
+
+
+@pytest.mark.parametrize("side", ["right", "left"])
+def test_paddings_may_have_an_open_length_of_their_own(side: str) -> None:
+    """What the loop reads at its counter stands within them, or TensorFlow fails."""
+
+    def draw(seed: int) -> dict[str, np.ndarray]:
+        rng, steps, batch = np.random.default_rng(seed), _SIZES[seed % 4] + 2, 1 + seed % 3
+        counts = np.arange(steps)[:, None] < rng.integers(1, steps, batch)
+        x = rng.standard_normal((steps, batch, WIDTH)).astype(np.float32)
+        mask = ~counts if side == "right" else (~counts)[::-1]
+        return {"x": x, "old": mask[..., None].astype(np.float32)}
+
+    source = blended(lambda x, t, old: old[t], tf.TensorSpec([None, None, 1], name="old"))
+    lite = jfuse.convert(source, padding=side)
+    assert fused_ops(lite) == 1
+    check_invokes(lite, draw)

@@ -236,6 +236,16 @@ REFUSED: dict[str, tuple[Callable[[Any], Any], int | None, str]] = {
     "strides": (lambda x: lstm()(causal(4, 3, strides=2)(x)), None, "it takes every 2th step"),
     "pooled-strides": (lambda x: k.MaxPooling1D(2)(lstm()(x)), None, "it takes every 2th step"),
     "mean-over-time": (lambda x: k.GlobalAveragePooling1D()(lstm()(x)), None, "it reduces over the steps"),
+    "mean-that-chooses": (
+        applied_before(lambda x: tf.where(x > tf.reduce_mean(x), x, -x)),
+        None,
+        "it reduces over the steps",
+    ),
+    "as-many-as-data-say": (
+        applied_before(lambda x: x * tf.cast(tf.size(tf.boolean_mask(x, x > 0)), tf.float32)),
+        None,
+        "jfuse does not know which steps it reads",
+    ),
     "repeated": (lambda x: lstm()(k.RepeatVector(4)(k.LSTM(5)(x))), None, "it steps through what a call has once"),
     "last-beside-all": (applied_after(lambda x: x * x[:, -1:]), None, "it combines every step with the last step"),
     "first-step": (lambda x: k.Dense(2)(lstm()(x)[:, 0]), None, "it takes one step other than the last"),

@@ -108,3 +108,19 @@ def test_a_promise_is_about_the_steps_that_do_not_count(counts: bool) -> None:
 
     assert found(mask, ids).negated is counts
     assert found(mask, ids).promised("right", counts) == ("right" if counts else "left")
+
+
+@pytest.mark.parametrize(("first", "is_root"), [(lambda x: x, True), (lambda x: ops.reverse_v2(below(x), [0]), False)])
+def test_rows_read_at_a_counter_are_those_of_the_whole_mask(first: Callable[[Array], Array], is_root: bool) -> None:
+    """What is promised of an input is true of its first rows; what operators decide need not be: rows may come again."""
+
+    def function(x: Array, steps: Array) -> Array:
+        mask = first(x)
+        length = ops.gather(ops.shape(mask), np.int32(0), axis=0)
+        counter = ops.range_(np.int32(0), ops.gather(ops.shape(steps), np.int32(0), axis=0), np.int32(1))
+        return ops.gather(mask, ops.floor_mod(counter, length), axis=0)
+
+    mask = TensorType((symbol("T"), 5), DType.f32) if is_root else LENGTHS
+    graph = trace_graph(function, [mask, TensorType((symbol("N"),), DType.f32)])
+    padding = padding_of(graph.outputs[0], 0, producers(graph))
+    assert (padding.side, padding.root is graph.inputs[0]) == (None, is_root)

@@ -42,14 +42,27 @@ def test_a_body_with_ops_without_a_rule_fuses_by_trust(trust: bool) -> None:
     assert "igamma" in fusion.unproven.lower()
 
 
-def test_a_result_that_data_sizes_fuses_by_trust() -> None:
+@pytest.mark.parametrize("least", [0.0, 0.5])
+def test_a_result_as_long_as_data_decide_is_proven(least: float) -> None:
+    """The rule is that for 0."""
+
     def fuse(x: Any) -> Any:
         return jfuse.ops.gather_nd(x, jfuse.ops.where(jfuse.ops.greater(x, np.float32(0))))
 
+    rule = fuses("test.trusted", default=False)(fuse)
+    lite = jfuse.convert(marked(lambda x: tf.boolean_mask(x, x > least)), rules=[rule])  # compared with TensorFlow
+    assert [f.samples > 0 and not f.unproven for f in lite.report.fused] == [True] * (least == 0)
+    assert [r.condition for r in lite.report.refused] == ["not_equal"] * (least != 0)
+
+
+def test_a_size_that_is_a_value_fuses_by_trust() -> None:
+    def fuse(x: Any) -> Any:
+        return jfuse.ops.range_(np.float32(0), jfuse.ops.mul(jfuse.ops.sum_(x, [0]), np.float32(2)), np.float32(2))
+
     rule = fuses("test.trusted", trust=True, default=False)(fuse)
-    lite = jfuse.convert(marked(lambda x: tf.boolean_mask(x, x > 0.0)), rules=[rule])  # compared with TensorFlow
+    doubled = marked(lambda x: tf.range(tf.reduce_sum(x)) * 2.0)
+    lite = jfuse.convert(doubled, rules=[rule], samples=[np.array([2.5, 1, 1], np.float32)])
     assert [f.unproven.split(" (")[0] for f in lite.report.fused] == ["body not executable"]
-    assert "gather_nd" in lite.report.operators
 
 
 def test_a_body_that_runs_is_proven_all_the_same() -> None:
