@@ -95,8 +95,10 @@ def _grown(beams: _Beams, scores: Array, classes: int) -> _Beams:
     width, labels = int(beams.total.shape[1]), classes - 1
     is_there = ops.greater(beams.total, _LEAST)
     last = _last(beams)
-    # Whether beam i is beam j and one more label: bool[b,i,j].
-    from_beam = ops.logical_and(_is_one_longer(beams), ops.expand_dims(is_there, np.int32(1)))
+    # Whether beam i is beam j and one more label: bool[b,i,j]. What stands in places that no beam has is none: it may be
+    # the labels of a beam that is there, which would be found twice.
+    both = ops.logical_and(ops.expand_dims(is_there, np.int32(1)), ops.expand_dims(is_there, np.int32(2)))
+    from_beam = ops.logical_and(_is_one_longer(beams), both)
     same_label = ops.equal(ops.expand_dims(last, np.int32(2)), ops.expand_dims(last, np.int32(1)))
     before = ops.select_v2(
         same_label, ops.expand_dims(beams.blank, np.int32(1)), ops.expand_dims(beams.total, np.int32(1))

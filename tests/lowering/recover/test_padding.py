@@ -112,7 +112,7 @@ def test_a_promise_is_about_the_steps_that_do_not_count(counts: bool) -> None:
 
 @pytest.mark.parametrize(("first", "is_root"), [(lambda x: x, True), (lambda x: ops.reverse_v2(below(x), [0]), False)])
 def test_rows_read_at_a_counter_are_those_of_the_whole_mask(first: Callable[[Array], Array], is_root: bool) -> None:
-    """What is promised of an input is true of its first rows; what operators decide need not be: rows may come again."""
+    """What is promised of an input is true of its first rows; what operators decide need not be: rows may recur."""
 
     def function(x: Array, steps: Array) -> Array:
         mask = first(x)
