@@ -16,7 +16,6 @@ from jfuse.ir.evaluate import evaluate
 from jfuse.ir.graph import Graph
 from jfuse.ir.types import DType
 from jfuse.ir.walk import all_eqns, with_float
-from jfuse.kernels.control import BodyOp
 from jfuse.kernels.core.op import depends_on_data
 from jfuse.lowering.rules import need
 from jfuse.proof.inputs import draw
@@ -40,7 +39,7 @@ def counts_data(*graphs: Graph) -> bool:
 
     They are no longer than what they are counted from; a size that is a value of its own, as that of RANGE, may be any.
     """
-    eqns = [eqn for graph in graphs for eqn in all_eqns(graph) if not isinstance(eqn.op, BodyOp)]
+    eqns = [eqn for graph in graphs for eqn in all_eqns(graph) if not eqn.bodies]
     atoms = [a for eqn in eqns for a in (*eqn.inputs, *eqn.outputs) if a is not None]
     runs = all(e.op.is_kernel and not (e.op.traceable and depends_on_data(e)) for e in eqns)
     return runs and any(map(depends_on_data, eqns)) and all(a.type.dtype is not DType.string for a in atoms)

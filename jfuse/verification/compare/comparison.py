@@ -16,7 +16,7 @@ from jfuse.verification.compare.accepted_inputs import accepted
 from jfuse.verification.compare.constant_outputs import ConstantOutputs
 from jfuse.verification.compare.element_errors import ElementErrors, Suspect
 from jfuse.verification.compare.scales import ElementScales
-from jfuse.verification.compare.steep_inputs import is_steep
+from jfuse.verification.compare.steep_inputs import is_steep, ties_in_loops
 from jfuse.verification.compare.tolerance import Tolerance
 from jfuse.verification.compare.wrong import Differs, Excused, Worst, Wrong, measured
 from jfuse.verification.inputs.edges import ONE_INFINITE, OVERFLOWING, STEEP
@@ -273,10 +273,19 @@ class Comparison:
             return
         left, notes = self.excused(step, wrong, self._before)
         self.notes.update(dict.fromkeys(notes))
+        if left and step.kind not in MOVING and self._ties_in_loops(step, left):
+            self.notes[f"inputs of {step.kind}: values that tie in a loop were told apart differently"] = None
+            return
         if left:
             for w in left:
                 self._note_worst(step.key, w.output, w.pair, Worst(w.measure, w.tolerance, 1))
             raise Differs(step, left, states, self._before)
+
+    def _ties_in_loops(self, step: CallInputs, wrong: Sequence[Wrong]) -> bool:
+        if self._keeps:
+            return False
+        graph = self.signatures[step.key].graph
+        return ties_in_loops(graph, self.reference, self.subjects, step, wrong)
 
     def _is_steep(self, step: CallInputs, wrong: Sequence[Wrong]) -> bool:
         try:

@@ -1,4 +1,8 @@
-"""Edge inputs where the reference's own answer moves as much as what differs, once they are rounded otherwise."""
+"""Edge inputs where the reference's own answer moves as much as what differs, once they are rounded otherwise.
+
+Or where values tie in a loop, as all paths of a beam search do on zeros: no value before a choice in it can be given to
+the other side, as `Ties` does; but beside such inputs nothing ties, and both sides agree.
+"""
 
 from __future__ import annotations
 
@@ -8,12 +12,17 @@ from dataclasses import replace
 import numpy as np
 
 from jfuse.errors import VerifyFailed
+from jfuse.ir.graph import Graph
+from jfuse.ir.walk import all_eqns
 from jfuse.measure import relative_error
 from jfuse.proof.inputs import CallInputs
-from jfuse.verification.compare.wrong import Wrong
-from jfuse.verification.subject import Subject
+from jfuse.verification.compare.wrong import Wrong, measured
+from jfuse.verification.subject import Subject, outputs_and_states
 
 _NUDGE = 2.0**-22  # two roundings of an f32
+_ASIDE = 2.0**-10
+"""What tells ties apart: more than the roundings of some hundred steps of a loop, in numbers of about 1."""
+_TIMES = 4
 
 
 def is_steep(reference: Subject, step: CallInputs, wrong: Sequence[Wrong]) -> bool:
@@ -33,3 +42,42 @@ def _moved(array: np.ndarray) -> np.ndarray:
     signs = np.random.default_rng(0).choice((-1.0, 1.0), array.shape)
     with np.errstate(over="ignore"):
         return np.asarray(array.astype(np.float64) * (1 - _NUDGE * (1.5 + 0.5 * signs))).astype(array.dtype)
+
+
+def ties_in_loops(
+    graph: Graph, reference: Subject, subjects: Sequence[Subject], step: CallInputs, wrong: Sequence[Wrong]
+) -> bool:
+    """Whether values tie in a loop at these inputs: all sides agree a little beside them, each time.
+
+    There the reference must answer something else than at the inputs themselves: where it does not, nothing tied, and
+    what differs is wrong. Of loops only those that pick the greatest of several are asked: one that compares with a
+    constant may mean that very number.   wrong: of first calls
+    """
+    inner = (e for eqn in graph.eqns for body in eqn.bodies for e in all_eqns(body))
+    if not any(e.op.chooses for e in inner) or any(w.place < 0 for w in wrong):
+        return False
+    places = {w.place for w in wrong}
+    moves = False
+    for seed in range(_TIMES):
+        inputs = {name: _aside(array, seed) for name, array in step.inputs.items()}
+        try:
+            wanted = reference.start().run(inputs, step.key)
+        except VerifyFailed:
+            return False
+        found = {place: outputs_and_states(subjects[place].start(), inputs, step.key) for place in places}
+        if any(_apart(found[w.place][w.output], wanted[w.output], w) for w in wrong):
+            return False
+        moves |= any(_apart(wanted[w.output], w.wanted, w) for w in wrong)
+    return moves
+
+
+def _apart(found: np.ndarray, wanted: np.ndarray, like: Wrong) -> bool:
+    return measured(found, wanted, like.tolerance).relative > like.tolerance.value
+
+
+def _aside(array: np.ndarray, seed: int) -> np.ndarray:
+    if array.dtype.kind not in "fV":
+        return array
+    wide = array.astype(np.float64)
+    by = np.random.default_rng(seed).uniform(-_ASIDE, _ASIDE, array.shape) * np.maximum(np.abs(wide), 1.0)
+    return np.asarray(wide + by).astype(array.dtype)

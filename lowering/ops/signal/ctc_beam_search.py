@@ -95,8 +95,8 @@ def _grown(beams: _Beams, scores: Array, classes: int) -> _Beams:
     width, labels = int(beams.total.shape[1]), classes - 1
     is_there = ops.greater(beams.total, _LEAST)
     last = _last(beams)
-    # Whether beam i is beam j and one more label: bool[b,i,j]. What stands in places that no beam has is none: it may be
-    # the labels of a beam that is there, which would be found twice.
+    # Whether beam i is beam j and one more label: bool[b,i,j]. What stands in places without a beam does not count: it
+    # may be the labels of a beam that is there, which would be found twice.
     both = ops.logical_and(ops.expand_dims(is_there, np.int32(1)), ops.expand_dims(is_there, np.int32(2)))
     from_beam = ops.logical_and(_is_one_longer(beams), both)
     same_label = ops.equal(ops.expand_dims(last, np.int32(2)), ops.expand_dims(last, np.int32(1)))
@@ -120,6 +120,8 @@ def _grown(beams: _Beams, scores: Array, classes: int) -> _Beams:
     known = ops.batch_matmul(_number(from_beam), _number(is_next), adj_x=True)  # beam i and a label are a beam already
     may_grow = ops.logical_and(ops.less(known, np.float32(0.5)), ops.expand_dims(is_there, np.int32(2)))
     longer = ops.reshape(ops.select_v2(may_grow, longer, _NEVER), np.array([-1, width * labels], np.int32))
+    if width > 1:
+        longer = _without_forgotten(longer, total, from_beam, last, labels)
     best, places = ops.topk_v2(ops.concatenation(total, longer, axis=1), np.int32(width))
 
     stays = ops.less(places, np.int32(width))
@@ -135,6 +137,57 @@ def _grown(beams: _Beams, scores: Array, classes: int) -> _Beams:
     return _Beams(
         sequences, ops.add(lengths, grows), ops.select_v2(stays, blanks, _NEVER), ops.select_v2(stays, ends, best), best
     )
+
+
+def _without_forgotten(longer: Array, total: Array, from_beam: Array, last: Array, labels: int) -> Array:
+    """The scores of beams that grow, without those of beams that TensorFlow forgets.
+
+    Its beams grow one after another, the best first, into a list of the best so far. A beam that has fallen out of the
+    list when the one that it came from grows is set to nothing, and does not grow any more when its turn comes.
+    longer: f32[b,beams*labels]; total: f32[b,beams]; from_beam: bool[b,i,j]; last: i32[b,beams]
+    """
+    width = int(total.shape[1])
+    order = np.arange(width, dtype=np.int32)
+    origin = ops.sum_(ops.mul(_number(from_beam), order.astype(np.float32)), np.array([2], np.int32))
+    turn = ops.add(ops.mul(ops.cast(origin, out_data_type=DType.i32), np.int32(labels)), last)
+    comes_later = ops.reduce_any(ops.logical_and(from_beam, order[:, None] > order), np.array([2], np.int32))
+    before = ops.less(np.arange(width * labels, dtype=np.int32), ops.expand_dims(turn, np.int32(2)))
+    score = ops.expand_dims(total, np.int32(2))
+    better = _count(ops.greater(ops.expand_dims(total, np.int32(1)), score))
+    none = ops.not_equal(comes_later, comes_later)
+
+    def changes(goes_on: Array, *_: Array) -> Array:
+        return goes_on
+
+    def again(goes_on: Array, forgotten: Array, *given: Array) -> tuple[Array, ...]:
+        longer, score, before, better, from_beam, comes_later = given
+        growing = ops.expand_dims(_if_not(forgotten, longer, labels), np.int32(1))
+        found = ops.add(better, _count(ops.logical_and(ops.greater(growing, score), before)))
+        grows = ops.logical_not(ops.logical_and(from_beam, ops.expand_dims(forgotten, np.int32(1))))
+        visited = ops.logical_and(comes_later, ops.reduce_all(grows, np.array([2], np.int32)))
+        now = ops.logical_and(visited, ops.greater_equal(found, np.float32(width)))
+        return (_any(ops.not_equal(now, forgotten)), now, *given)
+
+    # Which are forgotten depends on what grows before: until nothing changes, once or twice as a rule.
+    carried = (_any(comes_later), none, longer, score, before, better, from_beam, comes_later)
+    types = [type_of(v) for v in carried]
+    bodies = [trace_graph(changes, types, name="cond"), trace_graph(again, types, name="body")]
+    return _if_not(ops.while_(carried, bodies)[1], longer, labels)
+
+
+def _if_not(forgotten: Array, longer: Array, labels: int) -> Array:
+    width = int(forgotten.shape[1])
+    by_beam = ops.reshape(longer, np.array([-1, width, labels], np.int32))
+    kept = ops.select_v2(ops.expand_dims(forgotten, np.int32(2)), _NEVER, by_beam)
+    return ops.reshape(kept, np.array([-1, width * labels], np.int32))
+
+
+def _count(x: Array) -> Array:
+    return ops.sum_(_number(x), np.array([2], np.int32))
+
+
+def _any(x: Array) -> Array:
+    return ops.reduce_any(x, np.array([0, 1], np.int32))
 
 
 def _last(beams: _Beams) -> Array:

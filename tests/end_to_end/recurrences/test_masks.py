@@ -94,7 +94,7 @@ def test_without_a_promise_any_mask_is_right(library_name: str) -> None:
     check_invokes(result)
 
 
-def blended(paddings: Callable[[Any, Any, Any], Any], *specs: Any) -> Any:
+def blended(paddings: Callable[..., Any], *specs: Any) -> Any:
     """An LSTM over x f32[t,b,3] whose states are blended with the old ones by f32[b,1], of x, t and other inputs."""
     rng = np.random.default_rng(0)
     kernel, bias = (tf.constant(rng.standard_normal(s).astype(np.float32)) for s in ([WIDTH + 4, 16], [16]))

@@ -19,5 +19,8 @@ CASES: tuple[Case, ...] = tuple(
         ((5, 2, 4), [5, 3], 6, 1, False),
         ((7, 1, 5), [7], 3, 2, True),
         ((3, 3, 3), [3, 1, 2], 20, 1, True),
+        # Narrow lists, out of which beams fall that others have grown from: of these some do not grow again.
+        ((12, 6, 5), [12, 12, 9, 12, 5, 12], 4, 3, False),
+        ((11, 6, 4), [11] * 6, 3, 3, True),
     )
 )

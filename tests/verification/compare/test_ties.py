@@ -207,3 +207,40 @@ def test_ties_of_functions_of_jax(name: str) -> None:
     other = jfuse.convert(lambda x: CHOICES[name](x + 0.1 * jnp.sign(x - 1)), [spec], verify=False)
     with pytest.raises(jfuse.VerifyFailed):
         jfuse.verify(other, jfuse.load(CHOICES[name], [spec]), shrink=0)
+
+
+def texts(sign: float) -> Any:
+    """The most probable texts of scores f32[t,2,5], of which all are alike where the scores are zeros."""
+
+    def found(scores: Any) -> dict[str, Any]:
+        lengths = tf.fill([2], tf.shape(scores)[0])
+        ids, chances = tf.nn.ctc_beam_search_decoder(scores * sign, lengths, 6, 3)
+        return {"chances": chances} | {f"text{i}": tf.sparse.to_dense(text, -1) for i, text in enumerate(ids)}
+
+    return tf.function(found, input_signature=[tf.TensorSpec([None, 2, 5], name="scores")], autograph=False)
+
+
+def test_ties_in_a_loop_are_told_by_what_is_beside_them() -> None:
+    found = jfuse.convert(texts(1.0))
+    assert "inputs of zeros: values that tie in a loop were told apart differently" in found.report.notes
+    zeros = np.zeros((1, 2, 5), np.float32)
+    with pytest.raises(jfuse.VerifyFailed, match="differs"):  # of the user's own inputs the answer is asked
+        jfuse.verify(found, texts(1.0), inputs=[zeros], shrink=0)
+    with pytest.raises(jfuse.VerifyFailed, match="differs"):
+        jfuse.verify(found, texts(-1.0), shrink=0)
+
+
+def halved(instead_of_zero: float) -> Any:
+    """x f32[4] halved until it is small, where elements of exactly 0 count as another number."""
+
+    def found(x: Any) -> Any:
+        x = tf.where(x == 0.0, instead_of_zero, x)
+        step = lambda y: (tf.where(y == 0.0, instead_of_zero, y) * 0.5,)  # noqa: E731
+        return tf.while_loop(lambda y: tf.reduce_max(tf.abs(y)) > 0.01, step, [x])[0]
+
+    return tf.function(found, input_signature=[tf.TensorSpec([4], name="x")], autograph=False)
+
+
+def test_a_loop_that_means_one_number_has_no_ties() -> None:
+    with pytest.raises(jfuse.VerifyFailed, match="differs"):
+        jfuse.verify(jfuse.convert(halved(0.0)), halved(3.0), shrink=0)
