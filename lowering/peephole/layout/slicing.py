@@ -1,4 +1,4 @@
-"""Slices that keep everything, and GATHER of one place that is known."""
+"""Slices that keep everything, GATHER of one place that is known, and of rows that were looked up once each."""
 
 from __future__ import annotations
 
@@ -7,14 +7,15 @@ from typing import Any
 import numpy as np
 
 from jfuse.ir.dims import same
-from jfuse.ir.graph import Atom, Const
+from jfuse.ir.graph import Atom, Const, Eqn
 from jfuse.ir.types import DType
 from jfuse.kernels import ops
 from jfuse.kernels.core.layout import axes_from_front, from_front
 from jfuse.kernels.core.op import static_value
 from jfuse.lowering.peephole.layout.reshape import reshaped
 from jfuse.lowering.peephole.pattern import const
-from jfuse.lowering.peephole.registry import Match, given, peephole
+from jfuse.lowering.peephole.registry import Match, given, peephole, peephole_walk
+from jfuse.lowering.peephole.view import GraphView
 from jfuse.lowering.rule_tools.again import again
 from jfuse.lowering.rules import need
 
@@ -76,6 +77,22 @@ def gather_of_one_place(match: Match, x: Atom, indices: Const) -> Any:
     need(x.type.dtype in _SLICED and x.type.rank <= _LARGEST_RANK, "operand_of_slices")
     axis = from_front(match.eqn.params["axis"], x.type.rank)
     return _place(x, axis, int(indices.array.reshape(())), indices.array.ndim == 0)
+
+
+@peephole_walk(ops.gather)
+def gather_of_distinct_rows(eqn: Eqn, view: GraphView) -> Any:
+    """Rows looked up for each distinct id, and from there for every id, are the rows of the ids themselves.
+
+    tf.nn.embedding_lookup_sparse spells it so, to ask a table that is elsewhere only once for each row.
+    """
+    rows, places = eqn.inputs
+    looked_up, distinct = view.producer(rows), view.producer(places)
+    if looked_up is None or distinct is None or looked_up.op is not ops.gather or distinct.op is not ops.unique:
+        return None
+    table, ids = looked_up.inputs
+    need(ids is distinct.outputs[0] and places is distinct.outputs[1], "ids_of_one_unique")
+    need(all(e.params["axis"] == 0 == e.params["batch_dims"] for e in (eqn, looked_up)), "rows")
+    return ops.gather(table, distinct.inputs[0])
 
 
 def _place(x: Atom, axis: int, index: int, shrink: bool) -> Any:
