@@ -7,7 +7,7 @@ from collections import defaultdict
 
 from jfuse.reports.rows import PageValue, Rows
 
-COLUMNS = 14
+COLUMNS = 9
 """How many lanes there are; what finds none runs in the last one."""
 
 

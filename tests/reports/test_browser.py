@@ -66,11 +66,22 @@ def test_names_of_operators_are_whole_at_1400_pixels(browser: Browser, tmp_path:
         "[...document.querySelectorAll('.row.op .name')].filter((n) => n.scrollWidth > n.clientWidth || "
         "n.getBoundingClientRect().right > n.closest('.row').getBoundingClientRect().right).length"
     )
+    outside = (
+        "[...document.querySelectorAll('.row.op .bytes, .row.op .size')].filter((n) => "
+        "n.getBoundingClientRect().right > n.closest('.row').getBoundingClientRect().right).length"
+    )
     names = "[...document.querySelectorAll('.row.op .name')]"
     assert tab.value(f"{names}.length") > 4
     assert tab.value(cut) == 0
     tab.value(f"{names}.forEach((n) => {{ n.textContent = 'unidirectional_sequence_lstm'; }})")
     assert tab.value(cut) == 0
+    for badge in ("LSTM cell of 8 units, 8 inputs", "reroll refused"):
+        tab.value(
+            f"{names}.forEach((n) => {{ const b = document.createElement('span'); b.className = 'badge fused'; "
+            f"b.textContent = '{badge}'; n.after(b); }})"
+        )
+    assert tab.value(cut) == 0
+    assert tab.value(outside) == 0
     assert tab.complaints == []
     tab.close()
 
