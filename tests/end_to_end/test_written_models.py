@@ -19,8 +19,9 @@ MODELS: dict[str, tuple[Callable[[], Written], dict[str, int]]] = {
     "beam_search": (written.beam_search, {"unidirectional_sequence_lstm": 0}),
     "samples_of_each_row": (written.samples_of_each_row, {"unidirectional_sequence_lstm": 1, "while": 0}),
     "enlarged_to_another": (written.enlarged_to_another, {"transpose_conv": 1}),
-    "speech": (partial(written.speech, 1), {"unidirectional_sequence_lstm": 1, "while": 1}),
-    "speech-three-texts": (partial(written.speech, 3), {"while": 1}),
+    # A loop over the steps, and one in it over what the beams forget.
+    "speech": (partial(written.speech, 1), {"unidirectional_sequence_lstm": 1, "while": 2}),
+    "speech-three-texts": (partial(written.speech, 3), {"while": 2}),
     "embedding-sum": (partial(written.sparse_features, "sum", weighed=False), {"topk_v2": 1}),
     "embedding-mean-weighed": (partial(written.sparse_features, "mean", weighed=True), {"topk_v2": 2}),
     "embedding-sqrtn": (partial(written.sparse_features, "sqrtn", weighed=False), {"topk_v2": 1}),

@@ -1,7 +1,8 @@
-"""Beam search over the classes of connectionist temporal classification, in one WHILE over the steps.
+"""Beam search over the classes of connectionist temporal classification, in a WHILE over the steps.
 
 A beam is a sequence of labels with two log probabilities: that its last step was a blank, and that it was its last
 label. In each step every beam goes on as it is, or grows by a label; beams that become the same sequence are added up.
+With several beams, a second WHILE within the step finds those that TensorFlow forgets.
 Of beams of equal probability those that stay come before those that grow; TensorFlow's order is that of a heap.
 Source: tensorflow/core/util/ctc/ctc_beam_search.h.
 """
