@@ -166,7 +166,7 @@ class _Pair:
     def of(cls, body: Graph, replacement: Graph, tolerance: float, *, is_masked: bool = False) -> _Pair:
         """The pair; graphs that differ in their weights alone share one program, and its compilations."""
         both = with_float(body, DType.f64), with_float(replacement, DType.f64)
-        weights = large_constants(both[0]), large_constants(both[1])
+        weights = large_constants(both[0], above=1), large_constants(both[1], above=1)
         text = [format_graph(g, sources=False, hoisted=w) for g, w in zip(both, weights, strict=True)]
         program = shared_program(("prove", *text), lambda: _program(*both, *weights))
         return cls(*both, weights, program, tolerance, is_masked)

@@ -167,7 +167,7 @@ def _need_rows(sources: Sequence[Var], values: Sequence[Var]) -> tuple[int, int]
 def _program(body: Graph, values: Sequence[Var], sources: Sequence[Var], size: int) -> tuple[Any, list[np.ndarray]]:
     """One jitted function (weights, tangents of the sources) -> (values at zero, tangents of the values)."""
     graph = with_float(Graph("forms", body.inputs, live_eqns(body, values), tuple(values)), DType.f64)
-    weights = large_constants(graph)
+    weights = large_constants(graph, above=1)
     places = [body.inputs.index(s) for s in sources]
     zeros = [concrete_start(v, size) for v in graph.inputs]
     key = ("forms", format_graph(graph, sources=False, hoisted=weights), tuple(places), size)
