@@ -155,6 +155,8 @@ def _need_rows(sources: Sequence[Var], values: Sequence[Var]) -> tuple[int, int]
     batches = {v.type.shape[0] if v.type.rank else 0 for v in sources}
     sizes = {int(d) if is_known(d) else _BLOCK for d in batches}
     size = max(sizes)
+    while size > 1 and not any(map(is_known, batches)) and max(concrete_size(d, size) for d in batches) > _BLOCK:
+        size //= 2  # B*B rows
     rows = {concrete_size(d, size) for d in batches}
     need(len(sizes) == len(rows) == 1 and 0 not in rows, "rows_of_the_batch", want="as many in each", got=sorted(rows))
     (count,) = rows
