@@ -3,10 +3,11 @@
     python -m bench.fuzz --minutes 30 --seed 7 --out bench/results/fuzz.json
     python -m bench.fuzz --folders --minutes 10 --seed 7 --out bench/results/fuzz_folders.json
 
-Files (.tflite) are those of `bench/fuzzed_files.py`, SavedModels those of `bench/fuzzed_folders.py`. What ends in a way
-not seen before is mutated further. The work is done in child processes: one that dies is a crash of the caller, and the
-next one goes on behind the file that it was at. One that stays at a file for too long prints where each of its threads
-is, and ends. A seed draws files of its own; what a run finds is added to what the file of `--out` has from others.
+Files (.tflite) are those of `bench/fuzzing/fuzzed_files.py`, SavedModels those of `bench/fuzzing/fuzzed_folders.py`.
+What ends in a way not seen before is mutated further. The work is done in child processes: one that dies is a crash of
+the caller, and the next one goes on behind the file that it was at. One that stays at a file for too long prints where
+each of its threads is, and ends. A seed draws files of its own; what a run finds is added to what the file of `--out`
+has from others.
 
 With `--guided` libFuzzer chooses which files are mutated further, by the branches of the reader that a file reaches. It
 needs atheris (`pip install atheris`), which is no part of the project's environment.
@@ -29,7 +30,7 @@ from typing import Any, Protocol
 import jax
 import numpy as np
 
-from bench.fuzz_findings import Findings
+from bench.fuzzing.findings import Findings
 
 HANG_S = 120.0  # for one file, whatever is done with it, on a busy machine; each call on XLA and in LiteRT may take two
 STUCK_S = 300.0  # for one file; then the child ends itself
@@ -106,10 +107,10 @@ def _say(what: Any) -> None:
 def fuzzed_of(options: argparse.Namespace) -> Fuzzed:
     """The kind of source that is asked for."""
     if options.folders:
-        from bench.fuzzed_folders import Folders
+        from bench.fuzzing.fuzzed_folders import Folders
 
         return Folders(options.execute)
-    from bench.fuzzed_files import Files
+    from bench.fuzzing.fuzzed_files import Files
 
     return Files(options.execute)
 
@@ -165,7 +166,7 @@ def _watched(options: argparse.Namespace, until: float) -> dict[str, Any]:
     while time.monotonic() < until and at + 1 < options.files:
         left = (until - time.monotonic()) / 60
         words = ["--child", at + 1, "--minutes", left, "--files", options.files, "--execute", options.execute]
-        module = "bench.guided_fuzz" if options.guided else "bench.fuzz"
+        module = "bench.fuzzing.guided" if options.guided else "bench.fuzz"
         command = [sys.executable, "-m", module, *map(str, words), "--seed", str(options.seed)]
         command += ["--folders"] * options.folders
         child = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=None, text=True)

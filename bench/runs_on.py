@@ -31,7 +31,7 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 import numpy as np
 
 import jfuse
-from bench.runs_on_models import Stream
+from bench.runtimes.models import Stream
 from jfuse.errors import JfuseError
 from jfuse.measure import relative_error
 from jfuse.proof.inputs import draws
@@ -39,7 +39,7 @@ from jfuse.running.micro import MicroInterpreter, has_micro, measured_arena
 from jfuse.verification.runners.in_tensorflow import InTensorFlow, variables_restored
 
 RESULT = Path("bench/results/runs_on.json")
-WORKER = Path(__file__).with_name("runs_on_worker.py")
+WORKER = Path(__file__).parent / "runtimes" / "worker.py"
 CALLS = 5
 RIGHT = 1e-5  # of the largest output: f32 sums in another order
 LIMIT_S = 120.0
@@ -229,7 +229,7 @@ def main() -> None:
     if arguments.markdown:
         sys.stdout.write(markdown(json.loads(RESULT.read_text())))
         return
-    from bench.runs_on_models import MODELS
+    from bench.runtimes.models import MODELS
 
     pythons = {"ai-edge-litert": sys.executable} | dict(p.split("=", 1) for p in arguments.python)
     found: dict[str, dict[str, str]] = {}

@@ -1,4 +1,4 @@
-"""`python -m bench.fuzz`: .tflite files, mutated as `bench/mutations.py` does; and how one is tried."""
+"""`python -m bench.fuzz`: .tflite files, mutated as `bench/fuzzing/file_mutations.py` does; and how one is tried."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 import numpy as np
 
-from bench.fuzz_findings import Findings, plain
-from bench.mutations import Mutator
+from bench.fuzzing.file_mutations import Mutator
+from bench.fuzzing.findings import Findings, plain
 from jfuse.errors import JfuseError
 from jfuse.ir.graph import Program
 from jfuse.ir.text import format_program

@@ -1,6 +1,6 @@
 """The children of `python -m bench.fuzz --guided`: libFuzzer keeps and mutates the files that reach new branches.
 
-It sees the branches of jfuse's reader, writer and program. Mutations are those of `bench/mutations.py`, or its own.
+It sees the branches of jfuse's reader, writer and program. Mutations are those of `file_mutations.py`, or its own.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import numpy as np
 
 with atheris.instrument_imports(include=["jfuse.tflite", "jfuse.ir", "jfuse.kernels"]):
     from bench.fuzz import Child, arguments
-    from bench.fuzzed_files import Files
+    from bench.fuzzing.fuzzed_files import Files
 
 _LONGEST = 2**16  # bytes of a file
 _OURS = 0.9  # of the mutations; the others are libFuzzer's

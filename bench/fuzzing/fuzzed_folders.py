@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 
 import jfuse
-from bench.folder_mutations import mutated, packed, unpacked
-from bench.fuzz_findings import Findings
-from bench.fuzzed_files import LIMITS, drawn, on_xla
+from bench.fuzzing.findings import Findings
+from bench.fuzzing.folder_mutations import mutated, packed, unpacked
+from bench.fuzzing.fuzzed_files import LIMITS, drawn, on_xla
 from jfuse.frontends.example_model import export_example
 
 SECRET = "/tmp/jfuse-fuzz/secret"  # where nothing of a folder may read or write

@@ -1,6 +1,6 @@
 """Calls of one file in one runtime, for `bench.runs_on`: any Python that has NumPy and the runtime runs it.
 
-    python runs_on_worker.py RUNTIME MODEL INPUTS OUTPUTS
+    python worker.py RUNTIME MODEL INPUTS OUTPUTS
 
 INPUTS is a .npz with an array `call/position` for each input of each call, OUTPUTS is written the same way. Inputs that
 only the first call has are states: later ones get the last outputs of the call before.
