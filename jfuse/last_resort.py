@@ -14,7 +14,7 @@ from types import TracebackType
 from typing import ParamSpec, TypeVar
 
 from jfuse.errors import InternalError, JfuseError
-from jfuse.settings import deep_recursion, eager_tensorflow, has_device, own_settings
+from jfuse.settings import eager_tensorflow, has_device, large_programs, own_settings
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -36,7 +36,7 @@ def only_jfuse_errors(stage: str, *, on_values: bool = False) -> Callable[[Calla
         @wraps(function)
         def guarded(*args: P.args, **kwargs: P.kwargs) -> R:
             try:
-                with own_settings(), eager_tensorflow(), deep_recursion():
+                with own_settings(), eager_tensorflow(), large_programs():
                     return function(*args, **kwargs)
             except JfuseError:
                 raise

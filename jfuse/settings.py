@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 import threading
 from collections.abc import Iterator
@@ -12,8 +13,10 @@ import jax
 import numpy as np
 
 _FRAMES = 8000  # Python's own limit of 1,000 allows some forty functions, loops or branches in each other
+# Objects that are made from one search for garbage to the next. Python's own 700 take a third of the time of converting
+# thousands of operators, all of whose objects stay.
+_NEW_OBJECTS = 20_000
 _LOCK = threading.Lock()
-_DEPTH = [0, 0]  # how many public functions run, in all threads, and the limit before the first of them
 
 
 @contextmanager
@@ -47,20 +50,54 @@ def has_device() -> bool:
 
 
 @contextmanager
-def deep_recursion() -> Iterator[None]:
-    """Within the `with`, as many frames may lie in each other as deeply nested models need.
+def large_programs() -> Iterator[None]:
+    """Within the `with`, Python allows deeply nested models their frames, and seldom searches for garbage.
 
-    Python has one limit for all threads: it is the caller's own again when the last of these blocks ends.
+    Python has one limit of each kind for all threads: they are the caller's own again when the last of these blocks
+    ends.
     """
     with _LOCK:
-        if _DEPTH[0] == 0:
-            _DEPTH[1] = sys.getrecursionlimit()
-            sys.setrecursionlimit(max(_FRAMES, _DEPTH[1]))
-        _DEPTH[0] += 1
+        if _LIMITS.blocks == 0:
+            _LIMITS.raise_all()
+        _LIMITS.blocks += 1
     try:
         yield
     finally:
         with _LOCK:
-            _DEPTH[0] -= 1
-            if _DEPTH[0] == 0 and sys.getrecursionlimit() == max(_FRAMES, _DEPTH[1]):
-                sys.setrecursionlimit(_DEPTH[1])
+            _LIMITS.blocks -= 1
+            if _LIMITS.blocks == 0:
+                _LIMITS.put_back()
+
+
+class _Limits:
+    """Python's own limits, and those before the first block; what somebody else changed meanwhile stays as it is.
+
+    blocks: how many are entered, in all threads.
+    """
+
+    def __init__(self) -> None:
+        self.blocks = 0
+        self._frames, self._garbage = sys.getrecursionlimit(), gc.get_threshold()
+
+    def raise_all(self) -> None:
+        self._frames, self._garbage = sys.getrecursionlimit(), gc.get_threshold()
+        sys.setrecursionlimit(self._more_frames)
+        gc.set_threshold(*self._seldom)
+
+    def put_back(self) -> None:
+        if sys.getrecursionlimit() == self._more_frames:
+            sys.setrecursionlimit(self._frames)
+        if gc.get_threshold() == self._seldom:
+            gc.set_threshold(*self._garbage)
+
+    @property
+    def _more_frames(self) -> int:
+        return max(_FRAMES, self._frames)
+
+    @property
+    def _seldom(self) -> tuple[int, int, int]:
+        new, young, old = self._garbage
+        return max(_NEW_OBJECTS, new) if new else 0, young, old  # 0: the caller wants no searches
+
+
+_LIMITS = _Limits()

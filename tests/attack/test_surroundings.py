@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import subprocess
 import sys
@@ -51,7 +52,8 @@ SURROUNDINGS: dict[str, Callable[[], AbstractContextManager[Any]]] = {
 def settings() -> list[Any]:
     names = ("jax_enable_x64", "jax_numpy_rank_promotion", "jax_transfer_guard", "jax_debug_nans", "jax_disable_jit")
     of_jax = [getattr(jax.config, name, None) for name in names]
-    return [*of_jax, sys.getrecursionlimit(), np.geterr(), dict(os.environ), os.getcwd(), tf.executing_eagerly()]
+    of_python = [sys.getrecursionlimit(), gc.get_threshold()]
+    return [*of_jax, *of_python, np.geterr(), dict(os.environ), os.getcwd(), tf.executing_eagerly()]
 
 
 @pytest.mark.parametrize("surrounding", SURROUNDINGS)
