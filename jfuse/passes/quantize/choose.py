@@ -109,7 +109,7 @@ class Choice:
         for i in operands_of(eqn).activations:
             atom = eqn.inputs[i]
             key: Hashable = (atom, dtype) if isinstance(atom, Var) else (eqn, i)
-            self._groups.add(key, lambda atom=atom: self._group(atom, rule, None))  # type: ignore[misc]
+            self._groups.add(key, lambda atom=atom: self._operand_group(eqn, atom, rule))  # type: ignore[misc]
             self._places[eqn, i] = key
         if row.result == "same" and results:
             self._share(eqn, [(var, dtype) for var in results])
@@ -192,6 +192,18 @@ class Choice:
         else:
             low, high = (0.0, 0.0) if fixed is not None else self._range_of(Observed(atom), rule.range_algorithm)
         return Group(rule.activations, low, high, fixed, rule.symmetric)
+
+    def _operand_group(self, eqn: Eqn, atom: Var | Const, rule: QuantizeRule) -> Group:
+        """The group of an operand; the constant of a minimum or maximum ends where its result does.
+
+        Beyond that it cuts nothing off, nor do integers that saturate; 1e6, the most that a normalization divides by,
+        would leave no steps for the numbers that share its scale.
+        """
+        group = self._group(atom, rule, None)
+        if isinstance(atom, Var) or integers_of(eqn).result != "same" or not eqn.op.elementwise or eqn.op.selects:
+            return group
+        low, high = self._seen(eqn.outputs[0])
+        return replace(group, low=max(group.low, min(low, 0.0)), high=min(group.high, max(high, 0.0)))
 
     def _share(self, eqn: Eqn, results: list[Hashable]) -> None:
         """Let operands and results share their parameters; an operand that cannot is read with those of the others."""

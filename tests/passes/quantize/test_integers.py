@@ -318,3 +318,21 @@ def test_a_far_number_that_no_softmax_reads_keeps_its_range() -> None:
         lambda x: ops.add(ops.mul(x, np.float32(0.1)), np.linspace(-1e6, 0, 16, dtype=np.float32))
     )
     assert _snr(calibrated(program, INT8, calls), program, calls) > 40
+
+
+@pytest.mark.parametrize(
+    "bounded",
+    [lambda x: ops.minimum(x, np.float32(1e6)), lambda x: ops.maximum(np.float32(-1e6), x)],
+    ids=["minimum", "maximum"],
+)
+@pytest.mark.parametrize("recipe", ["int8", "int16x8", "npu_symmetric"])
+def test_a_bound_that_is_never_reached_takes_no_steps(bounded: Callable[..., Any], recipe: str) -> None:
+    program, calls = _of_rows(lambda x: ops.tanh(bounded(ops.mul(x, np.float32(1.5)))))
+    assert _snr(calibrated(program, Recipe.named(recipe), calls), program, calls) > 30
+
+
+def test_a_bound_that_is_reached_cuts_off() -> None:
+    program, calls = _of_rows(lambda x: ops.minimum(ops.mul(x, np.float32(1.5)), np.float32(0.5)))
+    model = calibrated(program, INT8, calls)
+    assert _snr(model, program, calls) > 30
+    assert np.stack(in_litert(model, calls, delegates=True)).max() == pytest.approx(0.5, abs=0.02)
