@@ -11,10 +11,11 @@ from jfuse.errors import JfuseError
 from jfuse.ir.graph import Program, Signature
 from jfuse.ir.types import DType, TensorType
 from jfuse.ir.walk import all_eqns
+from jfuse.kernels.core.integer_types import quantizes_as_it_runs
 from jfuse.kernels.core.op import depends_on_data
 from jfuse.proof.inputs import CallInputs, draws, input_types, open_sizes, size_choices
 from jfuse.report import PaddingPromise
-from jfuse.verification.inputs.edges import FINITE, HUGE, ODD, ONE_INFINITE, SELECTING, edge_inputs
+from jfuse.verification.inputs.edges import FINITE, HUGE, ODD, ONE_INFINITE, OVERFLOWING, SELECTING, edge_inputs
 from jfuse.verification.inputs.padded_inputs import keep_promises
 from jfuse.verification.inputs.user_inputs import Given
 from jfuse.verification.inputs.vocabularies import with_keys
@@ -93,7 +94,8 @@ class CallPlan:
             if self._is_particular(signature):
                 continue
             sizes = self._sizes(signature)
-            tried = tuple(kind for kind in kinds if kind not in HUGE) if _saturates(signature) else kinds
+            left_open = _left_open(signature)
+            tried = tuple(kind for kind in kinds if kind not in left_open)
             steps = [CallInputs(signature.key, i, kind) for kind, i in edge_inputs(signature, sizes[0], tried, 0)]
             if self.sampling.empty and (first := _first_symbol(signature)) not in (None, *self.fixed[signature.key]):
                 (drawn,) = draws(signature, {**sizes[-1], str(first): 0}, self.sampling.seed, 1)
@@ -148,10 +150,16 @@ def leaks_infinities(program: Program) -> bool:
     return any(e.op.product == "windows" for graph in program.graphs() for e in all_eqns(graph))
 
 
-def _saturates(signature: Signature) -> bool:
-    """Whether floats are quantized: LiteRT leaves open what becomes of those beyond 2^31 steps."""
-    operands = (e.inputs[0] for e in all_eqns(signature.graph) if e.op.scales == "into")
-    return any(a is not None and a.type.dtype.is_float for a in operands)
+def _left_open(signature: Signature) -> frozenset[str]:
+    """The edges of which LiteRT leaves open what becomes: floats beyond 2^31 steps where QUANTIZE reads them.
+
+    Beside weights of integers a kernel takes its steps from the largest float, which must be finite.
+    """
+    eqns = list(all_eqns(signature.graph))
+    operands = (e.inputs[0] for e in eqns if e.op.scales == "into")
+    if any(a is not None and a.type.dtype.is_float for a in operands):
+        return HUGE
+    return OVERFLOWING if any(map(quantizes_as_it_runs, eqns)) else frozenset()
 
 
 def _batch_size(drawn: Mapping[str, np.ndarray]) -> int:

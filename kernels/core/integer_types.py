@@ -8,7 +8,7 @@ from typing import Any, Literal, TypeAlias, get_args
 
 import numpy as np
 
-from jfuse.ir.graph import Const, Eqn, Params
+from jfuse.ir.graph import Const, Eqn, Params, Var
 from jfuse.ir.quantization import Quantization
 from jfuse.ir.types import DType, TensorType
 
@@ -77,6 +77,14 @@ class IntegerTypes:
 def is_quantized(t: TensorType) -> bool:
     """Whether integers stand for real numbers."""
     return t.quantization is not None and bool(t.quantization.scale) and not t.dtype.is_float
+
+
+def quantizes_as_it_runs(eqn: Eqn) -> bool:
+    """Whether a kernel takes floats beside constant integers that stand for weights, and so quantizes the floats."""
+    first, *others = eqn.inputs or (None,)
+    if not isinstance(first, Var) or first.type.dtype is not DType.f32 or eqn.op.scales:
+        return False
+    return any(isinstance(a, Const) and is_quantized(a.type) for a in others)
 
 
 def is_per_tensor(t: TensorType | None) -> bool:

@@ -13,7 +13,7 @@ import numpy as np
 from jfuse.ir.graph import Atom, Const, Eqn, Graph, Signature, Var
 from jfuse.ir.types import DType, TensorType
 from jfuse.ir.walk import all_graphs
-from jfuse.kernels.core.integer_types import is_per_tensor, is_quantized
+from jfuse.kernels.core.integer_types import is_per_tensor, is_quantized, quantizes_as_it_runs
 from jfuse.kernels.core.operand import namespace
 from jfuse.quantization.computed import Computed
 from jfuse.quantization.real_numbers import as_integers, as_real, real_const, real_type
@@ -104,7 +104,7 @@ class _Real:
             return self._stored(eqn.outputs[0])
         inputs = [None if a is None else self._atom(a) for a in eqn.inputs]
         before: list[Eqn] = []
-        if _is_hybrid(eqn):
+        if quantizes_as_it_runs(eqn):
             given = inputs[0]
             assert given is not None, "an operand"
             inputs[0] = rounded = Var(given.type)
@@ -165,14 +165,6 @@ def _steps(const: Const) -> np.ndarray:
     ones = np.ones(const.array.shape, np.int32)
     zero = replace(quantization, zero_point=(0,) * len(quantization.scale))
     return np.broadcast_to(np.asarray(as_real(ones, zero), np.float32), const.array.shape)
-
-
-def _is_hybrid(eqn: Eqn) -> bool:
-    """Whether a kernel quantizes its first operand as it runs, as its weights are integers."""
-    first, *others = eqn.inputs or (None,)
-    if not isinstance(first, Var) or first.type.dtype is not DType.f32 or eqn.op.scales:
-        return False
-    return any(isinstance(a, Const) and is_quantized(a.type) for a in others)
 
 
 def _in_rows(of: TensorType) -> Computed:

@@ -152,3 +152,20 @@ def test_calls_of_several_sizes_to_a_file_that_keeps_a_state() -> None:
     assert found.passed
     with pytest.raises(VerifyFailed, match="half a step of weights"):
         jfuse.verify(planted(data, louder("FULLY_CONNECTED", 1)), module, inputs=calls)
+
+
+def test_an_infinity_before_weights_of_integers_is_not_tried() -> None:
+    """LiteRT takes the steps of such floats from the largest of them; the tanh hides that one was infinite."""
+    import tensorflow as tf
+
+    rng = np.random.default_rng(0)
+    first, second, last = (rng.standard_normal(s).astype(np.float32) / 8 for s in ((8, 64), (64, 64), (64, 4)))
+
+    def run(x: Any) -> Any:
+        return tf.tanh(tf.nn.relu(x @ first) @ second) @ last
+
+    source = tf.function(run, input_signature=[tf.TensorSpec((1, 8), tf.float32)], autograph=False)
+    data = jfuse.convert(source, quantize="dynamic", verify=False).to_bytes()
+    assert jfuse.verify(data, source).passed
+    with pytest.raises(VerifyFailed):
+        jfuse.verify(planted(data, louder("FULLY_CONNECTED", 1)), source)
