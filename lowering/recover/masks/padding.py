@@ -9,6 +9,7 @@ import numpy as np
 
 from jfuse.ir.dims import same
 from jfuse.ir.graph import Atom, Const, Eqn, Op, Var
+from jfuse.ir.types import DType
 from jfuse.kernels import ops
 from jfuse.kernels.core.op import static_value
 from jfuse.lowering.rule_tools.padding_side import side_of_values
@@ -16,6 +17,7 @@ from jfuse.lowering.rule_tools.padding_side import side_of_values
 _OTHER = {"right": "left", "left": "right"}
 _RISES: Mapping[Op, int] = {ops.less: 1, ops.less_equal: 1, ops.greater: 0, ops.greater_equal: 0}
 """The operand whose larger values make a comparison true."""
+_COMPARISONS = frozenset({*_RISES, ops.equal, ops.not_equal})
 
 
 @dataclass(frozen=True)
@@ -58,6 +60,10 @@ def padding_of(mask: Atom, axis: int, made: Mapping[Var, Eqn], flipped: bool = F
             return replace(found, negated=not found.negated)
     if eqn.op is ops.logical_and:
         return _of_both(eqn, axis, made, flipped)
+    if (told := _told_apart(eqn, made)) is not None:
+        numbers, negates = told
+        found = padding_of(numbers, axis, made, flipped != negates)
+        return replace(found, negated=found.negated != negates)
     if eqn.op in _RISES:
         side = _side_of_comparison(eqn, axis, made)
         return Padding(_turned(side, flipped), mask, axis, flipped)
@@ -73,6 +79,35 @@ def padding_of(mask: Atom, axis: int, made: Mapping[Var, Eqn], flipped: bool = F
 
 def _turned(side: str | None, flipped: bool) -> str | None:
     return _OTHER[side] if side and flipped else side
+
+
+def _told_apart(eqn: Eqn, made: Mapping[Var, Eqn]) -> tuple[Atom, bool] | None:
+    """The mask of 0 and 1 that is compared with a number which is between them, and whether the result negates it."""
+    if eqn.op not in _COMPARISONS:
+        return None
+    for numbers, limit in (eqn.inputs, eqn.inputs[::-1]):
+        if isinstance(limit, Const) and limit.array.size == 1 and numbers is not None and _is_binary(numbers, made):
+            pairs = [np.asarray(n, numbers.type.dtype.numpy) for n in (0, 1)]
+            given = [[limit.array.reshape(()) if a is limit else n for a in eqn.inputs] for n in pairs]
+            at = [bool(eqn.op.run(operands, eqn.params, ())[0]) for operands in given]
+            return (numbers, at[0]) if at[0] != at[1] and numbers.type.rank == eqn.outputs[0].type.rank else None
+    return None
+
+
+def _is_binary(atom: Atom | None, made: Mapping[Var, Eqn]) -> bool:
+    """Whether numbers are 0 and 1 alone: a mask as numbers, or one minus such."""
+    while isinstance(atom, Var) and atom.type.dtype is not DType.bool:
+        eqn = made.get(atom)
+        if eqn is None:
+            return False
+        first = eqn.inputs[0] if eqn.inputs else None
+        if eqn.op is ops.sub and isinstance(first, Const) and (first.array == 1).all():
+            atom = eqn.inputs[1]
+        elif eqn.op is ops.cast or any(_moved(eqn, axis) is not None for axis in range(eqn.outputs[0].type.rank)):
+            atom = first
+        else:
+            return False
+    return atom is not None and (not isinstance(atom, Const) or bool(np.isin(atom.array, (0, 1)).all()))
 
 
 def _of_both(eqn: Eqn, axis: int, made: Mapping[Var, Eqn], flipped: bool) -> Padding:
@@ -158,7 +193,9 @@ def _moved(eqn: Eqn, axis: int) -> tuple[int, bool] | None:
     if eqn.op in (ops.expand_dims, ops.squeeze, ops.reshape):
         return _through_units(operand, result, axis)
     source, wanted = operand.type.dtype, result.type.dtype
-    if eqn.op is ops.cast and (wanted.is_float or source.is_integer is wanted.is_integer):
+    if eqn.op is ops.cast and (
+        wanted.is_float or source in (wanted, DType.bool) or source.is_integer is wanted.is_integer
+    ):
         return axis, False
     return None
 

@@ -122,8 +122,11 @@ def test_paddings_of_zeros_that_the_step_makes_are_no_mask() -> None:
     check_invokes(lite)
 
 
-@pytest.mark.parametrize("side", ["right", "left"])
-def test_paddings_may_have_an_open_length_of_their_own(side: str) -> None:
+ROWS: dict[str, Callable[..., Any]] = {"slice": lambda x, t, old: old[t], "row": lambda x, t, old: tf.gather(old, t)}
+
+
+@pytest.mark.parametrize(("side", "read"), [("right", "slice"), ("left", "slice"), ("right", "row")])
+def test_paddings_may_have_an_open_length_of_their_own(side: str, read: str) -> None:
     """What the loop reads at its counter stands within them, or TensorFlow fails."""
 
     def draw(seed: int) -> dict[str, np.ndarray]:
@@ -133,7 +136,7 @@ def test_paddings_may_have_an_open_length_of_their_own(side: str) -> None:
         mask = ~counts if side == "right" else (~counts)[::-1]
         return {"x": x, "old": mask[..., None].astype(np.float32)}
 
-    source = blended(lambda x, t, old: old[t], tf.TensorSpec([None, None, 1], name="old"))
+    source = blended(ROWS[read], tf.TensorSpec([None, None, 1], name="old"))
     lite = jfuse.convert(source, padding=side)
     assert fused_ops(lite) == 1
     check_invokes(lite, draw)

@@ -34,6 +34,11 @@ def time_first(mask: Array) -> Array:
     return ops.transpose(mask, [1, 0])
 
 
+def numbers(lengths: Array, dtype: DType = DType.f32) -> Array:
+    """A mask of 0 and 1.   [5,b]"""
+    return time_first(ops.cast(below(lengths), out_data_type=dtype))
+
+
 CASES: dict[str, tuple[Callable[..., Array], str | None]] = {
     "step < length": (lambda n: time_first(below(n)), "right"),
     "step <= length": (lambda n: ops.less_equal(STEPS[:, None], n), "right"),
@@ -50,6 +55,13 @@ CASES: dict[str, tuple[Callable[..., Array], str | None]] = {
     "another dimension": (lambda n: ops.expand_dims(time_first(below(n)), 2), "right"),
     "both": (lambda n: ops.logical_and(time_first(below(n)), ops.less(STEPS[:, None], np.int32(3))), "right"),
     "one of each side": (lambda n: ops.logical_and(time_first(below(n)), ops.less(np.int32(3), STEPS[:, None])), None),
+    "numbers > 0": (lambda n: ops.greater(numbers(n), np.float32(0)), "right"),
+    "0.5 < numbers": (lambda n: ops.less(np.float32(0.5), numbers(n)), "right"),
+    "numbers < 1": (lambda n: ops.less(numbers(n), np.float32(1)), "left"),
+    "1 - numbers > 0": (lambda n: ops.greater(ops.sub(np.float32(1), numbers(n)), np.float32(0)), "left"),
+    "1 - numbers == 0": (lambda n: ops.equal(ops.sub(np.float32(1), numbers(n)), np.float32(0)), "right"),
+    "whole numbers != 1": (lambda n: ops.not_equal(numbers(n, DType.i32), np.int32(1)), "left"),
+    "numbers > 1": (lambda n: ops.greater(numbers(n), np.float32(1)), None),
     "equal": (lambda n: ops.equal(STEPS[:, None], n), None),
     "either": (lambda n: ops.logical_or(time_first(below(n)), ops.equal(STEPS[:, None], n)), None),
 }

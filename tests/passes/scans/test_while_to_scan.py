@@ -250,6 +250,21 @@ def test_conditions(function: Callable[[Any], Any], condition: str) -> None:
     assert refused(function, spec(5, 3)) == [condition]
 
 
+def test_rows_of_a_sequence_with_an_open_length_of_its_own() -> None:
+    """TensorFlow fails where it is shorter, so it is not; one that surely is stays in the loop."""
+
+    def call(x: Any, y: Any, ahead: int) -> Any:
+        step = lambda t, v: (t + 1, v * 0.5 + x[t] + tf.gather(y, t + ahead))  # noqa: E731
+        return tf.while_loop(lambda t, _: t < tf.shape(x)[0], step, (0, tf.zeros([3])))[1]
+
+    specs = [spec(None, 3), spec(None, 3)]
+    before, after, _ = run(tf.function(lambda x, y: call(x, y, 0), input_signature=specs, autograph=False))
+    assert counts(after) == (1, 0)
+    assert same_answers(before, after, normal(4, 3), normal(4, 3))
+    assert same_answers(before, after, normal(4, 3), normal(6, 3))
+    assert refused(lambda x: call(x, x, 1), spec(None, 3)) == ["not_every_step"]
+
+
 def test_a_limit_of_its_own_beside_an_open_length() -> None:
     """Which of the two ends the loop is known at run time only."""
 

@@ -51,8 +51,11 @@ def row_reads(body: Graph, counting: Counting, length: Dim) -> tuple[tuple[RowRe
         index = counting.index(place)
         if sequence is not body.outputs[position] or index is None or not _steps_through(index):
             continue
-        inside = rows(index, length, sequence.type.shape[axis]) is not None
-        need(inside, "not_every_step", want=f"rows for {length} steps", got=f"a sequence of {sequence.type}")
+        size = sequence.type.shape[axis]
+        if rows(index, length, size) is None:
+            outside = (is_known(length) and is_known(size)) or same(length, size) is True
+            need(not outside, "not_every_step", want=f"rows for {length} steps", got=f"a sequence of {sequence.type}")
+            continue  # of an open length of its own: its rows are gathered
         step = eqn.outputs[0]
         key = (position, axis, index)
         if key in found:
