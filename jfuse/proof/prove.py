@@ -55,6 +55,7 @@ def prove(
     claims: Iterable[str] = (),
     *,
     padded: Mapping[int, Padded] | None = None,
+    held: Mapping[int, np.ndarray] | None = None,
     tolerance: float = TOLERANCE,
     seed: int = 0,
 ) -> Proof:
@@ -72,10 +73,12 @@ def prove(
     in a step that does not count outweighs the column of the mask: this is told.
 
     padded: by position of the operand, masks that have no gaps.
+    held: by position, constants that are broadcast to the operand's open sizes, as initial states of an open batch.
     tolerance: the largest error relative to the largest element of an output; `TOLERANCE` or `ROUNDED`.
     """
     known = tuple(constants) or (None,) * len(body.inputs)
     masks = {body.inputs[place]: of for place, of in (padded or {}).items()}
+    constant = {body.inputs[place]: value for place, value in (held or {}).items()}
     body, replacement = _bound(body, known), _bound(replacement, known)
     if works_on_bytes(replacement):
         _refuse_unexplained(body, replacement, claims)
@@ -88,7 +91,7 @@ def prove(
     need(stateful is None, "stateful_body", want="no variables", got=stateful and place_of(stateful))
     _refuse_unexplained(body, replacement, claims)
     _refuse_unchecked_indices(body, replacement)
-    sampler = Sampler.of(body, replacement, padded=masks)
+    sampler = Sampler.of(body, replacement, padded=masks, held=constant)
     if by_equation:
         return Proof(*largest_difference(body, replacement, sampler, tolerance, seed, largest_error))
     pair = _Pair.of(body, replacement, tolerance, is_masked=bool(masks))

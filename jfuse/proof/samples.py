@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 
 import numpy as np
 
@@ -87,12 +88,22 @@ class Sampler:
     compared: Sequence[float]
     largest: int
     padded: Mapping[Var, Padded]
+    held: Mapping[Var, np.ndarray]
 
     @classmethod
-    def of(cls, *graphs: Graph, padded: Mapping[Var, Padded] | None = None) -> Sampler:
-        """A sampler for the inputs of the first graph. padded: the masks among them that have no gaps."""
+    def of(
+        cls,
+        *graphs: Graph,
+        padded: Mapping[Var, Padded] = MappingProxyType({}),
+        held: Mapping[Var, np.ndarray] = MappingProxyType({}),
+    ) -> Sampler:
+        """A sampler for the inputs of the first graph.
+
+        padded: the masks among them that have no gaps. held: constants that are broadcast to their shapes.
+        """
         first = graphs[0]
-        return cls(first.inputs, integer_limits(first), compared_constants(graphs), _largest_size(first), padded or {})
+        limits, compared = integer_limits(first), compared_constants(graphs)
+        return cls(first.inputs, limits, compared, _largest_size(first), padded, held)
 
     def draw(self, case: Case, seed: int) -> list[np.ndarray]:
         """One array for each input, samples along the first axis; f32 is drawn as f64."""
@@ -106,6 +117,9 @@ class Sampler:
 
     def _array(self, random: np.random.Generator, var: Var, shape: tuple[int, ...], count: int) -> np.ndarray:
         dtype = var.type.dtype
+        if var in self.held:
+            held = np.broadcast_to(self.held[var], (count, *shape))
+            return held.astype(np.float64 if dtype is DType.f32 else dtype.numpy)
         if dtype is DType.bool or var in self.padded:
             array = random.integers(0, 2, (count, *shape)).astype(np.float64 if dtype is DType.f32 else dtype.numpy)
             array[0], array[1] = False, True

@@ -134,6 +134,14 @@ def test_what_a_body_makes_nan_of_an_infinity_may_be_anything() -> None:
     assert not proof(body, limit).nan_for_infinities
 
 
+def test_constants_of_an_open_size_are_what_they_are() -> None:
+    """Zeros as a state of an open batch; without them the two differ."""
+    types = [f32(BATCH, 4), f32(BATCH, 4)]
+    assert refusal(ops.add, lambda x, h: ops.tanh(x), types).condition == "not_equal"
+    assert refusal(ops.add, lambda x, h: x, types, held={1: np.ones(4, np.float32)}).condition == "not_equal"
+    assert proof(ops.add, lambda x, h: x, types, held={1: np.zeros((), np.float32)}).error == 0.0
+
+
 def test_bools_take_each_value() -> None:
     flag = TensorType((), DType.bool)
 

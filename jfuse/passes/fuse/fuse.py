@@ -22,6 +22,7 @@ from jfuse.kernels import ops
 from jfuse.kernels.control import composite, scan, scan_parts, while_
 from jfuse.kernels.core.op import TflOp
 from jfuse.lowering.instead import spellings_of
+from jfuse.lowering.rule_tools.broadcast_constants import broadcast_constants
 from jfuse.lowering.rule_tools.case_distinctions import place_of
 from jfuse.lowering.rules import FuseRule, need
 from jfuse.opaque_ops.state_operands import keeps_state
@@ -263,15 +264,30 @@ def _proof(
     eqn: Eqn, rule: FuseRule, is_read: Sequence[bool], replacement: Graph, given: Sequence[int], masks: Masks
 ) -> Proof:
     """The proof of a replacement: as it is, or without the rounding of constants, the rule's own or the source's."""
+    known = _Known(masks.asked, _held(eqn))
     try:
-        return _proved(eqn, rule, replacement, given, masks.asked)
+        return _proved(eqn, rule, replacement, given, known)
     except NotFused as refusal:
         if refusal.condition != "not_equal":
             raise
     try:
         return _proved_unrounded(eqn, rule, is_read, replacement, given, masks)
     except NotFused:
-        return _proved(eqn, rule, replacement, given, masks.asked, ROUNDED)
+        return _proved(eqn, rule, replacement, given, known, ROUNDED)
+
+
+@dataclass(frozen=True)
+class _Known:
+    """What is known of operands that are no constants, by position: masks without gaps, and broadcast constants."""
+
+    padded: Mapping[int, Padded]
+    held: Mapping[int, np.ndarray]
+
+
+def _held(eqn: Eqn) -> dict[int, np.ndarray]:
+    """The operands that are a constant broadcast to an open size, as the initial states of an open batch."""
+    known = broadcast_constants(Graph("before", (), tuple(active_trace().eqns), ()))
+    return {i: known[a] for i, a in enumerate(atoms(eqn)) if isinstance(a, Var) and a in known}
 
 
 def _proved_unrounded(
@@ -284,7 +300,7 @@ def _proved_unrounded(
     except JfuseError as error:
         raise NotFused("not_equal", want="a rule that takes f64") from error
     need(rounds_to(exact, replacement), "not_equal", want="the same ops in f64 and in f32")
-    return _proved(wide, rule, exact, given, masks.asked)
+    return _proved(wide, rule, exact, given, _Known(masks.asked, _held(eqn)))
 
 
 def _proved(
@@ -292,9 +308,9 @@ def _proved(
     rule: FuseRule,
     replacement: Graph,
     given: Sequence[int],
-    padded: Mapping[int, Padded],
+    known: _Known,
     tolerance: float = TOLERANCE,
 ) -> Proof:
     wanted = _only(eqn.bodies[0], given)
     constants = [a.array if isinstance(a, Const) else None for a in atoms(eqn)]
-    return prove(wanted, replacement, constants, rule.claims, padded=padded, tolerance=tolerance)
+    return prove(wanted, replacement, constants, rule.claims, padded=known.padded, held=known.held, tolerance=tolerance)

@@ -266,10 +266,13 @@ def test_a_step_in_a_loop_that_is_no_lstm_keeps_its_plain_ops(loop: str) -> None
     assert "lstm" not in lite.report.operators
 
 
-@pytest.mark.parametrize("side", ["right", "left"])
-def test_a_promise_is_about_where_the_padding_stands(side: str) -> None:
-    """lingvo's paddings are 1 where a step does not count, other masks where it does."""
-    lite = jfuse.convert(padded(CELL), padding=side)
+@pytest.mark.parametrize(("side", "batch"), [("right", 3), ("left", 3), ("right", None)])
+def test_a_promise_is_about_where_the_padding_stands(side: str, batch: int | None) -> None:
+    """lingvo's paddings are 1 where a step does not count, other masks where it does.
+
+    The operator clips c in steps that do not count, too: the states start from zeros, in an open batch as well.
+    """
+    lite = jfuse.convert(padded(CELL, batch), padding=side)
     assert [(p.side, p.counts) for p in lite.report.promises] == [(side, False)]
     assert lite.report.operators["unidirectional_sequence_lstm"] == 1
     check_invokes(lite, paddings(side))
