@@ -15,13 +15,12 @@ from jfuse.lowering.from_jax.shapes import lower_pad
 from jfuse.lowering.from_torch.convolution import Steps, entries
 from jfuse.lowering.from_torch.shapes import lower_slice_, lower_unsqueeze, to_last, transposed
 from jfuse.lowering.ops.linalg.matmul import matrix_product
+from jfuse.lowering.ops.nn.pool import least
 from jfuse.lowering.rule_tools.image_layout import known_padding
 from jfuse.lowering.rule_tools.place import sources
-from jfuse.lowering.rule_tools.query import rank, scalar, type_of
+from jfuse.lowering.rule_tools.query import dtype, rank, scalar, type_of
 from jfuse.lowering.rule_tools.shape_tensors import shaped
 from jfuse.lowering.rules import DEFAULT, lowers_torch
-
-_LAYOUTS = {2: "NCHW", 3: "NCDHW"}
 
 
 def _windows(
@@ -54,12 +53,18 @@ def _pool(name: str, x: Array, sizes: list[int], steps: list[int], sides: list[t
         wide = lower_unsqueeze(x, 2)
         found = _pool(name, wide, [1, *sizes], [1, *steps], [(0, 0), *sides])
         return shaped(found, (*found.shape[:2], *found.shape[3:]), x, *sources())
+    if count == 3:  # TensorFlow's pools over volumes take no paddings of one's own
+        padding = padding_of(x, sizes, steps, sides)
+        if padding == "EXPLICIT":
+            x, padding = _padded(x, sides, least(dtype(x))), "VALID"
+        volumes = DEFAULT.lowers[name + "3D"]
+        return volumes(x, ksize=(1, 1, *sizes), strides=(1, 1, *steps), data_format="NCDHW", padding=padding)
     flat = [w for pair in sides for w in pair]
-    return DEFAULT.lowers[name + ("3D" if count == 3 else "")](
+    return DEFAULT.lowers[name](
         x,
         ksize=(1, 1, *sizes),
         strides=(1, 1, *steps),
-        data_format=_LAYOUTS[count],
+        data_format="NCHW",
         **({"padding": "EXPLICIT", "explicit_paddings": (0, 0, 0, 0, *flat)} if any(flat) else {"padding": "VALID"}),
     )
 
@@ -110,14 +115,14 @@ for _count in (1, 2, 3):
     _avg_pool(_count)
 
 
-def _padded(x: Array, sides: list[tuple[int, int]]) -> Array:
-    """x with zeros around its last axes; channels are last there, as they are for the pool."""
+def _padded(x: Array, sides: list[tuple[int, int]], value: float = 0) -> Array:
+    """x with a value around its last axes; channels are last there, as they are for the pool."""
     if not any(w for pair in sides for w in pair):
         return x
     channel = rank(x) - len(sides) - 1
     wide = [(0, 0, 0)] * channel + [(*pair, 0) for pair in sides] + [(0, 0, 0)]
     order = [i for i in range(rank(x)) if i != channel] + [channel]
-    images = lower_pad(transposed(x, order), scalar(0, x), padding_config=wide)
+    images = lower_pad(transposed(x, order), scalar(value, x), padding_config=wide)
     return transposed(images, [int(i) for i in np.argsort(order)])
 
 

@@ -39,7 +39,7 @@ def fewest_moves(graph: Graph) -> Graph:
     """The graph with regions in another layout; the same object where there is none that is better so."""
     for layout in layouts_in(graph):
         whole = _Whole(graph, layout)
-        better = [eqn for region in whole.regions() if whole.gain(region) >= layout.least for eqn in region]
+        better = [eqn for region in whole.regions() if whole.is_better(region) for eqn in region]
         changed = whole.rewritten(better) if better else None
         if changed is not None:
             return changed  # what else there is looks different now
@@ -88,21 +88,35 @@ class _Whole:
             groups.setdefault(root(eqn.outputs[0]), []).append(eqn)
         return groups.values()
 
-    def gain(self, region: Sequence[Eqn]) -> int:
-        """How many moves there would be less."""
+    def is_better(self, region: Sequence[Eqn]) -> bool:
+        """Whether there would be fewer moves, and not one that moves elements for several that do not."""
+        moves, transposes = self.gain(region)
+        return moves >= self.layout.least and transposes >= 0
+
+    def gain(self, region: Sequence[Eqn]) -> tuple[int, int]:
+        """How many moves there would be less, and how many of those that move elements."""
         layout, inside = self.layout, {out for e in region for out in e.outputs}
         operands = {a for e in region for a in e.inputs if isinstance(a, Var) and a not in inside}
-        entering = [a for a in operands if a.type.rank == layout.rank]
-        gone = sum(a in self.moved and self._is_read_by(a, inside) for a in entering)
-        added = sum(a not in self.moved and not layout.is_free(self.made_by.get(a)) for a in entering)
-        for out in inside:
-            if out.type.rank != layout.rank:
+        moves = transposes = 0
+        for var in (*operands, *inside):
+            if var.type.rank != layout.rank:
                 continue
-            outside = [e for e in self.readers.get(out, ()) if not inside.intersection(e.outputs)]
-            back = [e for e in outside if layout.undoes(e) or layout.absorbs(e)]
-            gone += sum(map(layout.undoes, back))
-            added += len(back) < len(outside) or out in self.results
-        return gone - added
+            gain = self._gain_inside(var, inside) if var in inside else self._gain_entering(var, inside)
+            moves += gain
+            transposes += 0 if layout.renames(var.type.shape) else gain
+        return moves, transposes
+
+    def _gain_entering(self, var: Var, inside: set[Var]) -> int:
+        """Moves less before a region, of a tensor that it reads."""
+        if var in self.moved:
+            return int(self._is_read_by(var, inside))
+        return -int(not self.layout.is_free(self.made_by.get(var)))
+
+    def _gain_inside(self, var: Var, inside: set[Var]) -> int:
+        """Moves less behind a region, of a tensor that it makes."""
+        outside = [e for e in self.readers.get(var, ()) if not inside.intersection(e.outputs)]
+        back = [e for e in outside if self.layout.undoes(e) or self.layout.absorbs(e)]
+        return sum(map(self.layout.undoes, back)) - (len(back) < len(outside) or var in self.results)
 
     def _is_read_by(self, var: Var, inside: set[Var]) -> bool:
         return var not in self.results and all(inside.intersection(e.outputs) for e in self.readers[var])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -48,6 +48,9 @@ class Layout(Protocol):
     def is_free(self, made_by: Eqn | None) -> bool:
         """Whether what makes a tensor can make the other layout of it as well, in one operator."""
 
+    def renames(self, shape: Shape) -> bool:
+        """Whether a tensor of that shape has its elements in the same order in the other layout: a RESHAPE moves it."""
+
     def fits(self, shape: Shape) -> bool:
         """Whether a tensor of that shape, of the rank, has the other layout."""
 
@@ -66,7 +69,7 @@ class Layout(Protocol):
 
 @dataclass(frozen=True)
 class TransposedLayout:
-    """A tensor is TRANSPOSE(its new one, perm)."""
+    """A tensor is TRANSPOSE(its new one, perm), which may be spelled as a RESHAPE where only sizes of 1 move."""
 
     moves_axes = True
     perm: Perm
@@ -80,22 +83,23 @@ class TransposedLayout:
         return 0 if self.perm in _CHANNELS_FIRST else 1
 
     def gives(self, eqn: Eqn) -> bool:
-        return known_permutation(eqn) == self.perm
+        return known_permutation(eqn) == self.perm or _reorders_ones(eqn, self.perm)
 
     def undoes(self, eqn: Eqn) -> bool:
         after = known_permutation(eqn)
-        return after is not None and tuple(self.perm[a] for a in after) == tuple(range(self.rank))
+        if after is None:
+            return _reorders_ones(eqn, tuple(map(int, self._back)))
+        return tuple(self.perm[a] for a in after) == tuple(range(self.rank))
 
     def absorbs(self, eqn: Eqn) -> bool:
-        return known_permutation(eqn) is not None
+        return known_permutation(eqn) is not None or (_reshapes(eqn) and self.renames(eqn.inputs[0].type.shape))  # type: ignore[union-attr]
 
     def is_free(self, made_by: Eqn | None) -> bool:
         """Where turning a tensor only renames its axes, in a RESHAPE that is there already."""
-        if made_by is None or made_by.op not in RENAMES:
-            return False
-        shape = made_by.outputs[0].type.shape
-        moved = [a for a in np.argsort(self.perm) if same(shape[a], 1) is not True]
-        return moved == sorted(moved)
+        return made_by is not None and made_by.op in RENAMES and self.renames(made_by.outputs[0].type.shape)
+
+    def renames(self, shape: Shape) -> bool:
+        return _keeps_elements(shape, self._back)
 
     def fits(self, shape: Shape) -> bool:
         return True
@@ -117,13 +121,35 @@ class TransposedLayout:
         return np.argsort(self.perm).astype(np.int32)
 
 
+def _reshapes(eqn: Eqn) -> bool:
+    return eqn.op in RENAMES and constant_shape(eqn.outputs[0].type.shape) is not None
+
+
+def _reorders_ones(eqn: Eqn, perm: Perm) -> bool:
+    """Whether an equation is a RESHAPE that does what TRANSPOSE by a permutation would: it moves sizes of 1 only."""
+    x = eqn.inputs[0] if _reshapes(eqn) else None
+    if x is None or x.type.rank != len(perm) or eqn.outputs[0].type.rank != len(perm):
+        return False
+    turned = zip((x.type.shape[a] for a in perm), eqn.outputs[0].type.shape, strict=True)
+    return all(same(d, e) is True for d, e in turned) and _keeps_elements(x.type.shape, perm)
+
+
+def _keeps_elements(shape: Shape, perm: Iterable[int]) -> bool:
+    """Whether a permutation moves axes of size 1 only."""
+    moved = [a for a in perm if same(shape[a], 1) is not True]
+    return moved == sorted(moved)
+
+
 class _Renamed:
     """One axis of size 1 more or less: any RESHAPE takes that in."""
 
     least = 1
 
     def absorbs(self, eqn: Eqn) -> bool:
-        return eqn.op in RENAMES and constant_shape(eqn.outputs[0].type.shape) is not None
+        return _reshapes(eqn)
+
+    def renames(self, shape: Shape) -> bool:
+        return True
 
     def is_free(self, made_by: Eqn | None) -> bool:
         return made_by is not None and self.absorbs(made_by)

@@ -11,8 +11,9 @@ from jfuse.ir.graph import Atom, Eqn
 from jfuse.kernels import ops
 from jfuse.kernels.core.layout import axes_from_front
 from jfuse.kernels.core.op import static_value
-from jfuse.lowering.peephole.layout.reshape import constant_shape, reshaped
+from jfuse.lowering.peephole.layout.reshape import constant_shape, rename, reshaped
 from jfuse.lowering.peephole.registry import Match, given, peephole
+from jfuse.lowering.rule_tools.query import keeps_type
 from jfuse.lowering.rules import need
 
 
@@ -47,6 +48,32 @@ def transposes_around_merged_axes(match: Match, x: Atom, first: Eqn, merged: Eqn
     left = tuple(places.index(group) for group in permutation(match.eqn))
     rows = ops.reshape(x, wanted)
     return rows if left == tuple(range(len(left))) else ops.transpose(rows, np.array(left, np.int32))
+
+
+@peephole(
+    lambda x: rename(
+        ops.transpose(ops.reshape(ops.transpose(x, ...).named("turned"), ...).named("parted"), ...).named("shuffled"),
+        ...,
+    )
+)
+def shuffle_of_transpose(match: Match, x: Atom, turned: Eqn, parted: Eqn, shuffled: Eqn) -> Any:
+    """A shuffle within axes of TRANSPOSE(x, p) = TRANSPOSE(the shuffle within axes of x, p).
+
+    A shuffle parts axes, reorders the parts of each and joins them again: of channels in groups.
+    """
+    order, parts = permutation(turned), parted.outputs[0].type.shape
+    need(keeps_type(turned.outputs[0].type, match.result.type), "joined_again")
+    groups = given(_joined(parts, match.result.type.shape), "axes_parted")
+    moves = iter(permutation(shuffled))
+    shuffles = [[next(moves) for _ in group] for group in groups]
+    need(all(sorted(after) == group for group, after in zip(groups, shuffles, strict=True)), "within_axes")
+    places = [order.index(axis) for axis in range(len(order))]
+    before = [part for axis in places for part in groups[axis]]
+    after = [before.index(part) for axis in places for part in shuffles[axis]]
+    split = given(constant_shape(tuple(parts[part] for part in before)), "constant_parts")
+    whole = given(constant_shape(x.type.shape), "constant_shape")
+    moved = ops.transpose(ops.reshape(x, split), np.array(after, np.int32))
+    return ops.transpose(ops.reshape(moved, whole), np.array(order, np.int32))
 
 
 def _joined(shape: Shape, joined: Shape) -> list[list[int]] | None:

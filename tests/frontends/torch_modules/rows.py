@@ -47,7 +47,7 @@ class Of(torch.nn.Module):
 
 
 B = None
-X, IDS, IMAGE = f32(B, 4, 6), i64(B, 3), f32(B, 4, 8, 8)
+X, IDS, IMAGE, VOLUME = f32(B, 4, 6), i64(B, 3), f32(B, 4, 8, 8), f32(2, 3, 2, 3, 4)
 _RNG = np.random.default_rng(5)
 
 
@@ -205,6 +205,10 @@ POOLS: tuple[Row, ...] = (
     ("adaptive parts", lambda x: F.adaptive_avg_pool2d(x, (3, 5)) + F.adaptive_max_pool2d(x, (3, 5)), (IMAGE,)),
     ("adaptive1d", lambda x: F.adaptive_avg_pool1d(x, 3) + F.adaptive_max_pool1d(x, 1), (f32(B, 4, 8),)),
     ("volumes", lambda x: F.max_pool3d(x, 2) + F.avg_pool3d(x, 2), (f32(1, 2, 4, 4, 4),)),
+    ("padded volumes", lambda x: F.max_pool3d(x, (1, 3, 3), (1, 2, 2), (0, 1, 1)), (f32(B, 2, 3, 8, 8),)),
+    ("volumes of one size", lambda x: F.max_pool3d(x, 3, 1, 1) + F.max_pool3d(x, (3, 1, 1), 1, (1, 0, 0)), (VOLUME,)),
+    ("volumes with ceil", lambda x: F.max_pool3d(x, 2, ceil_mode=True), (f32(1, 2, 3, 5, 4),)),
+    ("means of padded volumes", lambda x: F.avg_pool3d(x, 3, 2, 1), (f32(1, 2, 4, 4, 4),)),
 )
 
 
@@ -213,7 +217,6 @@ def sampled(mode: str, pads: str, corners: bool) -> Callable[..., Any]:
     return lambda x, grid: F.grid_sample(x, grid, mode, pads, corners)
 
 
-VOLUME = f32(2, 3, 2, 3, 4)
 RESIZES: tuple[Row, ...] = (
     ("nearest", lambda x: F.interpolate(x, scale_factor=2.0) + F.interpolate(x, size=(16, 16)), (IMAGE,)),
     ("bilinear", lambda x: F.interpolate(x, scale_factor=2.0, mode="bilinear"), (IMAGE,)),

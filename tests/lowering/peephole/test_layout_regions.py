@@ -46,6 +46,18 @@ def gated(x: Any) -> Any:
     return ops.mul(x, ops.reshape(gate, ints(-1, 4, 1, 1)))
 
 
+def squeezed(x: Any) -> Any:
+    """A factor for each channel, by convolutions of one pixel: their TRANSPOSEs only move sizes of 1."""
+    y = convolved(ops.mean(x, ints(2, 3), keep_dims=True))
+    return ops.mul(ops.logistic(normed(convolved(ops.relu(y)))), x)
+
+
+def shuffled(x: Any, *parts: int, order: Any) -> Any:
+    """Channels in another order, as groups are mixed."""
+    moved = ops.transpose(ops.reshape(x, ints(-1, *parts, 6, 6)), order)
+    return ops.reshape(moved, ints(-1, 4, 6, 6))
+
+
 def deep(x: Any) -> Any:
     for _ in range(30):
         x = residual(x)
@@ -78,6 +90,18 @@ INSIDE = [
         lambda x: convolved(gated(convolved(x))),
         IMAGE,
         left="transpose conv_2d mean fully_connected logistic reshape mul conv_2d transpose",
+    ),
+    case(
+        "squeezed",
+        lambda x: convolved(squeezed(convolved(x))),
+        f32(1, 4, 6, 6),
+        left="transpose conv_2d mean conv_2d conv_2d logistic mul conv_2d transpose",
+    ),
+    case(
+        "shuffled",
+        lambda x: convolved(shuffled(ops.tanh(convolved(x)), 2, 2, order=ints(0, 2, 1, 3, 4))),
+        IMAGE,
+        left="transpose conv_2d tanh reshape transpose reshape conv_2d transpose",
     ),
     case(
         "joined",
@@ -141,6 +165,18 @@ INSIDE = [
 ]
 
 OTHERS = [
+    case(
+        "shuffled-across-axes",
+        lambda x: shuffled(convolved(x), 2, 2, order=ints(0, 3, 1, 2, 4)),
+        IMAGE,
+        left="transpose conv_2d transpose reshape transpose reshape",
+    ),
+    case(
+        "ones-for-elements",
+        lambda x, y, z: ops.mul(ops.mul(ops.transpose(x, TO_FIRST), ops.transpose(y, TO_FIRST)), z),
+        *(f32(1, 1, 1, 4), f32(1, 1, 1, 4), f32(1, 4, 6, 6)),
+        left="reshape reshape mul mul",
+    ),
     case("nothing-gained", lambda x: ops.tanh(ops.transpose(x, TO_LAST)), IMAGE, left="transpose tanh"),
     case(
         "two-layouts-meet",
