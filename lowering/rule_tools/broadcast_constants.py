@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
@@ -23,11 +23,46 @@ def broadcast_constants(graph: Graph, given: Known = MappingProxyType({})) -> di
     """
     known = dict(given)
     for eqn in graph.eqns:
-        if eqn.op.is_kernel and len(eqn.outputs) == 1 and not eqn.effects:
+        if _has_one_value(eqn):
             found = broadcast_result(eqn, known)
             if found is not None:
                 known[eqn.outputs[0]] = found
     return known
+
+
+def constant_behind(var: Var, producer: Callable[[Var], Eqn | None]) -> np.ndarray | None:
+    """The constant that a Var holds, broadcast to its shape, by the equations that lead to it alone.
+
+    producer: gives the equation that makes a Var.
+    """
+    known: dict[Var, np.ndarray] = {}
+    seen: set[Var] = set()
+    pending = [var]
+    while pending:
+        eqn = producer(pending[-1])
+        if eqn is None or not _has_one_value(eqn) or not _spreads(eqn.op):
+            seen.add(pending.pop())
+            continue
+        before = [a for a in eqn.inputs if isinstance(a, Var) and a not in seen]
+        if before and pending[-1] not in seen:
+            seen.add(pending[-1])
+            pending += before
+            continue
+        found = broadcast_result(eqn, known)
+        if found is not None:
+            known[pending[-1]] = found
+        seen.add(pending.pop())
+    return known.get(var)
+
+
+def _has_one_value(eqn: Eqn) -> bool:
+    return eqn.op.is_kernel and len(eqn.outputs) == 1 and not eqn.effects
+
+
+def _spreads(op: Op) -> bool:
+    """Whether broadcast constants may give one: what `broadcast_result` knows."""
+    by_name = op.builtin in ("ZEROS_LIKE", "BROADCAST_TO", "FILL", "TILE")
+    return by_name or op.elementwise or op.linear == "joint" or op.moves in ("renames", "permutes")
 
 
 def constant_of(atom: Atom, known: Known) -> np.ndarray | None:

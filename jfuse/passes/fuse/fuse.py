@@ -22,7 +22,7 @@ from jfuse.kernels import ops
 from jfuse.kernels.control import composite, scan, scan_parts, while_
 from jfuse.kernels.core.op import TflOp
 from jfuse.lowering.instead import spellings_of
-from jfuse.lowering.rule_tools.broadcast_constants import broadcast_constants
+from jfuse.lowering.rule_tools.broadcast_constants import constant_behind
 from jfuse.lowering.rule_tools.case_distinctions import place_of
 from jfuse.lowering.rules import FuseRule, need
 from jfuse.opaque_ops.state_operands import keeps_state
@@ -286,8 +286,8 @@ class _Known:
 
 def _held(eqn: Eqn) -> dict[int, np.ndarray]:
     """The operands that are a constant broadcast to an open size, as the initial states of an open batch."""
-    known = broadcast_constants(Graph("before", (), tuple(active_trace().eqns), ()))
-    return {i: known[a] for i, a in enumerate(atoms(eqn)) if isinstance(a, Var) and a in known}
+    found = {i: constant_behind(a, active_trace().producer) for i, a in enumerate(atoms(eqn)) if isinstance(a, Var)}
+    return {i: constant for i, constant in found.items() if constant is not None}
 
 
 def _proved_unrounded(
