@@ -95,6 +95,7 @@ _SPELLED: dict[str, Callable[[str], str]] = {
     "state": _chosen("--state", STATES),
     "calibration": lambda value: f"--calibration {'random' if value == _RANDOM else 'data.npz'}",
     "batch": lambda value: f"--batch {value}" if value.isdigit() else f"batch={value}",
+    "calls": lambda value: f"--calls {value}",
     "custom_ops": _custom_ops,
     "input_tensors": _names("--inputs"),
     "output_tensors": _names("--outputs"),

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
+
+import numpy as np
 
 from jfuse.errors import KernelFailed, NoEnd, VerifyFailed
 from jfuse.ir.graph import Signature
 from jfuse.proof.inputs import CallInputs
-from jfuse.verification.inputs.redraw import Redraw
+from jfuse.verification.inputs.redraw import Manners, Redraw
 from jfuse.verification.subject import Arrays, Calls
 
 
@@ -23,15 +25,22 @@ def accepted(
     if step.kind == "given":
         return step, calls.run(step.inputs, step.key)
     drawn = redraw.as_kept(step.key, step.inputs) if step.kind == "random" else step.inputs
+    signature = signatures[step.key]
     try:
-        return replace(step, inputs=drawn), calls.run(drawn, step.key)
+        outputs = calls.run(drawn, step.key)
     except (KernelFailed, NoEnd):
         raise
     except VerifyFailed as refused:
-        found = _others(step, calls, redraw, signatures[step.key], str(refused.found), resets)
+        found = _others(step, calls, redraw, signature, str(refused.found), resets)
         if found is None:
             raise
         return found
+    if step.kind == "random" and step.key not in redraw.kept and not signature.states and _has_nan(outputs):
+        # A factor of a matrix that is not definite is NaN, beside what happened to be in memory.
+        found = _taken(step, calls, redraw, redraw.definite(signature, step.inputs), numbers=True)
+        if found is not None:
+            return found
+    return replace(step, inputs=drawn), outputs
 
 
 def _others(
@@ -41,8 +50,21 @@ def _others(
     tried = redraw.others(signature, step.inputs, message)
     if step.kind != "random":
         kept = redraw.kept.get(step.key, {})
-        exact = {n: m for n, m in kept.items() if step.inputs[n].dtype.kind not in "fcV"}
+        exact = {n: m for n, m in kept.items() if m.axes or step.inputs[n].dtype.kind not in "fcV"}
         tried = iter([(exact, redraw.changed(step.inputs, exact))] if exact else [])
+    return _taken(step, calls, redraw, tried, resets=resets)
+
+
+def _taken(
+    step: CallInputs,
+    calls: Calls,
+    redraw: Redraw,
+    tried: Iterable[tuple[Manners, Arrays]],
+    *,
+    resets: bool = False,
+    numbers: bool = False,
+) -> tuple[CallInputs, Arrays] | None:
+    """The first inputs of those tried that the reference takes, and its outputs.   numbers: none of them NaN"""
     for manners, inputs in tried:
         if resets:
             calls.reset()
@@ -52,7 +74,13 @@ def _others(
             raise
         except VerifyFailed:
             continue
+        if numbers and _has_nan(outputs):
+            continue
         if step.kind == "random":
             redraw.kept[step.key] = manners
         return replace(step, inputs=inputs), outputs
     return None
+
+
+def _has_nan(outputs: Arrays) -> bool:
+    return any(a.dtype.kind in "fcV" and bool(np.isnan(a).any()) for a in outputs.values())

@@ -171,7 +171,8 @@ class Comparison:
             return batch
         shape = next(iter(batch.values())).shape[: 2 if self.in_a_row else 1]
         changed = [self.redraw.as_kept(key, {n: a[place] for n, a in batch.items()}) for place in np.ndindex(shape)]
-        return {n: np.stack([one[n] for one in changed]).reshape(a.shape) for n, a in batch.items()}
+        stacked = {n: np.stack([one[n] for one in changed]) for n in batch}
+        return {n: a.reshape(*shape, *a.shape[1:]) for n, a in stacked.items()}
 
     def _of_batch(
         self, key: str, batch: Arrays, place: int, output: str, found: np.ndarray, wanted: np.ndarray

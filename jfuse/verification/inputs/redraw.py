@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from jfuse.ir.dims import is_known
 from jfuse.ir.graph import Signature
 from jfuse.verification.inputs.vocabularies import vocabularies, with_keys
 from jfuse.verification.subject import Arrays
@@ -20,6 +21,7 @@ _FEW, _SECONDS = 20, 30.0  # of tries, where they take longer than that
 _ROUNDS = 100  # of tries in which several inputs change at once
 _RANGE = re.compile(r"[\[(](-?\d+), ?(-?\d+)[\])]")
 _NUMBER = re.compile(r"-?\d+")
+SIZES = "sizes"  # the numbers as they were drawn, along axes as long as another input's
 _NUMERALS = np.array([b"0", b"1", b"2", b"12"], object)
 
 
@@ -28,6 +30,7 @@ class Manner:
     """How one input is drawn instead: a kind of numbers, of which some depend on another input's sizes, or its value.
 
     axis: of the other input, None for all its elements. least, end: of the numbers, where they are known.
+    axes: those along which the input gets sizes of the other first, each with the axis of the other.
     """
 
     kind: str
@@ -35,9 +38,13 @@ class Manner:
     axis: int | None = None
     least: int = 0
     end: int = 0
+    axes: tuple[tuple[int, int], ...] = ()
 
     def draw(self, generator: np.random.Generator, drawn: np.ndarray, inputs: Arrays) -> np.ndarray:
-        """An array of the shape and dtype of the one drawn before.   inputs: all that were drawn"""
+        """An array of the dtype and, but for `axes`, of the shape of the one drawn before.   inputs: all drawn"""
+        for own, axis in self.axes:
+            places = np.arange(inputs[self.other].shape[axis]) % max(drawn.shape[own], 1)
+            drawn = np.take(drawn, places, own)
         sized = inputs.get(self.other, drawn)
         n = sized.size if self.axis is None else sized.shape[self.axis]
         found = np.asarray(_KINDS[self.kind](self, generator, drawn, n, sized))
@@ -72,6 +79,13 @@ class Redraw:
         generator = np.random.default_rng(self._count)
         return {n: manners[n].draw(generator, a, drawn) if n in manners else a for n, a in drawn.items()}
 
+    def definite(self, signature: Signature, drawn: Arrays) -> Iterator[tuple[Manners, Arrays]]:
+        """Square matrices as positive definite ones: each input of such, then all of them."""
+        fixed = self.fixed.get(signature.key, ())
+        found = {n: Manner("definite") for n, a in drawn.items() if n not in fixed and _is_square(a)}
+        for manners in (*({n: m} for n, m in found.items()), *([found] if len(found) > 1 else [])):
+            yield manners, self.changed(drawn, manners)
+
     def others(self, signature: Signature, drawn: Arrays, message: str) -> Iterator[tuple[Manners, Arrays]]:
         """Inputs to try one after the other, with the manners to keep where TensorFlow takes them.
 
@@ -82,12 +96,36 @@ class Redraw:
             keyed = with_keys(signature, drawn, len(drawn), every=True)
             yield {}, {name: drawn[name] if name in fixed else array for name, array in keyed.items()}
         started = time.monotonic()
-        for manners in _tries(drawn, fixed, message):
+        for manners in itertools.chain(_agreeing(signature, drawn, fixed), _tries(drawn, fixed, message)):
             count = self._tried.get(signature.key, 0)
             if count >= _TRIES or (count >= _FEW and time.monotonic() - started > _SECONDS):
                 return
             self._tried[signature.key] = count + 1
             yield manners, self.changed(drawn, manners)
+
+
+def _agreeing(signature: Signature, drawn: Arrays, fixed: Collection[str]) -> Iterator[Manners]:
+    """The open sizes of inputs as those of one of them: operators sized by data do not tell which of them agree.
+
+    Along the same axes, or of a vector along another one; integers in order as well.
+    """
+    named = zip(signature.input_names, signature.graph.inputs, strict=False)
+    open_ = {n: [i for i, d in enumerate(v.type.shape) if not is_known(d)] for n, v in named}
+    for other, theirs in open_.items():
+        for moved in (0, *theirs[1:]):
+            found: dict[str, tuple[tuple[int, int], ...]] = {}
+            for name, own in open_.items():
+                vector = drawn[name].ndim == 1
+                pairs = [(i, i + moved) for i in own if i + moved in theirs and (vector or not moved)]
+                differing = tuple((i, k) for i, k in pairs if drawn[name].shape[i] != drawn[other].shape[k])
+                if differing and name not in fixed:
+                    found[name] = differing
+            if found:
+                yield {n: Manner(SIZES, other, axes=axes) for n, axes in found.items()}
+                ordered = [n for n in found if drawn[n].ndim == 1 and drawn[n].dtype.kind in "iu"]
+                kinds = {n: "ascending" if n in ordered else SIZES for n in found}
+                if ordered:
+                    yield {n: Manner(kinds[n], other, axes=axes) for n, axes in found.items()}
 
 
 def _tries(drawn: Arrays, fixed: Collection[str], message: str) -> Iterator[Manners]:
@@ -158,8 +196,7 @@ def _possible(name: str, array: np.ndarray, drawn: Arrays) -> list[Manner]:
     if array.dtype.kind == "O":
         return [Manner("numerals")]
     if array.dtype.kind == "f":
-        square = array.ndim > 1 and array.shape[-1] == array.shape[-2]
-        return [Manner(kind) for kind in ("unit", *(["definite"] if square else []))]
+        return [Manner(kind) for kind in ("unit", *(["definite"] if _is_square(array) else []))]
     if array.dtype.kind not in "iu":
         return []
     found = [Manner(kind) for kind in ("bits", "ones", "few", "zeros", *(["order"] if array.ndim == 1 else []))]
@@ -174,6 +211,10 @@ def _possible(name: str, array: np.ndarray, drawn: Arrays) -> list[Manner]:
             found += [Manner(kind, other, axis) for axis in axes for kind in ("splits", "parts")]
             found += [Manner("factors", other), Manner("shape", other)]
     return found
+
+
+def _is_square(array: np.ndarray) -> bool:
+    return array.dtype.kind == "f" and array.ndim > 1 and array.shape[-1] == array.shape[-2]
 
 
 def _definite(generator: np.random.Generator, shape: Sequence[int]) -> np.ndarray:
@@ -211,6 +252,7 @@ def _as_shape(count: int, shape: Sequence[int]) -> np.ndarray:
 
 _Kind = Callable[[Manner, np.random.Generator, np.ndarray, int, np.ndarray], Any]
 _KINDS: Mapping[str, _Kind] = {
+    SIZES: lambda manner, generator, drawn, n, other: drawn,
     "zeros": lambda manner, generator, drawn, n, other: np.zeros(drawn.shape),
     "ones": lambda manner, generator, drawn, n, other: np.ones(drawn.shape),
     "bits": lambda manner, generator, drawn, n, other: generator.integers(0, 2, drawn.shape),

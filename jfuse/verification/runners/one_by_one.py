@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from jfuse.errors import JfuseError
 from jfuse.verification.subject import Arrays, Subject
 
 
@@ -27,6 +28,15 @@ def _stacked(inputs: Arrays, run: Callable[[Arrays], dict[str, np.ndarray]]) -> 
     """The outputs for each item along the first axis of every input, along a first axis."""
     count = len(next(iter(inputs.values())))
     found = [run({name: array[i] for name, array in inputs.items()}) for i in range(count)]
+    for name in found[0]:
+        shapes = {outputs[name].shape for outputs in found}
+        if len(shapes) > 1:
+            raise JfuseError(
+                f"the output {name!r} has another shape for each sample, as data decide it",
+                expected="samples whose outputs can stand in one array",
+                found=" and ".join(str(list(shape)) for shape in sorted(shapes)[:2]),
+                remedy="calls=N, which compares calls in a row, instead of samples",
+            )
     return {name: np.stack([outputs[name] for outputs in found]) for name in found[0]}
 
 

@@ -80,6 +80,17 @@ MODELS: dict[str, Any] = {
     "boxes and their scores": traced(
         lambda b, s: tf.gather(b, tf.image.non_max_suppression(b, s, 5)), floats("b", None, 4), floats("s", None)
     ),
+    "mask of a length of its own": traced(tf.boolean_mask, floats("x", None, 2), spec("m", None, dtype=tf.bool)),
+    "rows by their numbers": traced(
+        lambda v, i: tf.RaggedTensor.from_value_rowids(v, i, nrows=4).to_tensor() * 2.0,
+        floats("v", None),
+        spec("i", None, dtype=tf.int64),
+    ),
+    "paddings with sizes of their own": traced(
+        lambda x, p: tf.where(tf.broadcast_to(p > 0.5, tf.shape(x)), x, tf.zeros_like(x)),
+        floats("x", None, None, 2),
+        floats("p", None, None, 1),
+    ),
     "rows that must be there": traced(lambda x: x[2] + x[1:][-2] + tf.math.top_k(x[0], 3)[0], floats("x", None, None)),
     "begin": traced(lambda x, b: tf.slice(x, b, [1, 2]) * 2.0, floats("x", 2, 6), spec("b", 2)),
     "begin and size": traced(lambda x, b, s: tf.slice(x, b, s) * 2.0, floats("x", 2, 6), spec("b", 2), spec("s", 2)),
@@ -98,6 +109,32 @@ def test_models_that_take_some_inputs_only(model: Any) -> None:
     report = jfuse.convert(model).report
     assert {d.pair for d in report.differences} == {"tensorflow/xla", "tensorflow/litert"}
     assert all(d.samples >= 3 for d in report.differences)
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        traced(lambda a: tf.linalg.cholesky(a), floats("a", 3, 3)),
+        traced(lambda a, b: tf.linalg.cholesky_solve(tf.linalg.cholesky(a), b), floats("a", 3, 3), floats("b", 3, 2)),
+    ],
+)
+def test_matrices_that_are_not_definite_tell_nothing(model: Any) -> None:
+    """TensorFlow's factor of one is NaN, with what happened to be in memory above the diagonal."""
+    report = jfuse.convert(model).report
+    assert {d.pair for d in report.differences} == {"tensorflow/xla", "tensorflow/litert"}
+    assert not any("NaN" in note for note in report.notes)
+
+
+def test_batches_of_samples_have_the_sizes_that_agree() -> None:
+    model = jfuse.convert(MODELS["paddings with sizes of their own"])
+    assert jfuse.verify(model, samples=8, edges="none").passed
+
+
+def test_samples_whose_outputs_have_sizes_of_their_own_are_refused() -> None:
+    model = jfuse.convert(MODELS["mask of a length of its own"])
+    with pytest.raises(jfuse.JfuseError, match=r"has another shape for each sample(.|\n)*try +calls=N"):
+        jfuse.verify(model, samples=8, edges="none")
+    assert jfuse.verify(model, calls=8, edges="none").passed
 
 
 def test_batches_of_samples_are_drawn_as_calls_are() -> None:
@@ -159,6 +196,13 @@ def test_manners(manner: Manner, holds: Callable[[np.ndarray], bool]) -> None:
         assert found.shape == (3,)
         assert found.dtype == np.int32
         assert holds(found)
+
+
+def test_sizes_of_another_input() -> None:
+    """Along the same axis, or along another one; the numbers stay those that were drawn."""
+    drawn = np.array([5, 3, 7], np.int32)
+    assert Manner("sizes", "v", axes=((0, 0),)).draw(GENERATOR, drawn, OTHERS).tolist() == [5, 3, 7] * 3
+    assert Manner("ascending", "x", axes=((0, 1),)).draw(GENERATOR, drawn, OTHERS).tolist() == [3, 3, 5, 5, 7, 7]
 
 
 def test_matrices_are_definite() -> None:
