@@ -123,7 +123,7 @@ def unclipped(dim: Dim) -> Dim:
     """X of max(X, 0), any other dimension as it is: windows over a size below 0 are none either."""
     if is_known(dim):
         return dim
-    sizes = _of_max(dim)
+    sizes = limits(dim, "max")
     return next((x for x, y in (sizes, sizes[::-1]) if is_known(y) and y == 0), dim) if sizes else dim
 
 
@@ -202,7 +202,7 @@ def solved(d: Dim, e: Dim) -> tuple[str, Dim] | None:
     Of max(B, C), which operands that are spread over each other have, and C, too, C is B.
     """
     for wide, other in ((d, e), (e, d)):
-        sizes = _of_max(wide)
+        sizes = limits(wide, "max")
         if sizes and not any(map(is_known, sizes)) and any(same(size, other) is True for size in sizes):
             return solved(*sizes)
     difference = d - e
@@ -220,10 +220,10 @@ def solved(d: Dim, e: Dim) -> tuple[str, Dim] | None:
     return None
 
 
-def _of_max(dim: Dim) -> tuple[Dim, ...]:
-    """X and Y of max(X, Y), no others: none of these of any other dimension."""
+def limits(dim: Dim, function: str) -> tuple[Dim, ...]:
+    """X and Y of max(X, Y), no others (or of min): none of these of any other dimension."""
     match None if is_known(dim) else _parsed(str(dim)).body:
-        case ast.Call(func=ast.Name(id="max"), args=[x, y]):
+        case ast.Call(func=ast.Name(id=name), args=[x, y]) if name == function:
             return _rebuilt(x), _rebuilt(y)
     return ()
 

@@ -89,8 +89,6 @@ def _convolved(image: Array, filters: Array, how: _Steps, groups: int) -> Array:
     options: dict[str, Any] = {"strides": (1, *strides, 1), "dilations": (1, *spacing, 1)}
     named = _named_padding(image, filters, strides, padding, spacing)
     if len(strides) == 3:
-        if groups != 1:
-            raise LowerError("a convolution of volumes with groups", found=groups)
         if named is None:
             config = [(0, 0, 0), *((*pair, 0) for pair in padding), (0, 0, 0)]
             image, named = lower_pad(image, scalar(0, image), padding_config=config), "VALID"

@@ -11,7 +11,7 @@ import numpy as np
 from jfuse.ir.types import DType
 from jfuse.kernels.core.op import Array
 from jfuse.lowering.from_jax.shapes import as_dtype
-from jfuse.lowering.rule_tools.query import rank
+from jfuse.lowering.rule_tools.query import dtype, rank
 from jfuse.lowering.rules import DEFAULT, lowers_jax
 
 Axes = Sequence[int]
@@ -37,5 +37,9 @@ def lower_dot_general(
     result += [label for i, label in enumerate(x_labels) if i not in (*x_sum, *x_batch)]
     result += [label for j, label in enumerate(y_labels) if j not in (*y_sum, *y_batch)]
     equation = f"{''.join(x_labels)},{''.join(y_labels)}->{''.join(result)}"
+    wanted = None if preferred_element_type is None else DType.of(np.dtype(preferred_element_type))
+    if dtype(x) is not dtype(y):  # jax leaves a product of a real and a complex operand to the type that it asks for
+        common = wanted or DType.of(np.result_type(dtype(x).numpy, dtype(y).numpy))
+        x, y = as_dtype(x, common), as_dtype(y, common)
     product = DEFAULT.lowers["Einsum"](x, y, equation=equation)
-    return product if preferred_element_type is None else as_dtype(product, DType.of(np.dtype(preferred_element_type)))
+    return product if wanted is None else as_dtype(product, wanted)

@@ -13,6 +13,7 @@ from jfuse.kernels import ops
 from jfuse.kernels.core.op import Array
 from jfuse.lowering.rule_tools.place import sources
 from jfuse.lowering.rule_tools.query import dtype, is_constant, rank
+from jfuse.lowering.rule_tools.rows import unpacked
 from jfuse.lowering.rule_tools.shape_tensors import counted, shape_tensor, shaped, size_tensor
 from jfuse.lowering.rules import DEFAULT, lowers_jax
 
@@ -86,7 +87,7 @@ def lower_stack(*operands: Array, axis: int) -> Array:
 @lowers_jax("unstack")
 def lower_unstack(x: Array, *, axis: int) -> list[Array]:
     """UNPACK, which gives as many results as the axis has elements."""
-    return list(ops.unpack(x, axis=axis))
+    return list(unpacked(x, axis))
 
 
 @lowers_jax("split")

@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 
 from jfuse.errors import LowerError
-from jfuse.ir.dims import Dim
+from jfuse.ir.dims import Dim, product
 from jfuse.kernels import ops
 from jfuse.kernels.core.op import Array
+from jfuse.lowering.from_torch.shapes import transposed
 from jfuse.lowering.rule_tools.place import sources
 from jfuse.lowering.rule_tools.query import dtype, is_constant, rank, scalar
 from jfuse.lowering.rule_tools.shape_tensors import shaped
@@ -98,11 +99,13 @@ def lower_group_norm(
     eps: float = 1e-5,
     cudnn: bool = True,
 ) -> Array:
-    """Over the channels of a group and all that follows.   x: f[b, c, ...]"""
+    """Over the channels of a group and all that follows.   x: f[b, c, ...], which has channels last for it"""
     batch, channels, *rest = x.shape
-    parts = shaped(x, (batch, groups, channels // groups, *rest), x, *sources())
-    found = shaped(_scaled(parts, range(2, rank(parts)), eps), tuple(x.shape), x, *sources())
-    return _affine(found, _of_channels(weight, x), _of_channels(bias, x))
+    order = [0, *range(2, rank(x)), 1]
+    last = transposed(x, order)
+    parts = shaped(last, (batch, product(tuple(rest)), groups, channels // groups), x, *sources())
+    found = shaped(_scaled(parts, (1, 3), eps), tuple(last.shape), x, *sources())
+    return transposed(_affine(found, weight, bias), [int(i) for i in np.argsort(order)])
 
 
 @lowers_torch("aten.native_group_norm")

@@ -18,6 +18,7 @@ from jfuse.lowering.from_jax.shapes import broadcast, lower_pad, lower_slice
 from jfuse.lowering.from_torch.promotion import as_type
 from jfuse.lowering.rule_tools.place import sources
 from jfuse.lowering.rule_tools.query import is_constant, rank, scalar
+from jfuse.lowering.rule_tools.rows import unpacked
 from jfuse.lowering.rule_tools.shape_tensors import counted, shape_tensor, shaped
 from jfuse.lowering.rules import DEFAULT, lowers_torch
 
@@ -212,7 +213,7 @@ def lower_chunk(x: Array, chunks: int, dim: int = 0) -> list[Array]:
 @lowers_torch("aten.unbind", "aten.unbind_copy")
 def lower_unbind(x: Array, dim: int = 0) -> list[Array]:
     """UNPACK"""
-    return list(ops.unpack(x, axis=from_front(dim, x)))
+    return list(unpacked(x, from_front(dim, x)))
 
 
 def _known(size: Dim, what: str) -> int:

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 
-from jfuse.ir.dims import Dim, is_known, same, symbol
+from jfuse.ir.dims import Dim, is_known, limits, same
 from jfuse.ir.graph import Var
 from jfuse.kernels import ops
 from jfuse.kernels.core.op import Array
 from jfuse.lowering.rule_tools.shape_tensors import shape_tensor
-
-_LIMITED = re.compile(r"min\((.+), (.+)\)")
 
 
 def agreeing(*operands: Array) -> tuple[Array, ...]:
@@ -50,10 +47,8 @@ def _of_sizes(x: Var, sizes: Sequence[Dim], sources: Sequence[Array]) -> Array:
 
 def _unlimited(dim: Dim, others: Sequence[Dim]) -> Dim:
     """The one of other sizes at the same place that `dim` is but for a limit; `dim` where none is."""
-    if is_known(dim) or (found := _LIMITED.fullmatch(str(dim))) is None:
-        return dim
-    parts = [symbol(part) for part in found.groups()]
-    limits = [p for p in parts if is_known(p)]
-    if not limits or min(limits) < 2:  # a limit of 1 is an axis that broadcasts
+    parts = limits(dim, "min")
+    known = [p for p in parts if is_known(p)]
+    if not known or min(known) < 2:  # a limit of 1 is an axis that broadcasts
         return dim
     return next((d for d in others if any(same(d, p) and not is_known(d) for p in parts)), dim)

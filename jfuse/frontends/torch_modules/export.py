@@ -12,6 +12,7 @@ from typing import Any
 
 from jfuse.errors import ImportFailed, JfuseError
 from jfuse.frontends.torch_modules.kept_layers import keep_layers_of, layers_kept
+from jfuse.frontends.torch_modules.open_boxes import any_number_of_boxes
 from jfuse.frontends.torch_modules.tensors import tensor_of, torch_dtype
 from jfuse.ir.dims import is_known
 
@@ -139,7 +140,7 @@ def exported(module: Any, arguments: Arguments) -> Any:
             found=f"{training[0]} and {len(training) - 1} more",
             remedy="module.eval()",
         )
-    with layers_kept(), torch.no_grad(), warnings.catch_warnings():
+    with layers_kept(), any_number_of_boxes(), torch.no_grad(), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # they are of torch's own code
         try:
             return torch.export.export(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial, reduce
 
 import numpy as np
 
@@ -12,8 +13,11 @@ from jfuse.ir.dims import is_known, same
 from jfuse.kernels import ops
 from jfuse.kernels.core.layout import agreed
 from jfuse.kernels.core.op import Array
-from jfuse.lowering.rule_tools.image_layout import WindowAttributes, on_images
+from jfuse.kernels.nn.windows import same_padding, window_counts
+from jfuse.lowering.rule_tools.image_layout import WindowAttributes, on_images, padded
 from jfuse.lowering.rule_tools.query import rank, type_of
+from jfuse.lowering.rule_tools.rows import unpacked
+from jfuse.lowering.rule_tools.shape_tensors import shaped
 from jfuse.lowering.rules import lowers
 
 
@@ -52,29 +56,36 @@ def conv_2d(
 @lowers("DepthwiseConv2dNative")
 def lower_depthwise_conv_2d(x: Array, weights: Array, *, how: WindowAttributes) -> Array:
     """x: f[b,h,w,i] (or f[b,i,h,w]), weights: f[kh,kw,i,m].   -> DEPTHWISE_CONV_2D"""
-    steps, spacing = how.steps, how.spacing
-    height, width, channels, multiplier = weights.shape
-    filters = ops.reshape(weights, (1, height, width, channels * multiplier))
 
     def convolve(image: Array, padding: str) -> Array:
-        return ops.depthwise_conv_2d(
-            image,
-            filters,
-            no_bias(weights, channels * multiplier),
-            padding=padding,
-            stride_w=steps[1],
-            stride_h=steps[0],
-            depth_multiplier=multiplier,
-            dilation_w_factor=spacing[1],
-            dilation_h_factor=spacing[0],
-        )
+        return _depthwise_2d(image, weights, padding, how.steps, how.spacing)
 
-    return on_images(x, convolve, (height, width), how)
+    return on_images(x, convolve, weights.shape[:2], how)
+
+
+def _depthwise_2d(
+    image: Array, weights: Array, padding: str, strides: Sequence[int], dilations: Sequence[int]
+) -> Array:
+    height, width, channels, multiplier = weights.shape
+    return ops.depthwise_conv_2d(
+        image,
+        ops.reshape(weights, (1, height, width, channels * multiplier)),
+        no_bias(weights, channels * multiplier),
+        padding=padding,
+        stride_w=strides[1],
+        stride_h=strides[0],
+        depth_multiplier=multiplier,
+        dilation_w_factor=dilations[1],
+        dilation_h_factor=dilations[0],
+    )
 
 
 @lowers("Conv3D")
 def lower_conv_3d(x: Array, weights: Array, *, how: WindowAttributes) -> Array:
-    """x: f[b,d,h,w,i] (or f[b,i,d,h,w]), weights: f[kd,kh,kw,i/groups,o].   -> CONV_3D, one for each group"""
+    """x: f[b,d,h,w,i] (or f[b,i,d,h,w]), weights: f[kd,kh,kw,i/groups,o].   -> CONV_3D, one for each group
+
+    A filter for each channel becomes DEPTHWISE_CONV_2D, one for each of its slices.
+    """
 
     def convolve(volume: Array, padding: str) -> Array:
         return conv_3d(volume, weights, padding, how.steps, how.spacing)
@@ -86,6 +97,8 @@ def conv_3d(volume: Array, weights: Array, padding: str, strides: Sequence[int],
     """CONV_3D, which knows no groups: so one for each.   volume: f[b,d,h,w,i], weights: f[kd,kh,kw,i/groups,o]"""
     groups = volume.shape[4] // weights.shape[3]
     if same(groups, 1) is False:
+        if same(groups, volume.shape[4]) and is_known(volume.shape[1]):
+            return _depthwise_3d(volume, weights, padding, strides, dilations)
         parts = zip(*(ops.split(np.int32(4), v, num_splits=groups) for v in (volume, weights)), strict=True)
         return ops.concatenation(*(conv_3d(x, w, padding, strides, dilations) for x, w in parts), axis=4)
     return ops.conv_3d(
@@ -96,6 +109,33 @@ def conv_3d(volume: Array, weights: Array, padding: str, strides: Sequence[int],
         **{f"stride_{axis}": step for axis, step in zip("dhw", strides, strict=True)},
         **{f"dilation_{axis}_factor": step for axis, step in zip("dhw", dilations, strict=True)},
     )
+
+
+def _depthwise_3d(
+    volume: Array, weights: Array, padding: str, strides: Sequence[int], dilations: Sequence[int]
+) -> Array:
+    """For each slice of the filters the slices of the volume that it meets, as images; the sum of what they give.
+
+    volume: f[b,d,h,w,c], weights: f[kd,kh,kw,1,c*m]
+    """
+    if padding == "SAME":
+        before, after = same_padding(volume.shape[1], weights.shape[0], strides[0], dilations[0])
+        volume = padded(volume, ((before, after), (0, 0), (0, 0))) if before or after else volume
+    batch, depth, *image = volume.shape
+    (count,) = window_counts((depth,), weights.shape[:1], strides[:1], dilations[:1], "VALID")
+    depthwise = partial(_depthwise_2d, padding=padding, strides=strides[1:], dilations=dilations[1:])
+    terms = []
+    for k, slice_ in enumerate(unpacked(weights)):
+        begin, end = np.zeros(5, np.int32), np.zeros(5, np.int32)
+        begin[1] = k * dilations[0]
+        end[1] = begin[1] + (count - 1) * strides[0] + 1
+        steps = np.array([1, strides[0], 1, 1, 1], np.int32)
+        whole = count == depth and strides[0] == 1
+        met = volume if whole else ops.strided_slice(volume, begin, end, steps, begin_mask=29, end_mask=29)
+        filters = ops.reshape(slice_, (*weights.shape[1:3], volume.shape[4], -1))
+        terms.append(depthwise(shaped(met, (batch * count, *image), met), filters))
+    found = reduce(ops.add, terms)
+    return shaped(found, (batch, count, *found.shape[1:]), volume)
 
 
 @lowers("Conv")

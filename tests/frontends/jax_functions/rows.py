@@ -25,6 +25,7 @@ def i32(*shape: Any) -> jax.ShapeDtypeStruct:
 X, IDS = f32(B, 4, 6), i32(B, 3)
 FILTERS: Any = np.random.default_rng(5).normal(size=(3, 3, 6, 8)).astype(np.float32)
 W: Any = np.random.default_rng(6).normal(size=(6, 6)).astype(np.float32)
+BYTES = np.round(3 * W).astype(np.int8)
 TABLE: Any = np.arange(40, dtype=np.float32).reshape(8, 5)
 
 ELEMENTWISE: tuple[Row, ...] = (
@@ -65,7 +66,7 @@ SHAPES: tuple[Row, ...] = (
     ("pads", lambda x: lax.pad(x, 2.0, ((0, 0, 0), (1, -1, 0), (0, 1, 1))), (X,)),
     ("flips and rolls", lambda x: jnp.flip(x, 1) + jnp.roll(x, 1, axis=2) + jnp.tile(x[:, :1], (1, 4, 1)), (X,)),
     ("split", lambda x: jnp.split(x, [1, 4], axis=2), (X,)),
-    ("stacks", lambda x: (jnp.stack([x, -x], 2), *jnp.unstack(x, axis=1)), (X,)),
+    ("stacks", lambda x: (jnp.stack([x, -x], 2), *jnp.unstack(x, axis=1), *jnp.unstack(x[:, :1], axis=1)), (X,)),
     ("iota", lambda x: x * jnp.arange(6) + jnp.arange(x.shape[0])[:, None, None], (X,)),
     ("one hot", lambda x: jax.nn.one_hot(jnp.argmax(x, -1), 6), (X,)),
     ("dict results", lambda x: {"b": x + 1, "a": (x * 2, x)}, (X,)),
@@ -88,6 +89,7 @@ REDUCTIONS: tuple[Row, ...] = (
     ("least in windows", lambda x: lax.reduce_window(x, jnp.inf, lax.min, (1, 2, 1), (1, 1, 1), "SAME"), (X,)),
 )
 PRODUCTS: tuple[Row, ...] = (
+    ("mixed matmul", lambda x: ((x @ (W + 1j * W[::-1])).real, (x @ (1j * W)).imag, x @ BYTES), (X,)),
     ("matmul", lambda x: x @ W + jnp.einsum("bij,jk->bik", x, W), (X,)),
     ("batched", lambda x: jnp.einsum("bij,bkj->bik", x, x), (X,)),
     ("outer", lambda x: jnp.einsum("bij,bkl->bijkl", x[:, :2], x[:, :3]), (X,)),

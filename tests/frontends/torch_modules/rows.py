@@ -11,6 +11,7 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 
+from jfuse.frontends.torch_modules.open_boxes import batched_nms
 from tests.models.torchvision_operators import operators
 
 SIZE = jax.export.symbolic_shape("n")[0]
@@ -57,7 +58,7 @@ def weights(*shape: int) -> Any:
 
 
 W, TABLE, FILTERS, GROUPED = weights(6, 6), weights(8, 5), weights(6, 4, 3, 3), weights(8, 1, 3, 3)
-VECTOR = weights(6)
+VECTOR, DEEP, VOLUMES = weights(6), weights(8, 1, 3, 3, 3), f32(1, 4, 2, 5, 5)
 
 ELEMENTWISE: tuple[Row, ...] = (
     ("arithmetic", lambda x: (x + 1) * x - x / (2 + x.abs()) + torch.sign(x) * -x + (1 - x), (X,)),
@@ -115,6 +116,7 @@ SHAPES: tuple[Row, ...] = (
     ("repeats", lambda x: x[:, :2].repeat_interleave(2, dim=1) + x[0].tile(1, 1), (X,)),
     ("joins", lambda x: torch.cat([x, x.new_zeros(x.shape[0], 1, 6), x.flip(1)], 1), (X,)),
     ("stacks", lambda x: torch.stack([x, -x], 1).sum(1) + torch.stack(x.unbind(1), 1), (X,)),
+    ("parts", lambda x, i: (*x[:, :1].unbind(1), *i.unbind(1), *i[:, 1:2].unbind(1)), (X, IDS)),
     ("splits", lambda x: (*x.split(4, 2), *x.split([1, 3], 1), *x.chunk(3, -1)), (X,)),
     ("slices", lambda x: x[:, 1:3, ::2] + x[:, -3:-1, 1::2] + x[:, :2, -1:], (X,)),
     ("selects", lambda x: x[:, 1] + x[:, -1] + x.select(1, 0) + x[:, :, 2].sum(1, keepdim=True), (X,)),
@@ -183,6 +185,9 @@ CONVOLUTIONS: tuple[Row, ...] = (
     ("conv1d", lambda x: F.conv1d(x, FILTERS[:, :, 0], VECTOR, padding=2, dilation=2), (f32(B, 4, 9),)),
     ("open conv1d", lambda x: F.conv1d(x, FILTERS[:, :, 0], stride=2), (f32(B, 4, None),)),
     ("conv3d", lambda x: F.conv3d(x, FILTERS[:, :2, None], padding=(0, 1, 1)), (f32(1, 2, 3, 5, 5),)),
+    ("depthwise conv3d", lambda x: F.conv3d(x, DEEP, DEEP[:, 0, 0, 0, 0], padding=1, groups=4), (f32(B, 4, 3, 5, 5),)),
+    ("strides of volumes", lambda x: F.conv3d(x, DEEP, None, (2, 1, 2), (1, 1, 0), groups=4), (f32(2, 4, 5, 5, 5),)),
+    ("groups of volumes", lambda x: F.conv3d(x, DEEP[:, :, 0].repeat(1, 2, 1, 1)[:, :, None], groups=2), (VOLUMES,)),
     ("transposed", lambda x: F.conv_transpose2d(x, FILTERS.transpose(0, 1), VECTOR, stride=2, padding=1), (IMAGE,)),
     ("more", lambda x: F.conv_transpose2d(x, FILTERS.mT.transpose(0, 1), None, 2, 1, output_padding=1), (IMAGE,)),
     ("transposed in groups", lambda x: F.conv_transpose2d(x, FILTERS[:4, :3], None, 2, groups=2), (f32(2, 4, 5, 5),)),
@@ -320,10 +325,24 @@ DETECTION: tuple[Row, ...] = (
     ("suppression", lambda b, s: operators().nms(boxes_of(b), s, 0.3), (f32(20, 4), f32(20))),
     ("suppression of equal scores", lambda b, s: operators().nms(boxes_of(b), s.round(), 0.3), (f32(20, 4), f32(20))),
     ("corners in any order", lambda b, s: operators().nms(b, s, 0.1), (f32(20, 4), f32(20))),
+    ("suppression by classes", lambda b, s: in_classes(b, s), (f32(20, 4), f32(20))),
+    ("no box at all", lambda b, s: chosen_corners(b, s), (f32(9, 4), f32(9))),
     ("any number", lambda b, s: operators().nms(boxes_of(b), s, 0.5)[:4], (BOXES, SCORES)),
     ("no suppression", lambda b, s: operators().nms(boxes_of(b), s, 1.0), (f32(9, 4), f32(9))),
     ("each by itself", lambda b, s: operators().nms(boxes_of(b), s, 0.0), (f32(9, 4), f32(9))),
 )
+
+
+def in_classes(boxes: Any, scores: Any) -> Any:
+    """Suppression among boxes of one class."""
+    operators()
+    return batched_nms(boxes_of(boxes), scores, (scores > 0).long(), 0.3)
+
+
+def chosen_corners(boxes: Any, scores: Any) -> Any:
+    """Corners of the boxes whose score is high, which none may have."""
+    few, none = boxes[scores > 0.5], boxes[scores > 9]
+    return (*few.unbind(1), *none.unbind(1), *none[None].unbind(0))
 
 
 def boxes_of(x: Any) -> Any:
