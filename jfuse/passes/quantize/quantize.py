@@ -20,7 +20,7 @@ from jfuse.passes.quantize.insert import Boundary, Insertion
 from jfuse.passes.quantize.integer_bodies import with_integer_bodies
 from jfuse.passes.quantize.integer_states import with_integer_states
 from jfuse.passes.quantize.lost_weights import without_lost_weights
-from jfuse.passes.quantize.respell import respell
+from jfuse.passes.quantize.respell import respelled
 from jfuse.passes.quantize.trained import with_ends
 from jfuse.passes.quantize.value_ranges import ValueRanges, observed_together
 from jfuse.passes.quantize.weights import WeightsInFewBits
@@ -40,7 +40,8 @@ def quantize(program: Program, ctx: Context) -> Program:
         return program.with_graphs(without_narrow_ranges)
     quantizing = Quantizing(recipe, ctx.target)
     if recipe.needs_ranges:
-        program = program.with_graphs(lambda graph: with_ends(respell(graph, recipe, ctx.target), recipe))
+        program = with_signatures(program, lambda s: respelled(s, recipe, ctx.target))
+        program = program.with_graphs(lambda graph: with_ends(graph, recipe))
         wanted = quantizing.wanted(program)
         ranges = ValueRanges(_calibrated(wanted, program, ctx), frozenset(wanted), same_values(program))
         quantizing = replace(quantizing, ranges=ranges)

@@ -3,15 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
-from jfuse.ir.graph import Const, Eqn, Graph
+from jfuse.ir.graph import Const, Eqn, Graph, Signature
+from jfuse.ir.states import places
 from jfuse.ir.walk import with_bodies
 from jfuse.lowering.integer_spellings import SPELLINGS
+from jfuse.opaque_ops.state_operands import state_operands
 from jfuse.passes.quantize.forms import rule_of, why_not_integer
 from jfuse.passes.rewrite import rewrite
 from jfuse.quantization.recipe import Recipe
 from jfuse.tflite.targets.target import Target
+
+
+def respelled(signature: Signature, recipe: Recipe, target: Target) -> Signature:
+    """The signature with its graph respelled; states whose operator is gone are no longer in its state tensor."""
+    new = replace(signature, graph=respell(signature.graph, recipe, target))
+    without = _in_operators(signature) - _in_operators(new)
+    states = (replace(s, home="variable") if s.name in without else s for s in signature.states)
+    return replace(new, states=tuple(states))
+
+
+def _in_operators(signature: Signature) -> set[str]:
+    """The states that operators update in place."""
+    updated = {eqn.inputs[i] for eqn in signature.graph.eqns for i in state_operands(eqn)}
+    return {p.state.name for p in places(signature) if signature.graph.inputs[p.input] in updated}
 
 
 def respell(graph: Graph, recipe: Recipe, target: Target) -> Graph:

@@ -243,6 +243,19 @@ def test_states_go_on_in_integers(state: str) -> None:
         assert snr_db(micro.get_output(0), answer) > 28
 
 
+def test_states_of_an_operator_that_is_spelled_in_others_become_variables() -> None:
+    """LiteRT has no LSTM in 16 bits: what a lowered model keeps in the state tensors of one moves out of them."""
+    layer = layers.LSTM(16, stateful=True, return_sequences=True)
+    source = awake(keras.Sequential([keras.Input(batch_shape=(1, 4, 8)), layer]))
+    pieces = [draw(n, (1, 4, 8)) for n in range(30)]
+    lite = jfuse.quantize(jfuse.convert(source, verify=False), "int16x8", pieces, verify=False)
+    assert ["variable" in k.where for k in lite.report.kept] == [True, True]
+    litert, (given,) = LiteRt(lite.to_bytes()), lite.signature().input_names
+    for piece in pieces[:5]:
+        (found,) = litert.run("serving_default", {given: piece}).values()
+        assert snr_db(found, np.asarray(source(piece))) > 40  # as a layer without a state has it
+
+
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:Statistics for quantized inputs")
 def test_the_first_answer_is_as_near_as_the_official_files() -> None:
