@@ -12,7 +12,7 @@ import torch
 import torch.nn.functional as F
 
 from jfuse.frontends.torch_modules.open_boxes import batched_nms
-from tests.models.torchvision_operators import operators
+from tests.models.torch_modules.torchvision_operators import operators
 
 SIZE = jax.export.symbolic_shape("n")[0]
 Row = tuple[str, Callable[..., Any], tuple[Any, ...]]

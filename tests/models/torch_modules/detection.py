@@ -8,8 +8,8 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from tests.models.torch_vision import unit
-from tests.models.torchvision_operators import operators
+from tests.models.torch_modules.torchvision_operators import operators
+from tests.models.torch_modules.vision import unit
 
 
 def anchors(height: int, width: int, stride: float, sizes: tuple[float, ...]) -> Any:

@@ -11,7 +11,7 @@ import jfuse
 torch = pytest.importorskip("torch")
 
 from tests.frontends.torch_modules.test_operators import drawn  # noqa: E402
-from tests.models.torch_models import FEW, MORE, TorchModel  # noqa: E402
+from tests.models.torch_modules.table import FEW, MORE, TorchModel  # noqa: E402
 
 
 def check(model: TorchModel) -> None:

@@ -11,10 +11,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from tests.frontends.torch_modules.rows import f32, i64
-from tests.models import torch_detection as detection
-from tests.models import torch_families as families
-from tests.models import torch_recurrent as recurrent
-from tests.models import torch_vision as vision
+from tests.models.torch_modules import detection, families, recurrent, vision
 
 LSTM, RNN = "jfuse.lstm", "jfuse.rnn"
 

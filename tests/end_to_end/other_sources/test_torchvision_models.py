@@ -11,7 +11,7 @@ from jfuse.running.interpreter import LiteRt
 torch = pytest.importorskip("torch")
 pytest.importorskip("torchvision")
 
-from tests.models.torchvision_models import MODELS, awake  # noqa: E402
+from tests.models.torch_modules.torchvision_models import MODELS, awake  # noqa: E402
 
 MOVED = 10
 """Another input changes a result by so many times the tolerance at least: what answers alike to all proves nothing."""

@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from tests.models.torch_vision import unit
+from tests.models.torch_modules.vision import unit
 
 
 class Scaled(nn.Module):
