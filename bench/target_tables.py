@@ -24,6 +24,7 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
 import numpy as np
 
+import jfuse
 from bench.runtimes.target_programs import programs
 from jfuse.ir.graph import Eqn, Program
 from jfuse.ir.types import DType
@@ -36,6 +37,8 @@ from tests.op_cases.runners import file_of
 
 TABLES = Path(__file__).parent.parent / "jfuse" / "tflite" / "targets" / "tables"
 TOLERANCE = 1e-4  # of the largest result: a table says which kernels are there, the tests how exact they are
+INTEGER_TOLERANCE = 0.1  # each runtime rounds in its own way, and few inputs make coarse steps
+RECIPES = {DType.i8: "int8", DType.i16: "int16x8"}
 
 
 def types_of(eqn: Eqn) -> tuple[str, str]:
@@ -67,8 +70,8 @@ def _in_a_process(work: Callable[[], bool]) -> bool:
     return os.waitpid(child, 0)[1] == 0
 
 
-def _agrees(data: bytes, inputs: Sequence[np.ndarray]) -> bool:
-    """Whether tflite-micro answers like LiteRT, twice in a row."""
+def _agrees(data: bytes, inputs: Sequence[np.ndarray], tolerance: float) -> bool:
+    """Whether tflite-micro answers like LiteRT, twice in a row.   tolerance: of the largest result"""
     from ai_edge_litert.interpreter import Interpreter
     from tflite_micro.python.tflite_micro import runtime
 
@@ -85,7 +88,7 @@ def _agrees(data: bytes, inputs: Sequence[np.ndarray]) -> bool:
             wanted = litert.get_tensor(detail["index"])
             found = micro.get_output(number).reshape(wanted.shape)
             scale = np.abs(np.nan_to_num(wanted.astype(np.float64))).max(initial=1e-30)
-            if not np.allclose(found, wanted, rtol=0, atol=TOLERANCE * scale, equal_nan=True):
+            if not np.allclose(found, wanted, rtol=0, atol=tolerance * scale, equal_nan=True):
                 return False
     return True
 
@@ -106,13 +109,15 @@ def micro() -> dict[str, Any]:
     """What tflite-micro runs as LiteRT does: operators, types, and the largest rank where a larger one failed."""
     runs: dict[str, dict[tuple[str, str], int]] = {}
     fails: dict[str, dict[tuple[str, str], int]] = {}
+    integers: dict[str, dict[DType, bool]] = {}
     for program, data, inputs in _micro_programs():
         eqns = list(all_eqns(program.signatures[0].graph))
+        _try_integers(program, inputs, integers)
         if not eqns or any(d in t for e in eqns for t in types_of(e) for d in ("string", "c64", "resource")):
             continue
         if not program.states() and all(rank_of(e) <= runs.get(name_of(e), {}).get(types_of(e), -1) for e in eqns):
             continue  # nothing new
-        took = _in_a_process(lambda data=data, inputs=inputs: _agrees(data, inputs))
+        took = _in_a_process(lambda data=data, inputs=inputs: _agrees(data, inputs, TOLERANCE))
         if not took and len(eqns) > 1:
             continue  # any of them may be to blame
         for eqn in eqns:
@@ -125,9 +130,39 @@ def micro() -> dict[str, Any]:
         "runtime": "tflite-micro",
         "source": f"measured in the interpreter of the wheel tflite-micro {version('tflite-micro')}",
         "command": "python -m bench.target_tables tflite-micro",
-        "operators": {name: _micro_entry(name, runs[name], fails.get(name, {})) for name in sorted(runs)},
+        "operators": {
+            name: _micro_entry(name, runs[name], fails.get(name, {})) | _no_integers(integers.get(name, {}))
+            for name in sorted(runs)
+        },
         "refused": sorted(set(fails) - set(runs)),
     }
+
+
+def _try_integers(program: Program, inputs: Sequence[np.ndarray], integers: dict[str, dict[DType, bool]]) -> None:
+    """Note whether tflite-micro runs the only operator of a program in integers.   integers: by builtin; filled"""
+    signature = program.signatures[0]
+    if len(signature.graph.eqns) != 1 or not all(a.dtype == np.float32 for a in inputs):
+        return
+    name = name_of(signature.graph.eqns[0])
+    samples = [dict(zip(signature.input_names, inputs, strict=False))]
+    for dtype, recipe in RECIPES.items():
+        if integers.get(name, {}).get(dtype):
+            continue
+        try:
+            lite = jfuse.lower(jfuse.Model(program), quantize=recipe, calibration=samples)
+        except jfuse.JfuseError:
+            continue
+        made = [e for e in lite.program.graphs()[0].eqns if e.op.scales is None]
+        if [name_of(e) for e in made] == [name] and made[0].outputs[0].type.dtype is dtype:
+            data = lite.to_bytes()
+            took = _in_a_process(lambda data=data: _agrees(data, inputs, INTEGER_TOLERANCE))
+            integers.setdefault(name, {})[dtype] = took
+
+
+def _no_integers(tried: dict[DType, bool]) -> dict[str, Any]:
+    """The types of activations that no kernel took."""
+    refused = [dtype.value for dtype, took in tried.items() if not took]
+    return {"no_integers": refused} if refused else {}
 
 
 def _micro_entry(builtin: str, runs: dict[tuple[str, str], int], fails: dict[tuple[str, str], int]) -> dict[str, Any]:

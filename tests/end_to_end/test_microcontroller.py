@@ -125,3 +125,22 @@ def test_a_runtime_that_refuses_a_file_says_what_it_lacks(tmp_path: Path) -> Non
     found = jfuse.check(tmp_path / "rnn.tflite", "tflite-micro")
     assert not found.runs
     assert [o.builtin for o in found.operators if o.where == "refused"] == ["UNIDIRECTIONAL_SEQUENCE_RNN"]
+
+
+@pytest.mark.parametrize(("activation", "op"), [("exponential", "exp"), (keras.ops.log, "log")], ids=["exp", "log"])
+def test_what_it_has_no_integer_kernel_for_stays_float(activation: Any, op: str) -> None:
+    """LiteRT has integer kernels of these; the table of tflite-micro says that it has none."""
+    stack = [layers.Dense(64, activation="sigmoid"), layers.Activation(activation), layers.Dense(4)]
+    model = awake(keras.Sequential([keras.Input(batch_shape=(1, 32)), *stack]))
+    rng = np.random.default_rng(0)
+    samples = [rng.standard_normal((1, 32)).astype(np.float32) for _ in range(30)]
+    lite = jfuse.convert(model, quantize="int8", calibration=samples, target="tflite-micro", verify=False)
+    (left,) = (q for q in lite.report.quantized if q.op == op)
+    assert left.reason == "the runtime has no kernel for i8"
+    interpreter = runtime.Interpreter.from_bytes(lite.to_bytes())
+    for x in samples[:5]:
+        interpreter.set_input(x, 0)
+        interpreter.invoke()
+        wanted = np.asarray(model(x))
+        # of the largest result: ten of the steps that 8 bits have
+        assert np.abs(interpreter.get_output(0) - wanted).max() <= 10 / 256 * np.abs(wanted).max()

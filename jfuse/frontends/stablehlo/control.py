@@ -10,7 +10,7 @@ from jaxlib.mlir import ir
 
 from jfuse.errors import ImportFailed
 from jfuse.frontends.stablehlo.elementwise import named_function
-from jfuse.frontends.stablehlo.rules import ModuleReader, reads
+from jfuse.frontends.stablehlo.rules import DIRECT, ModuleReader, reads
 from jfuse.frontends.stablehlo.values import as_array
 
 _FOR_COMPILERS = frozenset({"shape_assertion", "Sharding", "SPMDFullToShardShape", "SPMDShardToFullShape"})
@@ -104,5 +104,5 @@ def _custom_call(reader: ModuleReader, op: Any, *operands: Any) -> Any:
         return function(*operands)
     raise ImportFailed(
         f"StableHLO calls {name}, which is code of one platform",
-        remedy="convert the jax function itself: jfuse.convert(function, specs)",
+        remedy=DIRECT,
     )

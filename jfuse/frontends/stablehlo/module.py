@@ -15,11 +15,10 @@ from jaxlib.mlir.dialects import stablehlo
 
 from jfuse.errors import ImportFailed
 from jfuse.frontends.stablehlo import control, elementwise, products, reductions, shapes  # noqa: F401  # register
-from jfuse.frontends.stablehlo.rules import READERS
+from jfuse.frontends.stablehlo.rules import DIRECT, READERS
 from jfuse.frontends.stablehlo.values import as_array
 
 _RETURNS = frozenset({"stablehlo.return", "func.return"})
-_DIRECT = "convert the jax function itself: jfuse.convert(function, specs)"
 
 
 @dataclass(frozen=True)
@@ -41,7 +40,7 @@ class Module:
             raise ImportFailed(
                 "the StableHLO of the source cannot be read by this jax",
                 found=f"{type(error).__name__}: {' '.join(str(error).split())[:200]}",
-                remedy=_DIRECT,
+                remedy=DIRECT,
             ) from error
         self.__dict__["_kept"] = module  # its operations do not keep it
         return {str(ir.StringAttr(f.attributes["sym_name"]).value): f for f in module.body.operations}
@@ -52,7 +51,7 @@ class Module:
             main = self._functions["main"]
             missing = sorted(_operators(self._functions.values()) - READERS.keys() - _RETURNS)
             if missing:
-                raise ImportFailed(f"StableHLO's {', '.join(missing)} cannot be read", remedy=_DIRECT)
+                raise ImportFailed(f"StableHLO's {', '.join(missing)} cannot be read", remedy=DIRECT)
             given = [*self._platform(main), *arguments]
             return [as_array(v) for v in _Run(self._functions).function(main, given)]
 

@@ -10,7 +10,7 @@ from jax import lax
 from jaxlib.mlir import ir
 
 from jfuse.errors import ImportFailed
-from jfuse.frontends.stablehlo.rules import ModuleReader, reads
+from jfuse.frontends.stablehlo.rules import DIRECT, ModuleReader, reads
 from jfuse.frontends.stablehlo.shapes import integers
 from jfuse.frontends.stablehlo.values import as_array, dtype_of
 
@@ -60,7 +60,9 @@ def _reduce(reader: ModuleReader, op: Any, *operands: Any) -> Any:
         index = best(values, axes[0], np.int32)
         picked = (lax.reduce_max if best is lax.argmax else lax.reduce_min)(values, axes)
         return [picked, index]
-    raise ImportFailed("a reduction of StableHLO by a function of its own", found=f"{half} operands, {_monoid(op)}")
+    raise ImportFailed(
+        "a reduction of StableHLO by a function of its own", found=f"{half} operands, {_monoid(op)}", remedy=DIRECT
+    )
 
 
 def _is(value: Any, neutral: Any) -> bool:
@@ -105,7 +107,9 @@ def _scalar_type(value: Any) -> np.dtype[Any]:
 def _reduce_window(reader: ModuleReader, op: Any, *operands: Any) -> Any:
     name = _monoid(op) or ("logaddexp" if _adds_exponents(reader, op) else "")
     if len(operands) != 2 or name not in _RUNNING:
-        raise ImportFailed("a window of StableHLO by a function of its own", found=name or f"{len(operands)} operands")
+        raise ImportFailed(
+            "a window of StableHLO by a function of its own", found=name or f"{len(operands)} operands", remedy=DIRECT
+        )
     x, start = operands
     rank = len(x.shape)
     sizes = integers(op, "window_dimensions")

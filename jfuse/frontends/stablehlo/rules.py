@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
+DIRECT = "convert the jax function itself: jfuse.convert(function, specs)"
+"""The remedy for what StableHLO says in a form that cannot be read."""
+
 
 class ModuleReader(Protocol):
     """What functions ask of the module that is read."""

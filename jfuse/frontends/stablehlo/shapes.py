@@ -12,7 +12,7 @@ from jaxlib.mlir import ir
 from jaxlib.mlir.dialects import stablehlo
 
 from jfuse.errors import ImportFailed
-from jfuse.frontends.stablehlo.rules import ModuleReader, reads
+from jfuse.frontends.stablehlo.rules import DIRECT, ModuleReader, reads
 from jfuse.frontends.stablehlo.values import are_sizes, as_array, as_sizes, constant, is_sizes, result_type
 
 
@@ -196,7 +196,9 @@ def _scatter(reader: ModuleReader, op: Any, x: Any, indices: Any, updates: Any, 
     is_new = not computed and end.operands[0] == block.arguments[1]
     scatter = lax.scatter if is_new else _SCATTERS.get(made)
     if others or scatter is None or len(computed) > 1:
-        raise ImportFailed("a scatter of StableHLO by a function of its own", found=made or "several operands")
+        raise ImportFailed(
+            "a scatter of StableHLO by a function of its own", found=made or "several operands", remedy=DIRECT
+        )
     numbers = stablehlo.ScatterDimensionNumbers(op.attributes["scatter_dimension_numbers"])
     return scatter(
         x,

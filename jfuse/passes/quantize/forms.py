@@ -175,7 +175,8 @@ def why_not_integer(eqn: Eqn, rule: QuantizeRule, target: Target) -> str | None:
     if not operands.activations and not any(map(is_float, eqn.outputs)):
         return ""
     row = facts(eqn).integers
-    if row is None or not (rule.activations in row.types or target.takes_further(eqn, rule.activations)):
+    known = row is not None and rule.activations in row.types and not target.lacks_integers(eqn, rule.activations)
+    if row is None or not (known or target.takes_further(eqn, rule.activations)):
         return f"the runtime has no kernel for {rule.activations.value}"
     if any(o.dtype.kind == "f" and not is_float(o) for o in eqn.outputs):
         return f"it computes in {eqn.outputs[0].type.dtype.value}"

@@ -21,11 +21,12 @@ class Entry:
     """One operator of a table.
 
     types: pairs of the element types of the first operand and of the first result, "-" for none; None for any.
-    rank: the largest number of axes; None for any.
+    rank: the largest number of axes; None for any. no_integers: types of quantized activations that no kernel takes.
     """
 
     types: frozenset[tuple[str, str]] | None = None
     rank: int | None = None
+    no_integers: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -48,8 +49,10 @@ class OperatorTable:
         rank = max((a.type.rank for a in (*eqn.inputs, *eqn.outputs) if a is not None), default=0)
         if entry.rank is not None and rank > entry.rank:
             return f"{self.runtime} takes {entry.rank} axes at most, not {rank}"
-        is_quantized = any(v.type.quantization is not None for v in eqn.outputs)
-        if entry.types is None or (is_quantized and not quantized_only):
+        quantized = {v.type.dtype.value for v in eqn.outputs if v.type.quantization is not None}
+        if lacking := sorted(entry.no_integers & quantized):
+            return f"{self.runtime} has no {eqn.op.builtin} for quantized {lacking[0]}"
+        if entry.types is None or (quantized and not quantized_only):
             return None
         pair = _types(eqn)
         if pair in entry.types:
@@ -87,6 +90,7 @@ def table_of(runtime: str) -> OperatorTable:
         name: Entry(
             _pairs(entry),
             entry.get("rank"),
+            frozenset(entry.get("no_integers", ())),
         )
         for name, entry in data["operators"].items()
     }

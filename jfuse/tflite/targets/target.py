@@ -52,6 +52,11 @@ class Target:
         """Whether a kernel takes activations of a type that LiteRT's does not take."""
         return dtype in self.further_types.get(str(eqn.op.builtin), ()) and self.why_not(eqn) is None
 
+    def lacks_integers(self, eqn: Eqn, dtype: DType) -> bool:
+        """Whether its interpreter is known to have no kernel of an op for quantized activations of a type."""
+        entry = None if self.runs is None else self.runs.operators.get(str(eqn.op.builtin))
+        return entry is not None and dtype.value in entry.no_integers
+
     def why_not(self, eqn: Eqn) -> str | None:
         """What keeps a builtin's equation from running at all; None where nothing does."""
         if eqn.op.builtin is None:
