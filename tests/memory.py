@@ -64,7 +64,11 @@ def mapped_copy(array: np.ndarray, path: Path) -> np.ndarray:
 
 
 def give_back() -> None:
-    """Free what nothing refers to, and give it back to the system."""
+    """Free what nothing refers to, and the programs that jax has compiled, and give it back to the system."""
+    if "jax" in sys.modules:
+        import jax
+
+        jax.clear_caches()
     gc.collect()
     if sys.platform == "linux":
         ctypes.CDLL(None).malloc_trim(0)
@@ -81,13 +85,10 @@ class Keeper:
         self.most = (0, "no test")
 
     def free(self, test: str) -> None:
-        """Drop the programs that jax has compiled, and give what is free back to the system.   test: the last one"""
+        """Give back what the process can do without, where it holds much.   test: the last one"""
         if peak() > self.most[0]:
             self.most = peak(), test
         if resident() <= self.limit or "jax" not in sys.modules:
             return
-        import jax
-
-        jax.clear_caches()
         give_back()
         self.limit = max(_LEAST, resident() + _ROOM)

@@ -47,13 +47,13 @@ _MODELS = [n if n in QUICK else pytest.param(n, marks=pytest.mark.slow) for n in
 
 @pytest.fixture(scope="module", params=_MODELS)
 def model(request: pytest.FixtureRequest) -> Iterator[Any]:
-    """One application after the other, each built once, and its memory given back before the next one is built."""
+    """One application after the other, each built once, in what memory the tests before it can do without."""
+    give_back()
     built = application(request.param)
     built.application = request.param
     yield built
     del built
     keras.utils.clear_session()
-    give_back()
 
 
 def answers(model: Any, count: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
