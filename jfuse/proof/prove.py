@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import jax
@@ -48,14 +48,29 @@ class Proof:
     nan_for_infinities: bool = False
 
 
+@dataclass(frozen=True)
+class KnownOperands:
+    """What is known of operands before the run.
+
+    constants: for each its value, None where it is known at run time only (all, where the sequence is empty).
+    padded: by position, masks that have no gaps. held: by position, constants that are broadcast to the operand's open
+    sizes, as the initial states of an open batch.
+    """
+
+    constants: Sequence[np.ndarray | None] = ()
+    padded: Mapping[int, Padded] = field(default_factory=dict)
+    held: Mapping[int, np.ndarray] = field(default_factory=dict)
+
+
+NOTHING_KNOWN = KnownOperands()
+
+
 def prove(
     body: Graph,
     replacement: Graph,
-    constants: Sequence[np.ndarray | None] = (),
+    known: KnownOperands = NOTHING_KNOWN,
     claims: Iterable[str] = (),
     *,
-    padded: Mapping[int, Padded] | None = None,
-    held: Mapping[int, np.ndarray] | None = None,
     tolerance: float = TOLERANCE,
     seed: int = 0,
 ) -> Proof:
@@ -66,20 +81,17 @@ def prove(
     that are open are tried at 1, 2 and 5, whose rows have nothing to do with each other: a body that mixes rows differs
     from an op that does not.
 
-    constants: for each operand its value, None where it is known at run time only (all, where the sequence is empty).
     claims: families of case distinction that the replacement is known to make.
     Some samples hold infinities. Where the body is not NaN there, the replacement must give the same; but recurrent ops
     over sequences multiply all that they read with whole matrices, in which an infinity times 0 is NaN, and an infinity
     in a step that does not count outweighs the column of the mask: this is told.
 
-    padded: by position of the operand, masks that have no gaps.
-    held: by position, constants that are broadcast to the operand's open sizes, as initial states of an open batch.
     tolerance: the largest error relative to the largest element of an output; `TOLERANCE` or `ROUNDED`.
     """
-    known = tuple(constants) or (None,) * len(body.inputs)
-    masks = {body.inputs[place]: of for place, of in (padded or {}).items()}
-    constant = {body.inputs[place]: value for place, value in (held or {}).items()}
-    body, replacement = _bound(body, known), _bound(replacement, known)
+    constants = tuple(known.constants) or (None,) * len(body.inputs)
+    masks = {body.inputs[place]: of for place, of in known.padded.items()}
+    held = {body.inputs[place]: value for place, value in known.held.items()}
+    body, replacement = _bound(body, constants), _bound(replacement, constants)
     if works_on_bytes(replacement):
         _refuse_unexplained(body, replacement, claims)
         return Proof(agree(body, replacement, seed), 0.0)
@@ -91,7 +103,7 @@ def prove(
     need(stateful is None, "stateful_body", want="no variables", got=stateful and place_of(stateful))
     _refuse_unexplained(body, replacement, claims)
     _refuse_unchecked_indices(body, replacement)
-    sampler = Sampler.of(body, replacement, padded=masks, held=constant)
+    sampler = Sampler.of(body, replacement, padded=masks, held=held)
     if by_equation:
         return Proof(*largest_difference(body, replacement, sampler, tolerance, seed, largest_error))
     pair = _Pair.of(body, replacement, tolerance, is_masked=bool(masks))

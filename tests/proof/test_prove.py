@@ -16,7 +16,7 @@ from jfuse.ir.trace import trace_graph
 from jfuse.ir.types import DType, TensorType
 from jfuse.kernels import ops
 from jfuse.kernels.core.op import Array
-from jfuse.proof.prove import TOLERANCE, Proof, largest_error, prove
+from jfuse.proof.prove import TOLERANCE, KnownOperands, Proof, largest_error, prove
 from tests.cells import BATCH, UNITS, Loop, dense, f32, keras, weights
 
 Function = Callable[..., Any]
@@ -138,8 +138,9 @@ def test_constants_of_an_open_size_are_what_they_are() -> None:
     """Zeros as a state of an open batch; without them the two differ."""
     types = [f32(BATCH, 4), f32(BATCH, 4)]
     assert refusal(ops.add, lambda x, h: ops.tanh(x), types).condition == "not_equal"
-    assert refusal(ops.add, lambda x, h: x, types, held={1: np.ones(4, np.float32)}).condition == "not_equal"
-    assert proof(ops.add, lambda x, h: x, types, held={1: np.zeros((), np.float32)}).error == 0.0
+    ones, zeros = (KnownOperands(held={1: array}) for array in (np.ones(4, np.float32), np.zeros((), np.float32)))
+    assert refusal(ops.add, lambda x, h: x, types, known=ones).condition == "not_equal"
+    assert proof(ops.add, lambda x, h: x, types, known=zeros).error == 0.0
 
 
 def test_bools_take_each_value() -> None:
@@ -163,9 +164,9 @@ def test_switches_on_constants_and_shapes_need_no_explanation() -> None:
 
     types = [*ROW, f32()]
     half = [None, np.asarray(0.5, np.float32)]
-    good = proof(body, lambda x, limit: ops.add(x, np.float32(0.5)), types, constants=half)
+    good = proof(body, lambda x, limit: ops.add(x, np.float32(0.5)), types, known=KnownOperands(half))
     assert good.error == 0
-    assert refusal(body, lambda x, limit: x, types, constants=half).condition == "not_equal"
+    assert refusal(body, lambda x, limit: x, types, known=KnownOperands(half)).condition == "not_equal"
     assert refusal(body, lambda x, limit: x, types).condition == "unexplained_switch"
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -43,8 +43,7 @@ from jfuse.passes.options import FUSED, PREFERENCES
 from jfuse.passes.outline.target_composites import as_target_composite
 from jfuse.passes.rewrite import inline, rewrite
 from jfuse.passes.simplify.simplify import folded
-from jfuse.proof.prove import ROUNDED, TOLERANCE, Proof, prove
-from jfuse.proof.samples import Padded
+from jfuse.proof.prove import ROUNDED, TOLERANCE, KnownOperands, Proof, prove
 from jfuse.report import Fusion, Refusal
 
 _OWN = "jfuse."  # composites that jfuse makes for itself need no rule
@@ -264,7 +263,7 @@ def _proof(
     eqn: Eqn, rule: FuseRule, is_read: Sequence[bool], replacement: Graph, given: Sequence[int], masks: Masks
 ) -> Proof:
     """The proof of a replacement: as it is, or without the rounding of constants, the rule's own or the source's."""
-    known = _Known(masks.asked, _held(eqn))
+    known = _known(eqn, masks)
     try:
         return _proved(eqn, rule, replacement, given, known)
     except NotFused as refusal:
@@ -276,18 +275,14 @@ def _proof(
         return _proved(eqn, rule, replacement, given, known, ROUNDED)
 
 
-@dataclass(frozen=True)
-class _Known:
-    """What is known of operands that are no constants, by position: masks without gaps, and broadcast constants."""
-
-    padded: Mapping[int, Padded]
-    held: Mapping[int, np.ndarray]
-
-
-def _held(eqn: Eqn) -> dict[int, np.ndarray]:
-    """The operands that are a constant broadcast to an open size, as the initial states of an open batch."""
+def _known(eqn: Eqn, masks: Masks) -> KnownOperands:
+    """What is known of a composite's operands: constants, broadcast ones too, and the masks that a rule asked for."""
     found = {i: constant_behind(a, active_trace().producer) for i, a in enumerate(atoms(eqn)) if isinstance(a, Var)}
-    return {i: constant for i, constant in found.items() if constant is not None}
+    return KnownOperands(_constants(eqn), masks.asked, {i: held for i, held in found.items() if held is not None})
+
+
+def _constants(eqn: Eqn) -> list[np.ndarray | None]:
+    return [a.array if isinstance(a, Const) else None for a in atoms(eqn)]
 
 
 def _proved_unrounded(
@@ -300,7 +295,8 @@ def _proved_unrounded(
     except JfuseError as error:
         raise NotFused("not_equal", want="a rule that takes f64") from error
     need(rounds_to(exact, replacement), "not_equal", want="the same ops in f64 and in f32")
-    return _proved(wide, rule, exact, given, _Known(masks.asked, _held(eqn)))
+    known = replace(_known(eqn, masks), constants=_constants(wide))
+    return _proved(wide, rule, exact, given, known)
 
 
 def _proved(
@@ -308,9 +304,7 @@ def _proved(
     rule: FuseRule,
     replacement: Graph,
     given: Sequence[int],
-    known: _Known,
+    known: KnownOperands,
     tolerance: float = TOLERANCE,
 ) -> Proof:
-    wanted = _only(eqn.bodies[0], given)
-    constants = [a.array if isinstance(a, Const) else None for a in atoms(eqn)]
-    return prove(wanted, replacement, constants, rule.claims, padded=known.padded, held=known.held, tolerance=tolerance)
+    return prove(_only(eqn.bodies[0], given), replacement, known, rule.claims, tolerance=tolerance)

@@ -21,7 +21,7 @@ from jfuse.passes.scans.reroll.detect import Unrolled
 from jfuse.passes.scans.reroll.sequence_reads import SequenceRead, reads_of
 from jfuse.passes.scans.reroll.step_graph import StepGraph
 from jfuse.passes.scans.reroll.steps import Counter, Slot, UnrolledStep
-from jfuse.proof.prove import ROUNDED, prove
+from jfuse.proof.prove import ROUNDED, KnownOperands, prove
 
 _MOST = 2  # times as many equations as a step of the loop has, in a first step
 
@@ -46,7 +46,7 @@ def with_peeled_step(loop: Unrolled) -> Unrolled:
         written = peeled.written(body.inputs, [a for a in atoms if a is not None])
         known = {v: zeros[slot][first - 1].array for slot, (v,) in step.carried.items()}
         # Biases that the converter added up are rounded once more than those of the loop's step.
-        prove(written, body, [known.get(v) for v in body.inputs], tolerance=ROUNDED)
+        prove(written, body, KnownOperands([known.get(v) for v in body.inputs]), tolerance=ROUNDED)
     except (NotFused, _Differs):
         return loop
     values = {slot: a for slot, a in zip(step.carried, atoms, strict=True) if isinstance(a, Var)}
