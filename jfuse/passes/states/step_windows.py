@@ -32,7 +32,7 @@ class _Window:
         if not steps.stands_alone:
             raise StepsMix("its windows mix steps with rows of the batch", left)
         if self.stride != 1:
-            raise StepsMix(f"it takes every {self.stride}th step, counted from the start of each piece", left)
+            raise StepsMix(f"it takes one step in {self.stride}, counted from the start of each piece", left)
         if not is_known(reach) or self.padding != "VALID":
             raise StepsMix("its windows reach steps that come later", left, CAUSAL)
         if not steps.forwards:
@@ -95,7 +95,7 @@ def _strided_slice(stepped: SteppedEqn) -> Value:
     if stride == -1 and begin is None and end is None:
         return turned(moved)
     if stride != 1:
-        raise StepsMix(f"it takes every {stride}th step", moved.at(moved.axis, stepped.result[moved.axis]))
+        raise StepsMix(f"it takes one step in {stride}", moved.at(moved.axis, stepped.result[moved.axis]))
     if params["offset"] and end is not None:
         end = begin + end
     first = 0 if begin is None else _from_front(begin, whole)

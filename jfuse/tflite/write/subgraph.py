@@ -62,7 +62,7 @@ class SubgraphWriter:
             raise JfuseError(
                 f"results {copies} are inputs, constants or repeated",
                 where=f"the graph {graph.name}",
-                remedy="run prepare_outputs on the graph before the export",
+                remedy="jfuse.lower(model), which gives each result a tensor of its own",
             )
         self._file = file
         self._graph = graph

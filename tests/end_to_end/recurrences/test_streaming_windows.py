@@ -233,8 +233,8 @@ REFUSED: dict[str, tuple[Callable[[Any], Any], int | None, str]] = {
     "reversed-results": (applied_after(lambda x: tf.reverse(x, [1])), None, "it gives the steps of each piece in rev"),
     "same-padding": (lambda x: lstm()(k.Conv1D(4, 3, padding="same")(x)), None, "its windows reach steps that come la"),
     "no-padding": (lambda x: lstm()(k.Conv1D(4, 3)(x)), None, "its windows are 3 steps long"),
-    "strides": (lambda x: lstm()(causal(4, 3, strides=2)(x)), None, "it takes every 2th step"),
-    "pooled-strides": (lambda x: k.MaxPooling1D(2)(lstm()(x)), None, "it takes every 2th step"),
+    "strides": (lambda x: lstm()(causal(4, 3, strides=2)(x)), None, "it takes one step in 2"),
+    "pooled-strides": (lambda x: k.MaxPooling1D(2)(lstm()(x)), None, "it takes one step in 2"),
     "mean-over-time": (lambda x: k.GlobalAveragePooling1D()(lstm()(x)), None, "it reduces over the steps"),
     "mean-that-chooses": (
         applied_before(lambda x: tf.where(x > tf.reduce_mean(x), x, -x)),

@@ -209,7 +209,7 @@ MIXED: Mapping[str, tuple[Callable[[Any], Any], str]] = {
     "first": (lastly(lambda x: ops.gather(x, np.int32(0), axis=1)), "it takes one step other than the last"),
     "every-second": (
         lastly(lambda x: ops.strided_slice(x, [0, 0, 0], [0, 0, 0], [1, 2, 1], begin_mask=7, end_mask=7)),
-        "it takes every 2th step",
+        "it takes one step in 2",
     ),
     "length": (
         lastly(lambda x: ops.mul(x, ops.cast(ops.gather(ops.shape(x), np.int32(1), axis=0), out_data_type=DType.f32))),
