@@ -36,6 +36,7 @@ UNREAD = {
     "gradient of overlaps": "stablehlo.select_and_scatter cannot be read",
     "change of a pool": "a window of StableHLO by a function of its own",
     "less and least of rows": "a scatter of StableHLO by a function of its own",
+    "mixed matmul": "unknown element type",  # MLIR's bindings hand over no complex constants
 }
 """The rows that cannot be exported for any runtime, call code of one platform, or combine by a function of their own:
 what is said of each. The jax function itself converts."""
