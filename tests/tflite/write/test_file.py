@@ -272,7 +272,7 @@ def test_ops_without_a_spelling_are_refused_together() -> None:
 
 @pytest.mark.parametrize("make", [lambda x: x, lambda x: np.float32(1), lambda x: (y := ops.neg(x), y)])
 def test_results_must_have_been_prepared(make: Callable[..., Any]) -> None:
-    with pytest.raises(JfuseError, match="jfuse.lower"):
+    with pytest.raises(JfuseError, match=r"jfuse\.lower"):
         to_bytes(Program((signature(trace_graph(make, [f32(2)])),)))
 
 
