@@ -13,7 +13,7 @@ import jax
 import numpy as np
 
 _FRAMES = 8000  # Python's own limit of 1,000 allows some forty functions, loops or branches in each other
-# Objects that are made from one search for garbage to the next. Python's own 700 take a third of the time of converting
+# Objects that are made from one search for garbage to the next. Python's own 700 take much of the time of converting
 # thousands of operators, all of whose objects stay.
 _NEW_OBJECTS = 20_000
 _LOCK = threading.Lock()

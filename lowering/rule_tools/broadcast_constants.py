@@ -23,7 +23,7 @@ def broadcast_constants(graph: Graph, given: Known = MappingProxyType({})) -> di
     """
     known = dict(given)
     for eqn in graph.eqns:
-        if _has_one_value(eqn):
+        if _has_one_result(eqn):
             found = broadcast_result(eqn, known)
             if found is not None:
                 known[eqn.outputs[0]] = found
@@ -40,7 +40,7 @@ def constant_behind(var: Var, producer: Callable[[Var], Eqn | None]) -> np.ndarr
     pending = [var]
     while pending:
         eqn = producer(pending[-1])
-        if eqn is None or not _has_one_value(eqn) or not _spreads(eqn.op):
+        if eqn is None or not _has_one_result(eqn) or not _spreads(eqn.op):
             seen.add(pending.pop())
             continue
         before = [a for a in eqn.inputs if isinstance(a, Var) and a not in seen]
@@ -55,7 +55,7 @@ def constant_behind(var: Var, producer: Callable[[Var], Eqn | None]) -> np.ndarr
     return known.get(var)
 
 
-def _has_one_value(eqn: Eqn) -> bool:
+def _has_one_result(eqn: Eqn) -> bool:
     return eqn.op.is_kernel and len(eqn.outputs) == 1 and not eqn.effects
 
 
