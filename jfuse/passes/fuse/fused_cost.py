@@ -14,19 +14,24 @@ from jfuse.passes.options import FUSED
 from jfuse.passes.scans.to_loops.loop_cost import OPEN_LENGTH, OPERATOR_US
 from jfuse.passes.scans.to_loops.measured_forms import Errors, measured_rows
 
-MATRIX_US = 0.064  # a matrix in each step: an LSTM has 8 with what follows them, a simple RNN 2
-PRODUCT_US = 9.3e-5  # a product of a weight and a number; XNNPACK, which does not take fused ops, needs less
-FUSED_CONSTANTS = ("MATRIX_US", "PRODUCT_US")
+MATRIX_US = 0.047  # a matrix in each step: an LSTM has 8 with what follows them, a simple RNN 2
+DOT_US = 0.0013  # a row of a matrix: a dot product, however short
+PRODUCT_US = 7.7e-5  # a product of a weight and a number; XNNPACK, which does not take fused ops, needs less
+FUSED_CONSTANTS = ("MATRIX_US", "DOT_US", "PRODUCT_US")
 """In the order of `FusedSize.features`."""
 
 
 @dataclass(frozen=True)
 class FusedSize:
-    """What the cost of a fused recurrent op depends on: steps, rows of the batch, matrices, and numbers in these."""
+    """What the cost of a fused recurrent op depends on: steps, rows of the batch, matrices, and what these hold.
+
+    dots: rows of all matrices; weights: numbers in them.
+    """
 
     steps: int
     rows: int
     matrices: int
+    dots: int
     weights: int
 
     @classmethod
@@ -39,12 +44,13 @@ class FusedSize:
         sizes = [int(d) if is_known(d) else None for d in x.type.shape]
         steps, rows = (sizes[axis] or OPEN_LENGTH, sizes[1 - axis] or 1) if x.type.rank == 3 else (1, sizes[0] or 1)
         weights = [a for i, a in enumerate(eqn.inputs) if i not in state_operands(eqn)]
-        counts = [a.array.size for a in weights if isinstance(a, Const) and a.type.rank == 2]
-        return cls(steps, rows, len(counts), sum(counts))
+        matrices = [a.array for a in weights if isinstance(a, Const) and a.type.rank == 2]
+        return cls(steps, rows, len(matrices), sum(map(len, matrices)), sum(a.size for a in matrices))
 
     def features(self) -> tuple[float, ...]:
-        """Matrices, and products of a weight and a number, of all steps."""
-        return self.steps * self.matrices, self.steps * self.rows * self.weights
+        """Matrices, dot products with their rows, and products of a weight and a number, of all steps."""
+        several = self.steps * self.rows
+        return self.steps * self.matrices, several * self.dots, several * self.weights
 
     def microseconds(self) -> float:
         """The estimated time of one invoke in microseconds, by the model and what it errs by for operators nearby."""
@@ -52,7 +58,7 @@ class FusedSize:
 
     def modelled(self) -> float:
         """The time of one invoke by the model alone, in microseconds."""
-        return sum(count * us for count, us in zip(self.features(), (MATRIX_US, PRODUCT_US), strict=True))
+        return sum(count * us for count, us in zip(self.features(), (MATRIX_US, DOT_US, PRODUCT_US), strict=True))
 
     def place(self) -> tuple[float, ...]:
         """Where the operator is among others, one unit of length for each factor e of its steps and matrices."""

@@ -24,15 +24,15 @@ from jfuse.ir.types import TensorType
 from jfuse.ir.walk import all_eqns, expanded_size
 from jfuse.passes.scans.to_loops.measured_forms import Errors, measured_rows
 
-WHILE_US = 4.9  # the operator itself, once for each time that it runs
-TURN_US = 0.27  # a turn of WHILE: condition, counter, reading and writing rows
-PREPARE_US = 0.11  # an operator of a body, once for each time that its WHILE runs
-COPY_US = 4.2e-5  # a byte of a stack in each turn
-FAR_COPY_US = 4e-5  # a byte of a stack that is large
-ALLOCATE_US = 1.8e-4  # a byte of a body's sequences and stacks, which the system hands out anew for each run
-FAR_US = 5.3e-6  # a byte of weights more, where the copies of all steps leave the near cache
+WHILE_US = 4.6  # the operator itself, once for each time that it runs
+TURN_US = 0.26  # a turn of WHILE: condition, counter, reading and writing rows
+PREPARE_US = 0.12  # an operator of a body, once for each time that its WHILE runs
+COPY_US = 4.7e-5  # a byte of a stack in each turn
+FAR_COPY_US = 3.9e-5  # a byte of a stack that is large
+ALLOCATE_US = 2e-4  # a byte of a body's sequences and stacks, which the system hands out anew for each run
+FAR_US = 5.2e-6  # a byte of weights more, where the copies of all steps leave the near cache
 OPERATOR_US = 0.041  # an operator on a few numbers
-WEIGHT_US = 7.3e-6  # a byte of weights, multiplied with one row
+WEIGHT_US = 7.6e-6  # a byte of weights, multiplied with one row
 _FORM_US = (WHILE_US, TURN_US, PREPARE_US, COPY_US, FAR_COPY_US, ALLOCATE_US, FAR_US)
 _WORK_US = (OPERATOR_US, WEIGHT_US)
 FORM_CONSTANTS = ("WHILE_US", "TURN_US", "PREPARE_US", "COPY_US", "FAR_COPY_US", "ALLOCATE_US", "FAR_US")

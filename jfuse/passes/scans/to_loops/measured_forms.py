@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-NEAR = 0.3  # the distance between places at which what was measured counts 0.6 of what it does at no distance
+NEAR = 0.25  # the distance between places at which what was measured counts 0.6 of what it does at no distance
 DOUBT = 0.02  # what the model itself counts, beside 1 for a recurrence at no distance
 
 
