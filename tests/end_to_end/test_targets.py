@@ -15,7 +15,7 @@ MODELS: dict[str, tuple[tuple[int, ...], Any]] = {
     "lstm": ((1, 8, 4), lambda: [layers.LSTM(6, return_sequences=True), layers.LSTM(3)]),
     "bidirectional": ((2, 8, 4), lambda: [layers.Bidirectional(layers.LSTM(6), merge_mode="sum")]),
     "simple rnn": ((1, 8, 4), lambda: [layers.SimpleRNN(6)]),
-    "long gru": ((1, 200, 4), lambda: [layers.GRU(32, return_sequences=True)]),
+    "long gru": ((1, 80, 4), lambda: [layers.GRU(32, return_sequences=True)]),
     "masked": ((2, 8, 4), lambda: [layers.Masking(), layers.GRU(6)]),
     "stateful": ((1, 8, 4), lambda: [layers.LSTM(6, stateful=True)]),
 }

@@ -52,7 +52,7 @@ def lstm() -> Any:
     """An LSTM step by step, and a head."""
     from keras import Input, Sequential, layers
 
-    return Sequential([Input((8, 12), batch_size=1), layers.LSTM(32, unroll=True), layers.Dense(6)])
+    return Sequential([Input((4, 12), batch_size=1), layers.LSTM(32, unroll=True), layers.Dense(6)])
 
 
 def counter() -> Any:
