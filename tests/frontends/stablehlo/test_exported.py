@@ -67,10 +67,14 @@ def failure(name: str, function: Callable[..., Any], specs: Any) -> str | None:
 def test_all_that_jax_exports_is_read(family: str) -> None:
     failures = []
     for name, function, specs in FAMILIES[family]:
+        if name in UNREAD:
+            with pytest.raises((jfuse.JfuseError, NotImplementedError), match=re.escape(UNREAD[name])):
+                failure(name, function, specs)
+            continue
         try:
             found = failure(name, function, specs)
         except (jfuse.JfuseError, NotImplementedError) as error:
-            found = None if UNREAD.get(name, "nothing") in str(error) else f"{name}: {type(error).__name__}: {error}"
+            found = f"{name}: {type(error).__name__}: {error}"
         failures += [found] if found else []
     assert not failures, "\n".join(failures)
 
