@@ -29,13 +29,14 @@ class SubPasses:
     """Passes that other passes run on parts of a graph. `jfuse.passes.pipeline`, which orders passes, says which.
 
     recover: finds composites in the body of a composite that is opened; single_steps: single steps, too. simplify: the
-    step of a loop, before it is measured and repeated. as_lowered: what the passes after `fuse` make of a graph, for
-    judging a fusion; compact: with loops of one step a turn, whatever form they take later, which is quick.
+    step of a loop, before it is measured and repeated; done: what became of the bodies that it was asked for before.
+    as_lowered: what the passes after `fuse` make of a graph, for judging a fusion; compact: with loops of one step each
+    turn, whatever form they take later, which is quick.
     The defaults leave a graph as it is: nothing comes after a pass that runs by itself.
     """
 
     recover: Callable[[Graph, Context, bool], Graph] = lambda graph, ctx, single_steps: graph
-    simplify: Callable[[Graph], Graph] = lambda graph: graph
+    simplify: Callable[[Graph, dict[Graph, Graph]], Graph] = lambda graph, done: graph
     as_lowered: Callable[[Graph, Context, bool], Lowered] = lambda graph, ctx, compact: Lowered(graph)
 
 

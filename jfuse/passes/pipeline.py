@@ -162,7 +162,7 @@ def as_lowered(graph: Graph, ctx: Context, compact: bool) -> Lowered:
 
 SUB_PASSES = SubPasses(
     recover=lambda graph, ctx, single_steps: recover(graph, ctx, single_steps=single_steps),
-    simplify=lambda graph: simplify(graph, Context()),
+    simplify=lambda graph, done: simplify(graph, Context(), done=done),
     as_lowered=as_lowered,
 )
 """The passes that others run on parts of a graph: `fuse` the first and the last, `scan_to_loops` the second."""

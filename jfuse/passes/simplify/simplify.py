@@ -24,12 +24,18 @@ _COMPARED_BYTES = 1 << 10
 _SWEEPS = 100  # far more than any graph needs; rules that undo each other need more
 
 
-def simplify(graph: Graph, ctx: Context, merges: Mapping[Op, Sequence[PeepholeRule]] = PEEPHOLE_RULES) -> Graph:
+def simplify(
+    graph: Graph,
+    ctx: Context,
+    merges: Mapping[Op, Sequence[PeepholeRule]] = PEEPHOLE_RULES,
+    done: dict[Graph, Graph] | None = None,
+) -> Graph:
     """An equal graph with fewer and simpler equations; inputs and results keep their names, types and order.
 
-    merges: the rewrite rules by the op of the last equation that they look at.
+    merges: the rewrite rules by the op of the last equation that they look at. done: what came out for each graph that
+    was simplified by them before; this one and its bodies are added.
     """
-    return _simplified(graph, merges, {})
+    return _simplified(graph, merges, {} if done is None else done)
 
 
 def _simplified(graph: Graph, merges: Mapping[Op, Sequence[PeepholeRule]], done: dict[Graph, Graph]) -> Graph:

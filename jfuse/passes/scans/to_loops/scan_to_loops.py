@@ -52,6 +52,7 @@ class _Unlooping:
         self._ctx = ctx
         self._choose = choose
         self._done: dict[Graph, Graph] = {}
+        self._simplified: dict[Graph, Graph] = {}  # so that a loop does not simplify the loops within it anew
 
     def graph(self, graph: Graph) -> Graph:
         """A graph without loops, its bodies first."""
@@ -62,7 +63,7 @@ class _Unlooping:
             if any(eqn.op is scan or eqn.op is reserve for eqn in inner.eqns):
                 # Loops of one step each are read best when what they share with others is out of them.
                 inner = rewrite(inner, lambda eqn: hoisted(eqn) if eqn.op is scan else None)
-                inner = rewrite(inner, _Visitor(inner, self._ctx, self._choose).visit)
+                inner = rewrite(inner, _Visitor(inner, self._ctx, self._choose, self._simplified).visit)
             self._done[graph] = inner
         return self._done[graph]
 
@@ -70,9 +71,10 @@ class _Unlooping:
 class _Visitor:
     """Replaces the loops of one graph."""
 
-    def __init__(self, graph: Graph, ctx: Context, choose: Choice) -> None:
+    def __init__(self, graph: Graph, ctx: Context, choose: Choice, simplified: dict[Graph, Graph]) -> None:
         self._ctx = ctx
         self._choose = choose
+        self._simplified = simplified
         self._homes = Homes(graph.inputs)
         self._known = broadcast_constants(graph)
         # The state pass knows these constants when it sees FILL, and writes them in its own way.
@@ -94,7 +96,7 @@ class _Visitor:
         return results
 
     def _loop(self, eqn: Eqn) -> Sequence[Atom]:
-        body = self._ctx.sub.simplify(eqn.bodies[0])
+        body = self._ctx.sub.simplify(eqn.bodies[0], self._simplified)
         loop = Loop.of(replace(eqn, inputs=tuple(map(self._ready, eqn.inputs)), bodies=(body,)))
         rows = body.inputs[len(body.inputs) - len(loop.xs) :], body.outputs[len(loop.carries) :]
         size = LoopSize.of(body, loop.length, *([atom.type for atom in part] for part in rows))
