@@ -54,6 +54,13 @@ def size_choices(graph: Graph, fixed: Mapping[str, int] | None = None) -> list[d
     return [_filled(graph, sizes | fixed, fixed) for sizes in choices]
 
 
+def long_sizes(graph: Graph) -> dict[str, int]:
+    """A size for each open dimension at which loops over it run turns of several steps, and have steps left over."""
+    # No turn of `FORMS` has more than 16 steps; their numbers are even, so an odd number leaves some.
+    sizes = {s: 17 + 2 * i for i, s in enumerate(open_sizes(input_types(graph)))}
+    return _filled(graph, sizes, ())
+
+
 def _filled(graph: Graph, sizes: dict[str, int], fixed: Collection[str]) -> dict[str, int]:
     """The least sizes from the given ones on at which operands fit, and windows and rows that are read are there.
 

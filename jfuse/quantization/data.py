@@ -15,7 +15,7 @@ from jfuse.ir.dims import is_known, symbols_of
 from jfuse.ir.graph import Program, Signature
 from jfuse.ir.states import initial_values
 from jfuse.ir.types import DType, TensorType
-from jfuse.proof.inputs import draws, size_choices
+from jfuse.proof.inputs import draws, long_sizes, size_choices
 from jfuse.proof.ranges import integer_limits
 from jfuse.quantization.npz import npz_arrays
 
@@ -94,7 +94,9 @@ class _Reader:
 
     def _random(self) -> Iterator[Item]:
         for signature in self.signatures.values():
-            sizes = size_choices(signature.graph)[0]
+            graph = signature.graph
+            may_loop = any(eqn.bodies for eqn in graph.eqns)
+            sizes = long_sizes(graph) if may_loop else size_choices(graph)[0]
             for seed in range(_RANDOM_CALLS):
                 (inputs,) = draws(signature, sizes, seed, 1)
                 yield Item((SampleCall(signature.key, inputs),), goes_on=True)

@@ -16,6 +16,7 @@ from jfuse.ir.graph import Program, Signature
 from jfuse.ir.trace import trace_graph
 from jfuse.ir.types import DType, TensorType
 from jfuse.kernels import ops
+from jfuse.kernels.control import while_
 from jfuse.quantization.data import calibration_items
 from tests.tflite.programs import BATCH, f32, i32
 
@@ -148,3 +149,17 @@ def test_strings_and_other_types() -> None:
     (item,) = calibration_items(program, [{"s": ["a", "ö"], "u": np.array([1, 255])}])
     assert item.calls[0].inputs["s"].tolist() == [b"a", "ö".encode()]
     assert item.calls[0].inputs["u"].dtype == np.uint8
+
+
+def test_random_sequences_are_long_enough_for_each_loop() -> None:
+    """Turns of up to 16 steps run, and there are steps left over."""
+
+    def looping(x: Any) -> Any:
+        count = trace_graph(lambda i, x: ops.less(i, np.int32(2)), [i32(), f32(BATCH, 4)])
+        turn = trace_graph(lambda i, x: (ops.add(i, np.int32(1)), ops.abs_(x)), [i32(), f32(BATCH, 4)])
+        return while_([np.int32(0), x], (count, turn))[1]
+
+    for function, sizes in ((ops.abs_, {3}), (looping, {17})):
+        program = Program((Signature("call", trace_graph(function, [f32(BATCH, 4)]), ("x",), ("y",)),))
+        items = list(calibration_items(program, "random"))
+        assert {call.inputs["x"].shape[0] for item in items for call in item.calls} == sizes

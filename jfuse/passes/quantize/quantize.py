@@ -149,7 +149,7 @@ class Quantizing:
             return None
         read = [a for i in operands_of(eqn).activations if isinstance(a := eqn.inputs[i], Var)]
         values = map(Observed, (*read, *filter(is_float, eqn.outputs)))
-        return None if all(map(self.ranges.seen, values)) else "calibration never saw a finite number of it"
+        return next(filter(None, map(self.ranges.why_not, values)), None)
 
     def _range(self, what: Observed, algorithm: str) -> tuple[float, float]:
         assert self.ranges is not None, "a recipe of integers is calibrated"

@@ -26,9 +26,13 @@ class ValueRanges:
     needed: frozenset[Observed]
     alike: Mapping[Var, Iterable[Var]]
 
-    def seen(self, what: Observed) -> bool:
-        """Whether a value itself had a finite number in some call; of what nobody watched, nobody asks for a range."""
-        return what not in self.needed or self.statistics.seen(what)
+    def why_not(self, what: Observed) -> str | None:
+        """Why a value itself has no range; None where it has one, or where nobody watched it and so nobody asks."""
+        if what not in self.needed or self.statistics.seen(what):
+            return None
+        if self.statistics.record(what).not_finite:
+            return "calibration saw only NaN and infinities of it"
+        return "no calibration call computed it; where it stands in a loop, sequences of several lengths do"
 
     def range(self, what: Observed, algorithm: str) -> tuple[float, float]:
         """The least and greatest number, by an algorithm of `Statistics.range`, without what stands for infinity."""

@@ -146,6 +146,18 @@ def test_a_number_beyond_what_calibration_saw_keeps_a_branch_in_floats() -> None
     assert snr_db(np.stack(found[:-1]), np.stack(wanted)) > 25
 
 
+def test_a_value_that_is_never_finite_stays_float_and_says_so() -> None:
+    def never_finite(x: Any) -> Any:
+        return ops.tanh(ops.sqrt(ops.sub(np.float32(-1), ops.abs_(ops.fully_connected(x, W, None)))))
+
+    bodies = (_graph(lambda x: ops.abs_(ops.fully_connected(x, V, None)), ROWS), _graph(never_finite, ROWS))
+    program = program_of(lambda c, x: if_([c, x], bodies)[0], TensorType((), DType.bool), ROWS)
+    calls = [{"x0": np.array(i % 2 == 0), "x1": call["x0"]} for i, call in enumerate(CALLS)]
+    report = calibrated(program, INT8, calls).report
+    reasons = {line.reason for line in report.quantized if line.op == "tanh"}
+    assert reasons == {"calibration saw only NaN and infinities of it"}
+
+
 def test_a_condition_that_reads_floats_has_them() -> None:
     def function(x: Any) -> Any:
         bodies = (
