@@ -61,11 +61,12 @@ def woken(model: Any, seed: int = 0) -> Any:
     for variable in model.weights:
         if id(variable) in moments or "seed" in variable.path:
             continue
-        drawn = rng.standard_normal(variable.shape).astype(np.float32)
+        drawn = _drawn(rng, variable.shape)
         if len(variable.shape) == 1:
             variable.assign((0.0 if variable.path.endswith(("bias", "beta")) else 1.0) + 0.2 * drawn)
         elif not norms:
-            variable.assign(np.sqrt(2 / np.prod(variable.shape[:-1])) * drawn)
+            drawn *= np.float32(np.sqrt(2 / np.prod(variable.shape[:-1])))
+            variable.assign(drawn)
     before = [norm.momentum for norm in norms]
     for norm in norms:
         norm.momentum = 0.0  # one pass gives the moments of its batch
@@ -74,6 +75,16 @@ def woken(model: Any, seed: int = 0) -> Any:
     for norm, momentum in zip(norms, before, strict=True):
         norm.momentum = momentum
     return model
+
+
+def _drawn(rng: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
+    """Normal numbers in f32, drawn a million at a time: as f64 those of a large matrix take twice its memory."""
+    drawn = np.empty(shape, np.float32)
+    flat = drawn.reshape(-1)
+    for start in range(0, flat.size, 2**20):
+        part = flat[start : start + 2**20]
+        part[:] = rng.standard_normal(part.size)
+    return drawn
 
 
 def images(model: Any, count: int, seed: int) -> np.ndarray:
