@@ -153,7 +153,9 @@ def _calibration(data: CalibrationData) -> Calibrate | None:
     """What finds ranges; None without data."""
     if data is None:
         return None
-    return lambda program, observed, histograms: calibrate(program, observed, data, histograms=histograms)
+    return lambda program, observed, histograms, moments: calibrate(
+        program, observed, data, histograms=histograms, moments=moments
+    )
 
 
 def operator_counts(graphs: Iterable[Graph]) -> dict[str, int]:

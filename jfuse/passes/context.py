@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from jfuse.ir.graph import Graph, Program
 from jfuse.lowering.rules import DEFAULT, RuleSet
 from jfuse.passes.options import RecurrenceOptions, TfOpOptions
+from jfuse.quantization.moments import Moments
 from jfuse.quantization.recipe import Recipe
 from jfuse.quantization.statistics import Observed, Statistics
 from jfuse.report import LoopForm, Report
@@ -42,8 +43,11 @@ class SubPasses:
 
 OnStage: TypeAlias = Callable[[str], None]
 """Is told the name of each stage of a conversion as it starts."""
-Calibrate: TypeAlias = Callable[[Program, Sequence[Observed], Sequence[Observed]], Statistics]
-"""Runs a program on representative data: what is to be watched, and of which of that histograms are needed."""
+Calibrate: TypeAlias = Callable[
+    [Program, Sequence[Observed], Sequence[Observed], Mapping[Observed, Moments]], Statistics
+]
+"""Runs a program on representative data: what is to be watched, of which of that histograms are needed, and what is
+to be summed of the operands of products."""
 
 
 @dataclass

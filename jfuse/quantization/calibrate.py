@@ -6,6 +6,7 @@ import os
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import starmap
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +20,9 @@ from jfuse.ir.states import distinct, first_states
 from jfuse.ir.walk import all_graphs
 from jfuse.quantization.data import RANDOM, CalibrationData, Item, calibration_items
 from jfuse.quantization.instrument import ObservedSlot, instrumented
+from jfuse.quantization.moments import Moments
 from jfuse.quantization.statistics import Observed, Record, Statistics, is_statistics
-from jfuse.quantization.tallies import Tally
+from jfuse.quantization.tallies import Spread
 from jfuse.running.cores import cores
 from jfuse.running.in_litert import WHY, works_on_resources
 from jfuse.running.over_samples import OverSamples, Together, compiles_slowly, samples_at_once
@@ -36,12 +38,14 @@ def calibrate(
     data: CalibrationData,
     *,
     histograms: Collection[Observed] = (),
+    moments: Mapping[Observed, Moments] | None = None,
     signature: str | None = None,
 ) -> Statistics:
     """What the observed values were in all calls of the data.
 
     histograms: the values of which a histogram is taken, for the algorithms in `statistics.NEED_HISTOGRAMS`; it takes
         about ten times as long as the extremes.
+    moments: of what products read, by the first result of the product and a name in `part`.
     signature: the one that calls without a key are of.
 
     data may also be statistics of an earlier calibration, or the path of a file with such; nothing is run then.
@@ -59,10 +63,10 @@ def calibrate(
     if earlier is not None:
         return earlier
     statistics = Statistics(program, untrusted=_untrusted(data))
-    values = {o: statistics.key(o) for o in dict.fromkeys((*observed, *histograms))}
-    runs = _Runs(
-        program, [ObservedSlot(o, Tally(h)) for h, kind in ((False, values), (True, histograms)) for o in kind]
-    )
+    spreads = dict.fromkeys((*observed, *histograms))
+    tallies = [(Spread(h), o) for h, kind in ((False, spreads), (True, histograms)) for o in kind]
+    values = {o: statistics.key(o) for o in (*spreads, *(moments or ()))}
+    runs = _Runs(program, [*(ObservedSlot(o, t) for t, o in tallies), *starmap(ObservedSlot, (moments or {}).items())])
     records: dict[str, Record] = {}
     for group in runs.groups(calibration_items(program, data, signature)):
         for found in runs.run(group):
@@ -155,8 +159,8 @@ class _Watched:
         kept = len(signature.states)
         outputs = self._graph.outputs[len(self._graph.outputs) - kept :]
         self._graph = replace(self._graph, outputs=outputs)
-        self._extremes = [s.what for s in slots if not s.tally.histogram]
-        self._histograms = [s.what for s in slots if s.tally.histogram]
+        self._extremes = [s.what for s in slots if not s.tally.is_total]
+        self._totals = [s for s in slots if s.tally.is_total]
         backend = jax.default_backend()
         self._at_once = samples_at_once(self._graph, backend)
         self.most = self._at_once * max(len(jax.local_devices()), cores() if backend == "cpu" else 1)
@@ -167,7 +171,7 @@ class _Watched:
 
     @cached_property
     def _careful(self) -> _Program:
-        slots = [replace(s, tally=replace(s.tally, finite_only=True)) for s in self._slots]
+        slots = [replace(s, tally=s.tally.of_finite()) for s in self._slots]
         return _Program(instrumented(self._graph, slots), self, self._at_once)
 
     @property
@@ -177,16 +181,23 @@ class _Watched:
 
     def run(self, arrays: Sequence[np.ndarray], count: int) -> tuple[Sequence[np.ndarray], Mapping[Observed, Record]]:
         """The states after a call for each sample, and what was seen of each value."""
-        states, extremes, counts = self._fast.run(arrays, count)
+        states, extremes, totals = self._fast.run(arrays, count)
         bad = np.isnan(extremes).any(-1) | (extremes == np.inf).any(-1)
-        if bad.any():  # NaNs and infinities hide what else there was
-            _, extremes, counts = self._careful.run(arrays, count)
+        if bad.any() or not all(map(_is_finite, totals)):  # NaNs and infinities hide what else there was
+            _, extremes, totals = self._careful.run(arrays, count)
         low, high = -extremes[:, :, 0], extremes[:, :, 1]
-        histograms = dict(zip(self._histograms, counts, strict=True))
-        return states, {
+        found = list(zip(self._totals, totals, strict=True))
+        histograms = {s.what: t.astype(np.int64) for s, t in found if not isinstance(s.tally, Moments)}
+        records = {
             what: Record.of_calls(low[:, i], high[:, i], bad[:, i], histograms.get(what))
             for i, what in enumerate(self._extremes)
         }
+        moments = {s.what: Record(moments=t.astype(np.float64)) for s, t in found if isinstance(s.tally, Moments)}
+        return states, records | moments
+
+
+def _is_finite(array: np.ndarray) -> bool:
+    return bool(np.isfinite(array).all())
 
 
 class _Program:
@@ -210,19 +221,19 @@ class _Program:
         return OverSamples(function, [arrays], most=at_once, totals=True, quick=self._quick)
 
     def _split(self, found: Sequence[Any]) -> tuple[Any, Any]:
-        """(states, extremes) of each sample, and histograms of all of them."""
+        """(states, extremes) of each sample, and totals of all of them: histograms and moments."""
         split = self._states + self._extremes
         return (tuple(found[: self._states]), tuple(found[self._states : split])), tuple(found[split:])
 
     def run(
         self, arrays: Sequence[np.ndarray], count: int
     ) -> tuple[Sequence[np.ndarray], np.ndarray, Sequence[np.ndarray]]:
-        """States after the calls, each with samples first; extremes f32[samples, values, 2]; histograms i64[BINS]."""
+        """States after the calls, each with samples first; extremes f32[samples, values, 2]; the totals."""
         given = arrays or [np.zeros(count, np.int8)]  # a signature without inputs
         found = None if self._together is None else self._together.run(given)
         (states, extremes), totals = self._one_by_one(arrays, count) if found is None else found
         stacked = np.stack(extremes, 1) if extremes else np.zeros((count, 0, 2), np.float32)
-        return states, stacked, [t.astype(np.int64) for t in totals]
+        return states, stacked, totals
 
     def _one_by_one(self, arrays: Sequence[np.ndarray], count: int) -> tuple[Any, Any]:
         with jax.enable_x64(True), jax.default_matmul_precision("highest"):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar, get_args
 
 import jax
 import numpy as np
@@ -14,19 +14,28 @@ from jfuse.ir.types import DType, TensorType
 from jfuse.ir.walk import all_graphs
 from jfuse.kernels.control import composite, if_, scan, while_
 from jfuse.kernels.fused.lstm_cell import CellWatch
+from jfuse.quantization.moments import Moments
 from jfuse.quantization.statistics import Observed
 from jfuse.quantization.tallies import Tally, again, look, merge, start
 
 T = TypeVar("T")
 _WEIGHT = TensorType((), DType.i32)
+_Place = Literal["value", "part", "operand"]
+"""What is seen: a value, a part of the fused op that makes it, an operand of what makes it."""
 
 
 @dataclass(frozen=True)
 class ObservedSlot:
-    """A value to observe, and the tally that is kept of it."""
+    """A value to observe, and the tally that is kept of it; of an operand of what makes the value, for `Moments`."""
 
     what: Observed
     tally: Tally
+
+
+def _place(slot: ObservedSlot) -> _Place:
+    if isinstance(slot.tally, Moments):
+        return "operand"
+    return "part" if slot.what.part else "value"
 
 
 def instrumented(graph: Graph, slots: Sequence[ObservedSlot]) -> Graph:
@@ -40,9 +49,9 @@ def instrumented(graph: Graph, slots: Sequence[ObservedSlot]) -> Graph:
 class _Instrument:
     def __init__(self, slots: Sequence[ObservedSlot]) -> None:
         self._slots = slots
-        self._of: dict[tuple[Var, bool], list[int]] = {}  # by the value, and whether a part of it is meant
+        self._of: dict[tuple[Var, _Place], list[int]] = {}
         for i, slot in enumerate(slots):
-            self._of.setdefault((slot.what.var, bool(slot.what.part)), []).append(i)
+            self._of.setdefault((slot.what.var, _place(slot)), []).append(i)
 
     def whole(self, graph: Graph) -> Graph:
         weight = Var(_WEIGHT)
@@ -65,14 +74,16 @@ class _Instrument:
         return eqns, tallies
 
     def _looks(self, var: Var, weight: Var, tallies: dict[int, Var]) -> Iterator[Eqn]:
-        for i in self._of.get((var, False), ()):
-            after = Var(tallies[i].type)
-            yield Eqn(look(self._slots[i].tally), (tallies[i], var, weight), (after,))
-            tallies[i] = after
+        for i in self._of.get((var, "value"), ()):
+            yield self._look(i, var, weight, tallies)
+
+    def _look(self, i: int, seen: Any, weight: Var, tallies: dict[int, Var]) -> Eqn:
+        before, tallies[i] = tallies[i], Var(tallies[i].type)
+        return Eqn(look(self._slots[i].tally), (before, seen, weight), (tallies[i],))
 
     def _eqn(self, eqn: Eqn, weight: Var, tallies: dict[int, Var]) -> Iterator[Eqn]:
         """The equation, with the tallies that are updated within it as further operands and results."""
-        parts = self._of.get((eqn.outputs[0], True), ()) if eqn.outputs and eqn.op.parts else ()
+        parts = self._of.get((eqn.outputs[0], "part"), ()) if eqn.outputs and eqn.op.parts else ()
         inside = [*dict.fromkeys(i for body in eqn.bodies for i in self._within(body))]
         if parts:
             op = WatchedOp(eqn.op, tuple(self._slots[i].what.part for i in parts), tuple(self._tallies(parts)))
@@ -83,12 +94,16 @@ class _Instrument:
             yield from self._around(self._threaded(eqn, inside), inside, weight, tallies)
         else:
             yield eqn
+        for i in self._of.get((eqn.outputs[0], "operand"), ()) if eqn.outputs else ():
+            tally = self._slots[i].tally
+            assert isinstance(tally, Moments), "_place"
+            yield self._look(i, eqn.inputs[tally.operand], weight, tallies)
 
     def _within(self, graph: Graph) -> Iterator[int]:
         for inner in all_graphs(graph):
             for var in (*inner.inputs, *(v for eqn in inner.eqns for v in eqn.outputs)):
-                yield from self._of.get((var, False), ())
-                yield from self._of.get((var, True), ())
+                for place in get_args(_Place):
+                    yield from self._of.get((var, place), ())
 
     def _tallies(self, places: Sequence[int]) -> Iterator[Tally]:
         return (self._slots[i].tally for i in places)

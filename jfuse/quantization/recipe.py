@@ -26,6 +26,8 @@ LEAST_HALVES = 128
 """Of f16 constants: an operator and a tensor take about 200 bytes of a file, and so many elements save as much."""
 IN_AND_OUT = (DType.f32, DType.i8, DType.u8, DType.i16)
 RANGE_ALGORITHMS = ("minmax", "moving_average", "percentile", "mse", "entropy")
+IN_TURN = "gptq"
+WEIGHT_ALGORITHMS = ("minmax", "mse", IN_TURN)
 _BITS = {"weight_bits": (8, 4, 2), "activation_bits": (8, 16)}
 
 
@@ -38,7 +40,11 @@ class QuantizeRule:
     weight_bits: 8, 4 or 2. granularity: which weights share a scale: all ("tensor"), those of an output channel, or
         `block_size` neighbours of one ("block"), where the kernel takes it; else those of a channel.
     activation_bits: 8 or 16, of integers. symmetric: zero points are 0, of 8 bits as well.
-    weight_algorithm: how the scale of weights is chosen: "minmax" takes the largest, "mse" what errs least.
+    weight_algorithm: how weights are rounded: "minmax" with the largest as the last step; "mse" with the scale that
+        errs least; "gptq" one after the other, each making up for those before it on what calibration saw, in
+        FULLY_CONNECTED and CONV_2D (elsewhere it is "mse").
+    bias_correction: take from the biases of FULLY_CONNECTED, CONV_2D and DEPTHWISE_CONV_2D what rounding the weights
+        adds to the results on average over the calibration data; without data, and of random ones, nothing.
     range_algorithm: how ranges are taken from what calibration saw, as `Statistics.range` has it.
     min_elements: weights with fewer elements stay float.
     """
@@ -52,13 +58,15 @@ class QuantizeRule:
     activation_bits: int = 8
     symmetric: bool = False
     weight_algorithm: str = "minmax"
+    bias_correction: bool = False
     range_algorithm: str = "minmax"
     min_elements: int = LEAST_ELEMENTS
 
     def __post_init__(self) -> None:
         _one_of("mode", self.mode, get_args(Mode))
         _one_of("granularity", self.granularity, get_args(Granularity))
-        _one_of("weight_algorithm", self.weight_algorithm, ("minmax", "mse"))
+        _one_of("weight_algorithm", self.weight_algorithm, WEIGHT_ALGORITHMS)
+        _one_of("bias_correction", self.bias_correction, (False, True))
         for name, choices in _BITS.items():
             _one_of(name, getattr(self, name), choices)
         _one_of("range_algorithm", self.range_algorithm, RANGE_ALGORITHMS)
@@ -137,6 +145,11 @@ class Recipe:
         """Whether some rule asks for integer activations, whose ranges calibration finds."""
         return any(rule.mode == "integer" for rule in self.rules)
 
+    @property
+    def needs_moments(self) -> bool:
+        """Whether some rule asks for what calibration saw products read."""
+        return any(rule.bias_correction or rule.weight_algorithm == IN_TURN for rule in self.rules)
+
     @classmethod
     def named(cls, name: str, **changes: object) -> Recipe:
         """A named recipe.   changes: fields of the recipe (`inputs="int8"`) that are to be other ones"""
@@ -152,22 +165,27 @@ def _one_of(name: str, value: object, choices: Iterable[object]) -> None:
 
 FLOAT = QuantizeRule("float")
 _LONG_NAMES = {"float32": DType.f32, "int8": DType.i8, "uint8": DType.u8, "int16": DType.i16}
-_INT4 = QuantizeRule("weight_only", weight_bits=4)
 
 
 def _named(*recipes: Recipe) -> Mapping[str, Recipe]:
     return {recipe.name: recipe for recipe in recipes}
 
 
+# Calibration data, where there are any, tell the errors of weights; beside activations of 8 bits these matter little.
+_CORRECTED = QuantizeRule("dynamic", bias_correction=True)
+_WEIGHTS = replace(_CORRECTED, mode="weight_only")
+_INT4 = replace(_WEIGHTS, weight_bits=4)
+
 NAMED = _named(
     Recipe((QuantizeRule("float16", min_elements=LEAST_HALVES),), name="float16"),
-    Recipe((QuantizeRule("dynamic"),), name="dynamic"),
-    Recipe((QuantizeRule("weight_only"),), name="int8_weights"),
+    Recipe((_CORRECTED,), name="dynamic"),
+    Recipe((_WEIGHTS,), name="int8_weights"),
     Recipe((_INT4,), name="int4_weights"),
+    Recipe((replace(_INT4, weight_algorithm=IN_TURN),), name="int4_gptq"),
     Recipe((replace(_INT4, mode="dynamic", granularity="block", block_size=32),), name="int4_blocks"),
     Recipe((replace(_INT4, weight_bits=2, weight_algorithm="mse"),), name="int2_weights"),
     Recipe((QuantizeRule("integer", min_elements=0),), name="int8"),
-    Recipe((QuantizeRule("integer", activation_bits=16, min_elements=0),), name="int16x8"),
+    Recipe((replace(_CORRECTED, mode="integer", activation_bits=16, min_elements=0),), name="int16x8"),
     # NPUs take symmetric activations only (Google Tensor G5), or compute faster with them.
     Recipe((QuantizeRule("integer", symmetric=True, min_elements=0),), name="npu_symmetric"),
     # A microcontroller has no room for float kernels beside integer ones.

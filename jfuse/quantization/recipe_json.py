@@ -15,17 +15,17 @@ from typing import Any
 from jfuse.errors import JfuseError
 from jfuse.files import need_regular
 from jfuse.option_values import several
-from jfuse.quantization.recipe import Mode, QuantizeRule, Recipe
+from jfuse.quantization.recipe import IN_TURN, Mode, QuantizeRule, Recipe
 
 _NO_QUANTIZE, _CASTING, _MINMAX, _MSE = "no_quantize", "float_casting", "min_max_uniform_quantize", "MSE"
-_ALGORITHMS = {"minmax": _MINMAX, "mse": _MSE}
+_ALGORITHMS = {"minmax": _MINMAX, "mse": _MSE, IN_TURN: "jfuse.gptq"}
 _MODES: Mapping[tuple[str, bool], Mode] = {  # compute_precision, explicit_dequantize
     ("FLOAT", True): "weight_only",
     ("FLOAT", False): "weight_only",
     ("INTEGER", False): "dynamic",
 }
 _GRANULARITIES = {"tensor": "TENSORWISE", "channel": "CHANNELWISE", "block": "BLOCKWISE"}
-_EXTRA = ("range_algorithm",)
+_EXTRA = ("range_algorithm", "bias_correction")
 _OF_RECIPE = ("name", "inputs", "outputs", "int8_only")
 
 

@@ -6,6 +6,7 @@ import io
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 
@@ -43,7 +44,8 @@ class Record:
 
     extremes: over all calls, of the finite numbers. average: moving sums over the calls of least numbers, greatest
         numbers and weights; the newest call weighs 1. calls: how many had a finite number. not_finite: calls with NaNs
-        or infinities. counts: i64[BINS], None where no histogram was asked for.
+        or infinities. counts: i64[BINS], None where no histogram was asked for. moments: f64, as `Moments` has them,
+        None where they were not asked for.
     """
 
     extremes: tuple[float, float] = (np.inf, -np.inf)
@@ -51,6 +53,7 @@ class Record:
     calls: int = 0
     not_finite: int = 0
     counts: np.ndarray | None = None
+    moments: np.ndarray | None = None
 
     @classmethod
     def of_calls(
@@ -74,14 +77,18 @@ class Record:
     def then(self, later: Record) -> Record:
         """The record of the calls of both, one after the other."""
         left = _SMOOTHING**later.calls
-        counts = [c for c in (self.counts, later.counts) if c is not None]
         return Record(
             (min(self.extremes[0], later.extremes[0]), max(self.extremes[1], later.extremes[1])),
             tuple(a * left + b for a, b in zip(self.average, later.average, strict=True)),  # type: ignore[arg-type]
             self.calls + later.calls,
             self.not_finite + later.not_finite,
-            sum(counts[1:], counts[0]) if counts else None,
+            _sum(self.counts, later.counts),
+            _sum(self.moments, later.moments),
         )
+
+
+def _sum(one: np.ndarray | None, other: np.ndarray | None) -> np.ndarray | None:
+    return other if one is None else one if other is None else one + other
 
 
 @dataclass
@@ -182,6 +189,8 @@ class Statistics:
         keys, records = list(self.records), list(self.records.values())
         counts = [(i, r.counts) for i, r in enumerate(records) if r.counts is not None]
         filled = [np.flatnonzero(c) for _, c in counts]
+        moments = {i: r.moments for i, r in enumerate(records) if r.moments is not None}
+        of_products: dict[str, Any] = {f"moments_{i}": m for i, m in moments.items()}
         buffer = io.BytesIO()
         np.savez_compressed(
             buffer,
@@ -194,6 +203,8 @@ class Statistics:
             calls=np.array([(r.calls, r.not_finite) for r in records], np.int64).reshape(-1, 2),
             histograms=np.array([i for i, _ in counts], np.int64),
             histogram_sizes=np.array([len(f) for f in filled], np.int64),
+            moments=np.array(list(moments), np.int64),
+            **of_products,
             bins=_joined(filled),
             counts=_joined(c[f] for (_, c), f in zip(counts, filled, strict=True)),
         )
@@ -237,6 +248,7 @@ def _joined(arrays: Iterable[np.ndarray]) -> np.ndarray:
 def _records(arrays: Mapping[str, np.ndarray]) -> Iterator[Record]:
     starts = np.concatenate([[0], np.cumsum(arrays["histogram_sizes"])])
     places = {int(i): n for n, i in enumerate(arrays["histograms"])}
+    moments = {int(i): np.asarray(arrays[f"moments_{i}"], np.float64) for i in arrays.get("moments", ())}
     for i in range(len(arrays["keys"])):
         counts = None
         if i in places:
@@ -246,4 +258,4 @@ def _records(arrays: Mapping[str, np.ndarray]) -> Iterator[Record]:
         low, high = map(float, arrays["extremes"][i])
         summed = arrays["average"][i].tolist()
         calls, not_finite = map(int, arrays["calls"][i])
-        yield Record((low, high), (summed[0], summed[1], summed[2]), calls, not_finite, counts)
+        yield Record((low, high), (summed[0], summed[1], summed[2]), calls, not_finite, counts, moments.get(i))

@@ -6,8 +6,8 @@ Both are arrays of a fixed size, and ops of the graph update them, so a loop car
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, replace
+from typing import Any, Protocol
 
 import jax
 import jax.numpy as jnp
@@ -18,9 +18,36 @@ from jfuse.ir.types import DType, TensorType
 from jfuse.quantization.histogram import BINS, bin_of, counted
 
 
+class Tally(Protocol):
+    """What is kept of a value while a graph runs."""
+
+    @property
+    def is_total(self) -> bool:
+        """Whether one is kept for all samples of a `vmap`."""
+
+    @property
+    def type(self) -> TensorType:
+        """The type of what is kept."""
+
+    def empty(self) -> np.ndarray:
+        """The array before the first value."""
+
+    def again(self, kept: Any) -> Any:
+        """As `empty`, for a loop in which each sample may take other turns; merged into `kept` after it."""
+
+    def merged(self, kept: Any, inner: Any) -> Any:
+        """The tally from before a loop merged with the loop's own."""
+
+    def update(self, kept: Any, value: Any, weight: Any) -> Any:
+        """The array after one more value.   value: f[...]; weight: i32[], of the sample"""
+
+    def of_finite(self) -> Tally:
+        """The same without NaNs and infinities, which takes longer."""
+
+
 @dataclass(frozen=True)
-class Tally:
-    """One thing to keep of a value.
+class Spread:
+    """A tally of the numbers of a value: their extremes, or a histogram.
 
     histogram: i32[BINS], how many numbers lie in each bin, times the weight of the sample; one for all samples of a
         `vmap`. Else the extremes: f32[2], the least number negated and the greatest one; NaN where one was NaN.
@@ -29,6 +56,15 @@ class Tally:
 
     histogram: bool
     finite_only: bool = False
+
+    @property
+    def is_total(self) -> bool:
+        """Whether one is kept for all samples: histograms, as they are large."""
+        return self.histogram
+
+    def of_finite(self) -> Spread:
+        """The same without NaNs and infinities."""
+        return replace(self, finite_only=True)
 
     @property
     def type(self) -> TensorType:
@@ -45,9 +81,7 @@ class Tally:
 
     def merged(self, kept: Any, inner: Any) -> Any:
         """The tally from before a loop merged with the loop's own."""
-        return (
-            _added(kept, inner) if self.histogram and _is_traced(inner) else kept + inner if self.histogram else inner
-        )
+        return added(kept, inner) if self.histogram and _is_traced(inner) else kept + inner if self.histogram else inner
 
     def update(self, kept: Any, value: Any, weight: Any) -> Any:
         """The array after one more value.   value: f[...]; weight: i32[]"""
@@ -130,12 +164,12 @@ def _over_samples(
 
 
 @jax.custom_batching.custom_vmap
-def _added(kept: Any, inner: Any) -> Any:
-    """The sum of two histograms; where only the second is of one sample, that of all samples."""
+def added(kept: Any, inner: Any) -> Any:
+    """The sum of two tallies that are sums; where only the second is of one sample, that of all samples."""
     return kept + inner
 
 
-@_added.def_vmap
+@added.def_vmap
 def _added_over(samples: int, batched: Sequence[bool], kept: Any, inner: Any) -> tuple[Any, bool]:
     if batched[0]:
         return kept + inner, True

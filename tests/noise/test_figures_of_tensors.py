@@ -20,10 +20,18 @@ from jfuse.model import Model
 from jfuse.noise.measured import measured
 from jfuse.noise.report import QuantizeReport, TensorNoise
 from jfuse.passes.rewrite import rewrite
-from jfuse.quantization.calibrate import calibrate
 from jfuse.quantization.recipe import Recipe
 from jfuse.quantization.statistics import Record, Statistics
-from tests.passes.quantize.models import calibrated, drawn, in_litert, program_of, quantization, quantized, snr_db
+from tests.passes.quantize.models import (
+    calibrated,
+    calibrator,
+    drawn,
+    in_litert,
+    program_of,
+    quantization,
+    quantized,
+    snr_db,
+)
 
 ROW = TensorType((2, 24), DType.f32)
 WEIGHTS = [drawn(32, 24, scale=0.2, seed=1), drawn(16, 32, scale=0.2, seed=2), drawn(16, 16, scale=0.2, seed=3)]
@@ -140,8 +148,8 @@ def test_weights_with_a_wrong_scale_come_first() -> None:
 def test_a_range_that_is_too_narrow_comes_first() -> None:
     program = program_of(dense, ROW)
 
-    def find(program: Program, observed: Any, histograms: Any) -> Statistics:
-        found = calibrate(program, observed, list(CALLS), histograms=histograms)
+    def find(program: Program, observed: Any, *others: Any) -> Statistics:
+        found = calibrator(CALLS)(program, observed, *others)
         key = found.key(next(o for o in observed if o.var is program.signatures[0].graph.eqns[1].outputs[0]))
         low, high = found.records[key].extremes
         return replace(found, records={**found.records, key: Record((low / 4, high / 4), calls=1)})

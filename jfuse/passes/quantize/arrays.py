@@ -10,6 +10,7 @@ from jfuse.ir.graph import Const
 from jfuse.ir.quantization import Quantization
 from jfuse.ir.types import DType
 from jfuse.passes.quantize.grids import grid_scale
+from jfuse.passes.quantize.in_turn import rounded_in_turn
 from jfuse.tflite.runtime.quantized import Granularity
 
 LAST_STEP = {DType.i2: 1, DType.i4: 7, DType.i8: 127, DType.i16: 2**15 - 1, DType.i32: 2**31 - 1, DType.i64: 2**62}
@@ -29,37 +30,49 @@ def weights_in(
     block_size: int = 0,
     algorithm: str = "minmax",
     least_scale: np.ndarray | None = None,
+    moments: np.ndarray | None = None,
 ) -> Const:
     """Weights as integers, symmetric about zero.
 
     const: f32[...], of finite numbers. axis: of the channels. block_size: of neighbours along the last axis that share
-    a scale; it divides that axis. least_scale: f64[channels], scales may be greater but not smaller.
+    a scale; it divides that axis. least_scale: f64[channels], scales may be greater but not smaller. moments:
+    f64[terms + 1, terms + 1] of the rows that the weights of the first axis are multiplied with, to round them in turn.
     """
     array = np.asarray(const.array, np.float32)
     if granularity == "block":
-        return _in_blocks(const, array, dtype, block_size, algorithm)
+        return _in_blocks(const, array, dtype, block_size, algorithm, moments)
     kept = (axis,) if granularity == "channel" and array.ndim else ()
     others = tuple(i for i in range(array.ndim) if i not in kept)
-    scale = _scale(array, others, dtype, algorithm)
+    scale = _scale(array, others, dtype, algorithm, _importance(moments, array.shape[1:]))
     if least_scale is not None:
         shape = [-1 if i in kept else 1 for i in range(array.ndim)]
         least = least_scale if kept else np.max(least_scale)
         scale = np.maximum(scale, np.reshape(least, shape) if kept else least).astype(np.float32)
     quantization = Quantization(tuple(scale.ravel().tolist()), (0,), axis if kept else 0)
-    return Const(_steps(array, scale, dtype), const.name, quantization)
+    return Const(_steps(array, scale, dtype, moments), const.name, quantization)
 
 
-def _in_blocks(const: Const, array: np.ndarray, dtype: DType, block_size: int, algorithm: str) -> Const:
+def _in_blocks(
+    const: Const, array: np.ndarray, dtype: DType, block_size: int, algorithm: str, moments: np.ndarray | None
+) -> Const:
     blocks = array.reshape(*array.shape[:-1], -1, block_size)
     # Scales are f16 in the file, and a scale of 0 would lose what is there.
     least = np.float16(np.finfo(np.float16).smallest_subnormal)
-    scale = np.maximum(_scale(blocks, (-1,), dtype, algorithm).astype(np.float16), least)
-    steps = _steps(blocks, scale.astype(np.float32), dtype).reshape(array.shape)
+    importance = _importance(moments, blocks.shape[1:])
+    scale = np.maximum(_scale(blocks, (-1,), dtype, algorithm, importance).astype(np.float16), least)
+    steps = _steps(blocks, scale.astype(np.float32), dtype, moments).reshape(array.shape)
     of_blocks = tuple(scale.astype(np.float32).ravel().tolist())
     return Const(steps, const.name, Quantization((), (), 0, block_size=block_size, block_scale=of_blocks))
 
 
-def _scale(array: np.ndarray, axes: tuple[int, ...], dtype: DType, algorithm: str) -> np.ndarray:
+def _importance(moments: np.ndarray | None, shape: tuple[int, ...]) -> np.ndarray | None:
+    """How much the square of an error of each weight counts in the results."""
+    return None if moments is None else np.diag(moments)[:-1].reshape(shape)
+
+
+def _scale(
+    array: np.ndarray, axes: tuple[int, ...], dtype: DType, algorithm: str, importance: np.ndarray | None
+) -> np.ndarray:
     """One scale for all along `axes`, which stay with size 1; never 0. That of a grid on which they lie, if any."""
     largest = np.abs(array).max(axis=axes, keepdims=True, initial=0).astype(np.float32)
     common = largest.max(initial=0) or _SAME
@@ -69,13 +82,15 @@ def _scale(array: np.ndarray, axes: tuple[int, ...], dtype: DType, algorithm: st
     scale = np.where(grid >= np.finfo(np.float32).tiny, grid, scale)
     if algorithm == "minmax" or np.all(grid > 0):
         return scale
-    errors = [_error(array, scale * share, dtype, axes) for share in _CLIPPED]
+    weighed = 1.0 if importance is None else importance
+    errors = [_error(array, scale * share, dtype, axes, weighed) for share in _CLIPPED]
     best: np.ndarray = scale * _CLIPPED[np.argmin(errors, axis=0)].astype(np.float32)
     return np.where(grid > 0, scale, best)
 
 
-def _error(array: np.ndarray, scale: np.ndarray, dtype: DType, axes: tuple[int, ...]) -> np.ndarray:
-    found: np.ndarray = np.square(_rounded(array, scale, dtype) * scale - array).sum(axis=axes, keepdims=True)
+def _error(array: np.ndarray, scale: np.ndarray, dtype: DType, axes: tuple[int, ...], weighed: Any) -> np.ndarray:
+    squared = np.square(_rounded(array, scale, dtype) * scale - array) * weighed
+    found: np.ndarray = squared.sum(axis=axes, keepdims=True)
     return found
 
 
@@ -85,8 +100,11 @@ def _rounded(array: np.ndarray, scale: np.ndarray, dtype: DType) -> np.ndarray:
     return clipped
 
 
-def _steps(array: np.ndarray, scale: np.ndarray, dtype: DType) -> np.ndarray:
-    return _rounded(array, scale, dtype).astype(dtype.numpy)
+def _steps(array: np.ndarray, scale: np.ndarray, dtype: DType, moments: np.ndarray | None) -> np.ndarray:
+    if moments is None:
+        return _rounded(array, scale, dtype).astype(dtype.numpy)
+    rows, scales = (a.reshape(len(array), -1) for a in (array, np.broadcast_to(scale, array.shape)))
+    return rounded_in_turn(rows, scales, LAST_STEP[dtype], moments).reshape(array.shape).astype(dtype.numpy)
 
 
 def bias_in(const: Const, scale: np.ndarray, dtype: DType) -> Const:

@@ -19,6 +19,7 @@ from jfuse.passes.quantize.forms import EqnForm, facts, integers_of, is_float, i
 from jfuse.passes.quantize.parameters import as_unsigned
 from jfuse.passes.quantize.recurrent import integer_lstm
 from jfuse.passes.quantize.weights import WeightsInFewBits
+from jfuse.quantization.recipe import QuantizeRule
 from jfuse.tflite.runtime.quantized import IntegerLstm, WeightOperand
 
 
@@ -181,7 +182,7 @@ class Insertion:
         for weights in roles.weights:
             operands[weights.operand] = self._integer_weights(eqn, weights, form)
         if roles.bias is not None:
-            operands[roles.bias] = self._bias(eqn, roles.bias, roles.weights, operands, dtype)
+            operands[roles.bias] = self._bias(eqn, roles.weights, operands, form.rule)
         given = {name: value for name, value in row.options.items() if name in eqn.params}
         outputs = [self._result(var, dtype) if row.result != "plain" else var for var in eqn.outputs]
         self.eqns.append(replace(eqn, inputs=tuple(operands), outputs=tuple(outputs), params={**eqn.params, **given}))
@@ -213,16 +214,18 @@ class Insertion:
         return self.weights.integers(eqn, weights, form.rule, least)
 
     def _bias(
-        self, eqn: Eqn, index: int, weights: Sequence[WeightOperand], operands: Sequence[Atom | None], dtype: DType
+        self, eqn: Eqn, weights: Sequence[WeightOperand], operands: Sequence[Atom | None], rule: QuantizeRule
     ) -> Const:
         assert self.choice is not None, "an equation in integers"
-        bias, scale = eqn.inputs[index], np.array([input_scale(self.choice, eqn)])
-        assert isinstance(bias, Const), "why_not_integer refuses others"
+        bias: Atom | None = None
+        scale = np.array([input_scale(self.choice, eqn)])
         for each in weights:
             given = operands[each.operand]
             assert isinstance(given, Const), "weights in integers"
             scale = product_scale(float(scale[0]), given)
-        return bias_in(bias, scale, BIAS[dtype])
+            bias = self.weights.corrected(eqn, rule, given)
+        assert isinstance(bias, Const), "why_not_integer refuses others"
+        return bias_in(bias, scale, BIAS[rule.activations])
 
     def _result(self, var: Var, dtype: DType) -> Var:
         assert self.choice is not None, "an equation in integers"

@@ -20,10 +20,12 @@ from jfuse.passes.quantize.insert import Boundary, Insertion
 from jfuse.passes.quantize.integer_bodies import with_integer_bodies
 from jfuse.passes.quantize.integer_states import with_integer_states
 from jfuse.passes.quantize.lost_weights import without_lost_weights
+from jfuse.passes.quantize.product_moments import ProductMoments, wanted_moments
 from jfuse.passes.quantize.respell import respelled
 from jfuse.passes.quantize.trained import with_ends
 from jfuse.passes.quantize.value_ranges import ValueRanges, observed_together
 from jfuse.passes.quantize.weights import WeightsInFewBits
+from jfuse.quantization.moments import Moments
 from jfuse.quantization.recipe import Recipe
 from jfuse.quantization.statistics import NEED_HISTOGRAMS, Observed, Statistics
 from jfuse.quantization.value_keys import value_source
@@ -42,9 +44,8 @@ def quantize(program: Program, ctx: Context) -> Program:
     if recipe.needs_ranges:
         program = with_signatures(program, lambda s: respelled(s, recipe, ctx.target))
         program = program.with_graphs(lambda graph: with_ends(graph, recipe))
-        wanted = quantizing.wanted(program)
-        ranges = ValueRanges(_calibrated(wanted, program, ctx), frozenset(wanted), same_values(program))
-        quantizing = replace(quantizing, ranges=ranges)
+    if recipe.needs_ranges or recipe.needs_moments:
+        quantizing = quantizing.calibrated(program, ctx)
     quantized = with_signatures(program, quantizing.signature)
     result = with_integer_states(quantized.with_graphs(with_integer_bodies))
     ctx.report.quantized = list(_lines(quantizing.forms))
@@ -53,9 +54,17 @@ def quantize(program: Program, ctx: Context) -> Program:
     return result.with_graphs(without_narrow_ranges)
 
 
-def _calibrated(wanted: Mapping[Observed, set[str]], program: Program, ctx: Context) -> Statistics:
+def _calibrated(
+    wanted: Mapping[Observed, set[str]], moments: Mapping[Observed, Moments], program: Program, ctx: Context
+) -> Statistics:
     """What calibration saw of the values.   wanted: with the algorithms that take their ranges"""
-    if not wanted:
+    if ctx.calibrate is None and any(tally.squares for tally in moments.values()):
+        raise JfuseError(
+            "the recipe rounds weights by what they are multiplied with, which calibration finds",
+            expected="calibration=…, with inputs like those that the model will see",
+            remedy='weight_algorithm="mse" in its rules needs none',
+        )
+    if not wanted and (not moments or ctx.calibrate is None):
         return Statistics(program)
     if ctx.calibrate is None:
         first = value_source(program, next(iter(wanted)).var)
@@ -66,7 +75,7 @@ def _calibrated(wanted: Mapping[Observed, set[str]], program: Program, ctx: Cont
             remedy='calibration="random" tries it out, without a promise',
         )
     histograms = [what for what, algorithms in wanted.items() if algorithms & set(NEED_HISTOGRAMS)]
-    statistics = ctx.calibrate(program, list(wanted), histograms)
+    statistics = ctx.calibrate(program, list(wanted), histograms, moments)
     ctx.report.notes += list(statistics.notes())
     return statistics
 
@@ -85,7 +94,22 @@ class Quantizing:
     forms: dict[Eqn, EqnForm] = field(default_factory=dict)
     _bodies: dict[int, tuple[Graph, Graph]] = field(default_factory=dict)
 
-    def wanted(self, program: Program) -> Mapping[Observed, set[str]]:
+    def calibrated(self, program: Program, ctx: Context) -> Quantizing:
+        """The same with what calibration saw of the program."""
+        forms = {
+            graph: forms_of(graph, self.recipe, self.target, given)
+            for signature in distinct(program)
+            for graph in all_graphs(signature.graph)
+            for given in [self._given(signature) if graph is signature.graph else frozenset[Var]()]
+        }
+        wanted, together = self._wanted(program, forms), {e: f for of in forms.values() for e, f in of.items()}
+        statistics = _calibrated(wanted, wanted_moments(together), program, ctx)
+        weights = WeightsInFewBits(ProductMoments.of(together, statistics))
+        if not self.recipe.needs_ranges:
+            return replace(self, weights=weights)
+        return replace(self, ranges=ValueRanges(statistics, frozenset(wanted), same_values(program)), weights=weights)
+
+    def _wanted(self, program: Program, forms: Mapping[Graph, Mapping[Eqn, EqnForm]]) -> Mapping[Observed, set[str]]:
         """The values whose range integer kernels need, with the algorithms that take it."""
         found: dict[Observed, set[str]] = {}
         alike = same_values(program)
@@ -95,10 +119,8 @@ class Quantizing:
                 found.setdefault(each, set()).add(algorithm)
             return 0.0, 1.0
 
-        for signature in distinct(program):
-            for graph in all_graphs(signature.graph):
-                given = self._given(signature) if graph is signature.graph else frozenset[Var]()
-                Choice(graph, forms_of(graph, self.recipe, self.target, given), note)
+        for graph, of in forms.items():
+            Choice(graph, of, note)
         return found
 
     def signature(self, signature: Signature) -> Signature:

@@ -8,14 +8,16 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from jfuse.ir.graph import Const, Eqn, Source, Var
+from jfuse.ir.graph import Atom, Const, Eqn, Source, Var
 from jfuse.ir.types import DType
 from jfuse.kernels import ops
 from jfuse.passes.quantize.arrays import weights_in
-from jfuse.passes.quantize.forms import facts, weight_consts
-from jfuse.quantization.recipe import QuantizeRule
+from jfuse.passes.quantize.forms import facts, operands_of, weight_consts
+from jfuse.passes.quantize.product_moments import ProductMoments
+from jfuse.quantization.recipe import IN_TURN, QuantizeRule
 from jfuse.tflite.runtime.quantized import Granularity, Hybrid, WeightOperand
 
+_UNKNOWN = ProductMoments()
 ASYMMETRIC = "asymmetric_quantize_inputs"
 """The option by which a kernel with integer weights takes a zero point for its float operands: one bit more for ranges
 that are not symmetric, as behind RELU."""
@@ -33,7 +35,8 @@ class Growing(Protocol):
 class WeightsInFewBits:
     """The constants of a program in few bits, each made once: equations of several graphs may share weights."""
 
-    def __init__(self) -> None:
+    def __init__(self, moments: ProductMoments = _UNKNOWN) -> None:
+        self._moments = moments
         self._made: dict[tuple[int, Hashable], tuple[Const, Const]] = {}
 
     def kept(self, const: Const, key: Hashable, make: Callable[[], Const]) -> Const:
@@ -50,19 +53,31 @@ class WeightsInFewBits:
         )
         return self._in(eqn, weights, rule, granularity, least)
 
+    def corrected(self, eqn: Eqn, rule: QuantizeRule, given: Const) -> Atom | None:
+        """The bias of an equation as its rule wants it; None without one.   given: its weights in few bits"""
+        place = operands_of(eqn).bias
+        bias = None if place is None else eqn.inputs[place]
+        if not rule.bias_correction or not isinstance(bias, Const):
+            return bias
+        return self._moments.corrected(eqn, bias, given)
+
     def put(self, graph: Growing, eqn: Eqn, rule: QuantizeRule) -> None:
         """Append an equation with its weights in few bits."""
         operands, params, moved = list(eqn.inputs), dict(eqn.params), None
+        bias = operands_of(eqn).bias
         for weights, const in weight_consts(eqn, rule):
             way = _way(eqn, weights, const, rule)
-            if way is not None:
-                operands[weights.operand] = self._in(eqn, weights, rule, way.granularity, None)
-                params |= {ASYMMETRIC: True} if ASYMMETRIC in params and facts(eqn).asymmetric else {}
-            elif not needs_dequantize(eqn, weights, const, rule):
+            if way is None and not needs_dequantize(eqn, weights, const, rule):
                 operands[weights.operand] = moved = self._in(eqn, weights, rule, "tensor", None)
+                continue
+            if way is not None:
+                operands[weights.operand] = small = self._in(eqn, weights, rule, way.granularity, None)
+                params |= {ASYMMETRIC: True} if ASYMMETRIC in params and facts(eqn).asymmetric else {}
             else:
                 small = self._in(eqn, weights, rule, "tensor" if rule.granularity == "tensor" else "channel", None)
                 operands[weights.operand] = graph.dequantized(const, small, eqn.source)
+            if bias is not None:
+                operands[bias] = self.corrected(eqn, rule, small)
         changed = replace(eqn, inputs=tuple(operands), params=params)
         graph.eqns.extend([changed] if moved is None else _dequantized_behind(changed, moved))
 
@@ -73,7 +88,9 @@ class WeightsInFewBits:
         assert isinstance(const, Const), "weights"
         options: dict[str, Any] = {"axis": axis, "block_size": rule.block_size, "algorithm": rule.weight_algorithm}
         key = (rule.weights, granularity, *options.values(), None if least is None else least.tobytes())
-        return self.kept(const, key, lambda: weights_in(const, rule.weights, granularity, least_scale=least, **options))
+        moments = self._moments.of_weights.get(id(const)) if rule.weight_algorithm == IN_TURN else None
+        options |= {"least_scale": least, "moments": moments}
+        return self.kept(const, key, lambda: weights_in(const, rule.weights, granularity, **options))
 
 
 def needs_dequantize(eqn: Eqn, weights: WeightOperand, const: Const, rule: QuantizeRule) -> bool:

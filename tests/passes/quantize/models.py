@@ -14,11 +14,10 @@ from jfuse.ir.types import TensorType
 from jfuse.ir.walk import all_eqns
 from jfuse.kernels import ops
 from jfuse.model import Model
-from jfuse.passes.context import Context
+from jfuse.passes.context import Calibrate, Context
 from jfuse.passes.pipeline import PIPELINE, around_quantization, run_pipeline
 from jfuse.quantization.calibrate import calibrate
 from jfuse.quantization.recipe import Recipe
-from jfuse.quantization.statistics import Statistics
 from jfuse.running.interpreter import LiteRt
 
 KEY = "call"
@@ -46,11 +45,14 @@ def quantized(program: Program, recipe: Recipe | None, **context: Any) -> Model:
 
 def calibrated(program: Program, recipe: Recipe, calls: Sequence[Mapping[str, np.ndarray]]) -> Model:
     """What the stage and those after it make of a program with these calls as calibration data."""
+    return quantized(program, recipe, calibrate=calibrator(calls))
 
-    def find(program: Program, observed: Any, histograms: Any) -> Statistics:
-        return calibrate(program, observed, list(calls), histograms=histograms)
 
-    return quantized(program, recipe, calibrate=find)
+def calibrator(calls: Sequence[Mapping[str, np.ndarray]]) -> Calibrate:
+    """What calibrates a program with these calls."""
+    return lambda program, observed, histograms, moments: calibrate(
+        program, observed, list(calls), histograms=histograms, moments=moments
+    )
 
 
 def eqns_of(program: Program) -> list[Eqn]:

@@ -12,12 +12,11 @@ import pytest
 import jfuse
 from jfuse.ir.graph import Eqn, Program
 from jfuse.kernels import ops
-from jfuse.quantization.calibrate import calibrate
 from jfuse.running.ethos import placed
 from jfuse.running.interpreter import LiteRt
 from tests.kernels.fused.lstm_oracle import LSTM, written
 from tests.models.keras_libraries import awake
-from tests.passes.quantize.models import KEY, program_of, quantized, snr_db
+from tests.passes.quantize.models import KEY, calibrated, program_of, snr_db
 from tests.tflite.programs import f32
 
 layers = keras.layers
@@ -187,9 +186,7 @@ def test_variants_of_the_lstm(name: str) -> None:
         lambda *a: ops.unidirectional_sequence_lstm(*lstm.in_file_order(*a), **lstm.options),
         *(f32(*a.shape) for a in calls[0].values()),
     )
-    lite = quantized(
-        program, jfuse.Recipe.named("int8"), calibrate=lambda p, o, h: calibrate(p, o, calls, histograms=h)
-    )
+    lite = calibrated(program, jfuse.Recipe.named("int8"), calls)
     runner = LiteRt(lite.to_bytes())
     least = 100 if name in FLOAT else 26 if name in VARIANTS else 18  # 18: values of a step by itself have eight bits
     for call in calls[:3]:
@@ -208,9 +205,7 @@ def test_a_single_step(of: dict[str, Any]) -> None:
         x, h, c = lstm.inputs_and_state(seed)
         calls.append({"x0": x[:, 0], "x1": h, "x2": c})
     program = program_of(lambda *a: ops.lstm(*lstm.in_file_order(*a)), *(f32(*a.shape) for a in calls[0].values()))
-    lite = quantized(
-        program, jfuse.Recipe.named("int8"), calibrate=lambda p, o, h: calibrate(p, o, calls, histograms=h)
-    )
+    lite = calibrated(program, jfuse.Recipe.named("int8"), calls)
     runner = LiteRt(lite.to_bytes())
     for call in calls[:3]:
         found, (y, h, c) = runner.run(KEY, call), written(lstm, call["x0"][:, None], call["x1"], call["x2"])

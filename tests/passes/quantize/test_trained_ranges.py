@@ -15,7 +15,17 @@ from jfuse.ir.graph import Const, Eqn
 from jfuse.kernels import ops
 from jfuse.passes.quantize.grids import grid_scale
 from jfuse.running.interpreter import LiteRt
-from tests.passes.quantize.models import KEY, drawn, eqns_of, names_of, program_of, quantization, quantized, snr_db
+from tests.passes.quantize.models import (
+    KEY,
+    calibrated,
+    drawn,
+    eqns_of,
+    names_of,
+    program_of,
+    quantization,
+    quantized,
+    snr_db,
+)
 from tests.tflite.programs import f32
 
 rounded = tf.quantization.fake_quant_with_min_max_vars
@@ -110,18 +120,12 @@ def test_what_the_range_cuts_off_stays_cut_off(recipe: str) -> None:
         lambda x: ops.fake_quant(ops.fully_connected(x, drawn(4, 8), None), min=0.0, max=6.0, num_bits=8), f32(2, 8)
     )
     calls = [{"x0": drawn(2, 8, seed=i)} for i in range(8)]
-    lite = quantized(program, jfuse.Recipe.named(recipe), calibrate=_calibrator(calls))
+    lite = calibrated(program, jfuse.Recipe.named(recipe), calls)
     assert "maximum" in names_of(lite.program)
     for call in calls:
         (found,) = LiteRt(lite.to_bytes()).run(KEY, call).values()
         assert found.min() >= 0
         np.testing.assert_allclose(found, np.clip(call["x0"] @ drawn(4, 8).T, 0, 6), atol=0.2)
-
-
-def _calibrator(calls: Any) -> Any:
-    from jfuse.quantization.calibrate import calibrate
-
-    return lambda program, observed, histograms: calibrate(program, observed, calls, histograms=histograms)
 
 
 def test_what_has_no_range_is_named() -> None:
