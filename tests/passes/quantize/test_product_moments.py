@@ -12,16 +12,17 @@ import numpy as np
 import pytest
 
 from jfuse.errors import JfuseError
-from jfuse.ir.graph import Const, Program
+from jfuse.ir.graph import Const, Eqn, Program
 from jfuse.ir.types import DType, TensorType
 from jfuse.kernels import ops
 from jfuse.kernels.control import if_
 from jfuse.model import Model
+from jfuse.passes.quantize.forms import EqnForm
 from jfuse.passes.quantize.in_turn import rounded_in_turn
 from jfuse.passes.quantize.product_moments import wanted_moments
 from jfuse.quantization.calibrate import calibrate
 from jfuse.quantization.recipe import QuantizeRule, Recipe
-from jfuse.quantization.statistics import Statistics
+from jfuse.quantization.statistics import Observed, Statistics
 from tests.passes.quantize.models import calibrated, drawn, eqns_of, in_litert, program_of, quantized, snr_db
 from tests.quantization.programs import result
 from tests.tflite.programs import BATCH, f32
@@ -150,13 +151,17 @@ def test_moments_within_a_branch_are_those_of_the_calls_that_take_it() -> None:
         for what in moments:
             if what.var is graph.eqns[0].outputs[0]:
                 wanted = terms.T @ terms if what.part == "squares" else terms.sum(0, keepdims=True)
-                np.testing.assert_allclose(statistics.record(what).moments, wanted, rtol=1e-4, atol=1e-4)
+                np.testing.assert_allclose(_moments(statistics, what), wanted, rtol=1e-4, atol=1e-4)
     assert len(moments) == 4
 
 
-def _forms(program: Program, rule: QuantizeRule) -> Any:
-    from jfuse.passes.quantize.forms import EqnForm
+def _moments(statistics: Statistics, what: Observed) -> np.ndarray:
+    found = statistics.record(what).moments
+    assert found is not None
+    return found
 
+
+def _forms(program: Program, rule: QuantizeRule) -> Mapping[Eqn, EqnForm]:
     return {eqn: EqnForm("weights", rule) for eqn in eqns_of(program)}
 
 
@@ -179,7 +184,7 @@ def test_moments_last_in_files_and_add_up(tmp_path: Path) -> None:
     parts[0].save(tmp_path / "a.npz")
     both = Statistics.load(tmp_path / "a.npz", program).merge(parts[1])
     for what in moments:
-        np.testing.assert_allclose(both.record(what).moments, whole.record(what).moments, rtol=1e-5)
+        np.testing.assert_allclose(_moments(both, what), _moments(whole, what), rtol=1e-5)
 
 
 def test_without_data_nothing_is_corrected_and_nothing_rounded_in_turn() -> None:
@@ -202,6 +207,6 @@ def test_what_is_not_finite_does_not_count() -> None:
     calls.append({"x0": -np.ones((4, 32), np.float32)})
     what = replace(result(program, "FULLY_CONNECTED"), part="means")
     moments = wanted_moments(_forms(program, replace(FOUR, bias_correction=True)))
-    found = calibrate(program, [], calls, moments=moments).record(what).moments
+    found = _moments(calibrate(program, [], calls, moments=moments), what)
     rows = np.sqrt(np.concatenate([c["x0"] for c in calls[:3]]).astype(np.float64))
     np.testing.assert_allclose(found, [[*rows.sum(0), len(rows)]], rtol=1e-5)
