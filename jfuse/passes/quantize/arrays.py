@@ -11,6 +11,7 @@ from jfuse.ir.quantization import Quantization
 from jfuse.ir.types import DType
 from jfuse.passes.quantize.grids import grid_scale
 from jfuse.passes.quantize.in_turn import rounded_in_turn
+from jfuse.quantization.recipe import QuantizeRule
 from jfuse.tflite.runtime.quantized import Granularity
 
 LAST_STEP = {DType.i2: 1, DType.i4: 7, DType.i8: 127, DType.i16: 2**15 - 1, DType.i32: 2**31 - 1, DType.i64: 2**62}
@@ -23,21 +24,20 @@ _SAME = np.float32(1)  # scale of a tensor of zeros, of which any scale tells th
 
 def weights_in(
     const: Const,
-    dtype: DType,
+    rule: QuantizeRule,
     granularity: Granularity,
     *,
     axis: int = 0,
-    block_size: int = 0,
-    algorithm: str = "minmax",
     least_scale: np.ndarray | None = None,
     moments: np.ndarray | None = None,
 ) -> Const:
-    """Weights as integers, symmetric about zero.
+    """Weights as integers of a rule, symmetric about zero.
 
-    const: f32[...], of finite numbers. axis: of the channels. block_size: of neighbours along the last axis that share
-    a scale; it divides that axis. least_scale: f64[channels], scales may be greater but not smaller. moments:
+    const: f32[...], of finite numbers. axis: of the channels. A block of the rule is so many neighbours along the last
+    axis, which it divides. least_scale: f64[channels], scales may be greater but not smaller. moments:
     f64[terms + 1, terms + 1] of the rows that the weights of the first axis are multiplied with, to round them in turn.
     """
+    dtype, algorithm, block_size = rule.weights, rule.weight_algorithm, rule.block_size
     array = np.asarray(const.array, np.float32)
     if granularity == "block":
         return _in_blocks(const, array, dtype, block_size, algorithm, moments)

@@ -12,8 +12,10 @@ from jfuse.ir.quantization import Quantization
 from jfuse.ir.types import DType, TensorType
 from jfuse.passes.quantize.arrays import BIAS, activations_in, bias_in, least_scale, weights_in
 from jfuse.passes.quantize.parameters import parameters
+from jfuse.quantization.recipe import QuantizeRule
 from jfuse.tflite.runtime.quantized import GateOperands, IntegerLstm
 
+_EIGHT_BITS = QuantizeRule("integer")
 RangeOfPart = Callable[[str], tuple[float, float]]
 _OF_NORMS = 2.0**-10
 """What the kernel multiplies normed gates with before it adds a bias: its bias has the scale of the coefficients
@@ -86,7 +88,7 @@ def _product(eqn: Eqn, weights: int, bias: int | None, input_scale: float, dtype
     matrix, added = eqn.inputs[weights], None if bias is None else eqn.inputs[bias]
     assert isinstance(matrix, Const), "weights are constants"
     least = least_scale(added, input_scale, dtype) if isinstance(added, Const) else None
-    found = {weights: weights_in(matrix, DType.i8, "tensor", least_scale=least)}
+    found = {weights: weights_in(matrix, _EIGHT_BITS, "tensor", least_scale=least)}
     if bias is not None and isinstance(added, Const):
         scale = np.array([_quantization(found[weights]).scale[0] * input_scale])
         found[bias] = bias_in(added, scale, dtype)

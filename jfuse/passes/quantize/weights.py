@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable
 from dataclasses import replace
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 
@@ -86,11 +86,13 @@ class WeightsInFewBits:
     ) -> Const:
         const, axis = eqn.inputs[weights.operand], weights.axis_of(eqn)
         assert isinstance(const, Const), "weights"
-        options: dict[str, Any] = {"axis": axis, "block_size": rule.block_size, "algorithm": rule.weight_algorithm}
-        key = (rule.weights, granularity, *options.values(), None if least is None else least.tobytes())
         moments = self._moments.of_weights.get(id(const)) if rule.weight_algorithm == IN_TURN else None
-        options |= {"least_scale": least, "moments": moments}
-        return self.kept(const, key, lambda: weights_in(const, rule.weights, granularity, **options))
+        how = rule.weights, granularity, axis, rule.block_size, rule.weight_algorithm
+        return self.kept(
+            const,
+            (*how, None if least is None else least.tobytes()),
+            lambda: weights_in(const, rule, granularity, axis=axis, least_scale=least, moments=moments),
+        )
 
 
 def needs_dequantize(eqn: Eqn, weights: WeightOperand, const: Const, rule: QuantizeRule) -> bool:

@@ -133,7 +133,10 @@ def test_channels_of_zeros_and_the_scale_of_least_error() -> None:
     array = drawn(3, 500)
     array[1] = 0
     array[2, 0] = 40  # one weight far from all others
-    plain, fitted = (weights_in(Const(array), DType.i4, "channel", algorithm=a) for a in ("minmax", "mse"))
+    plain, fitted = (
+        weights_in(Const(array), QuantizeRule("dynamic", weight_bits=4, weight_algorithm=a), "channel")
+        for a in ("minmax", "mse")
+    )
     assert plain.quantization is not None
     assert fitted.quantization is not None
     assert all(0 < s < np.inf for s in plain.quantization.scale)
