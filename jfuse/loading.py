@@ -107,7 +107,7 @@ def load_selected(
         modules = import_modules(source, selection, known.lowers_torch, unsafe=unsafe)
         return Model(modules.program, report=Report(notes=list(modules.notes)), functions=modules)
     if is_jax_source(source, selection):
-        functions = import_functions(jax_signatures(source, selection), known.lowers_jax)
+        functions = import_functions(jax_signatures(source, selection), known.lowers_jax, selection.params)
         return Model(functions.program, report=Report(notes=list(functions.notes)), functions=functions)
     imported = import_tensorflow(source, known.lowers, selection, custom_ops=custom_ops, unsafe=unsafe, limits=limits)
     _need_nodes_of(custom_ops, imported.program)

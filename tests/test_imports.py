@@ -47,6 +47,7 @@ ORDER = (
     "jfuse.tflite",
     "jfuse.tflite.write",
     "jfuse.tflite.read",
+    "jfuse.frontends.nan_weights",
     "jfuse.frontends.stablehlo",
     "jfuse.frontends.jaxprs",
     "jfuse.frontends.tensorflow",

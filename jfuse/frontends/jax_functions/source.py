@@ -19,8 +19,10 @@ from jfuse.frontends.graph_def import is_graph_def
 from jfuse.frontends.imported_functions import ImportedFunctions
 from jfuse.frontends.jax_functions.exported import is_exported, read_exported
 from jfuse.frontends.jaxprs.node_names import values_of_nodes
+from jfuse.frontends.jaxprs.parts import as_array
 from jfuse.frontends.jaxprs.walker import JaxWalker, without_rule
 from jfuse.frontends.keras import is_keras_model
+from jfuse.frontends.nan_weights import NanWeights, address
 from jfuse.frontends.pytorch import is_torch_module
 from jfuse.frontends.selection import Selection
 from jfuse.frontends.tensorflow.callable import has_functions, is_concrete, is_traceable
@@ -159,17 +161,28 @@ def _renamed(function: Callable[..., Any], like: Callable[..., Any]) -> Callable
     return function
 
 
-def import_functions(signatures: Sequence[JaxSignature], rules: Mapping[str, JaxRule]) -> ImportedFunctions:
+def import_functions(
+    signatures: Sequence[JaxSignature], rules: Mapping[str, JaxRule], params: Any = None
+) -> ImportedFunctions:
     """The functions with a program that has a graph for each signature.
 
+    params: what the functions have as their first argument, which names their constants.
     Raises ImportFailed where a function cannot be traced, LowerError where a primitive has no TFLite spelling.
     """
+    nans = NanWeights(_names_in_memory(params))
     with notes_kept() as notes:
-        found = tuple(_import_one(s, rules) for s in signatures)
-    return ImportedFunctions(Program(found), {s.key: s for s in signatures}, tuple(notes))
+        found = tuple(_import_one(s, rules, nans) for s in signatures)
+    return ImportedFunctions(Program(found), {s.key: s for s in signatures}, (*notes, *nans.notes()))
 
 
-def _import_one(signature: JaxSignature, rules: Mapping[str, JaxRule]) -> Signature:
+def _names_in_memory(params: Any) -> dict[int, str]:
+    """What the arrays among params are called, by where they begin in memory."""
+    leaves = jax.tree_util.tree_flatten_with_path(params)[0]
+    arrays = [(path, as_array(leaf)) for path, leaf in leaves]
+    return {address(a): f"params{jax.tree_util.keystr(path)}" for path, a in arrays if isinstance(a, np.ndarray)}
+
+
+def _import_one(signature: JaxSignature, rules: Mapping[str, JaxRule], nans: NanWeights) -> Signature:
     specs = [jax.ShapeDtypeStruct(t.shape, t.dtype.numpy) for t in signature.inputs.values()]
     try:
         traced = jax.jit(signature.read or signature.call, keep_unused=True).trace(*specs)
@@ -187,7 +200,7 @@ def _import_one(signature: JaxSignature, rules: Mapping[str, JaxRule]) -> Signat
     names.reserve(symbols_in(tuple(v.type.shape for v in variables)))
     with recording(names=names) as trace, sizes_read_from(variables):
         try:
-            results = JaxWalker(rules).results(traced.jaxpr, variables)
+            results = JaxWalker(rules, nans=nans).results(traced.jaxpr, variables)
         except LowerError as error:
             others = sorted(without_rule(traced.jaxpr, rules))
             if others:

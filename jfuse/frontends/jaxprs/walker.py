@@ -16,6 +16,7 @@ from jfuse.frontends.jaxprs.control import STRUCTURED
 from jfuse.frontends.jaxprs.node_names import CALLS, NodeNames, called
 from jfuse.frontends.jaxprs.parts import Values, as_array, bodies, needed, words
 from jfuse.frontends.jaxprs.spellings import spelled
+from jfuse.frontends.nan_weights import NanWeights
 from jfuse.ir.graph import Graph, Source, Var
 from jfuse.ir.trace import at_source, trace_graph
 from jfuse.ir.types import DType, TensorType
@@ -51,16 +52,20 @@ _FOLDED = frozenset({DType.f32, DType.i32, DType.bool, DType.i8, DType.i16})
 
 @dataclass(frozen=True)
 class JaxWalker:
-    """What one import shares: the rules, and the composites around what is walked."""
+    """What one import shares: the rules, the composites around what is walked, weights of NaN."""
 
     rules: Mapping[str, JaxRule]
     stack: tuple[str, ...] = ()
     names: NodeNames = field(default_factory=NodeNames, compare=False)
+    nans: NanWeights = field(default_factory=NanWeights, compare=False)
 
     def results(self, closed: Any, arguments: Values) -> list[Any]:
         """The results of a closed jaxpr for the values of its arguments: arrays, or Vars of the active trace."""
         jaxpr = closed.jaxpr
-        values: dict[Any, Any] = dict(zip(jaxpr.constvars, map(as_array, closed.consts), strict=True))
+        consts = [as_array(const) for const in closed.consts]
+        for const in (c for c in consts if isinstance(c, np.ndarray)):
+            self.nans.look_at_constant(f"a constant {type_of(const)} of the function", const)
+        values: dict[Any, Any] = dict(zip(jaxpr.constvars, consts, strict=True))
         values |= dict(zip(jaxpr.invars, arguments, strict=True))
         for eqn in needed(jaxpr):
             operands = [_read(values, atom) for atom in eqn.invars]

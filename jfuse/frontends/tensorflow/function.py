@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Container, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -17,13 +16,13 @@ import jfuse.frontends.tensorflow.tables
 import jfuse.frontends.tensorflow.updates
 import jfuse.frontends.tensorflow.xla_calls  # noqa: F401  (all register their node handlers)
 from jfuse.errors import ImportFailed, LowerError
+from jfuse.frontends.nan_weights import NanWeights
 from jfuse.frontends.tensorflow.graph import Walker
 from jfuse.frontends.tensorflow.input_ranks import InputRanks
 from jfuse.frontends.tensorflow.input_shapes import InputShapes
 from jfuse.frontends.tensorflow.signature import FunctionGraph, FunctionInput, TfSignature, unique_names
 from jfuse.frontends.tensorflow.survey import with_missing_ops
 from jfuse.frontends.tensorflow.variables import Resource, Variables, WriteAnalysis
-from jfuse.ir.contents import count_nans
 from jfuse.ir.dims import SymbolNames, symbols_in
 from jfuse.ir.graph import Const, Signature, State, Var
 from jfuse.ir.trace import recording
@@ -31,8 +30,6 @@ from jfuse.ir.types import TensorType
 from jfuse.ir.walk import without_idle_states
 from jfuse.lowering.rule_tools.query import type_of
 from jfuse.lowering.rules import LowerRule
-
-_LOGGER = logging.getLogger("jfuse")
 
 
 @dataclass(frozen=True)
@@ -62,19 +59,21 @@ def import_signatures(
     resources = _resources(signatures, graphs)
     analyses = [WriteAnalysis(g.library) for g in graphs]
     live: frozenset[Resource] = frozenset()
+    nans = NanWeights()
+    _look_at_variables(resources.values(), nans)
     while True:
         # What a write needs may be further variables: walk again until no new ones are read.
         assumptions, notes, read = dict[str, None](), dict[str, None](), set[Resource]()
         found = []
         for signature, graph, writes in zip(signatures, graphs, analyses, strict=True):
-            walker = Walker(graph.library, rules, writes, Variables(live, read), notes, custom_ops=custom_ops)
+            variables = Variables(live, read)
+            walker = Walker(graph.library, rules, writes, variables, notes, nans, custom_ops=custom_ops)
             imported, equal = _import_one(signature, graph, walker, resources, shapes)
             assumptions.update(dict.fromkeys(equal))
             found.append(imported)
         if read <= live:
-            named, variables = _named(found)
-            notes |= dict.fromkeys(_without_numbers(resources.values()))
-            return ImportedSignatures(tuple(named), tuple(assumptions), tuple(notes), variables)
+            named, states = _named(found)
+            return ImportedSignatures(tuple(named), tuple(assumptions), (*notes, *nans.notes()), states)
         live |= read
 
 
@@ -89,17 +88,10 @@ def _resources(signatures: Sequence[TfSignature], graphs: Sequence[FunctionGraph
     return found
 
 
-def _without_numbers(resources: Iterable[Any]) -> Iterator[str]:
-    """A note on each variable that holds NaNs, logged as well: NaN agrees with NaN, so that no comparison tells."""
+def _look_at_variables(resources: Iterable[Any], nans: NanWeights) -> None:
     for resource in resources:
-        array = resource.array if isinstance(resource, Resource) else None
-        if array is None or array.dtype.kind not in "fcV":
-            continue
-        if count := count_nans(array):
-            name = resource.name.removesuffix(":0")
-            note = f"the variable {name!r} holds {count} NaN among {array.size} numbers: what follows from it is NaN"
-            _LOGGER.warning(note)
-            yield note
+        if isinstance(resource, Resource) and resource.array is not None:
+            nans.look_at(f"the variable {resource.name.removesuffix(':0')!r}", resource.array)
 
 
 def _import_one(

@@ -14,6 +14,7 @@ import numpy as np
 from jax.errors import InconclusiveDimensionOperation
 
 from jfuse.errors import ImportFailed, LowerError, TypeMismatch
+from jfuse.frontends.nan_weights import NanWeights
 from jfuse.frontends.tensorflow.order import Scope, in_order, in_program_order
 from jfuse.frontends.tensorflow.variables import Resource, Variables, WriteAnalysis, is_write
 from jfuse.ir.dims import Dim, is_known
@@ -77,13 +78,14 @@ _Body: TypeAlias = tuple[Sequence[Any], list[str], Mapping[str, Any]]
 
 @dataclass
 class Walker:
-    """What one import shares: the library, the rules, the state of variables, and notes for the report."""
+    """What one import shares: the library, the rules, the state of variables, notes for the report, weights of NaN."""
 
     library: Library
     rules: Mapping[str, LowerRule]
     writes: WriteAnalysis
     variables: Variables = field(default_factory=Variables)
     notes: dict[str, None] = field(default_factory=dict)
+    nans: NanWeights = field(default_factory=NanWeights)
     stack: tuple[str, ...] = ()
     opaque: dict[str, LowerError] = field(default_factory=dict)  # by node: what to say where its type is missed
     custom_ops: Container[str] = ()  # ops that the user writes as custom operators, whatever rule there is

@@ -15,7 +15,9 @@ from jfuse.tf_nodes.attributes import decode_attr
 
 @handles("Const")
 def _const(walker: Walker, node: Any, operands: list[Any]) -> Sequence[Any]:
-    return (decode_attr(node.attr["value"]),)
+    array = decode_attr(node.attr["value"])
+    walker.nans.look_at_constant(f"the constant {node.name!r}", array)
+    return (array,)
 
 
 @handles("Placeholder")

@@ -35,4 +35,4 @@ def _module(walker: Walker, node: Any, operands: list[Any]) -> Sequence[Any]:
     module = Module(node.attr["module"].s, platforms)
     traced = jax.make_jaxpr(module)(*specs)
     with sizes_read_from([v for v in arguments if isinstance(v, Var)]):
-        return JaxWalker(default_rules().lowers_jax, walker.stack).results(traced, arguments)
+        return JaxWalker(default_rules().lowers_jax, walker.stack, nans=walker.nans).results(traced, arguments)

@@ -13,6 +13,7 @@ import numpy as np
 from jfuse.errors import ImportFailed
 from jfuse.frontends.argument_names import named_leaves
 from jfuse.frontends.imported_functions import ImportedFunctions
+from jfuse.frontends.nan_weights import NanWeights
 from jfuse.frontends.pytorch import is_exported_program
 from jfuse.frontends.selection import Selection
 from jfuse.frontends.torch_modules.export import arguments_of, exported, functional, read_program
@@ -94,11 +95,12 @@ def import_modules(
     missing = [key for key in selection.signatures or () if key not in parts]
     if missing:
         raise ImportFailed(f"the source has no signature {missing[0]!r}", expected=f"one of {list(parts)}")
+    nans = NanWeights()
     with notes_kept() as notes:
         kept = {k: part for k, part in parts.items() if selection.signatures is None or k in selection.signatures}
-        found = [_import_one(key, *part, selection.dynamic_shapes, rules) for key, part in kept.items()]
+        found = [_import_one(key, *part, selection.dynamic_shapes, rules, nans) for key, part in kept.items()]
     program = Program(tuple(signature for signature, _ in found))
-    return ImportedFunctions(program, {function.key: function for _, function in found}, tuple(notes))
+    return ImportedFunctions(program, {function.key: function for _, function in found}, (*notes, *nans.notes()))
 
 
 def _parts(source: Any, selection: Selection, unsafe: bool) -> dict[str, tuple[Any, Any]]:
@@ -121,7 +123,7 @@ def _parts(source: Any, selection: Selection, unsafe: bool) -> dict[str, tuple[A
 
 
 def _import_one(
-    key: str, source: Any, specs: Any, dynamic_shapes: Any, rules: Mapping[str, TorchRule]
+    key: str, source: Any, specs: Any, dynamic_shapes: Any, rules: Mapping[str, TorchRule], nans: NanWeights
 ) -> tuple[Signature, TorchSignature]:
     if is_exported_program(source):
         if specs is not None or dynamic_shapes is not None:
@@ -150,7 +152,7 @@ def _import_one(
         if leaf is None
     }
     signature = TorchSignature(key, function, inputs, tuple(leaves), plain.call_spec.in_spec, plain)
-    return _walked(signature, plain, symbols, rules), signature
+    return _walked(signature, plain, TorchWalker(rules, symbols, nans=nans)), signature
 
 
 def _leaf(argument: Any) -> Any:
@@ -176,7 +178,7 @@ def _refuse_writes(program: Any) -> None:
         )
 
 
-def _walked(signature: TorchSignature, program: Any, symbols: Symbols, rules: Mapping[str, TorchRule]) -> Signature:
+def _walked(signature: TorchSignature, program: Any, walker: TorchWalker) -> Signature:
     from torch.utils import _pytree as tree
 
     names = SymbolNames()
@@ -184,7 +186,7 @@ def _walked(signature: TorchSignature, program: Any, symbols: Symbols, rules: Ma
     given = list(variables.values())
     names.reserve(symbols_in(tuple(v.type.shape for v in given)))
     with recording(names=names) as trace, sizes_read_from(given):
-        results = TorchWalker(rules, symbols).results(program, variables)
+        results = walker.results(program, variables)
         named = named_results(tree.tree_unflatten(results, program.call_spec.out_spec))
         graph = trace.finish(signature.key, given, list(named.values()))
     return Signature(signature.key, graph, tuple(signature.inputs), tuple(named))

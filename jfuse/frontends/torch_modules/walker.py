@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from jfuse.errors import ImportFailed, LowerError
+from jfuse.frontends.nan_weights import NanWeights
 from jfuse.frontends.torch_modules.control import CONTROL
 from jfuse.frontends.torch_modules.in_jax import computed_in_jax, function_for
 from jfuse.frontends.torch_modules.tensors import array_of, dtype_of, tensor_of
@@ -80,11 +81,12 @@ class Symbols:
 
 @dataclass(frozen=True)
 class TorchWalker:
-    """What one import shares: the rules and the symbols.   stack: the functions around what is walked"""
+    """What one import shares: the rules, the symbols, weights of NaN.   stack: the functions around what is walked"""
 
     rules: Mapping[str, TorchRule]
     symbols: Symbols
     stack: tuple[str, ...] = field(default=())
+    nans: NanWeights = field(default_factory=NanWeights)
 
     def results(self, program: Any, inputs: Mapping[str, Var]) -> list[Any]:
         """The flat results of a functional program, None where there is none, for its inputs by name."""
@@ -99,9 +101,15 @@ class TorchWalker:
                 elif spec.kind.name == "USER_INPUT":
                     values[node] = getattr(spec.arg, "value", None)
                 elif isinstance(tensor := held.get(spec.target), Mapping) or hasattr(tensor, "detach"):
-                    values[node] = array_of(tensor)
+                    values[node] = self._looked_at(spec.target, array_of(tensor))
         self._refuse_without_rule(program.graph_module, set(inputs))
         return [self._result(r) for r in self._walk(program.graph_module, values)]
+
+    def _looked_at(self, name: str, weights: Any) -> Any:
+        """The weights that a module holds under a name, looked at for NaNs."""
+        if isinstance(weights, np.ndarray):
+            self.nans.look_at_constant(f"{name!r} of the module", weights)
+        return weights
 
     def _walk(self, module: Any, values: dict[Any, Any]) -> list[Any]:
         """The results of a graph module, whose placeholders have values."""
@@ -109,7 +117,7 @@ class TorchWalker:
         for node in _needed(module.graph):
             if node.op == "get_attr":
                 found = _attribute(module, node.target)
-                values[node] = array_of(found) if hasattr(found, "detach") else found
+                values[node] = self._looked_at(node.target, array_of(found)) if hasattr(found, "detach") else found
             elif node.op == "call_function":
                 values[node] = self._call(node, values)
             elif node.op == "output":

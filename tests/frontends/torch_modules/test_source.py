@@ -184,3 +184,11 @@ def test_indices_that_are_computed_are_spoken_of() -> None:
 def test_specs_of_any_kind_are_taken() -> None:
     for spec in (torch.zeros(2, 5), np.zeros((2, 5), np.float32), Spec((2, 5)), Spec((2, 5), torch.float32)):
         assert str(jfuse.load(dense(), [spec]).signature().graph.inputs[0].type) == "f32[2,5]"
+
+
+def test_weights_that_are_nan_are_named() -> None:
+    module = torch.nn.Linear(4, 3).eval()
+    with torch.no_grad():
+        module.weight[1, 2] = torch.nan
+    told = "'weight' of the module holds 1 NaN among 12 numbers: what follows from it is NaN"
+    assert told in jfuse.load(module, [f32(2, 4)]).report.notes

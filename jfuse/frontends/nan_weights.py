@@ -1,0 +1,48 @@
+"""Notes on weights that hold NaNs: NaN agrees with NaN, so that no comparison of outputs tells."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from jfuse.ir.contents import count_nans
+
+_LOGGER = logging.getLogger("jfuse")
+
+
+@dataclass(frozen=True)
+class NanWeights:
+    """The arrays of a source that hold NaNs, as its reader comes by them.
+
+    names: what arrays are called, by where they begin in memory.
+    """
+
+    names: Mapping[int, str] = field(default_factory=dict)
+    _found: dict[str, None] = field(default_factory=dict)
+
+    def look_at(self, what: str, value: Any) -> None:
+        """Look at one more array.   what: it is, where no name of it is known"""
+        array = value if isinstance(value, np.ndarray) else np.asarray(value)
+        if array.dtype.kind in "fcV" and (count := count_nans(array)):
+            what = self.names.get(address(array), what)
+            self._found[f"{what} holds {count} NaN among {array.size} numbers: what follows from it is NaN"] = None
+
+    def look_at_constant(self, what: str, value: Any) -> None:
+        """As `look_at`, but for a lone NaN, which an author wrote: `where(x > 0, x, nan)`."""
+        if np.size(value) > 1:
+            self.look_at(what, value)
+
+    def notes(self) -> tuple[str, ...]:
+        """A note on each, logged as well."""
+        for note in self._found:
+            _LOGGER.warning(note)
+        return tuple(self._found)
+
+
+def address(array: np.ndarray) -> int:
+    """Where the array begins in memory."""
+    return int(array.__array_interface__["data"][0])
