@@ -31,6 +31,7 @@ from jfuse.quantization.recipe import Recipe
 from jfuse.sides import with_installed
 from jfuse.tflite.model_metadata import Metadata
 from jfuse.tflite.targets.catalog import target_named
+from jfuse.verification.inputs.user_inputs import need_inputs
 from jfuse.verification.noise import noise_of
 from jfuse.verification.options import FindingOptions, SamplingOptions, VerifyOptions
 from jfuse.verification.plan import leaks_infinities, passes_infinities_on
@@ -87,13 +88,14 @@ def convert(
     """
     if samples is not None and not verify:
         raise JfuseError("samples= are what is compared on", found="verify=False", remedy="one of the two")
+    need_inputs("samples=", samples)
     selection = Selection(
         signatures, input_signature, input_tensors, output_tensors, shapes, batch, specs, params, dynamic_shapes
     )
     options = LoweringOptions(
         several("rules=", rules, "rules"),
         RecurrenceOptions(recover=recover, state=mode_of(state), padding=padding, loop=loop, prefer=prefer),
-        TfOpOptions(select_tf_ops, custom_ops or {}),
+        TfOpOptions(select_tf_ops, {} if custom_ops is None else custom_ops),
         quantization_options(quantize, calibration),
         target=target,
         strict=strict,

@@ -14,6 +14,7 @@ from types import TracebackType
 from typing import ParamSpec, TypeVar
 
 from jfuse.errors import InternalError, JfuseError
+from jfuse.option_values import need_function, need_truth
 from jfuse.settings import eager_tensorflow, has_device, large_programs, own_settings
 
 P = ParamSpec("P")
@@ -22,19 +23,26 @@ R = TypeVar("R")
 _OURS = os.path.dirname(os.path.abspath(__file__)) + os.sep
 _LIBRARIES = tuple(sysconfig.get_path(kind) + os.sep for kind in ("stdlib", "platstdlib", "purelib", "platlib"))
 _OF_VALUES = (ValueError, TypeError, IndexError, ZeroDivisionError, OverflowError)  # what NumPy and jax raise for them
+_KINDS = {"bool": need_truth, "OnStage": need_function, "OnProgress": need_function}
+"""What the values of options must be, by the types that the public functions state."""
 _TYPED_IN = ("<stdin>", "<console>", "<ipython-input")  # other names in brackets are of generated code
 
 
 def only_jfuse_errors(stage: str, *, on_values: bool = False) -> Callable[[Callable[P, R]], Callable[P, R]]:
     """Let nothing but JfuseErrors and the user's own exceptions leave the decorated public function.
 
+    Its options that are truth values or functions are refused where they are given as anything else.
     stage: what the function does, as the message says it.
     on_values: it computes with the user's arrays, whose values (a shape, an index) may be what does not fit.
     """
 
     def decorate(function: Callable[P, R]) -> Callable[P, R]:
+        stated = {name: _KINDS[kind] for name, kind in function.__annotations__.items() if kind in _KINDS}
+
         @wraps(function)
         def guarded(*args: P.args, **kwargs: P.kwargs) -> R:
+            for name in stated.keys() & kwargs.keys():
+                stated[name](f"{name}=", kwargs[name])
             try:
                 with own_settings(), eager_tensorflow(), large_programs():
                     return function(*args, **kwargs)

@@ -137,7 +137,7 @@ def _need_nodes_of(custom_ops: Collection[str], program: Program) -> None:
     unknown = sorted(set(custom_ops) - found - {e.params["name"] for e in eqns if e.op is composite})
     if unknown:
         raise JfuseError(
-            f"custom_ops names {', '.join(unknown)}, of which the model has no node that its results need",
+            f"custom_ops= names {', '.join(unknown)}, of which the model has no node that its results need",
             expected="names of TensorFlow ops, or of marked functions"
             + (f"; without a rule are {', '.join(sorted(found))}" if found else ""),
         )

@@ -28,7 +28,7 @@ from jfuse.passes.options import (
     TfOpOptions,
     mode_of,
 )
-from jfuse.passes.pipeline import PIPELINE, PipelineStep, around_quantization, run_pipeline
+from jfuse.passes.pipeline import PIPELINE, PipelineStep, around_quantization, need_passes, run_pipeline
 from jfuse.quantization.calibrate import calibrate
 from jfuse.quantization.data import CalibrationData
 from jfuse.quantization.recipe import Recipe
@@ -89,11 +89,12 @@ def lower(
     """
     if not isinstance(model, Model):
         raise JfuseError("only a jfuse.Model is lowered", found=shown(model), remedy="jfuse.lower(jfuse.load(source))")
+    need_passes(passes)
     model = model.keeping(state)
     options = LoweringOptions(
         several("rules=", rules, "rules"),
-        RecurrenceOptions(recover, mode_of(state), padding, loop, prefer, forms or {}),
-        TfOpOptions(select_tf_ops, custom_ops or {}),
+        RecurrenceOptions(recover, mode_of(state), padding, loop, prefer, {} if forms is None else forms),
+        TfOpOptions(select_tf_ops, {} if custom_ops is None else custom_ops),
         quantization_options(quantize, calibration),
         target=target,
         strict=strict,

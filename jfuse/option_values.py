@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from numbers import Integral, Real
 from pathlib import Path
 from typing import Any
@@ -53,6 +53,25 @@ def names_of(option: str, value: object) -> tuple[str, ...] | None:
             return found
     remedy = f"[{value!r}]" if isinstance(value, str) else None
     raise JfuseError(f"{option} takes a sequence of names", found=shown(value), remedy=remedy)
+
+
+def need_truth(option: str, value: object) -> None:
+    """Raise JfuseError for anything but True and False: the text "no" would count as True."""
+    of_numpy = type(value).__module__ == "numpy" and type(value).__name__ in ("bool", "bool_")
+    if not isinstance(value, bool) and not of_numpy:  # importing NumPy would slow the command line's help down
+        raise JfuseError(f"{option} is True or False", found=shown(value))
+
+
+def need_function(option: str, value: object) -> None:
+    """Raise JfuseError for what cannot be called."""
+    if not callable(value):
+        raise JfuseError(f"{option} takes a function", found=shown(value))
+
+
+def need_mapping(option: str, value: object, expected: str) -> None:
+    """Raise JfuseError for anything but a mapping.   expected: an example, for the message"""
+    if not isinstance(value, Mapping):
+        raise JfuseError(f"{option} takes a mapping", expected=expected, found=shown(value))
 
 
 def several(option: str, value: object, of: str) -> tuple[Any, ...]:

@@ -51,11 +51,11 @@ def quantize(
 
     Raises VerifyFailed where the file says nothing of what the model says, JfuseError where the target is not reached.
     """
+    wanted = None if target is None or isinstance(target, str) else Goal.of(target)
     named = recipe_of(recipe)  # refuses None, which `lower` takes for no recipe
     on_stage("import")
     model = source if isinstance(source, Model) else load(source, unsafe=unsafe)
     data = list(calibration) if isinstance(calibration, Iterator) else calibration  # it is gone through twice
-    wanted = None if target is None or isinstance(target, str) else Goal.of(target)
     runtime = target if isinstance(target, str) else LoweringOptions.target
     lite = lower(model, quantize=named, calibration=data, target=runtime, on_stage=on_stage)
     if wanted is not None:

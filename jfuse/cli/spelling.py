@@ -14,9 +14,14 @@ _RANDOM = '"random"'
 _KEYWORD = re.compile(rf"\b(?P<name>[a-z]\w*)={_VALUE}")
 
 
+_BARE = re.compile(r"\b(?P<name>[a-z]\w*)=(?=\s|$)")
+
+
 def as_options(text: str) -> str:
     """The text with each keyword argument that is an option of the command line spelled as that option."""
-    return _KEYWORD.sub(_as_option, text)
+    for told, shell in _PHRASES.items():
+        text = text.replace(told, shell)
+    return _BARE.sub(_as_name, _KEYWORD.sub(_as_option, text))
 
 
 _OFFICIAL: dict[str, tuple[str, ...]] = {
@@ -59,6 +64,14 @@ def _as_option(match: re.Match[str]) -> str:
     return _SPELLED[name](value) if name in _SPELLED else match[0]
 
 
+def _as_name(match: re.Match[str]) -> str:
+    """For a keyword without a value, as in `batch= is no size`."""
+    name = match["name"]
+    if name not in (*_SPELLED, *_NAMED):
+        return match[0]
+    return _NAMED.get(name, f"--{name.replace('_', '-')}")
+
+
 def _chosen(option: str, choices: Sequence[str | None]) -> Callable[[str], str]:
     """For one of these values; others are of another function's keyword, as Keras's padding="causal"."""
     return lambda value: f"{option} {value[1:-1]}" if value[1:-1] in choices else f"{option[2:]}={value}"
@@ -99,6 +112,7 @@ _SPELLED: dict[str, Callable[[str], str]] = {
     "custom_ops": _custom_ops,
     "input_tensors": _names("--inputs"),
     "output_tensors": _names("--outputs"),
+    "quantize": lambda value: f"--quantize {value[1:-1]}",
     "rules": _fixed("--rules FILE"),
     "shapes": _shape,
     "inputs": _fixed("--inputs data.npz"),
@@ -110,3 +124,27 @@ _SPELLED: dict[str, Callable[[str], str]] = {
     "unsafe": _switch("--unsafe", "no --unsafe"),
     "verify": _switch("--verify", "--no-verify"),
 }
+
+_NAMED = {
+    "input_tensors": "--inputs",
+    "output_tensors": "--outputs",
+    "shapes": "--shape",
+    "signatures": "--signature",
+    "custom_ops": "--custom-op",
+    "sizes": "--size",
+    "runtimes": "--runtime",
+    "data": "--data",
+    "device": "--device",
+    "dump_dir": "--dump-dir",
+    "metadata": "--metadata",
+    "save_failing": "--save-failing",
+    "seed": "--seed",
+    "slower": "--slower",
+    "timings": "--timings",
+    "tolerance": "--tolerance",
+}
+"""Options by keyword where that has another name, or where no remedy gives it a value."""
+_PHRASES = {
+    "import the module that defines and registers them before": "--import MODULE, which defines and registers them"
+}
+"""What Python says with a statement, and the command line with an option."""

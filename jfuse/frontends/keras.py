@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from jfuse.errors import ImportFailed, JfuseError
-from jfuse.frontends.keras_archive import check_archive, read_archive
+from jfuse.frontends.keras_archive import OWN_LAYERS, check_archive, read_archive
 from jfuse.frontends.keras_h5 import H5_SUFFIXES, check_h5, read_h5
 from jfuse.frontends.tensorflow.callable import DEFAULT_KEY, reason_of
 from jfuse.frontends.tensorflow.live_function import LiveFunction
@@ -39,7 +39,9 @@ def load_keras_file(path: Path, *, unsafe: bool = False, limits: Limits = DEFAUL
     except JfuseError:
         raise
     except Exception as error:  # both libraries raise whatever their layers raise
-        raise ImportFailed(f"{path} cannot be read as a {path.suffix} file", found=reason_of(error)) from error
+        raise ImportFailed(
+            f"{path} cannot be read as a {path.suffix} file", found=reason_of(error), remedy=OWN_LAYERS
+        ) from error
 
 
 def _of_archive(path: Path, limits: Limits) -> tuple[Any, object, object]:

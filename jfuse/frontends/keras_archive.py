@@ -49,7 +49,8 @@ _NOT_COMPUTING = frozenset(
 )
 
 IsRegistered = Callable[[str], bool]
-_REMEDY = "unsafe=True for a file whose author you trust; register layers of your own before loading it"
+OWN_LAYERS = "for layers of your own, import the module that defines and registers them before"
+_REMEDY = f"unsafe=True for a file whose author you trust; {OWN_LAYERS}"
 
 
 def read_archive(path: Path, limits: Limits = DEFAULT_LIMITS) -> tuple[Any, Any]:

@@ -33,7 +33,7 @@ class Selection:
     @property
     def input_shapes(self) -> InputShapes:
         """The shapes of inputs that are given."""
-        return InputShapes(self.shapes or {}, self.batch)
+        return InputShapes({} if self.shapes is None else self.shapes, self.batch)
 
     def __post_init__(self) -> None:
         for keyword, names in (("input_tensors", self.input_tensors), ("output_tensors", self.output_tensors)):
@@ -44,4 +44,4 @@ class Selection:
             raise ImportFailed("signatures= takes a sequence of keys", found=found, remedy=f"[{found}]")
         for keyword in ("signatures", "input_tensors", "output_tensors"):
             names_of(f"{keyword}=", getattr(self, keyword))
-        InputShapes(self.shapes or {}, self.batch)
+        self.input_shapes  # noqa: B018  # refuses what is no shape

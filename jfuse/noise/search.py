@@ -12,6 +12,7 @@ import numpy as np
 
 from jfuse.errors import JfuseError
 from jfuse.noise.figures import decibels
+from jfuse.option_values import need_mapping
 
 Outputs = Mapping[str, np.ndarray]
 """The outputs of all calls by name, with calls along a new first axis."""
@@ -34,6 +35,7 @@ class Goal:
     @classmethod
     def of(cls, given: Mapping[str, Any]) -> Goal:
         """The goal in a dict; raises JfuseError where that says something else."""
+        need_mapping("target=", given, '{"snr_db": 30}, or the name of a runtime')
         is_noise, is_metric = given.keys() == {"snr_db"}, given.keys() == {"accuracy_drop", "metric"}
         if not (is_noise or (is_metric and callable(given["metric"]))):
             raise JfuseError(

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from jfuse.errors import JfuseError, need_choice, shown
+from jfuse.option_values import names_of, need_mapping
 
 if TYPE_CHECKING:  # the command line has its values and defaults from here before it imports anything slow
     from jfuse.lowering.rules import Rule
@@ -57,6 +58,7 @@ class RecurrenceOptions:
         need_choice("padding", self.padding, PADDINGS)
         need_choice("loop", self.loop, LOOPS)
         need_choice("prefer", self.prefer, PREFERENCES)
+        need_mapping("forms=", self.forms, '{"the source of a recurrence": "fused"}')
         for form in self.forms.values():
             if not isinstance(form, str) or _FORM.fullmatch(form) is None:
                 wanted = "fused, unrolled, x4 or x4in24, with at most 9999 steps a turn"
@@ -78,6 +80,7 @@ class TfOpOptions:
                 found=shown(self.custom_ops),
                 remedy='custom_ops={"Name": None}',
             )
+        names_of("custom_ops=", self.custom_ops)
 
     def lets_in(self, tf_name: str) -> bool:
         """Whether an op of this name may stand in the file."""

@@ -9,7 +9,7 @@ from functools import wraps
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
-from jfuse.errors import JfuseError, need_choice, note_place
+from jfuse.errors import JfuseError, need_choice, note_place, shown
 from jfuse.files import write_atomic
 from jfuse.ir.check import check_graph
 from jfuse.ir.graph import Graph, Program
@@ -140,6 +140,14 @@ def passes_until(name: str) -> tuple[PipelineStep, ...]:
     """The passes up to the one of this name. Raises JfuseError where there is none."""
     need_choice("stage", name, STAGES)
     return PIPELINE[: STAGES.index(name) + 1]
+
+
+def need_passes(passes: object) -> None:
+    """Raise JfuseError for anything but a tuple of passes, as an option `passes=`."""
+    if not isinstance(passes, tuple) or not all(isinstance(step, Stage) or callable(step) for step in passes):
+        raise JfuseError(
+            "passes= takes a tuple of passes", found=shown(passes), remedy="a part of jfuse.passes.pipeline.PIPELINE"
+        )
 
 
 def around_quantization(passes: tuple[PipelineStep, ...]) -> tuple[tuple[PipelineStep, ...], tuple[PipelineStep, ...]]:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from jfuse.errors import JfuseError
+from jfuse.option_values import path_of
 
 NAME = "TFLITE_METADATA"
 CONTENTS = ("", "feature", "image")
@@ -101,7 +102,7 @@ def metadata_of(given: Metadata | Mapping[str, Any] | str | os.PathLike[str]) ->
         return given
     if isinstance(given, Mapping):
         return _of_mapping(given, Path())
-    path = Path(given)
+    path = path_of("metadata=", given)
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:

@@ -61,6 +61,7 @@ def optimize(
     if path.suffix != ".tflite":
         raise JfuseError("only .tflite files are optimized", where=str(source), remedy="jfuse.convert takes sources")
     real("slower=", slower, positive=True)
+    target_named(target)
     on_stage("import")
     model = load(path, unsafe=unsafe, limits=limits)
     if has_other_files(bytes(read_file(path)[0])):

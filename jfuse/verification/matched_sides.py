@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 
+from jfuse.errors import JfuseError, shown
 from jfuse.frontends.imported_functions import ImportedFunctions
 from jfuse.frontends.sources import Imported
 from jfuse.ir.graph import Graph, Signature, Var
@@ -40,6 +41,18 @@ class MatchedSides:
     sides: Sides
     options: VerifyOptions
     _tolerances: dict[tuple[str, str], Tolerance] = field(default_factory=dict, init=False)
+
+    def __post_init__(self) -> None:
+        stated = self.options.tolerance
+        if isinstance(stated, Mapping):
+            found = self.signatures.values()
+            known = [
+                *(n for s in found for n in s.output_names),
+                *(f"{STATE}{i.name}" for s in found for i in s.states),
+            ]
+            if unknown := [name for name in stated if name not in known]:
+                expected = f"one of {list(dict.fromkeys(known))}"
+                raise JfuseError(f"tolerance= has no output {shown(unknown[0])}", expected=expected)
 
     def comparison(
         self,

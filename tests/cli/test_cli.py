@@ -190,7 +190,7 @@ def test_ops_without_a_rule_can_be_let_in(run: Run, unknown_op: Path, tmp_path: 
     assert "custom.Dawsn" in str(jfuse.load(tmp_path / "own.tflite"))
     done = run("convert", unknown_op, "-o", tmp_path / "no.tflite", "--custom-op", "Lgama")
     assert done.exit_code == 1
-    assert "custom_ops names Lgama" in done.output
+    assert "--custom-op names Lgama" in done.output
 
 
 @pytest.fixture(scope="module")

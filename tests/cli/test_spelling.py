@@ -10,6 +10,7 @@ from typer.main import get_command
 
 from jfuse.cli.app import app
 from jfuse.cli.spelling import as_options, from_tflite_convert
+from jfuse.frontends.keras_archive import OWN_LAYERS
 
 REFUSALS = Path(__file__).parents[2] / "jfuse" / "refusals.md"
 
@@ -33,6 +34,11 @@ REFUSALS = Path(__file__).parents[2] / "jfuse" / "refusals.md"
         ("signatures=[…] names those", "--signature KEY names those"),
         ('custom_ops={"Dawsn": None} writes it', "--custom-op Dawsn writes it"),
         ("x=3, y=[1]", "x=3, y=[1]"),
+        ("input_tensors= and output_tensors= name tensors", "--inputs and --outputs name tensors"),
+        ("batch= is no size", "--batch is no size"),
+        ("x= is nothing", "x= is nothing"),
+        ('quantize="int8", or another', "--quantize int8, or another"),
+        (f"yours; {OWN_LAYERS}", "yours; for layers of your own, --import MODULE, which defines and registers them"),
     ],
 )
 def test_keywords_are_options(library: str, shell: str) -> None:

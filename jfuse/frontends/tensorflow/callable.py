@@ -173,4 +173,5 @@ def _name(function: Any) -> str:
 def reason_of(error: Exception) -> str:
     """What a library raised, on one line and without colours."""
     text = " ".join(_COLOUR.sub("", str(error)).split())
-    return f"{type(error).__name__}: {text[:_LONGEST]}" + (" …" if len(text) > _LONGEST else "")
+    half = _LONGEST // 2  # what went wrong first may stand at the end, as Keras has it
+    return f"{type(error).__name__}: " + (f"{text[:half]} … {text[-half:]}" if len(text) > _LONGEST else text)

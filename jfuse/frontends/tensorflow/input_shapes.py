@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from jfuse.errors import ImportFailed, shown
-from jfuse.option_values import LARGEST_SIZE
+from jfuse.option_values import LARGEST_SIZE, need_mapping
 
 Sizes = Sequence[int | None]
 
@@ -22,6 +22,7 @@ class InputShapes:
     batch: int | None = None
 
     def __post_init__(self) -> None:
+        need_mapping("shapes=", self.shapes, '{"x": (1, 49, 40)}')
         for name, shape in self.shapes.items():
             if isinstance(shape, str) or not isinstance(shape, Sequence) or not all(map(_is_size, shape)):
                 raise ImportFailed(

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from jfuse.errors import JfuseError
+from jfuse.errors import JfuseError, shown
 from jfuse.files import write_atomic
 from jfuse.ir.dims import Dim, is_known, multiple
 from jfuse.ir.types import DType, TensorType
@@ -20,6 +20,17 @@ from jfuse.quantization.npz import npz_arrays
 from jfuse.verification.subject import Interface
 
 _PLACE = re.compile(r"([0-9]{1,18})/([^/]*)/(.*)")
+
+
+def need_inputs(option: str, inputs: object) -> None:
+    """Raise JfuseError for what cannot be inputs at all; None is taken, as nothing is given then."""
+    if inputs is None or isinstance(inputs, str | Path | Iterable) or hasattr(inputs, "__array__"):
+        return
+    raise JfuseError(
+        f"{option} takes inputs",
+        expected="arrays (one, a tuple, a dict), a list or iterator of those, a data set, or a .npz file",
+        found=shown(inputs),
+    )
 
 
 @dataclass(frozen=True)
@@ -44,10 +55,7 @@ class Given:
             for element in elements:
                 yield self._call(self.key, element)
         else:
-            raise JfuseError(
-                f"inputs= cannot be a {type(inputs).__name__}",
-                expected="arrays (one, a tuple, a dict), a list or iterator of those, a data set, or a .npz file",
-            )
+            need_inputs("inputs=", inputs)
 
     def _of_file(self, path: Path) -> Iterator[CallInputs]:
         arrays = npz_arrays(path)

@@ -86,7 +86,7 @@ def test_a_name_goes_before_its_rule() -> None:
 
 
 def test_unknown_names_are_refused(function: Any) -> None:
-    with pytest.raises(jfuse.JfuseError, match=r"custom_ops names Relu, of which(.|\n)*are Dawsn, Igamma"):
+    with pytest.raises(jfuse.JfuseError, match=r"custom_ops= names Relu, of which(.|\n)*are Dawsn, Igamma"):
         jfuse.convert(function, custom_ops={"Relu": None})
 
 
