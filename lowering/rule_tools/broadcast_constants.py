@@ -80,9 +80,12 @@ def unbroadcast(atom: Atom, producers: Mapping[Var, Eqn]) -> Atom:
     """The tensor that `atom` repeats by broadcasting to a shape, or `atom` itself."""
     while isinstance(atom, Var):
         eqn = producers.get(atom)
-        if eqn is None or not eqn.op.is_kernel or not isinstance(source := eqn.inputs[0], Var):
+        if eqn is None or not eqn.op.is_kernel:
             break
-        spread = eqn.op.builtin == "BROADCAST_TO" or (
+        source = eqn.inputs[1 if eqn.op.builtin == "FILL" else 0]
+        if not isinstance(source, Var):
+            break
+        spread = eqn.op.builtin in ("BROADCAST_TO", "FILL") or (
             eqn.op.builtin == "TILE" and _only_broadcasts(eqn, source.type.shape)
         )
         if not spread:

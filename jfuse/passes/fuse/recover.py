@@ -10,7 +10,7 @@ from typing import Any
 from jfuse.errors import NotFused
 from jfuse.ir.graph import Atom, Const, Eqn, Graph, Var
 from jfuse.ir.trace import active_trace
-from jfuse.ir.walk import is_used, with_new_bodies
+from jfuse.ir.walk import is_used, producers, with_new_bodies
 from jfuse.kernels.control import composite, scan, scan_parts
 from jfuse.lowering.recover.algebra.pointwise import Pointwise
 from jfuse.lowering.recover.cells.canonical_step import normal_form
@@ -20,6 +20,7 @@ from jfuse.lowering.recover.masks.settled import settled
 from jfuse.lowering.rule_tools.broadcast_constants import Known, broadcast_constants, constant_of
 from jfuse.lowering.rules import Proposal
 from jfuse.passes.context import Context
+from jfuse.passes.fuse.column_inputs import with_columns
 from jfuse.passes.fuse.single_steps import recover_single_steps
 from jfuse.passes.fuse.trained_steps import rounded_results, without_ranges
 from jfuse.passes.rewrite import opened, rewrite
@@ -59,8 +60,12 @@ def recover_activations(graph: Graph) -> Graph:
 def _recover(graph: Graph, ctx: Context) -> Graph:
     known = broadcast_constants(graph) if any(eqn.op is scan for eqn in graph.eqns) else {}
 
+    made_by = producers(graph)
+
     def visit(eqn: Eqn) -> Sequence[Any] | None:
-        return _read_trained(eqn, ctx) or _read(_decided(eqn, known), ctx) if eqn.op is scan else None
+        if eqn.op is not scan:
+            return None
+        return _read_trained(eqn, ctx) or _read(with_columns(_decided(eqn, known), made_by), ctx)
 
     graph = rewrite(graph, visit)
     eqns = tuple(e if e.op is composite else with_new_bodies(e, lambda body: _recover(body, ctx)) for e in graph.eqns)

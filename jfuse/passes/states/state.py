@@ -124,14 +124,25 @@ class _Owner:
         if constant is not None and not constant.any():
             written: Var = self.widened(zeros, int(shape[1]))
             return written
-        source = unbroadcast(initial, self.producers)
-        value = (
-            initial
-            if constant is None and source is initial
-            else ops.add(zeros, source if constant is None else constant)
-        )
+        if constant is not None:
+            value = ops.add(zeros, np.broadcast_to(constant, np.broadcast_shapes(constant.shape, (int(shape[1]),))))
+        else:
+            value = self.from_row(initial, zeros)
         written = ops.concatenation(value, axis=1)  # copies, unlike ADD, which may share the tensor of its operand
         return written
+
+    def from_row(self, initial: Atom, zeros: Var) -> Atom:
+        """The initial value by a sum with zeros, where it repeats a row, or else where LiteRT sizes it at run time."""
+        row = unbroadcast(initial, self.producers)
+        if row is initial:
+            return initial
+        shape = initial.type.shape
+        is_whole = row.type.shape[-1:] == shape[1:]
+        assert isinstance(initial, Var), "a constant repeats nothing"
+        if not is_whole and not has_run_time_shape(self.producers[initial]):
+            return initial
+        value: Var = ops.add(zeros if is_whole else self.widened(zeros, int(shape[1])), row)
+        return value
 
     def written_in_integers(self, initial: Atom, zeros: Var) -> Var:
         """As `written`, in the type of the initial value: integers with a scale, whose zero point stands for 0."""

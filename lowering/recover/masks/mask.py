@@ -17,6 +17,7 @@ from jfuse.ir.walk import is_used, live_eqns, producers, substitute_graph
 from jfuse.kernels import ops
 from jfuse.lowering.recover.algebra.forms import concrete_size, concrete_zeros
 from jfuse.lowering.recover.masks.settled import settled
+from jfuse.lowering.rule_tools.broadcast_constants import Known
 from jfuse.lowering.rules import Proposal, need
 
 _SELECTS = (ops.select, ops.select_v2)
@@ -54,8 +55,8 @@ def blend_places(body: Graph, carries: Sequence[Var], xs: Sequence[Var]) -> set[
 
 
 def _blended(body: Graph, carries: Sequence[Var], xs: Sequence[Var], var: Var) -> tuple[Graph, Mask] | None:
-    """The body without a float mask, where one of the values 0 and 1 keeps every carry as it is."""
-    if not carries or not var.type.dtype.is_float or not _is_column(var):
+    """The body without a mask, where one of the values 0 and 1, or False and True, keeps every carry as it is."""
+    if not carries or not (var.type.dtype.is_float or var.type.dtype is DType.bool) or not _is_column(var):
         return None
     at = {counts: settled(body, {var: np.asarray(not counts, var.type.dtype.numpy)}) for counts in (True, False)}
     keeping = [c for c, (graph, _) in at.items() if all(map(operator.is_, graph.outputs[: len(carries)], carries))]
@@ -64,7 +65,7 @@ def _blended(body: Graph, carries: Sequence[Var], xs: Sequence[Var], var: Var) -
     (counts,) = keeping
     (kept, known), (stripped, _) = at[counts], at[not counts]
     others = dict(enumerate(kept.outputs[len(carries) :], len(carries)))
-    fills = {i: Const(known[a]) if isinstance(a, Var) and a in known else a for i, a in others.items()}
+    fills = _with_constants(others, known)
     return None if is_used(stripped, var) or _is_changing(fills, body, xs) else (stripped, Mask(var, counts, fills))
 
 
@@ -84,11 +85,17 @@ def _selected(body: Graph, carries: Sequence[Var], xs: Sequence[Var]) -> tuple[G
     (first,) = new_first
     new, other = (1, 2) if first else (2, 1)
     results = tuple(_atom(eqn, new) for eqn in found)
-    fills = {i: _atom(eqn, other) for i, eqn in enumerate(found) if i >= len(carries)}
+    others = {i: _atom(eqn, other) for i, eqn in enumerate(found) if i >= len(carries)}
+    fills = _with_constants(others, settled(body, {})[1])
     stripped = replace(body, eqns=live_eqns(body, results), outputs=results)
     if var is None or is_used(stripped, var) or _is_changing(fills, body, xs):
         return body, None
     return stripped, Mask(var, positive is first, fills)
+
+
+def _with_constants(fills: Mapping[int, Atom], known: Known) -> dict[int, Atom]:
+    """What stands in results, as constants where the step computes a constant: zeros of the shape of a state."""
+    return {i: Const(known[a]) if isinstance(a, Var) and a in known else a for i, a in fills.items()}
 
 
 def _is_changing(fills: Mapping[int, Atom], body: Graph, xs: Sequence[Var]) -> bool:

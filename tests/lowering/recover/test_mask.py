@@ -127,6 +127,19 @@ def test_blends_by_a_mask_in_floats(name: str) -> None:
     np.testing.assert_array_equal(found.constants["fill"], np.float32(0))
 
 
+def test_blends_by_truth_values_as_numbers() -> None:
+    """Where the mask is set x times 1 is x; where it is not the new states are not read."""
+
+    def step(h: Array, c: Array, mask: Array, x: Array) -> tuple[Array, ...]:
+        new_h, new_c, _ = keras(h, c, ops.mul(x, ops.cast(mask, out_data_type=DType.f32)))
+        return tuple(ops.select_v2(mask, n, o) for n, o in ((new_h, h), (new_c, c), (new_h, h)))
+
+    found = recovered(Step(loop(step, carries=2).eqn()))
+    assert found.operands == {"x": 3, "h": 0, "c": 1, "mask": 2}
+    assert found.attributes["results"] == ("h", "c", "y_h")
+    assert found.attributes["counts"] is True
+
+
 def test_a_blend_that_keeps_a_tenth_is_no_mask() -> None:
     def leaking(mask: Array, old: Array, new: Array) -> Array:
         return ops.add(ops.mul(old, mask), ops.mul(new, ops.sub(np.float32(1.1), mask)))
@@ -174,8 +187,9 @@ def any_row(h: Array, c: Array, mask: Array, x: Array) -> tuple[Array, ...]:
 
 
 def mask_as_a_value(h: Array, c: Array, mask: Array, x: Array) -> tuple[Array, ...]:
-    new_h, new_c, _ = keras(h, c, ops.mul(x, ops.cast(mask, out_data_type=DType.f32)))
-    return tuple(ops.select_v2(mask, n, o) for n, o in ((new_h, h), (new_c, c), (new_h, h)))
+    new_h, new_c, _ = keras(h, c, x)
+    other_h = ops.add(h, ops.cast(ops.logical_not(mask), out_data_type=DType.f32))
+    return tuple(ops.select_v2(mask, n, o) for n, o in ((new_h, other_h), (new_c, c), (new_h, h)))
 
 
 DECOYS = [

@@ -289,7 +289,24 @@ def _keep_masked_rows(step: FissionStep, parts: Sequence[Part]) -> None:
             conditions = {e.inputs[0] for e in part.eqns if _selects(e)}
             inside = {out for e in part.eqns for out in e.outputs}
             if eqn.inputs[0] in conditions and eqn not in part.eqns and inside.intersection(eqn.inputs):
-                part.eqns = (*part.eqns, eqn)
+                between = _between(step, part, eqn)
+                if not any(e in other.eqns for other in parts for e in between if other is not part):
+                    part.eqns = (*part.eqns, *between, eqn)
+
+
+def _between(step: FissionStep, part: Part, last: Eqn) -> tuple[Eqn, ...]:
+    """The equations that compute the operands of `last` from the carries of a part, and that it does not have yet.
+
+    A part that had the last of them alone would be given what itself computes: zeros in the shape of a new state.
+    """
+    carries = _union(1 << i for i, var in enumerate(step.carries) if var in part.carries)
+    needed: set[Atom | None] = set(last.inputs)
+    found: list[Eqn] = []
+    for eqn in reversed(step.eqns):
+        if any(out in needed and step.behind[out] & carries for out in eqn.outputs):
+            needed.update(eqn.inputs)
+            found.append(eqn)
+    return tuple(eqn for eqn in reversed(found) if eqn not in part.eqns)
 
 
 def _selects(eqn: Eqn) -> bool:
