@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from jfuse.ir.graph import Signature, Var
+from jfuse.ir.graph import Eqn, Signature, Var
 from jfuse.proof.inputs import CallInputs
+from jfuse.verification.locate.kernel_roundings import rounded_within
 from jfuse.verification.locate.local_errors import compute, value_of
 from jfuse.verification.locate.rounding import rounded_otherwise
 from jfuse.verification.runners.node_values import Value
@@ -27,9 +28,18 @@ def rounded_results(signature: Signature, row: Sequence[CallInputs], seed: int |
         inputs = [np.asarray(step.inputs[name]) for name in signature.input_names]
         env: dict[Var, Value] = dict(zip(signature.graph.inputs, [*inputs, *states], strict=True))
         for eqn in signature.graph.eqns:
-            results = compute(eqn, [value_of(a, env) for a in eqn.inputs], env)
-            moved = (r if r is None or generator is None else rounded_otherwise(r, generator) for r in results)
-            env.update(zip(eqn.outputs, moved, strict=True))
+            env.update(zip(eqn.outputs, _results(eqn, env, generator), strict=True))
         found = dict(zip(names, (value_of(a, env) for a in signature.graph.outputs), strict=True))
         states = [found[f"{STATE}{s.name}"] for s in signature.states]
     return found
+
+
+def _results(eqn: Eqn, env: Mapping[Var, Value], generator: np.random.Generator | None) -> Sequence[Value]:
+    operands = [value_of(a, env) for a in eqn.inputs]
+    if generator is None:
+        return compute(eqn, operands, env)
+    with np.errstate(all="ignore"):
+        within = rounded_within(eqn, operands, generator)
+    if within is not None:
+        return (within,)
+    return [r if r is None else rounded_otherwise(r, generator) for r in compute(eqn, operands, env)]

@@ -83,3 +83,25 @@ def test_what_a_choice_turns_over_is_not_laid_to_rounding() -> None:
     wrong = [Wrong("reference/xla", "y", measured(found, wanted, tolerance), tolerance, found, wanted)]
     step = CallInputs("main", {"x": np.array([3, 5], np.float32)}, "given")
     assert Conditioning(program).excused(step, wrong) == (wrong, ())
+
+
+def response(bias: float, beta: float = 2.0, alpha: float = 1.0) -> Any:
+    def of(x: Any) -> Any:
+        return tf.nn.local_response_normalization(x, depth_radius=2, bias=bias, alpha=alpha, beta=beta)
+
+    return tf.function(of, input_signature=[tf.TensorSpec([1, 3, 3, 6], name="x")], autograph=False)
+
+
+@pytest.mark.parametrize("bias", [0.0, pytest.param(1e-6, marks=pytest.mark.slow), -0.5])
+def test_windows_that_move_round_otherwise_than_sums(bias: float) -> None:
+    """LiteRT adds one square and takes one away: 3e-5 of the answer in f64, and more where the base is near 0."""
+    model = jfuse.convert(response(bias))
+    assert model.report.operators == {"local_response_normalization": 1}
+    assert jfuse.verify(model, samples=200, edges="none").passed
+
+
+@pytest.mark.parametrize("other", [response(0.001), response(0.0, 2.001), response(0.0, alpha=1.001)])
+def test_another_window_is_more_than_rounding(other: Any) -> None:
+    model = jfuse.convert(response(0.0), verify=False)
+    with pytest.raises(jfuse.VerifyFailed, match="differs"):
+        jfuse.verify(model, other, edges="none")
