@@ -16,6 +16,7 @@ from jfuse.ir.trace import trace_graph
 from jfuse.ir.types import DType, TensorType
 from jfuse.kernels import ops
 from jfuse.kernels.core.op import Array
+from jfuse.opaque_ops.tf_op import TfOp
 from jfuse.proof.prove import TOLERANCE, KnownOperands, Proof, largest_error, prove
 from tests.cells import BATCH, UNITS, Loop, dense, f32, keras, weights
 
@@ -191,11 +192,33 @@ def _greater(x: Array, than: float = 0.5, compare: Any = ops.greater) -> Array:
 
 
 def test_ops_that_xla_cannot_run_are_refused() -> None:
-    number = [TensorType((), DType.i32)]
-    found = refusal(_counted, _counted, number)
+    types = [TensorType((2,), DType.f32)]
+    opaque = TfOp("Lgamma", (types[0],))
+    found = refusal(lambda x: opaque.run([x], {}, ())[0], ops.neg, types)
     assert found.condition == "body_not_executable"
-    found = refusal(lambda x: ops.reshape(x, np.array([1], np.int32)), _counted, number)
+    found = refusal(ops.neg, lambda x: opaque.run([x], {}, ())[0], types)
     assert found.condition == "replacement_not_executable"
+
+
+def test_sizes_that_are_values_are_bounded() -> None:
+    number = [TensorType((), DType.i32)]
+    assert proof(_counted, _counted, number).error == 0
+    found = refusal(_counted, lambda x: ops.range_(np.int32(0), ops.maximum(x, 3), np.int32(1)), number)
+    assert found.condition == "not_equal"
+    found = refusal(_counted, lambda x: ops.range_(np.int32(0), ops.mul(x, 100_000), np.int32(1)), number)
+    assert found.condition == "not_equal"
+
+    def filled(x: Array) -> Array:
+        return ops.fill(ops.pack(x, np.int32(2), axis=0), np.float32(1))
+
+    assert proof(filled, filled, number).samples >= 8  # it takes no size below 0
+
+    def large(x: Array) -> Array:
+        return ops.range_(np.int32(0), ops.add(ops.abs_(x), 2**21), np.int32(1))
+
+    found = refusal(large, large, number)
+    assert found.condition == "body_not_executable"
+    assert found.got == "range of more than 1,048,576 elements in 17 of 24 samples"
 
 
 def test_results_as_long_as_data_decide_are_compared_equation_by_equation() -> None:
