@@ -25,6 +25,7 @@ from jfuse.verification.runners.tensorflow_calls import called
 from jfuse.verification.subject import Arrays, Calls, Interface, interfaces_of
 
 _ONEDNN = re.compile(r"onednn|mkl|could not create a primitive|received an exception", re.IGNORECASE)
+_SAMPLES = "samples=… with inputs that the model takes"
 _SWITCH = "TF_ENABLE_ONEDNN_OPTS=0 in the environment before TensorFlow is imported, which then takes its other kernels"
 
 
@@ -131,12 +132,12 @@ def _failure(key: str, error: Any) -> VerifyFailed:
         return KernelFailed(
             f"a oneDNN kernel of TensorFlow fails, not the model, in signature {key!r}{_node(error)}",
             found=reason,
-            remedy=_SWITCH,
+            remedy=f"{_SWITCH}; or {_SAMPLES}",
         )
     return VerifyFailed(
         f"TensorFlow fails on the inputs of signature {key!r}",
         found=reason,
-        remedy="samples=… with inputs that the model takes, or verify=False",
+        remedy=f"{_SAMPLES}, or verify=False",
     )
 
 
@@ -151,7 +152,7 @@ def _need_declared_shapes(signature: TfSignature, results: Sequence[Any]) -> Non
                 f"a kernel of TensorFlow gives {name!r} of signature {signature.key!r} another shape than the graph",
                 expected=of.shape,
                 found=result.shape,
-                remedy=_SWITCH if uses_onednn() else "report this to TensorFlow, and convert with verify=False",
+                remedy=f"{_SWITCH}; or {_SAMPLES}" if uses_onednn() else "report this to TensorFlow, and convert with verify=False",
             )
 
 

@@ -169,8 +169,10 @@ def lower_split(split_dim: Array, value: Array, *, num_split: int) -> Any:
 @lowers("SplitV")
 def lower_split_v(value: Array, size_splits: Array, split_dim: Array, *, num_split: int) -> Any:
     """SPLIT_V; nothing for one part."""
-    (axis,) = axes_of(split_dim, rank(value), "split_dim")
     sizes = as_i32(size_splits) if is_computed(size_splits) else i32_operand(size_splits, "size_splits")
+    if is_computed(split_dim) and 1 < rank(value) and num_split > 1:
+        return ops.split_v(value, sizes, as_i32(split_dim))
+    (axis,) = axes_of(split_dim, rank(value), "split_dim")
     return value if num_split == 1 else ops.split_v(value, sizes, np.asarray(axis, np.int32))
 
 

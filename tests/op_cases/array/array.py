@@ -84,6 +84,8 @@ JOINS = (
     case("SplitV", args=[f32(2, 6), const([1, -1], DType.i64), const(-1)], dynamic=True, num_split=2),
     case("SplitV", args=[f32(2, 6), given([1, -1, 3], DType.i32), const(1)], num_split=3),
     case("SplitV", args=[f32(6, 2), given([4, 2], DType.i64), const(0)], num_split=2),
+    case("SplitV", args=[f32(6, 2), const([4, 2]), given(0, DType.i32)], num_split=2),
+    case("SplitV", args=[f32(2, 6), given([-1, 2], DType.i32), given(-1, DType.i32)], num_split=2),
     case("SplitV", args=[i32(5), const([0, 5]), const(0)], num_split=2),
     case("SplitV", args=[f32(2, 6), const([6]), const(1)], num_split=1),
 )
