@@ -29,7 +29,7 @@ from jfuse.passes.pipeline import PIPELINE
 from jfuse.quantization.data import CalibrationData
 from jfuse.quantization.recipe import Recipe
 from jfuse.sides import with_installed
-from jfuse.tflite.model_metadata import Metadata
+from jfuse.tflite.model_metadata import Metadata, metadata_of
 from jfuse.tflite.targets.catalog import target_named
 from jfuse.verification.inputs.user_inputs import need_inputs
 from jfuse.verification.noise import noise_of
@@ -89,6 +89,7 @@ def convert(
     if samples is not None and not verify:
         raise JfuseError("samples= are what is compared on", found="verify=False", remedy="one of the two")
     need_inputs("samples=", samples)
+    about = None if metadata is None else metadata_of(metadata)
     selection = Selection(
         signatures, input_signature, input_tensors, output_tensors, shapes, batch, specs, params, dynamic_shapes
     )
@@ -108,8 +109,8 @@ def convert(
     imported = time.perf_counter() - started
     lite = lowered(model, options, PIPELINE, on_stage)
     lite.report.seconds = {"import": imported, **lite.report.seconds}
-    if metadata is not None:
-        lite = lite.with_metadata(metadata)
+    if about is not None:
+        lite = lite.with_metadata(about)
     on_stage("export")
     started = time.perf_counter()
     lite.report.size_bytes = lite.size_bytes

@@ -110,6 +110,7 @@ def convert(
     one_of("padding", padding, PADDINGS)
     need_target(target)
     options.need_cpp(c_array)
+    options.need_recipe("quantize", quantize, calibration)
     selected = options.selected(signature, shape, batch, inputs, outputs)
     options.check_modules(import_)
     if samples is not None and not verify:
@@ -124,7 +125,7 @@ def convert(
             output,
             conversion.Reports(json, html, c_array),
             conversion.Compared(verify, samples, tolerance),
-            conversion.About(*about),
+            conversion.About.of(*about),
             **selected,
             rules=user_code.run(import_, rules),
             state=state,
@@ -157,6 +158,7 @@ def quantize(
 ) -> None:
     """Write SOURCE, a float .tflite file or what `convert` takes, in the numbers that a recipe asks for."""
     need_target(target)
+    options.need_recipe("recipe", recipe, calibration)
     if snr is not None and target != LoweringOptions.target:
         raise typer.BadParameter("is measured in LiteRT: without --target", param_hint="--snr")
     check_targets(source, output, json)

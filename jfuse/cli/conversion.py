@@ -49,14 +49,19 @@ class Compared:
 class About:
     """What the file says of itself.   labels: files by output, "" for the only output"""
 
-    metadata: Path | None = None
+    metadata: Metadata | None = None
     labels: Mapping[str, Path] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, metadata: Path | None, labels: Mapping[str, Path]) -> About:
+        """What a .json file says, with labels. Raises JfuseError for a file that cannot be read."""
+        return cls(None if metadata is None else metadata_of(metadata), labels)
 
     def given_to(self, result: Model) -> Model:
         """The model with what is asked for."""
         if self.metadata is None and not self.labels:
             return result
-        known = Metadata() if self.metadata is None else metadata_of(self.metadata)
+        known = self.metadata or Metadata()
         outputs = dict(known.outputs)
         for name, path in self.labels.items():
             of = name or _only_output(result)

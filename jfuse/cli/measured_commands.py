@@ -30,6 +30,7 @@ def quantize_report(
     """Measure each operator of FILE, a quantized .tflite file, beside the same model in floats, worst first."""
     one_of("by", by, ("own", "propagated", "graph"))
     options.need_file(model)
+    options.need_data("data", data)
     check_targets(model, json, html, explorer)
     with work(verbose, quiet):
         from jfuse.cli import quantization_report

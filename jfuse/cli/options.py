@@ -13,6 +13,7 @@ import typer
 
 from jfuse.errors import JfuseError
 from jfuse.files import CPP_SUFFIXES, writable_target
+from jfuse.quantization.recipe_names import NAMES as RECIPES
 from jfuse.tflite.targets.names import NAMES, RUNTIMES, is_target
 
 _SIZE = re.compile("[0-9]{1,10}")  # int takes the digits of all scripts, and not thousands of them
@@ -178,6 +179,26 @@ def need_target(name: str) -> None:
     """Raise typer.BadParameter for a target that there is not."""
     if not is_target(name):
         raise typer.BadParameter(f"{name!r} is none of {', '.join(NAMES)}", param_hint="--target")
+
+
+def need_recipe(option: str, name: str | None, calibration: str | None) -> None:
+    """Raise typer.BadParameter for a recipe that there is not, and for data of nothing, or without a recipe."""
+    if name is None and calibration is not None:
+        raise typer.BadParameter("is for quantization: with --quantize", param_hint="--calibration")
+    if name is not None and name.endswith(".json"):
+        if not Path(name).is_file():
+            raise typer.BadParameter(f"there is no file {name!r}", param_hint=f"--{option}")
+    elif name is not None and name not in RECIPES:
+        raise typer.BadParameter(
+            f"{name!r} is none of {', '.join(RECIPES)}, nor a .json file", param_hint=f"--{option}"
+        )
+    need_data("calibration", calibration)
+
+
+def need_data(option: str, data: str | None) -> None:
+    """Raise typer.BadParameter for data that is neither a file, nor a folder, nor `random`."""
+    if data is not None and data != "random" and not Path(data).exists():
+        raise typer.BadParameter(f"there is no file or folder {data!r}", param_hint=f"--{option}")
 
 
 def sizes_of(words: Sequence[str] | None) -> dict[str, int] | None:

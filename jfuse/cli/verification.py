@@ -66,7 +66,8 @@ def _verified(model: str, against: str | None, **arguments: Any) -> tuple[Verifi
 def _progress() -> Iterator[OnProgress]:
     """A line with how many calls were compared, on a terminal."""
     columns = TextColumn("comparing"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()
-    with Progress(*columns, console=errors, transient=True) as shown:
+    # Elsewhere than on a terminal it would still write an empty line.
+    with Progress(*columns, console=errors, transient=True, disable=not errors.is_terminal) as shown:
         line = shown.add_task("comparing", total=None)
         yield lambda done, total: shown.update(line, completed=done, total=max(total, done) if total else None)
 

@@ -80,10 +80,13 @@ def import_tensorflow(
     unsafe: let files that are read run code, and work on other files.
     limits: what a `.keras` file may take, and each call of the source.
     """
+    names_tensors = selection.input_tensors is not None or selection.output_tensors is not None
+    if names_tensors and isinstance(source, str | Path) and Path(source).suffix != SUFFIX:
+        raise ImportFailed("input_tensors= and output_tensors= name tensors of a GraphDef", found=str(source))
     source = _opened(source, unsafe, limits)
     if is_graph_def(source):
         found, keep_alive, notes = _of_graph_def(source, selection)
-    elif selection.input_tensors is not None or selection.output_tensors is not None:
+    elif names_tensors:
         raise ImportFailed(
             "input_tensors= and output_tensors= name tensors of a GraphDef", found=f"a {type(source).__name__}"
         )

@@ -282,12 +282,32 @@ def test_the_version(run: Run) -> None:
         (("--json", "no/such/folder.json"), "no such folder"),
         (("--tolerance", "-1"), "greater than or equal to 0"),
         (("--samples", "no_such.npz"), "does not exist"),
+        (("--quantize", "int9"), "none of float16, dynamic"),
+        (("--quantize", "no_such.json"), "no file 'no_such.json'"),
+        (("--quantize", "int8", "--calibration", "no_such.npz"), "no file or folder 'no_such.npz'"),
+        (("--calibration", "random"), "with --quantize"),
     ],
 )
 def test_wrong_values_are_told_before_anything_is_read(
-    words: tuple[str, str], message: str, run: Run, tmp_path: Path
+    words: tuple[str, ...], message: str, run: Run, tmp_path: Path
 ) -> None:
     done = run("convert", "not_there", "-o", tmp_path / "m.tflite", *words)
+    assert done.exit_code == 2
+    assert message in " ".join(done.output.split())
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("quantize", "m.tflite", "-o", "{out}", "--recipe", "int9"), "none of float16, dynamic"),
+        (("quantize", "m.tflite", "-o", "{out}", "--recipe", "int8", "--calibration", "no.npz"), "no file or folder"),
+        (("quantize-report", "m.tflite", "--against", "f.tflite", "--data", "no.npz"), "no file or folder"),
+    ],
+)
+def test_wrong_values_of_quantization_are_told_first(
+    words: tuple[str, ...], message: str, run: Run, tmp_path: Path
+) -> None:
+    done = run(*(str(tmp_path / "q.tflite") if word == "{out}" else word for word in words))
     assert done.exit_code == 2
     assert message in " ".join(done.output.split())
 

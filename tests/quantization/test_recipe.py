@@ -13,6 +13,7 @@ from jfuse.errors import JfuseError
 from jfuse.ir.types import DType
 from jfuse.quantization.recipe import NAMED, QuantizeRule, Recipe
 from jfuse.quantization.recipe_json import from_json, load_recipe, recipe_of, to_json
+from jfuse.quantization.recipe_names import NAMES
 
 
 def test_the_last_rule_that_fits_counts() -> None:
@@ -21,6 +22,10 @@ def test_the_last_rule_that_fits_counts() -> None:
     assert recipe.rule_for("model/head/dense", "FULLY_CONNECTED").mode == "float"
     assert recipe.rule_for("model/head/scale", "MUL").mode == "float16"
     assert Recipe(()).rule_for("x", "MUL").mode == "float"
+
+
+def test_the_command_line_knows_the_names() -> None:
+    assert tuple(NAMED) == NAMES
 
 
 @pytest.mark.parametrize("name", list(NAMED))

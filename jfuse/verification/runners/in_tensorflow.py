@@ -152,7 +152,9 @@ def _need_declared_shapes(signature: TfSignature, results: Sequence[Any]) -> Non
                 f"a kernel of TensorFlow gives {name!r} of signature {signature.key!r} another shape than the graph",
                 expected=of.shape,
                 found=result.shape,
-                remedy=f"{_SWITCH}; or {_SAMPLES}" if uses_onednn() else "report this to TensorFlow, and convert with verify=False",
+                remedy=f"{_SWITCH}; or {_SAMPLES}"
+                if uses_onednn()
+                else "report this to TensorFlow, and convert with verify=False",
             )
 
 
