@@ -12,7 +12,8 @@ from jfuse.errors import JfuseError
 from jfuse.ir.dims import Dim, is_known, substitute_dim, symbols_of
 from jfuse.ir.graph import Graph, Signature
 from jfuse.ir.types import DType, TensorType
-from jfuse.proof.ranges import IndexRange, drawn_ranges
+from jfuse.proof.index_ranges import IndexRange
+from jfuse.proof.ranges import drawn_ranges
 from jfuse.proof.size_needs import size_needs
 
 _SCALES = (1.0, 0.1, 4.0)

@@ -2,48 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
-from jfuse.ir.dims import Dim, is_known, substitute_dim, symbols_of
+from jfuse.ir.dims import Dim, is_known
 from jfuse.ir.graph import Atom, Const, Eqn, Graph, Op, Var
 from jfuse.ir.types import DType
 from jfuse.ir.walk import live_eqns
 from jfuse.kernels import ops
 from jfuse.kernels.control import while_
+from jfuse.proof.index_ranges import Extents, IndexRange, Passed, entries_of, moved_ranges
 
 _MOST_STEPS = 10  # for those that decide how often a loop runs: what doubles at each step must not fill the memory
 _LARGEST_SIZE = 6  # of an axis that an input decides: a shape of five such sizes still fits
-_WIDTH = 100  # of a range that nothing bounds above
 
 
-@dataclass(frozen=True)
-class IndexRange:
-    """The numbers from `least` on that are below all of `below`, which may be open sizes."""
-
-    least: int = 0
-    below: tuple[Dim, ...] = ()
-
-    def also(self, other: IndexRange) -> IndexRange:
-        """What lies in both; where nothing does (the two arms of a case distinction) the one that holds 0."""
-        both = IndexRange(max(self.least, other.least), (*self.below, *(d for d in other.below if d not in self.below)))
-        if all(both.least < int(d) for d in both.below if is_known(d)):
-            return both
-        return other if other.least == 0 else self
-
-    def moved(self, by: int) -> IndexRange:
-        """The range with a number added to its ends."""
-        return IndexRange(self.least + by, tuple(d + by for d in self.below))
-
-    def ends(self, sizes: Mapping[str, int]) -> tuple[int, int]:
-        """The least number and the one after the greatest, at least one apart, with sizes for what is open."""
-        known = [int(substitute_dim(d, sizes)) for d in self.below if symbols_of(d) <= sizes.keys()]
-        return self.least, max(min(known, default=self.least + _WIDTH), self.least + 1)
-
-
-_Sources = Callable[[Eqn], Iterable[tuple[IndexRange, Atom | None]]]
+_Sources = Callable[[Eqn], Passed]
 """The atoms that an equation by itself sets a range to."""
-_Passed = Callable[[Eqn, IndexRange], Iterable[tuple[IndexRange, Atom | None]]]
+_PassesOn = Callable[[Eqn, IndexRange, Extents], Passed]
 """The operands of an equation that a range of its result sets one to."""
 
 
@@ -59,13 +34,13 @@ def drawn_ranges(graph: Graph) -> dict[Var, IndexRange]:
     Indices lie within their table and axes within the rank, a divisor is not 0, sizes and steps are few, the share of
     two boxes that suppresses one lies between 0 and 1. Integers that only say yes or no are 0 and 1.
     """
-    asked, steps = _learned(graph, _asked, _with_moves), _learned(graph, _counted, _of_counts)
+    asked, steps = _learned(graph, _asked, moved_ranges), _learned(graph, _counted, _of_counts)
     found = {v: asked.get(v, IndexRange()).also(steps[v]) if v in steps else asked[v] for v in asked | steps}
     return {v: IndexRange(0, (2,)) for v in flags(graph)} | found
 
 
 def _learned(
-    graph: Graph, sources: _Sources, passed: _Passed, known: dict[int, dict[Var, IndexRange]] | None = None
+    graph: Graph, sources: _Sources, passed: _PassesOn, known: dict[int, dict[Var, IndexRange]] | None = None
 ) -> dict[Var, IndexRange]:
     """The range of each input that has one.   known: those of bodies that were looked at, by their ids"""
     known = {} if known is None else known
@@ -75,6 +50,7 @@ def _learned(
         if isinstance(atom, Var):
             found[atom] = found[atom].also(to) if atom in found else to
 
+    extents = Extents.of(graph)
     for eqn in reversed(graph.eqns):
         for of, atom in sources(eqn):
             narrow(atom, of)
@@ -84,57 +60,23 @@ def _learned(
                 known[id(body)] = _learned(body, sources, passed, known)
             for var, of in known[id(body)].items():
                 narrow(operands.get(var), of)
-        for result in eqn.outputs:
-            for of, atom in passed(eqn, found[result]) if result in found else ():
+        for result in eqn.outputs[:1] if eqn.op is ops.topk_v2 else eqn.outputs:  # the others are places of entries
+            for of, atom in passed(eqn, found[result], extents) if result in found else ():
                 narrow(atom, of)
     return {v: found[v] for v in graph.inputs if v in found}
 
 
-_PASS_ON: Mapping[Op, tuple[int, ...]] = {
-    **dict.fromkeys((ops.cast, ops.reshape, ops.expand_dims, ops.squeeze, ops.transpose, ops.strided_slice), (0,)),
-    **{ops.gather: (0,), ops.select: (1, 2), ops.select_v2: (1, 2)},
-}
-"""The operands whose entries are the entries of an op's result."""
-_COUNTED_BY: Mapping[Op, tuple[int, ...]] = {
-    **_PASS_ON,
-    **dict.fromkeys((ops.add, ops.sub, ops.mul, ops.minimum, ops.maximum, ops.floor_div), (0, 1)),
-}
-"""The operands that a number of steps is computed from."""
+_COUNTED_BY: frozenset[Op] = frozenset({ops.add, ops.sub, ops.mul, ops.minimum, ops.maximum, ops.floor_div})
+"""The arithmetic that a number of steps is computed with."""
 
 
-def _entries(eqn: Eqn, of: IndexRange) -> Iterator[tuple[IndexRange, Atom | None]]:
-    yield from ((of, eqn.inputs[i]) for i in _PASS_ON.get(eqn.op, ()))
+def _entries(eqn: Eqn, of: IndexRange, _: Extents) -> Passed:
+    return ((of, atom) for atom in entries_of(eqn))
 
 
-def _of_counts(eqn: Eqn, of: IndexRange) -> Iterator[tuple[IndexRange, Atom | None]]:
-    operands = [eqn.inputs[i] for i in _COUNTED_BY.get(eqn.op, ())]
-    yield from ((of, a) for a in operands if a is not None and (a.type.dtype.is_integer or _is_number(a)))
-
-
-_JOINED: frozenset[Op] = frozenset({ops.pack, ops.concatenation})
-_REPEATED: frozenset[Op] = frozenset({ops.unpack, ops.tile, ops.broadcast_to, ops.slice_})
-
-
-def _with_moves(eqn: Eqn, of: IndexRange) -> Iterator[tuple[IndexRange, Atom | None]]:
-    """As `_entries`, with those that are joined, taken apart or repeated, and those that a constant is added to."""
-    yield from _entries(eqn, of)
-    if eqn.op in _JOINED:
-        yield from ((of, atom) for atom in eqn.inputs)
-    elif eqn.op in _REPEATED:
-        yield of, eqn.inputs[0]
-    elif eqn.op is ops.add:
-        (x, y) = eqn.inputs
-        yield from ((of.moved(-by), atom) for atom, by in ((x, _number(y)), (y, _number(x))) if by is not None)
-    elif eqn.op is ops.sub and (by := _number(eqn.inputs[1])) is not None:
-        yield of.moved(by), eqn.inputs[0]
-
-
-def _number(atom: Atom | None) -> int | None:
-    """The integer that every entry of a constant is."""
-    if not isinstance(atom, Const) or not atom.type.dtype.is_integer or not atom.array.size:
-        return None
-    least = int(atom.array.min())
-    return least if least == int(atom.array.max()) else None
+def _of_counts(eqn: Eqn, of: IndexRange, _: Extents) -> Passed:
+    operands = eqn.inputs if eqn.op in _COUNTED_BY else entries_of(eqn)
+    return ((of, a) for a in operands if a is not None and (a.type.dtype.is_integer or _is_number(a)))
 
 
 def _known_lookups(eqn: Eqn) -> Iterator[tuple[IndexRange, Atom | None]]:
@@ -205,6 +147,11 @@ def _special(eqn: Eqn, shape: Sequence[Dim]) -> Iterator[tuple[IndexRange, Atom 
         yield IndexRange(1), operands[2]
     elif op in _SEGMENTS:
         yield from _of_segments(operands[1], operands[2])
+    elif op is ops.scatter_nd and operands[0] is not None:
+        sizes = operands[2]
+        known = sizes.array if isinstance(sizes, Const) else sizes.value if sizes is not None else None
+        if known is not None and is_known(operands[0].type.shape[-1]):
+            yield IndexRange(0, tuple(known.tolist()[: int(operands[0].type.shape[-1])])), operands[0]
     elif op is ops.gather_nd and operands[1] is not None and is_known(operands[1].type.shape[-1]):
         yield IndexRange(0, tuple(shape[: int(operands[1].type.shape[-1])])), operands[1]
 

@@ -222,6 +222,24 @@ def sampled(key: Any, x: Any) -> Any:
     return mean + jnp.exp(0.1 * mean) * jax.random.normal(key.astype(jnp.uint32), mean.shape)
 
 
+def ctc(scores: Any, labels: Any) -> Any:
+    """The loss of connectionist temporal classification, class 0 the blank.   f32[b, t, k], i32[b, n] -> f32[b]"""
+    (b, t, _), n = scores.shape, 2 * labels.shape[1] + 1
+    spread = jnp.zeros((b, n), labels.dtype).at[:, 1::2].set(labels)  # a blank before each label, and the last one
+    emitted = jnp.take_along_axis(jax.nn.log_softmax(scores), jnp.broadcast_to(spread[:, None], (b, t, n)), axis=2)
+    skips = (spread[:, 2:] != spread[:, :-2]) & (spread[:, 2:] != 0)
+    skips = jnp.concatenate([jnp.zeros((b, 2), bool), skips], 1)
+
+    def step(before: Any, row: Any) -> Any:
+        one, two = (jnp.pad(before, ((0, 0), (k, 0)), constant_values=-1e5)[:, :n] for k in (1, 2))
+        every = jnp.logaddexp(jnp.logaddexp(before, one), jnp.where(skips, two, -1e5))
+        return every + row, None
+
+    first = jnp.full((b, n), -1e5).at[:, :2].set(emitted[:, 0, :2])
+    last = lax.scan(step, first, jnp.swapaxes(emitted[:, 1:], 0, 1))[0]
+    return -jnp.logaddexp(last[:, -1], last[:, -2])
+
+
 LSTM, RNN = ("jfuse.lstm",), ("jfuse.rnn",)
 FEW: dict[str, Callable[[], JaxModel]] = {
     "linen-optimized-lstm-open-time": lambda: linen(nn.RNN(nn.OptimizedLSTMCell(6)), f32(B, T, 5), fuses=LSTM),
@@ -304,6 +322,7 @@ MORE: dict[str, Callable[[], JaxModel]] = {
         lambda x: jnp.concatenate([x, jnp.zeros((x.shape[0], 1, 5))], 1).mean(1), (f32(B, T, 5),)
     ),
     "plain-kalman": lambda: JaxModel(kalman, (f32(6, 2),)),
+    "plain-ctc": lambda: JaxModel(ctc, (f32(2, 5, 4), i32(2, 2))),
     "plain-viterbi": lambda: JaxModel(viterbi, (f32(6, 5),)),
     "plain-sampled": lambda: JaxModel(sampled, (i32(2), f32(3, 5))),
     "plain-resize": lambda: JaxModel(

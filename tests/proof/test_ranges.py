@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -14,13 +15,16 @@ from jfuse.ir.trace import trace_graph
 from jfuse.ir.types import DType, TensorType
 from jfuse.kernels import ops
 from jfuse.kernels.control import while_
+from jfuse.lowering.rule_tools.shape_tensors import size_tensor
+from jfuse.proof.index_ranges import IndexRange
 from jfuse.proof.inputs import draws
-from jfuse.proof.ranges import IndexRange, drawn_ranges, integer_limits
+from jfuse.proof.ranges import drawn_ranges, integer_limits
 from jfuse.verification.inputs.edges import FINITE, edge_inputs
 
-N = symbol("N")
+B, N = symbol("B"), symbol("N")
 TABLE = np.ones((6, 4), np.float32)
 IDS = np.int32
+INTS = partial(np.array, dtype=np.int32)
 
 
 def i32(*shape: Dim) -> TensorType:
@@ -68,10 +72,48 @@ def ends(function: Callable[..., Any], *types: TensorType, sizes: Mapping[str, i
             [None, None, (1, 6), (0, 1)],
         ),
         (lambda x: ops.relu(x), [f32(3)], [None]),
+        # Entries on their way to a table
+        (lambda ids: ops.gather(TABLE, ops.reverse_v2(ids, INTS([0]))), [i32(3)], [(0, 6)]),
+        (lambda ids: ops.gather(TABLE, ops.pad(ids, INTS([[1, 1]]))), [i32(3)], [(0, 6)]),
+        (lambda ids: ops.gather(TABLE, ops.padv2(INTS([1, 2]), INTS([[1, 1]]), ids)), [i32()], [(0, 6)]),
+        (lambda ids: ops.gather(TABLE, ops.dynamic_update_slice(INTS([0] * 5), ids, INTS([1]))), [i32(3)], [(0, 6)]),
+        (lambda a, n: ops.gather(TABLE, ops.dynamic_update_slice(a, INTS([0]), n)), [i32(3), i32(1)], [(0, 6), None]),
+        (lambda ids: ops.gather(TABLE, ops.split(IDS(0), ids, num_splits=2)[1]), [i32(4)], [(0, 6)]),
+        (lambda ids: ops.gather(TABLE, ops.topk_v2(ids, IDS(2))[0]), [i32(4)], [(0, 6)]),
+        (lambda x: ops.gather(TABLE, ops.topk_v2(x, IDS(2))[1]), [i32(4)], [None]),
+        (lambda at, x: ops.scatter_nd(at, x, INTS([4, 3])), [i32(5, 2), f32(5)], [(0, 3), None]),
+        # Rows of a table of several axes, by numbers that count all of them
+        (lambda ids: ops.gather(TABLE, ops.add(ids, INTS([0, 2, 4]))), [i32(3)], [(0, 2)]),
+        (lambda ids: ops.gather(TABLE, ops.sub(ids, INTS([1, 3]))), [i32(2)], [(3, 7)]),
+        (lambda ids: ops.gather(TABLE, ops.sub(INTS([5, 6]), ids)), [i32(2)], [(1, 6)]),
+        (lambda ids: ops.gather(TABLE, ops.mul(ids, IDS(2))), [i32(2)], [(0, 3)]),
+        (lambda ids: ops.gather(TABLE, ops.mul(ids, IDS(-1))), [i32(2)], [None]),
+        (lambda i, j: ops.gather(TABLE, ops.add(ops.mul(i, IDS(2)), j)), [i32(2), i32(2)], [(0, 3), (0, 2)]),
+        (lambda i, j: ops.gather(TABLE, ops.add(j, ops.mul(IDS(4), i))), [i32(2), i32(2)], [(0, 1), (0, 4)]),
+        (lambda i, j: ops.gather(TABLE, ops.add(i, j)), [i32(2), i32(2)], [None, None]),
+        # What is clipped may lie beside the table
+        (lambda ids: ops.gather(TABLE, ops.maximum(ids, IDS(0))), [i32(3)], [(-2, 6)]),
+        (lambda ids: ops.gather(TABLE, ops.minimum(ids, IDS(5))), [i32(3)], [(0, 100)]),
+        (lambda ids: ops.gather(TABLE, ops.minimum(ids, IDS(7))), [i32(3)], [(0, 6)]),
+        (lambda ids: ops.gather(TABLE, ops.minimum(ops.maximum(ids, IDS(0)), IDS(5))), [i32(3)], [(-2, 98)]),
     ],
 )
 def test_ranges(function: Callable[..., Any], types: list[TensorType], wanted: list[Any]) -> None:
     assert ends(function, *types) == wanted
+
+
+def test_rows_of_a_table_of_several_open_axes() -> None:
+    def picked(x: Any, ids: Any) -> Any:  # x[b, ids[b, …]]
+        batch, width = size_tensor(B, [x]), size_tensor(N, [x])
+        first = ops.mul(ops.reshape(ops.range_(IDS(0), batch, IDS(1)), INTS([-1, 1])), width)
+        return ops.gather(ops.reshape(x, INTS([-1])), ops.add(first, ids))
+
+    def at(x: Any, i: Any, j: Any) -> Any:  # x[i, j]
+        return ops.gather(ops.reshape(x, INTS([-1])), ops.add(ops.mul(i, size_tensor(N, [x])), j))
+
+    sizes = {"B": 4, "N": 5}
+    assert ends(picked, f32(B, N), i32(B, 3), sizes=sizes) == [None, (0, 5)]
+    assert ends(at, f32(B, N), i32(7), i32(7), sizes=sizes) == [None, (0, 4), (0, 5)]
 
 
 def test_a_table_of_open_size() -> None:

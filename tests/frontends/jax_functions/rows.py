@@ -157,6 +157,8 @@ INDEXING: tuple[Row, ...] = (
     ("columns of a table", lambda i: jnp.asarray(TABLE)[:, i % 5], (IDS,)),
     ("pairs", lambda x, i: x[jnp.arange(x.shape[0])[:, None], i], (X, IDS)),
     ("along an axis", lambda x, i: jnp.take_along_axis(x[:, :, 0], i, axis=1), (X, IDS)),
+    ("along an open axis", lambda x, i: jnp.take_along_axis(x[:, :3, 0], i % x.shape[0], axis=0), (X, IDS)),
+    ("row and column", lambda x, i: x[i % x.shape[0], i[:, ::-1] % 4], (X, IDS)),
     ("clipped", lambda i: jnp.take(TABLE, i + 6, axis=0, mode="clip"), (IDS,)),
     ("filled", lambda x, i: jnp.take(x, i * 2 - 1, axis=1, mode="fill", fill_value=3.0), (X, IDS)),
     ("between places", lambda x: jax.scipy.ndimage.map_coordinates(x[0], [x[0] * 2, x[0] + 1], 1, cval=2.0), (X,)),
