@@ -21,6 +21,7 @@ RULES_BY_OP = {
     "jfuse.passes.states.step_moves",
     "jfuse.passes.states.step_products",
     "jfuse.passes.states.step_windows",
+    "jfuse.proof.index_ranges",
     "jfuse.proof.ranges",
 }
 """Files that hold a rule for each op, or for each composite of a target, as those of lowering/ do.
