@@ -161,7 +161,7 @@ def computed(text: str, sizes: Mapping[str, Dim], functions: Mapping[str, Callab
     """What a printed dimension is over other sizes and other functions.
 
     jax.export has no public substitution; its printed form is documented: sums, products and powers of numbers, symbols
-    and calls of `functions`. ValueError where it is something else.
+    and calls of `functions`. PyTorch prints // as well. ValueError where it is something else.
     """
 
     def value(node: ast.AST) -> Any:
@@ -187,6 +187,7 @@ _OPERATIONS: Mapping[type[ast.operator], Callable[[Any, Any], Any]] = {
     ast.Add: operator.add,
     ast.Sub: operator.sub,
     ast.Mult: operator.mul,
+    ast.FloorDiv: operator.floordiv,
     ast.Pow: operator.pow,
 }
 

@@ -11,7 +11,7 @@ from jfuse.ir.types import DType
 from jfuse.kernels import ops
 from jfuse.kernels.core.op import Array
 from jfuse.lowering.from_torch.promotion import as_type, common_type, is_tensor, promoted
-from jfuse.lowering.rule_tools.query import dtype, scalar
+from jfuse.lowering.rule_tools.query import dtype, scalar, type_of
 from jfuse.lowering.rules import DEFAULT, lowers_torch
 
 _OF_ANYTHING = {
@@ -320,8 +320,9 @@ def lower_item(x: Array) -> Array:
 
 @lowers_torch("aten._to_copy", "aten.to", "aten.type_as")
 def lower_to(x: Array, *rest: Any, dtype: DType | None = None) -> Array:
-    """CAST to the dtype that is given by keyword or position; numbers become bools by whether they are not 0."""
-    wanted = next((r for r in rest if isinstance(r, DType)), dtype)
+    """CAST to the dtype that is given, or that another tensor has; numbers become bools by whether they are not 0."""
+    given = (r if isinstance(r, DType) else type_of(r).dtype for r in rest if isinstance(r, DType) or is_tensor(r))
+    wanted = next(given, dtype)
     return x if wanted is None else as_type(x, wanted)
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from jfuse.errors import LowerError
 from jfuse.ir.dims import same
 from jfuse.ir.graph import Var
 from jfuse.ir.types import DType
@@ -15,7 +16,7 @@ from jfuse.kernels import ops
 from jfuse.kernels.core.op import Array
 from jfuse.lowering.from_torch.elementwise import lower_add
 from jfuse.lowering.from_torch.promotion import as_type
-from jfuse.lowering.from_torch.shapes import lower_repeat_interleave, lower_unsqueeze, transposed
+from jfuse.lowering.from_torch.shapes import lower_repeat_interleave, lower_slice_, lower_unsqueeze, transposed
 from jfuse.lowering.ops.linalg.matmul import matrix_product
 from jfuse.lowering.rule_tools.place import sources
 from jfuse.lowering.rule_tools.query import dtype, is_constant, rank, scalar
@@ -49,6 +50,33 @@ def lower_addmm(bias: Array, x: Array, y: Array, *, beta: Any = 1, alpha: Any = 
     product = lower_matmul(x, y)
     product = product if alpha == 1 else ops.mul(product, as_type(alpha, dtype(product)))
     return lower_add(product, bias, alpha=beta)
+
+
+@lowers_torch("aten._grouped_mm", "transformers.grouped_mm_fallback")
+def lower_grouped_mm(
+    x: Array, weights: Array, offs: Array | None = None, bias: Array | None = None, out_dtype: DType | None = None
+) -> Array:
+    """Rows by the matrix of their group, as in a mixture of experts: all rows by all matrices, of which one counts.
+
+    x: f[s, k], sorted by groups; weights: f[g, k, n]; offs: i32[g], where each group ends.   -> f[s, n]
+    """
+    if offs is None and rank(x) == 3 and rank(weights) == 3:
+        found = lower_matmul(x, weights)
+    elif offs is not None and rank(x) == 2 and rank(weights) == 3:
+        found = _by_groups(x, weights, offs)
+    else:
+        raise LowerError("groups of columns have no TFLite spelling", expected="f[s, k] and f[g, k, n], with offs")
+    found = found if bias is None else ops.add(found, bias)
+    return found if out_dtype is None else as_type(found, out_dtype)
+
+
+def _by_groups(x: Array, weights: Array, offs: Array) -> Array:
+    number = shaped(counted(x.shape[0], x, *sources()), (1, x.shape[0], 1), x, *sources())
+    end = shaped(as_type(offs, DType.i32), (weights.shape[0], 1, 1))
+    start = ops.concatenation(np.zeros((1, 1, 1), np.int32), lower_slice_(end, 0, 0, -1), axis=0)
+    own = ops.logical_and(ops.greater_equal(number, start), ops.less(number, end))
+    found = matrix_product(lower_unsqueeze(x, 0), weights, False, False)
+    return ops.sum_(ops.select_v2(own, found, scalar(0, found)), np.array([0], np.int32), keep_dims=False)
 
 
 @lowers_torch("aten.einsum")

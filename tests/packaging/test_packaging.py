@@ -78,10 +78,18 @@ def test_links_are_relative(link: str) -> None:
 
 @pytest.mark.parametrize("room", ["lowering", "kernels"])
 def test_bare_names_are_refused(room: str) -> None:
-    result = run(sys.executable, "-c", f"import {room}")
+    result = run(sys.executable, "-c", f"from {room} import core")
     assert result.returncode != 0
     assert f"jfuse.{room}" in result.stderr.splitlines()[-1]
     assert result.stderr.splitlines()[-1].startswith("ImportError: ")
+
+
+def test_who_looks_for_another_package_of_the_name_finds_no_version() -> None:
+    """As transformers looks for its `kernels`, and jfuse's are in the folder in which its tests run."""
+    code = (
+        "import kernels, pkgutil; print(hasattr(kernels, '__version__'), list(pkgutil.iter_modules(kernels.__path__)))"
+    )
+    assert run(sys.executable, "-c", code).stdout.split() == ["False", "[]"]
 
 
 @pytest.mark.parametrize("python", PYTHONS)

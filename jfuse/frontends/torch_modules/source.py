@@ -16,16 +16,17 @@ from jfuse.frontends.imported_functions import ImportedFunctions
 from jfuse.frontends.nan_weights import NanWeights
 from jfuse.frontends.pytorch import is_exported_program
 from jfuse.frontends.selection import Selection
-from jfuse.frontends.torch_modules.export import arguments_of, exported, functional, read_program
+from jfuse.frontends.torch_modules.export import exported_for, functional, read_program
 from jfuse.frontends.torch_modules.packed import packed_to_full_size
+from jfuse.frontends.torch_modules.size_symbols import Symbols
 from jfuse.frontends.torch_modules.tensors import array_of, dtype_of, tensor_of
 from jfuse.frontends.torch_modules.values import values_of
-from jfuse.frontends.torch_modules.walker import Symbols, TorchWalker, is_spelled
+from jfuse.frontends.torch_modules.walker import TorchWalker, is_spelled
 from jfuse.ir.dims import SymbolNames, symbols_in
 from jfuse.ir.graph import Program, Signature, Var
 from jfuse.ir.trace import recording
 from jfuse.ir.types import TensorType
-from jfuse.lowering.rule_tools.place import notes_kept, sizes_read_from
+from jfuse.lowering.rule_tools.place import note, notes_kept, sizes_read_from
 from jfuse.lowering.rules import TorchRule
 
 DEFAULT_KEY = "serving_default"
@@ -135,11 +136,12 @@ def _import_one(
             raise ImportFailed(
                 "nothing tells what the module takes", remedy="specs=[torch.zeros(…), …], or shapes and dtypes"
             )
-        arguments = arguments_of(source, specs, dynamic_shapes)
-        program, function, size_names = exported(source, arguments), source, arguments.size_names
+        (program, size_names), function = exported_for(source, specs, dynamic_shapes), source
     plain = functional(program, lambda operator: is_spelled(str(operator), rules))
     _refuse_writes(plain)
     symbols = Symbols.of(plain, size_names)
+    for limit in symbols.limits(program.range_constraints):
+        note(limit)
     placeholders = {node.name: node for node in plain.graph.nodes if node.op == "placeholder"}
     leaves = [_leaf(spec.arg) for spec in plain.graph_signature.input_specs if spec.kind.name == "USER_INPUT"]
     names = [spec.arg.name for spec in plain.graph_signature.input_specs if spec.kind.name == "USER_INPUT"]

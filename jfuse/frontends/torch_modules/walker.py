@@ -14,8 +14,9 @@ from jfuse.errors import ImportFailed, LowerError
 from jfuse.frontends.nan_weights import NanWeights
 from jfuse.frontends.torch_modules.control import CONTROL
 from jfuse.frontends.torch_modules.in_jax import computed_in_jax, function_for
+from jfuse.frontends.torch_modules.size_symbols import Symbols
 from jfuse.frontends.torch_modules.tensors import array_of, dtype_of, tensor_of
-from jfuse.ir.dims import FUNCTIONS, Dim, Shape, is_known, same, solved, substitute_dim, symbol
+from jfuse.ir.dims import FUNCTIONS, Dim, is_known, same
 from jfuse.ir.graph import Source, Var
 from jfuse.ir.trace import at_source
 from jfuse.ir.types import DType
@@ -33,58 +34,15 @@ _INLINED = frozenset({"wrap_with_set_grad_enabled", "wrap_with_autocast"})
 
 
 @dataclass(frozen=True)
-class Symbols:
-    """PyTorch's symbols for sizes as dimensions, by their text."""
-
-    known: Mapping[str, Dim]
-
-    @classmethod
-    def of(cls, program: Any, names: Sequence[Mapping[int, str]]) -> Symbols:
-        """The symbols of a program's inputs: of the names that the user gave them, else of input and axis.
-
-        names: for each flat argument the names of open sizes by axis.
-        """
-        known: dict[str, Dim] = {}
-        compound: list[tuple[str, str]] = []
-        inputs = [spec.arg.name for spec in program.graph_signature.input_specs if spec.kind.name == "USER_INPUT"]
-        nodes = {node.name: node for node in program.graph.nodes if node.op == "placeholder"}
-        for place, name in enumerate(inputs):
-            shape = getattr(nodes[name].meta.get("val"), "shape", ())
-            given = names[place] if place < len(names) else {}
-            for axis, size in enumerate(shape):
-                text = str(size)
-                if isinstance(size, int) or text in known:
-                    continue
-                if text.isidentifier():
-                    known[text] = symbol(given.get(axis, f"{name}_{axis}"))
-                else:
-                    compound.append((text, given.get(axis, "")))
-        for text, name in compound:
-            if name.isidentifier() and (found := solved(symbol(text), symbol(name))) and found[0] not in known:
-                known[found[0]] = found[1]
-        return cls(known)
-
-    def dim(self, size: Any) -> Dim:
-        """A size of PyTorch's as a dimension; raises ImportFailed where it is no sum or product of symbols."""
-        if type(size) is int:
-            return size
-        text = str(size).replace("(", "").replace(")", "") if str(size).count("(") == 1 else str(size)
-        try:
-            return substitute_dim(symbol(text), self.known)
-        except ValueError as error:
-            raise ImportFailed("an input's size is no sum or product of open sizes", found=str(size)) from error
-
-    def shape(self, sizes: Sequence[Any]) -> Shape:
-        """The dimensions of a tensor of PyTorch: ints, and a symbol for each open size."""
-        return tuple(self.dim(size) for size in sizes)
-
-
-@dataclass(frozen=True)
 class TorchWalker:
-    """What one import shares: the rules, the symbols, weights of NaN.   stack: the functions around what is walked"""
+    """What one import shares: the rules, the symbols, weights of NaN.   stack: the functions around what is walked
+
+    clipped: the sizes of kernels, max(X, 0), by the text of the X that PyTorch knows them as.
+    """
 
     rules: Mapping[str, TorchRule]
     symbols: Symbols
+    clipped: dict[str, Dim] = field(default_factory=dict)
     stack: tuple[str, ...] = field(default=())
     nans: NanWeights = field(default_factory=NanWeights)
 
@@ -143,7 +101,8 @@ class TorchWalker:
             if _short(node) in _LIMITS:
                 return _LIMITS[_short(node)](*args)
             if not _is_operator(node):
-                return node.target(*args, **named)
+                found = node.target(*args, **named)
+                return self.clipped.get(str(found), found) if _is_open(found) else found
             if _name(node).startswith("aten.sym_size"):
                 return args[0].shape[args[1]]
             if _name(node).startswith("aten.sym_numel"):
@@ -172,7 +131,10 @@ class TorchWalker:
             raise LowerError(f"{_name(node)} with {unread[0]}={keywords[unread[0]]!r} has no TFLite spelling")
         given = {k: _plain(v) for k, v in keywords.items() if k in rule.attributes}
         found = rule(*map(_plain, positional), **given)
-        _check(found, node.meta.get("val"), node)
+        stated = node.meta.get("val")
+        _check(found, stated, node)
+        if isinstance(found, Var) and hasattr(stated, "shape"):
+            self.clipped.update(self.symbols.clipped(found.shape, stated.shape))
         return found
 
     def _in_jax(self, node: Any, args: Sequence[Any], named: Mapping[str, Any]) -> Any:

@@ -43,6 +43,19 @@ class Counting(torch.nn.Module):
         return x + self.count
 
 
+class Positions(torch.nn.Module):
+    """A sum of ids' vectors and of those of their positions, of which there are 40."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.of_ids, self.of_positions = torch.nn.Embedding(9, 4), torch.nn.Embedding(40, 4)
+        self.register_buffer("positions", torch.arange(40)[None])
+
+    def forward(self, ids: Any) -> Any:
+        """i64[b, t] -> f32[b, t, 4]"""
+        return self.of_ids(ids) + self.of_positions(self.positions[:, : ids.shape[1]])
+
+
 class Same(torch.nn.Module):
     """The argument as it is."""
 

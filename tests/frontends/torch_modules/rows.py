@@ -82,6 +82,8 @@ ELEMENTWISE: tuple[Row, ...] = (
         lambda x, i: x[:, :3, 0] * i + i / 2 + (i > 1) + i.float() + (i + 0.5) + torch.tensor(2.0) * i,
         (X, IDS),
     ),
+    ("as another", lambda x, i: x * i.cumsum(1)[:, :1, None].type_as(x) + i[:, :1, None].to(x), (X, IDS)),
+    ("an integer as another", lambda i: (i.ne(1).int().cumsum(1).type_as(i.int()) + i.int()) * i.long(), (IDS,)),
     ("finite", lambda x: x.isfinite().float() + x.isnan() + torch.nan_to_num(x), (X,)),
     (
         "mixtures",
@@ -162,6 +164,15 @@ REDUCTIONS: tuple[Row, ...] = (
     ("unit vectors", lambda x: F.normalize(x, dim=1) + F.cosine_similarity(x, x.flip(1), dim=1)[:, None], (X,)),
 )
 PRODUCTS: tuple[Row, ...] = (
+    (
+        "groups of rows",  # PyTorch exports bfloat16 alone; sums of small integers are exact in it
+        lambda x, i: F.grouped_mm(
+            F.pad(x[0].sign(), (0, 2)).bfloat16(),
+            torch.arange(-60, 68).fmod(7).reshape(2, 8, 8).bfloat16(),
+            offs=torch.cat([i[0, :1], i[0, :1] * 0 + 4]).int(),
+        ).float(),
+        (X, IDS),
+    ),
     ("linear", lambda x: F.linear(x, W, VECTOR) + F.linear(x, W) + x @ W, (X,)),
     ("vectors", lambda x: x @ VECTOR + VECTOR @ x[0, :1].T + torch.outer(x[0, :, 0], x[0, :, 1])[0], (X,)),
     ("batched", lambda x: torch.bmm(x, x.mT) + torch.einsum("bij,bkj->bik", x, x), (X,)),

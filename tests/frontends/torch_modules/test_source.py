@@ -8,6 +8,7 @@ import warnings
 from pathlib import Path
 from typing import Any
 
+import jax
 import numpy as np
 import pytest
 
@@ -17,7 +18,7 @@ from jfuse.errors import ImportFailed, LowerError
 
 torch = pytest.importorskip("torch")
 
-from tests.frontends.torch_modules.modules import Counting, Nested, Same, Unknown  # noqa: E402
+from tests.frontends.torch_modules.modules import Counting, Nested, Positions, Same, Unknown  # noqa: E402
 from tests.frontends.torch_modules.rows import Of, Spec, f32, i64  # noqa: E402
 
 
@@ -63,6 +64,39 @@ def test_dims_of_torch_export_stay_open_under_their_names() -> None:
     given = jfuse.load(dense(), (torch.zeros(2, 5),), dynamic_shapes=({0: batch},))
     assert str(given.signature().graph.inputs[0].type) == "f32[batch,5]"
     assert str(jfuse.load(dense(), (torch.zeros(2, 5),)).signature().graph.inputs[0].type) == "f32[2,5]"
+
+
+@pytest.mark.parametrize("shape", [(None, None), tuple(jax.export.symbolic_shape("b, t"))])
+def test_limits_that_torch_export_finds_are_told(shape: tuple[Any, ...]) -> None:
+    module = Positions().eval()
+    result = jfuse.convert(module, [i64(*shape)])
+    assert [note for note in result.report.notes if "at most" in note] == [
+        f"{shape[1] or 'ids_1'} is at most 40, as torch.export finds"
+    ]
+    ids = np.array([[1, 8, 0]])
+    np.testing.assert_allclose(result(ids), module(torch.from_numpy(ids)).detach().numpy(), atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("function", "spec", "wanted"),
+    [
+        (lambda x: x.reshape(x.shape[0], -1, 8).sum(2), f32(None, None), "f32[arguments_0_0,arguments_0_1]"),  # eights
+        (lambda x: x.unfold(0, 400, 160).sum(1), f32(None), "f32[arguments_0_0]"),  # windows over sound
+        (lambda x: x.view(x.shape[0], x.shape[1] // 2, 2).sum(2), f32("b", "2*t"), "f32[b,2*t]"),
+    ],
+)
+def test_open_sizes_that_few_numbers_fit(function: Any, spec: Spec, wanted: str) -> None:
+    shape = [jax.export.symbolic_shape(d)[0] if isinstance(d, str) else d for d in spec.shape]
+    graph = jfuse.load(Of(function), [Spec(tuple(shape))]).signature().graph
+    assert [str(v.type) for v in graph.inputs] == [wanted]
+
+
+def test_the_first_error_is_told_where_no_size_fits() -> None:
+    def refusing(x: Any) -> Any:
+        raise ValueError(f"{float(x.shape[0])} is wrong")
+
+    with pytest.raises(ImportFailed, match=r"ValueError: 2\.0 is wrong"):
+        jfuse.load(Of(refusing), [f32(None, 3)])
 
 
 @pytest.mark.slow
