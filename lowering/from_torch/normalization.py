@@ -9,6 +9,8 @@ import numpy as np
 
 from jfuse.errors import LowerError
 from jfuse.ir.dims import Dim, product
+from jfuse.ir.graph import Const, Var
+from jfuse.ir.trace import producer
 from jfuse.kernels import ops
 from jfuse.kernels.core.op import Array
 from jfuse.lowering.from_torch.shapes import transposed
@@ -99,13 +101,37 @@ def lower_group_norm(
     eps: float = 1e-5,
     cudnn: bool = True,
 ) -> Array:
-    """Over the channels of a group and all that follows.   x: f[b, c, ...], which has channels last for it"""
+    """Over the channels of a group and all that follows, with channels where x has them.   x: f[b, c, ...]"""
     batch, channels, *rest = x.shape
+    if not _had_channels_last(x):
+        parts = shaped(x, (batch, groups, channels // groups * product(tuple(rest))), x, *sources())
+        found = shaped(_scaled(parts, (2,), eps), tuple(x.shape), x, *sources())
+        return _affine(found, _of_channels(weight, x), _of_channels(bias, x))
     order = [0, *range(2, rank(x)), 1]
     last = transposed(x, order)
     parts = shaped(last, (batch, product(tuple(rest)), groups, channels // groups), x, *sources())
     found = shaped(_scaled(parts, (1, 3), eps), tuple(last.shape), x, *sources())
     return transposed(_affine(found, weight, bias), [int(i) for i in np.argsort(order)])
+
+
+_KEEP_AXES = ("joins", "splits", "takes")
+"""How operators move entries that leave the order of axes as it is."""
+
+
+def _had_channels_last(x: Array) -> bool:
+    """Whether what x is computed from had its channels last, as convolutions give them: moves that then cancel out."""
+    seen, pending = set[Array](), [x]
+    while pending:
+        var = pending.pop()
+        made_by = producer(var) if isinstance(var, Var) and var not in seen else None
+        if made_by is None:
+            continue
+        seen.add(var)
+        order = made_by.inputs[1] if made_by.op is ops.transpose else None
+        if isinstance(order, Const) and rank(var) > 2 and order.array[1] == rank(var) - 1:
+            return True
+        pending += made_by.inputs if made_by.op.elementwise or made_by.op.moves in _KEEP_AXES else ()
+    return False
 
 
 @lowers_torch("aten.native_group_norm")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
 
 import jfuse
@@ -131,3 +132,32 @@ def test_channels_first_costs_no_more_transposes(network: Callable[[Network, Any
     ours = jfuse.convert(module.eval(), [f32(None, 3, 16, 16)]).report.operators
     theirs = jfuse.convert(twin, verify=False).report.operators
     assert ours.get("transpose", 0) <= theirs.get("transpose", 0)
+
+
+def normed(*layers: Any) -> Any:
+    """Layers in a row, their weights drawn."""
+    torch.manual_seed(0)
+    module = nn.Sequential(*layers).eval()
+    for weights in module.parameters():
+        weights.data += 0.3 * torch.randn(weights.shape)
+    return module
+
+
+@pytest.mark.parametrize(
+    ("layers", "shape", "transposes"),
+    [
+        ((nn.GroupNorm(2, 4), nn.ReLU()), (2, 4, 5, 5), 0),
+        ((nn.GroupNorm(2, 4),), (2, 4, 9), 0),
+        ((nn.GroupNorm(1, 4),), (1, 4, 3, 4, 4), 0),
+        ((nn.Linear(9, 6), nn.GroupNorm(2, 4)), (2, 4, 9), 0),
+        ((nn.GroupNorm(2, 4), nn.Conv2d(4, 4, 3), nn.GroupNorm(2, 4), nn.ReLU(), nn.Conv2d(4, 4, 3)), (2, 4, 9, 9), 2),
+        ((nn.Conv2d(4, 4, 3), nn.MaxPool2d(2), nn.ReLU(), nn.GroupNorm(2, 4), nn.SiLU()), (2, 4, 9, 9), 2),
+        ((nn.Conv1d(4, 4, 3), nn.GroupNorm(4, 4), nn.GELU(), nn.Conv1d(4, 4, 3)), (2, 4, 9), 2),
+    ],
+)
+def test_group_norms_take_channels_where_they_are(layers: Any, shape: tuple[int, ...], transposes: int) -> None:
+    module = normed(*layers)
+    x = torch.randn(shape, generator=torch.Generator().manual_seed(1))
+    result = jfuse.lower(jfuse.load(module, [x]))
+    assert result.report.operators.get("transpose", 0) == transposes
+    np.testing.assert_allclose(result(x.numpy()), module(x).detach().numpy(), atol=1e-5)  # sums of 100 terms near 1
