@@ -86,8 +86,9 @@ def broadcast_shape(shapes: Sequence[Shape]) -> Shape | None:
 def floor_divided(dim: Dim, divisor: int) -> Dim:
     """dim // divisor, in one form for all ways of writing it: (B - 1) // 2 + 1 and (B + 1) // 2 are the same.
 
-    So are 4*B // 8 and B // 2, and a quotient of a quotient and one quotient: windows over windows over a sequence.
-    jax.export keeps them apart, `same` could not tell, and its bounds take exponential time in nested quotients.
+    So are 4*B // 8 and B // 2, and a quotient of a quotient and one quotient: windows over windows over a sequence;
+    -B // 4 and -((B + 3) // 4), as what is rounded up is written. jax.export keeps them apart, `same` could not tell,
+    and its bounds take exponential time in nested quotients.
     """
     if is_known(dim):
         return int(dim) // divisor
@@ -98,10 +99,17 @@ def floor_divided(dim: Dim, divisor: int) -> Dim:
         if same(dim // factor * factor, dim):
             dim, divisor = dim // factor, divisor // factor
     try:
-        constant = substitute_dim(dim, dict.fromkeys(symbols_of(dim), 0))
+        constant, next_ = (substitute_dim(dim, dict.fromkeys(symbols_of(dim), n)) for n in (0, 1))
     except ZeroDivisionError:  # a size divided by another one
         return dim // divisor
+    if next_ < constant:
+        return -floor_divided(divisor - 1 - dim, divisor)
     return (dim - constant + constant % divisor) // divisor + constant // divisor
+
+
+def remainder(dim: Dim, divisor: int) -> Dim:
+    """dim modulo divisor: what quotients leave, so that a size and what it is padded with are seen to be a multiple."""
+    return dim - divisor * floor_divided(dim, divisor)
 
 
 def _single_quotient(dim: Dim) -> tuple[Dim, int, int] | None:

@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.core import max_dim, min_dim
 
+from jfuse.ir.dims import floor_divided, is_known, remainder
 from jfuse.ir.types import DType
 from jfuse.kernels.core.op import Array, ShapeOnly, TflOp, namespace, tfl
 from jfuse.kernels.nn.activation import activate
@@ -131,12 +132,19 @@ def div(x: Array, y: Array, /, *, fused_activation_function: str = "NONE") -> Ar
     return activate(quotient, fused_activation_function)
 
 
+_quotients = np.frompyfunc(lambda x, y: floor_divided(x, y) if is_known(y) and y > 0 else x // y, 2, 1)
+_remainders = np.frompyfunc(lambda x, y: remainder(x, y) if is_known(y) and y > 0 else x % y, 2, 1)
+"""Of sizes: in one form, by which those that agree are seen to."""
+
+
 @tfl("FLOOR_DIV", on_shapes=True, elementwise=True, switch="round")
 def floor_div(x: Array, y: Array, /) -> Array:
     """floor(x / y), of floats from a quotient in double precision.   x, y: number[...], broadcast -> number[...]
 
     Source: tflite/kernels/floor_div.cc
     """
+    if object in (x.dtype, y.dtype):
+        return np.asarray(_quotients(x, y), object)
     xp = matched(x, y)
     if not DType.of(x.dtype).is_float:
         return xp.floor_divide(x, y)
@@ -158,7 +166,20 @@ def _extreme(builtin: str, function: str, of_sizes: Callable[[Any, Any], Any], t
 
 maximum = _extreme("MAXIMUM", "maximum", max_dim, "The greater of x and y")
 minimum = _extreme("MINIMUM", "minimum", min_dim, "The smaller of x and y")
-floor_mod = binary("FLOOR_MOD", "mod", "x - y * floor(x / y), with the sign of y", on_shapes=True, switch="mod")
+
+
+@tfl("FLOOR_MOD", on_shapes=True, elementwise=True, switch="mod")
+def floor_mod(x: Array, y: Array, /) -> Array:
+    """x - y * floor(x / y), with the sign of y.   x, y: number[...], broadcast -> number[...]
+
+    Source: tflite/kernels/floor_mod.cc
+    """
+    if object in (x.dtype, y.dtype):
+        return np.asarray(_remainders(x, y), object)
+    matched(x, y)
+    return _called("mod", x, y)
+
+
 pow_ = binary("POW", "power", "x to the power of y")
 atan2 = binary("ATAN2", "arctan2", "The angle of the point (y, x), from -pi to pi; the operands come in that order")
 

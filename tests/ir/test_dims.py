@@ -22,6 +22,7 @@ from jfuse.ir.dims import (
     multiple,
     paired,
     product,
+    remainder,
     same,
     solved,
     substitute_dim,
@@ -83,11 +84,29 @@ def test_floor_divided_computes(dim: Any, formula: Callable[[int, int], int], di
         assert substitute_dim(quotient, {"B": b, "T": t}) == formula(b, t) // divisor
 
 
+@pytest.mark.parametrize(("dim", "formula"), FORMULAS, ids=[str(d) for d, _ in FORMULAS])
+@pytest.mark.parametrize("divisor", [1, 2, 5])
+def test_quotients_and_remainders_of_negative_sizes(dim: Any, formula: Callable[[int, int], int], divisor: int) -> None:
+    quotient, rest = floor_divided(3 - dim, divisor), remainder(3 - dim, divisor)
+    for b, t in ((1, 1), (2, 9), (13, 4), (50, 31)):
+        number = 3 - formula(b, t)
+        assert substitute_dim(quotient, {"B": b, "T": t}) == number // divisor
+        assert substitute_dim(rest, {"B": b, "T": t}) == number % divisor
+
+
+def test_what_is_padded_to_a_multiple_is_one() -> None:
+    padded = B + remainder(-B, 4)
+    assert same(4 * floor_divided(padded, 4), padded) is True
+    assert same(floor_divided(padded, 4), floor_divided(B + 3, 4)) is True
+
+
 def test_floor_divided_has_one_form() -> None:
     assert same(floor_divided(B - 1, 2) + 1, floor_divided(B + 1, 2)) is True
     assert same(floor_divided(2 * B - 5, 4) + 2, floor_divided(2 * B + 3, 4)) is True
     assert same(floor_divided((B + 7) // 3 - 1, 2), floor_divided((B + 7) // 3 + 3, 2) - 2) is True
     assert same(floor_divided(B // 3 + 2, 4), floor_divided(B + 6, 12)) is True
+    assert same(-floor_divided(-B, 4), floor_divided(B + 3, 4)) is True
+    assert same(floor_divided(1 - 2 * B * T, 4), -floor_divided(2 * B * T + 2, 4)) is True
     assert floor_divided(7, 2) == 3
     assert same(floor_divided(T // B, 2), (T // B) // 2) is True
 

@@ -54,6 +54,23 @@ def test_sizes_are_assumed_to_be_multiples_of_what_they_are_divided_by() -> None
         jfuse.convert(halved_and_doubled, samples=[np.ones((1, 5, 4), np.float32)])
 
 
+@tf.function(input_signature=[open_spec(None, None, 4)], autograph=False)
+def in_chunks(x: Any) -> Any:
+    """x beside itself less the means of chunks of four, with padding where the last chunk lacks rows."""
+    batch, steps = tf.shape(x)[0], tf.shape(x)[1]
+    chunks = tf.reshape(tf.pad(x, [[0, 0], [0, -steps % 4], [0, 0]]), (batch, -1, 4, 4))
+    centred = chunks - tf.reduce_mean(chunks, 2, keepdims=True)
+    return x + tf.reshape(centred, (batch, -1, 4))[:, :steps]
+
+
+def test_what_is_padded_to_a_multiple_may_have_any_size() -> None:
+    lite = jfuse.convert(in_chunks)
+    assert lite.report.assumptions == []
+    for steps in (3, 4, 9):
+        x = np.random.default_rng(steps).standard_normal((2, steps, 4)).astype(np.float32)
+        np.testing.assert_allclose(lite(x), in_chunks(x), atol=1e-6)
+
+
 def test_a_reshape_to_another_inputs_batch_says_that_the_batches_are_one() -> None:
     lite = jfuse.convert(attention_over_another_sequence)
     assert set(lite.report.assumptions) == {"B = B1", "N2 = N1", "B2 = B1"}
