@@ -24,6 +24,10 @@ _NO_RULE = (
     '@jfuse.lowers("{op}") (a rule: how to spell it in TFLite ops), select_tf_ops=True (Flex operators) or '
     'custom_ops={{"{op}": None}} (a kernel of your own); docs/unsupported.md says what each costs'
 )
+_NOT_PROVEN = (
+    "trust=True on {rule}, which was not used for {name!r} at {source}: what it replaces holds such an op, so that "
+    "nothing can be proven (docs/rules.md)"
+)
 _NO_KERNEL = "cast to one of the types that the kernel takes, in the source"
 _NOT_ON_TARGET = (
     "other layers in the source, or a target that has these operators; `jfuse check FILE --target {target}` tells of "
@@ -47,8 +51,17 @@ def check_operators(graphs: Iterable[Graph], variables: Collection[str] = (), ta
 
 
 def only_operators(program: Program, ctx: Context) -> Program:
-    """The program as it is; raises LowerError where it is not `check_operators`."""
-    check_operators(program.graphs(), ctx.variables, ctx.target)
+    """The program as it is; raises LowerError where it is not `check_operators`.
+
+    A function whose body has operators that no file has, and whose rule could not be proven for that: said with them.
+    """
+    try:
+        check_operators(program.graphs(), ctx.variables, ctx.target)
+    except LowerError as error:
+        unproven = [refusal for refusal in ctx.report.refused if refusal.condition == "body_not_executable"]
+        lines = [_NOT_PROVEN.format(rule=r.rule, name=r.what, source=r.source) for r in unproven]
+        error.remedy = _INDENT.join([*lines, *filter(None, [error.remedy])])
+        raise
     return program
 
 
