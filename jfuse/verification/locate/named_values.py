@@ -173,7 +173,7 @@ class ByName:
     def _in_turns(self) -> dict[str, list[tuple[str, tuple[np.ndarray, ...]]]]:
         """What the nodes in loops give, turn by turn: for the equations of a loop that was unrolled."""
         found: dict[str, list[tuple[str, tuple[np.ndarray, ...]]]] = {}
-        for turns in self._nodes.turns.values():
+        for turns in dict.fromkeys(self._nodes.turns.values()):  # a loop may go by several names
             for nodes in (n for turn in turns() for n in turn.values()):
                 for name, entries in nodes.results.items():
                     found.setdefault(name, []).extend(entries)

@@ -80,8 +80,7 @@ class _FunctionRun:
         for name, of in _unique({name: of for name, of in results.items() if of}):
             found.add(name, "", of)
         whole = (op for op in operations if op.type in _LOOPS and all(id(t) in values for t in op.inputs))
-        loops = {op.name: partial(self._turns, values, op) for op in whole}
-        found.turns = {name: cache(turns) for name, turns in _unique(loops)}
+        found.turns = dict(_unique({op.name: cache(partial(self._turns, values, op)) for op in whole}))
         return found, values
 
     @cached_property

@@ -12,6 +12,7 @@ import jfuse
 from jfuse.ir.graph import Eqn, Graph, Program, Source
 from jfuse.kernels import ops
 from jfuse.verification.locate.bisect import FailedCall, between, equation_errors, first_difference
+from jfuse.verification.runners.node_values import Nodes
 from tests.slow import slow_but
 from tests.verification.locate.faults import Change, becomes, broken, constant, options
 from tests.verification.locate.test_faults import Held, healthy
@@ -115,6 +116,24 @@ def test_a_healthy_model_is_not_blamed(
         of = [e for e in errors if e.pair == pair]
         assert len(of) > len(fused.program.signatures[0].graph.eqns) / 2
         assert all(e.own is not None and e.own < 1e-5 for e in of)
+
+
+def test_the_errors_along_a_graph_are_against_tensorflow_in_steps_of_a_loop_too(
+    model: jfuse.Model, call: FailedCall
+) -> None:
+    """The import of an op in the loop is wrong: each of its steps errs, and not beside the import itself by nothing."""
+    wrong = jfuse.lower(jfuse.Model(changed(model.program, GRU_CANDIDATE, "tanh", becomes(ops.relu)), model.imported))
+    errors = equation_errors(wrong, Held(wrong.program, model.imported), call, None)
+    steps = [e for e in errors if e.source.startswith(f"recurrent_1/{GRU_CANDIDATE}")]
+    assert len(steps) == 5
+    assert all(e.pair == "tensorflow/xla" and e.own is not None and e.own > 1e-3 for e in steps)
+
+
+def test_what_tensorflow_does_not_tell_has_no_error(
+    fused: jfuse.Model, model: jfuse.Model, call: FailedCall, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("jfuse.verification.locate.bisect.tensorflow_values", lambda *_: Nodes())
+    assert not [e for e in equation_errors(fused, model, call, None) if e.op in ("tanh", "conv_2d", "softmax", "add")]
 
 
 def renamed(program: Program) -> Program:
