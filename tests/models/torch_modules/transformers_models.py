@@ -118,6 +118,7 @@ MODELS: dict[str, Callable[[], Pretrained]] = {
     "opt": language("OPTForCausalLM", {**SMALL, "ffn_dim": 32, "word_embed_proj_dim": 16}),
     "llama": language("LlamaForCausalLM", ONE_KEY),
     "mistral": language("MistralForCausalLM", {**ONE_KEY, "sliding_window": 4}),
+    "mixtral": language("MixtralForCausalLM", {**ONE_KEY, "num_local_experts": 3}),
     "qwen2": language("Qwen2ForCausalLM", ONE_KEY),
     "gemma": language("GemmaForCausalLM", {**ONE_KEY, "head_dim": 8}),
     "t5-encoder": encoder("T5EncoderModel", T5),
