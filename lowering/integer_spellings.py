@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from jfuse.ir.graph import Eqn, Op
+from jfuse.ir.types import DType
 from jfuse.kernels import ops
 from jfuse.kernels.core.op import Array
 
@@ -24,6 +25,13 @@ def _quotient(x: Array, y: Array, *, fused_activation_function: str = "NONE") ->
     if not np.isfinite(reciprocal).all():
         return None
     return ops.mul(x, reciprocal, fused_activation_function=fused_activation_function)
+
+
+def _ones_where(x: Array, *, out_data_type: DType) -> Array | None:
+    """A choice between 1 and 0, of truth values that become numbers."""
+    if x.dtype != np.bool_ or out_data_type is not DType.f32:
+        return None
+    return ops.select_v2(x, np.float32(1), np.float32(0))
 
 
 def _squared_difference(x: Array, y: Array) -> Array:
@@ -133,6 +141,7 @@ SPELLINGS: Mapping[Op, Callable[..., Any]] = {
     ops.square: lambda x: ops.mul(x, x),
     ops.zeros_like: lambda x: ops.sub(x, x),
     ops.neg: lambda x: ops.mul(x, np.float32(-1)),
+    ops.cast: _ones_where,
     ops.div: _quotient,
     ops.squared_difference: _squared_difference,
     ops.hard_swish: _hard_swish,

@@ -70,6 +70,7 @@ CASES: dict[str, list[tuple[Callable[..., Any], list[tuple[tuple[int, ...], DTyp
         (strided([1], [3]), [((4, 3, 2), F)]),
         (strided([-1, 0], [0, 2], shrink_axis_mask=1), [((4, 3), F)]),
         (strided([0, 1], [0, 0], begin_mask=1, end_mask=1, shrink_axis_mask=2), [((4, 3, 2), F)]),
+        (strided([1, 0], [3, 2]), [((4, 3), B)]),
     ],
     "TILE": [
         (lambda x: ops.tile(x, [2, 1, 3]), [((2, 3, 1), F)]),
@@ -77,6 +78,12 @@ CASES: dict[str, list[tuple[Callable[..., Any], list[tuple[tuple[int, ...], DTyp
     ],
     "BROADCAST_TO": [(lambda x: ops.broadcast_to(x, [4, 3]), [((1, 3), B)])],
     "GATHER": [(lambda x: ops.gather(x, np.array([2, 0], np.int32), axis=1), [((2, 3), B)])],
+    "GATHER_ND": [(lambda x: ops.gather_nd(x, np.array([[1, 2], [0, 0]], np.int32)), [((2, 3), B)])],
+    "SLICE": [(lambda x: ops.slice_(x, [0, 1], [2, 2]), [((2, 3), B)])],
+    "SPLIT": [(lambda x: ops.split(np.int32(1), x, num_splits=2), [((2, 4), B)])],
+    "SPLIT_V": [
+        (lambda x: ops.split_v(x, np.array([1, 2], np.int32), np.int32(1)), [((2, 3), B)]),
+    ],
     "PACK": [(lambda x, y: ops.pack(x, y, axis=1), [((2, 3), B), ((2, 3), B)])],
     "TRANSPOSE": [(lambda x: ops.transpose(x, np.array([1, 0], np.int32)), [((2, 3), B)])],
     "CONCATENATION": [

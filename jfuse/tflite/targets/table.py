@@ -49,7 +49,7 @@ class OperatorTable:
         rank = max((a.type.rank for a in (*eqn.inputs, *eqn.outputs) if a is not None), default=0)
         if entry.rank is not None and rank > entry.rank:
             return f"{self.runtime} takes {entry.rank} axes at most, not {rank}"
-        quantized = {v.type.dtype.value for v in eqn.outputs if v.type.quantization is not None}
+        quantized = _quantized_types(eqn)
         if lacking := sorted(entry.no_integers & quantized):
             return f"{self.runtime} has no {eqn.op.builtin} for quantized {lacking[0]}"
         if entry.types is None or (quantized and not quantized_only):
@@ -61,6 +61,12 @@ class OperatorTable:
         taken = ", ".join(sorted(alike | {a for a, b in entry.types if a == b}, key=_order))
         found = f"{pair[0]} to {pair[1]}" if pair[0] != pair[1] else pair[0]
         return f"{self.runtime} takes {taken}, not {found}"
+
+
+def _quantized_types(eqn: Eqn) -> set[str]:
+    """The quantized types that decide which kernel runs: of results, and of what a comparison or a search reads."""
+    read = [a for a in eqn.inputs[:1] if a is not None and eqn.op.scales is None]
+    return {a.type.dtype.value for a in (*read, *eqn.outputs) if a.type.quantization is not None}
 
 
 def _types(eqn: Eqn) -> tuple[str, str]:

@@ -204,6 +204,18 @@ def test_zeros_constants_and_numbers_far_apart_survive(function: Callable[..., A
         assert np.abs(np.stack(found) - np.stack(wanted)).max() <= max(0.02 * np.abs(wanted).max(), 1e2)
 
 
+def test_truth_values_become_integers_without_floats() -> None:
+    """A CAST of them, which has no kernel of integers, as in a mean over the steps of a mask."""
+
+    def call(x: Any) -> Any:
+        return ops.mul(x, ops.cast(ops.greater(x, np.float32(0.3)), out_data_type=DType.f32))
+
+    program, calls = _of_rows(call)
+    model = calibrated(program, INT8, calls)
+    assert "cast" not in names_of(model.program)
+    assert _snr(model, program, calls) > 30
+
+
 @SLOW
 def test_roots_of_what_could_be_negative_stay_float() -> None:
     program, calls = _of_rows(lambda x: ops.sqrt(ops.add(ops.mul(x, x), np.float32(1))))

@@ -84,6 +84,16 @@ def test_what_keeps_an_equation_from_tflite_micro(eqn: Eqn, reason: str | None) 
     assert found is None if reason is None else found is not None and reason in found
 
 
+@pytest.mark.parametrize("compare", [ops.not_equal, ops.less])
+def test_tflite_micro_compares_quantized_numbers(compare: Any) -> None:
+    """Its table has types of plain numbers, and i8 is not among those that it compares."""
+    plain, quantized = (Var(TensorType((2, 3), DType.i8, q)) for q in (None, Quantization((0.5,), (0,))))
+    result = Var(TensorType((2, 3), DType.bool))
+    target = target_named("tflite-micro")
+    assert target.why_not(Eqn(compare, (quantized, quantized), (result,))) is None
+    assert "not i8 to bool" in str(target.why_not(Eqn(compare, (plain, plain), (result,))))
+
+
 def test_an_old_runtime_takes_operators_of_its_time() -> None:
     gelu = equation(ops.gelu, FLOATS)
     needed = ROWS["GELU"].litert
