@@ -6,12 +6,13 @@ integers either.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from jfuse.ir.graph import Eqn, Op
+from jfuse.ir.graph import Const, Eqn, Op
 from jfuse.ir.types import DType
 from jfuse.kernels import ops
 from jfuse.kernels.core.op import Array
@@ -41,6 +42,24 @@ def _squared_difference(x: Array, y: Array) -> Array:
 
 def _hard_swish(x: Array) -> Array:
     return ops.mul(x, ops.mul(ops.relu6(ops.add(x, np.float32(3))), np.float32(1 / 6)))
+
+
+def _gelu(x: Array, *, approximate: bool) -> Array:
+    """relu(x) - |x| * Phi(-|x|), with the normal distribution as LOGISTIC of an odd polynomial.
+
+    What is taken off is 0.17 at most, so that its steps are finer than those of the result: in 8 bits the error is less
+    than one of these. The polynomial is the tanh form's own, or that which errs least against the exact form: 2.7e-4.
+    """
+    first, third = (2 * math.sqrt(2 / math.pi), 2 * math.sqrt(2 / math.pi) * 0.044715)
+    if not approximate:
+        first, third = 1.60031416, 0.06940179
+    size = ops.minimum(ops.maximum(x, ops.mul(x, np.float32(-1))), np.float32(_END_OF_GELU))
+    slope = ops.add(ops.mul(ops.mul(size, size), np.float32(-third)), np.float32(-first))
+    taken_off = ops.mul(size, ops.logistic(ops.mul(size, slope)))
+    return ops.sub(ops.relu(x), taken_off)
+
+
+_END_OF_GELU = 4.0  # 4 * Phi(-4) is 1.3e-4, less than the polynomial errs
 
 
 def _two_directions(x: Array, *operands: Array | None, merge_outputs: bool, **options: Any) -> tuple[Array, ...] | None:
@@ -143,9 +162,19 @@ SPELLINGS: Mapping[Op, Callable[..., Any]] = {
     ops.neg: lambda x: ops.mul(x, np.float32(-1)),
     ops.cast: _ones_where,
     ops.div: _quotient,
+    ops.gelu: _gelu,
     ops.squared_difference: _squared_difference,
     ops.hard_swish: _hard_swish,
     ops.bidirectional_sequence_lstm: _two_directions,
     ops.unidirectional_sequence_lstm: _steps_of_lstm,
     ops.unidirectional_sequence_rnn: _steps_of_rnn,
 }
+
+
+def spelled_in_integers(eqn: Eqn) -> Sequence[Any] | None:
+    """The results of an equation in ops that have a kernel of integers, recorded in the active trace; None if none."""
+    spelling = SPELLINGS.get(eqn.op)
+    if spelling is None:
+        return None
+    result = spelling(*(a.array if isinstance(a, Const) else a for a in eqn.inputs), **eqn.params)
+    return result if result is None or isinstance(result, tuple) else [result]

@@ -55,14 +55,29 @@ def word_layer() -> Any:
     return layers.Embedding(20, 6, mask_zero=True, embeddings_initializer=keras.initializers.RandomNormal(stddev=1.0))
 
 
+def transformer() -> Any:
+    """A block of attention and an MLP with GELU."""
+    x = given = keras.Input(batch_shape=(1, 8, 16))
+    normed = layers.LayerNormalization()(x)
+    x = x + layers.MultiHeadAttention(2, 8)(normed, normed)
+    x = x + layers.Dense(16)(layers.Dense(32, activation="gelu")(layers.LayerNormalization()(x)))
+    return keras.Model(given, layers.GlobalAveragePooling1D()(x))
+
+
 CASES = {
     "masked gru": Case((1, 4, 3), [layers.Masking(), layers.GRU(4), layers.Dense(3)], 20, padded),
     "long masked gru": Case((1, 80, 6), [layers.Masking(), layers.GRU(8), layers.Dense(3)], 20, padded),
     "masked lstm": Case((2, 6, 3), [layers.Masking(), layers.LSTM(4, return_sequences=True)], 20, padded),
     "masked both ways": Case((1, 5, 3), [layers.Masking(), layers.Bidirectional(layers.LSTM(4))], 15, padded),
     "words": Case((1, 6), [word_layer(), layers.GRU(8), layers.Dense(3)], 20, words, {"dtype": "int32"}),
+    "transformer": Case((1, 8, 16), [transformer()], 20),
     "both ways": Case((1, 6, 3), [layers.Bidirectional(layers.LSTM(4)), layers.Dense(3)], 20),
 }
+
+
+def in_tanh_form(x: Any) -> Any:
+    """The other form of GELU."""
+    return keras.activations.gelu(x, approximate=True)
 
 
 @pytest.mark.parametrize("name", slow_but(lambda name: name != "masked gru", CASES))
@@ -75,6 +90,24 @@ def test_a_file_of_integers_answers_like_keras(name: str) -> None:
     wanted = np.stack([np.asarray(model(x)) for x in calls])
     for run in (in_micro, in_litert):
         assert snr_db(run(lite.to_bytes(), calls), wanted) > case.at_least_db, run.__name__
+
+
+@pytest.mark.parametrize(
+    "activation", ["gelu", pytest.param(in_tanh_form, marks=pytest.mark.slow)], ids=["exact", "tanh form"]
+)
+@pytest.mark.parametrize(
+    "end", [1.0, pytest.param(4.0, marks=pytest.mark.slow), pytest.param(12.0, marks=pytest.mark.slow)]
+)
+def test_gelu_errs_less_than_a_step(activation: Any, end: float) -> None:
+    """tflite-micro has no GELU: what spells it is as exact as a table of 8 bits, which errs half a step, nearly."""
+    model = keras.Sequential([keras.Input(batch_shape=(1, 256)), layers.Activation(activation)])
+    x = np.linspace(-end, end, 256, dtype=np.float32)[None]
+    data = jfuse.convert(model, quantize="micro", calibration=[x], target="tflite-micro", verify=False).to_bytes()
+    interpreter = runtime.Interpreter.from_bytes(data)
+    given, result = interpreter.get_input_details(0), interpreter.get_output_details(0)
+    wanted = np.asarray(model(np.float32(reals(integers(x, given), given))))
+    # a step: half of one by the last rounding, and what is rounded before, in finer steps
+    assert np.abs(in_micro(data, [x] * 3) - wanted).max() < result["quantization_parameters"]["scales"][0]
 
 
 def in_micro(data: bytes, calls: Sequence[np.ndarray]) -> np.ndarray:

@@ -10,9 +10,12 @@ from jfuse.ir.graph import Eqn, Graph
 from jfuse.ir.trace import at_source, recording
 from jfuse.ir.walk import with_bodies
 from jfuse.lowering.instead import Spelling, spellings_of
+from jfuse.lowering.integer_spellings import spelled_in_integers
 from jfuse.passes.context import Context
 from jfuse.passes.rewrite import rewrite
 from jfuse.passes.simplify.dce import eliminate_dead_code
+from jfuse.quantization.recipe import Recipe
+from jfuse.tflite.names import equation_name
 from jfuse.tflite.targets.target import Target
 
 _ROUNDS = 4  # of spellings that need others in turn
@@ -24,30 +27,33 @@ def legalize_target(graph: Graph, ctx: Context) -> Graph:
     An operator without a spelling that the target takes stays: the gate after this pass tells of it.
     """
     for _ in range(_ROUNDS):
-        changed = _legalized(graph, ctx.target)
+        changed = _legalized(graph, ctx.target, ctx.recipe)
         if changed is graph:
             break
         graph = eliminate_dead_code(changed)
     return graph
 
 
-def _legalized(graph: Graph, target: Target) -> Graph:
+def _legalized(graph: Graph, target: Target, recipe: Recipe | None) -> Graph:
     def visit(eqn: Eqn) -> Sequence[Any] | None:
         if eqn.effects or target.why_another_form(eqn) is None:
             return None
-        spelling = _spelling_for(eqn, target)
+        spelling = _spelling_for(eqn, target, recipe)
         return None if spelling is None else spelling(eqn)
 
-    return rewrite(with_bodies(graph, lambda body: _legalized(body, target)), visit)
+    return rewrite(with_bodies(graph, lambda body: _legalized(body, target, recipe)), visit)
 
 
-def _spelling_for(eqn: Eqn, target: Target) -> Spelling | None:
+def _spelling_for(eqn: Eqn, target: Target, recipe: Recipe | None) -> Spelling | None:
     """The spelling that the target takes best.
 
     First one of which it takes every operator; where the equation itself does not run, one that does, if only on the
-    CPU, or one whose operators have spellings in turn.
+    CPU, or one whose operators have spellings in turn. Where the recipe wants integers, what computes in them is first.
     """
-    made = [(spelling, eqns) for spelling in spellings_of(eqn.op.builtin) if (eqns := _made_by(spelling, eqn))]
+    rule = None if recipe is None else recipe.rule_for(equation_name(eqn), str(eqn.op.builtin))
+    in_integers = rule is not None and rule.mode == "integer"
+    spellings = (*([spelled_in_integers] if in_integers else []), *spellings_of(eqn.op.builtin))
+    made = [(spelling, eqns) for spelling in spellings if (eqns := _made_by(spelling, eqn))]
     found = next((s for s, eqns in made if all(target.why_another_form(e) is None for e in eqns)), None)
     if found is not None or target.why_not(eqn) is None:
         return found

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from jfuse.ir.graph import Const, Eqn, Graph, Signature
+from jfuse.ir.graph import Eqn, Graph, Signature
 from jfuse.ir.states import places
 from jfuse.ir.walk import with_bodies
-from jfuse.lowering.integer_spellings import SPELLINGS
+from jfuse.lowering.integer_spellings import SPELLINGS, spelled_in_integers
 from jfuse.opaque_ops.state_operands import state_operands
 from jfuse.passes.quantize.forms import rule_of, why_not_integer
 from jfuse.passes.rewrite import rewrite
@@ -38,10 +38,7 @@ def respell(graph: Graph, recipe: Recipe, target: Target) -> Graph:
         rule = rule_of(eqn, recipe)
         if rule.mode != "integer" or eqn.op not in SPELLINGS or not why_not_integer(eqn, rule, target):
             return None
-        result = SPELLINGS[eqn.op](*(a.array if isinstance(a, Const) else a for a in eqn.inputs), **eqn.params)
-        if result is None:
-            return None
-        return result if isinstance(result, tuple) else [result]
+        return spelled_in_integers(eqn)
 
     changed = rewrite(with_bodies(graph, lambda body: respell(body, recipe, target)), visit)
     return rewrite(changed, visit)  # what an operator becomes may have a spelling, too

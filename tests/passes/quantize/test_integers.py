@@ -216,6 +216,14 @@ def test_truth_values_become_integers_without_floats() -> None:
     assert _snr(model, program, calls) > 30
 
 
+@pytest.mark.parametrize("approximate", [False, True])
+def test_gelu_has_a_spelling_where_no_kernel_of_sixteen_bits_is(approximate: bool) -> None:
+    program, calls = _of_rows(lambda x: ops.gelu(x, approximate=approximate))
+    model = calibrated(program, Recipe.named("int16x8"), calls)
+    assert "gelu" not in names_of(model.program)
+    assert _snr(model, program, calls) > 60
+
+
 @SLOW
 def test_roots_of_what_could_be_negative_stay_float() -> None:
     program, calls = _of_rows(lambda x: ops.sqrt(ops.add(ops.mul(x, x), np.float32(1))))
