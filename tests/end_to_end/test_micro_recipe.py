@@ -70,6 +70,7 @@ CASES = {
     "masked lstm": Case((2, 6, 3), [layers.Masking(), layers.LSTM(4, return_sequences=True)], 20, padded),
     "masked both ways": Case((1, 5, 3), [layers.Masking(), layers.Bidirectional(layers.LSTM(4))], 15, padded),
     "words": Case((1, 6), [word_layer(), layers.GRU(8), layers.Dense(3)], 20, words, {"dtype": "int32"}),
+    "frames": Case((1, 3, 6, 6, 2), [layers.TimeDistributed(layers.Conv2D(3, 3)), layers.Cropping3D(1)], 25),
     "transformer": Case((1, 8, 16), [transformer()], 20),
     "both ways": Case((1, 6, 3), [layers.Bidirectional(layers.LSTM(4)), layers.Dense(3)], 20),
 }

@@ -43,9 +43,9 @@ def birnn(x: Any, h: Any, g: Any) -> Any:
     return ops.bidirectional_sequence_rnn(x, *weights, h, *weights[:2], drawn(CELLS) * 2, g)
 
 
-def strided(begin: list[int], end: list[int], **masks: int) -> Callable[..., Any]:
-    strides = [1] * len(begin)
-    return lambda x: ops.strided_slice(x, begin, end, strides, **masks)
+def strided(begin: list[int], end: list[int], strides: list[int] | None = None, **masks: int) -> Callable[..., Any]:
+    steps = strides or [1] * len(begin)
+    return lambda x: ops.strided_slice(x, begin, end, steps, **masks)
 
 
 STATE = ((1, CELLS), F)
@@ -71,6 +71,10 @@ CASES: dict[str, list[tuple[Callable[..., Any], list[tuple[tuple[int, ...], DTyp
         (strided([-1, 0], [0, 2], shrink_axis_mask=1), [((4, 3), F)]),
         (strided([0, 1], [0, 0], begin_mask=1, end_mask=1, shrink_axis_mask=2), [((4, 3, 2), F)]),
         (strided([1, 0], [3, 2]), [((4, 3), B)]),
+        (strided([0, 2], [0, 3], begin_mask=1, end_mask=1, shrink_axis_mask=2), [((2, 4, 3, 2, 2), F)]),
+        (strided([0, 1, -3, 1, 0], [1, 3, -1, 9, 3]), [((1, 4, 5, 3, 3), F)]),
+        (strided([0, 3, 0], [2, 0, 9], [1, -2, 3], end_mask=2), [((2, 4, 7, 2), F)]),
+        (strided([1, 2, 0], [2, 4, 2]), [((2, 4, 3), F)]),
     ],
     "TILE": [
         (lambda x: ops.tile(x, [2, 1, 3]), [((2, 3, 1), F)]),
