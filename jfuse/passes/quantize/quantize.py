@@ -15,6 +15,7 @@ from jfuse.passes.context import Context
 from jfuse.passes.legalize.narrow_ranges import without_narrow_ranges
 from jfuse.passes.quantize.body_places import same_values
 from jfuse.passes.quantize.choose import Choice
+from jfuse.passes.quantize.dynamic_scales import without_dynamic_scales
 from jfuse.passes.quantize.forms import EqnForm, forms_of, is_float, operands_of
 from jfuse.passes.quantize.insert import Boundary, Insertion
 from jfuse.passes.quantize.integer_bodies import with_integer_bodies
@@ -40,6 +41,7 @@ def quantize(program: Program, ctx: Context) -> Program:
     recipe = ctx.recipe
     if recipe is None:
         return program.with_graphs(without_narrow_ranges)
+    program = program.with_graphs(lambda graph: _without_dynamic_scales(graph, ctx, recipe))
     quantizing = Quantizing(recipe, ctx.target)
     if recipe.needs_ranges:
         program = with_signatures(program, lambda s: respelled(s, recipe, ctx.target))
@@ -52,6 +54,12 @@ def quantize(program: Program, ctx: Context) -> Program:
     if recipe.int8_only:
         _refuse_floats(quantizing.forms)
     return result.with_graphs(without_narrow_ranges)
+
+
+def _without_dynamic_scales(graph: Graph, ctx: Context, recipe: Recipe) -> Graph:
+    """The graph without them, and with what is left, scales and biases of products, in their weights."""
+    changed = without_dynamic_scales(graph, recipe)
+    return graph if changed is graph else ctx.sub.simplify(changed, {})
 
 
 def _calibrated(
