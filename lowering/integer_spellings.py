@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from jfuse.ir.dims import is_known
 from jfuse.ir.graph import Const, Eqn, Op
 from jfuse.ir.types import DType
 from jfuse.kernels import ops
@@ -38,6 +39,26 @@ def _ones_where(x: Array, *, out_data_type: DType) -> Array | None:
 def _squared_difference(x: Array, y: Array) -> Array:
     difference = ops.sub(x, y)
     return ops.mul(difference, difference)
+
+
+def _sum(x: Array, axes: Array, *, keep_dims: bool) -> Array | None:
+    """The mean, as often as there are elements."""
+    if not isinstance(axes, np.ndarray) or not all(is_known(x.shape[axis]) for axis in np.ravel(axes)):
+        return None
+    count = math.prod(int(x.shape[axis]) for axis in np.ravel(axes))
+    return ops.mul(ops.mean(x, axes, keep_dims=keep_dims), np.float32(count))
+
+
+def _elu(x: Array) -> Array:
+    return ops.add(ops.relu(x), ops.sub(ops.exp(ops.minimum(x, np.float32(0))), np.float32(1)))
+
+
+def _prelu(x: Array, alpha: Array) -> Array:
+    return ops.sub(ops.relu(x), ops.mul(ops.relu(ops.mul(x, np.float32(-1))), alpha))
+
+
+def _within(low: float, high: float) -> Callable[[Array], Array]:
+    return lambda x: ops.minimum(ops.maximum(x, np.float32(low)), np.float32(high))
 
 
 def _hard_swish(x: Array) -> Array:
@@ -163,6 +184,11 @@ SPELLINGS: Mapping[Op, Callable[..., Any]] = {
     ops.cast: _ones_where,
     ops.div: _quotient,
     ops.gelu: _gelu,
+    ops.elu: _elu,
+    ops.prelu: _prelu,
+    ops.relu_0_to_1: _within(0, 1),
+    ops.relu_n1_to_1: _within(-1, 1),
+    ops.sum_: _sum,
     ops.squared_difference: _squared_difference,
     ops.hard_swish: _hard_swish,
     ops.bidirectional_sequence_lstm: _two_directions,

@@ -113,6 +113,8 @@ class Choice:
             self._places[eqn, i] = key
         if row.result == "same" and results:
             self._share(eqn, [(var, dtype) for var in results])
+        elif dtype in row.unscaled:
+            self._share(eqn, [self._places[eqn, i] for i in operands_of(eqn).activations[:1]])
 
     def _add_trained(self, eqn: Eqn, rule: QuantizeRule) -> None:
         """A result whose range is known, in whose parameters the operand is read."""
@@ -205,9 +207,9 @@ class Choice:
         low, high = self._seen(eqn.outputs[0])
         return replace(group, low=max(group.low, min(low, 0.0)), high=min(group.high, max(high, 0.0)))
 
-    def _share(self, eqn: Eqn, results: list[Hashable]) -> None:
-        """Let operands and results share their parameters; an operand that cannot is read with those of the others."""
-        first, *others = results
+    def _share(self, eqn: Eqn, keys: list[Hashable]) -> None:
+        """Let operands and `keys` share their parameters; an operand that cannot is read with those of the first."""
+        first, *others = keys
         for other in others:
             self._groups.join(first, other, alone=True)
         for i in operands_of(eqn).activations:

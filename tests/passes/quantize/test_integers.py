@@ -224,6 +224,44 @@ def test_gelu_has_a_spelling_where_no_kernel_of_sixteen_bits_is(approximate: boo
     assert _snr(model, program, calls) > 60
 
 
+COMPARED = {
+    "with a number": lambda x: ops.greater(x, np.float32(0.3)),
+    "of other scales": lambda x: ops.less(ops.tanh(x), ops.mul(x, np.float32(3))),
+    "equal": lambda x: ops.equal(ops.relu(x), np.float32(0)),
+}
+
+
+@pytest.mark.parametrize("compare", COMPARED.values(), ids=COMPARED)
+def test_words_are_compared_in_one_scale(compare: Callable[..., Any]) -> None:
+    """LiteRT compares i16 as they are, whatever their scales."""
+    program, calls = _of_rows(lambda x: compare(ops.mul(x, np.float32(0.9))))
+    model = calibrated(program, Recipe.named("int16x8"), calls)
+    last = eqns_of(model.program)[-1]
+    assert {a.type.dtype for a in last.inputs} == {DType.i16}  # type: ignore[union-attr]
+    for delegates in (True, False):
+        found = in_litert(model, calls, delegates=delegates)
+        wanted = in_litert(quantized(program, None), calls, delegates=delegates)
+        assert np.mean(np.stack(found) == np.stack(wanted)) > 0.99
+
+
+SPELLED: dict[str, Callable[..., Any]] = {
+    "ELU": lambda x: ops.elu(ops.mul(x, np.float32(2))),
+    "PRELU": lambda x: ops.prelu(x, drawn(16)),
+    "RELU_0_TO_1": ops.relu_0_to_1,
+    "RELU_N1_TO_1": ops.relu_n1_to_1,
+    "SUM": lambda x: ops.sum_(x, np.array([-1], np.int32)),
+}
+
+
+@pytest.mark.parametrize("name", SPELLED)
+def test_what_has_no_kernel_of_sixteen_bits_is_spelled_in_those_that_have(name: str) -> None:
+    program, calls = _of_rows(lambda x: SPELLED[name](ops.mul(x, np.float32(0.9))))
+    model = calibrated(program, Recipe.named("int16x8"), calls)
+    assert name not in {eqn.op.builtin for eqn in eqns_of(model.program)}
+    assert names_of(model.program).count("dequantize") == 1
+    assert _snr(model, program, calls) > 70
+
+
 @SLOW
 def test_roots_of_what_could_be_negative_stay_float() -> None:
     program, calls = _of_rows(lambda x: ops.sqrt(ops.add(ops.mul(x, x), np.float32(1))))
