@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from jfuse.errors import JfuseError
+from jfuse.errors import JfuseError, shown
 from jfuse.ir.dims import is_known, symbols_of
 from jfuse.ir.graph import Program, Signature
 from jfuse.ir.states import initial_values
@@ -128,10 +128,10 @@ class _Reader:
             data = data.as_numpy_iterator()
         if not isinstance(data, Iterable):
             raise JfuseError(
-                f"calibration data cannot be a {type(data).__name__}",
+                f"no calibration data: {shown(data)}",
                 expected="a function that yields calls, calls, arrays, files, a tf.data.Dataset, or 'random'",
             )
-        for number, element in enumerate(data):
+        for number, element in enumerate(_elements(data)):
             yield self._item(element, key, f"item {number} of the calibration data")
 
     def _item(self, element: Any, key: str, place: str) -> Item:
@@ -163,8 +163,20 @@ class _Reader:
         types = dict(zip(signature.input_names, (v.type for v in signature.graph.inputs), strict=False))
         cuts = {str(n): _Cut.of(types[str(n)], np.asarray(a), f"{n!r} in {place}") for n, a in arrays.items()}
         counts = {name: cut.calls for name, cut in cuts.items()}
-        if len(set(counts.values())) != 1 or not min(counts.values()):
-            raise JfuseError(f"{place} has arrays of different lengths", expected="as many calls of each", found=counts)
+        if not min(counts.values()):
+            raise JfuseError(
+                f"{place} has not enough rows for a call",
+                expected=", ".join(f"{n!r}: {cut.rows or 1} or more" for n, cut in cuts.items()),
+                found={name: len(cut.array) for name, cut in cuts.items()},
+                remedy="a hundred typical inputs",
+            )
+        if len(set(counts.values())) != 1:
+            raise JfuseError(
+                f"{place} has arrays of different lengths",
+                expected="as many calls of each",
+                found=counts,
+                remedy="leave out what has no counterpart",
+            )
         for name, cut in cuts.items():
             _check_values(cut.array, f"{name!r} in {place}")
         limits = integer_limits(signature.graph)
@@ -261,6 +273,23 @@ class _Cut:
         return self.array[number * self.rows : (number + 1) * self.rows] if self.rows else self.array[number]
 
 
+def _elements(data: Iterable[Any]) -> Iterator[Any]:
+    """The elements. An error of the code that gives them says in a note which one it was about to give."""
+    elements, last, number = iter(data), object(), 0
+    while True:
+        try:
+            element = next(elements, last)
+        except Exception as error:
+            error.add_note(
+                f"jfuse asked for item {number} of the calibration data; this error is of the code that gives it"
+            )
+            raise
+        if element is last:
+            return
+        yield element
+        number += 1
+
+
 def _is_array(value: Any) -> bool:
     return hasattr(value, "__array__") and not hasattr(value, "as_numpy_iterator")
 
@@ -288,7 +317,12 @@ def _fitting(wanted: TensorType, value: Any, where: str, sizes: dict[str, int]) 
         raise _misfit(wanted, array, where)
     for dim, size in dims:
         if symbols_of(dim) == {str(dim)} and sizes.setdefault(str(dim), size) != size:
-            raise JfuseError(f"{where} has another size {dim}", expected=sizes[str(dim)], found=list(array.shape))
+            raise JfuseError(
+                f"{where} has another size {dim}",
+                expected=sizes[str(dim)],
+                found=list(array.shape),
+                remedy="inputs of one call, which agree in this size",
+            )
     converted = array.astype(wanted.dtype.numpy, copy=False)
     if array.dtype.kind in "iu" and not np.array_equal(converted, array):
         raise JfuseError(f"{where} has numbers that {wanted.dtype.value} cannot hold", found=int(np.abs(array).max()))
@@ -301,7 +335,16 @@ def _is_of_kind(found: np.dtype[Any], wanted: np.dtype[Any]) -> bool:
 
 
 def _misfit(wanted: TensorType, array: np.ndarray, where: str) -> JfuseError:
-    return JfuseError(f"{where} does not fit", expected=str(wanted), found=f"{array.dtype}{list(array.shape)}")
+    found = f"{array.dtype}{list(array.shape)}"
+    return JfuseError(f"{where} does not fit", expected=str(wanted), found=found, remedy=_to_fit(wanted, array))
+
+
+def _to_fit(wanted: TensorType, array: np.ndarray) -> str:
+    if wanted.dtype is not DType.string and not _is_of_kind(array.dtype, wanted.dtype.numpy):
+        return f"numbers of another type: np.asarray(…, np.{np.dtype(wanted.dtype.numpy).name})"
+    if wanted.ranked and array.ndim == wanted.rank - 1:
+        return "the axis of the batch before the others: array[None]"
+    return "arrays of the sizes that the model takes, the batch included"
 
 
 def _check_values(array: np.ndarray, where: str, end: int | None = None) -> None:

@@ -109,9 +109,12 @@ BAD: dict[str, tuple[Callable[[], Any], str]] = {
         lambda: {"x": ROWS, "ids": np.where(np.arange(6) == 2, np.int64(2**33), IDS)},
         "'ids' in call 2 of the calibration data has numbers that i32 cannot hold",
     ),
+    "no rows": (lambda: {"x": ROWS[:0], "ids": IDS[:0]}, "has not enough rows for a call.*'x': 1 or more"),
+    "no batch": (lambda: [{"x": ROWS[0], "ids": IDS}], r"'x' in item 0 .* does not fit.*array\[None\]"),
+    "floats for ids": (lambda: [{"x": ROWS, "ids": ROWS[:, 0]}], r"does not fit.*np\.int32"),
     "lengths": (lambda: {"x": ROWS, "ids": IDS[:3]}, "arrays of different lengths"),
     "no signature": (lambda: [("other", {"x": ROWS, "ids": IDS})], "item 0 of .* calls 'other'"),
-    "no data": (lambda: 7, "calibration data cannot be a int"),
+    "no data": (lambda: 7, "no calibration data: 7"),
     "ragged": (lambda: [{"x": [[1.0], [1.0, 2.0]], "ids": IDS}], "'x' in item 0 .* is no array"),
     "an empty sequence": (lambda: [[]], "item 0 of the calibration data is empty"),
     "a file that is none": (lambda: __file__, "cannot be read as arrays"),
@@ -138,8 +141,10 @@ def test_errors_of_the_users_own_function_pass() -> None:
         yield {"x": ROWS, "ids": IDS}
         raise KeyError("the user's")
 
-    with pytest.raises(KeyError, match="the user's"):
+    with pytest.raises(KeyError, match="the user's") as error:
         list(calibration_items(gathered(), broken))
+    (note,) = error.value.__notes__
+    assert "item 1 of the calibration data" in note
 
 
 def test_strings_and_other_types() -> None:
