@@ -54,7 +54,7 @@ class OperatorTable:
             return f"{self.runtime} has no {eqn.op.builtin} for quantized {lacking[0]}"
         if entry.types is None or (quantized and not quantized_only):
             return None
-        pair = _types(eqn)
+        pair = _types(eqn, quantized_only)
         if pair in entry.types:
             return None
         alike = {f"{a} to {b}" for a, b in entry.types if a != b and (b, a) not in entry.types}
@@ -69,10 +69,15 @@ def _quantized_types(eqn: Eqn) -> set[str]:
     return {a.type.dtype.value for a in (*read, *eqn.outputs) if a.type.quantization is not None}
 
 
-def _types(eqn: Eqn) -> tuple[str, str]:
-    first = next((a for a in eqn.inputs if a is not None), None)
+def _types(eqn: Eqn, quantized_only: bool) -> tuple[str, str]:
+    """The types of the first operand and of the first result.
+
+    quantized_only: of the first quantized operand, where there is one: SPLIT has the axis before it.
+    """
+    operands = [a for a in eqn.inputs if a is not None]
+    data = [a for a in operands if quantized_only and a.type.quantization is not None] or operands
     result = eqn.outputs[0].type.dtype.value if eqn.outputs else "-"
-    return "-" if first is None else first.type.dtype.value, result
+    return data[0].type.dtype.value if data else "-", result
 
 
 def _order(text: str) -> tuple[int, str]:

@@ -116,6 +116,16 @@ def test_what_an_npu_leaves_to_the_cpu() -> None:
     assert target.why_on_cpu(equation(ops.zeros_like, FLOATS)) == "ethos-u55 has no ZEROS_LIKE"
 
 
+def test_an_npu_looks_at_what_is_quantized() -> None:
+    """The axis of SPLIT, and the shape of TRANSPOSE_CONV, are i32 and stand before it."""
+    x, y = (Var(TensorType((2, 4), DType.i8, Quantization((0.5,), (0,)))) for _ in range(2))
+    axis = Const(np.array(1, np.int32))
+    split = Eqn(ops.split, (axis, x), (y, Var(y.type)), {"num_splits": 2})
+    assert target_named("ethos-u55").why_on_cpu(split) is None
+    of_numbers = Eqn(ops.split, (axis, Const(np.zeros((2, 4), np.int32))), (Var(TensorType((2, 4), DType.i32)),))
+    assert target_named("ethos-u55").why_on_cpu(of_numbers) == "ethos-u55 takes i8, i16, u8, not i32"
+
+
 def test_a_gpu_takes_a_graph_as_a_whole() -> None:
     assert target_named("litert-gpu").why_not(equation(ops.zeros_like, FLOATS)) == "litert-gpu has no ZEROS_LIKE"
     product = equation(lambda x: ops.reduce_prod(x, np.int32(0)), FLOATS)
