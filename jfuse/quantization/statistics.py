@@ -6,22 +6,27 @@ import io
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
+from math import prod
 from typing import Any
 
 import numpy as np
 
 from jfuse.errors import JfuseError
 from jfuse.files import write_atomic
+from jfuse.ir.dims import is_known
 from jfuse.ir.graph import Program, Var
 from jfuse.quantization.histogram import BINS
 from jfuse.quantization.npz import npz_arrays
-from jfuse.quantization.ranges import least_divergence, least_error, percentile
+from jfuse.quantization.ranges import extrapolated, least_divergence, least_error, percentile
 from jfuse.quantization.recipe import RANGE_ALGORITHMS
 from jfuse.quantization.value_keys import program_digest, value_keys, value_source
 
 NEED_HISTOGRAMS = ("percentile", "mse", "entropy")
 """Algorithms that take a range from a histogram; the others need the extremes of each call alone."""
 _SMOOTHING = 0.95  # what one call leaves of the average before it; as ai-edge-quantizer's
+
+_FEW_CALLS = 2  # from which on calls tell how their extremes spread
 
 _FORM = 1  # of the file
 
@@ -128,11 +133,12 @@ class Statistics:
         symmetric: bool = False,
         percent: float = 99.99,
     ) -> tuple[float, float]:
-        """The range of a value: within what was seen, not widened to include 0.
+        """The range of a value, not widened to include 0.
 
-        algorithm: "minmax" of all calls; "moving_average" of the extremes of each call, of which the newest weigh most;
-        "percentile", which leaves `100 - percent` per cent out on either side; "mse", the least mean squared error of
-        steps of so many bits; "entropy", the least divergence of their distribution.
+        algorithm: "minmax" of all calls; "extrapolated", which goes beyond these where few numbers were seen, but for
+        inputs of the program, as `ranges.extrapolated` has it; "moving_average" of the extremes of each call, of which
+        the newest weigh most; "percentile", which leaves `100 - percent` per cent out on either side; "mse", the least
+        mean squared error of steps of so many bits; "entropy", the least divergence of their distribution.
         symmetric: for "mse", as many steps on either side of 0.
         Raises JfuseError where the value was never seen, or an algorithm needs a histogram that was not taken.
         """
@@ -141,11 +147,16 @@ class Statistics:
             raise JfuseError(f"no calibration algorithm {algorithm!r}", expected=f"one of {list(RANGE_ALGORITHMS)}")
         if not record.calls:
             raise JfuseError("calibration never saw this value", where=value_source(self.program, what.var))
-        if algorithm == "minmax":
+        is_final = what.var in self._given or record.calls < _FEW_CALLS
+        if algorithm == "minmax" or (algorithm == "extrapolated" and is_final):
             return record.extremes
+        low, high, weight = record.average
+        averages = low / weight, high / weight
         if algorithm == "moving_average":
-            low, high, weight = record.average
-            return low / weight, high / weight
+            return averages
+        if algorithm == "extrapolated":
+            size = prod(int(d) for d in what.var.type.shape if is_known(d))
+            return extrapolated(record.extremes, averages, record.calls, size, bits)
         if record.counts is None:
             raise JfuseError(
                 f"{algorithm} needs a histogram",
@@ -158,6 +169,11 @@ class Statistics:
         if algorithm == "mse":
             return least_error(record.counts, record.extremes, bits, symmetric)
         return least_divergence(record.counts, record.extremes, bits)
+
+    @cached_property
+    def _given(self) -> frozenset[Var]:
+        """The inputs of signatures, without states: who calibrates knows what they range over."""
+        return frozenset(v for s in self.program.signatures for v in s.graph.inputs[: len(s.input_names)])
 
     def notes(self) -> Iterator[str]:
         """What is worth knowing before the ranges are used: data nobody chose, values that were not finite."""

@@ -131,28 +131,40 @@ def _mlp() -> Any:
 @pytest.mark.parametrize("mode", ["float16", "dynamic", "int8", "int16x8"])
 @pytest.mark.parametrize("name", ["cnn", "mlp"])
 def test_at_least_as_near_as_the_official_file(cnn: Any, name: str, mode: str) -> None:
-    """Both of the same samples; half a decibel is what the ties of a rounding make."""
+    """Both of the same samples, over three draws of them, as one is a decibel better or worse by chance.
+
+    Half a decibel is what the ties of a rounding make.
+    """
     import tensorflow as tf
 
     model = cnn if name == "cnn" else _mlp()
-    rng = np.random.default_rng(5)
     shape = model.input_shape[1:]
-    calibration, samples = (rng.standard_normal((n, 1, *shape)).astype(np.float32) for n in (50, 20))
-    wanted = np.stack([np.asarray(model(x)) for x in samples])
-
-    def converter(of: Any) -> Any:
-        found = of.from_keras_model(model)
-        found.optimizations = [tf.lite.Optimize.DEFAULT]
-        if mode == "float16":
-            found.target_spec.supported_types = [tf.float16]
-        if mode in ("int8", "int16x8"):
-            found.representative_dataset = lambda: ([x] for x in calibration)
-        if mode == "int16x8":
-            int16 = tf.lite.OpsSet.EXPERIMENTAL_TFLITE_BUILTINS_ACTIVATIONS_INT16_WEIGHTS_INT8
-            found.target_spec.supported_ops = [int16, tf.lite.OpsSet.TFLITE_BUILTINS]
-        return found
-
-    ours, theirs = (converter(of).convert() for of in (jfuse.TFLiteConverter, tf.lite.TFLiteConverter))
-    found, official = (snr_db(_answers(data, list(samples)), wanted) for data in (ours, theirs))
+    snr: dict[Any, list[float]] = {jfuse.TFLiteConverter: [], tf.lite.TFLiteConverter: []}
+    sizes = []
+    for seed in (5, 6, 7) if mode in ("int8", "int16x8") else (5,):
+        rng = np.random.default_rng(seed)
+        calibration, samples = (rng.standard_normal((n, 1, *shape)).astype(np.float32) for n in (50, 20))
+        wanted = np.stack([np.asarray(model(x)) for x in samples])
+        for of, values in snr.items():
+            data = _converter(of, model, mode, calibration).convert()
+            values.append(snr_db(_answers(data, list(samples)), wanted))
+            sizes.append(len(data))
+    found, official = (float(np.mean(values)) for values in snr.values())
     assert found > official - 0.5
-    assert len(ours) < 1.03 * len(theirs)
+    assert sizes[0] < 1.03 * sizes[1]
+
+
+def _converter(of: Any, model: Any, mode: str, calibration: np.ndarray) -> Any:
+    """A converter of either library, as the guides set it for a mode."""
+    import tensorflow as tf
+
+    found = of.from_keras_model(model)
+    found.optimizations = [tf.lite.Optimize.DEFAULT]
+    if mode == "float16":
+        found.target_spec.supported_types = [tf.float16]
+    if mode in ("int8", "int16x8"):
+        found.representative_dataset = lambda: ([x] for x in calibration)
+    if mode == "int16x8":
+        int16 = tf.lite.OpsSet.EXPERIMENTAL_TFLITE_BUILTINS_ACTIVATIONS_INT16_WEIGHTS_INT8
+        found.target_spec.supported_ops = [int16, tf.lite.OpsSet.TFLITE_BUILTINS]
+    return found

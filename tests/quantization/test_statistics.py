@@ -67,6 +67,57 @@ def test_ranges_of_a_normal_distribution() -> None:
     assert -6 < low < -3
 
 
+def result_of(size: int) -> tuple[Program, Observed]:
+    """A program and the value that it computes: f32[size]."""
+    graph = trace_graph(ops.tanh, [TensorType((size,), DType.f32)])
+    program = Program((Signature("call", graph, ("x",), ("y",)),))
+    return program, Observed(graph.eqns[0].outputs[0])
+
+
+def noise(ends: tuple[float, float], x: np.ndarray) -> float:
+    """The mean square by which 255 steps are off, with 0 among them."""
+    low, high = min(ends[0], 0.0), max(ends[1], 0.0)
+    step = (high - low) / 255
+    return float(np.mean((np.clip(np.round(x / step), np.round(low / step), np.round(high / step)) * step - x) ** 2))
+
+
+@pytest.mark.parametrize("size", [1, 4, 64])
+def test_few_numbers_leave_room_for_those_of_other_calls(size: int) -> None:
+    """On other calls, the noise over 20 calibrations of 32 calls; an oracle of drawn numbers."""
+    program, what = result_of(size)
+    found: dict[str, list[float]] = {"minmax": [], "extrapolated": []}
+    for seed in range(20):
+        rng = np.random.default_rng(seed)
+        statistics = seen(program, what, *rng.standard_normal((32, size)))
+        others = rng.standard_normal(20_000)
+        for algorithm, errors in found.items():
+            errors.append(noise(statistics.range(what, algorithm), others))
+    assert np.mean(found["extrapolated"]) < 0.75 * np.mean(found["minmax"])
+
+
+def test_many_numbers_and_those_that_end_alike_need_no_room() -> None:
+    program, what = result_of(1)
+    rng = np.random.default_rng(0)
+    alike = [np.append(rng.uniform(0, 1, 3), (0.0, 1.0)) for _ in range(32)]
+    assert seen(program, what, *alike).range(what, "extrapolated") == (0.0, 1.0)
+    never_negative = seen(program, what, *np.abs(rng.standard_normal((32, 1))))
+    low, high = never_negative.range(what, "extrapolated")
+    assert (low >= 0, high > never_negative.range(what)[1]) == (True, True)
+    assert never_negative.range(what, "extrapolated", bits=16)[1] > high, "finer steps cost less"
+    once = seen(program, what, rng.standard_normal(1))
+    assert once.range(what, "extrapolated") == once.range(what)
+    program, what = result_of(1 << 20)
+    many = seen(program, what, *rng.standard_normal((32, 1)))  # the extremes stand for as many as the type says
+    assert many.range(what, "extrapolated") == many.range(what)
+
+
+def test_an_input_has_the_range_that_was_given() -> None:
+    program, _ = result_of(1)
+    given = Observed(program.signatures[0].graph.inputs[0])
+    statistics = seen(program, given, *np.random.default_rng(0).standard_normal((32, 1)))
+    assert statistics.range(given, "extrapolated") == statistics.range(given)
+
+
 def test_a_moving_average_weighs_the_newest_call_most() -> None:
     program, what = one_value()
     calls = [np.array([-float(i), 2.0 * i]) for i in range(1, 8)]

@@ -20,8 +20,8 @@ from jfuse.quantization.recipe import QuantizeRule
 from jfuse.quantization.statistics import Observed
 from jfuse.tflite.runtime.quantized import Fixed, IntegerLstm
 
-RangeOf = Callable[[Observed, str], tuple[float, float]]
-"""The range of a value, by an algorithm's name."""
+RangeOf = Callable[[Observed, str, int], tuple[float, float]]
+"""The range of a value, by an algorithm's name, for integers of so many bits."""
 
 
 _FARTHEST = 1e30
@@ -42,11 +42,11 @@ def cell_extent(eqn: Eqn, recurrence: IntegerLstm, range_of: RangeOf) -> float:
     A clip of the cell state counts, as it must be within reach of the integers.
     """
     before = eqn.inputs[recurrence.cell_state]
-    ends = [*range_of(Observed(eqn.outputs[0], "cell"), "minmax"), float(eqn.params["cell_clip"])]
+    ends = [*range_of(Observed(eqn.outputs[0], "cell"), "minmax", 16), float(eqn.params["cell_clip"])]
     if isinstance(before, Const):
         ends += [float(before.array.min(initial=0)), float(before.array.max(initial=0))]
     elif before is not None:
-        ends += range_of(Observed(before), "minmax")
+        ends += range_of(Observed(before), "minmax", 16)
     return max(map(abs, ends))
 
 
@@ -148,7 +148,7 @@ class Choice:
         }
         self._places |= {(eqn, i): place for i, place in places.items()}
         self._parts |= {
-            (eqn, part): self._range_of(Observed(result, part), rule.range_algorithm)
+            (eqn, part): self._range_of(Observed(result, part), rule.range_algorithm, rule.activation_bits)
             for part in parts_of(eqn, recurrence)
         }
 
@@ -181,7 +181,7 @@ class Choice:
         if atom in self._trained:
             return self._trained[atom].low, self._trained[atom].high
         fixed = self._fixed.get(atom)
-        return (-1.0, 1.0) if fixed is not None else self._range_of(Observed(atom), "minmax")
+        return (-1.0, 1.0) if fixed is not None else self._range_of(Observed(atom), "minmax", 8)
 
     def _group(self, atom: Var | Const, rule: QuantizeRule, fixed: Fixed | None) -> Group:
         if atom in self._faded:
@@ -192,8 +192,11 @@ class Choice:
         elif isinstance(atom, Const):
             low, high = within_reach(*self._seen(atom))
         else:
-            low, high = (0.0, 0.0) if fixed is not None else self._range_of(Observed(atom), rule.range_algorithm)
+            low, high = (0.0, 0.0) if fixed is not None else self._ruled(atom, rule)
         return Group(rule.activations, low, high, fixed, rule.symmetric)
+
+    def _ruled(self, var: Var, rule: QuantizeRule) -> tuple[float, float]:
+        return self._range_of(Observed(var), rule.range_algorithm, rule.activation_bits)
 
     def _operand_group(self, eqn: Eqn, atom: Var | Const, rule: QuantizeRule) -> Group:
         """The group of an operand; the constant of a minimum or maximum ends where its result does.

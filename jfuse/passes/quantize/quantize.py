@@ -122,7 +122,7 @@ class Quantizing:
         found: dict[Observed, set[str]] = {}
         alike = same_values(program)
 
-        def note(what: Observed, algorithm: str) -> tuple[float, float]:
+        def note(what: Observed, algorithm: str, bits: int) -> tuple[float, float]:
             for each in observed_together(what, alike):
                 found.setdefault(each, set()).add(algorithm)
             return 0.0, 1.0
@@ -181,9 +181,9 @@ class Quantizing:
         values = map(Observed, (*read, *filter(is_float, eqn.outputs)))
         return next(filter(None, map(self.ranges.why_not, values)), None)
 
-    def _range(self, what: Observed, algorithm: str) -> tuple[float, float]:
+    def _range(self, what: Observed, algorithm: str, bits: int) -> tuple[float, float]:
         assert self.ranges is not None, "a recipe of integers is calibrated"
-        return self.ranges.range(what, algorithm)
+        return self.ranges.range(what, algorithm, bits)
 
 
 def _plain_counts(signature: Signature) -> tuple[int, int]:

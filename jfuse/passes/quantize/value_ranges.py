@@ -34,9 +34,9 @@ class ValueRanges:
             return "calibration saw only NaN and infinities of it"
         return "no calibration call computed it; where it stands in a loop, sequences of several lengths do"
 
-    def range(self, what: Observed, algorithm: str) -> tuple[float, float]:
+    def range(self, what: Observed, algorithm: str, bits: int) -> tuple[float, float]:
         """The least and greatest number, by an algorithm of `Statistics.range`, without what stands for infinity."""
         together = observed_together(what, self.alike)
         seen = list(filter(self.statistics.seen, together)) or together
-        ranges = [within_reach(*self.statistics.range(each, algorithm)) for each in seen]
+        ranges = [within_reach(*self.statistics.range(each, algorithm, bits=bits)) for each in seen]
         return min(low for low, _ in ranges), max(high for _, high in ranges)
