@@ -20,14 +20,16 @@ def extrapolated(
     averages: of the extremes of single calls. size: how many numbers a call has. Where the greatest numbers of calls
     are distributed as those of many are (Gumbel, of the width that the mean and the greatest of them tell), this is the
     way at which what is cut off and what longer steps round off, over the numbers of a call, have the least squares.
-    Few numbers that spread lead far, and many, or those of calls that all end alike, nowhere.
+    Few numbers that spread lead far, and many, or those of calls that all end alike, nowhere. The way is no longer than
+    from that mean to the greatest one, or twice as long for 16 bits: few calls tell little of the width.
     """
     (low, high), width = extremes, max(extremes[1], 0.0) - min(extremes[0], 0.0)
 
     def beyond(gap: float) -> float:
         spread = gap / np.log(calls) if calls > 1 else 0.0
         ratio = 12 * (2.0**bits - 1) ** 2 * spread / (calls * max(size, 1) * width) if width else 0.0
-        return _SHARE * spread * float(np.log(ratio)) if ratio > 1 else 0.0
+        way = _SHARE * spread * float(np.log(ratio)) if ratio > 1 else 0.0
+        return min(way, gap * bits / 8)
 
     least, most = low - beyond(averages[0] - low), high + beyond(high - averages[1])
     return (max(least, 0.0) if low >= 0 else least), (min(most, 0.0) if high <= 0 else most)
