@@ -6,7 +6,7 @@ Models are awake Keras models with a batch of 1; 64 drawn inputs calibrate, 32 o
 outputs in LiteRT with its default delegates, against TensorFlow in floats: 10 log10 of the power of the answers over
 that of the errors. Latency is the least of many rounds in turns, one thread. The official converter reads a SavedModel
 in a process of its own, as some conversions end theirs; the modes that it lacks have no figures of it. Modes that need
-no data are measured without and with it.
+no data are measured without and with it, integers also with the plain ranges of the calibration and biases as they are.
 """
 
 from __future__ import annotations
@@ -27,11 +27,17 @@ from typing import Any
 import numpy as np
 from ai_edge_litert.interpreter import Interpreter
 
+import jfuse
+from jfuse import QuantizeRule, Recipe
 from jfuse.running.cores import cores
 
 OFFICIAL = ("float16", "dynamic", "int8", "int16x8")
 MODES = (*OFFICIAL, "int8_weights", "int4_weights", "int4_gptq", "int2_weights")
 _NEED_DATA = ("int8", "int16x8", "int4_gptq")
+_PLAIN = {
+    mode: QuantizeRule("integer", activation_bits=bits, range_algorithm="minmax", min_elements=0)
+    for mode, bits in (("int8", 8), ("int16x8", 16))
+}
 _TAKE_DATA = ("dynamic", "int8_weights", "int4_weights", "int2_weights")
 _CALIBRATE, _COMPARE = 64, 32
 _TURN_MS = 2.0  # long enough for the clock, short enough to be interrupted seldom
@@ -241,6 +247,9 @@ def rows(name: str, modes: Sequence[str], rounds: int) -> list[dict[str, Any]]:
                 theirs = f"LiteRT: {' '.join(str(error).split())}"[:200]
             row: dict[str, Any] = {"model": name, "mode": mode, "bytes": len(ours)}
             row["snr_db"] = snr_db(answers(ours, compared), wanted)
+            if mode in _PLAIN:
+                plain = converted(model, Recipe((_PLAIN[mode],)), calibration)
+                row["plain_snr_db"] = snr_db(answers(plain, compared), wanted)
             if mode in _TAKE_DATA:
                 row["calibrated_snr_db"] = snr_db(answers(converted(model, mode, calibration), compared), wanted)
             if isinstance(theirs, bytes):
@@ -253,10 +262,8 @@ def rows(name: str, modes: Sequence[str], rounds: int) -> list[dict[str, Any]]:
     return found
 
 
-def converted(model: Any, mode: str, calibration: np.ndarray | None) -> bytes:
+def converted(model: Any, mode: str | Recipe, calibration: np.ndarray | None) -> bytes:
     """Our file in a mode."""
-    import jfuse
-
     return jfuse.convert(model, quantize=mode, calibration=calibration, verify=False).to_bytes()
 
 
@@ -269,6 +276,8 @@ def line(row: Mapping[str, Any]) -> str:
     head = f"{row['model']:<13} {row['mode']:<12} {row['bytes']:>9,} B {row['snr_db']:>6.1f} dB"
     if "calibrated_snr_db" in row:
         head += f" ({row['calibrated_snr_db']:.1f} with data)"
+    if "plain_snr_db" in row:
+        head += f" ({row['plain_snr_db']:.1f} plainly)"
     if "official_error" in row:
         return f"{head}   official: {row['official_error']}"
     size = row["bytes"] / row["official_bytes"]

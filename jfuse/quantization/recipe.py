@@ -171,23 +171,24 @@ def _named(*recipes: Recipe) -> Mapping[str, Recipe]:
     return {recipe.name: recipe for recipe in recipes}
 
 
-# Calibration data, where there are any, tell the errors of weights; beside activations of 8 bits these matter little.
-_CORRECTED = QuantizeRule("dynamic", bias_correction=True)
-_WEIGHTS = replace(_CORRECTED, mode="weight_only")
+# Biases are corrected by calibration data, where there are any.
+_DYNAMIC = QuantizeRule("dynamic", bias_correction=True)
+_WEIGHTS = replace(_DYNAMIC, mode="weight_only")
 _INT4 = replace(_WEIGHTS, weight_bits=4)
+_INT8 = replace(_DYNAMIC, mode="integer", min_elements=0)
 
 NAMED = _named(
     Recipe((QuantizeRule("float16", min_elements=LEAST_HALVES),), name="float16"),
-    Recipe((_CORRECTED,), name="dynamic"),
+    Recipe((_DYNAMIC,), name="dynamic"),
     Recipe((_WEIGHTS,), name="int8_weights"),
     Recipe((_INT4,), name="int4_weights"),
     Recipe((replace(_INT4, weight_algorithm=IN_TURN),), name="int4_gptq"),
     Recipe((replace(_INT4, mode="dynamic", granularity="block", block_size=32),), name="int4_blocks"),
     Recipe((replace(_INT4, weight_bits=2, weight_algorithm="mse"),), name="int2_weights"),
-    Recipe((QuantizeRule("integer", min_elements=0),), name="int8"),
-    Recipe((replace(_CORRECTED, mode="integer", activation_bits=16, min_elements=0),), name="int16x8"),
+    Recipe((_INT8,), name="int8"),
+    Recipe((replace(_INT8, activation_bits=16),), name="int16x8"),
     # NPUs take symmetric activations only (Google Tensor G5), or compute faster with them.
-    Recipe((QuantizeRule("integer", symmetric=True, min_elements=0),), name="npu_symmetric"),
+    Recipe((replace(_INT8, symmetric=True),), name="npu_symmetric"),
     # A microcontroller has no room for float kernels beside integer ones.
-    Recipe((QuantizeRule("integer", min_elements=0),), DType.i8, DType.i8, int8_only=True, name="micro"),
+    Recipe((_INT8,), DType.i8, DType.i8, int8_only=True, name="micro"),
 )

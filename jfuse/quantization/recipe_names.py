@@ -5,6 +5,7 @@ NAMES = (
     "dynamic",
     "int8_weights",
     "int4_weights",
+    "int4_gptq",
     "int4_blocks",
     "int2_weights",
     "int8",
