@@ -23,6 +23,7 @@ RULES_BY_OP = {
     "jfuse.passes.states.step_windows",
     "jfuse.proof.index_ranges",
     "jfuse.proof.ranges",
+    "jfuse.verification.locate.kernel_roundings",
 }
 """Files that hold a rule for each op, or for each composite of a target, as those of lowering/ do.
 

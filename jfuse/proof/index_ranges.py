@@ -72,7 +72,7 @@ class Extents:
         found = cls()
         for eqn in graph.eqns:
             found.made_by.update(dict.fromkeys(eqn.outputs, eqn))
-            for result in eqn.outputs if eqn.outputs[0].type.dtype.is_integer else ():
+            for result in (r for r in eqn.outputs if r.type.dtype.is_integer):
                 ends = _of_value(result.value) or found._computed(eqn)
                 if ends is not None:
                     found.known[result] = ends

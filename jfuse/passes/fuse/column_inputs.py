@@ -8,16 +8,16 @@ from typing import Any
 
 import numpy as np
 
-from jfuse.ir.dims import is_known
+from jfuse.ir.dims import is_known, same
 from jfuse.ir.evaluate import evaluate
 from jfuse.ir.graph import Atom, Const, Eqn, Var
 from jfuse.ir.trace import trace_graph
 from jfuse.ir.types import TensorType
 from jfuse.kernels import ops
-from jfuse.kernels.core.op import Array, static_value
+from jfuse.kernels.core.op import Array
 
 _Chain = tuple[Var, tuple[Eqn, ...]]
-"""A sequence of columns, and what makes the step input of it: a TILE, and what works on each element after it."""
+"""A sequence of columns, and what makes the step input of it: what repeats them, and works on each element after it."""
 
 
 def with_columns(eqn: Eqn, made_by: Mapping[Var, Eqn]) -> Eqn:
@@ -56,13 +56,17 @@ def _chain(atom: Atom | None, made_by: Mapping[Var, Eqn]) -> _Chain | None:
 
 
 def _repeats_columns(eqn: Eqn) -> bool:
-    """Whether this is a TILE of [steps, rows, 1] along its last axis alone."""
+    """Whether this repeats the one column of [steps, rows, 1] along its last axis alone."""
     column = eqn.inputs[0]
-    if eqn.op is not ops.tile or not isinstance(column, Var) or column.type.rank != 3:
+    if eqn.op.moves != "repeats" or not isinstance(column, Var) or column.type.rank != 3:
         return False
-    multiples = None if eqn.inputs[1] is None else static_value(eqn.inputs[1])
-    last = column.type.shape[2]
-    return isinstance(multiples, tuple) and multiples[:2] == (1, 1) and is_known(last) and last == 1
+    *before, last = column.type.shape
+    *after, columns = eqn.outputs[0].type.shape
+    return same(last, 1) is True and is_known(columns) and len(after) == 2 and _are_same(before, after)
+
+
+def _are_same(one: Sequence[Any], other: Sequence[Any]) -> bool:
+    return all(same(*pair) is True for pair in zip(one, other, strict=True))
 
 
 def _row(sequence: TensorType) -> TensorType:
@@ -71,10 +75,8 @@ def _row(sequence: TensorType) -> TensorType:
 
 def _repeated(column: Array, chain: Sequence[Eqn]) -> Array:
     """One row of what the chain makes of a row of its sequence."""
-    tile, *others = chain
-    multiples = static_value(tile.inputs[1]) if tile.inputs[1] is not None else None
-    assert isinstance(multiples, tuple), "the chain begins with a TILE of known multiples"
-    value = ops.tile(column, np.array(multiples[1:], np.int32))
+    repeats, *others = chain
+    value = ops.tile(column, np.array([1, repeats.outputs[0].type.shape[2]], np.int32))
     for eqn in others:
         (value,) = eqn.op.run([value if isinstance(a, Var) else a for a in eqn.inputs], eqn.params, ())
     return value

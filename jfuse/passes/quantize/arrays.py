@@ -10,7 +10,6 @@ from jfuse.ir.graph import Const
 from jfuse.ir.quantization import Quantization
 from jfuse.ir.types import DType
 from jfuse.passes.quantize.grids import grid_scale
-from jfuse.passes.quantize.in_turn import rounded_in_turn
 from jfuse.quantization.recipe import QuantizeRule
 from jfuse.tflite.runtime.quantized import Granularity
 
@@ -19,6 +18,8 @@ LAST_STEP = {DType.i2: 1, DType.i4: 7, DType.i8: 127, DType.i16: 2**15 - 1, DTyp
 BIAS = {DType.i8: DType.i32, DType.i16: DType.i64}
 """The type of a bias beside activations."""
 _CLIPPED = np.linspace(1, 0.5, 21)  # which shares of the largest weight "mse" tries as the last step
+_DAMPING = 0.01  # of the mean square of a term, which keeps terms that hang together apart
+_TERMS_AT_ONCE = 128  # after which the others are brought up to date: one product of matrices for many of vectors
 _SAME = np.float32(1)  # scale of a tensor of zeros, of which any scale tells the truth
 
 
@@ -105,6 +106,37 @@ def _steps(array: np.ndarray, scale: np.ndarray, dtype: DType, moments: np.ndarr
         return _rounded(array, scale, dtype).astype(dtype.numpy)
     rows, scales = (a.reshape(len(array), -1) for a in (array, np.broadcast_to(scale, array.shape)))
     return rounded_in_turn(rows, scales, LAST_STEP[dtype], moments).reshape(array.shape).astype(dtype.numpy)
+
+
+def rounded_in_turn(array: np.ndarray, scale: np.ndarray, last: int, moments: np.ndarray) -> np.ndarray:
+    """Weights as whole steps such that the results of the product are off by little: f64[outputs, terms].
+
+    array: f[outputs, terms]; scale: of each weight, f[outputs, terms] or so that it broadcasts. last: the largest
+    number of steps on either side of 0. moments: f64[terms + 1, terms + 1], as `Moments` keeps them: of the rows that
+    the weights are multiplied with. Terms with large squares come first. Where there are few rows, how two terms hang
+    together in them says little of other rows, and counts less.
+    Source: "GPTQ: Accurate Post-Training Quantization for Generative Pre-trained Transformers" (Frantar et al., 2022)
+    """
+    squares, rows = moments[:-1, :-1], moments[-1, -1]
+    sizes, terms = np.diag(squares), len(squares)
+    order = np.argsort(-sizes, kind="stable")
+    scale = np.broadcast_to(np.asarray(scale, np.float64), array.shape)[:, order]
+    left = np.asarray(array, np.float64)[:, order]
+    damped = squares[np.ix_(order, order)] + np.eye(terms) * ((_DAMPING + terms / rows) * sizes.mean() or 1.0)
+    upper = np.linalg.cholesky(np.linalg.inv(damped)).T
+    steps = np.empty_like(left)
+    for start in range(0, terms, _TERMS_AT_ONCE):
+        end = min(start + _TERMS_AT_ONCE, terms)
+        errors = np.empty((len(left), end - start))
+        for i in range(start, end):
+            steps[:, i] = np.clip(np.rint(left[:, i] / scale[:, i]), -last, last)
+            error = (left[:, i] - steps[:, i] * scale[:, i]) / upper[i, i]
+            left[:, i + 1 : end] -= np.outer(error, upper[i, i + 1 : end])
+            errors[:, i - start] = error
+        left[:, end:] -= errors @ upper[start:end, end:]
+    found = np.empty_like(steps)
+    found[:, order] = steps
+    return found
 
 
 def bias_in(const: Const, scale: np.ndarray, dtype: DType) -> Const:

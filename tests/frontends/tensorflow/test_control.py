@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -113,15 +114,26 @@ def test_a_carried_value_that_changes_its_rank_is_refused() -> None:
         load(call, spec(2))
 
 
+def _halved_while_above_one(x: Any, halved: Callable[[Any], Any]) -> Any:
+    def step(x: Any) -> list[Any]:
+        return [tf.ensure_shape(halved(x), [None, 4])]
+
+    return tf.while_loop(lambda x: tf.shape(x)[0] > 1, step, [x])
+
+
+def test_a_size_that_is_halved_in_each_step() -> None:
+    def halved(x: Any) -> Any:
+        even = tf.pad(x, [[0, tf.shape(x)[0] % 2], [0, 0]])
+        return even[::2] + even[1::2]
+
+    check_model(load(lambda x: _halved_while_above_one(x, halved), spec(None, 4)))
+
+
 def test_a_size_that_changes_and_is_taken_for_another_one_is_refused() -> None:
     """The import did not come back: each size of the next step was taken for twice another one."""
 
     def call(x: Any) -> Any:
-        def halved(x: Any) -> Any:
-            even = tf.pad(x, [[0, tf.shape(x)[0] % 2], [0, 0]])
-            return tf.ensure_shape(even[::2] + even[1::2], [None, 4])
-
-        return tf.while_loop(lambda x: tf.shape(x)[0] > 1, lambda x: [halved(x)], [x])
+        return _halved_while_above_one(x, lambda x: x[::2] + x[1::2])
 
     with pytest.raises(LowerError, match=r"its body holds for some sizes alone.*\n.*found     f32\[2\*N\d+,4\] -> f32"):
         load(call, spec(None, 4))

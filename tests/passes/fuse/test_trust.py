@@ -9,6 +9,7 @@ import pytest
 import tensorflow as tf
 
 import jfuse
+from jfuse.ir.types import DType
 from jfuse.lowering.rules import fuses
 
 
@@ -55,14 +56,18 @@ def test_a_result_as_long_as_data_decide_is_proven(least: float) -> None:
     assert [r.condition for r in lite.report.refused] == ["not_equal"] * (least != 0)
 
 
-def test_a_size_that_is_a_value_fuses_by_trust() -> None:
-    def fuse(x: Any) -> Any:
-        return jfuse.ops.range_(np.float32(0), jfuse.ops.mul(jfuse.ops.sum_(x, [0]), np.float32(2)), np.float32(2))
+def test_a_size_that_is_a_value_is_proven() -> None:
+    """The length of a range of floats is rounded up to an integer, which the rule claims."""
 
-    rule = fuses("test.trusted", trust=True, default=False)(fuse)
+    def fuse(x: Any) -> Any:
+        limit = jfuse.ops.cast(jfuse.ops.ceil(jfuse.ops.sum_(x, [0])), out_data_type=DType.i32)
+        counted = jfuse.ops.cast(jfuse.ops.range_(np.int32(0), limit, np.int32(1)), out_data_type=DType.f32)
+        return jfuse.ops.add(counted, counted)
+
+    rule = fuses("test.trusted", claims={"round", "cast"}, default=False)(fuse)
     doubled = marked(lambda x: tf.range(tf.reduce_sum(x)) * 2.0)
     lite = jfuse.convert(doubled, rules=[rule], samples=[np.array([2.5, 1, 1], np.float32)])
-    assert [f.unproven.split(" (")[0] for f in lite.report.fused] == ["body not executable"]
+    assert [f.samples > 0 and not f.unproven for f in lite.report.fused] == [True]
 
 
 def test_a_body_that_runs_is_proven_all_the_same() -> None:

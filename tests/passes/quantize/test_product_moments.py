@@ -17,8 +17,8 @@ from jfuse.ir.types import DType, TensorType
 from jfuse.kernels import ops
 from jfuse.kernels.control import if_
 from jfuse.model import Model
+from jfuse.passes.quantize.arrays import rounded_in_turn
 from jfuse.passes.quantize.forms import EqnForm
-from jfuse.passes.quantize.in_turn import rounded_in_turn
 from jfuse.passes.quantize.product_moments import wanted_moments
 from jfuse.quantization.calibrate import calibrate
 from jfuse.quantization.recipe import QuantizeRule, Recipe
