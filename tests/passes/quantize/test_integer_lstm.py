@@ -71,8 +71,8 @@ def test_answers_on_a_microcontroller_and_in_litert(name: str) -> None:
         answers.append((found, micro.get_output(0)))
         wanted.append(np.asarray(model(x)))
         np.testing.assert_array_equal(first.setdefault(seed, answers[-1]), answers[-1])
-    for found in zip(*answers, strict=True):  # all calls together: one answer may have three numbers
-        assert snr_db(np.stack(found), np.stack(wanted)) > 28
+    for of_one in zip(*answers, strict=True):  # all calls together: one answer may have three numbers
+        assert snr_db(np.stack(of_one), np.stack(wanted)) > 28
 
 
 @pytest.mark.slow
