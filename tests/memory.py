@@ -64,12 +64,17 @@ def mapped_copy(array: np.ndarray, path: Path) -> np.ndarray:
 
 
 def give_back() -> None:
-    """Free what nothing refers to, and the programs that jax has compiled, and give it back to the system."""
+    """Give back to the system what nothing refers to, the programs of jax and the kernels that TensorFlow keeps."""
     if "jax" in sys.modules:
         import jax
 
         jax.clear_caches()
     gc.collect()
+    if "tensorflow" in sys.modules:
+        from tensorflow.python.eager import context
+
+        # One of each variable and of each op with its attributes: half a megabyte of each model, for good.
+        context.context().clear_kernel_cache()
     if sys.platform == "linux":
         ctypes.CDLL(None).malloc_trim(0)
 

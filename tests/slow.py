@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 import pytest
 
 T = TypeVar("T")
+_PARAM = type(pytest.param())
 
 
 def slow_but(quick: Callable[[T], object], rows: Iterable[T]) -> list[Any]:
@@ -15,8 +16,9 @@ def slow_but(quick: Callable[[T], object], rows: Iterable[T]) -> list[Any]:
     return [row if quick(row) else _slow(row) for row in rows]
 
 
-def _slow(row: Any) -> Any:
-    return pytest.param(*(row if isinstance(row, tuple) else (row,)), marks=pytest.mark.slow)
+def every_other(rows: Iterable[Any]) -> list[Any]:
+    """The rows in their order, every second one slow: of rows that fail alike half are enough for the default suite."""
+    return [_slow(row) if i % 2 else row for i, row in enumerate(rows)]
 
 
 def keras_3(library: str) -> bool:
@@ -24,6 +26,7 @@ def keras_3(library: str) -> bool:
     return library == "keras"
 
 
-def every_other(rows: Iterable[Any]) -> list[Any]:
-    """Rows of `pytest.param`, every second one slow."""
-    return [row._replace(marks=(*row.marks, pytest.mark.slow)) if i % 2 else row for i, row in enumerate(rows)]
+def _slow(row: Any) -> Any:
+    if isinstance(row, _PARAM):
+        return row._replace(marks=(*row.marks, pytest.mark.slow))
+    return pytest.param(*(row if isinstance(row, tuple) else (row,)), marks=pytest.mark.slow)

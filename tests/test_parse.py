@@ -14,6 +14,7 @@ from jfuse.errors import JfuseError
 from jfuse.ir import constants_of
 from jfuse.ir.graph import Graph
 from tests.models import control, lists, other, tables
+from tests.slow import every_other
 
 MODELS: dict[str, Callable[[], Any]] = {
     **other.MODELS,
@@ -31,7 +32,7 @@ def read_back(model: jfuse.Model) -> jfuse.Model:
     return found
 
 
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("name", every_other(MODELS))
 def test_models_read_back(name: str) -> None:
     model = jfuse.load(MODELS[name]())
     read_back(model)

@@ -7,11 +7,12 @@ import pytest
 import jfuse
 from tests.end_to_end.invokes import check_invokes
 from tests.models import control, lists
+from tests.slow import every_other
 
 ROWS = {**control.MODELS, **lists.MODELS}
 
 
-@pytest.mark.parametrize("name", ROWS)
+@pytest.mark.parametrize("name", every_other(ROWS))
 def test_model(name: str) -> None:
     row = ROWS[name]
     check_invokes(jfuse.convert(row.function), row.draw)

@@ -15,6 +15,7 @@ from jfuse.running.interpreter import LiteRt
 from tests.end_to_end.invokes import TOLERANCE, Arrays, check_invokes
 from tests.models import sounds
 from tests.models.images import Detector, preprocessing, u_net
+from tests.slow import every_other
 
 _SHAPE_OPS = {"shape", "pack", "strided_slice", "concatenation", "fill"}
 _LOGS = 1e-4  # logarithms of sums that nearly cancel
@@ -158,7 +159,7 @@ FUNCTIONS: dict[str, Callable[[Any], Any]] = {
 RESIZED = ("resize_antialias", "resize_bicubic", "resize_area", "resize_lanczos", "resize_with_pad", "resize_aspect")
 
 
-@pytest.mark.parametrize("name", FUNCTIONS)
+@pytest.mark.parametrize("name", every_other(FUNCTIONS))
 def test_image_functions(name: str) -> None:
     spec = tf.TensorSpec([None, 8, 10, 3], name="x")
     lite = convert(tf.function(FUNCTIONS[name], input_signature=[spec], autograph=False))

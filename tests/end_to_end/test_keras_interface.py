@@ -12,6 +12,7 @@ import tensorflow as tf
 import jfuse
 from jfuse.model import Model
 from tests.end_to_end.invokes import check_invokes
+from tests.slow import every_other
 
 UNITS, FEATURES, STEPS = 4, 5, 6
 KERAS = "lstm_0e4a8d8c-6c0f-4f9e-9a53-0d8b5f0f7a11"  # as tf_keras writes it, with a uuid
@@ -80,7 +81,7 @@ MARKED: dict[str, tuple[Function, Mapping[str, Any]]] = {
 }
 
 
-@pytest.mark.parametrize("name", MARKED)
+@pytest.mark.parametrize("name", every_other(MARKED))
 @pytest.mark.parametrize("variables", [True, False], ids=["variables", "arrays"])
 def test_it_fuses_by_the_rule_for_keras(name: str, variables: bool) -> None:
     function, marks = MARKED[name]

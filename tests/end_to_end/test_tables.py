@@ -14,7 +14,7 @@ from jfuse.errors import LowerError
 from tests.end_to_end.invokes import check_invokes
 from tests.models import tables, text
 from tests.models.sources import exported
-from tests.slow import slow_but
+from tests.slow import every_other, slow_but
 
 WORDS = tf.TensorSpec((None,), tf.string, name="x")
 
@@ -23,7 +23,7 @@ def converted(function: Any, spec: Any = WORDS) -> jfuse.Model:
     return jfuse.convert(tf.function(function, input_signature=[spec], autograph=False))
 
 
-@pytest.mark.parametrize("name", tables.TABLES)
+@pytest.mark.parametrize("name", every_other(tables.TABLES))
 def test_table(name: str) -> None:
     for shape, open_shape in (((5, 3), (None, 3)), ((4,), (4,)), ((2, 2), (None, None))):
         check_invokes(jfuse.convert(tables.lookup(name, *open_shape)), tables.drawn(name, *shape))

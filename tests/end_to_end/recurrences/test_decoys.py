@@ -15,7 +15,7 @@ from tests.end_to_end.invokes import TOLERANCE, check_invokes
 from tests.end_to_end.recurrences.test_recurrent import fused_counts
 from tests.models.decoys import decoys_loops, decoys_lstm, decoys_other
 from tests.models.decoys.decoys import DECOYS
-from tests.slow import slow_but
+from tests.slow import every_other
 
 _KNOWN: dict[str, Callable[[], Any]] = {
     **{name: partial(decoys_lstm.in_loop, change) for name, change in decoys_lstm.TWINS.items()},
@@ -32,7 +32,7 @@ def test_there_are_enough() -> None:
     assert len(DECOYS) >= 30
 
 
-@pytest.mark.parametrize("name", slow_but(frozenset(list(DECOYS)[::2]).__contains__, DECOYS))
+@pytest.mark.parametrize("name", every_other(DECOYS))
 def test_decoy(name: str) -> None:
     decoy = DECOYS[name]
     lite = jfuse.convert(decoy.build(), verify=False, **decoy.options)
@@ -52,7 +52,7 @@ def test_the_decoy_is_something_else(name: str) -> None:
     assert max(relative_error(found[key], known[key]) for key in known) > 1000 * TOLERANCE
 
 
-@pytest.mark.parametrize("name", _KNOWN)
+@pytest.mark.parametrize("name", every_other(_KNOWN))
 def test_what_the_decoys_resemble_is_known(name: str) -> None:
     lite = jfuse.convert(_KNOWN[name](), verify=False, padding="right" if name == "masked" else None)
     assert sum(fused_counts(lite.report.operators).values()) == 1

@@ -26,6 +26,7 @@ from tests.models.recurrences.recurrent_lingvo import (
     zero_padded,
 )
 from tests.models.recurrences.recurrent_shells import FEATURES, UNITS, Cell, Random, Shell
+from tests.slow import every_other
 
 SIMPLE = "LSTMCellSimple"
 COUPLED = "LSTMCellSimple,CoupleInputForgetGates"
@@ -389,7 +390,7 @@ DECOYS: dict[str, tuple[Callable[[], Any], str]] = {
 WITH_ANOTHER = ("three results", "two inputs")
 
 
-@pytest.mark.parametrize("name", DECOYS)
+@pytest.mark.parametrize("name", every_other(DECOYS))
 def test_decoys_are_refused_and_answer_right(name: str) -> None:
     build, condition = DECOYS[name]
     lite = converted(build())

@@ -17,6 +17,7 @@ from jfuse.measure import relative_error
 from jfuse.running.interpreter import LiteRt
 from tests.end_to_end.recurrences.test_streaming import stems
 from tests.models.keras_libraries import LIBRARIES
+from tests.slow import every_other
 
 TOLERANCE = 1e-5  # f32, through dozens of steps of a recurrence
 FEATURES, BATCH, LENGTH = 3, 2, 24
@@ -257,7 +258,7 @@ REFUSED: dict[str, tuple[Callable[[Any], Any], int | None, str]] = {
 }
 
 
-@pytest.mark.parametrize("name", REFUSED)
+@pytest.mark.parametrize("name", every_other(REFUSED))
 def test_what_mixes_steps_is_refused(name: str) -> None:
     build, steps, reason = REFUSED[name]
     state = "io" if name in ("bidirectional", "attention", "strides") else "keep"

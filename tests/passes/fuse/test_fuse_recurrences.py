@@ -28,7 +28,7 @@ from tests import cells
 from tests.cells import BATCH, INPUTS, STEPS, UNITS, Loop, dense, f32, gate, weights
 from tests.lowering.recover.test_lstm import DECOYS, SPELLINGS
 from tests.passes.fuse.composites import call, conditions, fused, op_names
-from tests.slow import slow_but
+from tests.slow import every_other, slow_but
 
 
 def lstm(x: np.ndarray, h: np.ndarray, c: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -127,7 +127,7 @@ def test_variants_of_lstms_are_proved(variant: str) -> None:
     check_fused_as(Loop(VARIANTS[variant], carries=STATES.get(variant)), "unidirectional_sequence_lstm")
 
 
-@pytest.mark.parametrize("variant", SIMPLE)
+@pytest.mark.parametrize("variant", every_other(SIMPLE))
 def test_simple_rnns_are_proved(variant: str) -> None:
     check_fused_as(Loop(SIMPLE[variant], carries=STATES["simple"]), "unidirectional_sequence_rnn")
 
@@ -158,7 +158,7 @@ def batch_mean(h: Array, c: Array, x: Array) -> tuple[Array, ...]:
     return cells.keras(h, c, ops.sub(x, ops.mean(x, [0], keep_dims=True)))
 
 
-@pytest.mark.parametrize("decoy", [*DECOYS, "batch_mean"])
+@pytest.mark.parametrize("decoy", every_other([*DECOYS, "batch_mean"]))
 def test_no_decoy_is_fused(decoy: str) -> None:
     step, condition = DECOYS.get(decoy, (batch_mean, "not_equal"))
     ctx = Context(rules=RuleSet().extended([recover_lstm, recurrent.fuse_lstm]), sub=SUB_PASSES)

@@ -28,6 +28,7 @@ from tests.ir.graphs import B, f32, weights
 from tests.models.keras_libraries import LIBRARIES, awake
 from tests.models.recurrences import unrolled
 from tests.models.recurrences.unrolled import DECOYS, KERAS, WRITTEN, Loop, Written
+from tests.slow import every_other
 
 TOLERANCE = 1e-6  # the same operations on the same numbers, perhaps fused otherwise by XLA
 
@@ -69,7 +70,7 @@ def check_written(model: Written) -> Graph:
     return check(function, model.loops, function, model.shapes)
 
 
-@pytest.mark.parametrize("name", WRITTEN)
+@pytest.mark.parametrize("name", every_other(WRITTEN))
 def test_written(name: str) -> None:
     check_written(WRITTEN[name])
 

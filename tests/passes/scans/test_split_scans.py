@@ -36,7 +36,7 @@ from tests.passes.scans.steps import (
     scans,
     softmax,
 )
-from tests.slow import slow_but
+from tests.slow import every_other, slow_but
 
 NARROW = RNG.standard_normal((3, WIDTH)).astype(np.float32)
 
@@ -199,7 +199,7 @@ WHOLE = {
 
 
 @pytest.mark.parametrize("reverse", [False, pytest.param(True, marks=pytest.mark.slow)])
-@pytest.mark.parametrize("name", SEVERAL)
+@pytest.mark.parametrize("name", every_other(SEVERAL))
 def test_several_recurrences(name: str, reverse: bool) -> None:
     loop, carries = SEVERAL[name]
     graph = apart(loop.graph(reverse=reverse))
@@ -208,7 +208,7 @@ def test_several_recurrences(name: str, reverse: bool) -> None:
     check(loop, graph, reverse=reverse, litert=not reverse)
 
 
-@pytest.mark.parametrize("name", AROUND)
+@pytest.mark.parametrize("name", every_other(AROUND))
 def test_around_a_recurrence(name: str) -> None:
     loop, wanted = AROUND[name]
     graph = apart(loop.graph())

@@ -22,7 +22,7 @@ from tests.models import other
 from tests.models.decoys import decoys
 from tests.models.recurrences.lstm_keras import KerasLstm
 from tests.models.recurrences.lstm_written import WRITTEN
-from tests.slow import keras_3, slow_but
+from tests.slow import every_other, keras_3, slow_but
 
 
 def run(source: Any) -> tuple[Graph, Graph, Context]:
@@ -82,7 +82,7 @@ def test_keras_lstms(library: str, model: KerasLstm, results: int) -> None:
     assert not last.params["reverse"]
 
 
-@pytest.mark.parametrize("name", WRITTEN)
+@pytest.mark.parametrize("name", every_other(WRITTEN))
 def test_written_lstms(name: str) -> None:
     _, after, _ = run(WRITTEN[name].build())
     assert counts(after) == (1, 0)
@@ -334,7 +334,7 @@ def stepped(
 
 
 @pytest.mark.parametrize("length", [5, None])
-@pytest.mark.parametrize("name", STEPPING)
+@pytest.mark.parametrize("name", every_other(STEPPING))
 def test_ways_to_count(name: str, length: int | None) -> None:
     call, reverse = STEPPING[name]
     function = tf.function(
@@ -373,7 +373,7 @@ FUNCTIONAL: dict[str, Callable[[Any], Any]] = {
 }
 
 
-@pytest.mark.parametrize("name", FUNCTIONAL)
+@pytest.mark.parametrize("name", every_other(FUNCTIONAL))
 def test_loops_of_the_library(name: str) -> None:
     function = tf.function(FUNCTIONAL[name], input_signature=[spec(5, 3)], autograph=False)
     _, after, ctx = run(function)

@@ -27,6 +27,7 @@ from jfuse.tflite.write.distinct_outputs import prepare_outputs
 from jfuse.tflite.write.file import to_bytes
 from tests.conftest import Golden
 from tests.kernels.fused.lstm_oracle import LSTM, RESOLVERS, written
+from tests.slow import every_other
 
 B = symbol("B")
 BATCHES = (1, 24, 2, 36)  # grows and shrinks; with 32 units every state is larger than 64 bytes
@@ -454,7 +455,7 @@ IN_BODIES = {
 
 
 @each_resolver
-@pytest.mark.parametrize("model", IN_BODIES.values(), ids=IN_BODIES.keys())
+@pytest.mark.parametrize("model", every_other(IN_BODIES.values()), ids=IN_BODIES.keys())
 def test_bodies_of_branches_and_loops(model: Model, resolver: str) -> None:
     runtime = Runtime(file_of(model.graph()), resolver)
     for batch in BATCHES:
