@@ -65,6 +65,7 @@ class CustomOp(Op):
 
     node: the TensorFlow node that the operator stands for, serialized; b"" where that is not known. draws: as above.
     stands_for: the body of the marked function that the operator is made of; None where it is made of a node.
+    is_stubbed: the source computes something else in its place, as only the runtime has the operator.
     Parameters: options (the bytes in the file), version, updates (the operands that are states, by position, whose new
     values are the last results).
     """
@@ -74,12 +75,18 @@ class CustomOp(Op):
     node: bytes = b""
     draws: bool = False
     stands_for: Graph | None = None
+    is_stubbed: bool = False
     builtin = "CUSTOM"
 
     @property
     def name(self) -> str:
         """The printed name, `custom.FlexErf`; what no word has is written as in an address (%20)."""
         return _PREFIX + _ODD.sub(lambda m: "".join(f"%{byte:02X}" for byte in m[0].encode()), self.code)
+
+    @property
+    def is_computed_here(self) -> bool:
+        """Whether TensorFlow, or the function that it stands for, computes it; else the runtime alone can."""
+        return bool(self.node) or self.stands_for is not None or self.code.startswith(FLEX)
 
     @property
     def defaults(self) -> Mapping[str, Any]:

@@ -14,7 +14,6 @@ from jfuse.ir.walk import all_eqns, users
 from jfuse.kernels.core.integer_types import Rounding, is_quantized
 from jfuse.kernels.core.op import depends_on_data
 from jfuse.limits import DEFAULT_LIMITS, Limits
-from jfuse.opaque_ops.custom_options import FLEX
 from jfuse.opaque_ops.state_operands import keeps_state, state_operands
 from jfuse.running.integer_op import has_integer_body, on_integers
 from jfuse.running.litert_op import Hosted
@@ -76,7 +75,7 @@ def needs_litert(eqn: Eqn, integers: Rounding | None = "xnnpack") -> bool:
 def _has_kernel(eqn: Eqn, integers: Rounding | None = "xnnpack") -> bool:
     """Whether what computes the equation is here: not for what the runtime alone has."""
     if eqn.op.code is not None:
-        return bool(eqn.op.node) or eqn.op.stands_for is not None or eqn.op.code.startswith(FLEX)
+        return eqn.op.is_computed_here
     if not eqn.op.is_kernel:
         return not eqn.op.is_kept
     if not _needs_scales(eqn):

@@ -13,7 +13,7 @@ from jfuse.frontends.sources import Imported
 from jfuse.ir.graph import Graph, Signature, Var
 from jfuse.ir.states import initial_values
 from jfuse.proof.inputs import CallInputs
-from jfuse.verification.compare.comparison import Comparison
+from jfuse.verification.compare.comparison import Comparison, of_stubs
 from jfuse.verification.compare.conditioning import Conditioning
 from jfuse.verification.compare.matching import Renamed, SignatureMatch, match
 from jfuse.verification.compare.scales import ElementScales
@@ -64,6 +64,7 @@ class MatchedSides:
         tolerance: Callable[[str, str], Tolerance] | None = None,
     ) -> Comparison:
         """A comparison of some of the subjects with the reference, or with one of them."""
+        left_out = self.stubbed if reference is self.reference else ()
         comparison = Comparison(
             reference,
             subjects,
@@ -72,7 +73,7 @@ class MatchedSides:
             same_states,
             around=self.around,
             redraw=self._redraw,
-            left_out=frozenset(f"{STATE}{name}" for name in self.unnamed_states),
+            left_out=frozenset((*(f"{STATE}{name}" for name in self.unnamed_states), *left_out)),
             scales=self.scales if scales is None else scales,
         )
         if (model := self.sides.model) is not None:
@@ -108,6 +109,11 @@ class MatchedSides:
             return ()
         found = sorted({s.name for s in program.states() if _DEFAULT_NAME.fullmatch(s.name)})
         return tuple(found) if len(found) > 1 else ()
+
+    @cached_property
+    def stubbed(self) -> tuple[str, ...]:
+        """The outputs and states in whose place the source has what a stub gives, by name."""
+        return tuple(sorted({n for s in self.signatures.values() for n in of_stubs(s)}))
 
     @cached_property
     def scales(self) -> ElementScales:

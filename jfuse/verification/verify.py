@@ -127,7 +127,7 @@ class _Verifying:
             yield from matched.apart()
             return
         yield matched.comparison(matched.reference, matched.subjects, matched.same_states)
-        if not matched.same_states and (len(matched.subjects) > 1 or matched.around is not None):
+        if (not matched.same_states or matched.stubbed) and (len(matched.subjects) > 1 or matched.around is not None):
             yield matched.comparison(matched.subjects[0], matched.subjects[1:], True)
         yield from matched.apart()
 
@@ -148,6 +148,9 @@ class _Verifying:
         chance = sorted({n for s in self.matched.signatures.values() for n in by_chance(s)})
         if chance:
             yield f"{', '.join(chance)} depend on random numbers, which were not compared with the source's"
+        if self.matched.stubbed:
+            stubbed = ", ".join(self.matched.stubbed)
+            yield f"{stubbed} and what leads to them were not compared with the source, which has a stub there"
         model = self._sides.model
         if model is None or not has_custom(model.program):
             return

@@ -21,6 +21,7 @@ from jfuse.ir.walk import rename_dims
 from jfuse.kernels import ops
 from jfuse.kernels.control import composite, if_, while_
 from jfuse.kernels.core.op import draws
+from jfuse.lowering.composites.detection import as_runtime_op
 from jfuse.lowering.rule_tools.query import type_of
 from jfuse.tf_nodes.attributes import decode_attr, split_reference
 
@@ -79,6 +80,11 @@ def _composite(
     given = [operands[i].array if isinstance(operands[i], Resource) else operands[i] for i in tensors]
     inputs = [_body_input(value) for value in given]
     graph = trace_graph(body, inputs, name="body")
+    record = None if name in walker.custom_ops else as_runtime_op(name)
+    if record is not None:
+        types = [type_of(o) for o in graph.outputs]
+        graph = trace_graph(partial(record, attributes=dict(attributes), results=types), inputs, name="body")
+        return composite(given, (graph,), name=name, arguments=arguments, attributes=attributes)
     if not any(isinstance(g, Var) for g in given):
         return FunctionCall(function.signature.name, operands)
     return composite(given, (graph,), name=name, arguments=arguments, attributes=attributes)

@@ -9,6 +9,7 @@ from typing import Any
 from jfuse.errors import LowerError
 from jfuse.ir.graph import Eqn, Var
 from jfuse.ir.trace import active_trace
+from jfuse.lowering.composites.detection import DETECTION, written_attributes
 from jfuse.opaque_ops.tf_op import CustomOp
 from jfuse.passes.custom_options import given_options
 from jfuse.passes.options import CustomOptions
@@ -26,17 +27,11 @@ def as_custom(eqn: Eqn, given: CustomOptions) -> Sequence[Var]:
     attributes = {key: value for key, value in eqn.params["attributes"] if key != _MARK}
     if (given is None or given is True) and name == "addons:MaxUnpooling2D":
         given = _pool_parameters(attributes, eqn)
-    options = given_options(name, given, lambda: attributes, lambda: _written(name, attributes))
+    written = written_attributes(attributes) if name == DETECTION else attributes
+    options = given_options(name, given, lambda: attributes, lambda: written)
     types = tuple(out.type for out in eqn.outputs)
     op = CustomOp(name.removeprefix(_ADDONS), types, stands_for=eqn.bodies[0])
     return active_trace().append(op, eqn.inputs, types, {"options": options, "version": 1})
-
-
-def _written(name: str, attributes: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Attributes as the kernel of that name reads them.   Source: tflite/kernels/detection_postprocess.cc"""
-    if name != "TFLite_Detection_PostProcess":
-        return attributes
-    return {key: int(value) if isinstance(value, bool) else value for key, value in attributes.items()}
 
 
 def _pool_parameters(attributes: Mapping[str, Any], eqn: Eqn) -> bytes:

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from jfuse.errors import JfuseError, NotFused
+from jfuse.errors import JfuseError, LowerError, NotFused
 from jfuse.ir.dims import is_known
 from jfuse.ir.graph import Atom, Const, Eqn, Graph, Var
 from jfuse.ir.trace import active_trace, recording
@@ -21,6 +21,7 @@ from jfuse.ir.walk import (
 from jfuse.kernels import ops
 from jfuse.kernels.control import composite, scan, scan_parts, while_
 from jfuse.kernels.core.op import TflOp
+from jfuse.lowering.composites.detection import is_stub
 from jfuse.lowering.instead import spellings_of
 from jfuse.lowering.rule_tools.broadcast_constants import constant_behind
 from jfuse.lowering.rule_tools.case_distinctions import place_of
@@ -104,12 +105,32 @@ def _resolved(graph: Graph, ctx: Context, place: _Standing) -> Graph:
                 return _fused(eqn, rule, [counts[out] > 0 for out in eqn.outputs], ctx, place)
             except NotFused as refusal:
                 ctx.report.refused.append(Refusal.of(refusal, eqn.params["name"], rule.name, eqn.source))
-        elif not eqn.params["name"].startswith(_OWN):
+        elif not eqn.params["name"].startswith(_OWN) and not _is_runtime_op(eqn):
+            _refuse_stub(eqn)
             missing = NotFused("no_rule", want=f"a rule for {eqn.params['name']!r}")
             ctx.report.refused.append(Refusal.of(missing, eqn.params["name"], "fuse", eqn.source))
         return inline(_opened(eqn, ctx, place), atoms(eqn))
 
     return rewrite(graph, visit)
+
+
+def _is_runtime_op(eqn: Eqn) -> bool:
+    """Whether the importer gave a marked function the runtime's own operator for a body."""
+    return any(e.op.is_stubbed for e in eqn.bodies[0].eqns)
+
+
+def _refuse_stub(eqn: Eqn) -> None:
+    """Raise LowerError where the body of a function that nothing fuses is a stub: its results are not what is meant."""
+    if not is_stub(eqn.bodies[0]):
+        return
+    name = eqn.params["name"]
+    raise LowerError(
+        f"the function marked {name!r} is a stub, and nothing says what it stands for",
+        where=str(eqn.source) or None,
+        expected="a rule, a custom operator, or a body that computes something of its arguments",
+        found="results that no argument changes",
+        remedy=f'custom_ops={{"{name}": None}} for a kernel of your own, or a rule with @jfuse.fuses("{name}")',
+    )
 
 
 def _opened(eqn: Eqn, ctx: Context, place: _Standing) -> Graph:

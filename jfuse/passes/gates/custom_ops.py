@@ -22,14 +22,14 @@ _FLEX_COST = (
     "TensorFlow's kernels to an app (megabytes, or hundreds of them with all ops); runs on the CPU, and cuts the graph "
     "that other delegates could take"
 )
+_OWN_COST = "LiteRT's own resolver has its kernel, which cuts the graph that delegates could take"
 _CUSTOM_COST = "needs a kernel of this name registered with the runtime, and cuts the graph that delegates could take"
 
 
 def custom_operators(program: Program, ctx: Context) -> Program:
     """The program with a custom operator for each opaque op that `select_tf_ops` or `custom_ops` lets into the file."""
-    if not ctx.tf_ops.select_tf_ops and not ctx.tf_ops.custom_ops:
-        return program
-    program = program.with_graphs(lambda graph: _with_custom(graph, ctx))
+    if ctx.tf_ops.select_tf_ops or ctx.tf_ops.custom_ops:
+        program = program.with_graphs(lambda graph: _with_custom(graph, ctx))
     ctx.report.custom = list(_told(program.graphs()))
     return program
 
@@ -72,7 +72,13 @@ def _told(graphs: Sequence[Graph]) -> Sequence[CustomOperators]:
             code.removeprefix(FLEX),
             len(eqns),
             str(eqns[0].source),
-            _FLEX_COST if code.startswith(FLEX) else _CUSTOM_COST,
+            _cost(code, eqns[0]),
         )
         for code, eqns in found.items()
     ]
+
+
+def _cost(code: str, eqn: Eqn) -> str:
+    if eqn.op.is_stubbed:
+        return _OWN_COST
+    return _FLEX_COST if code.startswith(FLEX) else _CUSTOM_COST

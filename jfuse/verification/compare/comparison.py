@@ -22,7 +22,7 @@ from jfuse.verification.compare.wrong import Differs, Excused, Worst, Wrong, mea
 from jfuse.verification.inputs.edges import ONE_INFINITE, OVERFLOWING, STEEP
 from jfuse.verification.inputs.independent import compared_samples
 from jfuse.verification.inputs.redraw import Redraw
-from jfuse.verification.runners.without_custom_ops import AroundCustom, results_by_chance
+from jfuse.verification.runners.without_custom_ops import AroundCustom, results_by_chance, results_of_stubs
 from jfuse.verification.subject import STATE, Arrays, Calls, Subject, outputs_and_states, states_as_outputs
 
 MOVING = frozenset({"random", "given"})
@@ -232,7 +232,7 @@ class Comparison:
                 yield Wrong(self._pair(place), output, measure, tolerance, f, w, place)
 
     def _learn(self, step: CallInputs, wanted: Arrays) -> None:
-        for output in (n for n in wanted if not n.startswith(STATE)):
+        for output in (n for n in wanted if not n.startswith(STATE) and n not in self.left_out):
             self._constant.learn(step.key, output, np.asarray(wanted[output]))
         for output in (n for n in wanted if self.tolerance(step.key, n).per_element):
             self.scales.learn(step.key, output, np.asarray(wanted[output]))
@@ -305,8 +305,16 @@ def _steps(key: str, batch: Arrays, place: tuple[int, ...]) -> list[CallInputs]:
 
 def by_chance(signature: Signature) -> Iterator[str]:
     """The outputs and states that differ from call to call, by name."""
-    names = (*signature.output_names, *(f"{STATE}{s.name}" for s in signature.states))
-    return (names[i] for i in results_by_chance(signature.graph))
+    return map(_result_names(signature).__getitem__, results_by_chance(signature.graph))
+
+
+def of_stubs(signature: Signature) -> Iterator[str]:
+    """The outputs and states that the runtime computes and the source does not, by name."""
+    return map(_result_names(signature).__getitem__, results_of_stubs(signature.graph))
+
+
+def _result_names(signature: Signature) -> tuple[str, ...]:
+    return (*signature.output_names, *(f"{STATE}{s.name}" for s in signature.states))
 
 
 def _all_finite(outputs: Arrays) -> bool:

@@ -41,20 +41,20 @@ class AroundCustom:
         found = self._litert.run(key, {**inputs, **results})
         outputs = zip(signature.output_names, signature.graph.outputs, strict=False)
         # What the runtime draws is not what XLA draws; what a custom operator draws is an input of the file.
-        random = _by_chance(signature.graph, lambda e: e.op.code is None and draws(e))
+        random = _depending(signature.graph, lambda e: e.op.code is None and draws(e))
         wanted = {n: values[a] for n, a in (*outputs, *_operands(signature.graph)) if a not in random}
         return found, wanted
 
 
 def has_custom(program: Program) -> bool:
     """Whether the file has operators that LiteRT cannot run by itself."""
-    return any(e.op.code is not None for graph in program.graphs() for e in all_eqns(graph))
+    return any(e.op.is_computed_here for graph in program.graphs() for e in all_eqns(graph))
 
 
 def can_be_cut(program: Program) -> bool:
     """Whether no custom operator stands in a loop or branch, where its results cannot be inputs of the file."""
     return not any(
-        e.op.code is not None
+        e.op.is_computed_here
         for graph in program.graphs()
         for eqn in graph.eqns
         for body in eqn.bodies
@@ -64,17 +64,27 @@ def can_be_cut(program: Program) -> bool:
 
 def results_by_chance(graph: Graph) -> list[int]:
     """The positions of the results that depend on what differs from call to call (random numbers)."""
-    random = _by_chance(graph, draws)
+    random = _depending(graph, draws)
     return [i for i, atom in enumerate(graph.outputs) if atom in random]
 
 
-def _by_chance(graph: Graph, is_drawn: Callable[[Eqn], bool]) -> set[Atom | None]:
-    """What depends on an equation that draws, one of a body included."""
-    random: set[Atom | None] = set()
+def results_of_stubs(graph: Graph) -> list[int]:
+    """The positions of the results that depend on an operator in whose place the source computes something else."""
+    found = _depending(graph, _has_stub)
+    return [i for i, atom in enumerate(graph.outputs) if atom in found]
+
+
+def _has_stub(eqn: Eqn) -> bool:
+    return eqn.op.is_stubbed or any(e.op.is_stubbed for body in eqn.bodies for e in all_eqns(body))
+
+
+def _depending(graph: Graph, is_meant: Callable[[Eqn], bool]) -> set[Atom | None]:
+    """What depends on one of the equations that are meant."""
+    found: set[Atom | None] = set()
     for eqn in graph.eqns:
-        if is_drawn(eqn) or random & set(eqn.inputs):
-            random.update(eqn.outputs)
-    return random
+        if is_meant(eqn) or found & set(eqn.inputs):
+            found.update(eqn.outputs)
+    return found
 
 
 def _cut(signature: Signature) -> Signature:
@@ -84,7 +94,7 @@ def _cut(signature: Signature) -> Signature:
     cut = Graph(
         graph.name,
         (*graph.inputs[:inputs], *given, *graph.inputs[inputs:]),
-        tuple(eqn for eqn in graph.eqns if eqn.op.code is None),
+        tuple(eqn for eqn in graph.eqns if not eqn.op.is_computed_here),
         (*graph.outputs[:outputs], *taken, *graph.outputs[outputs:]),
     )
     return replace(
@@ -102,7 +112,7 @@ def _named(pairs: Iterator[tuple[str, Var]]) -> tuple[tuple[str, ...], tuple[Var
 
 def _custom(graph: Graph) -> Iterator[tuple[str, Eqn]]:
     """The custom operators with a name for each."""
-    for number, eqn in enumerate(eqn for eqn in graph.eqns if eqn.op.code is not None):
+    for number, eqn in enumerate(eqn for eqn in graph.eqns if eqn.op.is_computed_here):
         yield f"{eqn.op.name} {number}", eqn
 
 
