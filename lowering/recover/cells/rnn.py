@@ -21,6 +21,7 @@ _NEXT = "h' = act(W x + R h + b)"
 # takes about 3 µs a step however few they are.
 _MOST_PRODUCTS = 32 * 1024
 _SPARSE = 0.25
+_BOUNDED = ("TANH", "SIGMOID", "RELU6", "RELU_N1_TO_1")  # of which no state is infinite
 
 
 @recovers("jfuse.rnn")
@@ -50,6 +51,7 @@ def recover_rnn(step: Step) -> Proposal:
     gate = gate_of(entering, step.view.forms([entering.operand], (x, h)), x, h, ())
     if step.one_step:
         need_products([gate.weights], [gate.recurrent])
+    _refuse_elementwise(step, gate, (x, h), entering.function)
     _refuse_sparse(gate)
     attributes = {"results": results, "reverse": step.eqn.params["reverse"], "activation": entering.function}
     constants = {"weights": gate.weights, "recurrent": gate.recurrent, "bias": gate.bias}
@@ -82,6 +84,24 @@ def _results(step: Step, h: Var) -> tuple[str, ...]:
             need(same, "output_is_h", want="h of every step", got=atom.type, near=4)
     carried = len(step.carries)
     return tuple("h" if i < carried else "y" for i in range(len(outputs)))
+
+
+def _refuse_elementwise(step: Step, gate: RecoveredGate, sources: tuple[Var, Var], activation: str) -> None:
+    """Refuse a recurrence element by element where an infinite one would meet the zeros of the op's matrices: NaN."""
+    spread_x, spread_h = (
+        bool((matrix == 0).any()) and not _is_multiplied(step, source)
+        for matrix, source in zip((gate.weights, gate.recurrent), sources, strict=True)
+    )
+    finite = not spread_h or (activation in _BOUNDED and not spread_x)
+    need(
+        finite, "elementwise_recurrence", want="a product with the state", got="a recurrence of single elements", near=4
+    )
+
+
+def _is_multiplied(step: Step, source: Var) -> bool:
+    """Whether the step multiplies an input with a matrix."""
+    products = (e for e in step.body.eqns if e.op.product == "matrices")
+    return any(source in step.dependence.inputs_behind(a for a in e.inputs if a is not None) for e in products)
 
 
 def _refuse_sparse(gate: RecoveredGate) -> None:

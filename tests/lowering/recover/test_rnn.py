@@ -161,6 +161,33 @@ def test_large_matrices_of_zeros_stay_a_loop() -> None:
     assert read(recurrence(8, identity[:8, :8]), carries=[f32(BATCH, 8)])
 
 
+def elementwise(act: Any, into: np.ndarray | None = None) -> Step:
+    """h' = act(decay * h + x), x multiplied with a matrix first where there is one."""
+    decay = np.linspace(0.5, 0.9, UNITS, dtype=np.float32)
+
+    def step(h: Array, x: Array) -> tuple[Array, ...]:
+        new_h = act(ops.add(ops.mul(h, decay), x if into is None else dense(x, into)))
+        return new_h, new_h
+
+    return step
+
+
+@pytest.mark.parametrize(
+    ("act", "into", "fuses"),
+    [("NONE", False, False), ("RELU", True, False), ("TANH", False, False), ("TANH", True, True)],
+)
+def test_a_recurrence_of_single_elements_fuses_where_no_infinity_meets_a_zero(
+    act: str, into: bool, fuses: bool
+) -> None:
+    step = elementwise(ACTIVATIONS[act], weights(UNITS, UNITS) if into else None)
+    loop = {"xs": [f32(BATCH, UNITS)]}
+    if fuses:
+        assert read(step, **loop).constants["recurrent"].shape == (UNITS, UNITS)
+        return
+    with pytest.raises(NotFused, match="elementwise_recurrence"):
+        read(step, **loop)
+
+
 def name_of(step: Step) -> str:
     with pytest.raises(NotFused) as refusal:
         recover_gru(step_of(step))
