@@ -15,6 +15,12 @@ def keeps_state(eqn: Eqn) -> bool:
     return bool(state_operands(eqn))
 
 
+def has_open_state(eqn: Eqn) -> bool:
+    """Whether an equation has a state of open size, as fused recurrent ops have."""
+    states = [eqn.inputs[i] for i in state_operands(eqn)]
+    return any(s is not None and not s.type.is_static for s in states)
+
+
 def updated_operands(eqn: Eqn) -> dict[int, int]:
     """For each operand that the parameter `updates` names, by position, which of the last results it becomes.
 

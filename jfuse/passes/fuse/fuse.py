@@ -26,7 +26,7 @@ from jfuse.lowering.instead import spellings_of
 from jfuse.lowering.rule_tools.broadcast_constants import constant_behind
 from jfuse.lowering.rule_tools.case_distinctions import place_of
 from jfuse.lowering.rules import FuseRule, need
-from jfuse.opaque_ops.state_operands import keeps_state
+from jfuse.opaque_ops.state_operands import has_open_state, keeps_state
 from jfuse.passes.context import Context
 from jfuse.passes.fuse.custom_composites import as_custom
 from jfuse.passes.fuse.describe import describe
@@ -37,7 +37,6 @@ from jfuse.passes.fuse.rule_calls import atoms, recorded
 from jfuse.passes.fuse.run_time_shapes import (
     dynamic_before_fused,
     dynamic_before_replacement,
-    has_open_state,
     table_lookup,
 )
 from jfuse.passes.options import FUSED, PREFERENCES

@@ -19,7 +19,7 @@ from jfuse.kernels import control, ops
 from jfuse.kernels.core.op import depends_on_data
 from jfuse.lowering.peephole.layout.reshape import constant_shape
 from jfuse.lowering.rule_tools.broadcast_constants import broadcast_constants, constant_of, unbroadcast
-from jfuse.opaque_ops.state_operands import keeps_state, state_operands
+from jfuse.opaque_ops.state_operands import has_open_state, keeps_state, state_operands
 from jfuse.passes.rewrite import inline
 
 # Their kernels leave the result open wherever a -1 stands in the input's shape_signature, constant operands or not.
@@ -137,12 +137,6 @@ def ancestors(
             found.add(eqn)
             needed.update(a for a in operands(eqn) if isinstance(a, Var))
     return found
-
-
-def has_open_state(eqn: Eqn) -> bool:
-    """Whether an equation has a state of open size, as fused recurrent ops have."""
-    states = [eqn.inputs[i] for i in state_operands(eqn)]
-    return any(s is not None and not s.type.is_static for s in states)
 
 
 def _needs_order(graph: Graph) -> bool:

@@ -22,8 +22,8 @@ from jfuse.ir.trace import at_source, recording
 from jfuse.ir.types import DType, TensorType
 from jfuse.ir.walk import has_effects, substitute, substitute_graph, users
 from jfuse.kernels import ops
-from jfuse.opaque_ops.state_operands import state_operands
-from jfuse.passes.fuse.run_time_shapes import ancestors, has_open_state, has_run_time_shape
+from jfuse.opaque_ops.state_operands import has_open_state, state_operands
+from jfuse.passes.fuse.run_time_shapes import ancestors, has_run_time_shape
 from jfuse.passes.simplify.dce import eliminate_dead_code
 
 Places = Mapping[str, Sequence[tuple[Var, int]]]

@@ -12,6 +12,7 @@ import tensorflow as tf
 import jfuse
 from tests.end_to_end.invokes import Arrays, check_invokes
 from tests.models.recurrences.lstm_written import Loop, Weights, reordered_cell
+from tests.slow import slow_but
 
 _STEPS, _FEATURES, _UNITS = 6, 5, 32  # states of 128 bytes: smaller ones would be right by luck
 
@@ -54,6 +55,29 @@ def test_an_lstm_behind_a_run_time_size_stays_a_loop(select: Callable[[Any], Any
     assert (refusal.condition, refusal.source) == ("dynamic_before_fused", "while (While)")
     assert lite.report.operators["while"] == 1
     assert "unidirectional_sequence_lstm" not in lite.report.operators
+    check_invokes(lite, some_rows)
+
+
+def started(token: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """A decoder's input: a token before all steps but the last one."""
+    return lambda x: tf.concat([token(x), x[:, :-1]], 1)
+
+
+_TOKEN = np.arange(_FEATURES, dtype=np.float32).reshape(1, 1, -1)
+_TOKENS: dict[str, Callable[[Any], Any]] = {
+    "tiled": lambda x: tf.tile(_TOKEN, [tf.shape(x)[0], 1, 1]),
+    "broadcast": lambda x: tf.broadcast_to(_TOKEN[0], [tf.shape(x)[0], 1, _FEATURES]),
+    "repeated": lambda x: tf.repeat(tf.constant(_TOKEN), tf.shape(x)[0], axis=0),
+    "filled": lambda x: tf.fill([tf.shape(x)[0], 1, _FEATURES], 2.0),
+    "computed": lambda x: tf.tile(tf.reduce_max(x, [0, 1], keepdims=True), [tf.shape(x)[0], 1, 1]),
+}
+
+
+@pytest.mark.parametrize("token", slow_but(lambda name: name == "tiled", list(_TOKENS)))
+def test_an_lstm_behind_a_start_token_is_fused(token: str) -> None:
+    lite = jfuse.convert(build(started(_TOKENS[token])), loop="while")
+    assert lite.report.refused == []
+    assert lite.report.operators["unidirectional_sequence_lstm"] == 1
     check_invokes(lite, some_rows)
 
 

@@ -70,7 +70,7 @@ def empty(shape: tuple[Dim, ...], dtype: DType, homes: Homes, *, more: int = 0) 
 def spread(value: np.ndarray, shape: tuple[Dim, ...], homes: Homes) -> Any | None:
     """A constant broadcast to a shape with open dimensions; None where no tensor has these together."""
     dtype = DType.of(value.dtype)
-    work = dtype if dtype in _COMPUTED else DType.i32
+    work = dtype if dtype in COMPUTED else DType.i32
     home = homes.together([d for d in shape if not is_known(d)])
     if home is None or home.type.dtype not in _READ or (value.any() and work is not dtype):
         return None
@@ -86,8 +86,8 @@ def spread(value: np.ndarray, shape: tuple[Dim, ...], homes: Homes) -> Any | Non
     return filled if work is dtype else ops.cast(filled, out_data_type=dtype)
 
 
-_COMPUTED = frozenset({DType.f32, DType.i32})  # what ZEROS_LIKE, ADD and TILE all take
-_READ = _COMPUTED | {DType.bool, DType.i8, DType.u8, DType.i64}
+COMPUTED = frozenset({DType.f32, DType.i32})  # what ZEROS_LIKE, ADD and TILE all take
+_READ = COMPUTED | {DType.bool, DType.i8, DType.u8, DType.i64}
 
 
 def _core(home: Var, dims: Sequence[Dim]) -> Any:

@@ -7,16 +7,19 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
+
 from jfuse.errors import LowerError
 from jfuse.ir.dims import is_known, same
 from jfuse.ir.graph import Atom, Const, Eqn, Graph, Var
-from jfuse.ir.walk import all_eqns, expanded_size, with_bodies, with_new_bodies
+from jfuse.ir.trace import as_atom
+from jfuse.ir.walk import all_eqns, expanded_size, users, with_bodies, with_new_bodies
 from jfuse.kernels import ops
 from jfuse.kernels.array.lists import reserve
 from jfuse.kernels.control import scan, while_
 from jfuse.kernels.core.op import draws
-from jfuse.lowering.rule_tools.broadcast_constants import broadcast_constants, constant_of
-from jfuse.opaque_ops.state_operands import keeps_state, state_operands
+from jfuse.lowering.rule_tools.broadcast_constants import broadcast_constants, constant_of, unbroadcast
+from jfuse.opaque_ops.state_operands import has_open_state, keeps_state, state_operands
 from jfuse.passes.context import Context
 from jfuse.passes.options import FUSED
 from jfuse.passes.rewrite import rewrite
@@ -29,9 +32,10 @@ from jfuse.passes.scans.to_loops.loop_cost import (
     fastest,
 )
 from jfuse.passes.scans.to_loops.loop_forms import Loop, written
-from jfuse.passes.scans.to_loops.run_time_zeros import Homes, empty, spread
+from jfuse.passes.scans.to_loops.run_time_zeros import COMPUTED, Homes, empty, spread
 from jfuse.report import LoopForm
 
+_REPEATING = (ops.fill, ops.tile, ops.broadcast_to)
 Choice = Callable[[LoopSize, Room], LoopSpelling]
 """Which form a loop of this size takes where it has so much room."""
 
@@ -60,7 +64,7 @@ class _Unlooping:
             inner = with_bodies(graph, self.graph)
             seedless = tuple(_without_seeds(eqn) if eqn.op in (scan, while_) else eqn for eqn in inner.eqns)
             inner = inner if all(map(operator.is_, seedless, inner.eqns)) else replace(inner, eqns=seedless)
-            if any(eqn.op is scan or eqn.op is reserve for eqn in inner.eqns):
+            if any(eqn.op is scan or eqn.op is reserve or has_open_state(eqn) for eqn in inner.eqns):
                 # Loops of one step each are read best when what they share with others is out of them.
                 inner = rewrite(inner, lambda eqn: hoisted(eqn) if eqn.op is scan else None)
                 inner = rewrite(inner, _Visitor(inner, self._ctx, self._choose, self._simplified).visit)
@@ -77,6 +81,7 @@ class _Visitor:
         self._simplified = simplified
         self._homes = Homes(graph.inputs)
         self._known = broadcast_constants(graph)
+        self._readers = users(graph)
         # The state pass knows these constants when it sees FILL, and writes them in its own way.
         self._states = {eqn.inputs[i] for eqn in graph.eqns if keeps_state(eqn) for i in state_operands(eqn)}
         self._held = expanded_size(graph)  # operators: passes copy the bodies that places share
@@ -88,12 +93,37 @@ class _Visitor:
             results = (empty(eqn.outputs[0].type.shape, eqn.params["dtype"], self._homes),)
         elif eqn.op is scan:
             results = self._loop(eqn)
-        elif eqn.op is ops.fill and eqn.outputs[0] not in self._states:
-            (out,) = eqn.outputs
-            ready = self._ready(out)
-            results = None if ready is out else (ready,)
+        elif eqn.op in _REPEATING and eqn.outputs[0] not in self._states:
+            ready = self._spread(eqn)
+            results = None if ready is None else (ready,)
         self._homes.add(eqn.outputs)
         return results
+
+    def _spread(self, eqn: Eqn) -> Atom | None:
+        """What an equation repeats along open axes, in a way that needs no computed shape; None where there is none."""
+        (out,) = eqn.outputs
+        readers = self._readers.get(out, ())
+        if readers and all(self._is_absorbed(eqn, by) for by in readers):
+            return None
+        ready = self._ready(out)
+        if ready is not out:
+            return ready
+        source = unbroadcast(out, {out: eqn})
+        if source is out or eqn.op is ops.fill:
+            return None
+        axes = range(-out.type.rank, 0)
+        sizes = [source.type.shape[a] if a >= -source.type.rank else 1 for a in axes]
+        shape = tuple(1 if same(d, e) is True else d for d, e in zip(out.type.shape, sizes, strict=True))
+        found = spread(np.zeros((), out.type.dtype.numpy), shape, self._homes)
+        return None if found is None or out.type.dtype not in COMPUTED else as_atom(ops.add(source, found))
+
+    def _is_absorbed(self, eqn: Eqn, reader: Eqn) -> bool:
+        """Whether `simplify` may leave a repeated value out: broadcasting does as well, and zeros at an end are PAD."""
+        (out,) = eqn.outputs
+        if reader.op is ops.concatenation:
+            constant = constant_of(out, self._known)
+            return constant is not None and not constant.any() and is_known(out.type.shape[reader.params["axis"]])
+        return reader.op.elementwise and eqn.op is not ops.fill
 
     def _loop(self, eqn: Eqn) -> Sequence[Atom]:
         body = self._ctx.sub.simplify(eqn.bodies[0], self._simplified)
