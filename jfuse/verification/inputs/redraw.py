@@ -13,6 +13,7 @@ import numpy as np
 
 from jfuse.ir.dims import is_known
 from jfuse.ir.graph import Signature
+from jfuse.verification.inputs.needed_shapes import NeededShape, needed_shapes
 from jfuse.verification.inputs.vocabularies import vocabularies, with_keys
 from jfuse.verification.subject import Arrays
 
@@ -31,6 +32,7 @@ class Manner:
 
     axis: of the other input, None for all its elements. least, end: of the numbers, where they are known.
     axes: those along which the input gets sizes of the other first, each with the axis of the other.
+    needed: what gives the value that the sizes of the others ask for.
     """
 
     kind: str
@@ -39,9 +41,12 @@ class Manner:
     least: int = 0
     end: int = 0
     axes: tuple[tuple[int, int], ...] = ()
+    needed: NeededShape | None = None
 
     def draw(self, generator: np.random.Generator, drawn: np.ndarray, inputs: Arrays) -> np.ndarray:
         """An array of the dtype and, but for `axes`, of the shape of the one drawn before.   inputs: all drawn"""
+        if self.needed is not None:
+            return self.needed.value(drawn, inputs)
         for own, axis in self.axes:
             places = np.arange(inputs[self.other].shape[axis]) % max(drawn.shape[own], 1)
             drawn = np.take(drawn, places, own)
@@ -70,6 +75,14 @@ class Redraw:
     def as_kept(self, key: str, drawn: Arrays) -> Arrays:
         """The drawn inputs in the manners that TensorFlow took before, if any."""
         return self.changed(drawn, self.kept.get(key, {}))
+
+    def as_needed(self, signature: Signature, drawn: Arrays) -> Arrays:
+        """The drawn inputs with shapes as what reads them needs them, before TensorFlow sees others."""
+        if signature.key not in self.kept:
+            found = needed_shapes(signature, drawn, self.fixed.get(signature.key, ()))
+            self.kept[signature.key] = {name: Manner("needed", needed=needed) for name, needed in found.items()}
+        shapes = {n: m for n, m in self.kept[signature.key].items() if m.needed is not None}
+        return self.changed(drawn, shapes)
 
     def changed(self, drawn: Arrays, manners: Manners) -> Arrays:
         """The drawn inputs, some of them in other manners."""

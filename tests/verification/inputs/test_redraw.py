@@ -16,6 +16,7 @@ from jfuse.ir.trace import trace_graph
 from jfuse.ir.types import DType, TensorType
 from jfuse.kernels import ops
 from jfuse.verification.inputs.redraw import Manner, Redraw
+from tests.slow import slow_but
 
 TABLE = np.arange(24, dtype=np.float32).reshape(6, 4)
 
@@ -46,6 +47,37 @@ def from_splits(values: Any, splits: Any) -> Any:
 def checked(x: Any, *checks: Any) -> Any:
     with tf.control_dependencies(checks):
         return tf.cast(x, tf.float32) * 2.0
+
+
+def transposed(rank: int, **options: Any) -> Callable[[Any, Any], Any]:
+    """A transposed convolution over images or volumes of 3 channels to 4, in the shape given."""
+    kernel = np.random.default_rng(0).normal(size=(*(3,) * rank, 4, 3)).astype(np.float32)
+    function = {1: tf.nn.conv1d_transpose, 2: tf.nn.conv2d_transpose, 3: tf.nn.conv3d_transpose}[rank]
+    return lambda x, shape: function(x, kernel, shape, **{"strides": 2, "padding": "SAME", **options})
+
+
+def grown_twice(x: Any, shape: Any) -> Any:
+    """Two in a row, the second with a shape computed from the result of the first."""
+    first = transposed(2)(x, shape)[..., :3]
+    rows = tf.shape(first)
+    return transposed(2)(first, tf.stack([rows[0], rows[1] * 2, rows[2] * 2, 4]))
+
+
+SHAPES: dict[str, Any] = {
+    "image": traced(transposed(2), floats("x", 2, 5, 6, 3), spec("s", 4)),
+    "valid": traced(transposed(2, padding="VALID", strides=3), floats("x", 2, 5, 6, 3), spec("s", 4)),
+    "open": traced(transposed(2), floats("x", None, None, None, 3), spec("s", 4)),
+    "sequence": traced(transposed(1), floats("x", 2, 7, 3), spec("s", 3)),
+    "volume": traced(transposed(3), floats("x", 1, 4, 5, 3, 3), spec("s", 5)),
+    "sizes by themselves": traced(
+        lambda x, h, w: transposed(2)(x, tf.stack([2, h, w, 4])), floats("x", 2, 5, 6, 3), spec("h"), spec("w")
+    ),
+    "sizes of the image": traced(
+        lambda x, s: transposed(2)(x, tf.concat([tf.shape(x)[:1], s, [4]], 0)), floats("x", None, 5, 6, 3), spec("s", 2)
+    ),
+    "twice": traced(grown_twice, floats("x", 2, 3, 4, 3), spec("s", 4)),
+}
+"""Transposed convolutions whose shape is an input."""
 
 
 MODELS: dict[str, Any] = {
@@ -109,6 +141,11 @@ def test_models_that_take_some_inputs_only(model: Any) -> None:
     report = jfuse.convert(model).report
     assert {d.pair for d in report.differences} == {"tensorflow/xla", "tensorflow/litert"}
     assert all(d.samples >= 3 for d in report.differences)
+
+
+@pytest.mark.parametrize("name", slow_but(lambda name: name in ("open", "volume"), list(SHAPES)))
+def test_shapes_of_transposed_convolutions(name: str) -> None:
+    test_models_that_take_some_inputs_only(SHAPES[name])
 
 
 @pytest.mark.parametrize(
