@@ -19,10 +19,10 @@ from jfuse.ir.evaluate import evaluate
 from jfuse.ir.graph import Atom, Eqn, Graph, Op, Params, Var, arrays_of
 from jfuse.ir.registry import register_family
 from jfuse.ir.trace import active_trace, is_tracing
-from jfuse.ir.types import TensorType
+from jfuse.ir.types import DType, TensorType
 from jfuse.opaque_ops.custom_options import FLEX, flex_node
 from jfuse.opaque_ops.state_operands import updated_operands
-from jfuse.tf_nodes.single_node import run_node
+from jfuse.tf_nodes.single_node import in_f64, run_node
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,8 +45,9 @@ class TfOp(Op):
         return f"tf.{self.tf_name}"
 
     def map_types(self, change: Callable[[TensorType], TensorType]) -> TfOp:
-        """The same op with its results' types changed."""
-        return replace(self, types=tuple(map(change, self.types)))
+        """The same op with its results' types changed, and in f64 where f32 becomes that."""
+        is_wide = bool(self.node) and change(TensorType((), DType.f32)).dtype is DType.f64
+        return replace(self, types=tuple(map(change, self.types)), node=in_f64(self.node) if is_wide else self.node)
 
     def infer(self, inputs: Sequence[Atom | None], params: Params, bodies: Sequence[Graph]) -> tuple[TensorType, ...]:
         """The types that TensorFlow inferred for the node."""

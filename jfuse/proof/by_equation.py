@@ -1,6 +1,6 @@
 """Proofs without XLA: body and replacement are computed equation by equation.
 
-For ops that work on bytes, and for results whose size depends on data.
+For ops that work on bytes, for results whose size depends on data, and for bodies with nodes that TensorFlow computes.
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ def works_on_bytes(replacement: Graph) -> bool:
     )
 
 
-def counts_data(*graphs: Graph) -> bool:
-    """Whether results as long as data decide are all that keeps XLA from running the graphs.
+def runs_by_equation(*graphs: Graph) -> bool:
+    """Whether results as long as data decide, and nodes without a rule, are all that keeps XLA from running the graphs.
 
     Those of WHERE and UNIQUE are no longer than what they are counted from. A size that is a value of its own, as that
     of RANGE, may be any: it is looked at before the result is computed, which bodies of loops give no room for.
@@ -54,8 +54,15 @@ def counts_data(*graphs: Graph) -> bool:
     eqns = [eqn for graph in graphs for eqn in all_eqns(graph) if not eqn.bodies]
     outer = {eqn for graph in graphs for eqn in graph.eqns}
     atoms = [a for eqn in eqns for a in (*eqn.inputs, *eqn.outputs) if a is not None]
-    runs = all(e.op.is_kernel and (e in outer or not (e.op.traceable and depends_on_data(e))) for e in eqns)
-    return runs and any(map(depends_on_data, eqns)) and all(a.type.dtype is not DType.string for a in atoms)
+    kernels = [e for e in eqns if not _is_node(e)]
+    runs = all(e.op.is_kernel and (e in outer or not (e.op.traceable and depends_on_data(e))) for e in kernels)
+    needed = len(kernels) < len(eqns) or any(map(depends_on_data, kernels))
+    return runs and needed and all(a.type.dtype is not DType.string for a in atoms)
+
+
+def _is_node(eqn: Eqn) -> bool:
+    """Whether TensorFlow computes an equation, the same each time."""
+    return eqn.op.tf_name is not None and bool(eqn.op.node) and not eqn.op.draws
 
 
 def agree(body: Graph, replacement: Graph, seed: int) -> int:
@@ -130,12 +137,20 @@ def _computed(graph: Graph, args: Sequence[np.ndarray]) -> list[np.ndarray]:
                 operands = [env[a] if isinstance(a, Var) else a for a in eqn.inputs]
                 if eqn.op.traceable and depends_on_data(eqn):
                     _need_small(eqn, operands)
-                env.update(zip(eqn.outputs, run_equation(eqn, operands, env), strict=True))
+                results = run_equation(eqn, operands, env)
+                if _is_node(eqn) and _has_nan(results) and not _has_nan(operands):
+                    raise _Fails(f"{eqn.op.name} gives NaN")  # outside of what it is defined for
+                env.update(zip(eqn.outputs, results, strict=True))
             return [np.asarray(env[a] if isinstance(a, Var) else a.array) for a in graph.outputs]
     except _TooLarge:
         raise
     except (JfuseError, TypeError, ValueError, IndexError) as error:
         raise _Fails(str(error).split("\n")[0]) from error
+
+
+def _has_nan(values: Sequence[Any]) -> bool:
+    arrays = [np.asarray(v.array if isinstance(v, Const) else v) for v in values if v is not None]
+    return any(a.dtype.kind in "fc" and bool(np.isnan(a).any()) for a in arrays)
 
 
 def _need_small(eqn: Eqn, operands: Sequence[Any]) -> None:

@@ -20,7 +20,7 @@ from jfuse.kernels.control import BodyOp, scan
 from jfuse.kernels.core.op import depends_on_data
 from jfuse.lowering.rule_tools.case_distinctions import families, place_of, run_time_switches
 from jfuse.lowering.rules import need
-from jfuse.proof.by_equation import agree, counts_data, largest_difference, works_on_bytes
+from jfuse.proof.by_equation import agree, largest_difference, runs_by_equation, works_on_bytes
 from jfuse.proof.ranges import integer_limits
 from jfuse.proof.samples import Case, Padded, Sampler, open_shapes
 
@@ -95,7 +95,7 @@ def prove(
     if works_on_bytes(replacement):
         _refuse_unexplained(body, replacement, claims)
         return Proof(agree(body, replacement, seed), 0.0)
-    by_equation = counts_data(body, replacement)
+    by_equation = runs_by_equation(body, replacement)
     of_body, of_replacement = (None if by_equation else _unrunnable(graph) for graph in (body, replacement))
     need(of_body is None, "body_not_executable", want="ops that XLA runs", got=of_body)
     need(of_replacement is None, "replacement_not_executable", want="ops that XLA runs", got=of_replacement)

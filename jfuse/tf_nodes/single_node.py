@@ -32,6 +32,18 @@ def single_node(node: Any, operands: int) -> bytes:
     return bytes(plain.SerializeToString(deterministic=True))
 
 
+def in_f64(node: bytes) -> bytes:
+    """The same node with f64 for every f32 that its attributes name."""
+    parsed = _parsed(node)
+    for attr in parsed.attr.values():
+        if attr.WhichOneof("value") == "type" and attr.type == _FLOAT:
+            attr.type = _DOUBLE
+        attr_types = [_DOUBLE if t == _FLOAT else t for t in attr.list.type]
+        if attr_types:
+            attr.list.type[:] = attr_types
+    return bytes(parsed.SerializeToString(deterministic=True))
+
+
 def attributes_of(node: bytes) -> dict[str, Any]:
     """The attributes of a serialized NodeDef as Python values, by name."""
     parsed = _parsed(node)
@@ -63,7 +75,8 @@ def why_not_single(node: Any, op_def: Any) -> str:
     return ""
 
 
-_RESOURCE, _VARIANT, _REFERENCES = 20, 21, 100  # tensorflow/core/framework/types.proto
+_FLOAT, _DOUBLE = 1, 2  # tensorflow/core/framework/types.proto
+_RESOURCE, _VARIANT, _REFERENCES = 20, 21, 100
 
 
 def run_node(node: bytes, arrays: Sequence[np.ndarray]) -> tuple[np.ndarray, ...]:

@@ -28,6 +28,7 @@ _NOT_PROVEN = (
     "trust=True on {rule}, which was not used for {name!r} at {source}: what it replaces holds such an op, so that "
     "nothing can be proven (docs/rules.md)"
 )
+_NOT_EQUAL = "another rule than {rule}, which does not compute what {name!r} at {source} does: {reason}"
 _NO_KERNEL = "cast to one of the types that the kernel takes, in the source"
 _NOT_ON_TARGET = (
     "other layers in the source, or a target that has these operators; `jfuse check FILE --target {target}` tells of "
@@ -58,8 +59,12 @@ def only_operators(program: Program, ctx: Context) -> Program:
     try:
         check_operators(program.graphs(), ctx.variables, ctx.target)
     except LowerError as error:
-        unproven = [refusal for refusal in ctx.report.refused if refusal.condition == "body_not_executable"]
-        lines = [_NOT_PROVEN.format(rule=r.rule, name=r.what, source=r.source) for r in unproven]
+        said = {"body_not_executable": _NOT_PROVEN, "not_equal": _NOT_EQUAL}
+        lines = [
+            said[r.condition].format(rule=r.rule, name=r.what, source=r.source, reason=r.reason)
+            for r in ctx.report.refused
+            if r.condition in said and r.what not in ctx.rules.recovers
+        ]
         error.remedy = _INDENT.join([*lines, *filter(None, [error.remedy])])
         raise
     return program

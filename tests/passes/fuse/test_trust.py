@@ -43,6 +43,23 @@ def test_a_body_with_ops_without_a_rule_fuses_by_trust(trust: bool) -> None:
     assert "igamma" in fusion.unproven.lower()
 
 
+@pytest.mark.parametrize("factor", [1.0, 1.01])
+def test_a_body_that_tensorflow_alone_computes_is_proven_against_it(factor: float) -> None:
+    """Also where the rule is to be trusted, as it need not be."""
+
+    def fuse(x: Any) -> Any:
+        return fuse_gamma(jfuse.ops.abs_(x))
+
+    rule = fuses("test.trusted", trust=True, default=False)(fuse)
+    body = marked(lambda x: incomplete_gamma(tf.abs(x)) * factor)
+    if factor != 1:
+        with pytest.raises(jfuse.LowerError, match=r"another rule than fuse, which .* 'test\.trusted' .*: not_equal"):
+            jfuse.convert(body, rules=[rule])
+        return
+    (fusion,) = jfuse.convert(body, rules=[rule]).report.fused
+    assert (fusion.samples > 50, fusion.error < 1e-12, fusion.unproven) == (True, True, "")
+
+
 @pytest.mark.parametrize("least", [0.0, 0.5])
 def test_a_result_as_long_as_data_decide_is_proven(least: float) -> None:
     """The rule is that for 0."""
