@@ -10,6 +10,7 @@ import numpy as np
 
 from jfuse.errors import JfuseError, shown
 from jfuse.frontends.jax_functions.source import import_functions, is_jax_source, jax_signatures
+from jfuse.frontends.nan_weights import notes_on_file
 from jfuse.frontends.pytorch import is_torch_source
 from jfuse.frontends.selection import Selection
 from jfuse.frontends.sources import import_tensorflow
@@ -101,7 +102,7 @@ def load_selected(
             found = "a file's bytes" if in_memory else str(source)
             raise JfuseError("shapes= and batch= are of what becomes a file, not of a file", found=found)
         program = load_tflite(bytes(source) if in_memory else Path(source), limits=limits)
-        return Model(program, report=Report(notes=list(running_notes(program))), limits=limits)
+        return Model(program, report=Report(notes=[*running_notes(program), *notes_on_file(program)]), limits=limits)
     known = default_rules().extended(rules)
     if is_torch_source(source):
         modules = import_modules(source, selection, known.lowers_torch, unsafe=unsafe)

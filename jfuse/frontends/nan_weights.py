@@ -10,6 +10,8 @@ from typing import Any
 import numpy as np
 
 from jfuse.ir.contents import count_nans
+from jfuse.ir.graph import Const, Program
+from jfuse.ir.walk import all_eqns
 
 _LOGGER = logging.getLogger("jfuse")
 
@@ -41,6 +43,15 @@ class NanWeights:
         for note in self._found:
             _LOGGER.warning(note)
         return tuple(self._found)
+
+
+def notes_on_file(program: Program) -> tuple[str, ...]:
+    """A note on each constant of a file's program that holds NaNs, by the name of its tensor."""
+    nans = NanWeights()
+    consts = (a for g in program.graphs() for e in all_eqns(g) for a in e.inputs if isinstance(a, Const))
+    for const in {c.memory: c for c in consts}.values():
+        nans.look_at_constant(f"the tensor {const.name!r}" if const.name else f"a tensor {const.type}", const.array)
+    return nans.notes()
 
 
 def address(array: np.ndarray) -> int:

@@ -59,6 +59,8 @@ def resolved_shape(shape: Shape, target: Sequence[Dim]) -> Shape:
         if same(rest, 0):
             raise TypeMismatch("the -1 of a new shape cannot be computed beside a dimension of 0", found=tuple(target))
         target = with_dim(tuple(target), unknown[0], floor_divided(size, rest) if is_known(rest) else size // rest)
-    if same(product(tuple(target)), size) is False:
+    sizes = product(tuple(target)), size
+    may_be_none = any(same(n, 0) for n in sizes) and not all(map(is_known, sizes))  # symbols count as 1 or more
+    if same(*sizes) is False and not may_be_none:
         raise TypeMismatch("a reshape keeps the number of elements", expected=size, found=tuple(target))
     return tuple(target)

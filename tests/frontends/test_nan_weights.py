@@ -58,6 +58,11 @@ def test_constants_of_jax() -> None:
     assert of_nans(lambda x: x @ KERNEL, specs) == told("a constant f32[4,2] of the function")
 
 
+def test_constants_of_a_file() -> None:
+    data = jfuse.convert(function(lambda x: x @ tf.constant(KERNEL, name="table")), verify=False).to_bytes()
+    assert of_nans(data) == told("the tensor 'matmul/weights'")
+
+
 def test_a_lone_nan_is_meant() -> None:
     assert of_nans(function(lambda x: tf.where(x > 0, x, np.nan))) == []
     assert of_nans(lambda x: jnp.where(x > 0, x, np.nan), [np.zeros((1, 4), np.float32)]) == []

@@ -261,3 +261,9 @@ def lower_broadcast_gradient_args(s0: Array, s1: Array) -> tuple[Array, ...]:
 def lower_fill(dims: Array, value: Array) -> Array:
     """FILL; a constant where sizes and value are."""
     return ops.fill(sizes_operand(dims), value)
+
+
+@lowers("Empty")
+def lower_empty(shape: Array, *, dtype: DType, init: bool = False) -> Array:
+    """Zeros, also where TensorFlow leaves what was in memory."""
+    return lower_fill(shape, np.zeros((), dtype.numpy))

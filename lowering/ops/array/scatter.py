@@ -82,9 +82,24 @@ def accumulates(name: str, op: TflOp) -> LowerRule:
     return lowers(name)(lower)
 
 
-accumulates("TensorScatterAdd", ops.add)
+_TENSOR_ADD = accumulates("TensorScatterAdd", ops.add)
 accumulates("ScatterNdNonAliasingAdd", ops.add)
-accumulates("TensorScatterSub", ops.sub)
+_TENSOR_SUB = accumulates("TensorScatterSub", ops.sub)
+
+
+def in_place(name: str, scatter: LowerRule) -> LowerRule:
+    """The rule for an op that writes rows into its operand, and gives it.   number[n, ...], i32[k], number[k, ...]"""
+
+    def lower(x: Array, i: Array, v: Array) -> Array:
+        rows = ops.floor_mod(as_i32(i), size_tensor(x.shape[0], [x]))
+        return scatter(x, ops.expand_dims(rows, np.int32(1)), v)
+
+    return lowers(name)(lower)
+
+
+in_place("InplaceUpdate", lower_tensor_scatter_update)
+in_place("InplaceAdd", _TENSOR_ADD)
+in_place("InplaceSub", _TENSOR_SUB)
 
 
 def keeps_extremes(name: str, extreme: TflOp, of_segments: TflOp, empty: Callable[[Any], Any]) -> LowerRule:

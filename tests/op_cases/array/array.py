@@ -105,6 +105,8 @@ REPEATS = (
     case("BroadcastGradientArgs", args=[const([2, 1, 1]), const([1, 1])]),
     case("BroadcastGradientArgs", args=[const([2, 3]), const([2, 3])]),
     case("Fill", args=[const([2, 3]), f32()]),
+    case("Empty", args=[const([2, 3])], dtype=DType.f32, init=True),
+    case("Empty", args=[given([2, 3], DType.i32)], dtype=DType.i32, init=True),
     case("Fill", args=[const([2], DType.i64), const(7)]),
     case("Fill", args=[const([], DType.i32), i32()]),
     case("Fill", args=[const([2]), given(b"xyz")], litert="set_tensor garbles a string that is a scalar"),
@@ -167,6 +169,7 @@ EMPTY = (
 DECIDED_BY_DATA = (
     case("Reshape", args=[f32(2, 3, 4), given([4, -1], DType.i32)]),
     case("Reshape", args=[f32(2, 6), given([3, 4], DType.i64)]),
+    case("Reshape", args=[f32(2, 0), given([5, 0], DType.i32)]),
     case("Tile", args=[f32(2, 3), given([1, 2], DType.i32)]),
     case("BroadcastTo", args=[f32(2, 1), given([3, 2, 4], DType.i32)]),
     case("Fill", args=[given([2, 3], DType.i32), f32()]),

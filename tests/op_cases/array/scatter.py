@@ -36,6 +36,11 @@ def slices(x: Operand, begin: Any, end: Any, strides: Any, value: Operand, **mas
 
 
 TENSORS = (
+    *(
+        case(f"Inplace{kind}", args=[f32(5, 2), given([-1, 1, 6], DType.i32), f32(3, 2)])
+        for kind in ("Update", "Add", "Sub")
+    ),
+    case("InplaceUpdate", args=[f32(5, 2), given([2], DType.i32), f32(1, 2)], dynamic=True),
     *(row for kind in ("Update", "Add", "Sub", "Min", "Max") for row in updates(f"TensorScatter{kind}")),
     case("TensorScatterUpdate", args=[f32(4, 3, 2), given([[2, 1]], DType.i64), f32(1, 2)]),
     case("TensorScatterUpdate", args=[boolean(4), SINGLES, boolean(3)]),
