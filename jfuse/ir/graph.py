@@ -157,7 +157,6 @@ class Op:
         without bodies, that computes on arrays. is_kept: a builtin without kernel, kept as a file has it.
     tf_name: of which TensorFlow op it is a node without a rule. code: of a custom operator, as the file has it.
     stands_for: the body of the marked function that a custom operator is made of, which computes it.
-    is_computed_here: of a custom operator, whether anything but the runtime computes it.
     is_stubbed: whether the source has something else in its place.
     node: the TensorFlow node that either stands for, serialized. reason: why its rule did not take it.
     operands, and what stands below them: as `kernels.core.op.tfl` says.
@@ -177,7 +176,6 @@ class Op:
     code: str | None = None
     node: bytes = b""
     stands_for: Graph | None = None
-    is_computed_here: bool = False
     is_stubbed: bool = False
     reason: str = ""
     operands: tuple[Operand, ...] = ()
@@ -198,6 +196,11 @@ class Op:
     cell: str = ""
     intermediates: int = 0
     parts: tuple[str, ...] = ()
+
+    @property
+    def is_computed_here(self) -> bool:
+        """Whether it is a custom operator that something besides the runtime computes."""
+        return False
 
     @property
     def selects(self) -> bool:

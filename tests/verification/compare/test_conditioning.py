@@ -100,6 +100,16 @@ def test_windows_that_move_round_otherwise_than_sums(bias: float) -> None:
     assert jfuse.verify(model, samples=200, edges="none").passed
 
 
+def test_denormals_that_tensorflow_takes_for_zeros() -> None:
+    """LiteRT does not, and divides them by 1e-12; a scale that is wrong for all numbers is found all the same."""
+    model = jfuse.convert(response(1e-6), verify=False)
+    found = jfuse.verify(model, calls=2)
+    assert found.passed
+    assert any("denormals" in note for note in found.notes)
+    with pytest.raises(jfuse.VerifyFailed, match="differs"):
+        jfuse.verify(model, response(2e-6))
+
+
 @pytest.mark.parametrize("other", [response(0.001), response(0.0, 2.001), response(0.0, alpha=1.001)])
 def test_another_window_is_more_than_rounding(other: Any) -> None:
     model = jfuse.convert(response(0.0), verify=False)
