@@ -149,6 +149,33 @@ def _steps_of_lstm(x: Array, *operands: Array | None, time_major: bool, **option
     return ops.pack(*found, axis=0 if time_major else 1), h, c
 
 
+def _steps_of_svdf(
+    x: Array,
+    features: Array,
+    times: Array,
+    bias: Array | None,
+    state: Array,
+    *,
+    rank: int,
+    fused_activation_function: str,
+    **options: Any,
+) -> tuple[Array, ...] | None:
+    """An SVDF whose activation its kernel of integers does not have: the memory moves on, then a sum of products."""
+    activate = _ACTIVATIONS.get(fused_activation_function)
+    if activate is None or not isinstance(times, np.ndarray):
+        return None
+    filters, memory = times.shape
+    steps = ops.reshape(state, np.array([-1, filters, memory], np.int32))
+    kept = ops.strided_slice(steps, [0, 0, 1], [0, 0, 0], [1, 1, 1], begin_mask=3, end_mask=7)
+    newest = ops.fully_connected(x, features, None)
+    steps = ops.concatenation(kept, ops.reshape(newest, np.array([-1, filters, 1], np.int32)), axis=2)
+    units = filters // rank
+    by_unit = ops.reshape(ops.mul(steps, times), np.array([-1, units, rank * memory], np.int32))
+    total = ops.sum_(by_unit, np.array([2], np.int32), keep_dims=False)
+    y = activate(total if bias is None else ops.add(total, bias))
+    return y, ops.reshape(steps, np.array([-1, filters * memory], np.int32))
+
+
 def _are_arrays(operands: Sequence[Array | None], places: Sequence[int]) -> bool:
     return all(isinstance(operands[i], np.ndarray) for i in places)
 
@@ -169,7 +196,13 @@ def _entering(x: Array, weights: Array, bias: Array, time_major: bool) -> list[A
 
 
 _MOST_STEPS = 64  # each is half a dozen to a dozen operators of the file
-_ACTIVATIONS: Mapping[str, Callable[[Array], Array]] = {"TANH": ops.tanh, "RELU": ops.relu, "RELU6": ops.relu6}
+_ACTIVATIONS: Mapping[str, Callable[[Array], Array]] = {
+    "NONE": lambda x: x,
+    "TANH": ops.tanh,
+    "RELU": ops.relu,
+    "RELU6": ops.relu6,
+    "RELU_N1_TO_1": _within(-1, 1),
+}
 
 
 def spells_zeros(eqn: Eqn) -> bool:
@@ -194,6 +227,7 @@ SPELLINGS: Mapping[Op, Callable[..., Any]] = {
     ops.bidirectional_sequence_lstm: _two_directions,
     ops.unidirectional_sequence_lstm: _steps_of_lstm,
     ops.unidirectional_sequence_rnn: _steps_of_rnn,
+    ops.svdf: _steps_of_svdf,
 }
 
 

@@ -42,12 +42,12 @@ def svdf(
     checks.expect("bias", bias, (filters // rank,))
     checks.expect("state", state, (batch, filters * memory))
     checks.one_float_dtype([input_, weights_feature, weights_time, bias, state])
-    steps = _shifted(state, product(jnp.asarray(input_), weights_feature), (batch, filters, memory))
+    steps = shifted(state, product(jnp.asarray(input_), weights_feature), (batch, filters, memory))
     y = jnp.sum(jnp.reshape(steps * weights_time, (batch, filters // rank, rank * memory)), -1)
     y = y if bias is None else y + bias
     return activate(y, fused_activation_function), jnp.reshape(steps, state.shape)
 
 
-def _shifted(state: Array, newest: Array, shape: tuple[Any, ...]) -> Array:
+def shifted(state: Array, newest: Array, shape: tuple[Any, ...]) -> Array:
     """The memory f[b,f,m] without the oldest step of each filter, and with the newest."""
     return jnp.concatenate([jnp.reshape(state, shape)[:, :, 1:], newest[:, :, None]], 2)

@@ -15,6 +15,7 @@ from jfuse.kernels.integer import (  # noqa: F401
     same_scale,
     scales,
     softmax,
+    svdf,
     tables,
     transposed_convolution,
 )

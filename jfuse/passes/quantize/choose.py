@@ -18,7 +18,7 @@ from jfuse.passes.quantize.parameters import FIRST
 from jfuse.passes.quantize.trained import trained_ranges
 from jfuse.quantization.recipe import QuantizeRule
 from jfuse.quantization.statistics import Observed
-from jfuse.tflite.runtime.quantized import Fixed, IntegerLstm
+from jfuse.tflite.runtime.quantized import Fixed, IntegerLstm, IntegerSvdf
 
 RangeOf = Callable[[Observed, str, int], tuple[float, float]]
 """The range of a value, by an algorithm's name, for integers of so many bits."""
@@ -95,8 +95,11 @@ class Choice:
 
     def _add(self, eqn: Eqn, rule: QuantizeRule) -> None:
         recurrence = facts(eqn).recurrence
+        if isinstance(recurrence, IntegerLstm):
+            self._add_lstm(eqn, recurrence, rule)
+            return
         if recurrence is not None:
-            self._add_recurrence(eqn, recurrence, rule)
+            self._add_svdf(eqn, recurrence, rule)
             return
         row, dtype = integers_of(eqn), rule.activations
         fixed = _fixed(eqn, rule)
@@ -125,14 +128,12 @@ class Choice:
         if isinstance(given, Var) and given in self._trained:
             self._groups.add((given, rule.activations), lambda: self._group(given, rule, None))
 
-    def _add_recurrence(self, eqn: Eqn, recurrence: IntegerLstm, rule: QuantizeRule) -> None:
+    def _add_lstm(self, eqn: Eqn, recurrence: IntegerLstm, rule: QuantizeRule) -> None:
         """The values of an LSTM: one scale for its output and output state, one for its cell state before and after."""
         dtype, (result, output, cell) = rule.activations, eqn.outputs
-        data, h = (eqn.inputs[i] for i in (recurrence.data, recurrence.output_state))
-        assert data is not None, "an operand"
+        h = eqn.inputs[recurrence.output_state]
         assert h is not None, "an operand"
-        key: Hashable = (data, dtype) if isinstance(data, Var) else (eqn, recurrence.data)
-        self._groups.add(key, lambda: self._group(data, rule, None))
+        key = self._add_data(eqn, recurrence.data, rule)
         both = [self._group(atom, rule, None) for atom in (result, h)]
         union = replace(both[0], low=min(g.low for g in both), high=max(g.high for g in both))
         self._groups.add((result, dtype), lambda: union)
@@ -151,6 +152,27 @@ class Choice:
             (eqn, part): self._range_of(Observed(result, part), rule.range_algorithm, rule.activation_bits)
             for part in parts_of(eqn, recurrence)
         }
+
+    def _add_svdf(self, eqn: Eqn, recurrence: IntegerSvdf, rule: QuantizeRule) -> None:
+        """The values of an SVDF: its result begins at 0 as its RELU does, its state has one scale before and after."""
+        result, after = eqn.outputs
+        before = eqn.inputs[recurrence.state]
+        assert before is not None, "an operand"
+        wide = replace(rule, activation_bits=16)
+        states = [self._group(atom, wide, None) for atom in (after, before)]
+        union = replace(states[0], low=min(g.low for g in states), high=max(g.high for g in states))
+        self._groups.add((result, rule.activations), lambda: replace(self._group(result, rule, None), low=0.0))
+        self._groups.add((after, wide.activations), lambda: union)
+        self._places[eqn, recurrence.data] = self._add_data(eqn, recurrence.data, rule)
+        self._places[eqn, recurrence.state] = (after, wide.activations)
+
+    def _add_data(self, eqn: Eqn, operand: int, rule: QuantizeRule) -> Hashable:
+        """What a recurrent operator steps through."""
+        data = eqn.inputs[operand]
+        assert data is not None, "an operand"
+        key: Hashable = (data, rule.activations) if isinstance(data, Var) else (eqn, operand)
+        self._groups.add(key, lambda: self._group(data, rule, None))
+        return key
 
     def part(self, eqn: Eqn, part: str) -> tuple[float, float]:
         """The range of an inner value of an equation."""

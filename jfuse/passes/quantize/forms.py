@@ -14,7 +14,7 @@ from jfuse.ir.types import DType
 from jfuse.ir.walk import users
 from jfuse.quantization.recipe import FLOAT, QuantizeRule, Recipe
 from jfuse.tflite.names import equation_name
-from jfuse.tflite.runtime.quantized import IntegerLstm, Integers, Quantized, WeightOperand
+from jfuse.tflite.runtime.quantized import IntegerLstm, Integers, IntegerSvdf, Quantized, WeightOperand
 from jfuse.tflite.runtime.table import quantized_of
 from jfuse.tflite.targets.target import Target
 
@@ -50,7 +50,7 @@ def operands_of(eqn: Eqn) -> Operands:
     """The roles of the float operands, as the row of the builtin has them."""
     row = facts(eqn)
     if row.recurrence is not None:
-        return Operands((row.recurrence.data, row.recurrence.output_state, row.recurrence.cell_state), (), None)
+        return Operands(row.recurrence.read, (), None)
     bias = None if row.integers is None else row.integers.bias
     data = [i for i, a in enumerate(eqn.inputs) if is_float(a) and _is_data(eqn, i)]
     weights = [w for i in data if (w := row.weights_at(i)) is not None and not w.moved and _is_constant(eqn.inputs[i])]
@@ -187,14 +187,15 @@ def why_not_integer(eqn: Eqn, rule: QuantizeRule, target: Target) -> str | None:
     return reason or _why_not_operands(eqn, operands, rule)
 
 
-def why_not_recurrence(eqn: Eqn, recurrence: IntegerLstm, rule: QuantizeRule) -> str | None:
-    """Why the integer kernel of an LSTM does not take an equation; None where it does."""
+def why_not_recurrence(eqn: Eqn, recurrence: IntegerLstm | IntegerSvdf, rule: QuantizeRule) -> str | None:
+    """Why the integer kernel of a recurrent operator does not take an equation; None where it does."""
     if rule.weights is not DType.i8:
         return f"the runtime has no kernel for weights of {rule.weights.value}"
-    states = (recurrence.data, recurrence.output_state, recurrence.cell_state)
-    others = (a for i, a in enumerate(eqn.inputs) if a is not None and i not in states)
+    others = (a for i, a in enumerate(eqn.inputs) if a is not None and i not in recurrence.read)
     if not all(map(_is_constant, others)):
         return "its weights are computed at run time"
+    if isinstance(recurrence, IntegerSvdf) and rule.symmetric:
+        return "the integer kernel of SVDF has its RELU in the zero point, which symmetric integers do not have"
     return recurrence.why_not(eqn)
 
 

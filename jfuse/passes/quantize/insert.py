@@ -17,10 +17,10 @@ from jfuse.passes.quantize.arrays import BIAS, activations_in, bias_in, in_halve
 from jfuse.passes.quantize.choose import Choice, IntegerSlot, input_scale, product_scale
 from jfuse.passes.quantize.forms import EqnForm, facts, integers_of, is_float, is_half, operands_of
 from jfuse.passes.quantize.parameters import as_unsigned
-from jfuse.passes.quantize.recurrent import integer_lstm
+from jfuse.passes.quantize.recurrent import integer_lstm, integer_svdf
 from jfuse.passes.quantize.weights import WeightsInFewBits
 from jfuse.quantization.recipe import QuantizeRule
-from jfuse.tflite.runtime.quantized import IntegerLstm, WeightOperand
+from jfuse.tflite.runtime.quantized import IntegerLstm, IntegerSvdf, WeightOperand
 
 
 @dataclass(frozen=True)
@@ -187,14 +187,16 @@ class Insertion:
         outputs = [self._result(var, dtype) if row.result != "plain" else var for var in eqn.outputs]
         self.eqns.append(replace(eqn, inputs=tuple(operands), outputs=tuple(outputs), params={**eqn.params, **given}))
 
-    def _add_recurrence(self, eqn: Eqn, recurrence: IntegerLstm, dtype: DType) -> None:
+    def _add_recurrence(self, eqn: Eqn, recurrence: IntegerLstm | IntegerSvdf, dtype: DType) -> None:
         choice = self.choice
         assert choice is not None, "an equation in integers"
         taken = {i: self._activation(eqn, i) for i in operands_of(eqn).activations}
-        result, output, cell = eqn.outputs
-        dtypes = {result: dtype, output: dtype, cell: DType.i16}
-        outputs = tuple(self._result(*each) for each in dtypes.items())
-        self.eqns.append(integer_lstm(eqn, recurrence, taken, outputs, lambda part: choice.part(eqn, part)))
+        *others, wide = eqn.outputs  # the cell state, or an SVDF's memory
+        outputs = (*(self._result(var, dtype) for var in others), self._result(wide, DType.i16))
+        if isinstance(recurrence, IntegerSvdf):
+            self.eqns.append(integer_svdf(eqn, recurrence, taken, outputs))
+        else:
+            self.eqns.append(integer_lstm(eqn, recurrence, taken, outputs, lambda part: choice.part(eqn, part)))
 
     def _activation(self, eqn: Eqn, index: int) -> Atom:
         assert self.choice is not None, "an equation in integers"

@@ -1,4 +1,4 @@
-"""LSTMs in integers: operands, constants and intermediate tensors as the kernels of all runtimes take them together."""
+"""LSTMs and SVDFs in integers: what the kernels of all runtimes take together as operands and intermediate tensors."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ import numpy as np
 from jfuse.ir.graph import Atom, Const, Eqn, Var
 from jfuse.ir.quantization import Quantization
 from jfuse.ir.types import DType, TensorType
-from jfuse.passes.quantize.arrays import BIAS, activations_in, bias_in, least_scale, weights_in
+from jfuse.passes.quantize.arrays import BIAS, LAST_STEP, activations_in, bias_in, least_scale, weights_in
 from jfuse.passes.quantize.parameters import parameters
 from jfuse.quantization.recipe import QuantizeRule
-from jfuse.tflite.runtime.quantized import GateOperands, IntegerLstm
+from jfuse.tflite.runtime.quantized import GateOperands, IntegerLstm, IntegerSvdf
 
 _EIGHT_BITS = QuantizeRule("integer")
 RangeOfPart = Callable[[str], tuple[float, float]]
@@ -46,6 +46,31 @@ def integer_lstm(
     intermediates[recurrence.hidden] = _intermediate(hidden, dtype)
     inputs = tuple(operands[i] for i in range(len(eqn.inputs)))
     return replace(eqn, inputs=inputs, outputs=outputs, intermediates=tuple(intermediates))
+
+
+def integer_svdf(eqn: Eqn, recurrence: IntegerSvdf, taken: Mapping[int, Atom], outputs: tuple[Var, ...]) -> Eqn:
+    """An SVDF equation with its weights and bias in integers.   taken, outputs: as for an LSTM
+
+    tflite-micro does not run without a bias. Sums have 32 bits: the time weights get a scale with which neither these
+    nor the bias can be too large.
+    """
+    operands = dict(enumerate(eqn.inputs)) | dict(taken)
+    data, state = (_quantization(taken[i]).scale[0] for i in recurrence.read)
+    times, bias = eqn.inputs[recurrence.times], eqn.inputs[recurrence.bias]
+    assert isinstance(times, Const), "weights are constants"
+    if bias is None:
+        units = outputs[0].type.shape[-1]
+        bias = Const(np.zeros(int(units), np.float32))
+    assert isinstance(bias, Const), "weights are constants"
+    sizes = np.abs(times.array.astype(np.float64))
+    of_sums = sizes.sum(1).max() * eqn.params["rank"] * 2**15 / (LAST_STEP[DType.i32] / 2)
+    scale = max(
+        sizes.max() / recurrence.time_steps, of_sums, *least_scale(bias, state, DType.i32), np.finfo(np.float32).tiny
+    )
+    operands |= _product(eqn, recurrence.features, None, data, DType.i32)
+    operands[recurrence.times] = activations_in(times, DType.i16, Quantization((float(np.float32(scale)),), (0,)))
+    operands[recurrence.bias] = bias_in(bias, np.array([state * float(np.float32(scale))]), DType.i32)
+    return replace(eqn, inputs=tuple(operands[i] for i in range(len(eqn.inputs))), outputs=outputs)
 
 
 def _totals(eqn: Eqn, recurrence: IntegerLstm, part: RangeOfPart) -> list[tuple[GateOperands, Quantization]]:

@@ -153,6 +153,34 @@ class IntegerLstm:
     cell_exponents: tuple[int, int]
     why_not: Callable[[Eqn], str | None]
 
+    @property
+    def read(self) -> tuple[int, ...]:
+        """The operands that are computed at run time."""
+        return self.data, self.output_state, self.cell_state
+
+
+@dataclass(frozen=True)
+class IntegerSvdf:
+    """How the kernel of an SVDF computes in integers: i8, with a state and time weights of i16.
+
+    data: the input. features, times: constants, one scale for each. bias: i32, in the scale of the state times that of
+    `times`. state: becomes result 1, with the same scale. time_steps: on either side of 0 in `times`. why_not: as for
+    an LSTM.
+    """
+
+    data: int
+    features: int
+    times: int
+    bias: int
+    state: int
+    time_steps: int
+    why_not: Callable[[Eqn], str | None]
+
+    @property
+    def read(self) -> tuple[int, ...]:
+        """The operands that are computed at run time."""
+        return self.data, self.state
+
 
 @dataclass(frozen=True)
 class Quantized:
@@ -160,14 +188,15 @@ class Quantized:
 
     weights: operands that may be kept in few bits. together: they are quantized all or none. asymmetric: whether the
     kernel with integer weights is right where it takes a zero point for its float operands. integers: None where there
-    is no kernel. recurrence: how the integers of an LSTM hang together.
+    is no kernel. recurrence: how the integers of a recurrent operator hang
+    together.
     """
 
     integers: Integers | None = None
     weights: tuple[WeightOperand, ...] = ()
     together: bool = False
     asymmetric: bool = True
-    recurrence: IntegerLstm | None = None
+    recurrence: IntegerLstm | IntegerSvdf | None = None
 
     def weights_at(self, operand: int) -> WeightOperand | None:
         """What is known of the operand at a position, where it holds weights."""

@@ -359,6 +359,22 @@ def _micro_lstm(rng: np.random.Generator, *, dtype: Literal["i8", "i16"]) -> Gra
     return graph_of(replace(eqn, intermediates=(*between, tensor(0, dtype=dtype, **of_h))))
 
 
+def _svdf(rng: np.random.Generator) -> Graph:
+    batch, inputs, units, rank, memory = (int(n) for n in rng.integers(1, (4, 40, 9, 4, 12)))
+    filters = units * rank
+    x = tensor(batch, inputs, scale=ratio(rng, 0.005, 0.1), zero_point=zero_point(rng))
+    features = constant(bytes_of(rng, filters, inputs), ratio(rng, 0.002, 0.02))
+    times = constant(rng.integers(-512, 513, (filters, memory)).astype(np.int16), ratio(rng, 1e-4, 1e-2))
+    step = float(scale_of(x.type)) * features.type.quantization.scale[0]  # type: ignore[union-attr]
+    of_state: dict[str, Any] = {"dtype": "i16", "scale": step * ratio(rng, 0.01, 10)}
+    state, after = (tensor(batch, filters * memory, **of_state) for _ in range(2))
+    product = of_state["scale"] * times.type.quantization.scale[0]  # type: ignore[union-attr]
+    y = tensor(batch, units, scale=product * ratio(rng, 100, 1e6), zero_point=zero_point(rng))
+    bias = constant(rng.integers(-200000, 200000, units).astype(np.int32), product)
+    operands = (x, features, times, bias, state)
+    return graph_of(apply(ops.svdf, operands, y, after, rank=rank, fused_activation_function="RELU"))
+
+
 ROWS: dict[str, Row] = {
     "ADD": Row(_elementwise(ops.add, 100)),
     "ADD in 16 bits": Row(_elementwise(ops.add, 100, "i16")),
@@ -411,5 +427,6 @@ ROWS: dict[str, Row] = {
     "SOFTMAX": Row(_softmax),
     "TANH": Row(partial(_unary, op=ops.tanh, fixed=(1 / 128, 0))),
     "SUM": Row(partial(_reduction, op=ops.sum_, same=False), ("xnnpack", "tflm")),
+    "SVDF": Row(_svdf, many=6, states=1),
     "SUB": Row(_elementwise(ops.sub, 100)),
 }

@@ -12,7 +12,7 @@ from jfuse.kernels.core.integer_types import Rounding
 from tests.kernels.integer.oracles import drawn, file_of, in_runtime, on_xla
 from tests.kernels.integer.rows import ROWS, Row
 
-_QUICK = frozenset({"ADD", "CONV_2D", "FULLY_CONNECTED", "LSTM", "LSTM in tflite-micro", "QUANTIZE", "SOFTMAX"})
+_QUICK = frozenset({"ADD", "CONV_2D", "FULLY_CONNECTED", "LSTM", "LSTM in tflite-micro", "QUANTIZE", "SOFTMAX", "SVDF"})
 
 
 def _cases() -> Iterator[object]:

@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from jfuse.ir.graph import Eqn
 from jfuse.tflite.runtime.needs import QUANTIZES_GATES, QUANTIZES_WEIGHTS, asymmetric, first, hybrid, option, option_not
-from jfuse.tflite.runtime.quantized import GateOperands, IntegerLstm, Quantized, WeightOperand, beside_floats, integers
+from jfuse.tflite.runtime.quantized import (
+    GateOperands,
+    IntegerLstm,
+    IntegerSvdf,
+    Quantized,
+    WeightOperand,
+    beside_floats,
+    integers,
+)
 from jfuse.tflite.runtime.row import Row, Runtime, Values, takes, versions
 
 
@@ -31,6 +39,13 @@ def _why_not_integers(eqn: Eqn) -> str | None:
         return "the integer kernel of the LSTM takes peepholes of a projection for those of another cell"
     if eqn.params["proj_clip"]:
         return "the integer kernel of the LSTM clips its projection without regard to the zero point"
+    return None
+
+
+def _why_not_integers_of_svdf(eqn: Eqn) -> str | None:
+    """The kernel refuses other activations (svdf.cc, Eval)."""
+    if eqn.params["fused_activation_function"] != "RELU":
+        return "the integer kernel of SVDF has no activation but RELU"
     return None
 
 
@@ -61,7 +76,15 @@ _BIDIRECTIONAL_LSTM = Quantized(
 _RNN = Quantized(weights=_weights(1, 2), together=True)
 _BIDIRECTIONAL_RNN = Quantized(weights=_weights(1, 2, 5, 6, 10, 11), together=True)
 # The kernel keeps the row sums that a zero point needs in a buffer of the wrong type (LiteRT 2.3.0).
-_SVDF = Quantized(weights=_weights(1, 2), together=True, asymmetric=False)
+_SVDF = Quantized(
+    integers("i8", "free"),
+    _weights(1, 2),
+    together=True,
+    asymmetric=False,
+    recurrence=IntegerSvdf(
+        data=0, features=1, times=2, bias=3, state=4, time_steps=512, why_not=_why_not_integers_of_svdf
+    ),
+)
 
 ROWS: tuple[Row, ...] = (
     Row(
