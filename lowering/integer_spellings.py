@@ -219,6 +219,7 @@ SPELLINGS: Mapping[Op, Callable[..., Any]] = {
     ops.gelu: _gelu,
     ops.elu: _elu,
     ops.prelu: _prelu,
+    ops.relu6: _within(0, 6),
     ops.relu_0_to_1: _within(0, 1),
     ops.relu_n1_to_1: _within(-1, 1),
     ops.sum_: _sum,

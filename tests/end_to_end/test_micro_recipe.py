@@ -48,6 +48,7 @@ class Case:
     at_least_db: float
     draw: Draw = normal
     options: dict[str, Any] = field(default_factory=dict)
+    recipe: str = "micro"
 
 
 def word_layer() -> Any:
@@ -64,6 +65,12 @@ def transformer() -> Any:
     return keras.Model(given, layers.GlobalAveragePooling1D()(x))
 
 
+def cut_off() -> Any:
+    """A RELU6 behind what no operator does as it ends, of numbers beyond 6: tflite-micro takes its scales for equal."""
+    x = given = keras.Input(batch_shape=(1, 8, 16))
+    return keras.Model(given, layers.Dense(3)(layers.ReLU(6.0)(layers.MaxPooling1D(2)(layers.Rescaling(4.0)(x)))))
+
+
 CASES = {
     "masked gru": Case((1, 4, 3), [layers.Masking(), layers.GRU(4), layers.Dense(3)], 20, padded),
     "long masked gru": Case((1, 80, 6), [layers.Masking(), layers.GRU(8), layers.Dense(3)], 20, padded),
@@ -72,6 +79,8 @@ CASES = {
     "words": Case((1, 6), [word_layer(), layers.GRU(8), layers.Dense(3)], 20, words, {"dtype": "int32"}),
     "frames": Case((1, 3, 6, 6, 2), [layers.TimeDistributed(layers.Conv2D(3, 3)), layers.Cropping3D(1)], 25),
     "transformer": Case((1, 8, 16), [transformer()], 20),
+    "relu6 by itself": Case((1, 8, 16), [cut_off()], 24),
+    "relu6 in 16 bits": Case((1, 8, 16), [cut_off()], 40, recipe="int16x8"),
     "both ways": Case((1, 6, 3), [layers.Bidirectional(layers.LSTM(4)), layers.Dense(3)], 20),
 }
 
@@ -86,7 +95,9 @@ def test_a_file_of_integers_answers_like_keras(name: str) -> None:
     case = CASES[name]
     model = awake(keras.Sequential([keras.Input(batch_shape=case.shape, **case.options), *case.stack]))
     samples = [case.draw(np.random.default_rng(seed), case.shape) for seed in range(32)]
-    lite = jfuse.convert(model, quantize="micro", calibration=samples, target="tflite-micro", verify=False)
+    wide = "int16" if case.recipe == "int16x8" else "int8"
+    recipe = jfuse.Recipe.named(case.recipe, inputs=wide, outputs=wide, int8_only=True)
+    lite = jfuse.convert(model, quantize=recipe, calibration=samples, target="tflite-micro", verify=False)
     calls = samples[:3] + [case.draw(np.random.default_rng(seed), case.shape) for seed in (100, 101)]
     wanted = np.stack([np.asarray(model(x)) for x in calls])
     for run in (in_micro, in_litert):
