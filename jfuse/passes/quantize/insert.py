@@ -9,14 +9,13 @@ from typing import Any
 import numpy as np
 
 from jfuse.ir.graph import Atom, Const, Eqn, Graph, Source, Var
-from jfuse.ir.quantization import Quantization
 from jfuse.ir.types import DType
 from jfuse.ir.walk import producers
 from jfuse.kernels import ops
 from jfuse.passes.quantize.arrays import BIAS, activations_in, bias_in, in_halves, least_scale
 from jfuse.passes.quantize.choose import Choice, IntegerSlot, input_scale, product_scale
 from jfuse.passes.quantize.forms import EqnForm, facts, integers_of, is_float, is_half, operands_of
-from jfuse.passes.quantize.parameters import as_unsigned
+from jfuse.passes.quantize.parameters import as_unsigned, parameters, real_ends
 from jfuse.passes.quantize.recurrent import integer_lstm, integer_svdf
 from jfuse.passes.quantize.weights import WeightsInFewBits
 from jfuse.quantization.recipe import QuantizeRule
@@ -69,11 +68,9 @@ class Insertion:
         slot = self._slot_of(var, wanted)
         if slot is None:
             return var
-        given = replace(var, type=replace(var.type, dtype=wanted, quantization=_parameters(slot, wanted)))
-        if wanted is slot.dtype:
-            self._hold(var, slot, given)
-        else:
-            self._hold(var, slot, self._append(ops.quantize, given, slot, Source()))
+        outside, *between = steps_to(slot, wanted)[::-1]
+        given = replace(var, type=replace(var.type, dtype=wanted, quantization=outside.quantization))
+        self._hold(var, slot, self._through(given, between, Source()))
         return given
 
     def _slot_of(self, var: Var, wanted: DType) -> IntegerSlot | None:
@@ -89,15 +86,15 @@ class Insertion:
         slot = self._slots.get(atom)
         if index >= self.boundary.counts[1] or wanted is DType.f32 or slot is None:
             return self.as_float(atom, Source())
-        here = self._held[atom, slot]
-        if wanted is slot.dtype:
-            return here
-        if wanted is DType.u8 and slot.dtype is DType.i8:
-            return self._append(
-                ops.quantize, here, IntegerSlot(DType.u8, as_unsigned(slot.quantization)), here_source(self, atom)
-            )
-        other = self._slot_of(atom, wanted)
-        return here if other is None else self.as_integer(atom, other, Source())
+        known = self._slot_of(atom, wanted)
+        slot = slot if known is None or known.dtype is not wanted else known
+        return self._through(self.as_integer(atom, slot, Source()), steps_to(slot, wanted)[1:], here_source(self, atom))
+
+    def _through(self, here: Var, slots: Sequence[IntegerSlot], source: Source) -> Var:
+        """The value quantized anew, one time after the other."""
+        for slot in slots:
+            here = self._append(ops.quantize, here, slot, source)
+        return here
 
     # Values in one type or another.
 
@@ -245,5 +242,12 @@ def here_source(insertion: Insertion, var: Var) -> Source:
     return Source() if made is None else made.source
 
 
-def _parameters(slot: IntegerSlot, wanted: DType) -> Quantization:
-    return as_unsigned(slot.quantization) if wanted is DType.u8 else slot.quantization
+def steps_to(slot: IntegerSlot, wanted: DType) -> list[IntegerSlot]:
+    """The same range in other integers, from the slot itself on; u8 has none but i8 beside it."""
+    if wanted is DType.u8:
+        *before, last = steps_to(slot, DType.i8)
+        return [*before, last, IntegerSlot(wanted, as_unsigned(last.quantization))]
+    if wanted is slot.dtype:
+        return [slot]
+    low, high = real_ends(slot.dtype, slot.quantization)
+    return [slot, IntegerSlot(wanted, parameters(low, high, wanted))]

@@ -32,6 +32,13 @@ def _scale(extent: float, steps: int, least: float) -> float:
     return max(extent / steps if extent > 0 else 1 / steps, least, _LEAST)
 
 
+def real_ends(dtype: DType, quantization: Quantization) -> tuple[float, float]:
+    """What the least and the greatest integer stand for.   dtype: i8 or i16, which does not use its least one"""
+    (scale,), (zero_point,) = quantization.scale, quantization.zero_point
+    least, most = (FIRST[dtype], _LAST_OF_INT8) if dtype is DType.i8 else (-_STEPS[dtype], _STEPS[dtype])
+    return (least - zero_point) * scale, (most - zero_point) * scale
+
+
 def as_unsigned(quantization: Quantization) -> Quantization:
     """The parameters with which u8 stands for the same numbers as i8."""
     return Quantization(quantization.scale, (quantization.zero_point[0] + 128,))

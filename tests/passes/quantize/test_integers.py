@@ -15,6 +15,7 @@ from jfuse.ir.types import DType, TensorType
 from jfuse.kernels import ops
 from jfuse.kernels.control import if_, while_
 from jfuse.model import Model
+from jfuse.quantization.real_numbers import as_integers, as_real
 from jfuse.quantization.recipe import QuantizeRule, Recipe
 from tests.passes.quantize.models import (
     calibrated,
@@ -27,6 +28,7 @@ from tests.passes.quantize.models import (
     quantized,
     snr_db,
 )
+from tests.slow import slow_but
 
 INT8 = Recipe.named("int8")
 X = TensorType((2, 8, 8, 4), DType.f32)
@@ -114,22 +116,24 @@ def test_symmetric_activations_have_no_zero_point() -> None:
     assert {quantization(e.outputs[0]).zero_point for e in free} == {(0,)}
 
 
-@pytest.mark.parametrize(("dtype", "zero_point"), [pytest.param("int8", -128, marks=SLOW), ("uint8", 0)])
-def test_inputs_and_outputs_of_integers(dtype: str, zero_point: int) -> None:
+BOUNDARIES = [(recipe, dtype) for recipe in ("int8", "int16x8") for dtype in ("int8", "uint8", "int16")]
+"""Recipes, and types of inputs and outputs; the recipe's own type or another one."""
+
+
+@pytest.mark.parametrize(
+    ("recipe", "dtype"), slow_but({("int8", "uint8"), ("int16x8", "int8")}.__contains__, BOUNDARIES)
+)
+def test_inputs_and_outputs_of_integers(recipe: str, dtype: str) -> None:
     program, calls = _of_rows(lambda x: ops.relu(ops.fully_connected(x, drawn(8, 16), None)))
-    model = calibrated(program, Recipe.named("int8", inputs=dtype, outputs=dtype), calls)
+    model = calibrated(program, Recipe.named(recipe, inputs=dtype, outputs=dtype), calls)
     (signature,) = model.program.signatures
     x, y = signature.graph.inputs[0].type, signature.graph.outputs[0].type
     assert (x.dtype.numpy.name, y.dtype.numpy.name) == (dtype, dtype)
-    assert y.quantization is not None
-    assert y.quantization.zero_point == (zero_point,)
-    q = quantization(signature.graph.inputs[0])
-    steps = np.rint(calls[0]["x0"] / q.scale[0]) + q.zero_point[0]
-    (found,) = in_litert(
-        model, [{"x0": steps.clip(*((0, 255) if dtype == "uint8" else (-128, 127))).astype(dtype)}], delegates=True
-    )
+    if recipe == "int8" and dtype != "int16":
+        assert quantization(signature.graph.outputs[0]).zero_point == ({"int8": -128, "uint8": 0}[dtype],)
+    (found,) = in_litert(model, [{"x0": as_integers(calls[0]["x0"], x)}], delegates=True)
     (wanted,) = in_litert(quantized(program, None), calls[:1], delegates=True)
-    assert snr_db((found.astype(np.float32) - zero_point) * y.quantization.scale[0], wanted) > 28
+    assert snr_db(as_real(found, y.quantization), wanted) > (40 if (recipe, dtype) == ("int16x8", "int16") else 28)
 
 
 def test_what_has_no_kernel_stays_float_or_is_refused() -> None:
