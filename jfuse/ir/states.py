@@ -31,6 +31,14 @@ def places(signature: Signature) -> Iterator[StatePlace]:
         yield StatePlace(kept, inputs + i, outputs + i)
 
 
+def exposed_places(signature: Signature) -> Iterator[StatePlace]:
+    """The states that are inputs and outputs of a signature instead: the last ones with names."""
+    count = len(signature.exposed)
+    inputs, outputs = len(signature.input_names) - count, len(signature.output_names) - count
+    for i, given in enumerate(signature.exposed):
+        yield StatePlace(given, inputs + i, outputs + i)
+
+
 def distinct(program: Program) -> Sequence[Signature]:
     """The first signature of each graph."""
     found: dict[int, Signature] = {}
@@ -46,7 +54,9 @@ def with_signatures(program: Program, change: Callable[[Signature], Signature]) 
     """
     changed = {id(s.graph): change(s) for s in distinct(program)}
     new = ((s, changed[id(s.graph)]) for s in program.signatures)
-    return replace(program, signatures=tuple(replace(s, graph=n.graph, states=n.states) for s, n in new))
+    return replace(
+        program, signatures=tuple(replace(s, graph=n.graph, states=n.states, exposed=n.exposed) for s, n in new)
+    )
 
 
 def reset_value(tensor_type: TensorType) -> int:

@@ -97,7 +97,6 @@ class _Runs:
     states: dict[str, np.ndarray] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self._keeps = bool(self.program.states())
         by_graph = {id(s.graph): _Watched(s, self._of(s)) for s in distinct(self.program)}
         self._watched = {s.key: by_graph[id(s.graph)] for s in self.program.signatures}
 
@@ -110,7 +109,7 @@ class _Runs:
         """Items in a row that can run together: of one layout, and none of them goes on from another."""
         group: list[Item] = []
         for item in self._apart(items):
-            alone = item.goes_on and self._keeps
+            alone = item.goes_on and self._keeps(item)
             if group and (alone or group[0].goes_on or _layout(group[0]) != _layout(item) or self._is_full(group)):
                 yield group
                 group = []
@@ -121,10 +120,14 @@ class _Runs:
     def _apart(self, items: Iterator[Item]) -> Iterator[Item]:
         """The items; each call by itself where nothing is kept between calls."""
         for item in items:
-            if self._keeps:
+            if self._keeps(item):
                 yield item
             else:
                 yield from (Item((call,), goes_on=False) for call in item.calls)
+
+    def _keeps(self, item: Item) -> bool:
+        """Whether a call leaves something to the next one."""
+        return bool(self.program.states()) or any(call.left_out for call in item.calls)
 
     def _is_full(self, group: Sequence[Item]) -> bool:
         size = sum(a.nbytes for call in group[0].calls for a in call.inputs.values())
@@ -137,16 +140,20 @@ class _Runs:
             self.states = {n: np.stack([a] * len(group)) for n, a in first_states(self.program).items()}
         for calls in zip(*(item.calls for item in group), strict=True):
             watched = self._watched[calls[0].key]
-            names = watched.signature.input_names
-            inputs = [np.stack([call.inputs[name] for call in calls]) for name in names]
+            shown = {state.name for state in watched.signature.exposed}
+            inputs = []
+            for name in watched.signature.input_names:
+                given = np.stack([call.inputs[name] for call in calls])
+                before = self.states.get(name) if name in shown.intersection(calls[0].left_out) else None
+                inputs.append(given if before is None or before.shape != given.shape else before)
             kept = [s.name for s in watched.signature.states]
             after, records = watched.run([*inputs, *(self.states[name] for name in kept)], len(group))
-            self.states.update(zip(kept, after, strict=True))
+            self.states.update(zip(watched.carried, after, strict=True))
             yield records
 
 
 def _layout(item: Item) -> object:
-    return [(c.key, [(n, a.shape, a.dtype) for n, a in c.inputs.items()]) for c in item.calls]
+    return [(c.key, c.left_out, [(n, a.shape, a.dtype) for n, a in c.inputs.items()]) for c in item.calls]
 
 
 class _Watched:
@@ -156,8 +163,8 @@ class _Watched:
         self.signature = signature
         self._slots = slots
         self._graph = hosted(signature.graph, singly=True)
-        kept = len(signature.states)
-        outputs = self._graph.outputs[len(self._graph.outputs) - kept :]
+        self.carried = [state.name for state in (*signature.exposed, *signature.states)]
+        outputs = self._graph.outputs[len(self._graph.outputs) - len(self.carried) :]
         self._graph = replace(self._graph, outputs=outputs)
         self._extremes = [s.what for s in slots if not s.tally.is_total]
         self._totals = [s for s in slots if s.tally.is_total]
@@ -205,7 +212,7 @@ class _Program:
 
     def __init__(self, graph: Any, watched: _Watched, at_once: int) -> None:
         self._graph = graph
-        self._states = len(watched.signature.states)
+        self._states = len(watched.carried)
         self._extremes = watched.extremes
         self._quick = compiles_slowly(watched.signature.graph)
         self._together = None if untraceable(watched.signature.graph) else Together(lambda: self._over_samples(at_once))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -26,7 +26,8 @@ CalibrationData: TypeAlias = Any
   `tf.data.Dataset` of them. A call is a dict of arrays by input name, a list or tuple of arrays by position, the array
   of the only input, or a pair of a signature's key and one of these. Each array is what one call takes, batch included.
 - An item that is a list of calls is a sequence: its calls follow each other, from the initial states. Calls that stand
-  alone go on from each other where the model keeps something between calls, as they do in an interpreter.
+  alone go on from each other where the model keeps something between calls, as they do in an interpreter; so do states
+  that are inputs and results, where the data leave them out.
 - Arrays of samples: one array, or a dict of them by input name. They are cut along the first axis into calls; rows that
   do not fill the batch of a last call are left out.
 - The path of a .npz or .npy file with arrays of samples, or of a folder of such files, in the order of their names.
@@ -39,10 +40,20 @@ _RANDOM_CALLS = 32
 
 @dataclass(frozen=True)
 class SampleCall:
-    """One call of a signature: its inputs by name."""
+    """One call of a signature: its inputs by name.
+
+    left_out: states among the inputs that the data do not have: they go on from the call before; here they are as
+    before the first one.
+    """
 
     key: str
     inputs: Mapping[str, np.ndarray]
+    left_out: tuple[str, ...] = ()
+
+    def after(self, results: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+        """The inputs, with what is left out as the results of the call before have it."""
+        gone_on = ((name, results[name]) for name in self.left_out if name in results)
+        return {**self.inputs, **{n: a for n, a in gone_on if a.shape == self.inputs[n].shape}}
 
 
 @dataclass(frozen=True)
@@ -154,7 +165,11 @@ class _Reader:
             if len(values) > len(names):
                 raise self._other_inputs(key, place, f"{len(values)} arrays")
             named = dict(zip(names, values, strict=False))
-        return SampleCall(key, self._checked(key, named, place))
+        return self._sample(key, named, place)
+
+    def _sample(self, key: str, named: Mapping[str, Any], place: str) -> SampleCall:
+        left_out = (state.name for state in self.signatures[key].exposed if state.name not in named)
+        return SampleCall(key, self._checked(key, named, place), tuple(left_out))
 
     def _samples(self, arrays: Mapping[Any, Any], key: str, place: str) -> Iterator[Item]:
         """Calls of arrays with samples along their first axis, all of them checked first."""
@@ -183,15 +198,15 @@ class _Reader:
         ends = dict(zip(signature.input_names, (limits.get(v) for v in signature.graph.inputs), strict=False))
         fitting = {n: cut.fitting(types[n], ends[n]) for n, cut in cuts.items()}
         known = {n: cut for n, cut in fitting.items() if cut is not None}
-        first: dict[str, np.ndarray] = {}
+        first: Mapping[str, np.ndarray] = {}
         for number in range(min(counts.values())):
             if not first or len(known) < len(cuts):  # the error is to name the call
                 inputs = {name: cut.call(number) for name, cut in cuts.items()}
-                first = self._checked(key, inputs, f"call {number} of {place}")
-                given = first
+                call = self._sample(key, inputs, f"call {number} of {place}")
+                first = call.inputs
             else:  # as the first one
-                given = first | {name: cut.call(number) for name, cut in known.items()}
-            yield Item((SampleCall(key, given),), goes_on=True)
+                call = replace(call, inputs={**first, **{n: cut.call(number) for n, cut in known.items()}})
+            yield Item((call,), goes_on=True)
 
     def _checked(self, key: str, named: Mapping[str, Any], place: str) -> dict[str, np.ndarray]:
         """The arrays in the dtypes of the inputs; JfuseError that names the input which does not fit."""

@@ -150,11 +150,14 @@ def _is_statistics(data: CalibrationData) -> bool:
 
 def _answers(calls: Calls, items: Iterable[Item]) -> Iterator[tuple[str, Mapping[str, np.ndarray]]]:
     """The outputs of each call, with its signature."""
+    found: Mapping[str, np.ndarray] = {}
     for item in items:
         if not item.goes_on:
             calls.reset()
+            found = {}
         for call in item.calls:
-            yield call.key, calls.run(call.inputs, call.key)
+            found = calls.run(call.after(found), call.key)
+            yield call.key, found
 
 
 def _check(found: Sequence[Noise]) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from jfuse.ir.graph import Atom, Eqn, Program, Var
+from jfuse.ir.states import exposed_places, places
 from jfuse.ir.walk import all_eqns
 from jfuse.kernels.control import if_, while_
 
@@ -47,7 +48,7 @@ def body_places(eqn: Eqn) -> Iterator[BodyPlace]:
 
 
 def same_values(program: Program) -> dict[Var, frozenset[Var]]:
-    """Values, those of bodies among them, that get one range: what a loop carries, what goes into and out of branches.
+    """Values that get one range: what a loop carries, what goes into and out of branches, a state before and after.
 
     What a loop starts from keeps a range of its own, unless the loop hands it on unchanged.
     """
@@ -55,6 +56,10 @@ def same_values(program: Program) -> dict[Var, frozenset[Var]]:
     for eqn in (eqn for graph in program.graphs() for eqn in all_eqns(graph)):
         for place in body_places(eqn):
             _unite(sets, _members(eqn, place))
+    for signature in program.signatures:
+        for state in (*places(signature), *exposed_places(signature)):
+            ends = signature.graph.inputs[state.input], signature.graph.outputs[state.output]
+            _unite(sets, [atom for atom in ends if isinstance(atom, Var)])
     return {var: frozenset(found) for var, found in sets.items()}
 
 

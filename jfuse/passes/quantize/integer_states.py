@@ -6,28 +6,29 @@ from collections import Counter
 from dataclasses import replace
 
 from jfuse.ir.graph import Eqn, Graph, Program, Signature, State, Var
-from jfuse.ir.states import StatePlace, distinct, places, with_signatures
+from jfuse.ir.states import StatePlace, distinct, exposed_places, places, with_signatures
 from jfuse.ir.walk import producers, substitute_graph, users
 from jfuse.passes.quantize.arrays import activations_in
 
 
-def with_integer_states(program: Program) -> Program:
+def with_integer_states(program: Program, *, exposed: bool) -> Program:
     """The program with states as integers that are quantized when a call begins and dequantized when it ends.
 
-    A state that several graphs keep stays float, as each has scales of its own.
+    exposed: also those that are inputs and outputs. A state of several graphs stays float, as each has scales of its
+    own.
     """
-    known = Counter(state.name for signature in distinct(program) for state in signature.states)
+    known = Counter(state.name for s in distinct(program) for state in (*s.states, *s.exposed))
 
     def changed(signature: Signature) -> Signature:
-        for number, place in enumerate(places(signature)):
+        for place in (*places(signature), *(exposed_places(signature) if exposed else ())):
             if known[place.state.name] == 1:
-                signature = _with_integers(signature, number, place)
+                signature = _with_integers(signature, place)
         return signature
 
     return with_signatures(program, changed)
 
 
-def _with_integers(signature: Signature, number: int, place: StatePlace) -> Signature:
+def _with_integers(signature: Signature, place: StatePlace) -> Signature:
     graph, before = signature.graph, signature.graph.inputs[place.input]
     readers, after = users(graph).get(before, []), graph.outputs[place.output]
     made = producers(graph).get(after) if isinstance(after, Var) else None
@@ -36,17 +37,23 @@ def _with_integers(signature: Signature, number: int, place: StatePlace) -> Sign
     (quantized,), ends = readers[0].outputs, made.inputs[0]
     quantization = quantized.type.quantization
     assert quantization is not None, "QUANTIZE gives integers with a scale"
-    if ends is None or (ends.type.dtype, ends.type.quantization) != (quantized.type.dtype, quantization):
+    if ends is None or ends.type.quantization is None:
         return signature
+    again = []
+    if (ends.type.dtype, ends.type.quantization) != (quantized.type.dtype, quantization):
+        there = Var(replace(ends.type, dtype=quantized.type.dtype, quantization=quantization))
+        again, ends = [Eqn(readers[0].op, (ends,), (there,), {}, made.source)], there
     given = replace(before, type=quantized.type)
     inputs = (*graph.inputs[: place.input], given, *graph.inputs[place.input + 1 :])
     outputs = (*graph.outputs[: place.output], ends, *graph.outputs[place.output + 1 :])
-    eqns = tuple(eqn for eqn in graph.eqns if eqn is not readers[0])
+    eqns = (*(eqn for eqn in graph.eqns if eqn is not readers[0]), *again)
     changed = substitute_graph(Graph(graph.name, inputs, eqns, outputs, graph.debug), {quantized: given})
     initial = activations_in(place.state.initial, quantized.type.dtype, quantization)
-    states = list(signature.states)
-    states[number] = State(place.state.name, initial, place.state.home)
-    return replace(signature, graph=_without(changed, made), states=tuple(states))
+    new = State(place.state.name, initial, place.state.home)
+    kept, shown = (
+        tuple(new if s is place.state else s for s in states) for states in (signature.states, signature.exposed)
+    )
+    return replace(signature, graph=_without(changed, made), states=kept, exposed=shown)
 
 
 def _is_scaled(reader: Eqn, maker: Eqn) -> bool:

@@ -49,7 +49,8 @@ def quantize(program: Program, ctx: Context) -> Program:
     if recipe.needs_ranges or recipe.needs_moments:
         quantizing = quantizing.calibrated(program, ctx)
     quantized = with_signatures(program, quantizing.signature)
-    result = with_integer_states(quantized.with_graphs(with_integer_bodies))
+    bodies = quantized.with_graphs(with_integer_bodies)
+    result = with_integer_states(bodies, exposed=DType.f32 not in (recipe.inputs, recipe.outputs))
     ctx.report.quantized = list(_lines(quantizing.forms))
     if recipe.int8_only:
         _refuse_floats(quantizing.forms)

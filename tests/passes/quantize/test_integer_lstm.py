@@ -12,6 +12,7 @@ import pytest
 import jfuse
 from jfuse.ir.graph import Eqn, Program
 from jfuse.kernels import ops
+from jfuse.quantization.real_numbers import as_integers, as_real
 from jfuse.running.ethos import placed
 from jfuse.running.interpreter import LiteRt
 from tests.kernels.fused.lstm_oracle import LSTM, written
@@ -239,6 +240,32 @@ def test_states_go_on_in_integers(state: str) -> None:
         (found,) = litert.run("serving_default", {given: piece}).values()
         assert snr_db(found, answer) > 28
         assert snr_db(micro.get_output(0), answer) > 28
+
+
+@pytest.mark.parametrize("layer", [layers.GRU, pytest.param(layers.LSTM, marks=pytest.mark.slow)])
+def test_states_that_the_caller_holds_are_integers_too(layer: Any) -> None:
+    """What one call gives is what the next one takes; calibration lets them go on, too, where its data have none."""
+    source = awake(keras.Sequential([keras.Input(batch_shape=(1, 2, 8)), layer(8, return_sequences=True)]))
+    pieces = [[draw(10 * i + n, (1, 2, 8)) for n in range(5)] for i in range(20)]
+    sequences = [[[piece] for piece in sequence] for sequence in pieces]
+    lite = jfuse.convert(source, verify=False, quantize="micro", calibration=sequences, state="io")
+    (signature,) = lite.program.signatures
+    (given, *taken), (_, *after) = signature.graph.inputs, signature.graph.outputs
+    assert [v.type for v in taken] == [a.type for a in after]
+    assert [s.initial.type.dtype.value for s in signature.exposed] == ["i8", "i16"][: len(taken)]
+    whole = keras.Sequential([keras.Input((10, 8)), layer(8, return_sequences=True)])
+    whole.set_weights(source.get_weights())
+    wanted = np.asarray(whole(np.concatenate(pieces[0], 1)))
+    runner, names = LiteRt(lite.to_bytes()), signature.input_names
+    states = {
+        s.name: np.broadcast_to(s.initial.array, v.type.shape) for s, v in zip(signature.exposed, taken, strict=True)
+    }
+    answers = []
+    for piece in pieces[0]:
+        found = runner.run("serving_default", {names[0]: as_integers(piece, given.type), **states})
+        states = {name: found[name] for name in states}
+        answers.append(as_real(found[signature.output_names[0]], signature.graph.outputs[0].type.quantization))
+    assert snr_db(np.concatenate(answers, 1), wanted) > 25  # all between the steps of a GRU has eight bits as well
 
 
 def test_states_of_an_operator_that_is_spelled_in_others_become_variables() -> None:
