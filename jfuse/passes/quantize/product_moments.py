@@ -11,7 +11,7 @@ import numpy as np
 
 from jfuse.ir.dims import is_known
 from jfuse.ir.graph import Const, Eqn, Var
-from jfuse.passes.quantize.forms import EqnForm, operands_of
+from jfuse.passes.quantize.forms import EqnForm, operands_of, weight_consts
 from jfuse.quantization.moments import Moments
 from jfuse.quantization.real_numbers import as_real
 from jfuse.quantization.recipe import IN_TURN, QuantizeRule
@@ -123,6 +123,14 @@ class ProductMoments:
             if moments is not None and moments[-1, -1] > 0:
                 found[id(product.weights)] = found.get(id(product.weights), np.float64(0)) + moments
         return cls(statistics, found)
+
+    def not_in_turn(self, forms: Mapping[Eqn, EqnForm]) -> Iterator[Eqn]:
+        """The equations whose weights a rule wants rounded in turn, and of whose operand calibration has no squares."""
+        for eqn, form in forms.items():
+            wanted = form.kind in ("weights", "integer") and form.rule.weight_algorithm == IN_TURN
+            consts = (const for _, const in weight_consts(eqn, form.rule)) if wanted else ()
+            if any(id(const) not in self.of_weights for const in consts):
+                yield eqn
 
     def corrected(self, eqn: Eqn, bias: Const, given: Const) -> Const:
         """The bias of a product without what its results are off by on average for its weights in few bits.

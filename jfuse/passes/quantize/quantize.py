@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from jfuse.errors import JfuseError, LowerError
@@ -34,6 +34,7 @@ from jfuse.report import QuantizedOps
 from jfuse.tflite.targets.target import Target
 
 _SHOWN = 20  # operators in the message of `int8_only`
+_SHOWN_IN_NOTE = 5
 
 
 def quantize(program: Program, ctx: Context) -> Program:
@@ -113,7 +114,9 @@ class Quantizing:
         }
         wanted, together = self._wanted(program, forms), {e: f for of in forms.values() for e, f in of.items()}
         statistics = _calibrated(wanted, wanted_moments(together), program, ctx)
-        weights = WeightsInFewBits(ProductMoments.of(together, statistics))
+        products = ProductMoments.of(together, statistics)
+        ctx.report.notes += _rounded_apart([*products.not_in_turn(together)])
+        weights = WeightsInFewBits(products)
         if not self.recipe.needs_ranges:
             return replace(self, weights=weights)
         return replace(self, ranges=ValueRanges(statistics, frozenset(wanted), same_values(program)), weights=weights)
@@ -185,6 +188,14 @@ class Quantizing:
     def _range(self, what: Observed, algorithm: str, bits: int) -> tuple[float, float]:
         assert self.ranges is not None, "a recipe of integers is calibrated"
         return self.ranges.range(what, algorithm, bits)
+
+
+def _rounded_apart(eqns: Sequence[Eqn]) -> list[str]:
+    """The note on weights that are not rounded in turn, as their rules want; none without any."""
+    named = [f"{eqn.op.name} at {eqn.source or 'no node'}" for eqn in eqns[:_SHOWN_IN_NOTE]]
+    named += [f"{len(eqns) - _SHOWN_IN_NOTE} more"] if len(eqns) > _SHOWN_IN_NOTE else []
+    how = 'each rounded by itself, not by "gptq", which knows products of rows with up to 4,608 terms'
+    return [f"the weights of {len(eqns)} operators are {how}: {', '.join(named)}"] if named else []
 
 
 def _plain_counts(signature: Signature) -> tuple[int, int]:

@@ -104,6 +104,16 @@ def test_weights_rounded_in_turn_err_less(name: str, rule: QuantizeRule) -> None
     assert in_turn > least + 3
 
 
+@pytest.mark.parametrize("name", PRODUCTS)
+def test_the_report_names_what_is_not_rounded_in_turn(name: str) -> None:
+    function, shape = PRODUCTS[name]
+    model = calibrated(program_of(function, f32(*shape)), Recipe((IN_TURN,)), _calls(shape)[:2])
+    notes = [note for note in model.report.notes if "gptq" in note]
+    assert [("depthwise_conv_2d at" in note, "of 1 operators" in note) for note in notes] == (
+        [(True, True)] if name == "channels" else []
+    )
+
+
 def test_blocks_are_rounded_in_turn() -> None:
     def dense(x: Any) -> Any:
         return ops.fully_connected(x, drawn(24, 64), drawn(24))
