@@ -10,6 +10,7 @@ from jax import lax
 from jaxlib.mlir import ir
 
 from jfuse.errors import ImportFailed
+from jfuse.frontends.stablehlo.regions import operator_of_two
 from jfuse.frontends.stablehlo.rules import DIRECT, ModuleReader, reads
 from jfuse.frontends.stablehlo.shapes import integers
 from jfuse.frontends.stablehlo.values import as_array, dtype_of
@@ -31,17 +32,7 @@ _RUNNING: Mapping[str, Callable[..., Any]] = {
     "minimum": lax.cummin,
     "logaddexp": lax.cumlogsumexp,
 }
-
-
-def _monoid(op: Any) -> str:
-    """The name of the one operator of a region of two arguments, "" where it is anything else."""
-    (block,) = op.regions[0].blocks
-    computed = [o for o in block.operations if o.operation.name != "stablehlo.return"]
-    if len(computed) != 1 or len(block.arguments) != 2 or set(computed[0].operands) != set(block.arguments):
-        return ""
-    name: str = computed[0].operation.name.removeprefix("stablehlo.")
-    kind = str(block.arguments[0].type)
-    return {"add": "or", "multiply": "and"}.get(name, name) if kind == "tensor<i1>" else name
+_CHOICES = {"GE": lax.ge_p, "LE": lax.le_p}
 
 
 @reads("stablehlo.reduce")
@@ -49,20 +40,24 @@ def _reduce(reader: ModuleReader, op: Any, *operands: Any) -> Any:
     axes = tuple(integers(op, "dimensions"))
     half = len(operands) // 2
     arrays = [as_array(o) for o in operands[:half]]
-    if half == 1 and (found := _REDUCE.get(_monoid(op))):
+    name = operator_of_two(op.regions[0])
+    if half == 1 and (found := _REDUCE.get(name)):
         reduce, neutral = found
         result = reduce(arrays[0], axes)
         if _is(operands[1], neutral):
             return result
-        return _combined(_monoid(op), result, operands[1])
+        return _combined(name, result, operands[1])
     if half == 2 and len(axes) == 1 and (best := _first_best(reader, op)):
         values, _ = arrays
         index = best(values, axes[0], np.int32)
         picked = (lax.reduce_max if best is lax.argmax else lax.reduce_min)(values, axes)
         return [picked, index]
-    raise ImportFailed(
-        "a reduction of StableHLO by a function of its own", found=f"{half} operands, {_monoid(op)}", remedy=DIRECT
-    )
+    return lax.reduce(arrays, list(map(as_array, operands[half:])), _combination(reader, op), axes)
+
+
+def _combination(reader: ModuleReader, op: Any) -> Callable[[Any, Any], list[Any]]:
+    """What a region makes of two lists of scalars."""
+    return lambda x, y: list(map(as_array, reader.region(op.regions[0], [*x, *y])))
 
 
 def _is(value: Any, neutral: Any) -> bool:
@@ -105,26 +100,40 @@ def _scalar_type(value: Any) -> np.dtype[Any]:
 
 @reads("stablehlo.reduce_window")
 def _reduce_window(reader: ModuleReader, op: Any, *operands: Any) -> Any:
-    name = _monoid(op) or ("logaddexp" if _adds_exponents(reader, op) else "")
-    if len(operands) != 2 or name not in _RUNNING:
-        raise ImportFailed(
-            "a window of StableHLO by a function of its own", found=name or f"{len(operands)} operands", remedy=DIRECT
-        )
-    x, start = operands
+    name = operator_of_two(op.regions[0]) or ("logaddexp" if _adds_exponents(reader, op) else "")
+    half = len(operands) // 2
+    x, start = operands[0], operands[half]
     rank = len(x.shape)
     sizes = integers(op, "window_dimensions")
     strides, dilations, base = (
         integers(op, n) or [1] * rank for n in ("window_strides", "window_dilations", "base_dilations")
     )
     padding = padding_of(op, rank)
-    if strides == dilations == base == [1] * rank and (running := _running(x.shape, sizes, padding)):
+    is_running = strides == dilations == base == [1] * rank and half == 1 and name in _RUNNING
+    if is_running and (running := _running(x.shape, sizes, padding)):
         axis, reverse = running
         return _RUNNING[name](x, axis, reverse=reverse)
-    if name not in _TWO:
-        raise ImportFailed(f"a window of StableHLO with {name} that is not a running one")
-    if not isinstance(start, np.ndarray):
-        raise ImportFailed("a window of StableHLO that begins with a computed value")
-    return lax.reduce_window(x, start[()], _TWO[name], sizes, strides, padding, base, dilations)
+    if half == 1 and name in _TWO and isinstance(start, np.ndarray):
+        return lax.reduce_window(x, start[()], _TWO[name], sizes, strides, padding, base, dilations)
+    arrays, first = (list(map(as_array, values)) for values in (operands[:half], operands[half:]))
+    return lax.reduce_window(arrays, first, _combination(reader, op), sizes, strides, padding, base, dilations)
+
+
+@reads("stablehlo.select_and_scatter")
+def _select_and_scatter(reader: ModuleReader, op: Any, x: Any, source: Any, start: Any) -> Any:
+    """The gradient of a pool."""
+    select, scatter = (operator_of_two(region) for region in op.regions)
+    if select not in _CHOICES or scatter != "add" or not _is(start, 0.0):
+        raise ImportFailed("a select_and_scatter of StableHLO that is no gradient of a pool", remedy=DIRECT)
+    rank = len(x.shape)
+    return lax.select_and_scatter_add_p.bind(
+        source,
+        x,
+        select_prim=_CHOICES[select],
+        window_dimensions=tuple(integers(op, "window_dimensions")),
+        window_strides=tuple(integers(op, "window_strides") or [1] * rank),
+        padding=tuple(padding_of(op, rank)),
+    )
 
 
 def _adds_exponents(reader: ModuleReader, op: Any) -> bool:

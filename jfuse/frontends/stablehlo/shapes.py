@@ -12,8 +12,17 @@ from jaxlib.mlir import ir
 from jaxlib.mlir.dialects import stablehlo
 
 from jfuse.errors import ImportFailed
+from jfuse.frontends.stablehlo.regions import operator_of_two
 from jfuse.frontends.stablehlo.rules import DIRECT, ModuleReader, reads
-from jfuse.frontends.stablehlo.values import are_sizes, as_array, as_sizes, constant, is_sizes, result_type
+from jfuse.frontends.stablehlo.values import (
+    are_sizes,
+    as_array,
+    as_sizes,
+    complex_constant,
+    constant,
+    is_sizes,
+    result_type,
+)
 
 
 def integers(op: Any, name: str) -> list[int]:
@@ -23,7 +32,8 @@ def integers(op: Any, name: str) -> list[int]:
 
 @reads("stablehlo.constant")
 def _constant(reader: ModuleReader, op: Any) -> Any:
-    return constant(op.attributes["value"])
+    _, kind = result_type(op)
+    return complex_constant(op) if kind.kind == "c" else constant(op.attributes["value"])
 
 
 @reads("stablehlo.get_dimension_size")
@@ -182,6 +192,7 @@ def _vectors_last(indices: Any, axis: int) -> Any:
 
 _SCATTERS = {
     "add": lax.scatter_add,
+    "subtract": lax.scatter_sub,
     "multiply": lax.scatter_mul,
     "minimum": lax.scatter_min,
     "maximum": lax.scatter_max,
@@ -191,13 +202,13 @@ _SCATTERS = {
 @reads("stablehlo.scatter")
 def _scatter(reader: ModuleReader, op: Any, x: Any, indices: Any, updates: Any, *others: Any) -> Any:
     (block,) = op.regions[0].blocks
-    *computed, end = block.operations
-    made = computed[-1].operation.name.removeprefix("stablehlo.") if computed else ""
-    is_new = not computed and end.operands[0] == block.arguments[1]
-    scatter = lax.scatter if is_new else _SCATTERS.get(made)
-    if others or scatter is None or len(computed) > 1:
+    first, *_ = block.operations
+    is_new = first.operation.name == "stablehlo.return" and list(first.operands) == [block.arguments[-1]]
+    name = operator_of_two(op.regions[0])
+    scatter = lax.scatter if is_new else _SCATTERS.get(name)
+    if others or scatter is None:
         raise ImportFailed(
-            "a scatter of StableHLO by a function of its own", found=made or "several operands", remedy=DIRECT
+            "a scatter of StableHLO by a function of its own", found=name or "another function", remedy=DIRECT
         )
     numbers = stablehlo.ScatterDimensionNumbers(op.attributes["scatter_dimension_numbers"])
     return scatter(

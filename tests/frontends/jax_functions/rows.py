@@ -90,6 +90,7 @@ REDUCTIONS: tuple[Row, ...] = (
 )
 PRODUCTS: tuple[Row, ...] = (
     ("mixed matmul", lambda x: ((x @ (W + 1j * W[::-1])).real, (x @ (1j * W)).imag, x @ BYTES), (X,)),
+    ("complex of many numbers", lambda x: (x @ np.tile(W - 1j * W[::-1], 9) + np.complex64(2 - 3j)).imag, (X,)),
     ("matmul", lambda x: x @ W + jnp.einsum("bij,jk->bik", x, W), (X,)),
     ("batched", lambda x: jnp.einsum("bij,bkj->bik", x, x), (X,)),
     ("outer", lambda x: jnp.einsum("bij,bkl->bijkl", x[:, :2], x[:, :3]), (X,)),

@@ -29,17 +29,9 @@ UNREAD = {
     "orthogonal factors": "lapack_sgeqrf_ffi",
     "reflections": "lapack_sorgqr_ffi",
     "three diagonals": "lapack_sgtsv_ffi",
-    "reduced by a function": "a reduction of StableHLO by a function of its own",
-    "reduced together": "a reduction of StableHLO by a function of its own",
-    "exclusive or": "a reduction of StableHLO by a function of its own",
-    "gradient of a pool": "stablehlo.select_and_scatter cannot be read",
-    "gradient of overlaps": "stablehlo.select_and_scatter cannot be read",
-    "change of a pool": "a window of StableHLO by a function of its own",
-    "less and least of rows": "a scatter of StableHLO by a function of its own",
-    "mixed matmul": "unknown element type",  # MLIR's bindings hand over no complex constants
 }
-"""The rows that cannot be exported for any runtime, call code of one platform, or combine by a function of their own:
-what is said of each. The jax function itself converts."""
+"""The rows that cannot be exported for any runtime, or call code of one platform: what is said of each. The jax
+function itself converts."""
 
 
 def exported(function: Callable[..., Any], specs: Any) -> Any:
