@@ -56,7 +56,8 @@ def _has_denormals(array: np.ndarray) -> bool:
 def _denormals(array: np.ndarray) -> np.ndarray:
     if array.dtype.kind not in "fV":
         return np.zeros(array.shape, bool)
-    return (array != 0) & (np.abs(array) < ml_dtypes.finfo(array.dtype).tiny)
+    tiny = float(ml_dtypes.finfo(array.dtype).tiny)  # type: ignore[no-untyped-call]
+    return np.asarray((array != 0) & (np.abs(array) < tiny))
 
 
 def _moved(array: np.ndarray) -> np.ndarray:
