@@ -113,13 +113,15 @@ class Recipe:
 
     inputs, outputs: the element type of float inputs and outputs of a model that computes in integers: f32, i8, u8
         or i16. int8_only: what has no integer kernel is an error, instead of float between DEQUANTIZE and QUANTIZE.
-    name: for reports.
+    equalization: give channels between two products, with RELU or nothing between, like ranges: a positive factor for
+        each moves from the weights of one to those of the other. name: for reports.
     """
 
     rules: tuple[QuantizeRule, ...]
     inputs: DType = DType.f32
     outputs: DType = DType.f32
     int8_only: bool = False
+    equalization: bool = False
     name: str = "of your own"
 
     def __post_init__(self) -> None:
@@ -128,6 +130,7 @@ class Recipe:
             if not isinstance(rule, QuantizeRule):
                 raise JfuseError("a recipe has rules", expected="jfuse.QuantizeRule", found=shown(rule))
         object.__setattr__(self, "rules", rules)
+        _one_of("equalization", self.equalization, (False, True))
         for name in ("inputs", "outputs"):
             given = getattr(self, name)
             choices = {**{d.value: d for d in IN_AND_OUT}, **_LONG_NAMES}

@@ -10,6 +10,9 @@ import numpy as np
 from jfuse.errors import TypeMismatch
 from jfuse.kernels.core.op import Array, namespace, tfl
 
+POSITIVELY_LINEAR = frozenset({"NONE", "RELU"})
+"""Fused activations f with f(s * x) = s * f(x) for each s > 0."""
+
 
 def activate(x: Array, name: str) -> Array:
     """x with the activation of that name, as in options.   Source: tflite/schema/schema.fbs, ActivationFunctionType

@@ -12,11 +12,12 @@ from jfuse.ir.states import distinct, with_signatures
 from jfuse.ir.types import DType
 from jfuse.ir.walk import all_graphs
 from jfuse.passes.context import Context
+from jfuse.passes.legalize.equalized_channels import equalized
 from jfuse.passes.legalize.narrow_ranges import without_narrow_ranges
 from jfuse.passes.quantize.body_places import same_values
 from jfuse.passes.quantize.choose import Choice
 from jfuse.passes.quantize.dynamic_scales import without_dynamic_scales
-from jfuse.passes.quantize.forms import EqnForm, forms_of, is_float, operands_of
+from jfuse.passes.quantize.forms import EqnForm, forms_of, is_float, operands_of, rule_of
 from jfuse.passes.quantize.insert import Boundary, Insertion
 from jfuse.passes.quantize.integer_bodies import with_integer_bodies
 from jfuse.passes.quantize.integer_states import with_integer_states
@@ -43,6 +44,7 @@ def quantize(program: Program, ctx: Context) -> Program:
     if recipe is None:
         return program.with_graphs(without_narrow_ranges)
     program = program.with_graphs(lambda graph: _without_dynamic_scales(graph, ctx, recipe))
+    program = _equalized(program, ctx, recipe)
     quantizing = Quantizing(recipe, ctx.target)
     if recipe.needs_ranges:
         program = with_signatures(program, lambda s: respelled(s, recipe, ctx.target))
@@ -62,6 +64,22 @@ def _without_dynamic_scales(graph: Graph, ctx: Context, recipe: Recipe) -> Graph
     """The graph without them, and with what is left, scales and biases of products, in their weights."""
     changed = without_dynamic_scales(graph, recipe)
     return graph if changed is graph else ctx.sub.simplify(changed, {})
+
+
+def _equalized(program: Program, ctx: Context, recipe: Recipe) -> Program:
+    """The program with like ranges of the channels between products, where the recipe wants that."""
+    if not recipe.equalization:
+        return program
+    pairs = []
+
+    def changed(graph: Graph) -> Graph:
+        new, count = equalized(graph, lambda eqn: rule_of(eqn, recipe).mode not in ("float", "float16"))
+        pairs.append(count)
+        return new
+
+    program = program.with_graphs(changed)
+    ctx.report.notes.append(f"equalization gave the channels between {sum(pairs)} pairs of products like ranges")
+    return program
 
 
 def _calibrated(
