@@ -10,12 +10,12 @@ import numpy as np
 
 from jfuse.errors import LowerError
 from jfuse.ir.dims import Dim, Shape, is_known, product, same
-from jfuse.ir.graph import Var
-from jfuse.ir.trace import producer
+from jfuse.ir.graph import Eqn, Var
 from jfuse.ir.types import DType
 from jfuse.kernels import ops
 from jfuse.kernels.core.op import Array
 from jfuse.lowering.from_jax.shapes import as_dtype, lower_slice
+from jfuse.lowering.rule_tools.behind import eqns_behind
 from jfuse.lowering.rule_tools.place import note, sources
 from jfuse.lowering.rule_tools.query import dtype, is_constant, rank, scalar
 from jfuse.lowering.rule_tools.shape_tensors import counted, shape_tensor, shaped, size_tensor
@@ -274,21 +274,12 @@ def _beyond(kind: DType) -> Any:
 
 def _is_of_reals(indices: Array) -> bool:
     """Whether integers are real numbers made whole, and computed with."""
-    seen: set[Array] = set()
-    pending = [indices]
-    while pending:
-        var = pending.pop()
-        made_by = producer(var) if isinstance(var, Var) and var not in seen else None
-        if made_by is None:
-            continue
-        seen.add(var)
-        given = [v for v in made_by.inputs if isinstance(v, Var)]
-        if any(v.type.dtype.is_float for v in given):
-            if made_by.op is ops.cast:
-                return True
-            continue
-        pending += given
-    return False
+    behind = eqns_behind(indices, lambda eqn: () if _reads_reals(eqn) else eqn.inputs)
+    return any(eqn.op is ops.cast and _reads_reals(eqn) for eqn in behind)
+
+
+def _reads_reals(eqn: Eqn) -> bool:
+    return any(isinstance(v, Var) and v.type.dtype.is_float for v in eqn.inputs)
 
 
 def _gathered(x: Array, indices: Array, windows: IndexWindows) -> Array:

@@ -9,11 +9,11 @@ import numpy as np
 
 from jfuse.errors import LowerError
 from jfuse.ir.dims import Dim, product
-from jfuse.ir.graph import Const, Var
-from jfuse.ir.trace import producer
+from jfuse.ir.graph import Const, Eqn
 from jfuse.kernels import ops
 from jfuse.kernels.core.op import Array
 from jfuse.lowering.from_torch.shapes import transposed
+from jfuse.lowering.rule_tools.behind import eqns_behind
 from jfuse.lowering.rule_tools.place import sources
 from jfuse.lowering.rule_tools.query import dtype, is_constant, rank, scalar
 from jfuse.lowering.rule_tools.shape_tensors import shaped
@@ -120,18 +120,16 @@ _KEEP_AXES = ("joins", "splits", "takes")
 
 def _had_channels_last(x: Array) -> bool:
     """Whether what x is computed from had its channels last, as convolutions give them: moves that then cancel out."""
-    seen, pending = set[Array](), [x]
-    while pending:
-        var = pending.pop()
-        made_by = producer(var) if isinstance(var, Var) and var not in seen else None
-        if made_by is None:
-            continue
-        seen.add(var)
-        order = made_by.inputs[1] if made_by.op is ops.transpose else None
-        if isinstance(order, Const) and rank(var) > 2 and order.array[1] == rank(var) - 1:
-            return True
-        pending += made_by.inputs if made_by.op.elementwise or made_by.op.moves in _KEEP_AXES else ()
-    return False
+    return any(map(_puts_channels_second, eqns_behind(x, _in_the_same_order)))
+
+
+def _in_the_same_order(eqn: Eqn) -> Sequence[object]:
+    return eqn.inputs if eqn.op.elementwise or eqn.op.moves in _KEEP_AXES else ()
+
+
+def _puts_channels_second(eqn: Eqn) -> bool:
+    order = eqn.inputs[1] if eqn.op is ops.transpose else None
+    return isinstance(order, Const) and order.array.size > 2 and bool(order.array[1] == order.array.size - 1)
 
 
 @lowers_torch("aten.native_group_norm")
