@@ -10,6 +10,7 @@ from typing import Any
 
 from jfuse.errors import ImportFailed, JfuseError
 from jfuse.frontends.torch_modules.arguments import EXAMPLES, Arguments, arguments_of
+from jfuse.frontends.torch_modules.beside_tensorflow import triton_hidden
 from jfuse.frontends.torch_modules.kept_layers import keep_layers_of, layers_kept
 from jfuse.frontends.torch_modules.open_boxes import any_number_of_boxes
 
@@ -50,7 +51,7 @@ def exported(module: Any, arguments: Arguments) -> Any:
             found=f"{training[0]} and {len(training) - 1} more",
             remedy="module.eval()",
         )
-    with layers_kept(), any_number_of_boxes(), torch.no_grad(), warnings.catch_warnings():
+    with triton_hidden(), layers_kept(), any_number_of_boxes(), torch.no_grad(), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # they are of torch's own code
         try:
             return torch.export.export(
@@ -78,7 +79,7 @@ def functional(program: Any, has_rule: Callable[[Any], bool]) -> Any:
     """
     import torch
 
-    with torch.no_grad(), warnings.catch_warnings():
+    with triton_hidden(), torch.no_grad(), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         keep_layers_of(program.graph)
         whole = program.run_decompositions({})
@@ -109,7 +110,7 @@ def read_program(path: Path, *, unsafe: bool) -> Any:
             remedy="unsafe=True (--unsafe) where you trust the author; or give jfuse the module itself",
         )
 
-    with warnings.catch_warnings():
+    with triton_hidden(), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
             return torch.export.load(path)

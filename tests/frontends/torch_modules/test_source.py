@@ -37,6 +37,21 @@ def test_a_module_becomes_a_file_that_is_compared_with_it() -> None:
     np.testing.assert_allclose(result(x), module(torch.from_numpy(x)).detach().numpy(), atol=1e-6)
 
 
+@pytest.mark.slow
+def test_triton_is_not_imported_after_tensorflow(tmp_path: Path) -> None:
+    """The import would end the process, as this package does."""
+    pytest.importorskip("tensorflow")
+    (tmp_path / "triton.py").write_text("import os\nos._exit(3)\n", encoding="utf-8")
+    code = (
+        f"import sys, tensorflow, torch, jfuse; sys.path.insert(0, {str(tmp_path)!r}); "
+        "print(jfuse.convert(torch.nn.Linear(5, 8).eval(), [torch.zeros(2, 5)], verify=False).report.operators); "
+        "import triton"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert "fully_connected" in done.stdout
+    assert done.returncode == 3, "triton can be imported as before"
+
+
 def constants(module: Any, *specs: Any) -> list[np.ndarray]:
     return list(jfuse.ir.constants_of(jfuse.load(module, specs).program).values())
 
