@@ -279,13 +279,13 @@ def broadcast_value(value: np.ndarray, shape: Sequence[Dim]) -> Array:
 
 
 @lowers_torch("aten.constant_pad_nd")
-def lower_constant_pad(x: Array, pad: Sequence[int], value: Any = 0) -> Array:
-    """x with a value around it; a negative width cuts off.   pad: before and after, from the last axis on"""
+def lower_constant_pad(x: Array, pad: Sequence[Dim], value: Any = 0) -> Array:
+    """x with a value around it; a known negative width cuts off.   pad: before and after, from the last axis on"""
     return lower_pad(x, scalar(value, x), padding_config=[(*pair, 0) for pair in _sides(x, pad)])
 
 
 @lowers_torch("aten.pad")
-def lower_any_pad(x: Array, pad: Sequence[int], mode: str = "constant", value: Any = None) -> Array:
+def lower_any_pad(x: Array, pad: Sequence[Dim], mode: str = "constant", value: Any = None) -> Array:
     """Pads of a value, of what is reflected, of the edges, or of the other end."""
     if mode == "constant":
         return lower_constant_pad(x, pad, 0 if value is None else value)
@@ -295,34 +295,39 @@ def lower_any_pad(x: Array, pad: Sequence[int], mode: str = "constant", value: A
 
 
 @lowers_torch("aten.reflection_pad1d", "aten.reflection_pad2d", "aten.reflection_pad3d")
-def lower_reflection_pad(x: Array, pad: Sequence[int]) -> Array:
+def lower_reflection_pad(x: Array, pad: Sequence[Dim]) -> Array:
     """MIRROR_PAD without the edges."""
-    return ops.mirror_pad(x, np.asarray(_sides(x, pad), np.int32), mode="REFLECT")
+    return ops.mirror_pad(x, np.asarray(_known_sides(x, pad), np.int32), mode="REFLECT")
 
 
 @lowers_torch("aten.replication_pad1d", "aten.replication_pad2d", "aten.replication_pad3d")
-def lower_replication_pad(x: Array, pad: Sequence[int]) -> Array:
+def lower_replication_pad(x: Array, pad: Sequence[Dim]) -> Array:
     """The edges repeated."""
-    for axis, (low, high) in enumerate(_sides(x, pad)):
+    for axis, (low, high) in enumerate(_known_sides(x, pad)):
         before, after = [lower_slice_(x, axis, 0, 1)] * low, [lower_slice_(x, axis, -1)] * high
         x = lower_cat([*before, x, *after], axis)
     return x
 
 
 @lowers_torch("aten._pad_circular")
-def lower_circular_pad(x: Array, pad: Sequence[int]) -> Array:
+def lower_circular_pad(x: Array, pad: Sequence[Dim]) -> Array:
     """The other end in front and behind."""
-    for axis, (low, high) in enumerate(_sides(x, pad)):
+    for axis, (low, high) in enumerate(_known_sides(x, pad)):
         before = [lower_slice_(x, axis, -low)] if low else []
         after = [lower_slice_(x, axis, 0, high)] if high else []
         x = lower_cat([*before, x, *after], axis)
     return x
 
 
-def _sides(x: Array, pad: Sequence[int]) -> list[tuple[int, int]]:
+def _sides(x: Array, pad: Sequence[Dim]) -> list[tuple[Dim, Dim]]:
     """Widths before and after each axis."""
-    pairs = [(int(a), int(b)) for a, b in zip(pad[::2], pad[1::2], strict=True)]
+    pairs: list[tuple[Dim, Dim]] = [*zip(pad[::2], pad[1::2], strict=True)]
     return [(0, 0)] * (rank(x) - len(pairs)) + pairs[::-1]
+
+
+def _known_sides(x: Array, pad: Sequence[Dim]) -> list[tuple[int, int]]:
+    what = "a pad of elements of the tensor itself"
+    return [(_known(low, what), _known(high, what)) for low, high in _sides(x, pad)]
 
 
 @lowers_torch("aten.flip")

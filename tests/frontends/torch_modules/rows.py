@@ -123,6 +123,7 @@ SHAPES: tuple[Row, ...] = (
     ("slices", lambda x: x[:, 1:3, ::2] + x[:, -3:-1, 1::2] + x[:, :2, -1:], (X,)),
     ("selects", lambda x: x[:, 1] + x[:, -1] + x.select(1, 0) + x[:, :, 2].sum(1, keepdim=True), (X,)),
     ("pads", lambda x: F.pad(x, (1, 2, 0, 1), value=3.0) + F.pad(F.pad(x, (2, 2, 1, 1)), (-1, 0, -1, 0)), (X,)),
+    ("open pads", lambda x: F.pad(x, (0, 0, x.shape[0], 1)), (f32(B, 3),)),
     ("reflections", lambda x: F.pad(x, (1, 2), mode="reflect") + F.pad(x, (1, 2), mode="replicate"), (X,)),
     ("circles", lambda x: F.pad(x, (1, 2), mode="circular") + F.pad(x.roll(1, 2), (1, 2)), (X,)),
     ("ranges", lambda x: x * torch.arange(6) + torch.arange(x.shape[0])[:, None, None] + torch.arange(0, 12, 2), (X,)),

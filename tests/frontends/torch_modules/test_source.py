@@ -163,6 +163,12 @@ def test_all_operators_without_a_rule_are_named_with_their_places() -> None:
         (dense(), None, ImportFailed, "nothing tells what the module takes"),
         (dense(), [f32(None, 6)], ImportFailed, "torch.export cannot export Sequential"),
         (Counting().eval(), [f32(2)], ImportFailed, "writes to 'count'"),
+        (
+            Of(lambda x: torch.nn.functional.pad(x, (0, x.shape[-1] // 2), mode="reflect")),
+            [f32(1, 3, None)],
+            LowerError,
+            "over an open size",
+        ),
         (Of(lambda x: x + torch.rand(4)), [f32(4)], LowerError, "aten.rand has no TFLite spelling"),
         (
             Of(lambda x: torch.nn.functional.max_pool2d(x, 2, return_indices=True)[1] + 1),
