@@ -311,7 +311,6 @@ MORE: dict[str, Callable[[], JaxModel]] = {
             lambda c, row: (0.9 * c + row, jnp.max(c)), jnp.zeros((x.shape[0], 5)), jnp.swapaxes(x, 0, 1)
         ),
         (f32(B, 7, 5),),
-        fuses=RNN,  # the first result is a recurrence with the identity as activation
     ),
     "plain-associative-scan": lambda: JaxModel(
         lambda x: lax.associative_scan(jnp.multiply, x, axis=1), (f32(B, 8, 5),)

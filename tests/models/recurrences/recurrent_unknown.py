@@ -247,15 +247,12 @@ def _build(cell: Callable[[Random], Cell], shell: Shell, folder: Path) -> Any:
     return shell.function(cell(Random()))
 
 
-# What they compute is a simple RNN whose recurrent matrix is diagonal.
-_DIAGONAL = ("indrnn", "exponential_average")
-
+# indrnn and exponential_average are simple RNNs whose recurrent matrix is diagonal, but for infinities.
 ROWS: tuple[Row, ...] = tuple(
     Row(
         f"unknown-{name}",
         "unknown",
         partial(_build, cell, shell),
-        fused={"rnn": 1} if name in _DIAGONAL else {},
         loops=None,
     )
     for name, (cell, shell) in _UNKNOWN.items()
