@@ -188,8 +188,7 @@ class Quantized:
 
     weights: operands that may be kept in few bits. together: they are quantized all or none. asymmetric: whether the
     kernel with integer weights is right where it takes a zero point for its float operands. integers: None where there
-    is no kernel. recurrence: how the integers of a recurrent operator hang
-    together.
+    is no kernel. recurrence: how the integers of a recurrent operator hang together.
     """
 
     integers: Integers | None = None

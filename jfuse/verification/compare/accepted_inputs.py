@@ -25,8 +25,8 @@ def accepted(
     if step.kind == "given":
         return step, calls.run(step.inputs, step.key)
     signature = signatures[step.key]
-    drawn = redraw.as_needed(signature, step.inputs)
-    drawn = redraw.as_kept(step.key, step.inputs) if step.kind == "random" else drawn
+    step = replace(step, inputs=redraw.as_needed(signature, step.inputs))
+    drawn = redraw.as_kept(step.key, step.inputs) if step.kind == "random" else step.inputs
     try:
         outputs = calls.run(drawn, step.key)
     except (KernelFailed, NoEnd):
@@ -36,7 +36,7 @@ def accepted(
         if found is None:
             raise
         return found
-    if step.kind == "random" and not redraw.kept[step.key] and not signature.states and _has_nan(outputs):
+    if step.kind == "random" and step.key not in redraw.kept and not signature.states and _has_nan(outputs):
         # A factor of a matrix that is not definite is NaN, beside what happened to be in memory.
         found = _taken(step, calls, redraw, redraw.definite(signature, step.inputs), numbers=True)
         if found is not None:

@@ -166,11 +166,13 @@ class Comparison:
                     self.notes[f"{subject.name} computed samples one by one: {why}"] = None
 
     def _as_taken(self, key: str, batch: Arrays) -> Arrays:
-        """Samples in the manner that the reference took inputs in when it refused those drawn."""
-        if not self.redraw.kept.get(key):
+        """Samples with shapes as what reads them needs them, in the manner that the reference took inputs in."""
+        redraw, signature = self.redraw, self.signatures[key]
+        if not redraw.kept.get(key) and not redraw.needed.get(key):
             return batch
         shape = next(iter(batch.values())).shape[: 2 if self.in_a_row else 1]
-        changed = [self.redraw.as_kept(key, {n: a[place] for n, a in batch.items()}) for place in np.ndindex(shape)]
+        samples = ({n: a[place] for n, a in batch.items()} for place in np.ndindex(shape))
+        changed = [redraw.as_kept(key, redraw.as_needed(signature, sample)) for sample in samples]
         stacked = {n: np.stack([one[n] for one in changed]) for n in batch}
         return {n: a.reshape(*shape, *a.shape[1:]) for n, a in stacked.items()}
 

@@ -23,7 +23,7 @@ _FIRST_TAG = 1_000_003  # no size is as large
 class NeededShape:
     """The value of one input, for sizes of the others that are drawn anew each time.
 
-    wanted: of the result of each convolution. places: for each element of the input the number of the convolution and
+    name: of the input of the signature. places: for each element of the input the number of the convolution and
     the axis of its result; None for an element that none reads.
     """
 

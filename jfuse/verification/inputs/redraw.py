@@ -32,7 +32,6 @@ class Manner:
 
     axis: of the other input, None for all its elements. least, end: of the numbers, where they are known.
     axes: those along which the input gets sizes of the other first, each with the axis of the other.
-    needed: what gives the value that the sizes of the others ask for.
     """
 
     kind: str
@@ -41,12 +40,9 @@ class Manner:
     least: int = 0
     end: int = 0
     axes: tuple[tuple[int, int], ...] = ()
-    needed: NeededShape | None = None
 
     def draw(self, generator: np.random.Generator, drawn: np.ndarray, inputs: Arrays) -> np.ndarray:
         """An array of the dtype and, but for `axes`, of the shape of the one drawn before.   inputs: all drawn"""
-        if self.needed is not None:
-            return self.needed.value(drawn, inputs)
         for own, axis in self.axes:
             places = np.arange(inputs[self.other].shape[axis]) % max(drawn.shape[own], 1)
             drawn = np.take(drawn, places, own)
@@ -64,11 +60,13 @@ Manners = Mapping[str, Manner]
 class Redraw:
     """The way in which each signature's inputs had to be drawn for TensorFlow to take them; later calls use it at once.
 
-    fixed: by signature, the inputs that are never drawn otherwise.
+    fixed: by signature, the inputs that are never drawn otherwise. needed: those that are shapes, of the signatures
+    asked for.
     """
 
     fixed: Mapping[str, Collection[str]] = field(default_factory=dict)
     kept: dict[str, Manners] = field(default_factory=dict)
+    needed: dict[str, Mapping[str, NeededShape]] = field(default_factory=dict)
     _tried: dict[str, int] = field(default_factory=dict)
     _count: int = 0
 
@@ -78,11 +76,10 @@ class Redraw:
 
     def as_needed(self, signature: Signature, drawn: Arrays) -> Arrays:
         """The drawn inputs with shapes as what reads them needs them, before TensorFlow sees others."""
-        if signature.key not in self.kept:
-            found = needed_shapes(signature, drawn, self.fixed.get(signature.key, ()))
-            self.kept[signature.key] = {name: Manner("needed", needed=needed) for name, needed in found.items()}
-        shapes = {n: m for n, m in self.kept[signature.key].items() if m.needed is not None}
-        return self.changed(drawn, shapes)
+        key = signature.key
+        if key not in self.needed:
+            self.needed[key] = needed_shapes(signature, drawn, self.fixed.get(key, ()))
+        return {**drawn, **{n: shape.value(drawn[n], drawn) for n, shape in self.needed[key].items()}}
 
     def changed(self, drawn: Arrays, manners: Manners) -> Arrays:
         """The drawn inputs, some of them in other manners."""

@@ -109,13 +109,13 @@ class _Visitor:
         if ready is not out:
             return ready
         source = unbroadcast(out, {out: eqn})
-        if source is out or eqn.op is ops.fill:
+        if source is out or eqn.op is ops.fill or out.type.dtype not in COMPUTED:
             return None
         axes = range(-out.type.rank, 0)
         sizes = [source.type.shape[a] if a >= -source.type.rank else 1 for a in axes]
         shape = tuple(1 if same(d, e) is True else d for d, e in zip(out.type.shape, sizes, strict=True))
         found = spread(np.zeros((), out.type.dtype.numpy), shape, self._homes)
-        return None if found is None or out.type.dtype not in COMPUTED else as_atom(ops.add(source, found))
+        return None if found is None else as_atom(ops.add(source, found))
 
     def _is_absorbed(self, eqn: Eqn, reader: Eqn) -> bool:
         """Whether `simplify` may leave a repeated value out: broadcasting does as well, and zeros at an end are PAD."""

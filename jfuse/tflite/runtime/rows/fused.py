@@ -81,6 +81,7 @@ _SVDF = Quantized(
     _weights(1, 2),
     together=True,
     asymmetric=False,
+    # Time weights use ten of their sixteen bits: the products with the state are summed in 32.
     recurrence=IntegerSvdf(
         data=0, features=1, times=2, bias=3, state=4, time_steps=512, why_not=_why_not_integers_of_svdf
     ),
