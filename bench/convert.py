@@ -46,11 +46,9 @@ _STARTS = 10
 _TURN_MS = 1.0  # long enough for the clock, short enough to be interrupted seldom
 
 
-def jfuse_file(model: Any) -> tuple[bytes, dict[str, float]]:
-    """jfuse's file, and the seconds of each of its steps."""
-    import jfuse
-
-    lite = jfuse.convert(model, verify=False)
+def jfuse_file(convert: Callable[..., Any], model: Any) -> tuple[bytes, dict[str, float]]:
+    """jfuse's file, and the seconds of each of its steps.   convert: `jfuse.convert`"""
+    lite = convert(model, verify=False)
     return lite.to_bytes(), dict(lite.report.seconds)
 
 
@@ -89,9 +87,11 @@ def convert_here(converter: str, name: str, folder: Path) -> None:
     source, inputs = MODELS[name]()
     answer = answers(source, inputs)
     if converter == "jfuse":
-        import jfuse  # noqa: F401   not a part of the conversion, as TensorFlow is not: the models have imported that
+        import jfuse
 
-        convert = partial(jfuse_file, source)
+        # Names are imported at their first use. That is no part of the conversion, as TensorFlow's import is not: the
+        # models have imported that.
+        convert = partial(jfuse_file, jfuse.convert, source)
     else:
         convert = partial(official_file, official_converter(source, folder / "saved"))
     begin_peak()
