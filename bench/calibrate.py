@@ -24,7 +24,6 @@ import jax
 import numpy as np
 import tensorflow as tf
 from ai_edge_litert import schema_py_generated as schema
-from keras import layers
 from tensorflow.lite.python.optimize.calibrator import Calibrator
 
 import jfuse
@@ -35,7 +34,7 @@ from jfuse.quantization.calibrate import calibrate
 from jfuse.quantization.statistics import Observed
 
 MODELS: dict[str, tuple[tuple[int, ...], Callable[[], Any]]] = {
-    "lstm": ((50, 16), sequence(50, 16, lambda: layers.LSTM(64))),
+    "lstm": ((50, 16), sequence(50, 16, lambda layers: layers.LSTM(64))),
     "mobilenet": ((96, 96, 3), mobilenet),
 }
 

@@ -9,7 +9,8 @@ Both rates are measured in the same run; on CPU the better of XLA's and NumPy's 
 a program costs count for nothing, so small sizes are far from it. torch runs `nn.LSTM` and `nn.RNN` of the same
 weights, on its GPU (by cuDNN) where jax runs on one; the answers may differ by 1e-5. All take turns, with as many
 threads as jax; times are the least of all rounds. On CPU all is measured by processor time too, of which a busy machine
-takes less notice.
+takes less notice. On a GPU the steps of an LSTM as Pallas kernels (`bench.pallas_lstm`) take a turn as well, where
+their blocks divide the sizes.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from bench.pallas_lstm import lstm as pallas_lstm
 from jfuse.kernels import ops
 from jfuse.measure import relative_error
 from jfuse.running.cores import cores
@@ -176,11 +178,22 @@ def theirs(case: Case, torch: Any) -> Callable[[], Any]:
     return run
 
 
-def difference(case: Case, found: Any, wanted: Any) -> float:
-    """How far the kernel's outputs are from torch's."""
-    apart = relative_error(np.concatenate([np.asarray(v) for v in found], -1), wanted.cpu().numpy())
+def by_pallas(case: Case) -> Callable[[], Any] | None:
+    """`bench.pallas_lstm` with the same weights; None where that cannot run."""
+    if case.kind != "lstm" or jax.default_backend() == "cpu" or case.batch % 16 or case.units % 16:
+        return None
+    x, (d,) = drawn(case)
+    gates = [np.stack(of_gates) for of_gates in (d.inputs, d.recurrent, d.biases)]
+    on_device = jax.device_put([x, *gates, *d.states])
+    program = jax.jit(pallas_lstm)
+    return lambda: [jax.block_until_ready(program(*on_device))]
+
+
+def difference(case: Case, found: Any, wanted: np.ndarray) -> float:
+    """How far the kernel's outputs are from another's."""
+    apart = relative_error(np.concatenate([np.asarray(v) for v in found], -1), wanted)
     if apart > _TOLERANCE:
-        raise SystemExit(f"{case.name}: {apart:.1e} from torch's answer, more than {_TOLERANCE:.0e}")
+        raise SystemExit(f"{case.name}: {apart:.1e} from the other answer, more than {_TOLERANCE:.0e}")
     return apart
 
 
@@ -244,9 +257,10 @@ def least(run: Callable[[], Any]) -> Seconds:
 
 @dataclass(frozen=True)
 class Row:
-    """What was measured: microseconds for one sample; the limit and the share of it; torch's time over ours.
+    """What was measured: microseconds for one sample; the limit and the share of it; times of others over ours.
 
-    Those by processor time are None where the processor does not compute.
+    Those by processor time are None where the processor does not compute. pallas_ratio: below 1 where the steps of
+    `bench.pallas_lstm` are faster than the kernel, None where they cannot run.
     """
 
     name: str
@@ -257,6 +271,7 @@ class Row:
     torch_ratio: float | None
     torch_processor_ratio: float | None
     torch_difference: float | None
+    pallas_ratio: float | None
 
 
 def measure(case: Case, rounds: int, torch: Any) -> Row:
@@ -264,12 +279,15 @@ def measure(case: Case, rounds: int, torch: Any) -> Row:
     kernel = ours(case)
     limits = {"arithmetic": products(), "memory": readers(case.weights)}
     layer = None if torch is None else theirs(case, torch)
-    apart = None if layer is None else difference(case, kernel(), layer())
+    apart = None if layer is None else difference(case, kernel(), layer().cpu().numpy())
+    pallas = by_pallas(case)
+    if pallas is not None:
+        difference(case, kernel(), np.asarray(pallas()[0]))
     flat = [limit for kind in limits.values() for limit in kind]
-    runs = [kernel, *(limit.run for limit in flat), *([] if layer is None else [layer])]
+    runs = [kernel, *(limit.run for limit in flat), layer or kernel, pallas or kernel]
     turns = [[least(run) for run in runs] for _ in range(rounds)]
     best = [Seconds(*map(min, zip(*(turn[i] for turn in turns), strict=True))) for i in range(len(runs))]
-    own, other = best[0], best[-1]
+    own, other, steps = best[0], best[-2], best[-1]
     needs = {"arithmetic": case.flops, "memory": case.bytes}
 
     def fastest(clock: str) -> dict[str, float]:
@@ -288,6 +306,7 @@ def measure(case: Case, rounds: int, torch: Any) -> Row:
         None if layer is None else other.wall / own.wall,
         other.processor / own.processor if layer is not None and on_cpu else None,
         apart,
+        None if pallas is None else steps.wall / own.wall,
     )
 
 
@@ -300,6 +319,7 @@ def installed(name: str) -> Any:
 
 
 _HEAD = f"{'':44}{'µs/sample':>11}  {'limit':<12}{'share':>6}{'processor':>11}{'torch':>8}{'processor':>11}{'apart':>9}"
+_HEAD += f"{'pallas':>8}"
 
 
 def line(row: Row) -> str:
@@ -308,7 +328,8 @@ def line(row: Row) -> str:
     cells.append(" " * 11 if row.processor_share is None else f"{row.processor_share:>11.0%}")
     for ratio, width in ((row.torch_ratio, 8), (row.torch_processor_ratio, 11)):
         cells.append(" " * width if ratio is None else f"{ratio:>{width - 1}.2f}x")
-    cells.append("" if row.torch_difference is None else f"{row.torch_difference:>9.0e}")
+    cells.append(" " * 9 if row.torch_difference is None else f"{row.torch_difference:>9.0e}")
+    cells.append("" if row.pallas_ratio is None else f"{row.pallas_ratio:>7.2f}x")
     return "".join(cells).rstrip()
 
 

@@ -1,6 +1,8 @@
 """Samples per second in verification: XLA, LiteRT with one process per core, and TensorFlow, in one run.
 
-    python -m bench.verify [--json bench/results/verify.json] [-k SUBSTRING ...] [--rounds 5]
+    python -m bench.verify [--json bench/results/verify.json] [-k SUBSTRING ...] [--rounds 5] [--device cpu|gpu]
+    python -m bench.verify --save FOLDER [-k SUBSTRING ...]
+    python -m bench.verify --files FOLDER ...
 
 Float32, random inputs. XLA runs jfuse's file over many samples (`jfuse.running.over_samples`), TensorFlow the
 Keras model with a batch; each at the batch size that is the fastest per sample, which is tried first. XLA always gets
@@ -10,6 +12,9 @@ turns; wall times
 are the least of all rounds, ratios are taken in each round and their median given. Beside them stands the processor
 time of one sample, of which a machine that is busy with other things takes less notice: for LiteRT one interpreter in
 this process. Answers of all three are compared, once.
+
+A machine with a GPU may have no TensorFlow: `--save` writes the models' files and measures nothing, and `--files`
+measures such files by themselves, XLA against LiteRT. `--device` is the one that XLA runs on.
 """
 
 from __future__ import annotations
@@ -23,20 +28,20 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jax
-import keras
 import numpy as np
-import tensorflow as tf
-from keras import layers
+from ai_edge_litert.interpreter import Interpreter
 
 import jfuse
 from jfuse.measure import relative_error
 from jfuse.running.cores import cores
-from jfuse.running.interpreter import LiteRt
 from jfuse.running.over_samples import OverSamples
 from jfuse.verification.runners.litert_workers import LiteRtWorkers
+
+if TYPE_CHECKING:
+    import keras
 
 SMALL = (64, 128, 256, 1024, 4096)
 LARGE = (4, 8, 16, 64, 256)
@@ -52,19 +57,28 @@ class Model:
     make: Callable[[], keras.Model]
     sizes: Sequence[int]
 
+    def file(self, folder: Path) -> Path:
+        """Where `--save` writes it."""
+        return folder / f"{self.name.replace(',', '').replace(' ', '_')}.tflite"
 
-def sequence(steps: int, features: int, layer: Callable[[], Any]) -> Callable[[], keras.Model]:
-    """A model of one layer over sequences."""
+
+def sequence(steps: int, features: int, layer: Callable[[Any], Any]) -> Callable[[], keras.Model]:
+    """A model of one layer over sequences.   layer: makes it, given `keras.layers`"""
 
     def make() -> keras.Model:
+        import keras
+
         source = keras.Input((steps, features))
-        return keras.Model(source, layer()(source))
+        return keras.Model(source, layer(keras.layers)(source))
 
     return make
 
 
 def mlp() -> keras.Model:
     """64 to 256 to 256 to 10."""
+    import keras
+    from keras import layers
+
     source = keras.Input((64,))
     hidden = layers.Dense(256, activation="relu")(layers.Dense(256, activation="relu")(source))
     return keras.Model(source, layers.Dense(10)(hidden))
@@ -72,6 +86,9 @@ def mlp() -> keras.Model:
 
 def mobilenet() -> keras.Model:
     """MobileNetV2 of 0.35, with the moments of a forward pass, so that answers differ from input to input."""
+    import keras
+    from keras import layers
+
     model = keras.applications.MobileNetV2(
         (96, 96, 3), alpha=0.35, weights=None, classes=10, classifier_activation=None
     )
@@ -85,16 +102,16 @@ def mobilenet() -> keras.Model:
 MODELS = (
     Model("MLP 64-256-256-10", mlp, SMALL),
     Model("MobileNetV2 0.35, 96x96", mobilenet, LARGE),
-    Model("LSTM 16, 20 steps", sequence(20, 8, lambda: layers.LSTM(16, return_sequences=True)), SMALL),
-    Model("LSTM 64, 50 steps", sequence(50, 32, lambda: layers.LSTM(64, return_sequences=True)), SMALL),
-    Model("LSTM 512, 100 steps", sequence(100, 64, lambda: layers.LSTM(512, return_sequences=True)), LARGE[2:]),
+    Model("LSTM 16, 20 steps", sequence(20, 8, lambda layers: layers.LSTM(16, return_sequences=True)), SMALL),
+    Model("LSTM 64, 50 steps", sequence(50, 32, lambda layers: layers.LSTM(64, return_sequences=True)), SMALL),
+    Model("LSTM 512, 100 steps", sequence(100, 64, lambda layers: layers.LSTM(512, return_sequences=True)), LARGE[2:]),
     Model(
         "BiLSTM 32, 50 steps",
-        sequence(50, 16, lambda: layers.Bidirectional(layers.LSTM(32, return_sequences=True))),
+        sequence(50, 16, lambda layers: layers.Bidirectional(layers.LSTM(32, return_sequences=True))),
         SMALL,
     ),
-    Model("RNN 64, 50 steps", sequence(50, 32, lambda: layers.SimpleRNN(64, return_sequences=True)), SMALL),
-    Model("GRU loop 128, 50 steps", sequence(50, 32, lambda: layers.GRU(128, return_sequences=True)), SMALL),
+    Model("RNN 64, 50 steps", sequence(50, 32, lambda layers: layers.SimpleRNN(64, return_sequences=True)), SMALL),
+    Model("GRU loop 128, 50 steps", sequence(50, 32, lambda layers: layers.GRU(128, return_sequences=True)), SMALL),
 )
 
 
@@ -121,7 +138,10 @@ class Side:
 
 @dataclass(frozen=True)
 class Row:
-    """What was measured of one model: microseconds for one sample, and how often XLA is as fast as the others."""
+    """What was measured of one model: microseconds for one sample, and how often XLA is as fast as the others.
+
+    per_tensorflow: None for a file, which no Keras model stands beside.
+    """
 
     name: str
     error: float
@@ -129,87 +149,125 @@ class Row:
     us: dict[str, float]
     processor_us: dict[str, float]
     per_litert: float
-    per_tensorflow: float
+    per_tensorflow: float | None
 
 
-def measure(model: Model, rounds: int) -> Row:
-    """One row."""
-    keras.utils.set_random_seed(0)
-    source = model.make()
-    shape = tuple(source.inputs[0].shape[1:])
-    draw = np.random.default_rng(0).standard_normal((2 * max(model.sizes) * cores(), *shape)).astype(np.float32)
-    fixed = keras.Input(shape, batch_size=1)
-    data = jfuse.convert(keras.Model(fixed, source(fixed)), verify=False)
-    (name,), key = data.signature().input_names, data.signature().key
-    workers, alone = LiteRtWorkers(data.to_bytes()), LiteRt(data.to_bytes())
-    function = tf.function(
-        lambda x: source(x, training=False), input_signature=[tf.TensorSpec((None, *shape), tf.float32)]
-    )
-    programs = {n: OverSamples.of(data.jax(), most=n) for n in model.sizes}
-    sides = [
-        Side("xla", lambda x, n: programs[n]([x[:, None]])[0], model.sizes, len(draw)),
-        Side("litert", lambda x, _: workers.run({name: x[:, None]}, key), [64 * cores()]),
-        Side("tensorflow", lambda x, _: function(tf.constant(x)).numpy(), model.sizes),
-    ]
-    few = draw[: min(model.sizes) * cores()]
-    answers = [side.run(few, min(model.sizes)) for side in sides]
-    found = (answers[0][:, 0], next(iter(answers[1].values()))[:, 0])
-    error = max(relative_error(one, answers[2]) for one in found)
-    assert error < ALIKE, f"{model.name}: {error}"
-    best = {side.name: side.fastest(draw) for side in sides}
-    times: dict[str, list[float]] = {side.name: [] for side in sides}
-    spent: dict[str, list[float]] = {side.name: [] for side in sides}
-    single = Side("litert", lambda x, _: [alone.run(key, {name: row[None]}) for row in x], [16])
-    for _ in range(rounds):
-        for side in sides:
-            wall, processor = side.clocked(draw, best[side.name])
-            if side.name == "litert":
-                _, processor = single.clocked(draw, 16)
-            times[side.name].append(wall)
-            spent[side.name].append(processor)
-    workers.close()
-    ratios = {n: [t / x for t, x in zip(times[n], times["xla"], strict=True)] for n in ("litert", "tensorflow")}
-    return Row(
-        model.name,
-        error,
-        best,
-        {n: 1e6 * min(t) for n, t in times.items()},
-        {n: 1e6 * min(t) for n, t in spent.items()},
-        statistics.median(ratios["litert"]),
-        statistics.median(ratios["tensorflow"]),
+@dataclass(frozen=True)
+class Measured:
+    """A model's file of one sample, and the Keras model over a batch that it was made of, if that is there."""
+
+    model: Model
+    file: jfuse.Model
+    keras: Callable[[np.ndarray], np.ndarray] | None = None
+
+    @classmethod
+    def of_keras(cls, model: Model) -> Measured:
+        """Converted now."""
+        import keras
+        import tensorflow as tf
+
+        keras.utils.set_random_seed(0)
+        source = model.make()
+        shape = tuple(source.inputs[0].shape[1:])
+        fixed = keras.Input(shape, batch_size=1)
+        function = tf.function(
+            lambda x: source(x, training=False), input_signature=[tf.TensorSpec((None, *shape), tf.float32)]
+        )
+        data = jfuse.convert(keras.Model(fixed, source(fixed)), verify=False)
+        return cls(model, data, lambda x: function(tf.constant(x)).numpy())
+
+    def draw(self) -> np.ndarray:
+        """Samples for two runs of the largest batch on every core."""
+        tensor = self.file.signature().graph.inputs[0].type
+        count = 2 * max(self.model.sizes) * cores()
+        return np.random.default_rng(0).standard_normal((count, *tensor.shape[1:])).astype(np.float32)
+
+    def row(self, rounds: int) -> Row:
+        """All runners in turn."""
+        draw, data = self.draw(), self.file.to_bytes()
+        (name,), key = self.file.signature().input_names, self.file.signature().key
+        workers, alone = LiteRtWorkers(data), Interpreter(model_content=data, num_threads=1).get_signature_runner(key)
+        sizes = self.model.sizes
+        programs = {n: OverSamples.of(self.file.jax(), most=n) for n in sizes}
+        sides = [
+            Side("xla", lambda x, n: programs[n]([x[:, None]])[0], sizes, len(draw)),
+            Side("litert", lambda x, _: next(iter(workers.run({name: x[:, None]}, key).values())), [64 * cores()]),
+        ]
+        if (function := self.keras) is not None:
+            sides.append(Side("tensorflow", lambda x, _: function(x), sizes))
+        few = draw[: min(sizes) * cores()]
+        answers = [side.run(few, min(sizes)).reshape(len(few), -1) for side in sides]
+        error = max(relative_error(one, answers[-1]) for one in answers[:-1])
+        assert error < ALIKE, f"{self.model.name}: {error}"
+        best = {side.name: side.fastest(draw) for side in sides}
+        times: dict[str, list[float]] = {side.name: [] for side in sides}
+        spent: dict[str, list[float]] = {side.name: [] for side in sides}
+        single = Side("litert", lambda x, _: [alone(**{name: row[None]}) for row in x], [16])
+        for _ in range(rounds):
+            for side in sides:
+                wall, processor = side.clocked(draw, best[side.name])
+                if side.name == "litert":
+                    _, processor = single.clocked(draw, 16)
+                times[side.name].append(wall)
+                spent[side.name].append(processor)
+        workers.close()
+        ratios = {n: statistics.median(t / x for t, x in zip(times[n], times["xla"], strict=True)) for n in times}
+        return Row(
+            self.model.name,
+            error,
+            best,
+            {n: 1e6 * min(t) for n, t in times.items()},
+            {n: 1e6 * min(t) for n, t in spent.items()},
+            ratios["litert"],
+            ratios.get("tensorflow"),
+        )
+
+
+def lines(row: Row) -> str:
+    """The wall time of a row, and the processor's below it."""
+    us, busy = row.us, row.processor_us
+
+    def columns(of: dict[str, float], litert: float, tensorflow: float | None) -> str:
+        there = [f"{of[name]:>10.1f}" if name in of else f"{'':10}" for name in ("xla", "litert", "tensorflow")]
+        return "".join(there) + f"{litert:>10.2f}" + ("" if tensorflow is None else f"{tensorflow:>7.2f}")
+
+    of_tensorflow = None if row.per_tensorflow is None else busy["tensorflow"] / busy["xla"]
+    return (
+        f"{row.name:25}{1e6 / us['xla']:>10.0f}{row.batch['xla']:>7}{columns(us, row.per_litert, row.per_tensorflow)}\n"
+        f"{'  processor time':25}{'':17}{columns(busy, busy['litert'] / busy['xla'], of_tensorflow)}"
     )
 
 
 def main() -> None:
     """Print the table; with --json write it as well."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--json", type=Path)
     parser.add_argument("-k", nargs="*", default=[""])
     parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--device", choices=("cpu", "gpu"))
+    parser.add_argument("--save", type=Path, metavar="FOLDER")
+    parser.add_argument("--files", type=Path, metavar="FOLDER")
     arguments = parser.parse_args()
+    if arguments.device:
+        jax.config.update("jax_platforms", {"gpu": "cuda"}.get(arguments.device, arguments.device))
+    chosen = [model for model in MODELS if any(part.lower() in model.name.lower() for part in arguments.k)]
+    if arguments.save:
+        for model in chosen:
+            Measured.of_keras(model).file.save(model.file(arguments.save))
+        return
     load = os.getloadavg()[0]
     rows = []
-    print(f"{'':25}{'samples/s':>10}{'batch':>7}{'µs: XLA':>10}{'LiteRT':>9}{'TF':>9}{'x LiteRT':>10}{'x TF':>7}")
-    for model in MODELS:
-        if not any(part.lower() in model.name.lower() for part in arguments.k):
-            continue
-        row = measure(model, arguments.rounds)
-        rows.append(row)
-        us, busy = row.us, row.processor_us
-        print(
-            f"{row.name:25}{1e6 / us['xla']:>10.0f}{row.batch['xla']:>7}{us['xla']:>10.1f}{us['litert']:>9.1f}"
-            f"{us['tensorflow']:>9.1f}{row.per_litert:>10.2f}{row.per_tensorflow:>7.2f}\n"
-            f"{'  processor time':25}{'':17}{busy['xla']:>10.1f}{busy['litert']:>9.1f}{busy['tensorflow']:>9.1f}"
-            f"{busy['litert'] / busy['xla']:>10.2f}{busy['tensorflow'] / busy['xla']:>7.2f}",
-            flush=True,
-        )
+    print(f"{'':25}{'samples/s':>10}{'batch':>7}{'µs: XLA':>10}{'LiteRT':>10}{'TF':>10}{'x LiteRT':>10}{'x TF':>7}")
+    for model in chosen:
+        files = arguments.files
+        measured = Measured(model, jfuse.load(model.file(files))) if files else Measured.of_keras(model)
+        rows.append(measured.row(arguments.rounds))
+        print(lines(rows[-1]), flush=True)
     if arguments.json:
-        machine = f"{platform.machine()}, {cores()} cores, load {load:.1f} at the start"
         report = {
-            "machine": machine,
+            "machine": f"{platform.machine()}, {cores()} cores, load {load:.1f} at the start",
             "device": jax.devices()[0].device_kind,
             "jax": jax.__version__,
-            "tensorflow": tf.__version__,
             "rows": [asdict(row) for row in rows],
         }
         arguments.json.write_text(json.dumps(report, indent=1) + "\n")

@@ -27,6 +27,7 @@ from jfuse.running.cores import cores
 from jfuse.running.in_litert import WHY, works_on_resources
 from jfuse.running.over_samples import OverSamples, Together, compiles_slowly, samples_at_once
 from jfuse.running.partition import hosted
+from jfuse.running.processes import of_all_processes
 from jfuse.running.runner import untraceable
 
 _INPUT_BYTES = 2**27  # of the calls that are in memory at once
@@ -53,7 +54,9 @@ def calibrate(
     of jax's default backend; only statistics leave the device. Values in bodies count in each turn of a loop, and in
     the branch that is taken. What jax cannot trace runs call by call, equation by equation. Values that only LiteRT
     sees, within loops of integers for one, are not seen.
-    Raises JfuseError where an item of the data does not fit the model.
+    Under `jax.distributed` all processes call this with the same data. Each reads all of it and runs its part, and all
+    of them get all statistics, the calls of a process after those of the processes before it.
+    Raises JfuseError where an item of the data does not fit the model, or a process fails.
     """
     if any(map(works_on_resources, program.graphs())):
         raise JfuseError(
@@ -67,13 +70,24 @@ def calibrate(
     tallies = [(Spread(h), o) for h, kind in ((False, spreads), (True, histograms)) for o in kind]
     values = {o: statistics.key(o) for o in (*spreads, *(moments or ()))}
     runs = _Runs(program, [*(ObservedSlot(o, t) for t, o in tallies), *starmap(ObservedSlot, (moments or {}).items())])
-    records: dict[str, Record] = {}
-    for group in runs.groups(calibration_items(program, data, signature)):
-        for found in runs.run(group):
-            for what, record in found.items():
-                key = values[what]
-                records[key] = records[key].then(record) if key in records else record
-    return replace(statistics, records=records)
+
+    def own() -> dict[str, Record]:
+        records: dict[str, Record] = {}
+        for group in runs.groups(calibration_items(program, data, signature)):
+            for found in runs.run(group):
+                _add(records, {values[what]: record for what, record in found.items()})
+        return records
+
+    whole: dict[str, Record] = {}
+    for part in of_all_processes(own):
+        _add(whole, part)
+    return replace(statistics, records=whole)
+
+
+def _add(records: dict[str, Record], later: Mapping[str, Record]) -> None:
+    """Put what was seen in later calls after the records of each value."""
+    for key, record in later.items():
+        records[key] = records[key].then(record) if key in records else record
 
 
 def _earlier(data: CalibrationData, program: Program) -> Statistics | None:
@@ -108,7 +122,7 @@ class _Runs:
     def groups(self, items: Iterator[Item]) -> Iterator[list[Item]]:
         """Items in a row that can run together: of one layout, and none of them goes on from another."""
         group: list[Item] = []
-        for item in self._apart(items):
+        for item in self._of_this_process(self._apart(items)):
             alone = item.goes_on and self._keeps(item)
             if group and (alone or group[0].goes_on or _layout(group[0]) != _layout(item) or self._is_full(group)):
                 yield group
@@ -124,6 +138,15 @@ class _Runs:
                 yield item
             else:
                 yield from (Item((call,), goes_on=False) for call in item.calls)
+
+    def _of_this_process(self, items: Iterator[Item]) -> Iterator[Item]:
+        """Items in turn for each process; those that go on from another go where that one went."""
+        processes, index = jax.process_count(), jax.process_index()
+        number = -1
+        for item in items:
+            number += number < 0 or not (item.goes_on and self._keeps(item))
+            if number % processes == index:
+                yield item
 
     def _keeps(self, item: Item) -> bool:
         """Whether a call leaves something to the next one."""

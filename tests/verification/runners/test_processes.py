@@ -13,13 +13,16 @@ import pytest
 
 # Run by interpreters of their own: how many devices and processes there are is settled when jax starts.
 _PROGRAM = """
-import json, sys
+import json, os, sys
 import jax
 address, processes, process = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
 if processes > 1:
     jax.distributed.initialize(address, processes, process)
 import numpy as np
-from jfuse.errors import VerifyFailed
+from jfuse.errors import JfuseError, VerifyFailed
+from jfuse.quantization.calibrate import calibrate
+from jfuse.quantization.statistics import Observed
+from jfuse.running.processes import of_all_processes
 from jfuse.tflite.write.file import to_bytes
 from jfuse.model import Model
 from jfuse.verification.compare.comparison import Comparison
@@ -46,7 +49,27 @@ try:
 except VerifyFailed as error:
     found["refused"] = type(error).__name__
 found["devices"] = len(jax.local_devices())
-print(json.dumps(found))
+observed = [Observed(output) for eqn in signature.graph.eqns for output in eqn.outputs]
+records = calibrate(of, observed, list(x)).records
+found["calibrated"] = sorted((key, np.float32(r.extremes).tolist(), r.calls) for key, r in records.items())
+try:
+    calibrate(of, observed, [x[0], np.full_like(x[0], np.nan)])
+except JfuseError as error:
+    found["bad data"] = error.message
+if processes > 1:
+    # What one of them does with its part.
+    def fail():
+        raise VerifyFailed("a reason")
+    def end():
+        print(json.dumps(found), flush=True)
+        os._exit(0)
+    for part in (fail, end):
+        try:
+            of_all_processes(part if process else int, VerifyFailed)
+        except VerifyFailed as error:
+            found[part.__name__] = error.message, error.found if part is fail else None
+print(json.dumps(found), flush=True)
+os._exit(0)  # at its end jax waits for the process that is not there any more
 """
 
 
@@ -100,6 +123,10 @@ def test_eight_devices(alone: dict[str, object]) -> None:
 
 @pytest.mark.slow
 def test_two_processes(alone: dict[str, object]) -> None:
-    for found in _run(processes=2, devices=2):
+    first, second = _run(processes=2, devices=2)
+    assert first.pop("fail") == ["process 1 of 2 fails on its samples", "a reason"]
+    assert first.pop("end") == ["process 1 of 2 ended before it gave its part", None]
+    assert second.pop("fail") == ["a reason", None]
+    for found in (first, second):
         assert found.pop("devices") == 2
         assert found == alone

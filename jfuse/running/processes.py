@@ -1,0 +1,74 @@
+"""Several processes of `jax.distributed`: each computes its part, and all of them get what every one of them found."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import jax
+import numpy as np
+from jax.experimental.multihost_utils import live_devices, process_allgather
+
+from jfuse.errors import JfuseError
+
+T = TypeVar("T")
+
+
+def of_all_processes(own: Callable[[], T], error: type[JfuseError] = JfuseError) -> list[T]:
+    """What `own` gives in each process, in their order. All processes call this, and get the same.
+
+    Raises what `own` raises in this process; else an `error` that names the process, where it failed in another one,
+    or one has ended. With `jax_enable_recoverability` that waits until jax misses signs of life, as long as
+    `jax.distributed.initialize` was told; without, jax ends this process when it does, and so the error comes at once,
+    and names the process only where there are two.
+    """
+    if jax.process_count() == 1:
+        return [own()]
+    found: tuple[T | None, str] = None, ""
+    failure: Exception | None = None
+    try:
+        found = own(), ""
+    except Exception as failed:  # the other processes wait for this one: it tells them before it fails
+        found, failure = (None, str(failed) or type(failed).__name__), failed
+    try:
+        everyones: list[tuple[Any, str]] = [pickle.loads(data) for data in _gathered(pickle.dumps(found))]
+    except (ValueError, RuntimeError) as broken:  # of the library that connects them: Gloo's is a ValueError
+        ended = _ended()
+        raise error(
+            f"{_named(ended)} of {jax.process_count()} ended before it gave its part",
+            found=str(broken),
+            remedy="what it wrote last says why; start all of them again",
+        ) from broken
+    if failure is not None:
+        raise failure
+    for number, (_, message) in enumerate(everyones):
+        if message:
+            raise error(f"process {number} of {len(everyones)} fails on its samples", found=message)
+    return [value for value, _ in everyones]
+
+
+def _gathered(data: bytes) -> list[bytes]:
+    """The bytes that each process gives, in the order of the processes."""
+    lengths: Any = process_allgather(np.array([len(data)], np.int32))
+    sizes = [int(n) for n in np.asarray(lengths).reshape(-1)]
+    padded = np.zeros(max(sizes), np.uint8)
+    padded[: len(data)] = np.frombuffer(data, np.uint8)
+    gathered: Any = process_allgather(padded)
+    rows = np.asarray(gathered).reshape(len(sizes), -1)
+    return [row[:size].tobytes() for row, size in zip(rows, sizes, strict=True)]
+
+
+def _ended() -> list[int]:
+    """The processes that may be the one that ended."""
+    everyone = set(range(jax.process_count()))
+    if not jax.config.jax_enable_recoverability:
+        return sorted(everyone - {jax.process_index()})
+    with live_devices(jax.devices()) as live:  # returns when all that live ask for it, and jax misses the others
+        return sorted(everyone - {device.process_index for device in live})
+
+
+def _named(processes: list[int]) -> str:
+    """Such as `process 1`, or `one of the processes 0, 2`."""
+    numbers = ", ".join(map(str, processes))
+    return f"process {numbers}" if len(processes) == 1 else f"one of the processes {numbers}"
