@@ -11,7 +11,8 @@ LiteRT runs the file one sample at a time in as many processes as there are core
 turns; wall times
 are the least of all rounds, ratios are taken in each round and their median given. Beside them stands the processor
 time of one sample, of which a machine that is busy with other things takes less notice: for LiteRT one interpreter in
-this process. Answers of all three are compared, once.
+this process. Answers of all three are compared, once. The last column is the seconds that `jfuse.convert` takes to
+verify the model against TensorFlow, the first time in this process.
 
 A machine with a GPU may have no TensorFlow: `--save` writes the models' files and measures nothing, and `--files`
 measures such files by themselves, XLA against LiteRT. `--device` is the one that XLA runs on.
@@ -140,7 +141,7 @@ class Side:
 class Row:
     """What was measured of one model: microseconds for one sample, and how often XLA is as fast as the others.
 
-    per_tensorflow: None for a file, which no Keras model stands beside.
+    per_tensorflow, check_s: None for a file, which no Keras model stands beside.
     """
 
     name: str
@@ -150,15 +151,20 @@ class Row:
     processor_us: dict[str, float]
     per_litert: float
     per_tensorflow: float | None
+    check_s: float | None
 
 
 @dataclass(frozen=True)
 class Measured:
-    """A model's file of one sample, and the Keras model over a batch that it was made of, if that is there."""
+    """A model's file of one sample, and the Keras model over a batch that it was made of, if that is there.
+
+    check_s: how long the Keras model took to verify.
+    """
 
     model: Model
     file: jfuse.Model
     keras: Callable[[np.ndarray], np.ndarray] | None = None
+    check_s: float | None = None
 
     @classmethod
     def of_keras(cls, model: Model) -> Measured:
@@ -173,8 +179,9 @@ class Measured:
         function = tf.function(
             lambda x: source(x, training=False), input_signature=[tf.TensorSpec((None, *shape), tf.float32)]
         )
+        check_s = jfuse.convert(source).report.seconds["verify"]
         data = jfuse.convert(keras.Model(fixed, source(fixed)), verify=False)
-        return cls(model, data, lambda x: function(tf.constant(x)).numpy())
+        return cls(model, data, lambda x: function(tf.constant(x)).numpy(), check_s)
 
     def draw(self) -> np.ndarray:
         """Samples for two runs of the largest batch on every core."""
@@ -220,7 +227,12 @@ class Measured:
             {n: 1e6 * min(t) for n, t in spent.items()},
             ratios["litert"],
             ratios.get("tensorflow"),
+            self.check_s,
         )
+
+
+_HEAD = f"{'':25}{'samples/s':>10}{'batch':>7}{'µs: XLA':>10}{'LiteRT':>10}{'TF':>10}{'x LiteRT':>10}{'x TF':>7}"
+_HEAD += f"{'check s':>9}"
 
 
 def lines(row: Row) -> str:
@@ -233,7 +245,8 @@ def lines(row: Row) -> str:
 
     of_tensorflow = None if row.per_tensorflow is None else busy["tensorflow"] / busy["xla"]
     return (
-        f"{row.name:25}{1e6 / us['xla']:>10.0f}{row.batch['xla']:>7}{columns(us, row.per_litert, row.per_tensorflow)}\n"
+        f"{row.name:25}{1e6 / us['xla']:>10.0f}{row.batch['xla']:>7}{columns(us, row.per_litert, row.per_tensorflow)}"
+        f"{'' if row.check_s is None else f'{row.check_s:>9.2f}'}\n"
         f"{'  processor time':25}{'':17}{columns(busy, busy['litert'] / busy['xla'], of_tensorflow)}"
     )
 
@@ -257,7 +270,7 @@ def main() -> None:
         return
     load = os.getloadavg()[0]
     rows = []
-    print(f"{'':25}{'samples/s':>10}{'batch':>7}{'µs: XLA':>10}{'LiteRT':>10}{'TF':>10}{'x LiteRT':>10}{'x TF':>7}")
+    print(_HEAD)
     for model in chosen:
         files = arguments.files
         measured = Measured(model, jfuse.load(model.file(files))) if files else Measured.of_keras(model)
