@@ -69,8 +69,10 @@ class BodyOp(Op):
     def run(self, inputs: Sequence[Any], params: Params, bodies: Sequence[Graph]) -> tuple[Any, ...]:
         """The results for arrays; for Vars an equation is recorded."""
         is_recorded = any(isinstance(i, Var) for i in inputs) or (is_tracing() and _draw(bodies))
-        if not is_recorded:
-            return self.compute(arrays_of(inputs), params, bodies)
+        return self.record(inputs, params, bodies) if is_recorded else self.compute(arrays_of(inputs), params, bodies)
+
+    def record(self, inputs: Sequence[Any], params: Params, bodies: Sequence[Graph]) -> tuple[Var, ...]:
+        """The results of an equation of the active trace, whatever the operands are."""
         trace = active_trace()
         atoms = trace.operands(inputs)
         types = self.infer(atoms, params, bodies) if not trace.sizes else self._resolved(trace, atoms, params, bodies)

@@ -204,6 +204,17 @@ def split_reference(reference: str) -> tuple[str, str, int]:
     return parts[0], "", int(parts[1]) if len(parts) == 2 else 0
 
 
+_BEFORE_ARGUMENTS = {"If": 1, "StatelessIf": 1, "Case": 1, "StatelessCase": 1, "For": 2}
+
+
+def operands_before_arguments(op: str) -> int:
+    """How many operands of a node stand before those that its functions get.
+
+    They choose a function, or say how a For counts; the third number of a For stands where its function gets the count.
+    """
+    return _BEFORE_ARGUMENTS.get(op, 0)
+
+
 def called_functions(node: Any) -> list[str]:
     """The functions that a node's attributes name."""
     names = [attr.func.name for attr in node.attr.values() if attr.WhichOneof("value") == "func"]

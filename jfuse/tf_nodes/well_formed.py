@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from jfuse.errors import ImportFailed
-from jfuse.tf_nodes.attributes import called_functions, data_inputs
+from jfuse.tf_nodes.attributes import called_functions, data_inputs, operands_before_arguments
 
 _FIELDS = {"string": "s", "int": "i", "float": "f", "bool": "b", "type": "type", "shape": "shape", "tensor": "tensor"}
 _MOST_RESULTS = 2**16  # of one node
@@ -18,8 +18,8 @@ _CALLS = {
     "If": ("then_branch", "else_branch"),
     "Case": ("branches",),
     "While": ("cond", "body"),
+    "For": ("body",),
 }
-_WITH_CHOICE = ("If", "Case")  # the first operand says which function is called
 
 
 def check_function(name: str, functions: Mapping[str, Any], op_def: Callable[[str], Any]) -> None:
@@ -91,7 +91,7 @@ def _check_attributes(node: Any, op_def: Any, where: str) -> None:
 def _check_calls(node: Any, functions: Mapping[str, Any], results: int, where: str) -> None:
     """Raise ImportFailed where a function that a node calls takes or gives another number of values than the node."""
     kind = node.op.removeprefix("Stateless").removeprefix("Stateful")
-    operands = len(data_inputs(node)) - (kind in _WITH_CHOICE)
+    operands = len(data_inputs(node)) - operands_before_arguments(node.op)
     for attribute in _CALLS.get(kind, ()):
         value = node.attr[attribute]
         for called in [value.func] if value.WhichOneof("value") == "func" else value.list.func:

@@ -25,6 +25,21 @@ def as_runtime_op(name: str) -> Callable[..., Sequence[Var]] | None:
     return _detection if name == DETECTION else None
 
 
+def mistyped_results(name: str, stated: Sequence[TensorType], results: Sequence[Var]) -> dict[Var, LowerError]:
+    """The results of a runtime's operator that have another rank in its stub, with the error for who reads them."""
+    shapes = ", ".join(f"tf.zeros({list(map(str, r.type.shape))})".replace("'", "") for r in results)
+    return {
+        result: LowerError(
+            f"an op reads result {number} of the function marked {name!r}, which has another type there",
+            expected=f"{result.type}, as the operator gives it",
+            found=f"{kind}, as the function's stub does",
+            remedy=f"let the stub return what the operator does, so that what follows is traced for it: {shapes}",
+        )
+        for number, (kind, result) in enumerate(zip(stated, results, strict=True))
+        if kind.rank != result.type.rank
+    }
+
+
 def is_stub(body: Graph) -> bool:
     """Whether no result of a function depends on its arguments, of which there are some."""
     read = {a for a in body.outputs if isinstance(a, Var)}

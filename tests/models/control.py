@@ -275,3 +275,39 @@ def newton(x: Any, n: Any) -> Any:
 
     keep = lambda i, root, moved: tf.logical_and(i < n, moved > 1e-3)  # noqa: E731
     return tf.while_loop(keep, step, (0, target, 1.0))[1]
+
+
+def _for(start: Any, limit: Any, delta: Any, values: list[Any], body: Callable[..., Any]) -> list[Any]:
+    """The loop of TensorFlow 1 that counts for itself; lingvo's embeddings are written with it."""
+    from tensorflow.python.framework.function import Defun
+    from tensorflow.python.ops.functional_ops import For
+
+    return list(For(start, limit, delta, values, Defun(tf.int32, *(v.dtype for v in values))(body)))
+
+
+def _counts(seed: int) -> Arrays:
+    """A vector, and ways to count: up, in larger steps, down, and not at all."""
+    start, limit, delta = ((0, 3, 1), (1, 6, 2), (4, -1, -3), (2, 2, 1))[seed % 4]
+    return {**steps(seed), "n": np.int32(limit), "start": np.int32(start), "delta": np.int32(delta)}
+
+
+@traced(*VECTOR_AND_STEPS, x(dtype=tf.int32, name="start"), x(dtype=tf.int32, name="delta"), draw=_counts)
+def counted_either_way(x: Any, n: Any, start: Any, delta: Any) -> Any:
+    """A For whose numbers are inputs, with one in its body that counts down."""
+
+    def inner(i: Any, a: Any) -> Any:
+        return tf.sin(a) + tf.cast(i, tf.float32)
+
+    return _for(start, n, delta, [x], lambda i, a: _for(i, -2, -1, [a], inner)[0])[0]
+
+
+@traced(x(3, dtype=tf.int32, name="ids"), draw=lambda seed: {"ids": np.array([seed % 5, 4, 1], np.int32)})
+def rows_in_place(ids: Any) -> Any:
+    """Rows of a table, written one by one, as lingvo's EmbFprop writes them."""
+    table = tf.constant(np.arange(10, dtype=np.float32).reshape(5, 2))
+    out = tf.raw_ops.Empty(shape=[3, 2], dtype=tf.float32, init=True)
+
+    def body(i: Any, table: Any, ids: Any, out: Any) -> Any:
+        return table, ids, tf.raw_ops.InplaceUpdate(x=out, i=[i], v=tf.gather(table, [ids[i]]))
+
+    return _for(0, 3, 1, [table, ids, out], body)[2]

@@ -21,7 +21,7 @@ from jfuse.ir.walk import rename_dims
 from jfuse.kernels import ops
 from jfuse.kernels.control import composite, if_, while_
 from jfuse.kernels.core.op import draws
-from jfuse.lowering.composites.detection import as_runtime_op
+from jfuse.lowering.composites.detection import as_runtime_op, is_stub, mistyped_results
 from jfuse.lowering.rule_tools.query import type_of
 from jfuse.tf_nodes.attributes import decode_attr, split_reference
 
@@ -66,6 +66,7 @@ def _composite(
 ) -> Sequence[Any] | FunctionCall:
     if any(isinstance(operand, Resource) and operand.is_state for operand in operands):
         return FunctionCall(function.signature.name, operands)  # rules know tensors only
+    walker.need_types(operands)
     tensors = [i for i, operand in enumerate(operands) if _is_argument(function, i, operand)]
     arguments = tuple(function.signature.input_arg[i].name for i in tensors)
 
@@ -81,13 +82,17 @@ def _composite(
     inputs = [_body_input(value) for value in given]
     graph = trace_graph(body, inputs, name="body")
     record = None if name in walker.custom_ops else as_runtime_op(name)
+    types = [type_of(o) for o in graph.outputs]
     if record is not None:
-        types = [type_of(o) for o in graph.outputs]
         graph = trace_graph(partial(record, attributes=dict(attributes), results=types), inputs, name="body")
-        return composite(given, (graph,), name=name, arguments=arguments, attributes=attributes)
-    if not any(isinstance(g, Var) for g in given):
+    elif name not in walker.custom_ops and not is_stub(graph) and not any(isinstance(g, Var) for g in given):
+        walker.notes[f"{active_trace().source}: {name!r} is called with constants alone, and computed at once"] = None
         return FunctionCall(function.signature.name, operands)
-    return composite(given, (graph,), name=name, arguments=arguments, attributes=attributes)
+    params = {"name": name, "arguments": arguments, "attributes": attributes}
+    results = composite.record(given, params, (graph,))
+    if record is not None:
+        walker.mistyped.update(mistyped_results(name, types, results))
+    return results
 
 
 def _is_argument(function: Any, place: int, operand: Any) -> bool:
@@ -142,6 +147,11 @@ class _Branch:
     functions: tuple[str, ...]
     run: Callable[[Walker, Sequence[Any]], Sequence[Any]]
 
+    @property
+    def name(self) -> str:
+        """What its graph is called: as its first function is, or "cond"."""
+        return _short(self.functions[0]) if self.functions else "cond"
+
     @classmethod
     def of(cls, name: str) -> _Branch:
         """The one that is a function of the library."""
@@ -166,9 +176,43 @@ def _branched(
 @handles("While", "StatelessWhile")
 def _while(walker: Walker, node: Any, operands: list[Any]) -> Sequence[Any]:
     cond, body = (node.attr[a].func.name for a in ("cond", "body"))
-    states = _States.of(walker, [body], operands, always=True)
     _refuse_writes(walker, cond, operands)
-    invariant = _invariant_arguments(walker, body)
+    return _looped(walker, operands, _Branch.of(cond), _Branch.of(body), _invariant_arguments(walker, body))
+
+
+@handles("For")
+def _for(walker: Walker, node: Any, operands: list[Any]) -> Sequence[Any]:
+    """A While that counts from the first operand to the second, by the third; its body's function gets the count."""
+    start, limit, delta, *values = operands
+    name = node.attr["body"].func.name
+    if not isinstance(delta, Var) and not np.asarray(delta).any():
+        raise LowerError("a For counts in steps of 0", remedy="count in steps of another size")
+
+    def goes_on(_: Walker, operands: Sequence[Any]) -> Sequence[Any]:
+        limit, delta, count, *_ = operands
+        if isinstance(delta, Var):
+            upwards = ops.greater(delta, np.int32(0))
+            return [ops.select_v2(upwards, ops.less(count, limit), ops.greater(count, limit))]
+        return [ops.less(count, limit) if np.asarray(delta) > 0 else ops.greater(count, limit)]
+
+    def step(walker: Walker, operands: Sequence[Any]) -> Sequence[Any]:
+        limit, delta, count, *values = operands
+        return [limit, delta, ops.add(count, delta), *walker.walk_function(name, [count, *values])]
+
+    # The body's function has the count before its results.
+    invariant = {0, 1, *(i + 2 for i in _invariant_arguments(walker, name, 1))}
+    carried = [limit, delta, start, *values]
+    return _looped(walker, carried, _Branch((), goes_on), _Branch((name,), step), invariant, skip=2)[3:]
+
+
+def _looped(
+    walker: Walker, operands: Sequence[Any], cond: _Branch, body: _Branch, invariant: set[int], *, skip: int = 0
+) -> Sequence[Any]:
+    """What a loop makes of its operands.
+
+    invariant: those that the body returns as they are. skip: so many come first that are no arguments of its function.
+    """
+    states = _States.of(walker, body.functions, operands[skip:], always=True)
     # What the loop only passes on and is known now, is known inside.
     carried = [i for i, value in enumerate(operands) if i not in invariant or isinstance(value, Var)]
     if not carried:
@@ -177,14 +221,14 @@ def _while(walker: Walker, node: Any, operands: list[Any]) -> Sequence[Any]:
     trial = list(operands)
     for i in set(carried).difference(pending):
         trial[i] = _body_input(operands[i], known=i in invariant)
-    values = _resolved_lists(walker, [body], operands, trial, pending)
+    values = _resolved_lists(walker, body.functions, operands, trial, pending, skip)
     inputs = [_body_input(values[i], known=i in invariant) for i in carried]
     inputs += [_body_input(v, known=r not in states.written) for r, v in states.inputs.items()]
     writing = replace(states, written=tuple(states.inputs))
     opened: set[str] = set()
     while True:
-        graphs = [_trace_call(walker, _Branch.of(cond), values, carried, inputs, replace(states, written=()))]
-        graphs += [_trace_call(walker, _Branch.of(body), values, carried, inputs, writing)]
+        graphs = [_trace_call(walker, cond, values, carried, inputs, replace(states, written=()))]
+        graphs += [_trace_call(walker, body, values, carried, inputs, writing)]
         tail = graphs[1].outputs[len(operands) :]
         graphs[1] = replace(graphs[1], outputs=(*(graphs[1].outputs[i] for i in carried), *tail))
         types = carried_types(graphs[1], opened)
@@ -265,7 +309,7 @@ def _trace_call(
         results = [_tensor(r) for r in branch.run(nested, arguments)]
         return [*results, *(nested.variables.current[r] for r in states.written)]
 
-    return trace_graph(run, [Var(v.type, value=v.value) for v in inputs], name=_short(branch.functions[0]))
+    return trace_graph(run, [Var(v.type, value=v.value) for v in inputs], name=branch.name)
 
 
 def _tensor(value: Any) -> Any:
@@ -286,12 +330,16 @@ def _body_input(value: Any, *, known: bool = True) -> Var:
     return Var(type_of(array), value=array.astype(object) if is_shape else None)
 
 
-def _invariant_arguments(walker: Walker, body: str) -> set[int]:
-    """The arguments that a loop body returns unchanged, through Identity nodes alone."""
+def _invariant_arguments(walker: Walker, body: str, before: int = 0) -> set[int]:
+    """The arguments that a loop body returns unchanged, through Identity nodes alone.
+
+    before: so many arguments come first that it has no results for.
+    """
     function = walker.library.functions[body]
     nodes = {n.name: n for n in function.node_def}
     found = set()
-    for i, (arg, out) in enumerate(zip(function.signature.input_arg, function.signature.output_arg, strict=True)):
+    pairs = zip(function.signature.input_arg[before:], function.signature.output_arg, strict=True)
+    for i, (arg, out) in enumerate(pairs, before):
         name = split_reference(function.ret[out.name])[0]
         while name in nodes and nodes[name].op == "Identity":
             name = split_reference(nodes[name].input[0])[0]

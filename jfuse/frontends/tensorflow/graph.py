@@ -54,6 +54,7 @@ HANDLERS: dict[str, Handler] = {}
 # What a rule ends in where it counts with a size that is a symbol (range(d), np.zeros(d), d < 4), and on operands of
 # another rank than the op has.
 _OF_OPERANDS = (TypeError, ValueError, IndexError, InconclusiveDimensionOperation)
+_PASSES_ON = ("Identity", "PartitionedCall", "StatefulPartitionedCall")
 _REMEDY = "register a rule for it with @jfuse.lowers, or keep the op out of the function"
 
 
@@ -89,6 +90,7 @@ class Walker:
     stack: tuple[str, ...] = ()
     opaque: dict[str, LowerError] = field(default_factory=dict)  # by node: what to say where its type is missed
     custom_ops: Container[str] = ()  # ops that the user writes as custom operators, whatever rule there is
+    mistyped: dict[Var, LowerError] = field(default_factory=dict)  # of another type than the source says: what to say
 
     def walk_nodes(self, nodes: Sequence[Any], references: Sequence[str], given: Mapping[str, Any]) -> list[Any]:
         """The values of tensor references in a graph whose placeholders have the `given` values.
@@ -186,6 +188,8 @@ class Walker:
         return op_def
 
     def _results(self, node: Any, operands: list[Any]) -> Sequence[Any] | FunctionCall:
+        if node.op not in _PASSES_ON and node.op not in self.library.functions:
+            self.need_types(operands)
         if node.op in self.custom_ops:
             return self._opaque(node, operands)
         handler = HANDLERS.get(node.op)
@@ -196,6 +200,12 @@ class Walker:
         if any(isinstance(o, PendingList) for o in operands):
             operands = self._on_pending(node, operands)
         return self.lower(node, operands)
+
+    def need_types(self, operands: Sequence[Any]) -> None:
+        """Raise LowerError where an operand has another type than the one that the source was traced with."""
+        for operand in operands:
+            if isinstance(operand, Var) and operand in self.mistyped:
+                raise self.mistyped[operand]
 
     def _on_pending(self, node: Any, operands: list[Any]) -> list[Any]:
         """Operands for a node that has a list of unknown elements among them: the first write tells what they are."""

@@ -9,7 +9,14 @@ from typing import Any
 
 import numpy as np
 
-from jfuse.tf_nodes.attributes import Library, data_inputs, decode_attr, decode_shape, split_reference
+from jfuse.tf_nodes.attributes import (
+    Library,
+    data_inputs,
+    decode_attr,
+    decode_shape,
+    operands_before_arguments,
+    split_reference,
+)
 
 _RANKS: Sequence[tuple[str, Mapping[int, int]]] = (
     ("MatMul SparseTensorDenseMatMul", {0: 2, 1: 2}),
@@ -95,7 +102,8 @@ class InputRanks:
         """The functions that a node hands its operand on to, with the number of the argument."""
         if node.op in self.library.functions:
             yield node.op, place
-        for key, offset in _FUNCTIONS.get(node.op, ()):
+        offset = operands_before_arguments(node.op)
+        for key in _FUNCTIONS.get(node.op, ()):
             if place >= offset:
                 yield node.attr[key].func.name, place - offset
 
@@ -108,12 +116,13 @@ class InputRanks:
         return self._known[key]
 
 
-_FUNCTIONS: Mapping[str, Sequence[tuple[str, int]]] = {
-    **dict.fromkeys(("PartitionedCall", "StatefulPartitionedCall"), (("f", 0),)),
-    **dict.fromkeys(("While", "StatelessWhile"), (("cond", 0), ("body", 0))),
-    **dict.fromkeys(("If", "StatelessIf"), (("then_branch", 1), ("else_branch", 1))),
+_FUNCTIONS: Mapping[str, Sequence[str]] = {
+    **dict.fromkeys(("PartitionedCall", "StatefulPartitionedCall"), ("f",)),
+    **dict.fromkeys(("While", "StatelessWhile"), ("cond", "body")),
+    **dict.fromkeys(("If", "StatelessIf"), ("then_branch", "else_branch")),
+    "For": ("body",),
 }
-"""The functions of a node, with the number of the operand that is their first argument."""
+"""The functions of a node, by attribute."""
 
 
 def _value(by_name: Mapping[str, Any], reference: str) -> np.ndarray | None:

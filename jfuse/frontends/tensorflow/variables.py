@@ -17,7 +17,13 @@ from jfuse.ir.graph import Var
 from jfuse.ir.trace import active_trace
 from jfuse.ir.types import TensorType
 from jfuse.lowering.rule_tools.query import type_of
-from jfuse.tf_nodes.attributes import Library, called_functions, data_inputs, split_reference
+from jfuse.tf_nodes.attributes import (
+    Library,
+    called_functions,
+    data_inputs,
+    operands_before_arguments,
+    split_reference,
+)
 
 _WRITES = frozenset(
     "AssignVariableOp AssignAddVariableOp AssignSubVariableOp AssignVariableXlaConcatND ResourceStridedSliceAssign "
@@ -200,7 +206,7 @@ class WriteAnalysis:
         return found
 
     def _written_operands(self, node: Any) -> set[int]:
-        offset = 1 if node.op in ("If", "StatelessIf", "Case", "StatelessCase") else 0
+        offset = operands_before_arguments(node.op)
         return {i + offset for name in self._called(node) for i in self.written_arguments(name)}
 
     def _called(self, node: Any) -> list[str]:

@@ -30,6 +30,7 @@ from jfuse.verification.compare.tolerance import tolerance_on_the_way
 from jfuse.verification.compare.wrong import Wrong
 from jfuse.verification.runners.in_tensorflow import call_from
 from jfuse.verification.runners.tensorflow_values import tensorflow_values
+from jfuse.verification.runners.without_custom_ops import results_of_stubs
 from jfuse.verification.subject import STATE, Arrays
 
 _STEPS = frozenset({"compare", "round", "mod", "cast"})  # of a real number they make one of a few
@@ -106,7 +107,7 @@ class _Explained:
         graph, outputs = self.signature.graph, len(self.signature.output_names)
         before = (v for e in graph.eqns if chooses(e) for v in _computed_floats(graph, e))
         rounded = (v for e in graph.eqns if _quantizes(e) for v in e.outputs)
-        taken = list(dict.fromkeys((*before, *rounded)))
+        taken = list(dict.fromkeys((*before, *rounded, *_of_runtime(graph))))
         names = tuple(f"chosen from {i}" for i in range(len(taken)))
         shown = replace(graph, outputs=(*graph.outputs[:outputs], *taken, *graph.outputs[outputs:]))
         signature = replace(
@@ -120,7 +121,8 @@ class _Explained:
             found = lite.run(step.key, step.inputs)
             results = self._following(step, states, {v: found[n] for v, n in zip(taken, names, strict=True)})
             states = _states_of(results)  # no interpreter tells its own
-        told = {w.output: w.found for w in self.wrong if w.pair.endswith("/litert")}
+        stale = {self.signature.output_names[i] for i in results_of_stubs(graph) if i < outputs}  # other memory here
+        told = {w.output: w.found for w in self.wrong if w.pair.endswith("/litert") and w.output not in stale}
         return self._agrees(found, told) and self._agrees(results, {n: found[n] for n in self.signature.output_names})
 
     def _reference_and_xla(self, reference: str) -> bool:
@@ -190,7 +192,8 @@ class _Explained:
         inputs = (step.inputs[name] for name in self.signature.input_names)
         results = Runner(rest, quick=True)([*inputs, *kept, *given.values()])
         computed, values = results[: len(outputs)], results[len(outputs) : len(outputs) + len(given)]
-        near = (self._is_near(v, g) for (var, g), v in zip(given.items(), values, strict=True) if var not in places)
+        untold = {*places, *_of_runtime(graph)}
+        near = (self._is_near(v, g) for (var, g), v in zip(given.items(), values, strict=True) if var not in untold)
         taken = (
             self._is_near(np.take_along_axis(x, at, -1), given[e.outputs[0]])
             for e, x, (_, at) in zip(chosen, results[len(outputs) + len(given) :], places.values(), strict=True)
@@ -226,7 +229,12 @@ def chooses(eqn: Eqn) -> bool:
         return any(chooses(e) for body in eqn.bodies for e in all_eqns(body) if not e.bodies)
     if not any(isinstance(a, Var) and a.type.dtype.is_float for a in eqn.inputs):
         return False
-    return eqn.op.chooses or switch_of(eqn) in _STEPS or _quantizes(eqn)
+    return eqn.op.chooses or eqn.op.is_stubbed or switch_of(eqn) in _STEPS or _quantizes(eqn)
+
+
+def _of_runtime(graph: Graph) -> Iterator[Var]:
+    """The results of operators that the runtime computes on either side: where they choose fewer, the rest is stale."""
+    return (v for e in graph.eqns if e.op.is_stubbed for v in e.outputs)
 
 
 def _quantizes(eqn: Eqn) -> bool:

@@ -63,15 +63,80 @@ _LISTS = "".join(
 )
 
 
-def test_names_and_options_are_those_of_the_official_converter() -> None:
-    lite = jfuse.convert(
-        marked(
-            f'name: "addons:MaxUnpooling2D" {_LISTS} attr {{ key: "padding" value {{ s: "VALID" }} }}',
-            lambda x: tf.abs(x),
-        ),
-        custom_ops={"addons:MaxUnpooling2D": None},
-    )
-    assert custom_operator(lite) == ("MaxUnpooling2D", struct.pack("<10i", 2, 1, 2, 2, 3, 0, 0, 0, 0, 0))
+_POOLS = f'name: "addons:MaxUnpooling2D" {_LISTS} attr {{ key: "padding" value {{ s: "VALID" }} }}'
+_NGRAMS = {"axis": -1, "reduction_type": "STRING_JOIN", "string_separator": " ", "width": 2}
+_HASHES = {"buckets": 100, "hash_seed": [5, -70000]}
+
+
+def annotation(name: str, **attributes: Any) -> str:
+    """The text of a NameAttrList."""
+    kinds = {int: "i: {}", str: 's: "{}"', list: "list {{ {} }}"}
+    texts = {n: " ".join(f"i: {i}" for i in v) if isinstance(v, list) else v for n, v in attributes.items()}
+    values = ((n, kinds[type(v)].format(texts[n])) for n, v in attributes.items())
+    return f'name: "{name}" ' + " ".join(f'attr {{ key: "{n}" value {{ {v} }} }}' for n, v in values)
+
+
+def called(annotation: str, body: Any, *specs: Any) -> Any:
+    """A function that calls a marked one."""
+    inner = tf.function(body, experimental_implements=annotation, autograph=False)
+    return tf.function(lambda *operands: inner(*operands), input_signature=specs, autograph=False)
+
+
+_TEXTS, _SPLITS = tf.TensorSpec([None], tf.string), tf.TensorSpec([None], tf.int64)
+_IMAGE = tf.TensorSpec([1, 4, 4, 2])
+
+
+def words(texts: Any) -> Any:
+    """What a tokenizer of texts gives: words and row splits."""
+    return tf.identity(texts), tf.range(tf.size(texts, out_type=tf.int64) + 1)
+
+
+def hashed(texts: Any, splits: Any) -> Any:
+    """Two numbers a row."""
+    return tf.ones([tf.shape(splits)[0] - 1, 2]) * tf.cast(tf.size(texts), tf.float32)
+
+
+@pytest.mark.parametrize(
+    ("marking", "body", "specs", "options"),
+    [
+        (_POOLS, lambda x, _: tf.abs(x), (_IMAGE, _IMAGE), struct.pack("<10i", 2, 1, 2, 2, 3, 0, 0, 0, 0, 0)),
+        ("addons:DenseImageWarp", lambda x, y: x + y, (_IMAGE, _IMAGE), b""),
+        (annotation("tftext:WhitespaceTokenizer"), words, (_TEXTS,), b""),
+        (annotation("tftext:Ngrams", **_NGRAMS, other=3), lambda *a: a, (_TEXTS, _SPLITS), _NGRAMS),
+        (annotation("tftext:custom:SgnnProjection", **_HASHES), hashed, (_TEXTS, _SPLITS), _HASHES),
+    ],
+    ids=["unpooling", "warping", "words", "ngrams", "projection"],
+)
+def test_names_and_options_are_those_of_the_official_converter(
+    marking: str, body: Any, specs: Any, options: Any
+) -> None:
+    """As its files have them where TensorFlow Text's ops are registered; of maps the order differs."""
+    name = marking.split('"')[1] if '"' in marking else marking
+    code, written = custom_operator(jfuse.convert(called(marking, body, *specs), custom_ops={name: None}))
+    assert code == name.removeprefix("addons:")
+    assert (written if isinstance(options, bytes) else flexbuffers.Loads(written)) == options
+
+
+@pytest.mark.parametrize(
+    ("marking", "body", "specs", "message"),
+    [
+        (annotation("addons:MaxUnpooling2D"), lambda x, _: x * 2.0, (_IMAGE, _IMAGE), "pool_size and strides"),
+        (_POOLS, lambda x: tf.abs(x), (_IMAGE,), "the places that they came from"),
+        (annotation("tftext:Ngrams", width=2), lambda *a: a, (_TEXTS, _SPLITS), "string_separator and reduction"),
+        (annotation("tftext:Ngrams", **{**_NGRAMS, "axis": "1"}), lambda *a: a, (_TEXTS, _SPLITS), "and axis"),
+        (annotation("tftext:WhitespaceTokenizer"), lambda x: tf.identity(x), (_TEXTS,), "row splits for each axis"),
+        (annotation("tftext:custom:SgnnProjection", **{**_HASHES, "hash_seed": [5]}), hashed, (_TEXTS, _SPLITS),
+         "as many in a row as hash_seed"),
+    ],
+    ids=["unpooling-lacks", "unpooling-of-one", "ngrams-lack", "ngrams-text", "words-alone", "projection-of-one"],
+)  # fmt: skip
+def test_what_a_known_kernel_does_not_take_is_refused(marking: str, body: Any, specs: Any, message: str) -> None:
+    name = marking.split('"')[1]
+    with pytest.raises(LowerError, match=message):
+        jfuse.convert(called(marking, body, *specs), custom_ops={name: None}, verify=False)
+
+
+def test_options_of_a_bool_are_an_integer_where_the_kernel_reads_one() -> None:
     detection = 'name: "TFLite_Detection_PostProcess" attr { key: "use_regular_nms" value { b: true } }'
     lite = jfuse.convert(
         marked(detection, lambda x: tf.abs(x)), custom_ops={"TFLite_Detection_PostProcess": None}, verify=False
@@ -79,10 +144,6 @@ def test_names_and_options_are_those_of_the_official_converter() -> None:
     code, options = custom_operator(lite)
     assert (code, flexbuffers.Loads(options)) == ("TFLite_Detection_PostProcess", {"use_regular_nms": 1})
     assert flexbuffers.GetRoot(options).AsMap["use_regular_nms"].IsInt
-    with pytest.raises(LowerError, match="pool_size and strides"):
-        jfuse.convert(
-            marked('name: "addons:MaxUnpooling2D"', lambda x: tf.abs(x)), custom_ops={"addons:MaxUnpooling2D": None}
-        )
 
 
 _DETECTION = {
@@ -95,8 +156,15 @@ _DETECTION = {
 }
 
 
-def detector(batch: int | None = 1, **changed: str | None) -> Any:
-    """A model as the object detection API exports it: boxes and classes, and a stub that is marked as the operator."""
+_SCALARS = ((),) * 4
+_SHAPES = ((1, 4, 4), (1, 4), (1, 4), (1,))
+
+
+def detector(batch: int | None = 1, stub: Any = _SCALARS, then: Any = lambda found: found, **changed: Any) -> Any:
+    """A model as the object detection API exports it: boxes and classes, and a stub that is marked as the operator.
+
+    stub: the shapes of its results. then: what the model makes of them.
+    """
     written = {key: value for key, value in {**_DETECTION, **changed}.items() if value is not None}
     attributes = " ".join(f'attr {{ key: "{key}" value {{ {value} }} }}' for key, value in written.items())
     rng = np.random.default_rng(0)
@@ -104,13 +172,13 @@ def detector(batch: int | None = 1, **changed: str | None) -> Any:
 
     @tf.function(experimental_implements=f'name: "TFLite_Detection_PostProcess" {attributes}')
     def post_process(encodings: Any, predictions: Any, anchors: Any) -> Any:
-        return tuple(tf.constant(0.0) for _ in range(4))
+        return tuple(tf.zeros(shape) for shape in stub)
 
     @tf.function(input_signature=[tf.TensorSpec([batch, 8], name="x")])
     def model(x: Any) -> Any:
         found = tf.matmul(x, weights)
         encodings = tf.reshape(found[:, :24], [-1, 6, 4])
-        found = post_process(encodings, tf.sigmoid(tf.reshape(found[:, 24:], [-1, 6, 3])), anchors)
+        found = then(post_process(encodings, tf.sigmoid(tf.reshape(found[:, 24:], [-1, 6, 3])), anchors))
         return {**dict(zip(("boxes", "classes", "scores", "count"), found, strict=True)), "encodings": encodings}
 
     return model
@@ -125,6 +193,38 @@ def test_the_stub_of_the_object_detection_api_becomes_the_operator_of_the_runtim
     assert [found[n].shape for n in ("boxes", "classes", "scores", "count")] == [(1, 4, 4), (1, 4), (1, 4), (1,)]
     assert any("boxes, classes, count, scores" in n and "not compared with the source" in n for n in lite.report.notes)
     assert {d.output for d in lite.report.differences if "tensorflow" in d.pair} == {"encodings"}
+
+
+def test_what_follows_the_operator_runs_where_its_stub_states_its_types() -> None:
+    """What it leaves out in its results is stale memory, other in each file: the operators behind it are compared."""
+
+    def then(found: Any) -> Any:
+        boxes, classes, scores, count = found
+        return tf.gather(boxes[0], tf.argmax(scores[0])) * 100.0, classes, scores, tf.cast(count, tf.int32)
+
+    lite = jfuse.convert(detector(stub=_SHAPES, then=then))
+    assert (lite.report.operators["gather"], lite.report.operators["arg_max"]) == (1, 1)
+    assert any("boxes, classes, count, scores" in n and "not compared with the source" in n for n in lite.report.notes)
+
+
+@pytest.mark.parametrize("reader", [tf.abs, lambda x: tf.while_loop(lambda x: x < 1.0, lambda x: x + 1.0, [x])])
+def test_a_stub_of_other_types_is_refused_where_something_reads_it(reader: Any) -> None:
+    with pytest.raises(LowerError, match=r"(?s)reads result 3 .*(Abs|While).* f32\[1\].*tf\.zeros\(\[1, 4, 4\]\)"):
+        jfuse.convert(detector(then=lambda found: (*found[:3], reader(found[3]))), verify=False)
+
+
+def test_a_call_with_constants_alone_is_computed_at_once_and_told() -> None:
+    def model(body: Any) -> Any:
+        inner = tf.function(body, experimental_implements="acme.twice", autograph=False)
+        return tf.function(lambda x: x + inner(tf.ones([3])), input_signature=[tf.TensorSpec([2, 3])], autograph=False)
+
+    lite = jfuse.convert(model(lambda a: 2.0 * a))
+    assert lite.report.operators == {"add": 1}
+    assert any("'acme.twice' is called with constants alone" in note for note in lite.report.notes)
+    asked = jfuse.convert(model(lambda a: 2.0 * a), custom_ops={"acme.twice": None})
+    assert asked.report.operators == {"custom.acme.twice": 1, "add": 1}
+    with pytest.raises(LowerError, match=r"'acme\.twice' is a stub"):
+        jfuse.convert(model(lambda a: tf.zeros([3])))
 
 
 @pytest.mark.slow
