@@ -72,6 +72,15 @@ def test_strings(delegates: bool) -> None:
 
 
 @both_kernels
+@pytest.mark.parametrize("text", [b"a", b"", b"\xff\0"])
+def test_a_single_text(delegates: bool, text: bytes) -> None:
+    """Of which LiteRT's Python takes a Python object's address for the text."""
+    main = program(lambda x: (ops.reshape(x, [1]), ops.reshape(x, np.zeros(0, np.int32))), TensorType((), DType.string))
+    found = LiteRt(to_bytes(main), delegates=delegates).run(KEY, {"x0": np.array(text, object)})
+    assert (found["y0"].tolist(), found["y1"].dtype, found["y1"][()]) == ([text], object, text)
+
+
+@both_kernels
 def test_a_recurrent_op_starts_anew_on_every_invoke(delegates: bool) -> None:
     source = programs.lstm(units=32)
     lite = LiteRt(to_bytes(source), delegates=delegates)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, TypeVar
 
 import ml_dtypes  # noqa: F401  before LiteRT, which takes arrays of bfloat16 only if NumPy knew the type by then
 import numpy as np
@@ -14,6 +14,7 @@ from ai_edge_litert.interpreter import Interpreter, OpResolverType
 _IS_EMPTY = "Invalid tensor size"  # how Python's interpreter refuses to read an output that has no elements
 
 Arrays = dict[str, np.ndarray]
+_Key = TypeVar("_Key", str, int)
 
 
 class SampleRefused(RuntimeError):
@@ -58,12 +59,12 @@ class Loaded:
         """The outputs of one call of a signature by name."""
         runner = self._interpreter.get_signature_runner(key)
         try:
-            outputs = runner(**inputs)
+            outputs = runner(**_given(inputs))
         except (ValueError, RuntimeError) as error:
             if str(error).startswith(_IS_EMPTY):
                 return dict(self._outputs(key))
             raise
-        return {name: np.array(value) for name, value in outputs.items()}
+        return {name: _found(value) for name, value in outputs.items()}
 
     def timed(self, key: str, inputs: Arrays, calls: int) -> list[float]:
         """The seconds that each of so many calls in a row takes."""
@@ -77,7 +78,7 @@ class Loaded:
 
     def _ready(self, key: str, inputs: Arrays) -> Callable[[], Any]:
         """What makes a call on inputs; of the first subgraph they are set already."""
-        lite = self._interpreter
+        lite, inputs = self._interpreter, _given(inputs)
         if self._subgraph(key):
             runner = lite.get_signature_runner(key)
             return lambda: runner(**inputs)
@@ -95,10 +96,10 @@ class Loaded:
         found = []
         for number, tensors in enumerate(before):
             self._begin(number)
-            for tensor, value in tensors.items():
+            for tensor, value in _given(tensors).items():
                 self._interpreter.set_tensor(tensor, value)
             self._interpreter.invoke()
-            found.append([self._interpreter.get_tensor(tensor) for tensor in after])
+            found.append([_found(self._interpreter.get_tensor(tensor)) for tensor in after])
         return found
 
     def read(self, subgraph: int, tensors: list[int]) -> dict[int, np.ndarray]:
@@ -106,7 +107,7 @@ class Loaded:
         found = {}
         for tensor in tensors:
             try:
-                found[tensor] = np.array(self._interpreter.get_tensor(tensor, subgraph))
+                found[tensor] = _found(self._interpreter.get_tensor(tensor, subgraph))
             except ValueError:
                 pass
         return found
@@ -137,7 +138,7 @@ class Loaded:
 
     def _call(self, signature: Any, inputs: Arrays, number: int) -> Arrays:
         self._begin(number)
-        return {name: np.array(value) for name, value in signature(**inputs).items()}
+        return {name: _found(value) for name, value in signature(**_given(inputs)).items()}
 
     def _outputs(self, key: str | None) -> Iterator[tuple[str, np.ndarray]]:
         """The outputs of the last call, without reading those that have no elements."""
@@ -146,13 +147,28 @@ class Loaded:
             if 0 in output["shape"]:
                 yield name, np.zeros(output["shape"], output["dtype"])
             else:
-                yield name, np.array(self._interpreter.get_tensor(output["index"], subgraph))
+                yield name, _found(self._interpreter.get_tensor(output["index"], subgraph))
 
     def _subgraph(self, key: str | None) -> int:
         model = schema.Model.GetRootAs(self._data, 0)
         tables = [model.SignatureDefs(i) for i in range(model.SignatureDefsLength())]
         named = (t.SubgraphIndex() for t in tables if key is not None and t.SignatureKey() == key.encode())
         return int(next(named, 0))
+
+
+def _given(arrays: dict[_Key, np.ndarray]) -> dict[_Key, np.ndarray]:
+    """Arrays as LiteRT takes them: of a single text that is a Python object it reads the object's address."""
+    return {name: _as_bytes(a) if a.dtype == object and not a.ndim else a for name, a in arrays.items()}
+
+
+def _as_bytes(text: np.ndarray) -> np.ndarray:
+    data = bytes(text[()])
+    return np.ndarray((), f"S{len(data)}", data)  # np.array(b"") has one byte
+
+
+def _found(value: Any) -> np.ndarray:
+    """What LiteRT gives as an array: a single text comes as bytes."""
+    return np.array(value, object if isinstance(value, bytes) else None)
 
 
 def _items(arrays: Arrays) -> Iterator[Arrays]:
