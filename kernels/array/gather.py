@@ -22,7 +22,7 @@ def gather(x: Array, indices: Array, /, *, axis: int = 0, batch_dims: int = 0) -
     """The slices of x along axis that indices name, row by row over the first batch_dims dimensions.
 
     x: any[...]; indices: i16|i32|i64[...]. The runtime fails on an index out of range; here it is an error on
-    constants, and the nearest index is taken under jax.
+    constants, and the nearest index is taken under jax, zeros where there is none.
     Source: tflite/kernels/gather.cc
     """
     place = from_front(axis, len(x.shape))
@@ -57,6 +57,8 @@ def _line(axis: int, rank: int) -> tuple[int, ...]:
 def _take(x: Array, indices: Array, axis: int) -> Array:
     if namespace(x, indices) is np or x.dtype == object:  # strings never reach jax
         return np.take(x, np.asarray(indices), axis=axis)
+    if x.shape[axis] == 0:  # in a loop that makes no step, which XLA compiles all the same
+        return jnp.zeros((*x.shape[:axis], *indices.shape, *x.shape[axis + 1 :]), x.dtype)
     return jnp.take(x, indices, axis=axis, mode="clip")
 
 

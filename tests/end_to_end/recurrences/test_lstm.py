@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
+import keras
 import numpy as np
 import pytest
 
@@ -119,3 +121,15 @@ def test_the_clip_is_the_sources() -> None:
 
 def test_an_open_length_is_assumed_to_hold_a_step() -> None:
     assert jfuse.convert(KerasLstm(steps=None).build(), verify=False).report.assumptions == ["N >= 1"]
+
+
+@pytest.mark.parametrize(
+    ("cut", "assumption"),
+    [(lambda x: x[:, :-1], "N - 1 >= 1"), (keras.layers.Conv1D(3, 3), "max(0, N - 2) >= 1")],
+    ids=["all-but-the-last", "convolution"],
+)
+def test_a_part_of_an_open_length(cut: Any, assumption: str) -> None:
+    sequence = keras.Input((None, 2), name="x")
+    lite = jfuse.convert(keras.Model(sequence, keras.layers.LSTM(2)(cut(sequence))), verify=False)
+    assert (lite.report.operators["unidirectional_sequence_lstm"], lite.report.assumptions) == (1, [assumption])
+    check_invokes(lite, lambda n: {"x": np.random.default_rng(n).normal(size=(1 + n % 2, 3 + n, 2)).astype(np.float32)})

@@ -225,6 +225,7 @@ def positions(x: Any) -> Any:
 
 
 REFUSED: dict[str, tuple[Callable[[Any], Any], int | None, str]] = {
+    "differences": (applied_before(lambda x: x[:, 1:] - x[:, :-1]), None, "it takes a part of the steps of each piece"),
     "cumsum": (applied_before(lambda x: tf.cumsum(x, 1)), None, "it adds up the steps of the piece"),
     "layer-norm-over-time": (lambda x: k.LayerNormalization(axis=1)(lstm()(x)), 4, "it reduces over the steps"),
     "softmax-over-time": (lambda x: k.Softmax(axis=1)(lstm()(x)), 4, "it works across the steps"),

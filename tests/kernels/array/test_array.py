@@ -170,6 +170,7 @@ def test_an_index_out_of_range_is_an_error_on_constants_and_the_nearest_under_ja
     with pytest.raises(TypeMismatch, match=r"an index out of range of a dimension of 3"):
         op(table, np.array([1, 3, -1], np.int32))
     np.testing.assert_array_equal(jax.jit(op)(table, np.array([1, 3], np.int32)), table[[1, 2]])
+    np.testing.assert_array_equal(jax.jit(op)(table[:0], np.array([0], np.int32)), [[0, 0]])
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -173,13 +173,14 @@ def limits_of(eqn: Eqn, counters: Mapping[int, Index]) -> TurnCount:
     """How often a while turns, from conditions that must all be comparisons of counters; raises NotFused for others."""
     cond, body = eqn.bodies
     counting = Counting(cond, counters)
+    rows = [v.type.shape[0] for v in body.inputs if v.type.rank]
     lengths: list[Dim] = []
     open_: list[tuple[Index, int]] = []
     for condition in _conditions(cond):
         need(condition.op in (*_COMPARISONS, ops.not_equal), "early_exit", want="counter < limit")
         sides = [counting.index(a) for a in condition.inputs]
         if all(side is not None for side in sides):
-            lengths.append(_length(condition, *(side for side in sides if side is not None)))
+            lengths.append(_length(condition, *(side for side in sides if side is not None), rows))
         else:
             open_.append(_open_limit(condition, sides, cond, body))
     need(lengths or open_, "early_exit", want="counter < limit")
@@ -202,8 +203,8 @@ def _conditions(cond: Graph) -> Iterator[Eqn]:
             need(isinstance(atom, Const) and bool(np.all(atom.array)), "early_exit", want="counter < limit")
 
 
-def _length(condition: Eqn, x: Index, y: Index) -> Dim:
-    """How many steps from 0 on fulfil a comparison of two indices."""
+def _length(condition: Eqn, x: Index, y: Index, rows: Sequence[Dim]) -> Dim:
+    """How many steps from 0 on fulfil a comparison of two indices.   rows: of the tensors that the loop carries"""
     if condition.op is ops.not_equal:
         low, high = (y, x) if x.scale - y.scale == -1 else (x, y)
         inclusive = False
@@ -212,9 +213,11 @@ def _length(condition: Eqn, x: Index, y: Index) -> Dim:
         inclusive = condition.op in _INCLUSIVE
     need(low.scale - high.scale == 1, "not_from_zero", want="a counter that moves towards its limit by 1")
     length = high.offset - low.offset + inclusive
-    # The number of steps must not be less than 0, neither where sizes are 0 nor where they are large (10 - N).
+    # The number of steps must not be less than 0, neither where sizes are 0 nor where they are large (10 - N). A tensor
+    # has no fewer rows than that (x[1:] has N - 1).
     least = min(substitute_dim(length, dict.fromkeys(symbols_of(length), size)) for size in _SIZES)
-    need(is_known(length) or least >= 0, "trip_count_unknown", want="at least 0 steps for any size", got=length)
+    counts = is_known(length) or least >= 0 or any(same(length, d) for d in rows)
+    need(counts, "trip_count_unknown", want="at least 0 steps for any size", got=length)
     unequal_ends = condition.op is ops.not_equal and (not is_at_least(length, 0))
     need(not unequal_ends, "not_from_zero", want="a counter that moves towards its limit by 1")
     return length

@@ -119,7 +119,7 @@ def _turning(loop: Loop, form: LoopSpelling, homes: Homes) -> Sequence[Atom]:
     elif left:
         state = _tail(loop, int(tail[0]), int(tail[1]), state)
     carries, stacks = state
-    return [*carries, *map(_filled, stacks, loop.collected)]
+    return [*carries, *(_filled(stack, _room(t, form)) for stack, t in zip(stacks, loop.collected, strict=True))]
 
 
 _State: TypeAlias = tuple[list[Atom], list[Atom]]
@@ -141,24 +141,26 @@ class _Span:
 
 
 def _stack(collected: TensorType, form: LoopSpelling, homes: Homes) -> Atom:
-    """Room in which the steps write their rows, with more rows where a turn may reach beyond the last step.
+    """Room in which the steps write their rows."""
+    return empty(collected.shape, collected.dtype, homes, more=_room(collected, form))
+
+
+def _room(collected: TensorType, form: LoopSpelling) -> int:
+    """How many more rows a stack has, as a turn may reach beyond the last step.
 
     The runtime prepares the body even of a loop that never turns, and there the rows of a turn must fit in.
     """
     length = collected.shape[0]
     if is_known(length):
-        more = -(length - length % form.steps) % form.block if form.block else 0
-    else:
-        more = form.block or form.steps
-    return empty(collected.shape, collected.dtype, homes, more=more)
+        return int(-(length - length % form.steps) % form.block if form.block else 0)
+    return form.block or form.steps
 
 
-def _filled(stack: Atom, collected: TensorType) -> Atom:
+def _filled(stack: Atom, room: int) -> Atom:
     """The stack without the rows that were only there for room."""
-    extra = stack.type.shape[0] - collected.shape[0]
-    if is_known(extra) and extra == 0:
+    if not room:
         return stack
-    begin, end = np.zeros(1, np.int32), np.full(1, -extra, np.int32)
+    begin, end = np.zeros(1, np.int32), np.full(1, -room, np.int32)
     return as_atom(ops.strided_slice(stack, begin, end, np.ones(1, np.int32), begin_mask=1))
 
 
