@@ -33,6 +33,8 @@ def gather(x: Array, indices: Array, /, *, axis: int = 0, batch_dims: int = 0) -
     # One index array for each dimension of x up to axis; those after it are taken whole.
     shape = (*x.shape[:place], *indices.shape[batch:])
     xp = namespace(x, indices)
+    if x.shape[place] == 0 and xp is jnp:
+        return jnp.zeros((*shape, *x.shape[place + 1 :]), x.dtype)
     index = [xp.arange(x.shape[i]).reshape(_line(i, len(shape))) for i in range(place)]
     ones = (1,) * (place - batch)
     index.append(xp.reshape(indices, (*indices.shape[:batch], *ones, *indices.shape[batch:])))
@@ -82,7 +84,11 @@ def gather_nd(x: Array, indices: Array, /) -> Array:
     places = _places(indices)
     for place, size in zip(places, x.shape, strict=False):
         _check_indices(place, size)
-    return x[places] if namespace(x, indices) is np else jnp.asarray(x).at[places].get(mode="clip")
+    if namespace(x, indices) is np:
+        return x[places]
+    if 0 in x.shape[: len(places)]:
+        return jnp.zeros((*indices.shape[:-1], *x.shape[len(places) :]), x.dtype)
+    return jnp.asarray(x).at[places].get(mode="clip")
 
 
 @gather_nd.types

@@ -164,5 +164,10 @@ def cumsum(x: Array, axis: Static, /, *, exclusive: bool = False, reverse: bool 
     return xp.flip(sums, along) if reverse else sums
 
 
+@cumsum.types_by_data
+def _along_some_axis(x: Atom, axis: Atom, **options: bool) -> TensorType:
+    return x.type
+
+
 def _part(x: Array, axis: int, part: slice) -> Array:
     return x[(slice(None),) * (axis % x.ndim) + (part,)]

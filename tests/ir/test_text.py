@@ -391,7 +391,7 @@ def in_graph(line: str) -> str:
             "consts={digest: array}",
         ),
         (in_graph("c: i8[2]{scale=(1.0,)} = neg a"), "line 2, column 11", "scale, zero_point and axis"),
-        (in_graph("c: f32[B,2] = cumsum a b"), "line 2, column 17", "computed at run time"),
+        (in_graph("c: f32[B,2] = dilate a b 0.0"), "line 2, column 17", "computed at run time"),
     ],
 )
 def test_malformed_text(text: str, place: str, complaint: str) -> None:

@@ -113,5 +113,6 @@ def _first(x: Array, axis: int, output_type: DType) -> Array:
 
 @lowers("Cumsum")
 def lower_cumsum(x: Array, axis: Array, *, exclusive: bool = False, reverse: bool = False) -> Array:
-    """CUMSUM."""
-    return ops.cumsum(x, axes_of(axis, rank(x))[0], exclusive=exclusive, reverse=reverse)
+    """CUMSUM, along an axis that data may decide."""
+    along = as_i32(axis) if is_computed(axis) else axes_of(axis, rank(x))[0]
+    return ops.cumsum(x, along, exclusive=exclusive, reverse=reverse)

@@ -170,7 +170,21 @@ def test_an_index_out_of_range_is_an_error_on_constants_and_the_nearest_under_ja
     with pytest.raises(TypeMismatch, match=r"an index out of range of a dimension of 3"):
         op(table, np.array([1, 3, -1], np.int32))
     np.testing.assert_array_equal(jax.jit(op)(table, np.array([1, 3], np.int32)), table[[1, 2]])
-    np.testing.assert_array_equal(jax.jit(op)(table[:0], np.array([0], np.int32)), [[0, 0]])
+
+
+@pytest.mark.parametrize(
+    "op",
+    [
+        ops.gather,
+        lambda x, i: ops.embedding_lookup(i, x),
+        lambda x, i: ops.gather_nd(x, i[:, None]),
+        lambda x, i: ops.gather(x[None], i[None], axis=1, batch_dims=1)[0],
+    ],
+)
+def test_rows_of_nothing_are_zeros_under_jax(op: Callable[..., Any]) -> None:
+    """In a loop that makes no step, which XLA compiles all the same."""
+    found = jax.jit(op)(np.zeros((0, 2), np.float32), np.array([0], np.int32))
+    np.testing.assert_array_equal(found, [[0, 0]])
 
 
 @pytest.mark.parametrize(

@@ -56,6 +56,7 @@ COMPUTED = (
     case("EuclideanNorm", args=[f32(2, 3, 4), given([1], DType.i32)]),
     *(case(op, args=[f32(2, 3, 4), given(a, DType.i32)]) for op in ("ArgMax", "ArgMin") for a in (0, 1, -1)),
     case("ArgMin", args=[i32(2, 5), given(1, DType.i64)], output_type=DType.i32),
+    *(case("Cumsum", args=[f32(2, 3), given(a, DType.i32)], exclusive=a < 0, reverse=a < 1) for a in (0, -1)),
 )
 """Axes that are inputs."""
 
