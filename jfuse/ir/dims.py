@@ -8,6 +8,7 @@ hands out its own names (`SymbolNames`).
 from __future__ import annotations
 
 import ast
+import math
 import operator
 import re
 from collections import Counter
@@ -307,10 +308,11 @@ def _factors(node: ast.AST) -> tuple[int, Counter[str]] | None:
     return None
 
 
-def divided(d: Dim, e: Dim) -> tuple[str, int, int] | None:
-    """A symbol, a factor k and a rest r so that d == e for every size k*n + r: of 2*floordiv(N, 2) and N, (N, 2, 0).
+def divided(d: Dim, e: Dim) -> list[tuple[str, int, int]]:
+    """Symbols, each with k and r so that d == e for all sizes k*n + r: of 2*floordiv(N, 2) and N, (N, 2, 0).
 
-    None where no such sizes are found: tried are products of the numbers by which the two are divided.
+    Tried are products of the numbers by which the two are divided, for one symbol; then multiples of what each symbol
+    is divided by, for all (4*floordiv(H, 2)*floordiv(W, 2) and H*W).
     """
     difference = d - e
     divisors = [int(k) for k in _DIVIDED_BY.findall(str(difference))]
@@ -321,10 +323,16 @@ def divided(d: Dim, e: Dim) -> tuple[str, int, int] | None:
     for factor, rest in ((f, r) for f in sorted(factors - {1}) for r in range(f)):
         for name in sorted(symbols_of(difference), reverse=True):
             if same(substitute_dim(difference, {name: factor * count + rest}), 0):
-                return name, factor, rest
-    return None
+                return [(name, factor, rest)]
+    whole: dict[str, int] = {}
+    for name, divisor in _DIVIDED.findall(str(difference)):
+        whole[name] = math.lcm(whole.get(name, 1), int(divisor))
+    multiples = {name: factor * symbol(f"{name}_") for name, factor in whole.items()}
+    fits = all(f <= _LARGEST_FACTOR for f in whole.values()) and same(substitute_dim(difference, multiples), 0)
+    return [(name, factor, 0) for name, factor in whole.items()] if whole and fits else []
 
 
+_DIVIDED = re.compile(r"floordiv\((\w+), (\d+)\)")
 _DIVIDED_BY = re.compile(r", (\d+)\)")  # the divisor of a floordiv; limits of min and max only add trials
 _LARGEST_FACTOR = 64  # of halvings, as image pyramids have: six levels
 

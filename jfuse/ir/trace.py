@@ -123,11 +123,8 @@ class Trace:
             return self._replace(*found)
         if (symbols := alike(d, e)) is not None:
             return self.equate(*symbols)
-        divisible = divided(d, e)
-        if divisible is None:
-            return False
-        name, factor, rest = divisible
-        return self._replace(name, factor * self.names.fresh(name[0]) + rest)
+        multiples = divided(d, e)
+        return any([self._replace(name, k * self.names.fresh(name[0]) + rest) for name, k, rest in multiples])
 
     def _replace(self, name: str, new: Dim) -> bool:
         for key, value in self.sizes.items():

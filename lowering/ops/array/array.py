@@ -58,6 +58,9 @@ def lower_reshape(tensor: Array, shape: Array) -> Array:
     """RESHAPE, with -1 for the one size that is open; to sizes that data decides as it is."""
     target = known_sizes(shape)
     if target is not None:
+        elements = product(tuple(target)), product(tensor.shape)
+        if -1 not in target and same(*elements) is None:
+            agreed(*elements)  # images of [h // 2, 2, w // 2, 2] have even sizes
         return reshaped(tensor, target, shape)
     entries = known_entries(shape)
     if all(e is None or is_known(e) for e in entries) and sum(e is None or e < 0 for e in entries) == 1:

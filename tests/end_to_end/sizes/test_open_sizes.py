@@ -54,6 +54,18 @@ def test_sizes_are_assumed_to_be_multiples_of_what_they_are_divided_by() -> None
         jfuse.convert(halved_and_doubled, samples=[np.ones((1, 5, 4), np.float32)])
 
 
+def test_sizes_that_are_both_divided_are_both_multiples() -> None:
+    """Pixels in squares of two by three, as the patches of an image are merged."""
+
+    def merged(x: Any) -> Any:
+        batch, height, width = tf.unstack(tf.shape(x))
+        squares = tf.reshape(x, [batch, height // 2, 2, width // 3, 3])
+        return tf.reduce_max(squares, [2, 4])
+
+    lite = jfuse.convert(tf.function(merged, input_signature=[open_spec(None, None, None)], autograph=False))
+    assert sorted(lite.report.assumptions) == ["N = 2*N2", "N1 = 3*N3"]
+
+
 @tf.function(input_signature=[open_spec(None, None, 4)], autograph=False)
 def in_chunks(x: Any) -> Any:
     """x beside itself less the means of chunks of four, with padding where the last chunk lacks rows."""
