@@ -22,6 +22,7 @@ MODELS: dict[str, tuple[Callable[[], Written], dict[str, int]]] = {
     # A loop over the steps, and one in it over what the beams forget.
     "speech": (partial(written.speech, 1), {"unidirectional_sequence_lstm": 1, "while": 2}),
     "speech-three-texts": (partial(written.speech, 3), {"while": 2}),
+    "transcripts": (written.transcripts, {"arg_max": 2, "while": 0}),
     "embedding-sum": (partial(written.sparse_features, "sum", weighed=False), {"topk_v2": 1}),
     "embedding-mean-weighed": (partial(written.sparse_features, "mean", weighed=True), {"topk_v2": 2}),
     "embedding-sqrtn": (partial(written.sparse_features, "sqrtn", weighed=False), {"topk_v2": 1}),

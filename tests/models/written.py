@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+import keras
 import numpy as np
 import tensorflow as tf
 
@@ -159,3 +160,18 @@ def speech(paths: int) -> Written:
         return {f"text{i}": tf.sparse.to_dense(text, -1) for i, text in enumerate(found)} | {"chances": chances}
 
     return Written(texts, lambda n: {"frames": _weights(1 + n % 3, (9, 4, 15)[n % 3], 6, seed=n)})
+
+
+def transcripts() -> Written:
+    """The most probable class of each frame f32[b,t,6], by two decoders: one is given logits, one probabilities."""
+    window, classes = _weights(3, 6, 8), _weights(8, 5, seed=1)
+
+    @tf.function(input_signature=[tf.TensorSpec([None, None, 6], name="frames")], autograph=False)
+    def texts(frames: Any) -> dict[str, Any]:
+        logits = 4.0 * tf.tanh(tf.nn.conv1d(frames, window, 2, "SAME")) @ classes
+        batch, steps = tf.shape(logits)[0], tf.shape(logits)[1]
+        (found,), chance = tf.nn.ctc_greedy_decoder(tf.transpose(logits, [1, 0, 2]), tf.fill([batch], steps))
+        others, _ = keras.ops.ctc_decode(tf.nn.softmax(logits), tf.range(batch) + 1, mask_index=4)
+        return {"text": tf.sparse.to_dense(found, -1), "chance": chance, "others": others}
+
+    return Written(texts, lambda n: {"frames": _weights(1 + n % 3, (9, 12, 16)[n % 3], 6, seed=n)})

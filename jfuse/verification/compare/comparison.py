@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -15,6 +15,7 @@ from jfuse.report import Difference
 from jfuse.verification.compare.accepted_inputs import accepted
 from jfuse.verification.compare.constant_outputs import ConstantOutputs
 from jfuse.verification.compare.element_errors import ElementErrors, Suspect
+from jfuse.verification.compare.nan_choices import chooses_among_nans
 from jfuse.verification.compare.scales import ElementScales
 from jfuse.verification.compare.steep_inputs import is_steep, ties_in_loops
 from jfuse.verification.compare.tolerance import Tolerance
@@ -123,8 +124,11 @@ class Comparison:
         if self._around is not None:
             around, operands = self._around.run(step.key, step.inputs, states)
             wrong += self._differing(step, -1, around, operands)
-        if wrong:
-            self._judge(step, wrong, states)
+        other = self._judge(step, wrong, states) if wrong else None
+        if other is not None:
+            self._start_again()
+            self.call(other)
+            return
         if step.kind in MOVING:
             self._elements.add(self._candidates(step, found, wanted, states))
         self.calls += 1
@@ -270,19 +274,41 @@ class Comparison:
         old = self.worst.get((key, output, pair))
         self.worst[key, output, pair] = new if old is None else old.and_(new)
 
-    def _judge(self, step: CallInputs, wrong: Sequence[Wrong], states: Arrays) -> None:
+    def _judge(self, step: CallInputs, wrong: Sequence[Wrong], states: Arrays) -> CallInputs | None:
+        """Raise Differs where nothing explains what is wrong; a call to compare instead where its inputs do."""
         if step.kind in STEEP and self._is_steep(step, wrong):
             self.notes[f"inputs of {step.kind}: a rounding of them changes the answer as much as what differs"] = None
-            return
+            return None
         left, notes = self.excused(step, wrong, self._before)
         self.notes.update(dict.fromkeys(notes))
         if left and step.kind not in MOVING and self._ties_in_loops(step, left):
             self.notes[f"inputs of {step.kind}: values that tie in a loop were told apart differently"] = None
-            return
+            return None
+        if left and (other := self._without_nans(step, list(dict.fromkeys(w.output for w in left)))) is not None:
+            return None if other is step else other
         if left:
             for w in left:
                 self._note_worst(step.key, w.output, w.pair, Worst(w.measure, w.tolerance, 1))
             raise Differs(step, left, states, self._before)
+
+    def _without_nans(self, step: CallInputs, outputs: Sequence[str]) -> CallInputs | None:
+        """A call in place of one where a choice is made among NaNs, which runtimes make differently; None for none.
+
+        Random inputs are between 0 and 1 from then on, where that helps. Edges are passed over: the same call.
+        """
+        signature, kept = self.signatures[step.key], self.redraw.kept
+        if step.kind == "given" or not chooses_among_nans(signature, step.inputs, outputs):
+            return None
+        among = f"{', '.join(outputs)} of {step.key!r}: a choice among NaNs"
+        if step.kind != "random":
+            self.notes[f"inputs of {step.kind}: {among}, so they were not compared"] = None
+            return step
+        for manners, inputs in () if kept.get(step.key) else self.redraw.unit(signature, step.inputs):
+            if not chooses_among_nans(signature, inputs, outputs):
+                kept[step.key] = manners
+                self.notes[f"{among} at random inputs, so that {', '.join(manners)} was drawn between 0 and 1"] = None
+                return replace(step, inputs=inputs)
+        return None
 
     def _ties_in_loops(self, step: CallInputs, wrong: Sequence[Wrong]) -> bool:
         if self._keeps:

@@ -91,8 +91,17 @@ class Redraw:
 
     def definite(self, signature: Signature, drawn: Arrays) -> Iterator[tuple[Manners, Arrays]]:
         """Square matrices as positive definite ones: each input of such, then all of them."""
+        yield from self._each(signature, drawn, "definite", _is_square)
+
+    def unit(self, signature: Signature, drawn: Arrays) -> Iterator[tuple[Manners, Arrays]]:
+        """Real numbers between 0 and 1: each input of such, then all of them."""
+        yield from self._each(signature, drawn, "unit", lambda array: array.dtype.kind == "f")
+
+    def _each(
+        self, signature: Signature, drawn: Arrays, kind: str, takes: Callable[[np.ndarray], bool]
+    ) -> Iterator[tuple[Manners, Arrays]]:
         fixed = self.fixed.get(signature.key, ())
-        found = {n: Manner("definite") for n, a in drawn.items() if n not in fixed and _is_square(a)}
+        found = {n: Manner(kind) for n, a in drawn.items() if n not in fixed and takes(a)}
         for manners in (*({n: m} for n, m in found.items()), *([found] if len(found) > 1 else [])):
             yield manners, self.changed(drawn, manners)
 
