@@ -130,6 +130,7 @@ def test_an_open_length_is_assumed_to_hold_a_step() -> None:
 )
 def test_a_part_of_an_open_length(cut: Any, assumption: str) -> None:
     sequence = keras.Input((None, 2), name="x")
-    lite = jfuse.convert(keras.Model(sequence, keras.layers.LSTM(2)(cut(sequence))), verify=False)
+    hidden = keras.layers.LSTM(2, return_sequences=True)(cut(sequence))
+    lite = jfuse.convert(keras.Model(sequence, keras.layers.Dense(3)(hidden)), verify=False)
     assert (lite.report.operators["unidirectional_sequence_lstm"], lite.report.assumptions) == (1, [assumption])
     check_invokes(lite, lambda n: {"x": np.random.default_rng(n).normal(size=(1 + n % 2, 3 + n, 2)).astype(np.float32)})

@@ -184,6 +184,22 @@ def test_symbols_that_must_be_equal_are_equated() -> None:
     assert {i.type for i in graph.inputs} == {result.type}
 
 
+@pytest.mark.parametrize(
+    ("call", "shape"),
+    [
+        (ops.softmax, (B * C - B, 4)),
+        (lambda x: ops.fully_connected(x, np.ones((3, 4), np.float32)), (B * C - B, 3)),
+        (lambda x: ops.strided_slice(x, [1, 0], [0, 0], [1, 1], begin_mask=2, end_mask=3), (B * C - B - 1, 4)),
+        (ops.zeros_like, (B * C - B, 4)),
+    ],
+    ids=["softmax", "product", "slice", "zeros"],
+)
+def test_sizes_that_jax_does_not_know_to_be_sizes(call: Any, shape: Any) -> None:
+    """Of B*C - B it cannot tell that it is not below 0."""
+    (result,) = trace_graph(call, [floats(B * C - B, 4)]).outputs
+    assert result.type == floats(*shape)
+
+
 def test_sizes_that_differ_are_not_equated() -> None:
     with pytest.raises(TypeMismatch, match="add does not take these operands"):
         trace_graph(ops.add, [floats(B, 2), floats(C, 3)])
