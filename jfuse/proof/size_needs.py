@@ -40,7 +40,7 @@ def size_needs(graph: Graph) -> frozenset[SizeNeed]:
 
 def _asked(eqn: Eqn) -> Iterator[SizeNeed]:
     shapes = [a.type.shape for a in eqn.inputs if a is not None]
-    if "padding" in eqn.params:
+    if "padding" in eqn.params or eqn.op.moves == "takes":
         yield from (SizeNeed((d,)) for v in eqn.outputs for d in v.type.shape)
     elif eqn.op.moves == "joins" and "axis" in eqn.params and eqn.outputs[0].type.rank == len(shapes[0]):
         axis = eqn.params["axis"] % len(shapes[0])
