@@ -182,6 +182,10 @@ def rows_asked(eqn: Eqn) -> Iterator[tuple[Dim, int]]:
         yield from ((shape[-1], n) for n in _entries_of(eqn.inputs[1]))
     elif eqn.op is ops.gather:
         yield shape[eqn.params["axis"]], max(_entries_of(eqn.inputs[1]), default=0) + 1
+    elif eqn.op is ops.mirror_pad:  # a reflection leaves out the edge itself
+        entries = _entries_of(eqn.inputs[1])
+        widths = map(max, entries[::2], entries[1::2])
+        yield from zip(shape, (w + (eqn.params["mode"] == "REFLECT") for w in widths), strict=False)
     elif eqn.op is ops.strided_slice and not eqn.params["ellipsis_mask"] | eqn.params["new_axis_mask"]:
         places = enumerate(_entries_of(eqn.inputs[1]))
         single = ((shape[i], n) for i, n in places if eqn.params["shrink_axis_mask"] >> i & 1)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -15,6 +15,7 @@ from jfuse.ir.trace import active_trace
 from jfuse.ir.types import DType
 from jfuse.kernels import ops
 from jfuse.kernels.core.op import Array, TflOp
+from jfuse.lowering.rule_tools.behind import eqns_behind
 from jfuse.lowering.rule_tools.query import rank
 
 
@@ -82,22 +83,39 @@ def _read(dim: Dim, sources: Sequence[Array]) -> Array | None:
 def _symbol(name: str, sources: Sequence[Array]) -> Array:
     """A symbol, read or solved for: n where a source has 2n + 1."""
     found = _existing(symbol(name))
-    if found is None:
-        found = _read(symbol(name), sources)
+    # What the sources were made of had more sizes: of an image that is halved only the image has its own.
+    for tensors in (sources, _behind(sources)):
+        if found is None:
+            found = _read_or_solved(name, tensors)
     if found is not None:
         return found
-    for source, axis, size in _dimensions(sources):
-        if (parts := multiple(size)) is not None and parts[0] == name:
-            _, factor, constant = parts
-            rest = ops.sub(size_of(source, axis), np.int32(constant))
-            return rest if factor == 1 else ops.floor_div(rest, np.int32(factor))
     raise LowerError(
         f"the size {name} is needed at run time, and no tensor at hand has it as a dimension",
         found=", ".join(str(s.type) for s in sources if isinstance(s, Var)),
     )
 
 
-def _dimensions(sources: Sequence[Array]) -> Iterator[tuple[Var, int, Dim]]:
+def _read_or_solved(name: str, sources: Iterable[Array]) -> Array | None:
+    of_sources = list(_dimensions(sources))
+    for source, axis, size in of_sources:
+        if same(size, symbol(name)):
+            return size_of(source, axis)
+    for source, axis, size in of_sources:
+        if (parts := multiple(size)) is not None and parts[0] == name:
+            _, factor, constant = parts
+            rest = ops.sub(size_of(source, axis), np.int32(constant))
+            return rest if factor == 1 else ops.floor_div(rest, np.int32(factor))
+    return None
+
+
+def _behind(sources: Iterable[Array]) -> Iterator[Var]:
+    """What the sources were made of in the active trace."""
+    for source in sources:
+        for eqn in eqns_behind(source, lambda e: e.inputs):
+            yield from (a for a in eqn.inputs if isinstance(a, Var))
+
+
+def _dimensions(sources: Iterable[Array]) -> Iterator[tuple[Var, int, Dim]]:
     """Each dimension of the Vars among the sources, with its axis."""
     for source in sources:
         if isinstance(source, Var):

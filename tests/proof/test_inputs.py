@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import pytest
 
 from jfuse.ir.dims import symbol
 from jfuse.ir.trace import trace_graph
@@ -63,6 +64,12 @@ def test_rows_that_constants_speak_of_are_there() -> None:
     assert sizes(lambda x: ops.strided_slice(x, [-3], [-2], [1], **row), B, 2)[1] == {"B": 3}
     assert sizes(lambda x: ops.topk_v2(x, np.int32(4))[0], B, T) == [{"B": 3, "T": 4}, {"B": 1, "T": 4}]
     assert sizes(lambda x: ops.gather(x, np.array([0, 5], np.int32), axis=1), 2, T)[1] == {"T": 6}
+
+
+@pytest.mark.parametrize(("mode", "least"), [("REFLECT", 4), ("SYMMETRIC", 3)])
+def test_a_mirror_image_has_something_to_mirror(mode: str, least: int) -> None:
+    paddings = np.array([[0, 0], [1, 3]], np.int32)
+    assert sizes(lambda x: ops.mirror_pad(x, paddings, mode=mode), 2, T)[1] == {"T": least}
 
 
 def test_windows_over_sound_are_long() -> None:

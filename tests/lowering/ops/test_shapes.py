@@ -13,6 +13,7 @@ from jfuse.ir.dims import symbol
 from jfuse.ir.evaluate import evaluate
 from jfuse.ir.trace import trace_graph
 from jfuse.ir.types import DType, TensorType
+from jfuse.kernels import ops
 from jfuse.lowering.rule_tools.shape_tensors import shape_tensor, size_tensor, zeros
 
 B, T = symbol("B"), symbol("T")
@@ -53,6 +54,16 @@ def test_a_size_is_read_once() -> None:
 
     graph = trace_graph(twice, [OPEN])
     assert [eqn.op.name for eqn in graph.eqns].count("strided_slice") == 2
+
+
+def test_a_size_is_read_behind_the_sources_where_only_that_has_it() -> None:
+    def half(x: Any) -> Any:
+        return shape_tensor(
+            (B, T - 1), [ops.strided_slice(x, [0, 0, 0], [0, 0, 0], [1, 2, 1], begin_mask=7, end_mask=7)]
+        )
+
+    graph = trace_graph(half, [TensorType((B, T, 8), DType.f32)])
+    np.testing.assert_array_equal(evaluate(graph, [np.ones((3, 7, 8), np.float32)])[0], [3, 6])
 
 
 def test_a_size_that_no_source_has_is_refused() -> None:
