@@ -16,6 +16,7 @@ import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from importlib.metadata import version
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,7 @@ from bench.runtimes.target_programs import programs
 from jfuse.ir.graph import Eqn, Program
 from jfuse.ir.types import DType
 from jfuse.ir.walk import all_eqns
+from jfuse.quantization.real_numbers import as_integers
 from jfuse.tflite.read.file import load_tflite
 from jfuse.tflite.schema import BUILTIN_CODES
 from jfuse.tflite.targets.file_operators import operators_of
@@ -39,6 +41,8 @@ TABLES = Path(__file__).parent.parent / "jfuse" / "tflite" / "targets" / "tables
 TOLERANCE = 1e-4  # of the largest result: a table says which kernels are there, the tests how exact they are
 INTEGER_TOLERANCE = 0.1  # each runtime rounds in its own way, and few inputs make coarse steps
 RECIPES = {DType.i8: "int8", DType.i16: "int16x8"}
+_Tried = dict[tuple[DType, bool], bool]
+"""Whether a kernel took some operator, by the type of activations and whether the model was of these alone."""
 
 
 def types_of(eqn: Eqn) -> tuple[str, str]:
@@ -109,7 +113,7 @@ def micro() -> dict[str, Any]:
     """What tflite-micro runs as LiteRT does: operators, types, and the largest rank where a larger one failed."""
     runs: dict[str, dict[tuple[str, str], int]] = {}
     fails: dict[str, dict[tuple[str, str], int]] = {}
-    integers: dict[str, dict[DType, bool]] = {}
+    integers: dict[str, _Tried] = {}
     for program, data, inputs in _micro_programs():
         eqns = list(all_eqns(program.signatures[0].graph))
         _try_integers(program, inputs, integers)
@@ -138,30 +142,41 @@ def micro() -> dict[str, Any]:
     }
 
 
-def _try_integers(program: Program, inputs: Sequence[np.ndarray], integers: dict[str, dict[DType, bool]]) -> None:
-    """Note whether tflite-micro runs the only operator of a program in integers.   integers: by builtin; filled"""
+def _try_integers(program: Program, inputs: Sequence[np.ndarray], integers: dict[str, _Tried]) -> None:
+    """Note whether tflite-micro runs the only operator of a program in integers.   integers: by builtin; filled
+
+    Once behind floats, and once of a model of integers alone: what only moves numbers is in integers there only.
+    """
     signature = program.signatures[0]
-    if len(signature.graph.eqns) != 1 or not all(a.dtype == np.float32 for a in inputs):
+    if len(signature.graph.eqns) != 1 or len(inputs) != len(signature.graph.inputs):
         return
+    is_single = all(d == 1 for d in signature.graph.outputs[0].type.shape)
+    if is_single or not any(a.dtype == np.float32 for a in inputs):
+        return  # a single number agrees by chance; without floats there is nothing to quantize
     name = name_of(signature.graph.eqns[0])
-    samples = [dict(zip(signature.input_names, inputs, strict=False))]
-    for dtype, recipe in RECIPES.items():
-        if integers.get(name, {}).get(dtype):
+    samples = [dict(zip(signature.input_names, inputs, strict=True))]
+    for (dtype, recipe), is_whole in product(RECIPES.items(), (False, True)):
+        if integers.get(name, {}).get((dtype, is_whole)):
             continue
+        ends = dtype if is_whole else DType.f32
+        wanted = jfuse.Recipe.named(recipe, inputs=ends, outputs=ends)
         try:
-            lite = jfuse.lower(jfuse.Model(program), quantize=recipe, calibration=samples)
+            lite = jfuse.lower(jfuse.Model(program), quantize=wanted, calibration=samples)
         except jfuse.JfuseError:
             continue
-        made = [e for e in lite.program.graphs()[0].eqns if e.op.scales is None]
-        if [name_of(e) for e in made] == [name] and made[0].outputs[0].type.dtype is dtype:
-            data = lite.to_bytes()
-            took = _in_a_process(lambda data=data: _agrees(data, inputs, INTEGER_TOLERANCE))
-            integers.setdefault(name, {})[dtype] = took
+        graph = lite.program.graphs()[0]
+        made = [e for e in graph.eqns if e.op.scales is None]
+        if [name_of(e) for e in made] == [name] and dtype in (
+            a.type.dtype for e in made for a in (*e.inputs, *e.outputs) if a is not None
+        ):
+            data, given = lite.to_bytes(), [as_integers(a, v.type) for a, v in zip(inputs, graph.inputs, strict=True)]
+            took = _in_a_process(lambda data=data, given=given: _agrees(data, given, INTEGER_TOLERANCE))
+            integers.setdefault(name, {})[dtype, is_whole] = took
 
 
-def _no_integers(tried: dict[DType, bool]) -> dict[str, Any]:
+def _no_integers(tried: _Tried) -> dict[str, Any]:
     """The types of activations that no kernel took."""
-    refused = [dtype.value for dtype, took in tried.items() if not took]
+    refused = [dtype.value for dtype in RECIPES if any(not took for (d, _), took in tried.items() if d is dtype)]
     return {"no_integers": refused} if refused else {}
 
 
