@@ -14,6 +14,7 @@ from jfuse.ir.walk import all_graphs
 from jfuse.passes.context import Context
 from jfuse.passes.legalize.equalized_channels import equalized
 from jfuse.passes.legalize.narrow_ranges import without_narrow_ranges
+from jfuse.passes.legalize.row_tables import with_row_tables
 from jfuse.passes.quantize.body_places import same_values
 from jfuse.passes.quantize.choose import Choice
 from jfuse.passes.quantize.dynamic_scales import without_dynamic_scales
@@ -63,6 +64,7 @@ def quantize(program: Program, ctx: Context) -> Program:
 def _without_dynamic_scales(graph: Graph, ctx: Context, recipe: Recipe) -> Graph:
     """The graph without them, and with what is left, scales and biases of products, in their weights."""
     changed = without_dynamic_scales(graph, recipe)
+    changed = with_row_tables(changed, lambda eqn: rule_of(eqn, recipe).mode == "integer")
     return graph if changed is graph else ctx.sub.simplify(changed, {})
 
 
