@@ -81,6 +81,18 @@ CASES = {
     "transformer": Case((1, 8, 16), [transformer()], 20),
     "relu6 by itself": Case((1, 8, 16), [cut_off()], 24),
     "relu6 in 16 bits": Case((1, 8, 16), [cut_off()], 40, recipe="int16x8"),
+    **{
+        f"masked mean, {recipe}": Case(
+            (1, 6),
+            [word_layer(), layers.GlobalAveragePooling1D(), layers.Dense(3)],
+            db,
+            words,
+            {"dtype": "int32"},
+            recipe,
+        )
+        for recipe, db in (("micro", 20), ("int16x8", 35))
+    },
+    "norm in 16 bits": Case((1, 8, 16), [layers.LayerNormalization(), layers.Dense(3)], 40, recipe="int16x8"),
     "both ways": Case((1, 6, 3), [layers.Bidirectional(layers.LSTM(4)), layers.Dense(3)], 20),
 }
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
@@ -12,6 +12,7 @@ from jfuse.ir.graph import Atom, Const, Eqn, Graph, Var
 from jfuse.ir.sparse import SparseConst
 from jfuse.ir.types import DType
 from jfuse.ir.walk import users
+from jfuse.lowering.rule_tools.case_distinctions import switch_of
 from jfuse.quantization.recipe import FLOAT, QuantizeRule, Recipe
 from jfuse.tflite.names import equation_name
 from jfuse.tflite.runtime.quantized import IntegerLstm, Integers, IntegerSvdf, Quantized, WeightOperand
@@ -139,7 +140,11 @@ def own_form(eqn: Eqn, recipe: Recipe, target: Target) -> EqnForm:
         form = weight_form(eqn, rule)
     else:
         reason = why_not_integer(eqn, rule, target)
-        form = EqnForm("integer", rule) if reason is None else EqnForm("float", rule, reason)
+        fewer = replace(rule, activation_bits=8)
+        if reason and recipe.int8_only and fewer != rule and why_not_integer(eqn, fewer, target) is None:
+            form = EqnForm("integer", fewer, reason)
+        else:
+            form = EqnForm("integer", rule) if reason is None else EqnForm("float", rule, reason)
     return EqnForm("float", rule, _VANISH) if form.kind != "float" and _weights_vanish(eqn, rule) else form
 
 
@@ -174,6 +179,8 @@ def why_not_integer(eqn: Eqn, rule: QuantizeRule, target: Target) -> str | None:
     operands = operands_of(eqn)
     if not operands.activations and not any(map(is_float, eqn.outputs)):
         return ""
+    if _makes_integers(eqn):
+        return 'it makes integers of floats; an input of ids is of integers itself, as keras.Input(…, dtype="int32")'
     row = facts(eqn).integers
     known = row is not None and rule.activations in row.types and not target.lacks_integers(eqn, rule.activations)
     if row is None or not (known or target.takes_further(eqn, rule.activations)):
@@ -236,7 +243,8 @@ def forms_of(
     chosen = {e: f for e, f in own.items() if f.kind != "integer" or not follows(e)}
     integers = set(given) | {v for e, f in chosen.items() if f.kind == "integer" for v in e.outputs}
     readers = users(graph)
-    left = [e for e, f in own.items() if e not in chosen]
+    whole = made_integers(graph)
+    left = [e for e in own if e not in chosen and whole.isdisjoint(e.outputs)]
     for eqn in left:
         if _has_integers(eqn, integers):
             chosen[eqn] = own[eqn]
@@ -245,6 +253,23 @@ def forms_of(
         if eqn not in chosen and _moves(eqn) and _is_read_by_integers(eqn, readers, chosen):
             chosen[eqn] = own[eqn]
     return {e: chosen.get(e, EqnForm("float", own[e].rule)) for e in graph.eqns}
+
+
+def made_integers(graph: Graph) -> frozenset[Var]:
+    """The floats of which CAST makes integers, if only after they are moved, cut off or rounded.
+
+    Most are whole numbers, as ids of a table are, and another one is not nearly as good: they stay float.
+    """
+    found: set[Var] = set()
+    for eqn in reversed(graph.eqns):
+        keeps = _moves(eqn) or switch_of(eqn) == "round"
+        if _makes_integers(eqn) or (keeps and not found.isdisjoint(eqn.outputs)):
+            found.update(a for a in eqn.inputs if isinstance(a, Var) and is_float(a))
+    return frozenset(found)
+
+
+def _makes_integers(eqn: Eqn) -> bool:
+    return switch_of(eqn) == "cast" and is_float(eqn.inputs[0]) and eqn.outputs[0].dtype.kind in "iu"
 
 
 def _unless(form: EqnForm, eqn: Eqn, why_not: Callable[[Eqn], str | None]) -> EqnForm:

@@ -24,11 +24,12 @@ from jfuse.tflite.runtime.quantized import IntegerLstm, IntegerSvdf, WeightOpera
 
 @dataclass(frozen=True)
 class Boundary:
-    """The types of float inputs and outputs of a graph.   counts: how many of the first inputs and outputs these are"""
+    """The types of float inputs and outputs of a graph.   given: these inputs; told: how many of the first outputs"""
 
     inputs: DType = DType.f32
     outputs: DType = DType.f32
-    counts: tuple[int, int] = (0, 0)
+    given: frozenset[Var] = frozenset()
+    told: int = 0
 
 
 @dataclass
@@ -53,7 +54,7 @@ class Insertion:
 
     def run(self) -> Graph:
         """The graph in its new types."""
-        inputs = [self._input(i, var) for i, var in enumerate(self.graph.inputs)]
+        inputs = [self._input(var) for var in self.graph.inputs]
         for eqn in self.graph.eqns:
             self._add(eqn, self.forms[eqn])
         outputs = [self._output(i, atom) for i, atom in enumerate(self.graph.outputs)]
@@ -61,11 +62,9 @@ class Insertion:
 
     # What comes in and goes out.
 
-    def _input(self, index: int, var: Var) -> Var:
+    def _input(self, var: Var) -> Var:
         wanted = self.boundary.inputs
-        if index >= self.boundary.counts[0] or wanted is DType.f32 or not is_float(var):
-            return var
-        slot = self._slot_of(var, wanted)
+        slot = self._slot_of(var, wanted) if var in self.boundary.given else None
         if slot is None:
             return var
         outside, *between = steps_to(slot, wanted)[::-1]
@@ -84,7 +83,7 @@ class Insertion:
             return atom
         wanted = self.boundary.outputs
         slot = self._slots.get(atom)
-        if index >= self.boundary.counts[1] or wanted is DType.f32 or slot is None:
+        if index >= self.boundary.told or wanted is DType.f32 or slot is None:
             return self.as_float(atom, Source())
         known = self._slot_of(atom, wanted)
         slot = slot if known is None or known.dtype is not wanted else known

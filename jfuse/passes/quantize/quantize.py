@@ -18,7 +18,7 @@ from jfuse.passes.legalize.row_tables import with_row_tables
 from jfuse.passes.quantize.body_places import same_values
 from jfuse.passes.quantize.choose import Choice
 from jfuse.passes.quantize.dynamic_scales import without_dynamic_scales
-from jfuse.passes.quantize.forms import EqnForm, forms_of, is_float, operands_of, rule_of
+from jfuse.passes.quantize.forms import EqnForm, forms_of, is_float, made_integers, operands_of, rule_of
 from jfuse.passes.quantize.insert import Boundary, Insertion
 from jfuse.passes.quantize.integer_bodies import with_integer_bodies
 from jfuse.passes.quantize.integer_states import with_integer_states
@@ -157,15 +157,16 @@ class Quantizing:
 
     def signature(self, signature: Signature) -> Signature:
         """The signature with its graph in the new types; states, and what exposes them, stay float."""
-        counts = _plain_counts(signature)
-        boundary = Boundary(self.recipe.inputs, self.recipe.outputs, counts)
-        return replace(signature, graph=self._graph(signature.graph, boundary, self._given(signature)))
+        given = self._given(signature)
+        boundary = Boundary(self.recipe.inputs, self.recipe.outputs, given, _plain_counts(signature)[1])
+        return replace(signature, graph=self._graph(signature.graph, boundary, given))
 
     def _given(self, signature: Signature) -> frozenset[Var]:
-        """The inputs that come as integers."""
+        """The inputs that come as integers: not those whose numbers become indices, which steps would move."""
         if self.recipe.inputs is DType.f32:
             return frozenset()
-        return frozenset(v for v in signature.graph.inputs[: _plain_counts(signature)[0]] if is_float(v))
+        floats = filter(is_float, signature.graph.inputs[: _plain_counts(signature)[0]])
+        return frozenset(floats) - made_integers(signature.graph)
 
     def _graph(self, graph: Graph, boundary: Boundary, given: frozenset[Var]) -> Graph:
         forms, choice = self._chosen(graph, given)

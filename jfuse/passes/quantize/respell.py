@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from jfuse.ir.graph import Eqn, Graph, Signature
+from jfuse.ir.graph import Eqn, Graph, Op, Signature
 from jfuse.ir.states import places
 from jfuse.ir.walk import with_bodies
-from jfuse.lowering.integer_spellings import SPELLINGS, spelled_in_integers
+from jfuse.lowering.integer_spellings import COARSE_SPELLINGS, REFINED, SPELLINGS, spelled_in_integers
 from jfuse.opaque_ops.state_operands import state_operands
 from jfuse.passes.quantize.forms import rule_of, why_not_integer
 from jfuse.passes.rewrite import rewrite
@@ -34,11 +34,15 @@ def _in_operators(signature: Signature) -> set[str]:
 def respell(graph: Graph, recipe: Recipe, target: Target) -> Graph:
     """The graph with what the recipe wants in integers spelled in operators that compute in them, bodies included."""
 
-    def visit(eqn: Eqn) -> Sequence[Any] | None:
-        rule = rule_of(eqn, recipe)
-        if rule.mode != "integer" or eqn.op not in SPELLINGS or not why_not_integer(eqn, rule, target):
-            return None
-        return spelled_in_integers(eqn)
+    def spelled(graph: Graph, spellings: Mapping[Op, Any]) -> Graph:
+        def visit(eqn: Eqn) -> Sequence[Any] | None:
+            rule = rule_of(eqn, recipe)
+            if rule.mode != "integer" or eqn.op not in spellings or not why_not_integer(eqn, rule, target):
+                return None
+            return spelled_in_integers(eqn, spellings)
 
-    changed = rewrite(with_bodies(graph, lambda body: respell(body, recipe, target)), visit)
-    return rewrite(changed, visit)  # what an operator becomes may have a spelling, too
+        return rewrite(graph, visit)
+
+    changed = with_bodies(graph, lambda body: respell(body, recipe, target))
+    changed = spelled(spelled(changed, SPELLINGS), SPELLINGS)  # what an operator becomes may have a spelling, too
+    return spelled(spelled(changed, COARSE_SPELLINGS), REFINED) if recipe.int8_only else changed
