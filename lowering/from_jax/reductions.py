@@ -177,5 +177,5 @@ def _reversed_order(x: Array) -> Array:
     if dtype(x) is DType.bool:
         return ops.neg(ops.cast(x, out_data_type=DType.i32))
     if dtype(x).is_integer:
-        return ops.sub(scalar(-1, x), x)
+        return ops.sub(~scalar(0, x), x)  # all bits set: -1, or the largest of unsigned ones
     return ops.neg(x)

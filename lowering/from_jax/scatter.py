@@ -35,7 +35,7 @@ def _scatter(primitive: str, write: Write, doc: str) -> None:
     def lower(
         x: Array, indices: Array, updates: Array, *, dimension_numbers: Any, mode: Any, update_jaxpr: Any = None
     ) -> Array:
-        if primitive == "scatter" and update_jaxpr is not None:
+        if primitive == "scatter" and update_jaxpr is not None:  # of constants: others are spelled before
             raise LowerError("a scatter by a function of its own", remedy="x.at[i].set(f(x[i])) for x.at[i].apply(f)")
         return _scattered(write, x, as_dtype(indices, DType.i32), updates, dimension_numbers, str(mode))
 

@@ -53,7 +53,8 @@ def spelled(eqn: Any, rules: Mapping[str, JaxRule]) -> Any | None:
     Keys of random numbers are their words, u32[..., 2], among the operands and the results.
     """
     name = eqn.primitive.name
-    known, rule = _KNOWN.get(name), rules.get(name)
+    # Rules read axes of keys, whose words are one axis more: jax's own lowering knows them.
+    known, rule = _KNOWN.get(name), None if _reads_keys(eqn) else rules.get(name)
     if rule is not None and (rule is not DEFAULT.lowers_jax.get(name) or known is None):
         return None
     if known is not None and (known.when is None or known.when(eqn)):
@@ -78,7 +79,12 @@ def _by_jax(eqn: Any) -> Any | None:
             found = _traced(lambda *operands: module(*(operands[i] for i in kept)), eqn)
     except (JfuseError, Warning, NotImplementedError, ValueError, TypeError):  # no lowering, or a call of LAPACK's
         return None
-    return None if eqn.primitive.name in _primitives(found.jaxpr) else found
+    says_itself = eqn.primitive.name in _primitives(found.jaxpr) and not _reads_keys(eqn)
+    return None if says_itself else found
+
+
+def _reads_keys(eqn: Any) -> bool:
+    return any(is_key(v.aval) for v in eqn.invars)
 
 
 def _traced(function: Callable[..., Any], eqn: Any) -> Any:

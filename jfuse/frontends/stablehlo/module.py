@@ -14,7 +14,14 @@ from jaxlib.mlir import ir
 from jaxlib.mlir.dialects import stablehlo
 
 from jfuse.errors import ImportFailed
-from jfuse.frontends.stablehlo import control, elementwise, products, reductions, shapes  # noqa: F401  # register
+from jfuse.frontends.stablehlo import (  # noqa: F401  # register
+    control,
+    elementwise,
+    products,
+    reductions,
+    scatters,
+    shapes,
+)
 from jfuse.frontends.stablehlo.rules import DIRECT, READERS
 from jfuse.frontends.stablehlo.values import as_array
 

@@ -12,8 +12,7 @@ from jaxlib.mlir import ir
 from jaxlib.mlir.dialects import stablehlo
 
 from jfuse.errors import ImportFailed
-from jfuse.frontends.stablehlo.regions import operator_of_two
-from jfuse.frontends.stablehlo.rules import DIRECT, ModuleReader, reads
+from jfuse.frontends.stablehlo.rules import ModuleReader, reads
 from jfuse.frontends.stablehlo.values import (
     are_sizes,
     as_array,
@@ -173,7 +172,7 @@ def _gather(reader: ModuleReader, op: Any, x: Any, indices: Any, *sizes: Any) ->
     numbers = stablehlo.GatherDimensionNumbers(op.attributes["dimension_numbers"])
     return lax.gather(
         x,
-        _vectors_last(as_array(indices), numbers.index_vector_dim),
+        vectors_last(as_array(indices), numbers.index_vector_dim),
         lax.GatherDimensionNumbers(
             tuple(numbers.offset_dims),
             tuple(numbers.collapsed_slice_dims),
@@ -186,41 +185,5 @@ def _gather(reader: ModuleReader, op: Any, x: Any, indices: Any, *sizes: Any) ->
     )
 
 
-def _vectors_last(indices: Any, axis: int) -> Any:
+def vectors_last(indices: Any, axis: int) -> Any:
     return indices[..., None] if axis == np.ndim(indices) else jnp.moveaxis(indices, axis, -1)
-
-
-_SCATTERS = {
-    "add": lax.scatter_add,
-    "subtract": lax.scatter_sub,
-    "multiply": lax.scatter_mul,
-    "minimum": lax.scatter_min,
-    "maximum": lax.scatter_max,
-}
-
-
-@reads("stablehlo.scatter")
-def _scatter(reader: ModuleReader, op: Any, x: Any, indices: Any, updates: Any, *others: Any) -> Any:
-    (block,) = op.regions[0].blocks
-    first, *_ = block.operations
-    is_new = first.operation.name == "stablehlo.return" and list(first.operands) == [block.arguments[-1]]
-    name = operator_of_two(op.regions[0])
-    scatter = lax.scatter if is_new else _SCATTERS.get(name)
-    if others or scatter is None:
-        raise ImportFailed(
-            "a scatter of StableHLO by a function of its own", found=name or "another function", remedy=DIRECT
-        )
-    numbers = stablehlo.ScatterDimensionNumbers(op.attributes["scatter_dimension_numbers"])
-    return scatter(
-        x,
-        _vectors_last(as_array(indices), numbers.index_vector_dim),
-        updates,
-        lax.ScatterDimensionNumbers(
-            tuple(numbers.update_window_dims),
-            tuple(numbers.inserted_window_dims),
-            tuple(numbers.scattered_dims_to_operand_dims),
-            tuple(numbers.input_batching_dims),
-            tuple(numbers.scatter_indices_batching_dims),
-        ),
-        mode=lax.GatherScatterMode.FILL_OR_DROP,
-    )

@@ -102,6 +102,7 @@ lowers("FloorMod")(floor_mod)
 
 
 @lowers("Mod", "TruncateMod")
+@_in_i64
 def lower_mod(x: Array, y: Array) -> Array:
     """The remainder with the sign of x."""
     if dtype(x).is_float:

@@ -26,6 +26,7 @@ X, IDS = f32(B, 4, 6), i32(B, 3)
 FILTERS: Any = np.random.default_rng(5).normal(size=(3, 3, 6, 8)).astype(np.float32)
 W: Any = np.random.default_rng(6).normal(size=(6, 6)).astype(np.float32)
 BYTES = np.round(3 * W).astype(np.int8)
+SEED: Any = jax.random.key(3)
 TABLE: Any = np.arange(40, dtype=np.float32).reshape(8, 5)
 
 ELEMENTWISE: tuple[Row, ...] = (
@@ -52,6 +53,11 @@ ELEMENTWISE: tuple[Row, ...] = (
     ("clips", lambda x: jnp.clip(x, -0.5, 0.5) + jnp.maximum(x, 0.1) + jnp.minimum(x, -0.1), (X,)),
     ("activations", lambda x: jax.nn.gelu(x) + jax.nn.relu(x) + jax.nn.silu(x) + jax.nn.softplus(x), (X,)),
     ("integers", lambda i: i // 2 + i % 3 + lax.div(i, 2) + lax.rem(i, 2) + (i ^ 1) + (i & 1) + (i | 4), (IDS,)),
+    (
+        "unsigned",
+        lambda i: (lax.rem(i.astype(jnp.uint32) - 2, jnp.uint32(7)), jnp.sort(i.astype(jnp.uint32) - 1)),
+        (IDS,),
+    ),
     ("casts", lambda x: (x * 3).astype(jnp.int32) + (x != 0).astype(jnp.int32) + x.astype(bool), (X,)),
     ("finite", lambda x: jnp.isfinite(x).astype(jnp.float32) + jnp.nan_to_num(x), (X,)),
     ("select_n", lambda x, i: lax.select_n(jnp.broadcast_to(i[:, :1, None] % 3, x.shape), x, -x, x * 2), (X, IDS)),
@@ -173,6 +179,7 @@ INDEXING: tuple[Row, ...] = (
     ("write beyond", lambda x, i: x.at[:, i[0, 0] + 3].set(5.0, mode="drop"), (X, IDS)),
     ("add to rows", lambda x, i: jnp.zeros((9, 6)).at[i[0]].add(x[0, :3]), (X, IDS)),
     ("count", lambda i: jnp.zeros(5, jnp.int32).at[i.reshape(-1)].add(1), (i32(4, 3),)),
+    ("apply", lambda x, i: (x.at[:, 0].apply(jnp.sin), x[0].at[i[0]].apply(jnp.cos)), (X, IDS)),
     ("set rows", lambda x, i: jnp.ones((9, 6)).at[i[0, :1]].set(x[0, :1], unique_indices=True), (X, IDS)),
 )
 
@@ -243,7 +250,7 @@ OF_OTHERS: tuple[Row, ...] = (
     ("changed factor", lambda x: lax.linalg.cholesky_update(3 * jnp.eye(4), x[0, :, 0]), (X,)),
     ("times rows", lambda x, i: jnp.ones((9, 6)).at[i[0]].multiply(x[0, :3]).at[8].multiply(2.0), (X, IDS)),
     ("live numbers", lambda i: jax.random.uniform(i[0, :2].astype(jnp.uint32), (3, 2)), (IDS,)),
-    ("live keys", lambda i: jax.random.split(jax.random.fold_in(jax.random.PRNGKey(3), i[0, 0]), 3), (IDS,)),
+    ("live keys", lambda i: jax.random.key_data(jax.random.split(jax.random.fold_in(SEED, i[0, 0]), 3)[1:]), (IDS,)),
     ("mapped while", lambda x: jax.vmap(lambda r: lax.while_loop(lambda c: c.sum() < 9, lambda c: c + 1, r))(x), (X,)),
 )
 
