@@ -81,8 +81,14 @@ CASES: dict[str, list[tuple[Callable[..., Any], list[tuple[tuple[int, ...], DTyp
         (lambda x: ops.tile(x, [1, 20]), [((2, 3), B)]),
     ],
     "BROADCAST_TO": [(lambda x: ops.broadcast_to(x, [4, 3]), [((1, 3), B)])],
-    "GATHER": [(lambda x: ops.gather(x, np.array([2, 0], np.int32), axis=1), [((2, 3), B)])],
-    "GATHER_ND": [(lambda x: ops.gather_nd(x, np.array([[1, 2], [0, 0]], np.int32)), [((2, 3), B)])],
+    "GATHER": [
+        (lambda x: ops.gather(x, np.array([2, 0], np.int32), axis=1), [((2, 3), B)]),
+        (lambda x: ops.gather(x, np.array([2, 0], np.int64), axis=1), [((2, 3), F)]),
+    ],
+    "GATHER_ND": [
+        (lambda x: ops.gather_nd(x, np.array([[1, 2], [0, 0]], np.int32)), [((2, 3), B)]),
+        (lambda x: ops.gather_nd(x, np.array([[1, 2], [0, 0]], np.int64)), [((2, 3), F)]),
+    ],
     "SLICE": [(lambda x: ops.slice_(x, [0, 1], [2, 2]), [((2, 3), B)])],
     "SPLIT": [(lambda x: ops.split(np.int32(1), x, num_splits=2), [((2, 4), B)])],
     "SPLIT_V": [

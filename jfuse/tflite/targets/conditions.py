@@ -59,6 +59,13 @@ def few_values(eqn: Eqn) -> str | None:
     return f"the kernel joins 10 values at most, not {len(eqn.inputs)}" if len(eqn.inputs) > 10 else None
 
 
+def narrow_indices(eqn: Eqn) -> str | None:
+    """tensorflow/lite/micro/kernels/gather.cc and gather_nd.cc: indices of 32 bits."""
+    indices = eqn.inputs[1]
+    is_wide = indices is not None and indices.type.dtype is DType.i64
+    return "the kernel takes indices of 32 bits, not i64" if is_wide else None
+
+
 def constant_operands(eqn: Eqn) -> str | None:
     """Sizes of results are planned before the first call: operands that decide them must be constants."""
     for index, atom in enumerate(eqn.inputs):
@@ -74,6 +81,8 @@ MICRO: Conditions = {
     "STRIDED_SLICE": (all_axes,),
     "CONCATENATION": (few_values,),
     "FULLY_CONNECTED": (no_hybrid,),
+    "GATHER": (narrow_indices,),
+    "GATHER_ND": (narrow_indices,),
     "CONV_2D": (no_hybrid,),
     "DEPTHWISE_CONV_2D": (no_hybrid,),
     "RESHAPE": (constant_operands,),
