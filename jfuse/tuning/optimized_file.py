@@ -72,6 +72,8 @@ def optimize(
     if found is None:
         return _kept(model, path, search.reasons)
     result = _finished(found, with_files_of(data, found.to_bytes(), path, limits), data, timing)
+    if timing is not None:
+        result.report.seconds["measure"] = search.seconds
     if verify:
         on_stage("verify")
         _verified(result, path, limits)
@@ -90,6 +92,7 @@ class _Search:
 
     def __post_init__(self) -> None:
         self.reasons: list[str] = []
+        self.seconds = 0.0  # of measuring
 
     def best(self, on_stage: OnStage) -> tuple[Model | None, Timing | None]:
         """The best of those that are no larger, and its time beside the file's; None for none."""
@@ -108,7 +111,9 @@ class _Search:
             return next(iter(found.values())), None  # LiteRT's times on this machine say nothing of such a target
         on_stage("measure")
         files = {_INPUT: self.data, _AGAIN: self.data, **{name: m.to_bytes() for name, m in found.items()}}
+        started = time.perf_counter()
         times = timed(files, self.model.program, limits=self.limits)
+        self.seconds = time.perf_counter() - started
         # What one file takes beside itself is what cannot be told apart.
         limit = self.slower * max(1.0, times[_AGAIN].ratio, 1 / times[_AGAIN].ratio)
         ranked = sorted(found, key=lambda n: times[n].ratio)
