@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jfuse.errors import TypeMismatch
-from jfuse.ir.dims import Dim, same, substitute_value, symbol, symbols_of
+from jfuse.ir.dims import Dim, is_known, same, substitute_value, symbol, symbols_of
 from jfuse.ir.evaluate import evaluate
 from jfuse.ir.graph import Atom, Const, Eqn, Graph, Op, Params, Var, arrays_of
 from jfuse.ir.registry import register_op
@@ -184,9 +184,19 @@ def _while_run(inputs: Sequence[Any], params: Params, bodies: Sequence[Graph]) -
         return _while_until(deadline, cond, body, carried)
     with jax.enable_x64(True):
         final: tuple[Any, ...] = jax.lax.while_loop(
-            lambda c: jnp.reshape(evaluate(cond, c)[0], ()), lambda c: _as_jax(evaluate(body, c)), _as_jax(carried)
+            lambda c: jnp.reshape(evaluate(cond, _with_known(cond, c))[0], ()),
+            lambda c: _as_jax(evaluate(body, _with_known(body, c))),
+            _as_jax(carried),
         )
     return final
+
+
+def _with_known(graph: Graph, carried: Sequence[Any]) -> Sequence[Any]:
+    """The carried values, as arrays where they are the same in every step: a size that is counted to must be known."""
+    return [
+        a if v.value is None or not all(map(is_known, v.value.ravel())) else v.value.astype(v.type.dtype.numpy)
+        for v, a in zip(graph.inputs, carried, strict=True)
+    ]
 
 
 def _while_until(deadline: Deadline, cond: Graph, body: Graph, carried: Sequence[Any]) -> tuple[Any, ...]:
@@ -204,12 +214,14 @@ def _while_until(deadline: Deadline, cond: Graph, body: Graph, carried: Sequence
             lambda: _asked(jax.pure_callback(ask, told, span)),
             lambda: (jnp.asarray(False), left - 1, span),
         )
-        return (stop, left, span, *_as_jax(evaluate(body, tuple(values))))
+        return (stop, left, span, *_as_jax(evaluate(body, _with_known(body, values))))
 
     with jax.enable_x64(True):
         first = jnp.asarray(FIRST_TURNS, jnp.int32)
         start = (jnp.asarray(False), first, first, *_as_jax(carried))
-        final = jax.lax.while_loop(lambda c: ~c[0] & jnp.reshape(evaluate(cond, c[3:])[0], ()), step, start)
+        final = jax.lax.while_loop(
+            lambda c: ~c[0] & jnp.reshape(evaluate(cond, _with_known(cond, c[3:]))[0], ()), step, start
+        )
     return tuple(final[3:])
 
 

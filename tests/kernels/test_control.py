@@ -12,6 +12,7 @@ import pytest
 from jfuse.errors import TypeMismatch
 from jfuse.ir import DType, Graph, TensorType, check_graph, evaluate, trace_graph
 from jfuse.ir.evaluate import with_constants
+from jfuse.ir.graph import Var
 from jfuse.kernels import ops
 from jfuse.kernels.core.op import depends_on_data
 from tests.ir.graphs import B, T, f32, i32, weights
@@ -38,6 +39,21 @@ def assert_equal(found: Sequence[Any], wanted: Sequence[Any]) -> None:
     for f, w in zip(found, wanted, strict=True):
         np.testing.assert_array_equal(f, w)
         assert f.dtype == w.dtype
+
+
+def test_what_a_loop_carries_unchanged_is_known_in_it() -> None:
+    """A size that is counted to must be a number, under jax as well."""
+    count, known = i32(), np.array(3, object)
+    turns = trace_graph(lambda i, total, n: ops.less(i, np.int32(2)), [i32(), i32(), count], "turns")
+    inputs = [Var(i32()), Var(i32()), Var(count, value=known)]
+
+    def step(i: Any, total: Any, n: Any) -> tuple[Any, ...]:
+        added = ops.sum_(ops.range_(np.int32(0), n, np.int32(1)), np.zeros(1, np.int32))
+        return ops.add(i, np.int32(1)), ops.add(total, added), n
+
+    body = trace_graph(step, inputs, "step")
+    found = jax.jit(lambda i: ops.while_([i, np.int32(0), np.int32(3)], [turns, body]))(np.int32(0))
+    assert [int(v) for v in found] == [2, 6, 3]
 
 
 def running_sum(steps: Any, *, reverse: bool) -> Graph:

@@ -182,7 +182,19 @@ def with_area(boxes: Array) -> Array:
     last = np.asarray(rank(boxes) - 1, np.int32)
     corner, opposite = ops.split(last, boxes, num_splits=2)
     area = ops.reduce_prod(ops.sub(opposite, corner), last.reshape(1), keep_dims=True)
-    is_flat = ops.equal(area, np.float32(0))
+    return _moved_away(boxes, ops.equal(area, np.float32(0)))
+
+
+def apart(boxes: Array) -> Array:
+    """As `with_area`, of boxes whose second corner must be beyond the first: others count as without area."""
+    last = np.asarray(rank(boxes) - 1, np.int32)
+    corner, opposite = ops.split(last, boxes, num_splits=2)
+    least = ops.reduce_min(ops.sub(opposite, corner), last.reshape(1), keep_dims=True)
+    return _moved_away(boxes, ops.less_equal(least, np.float32(0)))
+
+
+def _moved_away(boxes: Array, is_flat: Array) -> Array:
+    last = np.asarray(rank(boxes) - 1, np.int32)
     count = boxes.shape[-2]
     if _is_written(count):
         number: Array = np.arange(1, count + 1, dtype=np.float32)[:, None]
