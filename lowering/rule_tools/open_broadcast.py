@@ -15,7 +15,8 @@ def agreeing(*operands: Array) -> tuple[Array, ...]:
     """The operands of an op that broadcasts, each with the sizes that the others say it must have.
 
     `table[:n]` has min(12, n) rows, and with n rows of something else the op is right for n up to 12 alone: TensorFlow
-    refuses more, and so does the RESHAPE here. (Symbols are equated by the op itself.)
+    refuses more, and so does the RESHAPE here; `other[:, :n]`, of min(m, n) rows, is right where m is n or more.
+    (Symbols are equated by the op itself.)
     """
     if sum(isinstance(x, Var) for x in operands) < 2:
         return operands
@@ -48,7 +49,6 @@ def _of_sizes(x: Var, sizes: Sequence[Dim], sources: Sequence[Array]) -> Array:
 def _unlimited(dim: Dim, others: Sequence[Dim]) -> Dim:
     """The one of other sizes at the same place that `dim` is but for a limit; `dim` where none is."""
     parts = limits(dim, "min")
-    known = [p for p in parts if is_known(p)]
-    if not known or min(known) < 2:  # a limit of 1 is an axis that broadcasts
+    if any(is_known(p) and p < 2 for p in parts):  # an axis that broadcasts
         return dim
     return next((d for d in others if any(same(d, p) and not is_known(d) for p in parts)), dim)

@@ -54,6 +54,19 @@ def test_sizes_are_assumed_to_be_multiples_of_what_they_are_divided_by() -> None
         jfuse.convert(halved_and_doubled, samples=[np.ones((1, 5, 4), np.float32)])
 
 
+def test_a_sequence_that_is_cut_to_another_fits_it() -> None:
+    """Of min(N1, N) rows it has N, wherever TensorFlow takes the sum."""
+
+    def cut(x: Any, y: Any) -> Any:
+        return x + y[:, : tf.shape(x)[1]]
+
+    specs = [open_spec(None, None, 4), open_spec(None, None, 4)]
+    lite = jfuse.convert(tf.function(cut, input_signature=specs, autograph=False))
+    x, y = np.ones((1, 2, 4), np.float32), np.arange(20, dtype=np.float32).reshape(1, 5, 4)
+    (found,) = LiteRt(lite.to_bytes()).run("serving_default", {"x": x, "y": y}).values()
+    np.testing.assert_array_equal(found, x + y[:, :2])
+
+
 def test_sizes_that_are_both_divided_are_both_multiples() -> None:
     """Pixels in squares of two by three, as the patches of an image are merged."""
 
