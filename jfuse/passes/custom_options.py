@@ -10,9 +10,10 @@ from jfuse.opaque_ops.custom_options import map_options
 from jfuse.passes.options import CustomOptions
 
 Attributes = Callable[[], Mapping[str, Any]]
+Written = Callable[[], Mapping[str, Any] | bytes]
 
 
-def given_options(name: str, given: CustomOptions, attributes: Attributes, written: Attributes) -> bytes:
+def given_options(name: str, given: CustomOptions, attributes: Attributes, written: Written) -> bytes:
     """What `custom_ops[name]` says: bytes as they are, attributes as TensorFlow's converter writes them.
 
     attributes: what a function that was given is called with. written: what is written where nothing was given.

@@ -288,7 +288,8 @@ def _for(start: Any, limit: Any, delta: Any, values: list[Any], body: Callable[.
 def _counts(seed: int) -> Arrays:
     """A vector, and ways to count: up, in larger steps, down, and not at all."""
     start, limit, delta = ((0, 3, 1), (1, 6, 2), (4, -1, -3), (2, 2, 1))[seed % 4]
-    return {**steps(seed), "n": np.int32(limit), "start": np.int32(start), "delta": np.int32(delta)}
+    counts = {"n": limit, "start": start, "delta": delta}
+    return {**steps(seed), **{name: np.asarray(value, np.int32) for name, value in counts.items()}}
 
 
 @traced(*VECTOR_AND_STEPS, x(dtype=tf.int32, name="start"), x(dtype=tf.int32, name="delta"), draw=_counts)

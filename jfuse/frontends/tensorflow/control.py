@@ -189,7 +189,7 @@ def _for(walker: Walker, node: Any, operands: list[Any]) -> Sequence[Any]:
         raise LowerError("a For counts in steps of 0", remedy="count in steps of another size")
 
     def goes_on(_: Walker, operands: Sequence[Any]) -> Sequence[Any]:
-        limit, delta, count, *_ = operands
+        limit, delta, count = operands[:3]
         if isinstance(delta, Var):
             upwards = ops.greater(delta, np.int32(0))
             return [ops.select_v2(upwards, ops.less(count, limit), ops.greater(count, limit))]

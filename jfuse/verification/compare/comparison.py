@@ -290,6 +290,7 @@ class Comparison:
             for w in left:
                 self._note_worst(step.key, w.output, w.pair, Worst(w.measure, w.tolerance, 1))
             raise Differs(step, left, states, self._before)
+        return None
 
     def _without_nans(self, step: CallInputs, outputs: Sequence[str]) -> CallInputs | None:
         """A call in place of one where a choice is made among NaNs, which runtimes make differently; None for none.

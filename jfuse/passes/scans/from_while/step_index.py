@@ -179,8 +179,9 @@ def limits_of(eqn: Eqn, counters: Mapping[int, Index]) -> TurnCount:
     for condition in _conditions(cond):
         need(condition.op in (*_COMPARISONS, ops.not_equal), "early_exit", want="counter < limit")
         sides = [counting.index(a) for a in condition.inputs]
-        if all(side is not None for side in sides):
-            lengths.append(_length(condition, *(side for side in sides if side is not None), rows))
+        x, y = sides
+        if x is not None and y is not None:
+            lengths.append(_length(condition, x, y, rows))
         else:
             open_.append(_open_limit(condition, sides, cond, body))
     need(lengths or open_, "early_exit", want="counter < limit")
