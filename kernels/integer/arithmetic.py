@@ -1,7 +1,8 @@
-"""ADD, SUB and MUL on quantized integers."""
+"""ADD, SUB, MUL, SQUARED_DIFFERENCE, ABS and roots on quantized integers."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import jax.numpy as jnp
@@ -11,9 +12,11 @@ from jfuse.ir.graph import Params
 from jfuse.ir.types import DType, TensorType
 from jfuse.kernels.core.integer_types import IntegerTypes, is_per_tensor, scale_of, zero_point_of
 from jfuse.kernels.core.op import Array
-from jfuse.kernels.integer.numbers.fixed_point import Multiplier, multiplied, wide
+from jfuse.kernels.integer.numbers.fixed_point import Multiplier, high_mul, multiplied, wide
+from jfuse.kernels.integer.numbers.inverse_root import inverse_root
 from jfuse.kernels.integer.numbers.scaling import CLAMPS, finished, to_nearest_even
-from jfuse.kernels.math.elementwise import add, mul, sub
+from jfuse.kernels.integer.tables import is_of_bytes, looked_up
+from jfuse.kernels.math.elementwise import abs_, add, mul, rsqrt, sqrt, squared_difference, sub
 
 _LEAST, _END = 2.0**-10, 2.0**8
 """Scales of terms over that of the sum that XNNPACK takes.   Source: xnnpack_delegate.cc, VisitAddNode"""
@@ -101,6 +104,64 @@ def _mul(types: IntegerTypes, x: Array, y: Array, /, *, fused_activation_functio
     else:
         steps = multiplied(product, Multiplier.of(scale))
     return finished(steps, types.outputs[0], fused_activation_function)
+
+
+def _takes_squares(types: IntegerTypes, options: Params) -> bool:
+    given = [t for t in (*types.inputs, *types.outputs) if t is not None and is_per_tensor(t)]
+    return len(given) == 3 and {t.dtype for t in given} == {DType.i8}
+
+
+@squared_difference.quantized(_takes_squares)
+def _squared_difference(types: IntegerTypes, x: Array, y: Array, /) -> Array:
+    """Source: tflite/kernels/squared_difference.cc"""
+    left, twice = 7, 2.0 * float(max(types.scale(0), types.scale(1)))
+    terms = [
+        multiplied((wide(jnp.asarray(v)) - types.zero_point(i)) << left, Multiplier.of(float(types.scale(i)) / twice))
+        for i, v in enumerate((x, y))
+    ]
+    square = (terms[0] - terms[1]) ** 2
+    steps = multiplied(square, Multiplier.of(twice**2 / (4.0**left * float(types.output_scale()))))
+    return finished(steps, types.outputs[0])
+
+
+_MORE_BITS = 20  # of a root of an integer from 1 to 255
+
+
+@rsqrt.quantized(is_of_bytes)
+def _rsqrt(types: IntegerTypes, x: Array, /) -> Array:
+    """The greatest integer for 0, and for negative numbers, which end an invoke of the runtimes.
+
+    Source: tflite/kernels/elementwise.cc, RsqrtEvalQuantized; tflite-micro's has the scales in f64
+    """
+    value = wide(jnp.asarray(x)) - types.zero_point(0)
+    mantissa, right = inverse_root(jnp.maximum(value, 1))
+    root = high_mul(1 << (_MORE_BITS - right), mantissa)
+    of = np.float64 if types.rounding == "tflm" else np.float32
+    scale = Multiplier.of(1.0 / float(np.sqrt(of(types.scale(0))) * of(types.output_scale())))
+    steps = multiplied(root, replace(scale, shift=scale.shift - _MORE_BITS))
+    return finished(jnp.where(value > 0, steps, np.iinfo(np.int16).max), types.outputs[0])
+
+
+@sqrt.quantized(is_of_bytes)
+def _sqrt(types: IntegerTypes, x: Array, /) -> Array:
+    """Cut off, not rounded; negative numbers end an invoke of the runtime.   Source: tflite/kernels/elementwise.cc"""
+    reals = types.scale(0) * np.maximum(np.arange(-128, 128) - types.zero_point(0), 0).astype(np.float32)
+    return looked_up(
+        x, np.asarray(finished((np.sqrt(reals) / types.output_scale()).astype(np.int32), types.outputs[0]))
+    )
+
+
+def _takes_one(types: IntegerTypes, options: Params) -> bool:
+    given = [t for t in (*types.inputs, *types.outputs) if t is not None and is_per_tensor(t)]
+    return len(given) == 2 and len({t.dtype for t in given}) == 1 and given[0].dtype in (DType.i8, DType.i16)
+
+
+@abs_.quantized(_takes_one)
+def _abs(types: IntegerTypes, x: Array, /) -> Array:
+    """Source: tflite/kernels/elementwise.cc, AbsEvalQuantized"""
+    size = jnp.abs(wide(jnp.asarray(x)) - types.zero_point(0))
+    scale = np.float32(types.scale(0) / types.output_scale())
+    return finished(size if scale == 1 else multiplied(size, Multiplier.of(scale)), types.outputs[0])
 
 
 def _product_scale(types: IntegerTypes) -> np.float32:

@@ -11,7 +11,7 @@ from jfuse.kernels.array.array import pad
 from jfuse.kernels.core.integer_types import IntegerTypes, is_per_tensor, is_quantized
 from jfuse.kernels.core.op import Array, TflOp
 from jfuse.kernels.image.resize import resize_nearest_neighbor
-from jfuse.kernels.math.elementwise import maximum, minimum
+from jfuse.kernels.math.elementwise import maximum, minimum, select, select_v2
 from jfuse.kernels.math.reduce import reduce_max, reduce_min
 
 
@@ -29,7 +29,7 @@ def _declare(op: TflOp) -> None:
     op.quantized(takes_same_scale)(body)
 
 
-for _op in (maximum, minimum, reduce_max, reduce_min, resize_nearest_neighbor):
+for _op in (maximum, minimum, select, select_v2, reduce_max, reduce_min, resize_nearest_neighbor):
     _declare(_op)
 
 

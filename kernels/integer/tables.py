@@ -1,7 +1,8 @@
-"""Functions of one quantized operand, looked up: LOGISTIC, TANH and EXP."""
+"""Functions of one quantized operand, looked up: LOGISTIC, TANH, EXP, LOG, ELU and GELU."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import TypeAlias
 
@@ -14,8 +15,8 @@ from jfuse.kernels.core.integer_types import IntegerTypes, is_per_tensor, scale_
 from jfuse.kernels.core.op import Array, TflOp
 from jfuse.kernels.integer.numbers.scaling import activation_range
 from jfuse.kernels.integer.numbers.wide_tables import logistic_of, of_words, tanh_of
-from jfuse.kernels.math.elementwise import exp
-from jfuse.kernels.nn.activation import logistic, tanh
+from jfuse.kernels.math.elementwise import exp, log
+from jfuse.kernels.nn.activation import elu, gelu, logistic, tanh
 
 Function: TypeAlias = Callable[[np.ndarray], np.ndarray]
 
@@ -68,3 +69,25 @@ def _declare(op: TflOp, function: Function, words: Callable[[IntegerTypes], np.n
 _declare(logistic, lambda x: 1 / (1 + np.exp(-x)), logistic_of)
 _declare(tanh, np.tanh, tanh_of)
 _declare(exp, np.exp)
+_declare(elu, lambda x: np.where(x < 0, np.expm1(x), x))
+
+
+@log.quantized(is_of_bytes)
+def _log(types: IntegerTypes, x: Array, /) -> Array:
+    """The least integer for what has no logarithm.   Source: tflite/kernels/elementwise.cc, LogLUTPrepare"""
+    least = (-128 - types.output_zero_point()) * types.output_scale()
+    return looked_up(x, of_reals(types, lambda x: np.where(x > 0, np.log(np.where(x > 0, x, 1)), least)))
+
+
+@gelu.quantized(is_of_bytes)
+def _gelu(types: IntegerTypes, x: Array, /, *, approximate: bool) -> Array:
+    """Source: tflite/kernels/internal/reference/gelu.h"""
+    return looked_up(x, of_reals(types, _gelu_by_tanh if approximate else _gelu_by_erfc))
+
+
+def _gelu_by_tanh(x: np.ndarray) -> np.ndarray:
+    return 0.5 * x * (1 + np.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3)))
+
+
+def _gelu_by_erfc(x: np.ndarray) -> np.ndarray:
+    return 0.5 * x * np.array([math.erfc(-math.sqrt(0.5) * v) for v in x])

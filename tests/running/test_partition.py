@@ -36,12 +36,12 @@ X = np.random.default_rng(0).integers(-128, 128, (3, 8)).astype(np.int8)
 
 
 def chain(batch: Any = B) -> Graph:
-    """i8[B,8] -> i8[B*5], i8[B,5]: a product, its size, their sum, and the sum as a vector."""
+    """i8[B,8] -> i8[B*5], i8[B,5]: a product, what it is at length 1, their sum, and the sum as a vector."""
     x, product = integers(batch, 8, zero_point=3), integers(batch, 5, scale=0.1, zero_point=-2)
-    squashed, total = integers(batch, 5, scale=0.1, zero_point=-128), integers(batch, 5, scale=0.02)
+    squashed, total = integers(batch, 5, scale=1 / 128), integers(batch, 5, scale=0.02)
     eqns = (
         apply(ops.fully_connected, (x, weights(5, 8), bias(5, 0.0005)), product),
-        apply(ops.abs_, (product,), squashed),
+        apply(ops.l2_normalization, (product,), squashed),
         apply(ops.add, (squashed, product), total),
         apply(ops.reshape, (total, Const(np.array([-1], np.int32))), flat := integers(batch * 5, scale=0.02)),
     )
@@ -66,19 +66,19 @@ def names(graph: Graph) -> list[str]:
 
 
 def test_neighbours_run_in_one_file() -> None:
-    assert names(hosted(chain())) == ["litert.fully_connected+abs+add", "reshape"]
+    assert names(hosted(chain())) == ["litert.fully_connected+l2_normalization+add", "reshape"]
     assert names(hosted(chain(), singly=True)) == [
-        "litert.fully_connected", "litert.abs", "litert.add", "reshape",
+        "litert.fully_connected", "litert.l2_normalization", "litert.add", "reshape",
     ]  # fmt: skip
 
 
 def test_the_runner_tells() -> None:
     runner = model_of(chain()).runner()
-    assert runner.hosted == {"fully_connected": 1, "abs": 1, "add": 1}
+    assert runner.hosted == {"fully_connected": 1, "l2_normalization": 1, "add": 1}
     assert runner.untraceable is None
     assert str(runner) == (
-        "LiteRT computes what has no kernel for its types, through a host callback: fully_connected (1), abs (1), "
-        "add (1)"
+        "LiteRT computes what has no kernel for its types, through a host callback: fully_connected (1), "
+        "l2_normalization (1), add (1)"
     )
 
 
@@ -276,4 +276,4 @@ def test_a_loaded_file_tells_how_it_runs(tmp_path: Path) -> None:
     path = tmp_path / "m.tflite"
     path.write_bytes(to_bytes(model_of(chain()).program))
     (note,) = jfuse.load(path).report.notes
-    assert note.endswith("fully_connected (1), abs (1), add (1)")
+    assert note.endswith("fully_connected (1), l2_normalization (1), add (1)")

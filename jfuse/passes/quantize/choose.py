@@ -179,12 +179,17 @@ class Choice:
         return self._parts[eqn, part]
 
     def _coarsen(self, eqn: Eqn, dtype: DType) -> None:
-        """Let the result have steps as large as the kernel demands."""
+        """Let the result, and constants beside it, have steps as large as the kernel demands."""
         scales = [self.at(eqn, i).quantization.scale[0] for i in operands_of(eqn).activations]
         least = integers_of(eqn).least_scale(max(scales, default=0.0))
         for var in filter(lambda var: (var, dtype) in self._groups, eqn.outputs):
             group = self._groups[var, dtype]
             group.least_scale = max(group.least_scale, least)
+            beside = integers_of(eqn).least_constant(group.quantization.scale[0])
+            for i in operands_of(eqn).activations:
+                if isinstance(eqn.inputs[i], Const):
+                    constant = self._groups[self._places[eqn, i]]
+                    constant.least_scale = max(constant.least_scale, beside)
 
     def why_not(self, eqn: Eqn) -> str | None:
         """What of the parameters of its operands the kernel does not take."""

@@ -100,7 +100,8 @@ class Integers:
     where there are integers none is needed. below_scale: the scales of activations must be smaller, as the kernel ends
     the process otherwise. not_negative: an invoke with a negative number fails, so that the type of the operand must
     hold none. least_scale: gives the least scale of the result for the largest one of the activations, which the kernel
-    checks by ending the process, too; finer steps would tell nothing. fades: numbers so far below the largest of a row
+    checks by ending the process, too; finer steps would tell nothing. least_constant: gives that of a constant for the
+    scale of the result: XNNPACK leaves others to a slower kernel. fades: numbers so far below the largest of a row
     do not matter to the result; 0 if all do. options: what kernels of integers are told. unscaled: types of activations
     that are compared as they are, so that all operands must have one scale.
     """
@@ -113,6 +114,7 @@ class Integers:
     below_scale: float = math.inf
     not_negative: bool = False
     least_scale: Callable[[float], float] = lambda scale: 0.0
+    least_constant: Callable[[float], float] = lambda scale: 0.0
     fades: float = 0.0
     unscaled: frozenset[DType] = frozenset()
     options: Mapping[str, Any] = field(default_factory=dict)

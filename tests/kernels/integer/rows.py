@@ -267,6 +267,40 @@ def _same(rng: np.random.Generator, op: Any) -> Graph:
     return one(op, (tensor(*shape, **of), tensor(*shape[1:], **of)), tensor(*shape, **of))
 
 
+def _abs(rng: np.random.Generator, dtype: str) -> Graph:
+    shape = tuple(int(n) for n in rng.integers(1, 30, 2))
+    x = tensor(*shape, dtype=dtype, scale=ratio(rng, 1e-3, 0.5), zero_point=_zero(rng, dtype))
+    scale = float(scale_of(x.type)) * float(rng.choice([1, ratio(rng, 0.1, 10)]))
+    return one(ops.abs_, (x,), tensor(*shape, dtype=dtype, scale=scale, zero_point=_zero(rng, dtype)))
+
+
+def _select(rng: np.random.Generator) -> Graph:
+    """Of rows, by a number for each."""
+    rows, columns = (int(n) for n in rng.integers(1, 30, 2))
+    of: dict[str, Any] = {"dtype": str(rng.choice(["i8", "i16"])), "scale": ratio(rng, 1e-3, 0.5)}
+    condition = Const(rng.random((rows, 1)) < 0.5)
+    return one(
+        ops.select_v2, (condition, *(tensor(rows, columns, **of) for _ in range(2))), tensor(rows, columns, **of)
+    )
+
+
+def _squared_difference(rng: np.random.Generator) -> Graph:
+    shape = tuple(int(n) for n in rng.integers(1, 9, 3))
+    x, y = (tensor(*s, scale=ratio(rng, 1e-2, 0.5), zero_point=zero_point(rng)) for s in (shape, shape[1:]))
+    most = max(float(scale_of(t.type)) for t in (x, y)) ** 2
+    result = tensor(*shape, scale=most * ratio(rng, 1e-2, 300), zero_point=zero_point(rng))
+    return one(ops.squared_difference, (x, y), result)
+
+
+def _root(rng: np.random.Generator, op: Any, power: float) -> Graph:
+    """Of what cannot be negative, as the kernels end an invoke otherwise."""
+    shape = tuple(int(n) for n in rng.integers(1, 30, 2))
+    x = tensor(*shape, scale=ratio(rng, 1e-4, 1), zero_point=-128)
+    greatest = (float(scale_of(x.type)) * (255 if power > 0 else 1)) ** power
+    y = tensor(*shape, scale=greatest / 255 * ratio(rng, 0.1, 2), zero_point=int(rng.choice([-128, zero_point(rng)])))
+    return one(op, (x,), y)
+
+
 def _pad(rng: np.random.Generator) -> Graph:
     shape, around = rng.integers(1, 8, 3), rng.integers(0, 3, (3, 2)).astype(np.int32)
     of: dict[str, Any] = {"scale": ratio(rng, 1e-3, 0.5), "zero_point": zero_point(rng)}
@@ -376,6 +410,8 @@ def _svdf(rng: np.random.Generator) -> Graph:
 
 
 ROWS: dict[str, Row] = {
+    "ABS": Row(partial(_abs, dtype="i8")),
+    "ABS in 16 bits": Row(partial(_abs, dtype="i16")),
     "ADD": Row(_elementwise(ops.add, 100)),
     "ADD in 16 bits": Row(_elementwise(ops.add, 100, "i16")),
     "BATCH_MATMUL": Row(partial(_batch_matmul, transposed=False)),
@@ -394,9 +430,13 @@ ROWS: dict[str, Row] = {
     "FULLY_CONNECTED in 16 bits": Row(partial(_fully_connected, dtype="i16")),
     "DEQUANTIZE": Row(_dequantize),
     "FULLY_CONNECTED": Row(_fully_connected),
+    "ELU": Row(partial(_unary, op=ops.elu), ("xnnpack", "tflm")),
     "EXP": Row(partial(_unary, op=ops.exp), LITERT),
+    "GELU": Row(partial(_unary, op=ops.gelu, approximate=False), LITERT),
+    "GELU by TANH": Row(partial(_unary, op=ops.gelu, approximate=True), LITERT),
     "HARD_SWISH": Row(partial(_unary, op=ops.hard_swish)),
     "LEAKY_RELU": Row(_leaky_relu),
+    "LOG": Row(partial(_unary, op=ops.log), LITERT),
     "LOGISTIC": Row(partial(_unary, op=ops.logistic, fixed=(1 / 256, -128))),
     "LSTM": Row(_lstm, LITERT, many=1, states=2),
     "LSTM of one step": Row(partial(_lstm, single=True), LITERT, many=1, states=2),
@@ -421,6 +461,10 @@ ROWS: dict[str, Row] = {
     "comparisons": Row(_comparison, many=6),
     "REDUCE_MAX": Row(partial(_reduction, op=ops.reduce_max, same=True)),
     "REDUCE_MIN": Row(partial(_reduction, op=ops.reduce_min, same=True)),
+    "RSQRT": Row(partial(_root, op=ops.rsqrt, power=-0.5)),
+    "SQRT": Row(partial(_root, op=ops.sqrt, power=0.5), LITERT),
+    "SELECT_V2": Row(_select),
+    "SQUARED_DIFFERENCE": Row(_squared_difference),
     "RELU": Row(partial(_unary, op=ops.relu)),
     "RELU6": Row(partial(_unary, op=ops.relu6)),
     "RELU_N1_TO_1": Row(partial(_unary, op=ops.relu_n1_to_1), LITERT),
