@@ -256,7 +256,10 @@ def _with_room(x: Array, end: float) -> Array:
     return ops.fake_quant(x, min=-end, max=end, num_bits=16, narrow_range=True)
 
 
-COARSE_SPELLINGS: Mapping[Op, Callable[..., Any]] = {ops.div: _quotient_by_roots}
+COARSE_SPELLINGS: Mapping[Op, Callable[..., Any]] = {
+    ops.div: _quotient_by_roots,
+    ops.sqrt: lambda x: ops.mul(x, ops.rsqrt(x)),
+}
 """Where floats are not allowed: floats between integers would be nearer, and cost less than all that these do."""
 REFINED: Mapping[Op, Callable[..., Any]] = {ops.rsqrt: _refined_rsqrt}
 """Where an op has a kernel for 8 bits alone: what makes 16 bits of its answer."""

@@ -41,8 +41,14 @@ def root(x: Any) -> Any:
     return ops.rsqrt(ops.add(ops.mul(x, x), np.float32(0.1)))
 
 
+def length(x: Any) -> Any:
+    """By the other root."""
+    return ops.sqrt(ops.add(ops.mul(x, x), np.float32(0.1)))
+
+
 @pytest.mark.parametrize(
-    ("function", "bits", "at_least_db"), [(quotient, 8, 22), (quotient, 16, 42), (root, 8, 25), (root, 16, 42)]
+    ("function", "bits", "at_least_db"),
+    [(quotient, 8, 22), (quotient, 16, 42), (root, 8, 25), (root, 16, 42), (length, 16, 42)],
 )
 def test_what_has_no_kernel_of_so_many_bits_is_made_of_fewer(
     function: Callable[..., Any], bits: int, at_least_db: float
