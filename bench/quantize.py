@@ -1,12 +1,17 @@
 """Quantized files: jfuse against the official converter, in the same modes, on the same models and samples, in one run.
 
     python -m bench.quantize [--json bench/results/quantize.json] [-k SUBSTRING ...] [--modes int8 ...] [--rounds 20]
+    python -m bench.quantize --seeds 3 [--json bench/results/quantize_seeds.json] [-k ...] [--modes ...]
 
 Models are awake Keras models with a batch of 1; 64 drawn inputs calibrate, 32 others are compared. SNR is that of all
 outputs in LiteRT with its default delegates, against TensorFlow in floats: 10 log10 of the power of the answers over
 that of the errors. Latency is the least of many rounds in turns, one thread. The official converter reads a SavedModel
 in a process of its own, as some conversions end theirs; the modes that it lacks have no figures of it. Modes that need
 no data are measured without and with it, integers also with the plain ranges of the calibration and biases as they are.
+
+--seeds draws models and samples so many times, and prints the mean of the SNR with the least and the greatest of all
+draws, and of how much it is above the official file's: a row of a single draw that is a decibel lower may be chance.
+Nothing is timed.
 """
 
 from __future__ import annotations
@@ -21,6 +26,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -223,43 +229,92 @@ def latencies(ours: bytes, theirs: bytes, sample: np.ndarray, rounds: int) -> tu
     return least[0], least[1]
 
 
+@dataclass(frozen=True)
+class Case:
+    """A model with the samples that calibrate it, those that are compared, and its answers to them in floats."""
+
+    model: Any
+    calibration: np.ndarray
+    compared: np.ndarray
+    wanted: Sequence[np.ndarray]
+
+    @classmethod
+    def of(cls, name: str, seed: int = 0) -> Case:
+        """That of a model by name; weights and samples of a seed."""
+        import keras
+
+        keras.utils.set_random_seed(seed)
+        model = fixed(MODELS[name]())
+        (x,) = model.inputs
+        calibration, compared = drawn(x, _CALIBRATE, 2 * seed + 1), drawn(x, _COMPARE, 2 * seed + 2)
+        wanted = [np.concatenate([np.ravel(v) for v in _flat(model(row[None]))]) for row in compared]
+        return cls(model, calibration, compared, wanted)
+
+    def save(self, folder: Path) -> None:
+        """What the official converter reads."""
+        with contextlib.redirect_stdout(io.StringIO()):
+            self.model.export(folder / "saved", verbose=False)
+        np.save(folder / "samples.npy", self.calibration)
+
+    def official(self, folder: Path, mode: str) -> tuple[bytes, float] | str:
+        """The official converter's file and its SNR; the reason where there is none.   folder: as `save` left it"""
+        theirs = official_apart(folder, mode) if mode in OFFICIAL else "has no such mode"
+        try:
+            return theirs if isinstance(theirs, str) else (theirs, self.snr_db(theirs))
+        except (RuntimeError, ValueError) as error:  # LiteRT refuses some official files
+            return f"LiteRT: {' '.join(str(error).split())}"[:200]
+
+    def ours(self, mode: str | Recipe, *, calibrated: bool) -> bytes:
+        """Our file in a mode."""
+        return converted(self.model, mode, self.calibration if calibrated else None)
+
+    def snr_db(self, data: bytes) -> float:
+        """The SNR of a file."""
+        return snr_db(answers(data, self.compared), self.wanted)
+
+
 def rows(name: str, modes: Sequence[str], rounds: int) -> list[dict[str, Any]]:
     """A row for each mode of one model."""
-    import keras
-
-    keras.utils.set_random_seed(0)
-    model = fixed(MODELS[name]())
-    (x,) = model.inputs
-    calibration, compared = drawn(x, _CALIBRATE, 1), drawn(x, _COMPARE, 2)
-    wanted = [np.concatenate([np.ravel(v) for v in _flat(model(row[None]))]) for row in compared]
+    case = Case.of(name)
     found = []
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
-        with contextlib.redirect_stdout(io.StringIO()):
-            model.export(folder / "saved", verbose=False)
-        np.save(folder / "samples.npy", calibration)
+        case.save(folder)
         for mode in modes:
-            ours = converted(model, mode, calibration if mode in _NEED_DATA else None)
-            theirs = official_apart(folder, mode) if mode in OFFICIAL else "has no such mode"
-            try:
-                noise = snr_db(answers(theirs, compared), wanted) if isinstance(theirs, bytes) else 0.0
-            except (RuntimeError, ValueError) as error:  # LiteRT refuses some official files
-                theirs = f"LiteRT: {' '.join(str(error).split())}"[:200]
-            row: dict[str, Any] = {"model": name, "mode": mode, "bytes": len(ours)}
-            row["snr_db"] = snr_db(answers(ours, compared), wanted)
+            ours = case.ours(mode, calibrated=mode in _NEED_DATA)
+            theirs = case.official(folder, mode)
+            row: dict[str, Any] = {"model": name, "mode": mode, "bytes": len(ours), "snr_db": case.snr_db(ours)}
             if mode in _PLAIN:
-                plain = converted(model, Recipe((_PLAIN[mode],)), calibration)
-                row["plain_snr_db"] = snr_db(answers(plain, compared), wanted)
+                row["plain_snr_db"] = case.snr_db(case.ours(Recipe((_PLAIN[mode],)), calibrated=True))
             if mode in _TAKE_DATA:
-                row["calibrated_snr_db"] = snr_db(answers(converted(model, mode, calibration), compared), wanted)
-            if isinstance(theirs, bytes):
-                row |= {"official_bytes": len(theirs), "official_snr_db": noise}
-                row["ms"], row["official_ms"] = latencies(ours, theirs, compared[0], rounds)
-            else:
+                row["calibrated_snr_db"] = case.snr_db(case.ours(mode, calibrated=True))
+            if isinstance(theirs, str):
                 row["official_error"] = theirs
+            else:
+                data, noise = theirs
+                row |= {"official_bytes": len(data), "official_snr_db": noise}
+                row["ms"], row["official_ms"] = latencies(ours, data, case.compared[0], rounds)
             found.append(row)
             print(line(row), flush=True)
     return found
+
+
+def rows_of_seeds(name: str, modes: Sequence[str], seeds: int) -> list[dict[str, Any]]:
+    """A row for each mode of one model, with the SNR of each seed; the official file's is None where there is none."""
+    table: dict[str, dict[str, Any]] = {
+        mode: {"model": name, "mode": mode, "snr_db": [], "official_snr_db": []} for mode in modes
+    }
+    for seed in range(seeds):
+        case = Case.of(name, seed)
+        with tempfile.TemporaryDirectory() as temporary:
+            case.save(Path(temporary))
+            for mode, row in table.items():
+                theirs = case.official(Path(temporary), mode)
+                row["snr_db"].append(case.snr_db(case.ours(mode, calibrated=mode in _NEED_DATA)))
+                row["official_snr_db"].append(None if isinstance(theirs, str) else theirs[1])
+    for row in table.values():
+        print(line_of_seeds(row), flush=True)
+    return list(table.values())
 
 
 def converted(model: Any, mode: str | Recipe, calibration: np.ndarray | None) -> bytes:
@@ -287,6 +342,19 @@ def line(row: Mapping[str, Any]) -> str:
     )
 
 
+def line_of_seeds(row: Mapping[str, Any]) -> str:
+    """One row as text: the mean of the seeds, the least and the greatest."""
+    pairs = zip(row["snr_db"], row["official_snr_db"], strict=True)
+    above = [ours - theirs for ours, theirs in pairs if theirs is not None]
+    head = f"{row['model']:<13} {row['mode']:<12} {_spread(row['snr_db'])} dB"
+    return f"{head}, {_spread(above, '+')} dB above the official" if above else f"{head}   no official file"
+
+
+def _spread(values: Sequence[float], sign: str = "") -> str:
+    mean = sum(values) / len(values)
+    return f"{mean:{sign}.1f} ({min(values):{sign}.1f} to {max(values):{sign}.1f})"
+
+
 def write(path: Path, found: Sequence[Mapping[str, Any]]) -> None:
     """Put the rows into the JSON; rows of other models and modes stay as they are."""
     kept = json.loads(path.read_text())["rows"] if path.is_file() else []
@@ -303,6 +371,7 @@ def main() -> None:
     parser.add_argument("-k", nargs="*", default=[])
     parser.add_argument("--modes", nargs="*", default=list(MODES), choices=MODES)
     parser.add_argument("--rounds", type=int, default=50)
+    parser.add_argument("--seeds", type=int, default=0)
     parser.add_argument("--official", type=Path, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.official is not None:
@@ -311,7 +380,10 @@ def main() -> None:
         return
     names = [n for n in MODELS if not options.k or any(k in n for k in options.k)]
     for name in names:
-        found = rows(name, options.modes, options.rounds)
+        if options.seeds:
+            found = rows_of_seeds(name, options.modes, options.seeds)
+        else:
+            found = rows(name, options.modes, options.rounds)
         if options.json is not None:
             write(options.json, found)
 
