@@ -86,8 +86,8 @@ def _gelu(types: IntegerTypes, x: Array, /, *, approximate: bool) -> Array:
 
 
 def _gelu_by_tanh(x: np.ndarray) -> np.ndarray:
-    return 0.5 * x * (1 + np.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3)))
+    return np.asarray(0.5 * x * (1 + np.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3))))
 
 
 def _gelu_by_erfc(x: np.ndarray) -> np.ndarray:
-    return 0.5 * x * np.array([math.erfc(-math.sqrt(0.5) * v) for v in x])
+    return np.asarray(0.5 * x * np.array([math.erfc(-math.sqrt(0.5) * v) for v in x]))
