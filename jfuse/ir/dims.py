@@ -58,10 +58,32 @@ def same(d: Dim, e: Dim) -> bool | None:
     difference = d - e
     if is_known(difference):
         return int(difference) == 0
+    if _may_be_zero(str(difference)):
+        return None
     try:
         return False if difference >= 1 or difference <= -1 else None
     except InconclusiveDimensionOperation:
         return None
+
+
+@lru_cache(maxsize=4096)
+def _may_be_zero(text: str) -> bool:
+    """Whether some sizes make a dimension 0, or others than 0 of both signs: jax's bounds need not be asked for then.
+
+    They take exponential time in quotients and limits. False where the sizes that are tried tell nothing.
+    """
+    names = sorted(set(_NAME.findall(text)) - FUNCTIONS.keys())
+    found = set()
+    for place in range(len(_TRIED)):
+        sizes = {name: _TRIED[place * (i + 1) % len(_TRIED)] for i, name in enumerate(names)}
+        try:
+            found.add(np.sign(int(computed(text, sizes, FUNCTIONS))))
+        except ZeroDivisionError:  # a size divided by another one
+            continue
+    return 0 in found or len(found) > 1
+
+
+_TRIED = (1, 2, 3, 7, 40, 64, 1000, 999)
 
 
 def product(shape: Shape) -> Dim:
@@ -106,6 +128,11 @@ def floor_divided(dim: Dim, divisor: int) -> Dim:
     if next_ < constant:
         return -floor_divided(divisor - 1 - dim, divisor)
     return (dim - constant + constant % divisor) // divisor + constant // divisor
+
+
+def quotient(dim: Dim, divisor: Dim) -> Dim:
+    """dim // divisor, in one form where the divisor is a positive number."""
+    return floor_divided(dim, int(divisor)) if is_known(divisor) and divisor > 0 else dim // divisor
 
 
 def remainder(dim: Dim, divisor: int) -> Dim:
@@ -196,7 +223,7 @@ _OPERATIONS: Mapping[type[ast.operator], Callable[[Any, Any], Any]] = {
     ast.Add: operator.add,
     ast.Sub: operator.sub,
     ast.Mult: operator.mul,
-    ast.FloorDiv: operator.floordiv,
+    ast.FloorDiv: quotient,  # PyTorch's; jax.export prints floordiv()
     ast.Pow: operator.pow,
 }
 

@@ -16,7 +16,7 @@ from jfuse.frontends.torch_modules.control import CONTROL
 from jfuse.frontends.torch_modules.in_jax import computed_in_jax, function_for
 from jfuse.frontends.torch_modules.size_symbols import Symbols
 from jfuse.frontends.torch_modules.tensors import array_of, dtype_of, tensor_of
-from jfuse.ir.dims import FUNCTIONS, Dim, is_known, same
+from jfuse.ir.dims import FUNCTIONS, Dim, is_known, quotient, same
 from jfuse.ir.graph import Source, Var
 from jfuse.ir.trace import at_source
 from jfuse.ir.types import DType
@@ -28,8 +28,8 @@ from jfuse.lowering.rules import TorchRule
 
 _FOR_STORAGE = frozenset({"device", "layout", "pin_memory", "memory_format", "non_blocking", "generator", "implicit"})
 """Arguments that say where and how elements are stored."""
-_LIMITS = {"sym_min": FUNCTIONS["min"], "sym_max": FUNCTIONS["max"]}
-"""PyTorch's functions of sizes that need more than Python's operators."""
+_OF_SIZES = {"sym_min": FUNCTIONS["min"], "sym_max": FUNCTIONS["max"], "floordiv": quotient}
+"""PyTorch's functions of sizes that are others of dimensions."""
 _INLINED = frozenset({"wrap_with_set_grad_enabled", "wrap_with_autocast"})
 
 
@@ -98,10 +98,8 @@ class TorchWalker:
                 return self._inlined(args)
             if _short(node) in CONTROL and not _is_operator(node):
                 return CONTROL[_short(node)](self._run, *args, **named)
-            if _short(node) in _LIMITS:
-                return _LIMITS[_short(node)](*args)
             if not _is_operator(node):
-                found = node.target(*args, **named)
+                found = _OF_SIZES.get(_short(node), node.target)(*args, **named)
                 return self.clipped.get(str(found), found) if _is_open(found) else found
             if _name(node).startswith("aten.sym_size"):
                 return args[0].shape[args[1]]
