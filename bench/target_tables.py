@@ -14,9 +14,8 @@ import json
 import os
 import re
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from importlib.metadata import version
-from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -25,12 +24,11 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
 import numpy as np
 
-import jfuse
+from bench.runtimes.micro_integers import in_a_process, try_integers
 from bench.runtimes.target_programs import programs
 from jfuse.ir.graph import Eqn, Program
 from jfuse.ir.types import DType
 from jfuse.ir.walk import all_eqns
-from jfuse.quantization.real_numbers import as_integers
 from jfuse.tflite.read.file import load_tflite
 from jfuse.tflite.schema import BUILTIN_CODES
 from jfuse.tflite.targets.file_operators import operators_of
@@ -39,10 +37,6 @@ from tests.op_cases.runners import file_of
 
 TABLES = Path(__file__).parent.parent / "jfuse" / "tflite" / "targets" / "tables"
 TOLERANCE = 1e-4  # of the largest result: a table says which kernels are there, the tests how exact they are
-INTEGER_TOLERANCE = 0.1  # each runtime rounds in its own way, and few inputs make coarse steps
-RECIPES = {DType.i8: "int8", DType.i16: "int16x8"}
-_Tried = dict[tuple[DType, bool], bool]
-"""Whether a kernel took some operator, by the type of activations and whether the model was of these alone."""
 
 
 def types_of(eqn: Eqn) -> tuple[str, str]:
@@ -61,21 +55,8 @@ def rank_of(eqn: Eqn) -> int:
     return max((a.type.rank for a in (*eqn.inputs, *eqn.outputs) if a is not None), default=0)
 
 
-def _in_a_process(work: Callable[[], bool]) -> bool:
-    """What the function returns; False where it takes its process down."""
-    child = os.fork()
-    if child == 0:
-        null = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(null, 2)
-        try:
-            os._exit(0 if work() else 1)
-        except BaseException:
-            os._exit(2)
-    return os.waitpid(child, 0)[1] == 0
-
-
-def _agrees(data: bytes, inputs: Sequence[np.ndarray], tolerance: float) -> bool:
-    """Whether tflite-micro answers like LiteRT, twice in a row.   tolerance: of the largest result"""
+def _agrees(data: bytes, inputs: Sequence[np.ndarray]) -> bool:
+    """Whether tflite-micro answers like LiteRT, twice in a row."""
     from ai_edge_litert.interpreter import Interpreter
     from tflite_micro.python.tflite_micro import runtime
 
@@ -92,7 +73,7 @@ def _agrees(data: bytes, inputs: Sequence[np.ndarray], tolerance: float) -> bool
             wanted = litert.get_tensor(detail["index"])
             found = micro.get_output(number).reshape(wanted.shape)
             scale = np.abs(np.nan_to_num(wanted.astype(np.float64))).max(initial=1e-30)
-            if not np.allclose(found, wanted, rtol=0, atol=tolerance * scale, equal_nan=True):
+            if not np.allclose(found, wanted, rtol=0, atol=TOLERANCE * scale, equal_nan=True):
                 return False
     return True
 
@@ -113,15 +94,19 @@ def micro() -> dict[str, Any]:
     """What tflite-micro runs as LiteRT does: operators, types, and the largest rank where a larger one failed."""
     runs: dict[str, dict[tuple[str, str], int]] = {}
     fails: dict[str, dict[tuple[str, str], int]] = {}
-    integers: dict[str, _Tried] = {}
+    integers: dict[str, dict[str, bool]] = {}
     for program, data, inputs in _micro_programs():
         eqns = list(all_eqns(program.signatures[0].graph))
-        _try_integers(program, inputs, integers)
+        try_integers(program, data, inputs, _agrees, integers)
         if not eqns or any(d in t for e in eqns for t in types_of(e) for d in ("string", "c64", "resource")):
             continue
-        if not program.states() and all(rank_of(e) <= runs.get(name_of(e), {}).get(types_of(e), -1) for e in eqns):
+        known = all(rank_of(e) <= runs.get(name_of(e), {}).get(types_of(e), -1) for e in eqns)
+        if known and len(eqns) > 1 and not program.states():
             continue  # nothing new
-        took = _in_a_process(lambda data=data, inputs=inputs: _agrees(data, inputs, TOLERANCE))
+        took = in_a_process(lambda data=data, inputs=inputs: _agrees(data, inputs))
+        if known and not took:
+            print(f"a condition besides types: {eqns[0]}", file=sys.stderr)
+            continue
         if not took and len(eqns) > 1:
             continue  # any of them may be to blame
         for eqn in eqns:
@@ -135,53 +120,19 @@ def micro() -> dict[str, Any]:
         "source": f"measured in the interpreter of the wheel tflite-micro {version('tflite-micro')}",
         "command": "python -m bench.target_tables tflite-micro",
         "operators": {
-            name: _micro_entry(name, runs[name], fails.get(name, {})) | _no_integers(integers.get(name, {}))
-            for name in sorted(runs)
+            name: _micro_entry(name, runs[name], fails.get(name, {}), integers.get(name, {})) for name in sorted(runs)
         },
         "refused": sorted(set(fails) - set(runs)),
     }
 
 
-def _try_integers(program: Program, inputs: Sequence[np.ndarray], integers: dict[str, _Tried]) -> None:
-    """Note whether tflite-micro runs the only operator of a program in integers.   integers: by builtin; filled
+def _micro_entry(
+    builtin: str, runs: dict[tuple[str, str], int], fails: dict[tuple[str, str], int], integers: dict[str, bool]
+) -> dict[str, Any]:
+    """The types that ran, unless the operator hands on whatever it is given, and the rank where a larger one failed.
 
-    Once behind floats, and once of a model of integers alone: what only moves numbers is in integers there only.
+    integers: by quantized types, whether all trials were right.
     """
-    signature = program.signatures[0]
-    if len(signature.graph.eqns) != 1 or len(inputs) != len(signature.graph.inputs):
-        return
-    is_single = all(d == 1 for d in signature.graph.outputs[0].type.shape)
-    if is_single or not any(a.dtype == np.float32 for a in inputs):
-        return  # a single number agrees by chance; without floats there is nothing to quantize
-    name = name_of(signature.graph.eqns[0])
-    samples = [dict(zip(signature.input_names, inputs, strict=True))]
-    for (dtype, recipe), is_whole in product(RECIPES.items(), (False, True)):
-        if integers.get(name, {}).get((dtype, is_whole)):
-            continue
-        ends = dtype if is_whole else DType.f32
-        wanted = jfuse.Recipe.named(recipe, inputs=ends, outputs=ends)
-        try:
-            lite = jfuse.lower(jfuse.Model(program), quantize=wanted, calibration=samples)
-        except jfuse.JfuseError:
-            continue
-        graph = lite.program.graphs()[0]
-        made = [e for e in graph.eqns if e.op.scales is None]
-        if [name_of(e) for e in made] == [name] and dtype in (
-            a.type.dtype for e in made for a in (*e.inputs, *e.outputs) if a is not None
-        ):
-            data, given = lite.to_bytes(), [as_integers(a, v.type) for a, v in zip(inputs, graph.inputs, strict=True)]
-            took = _in_a_process(lambda data=data, given=given: _agrees(data, given, INTEGER_TOLERANCE))
-            integers.setdefault(name, {})[dtype, is_whole] = took
-
-
-def _no_integers(tried: _Tried) -> dict[str, Any]:
-    """The types of activations that no kernel took."""
-    refused = [dtype.value for dtype in RECIPES if any(not took for (d, _), took in tried.items() if d is dtype)]
-    return {"no_integers": refused} if refused else {}
-
-
-def _micro_entry(builtin: str, runs: dict[tuple[str, str], int], fails: dict[tuple[str, str], int]) -> dict[str, Any]:
-    """The types that ran, unless the operator hands on whatever it is given, and the rank where a larger one failed."""
     order = [d.value for d in DType] + ["-"]
     entry: dict[str, Any] = {}
     if runs and builtin not in _ANY_TYPE:
@@ -189,6 +140,8 @@ def _micro_entry(builtin: str, runs: dict[tuple[str, str], int], fails: dict[tup
     largest = max(runs.values(), default=0)
     if any(fails.get(types, 0) > largest for types in runs):
         entry["rank"] = largest
+    if refused := sorted((types for types, took in integers.items() if not took), key=lambda t: (len(t), t)):
+        entry["no_integers"] = refused
     return entry
 
 

@@ -69,6 +69,8 @@ def test_symbol_reads_numbers_names_and_expressions(text: str, known: bool) -> N
         (B, 0, False),  # symbols stand for sizes of at least 1
         (B * T, T * B, True),
         (B // 2, 1, None),
+        (B // T + T // B, 2, None),
+        (max_dim(0, B // 20 - 1), 2 * max_dim(0, (B + 20) // 40 - 1), None),
     ],
 )
 def test_same(d: Any, e: Any, answer: bool | None) -> None:

@@ -17,6 +17,7 @@ from jfuse.quantization.recipe import FLOAT, QuantizeRule, Recipe
 from jfuse.tflite.names import equation_name
 from jfuse.tflite.runtime.quantized import IntegerLstm, Integers, IntegerSvdf, Quantized, WeightOperand
 from jfuse.tflite.runtime.table import quantized_of
+from jfuse.tflite.targets.table import integer_types
 from jfuse.tflite.targets.target import Target
 
 _MOST_STEPS = 127  # of 8 bits, from 0 on
@@ -182,9 +183,10 @@ def why_not_integer(eqn: Eqn, rule: QuantizeRule, target: Target) -> str | None:
     if _makes_integers(eqn):
         return 'it makes integers of floats; an input of ids is of integers itself, as keras.Input(…, dtype="int32")'
     row = facts(eqn).integers
-    known = row is not None and rule.activations in row.types and not target.lacks_integers(eqn, rule.activations)
+    types = (rule.activations, rule.weights) if operands.weights else (rule.activations,)
+    known = row is not None and rule.activations in row.types and not target.lacks_integers(eqn, *types)
     if row is None or not (known or target.takes_further(eqn, rule.activations)):
-        return f"the runtime has no kernel for {rule.activations.value}"
+        return f"the runtime has no kernel for {integer_types(*types)}"
     if any(o.dtype.kind == "f" and not is_float(o) for o in eqn.outputs):
         return f"it computes in {eqn.outputs[0].type.dtype.value}"
     if row.needs is not None and not row.needs(eqn):

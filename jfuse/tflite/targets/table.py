@@ -21,7 +21,8 @@ class Entry:
     """One operator of a table.
 
     types: pairs of the element types of the first operand and of the first result, "-" for none; None for any.
-    rank: the largest number of axes; None for any. no_integers: types of quantized activations that no kernel takes.
+    rank: the largest number of axes; None for any. no_integers: quantized types, as `integers_of` says them, that no
+    kernel takes, or not rightly.
     """
 
     types: frozenset[tuple[str, str]] | None = None
@@ -49,10 +50,10 @@ class OperatorTable:
         rank = max((a.type.rank for a in (*eqn.inputs, *eqn.outputs) if a is not None), default=0)
         if entry.rank is not None and rank > entry.rank:
             return f"{self.runtime} takes {entry.rank} axes at most, not {rank}"
-        quantized = _quantized_types(eqn)
-        if lacking := sorted(entry.no_integers & quantized):
-            return f"{self.runtime} has no {eqn.op.builtin} for quantized {lacking[0]}"
-        if entry.types is None or (quantized and not quantized_only):
+        integers = integers_of(eqn)
+        if integers in entry.no_integers:
+            return f"{self.runtime} has no {eqn.op.builtin} for quantized {integers}"
+        if entry.types is None or (integers is not None and not quantized_only):
             return None
         pair = _types(eqn, quantized_only)
         if pair in entry.types:
@@ -63,10 +64,25 @@ class OperatorTable:
         return f"{self.runtime} takes {taken}, not {found}"
 
 
-def _quantized_types(eqn: Eqn) -> set[str]:
-    """The quantized types that decide which kernel runs: of results, and of what a comparison or a search reads."""
-    read = [a for a in eqn.inputs[:1] if a is not None and eqn.op.scales is None]
-    return {a.type.dtype.value for a in (*read, *eqn.outputs) if a.type.quantization is not None}
+def integers_of(eqn: Eqn) -> str | None:
+    """The quantized types of an equation as `integer_types` says them; None where there are none.
+
+    Those of its result decide which kernel runs; those of its operands, where it compares or searches.
+    """
+    read = [a.type for a in eqn.inputs if a is not None and a.type.quantization is not None and eqn.op.scales is None]
+    types = [v.type for v in eqn.outputs if v.type.quantization is not None] or read
+    return integer_types(types[0].dtype, *(t.dtype for t in read)) if types else None
+
+
+def integer_types(activations: DType, *others: DType) -> str:
+    """Quantized types by which kernels differ: "i8", or "i16 by i8" where an operand is narrower than activations."""
+    narrowest = min(others, key=_bits, default=activations)
+    is_narrower = _bits(narrowest) < _bits(activations)
+    return f"{activations.value} by {narrowest.value}" if is_narrower else activations.value
+
+
+def _bits(integer: DType) -> int:
+    return int(integer.value[1:])
 
 
 def _types(eqn: Eqn, quantized_only: bool) -> tuple[str, str]:

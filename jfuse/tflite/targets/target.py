@@ -9,7 +9,7 @@ from jfuse.ir.graph import Eqn, Program
 from jfuse.ir.types import DType
 from jfuse.tflite.runtime.versions import has_runtime, min_runtime, own_version
 from jfuse.tflite.targets.conditions import Conditions
-from jfuse.tflite.targets.table import OperatorTable
+from jfuse.tflite.targets.table import OperatorTable, integer_types
 
 
 @dataclass(frozen=True)
@@ -52,10 +52,13 @@ class Target:
         """Whether a kernel takes activations of a type that LiteRT's does not take."""
         return dtype in self.further_types.get(str(eqn.op.builtin), ()) and self.why_not(eqn) is None
 
-    def lacks_integers(self, eqn: Eqn, dtype: DType) -> bool:
-        """Whether its interpreter is known to have no kernel of an op for quantized activations of a type."""
+    def lacks_integers(self, eqn: Eqn, *types: DType) -> bool:
+        """Whether its interpreter is known to have no right kernel of an op for quantized types.
+
+        types: of its activations, and of its constant weights, where it has any.
+        """
         entry = None if self.runs is None else self.runs.operators.get(str(eqn.op.builtin))
-        return entry is not None and dtype.value in entry.no_integers
+        return entry is not None and integer_types(*types) in entry.no_integers
 
     def why_not(self, eqn: Eqn) -> str | None:
         """What keeps a builtin's equation from running at all; None where nothing does."""
