@@ -27,7 +27,8 @@ def lstm(x: Any, inputs: Any, recurrent: Any, biases: Any, h: Any, c: Any, *, in
     output; h and c: f32[b,n]. b and n are multiples of 16. interpret: without a GPU, slowly.
     """
     entering = jnp.einsum("bti,gni->tgbn", x, inputs, precision=lax.Precision.HIGHEST) + biases[:, None]
-    step = _step(*h.shape, interpret)
+    batch, units = h.shape
+    step = _step(batch, units, interpret)
     weights = jnp.swapaxes(recurrent, 1, 2)
 
     def one(state: tuple[Any, Any], sums: Any) -> tuple[tuple[Any, Any], Any]:

@@ -62,7 +62,7 @@ def _gathered(data: bytes) -> list[bytes]:
 def _ended() -> list[int]:
     """The processes that may be the one that ended."""
     everyone = set(range(jax.process_count()))
-    if not jax.config.jax_enable_recoverability:
+    if not jax.config.values["jax_enable_recoverability"]:
         return sorted(everyone - {jax.process_index()})
     with live_devices(jax.devices()) as live:  # returns when all that live ask for it, and jax misses the others
         return sorted(everyone - {device.process_index for device in live})
