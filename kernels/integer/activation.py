@@ -11,21 +11,21 @@ from jfuse.kernels.core.integer_types import IntegerTypes, is_per_tensor
 from jfuse.kernels.core.op import Array, TflOp
 from jfuse.kernels.integer.numbers.fixed_point import Multiplier, multiplied, saturating_shift, shifted_right
 from jfuse.kernels.integer.numbers.scaling import activation_range, finished
-from jfuse.kernels.integer.tables import is_of_bytes, looked_up
+from jfuse.kernels.integer.tables import is_of_bytes, is_of_bytes_or_words, looked_up
 from jfuse.kernels.nn.activation import hard_swish, leaky_relu, prelu, relu, relu6, relu_n1_to_1
 
 
 def _declare_relu(op: TflOp, activation: str) -> None:
     def body(types: IntegerTypes, x: Array, /) -> Array:
         """Source: tflite/kernels/activations.cc, QuantizedReluX"""
-        ratio = Multiplier.of(float(np.float32(types.scale(0) / types.output_scale())))
+        ratio = Multiplier.of(_slopes(types, 0)[0])
         x = jnp.asarray(x)
         if types.rounding == "tflm" and activation == "RELU6":  # which takes the scales for equal
             assert types.inputs[0] is not None, "an operand"
             return jnp.clip(x, *activation_range(types.inputs[0], activation)).astype(np.int8)
         return finished(multiplied(x.astype(np.int32) - types.zero_point(0), ratio), types.outputs[0], activation)
 
-    op.quantized(is_of_bytes)(body)
+    op.quantized(is_of_bytes_or_words if activation == "RELU" else is_of_bytes)(body)
 
 
 _declare_relu(relu, "RELU")
@@ -33,16 +33,17 @@ _declare_relu(relu6, "RELU6")
 _declare_relu(relu_n1_to_1, "RELU_N1_TO_1")
 
 
-def _slopes(types: IntegerTypes, alpha: float) -> tuple[np.float32, np.float32]:
-    """Of numbers above and below 0, in steps of the result."""
-    below = np.float32(types.scale(0) * np.float32(alpha)) / types.output_scale()
-    return np.float32(types.scale(0) / types.output_scale()), np.float32(below)
+def _slopes(types: IntegerTypes, alpha: float) -> tuple[float, float]:
+    """Of numbers above and below 0, in steps of the result: in f32, but for tflite-micro, which has them in f64."""
+    of = np.float64 if types.rounding == "tflm" else np.float32
+    x, y = of(types.scale(0)), of(types.output_scale())
+    return float(x / y), float(x * of(np.float32(alpha)) / y)
 
 
 def _takes_leaky(types: IntegerTypes, options: Params) -> bool:
     """Source: XNNPACK/src/operators/unary-elementwise-nc.c"""
     if not is_of_bytes(types):
-        return False
+        return is_of_bytes_or_words(types)
     above, below = _slopes(types, options["alpha"])
     return bool(2.0**-8 <= above <= 2.0**7 and 2.0**-8 <= below <= 2.0**7)
 
@@ -51,6 +52,10 @@ def _takes_leaky(types: IntegerTypes, options: Params) -> bool:
 def _leaky_relu(types: IntegerTypes, x: Array, /, *, alpha: float) -> Array:
     """Source: tflite/kernels/internal/reference/leaky_relu.h; XNNPACK/src/reference/unary-elementwise.cc"""
     above, below = _slopes(types, alpha)
+    if not is_of_bytes(types):
+        x = jnp.asarray(x).astype(np.int32)
+        steps = jnp.where(x >= 0, *(multiplied(x, Multiplier.of(float(s))) for s in (above, below)))
+        return finished(steps, types.outputs[0])
     centred = np.arange(-128, 128) - types.zero_point(0)
     if types.rounding == "xnnpack":
         factors = np.where(centred >= 0, *(int(np.rint(256 * slope)) for slope in (above, below)))

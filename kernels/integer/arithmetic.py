@@ -158,9 +158,10 @@ def _takes_one(types: IntegerTypes, options: Params) -> bool:
 
 @abs_.quantized(_takes_one)
 def _abs(types: IntegerTypes, x: Array, /) -> Array:
-    """Source: tflite/kernels/elementwise.cc, AbsEvalQuantized"""
+    """Source: tflite/kernels/elementwise.cc, AbsEvalQuantized; tflite-micro's has the scales in f64"""
     size = jnp.abs(wide(jnp.asarray(x)) - types.zero_point(0))
-    scale = np.float32(types.scale(0) / types.output_scale())
+    of = np.float64 if types.rounding == "tflm" else np.float32
+    scale = float(of(types.scale(0)) / of(types.output_scale()))
     return finished(size if scale == 1 else multiplied(size, Multiplier.of(scale)), types.outputs[0])
 
 

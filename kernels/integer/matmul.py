@@ -10,10 +10,16 @@ from jax.lax import Precision
 
 from jfuse.ir.graph import Params
 from jfuse.ir.types import DType
-from jfuse.kernels.core.integer_types import IntegerTypes, is_per_tensor
+from jfuse.kernels.core.integer_types import IntegerTypes, is_per_tensor, zero_point_of
 from jfuse.kernels.core.op import Array
 from jfuse.kernels.integer.numbers.exact_products import in_two_bytes, integer_products
-from jfuse.kernels.integer.numbers.fixed_point import Multiplier, multiplied, multiplied_once
+from jfuse.kernels.integer.numbers.fixed_point import (
+    Multiplier,
+    in_32_bits,
+    multiplied,
+    multiplied_once,
+    multiplied_wide,
+)
 from jfuse.kernels.integer.numbers.rescaling import rescaled, takes_products
 from jfuse.kernels.integer.numbers.scaling import CLAMPS, finished, half_away_from_zero, product_scales
 from jfuse.kernels.linalg.matmul import batch_matmul, fully_connected
@@ -68,7 +74,10 @@ def _fully_connected(
 
 def _takes_batch(types: IntegerTypes, options: Params) -> bool:
     given = (*types.inputs, *types.outputs)
-    return all(is_per_tensor(t) and t is not None and t.dtype is DType.i8 for t in given)
+    if not all(map(is_per_tensor, given)):
+        return False
+    dtypes = {t.dtype for t in given if t is not None}
+    return dtypes == {DType.i8} or (dtypes == {DType.i16} and not any(zero_point_of(t) for t in given if t is not None))
 
 
 @batch_matmul.quantized(_takes_batch)
@@ -80,8 +89,14 @@ def _batch_matmul(types: IntegerTypes, x: Array, y: Array, /, *, adj_x: bool, ad
     """
     x, y = (jnp.asarray(v).astype(jnp.float64) - types.zero_point(i) for i, v in enumerate((x, y)))  # exact
     left, right = x.swapaxes(-1, -2) if adj_x else x, y.swapaxes(-1, -2) if adj_y else y
-    total = jnp.matmul(left, right, precision=Precision.HIGHEST).astype(np.int32)
+    total = jnp.matmul(left, right, precision=Precision.HIGHEST)
     by = Multiplier.of(product_scales(types, 0, 1))
+    if types.dtypes(0) == (DType.i16,):
+        steps = in_32_bits(
+            multiplied_wide(total.astype(np.int64), by)
+        )  # as the kernel keeps it: the largest wrap around
+        return finished(steps, types.outputs[0])
+    total = total.astype(np.int32)
     once = types.rounding == "xnnpack" and types.zero_point(1) == 0
     steps = multiplied_once(total, by) if once else multiplied(total, by)
     return finished(steps, types.outputs[0])

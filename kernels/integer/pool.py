@@ -12,12 +12,12 @@ from jfuse.ir.graph import Params
 from jfuse.kernels.core.integer_types import IntegerTypes
 from jfuse.kernels.core.op import Array
 from jfuse.kernels.integer.numbers.scaling import CLAMPS, activation_range
-from jfuse.kernels.integer.tables import is_of_bytes
+from jfuse.kernels.integer.tables import is_of_bytes_or_words
 from jfuse.kernels.nn.pool import average_pool_2d, max_pool_2d
 
 
 def _takes(types: IntegerTypes, options: Params) -> bool:
-    same = (types.scale(0), types.zero_point(0)) if is_of_bytes(types) else None
+    same = (types.scale(0), types.zero_point(0)) if is_of_bytes_or_words(types) else None
     return options["fused_activation_function"] in CLAMPS and same == (types.output_scale(), types.output_zero_point())
 
 
@@ -32,7 +32,8 @@ def _average_pool(types: IntegerTypes, x: Array, /, **options: Any) -> Array:
 
 @max_pool_2d.quantized(_takes)
 def _max_pool(types: IntegerTypes, x: Array, /, **options: Any) -> Array:
-    return _within(_over_windows(jnp.asarray(x), np.int8(-128), lax.max, options), types, options)
+    x = jnp.asarray(x)
+    return _within(_over_windows(x, np.array(np.iinfo(x.dtype).min, x.dtype), lax.max, options), types, options)
 
 
 def _over_windows(x: Array, first: Any, combine: Any, options: Params) -> Array:
@@ -43,4 +44,4 @@ def _over_windows(x: Array, first: Any, combine: Any, options: Params) -> Array:
 
 def _within(x: Array, types: IntegerTypes, options: Params) -> Array:
     least, greatest = activation_range(types.outputs[0], options["fused_activation_function"])
-    return jnp.clip(x, least, greatest).astype(np.int8)
+    return jnp.clip(x, least, greatest).astype(types.outputs[0].dtype.numpy)

@@ -12,11 +12,11 @@ from jfuse.kernels.core.integer_types import IntegerTypes
 from jfuse.kernels.core.op import Array
 from jfuse.kernels.integer.numbers.fixed_point import Multiplier, multiplied
 from jfuse.kernels.integer.numbers.scaling import finished, to_nearest_even
-from jfuse.kernels.integer.tables import is_of_bytes
+from jfuse.kernels.integer.tables import is_of_bytes, is_of_bytes_or_words
 from jfuse.kernels.math.reduce import axis_tuple, mean, sum_
 
 
-@mean.quantized(is_of_bytes)
+@mean.quantized(is_of_bytes_or_words)
 def _mean(types: IntegerTypes, x: Array, axes: Any, /, *, keep_dims: bool) -> Array:
     """Source: tflite/kernels/internal/reference/reduce.h, QuantizedMeanOrSum"""
     return _reduced(types, x, axes, keep_dims, is_mean=True)
@@ -38,7 +38,7 @@ def _reduced(types: IntegerTypes, x: Array, axes: Any, keep_dims: bool, *, is_me
     total = x.sum(axis, keepdims=keep_dims, dtype=np.int32)
     count = int(np.prod([x.shape[a] for a in axis])) if is_mean else 1
     scale = np.float32(types.scale(0) / types.output_scale())
-    if types.rounding == "xnnpack":
+    if types.rounding == "xnnpack" and is_of_bytes(types):
         steps: Array = to_nearest_even(total.astype(np.float32) * np.float32(scale / np.float32(count)))
     else:
         steps = multiplied(total, _over(Multiplier.of(float(scale)), count))

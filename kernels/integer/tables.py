@@ -11,7 +11,7 @@ import numpy as np
 
 from jfuse.ir.graph import Params
 from jfuse.ir.types import DType
-from jfuse.kernels.core.integer_types import IntegerTypes, is_per_tensor, scale_of, zero_point_of
+from jfuse.kernels.core.integer_types import IntegerTypes, is_per_tensor, zero_point_of
 from jfuse.kernels.core.op import Array, TflOp
 from jfuse.kernels.integer.numbers.scaling import activation_range
 from jfuse.kernels.integer.numbers.wide_tables import logistic_of, of_words, tanh_of
@@ -25,6 +25,13 @@ def is_of_bytes(types: IntegerTypes, options: Params | None = None) -> bool:
     """Whether the first operand and the result are i8 with one scale each."""
     given = (types.inputs[0], types.outputs[0])
     return all(is_per_tensor(t) and t is not None and t.dtype is DType.i8 for t in given)
+
+
+def is_of_bytes_or_words(types: IntegerTypes, options: Params | None = None) -> bool:
+    """Whether the first operand and the result are both i8, or both i16 about 0, with one scale each."""
+    given = (types.inputs[0], types.outputs[0])
+    words = all(is_per_tensor(t) and t is not None and t.dtype is DType.i16 and not zero_point_of(t) for t in given)
+    return words or is_of_bytes(types)
 
 
 def looked_up(x: Array, table: np.ndarray) -> Array:
@@ -49,9 +56,7 @@ def of_reals(types: IntegerTypes, function: Function) -> np.ndarray:
 
 def is_of_words(types: IntegerTypes, options: Params | None = None) -> bool:
     """Whether the first operand is i16 and the result has 15 fraction bits."""
-    x, y = types.inputs[0], types.outputs[0]
-    words = all(is_per_tensor(t) and t is not None and t.dtype is DType.i16 and not zero_point_of(t) for t in (x, y))
-    return words and scale_of(y) == 2.0**-15
+    return is_of_bytes_or_words(types) and not is_of_bytes(types) and types.output_scale() == 2.0**-15
 
 
 def _declare(op: TflOp, function: Function, words: Callable[[IntegerTypes], np.ndarray] | None = None) -> None:

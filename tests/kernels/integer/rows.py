@@ -212,20 +212,22 @@ def _result_shape(op: Any, operands: tuple[Any, ...], options: dict[str, Any]) -
     return [int(d) for d in op.type_rule(*floats, **op.bind_options(options)).shape]
 
 
-def _pool(rng: np.random.Generator, op: Any) -> Graph:
+def _pool(rng: np.random.Generator, op: Any, dtype: str = "i8") -> Graph:
     batch, height, width, channels = (int(n) for n in rng.integers(1, (3, 12, 12, 20)))
     sizes = {"filter_height": int(rng.integers(1, height + 1)), "filter_width": int(rng.integers(1, width + 1))}
     options = {**_window(rng), **sizes, "fused_activation_function": activation(rng)}
-    of: dict[str, Any] = {"scale": ratio(rng, 1e-3, 0.2), "zero_point": zero_point(rng)}
+    of: dict[str, Any] = {"dtype": dtype, "scale": ratio(rng, 1e-3, 0.2), "zero_point": _zero(rng, dtype)}
     x = tensor(batch, height, width, channels, **of)
     return one(op, (x,), tensor(*_result_shape(op, (x,), options), **of), **options)
 
 
-def _unary(rng: np.random.Generator, op: Any, *, fixed: tuple[float, int] | None = None, **options: Any) -> Graph:
+def _unary(
+    rng: np.random.Generator, op: Any, *, fixed: tuple[float, int] | None = None, dtype: str = "i8", **options: Any
+) -> Graph:
     shape = tuple(int(n) for n in rng.integers(1, 30, 2))
-    x = tensor(*shape, scale=ratio(rng, 1e-3, 0.5), zero_point=zero_point(rng))
-    scale, zero = fixed or (float(scale_of(x.type)) * ratio(rng, 0.05, 20), zero_point(rng))
-    return one(op, (x,), tensor(*shape, scale=scale, zero_point=zero), **options)
+    x = tensor(*shape, dtype=dtype, scale=ratio(rng, 1e-3, 0.5), zero_point=_zero(rng, dtype))
+    scale, zero = fixed or (float(scale_of(x.type)) * ratio(rng, 0.05, 20), _zero(rng, dtype))
+    return one(op, (x,), tensor(*shape, dtype=dtype, scale=scale, zero_point=zero), **options)
 
 
 def _of_words(rng: np.random.Generator, op: Any, **options: Any) -> Graph:
@@ -236,28 +238,29 @@ def _of_words(rng: np.random.Generator, op: Any, **options: Any) -> Graph:
     return one(op, (x,), y, **options)
 
 
-def _batch_matmul(rng: np.random.Generator, *, transposed: bool) -> Graph:
+def _batch_matmul(rng: np.random.Generator, *, transposed: bool, dtype: str = "i8") -> Graph:
     batch, rows, terms, columns = (int(n) for n in rng.integers(1, (4, 9, 400, 9)))
     adj_x, adj_y = (transposed and bool(rng.random() < 0.6) for _ in range(2))
     scales = [ratio(rng, 1e-3, 0.1) for _ in range(2)]
     shapes = [(terms, rows) if adj_x else (rows, terms), (columns, terms) if adj_y else (terms, columns)]
-    x, y = (tensor(batch, *n, scale=s, zero_point=zero_point(rng)) for n, s in zip(shapes, scales, strict=True))
+    of = [{"dtype": dtype, "scale": s, "zero_point": _zero(rng, dtype)} for s in scales]
+    x, y = (tensor(batch, *n, **given) for n, given in zip(shapes, of, strict=True))
     scale = float(np.prod(scales)) * ratio(rng, 1, 100 * terms)
-    result = tensor(batch, rows, columns, scale=scale, zero_point=zero_point(rng))
+    result = tensor(batch, rows, columns, dtype=dtype, scale=scale, zero_point=_zero(rng, dtype))
     return one(ops.batch_matmul, (x, y), result, adj_x=adj_x, adj_y=adj_y)
 
 
-def _leaky_relu(rng: np.random.Generator) -> Graph:
-    return _unary(rng, ops.leaky_relu, alpha=ratio(rng, 0.1, 2))
+def _leaky_relu(rng: np.random.Generator, dtype: str = "i8") -> Graph:
+    return _unary(rng, ops.leaky_relu, dtype=dtype, alpha=ratio(rng, 0.1, 2))
 
 
-def _reduction(rng: np.random.Generator, op: Any, *, same: bool) -> Graph:
+def _reduction(rng: np.random.Generator, op: Any, *, same: bool, dtype: str = "i8") -> Graph:
     shape = tuple(int(n) for n in rng.integers(1, 8, 4))
     axes = sorted(int(a) for a in rng.choice(4, int(rng.integers(1, 4)), replace=False))
-    x = tensor(*shape, scale=ratio(rng, 1e-3, 0.5), zero_point=zero_point(rng))
+    x = tensor(*shape, dtype=dtype, scale=ratio(rng, 1e-3, 0.5), zero_point=_zero(rng, dtype))
     kept = [n for i, n in enumerate(shape) if i not in axes]
     scale = float(scale_of(x.type)) * (1 if same else ratio(rng, 0.1, 20))
-    y = tensor(*kept, scale=scale, zero_point=zero_point_of(x.type) if same else zero_point(rng))
+    y = tensor(*kept, dtype=dtype, scale=scale, zero_point=zero_point_of(x.type) if same else _zero(rng, dtype))
     return one(op, (x, Const(np.array(axes, np.int32))), y)
 
 
@@ -415,6 +418,10 @@ ROWS: dict[str, Row] = {
     "ADD": Row(_elementwise(ops.add, 100)),
     "ADD in 16 bits": Row(_elementwise(ops.add, 100, "i16")),
     "BATCH_MATMUL": Row(partial(_batch_matmul, transposed=False)),
+    "BATCH_MATMUL in 16 bits": Row(partial(_batch_matmul, transposed=False, dtype="i16")),
+    "AVERAGE_POOL_2D in 16 bits": Row(partial(_pool, op=ops.average_pool_2d, dtype="i16")),
+    "MAX_POOL_2D in 16 bits": Row(partial(_pool, op=ops.max_pool_2d, dtype="i16")),
+    "MEAN in 16 bits": Row(partial(_reduction, op=ops.mean, same=False, dtype="i16")),
     "BATCH_MATMUL of transposed operands": Row(partial(_batch_matmul, transposed=True), LITERT),
     "MUL in 16 bits": Row(_elementwise(ops.mul, 4, "i16")),
     "SUB in 16 bits": Row(_elementwise(ops.sub, 100, "i16")),
@@ -436,6 +443,8 @@ ROWS: dict[str, Row] = {
     "GELU by TANH": Row(partial(_unary, op=ops.gelu, approximate=True), LITERT),
     "HARD_SWISH": Row(partial(_unary, op=ops.hard_swish)),
     "LEAKY_RELU": Row(_leaky_relu),
+    "LEAKY_RELU in 16 bits": Row(partial(_leaky_relu, dtype="i16")),
+    "RELU in 16 bits": Row(partial(_unary, op=ops.relu, dtype="i16")),
     "LOG": Row(partial(_unary, op=ops.log), LITERT),
     "LOGISTIC": Row(partial(_unary, op=ops.logistic, fixed=(1 / 256, -128))),
     "LSTM": Row(_lstm, LITERT, many=1, states=2),
