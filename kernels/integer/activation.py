@@ -54,8 +54,8 @@ def _leaky_relu(types: IntegerTypes, x: Array, /, *, alpha: float) -> Array:
     above, below = _slopes(types, alpha)
     if not is_of_bytes(types):
         x = jnp.asarray(x).astype(np.int32)
-        steps = jnp.where(x >= 0, *(multiplied(x, Multiplier.of(float(s))) for s in (above, below)))
-        return finished(steps, types.outputs[0])
+        of_both = (multiplied(x, Multiplier.of(slope)) for slope in (above, below))
+        return finished(jnp.where(x >= 0, *of_both), types.outputs[0])
     centred = np.arange(-128, 128) - types.zero_point(0)
     if types.rounding == "xnnpack":
         factors = np.where(centred >= 0, *(int(np.rint(256 * slope)) for slope in (above, below)))

@@ -243,7 +243,7 @@ def _batch_matmul(rng: np.random.Generator, *, transposed: bool, dtype: str = "i
     adj_x, adj_y = (transposed and bool(rng.random() < 0.6) for _ in range(2))
     scales = [ratio(rng, 1e-3, 0.1) for _ in range(2)]
     shapes = [(terms, rows) if adj_x else (rows, terms), (columns, terms) if adj_y else (terms, columns)]
-    of = [{"dtype": dtype, "scale": s, "zero_point": _zero(rng, dtype)} for s in scales]
+    of: list[dict[str, Any]] = [{"dtype": dtype, "scale": s, "zero_point": _zero(rng, dtype)} for s in scales]
     x, y = (tensor(batch, *n, **given) for n, given in zip(shapes, of, strict=True))
     scale = float(np.prod(scales)) * ratio(rng, 1, 100 * terms)
     result = tensor(batch, rows, columns, dtype=dtype, scale=scale, zero_point=_zero(rng, dtype))
