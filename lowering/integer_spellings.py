@@ -49,6 +49,28 @@ def _sum(x: Array, axes: Array, *, keep_dims: bool) -> Array | None:
     return ops.mul(ops.mean(x, axes, keep_dims=keep_dims), np.float32(count))
 
 
+def _depth_to_space(x: Array, *, block_size: int) -> Array | None:
+    """The rows of a block, which stand side by side, below each other."""
+    if not all(map(is_known, x.shape[1:])):
+        return None
+    height, width, channels = map(int, x.shape[1:])
+    deep = channels // block_size**2
+    rows = ops.reshape(x, np.array([-1, width, block_size, block_size * deep], np.int32))
+    below = ops.transpose(rows, np.array([0, 2, 1, 3], np.int32))
+    return ops.reshape(below, np.array([-1, height * block_size, width * block_size, deep], np.int32))
+
+
+def _space_to_depth(x: Array, *, block_size: int) -> Array | None:
+    """The rows of a block, which stand below each other, side by side."""
+    if not all(map(is_known, x.shape[1:])):
+        return None
+    height, width, channels = (int(n) for n in x.shape[1:])
+    wide, deep = width // block_size, block_size * channels
+    rows = ops.reshape(x, np.array([-1, block_size, wide, deep], np.int32))
+    beside = ops.transpose(rows, np.array([0, 2, 1, 3], np.int32))
+    return ops.reshape(beside, np.array([-1, height // block_size, wide, block_size * deep], np.int32))
+
+
 def _elu(x: Array) -> Array:
     return ops.add(ops.relu(x), ops.sub(ops.exp(ops.minimum(x, np.float32(0))), np.float32(1)))
 
@@ -216,6 +238,8 @@ SPELLINGS: Mapping[Op, Callable[..., Any]] = {
     ops.neg: lambda x: ops.mul(x, np.float32(-1)),
     ops.cast: _ones_where,
     ops.div: _quotient,
+    ops.depth_to_space: _depth_to_space,
+    ops.space_to_depth: _space_to_depth,
     ops.gelu: _gelu,
     ops.elu: _elu,
     ops.prelu: _prelu,

@@ -257,6 +257,12 @@ SPELLED: dict[str, Callable[..., Any]] = {
 }
 
 
+SPELLED |= {
+    "DEPTH_TO_SPACE": lambda x: ops.depth_to_space(ops.reshape(x, np.array([1, 3, 4, 4], np.int32)), block_size=2),
+    "SPACE_TO_DEPTH": lambda x: ops.space_to_depth(ops.reshape(x, np.array([1, 4, 6, 2], np.int32)), block_size=2),
+}
+
+
 @pytest.mark.parametrize("name", SPELLED)
 def test_what_has_no_kernel_of_sixteen_bits_is_spelled_in_those_that_have(name: str) -> None:
     program, calls = _of_rows(lambda x: SPELLED[name](ops.mul(x, np.float32(0.9))))
