@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -50,14 +51,14 @@ def try_integers(
         return
     builtin = str(signature.graph.eqns[0].op.builtin)
     for factor in FACTORS:
-        given = [np.float32(a * factor) if a.dtype == np.float32 else a for a in inputs]
-        if not in_a_process(lambda given=given: agrees(floats, given)):
+        given = [np.asarray(a * factor, a.dtype) if a.dtype == np.float32 else a for a in inputs]
+        if not in_a_process(partial(agrees, floats, given)):
             continue
         for recipe, dtype in RECIPES.items():
             made = _in_integers(program, given, recipe)
             if made is None or (types := integers_of(made[0])) is None or not types.startswith(dtype.value):
                 continue
-            took = in_a_process(lambda data=made[1], given=given: _is_as_near(data, floats, given))
+            took = in_a_process(partial(_is_as_near, made[1], floats, given))
             known = tried.setdefault(builtin, {})
             known[types] = known.get(types, True) and took
             if not took:

@@ -20,4 +20,5 @@ def by_narrow_indices(eqn: Eqn) -> Sequence[Any] | None:
     if indices.dtype != np.int64:
         return None
     narrow = indices.astype(np.int32) if isinstance(indices, np.ndarray) else ops.cast(indices, out_data_type=DType.i32)
-    return (eqn.op(x, narrow, **eqn.params),)
+    gather = ops.gather if eqn.op is ops.gather else ops.gather_nd
+    return (gather(x, narrow, **eqn.params),)

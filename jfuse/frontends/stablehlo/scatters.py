@@ -76,8 +76,9 @@ def scattered_by(
         tuple(range(len(window))), numbers.inserted_window_dims, numbers.scatter_dims_to_operand_dims
     )
 
-    def step(array: Any, row: Any) -> Any:
-        return _written(combine, array, *row, one, mode), None
+    def step(array: Any, row: tuple[Any, Any]) -> Any:
+        vector, update = row
+        return _written(combine, array, vector, update, one, mode), None
 
     return lax.scan(step, x, (vectors, rows))[0]
 
