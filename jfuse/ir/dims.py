@@ -58,8 +58,9 @@ def same(d: Dim, e: Dim) -> bool | None:
     difference = d - e
     if is_known(difference):
         return int(difference) == 0
-    if _may_be_zero(str(difference)):
-        return None
+    signs = _signs(str(difference))
+    if 0 in signs or len(signs) > 1:
+        return True if signs == {0} and _is_zero(str(difference)) else None
     try:
         return False if difference >= 1 or difference <= -1 else None
     except InconclusiveDimensionOperation:
@@ -67,20 +68,36 @@ def same(d: Dim, e: Dim) -> bool | None:
 
 
 @lru_cache(maxsize=4096)
-def _may_be_zero(text: str) -> bool:
-    """Whether some sizes make a dimension 0, or others than 0 of both signs: jax's bounds need not be asked for then.
-
-    They take exponential time in quotients and limits. False where the sizes that are tried tell nothing.
-    """
+def _signs(text: str) -> frozenset[int]:
+    """The signs that a dimension has at some sizes: jax's bounds take exponential time in quotients and limits."""
     names = sorted(set(_NAME.findall(text)) - FUNCTIONS.keys())
-    found = set()
+    found: set[int] = set()
     for place in range(len(_TRIED)):
         sizes = {name: _TRIED[place * (i + 1) % len(_TRIED)] for i, name in enumerate(names)}
         try:
-            found.add(np.sign(int(computed(text, sizes, FUNCTIONS))))
+            found.add(int(np.sign(int(computed(text, sizes, FUNCTIONS)))))
         except ZeroDivisionError:  # a size divided by another one
             continue
-    return 0 in found or len(found) > 1
+    return frozenset(found)
+
+
+@lru_cache(maxsize=4096)
+def _is_zero(text: str) -> bool:
+    """Whether a dimension is 0 whatever is limited in it: max(0, X) is 0, or a number from 1 on, such as a symbol."""
+    inner = None if "^" in text else next(_innermost_limits(text), None)
+    if inner is None:
+        return False
+    cases = (symbol(text.replace(inner, value)) for value in ("0", "limited_"))
+    return all(int(d) == 0 if is_known(d) else _is_zero(str(d)) for d in cases)
+
+
+def _innermost_limits(text: str) -> Iterator[str]:
+    """Each max(0, X) of which X has no limits."""
+    for call in ast.walk(_parsed(text)):
+        match call:
+            case ast.Call(func=ast.Name(id="max"), args=[ast.Constant(value=0), inner]):
+                if not any(isinstance(n, ast.Name) and n.id in ("max", "min") for n in ast.walk(inner)):
+                    yield ast.get_source_segment(text, call) or ""
 
 
 _TRIED = (1, 2, 3, 7, 40, 64, 1000, 999)

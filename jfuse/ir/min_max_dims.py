@@ -8,7 +8,7 @@ from functools import lru_cache
 from jax.core import min_dim
 from jax.errors import InconclusiveDimensionOperation
 
-from jfuse.ir.dims import FUNCTIONS, Dim, computed, is_known, symbol, symbols_of
+from jfuse.ir.dims import FUNCTIONS, Dim, computed, is_known, limits, same, symbol, symbols_of
 
 _LIMIT = re.compile(r"\b(min|max)\(")
 
@@ -30,7 +30,9 @@ def _normal(text: str) -> Dim:
     if is_known(found) or not _LIMIT.search(str(found)):
         return found
     limited = _as_one_limit(found)
-    return symbol(text) if limited is None else limited
+    found = symbol(text) if limited is None else limited
+    operands = (*limits(found, "min"), *limits(found, "max"))
+    return next((d for d in operands if same(d, found) is True), found)  # the other one never limits
 
 
 def _below_zero(e: Dim) -> Dim:

@@ -19,7 +19,7 @@ from jfuse.lowering.from_torch.promotion import as_type
 from jfuse.lowering.rule_tools.place import sources
 from jfuse.lowering.rule_tools.query import is_constant, rank, scalar
 from jfuse.lowering.rule_tools.rows import unpacked
-from jfuse.lowering.rule_tools.shape_tensors import counted, shape_tensor, shaped
+from jfuse.lowering.rule_tools.shape_tensors import counted, shape_tensor, shaped, size_tensor
 from jfuse.lowering.rules import DEFAULT, lowers_torch
 
 _LAST = 2**62
@@ -230,10 +230,11 @@ def lower_slice_(x: Array, dim: int = 0, start: Dim | None = None, end: Dim | No
     last = size if end is None or (is_known(end) and int(end) >= _LAST) else _bound(end, size)
     if same(first, 0) and same(last, size) and step == 1:
         return x
-    if step == 1 and is_known(size) and is_known(first) and not is_known(last):
-        # A slice up to an open size: PyTorch's graph holds for sizes within the axis only, so that it is the result's.
+    if step == 1 and is_known(size) and not (is_known(first) and is_known(last)):
+        # Between open sizes: PyTorch's graph holds for sizes within the axis only, so that they are the result's.
         places = counted(last - first, x, *sources())
-        return ops.gather(x, places if same(first, 0) else ops.add(places, np.int32(first)), axis=axis)
+        begin = size_tensor(first, [x, *sources()])
+        return ops.gather(x, places if same(first, 0) else ops.add(places, begin), axis=axis)
     starts = [first if i == axis else 0 for i in range(rank(x))]
     limits = [last if i == axis else d for i, d in enumerate(x.shape)]
     strides = [step if i == axis else 1 for i in range(rank(x))]

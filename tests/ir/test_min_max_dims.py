@@ -19,6 +19,8 @@ SIZES = [{"N": n, "M": m} for n in range(1, 9) for m in range(1, 6)]
         ("max(N, 4) - 4", "max(0, N - 4)"),
         ("N + M - min(N, M)", "max(N, M)"),
         ("2*max(0, N - 2) + 3", "2*max(0, N - 2) + 3"),
+        ("min(max(0, 2*max(0, N - 2) - 1), max(0, N - 2))", "max(0, N - 2)"),
+        ("min(max(0, 2*max(0, N - 2) - 2), max(0, N - 2))", "min(max(0, 2*max(0, N - 2) - 2), max(0, N - 2))"),
         ("M*max(0, N - 2)", "M*max(0, N - 2)"),
         ("max(0, min(N, 5) - 2)", "max(0, min(N, 5) - 2)"),
         ("max(2, N) - min(2, N)", "max(2, N) - min(2, N)"),

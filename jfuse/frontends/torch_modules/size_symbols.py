@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from jfuse.errors import ImportFailed
-from jfuse.ir.dims import FUNCTIONS, Dim, Shape, computed, is_known, same, solved, symbol, unclipped
+from jfuse.ir.dims import FUNCTIONS, Dim, Shape, computed, is_known, same, solved, symbol, symbols_of
 
 _SYMBOL = re.compile(r"\b[su]\d+\b")
 _LIMITS = {"Max": FUNCTIONS["max"], "Min": FUNCTIONS["min"]}
@@ -72,7 +72,19 @@ class Symbols:
         return tuple(self.dim(size) for size in sizes)
 
     def clipped(self, shape: Shape, sizes: Sequence[Any]) -> Iterator[tuple[str, Dim]]:
-        """The dimensions max(X, 0) of a shape where PyTorch's size is X, by the text of X: windows over any size."""
+        """The dimensions of a shape with max(X, 0) in them where PyTorch has X, by PyTorch's: windows over any size."""
         for dim, size in zip(shape, sizes, strict=True):
-            if not is_known(dim) and (inner := unclipped(dim)) is not dim and same(inner, self.dim(size)):
+            inner = _unclipped(dim)
+            if str(inner) != str(dim) and same(inner, self.dim(size)):
                 yield str(inner), dim
+
+
+def _unclipped(dim: Dim) -> Dim:
+    """The dimension with X for each max(X, 0)."""
+    if is_known(dim):
+        return dim
+
+    def greater(x: Dim, y: Dim) -> Dim:
+        return next((d for d, e in ((x, y), (y, x)) if is_known(e) and e == 0), FUNCTIONS["max"](x, y))
+
+    return computed(str(dim), {name: symbol(name) for name in symbols_of(dim)}, {**FUNCTIONS, "max": greater})

@@ -132,6 +132,11 @@ MODELS: dict[str, Callable[[], Pretrained]] = {
     "segformer": vision("SegformerModel", {**STAGES, "num_attention_heads": [1, 1, 2, 2], "decoder_hidden_size": 16}),
     "wav2vec2": lambda: Pretrained("Wav2Vec2Model", SOUND, WAVE),
     "sew": lambda: Pretrained("SEWModel", {**SOUND, "squeeze_factor": 2}, WAVE),
+    "wav2vec2-conformer": lambda: Pretrained(
+        "Wav2Vec2ConformerModel",
+        {**SOUND, "position_embeddings_type": "relative", "max_source_positions": 100},
+        WAVE,
+    ),
     "whisper-encoder": lambda: Pretrained(
         "WhisperModel", WHISPER, {"input_features": f32(B, 8, 40)}, part="get_encoder"
     ),
