@@ -9,16 +9,18 @@ from typing import Any
 import numpy as np
 
 from jfuse.errors import LowerError
-from jfuse.ir.dims import is_known
+from jfuse.ir.dims import is_known, product
+from jfuse.ir.types import DType
 from jfuse.kernels import ops
 from jfuse.kernels.core.op import Array
-from jfuse.lowering.from_jax.shapes import lower_pad
+from jfuse.lowering.from_jax.shapes import as_dtype, lower_pad
 from jfuse.lowering.rule_tools.place import sources
-from jfuse.lowering.rule_tools.query import rank, scalar, type_of
+from jfuse.lowering.rule_tools.query import dtype, rank, scalar, type_of
 from jfuse.lowering.rule_tools.shape_tensors import shaped
 from jfuse.lowering.rules import DEFAULT, lowers_jax
 
 _MOST_AXES = 3
+_EXACT_PRODUCTS = 2**24 // 2**14  # of two numbers of 8 bits, whose sum f32 has all integers for
 
 
 @dataclass(frozen=True)
@@ -43,11 +45,17 @@ def lower_conv(
     dimension_numbers: Any,
     feature_group_count: int,
     batch_group_count: int,
+    preferred_element_type: Any = None,
 ) -> Array:
     """x: f[b, spatial…, c] and weights: f[spatial…, c/groups, o] in the layouts that dimension_numbers says.
 
     lhs_dilation: pixels of zeros go between those of the image, as in a transposed convolution.
+    preferred_element_type: that of the result; integers of 8 bits that make i32 are exact in f32.
     """
+    wanted = dtype(x) if preferred_element_type is None else DType.of(np.dtype(preferred_element_type))
+    summed = product(tuple(d for i, d in enumerate(weights.shape) if i != dimension_numbers.rhs_spec[0]))
+    is_exact = dtype(x) is dtype(weights) is DType.i8 and wanted is DType.i32 and summed <= _EXACT_PRODUCTS
+    x, weights = (as_dtype(v, DType.f32 if is_exact else wanted) for v in (x, weights))
     if batch_group_count != 1:
         raise LowerError("a convolution with batch groups", found=batch_group_count)
     lhs, rhs, out = dimension_numbers.lhs_spec, dimension_numbers.rhs_spec, dimension_numbers.out_spec
@@ -66,7 +74,7 @@ def lower_conv(
     if count == 1:
         result = ops.squeeze(result, squeeze_dims=(1,))
     places = (out[0], *out[2:], out[1])
-    return _ordered(result, tuple(int(i) for i in np.argsort(places)))
+    return as_dtype(_ordered(result, tuple(int(i) for i in np.argsort(places))), wanted)
 
 
 def _ordered(x: Array, axes: Sequence[int]) -> Array:

@@ -94,8 +94,31 @@ REDUCTIONS: tuple[Row, ...] = (
     ("padded pools", lambda x: lax.reduce_window(x, 0.0, lax.add, (1, 3, 3), (1, 1, 2), "SAME"), (X,)),
     ("least in windows", lambda x: lax.reduce_window(x, jnp.inf, lax.min, (1, 2, 1), (1, 1, 1), "SAME"), (X,)),
 )
+
+
+def eight_bits(x: Any) -> Any:
+    return jnp.round(x * 40).astype(jnp.int8)
+
+
+def in_32_bits(x: Any) -> Any:
+    """A convolution of numbers of 8 bits."""
+    return lax.conv_general_dilated(
+        eight_bits(x),
+        BYTES[None] * np.int8(9),
+        (1,),
+        "SAME",
+        dimension_numbers=("NWC", "WIO", "NWC"),
+        preferred_element_type=jnp.int32,
+    )
+
+
 PRODUCTS: tuple[Row, ...] = (
     ("mixed matmul", lambda x: ((x @ (W + 1j * W[::-1])).real, (x @ (1j * W)).imag, x @ BYTES), (X,)),
+    (
+        "sums of 32 bits",
+        lambda x: (lax.dot(eight_bits(x[:, 0]), BYTES, preferred_element_type=jnp.int32), in_32_bits(x)),
+        (X,),
+    ),
     ("complex of many numbers", lambda x: (x @ np.tile(W - 1j * W[::-1], 9) + np.complex64(2 - 3j)).imag, (X,)),
     ("matmul", lambda x: x @ W + jnp.einsum("bij,jk->bik", x, W), (X,)),
     ("batched", lambda x: jnp.einsum("bij,bkj->bik", x, x), (X,)),
