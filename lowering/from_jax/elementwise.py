@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -56,7 +57,6 @@ _SAME = {
     "le": "LessEqual",
     "gt": "Greater",
     "ge": "GreaterEqual",
-    "rem": "TruncateMod",
     "real": "Real",
     "imag": "Imag",
     "complex": "Complex",
@@ -151,8 +151,26 @@ def lower_abs(x: Array) -> Array:
 
 @lowers_jax("div")
 def lower_div(x: Array, y: Array) -> Array:
-    """The quotient; of integers towards zero."""
-    return DEFAULT.lowers["TruncateDiv" if dtype(x).is_integer else "RealDiv"](x, y)
+    """The quotient; of integers towards zero, and -1 (all bits set) where the divisor is 0."""
+    if not dtype(x).is_integer:
+        return DEFAULT.lowers["RealDiv"](x, y)
+    return _by_others_than_0(DEFAULT.lowers["TruncateDiv"], x, y, ~scalar(0, x))
+
+
+@lowers_jax("rem")
+def lower_rem(x: Array, y: Array) -> Array:
+    """The remainder with the sign of x; of integers x where the divisor is 0."""
+    if not dtype(x).is_integer:
+        return DEFAULT.lowers["TruncateMod"](x, y)
+    return _by_others_than_0(DEFAULT.lowers["TruncateMod"], x, y, x)
+
+
+def _by_others_than_0(divide: Callable[[Array, Array], Array], x: Array, y: Array, by_0: Array) -> Array:
+    """Integers divided as XLA does it: by 0, too, where the runtime's kernels end with an error."""
+    if is_constant(y) and np.all(y):
+        return divide(x, y)
+    is_0 = ops.equal(y, scalar(0, y))
+    return ops.select_v2(is_0, by_0, divide(x, ops.select_v2(is_0, scalar(1, y), y)))
 
 
 @lowers_jax("round")

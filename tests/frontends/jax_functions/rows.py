@@ -54,6 +54,11 @@ ELEMENTWISE: tuple[Row, ...] = (
     ("activations", lambda x: jax.nn.gelu(x) + jax.nn.relu(x) + jax.nn.silu(x) + jax.nn.softplus(x), (X,)),
     ("integers", lambda i: i // 2 + i % 3 + lax.div(i, 2) + lax.rem(i, 2) + (i ^ 1) + (i & 1) + (i | 4), (IDS,)),
     (
+        "divided by 0",
+        lambda i: (lax.div(i + 1, i), lax.rem(i + 1, i), lax.rem(i.astype(jnp.uint32), jnp.uint32(0))),
+        (IDS,),
+    ),
+    (
         "unsigned",
         lambda i: (lax.rem(i.astype(jnp.uint32) - 2, jnp.uint32(7)), jnp.sort(i.astype(jnp.uint32) - 1)),
         (IDS,),
