@@ -238,12 +238,13 @@ def lower_convert(x: Array, *, new_dtype: Any) -> Array:
 
 @lowers_jax("reduce_precision")
 def lower_reduce_precision(x: Array, *, exponent_bits: int, mantissa_bits: int) -> Array:
-    """x rounded to f16 and back; any other precision is refused."""
+    """x rounded to f16 or bf16 and back; any other precision is refused."""
     if (exponent_bits, mantissa_bits) == (8, 23):
         return x
-    if (exponent_bits, mantissa_bits) != (5, 10):
+    narrow = {(5, 10): DType.f16, (8, 7): DType.bf16}.get((exponent_bits, mantissa_bits))
+    if narrow is None:
         raise LowerError("a precision that TFLite lacks", found=f"{exponent_bits} and {mantissa_bits} bits")
-    return ops.cast(ops.cast(x, out_data_type=DType.f16), out_data_type=dtype(x))
+    return ops.cast(ops.cast(x, out_data_type=narrow), out_data_type=dtype(x))
 
 
 @lowers_jax("bitcast_convert_type")

@@ -46,7 +46,13 @@ ELEMENTWISE: tuple[Row, ...] = (
     ("special", lambda x: lax.digamma(x * x + 1) + lax.bessel_i0e(x) + lax.bessel_i1e(x), (X,)),
     ("complex", lambda x: lax.imag(lax.conj(lax.complex(x, x + 1)) * lax.complex(x, x)) + lax.complex(x, x).real, (X,)),
     ("shifts", lambda i: (i << 2) + ((i - 2) >> 1) + lax.le(i, 1) + lax.shift_left(i, i), (IDS,)),
-    ("less precision", lambda x: lax.reduce_precision(x, 5, 10) + jax.device_put(x) + lax.eq_to_p.bind(x, x * 1), (X,)),
+    (
+        "less precision",
+        lambda x: (
+            lax.reduce_precision(x, 5, 10) + lax.reduce_precision(jax.device_put(x), 8, 7) + lax.eq_to_p.bind(x, x * 1)
+        ),
+        (X,),
+    ),
     ("barriers", lambda x: lax.optimization_barrier((x, x + 1))[1], (X,)),
     ("rounding", lambda x: jnp.floor(x) + jnp.ceil(x) + jnp.round(x) + jnp.trunc(x), (X,)),
     ("comparisons", lambda x: jnp.where((x > 0) & ~(x >= 1) | (x == -1), x, -x) + (x < 0) + (x != 2), (X,)),
