@@ -44,6 +44,12 @@ def classifier(name: str, **options: Any) -> Callable[[], Any]:
     return lambda: models.get_model(name, weights=None, num_classes=10, **options)
 
 
+def maxvit() -> Any:
+    """Two stages of one block each, for images of 64 pixels."""
+    small = {"stem_channels": 8, "partition_size": 2, "block_channels": [8, 16], "block_layers": [1, 1], "head_dim": 4}
+    return models.MaxVit(input_size=IMAGE[2:], stochastic_depth_prob=0.0, num_classes=10, **small)
+
+
 def retinanet() -> Any:
     """One detector, whose scores differ: its last layers give numbers of a few units."""
     return FirstImage(models.detection.retinanet_resnet50_fpn(**NO_WEIGHTS, **FEW_BOXES))
@@ -59,6 +65,7 @@ MODELS = {
     "efficientnet": VisionModel(classifier("efficientnet_b0"), IMAGE, 1),
     "shufflenet": VisionModel(classifier("shufflenet_v2_x0_5"), IMAGE, 17, 1e-4),
     "vit": VisionModel(lambda: models.VisionTransformer(32, 8, 2, 4, 32, 64), (1, 3, 32, 32), 9),
+    "maxvit": VisionModel(maxvit, IMAGE, 33),
     "lraspp": VisionModel(lambda: models.segmentation.lraspp_mobilenet_v3_large(**NO_WEIGHTS), IMAGE, 2, 5e-5),
     "video": VisionModel(lambda: models.video.mc3_18(weights=None, num_classes=10), VIDEO, 1, 5e-5),
     "retinanet": VisionModel(retinanet, (3, 64, 64), 17, 1e-4),
