@@ -86,13 +86,17 @@ def mlp() -> keras.Model:
 
 
 def mobilenet() -> keras.Model:
-    """MobileNetV2 of 0.35, with the moments of a forward pass, so that answers differ from input to input."""
+    """MobileNetV2 of 0.35."""
+    return _awake("MobileNetV2", alpha=0.35)
+
+
+def _awake(name: str, **options: Any) -> keras.Model:
+    """An application with the moments of a forward pass, so that answers differ from input to input."""
     import keras
     from keras import layers
 
-    model = keras.applications.MobileNetV2(
-        (96, 96, 3), alpha=0.35, weights=None, classes=10, classifier_activation=None
-    )
+    build = getattr(keras.applications, name)
+    model = build(input_shape=(96, 96, 3), weights=None, classes=10, classifier_activation=None, **options)
     for layer in model.layers:
         if isinstance(layer, layers.BatchNormalization):
             layer.momentum = 0.0
@@ -103,6 +107,7 @@ def mobilenet() -> keras.Model:
 MODELS = (
     Model("MLP 64-256-256-10", mlp, SMALL),
     Model("MobileNetV2 0.35, 96x96", mobilenet, LARGE),
+    Model("EfficientNetB0, 96x96", lambda: _awake("EfficientNetB0"), LARGE[:4]),
     Model("LSTM 16, 20 steps", sequence(20, 8, lambda layers: layers.LSTM(16, return_sequences=True)), SMALL),
     Model("LSTM 64, 50 steps", sequence(50, 32, lambda layers: layers.LSTM(64, return_sequences=True)), SMALL),
     Model("LSTM 512, 100 steps", sequence(100, 64, lambda layers: layers.LSTM(512, return_sequences=True)), LARGE[2:]),

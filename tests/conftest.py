@@ -54,6 +54,11 @@ def pytest_collection() -> Generator[None, object, object]:
         return (yield)
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Large tests first, the others in their order."""
+    items.sort(key=lambda item: item.get_closest_marker("large") is None)
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_teardown(item: pytest.Item) -> Generator[None, None, None]:
     """Two workers run the suite side by side: each stays under 2 GB."""

@@ -17,6 +17,8 @@ from jfuse.running.interpreter import LiteRt
 from tests.memory import give_back
 from tests.models.applications import APPLICATIONS, application, images
 
+pytestmark = pytest.mark.large
+
 # Sums of thousands of terms, through dozens of layers, in another order than TensorFlow's.
 TOLERANCE = 1e-4
 # How many times what one rounding of the image alone changes two right runners may be apart: each of them rounds in

@@ -101,10 +101,10 @@ def _wanted(signature: Signature, inputs: Arrays) -> list[list[int]]:
         weights, x = eqn.inputs[1:3]
         assert weights is not None, "no optional operand"
         assert x is not None, "no optional operand"
-        shape = [substitute_dim(d, sizes) for d in x.type.shape]
-        if not all(map(is_known, shape)):
+        image, kernel = ([substitute_dim(d, sizes) for d in a.type.shape] for a in (x, weights))
+        if not all(map(is_known, (*image, *kernel))):
             break
-        grown = _grown([int(d) for d in shape], [int(d) for d in weights.type.shape], eqn.params)
+        grown = _grown(list(map(int, image)), list(map(int, kernel)), eqn.params)
         found.append(grown)
         sizes.update({str(d): n for d, n in zip(eqn.outputs[0].type.shape, grown, strict=True) if not is_known(d)})
     return found

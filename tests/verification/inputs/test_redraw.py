@@ -75,6 +75,12 @@ SHAPES: dict[str, Any] = {
     "sizes of the image": traced(
         lambda x, s: transposed(2)(x, tf.concat([tf.shape(x)[:1], s, [4]], 0)), floats("x", None, 5, 6, 3), spec("s", 2)
     ),
+    "open kernel": traced(
+        lambda x, w, s: tf.nn.conv2d_transpose(x, w, s, 2, "VALID"),
+        floats("x", 2, 5, 6, 3),
+        floats("w", 3, None, 4, 3),
+        spec("s", 4),
+    ),
     "twice": traced(grown_twice, floats("x", 2, 3, 4, 3), spec("s", 4)),
 }
 """Transposed convolutions whose shape is an input."""
