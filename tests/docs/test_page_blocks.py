@@ -59,6 +59,7 @@ FRAGMENTS: dict[tuple[str, str], str] = {
     ("jax", '@jfuse.lowers_jax("mulhi")'): "the head of a rule",
     ("own_rnn", '@tf.function(experimental_implements="acme.ProjectedLstm")'): "a part of examples/own_lstm.py",
     ("pytorch", '@jfuse.lowers_torch("aten.special_bessel_j0")'): "the head of a rule",
+    ("scaling", "import jax"): "for a cluster; tests/verification/runners/test_processes.py has two processes",
 }
 """Blocks that are parts of something else, and what runs that."""
 
