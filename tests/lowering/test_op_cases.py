@@ -145,6 +145,7 @@ def check_rows(rows: list[Case]) -> None:
     failures.check()
 
 
+@pytest.mark.large
 @pytest.mark.slow
 @pytest.mark.parametrize("family", FAMILIES)
 def test_the_other_rows_on_arrays(family: str) -> None:
