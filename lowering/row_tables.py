@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cache
 
 import numpy as np
 
@@ -58,7 +59,7 @@ def row_table(eqn: Eqn, found: Mapping[Var, RowTable]) -> RowTable | None:
         given = [found[a].make() if isinstance(a, Var) else a.array if isinstance(a, Const) else a for a in eqn.inputs]
         return np.asarray(eqn.op.run(given, eqn.params, ())[0])
 
-    return RowTable(ids, rows, elements, make)
+    return RowTable(ids, rows, elements, cache(make))  # what several read is computed once
 
 
 def _picked(eqn: Eqn) -> RowTable | None:

@@ -67,6 +67,10 @@ def same(d: Dim, e: Dim) -> bool | None:
         return None
 
 
+_TRIED = (1, 2, 3, 7, 40, 64, 1000, 999)
+"""Sizes for `_signs`: small and large, odd and even, multiples of strides and their neighbours."""
+
+
 @lru_cache(maxsize=4096)
 def _signs(text: str) -> frozenset[int]:
     """The signs that a dimension has at some sizes: jax's bounds take exponential time in quotients and limits."""
@@ -87,7 +91,10 @@ def _is_zero(text: str) -> bool:
     inner = None if "^" in text else next(_innermost_limits(text), None)
     if inner is None:
         return False
-    cases = (symbol(text.replace(inner, value)) for value in ("0", "limited_"))
+    number = "limited_"
+    while number in text:  # one for each limit: two of them are two numbers
+        number += "_"
+    cases = (symbol(text.replace(inner, value)) for value in ("0", number))
     return all(int(d) == 0 if is_known(d) else _is_zero(str(d)) for d in cases)
 
 
@@ -98,9 +105,6 @@ def _innermost_limits(text: str) -> Iterator[str]:
             case ast.Call(func=ast.Name(id="max"), args=[ast.Constant(value=0), inner]):
                 if not any(isinstance(n, ast.Name) and n.id in ("max", "min") for n in ast.walk(inner)):
                     yield ast.get_source_segment(text, call) or ""
-
-
-_TRIED = (1, 2, 3, 7, 40, 64, 1000, 999)
 
 
 def product(shape: Shape) -> Dim:

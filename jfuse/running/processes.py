@@ -31,8 +31,9 @@ def of_all_processes(own: Callable[[], T], error: type[JfuseError] = JfuseError)
         found = own(), ""
     except Exception as failed:  # the other processes wait for this one: it tells them before it fails
         found, failure = (None, str(failed) or type(failed).__name__), failed
+    data = pickle.dumps(found)
     try:
-        everyones: list[tuple[Any, str]] = [pickle.loads(data) for data in _gathered(pickle.dumps(found))]
+        gathered = _gathered(data)
     except (ValueError, RuntimeError) as broken:  # of the library that connects them: Gloo's is a ValueError
         ended = _ended()
         raise error(
@@ -42,6 +43,7 @@ def of_all_processes(own: Callable[[], T], error: type[JfuseError] = JfuseError)
         ) from broken
     if failure is not None:
         raise failure
+    everyones: list[tuple[Any, str]] = [pickle.loads(data) for data in gathered]
     for number, (_, message) in enumerate(everyones):
         if message:
             raise error(f"process {number} of {len(everyones)} fails on its samples", found=message)

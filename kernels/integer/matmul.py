@@ -92,10 +92,8 @@ def _batch_matmul(types: IntegerTypes, x: Array, y: Array, /, *, adj_x: bool, ad
     total = jnp.matmul(left, right, precision=Precision.HIGHEST)
     by = Multiplier.of(product_scales(types, 0, 1))
     if types.dtypes(0) == (DType.i16,):
-        steps = in_32_bits(
-            multiplied_wide(total.astype(np.int64), by)
-        )  # as the kernel keeps it: the largest wrap around
-        return finished(steps, types.outputs[0])
+        steps = multiplied_wide(total.astype(np.int64), by)
+        return finished(in_32_bits(steps), types.outputs[0])  # as the kernel keeps it: the largest wrap around
     total = total.astype(np.int32)
     once = types.rounding == "xnnpack" and types.zero_point(1) == 0
     steps = multiplied_once(total, by) if once else multiplied(total, by)

@@ -74,13 +74,13 @@ class Symbols:
     def clipped(self, shape: Shape, sizes: Sequence[Any]) -> Iterator[tuple[str, Dim]]:
         """The dimensions of a shape with max(X, 0) in them where PyTorch has X, by PyTorch's: windows over any size."""
         for dim, size in zip(shape, sizes, strict=True):
-            inner = _unclipped(dim)
+            inner = _without_limits(dim)
             if str(inner) != str(dim) and same(inner, self.dim(size)):
                 yield str(inner), dim
 
 
-def _unclipped(dim: Dim) -> Dim:
-    """The dimension with X for each max(X, 0)."""
+def _without_limits(dim: Dim) -> Dim:
+    """The dimension with X for each max(X, 0) in it, of which `dims.unclipped` takes the outermost alone."""
     if is_known(dim):
         return dim
 

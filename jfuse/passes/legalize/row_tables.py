@@ -6,6 +6,7 @@ Of w[ids] / s[ids], as in Keras's quantized `Embedding`, the rows of w / s are l
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from math import prod
 from typing import Any
 
 from jfuse.ir.graph import Eqn, Graph, Var
@@ -37,9 +38,10 @@ def with_row_tables(graph: Graph, wanted: Callable[[Eqn], bool]) -> Graph:
             return None
         if var not in results and all(not found.keys().isdisjoint(r.outputs) for r in readers.get(var, ())):
             return None
-        array = table.make()
-        rows = array.reshape(array.shape[table.ids.type.rank - 1 :])
-        return None if array.size > table.elements else [ops.gather(rows, rewriting.current(table.ids))]
+        row = tuple(map(int, var.type.shape[table.ids.type.rank :]))
+        if table.rows * prod(row) > table.elements:
+            return None
+        return [ops.gather(table.make().reshape(table.rows, *row), rewriting.current(table.ids))]
 
     rewriting = Rewriting(with_bodies(graph, lambda body: with_row_tables(body, wanted)))
     return rewriting.run(visit)
