@@ -1,10 +1,11 @@
 """How near the choice of `prefer="speed"` comes to the fastest form that was measured.
 
-    python -m bench.forms            # recurrences that the cost models were not made of, by kind of machine
+    python -m bench.forms            # recurrences that the cost models were not made of, by machine
     python -m bench.forms --write    # the table of the cost models, and constants that fit, from the grids
 
-Nothing is measured here: `bench/loops.py` wrote `bench/results/loops_KIND.json` (the grid) and
-`bench/results/loops_held_out_KIND.json`.
+Nothing is measured here: `bench/loops.py` wrote `bench/results/loops_MACHINE.json` (the grid) and
+`bench/results/loops_held_out_MACHINE.json`. Each machine is judged twice: with `machine=` that names it, and with the
+choice that is good on all of them, where nobody says which.
 """
 
 from __future__ import annotations
@@ -15,19 +16,20 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from importlib.resources import files
 from pathlib import Path
-from statistics import fmean, geometric_mean
+from statistics import fmean
 from typing import Any
 
 import numpy as np
 
 from jfuse.passes.fuse import fused_cost
 from jfuse.passes.fuse.fused_cost import FusedSize
-from jfuse.passes.options import FUSED
+from jfuse.passes.options import ANY_MACHINE, FUSED, MACHINES
 from jfuse.passes.scans.to_loops import loop_cost
 from jfuse.passes.scans.to_loops.loop_cost import ROOMS, LoopSize, LoopSpelling, fastest
 
 RESULTS = Path(__file__).parent / "results"
-KINDS = ("avx512", "avx2")
+KINDS = MACHINES[1:]
+SAME = {"zen4-avx2": "zen4"}  # of the same processor; it did not run all rows
 LEAST = 0.2  # of a file's time that its loop takes at least, whatever the operators around it are expected to take
 
 
@@ -51,34 +53,42 @@ def rows(name: str) -> list[dict[str, Any]]:
     return found
 
 
-def choices(name: str) -> Iterator[Choice]:
-    """The choice for each recurrence of a file among the forms that were measured."""
-    for row in rows(name):
+def choices(kind: str, machine: str) -> Iterator[Choice]:
+    """What is chosen where `machine=` says this, for each recurrence that was held out, as a kind of machine ran it."""
+    for row in rows(f"held_out_{kind}"):
         us = row["us"]
-        chosen, least = chosen_form(row), min(us, key=lambda form: us[form])
+        chosen, least = chosen_form(row, machine), min(us, key=lambda form: us[form])
         text = f"{row['cell']}, batch {row['batch']}, {row['steps']} steps, {row['units']} units"
         yield Choice(text, chosen, least, us[chosen] / us[least])
 
 
-def chosen_form(row: Mapping[str, Any]) -> str:
+def chosen_form(row: Mapping[str, Any], machine: str) -> str:
     """What `prefer="speed"` takes, as `jfuse.passes.fuse.profitability` and `scan_to_loops` decide it."""
     size, fused = row["size"], row["fused"]
-    form = fastest(size, ROOMS["speed"])
-    if fused is not None and fused.microseconds() <= row["around_us"] + size.microseconds(form):
+    form = fastest(size, ROOMS["speed"], machine)
+    if fused is not None and fused.microseconds(machine) <= row["around_us"] + size.microseconds(form, machine):
         return FUSED
     return form.short
 
 
 def table() -> list[dict[str, Any]]:
-    """The rows of `measured_forms.json`: microseconds of loops and fused operators alone, means over the kinds."""
-    kinds = [{key(row): row for row in rows(kind)} for kind in KINDS]
+    """The rows of `measured_forms.json`: microseconds of loops and fused operators alone, in the order of the kinds.
+
+    None stands where a kind of machine did not run a recurrence in a form, nor the same processor otherwise.
+    """
+    kinds = {kind: {key(row): row for row in rows(kind)} for kind in KINDS}
     found = []
-    for at, row in kinds[0].items():
-        same = [kind[at] for kind in kinds if at in kind]
-        us = {form: geometric_mean([alone_us(r, form) for r in same]) for form in row["us"]}
+    for at, row in {at: row for of_kind in reversed(kinds.values()) for at, row in of_kind.items()}.items():
+        same = [kinds[kind].get(at) or kinds[SAME.get(kind, kind)].get(at) for kind in KINDS]
+        us = {form: [rounded_us(of_kind, form) for of_kind in same] for form in row["us"]}
         fused = {} if row["fused"] is None else {"fused_size": asdict(row["fused"])}
-        found.append({"size": asdict(row["size"]), **fused, **{form: float(f"{t:.4g}") for form, t in us.items()}})
+        found.append({"size": asdict(row["size"]), **fused, "us": us})
     return found
+
+
+def rounded_us(row: Mapping[str, Any] | None, form: str) -> float | None:
+    """`alone_us` with four digits; None where it was not measured."""
+    return None if row is None or form not in row["us"] else float(f"{alone_us(row, form):.4g}")
 
 
 def key(row: Mapping[str, Any]) -> tuple[Any, ...]:
@@ -129,7 +139,8 @@ def main() -> None:
             print(f"{name:<12} {value:.3g} fitted, {in_use:.3g} in use")
     for kind in KINDS:
         beside_fused(kind)
-        told(f"held_out_{kind}")
+        for machine in (kind, ANY_MACHINE):
+            told(kind, machine)
 
 
 def beside_fused(kind: str) -> None:
@@ -143,10 +154,10 @@ def beside_fused(kind: str) -> None:
             print(f"batch {row['batch']}, {row['units']:>3} units: {loop / us[FUSED]:.2f} {straight}")
 
 
-def told(name: str) -> None:
-    """Print the choices for one file."""
-    found = sorted(choices(name), key=lambda choice: choice.ratio)
-    print(name)
+def told(kind: str, machine: str) -> None:
+    """Print the choices for one kind of machine where `machine=` says this."""
+    found = sorted(choices(kind, machine), key=lambda choice: choice.ratio)
+    print(f"{kind}, machine={machine!r}")
     for choice in found:
         if choice.ratio > 1.02:
             print(f"{choice.name:<55}{choice.chosen:>10}{choice.fastest:>10}{choice.ratio:>7.2f}")

@@ -6,8 +6,9 @@ One thread, XNNPACK as it comes, random input, fixed shapes. The files of a recu
 row, so that a noisy machine disturbs them alike; figures are 10th percentiles of the calls. Each is taken twice, in two
 halves of the turns: `again_us` beside `forms_us` tells what the machine adds by itself.
 
-Rows that the file has already stay; with --again each form keeps the lesser of two times, as whatever else the machine
-does only adds to it. The rows of the grid are what the cost models are made of (`python -m bench.forms
+Rows are measured in an order drawn by chance and written every minute, so that a run that is ended has some of all
+sizes. Rows that the file has already stay; with --again each form keeps the lesser of two times, as whatever else the
+machine does only adds to it. The rows of the grid are what the cost models are made of (`python -m bench.forms
 --write`), those held out are others, of sizes and cells in between, by which the choice is judged (`python -m
 bench.forms`).
 """
@@ -45,6 +46,7 @@ from jfuse.passes.scans.to_loops.scan_to_loops import scan_to_loops
 MOST_BYTES = 12 << 20  # weights of steps side by side in a file that is measured
 MANY = 100_000  # operators: more than any file here has
 
+WRITE_S = 60.0
 SECONDS = 0.12  # of calls for each file
 TURN_S = 0.006  # of calls in a row: of most files several, of which the first finds the memory of another in the cache
 LEAST_TURNS = 6
@@ -133,6 +135,9 @@ def grid() -> Iterator[Model]:
         for units in (8, 16, 32, 64, 128, 256, 512):
             yield from ((cell, 1, steps, 32, units) for steps in (5, 10, 20, 35, 50, 70, 100, 140, 200))
         yield from ((cell, 8, steps, 32, units) for units in (16, 64, 256) for steps in (10, 50, 200))
+        # Where the weights of steps side by side leave the second cache, and where a batch does.
+        yield from ((cell, 1, steps, 32, units) for units in (96, 192, 384) for steps in (10, 35, 100, 200))
+        yield from ((cell, 4, steps, 32, units) for units in (32, 96, 192) for steps in (20, 70, 150))
     yield from (("GRU", 1, steps, 32, units) for steps in (400, 1000) for units in (16, 64, 256))
     # Of few features the product that other forms do before the loop is cheap beside a fused operator's matrices.
     for cell in ("RNN", "RNN, last", "LSTM", "LSTM, last", "GRU"):
@@ -162,13 +167,22 @@ def main() -> None:
     arguments = parser.parse_args()
     known = json.loads(arguments.json.read_text())["rows"] if arguments.json.exists() else []
     rows = {row.model: row for row in map(Row.read, known)}
-    for model in ROWS[arguments.rows]():
-        if model[0] in arguments.cells and (arguments.again or model not in rows):
-            row = measured(*model)
-            print(line(row), flush=True)
-            rows[model] = row.merged(rows.get(model))
-    report = {"machine": arguments.kind, "jfuse": jfuse.__version__, "rows": list(map(asdict, rows.values()))}
-    arguments.json.write_text(json.dumps(report) + "\n")
+    wanted = [m for m in ROWS[arguments.rows]() if m[0] in arguments.cells and (arguments.again or m not in rows)]
+    written = time.monotonic()
+    for number, place in enumerate(np.random.default_rng(0).permutation(len(wanted)), 1):
+        row = measured(*wanted[place])
+        print(line(row), flush=True)
+        rows[row.model] = row.merged(rows.get(row.model))
+        if number == len(wanted) or time.monotonic() > written + WRITE_S:
+            write(arguments.json, arguments.kind, rows)
+            written = time.monotonic()
+
+
+def write(path: Path, kind: str, rows: dict[Model, Row]) -> None:
+    """Write the table, in the order of `grid` and `held_out`."""
+    ordered = [rows[model] for models in ROWS.values() for model in models() if model in rows]
+    report = {"machine": kind, "jfuse": jfuse.__version__, "rows": list(map(asdict, ordered))}
+    path.write_text(json.dumps(report) + "\n")
 
 
 def measured(cell: str, batch: int, steps: int, features: int, units: int) -> Row:
@@ -195,8 +209,7 @@ def measured(cell: str, batch: int, steps: int, features: int, units: int) -> Ro
 
 def is_measured(form: LoopSpelling, size: LoopSize) -> bool:
     """Whether a form makes sense at all at a size."""
-    several_turns = form.unrolled or 2 * form.steps <= size.steps
-    return several_turns and size.allows(form, Room(operators=MANY, abreast=MANY, bytes=MOST_BYTES))
+    return size.allows(form, Room(operators=MANY, abreast=MANY, bytes=MOST_BYTES))
 
 
 def in_form(model: jfuse.Model, choose: Any) -> jfuse.Model:

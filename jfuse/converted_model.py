@@ -58,6 +58,7 @@ def convert(
     padding: str | None = RecurrenceOptions.padding,
     loop: str = RecurrenceOptions.loop,
     prefer: str = RecurrenceOptions.prefer,
+    machine: str = RecurrenceOptions.machine,
     target: str = LoweringOptions.target,
     strict: bool = LoweringOptions.strict,
     select_tf_ops: bool = TfOpOptions.select_tf_ops,
@@ -95,7 +96,7 @@ def convert(
     )
     options = LoweringOptions(
         several("rules=", rules, "rules"),
-        RecurrenceOptions(recover=recover, state=mode_of(state), padding=padding, loop=loop, prefer=prefer),
+        RecurrenceOptions(recover, mode_of(state), padding, loop, prefer, machine),
         TfOpOptions(select_tf_ops, {} if custom_ops is None else custom_ops),
         quantization_options(quantize, calibration),
         target=target,

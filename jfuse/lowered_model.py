@@ -48,6 +48,7 @@ def lower(
     padding: str | None = RecurrenceOptions.padding,
     loop: str = RecurrenceOptions.loop,
     prefer: str = RecurrenceOptions.prefer,
+    machine: str = RecurrenceOptions.machine,
     forms: Mapping[str, str] | None = None,
     target: str = LoweringOptions.target,
     strict: bool = LoweringOptions.strict,
@@ -68,7 +69,9 @@ def lower(
     padding: what the caller promises of every mask: the steps that do not count stand on the "right", or on the "left".
     loop: the form of recurrences that do not fuse: "while", "unroll", or "auto", whichever is faster.
     prefer: "fused" takes every fusion; "speed" leaves a recurrence a loop where that was measured to be faster in
-        LiteRT on a desktop processor (XNNPACK does not take fused ops).
+        LiteRT (XNNPACK does not take fused ops).
+    machine: the processor whose measurements count where a form is chosen: "zen4", "zen4-avx2" (without AVX-512) or
+        "emerald-rapids"; "any" takes the form by which none of them loses much.
     forms: for single recurrences, by their source as `report.loops` and `report.fused` name it, the form that they take
         whatever else is asked for: "fused", "unrolled", "x4" (WHILE with four steps a turn) or "x4in24" (in blocks of
         24 steps). `jfuse.tune` finds the fastest.
@@ -93,7 +96,7 @@ def lower(
     model = model.keeping(state)
     options = LoweringOptions(
         several("rules=", rules, "rules"),
-        RecurrenceOptions(recover, mode_of(state), padding, loop, prefer, {} if forms is None else forms),
+        RecurrenceOptions(recover, mode_of(state), padding, loop, prefer, machine, {} if forms is None else forms),
         TfOpOptions(select_tf_ops, {} if custom_ops is None else custom_ops),
         quantization_options(quantize, calibration),
         target=target,

@@ -21,7 +21,7 @@ from jfuse.cli import interrupts, measured_commands, options
 from jfuse.cli.frame import LikeTfliteConvert, app, work
 from jfuse.cli.options import check_targets, need_target, one_of
 from jfuse.limits import Limits
-from jfuse.passes.options import LOOPS, PADDINGS, PREFERENCES, STATES, LoweringOptions, RecurrenceOptions
+from jfuse.passes.options import LOOPS, MACHINES, PADDINGS, PREFERENCES, STATES, LoweringOptions, RecurrenceOptions
 from jfuse.tflite.targets.names import RUNTIMES
 from jfuse.verification.options import EDGES, SamplingOptions
 
@@ -85,6 +85,7 @@ def convert(
     padding: options.Padding = None,
     loop: options.Loop = RecurrenceOptions.loop,
     prefer: options.Prefer = RecurrenceOptions.prefer,
+    machine: options.Machine = RecurrenceOptions.machine,
     target: options.Target = LoweringOptions.target,
     strict: options.Strict = False,
     select_tf_ops: options.SelectTfOps = False,
@@ -105,8 +106,10 @@ def convert(
     verbose: options.Verbose = False,
 ) -> None:
     """Convert SOURCE, prove what was fused, compare the file with TensorFlow, and write it."""
-    for name, value, choices in (("state", state, STATES), ("loop", loop, LOOPS), ("prefer", prefer, PREFERENCES)):
-        one_of(name, value, choices)
+    one_of("state", state, STATES)
+    one_of("loop", loop, LOOPS)
+    one_of("prefer", prefer, PREFERENCES)
+    one_of("machine", machine, MACHINES)
     one_of("padding", padding, PADDINGS)
     need_target(target)
     options.need_cpp(c_array)
@@ -132,6 +135,7 @@ def convert(
             padding=padding,
             loop=loop,
             prefer=prefer,
+            machine=machine,
             target=target,
             strict=strict,
             select_tf_ops=select_tf_ops,

@@ -13,6 +13,7 @@ import typer
 
 from jfuse.errors import JfuseError
 from jfuse.files import CPP_SUFFIXES, writable_target
+from jfuse.passes.options import MACHINES
 from jfuse.quantization.recipe_names import NAMES as RECIPES
 from jfuse.tflite.targets.names import NAMES, RUNTIMES, is_target
 
@@ -30,6 +31,7 @@ Padding = Annotated[str | None, typer.Option(help="Your promise of every mask: r
 State = Annotated[str, typer.Option(help="What lasts from one invoke to the next: source, reset, keep or io.")]
 Loop = Annotated[str, typer.Option(help="Recurrences that do not fuse: auto, while or unroll.")]
 Prefer = Annotated[str, typer.Option(help="fused, or speed: a loop where that is faster.")]
+Machine = Annotated[str, typer.Option(help=f"Whose measured times choose forms: {', '.join(MACHINES)}.")]
 Target = Annotated[
     str, typer.Option(help=f"What runs the file: {', '.join(NAMES)}; X.Y is the oldest runtime that must take it.")
 ]

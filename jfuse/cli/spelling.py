@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 
-from jfuse.passes.options import LOOPS, PADDINGS, PREFERENCES, STATES
+from jfuse.passes.options import LOOPS, MACHINES, PADDINGS, PREFERENCES, STATES
 from jfuse.verification.options import EDGES
 
 _VALUE = r"""(?P<value>"[^"\n]*"|'[^'\n]*'|\[[^\]\n]*\]|\{[^}\n]*\}|[\w.-]+|…)"""
@@ -105,6 +105,7 @@ _SPELLED: dict[str, Callable[[str], str]] = {
     "loop": _chosen("--loop", LOOPS),
     "padding": _chosen("--padding", PADDINGS),
     "prefer": _chosen("--prefer", PREFERENCES),
+    "machine": _chosen("--machine", MACHINES),
     "state": _chosen("--state", STATES),
     "calibration": lambda value: f"--calibration {'random' if value == _RANDOM else 'data.npz'}",
     "batch": lambda value: f"--batch {value}" if value.isdigit() else f"batch={value}",

@@ -19,6 +19,9 @@ STATES = ("source", "reset", "keep", "io")
 PADDINGS = (None, "right", "left")
 LOOPS = ("auto", "while", "unroll")
 PREFERENCES = ("fused", "speed")
+ANY_MACHINE = "any"
+MACHINES = (ANY_MACHINE, "zen4", "zen4-avx2", "emerald-rapids")
+"""The processors on which recurrences were measured in each form, and what is good on each of them."""
 FUSED = "fused"
 """Among the forms of a recurrence: the operator that TFLite has for it."""
 
@@ -51,6 +54,7 @@ class RecurrenceOptions:
     padding: str | None = None
     loop: str = "auto"
     prefer: str = "fused"
+    machine: str = ANY_MACHINE
     forms: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -58,6 +62,7 @@ class RecurrenceOptions:
         need_choice("padding", self.padding, PADDINGS)
         need_choice("loop", self.loop, LOOPS)
         need_choice("prefer", self.prefer, PREFERENCES)
+        need_choice("machine", self.machine, MACHINES)
         need_mapping("forms=", self.forms, '{"the source of a recurrence": "fused"}')
         for form in self.forms.values():
             if not isinstance(form, str) or _FORM.fullmatch(form) is None:

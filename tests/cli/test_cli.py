@@ -278,6 +278,7 @@ def test_the_version(run: Run) -> None:
         (("--state", "kept"), "source, reset, keep, io"),
         (("--loop", "for"), "auto, while, unroll"),
         (("--prefer", "size"), "fused, speed"),
+        (("--machine", "vax"), "any, zen4"),
         (("--padding", "up"), "right, left"),
         (("--json", "no/such/folder.json"), "no such folder"),
         (("--tolerance", "-1"), "greater than or equal to 0"),

@@ -17,6 +17,7 @@ from jfuse.passes.options import RecurrenceOptions, TfOpOptions
         ("padding", "None or 'right' or 'left'"),
         ("loop", "'auto' or 'while' or 'unroll'"),
         ("prefer", "'fused' or 'speed'"),
+        ("machine", "'any' or 'zen4' or 'zen4-avx2' or 'emerald-rapids'"),
     ],
 )
 def test_a_value_that_an_option_has_not(option: str, known: str) -> None:

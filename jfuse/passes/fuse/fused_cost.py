@@ -5,14 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cache
 from math import log
+from statistics import geometric_mean
 
 from jfuse.ir.dims import is_known
 from jfuse.ir.graph import Const, Eqn
 from jfuse.kernels.core.op import TflOp
 from jfuse.opaque_ops.state_operands import state_operands
-from jfuse.passes.options import FUSED
+from jfuse.passes.options import ANY_MACHINE, FUSED
 from jfuse.passes.scans.to_loops.loop_cost import OPEN_LENGTH, OPERATOR_US
-from jfuse.passes.scans.to_loops.measured_forms import Errors, measured_rows
+from jfuse.passes.scans.to_loops.measured_forms import Errors, machines_of, measured_in
 
 MATRIX_US = 0.047  # a matrix in each step: an LSTM has 8 with what follows them, a simple RNN 2
 DOT_US = 0.0013  # a row of a matrix: a dot product, however short
@@ -52,9 +53,12 @@ class FusedSize:
         several = self.steps * self.rows
         return self.steps * self.matrices, several * self.dots, several * self.weights
 
-    def microseconds(self) -> float:
-        """The estimated time of one invoke in microseconds, by the model and what it errs by for operators nearby."""
-        return self.modelled() * _errors().factor(self.place())
+    def microseconds(self, machine: str = ANY_MACHINE) -> float:
+        """The estimated time of one invoke in microseconds, by the model and what it errs by for operators nearby.
+
+        Of several machines it is the geometric mean.
+        """
+        return self.modelled() * geometric_mean(_errors(name).factor(self.place()) for name in machines_of(machine))
 
     def modelled(self) -> float:
         """The time of one invoke by the model alone, in microseconds."""
@@ -66,13 +70,13 @@ class FusedSize:
 
 
 @cache
-def _errors() -> Errors:
-    """What the model errs by for operators that were measured."""
-    found = [(FusedSize(**row["fused_size"]), row[FUSED]) for row in measured_rows() if FUSED in row]
+def _errors(machine: str) -> Errors:
+    """What the model errs by for operators that a machine ran."""
+    found = [(FusedSize(**row["fused_size"]), us) for row, us in measured_in(FUSED, machine)]
     return Errors.of([(size.place(), us / size.modelled()) for size, us in found])
 
 
-def fused_microseconds(eqn: Eqn) -> float:
+def fused_microseconds(eqn: Eqn, machine: str = ANY_MACHINE) -> float:
     """The estimated time of one invoke of a fused recurrent op, in microseconds."""
     size = FusedSize.of(eqn)
-    return OPERATOR_US if size is None else size.microseconds()
+    return OPERATOR_US if size is None else size.microseconds(machine)

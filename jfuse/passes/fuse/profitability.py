@@ -14,6 +14,7 @@ from jfuse.lowering.rules import FuseRule, need
 from jfuse.opaque_ops.state_operands import keeps_state, state_operands
 from jfuse.passes.context import Context, Lowered
 from jfuse.passes.fuse.fused_cost import fused_microseconds
+from jfuse.passes.options import ANY_MACHINE
 from jfuse.passes.scans.to_loops.loop_cost import OPERATOR_US, WEIGHT_US
 from jfuse.report import Speed
 
@@ -47,12 +48,12 @@ class Cost:
     forms: Mapping[str, float] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, lowered: Lowered) -> Cost:
+    def of(cls, lowered: Lowered, machine: str = ANY_MACHINE) -> Cost:
         """The cost of a graph in operators of a file, whose loops are written with one step a turn."""
         graph = lowered.graph
         loops = [loop for loop in lowered.loops if loop.form != "unrolled"]  # those stand in the graph
         outside = [eqn for eqn in graph.eqns if eqn.op is not while_ or not loops]
-        around = sum(map(plain_microseconds, outside))
+        around = sum(plain_microseconds(eqn, machine) for eqn in outside)
         run = sum(1 + sum(len(body.eqns) for body in eqn.bodies) + _writers(eqn) for eqn in outside)
         return cls(
             run + sum(loop.operators for loop in loops),
@@ -79,7 +80,8 @@ class Costs:
         """
         if any(not keeps_state(eqn) and not isinstance(eqn.op, TflOp) for eqn in replacement.eqns):
             return None
-        return cls(*(Cost.of(ctx.sub.as_lowered(graph, ctx, True)) for graph in (body, replacement)))
+        lowered = (ctx.sub.as_lowered(graph, ctx, True) for graph in (body, replacement))
+        return cls(*(Cost.of(graph, ctx.recurrence.machine) for graph in lowered))
 
     def need_worth(self, prefer: str) -> None:
         """Refuse a fusion that costs more than plain ops in one of the measures, with both numbers."""
@@ -136,14 +138,14 @@ def _constants(graph: Graph) -> list[Const]:
     return found + [a for eqn in graph.eqns for body in eqn.bodies for a in _constants(body)]
 
 
-def plain_microseconds(eqn: Eqn) -> float:
+def plain_microseconds(eqn: Eqn, machine: str = ANY_MACHINE) -> float:
     """About what one invoke of an equation takes, with the equations of its bodies once."""
     if keeps_state(eqn):
-        return fused_microseconds(eqn) + OPERATOR_US * _writers(eqn)
+        return fused_microseconds(eqn, machine) + OPERATOR_US * _writers(eqn)
     first = eqn.inputs[0] if eqn.inputs else None
     sizes = () if first is None else first.type.shape[:-1]
     rows = prod(int(d) if is_known(d) else 1 for d in sizes)
     weights = {a.memory: a.array.nbytes for a in eqn.inputs if isinstance(a, Const) and a.type.rank > 1}
     a_byte = WEIGHT_US if rows == 1 else HOISTED_US
-    inside = sum(plain_microseconds(inner) for body in eqn.bodies for inner in body.eqns)
+    inside = sum(plain_microseconds(inner, machine) for body in eqn.bodies for inner in body.eqns)
     return OPERATOR_US + a_byte * sum(weights.values()) * max(1, rows) + inside

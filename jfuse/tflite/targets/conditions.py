@@ -67,16 +67,26 @@ def narrow_indices(eqn: Eqn) -> str | None:
 
 
 def constant_operands(eqn: Eqn) -> str | None:
-    """Sizes of results are planned before the first call: operands that decide them must be constants."""
+    """Kernels read axes and sizes before the first call: they must be constants, but the axis of CUMSUM."""
     for index, atom in enumerate(eqn.inputs):
-        if atom is not None and eqn.op.operand_at(index).static and not isinstance(atom, Const):
-            return f"the operand {eqn.op.operand_at(index).name} is computed at run time"
+        operand = eqn.op.operand_at(index)
+        if atom is not None and operand.decides_size and not isinstance(atom, Const) and eqn.op.builtin != "CUMSUM":
+            return f"the operand {operand.name} is computed at run time"
     return None
 
 
+def some_elements(eqn: Eqn) -> str | None:
+    """tensorflow/lite/micro/micro_interpreter_graph.cc: a size of 0 among several is taken for one not yet known."""
+    is_empty = any(v.type.rank > 1 and 0 in v.type.shape for v in eqn.outputs)
+    return "a result without elements is taken for one of unknown size" if is_empty else None
+
+
 Conditions = Mapping[str, tuple[Condition, ...]]
+"""By builtin; those of every builtin by ANY_BUILTIN."""
+ANY_BUILTIN = "*"
 
 MICRO: Conditions = {
+    ANY_BUILTIN: (constant_operands, some_elements),
     "UNIDIRECTIONAL_SEQUENCE_LSTM": (plain_lstm,),
     "STRIDED_SLICE": (all_axes,),
     "CONCATENATION": (few_values,),
@@ -85,11 +95,6 @@ MICRO: Conditions = {
     "GATHER_ND": (narrow_indices,),
     "CONV_2D": (no_hybrid,),
     "DEPTHWISE_CONV_2D": (no_hybrid,),
-    "RESHAPE": (constant_operands,),
-    "PAD": (constant_operands,),
-    "PADV2": (constant_operands,),
-    "BROADCAST_TO": (constant_operands,),
-    "TRANSPOSE": (constant_operands,),
 }
 MICRO_TYPES = {"UNIDIRECTIONAL_SEQUENCE_LSTM": frozenset({DType.i16})}
 """Types of activations that LiteRT's kernels do not take: this one has a bias of 64 bits then, which LiteRT refuses."""

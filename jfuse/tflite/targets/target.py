@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from jfuse.ir.graph import Eqn, Program
 from jfuse.ir.types import DType
 from jfuse.tflite.runtime.versions import has_runtime, min_runtime, own_version
-from jfuse.tflite.targets.conditions import Conditions
+from jfuse.tflite.targets.conditions import ANY_BUILTIN, Conditions
 from jfuse.tflite.targets.table import OperatorTable, integer_types
 
 
@@ -134,5 +134,5 @@ def numbers(release: str) -> tuple[int, ...]:
 
 
 def _first(conditions: Conditions, eqn: Eqn) -> str | None:
-    found: Iterable[str | None] = (condition(eqn) for condition in conditions.get(str(eqn.op.builtin), ()))
-    return next(filter(None, found), None)
+    asked = (*conditions.get(str(eqn.op.builtin), ()), *conditions.get(ANY_BUILTIN, ()))
+    return next(filter(None, (condition(eqn) for condition in asked)), None)

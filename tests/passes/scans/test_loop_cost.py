@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from statistics import geometric_mean
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from jfuse.ir.dims import symbol
 from jfuse.ir.trace import trace_graph
 from jfuse.ir.types import DType, TensorType
 from jfuse.kernels import ops
+from jfuse.passes.options import ANY_MACHINE
 from jfuse.passes.scans.to_loops.loop_cost import (
     FORMS,
     ROOMS,
@@ -75,6 +77,10 @@ def test_nothing_is_taken_in_blocks_where_nothing_is_collected() -> None:
     assert not fastest(replace(gru(256, 1000), collected=0), SMALL).block
 
 
+def test_no_steps_are_straight_code() -> None:
+    assert fastest(gru(8, 0), SMALL).unrolled
+
+
 def test_an_open_length_is_never_unrolled() -> None:
     assert not any(gru(8, T).allows(form, SMALL) for form in FORMS if form.unrolled)
     assert fastest(gru(8, T), SMALL).steps > 1
@@ -117,17 +123,32 @@ def test_a_form_within_a_length(form: LoopSpelling, length: Any, wanted: LoopSpe
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_choice_is_near_the_fastest_form_that_was_measured(kind: str) -> None:
     """Recurrences that the table was not made of, 8 to 512 units and 5 to 200 steps."""
-    ratios = [choice.ratio for choice in choices(f"held_out_{kind}")]
+    ratios = [choice.ratio for choice in choices(kind, kind)]
     assert len(ratios) >= 60
     assert sum(ratio <= 1.05 for ratio in ratios) >= 0.95 * len(ratios)
-    assert max(ratios) <= 1.2
+    assert max(ratios) <= 1.25
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_choice_for_all_machines_loses_little_on_each(kind: str) -> None:
+    """Where nobody says which machine it is."""
+    ratios = [choice.ratio for choice in choices(kind, ANY_MACHINE)]
+    assert max(ratios) <= 1.45
+    assert geometric_mean(ratios) <= 1.06
+
+
+def test_the_machine_decides_what_stands_side_by_side() -> None:
+    """A GRU of 263 units and 8 steps in straight code takes 0.8 of its WHILE's time on one, 2.3 on the other."""
+    size = gru(263, 8)
+    assert fastest(size, FAST, "zen4").unrolled
+    assert fastest(size, FAST, "emerald-rapids") == fastest(size, FAST, ANY_MACHINE) == LoopSpelling()
 
 
 def test_more_memory_is_spent_for_speed() -> None:
-    # 50 steps of 64 units: straight code is 1.3 times as fast as the best WHILE (bench/results/loops_avx512.json).
+    # 50 steps of 64 units: straight code is 1.3 times as fast as the best WHILE (bench/results/loops_zen4.json).
     size = gru(64, 50)
-    assert not fastest(size, SMALL).unrolled
-    assert fastest(size, FAST).unrolled
+    assert not fastest(size, SMALL, "zen4").unrolled
+    assert fastest(size, FAST, "zen4").unrolled
 
 
 def test_what_was_measured_counts_near_it() -> None:

@@ -17,12 +17,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from math import log
+from statistics import geometric_mean
 
 from jfuse.ir.dims import Dim, is_known
 from jfuse.ir.graph import Const, Graph
 from jfuse.ir.types import TensorType
 from jfuse.ir.walk import all_eqns, expanded_size
-from jfuse.passes.scans.to_loops.measured_forms import Errors, measured_rows
+from jfuse.passes.options import ANY_MACHINE
+from jfuse.passes.scans.to_loops.measured_forms import Errors, machines_of, measured_in
 
 WHILE_US = 4.6  # the operator itself, once for each time that it runs
 TURN_US = 0.26  # a turn of WHILE: condition, counter, reading and writing rows
@@ -40,6 +42,7 @@ FORM_CONSTANTS = ("WHILE_US", "TURN_US", "PREPARE_US", "COPY_US", "FAR_COPY_US",
 WORK_CONSTANTS = ("OPERATOR_US", "WEIGHT_US")
 """In the order of `LoopSize.work`."""
 
+LEAST_US = 1e-3  # of a loop without steps in straight code: times are compared by their ratios
 NEAR_STACK = 200 << 10  # bytes of a stack that is not large
 NEAR_BYTES = 512 << 10  # weights of the steps side by side that stay in the near cache
 MAX_OPERATORS = 4000  # of a graph: each takes about 200 bytes of the file
@@ -135,9 +138,14 @@ class LoopSize:
         """The number of steps, assumed where it is open."""
         return int(self.length) if is_known(self.length) else OPEN_LENGTH
 
-    def microseconds(self, form: LoopSpelling) -> float:
-        """What one invoke of the loop takes, by the model and what it errs by for loops nearby."""
-        return self.modelled(form) * _errors(form.short).factor(self.place())
+    def microseconds(self, form: LoopSpelling, machine: str = ANY_MACHINE) -> float:
+        """What one invoke of the loop takes on a machine; of several the geometric mean."""
+        return geometric_mean(self.times(form, machine))
+
+    def times(self, form: LoopSpelling, machine: str) -> tuple[float, ...]:
+        """What one invoke takes on each machine in microseconds, by the model and what it errs by for loops nearby."""
+        modelled, place = max(self.modelled(form), LEAST_US), self.place()
+        return tuple(modelled * _errors(form.short, name).factor(place) for name in machines_of(machine))
 
     def modelled(self, form: LoopSpelling) -> float:
         """What one invoke of the loop takes by the model alone, in microseconds."""
@@ -195,26 +203,37 @@ class LoopSize:
             return False
         bytes_ = steps * (self.weights + self.given + self.collected)
         fits = bytes_ <= room.bytes and steps * self.operators <= room.abreast
-        return steps == 1 or (steps <= self.steps and fits and self.added_operators(form) <= room.operators)
+        several_turns = form.unrolled or 2 * steps <= self.steps
+        return steps == 1 or (several_turns and fits and self.added_operators(form) <= room.operators)
 
-    def expected(self, room: Room) -> dict[str, float]:
-        """What one invoke takes in each form that is allowed, in microseconds by its `short`, the least first."""
-        costs = {form.short: self.microseconds(form) for form in FORMS if self.allows(form, room)}
-        return dict(sorted(costs.items(), key=lambda pair: pair[1]))
+    def losses(self, room: Room, machine: str = ANY_MACHINE, *, unroll: bool = True) -> dict[LoopSpelling, float]:
+        """How many times the time of a machine's fastest form each allowed form takes, on the machine where it is most.
+
+        Shorter forms stand first.   unroll: allow straight-line code
+        """
+        forms = [form for form in FORMS if self.allows(form, room) and (unroll or not form.unrolled)]
+        allowed = sorted(forms, key=self.added_operators)
+        times = {form: self.times(form, machine) for form in allowed}
+        least = [min(of_machine) for of_machine in zip(*times.values(), strict=True)]
+        return {form: max(t / best for t, best in zip(times[form], least, strict=True)) for form in allowed}
+
+    def expected(self, room: Room, machine: str = ANY_MACHINE) -> dict[str, float]:
+        """What one invoke takes in each form that is allowed, in microseconds by its `short`; `fastest`'s first."""
+        losses = self.losses(room, machine)
+        return {form.short: self.microseconds(form, machine) for form in sorted(losses, key=lambda form: losses[form])}
 
 
-def fastest(size: LoopSize, room: Room, *, unroll: bool = True) -> LoopSpelling:
-    """The form with the least cost; among those about as fast the shortest.   unroll: allow straight-line code"""
-    allowed = [form for form in FORMS if size.allows(form, room) and (unroll or not form.unrolled)]
-    costs = {form: size.microseconds(form) for form in sorted(allowed, key=size.added_operators)}
-    limit = room.worth * min(costs.values())
-    return next(form for form, cost in costs.items() if cost <= limit)
+def fastest(size: LoopSize, room: Room, machine: str = ANY_MACHINE, *, unroll: bool = True) -> LoopSpelling:
+    """The form by which the machine that loses most loses least; among those about as good the shortest."""
+    losses = size.losses(room, machine, unroll=unroll)
+    limit = room.worth * min(losses.values())
+    return next(form for form, loss in losses.items() if loss <= limit)
 
 
 @cache
-def _errors(form: str) -> Errors:
-    """What the model errs by for loops that were measured in this form."""
-    found = [(size, row[form]) for row in measured_rows() if form in row for size in [LoopSize(**row["size"])]]
+def _errors(form: str, machine: str) -> Errors:
+    """What the model errs by for loops that a machine ran in this form."""
+    found = [(LoopSize(**row["size"]), us) for row, us in measured_in(form, machine)]
     spelled = LoopSpelling.named(form)
     return Errors.of([(size.place(), us / size.modelled(spelled)) for size, us in found])
 

@@ -1,13 +1,13 @@
-"""What the cost models err by, from recurrences that were measured in all forms.
+"""What the cost models err by, from recurrences that were measured in all forms on several machines.
 
-`measured_forms.json` beside this file has microseconds of loops and fused operators by their sizes, as geometric means
-over the kinds of machine that it names; `python -m bench.forms --write` makes it of what `bench/loops.py` measured.
+`measured_forms.json` beside this file has microseconds of loops and fused operators by their sizes, for each machine
+that it names; `python -m bench.forms --write` makes it of what `bench/loops.py` measured.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
@@ -15,15 +15,31 @@ from typing import Any
 
 import numpy as np
 
+from jfuse.passes.options import ANY_MACHINE, MACHINES
+
 NEAR = 0.25  # the distance between places at which what was measured counts 0.6 of what it does at no distance
 DOUBT = 0.02  # what the model itself counts, beside 1 for a recurrence at no distance
 
 
 @cache
-def measured_rows() -> tuple[dict[str, Any], ...]:
-    """The recurrences: the fields of their LoopSize ("size") and FusedSize ("fused_size"), and each form's time."""
+def _measured() -> dict[str, Any]:
     text = files(__package__).joinpath("measured_forms.json").read_text(encoding="utf-8")
-    return tuple(json.loads(text)["rows"])
+    found: dict[str, Any] = json.loads(text)
+    return found
+
+
+def machines_of(machine: str) -> tuple[str, ...]:
+    """The machines that count where this one of MACHINES is asked for: it alone, or all that were measured."""
+    return MACHINES[1:] if machine == ANY_MACHINE else (machine,)
+
+
+def measured_in(form: str, machine: str) -> Iterator[tuple[dict[str, Any], float]]:
+    """What a machine ran in a form: the fields of LoopSize ("size") and FusedSize ("fused_size"), and microseconds."""
+    at = _measured()["machines"].index(machine)
+    for row in _measured()["rows"]:
+        times = row["us"].get(form)
+        if times is not None and times[at] is not None:
+            yield row, times[at]
 
 
 @dataclass(frozen=True)

@@ -40,11 +40,12 @@ Choice = Callable[[LoopSize, Room], LoopSpelling]
 """Which form a loop of this size takes where it has so much room."""
 
 
-def scan_to_loops(graph: Graph, ctx: Context, choose: Choice = fastest) -> Graph:
+def scan_to_loops(graph: Graph, ctx: Context, choose: Choice | None = None) -> Graph:
     """An equal graph without `scan` and `reserve`, in bodies too.
 
-    What needs no carry of a scan is hoisted; the rest takes the form that `choose` says, or the option `loop`
-    ("while", "unroll"). What became of each loop is noted in the report. Random numbers in loops have no seed after it.
+    What needs no carry of a scan is hoisted; the rest takes the form that `choose` says (None: the fastest), or the
+    option `loop` ("while", "unroll"). What became of each loop is noted in the report. Random numbers in loops have no
+    seed after it.
     """
     return _Unlooping(ctx, choose).graph(graph)
 
@@ -52,7 +53,7 @@ def scan_to_loops(graph: Graph, ctx: Context, choose: Choice = fastest) -> Graph
 class _Unlooping:
     """The pass at work: `done` has what came out for each body, so that equations that share one go on sharing it."""
 
-    def __init__(self, ctx: Context, choose: Choice) -> None:
+    def __init__(self, ctx: Context, choose: Choice | None) -> None:
         self._ctx = ctx
         self._choose = choose
         self._done: dict[Graph, Graph] = {}
@@ -75,7 +76,7 @@ class _Unlooping:
 class _Visitor:
     """Replaces the loops of one graph."""
 
-    def __init__(self, graph: Graph, ctx: Context, choose: Choice, simplified: dict[Graph, Graph]) -> None:
+    def __init__(self, graph: Graph, ctx: Context, choose: Choice | None, simplified: dict[Graph, Graph]) -> None:
         self._ctx = ctx
         self._choose = choose
         self._simplified = simplified
@@ -131,9 +132,9 @@ class _Visitor:
         rows = body.inputs[len(body.inputs) - len(loop.xs) :], body.outputs[len(loop.carries) :]
         size = LoopSize.of(body, loop.length, *([atom.type for atom in part] for part in rows))
         form = self._form(loop, size)
-        expected = size.expected(self._room("speed"))
+        expected = size.expected(self._room("speed"), self._ctx.recurrence.machine)
         self._held += size.added_operators(form)
-        self._ctx.report.loops.append(_told(loop, size, form, expected))
+        self._ctx.report.loops.append(_told(loop, size, form, expected, self._ctx.recurrence.machine))
         return written(loop, form, self._homes)
 
     def _room(self, prefer: str) -> Room:
@@ -155,7 +156,9 @@ class _Visitor:
                 raise _open_length(loop)
             return LoopSpelling(unrolled=True)
         room = self._room(self._ctx.recurrence.prefer)
-        return fastest(size, room, unroll=False) if loop_form == "while" else self._choose(size, room)
+        if self._choose is not None and loop_form != "while":
+            return self._choose(size, room)
+        return fastest(size, room, self._ctx.recurrence.machine, unroll=loop_form != "while")
 
     def _one_step_a_turn(self, loop: Loop) -> LoopSpelling:
         """The only form in which each operator of a step is one operator of the file."""
@@ -209,8 +212,8 @@ def _open_length(loop: Loop) -> LowerError:
     )
 
 
-def _told(loop: Loop, size: LoopSize, form: LoopSpelling, expected: Mapping[str, float]) -> LoopForm:
-    """What became of a loop and why, for the report.   expected: microseconds by form, the least first"""
+def _told(loop: Loop, size: LoopSize, form: LoopSpelling, expected: Mapping[str, float], machine: str) -> LoopForm:
+    """What became of a loop and why, for the report.   expected: microseconds by form, the fastest first"""
     steps = f"{loop.length} steps" if is_known(loop.length) else f"{loop.length} steps, taken for {size.steps},"
     best, microseconds = next(iter(expected.items()))
     return LoopForm(
@@ -219,7 +222,7 @@ def _told(loop: Loop, size: LoopSize, form: LoopSpelling, expected: Mapping[str,
         str(form),
         size.steps * size.operators,
         microseconds,
-        size.microseconds(form),
+        size.microseconds(form, machine),
         str(LoopSpelling.named(best)),
         expected,
     )
