@@ -120,6 +120,13 @@ class _Reader:
             for file in files:
                 yield from self._of_path(file, key)
             return
+        if not path.exists():
+            raise JfuseError(
+                f"there is no calibration data at {path}",
+                expected="a file *.npz or *.npy with arrays of samples, or a folder of such files",
+                found="nothing there",
+                remedy=f"a path that exists, or calibration={RANDOM!r} for a try without data",
+            )
         arrays = npz_arrays(path)
         named = {self._only_input(key): arrays[""]} if "" in arrays else arrays
         yield from self._samples(named, key, str(path))
@@ -163,7 +170,9 @@ class _Reader:
         else:
             values = element if isinstance(element, list | tuple) else (element,)
             if len(values) > len(names):
-                raise self._other_inputs(key, place, f"{len(values)} arrays")
+                # Not taken for calls in a row: a row of one could not be told from the arrays of one call.
+                row = "a row of calls is a list of lists or dicts: [[x] for x in …]; " if len(names) == 1 else ""
+                raise self._other_inputs(key, place, f"{len(values)} arrays", row)
             named = dict(zip(names, values, strict=False))
         return self._sample(key, named, place)
 
@@ -229,14 +238,14 @@ class _Reader:
         if set(names) - set(signature.input_names) or set(signature.input_names) - set(names) - optional:
             raise self._other_inputs(key, place, names)
 
-    def _other_inputs(self, key: str, place: str, found: object) -> JfuseError:
+    def _other_inputs(self, key: str, place: str, found: object, first: str = "") -> JfuseError:
         signature = self.signatures[key]
         types = zip(signature.input_names, (v.type for v in signature.graph.inputs), strict=False)
         return JfuseError(
             f"{place} does not have the inputs of signature {key!r}",
             expected=", ".join(f"{name}: {t}" for name, t in types),
             found=found,
-            remedy="a dict by these names, or a list in this order; of a data set of pairs map the first",
+            remedy=f"{first}a dict by these names, or a list in this order; of a data set of pairs map the first",
         )
 
     def _only_input(self, key: str) -> str:

@@ -117,6 +117,10 @@ BAD: dict[str, tuple[Callable[[], Any], str]] = {
     "no data": (lambda: 7, "no calibration data: 7"),
     "ragged": (lambda: [{"x": [[1.0], [1.0, 2.0]], "ids": IDS}], "'x' in item 0 .* is no array"),
     "an empty sequence": (lambda: [[]], "item 0 of the calibration data is empty"),
+    "no file": (
+        lambda: "nowhere.npz",
+        r"no calibration data at nowhere\.npz.*nothing there.*try.*calibration='random'",
+    ),
     "a file that is none": (lambda: __file__, "cannot be read as arrays"),
 }
 
@@ -134,6 +138,18 @@ def test_an_array_alone_is_for_one_input() -> None:
         list(calibration_items(gathered(), ROWS))
     with pytest.raises(JfuseError, match="has no signature 'other'"):
         list(calibration_items(gathered(), ROWS, "other"))
+
+
+def test_arrays_in_a_row_for_one_input_are_told_apart_from_calls() -> None:
+    program = Program((Signature("call", trace_graph(lambda x: ops.neg(x), [f32(BATCH, 4)]), ("x",), ("y",)),))
+    rows = [ROWS[n : n + 1] for n in range(3)]
+    with pytest.raises(
+        JfuseError, match=r"item 0 .*(\n.*)*found +3 arrays\n +try +a row of calls .* \[\[x\] for x in …\]"
+    ):
+        list(calibration_items(program, [rows]))
+    (item,) = calibration_items(program, [[[x] for x in rows]])
+    assert not item.goes_on
+    np.testing.assert_array_equal(np.concatenate([call.inputs["x"] for call in item.calls]), ROWS[:3])
 
 
 def test_errors_of_the_users_own_function_pass() -> None:
