@@ -15,6 +15,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from tokenize import TokenError
+from types import MappingProxyType
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -212,6 +213,12 @@ def substitute_dim(dim: Dim, sizes: Mapping[str, Dim]) -> Dim:
     names = {name: sizes.get(name, symbol(name)) for name in symbols_of(dim)}
     result = computed(str(dim), names, FUNCTIONS)
     return int(result) if is_known(result) else result
+
+
+def known_size(shape: Shape, sizes: Mapping[str, int] = MappingProxyType({})) -> int:
+    """How many elements a shape has with these sizes of symbols, as if what they leave open were 1."""
+    dims = (substitute_dim(d, sizes) for d in shape)
+    return math.prod(int(d) for d in dims if is_known(d))
 
 
 def computed(text: str, sizes: Mapping[str, Dim], functions: Mapping[str, Callable[..., Dim]]) -> Dim:

@@ -40,7 +40,7 @@ def _record(graph: Graph, args: Sequence[Any], observe: Observe | None) -> tuple
     shapes = [trace.resolve(a.type).shape if isinstance(a, Var) else np.shape(a) for a in args]
     sizes: dict[str, Dim] = {}
     for var, shape in zip(graph.inputs, shapes, strict=True):
-        sizes = _matched(var, shape) | sizes
+        sizes = symbol_sizes(var, shape) | sizes
     graph = rename_dims(graph, {k: v for k, v in sizes.items() if same(symbol(k), v) is not True})
     as_before = all(map(_is_shape, (var.type.shape for var in graph.inputs), shapes))
     env: dict[Var, Any] = dict(zip(graph.inputs, args, strict=True))
@@ -139,14 +139,14 @@ class _Sizes:
     def find(self, name: str) -> Dim | None:
         """The size of a symbol, None where no tensor so far has it as an axis."""
         if name not in self._found:
-            size = next((m[name] for v, a in self._env.items() if name in (m := _matched(v, np.shape(a)))), None)
+            size = next((m[name] for v, a in self._env.items() if name in (m := symbol_sizes(v, np.shape(a)))), None)
             if size is None:
                 return None if self._outer is None else self._outer.find(name)
             self._found[name] = size
         return self._found[name]
 
 
-def _matched(var: Var, shape: Sequence[Dim]) -> dict[str, Dim]:
+def symbol_sizes(var: Var, shape: Sequence[Dim]) -> dict[str, Dim]:
     """Symbols that are an axis of the Var by themselves, with the sizes there."""
     return {str(d): size for d, size in zip(var.type.shape, shape, strict=False) if symbols_of(d) == {str(d)}}
 

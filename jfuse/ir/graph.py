@@ -160,7 +160,7 @@ class Op:
     is_stubbed: whether the source has something else in its place.
     node: the TensorFlow node that either stands for, serialized. reason: why its rule did not take it.
     operands, and what stands below them: as `kernels.core.op.tfl` says.
-    parts: the names of inner values that `run_watched` can look at.
+    parts: the names of inner values that `run_watched` can give.
     """
 
     if TYPE_CHECKING:  # a field of some ops and a property of others: at run time no descriptor may stand in the way
@@ -259,8 +259,8 @@ class Op:
         """The results of that body for arrays.   types: `IntegerTypes` of the equation"""
         raise NotImplementedError
 
-    def run_watched(self, inputs: Sequence[Any], params: Params, watch: Any) -> tuple[Any, ...]:
-        """The results for arrays, then what a watch of inner values made of them, for an op that has `parts`."""
+    def run_watched(self, inputs: Sequence[Any], params: Params, parts: Sequence[str]) -> tuple[Any, ...]:
+        """The results for arrays, then the inner values of some names, for an op that has `parts`."""
         raise NotImplementedError
 
 

@@ -6,31 +6,34 @@ import os
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from itertools import starmap
+from itertools import chain, starmap
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
 
 from jfuse.errors import JfuseError
-from jfuse.ir.evaluate import evaluate, large_constants, with_constants
-from jfuse.ir.graph import Program, Signature
+from jfuse.ir.evaluate import evaluate, large_constants, symbol_sizes, with_constants
+from jfuse.ir.graph import Graph, Program, Signature
 from jfuse.ir.states import distinct, first_states
 from jfuse.ir.walk import all_graphs
 from jfuse.quantization.data import RANDOM, CalibrationData, Item, calibration_items
 from jfuse.quantization.instrument import ObservedSlot, instrumented
 from jfuse.quantization.moments import Moments
+from jfuse.quantization.on_host import Histograms, HostLooks
 from jfuse.quantization.statistics import Observed, Record, Statistics, is_statistics
 from jfuse.quantization.tallies import Spread
 from jfuse.running.cores import cores
 from jfuse.running.in_litert import WHY, works_on_resources
-from jfuse.running.over_samples import OverSamples, Together, compiles_slowly, samples_at_once
+from jfuse.running.over_samples import OverSamples, Together, samples_at_once, samples_for_quick
 from jfuse.running.partition import hosted
 from jfuse.running.processes import of_all_processes
 from jfuse.running.runner import untraceable
 
 _INPUT_BYTES = 2**27  # of the calls that are in memory at once
+_GROUP_BYTES, _GROUP_RUNS = 2**24, 8  # of a group, beyond what keeps all cores busy: each has records of all values
+_MANY = 4096  # calls: as soon as these, or those of a group, were read, there are many
 
 
 def calibrate(
@@ -69,11 +72,13 @@ def calibrate(
     spreads = dict.fromkeys((*observed, *histograms))
     tallies = [(Spread(h), o) for h, kind in ((False, spreads), (True, histograms)) for o in kind]
     values = {o: statistics.key(o) for o in (*spreads, *(moments or ()))}
-    runs = _Runs(program, [*(ObservedSlot(o, t) for t, o in tallies), *starmap(ObservedSlot, (moments or {}).items())])
+    slots = [*(ObservedSlot(o, t) for t, o in tallies), *starmap(ObservedSlot, (moments or {}).items())]
 
     def own() -> dict[str, Record]:
         records: dict[str, Record] = {}
-        for group in runs.groups(calibration_items(program, data, signature)):
+        expected, items = _looked_ahead(calibration_items(program, data, signature))
+        runs = _Runs(program, slots, expected)
+        for group in runs.groups(items):
             for found in runs.run(group):
                 _add(records, {values[what]: record for what, record in found.items()})
         return records
@@ -90,6 +95,23 @@ def _add(records: dict[str, Record], later: Mapping[str, Record]) -> None:
         records[key] = records[key].then(record) if key in records else record
 
 
+def _looked_ahead(items: Iterator[Item]) -> tuple[int, Iterator[Item]]:
+    """How many calls there are, as far as one may look for that, and all items."""
+    first, calls, size = list[Item](), 0, 0
+    for item in items:
+        first.append(item)
+        calls += len(item.calls)
+        size += _bytes(item) * len(item.calls)
+        if calls >= _MANY or size > _GROUP_BYTES:
+            return _MANY, chain(first, items)
+    return calls, iter(first)
+
+
+def _bytes(item: Item) -> int:
+    """Of the inputs of a call in a row of them."""
+    return sum(array.nbytes for array in item.calls[0].inputs.values())
+
+
 def _earlier(data: CalibrationData, program: Program) -> Statistics | None:
     """Statistics that were given instead of data."""
     if isinstance(data, Statistics):
@@ -104,14 +126,15 @@ def _untrusted(data: CalibrationData) -> str:
 
 @dataclass
 class _Runs:
-    """Runs groups of items that have one layout, with the states that they leave."""
+    """Runs groups of items that have one layout, with the states that they leave.   expected: calls in all"""
 
     program: Program
     slots: Sequence[ObservedSlot]
+    expected: int
     states: dict[str, np.ndarray] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        by_graph = {id(s.graph): _Watched(s, self._of(s)) for s in distinct(self.program)}
+        by_graph = {id(s.graph): _Watched(s, self._of(s), self.expected) for s in distinct(self.program)}
         self._watched = {s.key: by_graph[id(s.graph)] for s in self.program.signatures}
 
     def _of(self, signature: Signature) -> list[ObservedSlot]:
@@ -153,9 +176,9 @@ class _Runs:
         return bool(self.program.states()) or any(call.left_out for call in item.calls)
 
     def _is_full(self, group: Sequence[Item]) -> bool:
-        size = sum(a.nbytes for call in group[0].calls for a in call.inputs.values())
+        size = (len(group) + 1) * _bytes(group[0])
         most = min(self._watched[call.key].most for call in group[0].calls)
-        return len(group) >= most or (len(group) + 1) * size > _INPUT_BYTES
+        return size > (_INPUT_BYTES if len(group) < most else _GROUP_BYTES) or len(group) >= most * _GROUP_RUNS
 
     def run(self, group: Sequence[Item]) -> Iterator[Mapping[Observed, Record]]:
         """What was seen in each call of a group's sequences."""
@@ -180,64 +203,108 @@ def _layout(item: Item) -> object:
 
 
 class _Watched:
-    """One signature with tallies of its values, over samples."""
+    """One signature with tallies of its values, over samples.   expected: how many, in all"""
 
-    def __init__(self, signature: Signature, slots: Sequence[ObservedSlot]) -> None:
+    def __init__(self, signature: Signature, slots: Sequence[ObservedSlot], expected: int) -> None:
         self.signature = signature
-        self._slots = slots
-        self._graph = hosted(signature.graph, singly=True)
+        self.expected = expected
+        self.slots = slots
+        graph = hosted(signature.graph, singly=True)
         self.carried = [state.name for state in (*signature.exposed, *signature.states)]
-        outputs = self._graph.outputs[len(self._graph.outputs) - len(self.carried) :]
-        self._graph = replace(self._graph, outputs=outputs)
-        self._extremes = [s.what for s in slots if not s.tally.is_total]
-        self._totals = [s for s in slots if s.tally.is_total]
+        self.graph = replace(graph, outputs=graph.outputs[len(graph.outputs) - len(self.carried) :])
+        self._of_sizes: dict[tuple[tuple[str, int], ...], _Sized] = {}
+
+    @cached_property
+    def most(self) -> int:
+        """How many samples to run together, as far as is known without sizes of open dimensions."""
         backend = jax.default_backend()
-        self._at_once = samples_at_once(self._graph, backend)
-        self.most = self._at_once * max(len(jax.local_devices()), cores() if backend == "cpu" else 1)
-
-    @cached_property
-    def _fast(self) -> _Program:
-        return _Program(instrumented(self._graph, self._slots), self, self._at_once)
-
-    @cached_property
-    def _careful(self) -> _Program:
-        slots = [replace(s, tally=s.tally.of_finite()) for s in self._slots]
-        return _Program(instrumented(self._graph, slots), self, self._at_once)
-
-    @property
-    def extremes(self) -> int:
-        """Of how many values extremes are kept."""
-        return len(self._extremes)
+        runs = max(len(jax.local_devices()), cores() if backend == "cpu" else 1)
+        return samples_at_once(self.graph, backend) * runs
 
     def run(self, arrays: Sequence[np.ndarray], count: int) -> tuple[Sequence[np.ndarray], Mapping[Observed, Record]]:
         """The states after a call for each sample, and what was seen of each value."""
-        states, extremes, totals = self._fast.run(arrays, count)
+        sizes: dict[str, int] = {}
+        for var, array in zip(self.graph.inputs, arrays, strict=True):
+            sizes |= symbol_sizes(var, array.shape[1:])
+        key = tuple(sizes.items())
+        if key not in self._of_sizes:
+            self._of_sizes[key] = _Sized(self, sizes)
+        return self._of_sizes[key].run(arrays, count)
+
+
+class _Sized:
+    """As `_Watched`, with sizes of open dimensions."""
+
+    def __init__(self, watched: _Watched, sizes: Mapping[str, int]) -> None:
+        self._watched = watched
+        backend = jax.default_backend()
+        self._on_host = HostLooks.of(watched.graph, watched.slots, sizes) if backend == "cpu" else HostLooks()
+        self._inside = [slot for slot in watched.slots if not self._on_host.sees(slot)]
+        self._extremes = [s.what for s in self._inside if not s.tally.is_total]
+        self._totals = [s for s in self._inside if s.tally.is_total]
+        self._at_once = min(samples_at_once(watched.graph, backend, sizes), self._on_host.most)
+        self._quick = watched.expected <= samples_for_quick(watched.graph, sizes)
+
+    @cached_property
+    def _fast(self) -> _Program:
+        return self._program(self._inside)
+
+    @cached_property
+    def _careful(self) -> _Program:
+        return self._program([replace(s, tally=s.tally.of_finite()) for s in self._inside])
+
+    def _program(self, inside: Sequence[ObservedSlot]) -> _Program:
+        graph = instrumented(self._watched.graph, inside, self._on_host.values)
+        return _Program(graph, self._watched, len(self._extremes), self._on_host, self._at_once, self._quick)
+
+    def run(self, arrays: Sequence[np.ndarray], count: int) -> tuple[Sequence[np.ndarray], Mapping[Observed, Record]]:
+        """The states after a call for each sample, and what was seen of each value."""
+        found = self._fast.run(arrays, count)
+        extremes, totals = found.extremes, found.totals
         bad = np.isnan(extremes).any(-1) | (extremes == np.inf).any(-1)
         if bad.any() or not all(map(_is_finite, totals)):  # NaNs and infinities hide what else there was
-            _, extremes, totals = self._careful.run(arrays, count)
-        low, high = -extremes[:, :, 0], extremes[:, :, 1]
-        found = list(zip(self._totals, totals, strict=True))
-        histograms = {s.what: t.astype(np.int64) for s, t in found if not isinstance(s.tally, Moments)}
-        records = {
-            what: Record.of_calls(low[:, i], high[:, i], bad[:, i], histograms.get(what))
-            for i, what in enumerate(self._extremes)
-        }
-        moments = {s.what: Record(moments=t.astype(np.float64)) for s, t in found if isinstance(s.tally, Moments)}
-        return states, records | moments
+            again = self._careful.run(arrays, count)
+            extremes, totals = again.extremes, again.totals
+        of_totals = list(zip(self._totals, totals, strict=True))
+        counts = {s.what: t.astype(np.int64) for s, t in of_totals if not isinstance(s.tally, Moments)}
+        counts |= zip(self._on_host.counts, found.counts, strict=True)
+        seen = [(what, extremes[:, i], bad[:, i]) for i, what in enumerate(self._extremes)]
+        seen += [(what, found.ends[:, i], found.others[:, i]) for i, what in enumerate(self._on_host.extremes)]
+        records = {w: Record.of_calls(-ends[:, 0], ends[:, 1], others, counts.get(w)) for w, ends, others in seen}
+        moments = {s.what: Record(moments=t.astype(np.float64)) for s, t in of_totals if isinstance(s.tally, Moments)}
+        return found.states, records | moments
 
 
 def _is_finite(array: np.ndarray) -> bool:
     return bool(np.isfinite(array).all())
 
 
+class _Found(NamedTuple):
+    """What a program gives for samples.
+
+    states: after the calls, each with samples first. extremes: f32[samples,values,2], and totals, of what is tallied
+    inside of it. ends, others, counts: as `HostLooks.look` gives them.
+    """
+
+    states: Sequence[np.ndarray]
+    extremes: np.ndarray
+    totals: Sequence[np.ndarray]
+    ends: np.ndarray
+    others: np.ndarray
+    counts: Sequence[np.ndarray]
+
+
 class _Program:
     """An instrumented graph, run over samples on XLA, or one by one where that does not work."""
 
-    def __init__(self, graph: Any, watched: _Watched, at_once: int) -> None:
+    def __init__(
+        self, graph: Graph, watched: _Watched, extremes: int, on_host: HostLooks, at_once: int, quick: bool
+    ) -> None:
         self._graph = graph
-        self._states = len(watched.carried)
-        self._extremes = watched.extremes
-        self._quick = compiles_slowly(watched.signature.graph)
+        self._ends = len(watched.carried), len(watched.carried) + extremes, len(graph.outputs) - len(on_host.values)
+        self._on_host = on_host
+        self._histograms = Histograms(0)
+        self._quick = quick
         self._together = None if untraceable(watched.signature.graph) else Together(lambda: self._over_samples(at_once))
 
     def _over_samples(self, at_once: int) -> OverSamples:
@@ -248,28 +315,38 @@ class _Program:
         def function(weights: Any, *args: Any) -> Any:
             return self._split(call(weights, args[:count]))
 
-        return OverSamples(function, [arrays], most=at_once, totals=True, quick=self._quick)
+        return OverSamples(function, [arrays], most=at_once, totals=True, after=self._looked_at, quick=self._quick)
 
     def _split(self, found: Sequence[Any]) -> tuple[Any, Any]:
-        """(states, extremes) of each sample, and totals of all of them: histograms and moments."""
-        split = self._states + self._extremes
-        return (tuple(found[: self._states]), tuple(found[self._states : split])), tuple(found[split:])
+        """(states, extremes, values for NumPy) of each sample, and totals of all of them: histograms and moments."""
+        states, extremes, totals = self._ends
+        of_each = tuple(found[:states]), tuple(found[states:extremes]), tuple(found[totals:])
+        return of_each, tuple(found[extremes:totals])
 
-    def run(
-        self, arrays: Sequence[np.ndarray], count: int
-    ) -> tuple[Sequence[np.ndarray], np.ndarray, Sequence[np.ndarray]]:
-        """States after the calls, each with samples first; extremes f32[samples, values, 2]; the totals."""
+    def _looked_at(self, results: Any, totals: Any) -> tuple[Any, Any]:
+        """With what NumPy finds in the values in their place."""
+        states, extremes, values = results
+        return (states, extremes, *self._on_host.look(values, self._histograms)), totals
+
+    def run(self, arrays: Sequence[np.ndarray], count: int) -> _Found:
+        """What is seen in a call for each sample."""
         given = arrays or [np.zeros(count, np.int8)]  # a signature without inputs
+        self._begin()
         found = None if self._together is None else self._together.run(given)
-        (states, extremes), totals = self._one_by_one(arrays, count) if found is None else found
+        (states, extremes, ends, others), totals = self._one_by_one(arrays, count) if found is None else found
         stacked = np.stack(extremes, 1) if extremes else np.zeros((count, 0, 2), np.float32)
-        return states, stacked, totals
+        return _Found(states, stacked, totals, ends, others, self._histograms.counts)
+
+    def _begin(self) -> None:
+        self._histograms = Histograms(len(self._on_host.counts))
 
     def _one_by_one(self, arrays: Sequence[np.ndarray], count: int) -> tuple[Any, Any]:
         with jax.enable_x64(True), jax.default_matmul_precision("highest"):
-            rows = [
-                self._split([np.asarray(r) for r in evaluate(self._graph, [np.int32(1), *(a[n] for a in arrays)])])
-                for n in range(count)
-            ]
+            self._begin()  # whatever runs did before they failed
+            rows = [self._alone([a[n] for a in arrays]) for n in range(count)]
         results, totals = zip(*rows, strict=True)
-        return jax.tree.map(lambda *r: np.stack(r), *results), jax.tree.map(lambda *t: sum(t), *totals)
+        return jax.tree.map(lambda *r: np.concatenate(r), *results), jax.tree.map(lambda *t: sum(t), *totals)
+
+    def _alone(self, sample: Sequence[np.ndarray]) -> tuple[Any, Any]:
+        results, totals = self._split([np.asarray(r) for r in evaluate(self._graph, [np.int32(1), *sample])])
+        return self._looked_at(jax.tree.map(lambda r: r[None], results), totals)

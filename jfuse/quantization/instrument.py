@@ -1,4 +1,4 @@
-"""A graph that also gives statistics of its own values: loops and branches carry them, fused ops update them."""
+"""A graph that also gives statistics of its own values, which loops and branches carry, or the values themselves."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from jfuse.ir.graph import Eqn, Graph, Op, Params, Var
 from jfuse.ir.types import DType, TensorType
 from jfuse.ir.walk import all_graphs
 from jfuse.kernels.control import composite, if_, scan, while_
-from jfuse.kernels.fused.lstm_cell import CellWatch
 from jfuse.quantization.moments import Moments
 from jfuse.quantization.statistics import Observed
 from jfuse.quantization.tallies import Tally, again, look, merge, start
 
 T = TypeVar("T")
 _WEIGHT = TensorType((), DType.i32)
+_PART = TensorType((), DType.f32, ranked=False)  # of all steps: the shape is the op's own business
 _Place = Literal["value", "part", "operand"]
 """What is seen: a value, a part of the fused op that makes it, an operand of what makes it."""
 
@@ -38,17 +38,20 @@ def _place(slot: ObservedSlot) -> _Place:
     return "part" if slot.what.part else "value"
 
 
-def instrumented(graph: Graph, slots: Sequence[ObservedSlot]) -> Graph:
-    """The graph with a weight as its first input, and one tally for each slot after its results.
+def instrumented(graph: Graph, slots: Sequence[ObservedSlot], given: Sequence[Observed] = ()) -> Graph:
+    """The graph with a weight as its first input, and after its results one tally for each slot, then values.
 
     Values that the graph does not have, or that are computed out of sight, have an empty tally.
+    given: values that are results themselves: of the graph, not of its bodies.
     """
-    return _Instrument(slots).whole(graph)
+    return _Instrument(slots, given).whole(graph)
 
 
 class _Instrument:
-    def __init__(self, slots: Sequence[ObservedSlot]) -> None:
+    def __init__(self, slots: Sequence[ObservedSlot], given: Sequence[Observed]) -> None:
         self._slots = slots
+        self._given = given
+        self._parts: dict[Observed, Var] = {}
         self._of: dict[tuple[Var, _Place], list[int]] = {}
         for i, slot in enumerate(slots):
             self._of.setdefault((slot.what.var, _place(slot)), []).append(i)
@@ -58,7 +61,8 @@ class _Instrument:
         tallies = {i: Var(slot.tally.type) for i, slot in enumerate(self._slots)}
         eqns = [Eqn(start(self._slots[i].tally), (), (var,)) for i, var in tallies.items()]
         inner, tallies = self._eqns(graph, weight, tallies)
-        outputs = (*graph.outputs, *tallies.values())
+        given = (self._parts.get(what, what.var) for what in self._given)
+        outputs = (*graph.outputs, *tallies.values(), *given)
         return replace(graph, inputs=(weight, *graph.inputs), eqns=(*eqns, *inner), outputs=outputs)
 
     def _eqns(self, graph: Graph, weight: Var, tallies: dict[int, Var]) -> tuple[list[Eqn], dict[int, Var]]:
@@ -85,11 +89,13 @@ class _Instrument:
         """The equation, with the tallies that are updated within it as further operands and results."""
         parts = self._of.get((eqn.outputs[0], "part"), ()) if eqn.outputs and eqn.op.parts else ()
         inside = [*dict.fromkeys(i for body in eqn.bodies for i in self._within(body))]
-        if parts:
-            op = WatchedOp(eqn.op, tuple(self._slots[i].what.part for i in parts), tuple(self._tallies(parts)))
-            yield from self._around(
-                _Opened(replace(eqn, op=op), len(eqn.inputs), len(eqn.outputs)), parts, weight, tallies
-            )
+        if wanted := [*self._parts_of(eqn)]:
+            seen = {what.part: Var(_PART) for what in wanted}
+            self._parts |= {what: seen[what.part] for what in wanted}
+            op = WatchedOp(eqn.op, tuple(seen))
+            yield replace(eqn, op=op, outputs=(*eqn.outputs, *seen.values()))
+            for i in parts:
+                yield self._look(i, seen[self._slots[i].what.part], weight, tallies)
         elif inside and eqn.op in (while_, if_, scan, composite):
             yield from self._around(self._threaded(eqn, inside), inside, weight, tallies)
         else:
@@ -98,6 +104,12 @@ class _Instrument:
             tally = self._slots[i].tally
             assert isinstance(tally, Moments), "_place"
             yield self._look(i, eqn.inputs[tally.operand], weight, tallies)
+
+    def _parts_of(self, eqn: Eqn) -> Iterator[Observed]:
+        """The parts of an equation's op that somebody wants to see."""
+        if eqn.op.parts:
+            yield from (self._slots[i].what for i in self._of.get((eqn.outputs[0], "part"), ()))
+            yield from (what for what in self._given if what.part and what.var is eqn.outputs[0])
 
     def _within(self, graph: Graph) -> Iterator[int]:
         for inner in all_graphs(graph):
@@ -167,11 +179,10 @@ def _inserted(items: Sequence[T], at: int, added: Sequence[T]) -> tuple[T, ...]:
 
 @dataclass(frozen=True)
 class WatchedOp(Op):
-    """An op with parts, which also takes a weight and tallies of its parts, and gives the tallies after it."""
+    """An op with parts, which also gives some of them."""
 
     op: Op
     watched: tuple[str, ...]
-    tallies: tuple[Tally, ...]
 
     @property
     def name(self) -> str:
@@ -179,16 +190,7 @@ class WatchedOp(Op):
         return f"calibration.{self.op.name}"
 
     def run(self, inputs: Sequence[Any], params: Params, bodies: Sequence[Graph]) -> tuple[Any, ...]:
-        """The results of the op, then the tallies."""
-        count = len(self.watched)
-        operands, (weight, *given) = inputs[: -count - 1], inputs[-count - 1 :]
-        of = {part: [i for i, p in enumerate(self.watched) if p == part] for part in self.watched}
-
-        def update(part: str, kept: Sequence[Any], value: Any) -> list[Any]:
-            return [self.tallies[i].update(k, value, weight) for i, k in zip(of[part], kept, strict=True)]
-
-        begun = {part: [given[i] for i in places] for part, places in of.items()}
-        *results, after = self.op.run_watched(operands, params, CellWatch(begun, update))
-        found = (*results, *(after[part][of[part].index(i)] for i, part in enumerate(self.watched)))
+        """The results of the op, then the parts."""
+        found = self.op.run_watched(inputs, params, self.watched)
         traced = any(isinstance(i, jax.core.Tracer) for i in (*inputs, *found))
         return found if traced else tuple(map(np.asarray, found))

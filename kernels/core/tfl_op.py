@@ -87,9 +87,9 @@ class TflOp(Op):
         return rule
 
     def watched(self, *parts: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-        """Register a body that also looks at inner values of these names: called with a watch, operands and options.
+        """Register a body that also gives inner values: called with some of these names, operands and options.
 
-        It returns the results, then the tallies of the watch.
+        It returns the results, then the value of each name, which has no numbers where the options leave it out.
         """
 
         def register(body: Callable[..., Any]) -> Callable[..., Any]:
@@ -98,11 +98,11 @@ class TflOp(Op):
 
         return register
 
-    def run_watched(self, inputs: Sequence[Any], params: Params, watch: Any) -> tuple[Any, ...]:
-        """The results for arrays, then the tallies of the watch."""
+    def run_watched(self, inputs: Sequence[Any], params: Params, parts: Sequence[str]) -> tuple[Any, ...]:
+        """The results for arrays, then the inner values of these names."""
         assert self.watched_body is not None, "an op with parts"
         with jax.enable_x64(True):
-            return tuple(self.watched_body(watch, *inputs, **params))
+            return tuple(self.watched_body(parts, *inputs, **params))
 
     def quantized(self, takes: Takes) -> Callable[[IntegerBody], IntegerBody]:
         """Register a body for quantized integers: called with the `IntegerTypes`, the operands and the options.

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
 from jfuse.kernels.core.op import Array, tfl
-from jfuse.kernels.fused.lstm_cell import PARTS, CellWatch, LstmCell, lstm_cell
+from jfuse.kernels.fused.lstm_cell import PARTS, LstmCell, lstm_cell
 from jfuse.kernels.fused.recurrence import Checks
 
 
@@ -129,17 +130,18 @@ def lstm(
 
 
 @unidirectional_sequence_lstm.watched(*PARTS)
-def _sequence_watched(watch: CellWatch, *operands: Array | None, time_major: bool, **options: Any) -> tuple[Any, ...]:
-    """The results of unidirectional_sequence_lstm, and the tallies of inner values after the last step."""
+def _sequence_watched(
+    parts: Sequence[str], *operands: Array | None, time_major: bool, **options: Any
+) -> tuple[Any, ...]:
+    """The results of unidirectional_sequence_lstm, and inner values of all steps."""
     cell = _cell_of("unidirectional_sequence_lstm", operands, options)
-    return cell.run_watched(watch, operands[0], operands[18], operands[19], time_major=time_major)
+    return cell.run_watched(parts, operands[0], operands[18], operands[19], time_major=time_major)
 
 
 @lstm.watched(*PARTS)
-def _step_watched(watch: CellWatch, *operands: Array | None, **options: Any) -> tuple[Any, ...]:
-    """The results of lstm, and the tallies of its inner values."""
-    h, state, c, tallies = _cell_of("lstm", operands, options).run_step_watched(watch, operands[0], *operands[18:20])
-    return h, state, c, tallies
+def _step_watched(parts: Sequence[str], *operands: Array | None, **options: Any) -> tuple[Any, ...]:
+    """The results of lstm, and its inner values."""
+    return _cell_of("lstm", operands, options).run_step_watched(parts, operands[0], *operands[18:20])
 
 
 def _cell_of(op: str, operands: tuple[Array | None, ...], options: dict[str, Any]) -> LstmCell:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -47,25 +47,6 @@ class LstmGate:
 PARTS = ("input_gate", "forget_gate", "cell_gate", "output_gate", "cell", "hidden")
 """Inner values of each step: what enters the nonlinearity of a gate, before its layer norm where there is one, f[b,c];
 the new cell state, f[b,c]; the output before the projection, f[b,c]."""
-
-
-@dataclass(frozen=True)
-class CellWatch:
-    """Looks at inner values while steps are computed.
-
-    tallies: by part, what is kept of it before the first step: arrays. update: a part, its tally before a step and its
-        value there, to the tally after the step.
-    """
-
-    tallies: Mapping[str, Any]
-    update: Callable[[str, Any, Array], Any]
-
-    def after(self, tallies: Mapping[str, Any], values: Mapping[str, Array]) -> dict[str, Any]:
-        """The tallies after a step. Those of parts that the cell does not have stay as they are."""
-        return {part: self.update(part, t, values[part]) if part in values else t for part, t in tallies.items()}
-
-
-_NOTHING = CellWatch({}, lambda part, tally, value: tally)
 
 
 @dataclass(frozen=True)
@@ -118,14 +99,14 @@ class LstmCell:
         backwards: bool = False,
     ) -> tuple[Array, Array, Array]:
         """All steps: every h in a row, and the states after the last step."""
-        y, h, c, _ = self.run_watched(
-            _NOTHING, x, output_state, cell_state, time_major=time_major, aux=aux, backwards=backwards
+        y, h, c, *_ = self.run_watched(
+            (), x, output_state, cell_state, time_major=time_major, aux=aux, backwards=backwards
         )
         return y, h, c
 
     def run_watched(
         self,
-        watch: CellWatch,
+        parts: Sequence[str],
         x: Array,
         output_state: Array,
         cell_state: Array,
@@ -133,41 +114,43 @@ class LstmCell:
         time_major: bool,
         aux: Array | None = None,
         backwards: bool = False,
-    ) -> tuple[Array, Array, Array, dict[str, Any]]:
-        """As `run`, with the tallies of `watch` after the last step."""
+    ) -> tuple[Array, ...]:
+        """As `run`, then these parts of all steps, f[t,b,c]; without numbers where the cell does not have them."""
         sequences = [time_first(v, time_major) for v in (x, aux) if v is not None]
         states = self._states(sequences[0].shape[1], output_state, cell_state)
-        start = (*states, dict(watch.tallies))
-        (h, c, tallies), y = over_time(self._stepper(watch), start, sequences, backwards=backwards)
-        return time_first(y, time_major), jnp.reshape(h, output_state.shape), jnp.reshape(c, cell_state.shape), tallies
+        (h, c), (y, *seen) = over_time(self._stepper(parts), states, sequences, backwards=backwards)
+        states = jnp.reshape(h, output_state.shape), jnp.reshape(c, cell_state.shape)
+        return time_first(y, time_major), *states, *seen
 
     def run_step(self, x: Array, output_state: Array, cell_state: Array) -> tuple[Array, Array, Array]:
         """One step: h, and both states after it."""
-        return self.run_step_watched(_NOTHING, x, output_state, cell_state)[:3]
+        h, state, c, *_ = self.run_step_watched((), x, output_state, cell_state)
+        return h, state, c
 
     def run_step_watched(
-        self, watch: CellWatch, x: Array, output_state: Array, cell_state: Array
-    ) -> tuple[Array, Array, Array, dict[str, Any]]:
-        """As `run_step`, with the tallies of `watch` after the step."""
-        start = (*self._states(x.shape[0], output_state, cell_state), dict(watch.tallies))
-        (_, c, tallies), h = self._stepper(watch)(start, [jnp.asarray(x)])
-        return h, jnp.reshape(h, output_state.shape), jnp.reshape(c, cell_state.shape), tallies
+        self, parts: Sequence[str], x: Array, output_state: Array, cell_state: Array
+    ) -> tuple[Array, ...]:
+        """As `run_step`, then these parts, f[b,c]; without numbers where the cell does not have them."""
+        states = self._states(x.shape[0], output_state, cell_state)
+        (_, c), (h, *seen) = self._stepper(parts)(states, [jnp.asarray(x)])
+        return h, jnp.reshape(h, output_state.shape), jnp.reshape(c, cell_state.shape), *seen
 
     def _states(self, batch: Any, output_state: Array, cell_state: Array) -> tuple[Array, Array]:
         return jnp.reshape(output_state, (batch, self.width)), jnp.reshape(cell_state, (batch, self.units))
 
-    def _stepper(self, watch: CellWatch) -> Step:
+    def _stepper(self, parts: Sequence[str]) -> Step:
+        """A step from (h, c) to these, and to (h, *parts)."""
         gates = [self.gates[g] for g in self.computed]
         inputs = [[g.weights for g in gates], *([[g.aux for g in gates]] if gates[0].aux is not None else [])]
         total = sums([jnp.concatenate(w) for w in inputs], jnp.concatenate([g.recurrent for g in gates]))
         # A layer norm comes before the biases.
         bias = jnp.concatenate([g.bias for g in gates]) if gates[0].norm is None else None
 
-        def step(state: tuple[Array, Array, Any], entering: Sequence[Array]) -> tuple[Any, Array]:
-            h, c, tallies = state
+        def step(state: tuple[Array, Array], entering: Sequence[Array]) -> tuple[Any, Any]:
+            h, c = state
             totals = total(entering, h)
             h, inner = self.step(totals if bias is None else totals + bias, c)
-            return (h, inner["cell"], watch.after(tallies, inner)), h
+            return (h, inner["cell"]), (h, *(inner.get(part, c[:0]) for part in parts))
 
         return step
 

@@ -42,6 +42,14 @@ def test_every_number_lies_between_the_edges_of_its_bin() -> None:
     assert np.all(bin_of(x[np.abs(x) < 2.0**-32]) == bin_of(np.zeros(1, np.float32))[0])
 
 
+def test_every_number_counts_in_its_bin() -> None:
+    """Also those below and above all bins, and zeros of either sign; NaNs and infinities do not."""
+    drawn = np.random.default_rng(2).standard_normal(5000) * np.exp2(np.random.default_rng(3).integers(-60, 60, 5000))
+    x = np.concatenate([drawn, [0.0, -0.0, 1e-45, -1e-45, 3e38, -3e38]]).astype(np.float32)
+    counts = counted(np.concatenate([x, np.array([np.nan, np.inf, -np.inf], np.float32)]))
+    np.testing.assert_array_equal(counts, np.bincount(bin_of(x), minlength=BINS))
+
+
 def test_ranges_of_a_normal_distribution() -> None:
     program, what = one_value()
     x = np.random.default_rng(0).standard_normal(20_000).astype(np.float32)

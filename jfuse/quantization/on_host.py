@@ -1,0 +1,111 @@
+"""Values that NumPy looks at, right after XLA computed them: on a CPU, where they need not go anywhere for that.
+
+A reduction over all numbers of a value is a loop for LLVM to compile, and one that it does not vectorize, as NaNs have
+to come through; a histogram is a scatter, number by number. NumPy has both ready. A program that only gives its values
+is compiled as soon as the model itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from threading import Lock
+
+import numpy as np
+
+from jfuse.ir.dims import known_size
+from jfuse.ir.graph import Graph
+from jfuse.quantization.histogram import BINS, count
+from jfuse.quantization.instrument import ObservedSlot
+from jfuse.quantization.statistics import Observed
+from jfuse.quantization.tallies import Spread
+
+_BYTES = 2**25
+"""Of the values of one run. Those of a network of images are read while the cache has some of them; where one sample
+has more, the larger ones stay inside the program."""
+
+
+@dataclass(frozen=True)
+class HostLooks:
+    """Values of a graph that NumPy looks at after each run.
+
+    extremes: of which the extremes of each sample are kept. counts: of which a histogram is kept, of all samples.
+    most: how many samples of a run have room for their values.
+    """
+
+    extremes: tuple[Observed, ...] = ()
+    counts: tuple[Observed, ...] = ()
+    most: int = _BYTES
+
+    @classmethod
+    def of(cls, graph: Graph, slots: Sequence[ObservedSlot], sizes: Mapping[str, int]) -> HostLooks:
+        """What is to be seen of the graph's own values, not of those in bodies, as far as there is room.
+
+        sizes: of open dimensions.
+        """
+        own = {Observed(v) for v in (*graph.inputs, *(out for eqn in graph.eqns for out in eqn.outputs))}
+        own |= {Observed(eqn.outputs[0], part) for eqn in graph.eqns for part in eqn.op.parts}
+        spreads = [s for s in slots if isinstance(s.tally, Spread) and s.what in own]
+        # That of a part is about as large as the op's result.
+        taken = {s.what: 4 * known_size(s.what.var.type.shape, sizes) for s in spreads}
+        fitting, room = set[Observed](), _BYTES
+        for what in sorted(taken, key=lambda what: taken[what]):
+            if taken[what] <= room:
+                fitting.add(what)
+                room -= taken[what]
+        seen = [s for s in spreads if s.what in fitting]
+        extremes, counts = (tuple(s.what for s in seen if s.tally.is_total is total) for total in (False, True))
+        return cls(extremes, counts, max(1, _BYTES // max(1, _BYTES - room)))
+
+    @property
+    def values(self) -> tuple[Observed, ...]:
+        """All of them, each once."""
+        return tuple(dict.fromkeys((*self.extremes, *self.counts)))
+
+    def sees(self, slot: ObservedSlot) -> bool:
+        """Whether NumPy keeps what is asked for."""
+        return isinstance(slot.tally, Spread) and slot.what in (self.counts if slot.tally.is_total else self.extremes)
+
+    def look(self, values: Sequence[np.ndarray], histograms: Histograms) -> tuple[np.ndarray, np.ndarray]:
+        """Extremes f32[n,values,2] as `Spread` has them, but of finite numbers; whether there were others, bool.
+
+        values: f[n,...], in the order of `values`. Histograms are counted on.
+        """
+        with np.errstate(over="ignore"):
+            of = dict(zip(self.values, (np.asarray(v, np.float32) for v in values), strict=True))
+        found = [_ends(of[what]) for what in self.extremes]
+        histograms.add([of[what] for what in self.counts])
+        rows = len(values[0]) if values else 0
+        ends = np.stack([e for e, _ in found], 1) if found else np.zeros((rows, 0, 2), np.float32)
+        return ends, np.stack([o for _, o in found], 1) if found else np.zeros((rows, 0), bool)
+
+
+class Histograms:
+    """Histograms of some values, which runs on several cores add to.   counts: i64[BINS] each"""
+
+    def __init__(self, number: int) -> None:
+        self.counts = [np.zeros(BINS, np.int64) for _ in range(number)]
+        self._lock = Lock()
+
+    def add(self, values: Sequence[np.ndarray]) -> None:
+        """Count the finite numbers of each value."""
+        with self._lock:
+            for counts, value in zip(self.counts, values, strict=True):
+                finite = np.isfinite(value)
+                count(counts, value if finite.all() else value[finite])
+
+
+def _ends(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The extremes of each sample's finite numbers, the least one negated, and which samples have other numbers."""
+    rows = values.reshape(len(values), -1)
+    ends = _of_rows(rows, rows)
+    others = np.isnan(ends).any(1) | (ends == np.inf).any(1)
+    if others.any():
+        some = rows[others]
+        finite = np.isfinite(some)
+        ends[others] = _of_rows(np.where(finite, some, np.inf), np.where(finite, some, -np.inf))
+    return ends, others
+
+
+def _of_rows(low: np.ndarray, high: np.ndarray) -> np.ndarray:
+    return np.stack([-low.min(1, initial=np.inf), high.max(1, initial=-np.inf)], 1)
