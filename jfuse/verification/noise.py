@@ -22,6 +22,7 @@ from jfuse.quantization.statistics import Statistics, is_statistics
 from jfuse.report import Noise
 from jfuse.running.interpreter import LiteRt
 from jfuse.running.micro import has_micro
+from jfuse.running.over_samples import samples_for_quick
 from jfuse.tflite.runtime.table import quantized_of
 from jfuse.verification.runners.in_micro import InMicro
 from jfuse.verification.subject import Calls
@@ -123,7 +124,7 @@ def noise_of(lite: Streaming, unquantized: Streaming, data: CalibrationData) -> 
     """
     given = "random" if data is None or _is_statistics(data) else data
     items = list(islice(calibration_items(unquantized.program, given), _ITEMS))
-    wanted = list(_answers(unquantized.stream(quick=True), items))
+    wanted = list(_answers(unquantized.stream(quick=_is_quick(unquantized.program, items)), items))
     found: list[Noise] = []
     for where, start in _interpreters(lite.program).items():
         stream = _InFile(lite, start)
@@ -141,6 +142,11 @@ def file_answers(lite: Streaming, calls: Iterable[Mapping[str, np.ndarray]]) -> 
     stream, key = _InFile(lite, _LITERT["LiteRT"]), lite.program.signatures[0].key
     for inputs in calls:
         yield stream.run(inputs, key)
+
+
+def _is_quick(program: Program, items: Sequence[Item]) -> bool:
+    """Whether the items are few enough for a program that is compiled soon and runs slowly."""
+    return sum(len(item.calls) for item in items) <= min(map(samples_for_quick, program.graphs()))
 
 
 def _is_statistics(data: CalibrationData) -> bool:
