@@ -7,6 +7,10 @@ sample, as its converter does; jfuse takes the extremes of all values that are f
 then the same with histograms. Wall times, compilation included; "further" is what each sample costs beyond the first
 ones, compilation left out. Seconds of the processor, of all threads, tell more where other programs run, too. The
 ranges of inputs and outputs are compared.
+
+Memory is measured in processes of their own, which have the file and the samples: how much the most that was held is
+above what was held before, for the float model run over the samples, and for their calibration. What is left beside
+the statistics is given as a ratio of the first.
 """
 
 from __future__ import annotations
@@ -15,6 +19,9 @@ import argparse
 import json
 import os
 import platform
+import subprocess
+import sys
+import tempfile
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -28,15 +35,19 @@ from tensorflow.lite.python.optimize.calibrator import Calibrator
 
 import jfuse
 from bench.verify import mobilenet, sequence
+from jfuse.benchmark.peak_memory import begin_peak, peak_mib
 from jfuse.ir.graph import Program
 from jfuse.ir.walk import all_graphs
 from jfuse.quantization.calibrate import calibrate
-from jfuse.quantization.statistics import Observed
+from jfuse.quantization.statistics import Observed, Statistics
+from jfuse.running.over_samples import OverSamples, samples_at_once
 
 MODELS: dict[str, tuple[tuple[int, ...], Callable[[], Any]]] = {
     "lstm": ((50, 16), sequence(50, 16, lambda layers: layers.LSTM(64))),
+    "lstm_keywords": ((98, 40), sequence(98, 40, lambda layers: layers.LSTM(128))),  # one second of 40 mel bands
     "mobilenet": ((96, 96, 3), mobilenet),
 }
+JOBS = ("float", "extremes", "histograms")
 
 
 def values(program: Program) -> list[Observed]:
@@ -71,15 +82,61 @@ def ours(program: Program, samples: np.ndarray, histograms: bool) -> tuple[float
     return time.perf_counter() - started, time.process_time() - busy, found
 
 
+def drawn(name: str, count: int) -> np.ndarray:
+    """The samples of a model."""
+    return np.random.default_rng(0).standard_normal((count, *MODELS[name][0])).astype(np.float32)
+
+
+def memory(job: str, name: str, file: Path, count: int) -> tuple[float, float]:
+    """The most MiB held in one job of this process above what was held before, and the MiB of the statistics."""
+    program, samples = jfuse.load(file).program, drawn(name, count)
+    statistics = Statistics(program)
+    begin_peak()
+    before = peak_mib()
+    if job == "float":
+        (signature,) = program.signatures
+        most = samples_at_once(signature.graph, jax.default_backend())
+        OverSamples.of(jfuse.load(file).jax(), most)([samples[:, None]])
+    else:
+        statistics = ours(program, samples, job == "histograms")[2]
+    after = peak_mib()
+    if before is None or after is None:
+        raise SystemExit("memory is measured on Linux")
+    kept = [a for record in statistics.records.values() for a in (record.counts, record.moments) if a is not None]
+    return after - before, (sum(a.nbytes for a in kept) + 64 * len(statistics.records)) / 2**20
+
+
+def memories(name: str, model: bytes, count: int) -> dict[str, float]:
+    """MiB of each job, and what calibration has beside its statistics, per what the float model has."""
+    row: dict[str, float] = {}
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "model.tflite"
+        file.write_bytes(model)
+        for job in JOBS:
+            command = [sys.executable, "-m", "bench.calibrate", "--memory", job, name, str(file)]
+            done = subprocess.run([*command, "--samples", str(count)], check=True, stdout=subprocess.PIPE)
+            peak, statistics = json.loads(done.stdout.splitlines()[-1])
+            row[f"{job}_mib"] = peak
+            if job != "float":
+                row[f"{job}_statistics_mib"] = statistics
+                row[f"{job}_memory_ratio"] = (peak - statistics) / row["float_mib"]
+    return row
+
+
 def measured(name: str, count: int) -> dict[str, Any]:
     """One model's row."""
-    shape, make = MODELS[name]
+    make = MODELS[name][1]
     lite = jfuse.convert(make(), verify=False)
-    samples = np.random.default_rng(0).standard_normal((count, *shape)).astype(np.float32)
+    samples = drawn(name, count)
     theirs, their_processor, stated = official(lite.to_bytes(), samples)
     few = len(samples) // 2
     _, _, statistics = ours(lite.program, samples, False)
-    row = {"model": name, "samples": count, "official_s": theirs, "official_further_ms": 1000 * theirs / count}
+    row: dict[str, Any] = {
+        "model": name,
+        "samples": count,
+        "official_s": theirs,
+        "official_further_ms": 1000 * theirs / count,
+    }
     for what, histograms in (("extremes", False), ("histograms", True)):
         half, _, _ = ours(lite.program, samples[:few], histograms)
         whole, processor, _ = ours(lite.program, samples, histograms)
@@ -90,7 +147,7 @@ def measured(name: str, count: int) -> dict[str, Any]:
     (graph,) = lite.program.graphs()
     for var, ends in zip((*graph.inputs, *graph.outputs), stated, strict=True):
         np.testing.assert_allclose(statistics.range(Observed(var)), ends, rtol=1e-3, atol=1e-5)
-    return row
+    return row | memories(name, lite.to_bytes(), count)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -99,7 +156,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--json", type=Path)
     parser.add_argument("-k", nargs="*", default=[""])
     parser.add_argument("--samples", type=int, default=1000)
+    parser.add_argument("--memory", nargs=3, metavar=("JOB", "MODEL", "FILE"), help="what a process of its own does")
     options = parser.parse_args(arguments)
+    if options.memory:
+        job, name, file = options.memory
+        print(json.dumps(memory(job, name, Path(file), options.samples)))
+        return
     rows = [measured(name, options.samples) for name in MODELS if any(part in name for part in options.k)]
     columns = [key for key in rows[0] if key != "model"]
     for row in rows:

@@ -152,6 +152,17 @@ def test_runs_keep_dtypes(dtype: DType) -> None:
     np.testing.assert_array_equal(largest, samples.max(1))
 
 
+def test_what_numpy_makes_of_each_run() -> None:
+    """Results and totals of runs of two samples, the last one filled up with a copy that does not count."""
+    x = np.arange(7, dtype=np.float32)
+    runs = OverSamples(
+        lambda weight, x: (2 * x, ()), most=2, totals=True, after=lambda r, _: (r + 1, np.array([len(r)]))
+    )
+    results, totals = runs([x])
+    np.testing.assert_array_equal(results, 2 * x + 1)
+    assert totals == 7
+
+
 def test_samples_are_on_all_devices() -> None:
     seen = []
 
