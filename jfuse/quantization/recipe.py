@@ -10,7 +10,7 @@ from typing import Literal, get_args
 
 from jfuse.errors import JfuseError, shown
 from jfuse.ir.types import DType
-from jfuse.option_values import LARGEST_SIZE, several, whole
+from jfuse.option_values import LARGEST_SIZE, need_truth, several, whole
 from jfuse.tflite.schema import BUILTIN_CODES
 
 Mode = Literal["float", "float16", "weight_only", "dynamic", "integer"]
@@ -130,7 +130,10 @@ class Recipe:
             if not isinstance(rule, QuantizeRule):
                 raise JfuseError("a recipe has rules", expected="jfuse.QuantizeRule", found=shown(rule))
         object.__setattr__(self, "rules", rules)
-        _one_of("equalization", self.equalization, (False, True))
+        for name in ("equalization", "int8_only"):
+            need_truth(f"{name} of a recipe", getattr(self, name))
+        if not isinstance(self.name, str):
+            raise JfuseError("the name of a recipe is a text", found=shown(self.name))
         for name in ("inputs", "outputs"):
             given = getattr(self, name)
             choices = {**{d.value: d for d in IN_AND_OUT}, **_LONG_NAMES}

@@ -1,24 +1,45 @@
 """Recipes as JSON: in ai-edge-quantizer's form where it can say them, which is a list of rules.
 
 What that form lacks is said in two ways more: a rule may have a table "jfuse" with further fields, and the whole may be
-a table with "rules" and the fields of the recipe.
+a table with "rules" and the fields of the recipe. Inputs and outputs are operators there ("INPUT", "OUTPUT"): a rule of
+integers for all operators makes integers of them, too.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+import re
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
 from jfuse.errors import JfuseError
 from jfuse.files import need_regular
+from jfuse.ir.types import DType
 from jfuse.option_values import several
-from jfuse.quantization.recipe import IN_TURN, Mode, QuantizeRule, Recipe
+from jfuse.quantization.recipe import ALL, IN_TURN, Mode, QuantizeRule, Recipe
 
 _NO_QUANTIZE, _CASTING, _MINMAX, _MSE = "no_quantize", "float_casting", "min_max_uniform_quantize", "MSE"
-_ALGORITHMS = {"minmax": _MINMAX, "mse": _MSE, IN_TURN: "jfuse.gptq"}
+_ALGORITHMS = {"minmax": _MINMAX, "mse": _MSE, IN_TURN: "GPTQ"}
+_SAME_AS = {
+    "OCTAV": "mse",  # it looks for the scale that errs least by a formula
+    "dequantized_weight_recovery": "minmax",  # weights on a grid keep their numbers here whatever the algorithm is
+    "jfuse.gptq": IN_TURN,  # as jfuse wrote it before
+}
+_OPERATIONS = {"TRANSPOSE_CONV": "CONV_2D_TRANSPOSE", "CUSTOM": "CUSTOM_OP"}
+_ENDS = {"inputs": "INPUT", "outputs": "OUTPUT"}
+_CONFIG = frozenset(
+    {
+        "weight_tensor_config",
+        "activation_tensor_config",
+        "compute_precision",
+        "explicit_dequantize",
+        "skip_checks",
+        "min_weight_elements",
+    }
+)
+_OF_TENSOR = frozenset({"num_bits", "symmetric", "granularity", "dtype", "block_size", "algorithm_params"})
 _MODES: Mapping[tuple[str, bool], Mode] = {  # compute_precision, explicit_dequantize
     ("FLOAT", True): "weight_only",
     ("FLOAT", False): "weight_only",
@@ -34,6 +55,13 @@ def to_json(recipe: Recipe) -> str:
     rules = [_rule(rule) for rule in recipe.rules]
     default = Recipe(())
     more = {n: _plain(v) for n in _OF_RECIPE if (v := getattr(recipe, n)) != getattr(default, n)}
+    for name, told in _ends([*zip(rules, recipe.rules, strict=True)]).items():
+        wanted = getattr(recipe, name)
+        if wanted is not told and wanted is not DType.f32:
+            continue
+        more.pop(name, None)
+        if wanted is not told:
+            rules.append({"regex": ".*", "operation": _ENDS[name], "algorithm_key": _NO_QUANTIZE, "op_config": {}})
     return json.dumps({**more, "rules": rules} if more.keys() - {"name"} else rules, indent=1) + "\n"
 
 
@@ -45,16 +73,37 @@ def from_json(text: str, name: str = "of your own") -> Recipe:
         raise JfuseError("a recipe is no JSON", where=name, found=str(error)) from error
     table = found if isinstance(found, Mapping) else {"rules": found}
     unknown = table.keys() - {"rules", *_OF_RECIPE}
-    rules = table.get("rules")
-    if unknown or not isinstance(rules, list) or not all(isinstance(r, Mapping) for r in rules):
+    tables = table.get("rules")
+    if unknown or not isinstance(tables, list) or not all(isinstance(r, Mapping) for r in tables):
         raise JfuseError(
             "a recipe has another form",
             where=name,
             expected="a list of rules",
-            found=sorted(unknown) or repr(rules)[:80],
+            found=sorted(unknown) or repr(tables)[:80],
         )
     given = {n: table[n] for n in _OF_RECIPE if n in table}
-    return Recipe(tuple(_rule_of(r, f"rule {i} of {name}") for i, r in enumerate(rules)), **{"name": name, **given})
+    rules = [(r, _rule_of(r, f"rule {i} of {name}")) for i, r in enumerate(tables)]
+    own = tuple(rule for r, rule in rules if r["operation"] not in _ENDS.values())
+    return Recipe(own, **{"name": name, **_ends(rules), **given})
+
+
+def _ends(rules: Sequence[tuple[Mapping[str, Any], QuantizeRule]]) -> dict[str, DType]:
+    """The types of inputs and outputs that rules in ai-edge-quantizer's form give them.
+
+    rules: the tables, each with what it says. The last one counts that is about them, or about operators of any name.
+    """
+    found = dict.fromkeys(_ENDS, DType.f32)
+    for table, rule in rules:
+        for name in (n for n, operation in _ENDS.items() if table["operation"] in (ALL, operation)):
+            if re.search(rule.regex, "") is not None:
+                found[name] = rule.activations if rule.mode == "integer" else DType.f32
+            elif table["operation"] != ALL:
+                raise JfuseError(
+                    f"all {name} of a model have one type in a recipe",
+                    expected='the regex ".*"',
+                    found=f"{table['operation']} of the regex {rule.regex!r}",
+                )
+    return found
 
 
 def load_recipe(path: str | Path) -> Recipe:
@@ -80,7 +129,7 @@ def _plain(value: Any) -> Any:
 
 
 def _rule(rule: QuantizeRule) -> dict[str, Any]:
-    found: dict[str, Any] = {"regex": rule.regex, "operation": rule.op}
+    found: dict[str, Any] = {"regex": rule.regex, "operation": _OPERATIONS.get(rule.op, rule.op)}
     if rule.mode == "float":
         return {**found, "algorithm_key": _NO_QUANTIZE, "op_config": {}}
     is_half = rule.mode == "float16"
@@ -118,26 +167,71 @@ def _rule_of(table: Mapping[str, Any], where: str) -> QuantizeRule:
 
 
 def _fields_of(table: Mapping[str, Any]) -> dict[str, Any]:
-    found: dict[str, Any] = {"regex": table["regex"], "op": table["operation"], **table.get("jfuse", {})}
-    key, config = table["algorithm_key"], table.get("op_config") or {}
+    _need_known("a rule", table, ("regex", "operation", "algorithm_key", "op_config", "jfuse"))
+    key, config, more = table["algorithm_key"], table.get("op_config") or {}, table.get("jfuse", {})
+    _need_known("jfuse", more, _EXTRA)
+    found: dict[str, Any] = {"regex": table["regex"], "op": _operation_of(table["operation"]), **more}
     if key == _NO_QUANTIZE:
         return {**found, "mode": "float"}
+    _need_known("op_config", config, _CONFIG)
     weights = config["weight_tensor_config"]
     found["min_elements"] = config.get("min_weight_elements", 0)
+    found |= _weights_of(weights, "FLOAT" if key == _CASTING else "INT")
     if key == _CASTING:
-        return {**found, "mode": "float16"}
-    algorithms = {theirs: ours for ours, theirs in _ALGORITHMS.items()}
-    if key not in algorithms or not weights.get("symmetric", True):
-        wanted = f"one of {[_NO_QUANTIZE, _CASTING, *algorithms]}, and symmetric weights"
+        return {n: v for n, v in found.items() if n != "weight_bits"} | {"mode": "float16"}
+    algorithms = {theirs: ours for ours, theirs in _ALGORITHMS.items()} | _SAME_AS
+    if key not in algorithms:
+        wanted = f"one of {[_NO_QUANTIZE, _CASTING, *algorithms]}"
         raise JfuseError("jfuse has no such algorithm for a recipe", expected=wanted, found=repr(key))
-    granularity, _, block = weights.get("granularity", "TENSORWISE").partition("_")
-    found["granularity"] = {theirs: ours for ours, theirs in _GRANULARITIES.items()}[granularity]
-    found |= {"block_size": int(block) if block else 0, "weight_bits": weights["num_bits"]}
     found["weight_algorithm"] = algorithms[key]
     activations = config.get("activation_tensor_config")
+    precision = config.get("compute_precision", "FLOAT"), bool(config.get("explicit_dequantize", False))
     if activations is None:
-        precision = config.get("compute_precision", "FLOAT"), bool(config.get("explicit_dequantize", False))
         return {**found, "mode": _MODES[precision]}
+    _need_known("activation_tensor_config", activations, _OF_TENSOR)
     bits = activations["num_bits"]
-    symmetric = bool(activations.get("symmetric")) and bits == 8
-    return {**found, "mode": "integer", "activation_bits": bits, "symmetric": symmetric}
+    if activations.get("dtype", "INT") != "INT" or activations.get("granularity", "TENSORWISE") != "TENSORWISE":
+        raise _other_numbers("activations", "INT of the granularity TENSORWISE", activations)
+    if precision != ("INTEGER", False) or (bits == 16 and not activations.get("symmetric", True)):
+        expected = "compute_precision INTEGER without explicit_dequantize, symmetric ones of 16 bits"
+        raise _other_numbers("activations", expected, config)
+    return {**found, "mode": "integer", "activation_bits": bits, "symmetric": _is_symmetric(activations) and bits == 8}
+
+
+def _need_known(what: str, table: Mapping[str, Any], known: Collection[str]) -> None:
+    """Raise JfuseError for fields that nobody would look at."""
+    unknown = table.keys() - set(known)
+    if unknown:
+        raise JfuseError(f"{what} of a recipe has other fields", expected=sorted(known), found=sorted(unknown))
+
+
+def _operation_of(theirs: str) -> str:
+    """The builtin of an operation; `ALL` for inputs and outputs, which are no operators here."""
+    if theirs in _ENDS.values():
+        return ALL
+    return {name: builtin for builtin, name in _OPERATIONS.items()}.get(theirs, theirs)
+
+
+def _weights_of(config: Mapping[str, Any], dtype: str) -> dict[str, Any]:
+    """The fields of a rule that a table of weights says."""
+    _need_known("weight_tensor_config", config, _OF_TENSOR)
+    if config.get("dtype", "INT") != dtype or not _is_symmetric(config) or config.get("algorithm_params"):
+        raise _other_numbers("weights", f"symmetric {dtype} without parameters of the algorithm", config)
+    if dtype == "FLOAT" and config["num_bits"] != 16:
+        raise _other_numbers("weights", "FLOAT of 16 bits", config)
+    granularity, _, block = config.get("granularity", "TENSORWISE").partition("_")
+    size = config.get("block_size", 0) or int(block or 0)  # older ones have the number beside the name
+    known = {theirs: ours for ours, theirs in _GRANULARITIES.items()}
+    return {
+        "granularity": "block" if size else known[granularity],
+        "block_size": size,
+        "weight_bits": config["num_bits"],
+    }
+
+
+def _is_symmetric(config: Mapping[str, Any]) -> bool:
+    return bool(config.get("symmetric", True))
+
+
+def _other_numbers(what: str, expected: str, found: Mapping[str, Any]) -> JfuseError:
+    return JfuseError(f"jfuse has no such {what} for a recipe", expected=expected, found=json.dumps(dict(found)))

@@ -72,6 +72,7 @@ def test_the_form_of_ai_edge_quantizer_is_read() -> None:
         ({"op": "CONV2D"}, "names no builtin"),
         ({"regex": "("}, "no regular expression"),
         ({"granularity": "block"}, "blocks have a size"),
+        ({"bias_correction": "no"}, "no bias_correction 'no'"),
     ],
 )
 def test_a_wrong_rule_is_refused(fields: dict[str, Any], message: str) -> None:
@@ -86,10 +87,8 @@ def test_a_wrong_rule_is_refused(fields: dict[str, Any], message: str) -> None:
         ("3", "another form"),
         ('{"rules": [], "input": "int8"}', r"another form(.|\n)*input"),
         ('[{"regex": ".*"}]', r"rule 0 of mine(.|\n)*algorithm_key"),
-        (
-            '[{"regex": "", "operation": "*", "algorithm_key": "GPTQ", "op_config": {"weight_tensor_config": {}}}]',
-            "no such algorithm",
-        ),
+        ('{"rules": [], "int8_only": "no"}', "int8_only of a recipe is True or False"),
+        ('{"rules": [], "name": 3}', "name of a recipe is a text"),
     ],
 )
 def test_a_wrong_text_is_refused(text: str, message: str) -> None:
@@ -117,7 +116,8 @@ AI_EDGE = json.loads((Path(__file__).parent / "ai_edge_recipes.json").read_text(
 
 @pytest.mark.parametrize("name", AI_EDGE)
 def test_recipes_of_ai_edge_quantizer_mean_what_their_names_say(name: str) -> None:
-    (rule,) = from_json(json.dumps(AI_EDGE[name]), name).rules
+    recipe = from_json(json.dumps(AI_EDGE[name]), name)
+    (rule,) = recipe.rules
     words = re.fullmatch(r"(dynamic_legacy|dynamic|weight_only|static)_wi(\d)c?(?:b(\d+))?_a(?:fp32|i(\d+))", name)
     assert words is not None
     kind, bits, block, activations = words.groups()
@@ -127,14 +127,95 @@ def test_recipes_of_ai_edge_quantizer_mean_what_their_names_say(name: str) -> No
     assert rule.activation_bits == int(activations or 8)
     assert not rule.symmetric
     assert rule.min_elements == (1024 if kind == "dynamic_legacy" else 0)
-    (again,) = json.loads(to_json(Recipe((rule,))))
+    ends = {"8": DType.i8, "16": DType.i16, None: DType.f32}[activations]
+    assert (recipe.inputs, recipe.outputs) == (ends, ends), "inputs and outputs are operators there"
+    (again,) = json.loads(to_json(recipe))
     theirs = AI_EDGE[name][0]
     defaults = {"skip_checks": False}
     theirs["op_config"]["weight_tensor_config"].pop("block_size", None)  # 0, beside a granularity without blocks
     assert {**again, "op_config": {**defaults, **again["op_config"]}} == theirs
 
 
-def test_rotated_weights_are_refused_by_name() -> None:
-    rule = {**AI_EDGE["dynamic_wi4c_afp32"][0], "algorithm_key": "DECOMPOSED_HADAMARD_ROTATION"}
-    with pytest.raises(JfuseError, match="DECOMPOSED_HADAMARD_ROTATION"):
-        from_json(json.dumps([rule]))
+def theirs(weights: dict[str, Any] | None = None, config: dict[str, Any] | None = None, **rule: Any) -> dict[str, Any]:
+    """A rule of integers in their form, with changes."""
+    (plain,) = json.loads(json.dumps(AI_EDGE["static_wi8_ai8"]))
+    plain["op_config"]["weight_tensor_config"] |= weights or {}
+    return {**plain, "op_config": {**plain["op_config"], **(config or {})}, **rule}
+
+
+NO_INPUT, NO_OUTPUT = (theirs(operation=of, algorithm_key="no_quantize") for of in ("INPUT", "OUTPUT"))
+HALF = {"activation_tensor_config": None, "compute_precision": "FLOAT", "explicit_dequantize": True}
+
+
+@pytest.mark.parametrize(
+    ("rules", "ends"),
+    [
+        ([theirs()], (DType.i8, DType.i8)),
+        ([theirs(), NO_INPUT], (DType.f32, DType.i8)),
+        ([theirs(), NO_OUTPUT], (DType.i8, DType.f32)),
+        ([NO_INPUT, theirs(), NO_OUTPUT], (DType.i8, DType.f32)),
+        ([theirs(regex="head/")], (DType.f32, DType.f32)),
+        ([theirs(operation="ADD")], (DType.f32, DType.f32)),
+        ([theirs(operation="ADD"), theirs(operation="INPUT")], (DType.i8, DType.f32)),
+        ([theirs(), theirs(config=HALF)], (DType.f32, DType.f32)),
+    ],
+)
+def test_inputs_and_outputs_are_operators_there(rules: list[dict[str, Any]], ends: tuple[DType, DType]) -> None:
+    recipe = from_json(json.dumps(rules))
+    assert (recipe.inputs, recipe.outputs) == ends
+    assert len(recipe.rules) == sum(r["operation"] not in ("INPUT", "OUTPUT") for r in rules)
+    assert from_json(to_json(recipe)) == recipe
+
+
+def test_floats_outside_are_told_in_their_form() -> None:
+    written = json.loads(to_json(Recipe.named("int8", outputs="int8")))
+    assert [(r["operation"], r["algorithm_key"]) for r in written] == [
+        ("*", "min_max_uniform_quantize"),
+        ("INPUT", "no_quantize"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("rule", "fields"),
+    [
+        (theirs(operation="CONV_2D_TRANSPOSE"), {"op": "TRANSPOSE_CONV"}),
+        (theirs(algorithm_key="GPTQ"), {"weight_algorithm": "gptq"}),
+        (theirs(algorithm_key="OCTAV"), {"weight_algorithm": "mse"}),
+        (theirs(algorithm_key="dequantized_weight_recovery"), {"weight_algorithm": "minmax"}),
+        (theirs({"granularity": "BLOCKWISE", "block_size": 64}), {"granularity": "block", "block_size": 64}),
+        (theirs({"num_bits": 16, "dtype": "FLOAT"}, HALF, algorithm_key="float_casting"), {"mode": "float16"}),
+    ],
+)
+def test_what_both_have_by_other_names(rule: dict[str, Any], fields: dict[str, Any]) -> None:
+    (found,) = from_json(json.dumps([rule])).rules
+    assert {name: getattr(found, name) for name in fields} == fields
+    (again,) = from_json(to_json(Recipe((found,)))).rules
+    assert again == found
+
+
+@pytest.mark.parametrize(
+    ("rule", "message"),
+    [
+        (theirs(algorithm_key="OSCAR"), "no such algorithm"),
+        (theirs(algorithm_key="DECOMPOSED_HADAMARD_ROTATION"), "DECOMPOSED_HADAMARD_ROTATION"),
+        (theirs(regexp="head/"), r"a rule of a recipe has other fields(.|\n)*regexp"),
+        (theirs(config={"min_weight_element": 3}), r"op_config of a recipe has other fields(.|\n)*min_weight_element'"),
+        (theirs({"granularty": "TENSORWISE"}), r"weight_tensor_config of a recipe has other fields(.|\n)*granularty"),
+        (theirs(jfuse={"op": "ADD"}), r"jfuse of a recipe has other fields(.|\n)*bias_correction"),
+        (theirs({"symmetric": False}), r"no such weights(.|\n)*symmetric INT"),
+        (theirs({"dtype": "FLOAT"}), r"no such weights(.|\n)*symmetric INT"),
+        (theirs({"algorithm_params": {"damping": 1}}), r"no such weights(.|\n)*damping"),
+        (theirs(algorithm_key="float_casting"), r"no such weights(.|\n)*symmetric FLOAT"),
+        (theirs({"num_bits": 32, "dtype": "FLOAT"}, algorithm_key="float_casting"), "FLOAT of 16 bits"),
+        (theirs({"granularity": "ROWWISE"}), "ROWWISE"),
+        (theirs(config={"compute_precision": "FLOAT"}), "no such activations"),
+        (theirs(config={"activation_tensor_config": {"num_bits": 16, "symmetric": False}}), "no such activations"),
+        (theirs(config={"activation_tensor_config": {"num_bits": 16, "dtype": "FLOAT"}}), "no such activations"),
+        (theirs(operation="INPUT", regex="image"), r"all inputs of a model have one type(.|\n)*'image'"),
+        (theirs(operation=["ADD"]), "another form"),
+        (theirs(operation="RNN_2D"), "names no builtin"),
+    ],
+)
+def test_what_jfuse_does_not_do_is_refused_by_name(rule: dict[str, Any], message: str) -> None:
+    with pytest.raises(JfuseError, match=message):
+        from_json(json.dumps([rule]), "mine")
