@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from jfuse.errors import JfuseError, LowerError, shown
-from jfuse.ir.graph import Graph
+from jfuse.ir.graph import Graph, Program
 from jfuse.ir.walk import all_eqns, shares_bodies
 from jfuse.last_resort import only_jfuse_errors
 from jfuse.limits import DEFAULT_LIMITS
@@ -31,8 +31,10 @@ from jfuse.passes.options import (
 from jfuse.passes.pipeline import PIPELINE, PipelineStep, around_quantization, need_passes, run_pipeline
 from jfuse.quantization.calibrate import calibrate
 from jfuse.quantization.data import CalibrationData
+from jfuse.quantization.moments import Moments
 from jfuse.quantization.recipe import Recipe
 from jfuse.quantization.recipe_json import recipe_of
+from jfuse.quantization.statistics import Observed, Statistics
 from jfuse.report import Report
 from jfuse.tflite.targets.catalog import target_named
 
@@ -118,6 +120,7 @@ def lowered(model: Model, options: LoweringOptions, passes: tuple[PipelineStep, 
                 expected=f"at most {limits.expanded:,} equations",
                 remedy="jfuse.load(…, limits=jfuse.Limits(expanded=…)); saving and running need no lowering",
             )
+    seen: list[Statistics] = []
     report = Report(assumptions=list(model.report.assumptions), notes=list(model.report.notes))
     ctx = Context(
         default_rules().extended(options.rules),
@@ -128,7 +131,7 @@ def lowered(model: Model, options: LoweringOptions, passes: tuple[PipelineStep, 
         on_stage=on_stage,
         variables=model.imported.variable_names if model.imported else (),
         recipe=options.quantization.recipe,
-        calibrate=_calibration(options.quantization.calibration),
+        calibrate=_calibration(options.quantization.calibration, seen),
     )
     before, after = around_quantization(passes)
     program = run_pipeline(model.program, ctx, before, dump_dir=options.dump_dir)
@@ -144,7 +147,9 @@ def lowered(model: Model, options: LoweringOptions, passes: tuple[PipelineStep, 
     if options.target != LoweringOptions.target:
         report.notes += ctx.target.losses_of(program)
     report.operators = operator_counts(program.graphs())
-    return Model(program, model.imported, report, model.limits, unquantized, model.functions)
+    made = Model(program, model.imported, report, model.limits, unquantized, model.functions)
+    made.statistics = seen[-1] if seen else None
+    return made
 
 
 def quantization_options(quantize: Recipe | str | Path | None, calibration: CalibrationData) -> QuantizationOptions:
@@ -153,13 +158,21 @@ def quantization_options(quantize: Recipe | str | Path | None, calibration: Cali
     return QuantizationOptions(None if quantize is None else recipe_of(quantize), again)
 
 
-def _calibration(data: CalibrationData) -> Calibrate | None:
-    """What finds ranges; None without data."""
+def _calibration(data: CalibrationData, seen: list[Statistics]) -> Calibrate | None:
+    """What finds ranges; None without data.   seen: gets what it finds"""
     if data is None:
         return None
-    return lambda program, observed, histograms, moments: calibrate(
-        program, observed, data, histograms=histograms, moments=moments
-    )
+
+    def found(
+        program: Program,
+        observed: Sequence[Observed],
+        histograms: Sequence[Observed],
+        moments: Mapping[Observed, Moments],
+    ) -> Statistics:
+        seen.append(calibrate(program, observed, data, histograms=histograms, moments=moments))
+        return seen[-1]
+
+    return found
 
 
 def operator_counts(graphs: Iterable[Graph]) -> dict[str, int]:

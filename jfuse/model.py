@@ -25,6 +25,7 @@ from jfuse.last_resort import only_jfuse_errors
 from jfuse.limits import Limits
 from jfuse.notebooks import Shown
 from jfuse.passes.gates.builtins_only import builtins_only
+from jfuse.quantization.statistics import Statistics
 from jfuse.report import Report
 from jfuse.running.in_litert import WHY, runs_whole, whole
 from jfuse.running.jax_function import JaxFunction
@@ -46,9 +47,11 @@ class Model(Shown):
     `imported` keeps the TensorFlow source, `functions` the jax functions, where there are any, so that results can be
     compared with them. `limits` is what running it may take, where it was read from a file. `unquantized` is the float
     model, of one that was quantized. `verification` is what `jfuse.convert` compared; None where it did not.
+    `statistics` is what calibration saw, where there was one: to be saved, merged, and given as `calibration=` again.
     """
 
     verification: Verification | None = None
+    statistics: Statistics | None = None
 
     def __init__(
         self,
@@ -240,6 +243,7 @@ class Model(Shown):
     def _of(self, program: Program, report: Report) -> Model:
         other = Model(program, self.imported, report, self.limits, self.unquantized, self.functions)
         other._rounding = self._rounding
+        other.statistics = self.statistics
         return other
 
     @only_jfuse_errors("choosing a rounding")

@@ -18,6 +18,7 @@ from jfuse.noise.search import Goal, Outputs, Search
 from jfuse.noise.simulated import Operator, Simulated
 from jfuse.quantization.data import RANDOM, CalibrationData, calibration_items
 from jfuse.quantization.recipe import QuantizeRule, Recipe
+from jfuse.quantization.statistics import is_earlier
 from jfuse.verification.noise import file_answers, litert_takes
 
 _ITEMS = 32  # of the calibration data, of which the search asks many times
@@ -34,7 +35,7 @@ def reaching(goal: Goal, lite: Model, recipe: Recipe, data: CalibrationData, low
     assert lite.unquantized is not None, "a quantized model"
     floats = lite.unquantized
     signature, wanted = _only(lite), _only(floats)
-    given = RANDOM if data is None else data
+    given = RANDOM if data is None or is_earlier(data) else data
     calls = [c.inputs for item in islice(calibration_items(floats.program, given), _ITEMS) for c in item.calls]
     exact = _stacked([floats.run(call) for call in calls])
     score = _measured(goal, lite, calls, exact)

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import chain, starmap
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
@@ -22,7 +20,7 @@ from jfuse.quantization.data import RANDOM, CalibrationData, Item, calibration_i
 from jfuse.quantization.instrument import ObservedSlot, instrumented
 from jfuse.quantization.moments import Moments
 from jfuse.quantization.on_host import Histograms, HostLooks
-from jfuse.quantization.statistics import Observed, Record, Statistics, is_statistics
+from jfuse.quantization.statistics import Observed, Record, Statistics, earlier_statistics
 from jfuse.quantization.tallies import Spread
 from jfuse.running.cores import cores
 from jfuse.running.in_litert import WHY, works_on_resources
@@ -52,7 +50,7 @@ def calibrate(
     moments: of what products read, by the first result of the product and a name in `part`.
     signature: the one that calls without a key are of.
 
-    data may also be statistics of an earlier calibration, or the path of a file with such; nothing is run then.
+    data may also be statistics of earlier calibrations, as `is_earlier` has them; nothing is run then.
     The calls are read one batch after the other. Calls that do not depend on each other run together, over all devices
     of jax's default backend; only statistics leave the device. Values in bodies count in each turn of a loop, and in
     the branch that is taken. What jax cannot trace runs call by call, equation by equation. Values that only LiteRT
@@ -65,7 +63,7 @@ def calibrate(
         raise JfuseError(
             "this program cannot be calibrated", found=WHY, remedy="quantize the model before it was saved"
         )
-    earlier = _earlier(data, program)
+    earlier = earlier_statistics(data, program)
     if earlier is not None:
         return earlier
     statistics = Statistics(program, untrusted=_untrusted(data))
@@ -110,14 +108,6 @@ def _looked_ahead(items: Iterator[Item]) -> tuple[int, Iterator[Item]]:
 def _bytes(item: Item) -> int:
     """Of the inputs of a call in a row of them."""
     return sum(array.nbytes for array in item.calls[0].inputs.values())
-
-
-def _earlier(data: CalibrationData, program: Program) -> Statistics | None:
-    """Statistics that were given instead of data."""
-    if isinstance(data, Statistics):
-        return data.of(program)
-    is_path = isinstance(data, str | os.PathLike) and data != RANDOM and Path(data).is_file()
-    return Statistics.load(data, program) if is_path and is_statistics(data) else None
 
 
 def _untrusted(data: CalibrationData) -> str:

@@ -32,6 +32,8 @@ CalibrationData: TypeAlias = Any
   do not fill the batch of a last call are left out.
 - The path of a .npz or .npy file with arrays of samples, or of a folder of such files, in the order of their names.
 - A dict of any of these by signature key.
+- Statistics of earlier calibrations of the same model and recipe (`result.statistics`), files or a folder of such, or a
+  list of any of these, which are merged in their order.
 - "random": numbers that nobody chose, for a first try; the report says that the file is not to be trusted.
 """
 RANDOM = "random"

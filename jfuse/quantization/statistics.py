@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import io
 import os
+import zipfile
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, reduce
 from math import prod
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from jfuse.errors import JfuseError
+from jfuse.errors import JfuseError, shown
 from jfuse.files import write_atomic
 from jfuse.ir.dims import is_known
 from jfuse.ir.graph import Program, Var
@@ -80,14 +82,15 @@ class Record:
         )
 
     def then(self, later: Record) -> Record:
-        """The record of the calls of both, one after the other."""
+        """The record of the calls of both, one after the other; without a histogram where one of them took none."""
         left = _SMOOTHING**later.calls
+        is_whole = all(record.counts is not None or not record.calls for record in (self, later))
         return Record(
             (min(self.extremes[0], later.extremes[0]), max(self.extremes[1], later.extremes[1])),
             tuple(a * left + b for a, b in zip(self.average, later.average, strict=True)),  # type: ignore[arg-type]
             self.calls + later.calls,
             self.not_finite + later.not_finite,
-            _sum(self.counts, later.counts),
+            _sum(self.counts, later.counts) if is_whole else None,
             _sum(self.moments, later.moments),
         )
 
@@ -162,7 +165,7 @@ class Statistics:
                 f"{algorithm} needs a histogram",
                 where=value_source(self.program, what.var),
                 found="extremes only",
-                remedy="name the value in histograms= of calibrate",
+                remedy="calibrate again with this recipe, or with the value in histograms= of calibrate",
             )
         if algorithm == "percentile":
             return percentile(record.counts, record.extremes, percent)
@@ -252,9 +255,50 @@ class Statistics:
             )
 
 
+def earlier_statistics(data: Any, program: Program) -> Statistics | None:
+    """What earlier calibrations of a program saw, merged in their order; None where the data are no statistics.
+
+    data: as `is_earlier` has it. Raises JfuseError where statistics are of another program, or stand beside other data.
+    """
+    if not is_earlier(data):
+        return None
+    found = (d.of(program) if isinstance(d, Statistics) else Statistics.load(d, program) for d in _each(data))
+    return reduce(Statistics.merge, found)
+
+
+def is_earlier(data: Any) -> bool:
+    """Whether data are statistics: an object, its file, a folder of such files, or a list of any of these.
+
+    Raises JfuseError for a list of statistics and something else.
+    """
+    kinds = [isinstance(d, Statistics) or (_is_path(d) and is_statistics(d)) for d in _each(data)]
+    if any(kinds) and not all(kinds):
+        other = _each(data)[kinds.index(False)]
+        raise JfuseError("statistics stand for all calibration data", found=f"{shown(other)} beside them")
+    return any(kinds)
+
+
+def _each(data: Any) -> list[Any]:
+    """The parts of data that may be statistics; what is no list, and no folder of .npz files, is one."""
+    if isinstance(data, list | tuple):
+        return [each for part in data for each in ([part] if not _is_folder(part) else _each(part))]
+    return sorted(Path(data).glob("*.npz")) if _is_folder(data) else [data]
+
+
+def _is_path(data: Any) -> bool:
+    return isinstance(data, str | os.PathLike) and Path(data).is_file()
+
+
+def _is_folder(data: Any) -> bool:
+    return isinstance(data, str | os.PathLike) and Path(data).is_dir()
+
+
 def is_statistics(path: str | os.PathLike[str]) -> bool:
     """Whether `Statistics.save` wrote a file, as far as the names in it tell."""
-    return {"form", "program", "keys", "extremes"} <= npz_arrays(path).keys()
+    if not zipfile.is_zipfile(path):
+        return False
+    with zipfile.ZipFile(path) as archive:  # the arrays of what is none may be large
+        return {"form.npy", "program.npy", "keys.npy", "extremes.npy"} <= set(archive.namelist())
 
 
 def _joined(arrays: Iterable[np.ndarray]) -> np.ndarray:

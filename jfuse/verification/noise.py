@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import islice
-from pathlib import Path
 from typing import Protocol
 
 import numpy as np
@@ -18,7 +16,7 @@ from jfuse.ir.walk import all_eqns
 from jfuse.limits import DEFAULT_LIMITS
 from jfuse.quantization.data import CalibrationData, Item, calibration_items
 from jfuse.quantization.real_numbers import as_integers, as_real
-from jfuse.quantization.statistics import Statistics, is_statistics
+from jfuse.quantization.statistics import is_earlier
 from jfuse.report import Noise
 from jfuse.running.interpreter import LiteRt
 from jfuse.running.micro import has_micro
@@ -122,7 +120,7 @@ def noise_of(lite: Streaming, unquantized: Streaming, data: CalibrationData) -> 
         statistics of an earlier calibration, stand for drawn inputs.
     Raises VerifyFailed where an output is not a number, or has nothing to do with the float model's.
     """
-    given = "random" if data is None or _is_statistics(data) else data
+    given = "random" if data is None or is_earlier(data) else data
     items = list(islice(calibration_items(unquantized.program, given), _ITEMS))
     wanted = list(_answers(unquantized.stream(quick=_is_quick(unquantized.program, items)), items))
     found: list[Noise] = []
@@ -147,11 +145,6 @@ def file_answers(lite: Streaming, calls: Iterable[Mapping[str, np.ndarray]]) -> 
 def _is_quick(program: Program, items: Sequence[Item]) -> bool:
     """Whether the items are few enough for a program that is compiled soon and runs slowly."""
     return sum(len(item.calls) for item in items) <= min(map(samples_for_quick, program.graphs()))
-
-
-def _is_statistics(data: CalibrationData) -> bool:
-    is_path = isinstance(data, str | os.PathLike) and Path(data).is_file()
-    return isinstance(data, Statistics) or (is_path and is_statistics(data))
 
 
 def _answers(calls: Calls, items: Iterable[Item]) -> Iterator[tuple[str, Mapping[str, np.ndarray]]]:

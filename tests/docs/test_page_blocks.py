@@ -47,6 +47,8 @@ FIRST_LINES: dict[tuple[str, str], str] = {
     + 'result = jfuse.convert(model, quantize="int8", calibration=samples, verify=False)\n',
     ("quantization", 'jfuse.quantize(source, "int8", samples, target='): KERAS
     + "accuracy = lambda outputs: -float(np.abs(next(iter(outputs.values()))).mean())\n",
+    ("quantization", 'jfuse.convert(source, quantize="int8", calibration=first'): KERAS
+    + "first_half, second_half = samples[:2], samples[2:]\n",
     ("recurrent", "result = jfuse.convert(model)"): KERAS,
     ("reports", "from jfuse.reports import write_html"): KERAS,
     ("verify", 'result = jfuse.convert("saved_model", samples='): GUARDED,

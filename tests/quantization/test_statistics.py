@@ -146,6 +146,19 @@ def test_merged_and_saved_statistics_are_those_of_all_calls(tmp_path: Path, algo
     np.testing.assert_allclose(both.range(place, algorithm), whole, rtol=1e-12)
 
 
+def test_half_a_histogram_is_none() -> None:
+    program, what = one_value()
+    with_one, without = (
+        seen(program, what, np.ones(3)),
+        Statistics(program, {"call/input:0": Record((0.0, 1.0), calls=1)}),
+    )
+    for both in (with_one.merge(without), without.merge(with_one)):
+        assert both.record(what).calls == 2
+        with pytest.raises(JfuseError, match="percentile needs a histogram"):
+            both.range(what, "percentile")
+    assert with_one.merge(Statistics(program)).range(what, "percentile") == with_one.range(what, "percentile")
+
+
 def test_what_cannot_be_told_is_an_error(tmp_path: Path) -> None:
     program, what = one_value()
     with pytest.raises(JfuseError, match="calibration never saw this value at input 'x'"):

@@ -106,8 +106,23 @@ def _calibrated(
         )
     histograms = [what for what, algorithms in wanted.items() if algorithms & set(NEED_HISTOGRAMS)]
     statistics = ctx.calibrate(program, list(wanted), histograms, moments)
-    ctx.report.notes += list(statistics.notes())
+    ctx.report.notes += [*statistics.notes(), *_without_moments(moments, statistics)]
     return statistics
+
+
+def _without_moments(moments: Mapping[Observed, Moments], statistics: Statistics) -> Iterator[str]:
+    """Notes on what the statistics of another calibration lack; JfuseError where weights cannot be rounded without."""
+    for squares in (True, False):
+        wanted = [what for what, tally in moments.items() if tally.squares is squares]
+        if not wanted or any(statistics.record(what).moments is not None for what in wanted):
+            continue
+        if squares:
+            raise JfuseError(
+                "the statistics do not have what the recipe rounds weights by",
+                where=value_source(statistics.program, wanted[0].var),
+                remedy="calibrate again with this recipe",
+            )
+        yield f"the biases of {len(wanted)} products are not corrected: the statistics are those of another recipe"
 
 
 @dataclass(frozen=True)
