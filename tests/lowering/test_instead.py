@@ -76,6 +76,10 @@ CASES: dict[str, list[tuple[Callable[..., Any], list[tuple[tuple[int, ...], DTyp
         (strided([0, 3, 0], [2, 0, 9], [1, -2, 3], end_mask=2), [((2, 4, 7, 2), F)]),
         (strided([1, 2, 0], [2, 4, 2]), [((2, 4, 3), F)]),
     ],
+    "REVERSE_V2": [
+        (lambda x: ops.reverse_v2(x, np.array([1], np.int32)), [((2, 5, 3), F)]),
+        (lambda x: ops.reverse_v2(x, np.array([-1, 0], np.int32)), [((2, 5, 3), N)]),
+    ],
     "TILE": [
         (lambda x: ops.tile(x, [2, 1, 3]), [((2, 3, 1), F)]),
         (lambda x: ops.tile(x, [1, 20]), [((2, 3), B)]),

@@ -9,7 +9,8 @@ from jfuse.ir.graph import Eqn, Program
 from jfuse.ir.types import DType
 from jfuse.ir.walk import all_eqns
 from jfuse.opaque_ops.state_operands import state_operands
-from jfuse.tflite.targets.conditions import ETHOS, GPU, MICRO, MICRO_TYPES
+from jfuse.tflite.targets.conditions import GPU, MICRO, MICRO_TYPES
+from jfuse.tflite.targets.ethos_conditions import ethos_conditions
 from jfuse.tflite.targets.names import NAMES, OLDEST
 from jfuse.tflite.targets.table import table_of
 from jfuse.tflite.targets.target import Loss, Target
@@ -82,7 +83,7 @@ def _ethos(name: str, npu: str = "ethos-u55") -> Target:
         conditions=MICRO,
         accelerator=table_of(npu),
         compiles=True,
-        placed=ETHOS,
+        placed=ethos_conditions(npu),
         static=True,
         loses=(_NPU_FLOAT, _NPU_LSTM),
         resolver=True,

@@ -98,7 +98,6 @@ MICRO: Conditions = {
 }
 MICRO_TYPES = {"UNIDIRECTIONAL_SEQUENCE_LSTM": frozenset({DType.i16})}
 """Types of activations that LiteRT's kernels do not take: this one has a bias of 64 bits then, which LiteRT refuses."""
-ETHOS: Conditions = {"UNIDIRECTIONAL_SEQUENCE_LSTM": (plain_lstm,)}
 
 
 def gpu_slice(eqn: Eqn) -> str | None:
