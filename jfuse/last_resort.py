@@ -1,7 +1,7 @@
 """The last resort of the public functions: what nobody foresaw leaves them as a JfuseError that says where it happened.
 
 The user's own exceptions (of callbacks, of iterators over inputs, of functions under comparison) pass as they are, and
-so do interrupts.
+so do interrupts. Those of iterators may come from a library; they have a mark, `jfuse_given`.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def only_jfuse_errors(stage: str, *, on_values: bool = False) -> Callable[[Calla
                 raise
             except Exception as error:
                 below = error.__traceback__ and error.__traceback__.tb_next
-                if below is None or any(map(_is_users, _files(below))):
+                if below is None or getattr(error, "jfuse_given", False) or any(map(_is_users, _files(below))):
                     raise  # the call itself does not fit, or the user's own code failed
                 if on_values and isinstance(error, _OF_VALUES):
                     raise _refused(error, stage) from error

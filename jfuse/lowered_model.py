@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -30,7 +30,7 @@ from jfuse.passes.options import (
 )
 from jfuse.passes.pipeline import PIPELINE, PipelineStep, around_quantization, need_passes, run_pipeline
 from jfuse.quantization.calibrate import calibrate
-from jfuse.quantization.data import CalibrationData
+from jfuse.quantization.data import CalibrationData, repeatable
 from jfuse.quantization.moments import Moments
 from jfuse.quantization.recipe import Recipe
 from jfuse.quantization.recipe_json import recipe_of
@@ -154,7 +154,7 @@ def lowered(model: Model, options: LoweringOptions, passes: tuple[PipelineStep, 
 
 def quantization_options(quantize: Recipe | str | Path | None, calibration: CalibrationData) -> QuantizationOptions:
     """The options of quantization as `lower` and `convert` are given them."""
-    again = list(calibration) if isinstance(calibration, Iterator) else calibration  # it is gone through twice
+    again = repeatable(calibration)
     return QuantizationOptions(None if quantize is None else recipe_of(quantize), again)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 import zipfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,7 @@ from jfuse.noise.report import QuantizeReport
 from jfuse.noise.search import Goal
 from jfuse.passes.context import OnStage
 from jfuse.passes.options import LoweringOptions
-from jfuse.quantization.data import RANDOM, CalibrationData
+from jfuse.quantization.data import RANDOM, CalibrationData, repeatable
 from jfuse.quantization.recipe import Recipe
 from jfuse.quantization.recipe_json import recipe_of
 from jfuse.tflite.associated_files import with_files_of
@@ -56,7 +56,7 @@ def quantize(
     named = recipe_of(recipe)  # refuses None, which `lower` takes for no recipe
     on_stage("import")
     model = source if isinstance(source, Model) else load(source, unsafe=unsafe)
-    data = list(calibration) if isinstance(calibration, Iterator) else calibration  # it is gone through twice
+    data = repeatable(calibration)
     runtime = target if isinstance(target, str) else LoweringOptions.target
     lite = lower(model, quantize=named, calibration=data, target=runtime, on_stage=on_stage)
     if wanted is not None:

@@ -299,8 +299,13 @@ class _Cut:
         return self.array[number * self.rows : (number + 1) * self.rows] if self.rows else self.array[number]
 
 
+def repeatable(data: CalibrationData) -> CalibrationData:
+    """The data as something that can be gone through twice: an iterator as the list of its items."""
+    return list(_elements(data)) if isinstance(data, Iterator) else data
+
+
 def _elements(data: Iterable[Any]) -> Iterator[Any]:
-    """The elements. An error of the code that gives them says in a note which one it was about to give."""
+    """The elements. An error of the code that gives them passes, and says in a note which one it was about to give."""
     elements, last, number = iter(data), object(), 0
     while True:
         try:
@@ -309,6 +314,7 @@ def _elements(data: Iterable[Any]) -> Iterator[Any]:
             error.add_note(
                 f"jfuse asked for item {number} of the calibration data; this error is of the code that gives it"
             )
+            error.jfuse_given = True  # type: ignore[attr-defined]
             raise
         if element is last:
             return

@@ -62,6 +62,11 @@ class Record:
     counts: np.ndarray | None = None
     moments: np.ndarray | None = None
 
+    @property
+    def is_zero(self) -> bool:
+        """Whether nothing but 0 was seen."""
+        return self.calls > 0 and self.extremes == (0.0, 0.0)
+
     @classmethod
     def of_calls(
         cls, low: np.ndarray, high: np.ndarray, not_finite: np.ndarray, counts: np.ndarray | None = None
@@ -179,9 +184,11 @@ class Statistics:
         return frozenset(v for s in self.program.signatures for v in s.graph.inputs[: len(s.input_names)])
 
     def notes(self) -> Iterator[str]:
-        """What is worth knowing before the ranges are used: data nobody chose, values that were not finite."""
+        """What is worth knowing before the ranges are used: data nobody chose, inputs of zeros, NaNs and infinities."""
         if self.untrusted:
             yield f"the calibration is not to be trusted: {self.untrusted}"
+        given = sorted(value_source(self.program, v) for v in self._given if self.record(Observed(v)).is_zero)
+        yield from (f"{place} was 0 in all calls of the calibration, which tells no range of it" for place in given)
         vars_of = {key: var for var, key in self._keys.items()}
         bad = [key for key, record in self.records.items() if record.not_finite]
         for key in bad[:3]:

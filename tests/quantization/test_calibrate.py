@@ -238,6 +238,17 @@ def test_without_data_the_statistics_are_not_to_be_trusted() -> None:
     ]
 
 
+def test_inputs_of_zeros_are_told() -> None:
+    program = programs.dense()
+    given = Observed(program.signatures[0].graph.inputs[0])
+    zeros = np.zeros((3, 8), np.float32)
+    assert list(calibrate(program, [given], zeros).notes()) == [
+        "input 'x0' was 0 in all calls of the calibration, which tells no range of it"
+    ]
+    zeros[1, 2] = -1e-3
+    assert list(calibrate(program, [given], zeros).notes()) == []
+
+
 def two_signatures() -> Sequence[Signature]:
     graphs = [trace_graph(lambda x, k=k: ops.mul(x, np.float32(k)), [TensorType((BATCH,), DType.f32)]) for k in (2, 3)]
     return tuple(Signature(key, g, ("x",), ("y",)) for key, g in zip(("a", "b"), graphs, strict=True))

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+import jfuse
 from jfuse.errors import JfuseError
 from jfuse.ir.graph import Program, Signature
 from jfuse.ir.trace import trace_graph
@@ -161,6 +162,15 @@ def test_errors_of_the_users_own_function_pass() -> None:
         list(calibration_items(gathered(), broken))
     (note,) = error.value.__notes__
     assert "item 1 of the calibration data" in note
+
+
+@pytest.mark.parametrize("make", [iter, lambda items: lambda: items], ids=["an iterator", "a function"])
+def test_errors_of_a_library_that_gives_the_data_pass(make: Callable[[Any], Any]) -> None:
+    """No frame of the traceback is the user's then."""
+    program = Program((Signature("call", trace_graph(lambda x: ops.relu(x), [f32(1, 4)]), ("x",), ("y",)),))
+    with pytest.raises(FileNotFoundError, match=r"missing\.npy") as error:
+        jfuse.quantize(jfuse.Model(program), "int8", make(map(np.load, ["missing.npy"])))
+    assert any("asked for item 0 of the calibration data" in note for note in error.value.__notes__)
 
 
 def test_strings_and_other_types() -> None:
