@@ -114,6 +114,19 @@ def test_arms_compiler_places_sixteen_bits_on_the_npu() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize(
+    "layer", [lambda: layers.Bidirectional(layers.LSTM(6)), lambda: layers.GRU(6)], ids=["2", "gru"]
+)
+@pytest.mark.parametrize("target", ["ethos-u55", "ethos-u85"])
+def test_arms_compiler_places_other_recurrences_on_the_npu(layer: Any, target: str) -> None:
+    pytest.importorskip("ethosu")
+    recipe = jfuse.Recipe.named("int8", inputs="int8", outputs="int8")
+    _, lite = in_integers([layer(), layers.Dense(3)], (1, 6, 8), 1, recipe, target=target)
+    assert placed(lite.to_bytes(), target).cpu == ()
+    assert {o.where for o in jfuse.check(lite, target).operators} == {"NPU or GPU"}
+
+
+@pytest.mark.slow
 def test_the_noise_of_a_file_that_litert_refuses_is_that_in_tflite_micro() -> None:
     pytest.importorskip("tflite_micro.python.tflite_micro.runtime")
     model = awake(keras.Sequential([keras.Input((6, 4), batch_size=1), layers.LSTM(8)]))

@@ -177,3 +177,16 @@ def test_floats_are_not_integers_yet() -> None:
     assert target_named("ethos-u55").why_another_form(eqn) is None
     three = program_of(lambda x: ops.resize_bilinear(x, i32(9, 12)), f32(*IMAGE)).signatures[0].graph.eqns[-1]
     assert "3 times" in str(target_named("ethos-u55").why_another_form(three))
+
+
+def test_a_reversed_sequence_goes_by_parts_where_the_npu_has_no_such_operator() -> None:
+    program = program_of(lambda x: ops.reverse_v2(x, i32(1)), f32(1, 5, 4))
+    made = {
+        npu: [e.op.name for e in jfuse.lower(jfuse.Model(program), target=npu).program.signatures[0].graph.eqns]
+        for npu in ("ethos-u55", "ethos-u85")
+    }
+    assert made == {"ethos-u55": ["unpack", "pack"], "ethos-u85": ["reverse_v2"]}
+    long = program_of(lambda x: ops.reverse_v2(x, i32(1)), f32(1, 500, 4))
+    assert [e.op.name for e in jfuse.lower(jfuse.Model(long), target="ethos-u55").program.signatures[0].graph.eqns] == [
+        "reverse_v2"
+    ]
