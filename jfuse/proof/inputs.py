@@ -91,10 +91,24 @@ def _symbols(dims: Sequence[Dim]) -> frozenset[str]:
 
 def draws(signature: Signature, sizes: Mapping[str, int], seed: int, count: int = 3) -> Iterator[dict[str, np.ndarray]]:
     """`count` sets of inputs by name, each at another scale, within the ranges that their consumers take."""
+    generator = np.random.default_rng(seed)
+    yield from _drawn(signature, sizes, ((number, generator) for number in range(count)))
+
+
+def draws_apart(
+    signature: Signature, sizes: Mapping[str, int], seed: int, numbers: Iterable[int]
+) -> Iterator[dict[str, np.ndarray]]:
+    """As `draws`, of which each set depends on its number alone, so that any of them can be left out."""
+    yield from _drawn(signature, sizes, ((number, np.random.default_rng((seed, number))) for number in numbers))
+
+
+def _drawn(
+    signature: Signature, sizes: Mapping[str, int], numbers: Iterable[tuple[int, np.random.Generator]]
+) -> Iterator[dict[str, np.ndarray]]:
+    """The sets of these numbers, each from the generator beside it."""
     _need_room(signature, sizes)
     ranges = drawn_ranges(signature.graph)
-    generator = np.random.default_rng(seed)
-    for number in range(count):
+    for number, generator in numbers:
         scale = _SCALES[number % len(_SCALES)]
         yield {
             name: _within(generator, var.type, sizes, ranges[var])

@@ -15,6 +15,13 @@ from jfuse.errors import JfuseError
 T = TypeVar("T")
 
 
+def own_share(count: int) -> range:
+    """Which of so many things this process does: all have as many, the last ones fewer or none."""
+    size = -(-count // jax.process_count())
+    start = min(count, size * jax.process_index())
+    return range(start, min(count, start + size))
+
+
 def of_all_processes(own: Callable[[], T], error: type[JfuseError] = JfuseError) -> list[T]:
     """What `own` gives in each process, in their order. All processes call this, and get the same.
 
@@ -54,7 +61,7 @@ def _gathered(data: bytes) -> list[bytes]:
     """The bytes that each process gives, in the order of the processes."""
     lengths: Any = process_allgather(np.array([len(data)], np.int32))
     sizes = [int(n) for n in np.asarray(lengths).reshape(-1)]
-    padded = np.zeros(max(sizes), np.uint8)
+    padded = np.zeros(1 << (max(sizes) - 1).bit_length(), np.uint8)  # jax compiles a program for each length
     padded[: len(data)] = np.frombuffer(data, np.uint8)
     gathered: Any = process_allgather(padded)
     rows = np.asarray(gathered).reshape(len(sizes), -1)

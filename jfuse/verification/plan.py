@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
+from math import prod
 
 import numpy as np
 
@@ -13,10 +15,11 @@ from jfuse.ir.types import DType, TensorType
 from jfuse.ir.walk import all_eqns
 from jfuse.kernels.core.integer_types import quantizes_as_it_runs
 from jfuse.kernels.core.op import depends_on_data
-from jfuse.proof.inputs import CallInputs, draws, input_types, open_sizes, size_choices
+from jfuse.proof.inputs import CallInputs, concrete, draws, draws_apart, input_types, open_sizes, size_choices
 from jfuse.report import PaddingPromise
 from jfuse.verification.inputs.edges import FINITE, HUGE, ODD, ONE_INFINITE, OVERFLOWING, SELECTING, edge_inputs
 from jfuse.verification.inputs.padded_inputs import keep_promises
+from jfuse.verification.inputs.sample_batch import SampleBatch
 from jfuse.verification.inputs.user_inputs import Given
 from jfuse.verification.inputs.vocabularies import with_keys
 from jfuse.verification.options import SamplingOptions
@@ -54,8 +57,8 @@ class CallPlan:
         edges = len(_KINDS[self.sampling.edges])
         return choices * self.sampling.calls + len(self.signatures) * edges + self.sampling.samples
 
-    def batches(self, in_a_row: bool) -> Iterator[tuple[Signature, dict[str, np.ndarray]]]:
-        """Independent samples along a first axis of each input, in batches, shared out among signatures and sizes.
+    def batches(self, in_a_row: bool) -> Iterator[SampleBatch]:
+        """Independent samples in batches, shared out among signatures and sizes.
 
         in_a_row: each sample is a row of calls, along a second axis, as long as the other rows.
         """
@@ -65,15 +68,29 @@ class CallPlan:
         cases = [(s, sizes) for s in self.signatures for sizes in self._sizes(s) if s.input_names]
         for number, (signature, sizes) in enumerate(cases):
             count = self.sampling.samples // len(cases) + (number < self.sampling.samples % len(cases))
-            samples = draws(signature, sizes, self.sampling.seed + 1 + number, count * long)
-            batch: list[dict[str, np.ndarray]] = []
-            for i, drawn in enumerate(samples):
-                batch.append(self._kept(signature, drawn, self.sampling.seed + i))
-                if len(batch) == _batch_size(drawn) * long or i == count * long - 1:
-                    stacked = {name: np.stack([one[name] for one in batch]) for name in drawn}
-                    rows = {n: a.reshape(-1, long, *a.shape[1:]) for n, a in stacked.items()}
-                    yield signature, rows if in_a_row else stacked
-                    batch = []
+            size = _batch_size(signature, sizes)
+            for first in range(0, count, size):
+                draw = partial(self._samples, signature, sizes, number, first, long if in_a_row else None)
+                yield SampleBatch(signature, min(size, count - first), draw, first, long)
+
+    def _samples(
+        self,
+        signature: Signature,
+        sizes: Mapping[str, int],
+        case: int,
+        first: int,
+        long: int | None,
+        part: range,
+    ) -> dict[str, np.ndarray]:
+        """A part of the samples from a first one on, along a first axis of each input.
+
+        case: the number of signature and sizes. long: the calls of each sample, along a second axis; None without one.
+        """
+        numbers = range((first + part.start) * (long or 1), (first + part.stop) * (long or 1))
+        drawn = draws_apart(signature, sizes, self.sampling.seed + 1 + case, numbers)
+        kept = [self._kept(signature, one, self.sampling.seed + i) for i, one in zip(numbers, drawn, strict=True)]
+        stacked = {name: np.stack([one[name] for one in kept]) for name in kept[0]}
+        return stacked if long is None else {n: a.reshape(-1, long, *a.shape[1:]) for n, a in stacked.items()}
 
     def _random(self) -> Iterator[CallInputs]:
         for signature in self.signatures:
@@ -162,8 +179,9 @@ def _left_open(signature: Signature) -> frozenset[str]:
     return OVERFLOWING if any(map(quantizes_as_it_runs, eqns)) else frozenset()
 
 
-def _batch_size(drawn: Mapping[str, np.ndarray]) -> int:
-    return max(1, min(_LARGEST_BATCH, _BATCH_ELEMENTS // max(1, sum(a.size for a in drawn.values()))))
+def _batch_size(signature: Signature, sizes: Mapping[str, int]) -> int:
+    elements = sum(prod(concrete(v.type.shape, sizes)) for v in signature.graph.inputs[: len(signature.input_names)])
+    return max(1, min(_LARGEST_BATCH, _BATCH_ELEMENTS // max(1, elements)))
 
 
 def _first_symbol(signature: Signature) -> object:

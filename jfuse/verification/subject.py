@@ -89,6 +89,11 @@ class Subject(Protocol):
         """Why `batch` made a call for each sample; None where it computes samples together."""
 
 
+def pair_of(reference: Subject, subject: Subject) -> str:
+    """What a comparison of both is called."""
+    return f"{reference.name}/{subject.name}".lower()
+
+
 def states_as_outputs(states: Arrays) -> dict[str, np.ndarray]:
     """States among outputs: under names that no output has."""
     return {f"{STATE}{name}": value for name, value in states.items()}

@@ -12,19 +12,21 @@ from jfuse.ir.graph import Signature
 from jfuse.measure import Measure
 from jfuse.proof.inputs import CallInputs
 from jfuse.report import Difference
+from jfuse.running.processes import of_all_processes
 from jfuse.verification.compare.accepted_inputs import accepted
 from jfuse.verification.compare.constant_outputs import ConstantOutputs
 from jfuse.verification.compare.element_errors import ElementErrors, Suspect
 from jfuse.verification.compare.nan_choices import chooses_among_nans
+from jfuse.verification.compare.sample_share import OddCall, SampleShare
 from jfuse.verification.compare.scales import ElementScales
 from jfuse.verification.compare.steep_inputs import is_steep, ties_in_loops
 from jfuse.verification.compare.tolerance import Tolerance
 from jfuse.verification.compare.wrong import Differs, Excused, Worst, Wrong, measured
 from jfuse.verification.inputs.edges import ONE_INFINITE, OVERFLOWING, STEEP
-from jfuse.verification.inputs.independent import compared_samples
 from jfuse.verification.inputs.redraw import Redraw
+from jfuse.verification.inputs.sample_batch import SampleBatch
 from jfuse.verification.runners.without_custom_ops import AroundCustom, results_by_chance, results_of_stubs
-from jfuse.verification.subject import STATE, Arrays, Calls, Subject, outputs_and_states, states_as_outputs
+from jfuse.verification.subject import STATE, Arrays, Calls, Subject, outputs_and_states, pair_of, states_as_outputs
 
 MOVING = frozenset({"random", "given"})
 """Calls that tell what elements move by: edges are larger or smaller than anything that a model is made for."""
@@ -151,63 +153,54 @@ class Comparison:
         """Whether a sample is several calls: something is kept between calls, on both sides the same."""
         return self._keeps and self.same_states
 
-    def samples(self, batches: Iterable[tuple[Signature, Arrays]]) -> None:
+    def samples(self, batches: Iterable[SampleBatch]) -> None:
         """Compare independent first calls, or rows of them, many at a time; raises Differs at the first wrong one.
 
-        batches: for each signature inputs as `Subject.batch` takes them, with `in_a_row` as this comparison has it.
+        batches: with inputs as `Subject.batch` takes them, with `in_a_row` as this comparison has it. Each of several
+        processes draws, computes and compares its share; what it finds goes to all of them, in the order of samples.
         """
-        taken = ((signature, self._as_taken(signature.key, batch)) for signature, batch in batches)
-        for key, batch, place, found, wanted in compared_samples(self.reference, self.subjects, taken, self.in_a_row):
-            first = next(iter(batch.values()))
-            count = first.shape[0] * first.shape[1] if self.in_a_row else len(first)
-            for output in (n for n in wanted if n in found and n not in self._chance[key]):
-                self._of_batch(key, batch, place, output, found[output], wanted[output])
-            if place == len(self.subjects) - 1:
-                self.calls += count
-                self.on_call(count)
-            for subject in self._all():
-                if why := subject.singly(key):
-                    self.notes[f"{subject.name} computed samples one by one: {why}"] = None
+        for batch in batches:
+            key, share = batch.signature.key, self._share(batch)
+            for moves in of_all_processes(share.moves, VerifyFailed):
+                for output, moved in moves.items():
+                    self.scales.take(key, output, moved)
+            parts = of_all_processes(share.found, VerifyFailed)
+            for place, output in dict.fromkeys(at for part in parts for at in part.findings):
+                for finding in (f for part in parts for f in part.findings.get((place, output), ())):
+                    self._take(key, output, self._pair(place), finding)
+            count = batch.count * batch.calls
+            self.calls += count
+            self.on_call(count)
+            self.notes.update(dict.fromkeys(note for part in parts for note in part.notes))
 
-    def _as_taken(self, key: str, batch: Arrays) -> Arrays:
-        """Samples with shapes as what reads them needs them, in the manner that the reference took inputs in."""
-        redraw, signature = self.redraw, self.signatures[key]
-        if not redraw.kept.get(key) and not redraw.needed.get(key):
-            return batch
-        shape = next(iter(batch.values())).shape[: 2 if self.in_a_row else 1]
-        samples = ({n: a[place] for n, a in batch.items()} for place in np.ndindex(shape))
-        changed = [redraw.as_kept(key, redraw.as_needed(signature, sample)) for sample in samples]
-        stacked = {n: np.stack([one[n] for one in changed]) for n in batch}
-        return {n: a.reshape(*shape, *a.shape[1:]) for n, a in stacked.items()}
+    def _share(self, batch: SampleBatch) -> SampleShare:
+        """The share of this process."""
+        key = batch.signature.key
+        compared = (n for n in batch.signature.output_names if n not in self._chance[key])
+        return SampleShare(
+            batch,
+            self.in_a_row,
+            self.reference,
+            self.subjects,
+            {name: self.tolerance(key, name) for name in compared},
+            self.redraw,
+            self._elements,
+            self.excused,
+        )
 
-    def _of_batch(
-        self, key: str, batch: Arrays, place: int, output: str, found: np.ndarray, wanted: np.ndarray
-    ) -> None:
-        tolerance = self.tolerance(key, output)
-        pair = self._pair(place)
-        axes = 2 if self.in_a_row else 1
-        count = int(np.prod(wanted.shape[:axes]))
-        if place == 0 and tolerance.per_element:
-            self.scales.learn(key, output, wanted, axes)
-        if found.shape == wanted.shape and np.array_equal(found, wanted):
-            self._note_worst(key, output, pair, Worst(Measure.of(found, wanted), tolerance, count))
-            return
-        for place_of_call in np.ndindex(wanted.shape[:axes]):
-            f, w = found[place_of_call], wanted[place_of_call]
-            measure = measured(f, w, tolerance)
-            if measure.relative <= tolerance.value:
-                self._note_worst(key, output, pair, Worst(measure, tolerance, 1))
-                wrong = self._elements.wrong_elements(key, Wrong(pair, output, measure, tolerance, f, w, place))
-                if wrong is not None:
-                    *before, step = _steps(key, batch, place_of_call)
-                    self._settle(Suspect(step, wrong, {}, tuple(before)))
-                continue
-            *before, step = _steps(key, batch, place_of_call)
-            left, notes = self.excused(step, [Wrong(pair, output, measure, tolerance, f, w, place)], before)
-            if left:
-                self.rows([[*before, step]])  # by itself, where all that is kept is looked at
-                raise Differs(step, left, {}, before)
-            self.notes.update(dict.fromkeys(notes))
+    def _take(self, key: str, output: str, pair: str, finding: Worst | OddCall) -> None:
+        """Take in what a process found; raises Differs where a call differs."""
+        if isinstance(finding, Worst):
+            self._note_worst(key, output, pair, finding)
+        elif finding.left is None:
+            wrong = self._elements.wrong_elements(key, finding.wrong)  # by what was found out about others
+            if wrong is not None:
+                self._settle(Suspect(finding.step, wrong, {}, finding.before))
+        elif finding.left:
+            self.rows([[*finding.before, finding.step]])  # by itself, where all that is kept is looked at
+            raise Differs(finding.step, finding.left, {}, finding.before)
+        else:
+            self.notes.update(dict.fromkeys(finding.notes))
 
     def differences(self) -> list[Difference]:
         """The worst of each output so far."""
@@ -221,7 +214,7 @@ class Comparison:
     def _pair(self, place: int) -> str:
         if place < 0:
             return "xla/litert"
-        return f"{self.reference.name}/{self.subjects[place].name}".lower()
+        return pair_of(self.reference, self.subjects[place])
 
     def _differing(self, step: CallInputs, place: int, found: Arrays, wanted: Arrays) -> Iterator[Wrong]:
         """The outputs that differ by more than their tolerance; keeps the worst of all others."""
@@ -322,14 +315,6 @@ class Comparison:
             return is_steep(self.reference, step, wrong)
         finally:
             self._start_again()
-
-
-def _steps(key: str, batch: Arrays, place: tuple[int, ...]) -> list[CallInputs]:
-    """The calls of a sample up to one of them.   place: the sample's number, and that of the call in its row"""
-    sample, *last = place
-    if not last:
-        return [CallInputs(key, {name: array[sample] for name, array in batch.items()})]
-    return [CallInputs(key, {name: array[sample, i] for name, array in batch.items()}) for i in range(last[0] + 1)]
 
 
 def by_chance(signature: Signature) -> Iterator[str]:

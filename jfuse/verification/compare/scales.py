@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property, partial
+from typing import Any
 
 import ml_dtypes
 import numpy as np
@@ -21,18 +23,41 @@ _NUDGES = 40.0  # a tolerance is about this many roundings: f32 has 1e-5 and 2^-
 _LEAST_ROW = 8  # elements of a row whose largest says how large the row is
 
 
-@dataclass
-class _Moves:
-    """What is known of each element, in f64. Open axes have size 1: their elements are samples of one.
+@dataclass(frozen=True)
+class Moves:
+    """What is known of each element, in f64 or c128. Open axes have size 1: their elements are samples of one.
 
-    first: one value. spread: the largest distance from it. largest: the largest magnitude. noise: the largest movement
-    by a rounding, as a part of the largest of its row, where that was looked at.
+    first: one value, NaN where it is not finite. low, high: the ends of all finite ones, of the real and the imaginary
+    parts each. largest: the largest magnitude. noise: the largest movement by a rounding, as a part of the largest of
+    its row, where that was looked at.
     """
 
     first: np.ndarray
-    spread: np.ndarray
+    low: np.ndarray
+    high: np.ndarray
     largest: np.ndarray
     noise: np.ndarray
+
+    @classmethod
+    def of(cls, values: np.ndarray, axes: tuple[int, ...], samples: int) -> Moves:
+        """Of finite values or NaN.   axes: whose elements are samples of one; samples: how many first axes are gone"""
+        shape = tuple(1 if a in axes else n for a, n in enumerate(values.shape))[samples:]
+        start = values[tuple(slice(0, 1) if a in axes else slice(None) for a in range(values.ndim))]
+        low, high = (_of_parts(partial(_end, end, axes, shape), values) for end in (np.min, np.max))
+        return cls(start.reshape(shape), low, high, _largest(np.abs(values), axes).reshape(shape), np.zeros(shape))
+
+    def then(self, later: Moves) -> Moves:
+        """What is known after later calls as well."""
+        low, high = _of_parts(np.minimum, self.low, later.low), _of_parts(np.maximum, self.high, later.high)
+        largest, noise = np.maximum(self.largest, later.largest), np.maximum(self.noise, later.noise)
+        return Moves(self.first, low, high, largest, noise)
+
+    @cached_property
+    def spread(self) -> np.ndarray:
+        """The largest distance from the first value."""
+        first = np.where(np.isnan(self.first), 0.0, self.first)
+        with np.errstate(invalid="ignore", over="ignore"):
+            return np.asarray(np.abs(_of_parts(_reach, self.low, self.high, first)))
 
 
 @dataclass
@@ -44,7 +69,7 @@ class ElementScales:
 
     signatures: Mapping[str, Signature]
     frozen: bool = False
-    _known: dict[tuple[str, str], _Moves] = field(default_factory=dict)
+    _known: dict[tuple[str, str], Moves] = field(default_factory=dict)
 
     def as_known(self) -> ElementScales:
         """The same, to which no call adds."""
@@ -52,23 +77,22 @@ class ElementScales:
 
     def learn(self, key: str, output: str, wanted: np.ndarray, samples: int = 0) -> None:
         """Take in the values of one call.   samples: how many first axes count samples, each a call"""
+        moves = self.moves(key, output, wanted, samples)
+        if moves is not None:
+            self.take(key, output, moves)
+
+    def moves(self, key: str, output: str, wanted: np.ndarray, samples: int = 0) -> Moves | None:
+        """What the values of one call, or of samples of it, tell alone; None where they tell nothing."""
         if self.frozen or not wanted.size or wanted.dtype.kind not in "fcV":
-            return
+            return None
         axes = (*range(samples), *(samples + a for a in self._open_axes(key, output, wanted.ndim - samples)))
-        values = _finite_or_nan(wanted)
-        shape = tuple(1 if a in axes else n for a, n in enumerate(wanted.shape))[samples:]
+        return Moves.of(_finite_or_nan(wanted), axes, samples)
+
+    def take(self, key: str, output: str, moves: Moves) -> None:
+        """Take in what later calls tell."""
         known = self._known.get((key, output))
-        if known is None or known.first.shape != shape:
-            start = values[tuple(slice(0, 1) if a in axes else slice(None) for a in range(values.ndim))]
-            nothing = np.zeros(shape)
-            known = _Moves(start.reshape(shape), nothing, nothing, nothing)
-        with np.errstate(invalid="ignore", over="ignore"):
-            first = np.where(np.isnan(known.first), 0.0, known.first)
-            spread = _largest(np.abs(values - first), axes).reshape(shape)
-            largest = _largest(np.abs(values), axes).reshape(shape)
-        self._known[key, output] = replace(
-            known, spread=np.maximum(known.spread, spread), largest=np.maximum(known.largest, largest)
-        )
+        is_alike = known is not None and known.first.shape == moves.first.shape
+        self._known[key, output] = known.then(moves) if known is not None and is_alike else moves
 
     def of(
         self, key: str, output: str, wanted: np.ndarray, tolerance: Tolerance, *, so_far: bool = False
@@ -151,6 +175,29 @@ def _rows(wanted: np.ndarray, open_axes: tuple[int, ...]) -> np.ndarray:
 def _finite_or_nan(array: np.ndarray) -> np.ndarray:
     wide = array.astype(np.complex128 if array.dtype.kind == "c" else np.float64)
     return np.where(np.isfinite(wide), wide, np.nan)
+
+
+def _of_parts(function: Callable[..., np.ndarray], *arrays: np.ndarray) -> np.ndarray:
+    """Of real numbers; of complex ones, of the real parts and of the imaginary ones."""
+    if not any(a.dtype.kind == "c" for a in arrays):
+        return function(*arrays)
+    real, imaginary = (function(*parts) for parts in ([a.real for a in arrays], [a.imag for a in arrays]))
+    found = np.empty(real.shape, np.complex128)
+    found.real, found.imag = real, imaginary
+    return found
+
+
+def _reach(low: np.ndarray, high: np.ndarray, at: np.ndarray) -> np.ndarray:
+    """How far the farther end is; 0 without any."""
+    return np.asarray(np.maximum(np.maximum(high - at, at - low), 0.0))
+
+
+def _end(
+    least_or_most: Callable[..., Any], axes: tuple[int, ...], shape: tuple[int, ...], values: np.ndarray
+) -> np.ndarray:
+    """The least or the largest along axes, infinite the other way round without any."""
+    none = np.inf if least_or_most is np.min else -np.inf
+    return np.asarray(least_or_most(np.where(np.isnan(values), none, values), axis=axes)).reshape(shape)
 
 
 def _largest(array: np.ndarray, axes: tuple[int, ...]) -> np.ndarray:

@@ -70,9 +70,9 @@ class Redraw:
     _tried: dict[str, int] = field(default_factory=dict)
     _count: int = 0
 
-    def as_kept(self, key: str, drawn: Arrays) -> Arrays:
-        """The drawn inputs in the manners that TensorFlow took before, if any."""
-        return self.changed(drawn, self.kept.get(key, {}))
+    def as_kept(self, key: str, drawn: Arrays, number: int | None = None) -> Arrays:
+        """The drawn inputs in the manners that TensorFlow took before, if any.   number: as `changed` has it"""
+        return self.changed(drawn, self.kept.get(key, {}), number)
 
     def as_needed(self, signature: Signature, drawn: Arrays) -> Arrays:
         """The drawn inputs with shapes as what reads them needs them, before TensorFlow sees others."""
@@ -81,12 +81,15 @@ class Redraw:
             self.needed[key] = needed_shapes(signature, drawn, self.fixed.get(key, ()))
         return {**drawn, **{n: shape.value(drawn[n], drawn) for n, shape in self.needed[key].items()}}
 
-    def changed(self, drawn: Arrays, manners: Manners) -> Arrays:
-        """The drawn inputs, some of them in other manners."""
+    def changed(self, drawn: Arrays, manners: Manners, number: int | None = None) -> Arrays:
+        """The drawn inputs, some of them in other manners.
+
+        number: of a sample, which says what is drawn for it, whichever were changed before it.
+        """
         if not manners:
             return drawn
-        self._count += 1
-        generator = np.random.default_rng(self._count)
+        self._count += number is None
+        generator = np.random.default_rng(self._count if number is None else (0, number))
         return {n: manners[n].draw(generator, a, drawn) if n in manners else a for n, a in drawn.items()}
 
     def definite(self, signature: Signature, drawn: Arrays) -> Iterator[tuple[Manners, Arrays]]:

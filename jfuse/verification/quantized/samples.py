@@ -44,9 +44,9 @@ def samples_of(plan: CallPlan, in_a_row: bool) -> Iterator[Samples]:
         yield from _given(plan, in_a_row)
         return
     drawn = replace(plan, sampling=replace(plan.sampling, samples=max(DRAWN, plan.sampling.samples)))
-    for signature, batch in drawn.batches(in_a_row):
-        rows = batch if in_a_row else {n: a[:, None] for n, a in batch.items()}
-        yield Samples(signature, _within(rows, _ranges(signature)))
+    for batch in drawn.batches(in_a_row):
+        rows = batch.whole if in_a_row else {n: a[:, None] for n, a in batch.whole.items()}
+        yield Samples(batch.signature, _within(rows, _ranges(batch.signature)))
 
 
 def _given(plan: CallPlan, in_a_row: bool) -> Iterator[Samples]:

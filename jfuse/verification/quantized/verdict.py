@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 import numpy as np
 
@@ -18,6 +19,7 @@ from jfuse.verification.quantized.explained import Explained, differences, expla
 from jfuse.verification.quantized.real_graph import Activations, is_rounded_file
 from jfuse.verification.quantized.real_runs import RealRuns
 from jfuse.verification.quantized.samples import Samples, samples_of
+from jfuse.verification.runners.processes import shared_out
 from jfuse.verification.subject import Arrays, Subject
 
 _DRAWS = 8  # of all weights, moved by up to half a step
@@ -29,7 +31,7 @@ that quantizes as it runs, with steps of its own, differs by about 1.4 times it.
 _CUT_OFF = 0.5
 """The share of an output that may be lost as values lie beyond their types' ends: half of it is 6 dB."""
 _TOLD = 0.01  # what is lost so is told from here on
-_RANGES = "weights/ranges"
+_RANGES, _SOURCE = "weights/ranges", "source"
 _SUM = "what all the steps make, those of weights and of activations, and values beyond the ends of types"
 
 
@@ -86,6 +88,11 @@ class QuantizedVerdict:
         return all(any(i.states for i in s.signatures.values()) for s in (sides.reference, sides.subjects[0]))
 
 
+def _moved(number: int) -> str:
+    """The name of the answers of a file whose weights are moved."""
+    return f"moved {number}"
+
+
 @dataclass
 class _Judging:
     """One lot of samples.   inputs: [samples, calls, ...] by name"""
@@ -94,36 +101,46 @@ class _Judging:
     samples: Samples
 
     def run(self) -> None:
-        inputs, matched = self.samples.inputs, self.verdict.matched
-        runs = RealRuns(self.samples.signature)
-        weights, ranges, steps = (runs.run(inputs, a) for a in Activations)
-        moved = [runs.run(inputs, Activations.EXACT, seed) for seed in range(_DRAWS)]
-        source = self._answers(matched.reference)
-        files = {s.name.lower(): self._answers(s) for s in matched.subjects}
-        for output in (n for n in self.samples.signature.output_names if n in source):
-            in_floats, wanted = weights[output], source[output].reshape(weights[output].shape)
-            tolerance = tolerance_of(Program((runs.real,)), runs.real.key, output).value
-            by_weights = np.stack([differences(m[output], in_floats) for m in moved])
-            by_steps = differences(steps[output], ranges[output])
+        matched, real = self.verdict.matched, self._runs.real
+        found = shared_out(self._answers, self.samples.inputs)
+        for output in (n for n in self.samples.signature.output_names if (_SOURCE, n) in found):
+            in_floats, in_ranges, in_steps = (found[a.name, output] for a in Activations)
+            wanted = found[_SOURCE, output].reshape(in_floats.shape)
+            tolerance = tolerance_of(Program((real,)), real.key, output).value
+            by_weights = np.stack([differences(found[_moved(i), output], in_floats) for i in range(_DRAWS)])
+            by_steps = differences(in_steps, in_ranges)
             of_weights = explained(in_floats, wanted, by_weights, _WEIGHTS, tolerance)
             name = matched.reference.name.lower()
             self._judge(output, f"{name}/weights", of_weights, f"{_WEIGHTS:g} times what half a step of weights makes")
-            self._ranges(output, ranges[output], in_floats)
-            by_both = float(np.sqrt(np.mean(np.square(differences(steps[output], in_floats)))))
-            for runner, outputs in files.items():
-                found = outputs[output].reshape(wanted.shape)
-                rest = explained(found, steps[output], by_steps, _ROUNDING, tolerance)
+            self._ranges(output, in_ranges, in_floats)
+            by_both = float(np.sqrt(np.mean(np.square(differences(in_steps, in_floats)))))
+            for runner in (s.name.lower() for s in matched.subjects):
+                of_file = found[runner, output].reshape(wanted.shape)
+                rest = explained(of_file, in_steps, by_steps, _ROUNDING, tolerance)
                 self._judge(
                     output, f"rounded/{runner}", rest, f"{_ROUNDING:g} times what the steps of activations make"
                 )
-                whole = explained(found, wanted, np.zeros(0), 0.0, 0.0)
+                whole = explained(of_file, wanted, np.zeros(0), 0.0, 0.0)
                 limit = of_weights.limit + by_both + rest.limit
                 self._keep(output, f"{name}/{runner}", replace(whole, limit=limit), _SUM)
-        self.verdict.calls += int(np.prod(next(iter(inputs.values())).shape[:2]))
+        self.verdict.calls += int(np.prod(next(iter(self.samples.inputs.values())).shape[:2]))
 
-    def _answers(self, subject: Subject) -> Arrays:
-        """The outputs of a subject, [samples, calls, ...]."""
-        key, inputs = self.samples.signature.key, self.samples.inputs
+    @cached_property
+    def _runs(self) -> RealRuns:
+        return RealRuns(self.samples.signature)
+
+    def _answers(self, inputs: Arrays) -> dict[tuple[str, str], np.ndarray]:
+        """The outputs of all that is compared, [samples, calls, ...], by who computes them and their names."""
+        matched, runs = self.verdict.matched, self._runs
+        found: dict[str, Arrays] = {a.name: runs.run(inputs, a) for a in Activations}
+        found |= {_moved(i): runs.run(inputs, Activations.EXACT, i) for i in range(_DRAWS)}
+        found[_SOURCE] = self._of(matched.reference, inputs)
+        found |= {s.name.lower(): self._of(s, inputs) for s in matched.subjects}
+        return {(name, output): array for name, outputs in found.items() for output, array in outputs.items()}
+
+    def _of(self, subject: Subject, inputs: Arrays) -> Arrays:
+        """The outputs of a subject."""
+        key = self.samples.signature.key
         if next(iter(inputs.values())).shape[1] > 1:
             return subject.batch(inputs, key, in_a_row=True)
         return {n: a[:, None] for n, a in subject.batch({n: a[:, 0] for n, a in inputs.items()}, key).items()}

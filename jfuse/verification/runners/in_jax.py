@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property, partial
+from functools import cached_property
 from typing import Any
 
 import jax
@@ -17,7 +17,6 @@ from jfuse.ir.types import DType, TensorType
 from jfuse.proof.inputs import concrete
 from jfuse.running.over_samples import OverSamples, Together
 from jfuse.verification.runners.one_by_one import StatelessCalls, one_by_one
-from jfuse.verification.runners.processes import shared_out
 from jfuse.verification.subject import Arrays, Calls, Interface
 
 
@@ -74,9 +73,6 @@ class InJax:
 
     def batch(self, inputs: Arrays, key: str, *, in_a_row: bool = False) -> dict[str, np.ndarray]:
         """First calls in one program, where jax can trace the function; else one after the other."""
-        return shared_out(partial(self._batch, key, in_a_row), inputs)
-
-    def _batch(self, key: str, in_a_row: bool, inputs: Arrays) -> dict[str, np.ndarray]:
         outputs = None if in_a_row else self._together.run([inputs[name] for name in self.inputs])
         return one_by_one(self, inputs, key, in_a_row) if outputs is None else dict(outputs)
 

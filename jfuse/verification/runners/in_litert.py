@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property
 
 import numpy as np
 
@@ -15,7 +15,6 @@ from jfuse.running.partition import with_delegates
 from jfuse.running.worker import LiteRtFailed, Refused
 from jfuse.verification.runners.litert_workers import LiteRtWorkers
 from jfuse.verification.runners.one_by_one import one_by_one
-from jfuse.verification.runners.processes import shared_out
 from jfuse.verification.subject import Arrays, Calls, Interface, interfaces_of
 
 _FEW = 16  # samples for which no process is started
@@ -51,9 +50,6 @@ class InLiteRt:
 
     def batch(self, inputs: Arrays, key: str, *, in_a_row: bool = False) -> dict[str, np.ndarray]:
         """First calls in one process for each core; a few of them here."""
-        return shared_out(partial(self._batch, key, in_a_row), inputs)
-
-    def _batch(self, key: str, in_a_row: bool, inputs: Arrays) -> dict[str, np.ndarray]:
         if len(next(iter(inputs.values()))) < _FEW:
             return one_by_one(self, inputs, key, in_a_row)
         try:

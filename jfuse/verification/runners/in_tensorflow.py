@@ -20,7 +20,6 @@ from jfuse.ir.states import first_states
 from jfuse.limits import DEFAULT_LIMITS, Limits
 from jfuse.verification.runners.joined import can_be_joined, run_joined
 from jfuse.verification.runners.one_by_one import one_by_one
-from jfuse.verification.runners.processes import shared_out
 from jfuse.verification.runners.tensorflow_calls import called
 from jfuse.verification.subject import Arrays, Calls, Interface, interfaces_of
 
@@ -52,9 +51,6 @@ class InTensorFlow:
 
     def batch(self, inputs: Arrays, key: str, *, in_a_row: bool = False) -> dict[str, np.ndarray]:
         """First calls as one, where rows of an open first axis do not depend on each other; else one by one."""
-        return shared_out(partial(self._batch, key, in_a_row), inputs)
-
-    def _batch(self, key: str, in_a_row: bool, inputs: Arrays) -> dict[str, np.ndarray]:
         if self.singly(key) is None and not in_a_row:
             joined = _TensorFlowCalls(self.imported, samples=len(next(iter(inputs.values()))))
             outputs = run_joined(partial(joined.run, key=key), inputs)

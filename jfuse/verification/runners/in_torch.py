@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import partial
 
 import numpy as np
 
@@ -12,7 +11,6 @@ from jfuse.errors import VerifyFailed
 from jfuse.frontends.imported_functions import SourceFunction
 from jfuse.verification.runners.joined import can_be_joined, run_joined
 from jfuse.verification.runners.one_by_one import StatelessCalls, one_by_one
-from jfuse.verification.runners.processes import shared_out
 from jfuse.verification.subject import Arrays, Calls, Interface
 
 
@@ -47,9 +45,6 @@ class InTorch:
 
     def batch(self, inputs: Arrays, key: str, *, in_a_row: bool = False) -> dict[str, np.ndarray]:
         """First calls as one, where rows of an open first axis do not depend on each other; else one by one."""
-        return shared_out(partial(self._batch, key, in_a_row), inputs)
-
-    def _batch(self, key: str, in_a_row: bool, inputs: Arrays) -> dict[str, np.ndarray]:
         if can_be_joined(self.interface) and not in_a_row:
             outputs = run_joined(self._run, inputs)
             if outputs is not None:

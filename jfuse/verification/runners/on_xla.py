@@ -20,7 +20,6 @@ from jfuse.running.jax_function import JaxFunction
 from jfuse.running.over_samples import OverSamples, Together, samples_at_once
 from jfuse.running.partition import Integers
 from jfuse.verification.runners.one_by_one import one_by_one
-from jfuse.verification.runners.processes import shared_out
 from jfuse.verification.subject import Arrays, Calls, Interface, interfaces_of
 
 
@@ -67,9 +66,6 @@ class OnXla:
 
     def batch(self, inputs: Arrays, key: str, *, in_a_row: bool = False) -> dict[str, np.ndarray]:
         """First calls in one program; one after the other where jax cannot trace the graph."""
-        return shared_out(partial(self._batch, key, in_a_row), inputs)
-
-    def _batch(self, key: str, in_a_row: bool, inputs: Arrays) -> dict[str, np.ndarray]:
         names = next(s for s in self.program.signatures if s.key == key).input_names
         outputs = None
         if not self._is_timed(key):

@@ -11,7 +11,6 @@ import numpy as np
 from jfuse.ir.graph import Program
 from jfuse.ir.states import ExplicitState, first_states, with_explicit_states
 from jfuse.verification.runners.one_by_one import one_by_one
-from jfuse.verification.runners.processes import shared_out
 from jfuse.verification.subject import Arrays, Calls, Interface, Subject, interfaces_of
 
 
@@ -45,7 +44,7 @@ class WithStates:
     def batch(self, inputs: Arrays, key: str, *, in_a_row: bool = False) -> dict[str, np.ndarray]:
         """First calls, together where the subject makes them so; rows one after the other."""
         if in_a_row:
-            return shared_out(lambda part: one_by_one(self, part, key, in_a_row), inputs)
+            return one_by_one(self, inputs, key, in_a_row)
         count = len(next(iter(inputs.values())))
         first = self.given(key, first_states(self.program))
         given = {name: np.repeat(array[None], count, axis=0) for name, array in first.items()}

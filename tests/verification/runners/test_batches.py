@@ -33,6 +33,7 @@ from jfuse.verification.subject import Interface
 from tests.kernels.fused.lstm_oracle import LSTM, file_of
 from tests.tflite import programs
 from tests.tflite.programs import BATCH, KEY, f32, i32, program
+from tests.verification.runners.sample_batches import batch_of
 
 RNG = np.random.default_rng(11)
 TOLERANCE = 1e-6  # of values up to 4: sums of a dozen products in another order
@@ -193,7 +194,7 @@ def test_sizes_that_data_decides_run_one_by_one() -> None:
     assert "depends on data" in str(subject.singly(KEY))
     same = InLiteRt(to_bytes(of), of)
     comparison = Comparison(same, [subject], {KEY: of.signatures[0]}, lambda key, output: Tolerance(0.0, "integers"))
-    comparison.samples([(of.signatures[0], inputs)])
+    comparison.samples([batch_of(of.signatures[0], inputs)])
     assert comparison.calls == 4
     assert [n for n in comparison.notes if n.startswith("XLA computed samples one by one: the result size of where")]
 
