@@ -18,7 +18,7 @@ from jfuse.kernels.core.op import Array, Static, namespace, tfl
 from jfuse.kernels.core.static_values import fresh_size, sizes_in_any_order
 
 
-@tfl("RESHAPE", on_shapes=True, sized_by_data=True, linear="joint", moves="renames")
+@tfl("RESHAPE", on_shapes=True, sized_by_data=True, linear="joint", moves="renames", at_allocation=True)
 def reshape(x: Array, shape: Static = None, /, *, new_shape: tuple[int, ...] | None = None) -> Array:
     """The elements of x in another shape, one dimension of which may be -1.
 

@@ -17,7 +17,7 @@ from jfuse.kernels.core.op import Array, Measure, Static, namespace, tfl
 from jfuse.kernels.core.static_values import fresh_size, static_value
 
 
-@tfl("GATHER", on_shapes=True, linear="first", moves="takes")
+@tfl("GATHER", on_shapes=True, linear="first", moves="takes", at_allocation=True)
 def gather(x: Array, indices: Array, /, *, axis: int = 0, batch_dims: int = 0) -> Array:
     """The slices of x along axis that indices name, row by row over the first batch_dims dimensions.
 

@@ -20,7 +20,7 @@ from jfuse.kernels.core.static_values import fresh_size, known_entries, static_v
 from jfuse.kernels.nn.activation import activate
 
 
-@tfl("CONCATENATION", on_shapes=True, linear="joint", moves="joins")
+@tfl("CONCATENATION", on_shapes=True, linear="joint", moves="joins", at_allocation=True)
 def concatenation(*values: Array, axis: int, fused_activation_function: str = "NONE") -> Array:
     """The values one after the other along axis.
 

@@ -55,6 +55,7 @@ def tfl(
     scales: Literal["into", "out_of"] | None = None,
     chooses: bool = False,
     counts: bool = False,
+    at_allocation: bool = False,
     cell: str = "",
     intermediates: int = 0,
 ) -> Callable[[Callable[..., Any]], TflOp]:
@@ -88,6 +89,8 @@ def tfl(
     scales: "into" where numbers become steps of the result's scale, "out_of" where such steps become numbers.
     chooses: what the results hold hangs on how operands compare, beyond what `switch` says of each element (TOPK_V2).
     counts: the result is an arithmetic progression: start, end and step are the operands.
+    at_allocation: LiteRT has the result when it allocates tensors, where each operand whose values count is a constant
+        or was computed so too (its kernel makes the result persistent, tflite/kernels): shapes, and what they make.
     cell: what reports call a recurrent layer, or one step of it.
     intermediates: how many tensors the operator has that are no operands and no results. Its quantized kernel demands
         them, and quantizers take a float file only if it has them.
@@ -123,6 +126,7 @@ def tfl(
             scales=scales,
             chooses=chooses,
             counts=counts,
+            at_allocation=at_allocation,
             cell=cell,
             intermediates=intermediates,
         )

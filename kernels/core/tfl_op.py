@@ -49,6 +49,7 @@ class TflOp(Op):
     scales: Literal["into", "out_of"] | None = None
     chooses: bool = False
     counts: bool = False
+    at_allocation: bool = False
     cell: str = ""
     intermediates: int = 0
     parts: tuple[str, ...] = ()

@@ -114,7 +114,7 @@ def sub(x: Array, y: Array, /, *, fused_activation_function: str = "NONE", pot_s
     return activate(matched(x, y).subtract(x, y), fused_activation_function)
 
 
-@tfl("MUL", on_shapes=True, elementwise=True, linear="each", clamps=True, product="elements")
+@tfl("MUL", on_shapes=True, elementwise=True, linear="each", clamps=True, product="elements", at_allocation=True)
 def mul(x: Array, y: Array, /, *, fused_activation_function: str = "NONE") -> Array:
     """x * y.   x, y: number[...], broadcast -> number[...]   Source: tflite/kernels/mul.cc"""
     return activate(matched(x, y).multiply(x, y), fused_activation_function)

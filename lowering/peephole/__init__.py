@@ -26,6 +26,7 @@ from jfuse.lowering.peephole.layout import (
     reshape,
     reverse,
     sink_transpose,
+    sizes,
     slicing,
     transpose,
 )
@@ -52,6 +53,7 @@ PEEPHOLE_RULES: Mapping[Op, tuple[Rule, ...]] = rules_of(
         layout_regions,
         reverse,
         shared_scales,
+        sizes,
         slicing,
         spelled_activations,
         strides,

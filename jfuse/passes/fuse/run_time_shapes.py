@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from jfuse.errors import LowerError
-from jfuse.ir.dims import Dim, symbols_of
 from jfuse.ir.graph import Atom, Eqn, Graph, Var
 from jfuse.ir.trace import recording
 from jfuse.ir.types import DType
@@ -19,6 +18,7 @@ from jfuse.kernels import control, ops
 from jfuse.kernels.core.op import depends_on_data
 from jfuse.lowering.peephole.layout.reshape import constant_shape
 from jfuse.lowering.rule_tools.broadcast_constants import broadcast_constants, constant_of, unbroadcast
+from jfuse.lowering.rule_tools.sizes_at_allocation import known_at_allocation
 from jfuse.opaque_ops.state_operands import has_open_state, keeps_state, state_operands
 from jfuse.passes.rewrite import inline
 
@@ -31,10 +31,34 @@ _LOOKED_AT: Mapping[str | None, tuple[int, ...]] = {
 }
 
 
-def has_run_time_shape(eqn: Eqn, *, simplified: bool = True) -> bool:
+# Their kernels size the result at allocation where what says how large it is was computed then, not by constants alone.
+SIZED_BY_WHAT_IS_KNOWN = frozenset(
+    {
+        "BROADCAST_TO",
+        "FILL",
+        "PAD",
+        "PADV2",
+        "RANGE",
+        "RESHAPE",
+        "RESIZE_BILINEAR",
+        "RESIZE_NEAREST_NEIGHBOR",
+        "STRIDED_SLICE",
+        "TILE",
+    }
+)
+_RESPELLED = frozenset({ops.pack, ops.expand_dims, ops.squeeze})  # of sizes, by `peephole/layout/sizes.py`
+
+
+def with_run_time_shape(graph: Graph, *, simplified: bool = True) -> Iterator[Eqn]:
+    """The equations of a graph that have one, as `has_run_time_shape` says."""
+    made_by = producers(graph)
+    return (e for e in graph.eqns if has_run_time_shape(e, made_by, simplified=simplified))
+
+
+def has_run_time_shape(eqn: Eqn, made_by: Mapping[Var, Eqn], *, simplified: bool = True) -> bool:
     """Whether LiteRT knows the shape of the results only once the equation has run. True where in doubt.
 
-    simplified: False where shapes that can be constants may yet become ones.
+    made_by: what binds each Var of its graph. simplified: False where shapes that can be constants may yet become ones.
     """
     if any(out.type.dtype is DType.string for out in eqn.outputs):
         return True  # strings live in memory of their own, however many there are
@@ -42,31 +66,25 @@ def has_run_time_shape(eqn: Eqn, *, simplified: bool = True) -> bool:
         # The loop that it becomes collects its results in a tensor made at run time.
         return not all(out.type.is_static for out in eqn.outputs)
     if eqn.bodies:
-        inside = (inner for body in eqn.bodies for inner in body.eqns)
-        return depends_on_data(eqn) or any(has_run_time_shape(inner, simplified=simplified) for inner in inside)
+        inside = (inner for body in eqn.bodies for inner in with_run_time_shape(body, simplified=simplified))
+        return depends_on_data(eqn) or next(inside, None) is not None
     if not eqn.op.is_kernel:
         return not all(out.type.is_static for out in eqn.outputs)
     if eqn.op.builtin in _OPEN_WITH_OPEN_INPUT:
         return not all(a.type.is_static for a in eqn.inputs if a is not None)
     if not simplified and eqn.op is ops.reshape and constant_shape(eqn.outputs[0].type.shape) is not None:
         return False
-    # What SHAPE gives is known at allocation, one size of it too; what is computed from it is not.
-    if eqn.op.counts and _is_one_size(eqn.outputs[0].type.shape[0]) and not depends_on_data(eqn):
-        return False
     measures = _LOOKED_AT.get(eqn.op.builtin, ())
-    computed = any(
-        (eqn.op.operand_at(i).decides_size or i in measures) and isinstance(a, Var) for i, a in enumerate(eqn.inputs)
-    )
-    return computed or not eqn.op.traceable
+    sizes = [a for i, a in enumerate(eqn.inputs) if eqn.op.operand_at(i).decides_size or i in measures]
+    if eqn.op.builtin in SIZED_BY_WHAT_IS_KNOWN:
+        also = () if simplified else _RESPELLED
+        sizes = [a for a in sizes if not known_at_allocation(a, made_by.get, also=also)]
+    return any(isinstance(a, Var) for a in sizes) or not eqn.op.traceable
 
 
 def table_lookup(graph: Graph) -> Eqn | None:
     """The first equation that looks up in a table: its handle is sized at run time, and is made before all else."""
     return next((eqn for eqn in graph.eqns if eqn.op is ops.hashtable_find), None)
-
-
-def _is_one_size(dim: Dim) -> bool:
-    return symbols_of(dim) == {str(dim)}
 
 
 def dynamic_before_fused(graph: Graph, fused: Eqn, *, simplified: bool = True) -> Eqn | None:
@@ -88,7 +106,7 @@ def dynamic_before_fused(graph: Graph, fused: Eqn, *, simplified: bool = True) -
                 yield unbroadcast(atom, made_by)
 
     before = ancestors(graph, operands(fused), operands)
-    return next((e for e in graph.eqns if e in before and has_run_time_shape(e, simplified=simplified)), None)
+    return next((e for e in with_run_time_shape(graph, simplified=simplified) if e in before), None)
 
 
 def dynamic_before_replacement(before: Sequence[Eqn], replacement: Graph, args: Sequence[Atom]) -> Eqn | None:
@@ -116,7 +134,7 @@ def fused_first(graph: Graph) -> Graph:
         if dynamic is not None:
             raise _refused(eqn, dynamic)
     if has_effects(graph):  # what has effects stays where it is
-        raise _refused(fused[-1], next(e for e in graph.eqns if has_run_time_shape(e)))
+        raise _refused(fused[-1], next(with_run_time_shape(graph)))
     # A final state is read right after the op that leaves it.
     states = {e.outputs[i] for e in fused for i in state_operands(e).values()}
     reads = [out for e in graph.eqns if states.intersection(e.inputs) for out in e.outputs]
@@ -140,8 +158,8 @@ def ancestors(
 
 
 def _needs_order(graph: Graph) -> bool:
-    last = max((n for n, e in enumerate(graph.eqns) if has_open_state(e)), default=-1)
-    return any(has_run_time_shape(e) for e in graph.eqns[: last + 1])
+    last, made_by = max((n for n, e in enumerate(graph.eqns) if has_open_state(e)), default=-1), producers(graph)
+    return any(has_run_time_shape(e, made_by) for e in graph.eqns[: last + 1])
 
 
 def _refused(fused: Eqn, dynamic: Eqn) -> LowerError:

@@ -23,7 +23,7 @@ from jfuse.ir.types import DType, TensorType
 from jfuse.ir.walk import has_effects, substitute, substitute_graph, users
 from jfuse.kernels import ops
 from jfuse.opaque_ops.state_operands import has_open_state, state_operands
-from jfuse.passes.fuse.run_time_shapes import ancestors, has_run_time_shape
+from jfuse.passes.fuse.run_time_shapes import ancestors, with_run_time_shape
 from jfuse.passes.simplify.dce import eliminate_dead_code
 
 Places = Mapping[str, Sequence[tuple[Var, int]]]
@@ -35,7 +35,7 @@ def late_sizes(graph: Graph) -> Graph:
 
     Loops and branches are tied as a whole. Where no result of a fused op has an open size, the graph stays as it is.
     """
-    if not any(map(has_open_state, graph.eqns)) or has_effects(graph) or not any(map(has_run_time_shape, graph.eqns)):
+    if not any(map(has_open_state, graph.eqns)) or has_effects(graph) or not any(with_run_time_shape(graph)):
         return graph
     ends = _ends(graph)
     places = _places(ends)
@@ -145,11 +145,11 @@ def _read(x: Var, axis: int, dtype: DType) -> Any:
 def _with_operands_tied(graph: Graph, ends: Sequence[Eqn], places: Places) -> Graph:
     """An operand of what else has a run-time shape, and does not depend on the fused ops, reshaped to its own shape."""
     first, rest = _split(graph, ends)
-    after = _computed_from((), ends)
+    after, late = _computed_from((), ends), set(with_run_time_shape(graph))
     tied: dict[Var, Var] = {}
     eqns: list[Eqn] = []
     for eqn in rest:
-        if after.isdisjoint(eqn.inputs) and has_run_time_shape(eqn):
+        if after.isdisjoint(eqn.inputs) and eqn in late:
             operand = next((a for a in eqn.inputs if isinstance(a, Var) and _can_be_tied(a)), None)
             if operand is not None:
                 if operand not in tied:

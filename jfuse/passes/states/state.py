@@ -23,7 +23,7 @@ from jfuse.kernels import ops
 from jfuse.lowering.rule_tools.broadcast_constants import Known, broadcast_constants, cancels, constant_of, unbroadcast
 from jfuse.opaque_ops.state_operands import keeps_state, state_operands
 from jfuse.passes.context import Context
-from jfuse.passes.fuse.run_time_shapes import fused_first, has_run_time_shape
+from jfuse.passes.fuse.run_time_shapes import fused_first, has_run_time_shape, with_run_time_shape
 from jfuse.passes.simplify.dce import eliminate_dead_code
 from jfuse.passes.states.integer_values import in_type_of, stands_for_zero, typed, zeros_like
 from jfuse.passes.states.late_sizes import late_sizes
@@ -51,7 +51,7 @@ def _own_states(graph: Graph, in_place: Mapping[int, Var]) -> Graph:
     if not any(keeps_state(eqn) for eqn in graph.eqns):
         return graph
     owned = _written(graph, in_place, is_dynamic=False)
-    if any(map(has_run_time_shape, owned.eqns)):  # asked now: what only made the zeros of a state is gone
+    if any(with_run_time_shape(owned)):  # asked now: what only made the zeros of a state is gone
         owned = _written(graph, in_place, is_dynamic=True)
     return late_sizes(fused_first(owned))
 
@@ -139,7 +139,7 @@ class _Owner:
         shape = initial.type.shape
         is_whole = row.type.shape[-1:] == shape[1:]
         assert isinstance(initial, Var), "a constant repeats nothing"
-        if not is_whole and not has_run_time_shape(self.producers[initial]):
+        if not is_whole and not has_run_time_shape(self.producers[initial], self.producers):
             return initial
         value: Var = ops.add(zeros if is_whole else self.widened(zeros, int(shape[1])), row)
         return value

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import keras
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -48,7 +49,7 @@ def some_rows(seed: int) -> Arrays:
     return {"x": x}
 
 
-@pytest.mark.parametrize("select", [masked_rows, found_rows, repeated_rows], ids=lambda f: f.__name__)
+@pytest.mark.parametrize("select", [masked_rows, found_rows], ids=lambda f: f.__name__)
 def test_an_lstm_behind_a_run_time_size_stays_a_loop(select: Callable[[Any], Any]) -> None:
     lite = jfuse.convert(build(select), loop="while")
     (refusal,) = lite.report.refused
@@ -56,6 +57,38 @@ def test_an_lstm_behind_a_run_time_size_stays_a_loop(select: Callable[[Any], Any
     assert lite.report.operators["while"] == 1
     assert "unidirectional_sequence_lstm" not in lite.report.operators
     check_invokes(lite, some_rows)
+
+
+def test_an_lstm_over_rows_of_a_number_that_shapes_tell_is_fused() -> None:
+    """LiteRT knows at allocation what SHAPE gives, and what kernels of `at_allocation` make of that."""
+    lite = jfuse.convert(build(repeated_rows), loop="while")
+    assert lite.report.refused == []
+    assert lite.report.operators["unidirectional_sequence_lstm"] == 1
+    check_invokes(lite, lambda seed: {"x": some_rows(seed)["x"][:20]})
+
+
+def reader_of_lines() -> keras.Model:
+    """Images of open width, f32[b,w,8,1], read by recurrences along it."""
+    keras.utils.set_random_seed(0)
+    x = keras.Input((None, 8, 1), name="x")
+    y = keras.layers.MaxPooling2D(2)(keras.layers.Conv2D(4, 3, padding="same", activation="relu")(x))
+    y = keras.layers.Reshape((-1, 16))(y)
+    for _ in range(2):
+        y = keras.layers.Bidirectional(keras.layers.LSTM(_UNITS, return_sequences=True))(y)
+    return keras.Model(x, keras.layers.Dense(5, activation="softmax")(y))
+
+
+def lines(seed: int) -> Arrays:
+    """Batches and widths that grow and shrink."""
+    shape = ((2, 9), (64, 12), (1, 40), (100, 7))[seed % 4]
+    return {"x": np.random.default_rng(seed).standard_normal((*shape, 8, 1)).astype(np.float32)}
+
+
+def test_recurrences_along_an_open_width_are_fused() -> None:
+    lite = jfuse.convert(reader_of_lines(), verify=False)
+    assert lite.report.refused == []
+    assert lite.report.operators["bidirectional_sequence_lstm"] == 2
+    check_invokes(lite, lines)
 
 
 def started(token: Callable[[Any], Any]) -> Callable[[Any], Any]:

@@ -12,7 +12,7 @@ from jfuse.ir.graph import Program, Signature, Var
 from jfuse.ir.trace import trace_graph
 from jfuse.ir.types import DType, TensorType
 from jfuse.kernels import ops
-from jfuse.passes.fuse.run_time_shapes import has_run_time_shape
+from jfuse.passes.fuse.run_time_shapes import with_run_time_shape
 from jfuse.passes.scans.to_loops.run_time_zeros import Homes, empty, spread
 from jfuse.running.interpreter import LiteRt
 from jfuse.tflite.write.distinct_outputs import prepare_outputs
@@ -46,7 +46,7 @@ def sized(shape: tuple[Any, ...], sizes: dict[str, int]) -> tuple[int, ...]:
 )
 def test_spread_in_litert(source: tuple[Any, ...], value: Any, shape: tuple[Any, ...]) -> None:
     graph = spread_from(TensorType(source, DType.f32), np.asarray(value), shape)
-    assert not [eqn for eqn in graph.eqns if has_run_time_shape(eqn)]
+    assert not list(with_run_time_shape(graph))
     runtime = LiteRt(to_bytes(Program((Signature("main", prepare_outputs(graph), ("x",), ("y",)),))))
     for sizes in SIZES:
         x = np.full(sized(source, sizes), np.nan, np.float32)

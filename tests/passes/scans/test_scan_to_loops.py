@@ -23,7 +23,7 @@ from jfuse.kernels import ops
 from jfuse.kernels.array.lists import reserve
 from jfuse.lowering.rule_tools.shape_tensors import size_of
 from jfuse.passes.context import Context
-from jfuse.passes.fuse.run_time_shapes import has_run_time_shape
+from jfuse.passes.fuse.run_time_shapes import with_run_time_shape
 from jfuse.passes.options import RecurrenceOptions
 from jfuse.passes.pipeline import SUB_PASSES
 from jfuse.passes.scans.to_loops.loop_cost import LoopSpelling
@@ -374,7 +374,7 @@ def test_a_loop_of_open_sizes_leaves_no_shape_to_run_time(form: LoopSpelling) ->
 
     graph = trace_graph(function, [f32(T, B, WIDTH)])
     ready = simplify(unlooped(graph, form), Context(sub=SUB_PASSES))
-    assert not [eqn for eqn in ready.eqns if has_run_time_shape(eqn)]
+    assert not list(with_run_time_shape(ready))
     runtime = LiteRt(file_of(graph, form))
     for seed, sizes in enumerate(SIZES):
         (x,) = arguments(graph, sizes, seed)
