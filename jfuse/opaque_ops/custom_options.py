@@ -34,7 +34,7 @@ def flex_node(options: bytes) -> bytes:
 
 
 def map_options(attributes: Mapping[str, Any]) -> bytes:
-    """Attributes as TensorFlow's converter writes them for custom operators, but for bools, of which it makes integers.
+    """Attributes as TensorFlow's converter writes those of TensorFlow's ops, bools among them, for custom operators.
 
     attributes: int, bool, float, str, bytes (as text), DType (as TFLite's number of it), or a sequence of int, float or
         str. None and empty sequences are left out.

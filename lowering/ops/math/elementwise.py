@@ -14,6 +14,7 @@ from jfuse.kernels.core.op import Array, TflOp
 from jfuse.lowering.rule_tools.compute_in_f32 import in_f32
 from jfuse.lowering.rule_tools.open_broadcast import agreeing
 from jfuse.lowering.rule_tools.query import dtype, one_like, rank, scalar, type_of
+from jfuse.lowering.rule_tools.whole_sizes import whole_part
 from jfuse.lowering.rules import LowerRule, lowers
 
 _ZEROS_LIKE = frozenset({DType.f32, DType.i32, DType.i64})  # of which ZEROS_LIKE makes zeros
@@ -219,6 +220,8 @@ def lower_cast(x: Array, *, DstT: DType, Truncate: bool = False) -> Array:
         return lower_cast(ops.bitcast(x, out_data_type=DType.i64), DstT=DstT)
     if DstT is DType.u64 and not dtype(x).is_float:
         return ops.bitcast(lower_cast(x, DstT=DType.i64), out_data_type=DType.u64)
+    if dtype(x) is DType.f64 and DstT.is_integer and (size := whole_part(x)) is not None:
+        return size if DstT is DType.i32 else ops.cast(size, out_data_type=DstT)
     return ops.cast(x, out_data_type=DstT)
 
 

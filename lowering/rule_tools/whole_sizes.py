@@ -1,0 +1,56 @@
+"""Sizes that a model computes in double precision, which LiteRT does not: the same numbers in integers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from jfuse.ir.graph import Const, Var
+from jfuse.ir.trace import producer
+from jfuse.ir.types import DType
+from jfuse.kernels import ops
+from jfuse.kernels.core.op import Array
+
+_ARITHMETIC = (ops.add, ops.sub, ops.mul, ops.div)
+_SIZES = np.arange(2**15)
+"""The sizes for which both spellings are compared: larger images are none, and products of two such are in i32."""
+
+
+def whole_part(x: Array) -> Array | None:
+    """What a cast to i32 makes of an f64 scalar that a size is multiplied to, as n * p // q; None where none is.
+
+    So is the border of tf.image.central_crop, (n - n * fraction) / 2. p / q is the largest of all whole parts over
+    their sizes, so that no other quotient of small numbers can be right where it is not.
+    """
+    found = _of_sizes(x)
+    if found is None:
+        return None
+    size, values = found
+    if not np.isfinite(values).all() or values.min() < 0 or values.max() >= len(_SIZES):
+        return None
+    whole = values.astype(np.int64)
+    q = 1 + int(np.argmax(whole[1:] / _SIZES[1:]))
+    p = int(whole[q])
+    if not np.array_equal(whole, _SIZES * p // q):
+        return None
+    return ops.floor_div(ops.mul(size, np.int32(p)), np.int32(q))
+
+
+def _of_sizes(x: Any) -> tuple[Var, np.ndarray] | None:
+    """The i32 scalar from which an f64 scalar follows by arithmetic with constants, and its value for each size."""
+    made = producer(x) if isinstance(x, Var) and x.type.rank == 0 else None
+    if made is None:
+        return None
+    (first, *_), result = made.inputs, made.outputs[0].type.dtype
+    if made.op is ops.cast and isinstance(first, Var):
+        is_size = first.type.dtype is DType.i32 and result is DType.f64
+        return (first, _SIZES.astype(np.float64)) if is_size else None
+    if made.op not in _ARITHMETIC or result is not DType.f64:
+        return None
+    parts = [a.array if isinstance(a, Const) else _of_sizes(a) for a in made.inputs]
+    of_size = [part for part in parts if isinstance(part, tuple)]
+    if any(part is None for part in parts) or len({var for var, _ in of_size}) != 1:
+        return None
+    with np.errstate(all="ignore"):
+        return of_size[0][0], made.op(*(part[1] if isinstance(part, tuple) else part for part in parts), **made.params)
