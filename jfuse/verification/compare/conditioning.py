@@ -23,7 +23,8 @@ from jfuse.verification.locate.rounding import TIMES, rounding_of
 from jfuse.verification.runners.node_values import Value
 
 _FEW, _MANY = 6, 40
-"""Tries: an element may stand still by chance in a few (a root of what is clamped at 0, in half of them)."""
+"""Tries: an element may stand still by chance in a few (a root of what is clamped at 0, in half of them). Where each
+layer enlarges what the one before left, some move twenty times as far in many as in a few."""
 
 
 @dataclass(frozen=True)
@@ -111,9 +112,9 @@ class _Rounding:
 
     @property
     def may_yet(self) -> bool:
-        """Whether more tries may explain what is not explained: only elements that stood still are left."""
-        beyond = self._beyond()
-        return bool(beyond.any()) and not bool((beyond & (self.moves > self._usual())).any())
+        """Whether more tries may explain what is not explained: elements that stood still, or are not far beyond."""
+        far = self._beyond(TIMES) & (self.moves > self._usual())
+        return self.unexplained and not bool(far.any())
 
     def _usual(self) -> np.ndarray:
         """The rounding of a kernel where nothing cancels, by what elements are measured against."""
@@ -125,8 +126,9 @@ class _Rounding:
         """What each element is measured against."""
         return np.broadcast_to(np.asarray(self.wrong.scale), self.plain.shape)
 
-    def _beyond(self) -> np.ndarray:
-        shape, allowed = self.plain.shape, TIMES * self.moves + self._usual()
+    def _beyond(self, times: float = 1.0) -> np.ndarray:
+        """The elements farther from the exact answer, on a side, than so many times what is allowed."""
+        shape, allowed = self.plain.shape, times * (TIMES * self.moves + self._usual())
         sides = (self.wrong.found.reshape(shape).astype(np.float64), self.wrong.wanted.astype(np.float64))
         with np.errstate(invalid="ignore"):
             near = [(np.abs(side - self.exact) <= allowed) | _same(side, self.exact) for side in sides]
