@@ -103,7 +103,8 @@ def is_planned(function: Callable[[Any], Any]) -> bool:
         runtime.set_tensor(given["index"], np.ones((size, 6, 4), np.float32))
         runtime.invoke()
         assert runtime.get_tensor(result["index"]).shape == found[-1]
-    return found[0] != found[1]
+    first, second = found
+    return bool(first != second)
 
 
 def reshaped(vector: Callable[[Any], Any]) -> Callable[[Any], Any]:
