@@ -29,7 +29,12 @@ RULES_BY_OP = {
 
 What has no rule there has a safe default.
 """
-TABLES_OF_TARGETS = ("jfuse.tflite.targets.conditions", "jfuse.tflite.targets.resolver")
+TABLES_OF_OTHERS = (
+    "jfuse.quantization.recipe_json",
+    "jfuse.tflite.targets.conditions",
+    "jfuse.tflite.targets.ethos_conditions",
+    "jfuse.tflite.targets.resolver",
+)
 MOST_FILES_OF_THE_FORMAT = 10
 """Files of jfuse/tflite that may, as a format is about builtins by name. The rows of the runtime are not counted."""
 MOST_KIND_TESTS = 25
@@ -81,7 +86,7 @@ def trees() -> dict[str, ast.Module]:
 
 
 def asking(*, of_the_format: bool) -> dict[str, list[str]]:
-    rooms = ("jfuse.kernels", "jfuse.lowering", "jfuse.tflite.runtime.rows", *TABLES_OF_TARGETS)
+    rooms = ("jfuse.kernels", "jfuse.lowering", "jfuse.tflite.runtime.rows", *TABLES_OF_OTHERS)
     found = {m: sorted(set(asked_names(t))) for m, t in trees().items() if not m.startswith(rooms)}
     return {m: names for m, names in found.items() if names and m.startswith("jfuse.tflite.") == of_the_format}
 
