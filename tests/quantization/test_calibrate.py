@@ -228,6 +228,9 @@ def test_many_operators_of_few_numbers() -> None:
     assert counts is not None
     assert counts.sum() == x.size
     assert samples_for_quick(trace_graph(lambda x: recurrence(x, 20), [f32(16 * 1024)])) == 32
+    cond = trace_graph(lambda x: ops.less(ops.sum_(x, np.array([0], np.int32)), np.float32(9)), [f32(512)], "cond")
+    body = trace_graph(lambda x: recurrence(x, 20), [f32(512)], "body")
+    assert samples_for_quick(trace_graph(lambda x: ops.while_([x], [cond, body]), [f32(512)])) < 32  # it has many turns
 
 
 def test_without_data_the_statistics_are_not_to_be_trusted() -> None:

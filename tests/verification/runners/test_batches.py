@@ -16,6 +16,7 @@ from jfuse.ir.types import DType, TensorType
 from jfuse.kernels import ops
 from jfuse.model import Model
 from jfuse.proof.inputs import concrete
+from jfuse.running.cores import cores
 from jfuse.running.interpreter import LiteRt
 from jfuse.running.over_samples import OverSamples, Together, samples_at_once
 from jfuse.running.worker import Refused
@@ -151,6 +152,21 @@ def test_runs_keep_dtypes(dtype: DType) -> None:
     assert same.dtype == largest.dtype == dtype.numpy
     np.testing.assert_array_equal(same, samples)
     np.testing.assert_array_equal(largest, samples.max(1))
+
+
+def test_a_program_serves_batches_that_are_somewhat_larger() -> None:
+    """Two runs of 65 samples on each core, then one of 120 would do: another compilation takes longer than two."""
+    traced: list[Any] = []
+
+    def double(x: Any) -> Any:
+        traced.append(x)
+        return 2 * x
+
+    runs = OverSamples(double, most=128)
+    for each in (130, 120, 3):
+        x = np.arange(cores() * each, dtype=np.float32)
+        np.testing.assert_array_equal(runs([x]), 2 * x)
+    assert len(traced) == 1
 
 
 def test_what_numpy_makes_of_each_run() -> None:
