@@ -4,9 +4,9 @@
 
 Every process may use one core only, so two of them have twice what one has, as two machines would. They take turns:
 one process, then two. Seconds are those of the slowest process of a turn, the second time that it does the job: what
-every process does alike (compiling, drawing the samples and comparing all answers, which they send each other) is in
-them, so the ratio stays below two, and is little above one for models that compute for microseconds or answer with
-megabytes. It is the median of the rounds. What comes out must be the same. Needs Linux, and two cores.
+every process does alike (compiling, and reading all calls of a calibration) is in them, so the ratio stays below two,
+and is little above one where that takes most of the time. It is the median of the rounds. What comes out must be the
+same. Needs Linux, and two cores.
 """
 
 from __future__ import annotations
