@@ -17,6 +17,7 @@ from jfuse.kernels.integer.numbers.fixed_point import (
     Multiplier,
     in_32_bits,
     multiplied,
+    multiplied_half_up,
     multiplied_once,
     multiplied_wide,
 )
@@ -65,7 +66,9 @@ def _fully_connected(
     else:
         total = integer_products(rows, weights) - types.zero_point(0) * by_unit
     total = total if bias is None else total + bias
-    if types.rounding == "reference" or (is_wide and types.rounding == "xnnpack"):
+    if is_wide and types.rounding == "xnnpack" and bias is None:
+        steps = multiplied_half_up(total, Multiplier.of(product_scales(types, 0, 1)))
+    elif types.rounding == "reference" or (is_wide and types.rounding == "xnnpack"):
         steps = half_away_from_zero(total.astype(jnp.float64) * product_scales(types, 0, 1))
     else:
         steps = rescaled(types, total)

@@ -74,8 +74,20 @@ def multiplied(x: Array, by: Multiplier) -> Array:
 
     Source: MultiplyByQuantizedMultiplier
     """
-    left, right = np.maximum(by.shift, 0), np.maximum(-by.shift, 0)
-    return shifted_right(high_mul(in_32_bits(wide(x) << left), by.mantissa), right)
+    return shifted_right(_high(x, by), np.maximum(-by.shift, 0))
+
+
+def multiplied_half_up(x: Array, by: Multiplier) -> Array:
+    """As `multiplied`, of whose roundings the second takes halves up as well: rows of 16 bits without a bias on x86-64.
+
+    Measured with LiteRT 2.3.0.   x: i32[...] or i64[...] with values of 32 bits -> i64[...]
+    """
+    return shifted_right_half_up(_high(x, by), np.maximum(-by.shift, 0))
+
+
+def _high(x: Array, by: Multiplier) -> Array:
+    """x times mantissas, shifted to the left as far as multipliers say."""
+    return high_mul(in_32_bits(wide(x) << np.maximum(by.shift, 0)), by.mantissa)
 
 
 def multiplied_once(x: Array, by: Multiplier) -> Array:

@@ -74,15 +74,17 @@ def _wide_bias(rng: np.random.Generator, size: int, scales: Any) -> Const | None
     return constant(rng.integers(-3000000, 3000000, size), scales)
 
 
-def _fully_connected(rng: np.random.Generator, dtype: str = "i8", weights: DType = DType.i8) -> Graph:
-    rows, terms, units = (int(rng.integers(1, n)) for n in (9, 1200, 9))
+def _fully_connected(
+    rng: np.random.Generator, dtype: str = "i8", weights: DType = DType.i8, *, biased: bool = True
+) -> Graph:
+    rows, terms, units = (int(rng.integers(1, n)) for n in ((9, 1200, 9) if biased else (64, 1200, 64)))
     x = tensor(rows, terms, dtype=dtype, scale=ratio(rng, 1e-3, 1), zero_point=_zero(rng, dtype))
     scales = weight_scales(rng, units, channels=rng.random() < 0.5)
     step = float(x.type.quantization.scale[0]) * float(scales.mean())  # type: ignore[union-attr]
     y_scale = step * ratio(rng, 0.5, 100 * terms)
     y = tensor(rows, units, dtype=dtype, scale=y_scale, zero_point=_zero(rng, dtype))
     draw = bias_of if dtype == "i8" else _wide_bias
-    bias = draw(rng, units, x.type.quantization.scale[0] * scales)  # type: ignore[union-attr]
+    bias = draw(rng, units, x.type.quantization.scale[0] * scales) if biased else None  # type: ignore[union-attr]
     operands = (x, constant(bytes_of(rng, units, terms, dtype=weights), scales), bias)
     return one(ops.fully_connected, operands, y, fused_activation_function=activation(rng))
 
@@ -435,6 +437,7 @@ ROWS: dict[str, Row] = {
     "CONV_2D in 16 bits": Row(partial(_convolution, depthwise=False, dtype="i16")),
     "DEPTHWISE_CONV_2D in 16 bits": Row(partial(_convolution, depthwise=True, dtype="i16")),
     "FULLY_CONNECTED in 16 bits": Row(partial(_fully_connected, dtype="i16")),
+    "FULLY_CONNECTED in 16 bits without a bias": Row(partial(_fully_connected, dtype="i16", biased=False)),
     "DEQUANTIZE": Row(_dequantize),
     "FULLY_CONNECTED": Row(_fully_connected),
     "ELU": Row(partial(_unary, op=ops.elu), ("xnnpack", "tflm")),
