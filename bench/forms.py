@@ -105,15 +105,29 @@ def alone_us(row: Mapping[str, Any], form: str) -> float:
 
 def fitted() -> dict[str, float]:
     """The constants of the cost models that fit the grids best, by relative errors."""
-    grid = [row for kind in KINDS for row in rows(kind)]
-    loops = [(row, LoopSpelling.named(form)) for row in grid for form in row["us"] if form != FUSED]
-    features = [[*row["size"].features(form), *row["size"].work()] for row, form in loops]
-    found = _least(features, [alone_us(row, form.short) for row, form in loops])
-    with_fused = [row for row in grid if row["fused"] is not None]
-    names = (*loop_cost.FORM_CONSTANTS, *loop_cost.WORK_CONSTANTS)
+    grid = [(kind, row) for kind in KINDS for row in rows(kind)]
+    loops = [(kind, row, LoopSpelling.named(form)) for kind, row in grid for form in row["us"] if form != FUSED]
+    found = _least([_features(*one) for one in loops], [alone_us(row, form.short) for _, row, form in loops])
+    with_fused = [row for _, row in grid if row["fused"] is not None]
+    names = (*loop_cost.FORM_CONSTANTS, *loop_cost.WORK_CONSTANTS, *KINDS)
     constants = dict(zip(names, found, strict=True))
     found = _least([row["fused"].features() for row in with_fused], [alone_us(row, FUSED) for row in with_fused])
     return constants | dict(zip(fused_cost.FUSED_CONSTANTS, found, strict=True))
+
+
+def _features(kind: str, row: Mapping[str, Any], form: LoopSpelling) -> list[float]:
+    """What a loop in a form costs on a kind of machine, in the order of the unit costs; last the far bytes of each."""
+    size = row["size"]
+    far = [size.far(form, loop_cost.NEAR_CACHES[kind]) if name == kind else 0.0 for name in KINDS]
+    return [*size.features(form), *size.work(), *far]
+
+
+def in_use(name: str) -> float:
+    """The constant that the cost models have: by its name, or what a far byte takes on a kind of machine."""
+    if name in KINDS:
+        return loop_cost.NEAR_CACHES[name].far_us
+    found: float = getattr(fused_cost if name in fused_cost.FUSED_CONSTANTS else loop_cost, name)
+    return found
 
 
 def _least(features: Sequence[Sequence[float]], times: Sequence[float]) -> list[float]:
@@ -135,8 +149,7 @@ def main() -> None:
         path = files(loop_cost.__package__).joinpath("measured_forms.json")
         Path(str(path)).write_text(text + "\n", encoding="utf-8")
         for name, value in fitted().items():
-            in_use = getattr(fused_cost if name in fused_cost.FUSED_CONSTANTS else loop_cost, name)
-            print(f"{name:<12} {value:.3g} fitted, {in_use:.3g} in use")
+            print(f"{name:<15} {value:.3g} fitted, {in_use(name):.3g} in use")
     for kind in KINDS:
         beside_fused(kind)
         for machine in (kind, ANY_MACHINE):

@@ -15,9 +15,9 @@ from jfuse.passes.options import ANY_MACHINE, FUSED
 from jfuse.passes.scans.to_loops.loop_cost import OPEN_LENGTH, OPERATOR_US
 from jfuse.passes.scans.to_loops.measured_forms import Errors, machines_of, measured_in
 
-MATRIX_US = 0.047  # a matrix in each step: an LSTM has 8 with what follows them, a simple RNN 2
-DOT_US = 0.0013  # a row of a matrix: a dot product, however short
-PRODUCT_US = 7.7e-5  # a product of a weight and a number; XNNPACK, which does not take fused ops, needs less
+MATRIX_US = 0.04  # a matrix in each step: an LSTM has 8 with what follows them, a simple RNN 2
+DOT_US = 0.002  # a row of a matrix: a dot product, however short
+PRODUCT_US = 7.8e-5  # a product of a weight and a number; XNNPACK, which does not take fused ops, needs less
 FUSED_CONSTANTS = ("MATRIX_US", "DOT_US", "PRODUCT_US")
 """In the order of `FusedSize.features`."""
 

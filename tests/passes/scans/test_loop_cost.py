@@ -17,9 +17,12 @@ from jfuse.kernels import ops
 from jfuse.passes.options import ANY_MACHINE
 from jfuse.passes.scans.to_loops.loop_cost import (
     FORMS,
+    OPERATOR_US,
     ROOMS,
+    WEIGHT_US,
     LoopSize,
     LoopSpelling,
+    NearCache,
     Room,
     fastest,
 )
@@ -98,11 +101,16 @@ def test_unrolling_can_be_forbidden() -> None:
 
 @pytest.mark.parametrize("form", FORMS, ids=str)
 def test_each_form_costs_at_least_the_work_of_its_steps(form: LoopSpelling) -> None:
-    size = gru(64, 192)
-    assert (
-        size.microseconds(form)
-        >= size.microseconds(LoopSpelling(unrolled=True)) - size.features(LoopSpelling(unrolled=True))[-1]
-    )
+    operators, weights = gru(64, 192).work()
+    for machine in KINDS:
+        assert gru(64, 192).modelled(form, machine) >= operators * OPERATOR_US + weights * WEIGHT_US
+
+
+def test_what_leaves_the_near_cache() -> None:
+    cache = NearCache(400, 1.0)
+    assert [cache.share_gone(size) for size in (50, 100, 250, 400, 900)] == [0, 0, 0.5, 1, 1]
+    size = LoopSize(10, 3, 50, 1, 0, 0)
+    assert [size.far(LoopSpelling.named(form), cache) for form in ("x2", "x5", "unrolled")] == [0, 250, 500]
 
 
 @pytest.mark.parametrize(
@@ -126,7 +134,7 @@ def test_the_choice_is_near_the_fastest_form_that_was_measured(kind: str) -> Non
     ratios = [choice.ratio for choice in choices(kind, kind)]
     assert len(ratios) >= 60
     assert sum(ratio <= 1.05 for ratio in ratios) >= 0.95 * len(ratios)
-    assert max(ratios) <= 1.25
+    assert max(ratios) <= 1.2
 
 
 @pytest.mark.parametrize("kind", KINDS)

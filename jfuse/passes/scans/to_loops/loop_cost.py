@@ -26,27 +26,52 @@ from jfuse.ir.walk import all_eqns, expanded_size
 from jfuse.passes.options import ANY_MACHINE
 from jfuse.passes.scans.to_loops.measured_forms import Errors, machines_of, measured_in
 
-WHILE_US = 4.6  # the operator itself, once for each time that it runs
-TURN_US = 0.26  # a turn of WHILE: condition, counter, reading and writing rows
-PREPARE_US = 0.12  # an operator of a body, once for each time that its WHILE runs
-COPY_US = 4.7e-5  # a byte of a stack in each turn
-FAR_COPY_US = 3.9e-5  # a byte of a stack that is large
+WHILE_US = 5.1  # the operator itself, once for each time that it runs
+TURN_US = 0.29  # a turn of WHILE: condition, counter, reading and writing rows
+PREPARE_US = 0.13  # an operator of a body, once for each time that its WHILE runs
+COPY_US = 5.1e-5  # a byte of a stack in each turn
+FAR_COPY_US = 4.2e-5  # a byte of a stack that is large
 ALLOCATE_US = 2e-4  # a byte of a body's sequences and stacks, which the system hands out anew for each run
-FAR_US = 5.2e-6  # a byte of weights more, where the copies of all steps leave the near cache
-OPERATOR_US = 0.041  # an operator on a few numbers
-WEIGHT_US = 7.6e-6  # a byte of weights, multiplied with one row
-_FORM_US = (WHILE_US, TURN_US, PREPARE_US, COPY_US, FAR_COPY_US, ALLOCATE_US, FAR_US)
+OPERATOR_US = 0.04  # an operator on a few numbers
+WEIGHT_US = 8e-6  # a byte of weights, multiplied with one row
+_FORM_US = (WHILE_US, TURN_US, PREPARE_US, COPY_US, FAR_COPY_US, ALLOCATE_US)
 _WORK_US = (OPERATOR_US, WEIGHT_US)
-FORM_CONSTANTS = ("WHILE_US", "TURN_US", "PREPARE_US", "COPY_US", "FAR_COPY_US", "ALLOCATE_US", "FAR_US")
+FORM_CONSTANTS = ("WHILE_US", "TURN_US", "PREPARE_US", "COPY_US", "FAR_COPY_US", "ALLOCATE_US")
 """In the order of `LoopSize.features`."""
 WORK_CONSTANTS = ("OPERATOR_US", "WEIGHT_US")
 """In the order of `LoopSize.work`."""
 
 LEAST_US = 1e-3  # of a loop without steps in straight code: times are compared by their ratios
 NEAR_STACK = 200 << 10  # bytes of a stack that is not large
-NEAR_BYTES = 512 << 10  # weights of the steps side by side that stay in the near cache
 MAX_OPERATORS = 4000  # of a graph: each takes about 200 bytes of the file
 OPEN_LENGTH = 150  # the number of steps that is assumed where it is known only at run time
+
+
+@dataclass(frozen=True)
+class NearCache:
+    """A second cache, where weights of steps side by side stay.
+
+    size: in bytes. far_us: what a byte that does not stay there takes more, in microseconds.
+    """
+
+    size: int
+    far_us: float
+
+    def share_gone(self, size: int) -> float:
+        """How much of so many bytes, read one after the other again and again, is gone when it is read next.
+
+        The cache has other things, too: a quarter of it stays whatever is read, and all is gone of what fills it.
+        """
+        free = self.size / 4
+        return min(1.0, max(0.0, (size - free) / (self.size - free)))
+
+
+NEAR_CACHES = {
+    "zen4": NearCache(1 << 20, 3.8e-6),
+    "zen4-avx2": NearCache(1 << 20, 9.6e-6),
+    "emerald-rapids": NearCache(2 << 20, 2.9e-5),
+}
+"""By machine, as `MACHINES` has them."""
 
 
 @dataclass(frozen=True)
@@ -144,13 +169,14 @@ class LoopSize:
 
     def times(self, form: LoopSpelling, machine: str) -> tuple[float, ...]:
         """What one invoke takes on each machine in microseconds, by the model and what it errs by for loops nearby."""
-        modelled, place = max(self.modelled(form), LEAST_US), self.place()
-        return tuple(modelled * _errors(form.short, name).factor(place) for name in machines_of(machine))
+        names, place = machines_of(machine), self.place()
+        return tuple(self.modelled(form, name) * _errors(form.short, name).factor(place) for name in names)
 
-    def modelled(self, form: LoopSpelling) -> float:
-        """What one invoke of the loop takes by the model alone, in microseconds."""
+    def modelled(self, form: LoopSpelling, machine: str) -> float:
+        """What one invoke of the loop takes on one machine by the model alone, in microseconds."""
         pairs = (*zip(self.features(form), _FORM_US, strict=True), *zip(self.work(), _WORK_US, strict=True))
-        return sum(count * us for count, us in pairs)
+        far = self.far(form, NEAR_CACHES[machine]) * NEAR_CACHES[machine].far_us
+        return max(LEAST_US, sum(count * us for count, us in pairs) + far)
 
     def place(self) -> tuple[float, ...]:
         """Where the loop is among others, one unit of length for each factor e of its steps and operators."""
@@ -164,12 +190,10 @@ class LoopSize:
     def features(self, form: LoopSpelling) -> tuple[float, ...]:
         """The counts of everything that a form costs beside the work of the steps, in the order of their unit costs.
 
-        WHILEs, turns, operators prepared, bytes of stacks copied near and far, of bodies allocated, of far weights.
+        WHILEs, turns, operators prepared, bytes of stacks copied near and far, of bodies allocated.
         """
-        abreast = self.steps if form.unrolled else form.steps
-        far = self.steps * self.weights if abreast * self.weights > NEAR_BYTES else 0
         if form.unrolled:
-            return 0, 0, 0, 0, 0, 0, far
+            return 0, 0, 0, 0, 0, 0
         single = 0 if is_known(self.length) else (form.steps - 1) / 2  # steps in a second loop
         turns = (self.steps - single) // form.steps + single
         blocks = -(-self.steps // form.block) if form.block else 0
@@ -181,7 +205,12 @@ class LoopSize:
         prepared = self.operators * (form.steps * runs + seconds)
         bodies = 1 + (blocks > 0) + seconds  # of which each has the whole sequences, at once or block by block
         allocated = bodies * self.steps * (self.given + 2 * self.collected)
-        return runs + (blocks > 0) + seconds, turns + blocks, prepared, near, far_off, allocated, far
+        return runs + (blocks > 0) + seconds, turns + blocks, prepared, near, far_off, allocated
+
+    def far(self, form: LoopSpelling, cache: NearCache) -> float:
+        """How many bytes of weights are read that are no longer in the near cache."""
+        abreast = self.steps if form.unrolled else form.steps
+        return self.steps * self.weights * cache.share_gone(abreast * self.weights)
 
     def _copies(self, form: LoopSpelling, turns: float, blocks: float) -> list[tuple[float, int]]:
         """How often which stack is copied, in bytes."""
@@ -235,7 +264,7 @@ def _errors(form: str, machine: str) -> Errors:
     """What the model errs by for loops that a machine ran in this form."""
     found = [(LoopSize(**row["size"]), us) for row, us in measured_in(form, machine)]
     spelled = LoopSpelling.named(form)
-    return Errors.of([(size.place(), us / size.modelled(spelled)) for size, us in found])
+    return Errors.of([(size.place(), us / size.modelled(spelled, machine)) for size, us in found])
 
 
 def _bytes(t: TensorType) -> int:
