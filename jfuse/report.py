@@ -216,7 +216,7 @@ class QuantizedOps:
 class Noise:
     """How far one output of a quantized file is from the float model's: signal to noise over so many numbers, in dB.
 
-    where: who computed it. inf: equal; -inf: the model's own output was zero.
+    where: who computed it. inf: equal; -inf: the model's own output was zero, or never a finite number.
     """
 
     signature: str

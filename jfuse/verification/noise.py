@@ -61,12 +61,16 @@ class Streaming(Protocol):
 
 @dataclass
 class _Sums:
-    """What is added up for one output: the powers of signal and noise; how many integers there are, and are equal."""
+    """What is added up for one output: the powers of signal and noise; how many integers there are, and are equal.
+
+    finite: how many numbers of the model's are compared.
+    """
 
     signal: float = 0.0
     noise: float = 0.0
     count: int = 0
     equal: int = 0
+    finite: int = 0
     is_float: bool = True
 
     def add(self, found: np.ndarray, wanted: np.ndarray) -> None:
@@ -78,6 +82,7 @@ class _Sums:
             return
         finite = np.isfinite(wanted)
         numbers = wanted[finite].astype(np.float64)
+        self.finite += numbers.size
         self.signal += float(np.square(numbers).sum())
         self.noise += float(np.square(found[finite] - numbers).sum())
 
@@ -86,7 +91,8 @@ class _Sums:
         """10 log10 of the power of the signal over that of the noise; of integers the share that is equal counts."""
         signal, noise = (self.signal, self.noise) if self.is_float else (self.count, self.count - self.equal)
         if not noise:
-            return float("inf")
+            is_told = self.finite or not self.count or not self.is_float
+            return float("inf" if is_told else "-inf")
         return float(10 * np.log10(signal / noise)) if signal else float("-inf")
 
 
