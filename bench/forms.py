@@ -13,7 +13,7 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
 from statistics import fmean
@@ -28,6 +28,7 @@ from jfuse.passes.scans.to_loops import loop_cost
 from jfuse.passes.scans.to_loops.loop_cost import ROOMS, LoopSize, LoopSpelling, fastest
 
 RESULTS = Path(__file__).parent / "results"
+MEASURED = files(loop_cost.__package__).joinpath("measured_forms.json")
 KINDS = MACHINES[1:]
 SAME = {"zen4-avx2": "zen4"}  # of the same processor; it did not run all rows
 LEAST = 0.2  # of a file's time that its loop takes at least, whatever the operators around it are expected to take
@@ -71,24 +72,33 @@ def chosen_form(row: Mapping[str, Any], machine: str) -> str:
     return form.short
 
 
-def table() -> list[dict[str, Any]]:
-    """The rows of `measured_forms.json`: microseconds of loops and fused operators alone, in the order of the kinds.
+def table() -> dict[str, Any]:
+    """What `measured_forms.json` has: for loops and fused operators alone, measured times over modelled ones.
 
-    None stands where a kind of machine did not run a recurrence in a form, nor the same processor otherwise.
+    They stand in the order of the kinds; None where a kind of machine did not run a recurrence in a form, nor the same
+    processor otherwise.
     """
     kinds = {kind: {key(row): row for row in rows(kind)} for kind in KINDS}
-    found = []
+    loops, fused = [], []
     for at, row in {at: row for of_kind in reversed(kinds.values()) for at, row in of_kind.items()}.items():
-        same = [kinds[kind].get(at) or kinds[SAME.get(kind, kind)].get(at) for kind in KINDS]
-        us = {form: [rounded_us(of_kind, form) for of_kind in same] for form in row["us"]}
-        fused = {} if row["fused"] is None else {"fused_size": asdict(row["fused"])}
-        found.append({"size": asdict(row["size"]), **fused, "us": us})
-    return found
+        same = {kind: kinds[kind].get(at) or kinds[SAME.get(kind, kind)].get(at) for kind in KINDS}
+        forms = {form: LoopSpelling.named(form) for form in row["us"] if form != FUSED}
+        errors = {
+            f: [_error(r, f, row["size"].modelled(form, k)) for k, r in same.items()] for f, form in forms.items()
+        }
+        loops.append({"place": _rounded(row["size"].place()), "errors": errors})
+        if row["fused"] is not None:
+            errors = {FUSED: [_error(r, FUSED, row["fused"].modelled()) for r in same.values()]}
+            fused.append({"place": _rounded(row["fused"].place()), "errors": errors})
+    return {"machines": KINDS, "loops": loops, "fused": fused}
 
 
-def rounded_us(row: Mapping[str, Any] | None, form: str) -> float | None:
-    """`alone_us` with four digits; None where it was not measured."""
-    return None if row is None or form not in row["us"] else float(f"{alone_us(row, form):.4g}")
+def _error(row: Mapping[str, Any] | None, form: str, modelled_us: float) -> float | None:
+    return None if row is None or form not in row["us"] else float(f"{alone_us(row, form) / modelled_us:.4g}")
+
+
+def _rounded(place: Sequence[float]) -> list[float]:
+    return [round(float(x), 4) for x in place]
 
 
 def key(row: Mapping[str, Any]) -> tuple[Any, ...]:
@@ -145,9 +155,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--write", action="store_true")
     if parser.parse_args().write:
-        text = json.dumps({"machines": KINDS, "rows": table()}).replace('}, {"size"', '},\n{"size"')
-        path = files(loop_cost.__package__).joinpath("measured_forms.json")
-        Path(str(path)).write_text(text + "\n", encoding="utf-8")
+        text = json.dumps(table()).replace(', {"place"', ',\n{"place"')
+        Path(str(MEASURED)).write_text(text + "\n", encoding="utf-8")
         for name, value in fitted().items():
             print(f"{name:<15} {value:.3g} fitted, {in_use(name):.3g} in use")
     for kind in KINDS:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cache
 from math import log
 from statistics import geometric_mean
 
@@ -13,7 +12,7 @@ from jfuse.kernels.core.op import TflOp
 from jfuse.opaque_ops.state_operands import state_operands
 from jfuse.passes.options import ANY_MACHINE, FUSED
 from jfuse.passes.scans.to_loops.loop_cost import OPEN_LENGTH, OPERATOR_US
-from jfuse.passes.scans.to_loops.measured_forms import Errors, machines_of, measured_in
+from jfuse.passes.scans.to_loops.measured_forms import errors_in, machines_of
 
 MATRIX_US = 0.04  # a matrix in each step: an LSTM has 8 with what follows them, a simple RNN 2
 DOT_US = 0.002  # a row of a matrix: a dot product, however short
@@ -58,7 +57,9 @@ class FusedSize:
 
         Of several machines it is the geometric mean.
         """
-        return self.modelled() * geometric_mean(_errors(name).factor(self.place()) for name in machines_of(machine))
+        return self.modelled() * geometric_mean(
+            errors_in(FUSED, name).factor(self.place()) for name in machines_of(machine)
+        )
 
     def modelled(self) -> float:
         """The time of one invoke by the model alone, in microseconds."""
@@ -67,13 +68,6 @@ class FusedSize:
     def place(self) -> tuple[float, ...]:
         """Where the operator is among others, one unit of length for each factor e of its steps and matrices."""
         return log(self.steps + 1), log(self.matrices + 1), 0.5 * log(self.weights + 1), log(self.rows + 1)
-
-
-@cache
-def _errors(machine: str) -> Errors:
-    """What the model errs by for operators that a machine ran."""
-    found = [(FusedSize(**row["fused_size"]), us) for row, us in measured_in(FUSED, machine)]
-    return Errors.of([(size.place(), us / size.modelled()) for size, us in found])
 
 
 def fused_microseconds(eqn: Eqn, machine: str = ANY_MACHINE) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from statistics import geometric_mean
 from typing import Any
@@ -9,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from bench.forms import KINDS, choices
+from bench.forms import KINDS, MEASURED, choices, table
 from jfuse.ir.dims import symbol
 from jfuse.ir.trace import trace_graph
 from jfuse.ir.types import DType, TensorType
@@ -126,6 +127,10 @@ def test_what_leaves_the_near_cache() -> None:
 )
 def test_a_form_within_a_length(form: LoopSpelling, length: Any, wanted: LoopSpelling) -> None:
     assert form.within(length) == wanted
+
+
+def test_the_table_is_what_the_bench_makes_of_its_results() -> None:
+    assert json.loads(MEASURED.read_text(encoding="utf-8")) == json.loads(json.dumps(table()))
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache
 from math import log
 from statistics import geometric_mean
 
@@ -24,7 +23,7 @@ from jfuse.ir.graph import Const, Graph
 from jfuse.ir.types import TensorType
 from jfuse.ir.walk import all_eqns, expanded_size
 from jfuse.passes.options import ANY_MACHINE
-from jfuse.passes.scans.to_loops.measured_forms import Errors, machines_of, measured_in
+from jfuse.passes.scans.to_loops.measured_forms import errors_in, machines_of
 
 WHILE_US = 5.1  # the operator itself, once for each time that it runs
 TURN_US = 0.29  # a turn of WHILE: condition, counter, reading and writing rows
@@ -170,7 +169,7 @@ class LoopSize:
     def times(self, form: LoopSpelling, machine: str) -> tuple[float, ...]:
         """What one invoke takes on each machine in microseconds, by the model and what it errs by for loops nearby."""
         names, place = machines_of(machine), self.place()
-        return tuple(self.modelled(form, name) * _errors(form.short, name).factor(place) for name in names)
+        return tuple(self.modelled(form, name) * errors_in(form.short, name).factor(place) for name in names)
 
     def modelled(self, form: LoopSpelling, machine: str) -> float:
         """What one invoke of the loop takes on one machine by the model alone, in microseconds."""
@@ -257,14 +256,6 @@ def fastest(size: LoopSize, room: Room, machine: str = ANY_MACHINE, *, unroll: b
     losses = size.losses(room, machine, unroll=unroll)
     limit = room.worth * min(losses.values())
     return next(form for form, loss in losses.items() if loss <= limit)
-
-
-@cache
-def _errors(form: str, machine: str) -> Errors:
-    """What the model errs by for loops that a machine ran in this form."""
-    found = [(LoopSize(**row["size"]), us) for row, us in measured_in(form, machine)]
-    spelled = LoopSpelling.named(form)
-    return Errors.of([(size.place(), us / size.modelled(spelled, machine)) for size, us in found])
 
 
 def _bytes(t: TensorType) -> int:

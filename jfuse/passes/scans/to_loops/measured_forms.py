@@ -1,13 +1,13 @@
 """What the cost models err by, from recurrences that were measured in all forms on several machines.
 
-`measured_forms.json` beside this file has microseconds of loops and fused operators by their sizes, for each machine
-that it names; `python -m bench.forms --write` makes it of what `bench/loops.py` measured.
+`measured_forms.json` beside this file has, for recurrences by their place among others, how many times what the models
+say each form took on each machine; `python -m bench.forms --write` makes it of what `bench/loops.py` measured.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
@@ -15,31 +15,10 @@ from typing import Any
 
 import numpy as np
 
-from jfuse.passes.options import ANY_MACHINE, MACHINES
+from jfuse.passes.options import ANY_MACHINE, FUSED, MACHINES
 
 NEAR = 0.25  # the distance between places at which what was measured counts 0.6 of what it does at no distance
 DOUBT = 0.02  # what the model itself counts, beside 1 for a recurrence at no distance
-
-
-@cache
-def _measured() -> dict[str, Any]:
-    text = files(__package__).joinpath("measured_forms.json").read_text(encoding="utf-8")
-    found: dict[str, Any] = json.loads(text)
-    return found
-
-
-def machines_of(machine: str) -> tuple[str, ...]:
-    """The machines that count where this one of MACHINES is asked for: it alone, or all that were measured."""
-    return MACHINES[1:] if machine == ANY_MACHINE else (machine,)
-
-
-def measured_in(form: str, machine: str) -> Iterator[tuple[dict[str, Any], float]]:
-    """What a machine ran in a form: the fields of LoopSize ("size") and FusedSize ("fused_size"), and microseconds."""
-    at = _measured()["machines"].index(machine)
-    for row in _measured()["rows"]:
-        times = row["us"].get(form)
-        if times is not None and times[at] is not None:
-            yield row, times[at]
 
 
 @dataclass(frozen=True)
@@ -60,3 +39,24 @@ class Errors:
             return 1.0
         counts = np.exp(-np.square(self.places - np.array(place)).sum(axis=1) / (2 * NEAR**2))
         return float(np.exp(counts @ self.logs / (counts.sum() + DOUBT)))
+
+
+def machines_of(machine: str) -> tuple[str, ...]:
+    """The machines that count where this one of MACHINES is asked for: it alone, or all that were measured."""
+    return MACHINES[1:] if machine == ANY_MACHINE else (machine,)
+
+
+@cache
+def errors_in(form: str, machine: str) -> Errors:
+    """What the models err by for recurrences that a machine ran in a form, FUSED among them."""
+    table = _measured()
+    at, rows = table["machines"].index(machine), table["fused" if form == FUSED else "loops"]
+    found = ((row["place"], row["errors"].get(form)) for row in rows)
+    return Errors.of([(place, of[at]) for place, of in found if of is not None and of[at] is not None])
+
+
+@cache
+def _measured() -> dict[str, Any]:
+    text = files(__package__).joinpath("measured_forms.json").read_text(encoding="utf-8")
+    found: dict[str, Any] = json.loads(text)
+    return found
