@@ -54,9 +54,10 @@ def _fully_connected(
     *,
     fused_activation_function: str,
     keep_num_dims: bool,
+    quantized_bias_type: DType,
     **_: Any,
 ) -> Array:
-    """Source: tflite/kernels/internal/reference/integer_ops/fully_connected.h"""
+    """Source: tflite/kernels/internal/reference/integer_ops/fully_connected.h; the optimized one for sums of 32 bits"""
     rows = x if keep_num_dims else x.reshape((-1, weights.shape[1]))
     weights = weights.astype(np.int8)
     by_unit = weights.astype(np.int32).sum(1, dtype=np.int32)
@@ -66,7 +67,7 @@ def _fully_connected(
     else:
         total = integer_products(rows, weights) - types.zero_point(0) * by_unit
     total = total if bias is None else total + bias
-    if is_wide and types.rounding == "xnnpack" and bias is None:
+    if is_wide and types.rounding == "xnnpack" and bias is None and quantized_bias_type is not DType.i64:
         steps = multiplied_half_up(total, Multiplier.of(product_scales(types, 0, 1)))
     elif types.rounding == "reference" or (is_wide and types.rounding == "xnnpack"):
         steps = half_away_from_zero(total.astype(jnp.float64) * product_scales(types, 0, 1))

@@ -86,7 +86,9 @@ def _fully_connected(
     draw = bias_of if dtype == "i8" else _wide_bias
     bias = draw(rng, units, x.type.quantization.scale[0] * scales) if biased else None  # type: ignore[union-attr]
     operands = (x, constant(bytes_of(rng, units, terms, dtype=weights), scales), bias)
-    return one(ops.fully_connected, operands, y, fused_activation_function=activation(rng))
+    bias_type = DType.f32 if biased else [DType.f32, DType.i64][int(rng.integers(2))]  # which sums it asks for
+    options = {"fused_activation_function": activation(rng), "quantized_bias_type": bias_type}
+    return one(ops.fully_connected, operands, y, **options)
 
 
 def _elementwise(op: Any, greatest: float, dtype: str = "i8") -> Draw:
