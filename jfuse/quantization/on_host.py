@@ -20,8 +20,9 @@ from jfuse.quantization.statistics import Observed
 from jfuse.quantization.tallies import Spread
 
 _BYTES = 2**23
-"""Of the values of one run: more take memory, and no less time (an LSTM of 128 units, a MobileNetV2). Where one sample
-has more, the larger ones stay inside the program."""
+"""Of the values of one run: more take memory, and no less time (an LSTM of 128 units, a MobileNetV2)."""
+_SAMPLES = 8
+"""Of one run at least: where a sample has more values than that leaves room for, the larger ones stay inside."""
 
 
 @dataclass(frozen=True)
@@ -47,14 +48,14 @@ class HostLooks:
         spreads = [s for s in slots if isinstance(s.tally, Spread) and s.what in own]
         # That of a part is about as large as the op's result.
         taken = {s.what: 4 * known_size(s.what.var.type.shape, sizes) for s in spreads}
-        fitting, room = set[Observed](), _BYTES
+        fitting, room = set[Observed](), _BYTES // _SAMPLES
         for what in sorted(taken, key=lambda what: taken[what]):
             if taken[what] <= room:
                 fitting.add(what)
                 room -= taken[what]
         seen = [s for s in spreads if s.what in fitting]
         extremes, counts = (tuple(s.what for s in seen if s.tally.is_total is total) for total in (False, True))
-        return cls(extremes, counts, max(1, _BYTES // max(1, _BYTES - room)))
+        return cls(extremes, counts, max(1, _BYTES // max(1, _BYTES // _SAMPLES - room)))
 
     @property
     def values(self) -> tuple[Observed, ...]:
