@@ -194,6 +194,7 @@ class Op:
     chooses: bool = False
     counts: bool = False
     at_allocation: bool = False
+    sized_at_allocation: bool = False
     cell: str = ""
     intermediates: int = 0
     parts: tuple[str, ...] = ()

@@ -21,7 +21,7 @@ LOOPS = ("auto", "while", "unroll")
 PREFERENCES = ("fused", "speed")
 ANY_MACHINE = "any"
 MACHINES = (ANY_MACHINE, "zen4", "zen4-avx2", "emerald-rapids")
-"""The processors on which recurrences were measured in each form, and what is good on each of them."""
+"""The processors on which recurrences were measured in each form; before them the choice that is good on all."""
 FUSED = "fused"
 """Among the forms of a recurrence: the operator that TFLite has for it."""
 

@@ -18,7 +18,15 @@ from jfuse.kernels.core.op import Array, Static, namespace, tfl
 from jfuse.kernels.core.static_values import fresh_size, sizes_in_any_order
 
 
-@tfl("RESHAPE", on_shapes=True, sized_by_data=True, linear="joint", moves="renames", at_allocation=True)
+@tfl(
+    "RESHAPE",
+    on_shapes=True,
+    sized_by_data=True,
+    linear="joint",
+    moves="renames",
+    at_allocation=True,
+    sized_at_allocation=True,
+)
 def reshape(x: Array, shape: Static = None, /, *, new_shape: tuple[int, ...] | None = None) -> Array:
     """The elements of x in another shape, one dimension of which may be -1.
 
@@ -93,7 +101,7 @@ def _transpose_by_data(x: Atom, perm: Atom) -> TensorType:
     return TensorType(sizes_in_any_order(x.type.rank, x.type.shape), x.type.dtype)
 
 
-@tfl("PAD", sized_by_data=True, on_shapes=True, linear="joint")
+@tfl("PAD", sized_by_data=True, on_shapes=True, linear="joint", sized_at_allocation=True)
 def pad(x: Array, paddings: Static, /) -> Array:
     """x with zeros around it.   x: n[...]; paddings: i32|i64[rank,2]   Source: tflite/kernels/pad.cc"""
     return namespace(x).pad(x, paddings)
@@ -104,7 +112,7 @@ def _pad_type(x: TensorType, paddings: Any) -> TensorType:
     return _padded(x, paddings)
 
 
-@tfl("PADV2", sized_by_data=True, on_shapes=True, linear="joint")
+@tfl("PADV2", sized_by_data=True, on_shapes=True, linear="joint", sized_at_allocation=True)
 def padv2(x: Array, paddings: Static, value: Array, /) -> Array:
     """x with `value` around it.   x: n[...]; paddings: i32|i64[rank,2]; value: n[]   Source: tflite/kernels/pad.cc"""
     xp = namespace(x, value)
@@ -145,13 +153,13 @@ def _padded(x: TensorType, paddings: Any) -> TensorType:
     return TensorType(tuple(d + low + high for d, (low, high) in zip(x.shape, paddings, strict=True)), x.dtype)
 
 
-@tfl("TILE", on_shapes=True, sized_by_data=True, linear="joint", moves="repeats")
+@tfl("TILE", on_shapes=True, sized_by_data=True, linear="joint", moves="repeats", sized_at_allocation=True)
 def tile(x: Array, multiples: Static, /) -> Array:
     """x repeated along each dimension.   x: any[...]; multiples: i32|i64[rank]   Source: tflite/kernels/tile.cc"""
     return namespace(x).tile(x, multiples)
 
 
-@tfl("BROADCAST_TO", on_shapes=True, sized_by_data=True, linear="joint", moves="repeats")
+@tfl("BROADCAST_TO", on_shapes=True, sized_by_data=True, linear="joint", moves="repeats", sized_at_allocation=True)
 def broadcast_to(x: Array, shape: Static, /) -> Array:
     """x broadcast to shape.
 
@@ -194,7 +202,7 @@ def _broadcast_dim(d: Any, e: Any) -> Any:
     raise TypeMismatch(f"whether {d} or {e} is broadcast depends on run-time sizes")
 
 
-@tfl("FILL", on_shapes=True, sized_by_data=True, linear="joint")
+@tfl("FILL", on_shapes=True, sized_by_data=True, linear="joint", sized_at_allocation=True)
 def fill(dims: Static, value: Array, /) -> Array:
     """`value` in every element of a tensor of shape dims.
 

@@ -200,7 +200,7 @@ def _where_type(condition: TensorType) -> TensorType:
     return TensorType((fresh_size(), condition.rank), DType.i64)
 
 
-@tfl("RANGE", counts=True)
+@tfl("RANGE", counts=True, sized_at_allocation=True)
 def range_(start: Measure, limit: Measure, delta: Measure, /) -> Array:
     """start, start + delta, … as long as it is short of limit.
 

@@ -48,7 +48,7 @@ def _slice_by_data(x: Atom, begin: Atom, size: Atom) -> TensorType:
     return TensorType(tuple(shape), x.type.dtype)
 
 
-@tfl("STRIDED_SLICE", on_shapes=True, linear="joint", moves="takes", at_allocation=True)
+@tfl("STRIDED_SLICE", on_shapes=True, linear="joint", moves="takes", at_allocation=True, sized_at_allocation=True)
 def strided_slice(
     x: Array,
     begin: Static,

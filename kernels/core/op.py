@@ -56,6 +56,7 @@ def tfl(
     chooses: bool = False,
     counts: bool = False,
     at_allocation: bool = False,
+    sized_at_allocation: bool = False,
     cell: str = "",
     intermediates: int = 0,
 ) -> Callable[[Callable[..., Any]], TflOp]:
@@ -91,6 +92,8 @@ def tfl(
     counts: the result is an arithmetic progression: start, end and step are the operands.
     at_allocation: LiteRT has the result when it allocates tensors, where each operand whose values count is a constant
         or was computed so too (its kernel makes the result persistent, tflite/kernels): shapes, and what they make.
+    sized_at_allocation: LiteRT knows the size of the result when it allocates tensors also where what decides it was
+        computed then, not by constants alone.
     cell: what reports call a recurrent layer, or one step of it.
     intermediates: how many tensors the operator has that are no operands and no results. Its quantized kernel demands
         them, and quantizers take a float file only if it has them.
@@ -127,6 +130,7 @@ def tfl(
             chooses=chooses,
             counts=counts,
             at_allocation=at_allocation,
+            sized_at_allocation=sized_at_allocation,
             cell=cell,
             intermediates=intermediates,
         )

@@ -50,6 +50,7 @@ class TflOp(Op):
     chooses: bool = False
     counts: bool = False
     at_allocation: bool = False
+    sized_at_allocation: bool = False
     cell: str = ""
     intermediates: int = 0
     parts: tuple[str, ...] = ()

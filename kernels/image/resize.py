@@ -38,7 +38,7 @@ def _between(
     return lower, upper, places - lower.astype(_F32)
 
 
-@tfl("RESIZE_NEAREST_NEIGHBOR", sized_by_data=True, linear="first")
+@tfl("RESIZE_NEAREST_NEIGHBOR", sized_by_data=True, linear="first", sized_at_allocation=True)
 def resize_nearest_neighbor(
     x: Array, size: Static, /, *, align_corners: bool = False, half_pixel_centers: bool = False
 ) -> Array:
@@ -52,7 +52,7 @@ def resize_nearest_neighbor(
     return x
 
 
-@tfl("RESIZE_BILINEAR", sized_by_data=True, linear="first")
+@tfl("RESIZE_BILINEAR", sized_by_data=True, linear="first", sized_at_allocation=True)
 def resize_bilinear(
     x: Array, size: Static, /, *, align_corners: bool = False, half_pixel_centers: bool = False
 ) -> Array:

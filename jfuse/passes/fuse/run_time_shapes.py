@@ -30,22 +30,6 @@ _LOOKED_AT: Mapping[str | None, tuple[int, ...]] = {
     f"UNSORTED_SEGMENT_{name}": (1,) for name in ("SUM", "PROD", "MIN", "MAX")
 }
 
-
-# Their kernels size the result at allocation where what says how large it is was computed then, not by constants alone.
-SIZED_BY_WHAT_IS_KNOWN = frozenset(
-    {
-        "BROADCAST_TO",
-        "FILL",
-        "PAD",
-        "PADV2",
-        "RANGE",
-        "RESHAPE",
-        "RESIZE_BILINEAR",
-        "RESIZE_NEAREST_NEIGHBOR",
-        "STRIDED_SLICE",
-        "TILE",
-    }
-)
 _RESPELLED = frozenset({ops.pack, ops.expand_dims, ops.squeeze})  # of sizes, by `peephole/layout/sizes.py`
 
 
@@ -76,7 +60,7 @@ def has_run_time_shape(eqn: Eqn, made_by: Mapping[Var, Eqn], *, simplified: bool
         return False
     measures = _LOOKED_AT.get(eqn.op.builtin, ())
     sizes = [a for i, a in enumerate(eqn.inputs) if eqn.op.operand_at(i).decides_size or i in measures]
-    if eqn.op.builtin in SIZED_BY_WHAT_IS_KNOWN:
+    if eqn.op.sized_at_allocation:
         also = () if simplified else _RESPELLED
         sizes = [a for a in sizes if not known_at_allocation(a, made_by.get, also=also)]
     return any(isinstance(a, Var) for a in sizes) or not eqn.op.traceable

@@ -13,7 +13,6 @@ from jfuse.ir.dims import symbol
 from jfuse.ir.types import DType, TensorType
 from jfuse.kernels import ops
 from jfuse.kernels.core.op import builtin_ops
-from jfuse.passes.fuse.run_time_shapes import SIZED_BY_WHAT_IS_KNOWN
 from jfuse.tflite.write.file import to_bytes
 from tests.tflite.programs import program
 
@@ -123,6 +122,6 @@ def test_is_not(builtin: str) -> None:
     assert not is_planned(reshaped(LATER[builtin]))
 
 
-@pytest.mark.parametrize("builtin", sorted(SIZED_BY_WHAT_IS_KNOWN))
+@pytest.mark.parametrize("builtin", [name for name, op in builtin_ops().items() if op.sized_at_allocation])
 def test_is_sized_at_allocation(builtin: str) -> None:
     assert is_planned(SIZED[builtin])

@@ -7,8 +7,8 @@ What was found there, one thread, with XNNPACK:
   handed on unchanged is not copied.
 - Every invoke prepares the operators of the body again, so a body of many steps pays only where there are many turns.
 - XNNPACK packs a copy of the weights for each FULLY_CONNECTED of the file. Steps that stand side by side therefore
-  read different memory: beyond the cache they are slower than a loop, and they need that memory. The same goes for the
-  operators themselves, where there are very many.
+  read different memory: beyond the second cache, whose size differs by machine (NEAR_CACHES), they may be slower than a
+  loop, and they need that memory. The same goes for the operators themselves, where there are very many.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class NearCache:
     def share_gone(self, size: int) -> float:
         """How much of so many bytes, read one after the other again and again, is gone when it is read next.
 
-        The cache has other things, too: a quarter of it stays whatever is read, and all is gone of what fills it.
+        Nothing of what takes up to a quarter of the cache, which has other things, too; all of what fills it.
         """
         free = self.size / 4
         return min(1.0, max(0.0, (size - free) / (self.size - free)))
@@ -130,7 +130,7 @@ class Room:
 
 
 ROOMS = {"fused": Room(), "speed": Room(abreast=MAX_OPERATORS, bytes=12 << 20, worth=1.0)}
-"""By what is preferred: files and memory that stay small, or what was measured to be fast on a desktop's caches."""
+"""By what is preferred: files and memory that stay small, or all that was fastest on some machine."""
 
 
 @dataclass(frozen=True)
