@@ -22,6 +22,7 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
 import jfuse
 from bench.runtimes.micro_integers import in_a_process
+from bench.runtimes.row_files import row_files
 from jfuse.ir.graph import Eqn, Program
 from jfuse.ir.walk import all_eqns
 from jfuse.running.ethos import CONFIGURATIONS
@@ -29,8 +30,6 @@ from jfuse.tflite.read.file import load_tflite
 from jfuse.tflite.schema import custom_code
 from jfuse.tflite.targets.catalog import target_named
 from jfuse.tflite.targets.file_operators import operators_of
-from tests.op_cases import FAMILIES
-from tests.op_cases.runners import file_of
 
 TARGETS = ("ethos-u55", "ethos-u85")
 
@@ -56,18 +55,12 @@ def on_npu(data: bytes, target: str) -> bool | None:
 
 def operators(parts: Sequence[str]) -> Iterator[tuple[Eqn, str, bytes]]:
     """Single operators in integers, with the recipe and their file.   parts: of the names of their builtins"""
-    for case in (case for cases in FAMILIES.values() for case in cases):
-        try:
-            program = load_tflite(file_of(case, dynamic=False))
-        except Exception:  # as of rows that TFLite cannot say
-            continue
+    for program, _, inputs in row_files():
         eqns = program.signatures[0].graph.eqns
         if len(eqns) != 1 or not any(part in str(eqns[0].op.builtin).lower() for part in parts):
             continue
         for recipe in ("int8", "int16x8"):
-            made = _in_integers(
-                program, dict(zip(program.signatures[0].input_names, case.inputs, strict=False)), recipe
-            )
+            made = _in_integers(program, dict(zip(program.signatures[0].input_names, inputs, strict=False)), recipe)
             if made is not None:
                 yield made[0], recipe, made[1]
 

@@ -25,15 +25,13 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 import numpy as np
 
 from bench.runtimes.micro_integers import in_a_process, try_integers
+from bench.runtimes.row_files import row_files
 from bench.runtimes.target_programs import programs
 from jfuse.ir.graph import Eqn, Program
 from jfuse.ir.types import DType
 from jfuse.ir.walk import all_eqns
-from jfuse.tflite.read.file import load_tflite
 from jfuse.tflite.schema import BUILTIN_CODES
 from jfuse.tflite.targets.file_operators import operators_of
-from tests.op_cases import FAMILIES
-from tests.op_cases.runners import file_of
 
 TABLES = Path(__file__).parent.parent / "jfuse" / "tflite" / "targets" / "tables"
 TOLERANCE = 1e-4  # of the largest result: a table says which kernels are there, the tests how exact they are
@@ -80,13 +78,7 @@ def _agrees(data: bytes, inputs: Sequence[np.ndarray]) -> bool:
 
 def _micro_programs() -> Iterator[tuple[Program, bytes, list[np.ndarray]]]:
     """Small files: a row of the tests each, and operators that no row has."""
-    for case in (case for cases in FAMILIES.values() for case in cases):
-        try:
-            data = file_of(case, dynamic=False)
-            program = load_tflite(data)
-        except Exception:  # as of rows that TFLite cannot say
-            continue
-        yield program, data, list(case.inputs)
+    yield from row_files()
     yield from programs()
 
 
