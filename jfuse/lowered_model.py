@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from jfuse.errors import JfuseError, LowerError, shown
+from jfuse.errors import JfuseError, LowerError, VerifyFailed, shown
 from jfuse.ir.graph import Graph, Program
 from jfuse.ir.walk import all_eqns, shares_bodies
 from jfuse.last_resort import only_jfuse_errors
@@ -15,6 +15,7 @@ from jfuse.limits import DEFAULT_LIMITS
 from jfuse.lowering.defaults import default_rules
 from jfuse.lowering.rules import Rule
 from jfuse.model import Model
+from jfuse.noise.output_errors import without_mean_errors
 from jfuse.option_values import path_of, several
 from jfuse.passes.context import Calibrate, Context, OnStage
 from jfuse.passes.fuse.trained_steps import has_trained_steps
@@ -144,6 +145,8 @@ def lowered(model: Model, options: LoweringOptions, passes: tuple[PipelineStep, 
         floats = run_pipeline(model.program, apart, passes) if trained else run_pipeline(program, apart, after)
         unquantized = Model(floats, model.imported, limits=model.limits)
     program = run_pipeline(program, ctx, after, dump_dir=options.dump_dir, dumped=len(before))
+    if ctx.recipe is not None and unquantized is not None and seen:
+        program = _with_right_means(program, unquantized.program, ctx.recipe, options.quantization.calibration, report)
     if options.target != LoweringOptions.target:
         report.notes += ctx.target.losses_of(program)
     report.operators = operator_counts(program.graphs())
@@ -173,6 +176,17 @@ def _calibration(data: CalibrationData, seen: list[Statistics]) -> Calibrate | N
         return seen[-1]
 
     return found
+
+
+def _with_right_means(
+    program: Program, floats: Program, recipe: Recipe, data: CalibrationData, report: Report
+) -> Program:
+    """The program with outputs that are right on average, where its runtime runs it."""
+    try:
+        return without_mean_errors(program, floats, recipe, data)
+    except VerifyFailed as error:
+        report.notes.append(f"what the outputs are off by on average is not corrected: {error.message}, {error.found}")
+        return program
 
 
 def operator_counts(graphs: Iterable[Graph]) -> dict[str, int]:

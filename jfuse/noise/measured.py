@@ -16,6 +16,7 @@ from jfuse.ir.evaluate import evaluate, large_constants, with_constants
 from jfuse.ir.graph import Atom, Const, Eqn, Graph, Program, Signature, Var
 from jfuse.ir.states import first_states
 from jfuse.ir.text import format_eqn
+from jfuse.ir.types import DType
 from jfuse.ir.walk import retype
 from jfuse.kernels.core.integer_types import is_quantized
 from jfuse.measure import Measure
@@ -218,7 +219,7 @@ def _utilisation(var: Var, sums: Mapping[str, float]) -> float | None:
 
 
 def _weights(eqn: Eqn, twin: Eqn | None) -> float | None:
-    """The least SNR of constants that are kept in integers."""
+    """The least SNR of constants that are kept in few bits."""
     pairs = [] if twin is None else [p for p in zip(eqn.inputs, twin.inputs, strict=True) if _are_weights(*p)]
     found = []
     for mine, theirs in pairs:
@@ -232,7 +233,8 @@ def _weights(eqn: Eqn, twin: Eqn | None) -> float | None:
 def _are_weights(mine: Atom | None, theirs: Atom | None) -> bool:
     if not isinstance(mine, Const) or not isinstance(theirs, Const):
         return False
-    return is_quantized(mine.type) and theirs.type.dtype.is_float and mine.shape == theirs.shape
+    is_bias = mine.type.dtype in (DType.i32, DType.i64)  # which has been changed to make up for the weights
+    return is_quantized(mine.type) and not is_bias and theirs.type.dtype.is_float and mine.shape == theirs.shape
 
 
 def _tensor_name(eqn: Eqn, result: int) -> str:

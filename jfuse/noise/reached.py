@@ -19,7 +19,7 @@ from jfuse.noise.simulated import Operator, Simulated
 from jfuse.quantization.data import RANDOM, CalibrationData, calibration_items
 from jfuse.quantization.recipe import QuantizeRule, Recipe
 from jfuse.quantization.statistics import is_earlier
-from jfuse.verification.noise import file_answers, litert_takes
+from jfuse.verification.file_answers import file_answers, litert_takes
 
 _ITEMS = 32  # of the calibration data, of which the search asks many times
 _ROUNDS = 6  # files that are written: what is imitated differs from them by little

@@ -1,0 +1,176 @@
+"""What the outputs of a quantized model are off by on average, taken from the biases of the products that make them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+
+import numpy as np
+
+from jfuse.ir.graph import Atom, Const, Eqn, Graph, Program, Signature, Var
+from jfuse.ir.states import distinct, with_signatures
+from jfuse.ir.walk import producers, use_counts
+from jfuse.model import Model
+from jfuse.passes.quantize.forms import facts, rule_of
+from jfuse.quantization.data import RANDOM, CalibrationData, Item, calibration_items
+from jfuse.quantization.recipe import Recipe
+from jfuse.quantization.statistics import is_earlier
+from jfuse.verification.file_answers import InFile, Start, answers, in_litert, interpreters
+
+_CALLS = 64  # of the calibration data: each is run in both files
+Products = Mapping[str, Mapping[int, Eqn]]
+"""The product behind an output, by the key of the signature and the position of the output."""
+Errors = Mapping[tuple[str, int], np.ndarray]
+"""By the same f64[calls, channels]: means over all axes but the last."""
+
+
+def without_mean_errors(program: Program, floats: Program, recipe: Recipe, data: CalibrationData) -> Program:
+    """The quantized program with other biases: its outputs are right on average over calibration data.
+
+    floats: the same in floats. Of each output the last product with a constant bias counts, where its rule says
+    `bias_correction` and what lies behind it reads nothing else. Both files run on the first calls, and what the
+    results of the product are off by on average is taken from the bias, by channel; less of it, the less it stands out
+    from chance. What weights in few bits do on average is corrected before, for each product. This is what operators
+    that are not linear, as a maximum, make of noise without a mean.
+    The program as it is without data, with random data and with statistics of an earlier calibration.
+    Raises VerifyFailed where a runtime does not take one of the files.
+    Source: "Data-Free Quantization Through Weight Equalization and Bias Correction" (Nagel et al., 2019), appendix D
+    """
+    if data is None or (isinstance(data, str) and data == RANDOM) or is_earlier(data):
+        return program
+    ours, theirs = _products_of_both(program, floats, recipe)
+    starts = list(interpreters(program).values())
+    if not any(ours.values()) or not starts:
+        return program
+    items = list(_first_items(calibration_items(floats, data)))
+    found = _means(_ending_at(program, ours), ours, starts[0], items)
+    wanted = _means(_ending_at(floats, theirs), theirs, in_litert, items)
+    errors = {place: _mean_error(found[place] - wanted[place]) for place in found}
+    return with_signatures(program, partial(_corrected, products=ours, errors=errors))
+
+
+def _first_items(items: Iterator[Item]) -> Iterator[Item]:
+    count = 0
+    for item in items:
+        yield item
+        count += len(item.calls)
+        if count >= _CALLS:
+            return
+
+
+def _products_of_both(program: Program, floats: Program, recipe: Recipe) -> tuple[Products, Products]:
+    """The products of both programs: those whose bias is to be corrected, and that stand in both behind an output."""
+    ours: dict[str, dict[int, Eqn]] = {}
+    theirs: dict[str, dict[int, Eqn]] = {}
+    graphs = {s.key: s.graph for s in floats.signatures}
+    for signature in distinct(program):
+        count = len(signature.output_names) - len(signature.exposed)
+        in_floats = _products(graphs[signature.key], count)
+        for place, eqn in _products(signature.graph, count).items():
+            if _is_alike(eqn, in_floats.get(place)) and rule_of(eqn, recipe).bias_correction:
+                ours.setdefault(signature.key, {})[place] = eqn
+                theirs.setdefault(signature.key, {})[place] = in_floats[place]
+    return ours, theirs
+
+
+def _is_alike(one: Eqn, other: Eqn | None) -> bool:
+    return other is not None and one.op is other.op and one.outputs[0].shape == other.outputs[0].shape
+
+
+def _products(graph: Graph, count: int) -> dict[int, Eqn]:
+    """The product behind each of the first outputs that has one."""
+    made, read = producers(graph), use_counts(graph)
+    found = ((place, _product(atom, made, read)) for place, atom in enumerate(graph.outputs[:count]))
+    return {place: eqn for place, eqn in found if eqn is not None}
+
+
+def _product(atom: Atom, made: Mapping[Var, Eqn], read: Mapping[Var, int]) -> Eqn | None:
+    """The product that a value is made of, by operators that read nothing else and that nothing else reads."""
+    while isinstance(atom, Var) and atom in made and read[atom] == 1:
+        eqn = made[atom]
+        if _bias_place(eqn) is not None:
+            return eqn if _bias(eqn) is not None else None
+        operands = [a for a in eqn.inputs if isinstance(a, Var)]
+        if len(operands) != 1 or len(eqn.outputs) != 1 or eqn.bodies:
+            return None
+        atom = operands[0]
+    return None
+
+
+def _bias_place(eqn: Eqn) -> int | None:
+    integers = facts(eqn).integers
+    return None if integers is None else integers.bias
+
+
+def _bias(eqn: Eqn) -> Const | None:
+    """The constant that is added to a product last, for each channel; None where that is something else."""
+    place = _bias_place(eqn)
+    bias = eqn.inputs[place] if place is not None and place < len(eqn.inputs) else None
+    is_last = eqn.params.get("fused_activation_function", "NONE") == "NONE"
+    is_by_channel = isinstance(bias, Const) and bias.array.shape == eqn.outputs[0].shape[-1:]
+    return bias if is_last and is_by_channel and isinstance(bias, Const) else None
+
+
+def _ending_at(program: Program, products: Products) -> Program:
+    """The program with these products in place of the outputs behind them."""
+
+    def changed(signature: Signature) -> Signature:
+        outputs = list(signature.graph.outputs)
+        for place, eqn in products.get(signature.key, {}).items():
+            (outputs[place],) = eqn.outputs
+        return replace(signature, graph=replace(signature.graph, outputs=tuple(outputs)))
+
+    return with_signatures(program, changed)
+
+
+def _means(program: Program, products: Products, start: Start, items: Sequence[Item]) -> Errors:
+    """The means of the results of products in all calls."""
+    keys = {s.key: d.key for d in distinct(program) for s in program.signatures if s.graph is d.graph}
+    names = {s.key: s.output_names for s in program.signatures}
+    found: dict[tuple[str, int], list[np.ndarray]] = {}
+    for key, outputs in answers(InFile(Model(program), start), items):
+        for place in products.get(keys[key], {}):
+            array = outputs[names[key][place]]
+            rows = array.astype(np.float64).reshape(-1, array.shape[-1])
+            found.setdefault((keys[key], place), []).append(rows.mean(0))
+    return {place: np.stack(means) for place, means in found.items()}
+
+
+def _mean_error(errors: np.ndarray) -> np.ndarray:
+    """What is to be taken from a bias: f64[channels].   errors: f64[calls, channels]
+
+    The mean, times 1 less the share of its square that the variation over the calls explains.
+    """
+    mean = errors.mean(0)
+    if len(errors) < 2 or not np.isfinite(mean).all():
+        return np.zeros_like(mean)
+    by_chance = float(errors.var(0, ddof=1).sum()) / len(errors)
+    square = float(np.square(mean).sum())
+    return np.asarray(mean * max(0.0, 1 - by_chance / square) if square else mean)
+
+
+def _corrected(signature: Signature, products: Products, errors: Errors) -> Signature:
+    changed = {
+        eqn: _with_bias(eqn, errors[signature.key, place])
+        for place, eqn in products.get(signature.key, {}).items()
+        if (signature.key, place) in errors
+    }
+    eqns = tuple(changed.get(eqn, eqn) for eqn in signature.graph.eqns)
+    return replace(signature, graph=replace(signature.graph, eqns=eqns)) if changed else signature
+
+
+def _with_bias(eqn: Eqn, error: np.ndarray) -> Eqn:
+    """The product with a bias that is less by the error."""
+    bias, place = _bias(eqn), _bias_place(eqn)
+    assert bias is not None, "one of `_products`"
+    assert place is not None, "it has a bias"
+    array = bias.array.astype(np.float64)
+    if bias.quantization is None:
+        array = array - error
+    else:
+        last = np.iinfo(bias.array.dtype).max
+        array = np.clip(np.rint(array - error / np.array(bias.quantization.scale)), -last, last)
+    inputs = list(eqn.inputs)
+    inputs[place] = Const(array.astype(bias.array.dtype), bias.name, bias.quantization)
+    return replace(eqn, inputs=tuple(inputs))

@@ -1,0 +1,126 @@
+"""What a quantized file answers in its runtime, in real numbers, whatever the types of its inputs and outputs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Protocol
+
+import numpy as np
+
+from jfuse.ir.graph import Eqn, Program
+from jfuse.ir.walk import all_eqns
+from jfuse.limits import DEFAULT_LIMITS
+from jfuse.quantization.data import Item
+from jfuse.quantization.real_numbers import as_integers, as_real
+from jfuse.running.interpreter import LiteRt
+from jfuse.running.micro import has_micro
+from jfuse.tflite.runtime.table import quantized_of
+from jfuse.verification.runners.in_micro import InMicro
+from jfuse.verification.subject import Calls
+
+Run = Callable[[str, dict[str, np.ndarray]], dict[str, np.ndarray]]
+"""Runs a signature of a file."""
+Start = Callable[[bytes], Run]
+"""Starts a runtime on a file."""
+
+
+def _in_litert(data: bytes, *, delegates: bool) -> Run:
+    return LiteRt(data, delegates=delegates, limits=DEFAULT_LIMITS).run
+
+
+def _in_micro(data: bytes, program: Program) -> Run:
+    calls = InMicro(data, program).start()  # its process ends with it
+    return lambda key, inputs: calls.run(inputs, key)
+
+
+in_litert: Start = partial(_in_litert, delegates=True)
+"""LiteRT with its default delegates."""
+_IN_LITERT: Mapping[str, Start] = {
+    "LiteRT": in_litert,
+    "LiteRT without XNNPACK": partial(_in_litert, delegates=False),
+}
+
+
+class Streaming(Protocol):
+    """A model that computes, with a file."""
+
+    program: Program
+
+    def stream(self, *, quick: bool = False) -> Calls:
+        """Calls in a row on XLA; `quick` compiles fast for few calls."""
+
+    def to_bytes(self) -> bytes:
+        """The bytes of the model's .tflite file."""
+
+
+@dataclass
+class InFile:
+    """A file in an interpreter that takes and gives real numbers, whatever the types of its inputs and outputs."""
+
+    lite: Streaming
+    start: Start
+    states: Mapping[str, np.ndarray] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self._data = self.lite.to_bytes()
+        self._keeps = bool(self.lite.program.states())
+        self._inputs, self._outputs = {}, {}
+        for s in self.lite.program.signatures:
+            self._inputs[s.key] = {n: v.type for n, v in zip(s.input_names, s.graph.inputs, strict=False)}
+            self._outputs[s.key] = {n: a.type for n, a in zip(s.output_names, s.graph.outputs, strict=False)}
+        self._run = self.start(self._data)
+
+    def reset(self) -> None:
+        """Go back to the initial states: another interpreter, where the file keeps anything."""
+        if self._keeps:
+            self._run = self.start(self._data)
+
+    def run(self, inputs: Mapping[str, np.ndarray], key: str | None = None) -> dict[str, np.ndarray]:
+        """The outputs of a signature as real numbers."""
+        assert key is not None, "a call says its signature"
+        given = {name: as_integers(array, self._inputs[key][name]) for name, array in inputs.items()}
+        found = self._run(key, given)
+        return {name: as_real(array, self._outputs[key][name].quantization) for name, array in found.items()}
+
+
+def litert_takes(program: Program) -> bool:
+    """Whether LiteRT's kernels take the types of activations; those of other runtimes may take more."""
+    return all(map(_litert_takes, (eqn for graph in program.graphs() for eqn in all_eqns(graph))))
+
+
+def _litert_takes(eqn: Eqn) -> bool:
+    row, x = quantized_of(eqn.op.builtin), eqn.inputs[0] if eqn.inputs else None
+    is_recurrence = row.recurrence is not None and row.integers is not None and x is not None
+    return not is_recurrence or x.type.quantization is None or x.type.dtype in row.integers.types  # type: ignore[union-attr]
+
+
+def interpreters(program: Program) -> Mapping[str, Start]:
+    """What runs a program's file, by name; none where the runtime that takes it is not installed."""
+    return (
+        _IN_LITERT
+        if litert_takes(program)
+        else {"tflite-micro": partial(_in_micro, program=program)}
+        if has_micro()
+        else {}
+    )
+
+
+def answers(calls: Calls, items: Iterable[Item]) -> Iterator[tuple[str, Mapping[str, np.ndarray]]]:
+    """The outputs of each call, with its signature."""
+    found: Mapping[str, np.ndarray] = {}
+    for item in items:
+        if not item.goes_on:
+            calls.reset()
+            found = {}
+        for call in item.calls:
+            found = calls.run(call.after(found), call.key)
+            yield call.key, found
+
+
+def file_answers(lite: Streaming, calls: Iterable[Mapping[str, np.ndarray]]) -> Iterator[Mapping[str, np.ndarray]]:
+    """The outputs of a file's first signature in LiteRT, as real numbers, for each of these calls."""
+    stream, key = InFile(lite, in_litert), lite.program.signatures[0].key
+    for inputs in calls:
+        yield stream.run(inputs, key)
