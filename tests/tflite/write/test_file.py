@@ -21,9 +21,11 @@ from jfuse.ir.trace import at_source, trace_graph
 from jfuse.ir.types import DType, TensorType
 from jfuse.kernels import ops
 from jfuse.model import Model
+from jfuse.quantization.recipe import QuantizeRule, Recipe
 from jfuse.running.interpreter import LiteRt
 from jfuse.tflite.read.file import load_tflite
 from jfuse.tflite.write.file import file_parts, to_bytes
+from tests.passes.quantize.models import calibrated, drawn, program_of
 from tests.tflite import programs
 from tests.tflite.programs import BATCH, BIAS, KEY, WEIGHTS, dense, f32, graph_of, i32, program, signature
 
@@ -143,6 +145,26 @@ def test_shared_and_equal_constants_are_stored_once() -> None:
     weights = [[t.buffer for t in g.tensors if t.buffer and t.shape.tolist() == [5, 8]] for g in model.subgraphs]
     assert [len(w) for w in weights] == [1, 1, 1]
     assert len({w[0] for w in weights}) == 1
+
+
+def test_equal_vectors_of_numbers_stand_in_the_file_once() -> None:
+    """Zero points of weights and biases, eight bytes for each channel of each layer, are the same zeros."""
+    channels, layers = 64, 5
+
+    def main(x: Any) -> Any:
+        for seed in range(layers):
+            x = ops.fully_connected(x, drawn(channels, channels, seed=seed), drawn(channels, seed=seed))
+        return x
+
+    calls = [{"x0": drawn(1, channels, seed=100)}]
+    integers = calibrated(program_of(main, f32(1, channels)), Recipe((QuantizeRule("integer"),)), calls)
+    data = integers.to_bytes()
+    tensors = schema.ModelT.InitFromPackedBuf(data, 0).subgraphs[0].tensors
+    zeros = [q.zeroPoint for t in tensors if (q := t.quantization) is not None and np.size(q.scale) == channels]
+    assert len(zeros) == 2 * layers
+    assert all(np.array_equal(found, np.zeros(channels)) for found in zeros)
+    assert data.count(bytes(8 * channels)) == 1
+    assert LiteRt(data).run("call", calls[0])["y0"].tolist() == integers.run(calls[0])["y0"].tolist()
 
 
 def test_signatures_of_one_graph_share_a_subgraph() -> None:
