@@ -18,7 +18,7 @@ import jax
 import numpy as np
 
 import jfuse
-from bench.quantize import cnn, drawn, fixed, keywords, mlp
+from bench.quantize_models import cnn, drawn, fixed, keywords, mlp
 from jfuse.running.over_samples import OverSamples, samples_at_once
 from jfuse.verification.runners.litert_workers import LiteRtWorkers
 

@@ -19,8 +19,8 @@ Build = Callable[..., Any]
 def _alike(build: Build, size: int, **options: Any) -> Build:
     """A builder with what all of them share: random weights, few classes, logits instead of probabilities."""
 
-    def build_small() -> Any:
-        keras.utils.set_random_seed(0)
+    def build_small(seed: int = 0) -> Any:
+        keras.utils.set_random_seed(seed)
         return build(input_shape=(size, size, 3), weights=None, classes=CLASSES, classifier_activation=None, **options)
 
     return build_small
@@ -47,9 +47,9 @@ APPLICATIONS: Mapping[str, Build] = {
 }
 
 
-def application(name: str) -> Any:
+def application(name: str, seed: int = 0) -> Any:
     """The model of that name, awake."""
-    return woken(APPLICATIONS[name]())
+    return woken(APPLICATIONS[name](seed), seed)
 
 
 def woken(model: Any, seed: int = 0) -> Any:
