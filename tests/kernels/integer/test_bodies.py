@@ -8,8 +8,10 @@ from typing import get_args
 import numpy as np
 import pytest
 
+from jfuse.kernels import ops
 from jfuse.kernels.core.integer_types import Rounding
-from tests.kernels.integer.oracles import drawn, file_of, in_runtime, on_xla
+from jfuse.kernels.core.op import TflOp
+from tests.kernels.integer.oracles import drawn, file_of, in_runtime, on_xla, one, tensor
 from tests.kernels.integer.rows import ROWS, Row
 
 _QUICK = frozenset({"ADD", "CONV_2D", "FULLY_CONNECTED", "LSTM", "LSTM in tflite-micro", "QUANTIZE", "SOFTMAX", "SVDF"})
@@ -36,6 +38,32 @@ def test_equal_in_every_bit(row: Row, rounding: Rounding, count: int) -> None:
         for call, other in zip(found, wanted, strict=True):
             for a, b in zip(call, other, strict=True):
                 np.testing.assert_array_equal(a, b, err_msg=str(graph))
+
+
+@pytest.mark.parametrize("rounding", ["xnnpack", "reference"])
+@pytest.mark.parametrize("op", [ops.add, ops.sub])
+def test_sums_of_16_bits_round_by_their_place(op: TflOp, rounding: Rounding) -> None:
+    """One element in 200,000 tells one rounding of the terms from two; LiteRT takes the last five by themselves."""
+    shape, scales = (1, (1 << 20) + 5), (0.00032988391, 5.067679e-05, 0.00024484526)
+    x, y, result = (tensor(*shape, dtype="i16", scale=scale) for scale in scales)
+    graph = one(op, [x, y], result, fused_activation_function="NONE", pot_scale_int16=False)
+    rng = np.random.default_rng(0)
+    calls = [[rng.integers(-30000, 30000, shape).astype(np.int16) for _ in (x, y)]]
+    ((wanted,),) = in_runtime(file_of(graph), rounding, calls)
+    ((found,),) = on_xla(graph, rounding, calls)
+    np.testing.assert_array_equal(found, wanted)
+
+
+@pytest.mark.parametrize("size", [1, 15, 16, 17, 40])
+def test_few_sums_of_16_bits_round_by_their_place(size: int) -> None:
+    """The same pair at every place: its terms are a half of a step, or a little less."""
+    x, y, result = (tensor(1, size, dtype="i16", scale=s) for s in (0.00032988391, 5.067679e-05, 0.00024484526))
+    graph = one(ops.add, [x, y], result, fused_activation_function="NONE", pot_scale_int16=False)
+    calls = [[np.full((1, size), number, np.int16) for number in (9113, -16802)]]
+    ((wanted,),) = in_runtime(file_of(graph), "xnnpack", calls)
+    ((found,),) = on_xla(graph, "xnnpack", calls)
+    assert set(np.ravel(wanted[:, : size // 16 * 16])) <= {8801}
+    np.testing.assert_array_equal(found, wanted)
 
 
 def test_every_rounding_is_tried() -> None:
