@@ -21,6 +21,8 @@ from jfuse.kernels.math.elementwise import abs_, add, mul, rsqrt, sqrt, squared_
 _LEAST, _END = 2.0**-10, 2.0**8
 """Scales of terms over that of the sum that XNNPACK takes.   Source: xnnpack_delegate.cc, VisitAddNode"""
 _LEAST_PRODUCT = 2.0**-16
+_END_IN_16_BITS = 2.0**12
+"""Of a term's scale over that of the sum: four times as large, LiteRT ends the process. XNNPACK has no 16 bits."""
 _ABREAST = 16
 """Elements of 16 bits that LiteRT's ADD takes together on x86-64.   Source: optimized/integer_ops/add.h"""
 
@@ -40,11 +42,16 @@ def _takes_sum(types: IntegerTypes, options: Params) -> bool:
     if given[0].dtype is DType.i16 and options["pot_scale_int16"] and all(map(_is_power_of_two, given)):
         return False  # which are added by shifts
     ratios = [types.scale(i) / types.output_scale() for i in (0, 1)]
+    if given[0].dtype is DType.i16:
+        return bool(max(ratios) < _END_IN_16_BITS)
     return bool(min(ratios) >= _LEAST and max(ratios) < _END)  # other kernels wrap around, or round by place
 
 
 def _takes_product(types: IntegerTypes, options: Params) -> bool:
-    return _takes(types, options) and bool(_LEAST_PRODUCT <= _product_scale(types) < _END)
+    if not _takes(types, options):
+        return False
+    least = 0.0 if types.outputs[0].dtype is DType.i16 else _LEAST_PRODUCT
+    return bool(least <= _product_scale(types) < _END)
 
 
 def _is_power_of_two(t: TensorType) -> bool:

@@ -91,13 +91,13 @@ def _fully_connected(
     return one(ops.fully_connected, operands, y, **options)
 
 
-def _elementwise(op: Any, greatest: float, dtype: str = "i8") -> Draw:
+def _elementwise(op: Any, greatest: float, dtype: str = "i8", least: float = 2e-3) -> Draw:
     def draw(rng: np.random.Generator) -> Graph:
         shape = tuple(int(n) for n in rng.integers(1, 9, 3))
         y = tensor(*shape, dtype=dtype, scale=ratio(rng, 1e-3, 1), zero_point=_zero(rng, dtype))
         of = float(y.type.quantization.scale[0])  # type: ignore[union-attr]
-        first = tensor(*shape, dtype=dtype, scale=of * ratio(rng, 2e-3, greatest), zero_point=_zero(rng, dtype))
-        scale = of * ratio(rng, 2e-3, greatest) if op is not ops.mul else ratio(rng, 0.01, 1)
+        first = tensor(*shape, dtype=dtype, scale=of * ratio(rng, least, greatest), zero_point=_zero(rng, dtype))
+        scale = of * ratio(rng, least, greatest) if op is not ops.mul else ratio(rng, 0.01, 1)
         if rng.random() < 0.3:
             shape = shape[-1:]
         second: Any = tensor(*shape, dtype=dtype, scale=scale, zero_point=_zero(rng, dtype))
@@ -420,15 +420,15 @@ ROWS: dict[str, Row] = {
     "ABS": Row(partial(_abs, dtype="i8")),
     "ABS in 16 bits": Row(partial(_abs, dtype="i16")),
     "ADD": Row(_elementwise(ops.add, 100)),
-    "ADD in 16 bits": Row(_elementwise(ops.add, 100, "i16")),
+    "ADD in 16 bits": Row(_elementwise(ops.add, 4000, "i16", 1e-6)),
     "BATCH_MATMUL": Row(partial(_batch_matmul, transposed=False)),
     "BATCH_MATMUL in 16 bits": Row(partial(_batch_matmul, transposed=False, dtype="i16")),
     "AVERAGE_POOL_2D in 16 bits": Row(partial(_pool, op=ops.average_pool_2d, dtype="i16")),
     "MAX_POOL_2D in 16 bits": Row(partial(_pool, op=ops.max_pool_2d, dtype="i16")),
     "MEAN in 16 bits": Row(partial(_reduction, op=ops.mean, same=False, dtype="i16")),
     "BATCH_MATMUL of transposed operands": Row(partial(_batch_matmul, transposed=True), LITERT),
-    "MUL in 16 bits": Row(_elementwise(ops.mul, 4, "i16")),
-    "SUB in 16 bits": Row(_elementwise(ops.sub, 100, "i16")),
+    "MUL in 16 bits": Row(_elementwise(ops.mul, 4, "i16", 1e-6)),
+    "SUB in 16 bits": Row(_elementwise(ops.sub, 4000, "i16", 1e-6)),
     "LOGISTIC in 16 bits": Row(partial(_of_words, op=ops.logistic)),
     "TANH in 16 bits": Row(partial(_of_words, op=ops.tanh)),
     "SOFTMAX in 16 bits": Row(partial(_of_words, op=ops.softmax, beta=1.0)),
