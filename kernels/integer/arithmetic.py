@@ -99,9 +99,9 @@ def _sum_in_fixed_point(types: IntegerTypes, x: Array, y: Array, sign: int, scal
 
 def _sum_by_place(types: IntegerTypes, x: Array, y: Array) -> Array:
     """A sum of 16 bits whose terms are rounded once, but twice in what is left of the last whole group of elements."""
-    found = [_sum_in_fixed_point(types, x, y, 1, scaled).ravel() for scaled in (multiplied_once, multiplied)]
+    once, twice = (_sum_in_fixed_point(types, x, y, 1, scaled).ravel() for scaled in (multiplied_once, multiplied))
     together = x.size // _ABREAST * _ABREAST
-    return jnp.where(np.arange(x.size) < together, *found).reshape(x.shape)
+    return jnp.where(np.arange(x.size) < together, once, twice).reshape(x.shape)
 
 
 def _sum_on_xnnpack(types: IntegerTypes, x: Array, y: Array, sign: int) -> Array:
