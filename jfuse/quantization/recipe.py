@@ -181,7 +181,8 @@ def _named(*recipes: Recipe) -> Mapping[str, Recipe]:
 # Biases are corrected by calibration data, where there are any.
 _DYNAMIC = QuantizeRule("dynamic", bias_correction=True)
 _WEIGHTS = replace(_DYNAMIC, mode="weight_only")
-_INT4 = replace(_WEIGHTS, weight_bits=4)
+# Of few steps the last one is better not the largest weight, without data as well.
+_INT4 = replace(_WEIGHTS, weight_bits=4, weight_algorithm="mse")
 _INT8 = replace(_DYNAMIC, mode="integer", min_elements=0)
 
 NAMED = _named(
@@ -191,7 +192,7 @@ NAMED = _named(
     Recipe((_INT4,), name="int4_weights"),
     Recipe((replace(_INT4, weight_algorithm=IN_TURN),), name="int4_gptq"),
     Recipe((replace(_INT4, mode="dynamic", granularity="block", block_size=32),), name="int4_blocks"),
-    Recipe((replace(_INT4, weight_bits=2, weight_algorithm="mse"),), name="int2_weights"),
+    Recipe((replace(_INT4, weight_bits=2),), name="int2_weights"),
     Recipe((_INT8,), name="int8"),
     Recipe((replace(_INT8, activation_bits=16),), name="int16x8"),
     # NPUs take symmetric activations only (Google Tensor G5), or compute faster with them.
