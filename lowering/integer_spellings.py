@@ -84,7 +84,8 @@ def _within(low: float, high: float) -> Callable[[Array], Array]:
 
 
 def _hard_swish(x: Array) -> Array:
-    return ops.mul(x, ops.mul(ops.relu6(ops.add(x, np.float32(3))), np.float32(1 / 6)))
+    gate = ops.add(x, np.float32(3), fused_activation_function="RELU6")
+    return ops.mul(x, ops.mul(gate, np.float32(1 / 6)))
 
 
 def _gelu(x: Array, *, approximate: bool) -> Array:

@@ -25,7 +25,11 @@ def _declare_relu(op: TflOp, activation: str) -> None:
             return jnp.clip(x, *activation_range(types.inputs[0], activation)).astype(np.int8)
         return finished(multiplied(x.astype(np.int32) - types.zero_point(0), ratio), types.outputs[0], activation)
 
-    op.quantized(is_of_bytes_or_words if activation == "RELU" else is_of_bytes)(body)
+    def takes(types: IntegerTypes, options: Params) -> bool:
+        in_words = activation == "RELU" or (activation == "RELU6" and types.rounding != "tflm")
+        return is_of_bytes_or_words(types) if in_words else is_of_bytes(types)
+
+    op.quantized(takes)(body)
 
 
 _declare_relu(relu, "RELU")

@@ -481,6 +481,7 @@ ROWS: dict[str, Row] = {
     "SQUARED_DIFFERENCE": Row(_squared_difference),
     "RELU": Row(partial(_unary, op=ops.relu)),
     "RELU6": Row(partial(_unary, op=ops.relu6)),
+    "RELU6 in 16 bits": Row(partial(_unary, op=ops.relu6, dtype="i16"), LITERT),
     "RELU_N1_TO_1": Row(partial(_unary, op=ops.relu_n1_to_1), LITERT),
     "SOFTMAX": Row(_softmax),
     "TANH": Row(partial(_unary, op=ops.tanh, fixed=(1 / 128, 0))),
