@@ -133,7 +133,7 @@ def lowered(model: Model, options: LoweringOptions, passes: tuple[PipelineStep, 
         on_stage=on_stage,
         variables=model.imported.variable_names if model.imported else (),
         recipe=options.quantization.recipe,
-        calibrate=_calibration(options.quantization.calibration, seen),
+        calibrate=_calibration(options.quantization, seen),
     )
     before, after = around_quantization(passes)
     program = run_pipeline(model.program, ctx, before, dump_dir=options.dump_dir)
@@ -162,8 +162,9 @@ def quantization_options(quantize: Recipe | str | Path | None, calibration: Cali
     return QuantizationOptions(None if quantize is None else recipe_of(quantize), again)
 
 
-def _calibration(data: CalibrationData, seen: list[Statistics]) -> Calibrate | None:
+def _calibration(options: QuantizationOptions, seen: list[Statistics]) -> Calibrate | None:
     """What finds ranges; None without data.   seen: gets what it finds"""
+    data, known = options.calibration, options.known
     if data is None:
         return None
 
@@ -173,7 +174,8 @@ def _calibration(data: CalibrationData, seen: list[Statistics]) -> Calibrate | N
         histograms: Sequence[Observed],
         moments: Mapping[Observed, Moments],
     ) -> Statistics:
-        seen.append(calibrate(program, observed, data, histograms=histograms, moments=moments))
+        whole = None if known is None else known.where_whole(program, observed, histograms, moments)
+        seen.append(whole or calibrate(program, observed, data, histograms=histograms, moments=moments))
         return seen[-1]
 
     return found

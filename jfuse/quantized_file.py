@@ -11,14 +11,15 @@ from typing import Any
 from jfuse.errors import JfuseError
 from jfuse.last_resort import only_jfuse_errors
 from jfuse.loading import load
-from jfuse.lowered_model import lower
+from jfuse.lowered_model import lower, lowered
 from jfuse.model import Model
 from jfuse.noise.measured import measured
 from jfuse.noise.reached import reaching
 from jfuse.noise.report import QuantizeReport
 from jfuse.noise.search import Goal
 from jfuse.passes.context import OnStage
-from jfuse.passes.options import LoweringOptions
+from jfuse.passes.options import LoweringOptions, QuantizationOptions
+from jfuse.passes.pipeline import PIPELINE
 from jfuse.quantization.data import RANDOM, CalibrationData, repeatable
 from jfuse.quantization.recipe import Recipe
 from jfuse.quantization.recipe_json import recipe_of
@@ -61,7 +62,8 @@ def quantize(
     lite = lower(model, quantize=named, calibration=data, target=runtime, on_stage=on_stage)
     if wanted is not None:
         on_stage("search")
-        lite = reaching(wanted, lite, named, data, lambda r: lower(model, quantize=r, calibration=data))
+        known = lite.statistics
+        lite = reaching(wanted, lite, named, data, lambda r: _again(model, QuantizationOptions(r, data, known)))
     on_stage("export")
     if isinstance(source, str | Path) and Path(source).suffix == ".tflite" and zipfile.is_zipfile(source):
         carried = with_files_of(bytes(read_file(Path(source))[0]), lite.to_bytes(), Path(source))
@@ -73,6 +75,11 @@ def quantize(
         lite.report.noise = noise_of(lite, lite.unquantized, data)
         lite.report.seconds["verify"] = time.perf_counter() - started
     return lite
+
+
+def _again(model: Model, options: QuantizationOptions) -> Model:
+    """What `lower` gives for the default options and other ones of quantization."""
+    return lowered(model, LoweringOptions(quantization=options), PIPELINE, lambda stage: None)
 
 
 @only_jfuse_errors("the quantization report")

@@ -94,10 +94,15 @@ class TfOpOptions:
 
 @dataclass(frozen=True)
 class QuantizationOptions:
-    """What is quantized, and with which data.   recipe: None for nothing; calibration: as `CalibrationData` has it"""
+    """What is quantized, and with which data.
+
+    recipe: None for nothing; calibration: as `CalibrationData` has it. known: `Statistics` of these data, which are
+    read again where the statistics lack something; None without any.
+    """
 
     recipe: Recipe | None = None
     calibration: Any = None
+    known: Any = None
 
     def __post_init__(self) -> None:
         if self.calibration is not None and self.recipe is None:

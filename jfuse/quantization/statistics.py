@@ -203,6 +203,28 @@ class Statistics:
         self._same_program(program_digest(program), "the program")
         return replace(self, program=program)
 
+    def where_whole(
+        self,
+        program: Program,
+        observed: Iterable[Observed],
+        histograms: Iterable[Observed],
+        moments: Iterable[Observed],
+    ) -> Statistics | None:
+        """These statistics for another object of the same program, if all that is to be watched was; None otherwise.
+
+        observed, histograms, moments: as `calibrate` has them.
+        """
+        if program_digest(program) != program_digest(self.program):
+            return None
+        again = replace(self, program=program)
+        counted, summed = ([again.record(what) for what in whats] for whats in (histograms, moments))
+        is_whole = (
+            all(again.key(what) in self.records for what in observed)
+            and all(record.counts is not None for record in counted)
+            and all(record.moments is not None for record in summed)
+        )
+        return again if is_whole else None
+
     def merge(self, other: Statistics) -> Statistics:
         """What was seen in both calibrations of one program, the other's calls after these."""
         self._same_program(program_digest(other.program), "the other statistics")

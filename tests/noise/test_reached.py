@@ -79,6 +79,24 @@ def test_the_culprit_is_left_float() -> None:
     assert second.startswith("left float: FULLY_CONNECTED at layer_2/MatMul")
 
 
+def test_the_data_calibrate_once() -> None:
+    """Files with other operators in floats have their ranges from the first calibration, as from one of their own."""
+    read: list[int] = []
+
+    def calls() -> Any:
+        read.append(0)
+        for call in CALLS:
+            read[-1] += 1
+            yield call
+
+    found = jfuse.quantize(_model((1, 3)), "int8", calls, target={"snr_db": 30}, verify=False)
+    left = tuple(QuantizeRule("float", f"^{name}$", "FULLY_CONNECTED") for name in sorted(_floats(found)))
+    assert left
+    assert sum(read) == 2 * len(CALLS)  # for the ranges, and to measure files on
+    recipe = Recipe((*Recipe.named("int8").rules, *left))
+    assert found.to_bytes() == jfuse.quantize(_model((1, 3)), recipe, CALLS, verify=False).to_bytes()
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(("outliers", "target"), [((1, 3), 30.0), ((), 41.0), ((0,), 20.0), ((0, 1, 2), 25.0)])
 def test_no_fewer_would_do(outliers: tuple[int, ...], target: float) -> None:
