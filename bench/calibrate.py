@@ -34,7 +34,8 @@ from ai_edge_litert import schema_py_generated as schema
 from tensorflow.lite.python.optimize.calibrator import Calibrator
 
 import jfuse
-from bench.verify import mobilenet, sequence
+from bench.models import phone_encoder, phone_u_net
+from bench.verify import mlp, mobilenet, sequence
 from jfuse.benchmark.peak_memory import begin_peak, peak_mib
 from jfuse.ir.graph import Program
 from jfuse.ir.walk import all_graphs
@@ -46,6 +47,10 @@ MODELS: dict[str, tuple[tuple[int, ...], Callable[[], Any]]] = {
     "lstm": ((50, 16), sequence(50, 16, lambda layers: layers.LSTM(64))),
     "lstm_keywords": ((98, 40), sequence(98, 40, lambda layers: layers.LSTM(128))),  # one second of 40 mel bands
     "mobilenet": ((96, 96, 3), mobilenet),
+    "mlp": ((64,), mlp),
+    "encoder": ((64, 128), phone_encoder),
+    "u_net": ((64, 64, 3), phone_u_net),
+    "gru": ((50, 32), sequence(50, 32, lambda layers: layers.GRU(64, return_sequences=True))),
 }
 JOBS = ("float", "extremes", "histograms")
 

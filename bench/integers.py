@@ -19,8 +19,8 @@ import numpy as np
 
 import jfuse
 from bench.quantize_models import cnn, drawn, fixed, keywords, mlp
+from jfuse.running.litert_workers import LiteRtWorkers
 from jfuse.running.over_samples import OverSamples, samples_at_once
-from jfuse.verification.runners.litert_workers import LiteRtWorkers
 
 
 def lstm() -> Any:

@@ -30,8 +30,8 @@ import jfuse
 from jfuse.errors import JfuseError
 from jfuse.lowered_model import operator_counts
 from jfuse.running.interpreter import LiteRt
-from jfuse.running.named_file import with_signature
 from jfuse.tflite.read.file import load_tflite
+from jfuse.tflite.write.named_file import with_signature
 from jfuse.tuning.timing import in_turns, litert_turn
 
 SECONDS = 1.0  # of calls of each file

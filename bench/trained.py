@@ -21,9 +21,9 @@ import numpy as np
 
 import jfuse
 from jfuse.kernels.core.integer_types import Rounding
+from jfuse.running.litert_workers import LiteRtWorkers
 from jfuse.running.micro import MicroInterpreter, has_micro
 from jfuse.running.over_samples import OverSamples, samples_at_once
-from jfuse.verification.runners.litert_workers import LiteRtWorkers
 
 STEPS, CHANNELS, CLASSES = 32, 3, 6
 _IN_MICRO = 500  # samples: one call at a time, in reference kernels

@@ -38,8 +38,8 @@ from ai_edge_litert.interpreter import Interpreter
 import jfuse
 from jfuse.measure import relative_error
 from jfuse.running.cores import cores
+from jfuse.running.litert_workers import LiteRtWorkers
 from jfuse.running.over_samples import OverSamples
-from jfuse.verification.runners.litert_workers import LiteRtWorkers
 
 if TYPE_CHECKING:
     import keras

@@ -19,12 +19,12 @@ from jfuse.option_values import names_of
 from jfuse.proof.inputs import open_sizes
 from jfuse.quantization.real_boundaries import with_real_boundaries
 from jfuse.running.micro import has_micro
-from jfuse.running.named_file import with_signature
 from jfuse.running.partition import without_body
 from jfuse.tflite.mapped_file import read_file
 from jfuse.tflite.read.external import has_other_files
 from jfuse.tflite.read.file import load_tflite
 from jfuse.tflite.targets.names import RUNTIMES
+from jfuse.tflite.write.named_file import with_signature
 from jfuse.verification.compare.read_back import reads_back
 from jfuse.verification.runners.in_functions import source_of
 from jfuse.verification.runners.in_jax import InJax, parameter_names, stated_inputs

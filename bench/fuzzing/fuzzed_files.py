@@ -17,10 +17,10 @@ from jfuse.model import Model
 from jfuse.proof.inputs import draws, size_choices
 from jfuse.reports.page import page_data
 from jfuse.running.interpreter import LiteRt
-from jfuse.running.named_file import with_signature
 from jfuse.running.worker import LiteRtFailed
 from jfuse.tflite.read.file import load_tflite
 from jfuse.tflite.write.file import to_bytes
+from jfuse.tflite.write.named_file import with_signature
 from jfuse.verification.result import Verification
 from tests.tflite import programs
 from tests.tflite.read.test_sparse import in_blocks, product

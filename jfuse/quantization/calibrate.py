@@ -17,6 +17,7 @@ from jfuse.ir.graph import Graph, Program, Signature
 from jfuse.ir.states import distinct, first_states
 from jfuse.ir.walk import all_graphs
 from jfuse.quantization.data import RANDOM, CalibrationData, Item, calibration_items
+from jfuse.quantization.in_litert import LiteRtLooks, is_sooner
 from jfuse.quantization.instrument import ObservedSlot, instrumented
 from jfuse.quantization.moments import Moments
 from jfuse.quantization.on_host import Histograms, HostLooks
@@ -30,7 +31,7 @@ from jfuse.running.processes import of_all_processes
 from jfuse.running.runner import untraceable
 
 _INPUT_BYTES = 2**27  # of the calls that are in memory at once
-_GROUP_BYTES, _GROUP_RUNS = 2**22, 8  # of a group, beyond what keeps all cores busy: each has records of all values
+_GROUP_BYTES, _GROUP_RUNS = 2**24, 8  # of a group, beyond what keeps all cores busy: each has records of all values
 _MANY = 4096  # calls: as soon as these, or those of a group, were read, there are many
 
 
@@ -234,6 +235,8 @@ class _Sized:
         self._totals = [s for s in self._inside if s.tally.is_total]
         self._at_once = min(samples_at_once(watched.graph, backend, sizes), self._on_host.most)
         self._quick = watched.expected <= samples_for_quick(watched.graph, sizes)
+        sooner = backend == "cpu" and is_sooner(watched.graph, watched.expected, sizes)
+        self._in_litert = LiteRtLooks.of(watched.signature, watched.slots, sizes) if sooner else None
 
     @cached_property
     def _fast(self) -> _Program:
@@ -249,6 +252,9 @@ class _Sized:
 
     def run(self, arrays: Sequence[np.ndarray], count: int) -> tuple[Sequence[np.ndarray], Mapping[Observed, Record]]:
         """The states after a call for each sample, and what was seen of each value."""
+        seen_there = None if self._in_litert is None else self._in_litert.run(arrays)
+        if seen_there is not None:
+            return (), seen_there
         found = self._fast.run(arrays, count)
         extremes, totals = found.extremes, found.totals
         bad = np.isnan(extremes).any(-1) | (extremes == np.inf).any(-1)

@@ -14,10 +14,11 @@ import numpy as np
 
 from jfuse.ir.dims import known_size
 from jfuse.ir.graph import Graph
-from jfuse.quantization.histogram import BINS, count
+from jfuse.quantization.histogram import Histogram
 from jfuse.quantization.instrument import ObservedSlot
 from jfuse.quantization.statistics import Observed
 from jfuse.quantization.tallies import Spread
+from jfuse.running.litert_worker.tallies import ends_of
 
 _BYTES = 2**23
 """Of the values of one run: more take memory, and no less time (an LSTM of 128 units, a MobileNetV2)."""
@@ -73,7 +74,7 @@ class HostLooks:
         """
         with np.errstate(over="ignore"):
             of = dict(zip(self.values, (np.asarray(v, np.float32) for v in values), strict=True))
-        found = [_ends(of[what]) for what in self.extremes]
+        found = [ends_of(of[what]) for what in self.extremes]
         histograms.add([of[what] for what in self.counts])
         rows = len(values[0]) if values else 0
         ends = np.stack([e for e, _ in found], 1) if found else np.zeros((rows, 0, 2), np.float32)
@@ -81,31 +82,20 @@ class HostLooks:
 
 
 class Histograms:
-    """Histograms of some values, which runs on several cores add to.   counts: i64[BINS] each"""
+    """Histograms of some values, which runs on several cores add to."""
 
     def __init__(self, number: int) -> None:
-        self.counts = [np.zeros(BINS, np.int64) for _ in range(number)]
+        self._of = [Histogram() for _ in range(number)]
         self._lock = Lock()
+
+    @property
+    def counts(self) -> list[np.ndarray]:
+        """How many numbers lie in each bin, i64[BINS] of each value."""
+        return [histogram.counts() for histogram in self._of]
 
     def add(self, values: Sequence[np.ndarray]) -> None:
         """Count the finite numbers of each value."""
         with self._lock:
-            for counts, value in zip(self.counts, values, strict=True):
+            for histogram, value in zip(self._of, values, strict=True):
                 finite = np.isfinite(value)
-                count(counts, value if finite.all() else value[finite])
-
-
-def _ends(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The extremes of each sample's finite numbers, the least one negated, and which samples have other numbers."""
-    rows = values.reshape(len(values), -1)
-    ends = _of_rows(rows, rows)
-    others = np.isnan(ends).any(1) | (ends == np.inf).any(1)
-    if others.any():
-        some = rows[others]
-        finite = np.isfinite(some)
-        ends[others] = _of_rows(np.where(finite, some, np.inf), np.where(finite, some, -np.inf))
-    return ends, others
-
-
-def _of_rows(low: np.ndarray, high: np.ndarray) -> np.ndarray:
-    return np.stack([-low.min(1, initial=np.inf), high.max(1, initial=-np.inf)], 1)
+                histogram.add(value.reshape(-1) if finite.all() else value[finite])

@@ -6,8 +6,8 @@ from jfuse.ir.graph import Graph, Program
 from jfuse.ir.walk import all_eqns
 from jfuse.limits import DEFAULT_LIMITS, Limits
 from jfuse.running.interpreter import LiteRt
-from jfuse.running.named_file import with_signature
 from jfuse.tflite.write.file import to_bytes
+from jfuse.tflite.write.named_file import with_signature
 
 WHY = "it keeps variables or tables as resources"
 

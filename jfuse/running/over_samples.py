@@ -246,7 +246,12 @@ def samples_for_quick(graph: Graph, sizes: Mapping[str, int] = MappingProxyType(
     Few of images, whose operators have many numbers, and of loops; many of a recurrence that is written step by step.
     """
     values = sum(len(eqn.outputs) for eqn in all_eqns(graph))
-    return _COMPILED_FOR * values // max(1, _numbers(graph, sizes, {}))
+    return _COMPILED_FOR * values // max(1, numbers_computed(graph, sizes))
+
+
+def numbers_computed(graph: Graph, sizes: Mapping[str, int] = MappingProxyType({})) -> int:
+    """How many numbers the equations compute for a sample, those of loops in each turn, of which few tell how many."""
+    return _numbers(graph, sizes, {})
 
 
 def _numbers(graph: Graph, sizes: Mapping[str, int], known: dict[int, int]) -> int:

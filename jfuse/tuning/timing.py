@@ -18,8 +18,8 @@ from jfuse.ir.graph import Program
 from jfuse.limits import DEFAULT_LIMITS, Limits
 from jfuse.proof.inputs import draws, size_choices
 from jfuse.running.loaded_file import LoadedFile
-from jfuse.running.named_file import with_signature
 from jfuse.running.worker import Refused
+from jfuse.tflite.write.named_file import with_signature
 
 SECONDS = 0.5  # of calls for each file
 _CALLS = 6  # in a row, of which the first finds the memory of another file in the cache

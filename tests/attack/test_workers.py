@@ -22,11 +22,11 @@ from jfuse.kernels import ops
 from jfuse.limits import Limits
 from jfuse.running import loaded_file
 from jfuse.running.interpreter import LiteRt
+from jfuse.running.litert_workers import LiteRtWorkers
 from jfuse.running.micro import MicroInterpreter, has_micro
 from jfuse.running.programs.guarded_run import guarded_run
 from jfuse.running.worker import LiteRtFailed
 from jfuse.tflite.write.file import to_bytes
-from jfuse.verification.runners.litert_workers import LiteRtWorkers
 from tests.slow import slow_but
 from tests.tflite import programs
 from tests.tflite.programs import KEY, f32, i32, program

@@ -10,6 +10,7 @@ import ml_dtypes  # noqa: F401  before LiteRT, which takes arrays of bfloat16 on
 import numpy as np
 from ai_edge_litert import schema_py_generated as schema
 from ai_edge_litert.interpreter import Interpreter, OpResolverType
+from tallies import Looks, Tallies  # type: ignore[import-not-found]  # beside this file
 
 _IS_EMPTY = "Invalid tensor size"  # how Python's interpreter refuses to read an output that has no elements
 
@@ -101,6 +102,21 @@ class Loaded:
             self._interpreter.invoke()
             found.append([_found(self._interpreter.get_tensor(tensor)) for tensor in after])
         return found
+
+    def look(self, inputs: list[np.ndarray], looks: tuple[Any, ...]) -> tuple[Any, ...]:
+        """`Seen` in calls of the first subgraph, on samples along the first axis of each input."""
+        lite = self._interpreter
+        lite.allocate_tensors()
+        given, made, _ = self.tensors()
+        tensors = [lite.tensor([*given, *made][place]) for place in Looks(*looks).places]
+        tallies = Tallies(Looks(*looks))
+        for number, sample in enumerate(zip(*inputs, strict=True)):
+            self._begin(number)
+            for tensor, value in zip(given, sample, strict=True):
+                lite.set_tensor(tensor, value)
+            lite.invoke()
+            tallies.add(tensors)
+        return tuple(tallies.seen())
 
     def read(self, subgraph: int, tensors: list[int]) -> dict[int, np.ndarray]:
         """What tensors hold after a call; those that are not allocated, as they have no elements, are left out."""

@@ -11,9 +11,9 @@ import numpy as np
 from jfuse.ir.graph import Program
 from jfuse.limits import DEFAULT_LIMITS, Limits
 from jfuse.running.interpreter import LiteRt
+from jfuse.running.litert_workers import LiteRtWorkers
 from jfuse.running.partition import with_delegates
 from jfuse.running.worker import LiteRtFailed, Refused
-from jfuse.verification.runners.litert_workers import LiteRtWorkers
 from jfuse.verification.runners.one_by_one import one_by_one
 from jfuse.verification.subject import Arrays, Calls, Interface, interfaces_of
 

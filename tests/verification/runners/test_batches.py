@@ -18,6 +18,7 @@ from jfuse.model import Model
 from jfuse.proof.inputs import concrete
 from jfuse.running.cores import cores
 from jfuse.running.interpreter import LiteRt
+from jfuse.running.litert_workers import LiteRtWorkers
 from jfuse.running.over_samples import OverSamples, Together, samples_at_once
 from jfuse.running.worker import Refused
 from jfuse.tflite.read.file import load_tflite
@@ -27,7 +28,6 @@ from jfuse.verification.compare.tolerance import Tolerance
 from jfuse.verification.runners.in_jax import InJax
 from jfuse.verification.runners.in_litert import InLiteRt
 from jfuse.verification.runners.joined import can_be_joined, run_joined
-from jfuse.verification.runners.litert_workers import LiteRtWorkers
 from jfuse.verification.runners.on_xla import OnXla
 from jfuse.verification.runners.one_by_one import one_by_one
 from jfuse.verification.subject import Interface

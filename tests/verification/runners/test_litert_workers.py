@@ -13,10 +13,10 @@ from jfuse.ir.types import DType, TensorType
 from jfuse.kernels import ops
 from jfuse.limits import Limits
 from jfuse.running.litert_worker.messages import Messages
+from jfuse.running.litert_workers import LiteRtWorkers
 from jfuse.running.patience import Patience
 from jfuse.running.worker import LiteRtFailed
 from jfuse.tflite.write.file import to_bytes
-from jfuse.verification.runners.litert_workers import LiteRtWorkers
 from tests.tflite import programs
 from tests.tflite.programs import KEY, f32, program
 

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
+from typing import Any, TypeAlias
 
 import numpy as np
 
 from jfuse.errors import VerifyFailed
 from jfuse.limits import DEFAULT_LIMITS, Limits
 from jfuse.running.cores import cores
+from jfuse.running.litert_worker.tallies import Looks, Seen, together
 from jfuse.running.patience import Patience, ProcessWatch
 from jfuse.running.worker import LiteRtFailed, Refused, Worker
-from jfuse.verification.subject import Arrays
+
+Arrays: TypeAlias = Mapping[str, np.ndarray]
 
 _FILE = 1  # its number: each process has this one
 
@@ -42,6 +46,38 @@ class LiteRtWorkers:
         reaches a limit; Refused where it does not run a sample.
         """
         count = len(next(iter(inputs.values())))
+
+        def samples(part: slice) -> tuple[Any, ...]:
+            return key, fresh, in_a_row, {name: np.ascontiguousarray(a[part]) for name, a in inputs.items()}
+
+        def told(error: LiteRtFailed, first: int) -> None:
+            _tell_sample(error, first, inputs, key, in_a_row)
+
+        found = self._shared_out("samples", count, samples, told)
+        return {name: np.concatenate([part[name] for part in found]) for name in found[0]}
+
+    def look(self, inputs: Sequence[np.ndarray], looks: Looks) -> Seen:
+        """What is to be seen in calls of the first subgraph, on samples along the first axis of each input.
+
+        Only that leaves the processes. Raises as `run` does.
+        """
+
+        def samples(part: slice) -> tuple[Any, ...]:
+            return [np.ascontiguousarray(a[part]) for a in inputs], tuple(looks)
+
+        return together([Seen(*part) for part in self._shared_out("look", len(inputs[0]), samples)])
+
+    def _shared_out(
+        self,
+        method: str,
+        count: int,
+        arguments: Callable[[slice], tuple[Any, ...]],
+        told: Callable[[LiteRtFailed, int], None] = lambda error, first: None,
+    ) -> list[Any]:
+        """The answers to requests for parts of so many samples, in their order, one for each process.
+
+        told: is given the error and the first sample of a part that failed. The answers hold until the next request.
+        """
         starts = [count * i // self.count for i in range(self.count + 1)]
         parts = [range(a, b) for a, b in pairwise(starts) if a < b]
         at: list[range] = []
@@ -50,9 +86,9 @@ class LiteRtWorkers:
             watch = ProcessWatch(workers, self._patience)
             for worker, part in zip(workers, parts, strict=True):
                 at = [part]
-                samples = {name: np.ascontiguousarray(a[part.start : part.stop]) for name, a in inputs.items()}
-                worker.ask(watch, self.limits, _FILE, "samples", (key, fresh, in_a_row, samples), ())
-            found: dict[int, dict[str, np.ndarray]] = {}
+                given = arguments(slice(part.start, part.stop))
+                worker.ask(watch, self.limits, _FILE, method, given, ())
+            found: dict[int, Any] = {}
             refused: dict[int, Refused] = {}
             waiting = dict(zip(workers, parts, strict=True))
             while waiting:
@@ -70,9 +106,9 @@ class LiteRtWorkers:
         except BaseException as error:  # what is left of other answers would be taken for those to the next request
             self.close()
             if isinstance(error, LiteRtFailed):
-                _tell_sample(error, at[0].start if at else 0, inputs, key, in_a_row)
+                told(error, at[0].start if at else 0)
             raise
-        return {name: np.concatenate([found[part.start][name] for part in parts]) for name in found[0]}
+        return [found[part.start] for part in parts]
 
     def _started(self) -> list[Worker]:
         """The processes, with the file loaded in each."""

@@ -1,0 +1,185 @@
+"""What is kept of values while a file runs: extremes of each sample, histograms and sums over all of them.
+
+On NumPy alone, as a process that runs LiteRT looks at values where they are computed; whoever calibrates does as well.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+MANTISSA = 7  # bits: a bin is as wide as 1/128 to 1/256 of the numbers in it, a step of int8 at the end of its range
+LOW, HIGH = -32, 32  # exponents; smaller numbers count as 0, larger ones as those of the last bin
+PER_SIGN = (HIGH - LOW) << MANTISSA
+BINS = 2 * PER_SIGN + 1
+"""How many bins there are: the same number for either sign, and one for 0 between them."""
+_UPPER = 1 if sys.byteorder == "little" else 0  # which half of a number has its leading bits
+_HALVES = 2**16  # of numbers, their upper ones
+_MOST = 2**31  # of one half: what an entry holds
+_INFINITY = float("inf")
+
+Number = Any
+"""A number of NumPy or of Python."""
+
+
+class Looks(NamedTuple):
+    """Which tensors of a file are looked at.
+
+    places: of the file's inputs and then outputs, by position. counted, summed: of which of these, by position in
+    `places`, there is a histogram, or the sum over the samples.
+    """
+
+    places: tuple[int, ...]
+    counted: tuple[int, ...]
+    summed: tuple[int, ...]
+
+
+class Seen(NamedTuple):
+    """What was seen in calls.
+
+    ends: f32[samples,values,2], the extremes of the finite numbers, the least one negated; both -inf where there are
+    none. others: bool[samples,values], whether there were other numbers. counts: i64[counted,BINS], of finite ones.
+    sums: f32 each, in the shapes of the values, without samples in which one has other numbers.
+    """
+
+    ends: np.ndarray
+    others: np.ndarray
+    counts: np.ndarray
+    sums: Sequence[np.ndarray]
+
+
+def together(parts: Sequence[Seen]) -> Seen:
+    """What was seen in several rows of calls, one after the other."""
+    ends, others = (np.concatenate(of) for of in zip(*((p.ends, p.others) for p in parts), strict=True))
+    counts, *more = (p.counts for p in parts)
+    sums = [np.add.reduce(of) for of in zip(*(p.sums for p in parts), strict=True)]
+    return Seen(ends, others, sum(more, np.array(counts)), sums)
+
+
+class Tallies:
+    """What is kept of the values of each call; `seen` after the last."""
+
+    def __init__(self, looks: Looks) -> None:
+        self._looks = looks
+        self._histograms = {place: Histogram() for place in looks.counted}
+        self._sums: dict[int, np.ndarray] = {}
+        self._ends: list[list[tuple[Number, Number]]] = []
+        self._others: list[list[bool]] = []
+
+    def add(self, values: Sequence[Callable[[], np.ndarray]]) -> None:
+        """Look at the values of one call, in the order of `places`; each gives one that lives as long as it is used."""
+        ends, others = [], []
+        for place, value in enumerate(values):
+            numbers = _floats(value())
+            low, high = _ends(numbers)
+            others.append(is_other := not (low > -_INFINITY and high < _INFINITY))
+            if is_other:
+                numbers = numbers[np.isfinite(numbers)]
+                low, high = _ends(numbers)
+            ends.append((-low, high))
+            if place in self._histograms:
+                self._histograms[place].add(numbers)
+            if place in self._looks.summed:
+                self._add(place, value, is_other)
+        self._ends.append(ends)
+        self._others.append(others)
+
+    def _add(self, place: int, value: Callable[[], np.ndarray], is_other: bool) -> None:
+        if place not in self._sums:
+            self._sums[place] = np.zeros(value().shape, np.float32)
+        if not is_other:
+            self._sums[place] += value()
+
+    def seen(self) -> Seen:
+        """What was seen in all calls."""
+        shape = len(self._ends), len(self._looks.places)
+        ends, others = np.array(self._ends, np.float32).reshape(*shape, 2), np.array(self._others, bool).reshape(shape)
+        counts = np.array([h.counts() for h in self._histograms.values()], np.int64).reshape(-1, BINS)
+        return Seen(ends, others, counts, [self._sums[place] for place in self._looks.summed])
+
+
+def _floats(value: np.ndarray) -> np.ndarray:
+    """The numbers in a row, f32[n]; a view of them where they are that."""
+    if value.dtype == np.float32:
+        return value.reshape(-1)
+    with np.errstate(over="ignore"):
+        return value.astype(np.float32).reshape(-1)
+
+
+def _ends(numbers: np.ndarray) -> tuple[Number, Number]:
+    """The least and the greatest number: NaN where one is NaN."""
+    return (np.minimum.reduce(numbers), np.maximum.reduce(numbers)) if len(numbers) else (_INFINITY, -_INFINITY)
+
+
+def ends_of(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The extremes of each row's finite numbers, f32[n,2], the least one negated, and which rows have other numbers.
+
+    rows: f32[n,...]
+    """
+    rows = rows.reshape(len(rows), -1)
+    ends = _of_rows(rows, rows)
+    others = np.isnan(ends).any(1) | (ends == np.inf).any(1)
+    if others.any():
+        some = rows[others]
+        finite = np.isfinite(some)
+        ends[others] = _of_rows(np.where(finite, some, np.inf), np.where(finite, some, -np.inf))
+    return ends, others
+
+
+def _of_rows(low: np.ndarray, high: np.ndarray) -> np.ndarray:
+    return np.stack([-low.min(1, initial=np.inf), high.max(1, initial=-np.inf)], 1)
+
+
+class Histogram:
+    """How many numbers there were by their upper halves, of which bins are made at the end.
+
+    Numbers wait until there are many: those of other values would drive the counts from the cache meanwhile. Each is
+    counted at its half: `np.bincount` makes an array of its own, and takes as long for a number.
+    """
+
+    def __init__(self) -> None:
+        self._halves = np.zeros(_HALVES, np.uint32)
+        self._waiting: list[np.ndarray] = []
+        self._waits = 0
+        self._counted = 0
+        self._counts = np.zeros(BINS, np.int64)
+
+    def add(self, x: np.ndarray) -> None:
+        """Count finite numbers.   x: f32[n], in a row"""
+        self._waiting.append(x.view(np.uint16)[_UPPER::2].copy())
+        self._waits += len(x)
+        if self._waits >= _HALVES:
+            self._count()
+
+    def _count(self) -> None:
+        if self._counted + self._waits > _MOST:
+            self._to_bins()
+        self._counted += self._waits
+        halves = (
+            self._waiting[0] if len(self._waiting) == 1 else np.concatenate([np.zeros(0, np.uint16), *self._waiting])
+        )
+        self._waiting, self._waits = [], 0
+        for start in range(0, len(halves), _HALVES):
+            np.add.at(self._halves, halves[start : start + _HALVES].astype(np.intp), np.uint32(1))
+
+    def _to_bins(self) -> None:
+        seen = np.flatnonzero(self._halves)
+        bins = bin_of_bits((seen << 16).astype(np.uint32).view(np.int32))
+        np.add.at(self._counts, bins, self._halves[seen].astype(np.int64))
+        self._halves[:], self._counted = 0, 0
+
+    def counts(self) -> np.ndarray:
+        """How many lie in each bin, i64[BINS]."""
+        self._count()
+        self._to_bins()
+        return self._counts.copy()
+
+
+def bin_of_bits(bits: Any, xp: Any = np) -> Any:
+    """The bin of each number by its bits.   bits: i32[...] -> i32[...] in [0, BINS); xp: NumPy, or jax's"""
+    leading = (bits & 0x7FFFFFFF) >> (23 - MANTISSA)
+    place = xp.clip(leading - ((LOW + 127) << MANTISSA) + 1, 0, PER_SIGN)
+    return PER_SIGN + xp.where(bits < 0, -place, place)
