@@ -124,7 +124,7 @@ def _mul(types: IntegerTypes, x: Array, y: Array, /, *, fused_activation_functio
     if _on_xnnpack(types):
         steps: Array = to_nearest_even(product.astype(np.float32) * scale)
     else:
-        steps = multiplied(product, Multiplier.of(scale))
+        steps = multiplied(product, Multiplier.of(float(scale)))
     return finished(steps, types.outputs[0], fused_activation_function)
 
 
@@ -187,5 +187,7 @@ def _abs(types: IntegerTypes, x: Array, /) -> Array:
     return finished(size if scale == 1 else multiplied(size, Multiplier.of(scale)), types.outputs[0])
 
 
-def _product_scale(types: IntegerTypes) -> np.float32:
-    return np.float32(types.scale(0) * types.scale(1) / types.output_scale())
+def _product_scale(types: IntegerTypes) -> Any:
+    """f32[], or f64[] in tflite-micro.   Source: tflite/kernels/mul.cc; micro/kernels/mul_common.cc"""
+    of = np.float64 if types.rounding == "tflm" else np.float32
+    return of(types.scale(0)) * of(types.scale(1)) / of(types.output_scale())

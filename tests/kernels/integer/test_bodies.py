@@ -66,6 +66,18 @@ def test_few_sums_of_16_bits_round_by_their_place(size: int) -> None:
     np.testing.assert_array_equal(found, wanted)
 
 
+def test_products_in_tflite_micro_have_their_scale_in_64_bits() -> None:
+    """One in 20,000 is another with LiteRT's scale, which is a product in 32 bits."""
+    pytest.importorskip("tflite_micro.python.tflite_micro.runtime")
+    shape, scales = (1, 120_000), (1 / 32768, 1 / 32768, 6.2e-5)
+    x, y, result = (tensor(*shape, dtype="i16", scale=scale) for scale in scales)
+    graph, rng = one(ops.mul, [x, y], result, fused_activation_function="NONE"), np.random.default_rng(0)
+    calls = [[rng.integers(-30000, 30000, shape).astype(np.int16) for _ in (x, y)]]
+    ((wanted,),) = in_runtime(file_of(graph), "tflm", calls)
+    ((found,),) = on_xla(graph, "tflm", calls)
+    np.testing.assert_array_equal(found, wanted)
+
+
 def test_every_rounding_is_tried() -> None:
     assert {r for row in ROWS.values() for r in row.roundings} == set(get_args(Rounding))
 
