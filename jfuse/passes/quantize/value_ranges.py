@@ -28,7 +28,7 @@ class ValueRanges:
 
     def why_not(self, what: Observed) -> str | None:
         """Why a value itself has no range; None where it has one, or where nobody watched it and so nobody asks."""
-        if what not in self.needed or self.statistics.seen(what):
+        if what not in self.needed or self.statistics.seen(what) or _is_empty(what.var):
             return None
         if self.statistics.record(what).not_finite:
             return "calibration saw only NaN and infinities of it"
@@ -36,7 +36,14 @@ class ValueRanges:
 
     def range(self, what: Observed, algorithm: str, bits: int) -> tuple[float, float]:
         """The least and greatest number, by an algorithm of `Statistics.range`, without what stands for infinity."""
+        if _is_empty(what.var):
+            return 0.0, 0.0
         together = observed_together(what, self.alike)
         seen = list(filter(self.statistics.seen, together)) or together
         ranges = [within_reach(*self.statistics.range(each, algorithm, bits=bits)) for each in seen]
         return min(low for low, _ in ranges), max(high for _, high in ranges)
+
+
+def _is_empty(var: Var) -> bool:
+    """Whether a value has no elements, as what is left of a split into parts: any range holds them."""
+    return 0 in var.type.shape

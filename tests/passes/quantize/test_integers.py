@@ -404,3 +404,15 @@ def test_a_bound_that_is_reached_cuts_off() -> None:
     model = calibrated(program, INT8, calls)
     assert _snr(model, program, calls) > 30
     assert np.stack(in_litert(model, calls, delegates=True)).max() == pytest.approx(0.5, abs=0.02)
+
+
+def test_what_has_no_elements_needs_no_range() -> None:
+    """Keras splits the weights of a GRU, and what is left is empty: nothing calibrates it."""
+
+    def parts(x: Any) -> Any:
+        first, second, _ = ops.split_v(ops.tanh(x), np.array([8, 8, 0], np.int32), np.int32(1))
+        return ops.mul(first, second)
+
+    program, calls = _of_rows(parts)
+    model = calibrated(program, Recipe.named("micro"), calls)
+    assert not [q for q in model.report.quantized if q.reason]
