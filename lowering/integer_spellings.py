@@ -149,18 +149,25 @@ def _steps_of_lstm(x: Array, *operands: Array | None, time_major: bool, **option
     activate = _ACTIVATIONS.get(options["fused_activation_function"])
     there = [i for i, w in enumerate(weights) if w is not None]
     matrices = [np.concatenate([a[i] for i in there]) for a in (weights, recurrent, biases) if _are_arrays(a, there)]
-    if activate is None or any(a is not None for a in operands[19:]) or len(matrices) < 3 or matrices[1].ndim != 2:
+    if activate is None or any(a is not None for a in operands[19:]) or len(matrices) < 3:
         return None
     entering = _entering(x, matrices[0], matrices[2], time_major)
     if entering is None:
         return None
+    is_diagonal = matrices[1].ndim == 1
+
+    def from_before(h: Array) -> Array:
+        """What the output before adds to the gates, side by side."""
+        if is_diagonal:
+            return ops.concatenation(*(ops.mul(h, recurrent[i]) for i in there), axis=1)
+        return ops.fully_connected(h, matrices[1], None)
 
     def gate(totals: Mapping[int, Array], place: int, peephole: Array | None) -> Array:
         return ops.logistic(totals[place] if peephole is None else ops.add(totals[place], ops.mul(c, peephole)))
 
     found = []
     for each in entering:
-        total = ops.add(each, ops.fully_connected(h, matrices[1], None))
+        total = ops.add(each, from_before(h))
         totals = dict(zip(there, ops.split(np.int32(1), total, num_splits=len(there)), strict=True))
         kept = gate(totals, 1, forget)
         admitted = gate(totals, 0, first) if 0 in totals else ops.sub(np.float32(1), kept)

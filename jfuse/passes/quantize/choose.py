@@ -15,6 +15,8 @@ from jfuse.passes.quantize.forms import EqnForm, facts, integers_of, is_float, o
 from jfuse.passes.quantize.groups import Group, Groups
 from jfuse.passes.quantize.masks import faded_ranges
 from jfuse.passes.quantize.parameters import FIRST
+from jfuse.passes.quantize.recurrent import wraps_around
+from jfuse.passes.quantize.saturated import narrowed, saturated_ends
 from jfuse.passes.quantize.trained import trained_ranges
 from jfuse.quantization.recipe import QuantizeRule
 from jfuse.quantization.statistics import Observed
@@ -24,6 +26,9 @@ RangeOf = Callable[[Observed, str, int], tuple[float, float]]
 """The range of a value, by an algorithm's name, for integers of so many bits."""
 
 
+_WRAPS = (
+    "its gates may reach so far that its kernel's 32 bits wrap around; smaller inputs, such as normalized ones, do not"
+)
 _FARTHEST = 1e30
 """Numbers beyond it stand for infinity, as what pads the windows of a maximum: a range does not reach that far."""
 
@@ -76,6 +81,7 @@ class Choice:
         self._trained = trained_ranges(graph, integers)
         self._fixed = {v: f for eqn, rule in integers.items() if (f := _fixed(eqn, rule)) for v in eqn.outputs}
         self._faded = faded_ranges(graph, integers, self._seen)
+        self._ends = saturated_ends(graph, integers, self._seen)
         for eqn, rule in integers.items():
             self._add(eqn, rule)
         for eqn, rule in integers.items():
@@ -193,7 +199,10 @@ class Choice:
 
     def why_not(self, eqn: Eqn) -> str | None:
         """What of the parameters of its operands the kernel does not take."""
-        row = integers_of(eqn)
+        row, recurrence = integers_of(eqn), facts(eqn).recurrence
+        if isinstance(recurrence, IntegerLstm):
+            read = {i: (slot.dtype, slot.quantization) for i in recurrence.read for slot in [self.at(eqn, i)]}
+            return _WRAPS if wraps_around(eqn, recurrence, read) else None
         slots = [self.at(eqn, i) for i in operands_of(eqn).activations]
         if any(slot.quantization.scale[0] >= row.below_scale for slot in slots):
             return "its operands' steps are too large for the kernel"
@@ -223,7 +232,8 @@ class Choice:
         return Group(rule.activations, low, high, fixed, rule.symmetric)
 
     def _ruled(self, var: Var, rule: QuantizeRule) -> tuple[float, float]:
-        return self._range_of(Observed(var), rule.range_algorithm, rule.activation_bits)
+        low, high = self._range_of(Observed(var), rule.range_algorithm, rule.activation_bits)
+        return narrowed(low, high, self._ends.get(var, np.inf))
 
     def _operand_group(self, eqn: Eqn, atom: Var | Const, rule: QuantizeRule) -> Group:
         """The group of an operand; the constant of a minimum or maximum ends where its result does.

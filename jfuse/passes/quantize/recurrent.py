@@ -11,12 +11,13 @@ from jfuse.ir.graph import Atom, Const, Eqn, Var
 from jfuse.ir.quantization import Quantization
 from jfuse.ir.types import DType, TensorType
 from jfuse.passes.quantize.arrays import BIAS, LAST_STEP, activations_in, bias_in, least_scale, weights_in
-from jfuse.passes.quantize.parameters import parameters
+from jfuse.passes.quantize.parameters import parameters, real_ends
 from jfuse.quantization.recipe import QuantizeRule
 from jfuse.tflite.runtime.quantized import GateOperands, IntegerLstm, IntegerSvdf
 
 _EIGHT_BITS = QuantizeRule("integer")
 RangeOfPart = Callable[[str], tuple[float, float]]
+_GATE_STEP = 2.0**-12  # of what the kernel adds up in a gate
 _OF_NORMS = 2.0**-10
 """What the kernel multiplies normed gates with before it adds a bias: its bias has the scale of the coefficients
 times this."""
@@ -46,6 +47,29 @@ def integer_lstm(
     intermediates[recurrence.hidden] = _intermediate(hidden, dtype)
     inputs = tuple(operands[i] for i in range(len(eqn.inputs)))
     return replace(eqn, inputs=inputs, outputs=outputs, intermediates=tuple(intermediates))
+
+
+def wraps_around(eqn: Eqn, recurrence: IntegerLstm, slots: Mapping[int, tuple[DType, Quantization]]) -> bool:
+    """Whether products of an LSTM's gates may not fit in the 32 bits in which the kernel brings them to its steps.
+
+    slots: the types of what is read. The kernel shifts sums to the left where one of their steps is more than one of
+    the gate's, which is 2^-12: a total of 524,288 or more would wrap around (MultiplyByQuantizedMultiplier). What gates
+    before a layer norm add up has steps of its own.
+    """
+    for gate in recurrence.gates:
+        products = ((gate.weights, recurrence.data, gate.bias), (gate.recurrent, recurrence.output_state, None))
+        for weights, read, bias in products if eqn.inputs[gate.norm] is None else ():
+            matrix, added = eqn.inputs[weights], None if bias is None else eqn.inputs[bias]
+            if not isinstance(matrix, Const) or not matrix.array.any():
+                continue
+            dtype, quantization = slots[read]
+            sizes = np.abs(matrix.array.astype(np.float64))
+            step = sizes.max() / LAST_STEP[DType.i8] * quantization.scale[0]
+            total = sizes.sum(-1).max() * max(map(abs, real_ends(dtype, quantization)))
+            total += float(np.abs(added.array).max()) if isinstance(added, Const) else 0.0
+            if total / step * 2.0 ** max(0, np.frexp(step / _GATE_STEP)[1]) >= 2.0**31:
+                return True
+    return False
 
 
 def integer_svdf(eqn: Eqn, recurrence: IntegerSvdf, taken: Mapping[int, Atom], outputs: tuple[Var, ...]) -> Eqn:

@@ -101,7 +101,8 @@ class Integers:
     the process otherwise. not_negative: an invoke with a negative number fails, so that the type of the operand must
     hold none. least_scale: gives the least scale of the result for the largest one of the activations, which the kernel
     checks by ending the process, too; finer steps would tell nothing. least_constant: gives that of a constant for the
-    scale of the result: XNNPACK leaves others to a slower kernel. fades: numbers so far below the largest of a row
+    scale of the result: XNNPACK leaves others to a slower kernel. saturates: by type, how far from 0 operands change
+    the result; it is the same beyond. fades: numbers so far below the largest of a row
     do not matter to the result; 0 if all do. options: what kernels of integers are told. unscaled: types of activations
     that are compared as they are, so that all operands must have one scale.
     """
@@ -115,6 +116,7 @@ class Integers:
     not_negative: bool = False
     least_scale: Callable[[float], float] = lambda scale: 0.0
     least_constant: Callable[[float], float] = lambda scale: 0.0
+    saturates: Mapping[DType, float] = field(default_factory=dict)
     fades: float = 0.0
     unscaled: frozenset[DType] = frozenset()
     options: Mapping[str, Any] = field(default_factory=dict)

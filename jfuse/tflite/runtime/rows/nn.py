@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from types import MappingProxyType
+
 from jfuse.ir.graph import Eqn
+from jfuse.ir.types import DType
 from jfuse.kernels.nn.fake_quant import nudged_range
 from jfuse.tflite.runtime.needs import (
     I8,
@@ -29,6 +32,11 @@ def _of_fake_quant(eqn: Eqn) -> TrainedRange:
     step, low, high = nudged_range(eqn.params["min"], eqn.params["max"], bits, narrow)
     return TrainedRange(low, high, step, bits, int(narrow))
 
+
+_LOGISTIC_ENDS = MappingProxyType({DType.i8: 6.3, DType.i16: 10.7})
+_TANH_ENDS = MappingProxyType({DType.i8: 3.2, DType.i16: 5.4})
+"""Beyond these the results are the last steps. The tables of 16 bits end at 255 * 512 / 12288 and at half of it
+(reference/integer_ops/logistic.h and tanh.h); integers whose scale is over 5 wrap around there."""
 
 ROWS: tuple[Row, ...] = (
     Row(
@@ -177,7 +185,9 @@ ROWS: tuple[Row, ...] = (
         litert=Runtime(
             versions("1.14.0 1.14.0 2.3.0", *I16_I8),
             takes(operand=None, result="f32 f16 bf16", broadcasts=None, values=Values.COMPUTED),
-            quantized=Quantized(integers("i8 i16", {"i8": (1 / 256, -128), "i16": (1 / 32768, 0)})),
+            quantized=Quantized(
+                integers("i8 i16", {"i8": (1 / 256, -128), "i16": (1 / 32768, 0)}, saturates=_LOGISTIC_ENDS)
+            ),
         ),
     ),
     Row(
@@ -270,7 +280,7 @@ ROWS: tuple[Row, ...] = (
         litert=Runtime(
             versions("1.14.0 1.14.0 2.3.0", *I16_I8),
             takes(operand=None, result="f32 f16 bf16", broadcasts=None, values=Values.COMPUTED),
-            quantized=Quantized(integers("i8 i16", {"i8": (1 / 128, 0), "i16": (1 / 32768, 0)})),
+            quantized=Quantized(integers("i8 i16", {"i8": (1 / 128, 0), "i16": (1 / 32768, 0)}, saturates=_TANH_ENDS)),
         ),
     ),
     Row(

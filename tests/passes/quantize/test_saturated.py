@@ -1,0 +1,85 @@
+"""Ranges of what LOGISTIC and TANH read end where their results change no more. The oracle is the float file."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from jfuse.ir.graph import Program
+from jfuse.ir.types import DType, TensorType
+from jfuse.kernels import ops
+from jfuse.model import Model
+from jfuse.quantization.recipe import Recipe
+from tests.passes.quantize.models import (
+    calibrated,
+    drawn,
+    eqns_of,
+    in_litert,
+    program_of,
+    quantization,
+    quantized,
+    snr_db,
+)
+
+ROWS = TensorType((4, 16), DType.f32)
+
+
+FAR = np.where(np.arange(32) % 4, 1, 1000).astype(np.float32)[:, None]
+CALLS = [{"x0": drawn(4, 16, scale=0.2, seed=i)} for i in range(20)]
+
+
+def _gates(far: np.ndarray) -> Program:
+    """A step of a recurrence: what enters is added to what comes back, and shared out. 8 bits hold its weights."""
+    weights, recurrent = (np.rint(30 * drawn(32, 16, seed=i)) / np.float32(30) for i in range(2))
+
+    def step(x: Any) -> Any:
+        there = ops.fully_connected(x, weights * far, drawn(32))
+        back = ops.fully_connected(ops.tanh(x), recurrent, None)
+        first, second = ops.split(np.int32(1), ops.add(there, back), num_splits=2)
+        return ops.mul(ops.logistic(first), ops.tanh(second))
+
+    return program_of(step, ROWS)
+
+
+def _snr(program: Program, mode: str) -> tuple[Model, float]:
+    model = calibrated(program, Recipe.named(mode), CALLS)
+    wanted, found = (np.stack(in_litert(m, CALLS, delegates=True)) for m in (quantized(program, None), model))
+    return model, snr_db(found, wanted)
+
+
+@pytest.mark.parametrize(("mode", "bits", "least"), [("int16x8", 15, 40.0), ("int8", 7, 20.0)])
+def test_steps_are_for_what_matters(mode: str, bits: int, least: float) -> None:
+    """Some gates reach so far that in 8 bits nothing would be left of the others."""
+    model, snr = _snr(_gates(FAR), mode)
+    read = (eqn.inputs[0] for eqn in eqns_of(model.program) if eqn.op.name in ("logistic", "tanh"))
+    assert max(quantization(atom).scale[0] * 2**bits for atom in read) < 11
+    assert snr > least
+
+
+def test_numbers_of_16_bits_do_not_wrap_around() -> None:
+    """LiteRT's LOGISTIC and TANH multiply by a scale of more than 5 in 32 bits."""
+    assert _snr(_gates(np.float32(1000) * FAR), "int16x8")[1] > 20
+
+
+def test_what_something_else_reads_too_keeps_its_range() -> None:
+    def swish(x: Any) -> Any:
+        y = ops.fully_connected(x, 10 * drawn(32, 16), drawn(32))
+        return ops.mul(y, ops.logistic(y))
+
+    model, snr = _snr(program_of(swish, ROWS), "int16x8")
+    (logistic,) = (eqn for eqn in eqns_of(model.program) if eqn.op.name == "logistic")
+    assert quantization(logistic.inputs[0]).scale[0] * 2**15 > 20
+    assert snr > 40
+
+
+def test_a_sum_is_cut_off_only_where_nothing_brings_it_back() -> None:
+    """What is added may be as large as what it is added to, with the other sign."""
+
+    def difference(x: Any) -> Any:
+        far = ops.fully_connected(x, 100 * drawn(32, 16), None)
+        near = ops.fully_connected(x, drawn(32, 16, seed=1), None)
+        return ops.tanh(ops.sub(ops.add(far, near), far))
+
+    assert _snr(program_of(difference, ROWS), "int16x8")[1] > 30
