@@ -9,8 +9,8 @@ ones, compilation left out. Seconds of the processor, of all threads, tell more 
 ranges of inputs and outputs are compared.
 
 Memory is measured in processes of their own, which have the file and the samples: how much the most that was held is
-above what was held before, for the float model run over the samples, and for their calibration. What is left beside
-the statistics is given as a ratio of the first.
+above what was held before, for the float model run over the samples, and for their calibration, with all that the
+processes of LiteRT hold. What is left beside the statistics is given as a ratio of the first.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ import platform
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -98,6 +99,7 @@ def memory(job: str, name: str, file: Path, count: int) -> tuple[float, float]:
     statistics = Statistics(program)
     begin_peak()
     before = peak_mib()
+    others = _Others()
     if job == "float":
         (signature,) = program.signatures
         most = samples_at_once(signature.graph, jax.default_backend())
@@ -107,8 +109,37 @@ def memory(job: str, name: str, file: Path, count: int) -> tuple[float, float]:
     after = peak_mib()
     if before is None or after is None:
         raise SystemExit("memory is measured on Linux")
+    after += others.mib()
     kept = [a for record in statistics.records.values() for a in (record.counts, record.moments) if a is not None]
     return after - before, (sum(a.nbytes for a in kept) + 64 * len(statistics.records)) / 2**20
+
+
+class _Others:
+    """The most that the processes have held that this one started since, each by itself."""
+
+    def __init__(self) -> None:
+        self._kib: dict[str, int] = {}
+        self._done = threading.Event()
+        self._thread = threading.Thread(target=self._watch)
+        self._thread.start()
+
+    def _watch(self) -> None:
+        while not self._done.wait(0.02):
+            for task in Path("/proc/self/task").iterdir():
+                for child in (task / "children").read_text().split():
+                    try:
+                        lines = Path(f"/proc/{child}/status").read_text().splitlines()
+                    except OSError:  # it has ended
+                        continue
+                    for line in lines:
+                        if line.startswith("VmHWM"):
+                            self._kib[child] = int(line.split()[1])
+
+    def mib(self) -> float:
+        """MiB of all of them together."""
+        self._done.set()
+        self._thread.join()
+        return sum(self._kib.values()) / 2**10
 
 
 def memories(name: str, model: bytes, count: int) -> dict[str, float]:

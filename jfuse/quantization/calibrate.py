@@ -125,6 +125,7 @@ class _Runs:
     states: dict[str, np.ndarray] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        self._has_states = bool(self.program.states())
         by_graph = {id(s.graph): _Watched(s, self._of(s), self.expected) for s in distinct(self.program)}
         self._watched = {s.key: by_graph[id(s.graph)] for s in self.program.signatures}
 
@@ -164,7 +165,7 @@ class _Runs:
 
     def _keeps(self, item: Item) -> bool:
         """Whether a call leaves something to the next one."""
-        return bool(self.program.states()) or any(call.left_out for call in item.calls)
+        return self._has_states or any(call.left_out for call in item.calls)
 
     def _is_full(self, group: Sequence[Item]) -> bool:
         size = (len(group) + 1) * _bytes(group[0])
@@ -252,9 +253,9 @@ class _Sized:
 
     def run(self, arrays: Sequence[np.ndarray], count: int) -> tuple[Sequence[np.ndarray], Mapping[Observed, Record]]:
         """The states after a call for each sample, and what was seen of each value."""
-        seen_there = None if self._in_litert is None else self._in_litert.run(arrays)
-        if seen_there is not None:
-            return (), seen_there
+        seen = None if self._in_litert is None else self._in_litert.run(arrays)
+        if seen is not None:
+            return (), seen
         found = self._fast.run(arrays, count)
         extremes, totals = found.extremes, found.totals
         bad = np.isnan(extremes).any(-1) | (extremes == np.inf).any(-1)
@@ -264,9 +265,9 @@ class _Sized:
         of_totals = list(zip(self._totals, totals, strict=True))
         counts = {s.what: t.astype(np.int64) for s, t in of_totals if not isinstance(s.tally, Moments)}
         counts |= zip(self._on_host.counts, found.counts, strict=True)
-        seen = [(what, extremes[:, i], bad[:, i]) for i, what in enumerate(self._extremes)]
-        seen += [(what, found.ends[:, i], found.others[:, i]) for i, what in enumerate(self._on_host.extremes)]
-        records = {w: Record.of_calls(-ends[:, 0], ends[:, 1], others, counts.get(w)) for w, ends, others in seen}
+        ends = [(what, extremes[:, i], bad[:, i]) for i, what in enumerate(self._extremes)]
+        ends += [(what, found.ends[:, i], found.others[:, i]) for i, what in enumerate(self._on_host.extremes)]
+        records = {w: Record.of_calls(-e[:, 0], e[:, 1], others, counts.get(w)) for w, e, others in ends}
         moments = {s.what: Record(moments=t.astype(np.float64)) for s, t in of_totals if isinstance(s.tally, Moments)}
         return found.states, records | moments
 
