@@ -25,14 +25,14 @@ def of_words(x: Array, table: np.ndarray) -> Array:
 
 def logistic_of(types: IntegerTypes) -> np.ndarray:
     """i16[65536]: 1 / (1 + exp(-x)).   Source: tflite/kernels/internal/reference/integer_ops/logistic.h"""
-    if types.scale(0) == 2.0**-12 and types.rounding == "xnnpack":
+    if power_near(types.scale(0)) == -12 and types.rounding == "xnnpack":
         return table_of("logistic", _WHOLE)
     return interpolated_logistic(types.scale(0))
 
 
 def interpolated_logistic(scale: np.float32) -> np.ndarray:
     """i16[65536]: 1 / (1 + exp(-x)) of steps of a scale, between entries of a table."""
-    size, negative = _scaled(scale)
+    size, negative = _scaled(scale, -12)
     place = np.minimum(size >> 9, 254)
     between = (_sigmoid()[place] << 9) + (size & 511) * (_sigmoid()[place + 1] - _sigmoid()[place])
     between = np.where(size >> 9 >= 255, 0x7FFF << 10, between)
@@ -42,9 +42,9 @@ def interpolated_logistic(scale: np.float32) -> np.ndarray:
 
 def tanh_of(types: IntegerTypes) -> np.ndarray:
     """i16[65536]: tanh(x).   Source: tflite/kernels/internal/reference/integer_ops/tanh.h"""
-    steps = np.log2(types.scale(0))
-    if steps in (-12, -11) and types.rounding == "xnnpack":
-        entering = np.clip(np.arange(-32768, 32768) << int(steps + 12), -32768, 32767)
+    steps = power_near(types.scale(0))
+    if steps is not None and -12 <= steps <= -11 and types.rounding == "xnnpack":
+        entering = np.clip(np.arange(-32768, 32768) << (steps + 12), -32768, 32767)
         exact: np.ndarray = table_of("tanh", _WHOLE)[entering + 32768]
         return exact
     return interpolated_tanh(types.scale(0))
@@ -52,7 +52,7 @@ def tanh_of(types: IntegerTypes) -> np.ndarray:
 
 def interpolated_tanh(scale: np.float32) -> np.ndarray:
     """i16[65536]: tanh(x) of steps of a scale, between entries of a table."""
-    size, negative = _scaled(scale)
+    size, negative = _scaled(scale, -12, -11)
     place = np.minimum(size >> 8, 254)
     between = (_sigmoid()[place] << 8) + (size & 255) * (_sigmoid()[place + 1] - _sigmoid()[place])
     between = np.where(size >> 8 >= 255, 0xFFFF << 8, between)
@@ -73,12 +73,22 @@ def _sigmoid() -> np.ndarray:
     return found
 
 
-def _scaled(scale: np.float32) -> tuple[np.ndarray, np.ndarray]:
-    """Sizes in steps of the table, 2^-9 or 2^-8 of its places, and which numbers are negative."""
-    steps, shift = float(np.log2(scale)), 0
-    if steps.is_integer():
-        by = 3 << int(12 + steps) if steps >= -12 else 0
-    if not steps.is_integer() or steps < -12:
+def power_near(scale: np.float32) -> int | None:
+    """The power of two that kernels take a scale for; None where it is none.   Source: CheckedLog2"""
+    steps = np.log(np.float32(scale)) * (np.float32(1) / np.log(np.float32(2)))
+    whole = np.rint(steps)
+    return int(whole) if abs(steps - whole) < np.float32(1e-3) else None
+
+
+def _scaled(scale: np.float32, *powers: int) -> tuple[np.ndarray, np.ndarray]:
+    """Sizes in steps of the table, 2^-9 or 2^-8 of its places, and which numbers are negative.
+
+    powers: of two, near which a scale is taken for one.
+    """
+    near, shift = power_near(scale), 0
+    if near is not None and near in powers:
+        by = 3 << (12 + near)
+    else:
         real = float(scale) * 4096 * 3
         while real <= 32767 / 2 and shift <= 30:
             real, shift = real * 2, shift + 1

@@ -235,9 +235,10 @@ def _unary(
 
 
 def _of_words(rng: np.random.Generator, op: Any, **options: Any) -> Graph:
-    """In 16 bits: the scale of the operand is often a power of two, for which kernels have functions of their own."""
+    """In 16 bits: the scale is often a power of two, or near one, for which kernels have functions of their own."""
     shape = tuple(int(n) for n in rng.integers(1, 30, 2))
-    scale = float(rng.choice([2.0**-12, 2.0**-11, 2.0 ** int(rng.integers(-15, -6)), ratio(rng, 1e-5, 1e-2)]))
+    near = 2.0 ** (int(rng.choice([-12, -11, -10])) + rng.choice([-1, 1]) * rng.choice([2e-4, 9e-4, 1.2e-3]))
+    scale = float(rng.choice([2.0**-12, 2.0**-11, near, 2.0 ** int(rng.integers(-15, -6)), ratio(rng, 1e-5, 1e-2)]))
     x, y = (tensor(*shape, dtype="i16", scale=s) for s in (scale, 2.0**-15))
     return one(op, (x,), y, **options)
 
