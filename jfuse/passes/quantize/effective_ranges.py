@@ -1,0 +1,117 @@
+"""Ranges of values by what their readers tell apart: beyond it integers need no steps.
+
+Logits that a mask pushes far down: where -1e9 is added to what is masked, or chosen instead of it, the range of the sum
+leaves nothing of the logits. The mask does the same a little below the least logit, so its range, and that of the
+result, end there.
+
+Values that only kernels read whose results do not change any more far from 0: a LOGISTIC of 16 bits answers 1 from 10.7
+on. Integers that reach to 1,000, as gates of a recurrence do whose inputs have outliers, would leave a hundredth of the
+steps for the rest. What is beyond the end saturates, which is the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Mapping
+
+from jfuse.ir.graph import Atom, Eqn, Graph, Var
+from jfuse.ir.walk import producers, users
+from jfuse.passes.quantize.forms import facts, is_float, operands_of
+from jfuse.quantization.recipe import QuantizeRule
+
+Range = tuple[float, float]
+_FAR = 1e3
+"""Logits do not reach so far down; and what is so many times wider than the logits is no logit."""
+_WIDER = 100.0
+_EVERYWHERE = float("inf")
+_MOST = 1000.0
+"""How many times narrower a range may get: the sums of a product in 16 bits become steps of the result by a multiplier
+of less than 2^7, which is 1/127 for the widest range (MultiplyByQuantizedMultiplier of int64_t)."""
+
+
+def faded_ranges(graph: Graph, integers: Collection[Eqn], range_of: Callable[[Atom], Range]) -> Mapping[Atom, Range]:
+    """New ranges for masks of attention, and for masked logits, to replace the ranges that calibration saw.
+
+    integers: the equations that compute in integers. range_of: what was seen of their operands.
+    """
+    readers = users(graph)
+    made_by = producers(graph)
+    found: dict[Atom, Range] = {}
+    for eqn in graph.eqns:
+        fades = _fades(eqn) if eqn in integers else 0.0
+        for var in _logits(eqn.inputs[0], made_by, readers) if fades else ():
+            if made_by[var] in integers:
+                found.update(_masked(made_by[var], fades, range_of))
+    return found
+
+
+def _fades(eqn: Eqn) -> float:
+    row = facts(eqn).integers
+    return 0.0 if row is None else row.fades
+
+
+def _logits(atom: Atom | None, made_by: Mapping[Var, Eqn], readers: Mapping[Var, list[Eqn]]) -> Iterator[Var]:
+    """An operand of a softmax, and what is only moved to become it; as far as nothing else reads it."""
+    while isinstance(atom, Var) and atom in made_by and len(readers.get(atom, ())) == 1:
+        yield atom
+        eqn = made_by[atom]
+        atom = eqn.inputs[0] if eqn.op.moves in ("renames", "permutes") else None
+
+
+def _masked(eqn: Eqn, fades: float, range_of: Callable[[Atom], Range]) -> Iterator[tuple[Atom, Range]]:
+    """The ranges of the far operand and the result of an addition, a choice or a minimum."""
+    is_sum = eqn.op.elementwise and eqn.op.linear == "joint"
+    if not is_sum and not eqn.op.selects:
+        return
+    ranges = {a: range_of(a) for a in eqn.inputs if a is not None and is_float(a)}
+    far = [a for a, (low, _) in ranges.items() if low < -_FAR]
+    near = [r for a, r in ranges.items() if a not in far]
+    if not far or not near:
+        return
+    low, high = min(min(r[0] for r in near), 0.0), max(max(r[1] for r in near), 0.0)
+    if any(ranges[a][0] > -_WIDER * (high - low) for a in far):
+        return
+    floor = -(high - low) - fades if is_sum else low - fades
+    yield from ((a, (floor, max(min(ranges[a][1], high), 0.0))) for a in far)
+    yield eqn.outputs[0], (low + floor if is_sum else floor, high)
+
+
+def narrowed(low: float, high: float, end: float) -> Range:
+    """A range that ends so far from 0, or a little farther."""
+    end = max(end, max(-low, high) / _MOST)
+    return max(low, -end), min(high, end)
+
+
+def saturated_ends(
+    graph: Graph, integers: Mapping[Eqn, QuantizeRule], range_of: Callable[[Atom], Range]
+) -> Mapping[Var, float]:
+    """How far from 0 the results of kernels of integers matter to those that read them, where that has an end.
+
+    integers: the equations that compute in integers. range_of: what was seen of an operand.
+    """
+    ends: dict[Var, float] = {a: _EVERYWHERE for a in graph.outputs if isinstance(a, Var)}
+    found: dict[Var, float] = {}
+    for eqn in reversed(graph.eqns):
+        results = [ends.get(var, 0.0) for var in eqn.outputs]
+        if eqn in integers and max(results) < _EVERYWHERE:
+            found.update((var, end) for var, end in zip(eqn.outputs, results, strict=True) if end)
+        told = dict(_told(eqn, integers[eqn], max(results), range_of)) if eqn in integers else {}
+        for i, atom in enumerate(eqn.inputs):
+            if isinstance(atom, Var) and not eqn.op.operand_at(i).shape_only:
+                ends[atom] = max(ends.get(atom, 0.0), told.get(i, _EVERYWHERE))
+    return found
+
+
+def _told(eqn: Eqn, rule: QuantizeRule, end: float, range_of: Callable[[Atom], Range]) -> Iterator[tuple[int, float]]:
+    """How far operands matter.   end: how far the results do"""
+    row, read = facts(eqn).integers, operands_of(eqn).activations
+    if row is None:
+        return
+    if rule.activations in row.saturates:
+        yield from ((i, row.saturates[rule.activations]) for i in read)
+    elif row.result == "same" and eqn.op.moves is not None:
+        yield from ((i, end) for i in read)
+    elif eqn.op.elementwise and eqn.op.linear == "joint" and len(read) == 2:
+        for i, j in (read, read[::-1]):
+            other = eqn.inputs[j]
+            assert other is not None, "an operand"
+            yield i, end + max(map(abs, range_of(other)))
