@@ -199,15 +199,20 @@ class Official:
 
     def convert(self, folder: Path) -> bytes | None:
         """The file, or None where it refuses or crashes."""
+        found = self.run(official, str(folder))
+        return None if isinstance(found, str) else found
+
+    def run(self, convert: Callable[..., bytes], *arguments: Any) -> bytes | str:
+        """What a function of a module makes there; the reason where it makes nothing."""
         if self._pool is None:
             self._pool = ProcessPoolExecutor(1, multiprocessing.get_context("spawn"))
         try:
-            return self._pool.submit(official, str(folder)).result(timeout=300)
+            return self._pool.submit(convert, *arguments).result(timeout=300)
         except BrokenProcessPool:
             self._pool = None
-        except Exception:  # it raises what it likes
-            pass
-        return None
+            return "ends its process"
+        except Exception as error:  # it raises what it likes
+            return (str(error).strip().splitlines() or [type(error).__name__])[-1][:200]
 
     def close(self) -> None:
         """End the process."""
