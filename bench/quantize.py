@@ -11,8 +11,8 @@ in turns, one thread. The official converter reads a SavedModel in a process of 
 the modes that it lacks have no figures of it. --edge names a Python with ai-edge-quantizer, which quantizes our float
 file on the same samples. --keep keeps the files of both in a folder for the next run. Small models are also measured
 with data where the mode needs none, and with the plain ranges of the calibration and biases as they are. Where the
-file is in integers, XLA and LiteRT answer three samples, which must be equal in every bit, unless host callbacks, named
-in the row, compute what has no integer body.
+file is in integers, XLA and LiteRT answer three samples, which must be equal in every bit, unless some operators stay
+float; what host callbacks compute, as it has no integer body, is named in the row.
 
 --seeds draws models and samples so many times, and prints the mean of the SNR with the least and the greatest of all
 draws, and of how much it is above the official file's: a row of a single draw that is a decibel lower may be chance.
@@ -30,6 +30,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
@@ -42,6 +43,7 @@ from ai_edge_litert.interpreter import Interpreter
 import jfuse
 from bench.quantize_models import MODES, OFFICIAL, SETS, ModelSet
 from jfuse import QuantizeRule, Recipe
+from jfuse.ir.types import DType
 from jfuse.running.cores import cores
 
 _NEED_DATA = ("int8", "int16x8", "int4_gptq")
@@ -172,7 +174,11 @@ def least_ms(files: Sequence[bytes], sample: np.ndarray, rounds: int) -> list[fl
 
 
 def exactness(data: bytes, samples: np.ndarray) -> dict[str, Any]:
-    """Whether XLA answers as LiteRT does, in every bit, and what host callbacks compute of it."""
+    """How many numbers of XLA's answers are not LiteRT's in every bit, what host callbacks compute, what is in floats.
+
+    Floats between integers, as those of an RSQRT that has no kernel of 16 bits, may differ by a last bit, and then what
+    is quantized of them by a step.
+    """
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "m.tflite"
         path.write_bytes(data)
@@ -180,7 +186,12 @@ def exactness(data: bytes, samples: np.ndarray) -> dict[str, Any]:
     (name,) = loaded.signature().input_names
     found = [np.concatenate([np.ravel(v) for v in loaded.run({name: row[None]}).values()]) for row in samples]
     wrong = sum(int(np.sum(a != b)) for a, b in zip(found, answers(data, samples), strict=True))
-    return {"unequal": wrong, "hosted": [*loaded.runner().notes()]}
+    floats = Counter(
+        eqn.op.name
+        for eqn in loaded.signature().graph.eqns
+        if eqn.op.scales is None and any(v.type.dtype is DType.f32 for v in eqn.outputs)
+    )
+    return {"unequal": wrong, "hosted": [*loaded.runner().notes()], "floats": dict(floats)}
 
 
 @dataclass(frozen=True)
@@ -338,7 +349,8 @@ def line(row: Mapping[str, Any]) -> str:
     if "plain_snr_db" in row:
         head += f" ({row['plain_snr_db']:.1f} plainly)"
     if "unequal" in row:
-        hosted = ", ".join(row["hosted"])
+        floats = [f"{name} ({count}) in floats" for name, count in row.get("floats", {}).items()]
+        hosted = ", ".join([*row["hosted"], *floats])
         head += "   exact" if not row["unequal"] else f"   {row['unequal']} numbers differ from XLA's"
         head += f" ({hosted})" if hosted else ""
     return head + "".join(_beside(row, who) for who in NAMES)
