@@ -8,6 +8,7 @@ from typing import get_args
 import numpy as np
 import pytest
 
+from jfuse.ir.graph import Const
 from jfuse.kernels import ops
 from jfuse.kernels.core.integer_types import Rounding
 from jfuse.kernels.core.op import TflOp
@@ -75,6 +76,18 @@ def test_products_in_tflite_micro_have_their_scale_in_64_bits() -> None:
     calls = [[rng.integers(-30000, 30000, shape).astype(np.int16) for _ in (x, y)]]
     ((wanted,),) = in_runtime(file_of(graph), "tflm", calls)
     ((found,),) = on_xla(graph, "tflm", calls)
+    np.testing.assert_array_equal(found, wanted)
+
+
+@pytest.mark.parametrize("rounding", get_args(Rounding))
+def test_means_of_16_bits_have_their_scale_in_the_kernels_bits(rounding: Rounding) -> None:
+    """One in some 4,000 tells a ratio of scales in f64 from one in f32."""
+    shape, (scale, of_mean) = (1, 1 << 14, 1, 8), (3.0782196e-06, 2.1587968e-07)
+    x, result = tensor(*shape, dtype="i16", scale=scale), tensor(*shape[:3], 1, dtype="i16", scale=of_mean)
+    graph = one(ops.mean, [x, Const(np.array([3], np.int32))], result, keep_dims=True)
+    calls = [[np.random.default_rng(0).integers(-2000, 4000, shape).astype(np.int16)]]
+    ((wanted,),) = in_runtime(file_of(graph), rounding, calls)
+    ((found,),) = on_xla(graph, rounding, calls)
     np.testing.assert_array_equal(found, wanted)
 
 
