@@ -64,6 +64,11 @@ def values(program: Program) -> list[Observed]:
     return [o for o in found if o.var.type.dtype.is_float] + parts
 
 
+def busy_s() -> float:
+    """Seconds that the processor has computed for this process, and for those that it started and that have ended."""
+    return sum(os.times()[:4])
+
+
 def official(model: bytes, samples: np.ndarray) -> tuple[float, float, Any]:
     """Seconds, those of the processor, and the least and greatest numbers of the inputs and outputs."""
 
@@ -72,9 +77,9 @@ def official(model: bytes, samples: np.ndarray) -> tuple[float, float, Any]:
             yield [sample[None]]
 
     calibrator = Calibrator(model)
-    started, busy = time.perf_counter(), time.process_time()
+    started, busy = time.perf_counter(), busy_s()
     found = calibrator.calibrate(calls)
-    seconds, processor = time.perf_counter() - started, time.process_time() - busy
+    seconds, processor = time.perf_counter() - started, busy_s() - busy
     graph = schema.ModelT.InitFromObj(schema.Model.GetRootAs(bytes(found), 0)).subgraphs[0]
     stated = [graph.tensors[i].quantization for i in (*graph.inputs, *graph.outputs)]
     return seconds, processor, [(float(q.min[0]), float(q.max[0])) for q in stated]
@@ -83,9 +88,9 @@ def official(model: bytes, samples: np.ndarray) -> tuple[float, float, Any]:
 def ours(program: Program, samples: np.ndarray, histograms: bool) -> tuple[float, float, Any]:
     """Seconds, those of the processor, and the statistics."""
     observed = values(program)
-    started, busy = time.perf_counter(), time.process_time()
+    started, busy = time.perf_counter(), busy_s()
     found = calibrate(program, observed, samples, histograms=observed if histograms else ())
-    return time.perf_counter() - started, time.process_time() - busy, found
+    return time.perf_counter() - started, busy_s() - busy, found
 
 
 def drawn(name: str, count: int) -> np.ndarray:

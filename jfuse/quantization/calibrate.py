@@ -31,7 +31,7 @@ from jfuse.running.processes import of_all_processes
 from jfuse.running.runner import untraceable
 
 _INPUT_BYTES = 2**27  # of the calls that are in memory at once
-_GROUP_BYTES, _GROUP_RUNS = 2**24, 8  # of a group, beyond what keeps all cores busy: each has records of all values
+_GROUP_BYTES, _GROUP_RUNS = 2**23, 8  # of a group, beyond what keeps all cores busy: each has records of all values
 _MANY = 4096  # calls: as soon as these, or those of a group, were read, there are many
 
 

@@ -18,6 +18,7 @@ BINS = 2 * PER_SIGN + 1
 """How many bins there are: the same number for either sign, and one for 0 between them."""
 _UPPER = 1 if sys.byteorder == "little" else 0  # which half of a number has its leading bits
 _HALVES = 2**16  # of numbers, their upper ones
+_WAITING = 2**15  # numbers: of each value two bytes
 _MOST = 2**31  # of one half: what an entry holds
 _INFINITY = float("inf")
 
@@ -94,10 +95,12 @@ class Tallies:
             self._sums[place] += value()
 
     def seen(self) -> Seen:
-        """What was seen in all calls."""
+        """What was seen in all calls; there are no more."""
         shape = len(self._ends), len(self._looks.places)
         ends, others = np.array(self._ends, np.float32).reshape(*shape, 2), np.array(self._others, bool).reshape(shape)
-        counts = np.array([h.counts() for h in self._histograms.values()], np.int64).reshape(-1, BINS)
+        counts = np.zeros((len(self._looks.counted), BINS), np.int64)
+        for i, place in enumerate(self._looks.counted):
+            counts[i] = self._histograms.pop(place).counts()  # one after the other: they are large
         return Seen(ends, others, counts, [self._sums[place] for place in self._looks.summed])
 
 
@@ -145,13 +148,13 @@ class Histogram:
         self._waiting: list[np.ndarray] = []
         self._waits = 0
         self._counted = 0
-        self._counts = np.zeros(BINS, np.int64)
+        self._counts: np.ndarray | None = None
 
     def add(self, x: np.ndarray) -> None:
         """Count finite numbers.   x: f32[n], in a row"""
         self._waiting.append(x.view(np.uint16)[_UPPER::2].copy())
         self._waits += len(x)
-        if self._waits >= _HALVES:
+        if self._waits >= _WAITING:
             self._count()
 
     def _count(self) -> None:
@@ -168,6 +171,7 @@ class Histogram:
     def _to_bins(self) -> None:
         seen = np.flatnonzero(self._halves)
         bins = bin_of_bits((seen << 16).astype(np.uint32).view(np.int32))
+        self._counts = np.zeros(BINS, np.int64) if self._counts is None else self._counts
         np.add.at(self._counts, bins, self._halves[seen].astype(np.int64))
         self._halves[:], self._counted = 0, 0
 
@@ -175,6 +179,7 @@ class Histogram:
         """How many lie in each bin, i64[BINS]."""
         self._count()
         self._to_bins()
+        assert self._counts is not None, "_to_bins"
         return self._counts.copy()
 
 
