@@ -107,18 +107,21 @@ def _made_apart(command: Sequence[str], path: Path) -> bytes | str:
     return path.read_bytes()
 
 
-def answers(data: bytes, samples: np.ndarray) -> list[np.ndarray]:
-    """The outputs of each sample in LiteRT; integers that stand for floats are made outside the file, and read so."""
+def answers(data: bytes, samples: np.ndarray, *, as_real: bool = True) -> list[np.ndarray]:
+    """The outputs of each sample in LiteRT.
+
+    as_real: integers that stand for floats are made of the samples, and read as floats; else all is as the file has it.
+    """
     interpreter = Interpreter(model_content=data, num_threads=1)
     ((_, _),) = interpreter.get_signature_list().items()
     interpreter.allocate_tensors()
     (given,) = interpreter.get_input_details()
     found = []
     for row in samples:
-        interpreter.set_tensor(given["index"], _steps(row[None], given))
+        interpreter.set_tensor(given["index"], _steps(row[None], given) if as_real else row[None])
         interpreter.invoke()
         outputs = ((interpreter.get_tensor(d["index"]), d) for d in interpreter.get_output_details())
-        found.append(np.concatenate([np.ravel(_numbers(v, d)) for v, d in outputs]))
+        found.append(np.concatenate([np.ravel(_numbers(v, d) if as_real else v) for v, d in outputs]))
     return found
 
 

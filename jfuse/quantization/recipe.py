@@ -43,8 +43,8 @@ class QuantizeRule:
     weight_algorithm: how weights are rounded: "minmax" with the largest as the last step; "mse" with the scale that
         errs least; "gptq" one after the other, each making up for those before it on what calibration saw, in
         FULLY_CONNECTED and CONV_2D (elsewhere it is "mse").
-    bias_correction: take from the biases of FULLY_CONNECTED, CONV_2D and DEPTHWISE_CONV_2D what rounding the weights
-        adds to the results on average over the calibration data, and from the last one before an output what the
+    bias_correction: take from the biases of FULLY_CONNECTED, CONV_2D, DEPTHWISE_CONV_2D and the gates of an LSTM what
+        rounding the weights adds to the results on average over the calibration data, and from the last one before an output what the
         output is off by on average; without data, and of random ones, nothing.
     range_algorithm: how ranges are taken from what calibration saw, as `Statistics.range` has it.
     min_elements: weights with fewer elements stay float.

@@ -163,7 +163,7 @@ class Insertion:
         assert self.choice is not None, "an equation in integers"
         recurrence = facts(eqn).recurrence
         if recurrence is not None:
-            self._add_recurrence(eqn, recurrence, form.rule.activations)
+            self._add_recurrence(eqn, recurrence, form.rule)
             return
         dtype, row = form.rule.activations, integers_of(eqn)
         if row.trained is not None:  # what it does is done by reading the operand as integers
@@ -183,8 +183,8 @@ class Insertion:
         outputs = [self._result(var, dtype) if row.result != "plain" else var for var in eqn.outputs]
         self.eqns.append(replace(eqn, inputs=tuple(operands), outputs=tuple(outputs), params={**eqn.params, **given}))
 
-    def _add_recurrence(self, eqn: Eqn, recurrence: IntegerLstm | IntegerSvdf, dtype: DType) -> None:
-        choice = self.choice
+    def _add_recurrence(self, eqn: Eqn, recurrence: IntegerLstm | IntegerSvdf, rule: QuantizeRule) -> None:
+        choice, dtype = self.choice, rule.activations
         assert choice is not None, "an equation in integers"
         taken = {i: self._activation(eqn, i) for i in operands_of(eqn).activations}
         *others, wide = eqn.outputs  # the cell state, or an SVDF's memory
@@ -192,7 +192,15 @@ class Insertion:
         if isinstance(recurrence, IntegerSvdf):
             self.eqns.append(integer_svdf(eqn, recurrence, taken, outputs))
         else:
-            self.eqns.append(integer_lstm(eqn, recurrence, taken, outputs, lambda part: choice.part(eqn, part)))
+            new = integer_lstm(
+                eqn,
+                recurrence,
+                taken,
+                outputs,
+                lambda part: choice.part(eqn, part),
+                lambda gate, given: self.weights.corrected_gate(eqn, gate, rule, given),
+            )
+            self.eqns.append(new)
 
     def _activation(self, eqn: Eqn, index: int) -> Atom:
         assert self.choice is not None, "an equation in integers"

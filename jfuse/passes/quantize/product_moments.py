@@ -11,11 +11,12 @@ import numpy as np
 
 from jfuse.ir.dims import is_known
 from jfuse.ir.graph import Const, Eqn, Var
-from jfuse.passes.quantize.forms import EqnForm, operands_of, weight_consts
+from jfuse.passes.quantize.forms import EqnForm, facts, operands_of, weight_consts
 from jfuse.quantization.moments import Moments
 from jfuse.quantization.real_numbers import as_real
 from jfuse.quantization.recipe import IN_TURN, QuantizeRule
 from jfuse.quantization.statistics import Observed, Statistics
+from jfuse.tflite.runtime.quantized import GateOperands, IntegerLstm
 
 _MOST_TERMS = 4608  # of which squares are kept: those of a 3x3 window over 512 channels, 85 MB
 _MEANS, _SQUARES = "means", "squares"
@@ -83,7 +84,30 @@ def _product(eqn: Eqn) -> _Product | None:
 def wanted_moments(forms: Mapping[Eqn, EqnForm]) -> dict[Observed, Moments]:
     """What calibration is to keep for the rules of equations that correct biases, or round weights in turn."""
     means = [product.means for product, rule in _products(forms) if rule.bias_correction and _has_bias(product.eqn)]
+    means += [_means_of_gates(eqn) for eqn, form in forms.items() if _is_in_few_bits(form) and any(gates_of(eqn))]
     return dict([*means, *(product.squares for product in _in_turn(forms) if product.squares is not None)])
+
+
+def _is_in_few_bits(form: EqnForm) -> bool:
+    return form.kind in ("weights", "integer") and form.rule.bias_correction
+
+
+def gates_of(eqn: Eqn) -> Iterator[GateOperands]:
+    """The gates of an LSTM whose bias is added to what the weights of its inputs make: none of other operators."""
+    recurrence = facts(eqn).recurrence
+    for gate in recurrence.gates if isinstance(recurrence, IntegerLstm) else ():
+        is_product = isinstance(eqn.inputs[gate.weights], Const) and isinstance(eqn.inputs[gate.bias], Const)
+        if is_product and eqn.inputs[gate.norm] is None:
+            yield gate
+
+
+def _means_of_gates(eqn: Eqn) -> tuple[Observed, Moments]:
+    """What is kept for the mean of the errors of an LSTM's gates: its inputs, of all steps alike."""
+    recurrence = facts(eqn).recurrence
+    assert isinstance(recurrence, IntegerLstm), "`gates_of` has some"
+    terms = int(eqn.inputs[next(gates_of(eqn)).weights].type.shape[-1])  # type: ignore[union-attr]
+    rows = Moments(recurrence.data, lambda x: jnp.reshape(x, (-1, terms)), terms, squares=False)
+    return Observed(eqn.outputs[0], _MEANS), rows
 
 
 def _products(forms: Mapping[Eqn, EqnForm]) -> Iterator[tuple[_Product, QuantizeRule]]:
@@ -140,15 +164,33 @@ class ProductMoments:
         error = self._mean_error(eqn, given)
         return bias if error is None else Const((bias.array - error).astype(np.float32), bias.name)
 
+    def corrected_gate(self, eqn: Eqn, gate: GateOperands, given: Const) -> Const:
+        """The bias of a gate without what its weights of the inputs, in few bits, add on average.   given: these
+
+        The kernels have one scale for a matrix, so that much of inputs with a mean, as logarithms of energies, is lost.
+        """
+        weights, bias = eqn.inputs[gate.weights], eqn.inputs[gate.bias]
+        assert isinstance(weights, Const), "one of `gates_of`"
+        assert isinstance(bias, Const), "one of `gates_of`"
+        means = self._means(_means_of_gates(eqn)[0])
+        if means is None:
+            return bias
+        error = (as_real(given.array, given.quantization).astype(np.float64) - weights.array) @ means
+        return Const((bias.array - error).astype(np.float32), bias.name)
+
+    def _means(self, what: Observed) -> np.ndarray | None:
+        """The mean of each term of the rows that a product reads, f64[terms]; None where calibration does not know."""
+        if self.statistics is None or self.statistics.untrusted:
+            return None
+        found = self.statistics.record(what).moments
+        return None if found is None or not found[0, -1] > 0 else np.asarray(found[0, :-1] / found[0, -1])
+
     def _mean_error(self, eqn: Eqn, given: Const) -> np.ndarray | None:
         """f64[outputs]; as if the operand were the same everywhere in an image, without zeros around it."""
         product = _product(eqn)
-        if product is None or self.statistics is None or self.statistics.untrusted:
+        means = None if product is None else self._means(product.means[0])
+        if product is None or means is None:
             return None
-        found = self.statistics.record(product.means[0]).moments
-        if found is None or not found[0, -1] > 0:
-            return None
-        means = found[0, :-1] / found[0, -1]
         errors = as_real(given.array, given.quantization).astype(np.float64) - product.weights.array
         if not product.is_image:
             return np.asarray(errors @ means)

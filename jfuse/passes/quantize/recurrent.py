@@ -17,6 +17,8 @@ from jfuse.tflite.runtime.quantized import GateOperands, IntegerLstm, IntegerSvd
 
 _EIGHT_BITS = QuantizeRule("integer")
 RangeOfPart = Callable[[str], tuple[float, float]]
+BiasOfGate = Callable[[GateOperands, Const], Atom | None]
+"""The bias of a gate for its weights of the inputs in integers."""
 _GATE_STEP = 2.0**-12  # of what the kernel adds up in a gate
 _OF_NORMS = 2.0**-10
 """What the kernel multiplies normed gates with before it adds a bias: its bias has the scale of the coefficients
@@ -24,19 +26,24 @@ times this."""
 
 
 def integer_lstm(
-    eqn: Eqn, recurrence: IntegerLstm, taken: Mapping[int, Atom], outputs: tuple[Var, ...], part: RangeOfPart
+    eqn: Eqn,
+    recurrence: IntegerLstm,
+    taken: Mapping[int, Atom],
+    outputs: tuple[Var, ...],
+    part: RangeOfPart,
+    bias_of: BiasOfGate,
 ) -> Eqn:
     """An LSTM equation with its weights, biases and states in integers.
 
     taken: the operands that are data and states, in their types. outputs: the results in theirs. part: the ranges of
-    inner values.
+    inner values. bias_of: the biases of gates.
     """
     operands = dict(enumerate(eqn.inputs)) | dict(taken)
     data, dtype = _quantization(taken[recurrence.data]), taken[recurrence.data].type.dtype
     intermediates = [Var(TensorType((0,), DType.f32)) for _ in range(eqn.op.intermediates)]
     for gate in recurrence.gates:
         if eqn.inputs[gate.weights] is not None:
-            operands |= _gate(eqn, gate, data.scale[0], BIAS[dtype])
+            operands |= _gate(eqn, gate, data.scale[0], BIAS[dtype], bias_of)
     for gate, quantization in _totals(eqn, recurrence, part):
         intermediates[gate.intermediate] = _intermediate(quantization, DType.i16)
     hidden = _quantization(outputs[0])
@@ -117,9 +124,10 @@ def _intermediate(quantization: Quantization, dtype: DType) -> Var:
     return Var(TensorType((0,), dtype, quantization))
 
 
-def _gate(eqn: Eqn, gate: GateOperands, input_scale: float, bias_type: DType) -> dict[int, Const]:
+def _gate(eqn: Eqn, gate: GateOperands, input_scale: float, bias_type: DType, bias_of: BiasOfGate) -> dict[int, Const]:
     """The constants of a gate.   bias_type: integers that hold sums of products"""
-    found = _product(eqn, gate.weights, gate.bias if eqn.inputs[gate.norm] is None else None, input_scale, bias_type)
+    bias_place = gate.bias if eqn.inputs[gate.norm] is None else None
+    found = _product(eqn, gate.weights, bias_place, input_scale, bias_type, lambda given: bias_of(gate, given))
     found |= _product(eqn, gate.recurrent, None, 1.0, bias_type)
     for place in (gate.peephole, gate.norm):
         atom = None if place is None else eqn.inputs[place]
@@ -132,12 +140,23 @@ def _gate(eqn: Eqn, gate: GateOperands, input_scale: float, bias_type: DType) ->
     return found
 
 
-def _product(eqn: Eqn, weights: int, bias: int | None, input_scale: float, dtype: DType) -> dict[int, Const]:
-    """Weights of one scale, and the bias in the scale of their products.   dtype: of the bias"""
+def _product(
+    eqn: Eqn,
+    weights: int,
+    bias: int | None,
+    input_scale: float,
+    dtype: DType,
+    bias_of: Callable[[Const], Atom | None] | None = None,
+) -> dict[int, Const]:
+    """Weights of one scale, and the bias in the scale of their products.
+
+    dtype: of the bias. bias_of: the bias for weights in integers; by default the equation's own.
+    """
     matrix, added = eqn.inputs[weights], None if bias is None else eqn.inputs[bias]
     assert isinstance(matrix, Const), "weights are constants"
     least = least_scale(added, input_scale, dtype) if isinstance(added, Const) else None
     found = {weights: weights_in(matrix, _EIGHT_BITS, "tensor", least_scale=least)}
+    added = added if bias_of is None or bias is None else bias_of(found[weights])
     if bias is not None and isinstance(added, Const):
         scale = np.array([_quantization(found[weights]).scale[0] * input_scale])
         found[bias] = bias_in(added, scale, dtype)

@@ -13,9 +13,9 @@ from jfuse.ir.types import DType
 from jfuse.kernels import ops
 from jfuse.passes.quantize.arrays import weights_in
 from jfuse.passes.quantize.forms import facts, operands_of, weight_consts
-from jfuse.passes.quantize.product_moments import ProductMoments
+from jfuse.passes.quantize.product_moments import ProductMoments, gates_of
 from jfuse.quantization.recipe import IN_TURN, QuantizeRule
-from jfuse.tflite.runtime.quantized import Granularity, Hybrid, WeightOperand
+from jfuse.tflite.runtime.quantized import GateOperands, Granularity, Hybrid, WeightOperand
 
 _UNKNOWN = ProductMoments()
 ASYMMETRIC = "asymmetric_quantize_inputs"
@@ -61,6 +61,11 @@ class WeightsInFewBits:
             return bias
         return self._moments.corrected(eqn, bias, given)
 
+    def corrected_gate(self, eqn: Eqn, gate: GateOperands, rule: QuantizeRule, given: Const) -> Atom | None:
+        """The bias of a gate of an LSTM as its rule wants it.   given: its weights of the inputs in few bits"""
+        is_corrected = rule.bias_correction and gate in gates_of(eqn)
+        return self._moments.corrected_gate(eqn, gate, given) if is_corrected else eqn.inputs[gate.bias]
+
     def put(self, graph: Growing, eqn: Eqn, rule: QuantizeRule) -> None:
         """Append an equation with its weights in few bits."""
         operands, params, moved = list(eqn.inputs), dict(eqn.params), None
@@ -78,6 +83,9 @@ class WeightsInFewBits:
                 operands[weights.operand] = graph.dequantized(const, small, eqn.source)
             if bias is not None:
                 operands[bias] = self.corrected(eqn, rule, small)
+            for gate in gates_of(eqn):
+                if gate.weights == weights.operand:
+                    operands[gate.bias] = self.corrected_gate(eqn, gate, rule, small)
         changed = replace(eqn, inputs=tuple(operands), params=params)
         graph.eqns.extend([changed] if moved is None else _dequantized_behind(changed, moved))
 
