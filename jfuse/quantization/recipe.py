@@ -44,8 +44,8 @@ class QuantizeRule:
         errs least; "gptq" one after the other, each making up for those before it on what calibration saw, in
         FULLY_CONNECTED and CONV_2D (elsewhere it is "mse").
     bias_correction: take from the biases of FULLY_CONNECTED, CONV_2D, DEPTHWISE_CONV_2D and the gates of an LSTM what
-        rounding the weights adds to the results on average over the calibration data, and from the last one before an output what the
-        output is off by on average; without data, and of random ones, nothing.
+        rounding the weights adds to the results on average over the calibration data, and from the last one before an
+        output what the output is off by on average; without data, and of random ones, nothing.
     range_algorithm: how ranges are taken from what calibration saw, as `Statistics.range` has it.
     min_elements: weights with fewer elements stay float.
     """
