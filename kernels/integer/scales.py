@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import math
+
 import jax.numpy as jnp
 import numpy as np
 
+from jfuse.ir.dims import is_known
 from jfuse.ir.graph import Params
 from jfuse.ir.types import DType
 from jfuse.kernels.core.integer_types import IntegerTypes, is_per_tensor
@@ -15,6 +18,8 @@ from jfuse.kernels.nn.quantize import dequantize, dequantized, quantize
 
 _LEAST, _GREATEST = 2.0**-8, 2.0**7
 """Scales over those of the result that XNNPACK takes.   Source: XNNPACK/src/operators/unary-elementwise-nc.c"""
+_ABREAST = 16
+"""Bytes that LiteRT's own kernel takes together, with another rounding.   Source: optimized_ops.h, Requantize"""
 _STORED = frozenset({DType.i4, DType.i8, DType.u8, DType.i16})
 
 
@@ -45,8 +50,18 @@ def _takes_quantize(types: IntegerTypes, options: Params) -> bool:
     if not is_per_tensor(types.inputs[0]) or found not in (DType.i8, DType.i16, DType.u8):
         return False
     if found is wanted.dtype and found is not DType.i16:
-        return bool(_LEAST <= _ratio(types) <= _GREATEST)
+        return _on_xnnpack(types) or types.rounding == "tflm" or _is_small(types)
     return DType.i16 in (found, wanted.dtype) or bool(_ratio(types) == 1)  # other kernels round by place
+
+
+def _on_xnnpack(types: IntegerTypes) -> bool:
+    return bool(_LEAST <= _ratio(types) <= _GREATEST)
+
+
+def _is_small(types: IntegerTypes) -> bool:
+    """Whether no elements are taken together, as of what starts the state of a recurrence: one for each sample."""
+    x = types.inputs[0]
+    return x is not None and all(map(is_known, x.shape)) and math.prod(map(int, x.shape)) < _ABREAST
 
 
 @quantize.quantized(_takes_quantize)
@@ -56,7 +71,8 @@ def _quantize(types: IntegerTypes, x: Array, /) -> Array:
     if types.dtypes(0) == (DType.f32,):
         return finished(_steps(types, x), types.outputs[0])
     centred = x.astype(np.int32) - types.zero_point(0)
-    if types.rounding == "xnnpack" and types.outputs[0].dtype is types.dtypes(0)[0] is not DType.i16:
+    is_of_bytes = types.outputs[0].dtype is types.dtypes(0)[0] is not DType.i16
+    if types.rounding == "xnnpack" and is_of_bytes and _on_xnnpack(types):
         steps = (centred * int(np.rint(256 * _ratio(types))) + 128) >> 8
     else:
         steps = multiplied(centred, Multiplier.of(float(types.scale(0)) / float(types.output_scale())))

@@ -67,6 +67,20 @@ def test_few_sums_of_16_bits_round_by_their_place(size: int) -> None:
     np.testing.assert_array_equal(found, wanted)
 
 
+@pytest.mark.parametrize("rounding", get_args(Rounding))
+@pytest.mark.parametrize("ratio", [301.5, 1 / 300.7])
+def test_few_bytes_in_steps_of_another_size(rounding: Rounding, ratio: float) -> None:
+    """XNNPACK leaves ratios of scales beyond 128 and 1/256 to LiteRT's own kernel."""
+    if rounding == "tflm":
+        pytest.importorskip("tflite_micro.python.tflite_micro.runtime")
+    x, result = tensor(1, 15, scale=0.01 * ratio, zero_point=-5), tensor(1, 15, scale=0.01, zero_point=7)
+    graph = one(ops.quantize, [x], result)
+    assert all(eqn.op.takes_integers(eqn, rounding) for eqn in graph.eqns)
+    calls = [[np.arange(start, start + 15, dtype=np.int8)[None]] for start in range(-128, 113, 15)]
+    wanted, found = in_runtime(file_of(graph), rounding, calls), on_xla(graph, rounding, calls)
+    np.testing.assert_array_equal(found, wanted)
+
+
 def test_products_in_tflite_micro_have_their_scale_in_64_bits() -> None:
     """One in 20,000 is another with LiteRT's scale, which is a product in 32 bits."""
     pytest.importorskip("tflite_micro.python.tflite_micro.runtime")
