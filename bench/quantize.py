@@ -10,7 +10,8 @@ TensorFlow in floats: 10 log10 of the power of the answers over that of the erro
 in turns, one thread. The official converter reads a SavedModel in a process of its own, as some conversions end theirs;
 the modes that it lacks have no figures of it. --edge names a Python with ai-edge-quantizer, which quantizes our float
 file on the same samples. --keep keeps the files of both in a folder for the next run. Small models are also measured
-with data where the mode needs none, and with the plain ranges of the calibration and biases as they are. Where the
+with data where the mode needs none, and plainly: integers with the ranges of the calibration and biases as they are,
+weights of 4 bits with the largest as the last step. Where the
 file is in integers, XLA and LiteRT answer three samples, which must be equal in every bit, unless some operators stay
 float; what host callbacks compute, as it has no integer body, is named in the row.
 
@@ -47,9 +48,13 @@ from jfuse.ir.types import DType
 from jfuse.running.cores import cores
 
 _NEED_DATA = ("int8", "int16x8", "int4_gptq")
+_IN_INTEGERS = {"int8": 8, "int16x8": 16}
 _PLAIN = {
-    mode: QuantizeRule("integer", activation_bits=bits, range_algorithm="minmax", min_elements=0)
-    for mode, bits in (("int8", 8), ("int16x8", 16))
+    **{
+        mode: QuantizeRule("integer", activation_bits=bits, range_algorithm="minmax", min_elements=0)
+        for mode, bits in _IN_INTEGERS.items()
+    },
+    "int4_weights": QuantizeRule("weight_only", weight_bits=4),
 }
 _TAKE_DATA = ("dynamic", "int8_weights", "int4_weights", "int2_weights")
 EDGE_RECIPES = {
@@ -299,7 +304,7 @@ def rows(name: str, modes: Sequence[str], rounds: int, of: ModelSet, others: Oth
                 row["plain_snr_db"] = case.snr_db(case.ours(Recipe((_PLAIN[mode],)), calibrated=True))
             if mode in _TAKE_DATA and of.is_varied:
                 row["calibrated_snr_db"] = case.snr_db(case.ours(mode, calibrated=True))
-            if mode in _PLAIN:
+            if mode in _IN_INTEGERS:
                 row |= exactness(ours, case.compared[:_EXACT])
             theirs = others.of(case, name, mode, fresh)
             files = {who: made[0] for who, made in theirs.items() if not isinstance(made, str)}
