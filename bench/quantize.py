@@ -11,9 +11,9 @@ in turns, one thread. The official converter reads a SavedModel in a process of 
 the modes that it lacks have no figures of it. --edge names a Python with ai-edge-quantizer, which quantizes our float
 file on the same samples. --keep keeps the files of both in a folder for the next run. Small models are also measured
 with data where the mode needs none, and plainly: integers with the ranges of the calibration and biases as they are,
-weights of 4 bits with the largest as the last step. Where the
-file is in integers, XLA and LiteRT answer three samples, which must be equal in every bit, unless some operators stay
-float; what host callbacks compute, as it has no integer body, is named in the row.
+weights of 4 bits with the largest as the last step. Where the file is in integers, XLA and LiteRT answer three samples,
+which must be equal in every bit, unless some operators stay float; what host callbacks compute, as it has no integer
+body, is named in the row.
 
 --seeds draws models and samples so many times, and prints the mean of the SNR with the least and the greatest of all
 draws, and of how much it is above the official file's: a row of a single draw that is a decibel lower may be chance.

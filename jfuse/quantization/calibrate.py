@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import chain, starmap
@@ -76,10 +77,10 @@ def calibrate(
     def own() -> dict[str, Record]:
         records: dict[str, Record] = {}
         expected, items = _looked_ahead(calibration_items(program, data, signature))
-        runs = _Runs(program, slots, expected)
-        for group in runs.groups(items):
-            for found in runs.run(group):
-                _add(records, {values[what]: record for what, record in found.items()})
+        with closing(_Runs(program, slots, expected)) as runs:
+            for group in runs.groups(items):
+                for found in runs.run(group):
+                    _add(records, {values[what]: record for what, record in found.items()})
         return records
 
     whole: dict[str, Record] = {}
@@ -133,6 +134,11 @@ class _Runs:
         inner = list(all_graphs(signature.graph))
         found = {v for g in inner for v in (*g.inputs, *(v for eqn in g.eqns for v in eqn.outputs))}
         return [slot for slot in self.slots if slot.what.var in found]
+
+    def close(self) -> None:
+        """End the processes that compute."""
+        for watched in self._watched.values():
+            watched.close()
 
     def groups(self, items: Iterator[Item]) -> Iterator[list[Item]]:
         """Items in a row that can run together: of one layout, and none of them goes on from another."""
@@ -223,6 +229,11 @@ class _Watched:
             self._of_sizes[key] = _Sized(self, sizes)
         return self._of_sizes[key].run(arrays, count)
 
+    def close(self) -> None:
+        """End the processes that compute."""
+        for sized in self._of_sizes.values():
+            sized.close()
+
 
 class _Sized:
     """As `_Watched`, with sizes of open dimensions."""
@@ -238,6 +249,11 @@ class _Sized:
         self._quick = watched.expected <= samples_for_quick(watched.graph, sizes)
         sooner = backend == "cpu" and is_sooner(watched.graph, watched.expected, sizes)
         self._in_litert = LiteRtLooks.of(watched.signature, watched.slots, sizes) if sooner else None
+
+    def close(self) -> None:
+        """End the processes that compute, where there are any."""
+        if self._in_litert is not None:
+            self._in_litert.close()
 
     @cached_property
     def _fast(self) -> _Program:

@@ -107,6 +107,10 @@ class LiteRtLooks:
             records[what] = Record(moments=_moments(tally, seen.sums[self._summed[self._order[var]]], len(arrays[0])))
         return records
 
+    def close(self) -> None:
+        """End the processes."""
+        self._workers.close()
+
 
 def _is_plain(eqn: Eqn) -> bool:
     """Whether LiteRT computes an equation as the kernel here does: of floats, alike in each call, of known sizes."""
@@ -141,6 +145,6 @@ def _program(graph: Graph) -> Program:
 
 
 def _moments(tally: Moments, total: np.ndarray, samples: int) -> np.ndarray:
-    """The sums of the terms in all samples, and the number of rows: those of the mean sample, so many times."""
-    mean = (total / np.float32(samples)).astype(np.float32)
-    return np.asarray(tally.update(tally.empty(), mean, np.int32(samples)), np.float64)
+    """The sums of the terms in all samples, and the number of rows.   total: the sum of the operand over the samples"""
+    rows = tally.rows(total)
+    return np.append(rows.sum(0, dtype=np.float64), len(rows) * samples)[None]

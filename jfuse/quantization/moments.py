@@ -20,7 +20,8 @@ from jfuse.quantization.tallies import added
 class Moments:
     """A tally of the rows of numbers that a product multiplies its weights with.
 
-    operand: of the product, by position. rows: f[...] of it -> f[rows, terms]. squares: whether to keep the sums of the
+    operand: of the product, by position. rows: f[...] of it -> f[rows, terms], without squares of NumPy as well: the
+        rows of a sum over samples are then the sums of their rows. squares: whether to keep the sums of the
         products of any two terms, f32[terms + 1, terms + 1], where the last term is 1; else only those with the last
         term, f32[1, terms + 1]: the sum of each term, and how many rows there were. One for all samples of a `vmap`.
     finite_only: leave out rows with NaNs or infinities.

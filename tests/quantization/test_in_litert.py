@@ -78,6 +78,22 @@ def test_a_network_and_the_rows_of_a_product(by_litert: list[Any]) -> None:
     np.testing.assert_allclose(found, [[*read.reshape(-1, 12).sum(0), 37 * 7]], rtol=1e-5)
 
 
+def test_processes_end_with_the_calibration(by_litert: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    """They hold the model, and nobody needs them afterwards."""
+    started: list[LiteRtWorkers] = []
+    look = LiteRtWorkers.look
+
+    def noted(self: LiteRtWorkers, *arguments: Any) -> Any:
+        started.append(self)
+        return look(self, *arguments)
+
+    monkeypatch.setattr(LiteRtWorkers, "look", noted)
+    program = logarithm()
+    calibrate(program, every_value(program), RNG.uniform(1, 2, (4, 3)).astype(np.float32))
+    assert started
+    assert not any(workers._workers for workers in started)
+
+
 def logarithm() -> Program:
     return programs.program(lambda x: ops.mul(ops.log(x), np.float32(2)), f32(BATCH, 3))
 

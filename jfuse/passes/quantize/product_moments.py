@@ -56,7 +56,7 @@ class _Product:
         return Observed(self.eqn.outputs[0], _SQUARES), Moments(0, rows, terms, squares=True)
 
     def _rows(self, x: Any) -> Any:
-        return jnp.reshape(x, (-1, self.terms))
+        return x.reshape((-1, self.terms))
 
     def _windows(self, x: Any) -> Any:
         """The rows of the operand, which are its product with the unit matrix."""
@@ -106,7 +106,7 @@ def _means_of_gates(eqn: Eqn) -> tuple[Observed, Moments]:
     recurrence = facts(eqn).recurrence
     assert isinstance(recurrence, IntegerLstm), "`gates_of` has some"
     terms = int(eqn.inputs[next(gates_of(eqn)).weights].type.shape[-1])  # type: ignore[union-attr]
-    rows = Moments(recurrence.data, lambda x: jnp.reshape(x, (-1, terms)), terms, squares=False)
+    rows = Moments(recurrence.data, lambda x: x.reshape((-1, terms)), terms, squares=False)
     return Observed(eqn.outputs[0], _MEANS), rows
 
 
