@@ -102,6 +102,8 @@ def test_sequences_of_calls() -> None:
     rng = np.random.default_rng(1)
     items = [[{"x": rng.standard_normal((1, 8, 6)).astype(np.float32)} for _ in range(4)] for _ in range(8)]
     found = jfuse.convert(source, quantize="int4_weights", calibration=items)
+    without = jfuse.convert(source, quantize="int4_weights", calibration=found.statistics, verify=False)
+    assert not np.array_equal(_biases(found)[0], _biases(without)[0])
     assert min(n.snr_db for n in found.report.noise) > 15
 
 

@@ -105,7 +105,9 @@ def _means_of_gates(eqn: Eqn) -> tuple[Observed, Moments]:
     """What is kept for the mean of the errors of an LSTM's gates: its inputs, of all steps alike."""
     recurrence = facts(eqn).recurrence
     assert isinstance(recurrence, IntegerLstm), "`gates_of` has some"
-    terms = int(eqn.inputs[next(gates_of(eqn)).weights].type.shape[-1])  # type: ignore[union-attr]
+    weights = eqn.inputs[next(gates_of(eqn)).weights]
+    assert isinstance(weights, Const), "one of `gates_of`"
+    terms = weights.array.shape[-1]
     rows = Moments(recurrence.data, lambda x: x.reshape((-1, terms)), terms, squares=False)
     return Observed(eqn.outputs[0], _MEANS), rows
 
