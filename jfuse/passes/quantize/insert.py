@@ -198,7 +198,7 @@ class Insertion:
                 taken,
                 outputs,
                 lambda part: choice.part(eqn, part),
-                lambda gate, given: self.weights.corrected_gate(eqn, gate, rule, given),
+                lambda weights, bias, given: self.weights.corrected(eqn, rule, weights, bias, given),
             )
             self.eqns.append(new)
 
@@ -229,7 +229,7 @@ class Insertion:
             given = operands[each.operand]
             assert isinstance(given, Const), "weights in integers"
             scale = product_scale(float(scale[0]), given)
-            bias = self.weights.corrected(eqn, rule, given)
+            bias = self.weights.corrected(eqn, rule, each.operand, operands_of(eqn).bias, given)
         assert isinstance(bias, Const), "why_not_integer refuses others"
         return bias_in(bias, scale, BIAS[rule.activations])
 

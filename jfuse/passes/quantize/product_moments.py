@@ -16,23 +16,32 @@ from jfuse.quantization.moments import Moments
 from jfuse.quantization.real_numbers import as_real
 from jfuse.quantization.recipe import IN_TURN, QuantizeRule
 from jfuse.quantization.statistics import Observed, Statistics
-from jfuse.tflite.runtime.quantized import GateOperands, IntegerLstm
+from jfuse.tflite.runtime.quantized import IntegerLstm
 
 _MOST_TERMS = 4608  # of which squares are kept: those of a 3x3 window over 512 channels, 85 MB
 _MEANS, _SQUARES = "means", "squares"
 
 
 @dataclass(frozen=True)
-class _Product:
-    """An equation whose first operand is multiplied with constant weights.
+class Product:
+    """Constant weights that an equation multiplies one of its operands with.
 
-    terms: how many numbers there are in a row of the operand; in the channels of an image.
+    operand: its position. place: that of the weights. bias: that of a constant which is added to the product; None
+    without one. axis: of the weights, along which each index gives results of its own. terms: how many numbers there
+    are in a row of the operand; in the channels of an image.
     """
 
     eqn: Eqn
-    weights: Const
+    operand: int
+    place: int
+    bias: int | None
     axis: int
     terms: int
+
+    @property
+    def weights(self) -> Const:
+        """The weights."""
+        return _const(self.eqn, self.place)
 
     @property
     def is_image(self) -> bool:
@@ -41,8 +50,8 @@ class _Product:
 
     @property
     def means(self) -> tuple[Observed, Moments]:
-        """What is kept for the mean of its errors."""
-        return Observed(self.eqn.outputs[0], _MEANS), Moments(0, self._rows, self.terms, squares=False)
+        """What is kept for the mean of its errors; the gates of an LSTM have the same, of all steps alike."""
+        return Observed(self.eqn.outputs[0], _MEANS), Moments(self.operand, self._rows, self.terms, squares=False)
 
     @property
     def squares(self) -> tuple[Observed, Moments] | None:
@@ -51,9 +60,11 @@ class _Product:
         terms = self.weights.array[0].size if shape[0] else 0
         if self.axis != 0 or not 0 < terms <= _MOST_TERMS or (self.is_image and shape[-1] != self.terms):
             return None
+        if facts(self.eqn).recurrence is not None:  # the other weights of which read what no operand is
+            return None
         is_pixel = terms == self.terms and self.eqn.params.get("stride_w", 1) == self.eqn.params.get("stride_h", 1) == 1
         rows = self._rows if is_pixel else self._windows
-        return Observed(self.eqn.outputs[0], _SQUARES), Moments(0, rows, terms, squares=True)
+        return Observed(self.eqn.outputs[0], _SQUARES), Moments(self.operand, rows, terms, squares=True)
 
     def _rows(self, x: Any) -> Any:
         return x.reshape((-1, self.terms))
@@ -68,65 +79,59 @@ class _Product:
         return jnp.reshape(found, (-1, terms))
 
 
-def _product(eqn: Eqn) -> _Product | None:
-    if eqn.op.product not in ("matrices", "windows") or "fused_activation_function" not in eqn.params:
-        return None
+def _const(eqn: Eqn, place: int) -> Const:
+    atom = eqn.inputs[place]
+    assert isinstance(atom, Const), "weights of a product are constants"
+    return atom
+
+
+def products_of(eqn: Eqn) -> Iterator[Product]:
+    """The products of an equation with constant weights: of an LSTM, those of its gates with its input."""
+    recurrence = facts(eqn).recurrence
+    if isinstance(recurrence, IntegerLstm):
+        yield from _gates(eqn, recurrence)
+    elif eqn.op.product in ("matrices", "windows") and "fused_activation_function" in eqn.params:
+        yield from _plain(eqn)
+
+
+def _plain(eqn: Eqn) -> Iterator[Product]:
     roles = operands_of(eqn)
     if roles.activations[:1] != (0,) or [w.operand for w in roles.weights] != [1] or not isinstance(eqn.inputs[0], Var):
-        return None
+        return
     (of,) = roles.weights
-    weights, x = eqn.inputs[1], eqn.inputs[0].type
-    assert isinstance(weights, Const), "weights of `operands_of` are constants"
-    terms = weights.array.shape[-1] if eqn.op.product == "matrices" else x.shape[-1]
-    return _Product(eqn, weights, of.axis_of(eqn), int(terms)) if is_known(terms) and terms else None
+    terms = _const(eqn, 1).array.shape[-1] if eqn.op.product == "matrices" else eqn.inputs[0].type.shape[-1]
+    if is_known(terms) and terms:
+        yield Product(eqn, 0, 1, _bias(eqn, roles.bias), of.axis_of(eqn), int(terms))
+
+
+def _gates(eqn: Eqn, recurrence: IntegerLstm) -> Iterator[Product]:
+    """Those to which a bias is added: behind a layer norm it is not added to the product."""
+    for gate in recurrence.gates:
+        weights = eqn.inputs[gate.weights]
+        if isinstance(weights, Const) and eqn.inputs[gate.norm] is None:
+            terms = weights.array.shape[-1]
+            yield Product(eqn, recurrence.data, gate.weights, _bias(eqn, gate.bias), 0, terms)
+
+
+def _bias(eqn: Eqn, place: int | None) -> int | None:
+    return None if place is None or not isinstance(eqn.inputs[place], Const) else place
 
 
 def wanted_moments(forms: Mapping[Eqn, EqnForm]) -> dict[Observed, Moments]:
     """What calibration is to keep for the rules of equations that correct biases, or round weights in turn."""
-    means = [product.means for product, rule in _products(forms) if rule.bias_correction and _has_bias(product.eqn)]
-    means += [_means_of_gates(eqn) for eqn, form in forms.items() if _is_in_few_bits(form) and any(gates_of(eqn))]
-    return dict([*means, *(product.squares for product in _in_turn(forms) if product.squares is not None)])
+    means = [p.means for p, rule in _products(forms) if rule.bias_correction and p.bias is not None]
+    return dict([*means, *(p.squares for p in _in_turn(forms) if p.squares is not None)])
 
 
-def _is_in_few_bits(form: EqnForm) -> bool:
-    return form.kind in ("weights", "integer") and form.rule.bias_correction
-
-
-def gates_of(eqn: Eqn) -> Iterator[GateOperands]:
-    """The gates of an LSTM whose bias is added to what the weights of its inputs make: none of other operators."""
-    recurrence = facts(eqn).recurrence
-    for gate in recurrence.gates if isinstance(recurrence, IntegerLstm) else ():
-        is_product = isinstance(eqn.inputs[gate.weights], Const) and isinstance(eqn.inputs[gate.bias], Const)
-        if is_product and eqn.inputs[gate.norm] is None:
-            yield gate
-
-
-def _means_of_gates(eqn: Eqn) -> tuple[Observed, Moments]:
-    """What is kept for the mean of the errors of an LSTM's gates: its inputs, of all steps alike."""
-    recurrence = facts(eqn).recurrence
-    assert isinstance(recurrence, IntegerLstm), "`gates_of` has some"
-    weights = eqn.inputs[next(gates_of(eqn)).weights]
-    assert isinstance(weights, Const), "one of `gates_of`"
-    terms = weights.array.shape[-1]
-    rows = Moments(recurrence.data, lambda x: x.reshape((-1, terms)), terms, squares=False)
-    return Observed(eqn.outputs[0], _MEANS), rows
-
-
-def _products(forms: Mapping[Eqn, EqnForm]) -> Iterator[tuple[_Product, QuantizeRule]]:
+def _products(forms: Mapping[Eqn, EqnForm]) -> Iterator[tuple[Product, QuantizeRule]]:
     """The products whose weights are to be in few bits."""
     for eqn, form in forms.items():
-        product = _product(eqn) if form.kind in ("weights", "integer") else None
-        if product is not None:
+        for product in products_of(eqn) if form.kind in ("weights", "integer") else ():
             yield product, form.rule
 
 
-def _in_turn(forms: Mapping[Eqn, EqnForm]) -> Iterator[_Product]:
+def _in_turn(forms: Mapping[Eqn, EqnForm]) -> Iterator[Product]:
     return (product for product, rule in _products(forms) if rule.weight_algorithm == IN_TURN)
-
-
-def _has_bias(eqn: Eqn) -> bool:
-    place = operands_of(eqn).bias
-    return place is not None and isinstance(eqn.inputs[place], Const)
 
 
 @dataclass(frozen=True)
@@ -158,40 +163,20 @@ class ProductMoments:
             if any(id(const) not in self.of_weights for const in consts):
                 yield eqn
 
-    def corrected(self, eqn: Eqn, bias: Const, given: Const) -> Const:
+    def corrected(self, product: Product, given: Const) -> Const | None:
         """The bias of a product without what its results are off by on average for its weights in few bits.
 
-        given: these weights. The bias as it is where calibration does not know.
+        given: these weights. The bias as it is where calibration does not know; None without one.
         """
-        error = self._mean_error(eqn, given)
+        if product.bias is None:
+            return None
+        bias, error = _const(product.eqn, product.bias), self._mean_error(product, given)
         return bias if error is None else Const((bias.array - error).astype(np.float32), bias.name)
 
-    def corrected_gate(self, eqn: Eqn, gate: GateOperands, given: Const) -> Const:
-        """The bias of a gate without what its weights of the inputs, in few bits, add on average.   given: these
-
-        The kernels have one scale for a matrix, so that much of inputs with a mean, as logarithms of energies, is lost.
-        """
-        weights, bias = eqn.inputs[gate.weights], eqn.inputs[gate.bias]
-        assert isinstance(weights, Const), "one of `gates_of`"
-        assert isinstance(bias, Const), "one of `gates_of`"
-        means = self._means(_means_of_gates(eqn)[0])
-        if means is None:
-            return bias
-        error = (as_real(given.array, given.quantization).astype(np.float64) - weights.array) @ means
-        return Const((bias.array - error).astype(np.float32), bias.name)
-
-    def _means(self, what: Observed) -> np.ndarray | None:
-        """The mean of each term of the rows that a product reads, f64[terms]; None where calibration does not know."""
-        if self.statistics is None or self.statistics.untrusted:
-            return None
-        found = self.statistics.record(what).moments
-        return None if found is None or not found[0, -1] > 0 else np.asarray(found[0, :-1] / found[0, -1])
-
-    def _mean_error(self, eqn: Eqn, given: Const) -> np.ndarray | None:
+    def _mean_error(self, product: Product, given: Const) -> np.ndarray | None:
         """f64[outputs]; as if the operand were the same everywhere in an image, without zeros around it."""
-        product = _product(eqn)
-        means = None if product is None else self._means(product.means[0])
-        if product is None or means is None:
+        means = self._means(product.means[0])
+        if means is None:
             return None
         errors = as_real(given.array, given.quantization).astype(np.float64) - product.weights.array
         if not product.is_image:
@@ -203,3 +188,10 @@ class ProductMoments:
             return None
         summed = errors.sum(axis=(0, 1, 2))  # each channel by itself
         return np.asarray(summed * np.repeat(means, len(summed) // len(means)))
+
+    def _means(self, what: Observed) -> np.ndarray | None:
+        """The mean of each term of the rows that a product reads, f64[terms]; None where calibration does not know."""
+        if self.statistics is None or self.statistics.untrusted:
+            return None
+        found = self.statistics.record(what).moments
+        return None if found is None or not found[0, -1] > 0 else np.asarray(found[0, :-1] / found[0, -1])

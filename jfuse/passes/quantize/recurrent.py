@@ -17,8 +17,8 @@ from jfuse.tflite.runtime.quantized import GateOperands, IntegerLstm, IntegerSvd
 
 _EIGHT_BITS = QuantizeRule("integer")
 RangeOfPart = Callable[[str], tuple[float, float]]
-BiasOfGate = Callable[[GateOperands, Const], Atom | None]
-"""The bias of a gate for its weights of the inputs in integers."""
+BiasOfGate = Callable[[int, int | None, Const], Atom | None]
+"""The bias of a gate by the positions of its weights of the inputs and of itself, and these weights in integers."""
 _GATE_STEP = 2.0**-12  # of what the kernel adds up in a gate
 _OF_NORMS = 2.0**-10
 """What the kernel multiplies normed gates with before it adds a bias: its bias has the scale of the coefficients
@@ -127,7 +127,7 @@ def _intermediate(quantization: Quantization, dtype: DType) -> Var:
 def _gate(eqn: Eqn, gate: GateOperands, input_scale: float, bias_type: DType, bias_of: BiasOfGate) -> dict[int, Const]:
     """The constants of a gate.   bias_type: integers that hold sums of products"""
     bias_place = gate.bias if eqn.inputs[gate.norm] is None else None
-    found = _product(eqn, gate.weights, bias_place, input_scale, bias_type, lambda given: bias_of(gate, given))
+    found = _product(eqn, gate.weights, bias_place, input_scale, bias_type, bias_of)
     found |= _product(eqn, gate.recurrent, None, 1.0, bias_type)
     for place in (gate.peephole, gate.norm):
         atom = None if place is None else eqn.inputs[place]
@@ -146,7 +146,7 @@ def _product(
     bias: int | None,
     input_scale: float,
     dtype: DType,
-    bias_of: Callable[[Const], Atom | None] | None = None,
+    bias_of: BiasOfGate | None = None,
 ) -> dict[int, Const]:
     """Weights of one scale, and the bias in the scale of their products.
 
@@ -156,7 +156,7 @@ def _product(
     assert isinstance(matrix, Const), "weights are constants"
     least = least_scale(added, input_scale, dtype) if isinstance(added, Const) else None
     found = {weights: weights_in(matrix, _EIGHT_BITS, "tensor", least_scale=least)}
-    added = added if bias_of is None or bias is None else bias_of(found[weights])
+    added = added if bias_of is None or bias is None else bias_of(weights, bias, found[weights])
     if bias is not None and isinstance(added, Const):
         scale = np.array([_quantization(found[weights]).scale[0] * input_scale])
         found[bias] = bias_in(added, scale, dtype)

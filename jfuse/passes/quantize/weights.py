@@ -12,10 +12,10 @@ from jfuse.ir.graph import Atom, Const, Eqn, Source, Var
 from jfuse.ir.types import DType
 from jfuse.kernels import ops
 from jfuse.passes.quantize.arrays import weights_in
-from jfuse.passes.quantize.forms import facts, operands_of, weight_consts
-from jfuse.passes.quantize.product_moments import ProductMoments, gates_of
+from jfuse.passes.quantize.forms import facts, weight_consts
+from jfuse.passes.quantize.product_moments import ProductMoments, products_of
 from jfuse.quantization.recipe import IN_TURN, QuantizeRule
-from jfuse.tflite.runtime.quantized import GateOperands, Granularity, Hybrid, WeightOperand
+from jfuse.tflite.runtime.quantized import Granularity, Hybrid, WeightOperand
 
 _UNKNOWN = ProductMoments()
 ASYMMETRIC = "asymmetric_quantize_inputs"
@@ -53,23 +53,18 @@ class WeightsInFewBits:
         )
         return self._in(eqn, weights, rule, granularity, least)
 
-    def corrected(self, eqn: Eqn, rule: QuantizeRule, given: Const) -> Atom | None:
-        """The bias of an equation as its rule wants it; None without one.   given: its weights in few bits"""
-        place = operands_of(eqn).bias
-        bias = None if place is None else eqn.inputs[place]
-        if not rule.bias_correction or not isinstance(bias, Const):
-            return bias
-        return self._moments.corrected(eqn, bias, given)
+    def corrected(self, eqn: Eqn, rule: QuantizeRule, weights: int, bias: int | None, given: Const) -> Atom | None:
+        """The bias of an equation as its rule wants it; None without one.
 
-    def corrected_gate(self, eqn: Eqn, gate: GateOperands, rule: QuantizeRule, given: Const) -> Atom | None:
-        """The bias of a gate of an LSTM as its rule wants it.   given: its weights of the inputs in few bits"""
-        is_corrected = rule.bias_correction and gate in gates_of(eqn)
-        return self._moments.corrected_gate(eqn, gate, given) if is_corrected else eqn.inputs[gate.bias]
+        weights, bias: the operands that make and that hold it, by position. given: the weights in few bits
+        """
+        products = (p for p in products_of(eqn) if (p.place, p.bias) == (weights, bias)) if rule.bias_correction else ()
+        corrected = (self._moments.corrected(product, given) for product in products)
+        return next(corrected, None if bias is None else eqn.inputs[bias])
 
     def put(self, graph: Growing, eqn: Eqn, rule: QuantizeRule) -> None:
         """Append an equation with its weights in few bits."""
         operands, params, moved = list(eqn.inputs), dict(eqn.params), None
-        bias = operands_of(eqn).bias
         for weights, const in weight_consts(eqn, rule):
             way = _way(eqn, weights, const, rule)
             if way is None and not needs_dequantize(eqn, weights, const, rule):
@@ -81,11 +76,9 @@ class WeightsInFewBits:
             else:
                 small = self._in(eqn, weights, rule, "tensor" if rule.granularity == "tensor" else "channel", None)
                 operands[weights.operand] = graph.dequantized(const, small, eqn.source)
-            if bias is not None:
-                operands[bias] = self.corrected(eqn, rule, small)
-            for gate in gates_of(eqn):
-                if gate.weights == weights.operand:
-                    operands[gate.bias] = self.corrected_gate(eqn, gate, rule, small)
+            for product in products_of(eqn):
+                if product.place == weights.operand and product.bias is not None:
+                    operands[product.bias] = self.corrected(eqn, rule, product.place, product.bias, small)
         changed = replace(eqn, inputs=tuple(operands), params=params)
         graph.eqns.extend([changed] if moved is None else _dequantized_behind(changed, moved))
 
