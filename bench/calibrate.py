@@ -3,9 +3,9 @@
     python -m bench.calibrate [--json bench/results/calibrate.json] [-k SUBSTRING ...] [--samples 1000]
 
 The file is jfuse's, of a Keras model with an open batch that is awake. TensorFlow's `Calibrator` runs it sample by
-sample, as its converter does; jfuse takes the extremes of all values that are floats (and inner values of the LSTM),
-then the same with histograms. Wall times, compilation included; "further" is what each sample costs beyond the first
-ones, compilation left out. Seconds of the processor, of all threads, tell more where other programs run, too. The
+sample, as its converter does; jfuse takes what a conversion to int8 asks for (extremes, and means for the biases), then
+histograms of the same values as well. Wall times, compilation included; "further" is what each sample costs beyond the
+first ones, compilation left out. Seconds of the processor, of all threads, tell more where other programs run, too. The
 ranges of inputs and outputs are compared.
 
 Memory is measured in processes of their own, which have the file and the samples: how much the most that was held is
@@ -24,9 +24,11 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import jax
 import numpy as np
@@ -37,17 +39,20 @@ from tensorflow.lite.python.optimize.calibrator import Calibrator
 import jfuse
 from bench.models import phone_encoder, phone_u_net
 from bench.verify import mlp, mobilenet, sequence
+from jfuse import lowered_model
 from jfuse.benchmark.peak_memory import begin_peak, peak_mib
 from jfuse.ir.graph import Program
-from jfuse.ir.walk import all_graphs
 from jfuse.quantization.calibrate import calibrate
+from jfuse.quantization.moments import Moments
 from jfuse.quantization.statistics import Observed, Statistics
 from jfuse.running.over_samples import OverSamples, samples_at_once
 
 MODELS: dict[str, tuple[tuple[int, ...], Callable[[], Any]]] = {
     "lstm": ((50, 16), sequence(50, 16, lambda layers: layers.LSTM(64))),
     "lstm_keywords": ((98, 40), sequence(98, 40, lambda layers: layers.LSTM(128))),  # one second of 40 mel bands
+    "lstm_speech": ((98, 40), sequence(98, 40, lambda layers: layers.LSTM(512))),
     "mobilenet": ((96, 96, 3), mobilenet),
+    "mobilenet_224": ((224, 224, 3), lambda: mobilenet(224, 1.0)),
     "mlp": ((64,), mlp),
     "encoder": ((64, 128), phone_encoder),
     "u_net": ((64, 64, 3), phone_u_net),
@@ -56,12 +61,26 @@ MODELS: dict[str, tuple[tuple[int, ...], Callable[[], Any]]] = {
 JOBS = ("float", "extremes", "histograms")
 
 
-def values(program: Program) -> list[Observed]:
-    """All values that are floats, and the parts of fused ops."""
-    graphs = [inner for graph in program.graphs() for inner in all_graphs(graph)]
-    found = [Observed(v) for g in graphs for v in (*g.inputs, *(o for e in g.eqns for o in e.outputs))]
-    parts = [Observed(e.outputs[0], part) for g in graphs for e in g.eqns for part in e.op.parts]
-    return [o for o in found if o.var.type.dtype.is_float] + parts
+@dataclass(frozen=True)
+class Asked:
+    """What a conversion to int8 asks calibration for: values of a program, and what its products read."""
+
+    program: Program
+    observed: Sequence[Observed]
+    moments: Mapping[Observed, Moments]
+
+    @classmethod
+    def by(cls, lite: jfuse.Model, sample: np.ndarray) -> Asked:
+        """By the conversion of a float model.   sample: with a first axis of 1"""
+        found: list[Asked] = []
+
+        def noted(program: Program, observed: Sequence[Observed], data: Any, **further: Any) -> Statistics:
+            found.append(cls(program, observed, further["moments"]))
+            return calibrate(program, observed, data, **further)
+
+        with mock.patch.object(lowered_model, "calibrate", noted):
+            jfuse.quantize(lite, "int8", sample, verify=False)
+        return found[-1]
 
 
 def busy_s() -> float:
@@ -85,11 +104,11 @@ def official(model: bytes, samples: np.ndarray) -> tuple[float, float, Any]:
     return seconds, processor, [(float(q.min[0]), float(q.max[0])) for q in stated]
 
 
-def ours(program: Program, samples: np.ndarray, histograms: bool) -> tuple[float, float, Any]:
+def ours(asked: Asked, samples: np.ndarray, histograms: bool) -> tuple[float, float, Statistics]:
     """Seconds, those of the processor, and the statistics."""
-    observed = values(program)
     started, busy = time.perf_counter(), busy_s()
-    found = calibrate(program, observed, samples, histograms=observed if histograms else ())
+    counted = asked.observed if histograms else ()
+    found = calibrate(asked.program, asked.observed, samples, histograms=counted, moments=asked.moments)
     return time.perf_counter() - started, busy_s() - busy, found
 
 
@@ -100,17 +119,18 @@ def drawn(name: str, count: int) -> np.ndarray:
 
 def memory(job: str, name: str, file: Path, count: int) -> tuple[float, float]:
     """The most MiB held in one job of this process above what was held before, and the MiB of the statistics."""
-    program, samples = jfuse.load(file).program, drawn(name, count)
-    statistics = Statistics(program)
+    lite, samples = jfuse.load(file), drawn(name, count)
+    asked = Asked.by(lite, samples[:1])
+    statistics = Statistics(asked.program)
     begin_peak()
     before = peak_mib()
     others = _Others()
     if job == "float":
-        (signature,) = program.signatures
+        (signature,) = lite.program.signatures
         most = samples_at_once(signature.graph, jax.default_backend())
-        OverSamples.of(jfuse.load(file).jax(), most)([samples[:, None]])
+        OverSamples.of(lite.jax(), most)([samples[:, None]])
     else:
-        statistics = ours(program, samples, job == "histograms")[2]
+        statistics = ours(asked, samples, job == "histograms")[2]
     after = peak_mib()
     if before is None or after is None:
         raise SystemExit("memory is measured on Linux")
@@ -171,7 +191,8 @@ def measured(name: str, count: int) -> dict[str, Any]:
     samples = drawn(name, count)
     theirs, their_processor, stated = official(lite.to_bytes(), samples)
     few = len(samples) // 2
-    _, _, statistics = ours(lite.program, samples, False)
+    asked = Asked.by(lite, samples[:1])
+    _, _, statistics = ours(asked, samples, False)
     row: dict[str, Any] = {
         "model": name,
         "samples": count,
@@ -179,13 +200,13 @@ def measured(name: str, count: int) -> dict[str, Any]:
         "official_further_ms": 1000 * theirs / count,
     }
     for what, histograms in (("extremes", False), ("histograms", True)):
-        half, _, _ = ours(lite.program, samples[:few], histograms)
-        whole, processor, _ = ours(lite.program, samples, histograms)
+        half, _, _ = ours(asked, samples[:few], histograms)
+        whole, processor, _ = ours(asked, samples, histograms)
         further = 1000 * (whole - half) / (count - few)
         row |= {f"{what}_s": whole, f"{what}_ratio": theirs / whole, f"{what}_further_ms": further}
         row |= {f"{what}_processor_s": processor, f"{what}_processor_ratio": their_processor / processor}
         row[f"{what}_further_ratio"] = row["official_further_ms"] / further
-    (graph,) = lite.program.graphs()
+    (graph,) = asked.program.graphs()
     for var, ends in zip((*graph.inputs, *graph.outputs), stated, strict=True):
         np.testing.assert_allclose(statistics.range(Observed(var)), ends, rtol=1e-3, atol=1e-5)
     return row | memories(name, lite.to_bytes(), count)

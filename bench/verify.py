@@ -85,22 +85,22 @@ def mlp() -> keras.Model:
     return keras.Model(source, layers.Dense(10)(hidden))
 
 
-def mobilenet() -> keras.Model:
-    """MobileNetV2 of 0.35."""
-    return _awake("MobileNetV2", alpha=0.35)
+def mobilenet(side: int = 96, alpha: float = 0.35) -> keras.Model:
+    """MobileNetV2, of 0.35 on small images by default."""
+    return _awake("MobileNetV2", side, alpha=alpha)
 
 
-def _awake(name: str, **options: Any) -> keras.Model:
+def _awake(name: str, side: int = 96, **options: Any) -> keras.Model:
     """An application with the moments of a forward pass, so that answers differ from input to input."""
     import keras
     from keras import layers
 
     build = getattr(keras.applications, name)
-    model = build(input_shape=(96, 96, 3), weights=None, classes=10, classifier_activation=None, **options)
+    model = build(input_shape=(side, side, 3), weights=None, classes=10, classifier_activation=None, **options)
     for layer in model.layers:
         if isinstance(layer, layers.BatchNormalization):
             layer.momentum = 0.0
-    model(np.random.default_rng(1).standard_normal((16, 96, 96, 3)).astype(np.float32), training=True)
+    model(np.random.default_rng(1).standard_normal((16, side, side, 3)).astype(np.float32), training=True)
     return model
 
 

@@ -233,6 +233,20 @@ def test_many_operators_of_few_numbers() -> None:
     assert samples_for_quick(trace_graph(lambda x: ops.while_([x], [cond, body]), [f32(512)])) < 32  # it has many turns
 
 
+@pytest.mark.parametrize(("units", "steps", "is_quick"), [(64, 50, True), (512, 98, False)])
+def test_a_fused_recurrence_takes_long_to_optimize(units: int, steps: int, is_quick: bool) -> None:
+    weights = [np.zeros((units, n), np.float32) for n in (16, units) for _ in range(4)]
+    biases = [np.zeros(units, np.float32)] * 4
+    state = np.zeros((1, units), np.float32)
+    options = {"fused_activation_function": "TANH", "cell_clip": 0.0, "proj_clip": 0.0, "time_major": False}
+
+    def lstm(x: Any) -> Any:
+        operands = (x, *weights, None, None, None, *biases, None, None, state, state)
+        return ops.unidirectional_sequence_lstm(*operands, asymmetric_quantize_inputs=False, **options)[0]
+
+    assert (samples_for_quick(trace_graph(lstm, [f32(1, steps, 16)])) >= 1000) == is_quick
+
+
 def test_without_data_the_statistics_are_not_to_be_trusted() -> None:
     program = programs.dense()
     statistics = calibrate(program, [result(program, "FULLY_CONNECTED")], "random")
