@@ -146,7 +146,7 @@ def lowered(model: Model, options: LoweringOptions, passes: tuple[PipelineStep, 
         floats = run_pipeline(model.program, apart, passes) if trained else run_pipeline(program, apart, after)
         unquantized = Model(floats, model.imported, limits=model.limits)
     program = run_pipeline(program, ctx, after, dump_dir=options.dump_dir, dumped=len(before))
-    if ctx.recipe is not None and unquantized is not None and seen:
+    if ctx.recipe is not None and unquantized is not None and seen and options.quantization.right_means:
         program = _with_right_means(program, unquantized.program, ctx.recipe, options.quantization.calibration, report)
     if options.target != LoweringOptions.target:
         report.notes += ctx.target.losses_of(program)

@@ -23,6 +23,7 @@ from jfuse.passes.pipeline import PIPELINE
 from jfuse.quantization.data import RANDOM, CalibrationData, repeatable
 from jfuse.quantization.recipe import Recipe
 from jfuse.quantization.recipe_json import recipe_of
+from jfuse.quantization.statistics import Statistics
 from jfuse.tflite.associated_files import with_files_of
 from jfuse.tflite.mapped_file import read_file
 from jfuse.verification.noise import noise_of
@@ -47,8 +48,9 @@ def quantize(
         {"accuracy_drop": 0.005, "metric": function}: the function takes all outputs by name, calls along a new first
         axis, and gives a number that may be less by so much than for the float model's. The operators are left float
         that are needed for it, as few as possible; `report.notes` says which and why. It takes a model of one signature
-        without states, and the first 32 items of the calibration data. Or the name of a runtime, as `lower` has it:
-        the file is written for that.
+        without states, and the first 32 items of the calibration data, but all of them for a function, which may so
+        compare them with labels; they are kept in memory. Or the name of a runtime, as `lower` has it: the file is
+        written for that.
     verify: measure in LiteRT how far the outputs are from the float model's; `report.noise` has it in decibels.
 
     Raises VerifyFailed where the file says nothing of what the model says, JfuseError where the target is not reached.
@@ -63,7 +65,7 @@ def quantize(
     if wanted is not None:
         on_stage("search")
         known = lite.statistics
-        lite = reaching(wanted, lite, named, data, lambda r: _again(model, QuantizationOptions(r, data, known)))
+        lite = reaching(wanted, lite, named, data, lambda *how: _again(model, data, known, *how))
     on_stage("export")
     if isinstance(source, str | Path) and Path(source).suffix == ".tflite" and zipfile.is_zipfile(source):
         carried = with_files_of(bytes(read_file(Path(source))[0]), lite.to_bytes(), Path(source))
@@ -77,8 +79,9 @@ def quantize(
     return lite
 
 
-def _again(model: Model, options: QuantizationOptions) -> Model:
-    """What `lower` gives for the default options and other ones of quantization."""
+def _again(model: Model, data: CalibrationData, known: Statistics | None, recipe: Recipe, right_means: bool) -> Model:
+    """What `lower` gives for the default options and another recipe.   known: what the data were, as far as it goes"""
+    options = QuantizationOptions(recipe, data, known, right_means)
     return lowered(model, LoweringOptions(quantization=options), PIPELINE, lambda stage: None)
 
 

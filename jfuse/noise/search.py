@@ -16,8 +16,8 @@ from jfuse.option_values import need_mapping
 
 Outputs = Mapping[str, np.ndarray]
 """The outputs of all calls by name, with calls along a new first axis."""
-_TRIED = 512  # choices that are gone through without leaving any out: all of nine operators, two of thirty
-_AT_ONCE = 64  # choices that are computed together
+_TRIED = 2**14  # calls: so many choices are gone through without leaving any out; of 32 all of nine operators
+_AT_ONCE = 2**11  # calls of all choices that are computed together
 
 
 @dataclass(frozen=True)
@@ -71,22 +71,28 @@ def _snr(found: np.ndarray, wanted: np.ndarray) -> float:
 
 @dataclass
 class Search:
-    """Scores of choices, each computed once.   scores: for choices of operators, by their positions; costs: of each"""
+    """Scores of choices, each computed once.
+
+    count: of the operators. costs: of each. scores: for choices of operators, by their positions. calls: that a score
+    takes.
+    """
 
     count: int
     costs: Sequence[int]
     scores: Callable[[Sequence[frozenset[int]]], Sequence[float]]
+    calls: int
     known: dict[frozenset[int], float] = field(default_factory=dict)
 
     def fewest(self, least: float) -> frozenset[int] | None:
         """The operators to leave float for a score, as few as possible, of as many those that cost least.
 
-        All choices of one number are tried as long as these are no more than some hundreds: none of fewer will do then.
+        All choices of one number are tried as long as these take no more than some thousands of calls: none of fewer
+        will do then.
         From there on the best of one step is the first of the next, and what is not needed goes again. None where all
         operators together do not reach the score.
         """
         for number in range(self.count + 1):
-            if sum(comb(self.count, k) for k in range(number + 1)) > _TRIED:
+            if sum(comb(self.count, k) for k in range(number + 1)) > max(1, _TRIED // self.calls):
                 return self._greedily(number - 1, least)
             good = [
                 c for c in self._tried(map(frozenset, combinations(range(self.count), number))) if self._is(c, least)
@@ -112,7 +118,7 @@ class Search:
 
     def _tried(self, choices: Iterable[frozenset[int]]) -> Iterator[frozenset[int]]:
         waiting = iter(choices)
-        while some := list(islice(waiting, _AT_ONCE)):
+        while some := list(islice(waiting, max(1, _AT_ONCE // self.calls))):
             new = [c for c in some if c not in self.known]
             self.known.update(zip(new, self.scores(new) if new else (), strict=True))
             yield from some

@@ -153,6 +153,6 @@ def test_many_operators_are_searched_step_by_step() -> None:
         runs.append(len(choices))
         return [-float(noise[[i not in c for i in range(60)]].sum()) for c in choices]
 
-    assert Search(60, [1] * 60, scores).fewest(-60.0) == frozenset({7, 21, 40})
+    assert Search(60, [1] * 60, scores, 32).fewest(-60.0) == frozenset({7, 21, 40})
     assert sum(runs) < 400
-    assert Search(60, [1] * 60, scores).fewest(1.0) is None
+    assert Search(60, [1] * 60, scores, 32).fewest(1.0) is None
