@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ from jfuse.ir.graph import Const, Eqn, Op
 from jfuse.ir.types import DType
 from jfuse.kernels import ops
 from jfuse.kernels.core.op import Array
+from jfuse.lowering.integer_recurrences import steps_of_lstm, steps_of_rnn, steps_of_svdf, within
 
 
 def _quotient(x: Array, y: Array, *, fused_activation_function: str = "NONE") -> Array | None:
@@ -79,10 +81,6 @@ def _prelu(x: Array, alpha: Array) -> Array:
     return ops.sub(ops.relu(x), ops.mul(ops.relu(ops.mul(x, np.float32(-1))), alpha))
 
 
-def _within(low: float, high: float) -> Callable[[Array], Array]:
-    return lambda x: ops.minimum(ops.maximum(x, np.float32(low)), np.float32(high))
-
-
 def _hard_swish(x: Array) -> Array:
     gate = ops.add(x, np.float32(3), fused_activation_function="RELU6")
     return ops.mul(x, ops.mul(gate, np.float32(1 / 6)))
@@ -119,122 +117,6 @@ def _two_directions(x: Array, *operands: Array | None, merge_outputs: bool, **op
     return *((ops.concatenation(*outputs, axis=2),) if merge_outputs else outputs), *ends, *others
 
 
-def _steps_of_rnn(
-    x: Array,
-    weights: Array,
-    recurrent: Array,
-    bias: Array,
-    h: Array,
-    *,
-    time_major: bool,
-    fused_activation_function: str,
-    **options: Any,
-) -> tuple[Array, ...] | None:
-    """A simple RNN step by step: the products of the inputs at once, then a product and an activation for each step."""
-    activate = _ACTIVATIONS.get(fused_activation_function)
-    entering = None if activate is None else _entering(x, weights, bias, time_major)
-    if activate is None or entering is None:
-        return None
-    found = []
-    for total in entering:
-        h = activate(ops.add(total, ops.fully_connected(h, recurrent, None)))
-        found.append(h)
-    return ops.pack(*found, axis=0 if time_major else 1), h
-
-
-def _steps_of_lstm(x: Array, *operands: Array | None, time_major: bool, **options: Any) -> tuple[Array, ...] | None:
-    """An LSTM step by step, without layer norms: what its kernel of integers does not compute, or not in 16 bits."""
-    weights, recurrent, (first, forget, out) = operands[:4], operands[4:8], operands[8:11]
-    biases, (projection, projection_bias), (h, c) = operands[11:15], operands[15:17], operands[17:19]
-    activate = _ACTIVATIONS.get(options["fused_activation_function"])
-    there = [i for i, w in enumerate(weights) if w is not None]
-    matrices = [np.concatenate([a[i] for i in there]) for a in (weights, recurrent, biases) if _are_arrays(a, there)]
-    if activate is None or any(a is not None for a in operands[19:]) or len(matrices) < 3:
-        return None
-    entering = _entering(x, matrices[0], matrices[2], time_major)
-    if entering is None:
-        return None
-    is_diagonal = matrices[1].ndim == 1
-
-    def from_before(h: Array) -> Array:
-        """What the output before adds to the gates, side by side."""
-        if is_diagonal:
-            return ops.concatenation(*(ops.mul(h, recurrent[i]) for i in there), axis=1)
-        return ops.fully_connected(h, matrices[1], None)
-
-    def gate(totals: Mapping[int, Array], place: int, peephole: Array | None) -> Array:
-        return ops.logistic(totals[place] if peephole is None else ops.add(totals[place], ops.mul(c, peephole)))
-
-    found = []
-    for each in entering:
-        total = ops.add(each, from_before(h))
-        totals = dict(zip(there, ops.split(np.int32(1), total, num_splits=len(there)), strict=True))
-        kept = gate(totals, 1, forget)
-        admitted = gate(totals, 0, first) if 0 in totals else ops.sub(np.float32(1), kept)
-        c = _clipped(ops.add(ops.mul(kept, c), ops.mul(admitted, activate(totals[2]))), options["cell_clip"])
-        h = ops.mul(gate(totals, 3, out), activate(c))
-        if projection is not None:
-            h = _clipped(ops.fully_connected(h, projection, projection_bias), options["proj_clip"])
-        found.append(h)
-    return ops.pack(*found, axis=0 if time_major else 1), h, c
-
-
-def _steps_of_svdf(
-    x: Array,
-    features: Array,
-    times: Array,
-    bias: Array | None,
-    state: Array,
-    *,
-    rank: int,
-    fused_activation_function: str,
-    **options: Any,
-) -> tuple[Array, ...] | None:
-    """An SVDF whose activation its kernel of integers does not have: the memory moves on, then a sum of products."""
-    activate = _ACTIVATIONS.get(fused_activation_function)
-    if activate is None or not isinstance(times, np.ndarray):
-        return None
-    filters, memory = times.shape
-    steps = ops.reshape(state, np.array([-1, filters, memory], np.int32))
-    kept = ops.strided_slice(steps, [0, 0, 1], [0, 0, 0], [1, 1, 1], begin_mask=3, end_mask=7)
-    newest = ops.fully_connected(x, features, None)
-    steps = ops.concatenation(kept, ops.reshape(newest, np.array([-1, filters, 1], np.int32)), axis=2)
-    units = filters // rank
-    by_unit = ops.reshape(ops.mul(steps, times), np.array([-1, units, rank * memory], np.int32))
-    total = ops.sum_(by_unit, np.array([2], np.int32), keep_dims=False)
-    y = activate(total if bias is None else ops.add(total, bias))
-    return y, ops.reshape(steps, np.array([-1, filters * memory], np.int32))
-
-
-def _are_arrays(operands: Sequence[Array | None], places: Sequence[int]) -> bool:
-    return all(isinstance(operands[i], np.ndarray) for i in places)
-
-
-def _clipped(x: Array, limit: float) -> Array:
-    return x if not limit else ops.maximum(ops.minimum(x, np.float32(limit)), np.float32(-limit))
-
-
-def _entering(x: Array, weights: Array, bias: Array, time_major: bool) -> list[Array] | None:
-    """The products of the inputs with the weights, f[b,c] for each step; None where there are too many steps."""
-    axis = 0 if time_major else 1
-    steps = x.shape[axis]
-    if not isinstance(steps, int) or not 0 < steps <= _MOST_STEPS:
-        return None
-    products = ops.fully_connected(x, weights, bias, keep_num_dims=True)
-    found = ops.unpack(products, axis=axis)
-    return list(found) if isinstance(found, tuple) else [found]
-
-
-_MOST_STEPS = 64  # each is half a dozen to a dozen operators of the file
-_ACTIVATIONS: Mapping[str, Callable[[Array], Array]] = {
-    "NONE": lambda x: x,
-    "TANH": ops.tanh,
-    "RELU": ops.relu,
-    "RELU6": ops.relu6,
-    "RELU_N1_TO_1": _within(-1, 1),
-}
-
-
 def spells_zeros(eqn: Eqn) -> bool:
     """Whether an equation is what ZEROS_LIKE is spelled as, which reads the shape of its operand alone."""
     return eqn.op is ops.sub and eqn.inputs[0] is eqn.inputs[1]
@@ -251,16 +133,16 @@ SPELLINGS: Mapping[Op, Callable[..., Any]] = {
     ops.gelu: _gelu,
     ops.elu: _elu,
     ops.prelu: _prelu,
-    ops.relu6: _within(0, 6),
-    ops.relu_0_to_1: _within(0, 1),
-    ops.relu_n1_to_1: _within(-1, 1),
+    ops.relu6: within(0, 6),
+    ops.relu_0_to_1: within(0, 1),
+    ops.relu_n1_to_1: within(-1, 1),
     ops.sum_: _sum,
     ops.squared_difference: _squared_difference,
     ops.hard_swish: _hard_swish,
     ops.bidirectional_sequence_lstm: _two_directions,
-    ops.unidirectional_sequence_lstm: _steps_of_lstm,
-    ops.unidirectional_sequence_rnn: _steps_of_rnn,
-    ops.svdf: _steps_of_svdf,
+    ops.unidirectional_sequence_lstm: steps_of_lstm,
+    ops.unidirectional_sequence_rnn: steps_of_rnn,
+    ops.svdf: steps_of_svdf,
 }
 
 
@@ -288,6 +170,11 @@ def _with_room(x: Array, end: float) -> Array:
     return ops.fake_quant(x, min=-end, max=end, num_bits=16, narrow_range=True)
 
 
+LOOPS: Mapping[Op, Callable[..., Any]] = {
+    ops.unidirectional_sequence_lstm: partial(steps_of_lstm, in_loop=True),
+    ops.unidirectional_sequence_rnn: partial(steps_of_rnn, in_loop=True),
+}
+"""As scans, for recurrences of more steps than are written out, or of an open number of them."""
 COARSE_SPELLINGS: Mapping[Op, Callable[..., Any]] = {
     ops.div: _quotient_by_roots,
     ops.sqrt: lambda x: ops.mul(x, ops.rsqrt(x)),

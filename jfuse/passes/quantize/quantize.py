@@ -48,7 +48,7 @@ def quantize(program: Program, ctx: Context) -> Program:
     program = _equalized(program, ctx, recipe)
     quantizing = Quantizing(recipe, ctx.target)
     if recipe.needs_ranges:
-        program = with_signatures(program, lambda s: respelled(s, recipe, ctx.target))
+        program = with_signatures(program, lambda s: respelled(s, recipe, ctx))
         program = program.with_graphs(lambda graph: with_ends(graph, recipe))
     if recipe.needs_ranges or recipe.needs_moments:
         quantizing = quantizing.calibrated(program, ctx)

@@ -9,17 +9,26 @@ from typing import Any
 from jfuse.ir.graph import Eqn, Graph, Op, Signature
 from jfuse.ir.states import places
 from jfuse.ir.walk import with_bodies
-from jfuse.lowering.integer_spellings import COARSE_SPELLINGS, REFINED, SPELLINGS, spelled_in_integers
+from jfuse.lowering.integer_spellings import COARSE_SPELLINGS, LOOPS, REFINED, SPELLINGS, spelled_in_integers
 from jfuse.opaque_ops.state_operands import state_operands
+from jfuse.passes.context import Context
 from jfuse.passes.quantize.forms import rule_of, why_not_integer
 from jfuse.passes.rewrite import rewrite
+from jfuse.passes.scans.from_while.last_steps import last_steps
+from jfuse.passes.scans.to_loops.scan_to_loops import scan_to_loops
 from jfuse.quantization.recipe import Recipe
 from jfuse.tflite.targets.target import Target
 
 
-def respelled(signature: Signature, recipe: Recipe, target: Target) -> Signature:
-    """The signature with its graph respelled; states whose operator is gone are no longer in its state tensor."""
-    new = replace(signature, graph=respell(signature.graph, recipe, target))
+def respelled(signature: Signature, recipe: Recipe, ctx: Context) -> Signature:
+    """The signature with its graph respelled, long recurrences as loops.
+
+    States whose operator is gone are no longer in its state tensor.
+    """
+    graph = respell(signature.graph, recipe, ctx.target)
+    looped = scan_to_loops(last_steps(graph), ctx)
+    # Operators that loops are made with may have no integers either, as zeros of an open size.
+    new = replace(signature, graph=graph if looped is graph else respell(looped, recipe, ctx.target))
     without = _in_operators(signature) - _in_operators(new)
     states = (replace(s, home="variable") if s.name in without else s for s in signature.states)
     return replace(new, states=tuple(states))
@@ -45,4 +54,5 @@ def respell(graph: Graph, recipe: Recipe, target: Target) -> Graph:
 
     changed = with_bodies(graph, lambda body: respell(body, recipe, target))
     changed = spelled(spelled(changed, SPELLINGS), SPELLINGS)  # what an operator becomes may have a spelling, too
+    changed = spelled(changed, LOOPS) if target.has("WHILE") else changed
     return spelled(spelled(changed, COARSE_SPELLINGS), REFINED) if recipe.int8_only else changed

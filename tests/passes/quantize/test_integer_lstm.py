@@ -12,6 +12,8 @@ import pytest
 import jfuse
 from jfuse.ir.graph import Eqn, Program
 from jfuse.kernels import ops
+from jfuse.kernels.control import while_
+from jfuse.lowering import integer_recurrences
 from jfuse.quantization.real_numbers import as_integers, as_real
 from jfuse.running.ethos import placed
 from jfuse.running.interpreter import LiteRt
@@ -100,6 +102,35 @@ def test_sixteen_bits_stay_fused_for_the_kernel_that_takes_them() -> None:
         np.testing.assert_array_equal(first.setdefault(seed, micro.get_output(0)), micro.get_output(0))
     _, in_litert = in_integers([layers.LSTM(16)], shape, 1, "int16x8")
     assert not any(eqn.op.cell for eqn in in_litert.program.graphs()[0].eqns)
+
+
+LONG: dict[str, tuple[int | None, str, Any]] = {
+    "16 bits": (1, "int16x8", lambda: [layers.LSTM(6), layers.Dense(3)]),
+    "open batch": (None, "int16x8", lambda: [layers.LSTM(6, return_sequences=True), layers.LSTM(5)]),
+    "two directions": (1, "int16x8", lambda: [layers.Bidirectional(layers.LSTM(5, return_sequences=True))]),
+    "simple rnn": (1, "int8", lambda: [layers.SimpleRNN(6, activation="relu"), layers.Dense(3)]),
+    "activation": (1, "int8", lambda: [layers.LSTM(6, activation="relu"), layers.Dense(3)]),
+}
+
+
+@pytest.mark.parametrize("name", ["16 bits", *(pytest.param(n, marks=pytest.mark.slow) for n in list(LONG)[1:])])
+def test_long_recurrences_without_a_kernel_are_loops_of_integers(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(integer_recurrences, "MOST_STEPS", 4)  # XLA compiles each of many steps
+    batch, recipe, make = LONG[name]
+    model, lite = in_integers(make(), (1, 12, 8), batch, recipe, loop="while")
+    graph = lite.program.graphs()[0]
+    assert not [q for q in lite.report.quantized if q.reason]
+    assert not any(eqn.op.cell for eqn in graph.eqns)
+    assert any(eqn.op is while_ for eqn in graph.eqns)
+    runner, (given,) = LiteRt(lite.to_bytes()), lite.signature().input_names
+    wanted, answers = [], []
+    for seed in CALLS:
+        x = draw(seed, (1, 12, 8))
+        (found,) = runner.run("serving_default", {given: x}).values()
+        np.testing.assert_array_equal(found, np.asarray(lite(x)))
+        answers.append(found)
+        wanted.append(np.asarray(model(x)))
+    assert snr_db(np.stack(answers), np.stack(wanted)) > (40 if recipe == "int16x8" else 25)
 
 
 @pytest.mark.slow
