@@ -80,12 +80,22 @@ def rule_of(eqn: Eqn, recipe: Recipe) -> QuantizeRule:
 
 
 def weight_consts(eqn: Eqn, rule: QuantizeRule) -> Iterator[tuple[WeightOperand, Const]]:
-    """The constant weights with enough elements, counted together where the kernel takes all of them or none."""
-    floats = [(weights, atom) for weights, atom in _constants(eqn) if is_float(atom)]
+    """The constant weights with enough elements, counted together where the kernel takes all of them or none.
+
+    Not those of one element for each channel, as a norm's in a DEPTHWISE_CONV_2D of 1x1: each would have a scale, and
+    the kernel would round what it reads.
+    """
+    floats = [(w, a) for w, a in _constants(eqn) if is_float(a) and not _is_one_for_each_channel(eqn, w, a, rule)]
     all_of_them = sum(atom.array.size for _, atom in floats) if facts(eqn).together else 0
     for weights, atom in floats:
         if weights.along or max(atom.array.size, all_of_them) >= rule.min_elements:
             yield weights, atom
+
+
+def _is_one_for_each_channel(eqn: Eqn, weights: WeightOperand, const: Const, rule: QuantizeRule) -> bool:
+    if weights.along or weights.moved or rule.granularity == "tensor" or not const.type.rank:
+        return False
+    return bool(const.array.size == const.array.shape[weights.axis_of(eqn)])
 
 
 def _constants(eqn: Eqn) -> Iterator[tuple[WeightOperand, Const]]:
@@ -105,8 +115,10 @@ def weight_form(eqn: Eqn, rule: QuantizeRule) -> EqnForm:
     row = facts(eqn)
     found = list(weight_consts(eqn, rule))
     if not found:
-        too_few = any(is_float(atom) for _, atom in _constants(eqn))
-        return EqnForm("float", rule, f"its weights have fewer than {rule.min_elements} elements" if too_few else "")
+        floats = [(weights, atom) for weights, atom in _constants(eqn) if is_float(atom)]
+        enough = [w for w, a in floats if a.array.size >= rule.min_elements]
+        too_few = f"its weights have fewer than {rule.min_elements} elements" if floats else ""
+        return EqnForm("float", rule, "its weights have one element for each channel" if enough else too_few)
     if row.together and len(found) < len(list(_constants(eqn))):
         return EqnForm("float", rule, "its kernel takes all weights in few bits or none, and some are no floats")
     if not all(is_finite(const) for _, const in found):

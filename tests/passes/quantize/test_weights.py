@@ -66,6 +66,22 @@ def test_weights_only_stand_behind_dequantize() -> None:
     assert [str(t) for t in of_halves] == ["f16[64,32]", "f16[48,64]", "f16[16,48]"]
 
 
+def test_weights_of_one_element_for_each_channel_stay_float() -> None:
+    """A norm before an activation: its scales would take more bytes, and the kernel would round what it reads."""
+    options = {"padding": "SAME", "stride_w": 1, "stride_h": 1, "depth_multiplier": 1, "dilation_w_factor": 1}
+    options |= {"dilation_h_factor": 1, "fused_activation_function": "RELU"}
+
+    def norm(size: int) -> Any:
+        weights = drawn(1, size, size, 2048)
+        return lambda x: ops.depthwise_conv_2d(x, weights, drawn(2048), **options)
+
+    kinds = {}
+    for size in (1, 3):
+        model = quantized(program_of(norm(size), TensorType((1, 4, 4, 2048), DType.f32)), Recipe.named("dynamic"))
+        kinds[size] = [(q.form, q.reason) for q in model.report.quantized]
+    assert kinds == {1: [("float", "its weights have one element for each channel")], 3: [("i8 weights", "")]}
+
+
 def test_rules_choose_by_name_and_kind_and_granularity() -> None:
     recipe = Recipe((QuantizeRule("dynamic", op="FULLY_CONNECTED", granularity="tensor"),))
     first, *_ = eqns_of(quantized(MLP, recipe).program)
