@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import sys
 from collections.abc import Generator
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,6 +29,11 @@ _FLAGS = (
     "--xla_cpu_use_fusion_emitters=false",
 )
 os.environ["XLA_FLAGS"] = " ".join([os.environ.get("XLA_FLAGS", ""), *_FLAGS]).strip()
+
+# Where Python is told to write no bytecode, each of the many processes that the tests start would compile all of jfuse,
+# and each worker would rewrite the assertions of all tests again. The folders are those that git ignores.
+sys.dont_write_bytecode = False
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 
 @dataclass(frozen=True)
