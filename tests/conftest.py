@@ -19,16 +19,11 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 # TensorFlow turns oneDNN on where the processor has AVX-512. Its SOFTMAX refuses more than 5 axes, and its convolutions
 # and batch norms give other shapes for empty batches: the oracle must be the same on every machine.
 os.environ["TF_ENABLE_ONEDNN_OPTS"] = "0"
-# Two devices, so that sharding over devices is tested without a GPU. Most programs of the tests run once or twice: with
-# little optimization they take a third of the time to compile. Code is made in one piece: dividing it among threads
-# costs a third of that time, and there are as many workers as cores.
-_FLAGS = (
-    "--xla_force_host_platform_device_count=2",
-    "--xla_cpu_parallel_codegen_split_count=1",
-    "--xla_backend_optimization_level=0",
-    "--xla_cpu_use_fusion_emitters=false",
-)
-os.environ["XLA_FLAGS"] = " ".join([os.environ.get("XLA_FLAGS", ""), *_FLAGS]).strip()
+# Two devices, so that sharding over devices is tested without a GPU. Code is made in one piece: dividing it among
+# threads costs a third of the time of compiling, and there are as many workers as cores.
+_FLAGS = ("--xla_force_host_platform_device_count=2", "--xla_cpu_parallel_codegen_split_count=1")
+# Programs of the default suite run once or twice. The slow suite compiles them as users' are.
+_HASTY_FLAGS = ("--xla_backend_optimization_level=0", "--xla_cpu_use_fusion_emitters=false")
 
 # Where Python is told to write no bytecode, each of the many processes that the tests start would compile all of jfuse,
 # and each worker would rewrite the assertions of all tests again. The folders are those that git ignores.
@@ -57,6 +52,12 @@ class Golden:
 _KEEPER = Keeper()
 _PEAKS: list[tuple[int, str]] = []
 """The most memory of each worker, in bytes, and the test that took it."""
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Tell XLA how to compile, before it starts."""
+    hasty = _HASTY_FLAGS if config.option.markexpr == "not slow" else ()
+    os.environ["XLA_FLAGS"] = " ".join([*_FLAGS, *hasty, os.environ.get("XLA_FLAGS", "")]).strip()
 
 
 @pytest.hookimpl(wrapper=True)
