@@ -93,7 +93,7 @@ def weight_consts(eqn: Eqn, rule: QuantizeRule) -> Iterator[tuple[WeightOperand,
 
 
 def _is_one_for_each_channel(eqn: Eqn, weights: WeightOperand, const: Const, rule: QuantizeRule) -> bool:
-    if weights.along or weights.moved or rule.granularity == "tensor" or not const.type.rank:
+    if facts(eqn).together or weights.moved or rule.granularity == "tensor" or not const.type.rank:
         return False
     return bool(const.array.size == const.array.shape[weights.axis_of(eqn)])
 

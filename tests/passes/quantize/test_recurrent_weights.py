@@ -54,6 +54,13 @@ def test_integer_weights_of_an_open_batch(name: str) -> None:
     assert bool(fused) == (name != "gru")
 
 
+def test_one_number_a_step() -> None:
+    """Its weights have one element for each unit, and the kernel takes all weights in few bits or none."""
+    model = awake(keras.Sequential([keras.Input((9, 1), batch_size=1), layers.LSTM(40)]))
+    (told,) = jfuse.convert(model, verify=False, quantize="dynamic").report.quantized
+    assert str(told) == "1 unidirectional_sequence_lstm: i8 weights"
+
+
 @pytest.mark.parametrize("recipe", ["dynamic", pytest.param("int8", marks=pytest.mark.slow)])
 def test_a_mask_among_the_weights_stays_float(recipe: str) -> None:
     """Padded steps are switched off by one weight of 1e5 a gate, beside which all others would be 0 in 8 bits."""
