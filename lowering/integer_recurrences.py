@@ -26,26 +26,17 @@ def within(low: float, high: float) -> Callable[[Array], Array]:
 
 
 def steps_of_rnn(
-    x: Array,
-    weights: Array,
-    recurrent: Array,
-    bias: Array,
-    h: Array,
-    *,
-    time_major: bool,
-    fused_activation_function: str,
-    in_loop: bool = False,
-    **options: Any,
+    x: Array, weights: Array, recurrent: Array, bias: Array, h: Array, *, in_loop: bool = False, **options: Any
 ) -> tuple[Array, ...] | None:
     """A simple RNN: the products of the inputs at once, then a product and an activation for each step."""
-    activate = _ACTIVATIONS.get(fused_activation_function)
+    activate = _ACTIVATIONS.get(options["fused_activation_function"])
     if activate is None:
         return None
 
     def step(entering: Array, h: Array) -> tuple[Array, ...]:
         return (activate(ops.add(entering, ops.fully_connected(h, recurrent, None))),)
 
-    return _over_steps(step, (x, weights, bias), (h,), time_major, in_loop)
+    return _over_steps(step, (x, weights, bias), (h,), options["time_major"], in_loop)
 
 
 def steps_of_lstm(

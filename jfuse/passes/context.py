@@ -32,13 +32,14 @@ class SubPasses:
     recover: finds composites in the body of a composite that is opened; single_steps: single steps, too. simplify: the
     step of a loop, before it is measured and repeated; done: what became of the bodies that it was asked for before.
     as_lowered: what the passes after `fuse` make of a graph, for judging a fusion; compact: with loops of one step each
-    turn, whatever form they take later, which is quick.
+    turn, whatever form they take later, which is quick. in_loops: scans that were made late as loops of the file.
     The defaults leave a graph as it is: nothing comes after a pass that runs by itself.
     """
 
     recover: Callable[[Graph, Context, bool], Graph] = lambda graph, ctx, single_steps: graph
     simplify: Callable[[Graph, dict[Graph, Graph]], Graph] = lambda graph, done: graph
     as_lowered: Callable[[Graph, Context, bool], Lowered] = lambda graph, ctx, compact: Lowered(graph)
+    in_loops: Callable[[Graph, Context], Graph] = lambda graph, ctx: graph
 
 
 OnStage: TypeAlias = Callable[[str], None]

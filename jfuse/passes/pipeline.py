@@ -172,8 +172,10 @@ SUB_PASSES = SubPasses(
     recover=lambda graph, ctx, single_steps: recover(graph, ctx, single_steps=single_steps),
     simplify=lambda graph, done: simplify(graph, Context(), done=done),
     as_lowered=as_lowered,
+    in_loops=lambda graph, ctx: scan_to_loops(last_steps(graph), ctx),
 )
-"""The passes that others run on parts of a graph: `fuse` the first and the last, `scan_to_loops` the second."""
+"""The passes that others run on parts of a graph: `fuse` recover and as_lowered, `scan_to_loops` simplify, `quantize`
+simplify and in_loops."""
 
 
 def run_pipeline(

@@ -23,7 +23,7 @@ _MEANS, _SQUARES = "means", "squares"
 
 
 @dataclass(frozen=True)
-class Product:
+class ConstantProduct:
     """Constant weights that an equation multiplies one of its operands with.
 
     operand: its position. place: that of the weights. bias: that of a constant which is added to the product; None
@@ -85,7 +85,7 @@ def _const(eqn: Eqn, place: int) -> Const:
     return atom
 
 
-def products_of(eqn: Eqn) -> Iterator[Product]:
+def products_of(eqn: Eqn) -> Iterator[ConstantProduct]:
     """The products of an equation with constant weights: of an LSTM, those of its gates with its input."""
     recurrence = facts(eqn).recurrence
     if isinstance(recurrence, IntegerLstm):
@@ -94,23 +94,23 @@ def products_of(eqn: Eqn) -> Iterator[Product]:
         yield from _plain(eqn)
 
 
-def _plain(eqn: Eqn) -> Iterator[Product]:
+def _plain(eqn: Eqn) -> Iterator[ConstantProduct]:
     roles = operands_of(eqn)
     if roles.activations[:1] != (0,) or [w.operand for w in roles.weights] != [1] or not isinstance(eqn.inputs[0], Var):
         return
     (of,) = roles.weights
     terms = _const(eqn, 1).array.shape[-1] if eqn.op.product == "matrices" else eqn.inputs[0].type.shape[-1]
     if is_known(terms) and terms:
-        yield Product(eqn, 0, 1, _bias(eqn, roles.bias), of.axis_of(eqn), int(terms))
+        yield ConstantProduct(eqn, 0, 1, _bias(eqn, roles.bias), of.axis_of(eqn), int(terms))
 
 
-def _gates(eqn: Eqn, recurrence: IntegerLstm) -> Iterator[Product]:
+def _gates(eqn: Eqn, recurrence: IntegerLstm) -> Iterator[ConstantProduct]:
     """Those to which a bias is added: behind a layer norm it is not added to the product."""
     for gate in recurrence.gates:
         weights = eqn.inputs[gate.weights]
         if isinstance(weights, Const) and eqn.inputs[gate.norm] is None:
             terms = weights.array.shape[-1]
-            yield Product(eqn, recurrence.data, gate.weights, _bias(eqn, gate.bias), 0, terms)
+            yield ConstantProduct(eqn, recurrence.data, gate.weights, _bias(eqn, gate.bias), 0, terms)
 
 
 def _bias(eqn: Eqn, place: int | None) -> int | None:
@@ -123,14 +123,14 @@ def wanted_moments(forms: Mapping[Eqn, EqnForm]) -> dict[Observed, Moments]:
     return dict([*means, *(p.squares for p in _in_turn(forms) if p.squares is not None)])
 
 
-def _products(forms: Mapping[Eqn, EqnForm]) -> Iterator[tuple[Product, QuantizeRule]]:
+def _products(forms: Mapping[Eqn, EqnForm]) -> Iterator[tuple[ConstantProduct, QuantizeRule]]:
     """The products whose weights are to be in few bits."""
     for eqn, form in forms.items():
         for product in products_of(eqn) if form.kind in ("weights", "integer") else ():
             yield product, form.rule
 
 
-def _in_turn(forms: Mapping[Eqn, EqnForm]) -> Iterator[Product]:
+def _in_turn(forms: Mapping[Eqn, EqnForm]) -> Iterator[ConstantProduct]:
     return (product for product, rule in _products(forms) if rule.weight_algorithm == IN_TURN)
 
 
@@ -163,7 +163,7 @@ class ProductMoments:
             if any(id(const) not in self.of_weights for const in consts):
                 yield eqn
 
-    def corrected(self, product: Product, given: Const) -> Const | None:
+    def corrected(self, product: ConstantProduct, given: Const) -> Const | None:
         """The bias of a product without what its results are off by on average for its weights in few bits.
 
         given: these weights. The bias as it is where calibration does not know; None without one.
@@ -173,7 +173,7 @@ class ProductMoments:
         bias, error = _const(product.eqn, product.bias), self._mean_error(product, given)
         return bias if error is None else Const((bias.array - error).astype(np.float32), bias.name)
 
-    def _mean_error(self, product: Product, given: Const) -> np.ndarray | None:
+    def _mean_error(self, product: ConstantProduct, given: Const) -> np.ndarray | None:
         """f64[outputs]; as if the operand were the same everywhere in an image, without zeros around it."""
         means = self._means(product.means[0])
         if means is None:

@@ -14,8 +14,6 @@ from jfuse.opaque_ops.state_operands import state_operands
 from jfuse.passes.context import Context
 from jfuse.passes.quantize.forms import rule_of, why_not_integer
 from jfuse.passes.rewrite import rewrite
-from jfuse.passes.scans.from_while.last_steps import last_steps
-from jfuse.passes.scans.to_loops.scan_to_loops import scan_to_loops
 from jfuse.quantization.recipe import Recipe
 from jfuse.tflite.targets.target import Target
 
@@ -26,7 +24,7 @@ def respelled(signature: Signature, recipe: Recipe, ctx: Context) -> Signature:
     States whose operator is gone are no longer in its state tensor.
     """
     graph = respell(signature.graph, recipe, ctx.target)
-    looped = scan_to_loops(last_steps(graph), ctx)
+    looped = ctx.sub.in_loops(graph, ctx)
     # Operators that loops are made with may have no integers either, as zeros of an open size.
     new = replace(signature, graph=graph if looped is graph else respell(looped, recipe, ctx.target))
     without = _in_operators(signature) - _in_operators(new)
