@@ -12,7 +12,7 @@ from jfuse.kernels.core.op import Array, TflOp
 from jfuse.kernels.integer.numbers.fixed_point import Multiplier, multiplied, saturating_shift, shifted_right
 from jfuse.kernels.integer.numbers.scaling import activation_range, finished
 from jfuse.kernels.integer.tables import is_of_bytes, is_of_bytes_or_words, looked_up
-from jfuse.kernels.nn.activation import hard_swish, leaky_relu, prelu, relu, relu6, relu_n1_to_1
+from jfuse.kernels.nn.activation import hard_swish, leaky_relu, prelu, relu, relu6, relu_0_to_1, relu_n1_to_1
 
 
 def _declare_relu(op: TflOp, activation: str) -> None:
@@ -35,6 +35,7 @@ def _declare_relu(op: TflOp, activation: str) -> None:
 _declare_relu(relu, "RELU")
 _declare_relu(relu6, "RELU6")
 _declare_relu(relu_n1_to_1, "RELU_N1_TO_1")
+_declare_relu(relu_0_to_1, "RELU_0_TO_1")
 
 
 def _slopes(types: IntegerTypes, alpha: float) -> tuple[float, float]:

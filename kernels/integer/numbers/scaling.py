@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import jax.numpy as jnp
 import numpy as np
 
@@ -13,6 +15,13 @@ from jfuse.kernels.integer.numbers.fixed_point import half_away
 EIGHT_BITS = frozenset({DType.i8})
 CLAMPS = frozenset({"NONE", "RELU", "RELU6", "RELU_N1_TO_1"})
 """Fused activations that integer kernels have."""
+_ENDS: Mapping[str, tuple[float | None, float | None]] = {
+    "NONE": (None, None),
+    "RELU": (0.0, None),
+    "RELU6": (0.0, 6.0),
+    "RELU_N1_TO_1": (-1.0, 1.0),
+    "RELU_0_TO_1": (0.0, 1.0),  # an operator, but no fused activation
+}
 
 
 def activation_range(t: TensorType, activation: str = "NONE") -> tuple[int, int]:
@@ -27,13 +36,8 @@ def activation_range(t: TensorType, activation: str = "NONE") -> tuple[int, int]
     def step(real: float) -> int:
         return zero + half_away(float(np.float32(real) / scale))
 
-    if activation in ("RELU", "RELU6"):
-        least = max(least, step(0.0))
-    if activation == "RELU6":
-        greatest = min(greatest, step(6.0))
-    if activation == "RELU_N1_TO_1":
-        least, greatest = max(least, step(-1.0)), min(greatest, step(1.0))
-    return least, greatest
+    low, high = _ENDS[activation]
+    return max(least, least if low is None else step(low)), min(greatest, greatest if high is None else step(high))
 
 
 def finished(total: Array, t: TensorType, activation: str = "NONE") -> Array:

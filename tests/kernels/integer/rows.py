@@ -484,6 +484,7 @@ ROWS: dict[str, Row] = {
     "RELU6": Row(partial(_unary, op=ops.relu6)),
     "RELU6 in 16 bits": Row(partial(_unary, op=ops.relu6, dtype="i16"), LITERT),
     "RELU_N1_TO_1": Row(partial(_unary, op=ops.relu_n1_to_1), LITERT),
+    "RELU_0_TO_1": Row(partial(_unary, op=ops.relu_0_to_1), LITERT),
     "SOFTMAX": Row(_softmax),
     "TANH": Row(partial(_unary, op=ops.tanh, fixed=(1 / 128, 0))),
     "SUM": Row(partial(_reduction, op=ops.sum_, same=False), ("xnnpack", "tflm")),
