@@ -30,7 +30,7 @@ def steps_of_rnn(
 ) -> tuple[Array, ...] | None:
     """A simple RNN: the products of the inputs at once, then a product and an activation for each step."""
     activate = _ACTIVATIONS.get(options["fused_activation_function"])
-    if activate is None:
+    if activate is None or (in_loop and not _are_arrays([recurrent], [0])):  # a step reads nothing from outside
         return None
 
     def step(entering: Array, h: Array) -> tuple[Array, ...]:
@@ -49,6 +49,8 @@ def steps_of_lstm(
     there = [i for i, w in enumerate(weights) if w is not None]
     matrices = [np.concatenate([a[i] for i in there]) for a in (weights, recurrent, biases) if _are_arrays(a, there)]
     if activate is None or any(a is not None for a in operands[19:]) or len(matrices) < 3:
+        return None
+    if in_loop and not _are_arrays(operands, [i for i in range(17) if operands[i] is not None]):
         return None
     is_diagonal = matrices[1].ndim == 1
 

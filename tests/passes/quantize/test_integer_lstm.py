@@ -11,6 +11,7 @@ import pytest
 
 import jfuse
 from jfuse.ir.graph import Eqn, Program
+from jfuse.ir.trace import trace_graph
 from jfuse.kernels import ops
 from jfuse.kernels.control import while_
 from jfuse.lowering import integer_recurrences
@@ -131,6 +132,19 @@ def test_long_recurrences_without_a_kernel_are_loops_of_integers(name: str, monk
         answers.append(found)
         wanted.append(np.asarray(model(x)))
     assert snr_db(np.stack(answers), np.stack(wanted)) > (40 if recipe == "int16x8" else 25)
+
+
+def test_a_step_reads_no_weights_from_outside_of_the_loop() -> None:
+    """Weights that are computed, as by DEQUANTIZE, stay with the fused operator."""
+
+    def kinds(x: Any, recurrent: Any) -> Any:
+        rest: dict[str, Any] = {"time_major": False, "fused_activation_function": "TANH", "in_loop": True}
+        weights, bias, state = np.ones((4, 8), np.float32), np.zeros(4, np.float32), np.zeros((1, 4), np.float32)
+        of = integer_recurrences.steps_of_rnn
+        assert of(x, weights, recurrent, bias, state, **rest) is None
+        return of(x, weights, np.ones((4, 4), np.float32), bias, state, **rest)
+
+    assert [eqn.op.name for eqn in trace_graph(kinds, [f32(1, 9, 8), f32(4, 4)]).eqns if eqn.bodies] == ["scan"]
 
 
 @pytest.mark.slow
