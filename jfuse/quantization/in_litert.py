@@ -61,12 +61,13 @@ class LiteRtLooks:
         order = {var: i for i, var in enumerate(seen)}
         self._spreads = {s.what: order[s.what.var] for s in slots if isinstance(s.tally, Spread)}
         self._counted = [s.what for s in slots if isinstance(s.tally, Spread) and s.tally.is_total]
-        self._moments = [(s.what, s.tally, _value(s, graph)) for s in slots if isinstance(s.tally, Moments)]
-        summed = dict.fromkeys(order[var] for _, _, var in self._moments)
-        self._summed = {place: i for i, place in enumerate(summed)}
-        self._order = order
+        operands = {s.what: (_value(s, graph), s.tally.terms) for s in slots if isinstance(s.tally, Moments)}
+        self._summed = {what: (order[var], terms) for what, (var, terms) in operands.items()}
+        self._rows = {what: known_size(var.type.shape, sizes) // terms for what, (var, terms) in operands.items()}
         self._looks = Looks(
-            tuple(places[var] for var in seen), tuple(order[what.var] for what in self._counted), tuple(summed)
+            tuple(places[var] for var in seen),
+            tuple(order[what.var] for what in self._counted),
+            tuple(dict.fromkeys(self._summed.values())),
         )
         self._workers = LiteRtWorkers(self._file)
         self._works = True
@@ -96,15 +97,16 @@ class LiteRtLooks:
         except (JfuseError, Refused):
             self._works = False
             return None
-        if any(seen.others[:, place].any() for place in self._summed):
+        if any(seen.others[:, place].any() for place, _ in self._looks.summed):
             return None
         counts = dict(zip(self._counted, seen.counts, strict=True))
         records = {
             what: Record.of_calls(-seen.ends[:, i, 0], seen.ends[:, i, 1], seen.others[:, i], counts.get(what))
             for what, i in self._spreads.items()
         }
-        for what, tally, var in self._moments:
-            records[what] = Record(moments=_moments(tally, seen.sums[self._summed[self._order[var]]], len(arrays[0])))
+        sums = dict(zip(self._looks.summed, seen.sums, strict=True))
+        for what, of in self._summed.items():
+            records[what] = Record(moments=np.append(sums[of], self._rows[what] * len(arrays[0]))[None])
         return records
 
     def close(self) -> None:
@@ -123,7 +125,8 @@ def _is_outside(slot: ObservedSlot, own: set[Var]) -> bool:
     """Whether a value is one of the graph's own, and what is kept of it follows from its extremes, bins or sum."""
     if slot.what.var not in own:
         return False
-    return not slot.tally.squares if isinstance(slot.tally, Moments) else not slot.what.part
+    tally = slot.tally
+    return not tally.squares and tally.windows is None if isinstance(tally, Moments) else not slot.what.part
 
 
 def _value(slot: ObservedSlot, graph: Graph) -> Var:
@@ -142,9 +145,3 @@ def _program(graph: Graph) -> Program:
         tuple(f"{w}_{i}" for i in range(len(of))) for w, of in (("input", graph.inputs), ("output", graph.outputs))
     )
     return Program((Signature("call", graph, inputs, outputs),))
-
-
-def _moments(tally: Moments, total: np.ndarray, samples: int) -> np.ndarray:
-    """The sums of the terms in all samples, and the number of rows.   total: the sum of the operand over the samples"""
-    rows = tally.rows(total)
-    return np.append(rows.sum(0, dtype=np.float64), len(rows) * samples)[None]

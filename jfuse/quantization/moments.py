@@ -20,17 +20,17 @@ from jfuse.quantization.tallies import added
 class Moments:
     """A tally of the rows of numbers that a product multiplies its weights with.
 
-    operand: of the product, by position. rows: f[...] of it -> f[rows, terms], without squares of NumPy as well: the
-        rows of a sum over samples are then the sums of their rows. squares: whether to keep the sums of the
-        products of any two terms, f32[terms + 1, terms + 1], where the last term is 1; else only those with the last
-        term, f32[1, terms + 1]: the sum of each term, and how many rows there were. One for all samples of a `vmap`.
+    operand: of the product, by position. terms: in a row. squares: whether to keep the sums of the products of any two
+        terms, f32[terms + 1, terms + 1], where the last term is 1; else only those with the last term,
+        f32[1, terms + 1]: the sum of each term, and how many rows there were. One for all samples of a `vmap`.
+    windows: f[...] of the operand -> f[rows, terms]; None where its numbers are the rows, one after the other.
     finite_only: leave out rows with NaNs or infinities.
     """
 
     operand: int
-    rows: Callable[[Any], Any]
     terms: int
     squares: bool
+    windows: Callable[[Any], Any] | None = None
     finite_only: bool = False
 
     @property
@@ -61,7 +61,8 @@ class Moments:
 
     def update(self, kept: Any, value: Any, weight: Any) -> Any:
         """The array after one more value.   value: f[...]; weight: i32[]"""
-        rows = jnp.asarray(self.rows(value), jnp.float32)
+        rows = jnp.reshape(value, (-1, self.terms)) if self.windows is None else self.windows(value)
+        rows = jnp.asarray(rows, jnp.float32)
         terms = jnp.concatenate([rows, jnp.ones_like(rows[:, :1])], 1)
         if self.finite_only:
             terms = jnp.where(jnp.isfinite(rows).all(1, keepdims=True), terms, 0)

@@ -48,10 +48,6 @@ def by_litert(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     return gave
 
 
-def rows(x: Any) -> Any:
-    return x.reshape(-1, 12)
-
-
 def test_a_network_and_the_rows_of_a_product(by_litert: list[Any]) -> None:
     """Extremes, histograms and sums of an image's convolution and of what a dense layer reads."""
     outputs = [x := keras.Input((9, 6, 1)), x := layers.Conv2D(3, 3, activation="relu")(x)]
@@ -62,7 +58,7 @@ def test_a_network_and_the_rows_of_a_product(by_litert: list[Any]) -> None:
     conv, read, dense = map(np.asarray, model(x))
     what, product = result(program, "CONV_2D"), result(program, "FULLY_CONNECTED")
     means = Observed(product.var, "means")
-    moments = {means: Moments(0, rows, 12, squares=False)}
+    moments = {means: Moments(0, 12, squares=False)}
     statistics = calibrate(program, every_value(program), x, histograms=[what], moments=moments)
     assert by_litert
     assert all(of is not None for of in by_litert)
@@ -117,7 +113,7 @@ def test_rows_that_are_not_finite_are_left_to_xla(by_litert: list[Any]) -> None:
     program = programs.program(lambda x: ops.mul(ops.fully_connected(ops.log(x), *WEIGHTS), np.float32(2)), f32(2, 3))
     what = Observed(result(program, "FULLY_CONNECTED").var, "means")
     x = np.array([[[1, 2, 3], [4, 0, 1]], [[3, 3, 3], [1, 2, 1]]], np.float32)
-    moments = {what: Moments(0, lambda v: v.reshape(-1, 3), 3, squares=False)}
+    moments = {what: Moments(0, 3, squares=False)}
     statistics = calibrate(program, [], list(x), moments=moments)
     assert by_litert == [None]
     wanted = np.log(x.reshape(-1, 3)[[0, 2, 3]]).sum(0)

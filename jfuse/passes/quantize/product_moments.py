@@ -51,7 +51,7 @@ class ConstantProduct:
     @property
     def means(self) -> tuple[Observed, Moments]:
         """What is kept for the mean of its errors; the gates of an LSTM have the same, of all steps alike."""
-        return Observed(self.eqn.outputs[0], _MEANS), Moments(self.operand, self._rows, self.terms, squares=False)
+        return Observed(self.eqn.outputs[0], _MEANS), Moments(self.operand, self.terms, squares=False)
 
     @property
     def squares(self) -> tuple[Observed, Moments] | None:
@@ -63,11 +63,8 @@ class ConstantProduct:
         if facts(self.eqn).recurrence is not None:  # the other weights of which read what no operand is
             return None
         is_pixel = terms == self.terms and self.eqn.params.get("stride_w", 1) == self.eqn.params.get("stride_h", 1) == 1
-        rows = self._rows if is_pixel else self._windows
-        return Observed(self.eqn.outputs[0], _SQUARES), Moments(self.operand, rows, terms, squares=True)
-
-    def _rows(self, x: Any) -> Any:
-        return x.reshape((-1, self.terms))
+        windows = None if is_pixel else self._windows
+        return Observed(self.eqn.outputs[0], _SQUARES), Moments(self.operand, terms, squares=True, windows=windows)
 
     def _windows(self, x: Any) -> Any:
         """The rows of the operand, which are its product with the unit matrix."""

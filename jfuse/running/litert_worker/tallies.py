@@ -20,6 +20,7 @@ _UPPER = 1 if sys.byteorder == "little" else 0  # which half of a number has its
 _HALVES = 2**16  # of numbers, their upper ones
 _WAITING = 2**15  # numbers: of each value two bytes
 _MOST = 2**31  # of one half: what an entry holds
+_ROW = 2**10  # numbers, from which on NumPy adds up rows as fast as it reads them
 _INFINITY = float("inf")
 
 Number = Any
@@ -29,13 +30,13 @@ Number = Any
 class Looks(NamedTuple):
     """Which tensors of a file are looked at.
 
-    places: of the file's inputs and then outputs, by position. counted, summed: of which of these, by position in
-    `places`, there is a histogram, or the sum over the samples.
+    places: of the file's inputs and then outputs, by position. counted: of which of these, by position in `places`,
+    there is a histogram. summed: of which, and how many terms a row of it has, there is the sum of the rows.
     """
 
     places: tuple[int, ...]
     counted: tuple[int, ...]
-    summed: tuple[int, ...]
+    summed: tuple[tuple[int, int], ...]
 
 
 class Seen(NamedTuple):
@@ -43,7 +44,7 @@ class Seen(NamedTuple):
 
     ends: f32[samples,values,2], the extremes of the finite numbers, the least one negated; both -inf where there are
     none. others: bool[samples,values], whether there were other numbers. counts: i64[counted,BINS], of finite ones.
-    sums: f32 each, in the shapes of the values, without samples in which one has other numbers.
+    sums: f64[terms] each, over all rows, without samples in which the value has other numbers.
     """
 
     ends: np.ndarray
@@ -66,7 +67,9 @@ class Tallies:
     def __init__(self, looks: Looks) -> None:
         self._looks = looks
         self._histograms = {place: Histogram() for place in looks.counted}
-        self._sums: dict[int, np.ndarray] = {}
+        sums = [(place, _SumOfRows(terms)) for place, terms in looks.summed]
+        self._sums = [of for _, of in sums]
+        self._sums_at = [[of for place, of in sums if place == at] for at in range(len(looks.places))]
         self._ends: list[list[tuple[Number, Number]]] = []
         self._others: list[list[bool]] = []
 
@@ -83,16 +86,11 @@ class Tallies:
             ends.append((-low, high))
             if place in self._histograms:
                 self._histograms[place].add(numbers)
-            if place in self._looks.summed:
-                self._add(place, value, is_other)
+            if not is_other:
+                for of in self._sums_at[place]:
+                    of.add(numbers)
         self._ends.append(ends)
         self._others.append(others)
-
-    def _add(self, place: int, value: Callable[[], np.ndarray], is_other: bool) -> None:
-        if place not in self._sums:
-            self._sums[place] = np.zeros(value().shape, np.float32)
-        if not is_other:
-            self._sums[place] += value()
 
     def seen(self) -> Seen:
         """What was seen in all calls; there are no more."""
@@ -101,7 +99,7 @@ class Tallies:
         counts = np.zeros((len(self._looks.counted), BINS), np.int64)
         for i, place in enumerate(self._looks.counted):
             counts[i] = self._histograms.pop(place).counts()  # one after the other: they are large
-        return Seen(ends, others, counts, [self._sums[place] for place in self._looks.summed])
+        return Seen(ends, others, counts, [of.sum() for of in self._sums])
 
 
 def _floats(value: np.ndarray) -> np.ndarray:
@@ -134,6 +132,28 @@ def ends_of(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 def _of_rows(low: np.ndarray, high: np.ndarray) -> np.ndarray:
     return np.stack([-low.min(1, initial=np.inf), high.max(1, initial=-np.inf)], 1)
+
+
+class _SumOfRows:
+    """The sum of rows of so many terms. Several are added up as one: NumPy is fastest on long rows."""
+
+    def __init__(self, terms: int) -> None:
+        self._terms = terms
+        self._sums: np.ndarray | None = None
+
+    def add(self, numbers: np.ndarray) -> None:
+        """Add those of a call, as many as in each other.   numbers: f32[rows * terms]"""
+        if self._sums is None:
+            rows, together = len(numbers) // self._terms, 1
+            while rows % (2 * together) == 0 and together * self._terms < _ROW:
+                together *= 2
+            self._sums = np.zeros(together * self._terms)
+        self._sums += np.add.reduce(numbers.reshape(-1, len(self._sums)))
+
+    def sum(self) -> np.ndarray:
+        """Of all rows, f64[terms]."""
+        sums = np.zeros(0) if self._sums is None else self._sums
+        return np.asarray(sums.reshape(-1, self._terms).sum(0))
 
 
 class Histogram:
