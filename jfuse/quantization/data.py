@@ -379,8 +379,14 @@ def _to_fit(wanted: TensorType, array: np.ndarray) -> str:
     return "arrays of the sizes that the model takes, the batch included"
 
 
+def _is_finite(array: np.ndarray) -> bool:
+    """Whether all numbers are finite, without an array of what each of them is: there may be many."""
+    with np.errstate(invalid="ignore"):
+        return not array.size or bool(np.isfinite(array.min()) and np.isfinite(array.max()))
+
+
 def _check_values(array: np.ndarray, where: str, end: int | None = None) -> None:
-    if array.dtype.kind == "f" and not np.isfinite(array).all():
+    if array.dtype.kind == "f" and not _is_finite(array):
         place = tuple(map(int, np.argwhere(~np.isfinite(array))[0]))
         raise JfuseError(
             f"{where} is not finite",
