@@ -47,6 +47,21 @@ def test_stateless_models_answer_alike_on_five_calls(name: str) -> None:
         assert np.abs(interpreter.get_output(0) - wanted).max() <= 2e-6 * np.abs(wanted).max()
 
 
+@pytest.mark.slow
+def test_a_gru_of_keras_2_that_resets_before_the_product() -> None:
+    """It cuts a part without elements off its weights' sums, which tflite-micro takes for one of unknown size."""
+    tf_keras = pytest.importorskip("tf_keras")
+    x = np.random.default_rng(0).standard_normal((1, 6, 4)).astype(np.float32)
+    gru = tf_keras.layers.GRU(8, reset_after=False)
+    model = tf_keras.Sequential([tf_keras.Input(batch_shape=x.shape), gru])
+    lite = jfuse.convert(model, target="tflite-micro", verify=False)
+    interpreter = runtime.Interpreter.from_bytes(lite.to_bytes())
+    for _ in range(3):
+        interpreter.set_input(x, 0)
+        interpreter.invoke()
+        np.testing.assert_allclose(interpreter.get_output(0), model(x), rtol=2e-5, atol=1e-7)
+
+
 def test_a_stateful_model_goes_on() -> None:
     model = awake(keras.Sequential([keras.Input(batch_shape=(1, 4, 3)), layers.LSTM(8, stateful=True)]))
     interpreter = runtime.Interpreter.from_bytes(jfuse.convert(model, verify=False).to_bytes())

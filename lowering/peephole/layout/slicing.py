@@ -1,4 +1,4 @@
-"""Slices that keep everything, GATHER of one place that is known, and of rows that were looked up once each."""
+"""Slices of everything, splits with empty parts, GATHER of one place that is known, and of rows looked up once each."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from jfuse.ir.dims import same
+from jfuse.ir.dims import is_known, same
 from jfuse.ir.graph import Atom, Const, Eqn
 from jfuse.ir.types import DType
 from jfuse.kernels import ops
@@ -68,6 +68,22 @@ def place_of_reverse(match: Match, x: Atom, axes: Atom, begin: Const, end: Const
         first[axis] = -1 - first[axis]
         last[axis] = first[axis] + 1
     return again(match.eqn, inputs=(x, first, last, strides))
+
+
+@peephole(lambda x, sizes, axis: ops.split_v(x, const(sizes), axis))
+def split_without_empty_parts(match: Match, x: Atom, sizes: Const, axis: Atom) -> Any:
+    """Parts without elements are constants: Keras 2 cuts such off in GRUs that reset before products."""
+    parts = match.eqn.outputs
+    is_empty = [0 in part.type.shape for part in parts]
+    need(any(is_empty), "an_empty_part")
+    need(all(is_known(size) for part in parts if 0 in part.type.shape for size in part.type.shape), "known_sizes")
+    kept = np.array([size for size, gone in zip(sizes.array.reshape(-1), is_empty, strict=True) if not gone])
+    rest: Any = ops.split_v(x, kept.astype(sizes.array.dtype), axis) if len(kept) > 1 else (x,) * len(kept)
+    left = iter(rest)
+    return tuple(
+        np.zeros(part.type.shape, part.type.dtype.numpy) if gone else next(left)
+        for part, gone in zip(parts, is_empty, strict=True)
+    )
 
 
 @peephole(lambda x, indices: ops.gather(x, const(indices), batch_dims=0))

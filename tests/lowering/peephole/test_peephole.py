@@ -294,6 +294,11 @@ SLICING = [
     case("gather-of-two", lambda x: ops.gather(x, ints(0, 1), axis=0), f32(4), left="gather"),
     case("gather-batched", lambda x: ops.gather(x, ints(2), axis=1, batch_dims=1), f32(1, 4), left="gather"),
     case("gather-rank-6", lambda x: ops.gather(x, np.int32(0), axis=0), f32(2, 1, 1, 1, 1, 2), left="gather"),
+    case("empty-part", lambda x: ops.split_v(x, ints(4, -1, 2), np.int32(1)), f32(2, 6), left="split_v"),
+    case(
+        "one-part-is-all", lambda x: (ops.split_v(x, ints(0, 6), np.int32(1))[1], ops.relu(x)), f32(2, 6), left="relu"
+    ),
+    case("empty-part-of-unknown-rows", lambda x: ops.split_v(x, ints(6, 0), np.int32(1)), f32(B, 6), left="split_v"),
 ]
 
 
