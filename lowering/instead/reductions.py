@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
+from jfuse.ir.dims import is_known
 from jfuse.ir.graph import Eqn
 from jfuse.ir.types import DType
 from jfuse.kernels import ops
@@ -48,3 +51,30 @@ def min_by_max(eqn: Eqn) -> Sequence[Any] | None:
     if x.dtype.kind != "f":
         return None
     return (ops.neg(ops.reduce_max(ops.neg(x), axes, keep_dims=eqn.params["keep_dims"])),)
+
+
+@instead_of("SUM")
+def sum_of_halves(eqn: Eqn) -> Sequence[Any] | None:
+    """Whole numbers along axes of known sizes: one half is added to the other until one place is left."""
+    x, axes = operands(eqn)
+    (out,) = eqn.outputs
+    if out.type.dtype not in (DType.i32, DType.i64) or not isinstance(axes, np.ndarray) or not out.type.is_static:
+        return None
+    for axis in (int(a) % len(x.shape) for a in axes.ravel()):
+        if not is_known(x.shape[axis]) or not x.shape[axis]:
+            return None
+        odd = []
+        while (size := int(x.shape[axis])) > 1:
+            half = size // 2
+            odd += [_places(x, axis, size - 1, 1)] if size % 2 else []
+            x = ops.add(_places(x, axis, 0, half), _places(x, axis, half, half))
+        for place in odd:
+            x = ops.add(x, place)
+    return (x if eqn.params["keep_dims"] else ops.reshape(x, np.array([int(d) for d in out.type.shape], np.int32)),)
+
+
+def _places(x: Any, axis: int, first: int, count: int) -> Any:
+    """So many places along an axis."""
+    begin, end, masks = [0] * (axis + 1), [0] * (axis + 1), (1 << axis) - 1
+    begin[axis], end[axis] = first, first + count
+    return ops.strided_slice(x, begin, end, [1] * (axis + 1), begin_mask=masks, end_mask=masks)

@@ -66,6 +66,10 @@ CASES: dict[str, list[tuple[Callable[..., Any], list[tuple[tuple[int, ...], DTyp
     ],
     "REDUCE_ALL": [(lambda x: ops.reduce_all(x, np.array([1], np.int32)), [((4, 2), B)])],
     "REDUCE_MIN": [(lambda x: ops.reduce_min(x, np.array([1], np.int32)), [((4, 3), F)])],
+    "SUM": [
+        (lambda x: ops.sum_(x, np.array([0], np.int32)), [((7, 2), N)]),
+        (lambda x: ops.sum_(x, np.array([1, -1], np.int32), keep_dims=True), [((2, 1, 6), DType.i64)]),
+    ],
     "STRIDED_SLICE": [
         (strided([1], [3]), [((4, 3, 2), F)]),
         (strided([-1, 0], [0, 2], shrink_axis_mask=1), [((4, 3), F)]),
