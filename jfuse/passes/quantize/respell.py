@@ -10,10 +10,12 @@ from jfuse.ir.graph import Eqn, Graph, Op, Signature
 from jfuse.ir.states import places
 from jfuse.ir.walk import with_bodies
 from jfuse.lowering.integer_spellings import COARSE_SPELLINGS, LOOPS, REFINED, SPELLINGS, spelled_in_integers
+from jfuse.lowering.peephole.arithmetic.affine import affine_before_product, scale_before_gate
 from jfuse.opaque_ops.state_operands import state_operands
 from jfuse.passes.context import Context
 from jfuse.passes.quantize.forms import rule_of, why_not_integer
-from jfuse.passes.rewrite import rewrite
+from jfuse.passes.rewrite import Rewriting, rewrite
+from jfuse.passes.simplify.dce import eliminate_dead_code
 from jfuse.quantization.recipe import Recipe
 from jfuse.tflite.targets.target import Target
 
@@ -50,7 +52,21 @@ def respell(graph: Graph, recipe: Recipe, target: Target) -> Graph:
 
         return rewrite(graph, visit)
 
-    changed = with_bodies(graph, lambda body: respell(body, recipe, target))
-    changed = spelled(spelled(changed, SPELLINGS), SPELLINGS)  # what an operator becomes may have a spelling, too
+    before = with_bodies(graph, lambda body: respell(body, recipe, target))
+    changed = spelled(spelled(before, SPELLINGS), SPELLINGS)  # what an operator becomes may have a spelling, too
+    changed = before if changed is before else _scales_in_weights(changed)
     changed = spelled(changed, LOOPS) if target.has("WHILE") else changed
     return spelled(spelled(changed, COARSE_SPELLINGS), REFINED) if recipe.int8_only else changed
+
+
+def _scales_in_weights(graph: Graph) -> Graph:
+    """The graph with what spellings multiply by constants before a product, as HARD_SWISH does, in its weights."""
+    rewriting = Rewriting(graph)
+
+    def visit(eqn: Eqn) -> Sequence[Any] | None:
+        found = (rule(eqn, rewriting) for rule in (affine_before_product, scale_before_gate) if eqn.op in rule.ops)
+        result = next((r for r in found if r is not None), None)
+        return None if result is None else [result]
+
+    changed = rewriting.run(visit)
+    return graph if changed is graph else eliminate_dead_code(changed)

@@ -416,3 +416,19 @@ def test_what_has_no_elements_needs_no_range() -> None:
     program, calls = _of_rows(parts)
     model = calibrated(program, Recipe.named("micro"), calls)
     assert not [q for q in model.report.quantized if q.reason]
+
+
+@pytest.mark.parametrize(("is_read", "products"), [(False, 1), (True, 2)], ids=["the product alone", "others, too"])
+def test_scales_that_spellings_leave_are_in_the_weights_behind_them(is_read: bool, products: int) -> None:
+    """HARD_SWISH in 16 bits is x * relu6(x + 3) / 6, of which a product of weights can be the division."""
+
+    def swish(x: Any) -> Any:
+        y = ops.hard_swish(x)
+        found = ops.fully_connected(y, drawn(4, 16), drawn(4))
+        return (found, ops.tanh(y)) if is_read else found
+
+    program, calls = _of_rows(swish)
+    result = calibrated(program, Recipe.named("int16x8"), calls)
+    assert names_of(result.program).count("mul") == products
+    assert "hard_swish" not in names_of(result.program)
+    assert _snr(result, program, calls) > 45  # weights of 8 bits
