@@ -418,9 +418,9 @@ def test_what_has_no_elements_needs_no_range() -> None:
     assert not [q for q in model.report.quantized if q.reason]
 
 
-@pytest.mark.parametrize(("is_read", "products"), [(False, 1), (True, 2)], ids=["the product alone", "others, too"])
+@pytest.mark.parametrize(("is_read", "products"), [(False, 2), (True, 3)], ids=["the product alone", "others, too"])
 def test_scales_that_spellings_leave_are_in_the_weights_behind_them(is_read: bool, products: int) -> None:
-    """HARD_SWISH in 16 bits is x * relu6(x + 3) / 6, of which a product of weights can be the division."""
+    """HARD_SWISH in 16 bits ends with a product with 0.5, which weights can have."""
 
     def swish(x: Any) -> Any:
         y = ops.hard_swish(x)
