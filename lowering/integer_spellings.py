@@ -84,7 +84,7 @@ def _prelu(x: Array, alpha: Array) -> Array:
 def _hard_swish(x: Array) -> Array:
     """x * (1 + g) / 2, where g is x / 3, cut off at -1 and 1.
 
-    LiteRT's kernel of 16 bits adds a constant in five times the time of another tensor, and multiplies both alike.
+    LiteRT's kernel of 16 bits adds a constant much more slowly than another tensor, and multiplies both alike.
     """
     gate = ops.mul(x, np.float32(1 / 3), fused_activation_function="RELU_N1_TO_1")
     return ops.mul(ops.add(x, ops.mul(x, gate)), np.float32(0.5))
