@@ -62,6 +62,22 @@ def test_a_gru_of_keras_2_that_resets_before_the_product() -> None:
         np.testing.assert_allclose(interpreter.get_output(0), model(x), rtol=2e-5, atol=1e-7)
 
 
+@pytest.mark.slow
+def test_masks_of_which_the_right_end_is_promised() -> None:
+    """The LSTM stays one operator; how many steps count is a sum of integers, which tflite-micro does not have."""
+    shape = (2, 7, 4)
+    model = awake(keras.Sequential([keras.Input(batch_shape=shape), layers.Masking(), layers.LSTM(8)]))
+    lite = jfuse.convert(model, target="tflite-micro", padding="right", verify=False)
+    assert lite.report.operators["unidirectional_sequence_lstm"] == 1
+    interpreter = runtime.Interpreter.from_bytes(lite.to_bytes())
+    for seed in range(4):
+        x = np.random.default_rng(seed).standard_normal(shape).astype(np.float32)
+        x[0, 3 + seed :], x[1, 6 - seed :] = 0, 0
+        interpreter.set_input(x, 0)
+        interpreter.invoke()
+        np.testing.assert_allclose(interpreter.get_output(0), model(x), rtol=2e-5, atol=1e-6)
+
+
 def test_a_stateful_model_goes_on() -> None:
     model = awake(keras.Sequential([keras.Input(batch_shape=(1, 4, 3)), layers.LSTM(8, stateful=True)]))
     interpreter = runtime.Interpreter.from_bytes(jfuse.convert(model, verify=False).to_bytes())
