@@ -17,7 +17,7 @@ from jfuse.ir.evaluate import evaluate, large_constants, symbol_sizes, with_cons
 from jfuse.ir.graph import Graph, Program, Signature
 from jfuse.ir.states import distinct, first_states
 from jfuse.ir.walk import all_graphs
-from jfuse.quantization.data import RANDOM, CalibrationData, Item, calibration_items
+from jfuse.quantization.data import RANDOM, CalibrationData, Item, calibration_items, is_finite
 from jfuse.quantization.in_litert import LiteRtLooks, is_sooner
 from jfuse.quantization.instrument import ObservedSlot, instrumented
 from jfuse.quantization.moments import Moments
@@ -275,7 +275,7 @@ class _Sized:
         found = self._fast.run(arrays, count)
         extremes, totals = found.extremes, found.totals
         bad = np.isnan(extremes).any(-1) | (extremes == np.inf).any(-1)
-        if bad.any() or not all(map(_is_finite, totals)):  # NaNs and infinities hide what else there was
+        if bad.any() or not all(map(is_finite, totals)):  # NaNs and infinities hide what else there was
             again = self._careful.run(arrays, count)
             extremes, totals = again.extremes, again.totals
         of_totals = list(zip(self._totals, totals, strict=True))
@@ -286,10 +286,6 @@ class _Sized:
         records = {w: Record.of_calls(-e[:, 0], e[:, 1], others, counts.get(w)) for w, e, others in ends}
         moments = {s.what: Record(moments=t.astype(np.float64)) for s, t in of_totals if isinstance(s.tally, Moments)}
         return found.states, records | moments
-
-
-def _is_finite(array: np.ndarray) -> bool:
-    return bool(np.isfinite(array).all())
 
 
 class _Found(NamedTuple):

@@ -285,7 +285,7 @@ class _Cut:
         if converted.dtype.kind in "iu":
             beyond = end is not None and converted.size and int(converted.max()) >= end
             return None if beyond or not np.array_equal(converted, self.array) else _Cut(converted, self.rows)
-        if converted.dtype is not self.array.dtype and converted.dtype.kind == "f" and not np.isfinite(converted).all():
+        if converted.dtype is not self.array.dtype and converted.dtype.kind == "f" and not is_finite(converted):
             return None
         return _Cut(converted, self.rows)
 
@@ -379,14 +379,14 @@ def _to_fit(wanted: TensorType, array: np.ndarray) -> str:
     return "arrays of the sizes that the model takes, the batch included"
 
 
-def _is_finite(array: np.ndarray) -> bool:
+def is_finite(array: np.ndarray) -> bool:
     """Whether all numbers are finite, without an array of what each of them is: there may be many."""
     with np.errstate(invalid="ignore"):
         return not array.size or bool(np.isfinite(array.min()) and np.isfinite(array.max()))
 
 
 def _check_values(array: np.ndarray, where: str, end: int | None = None) -> None:
-    if array.dtype.kind == "f" and not _is_finite(array):
+    if array.dtype.kind == "f" and not is_finite(array):
         place = tuple(map(int, np.argwhere(~np.isfinite(array))[0]))
         raise JfuseError(
             f"{where} is not finite",

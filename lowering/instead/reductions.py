@@ -1,8 +1,9 @@
-"""Reductions by others of the same elements."""
+"""Reductions by others of the same elements, and sums by ADD."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -63,18 +64,11 @@ def sum_of_halves(eqn: Eqn) -> Sequence[Any] | None:
     for axis in (int(a) % len(x.shape) for a in axes.ravel()):
         if not is_known(x.shape[axis]) or not x.shape[axis]:
             return None
-        odd = []
+        left_over: list[Any] = []
         while (size := int(x.shape[axis])) > 1:
-            half = size // 2
-            odd += [_places(x, axis, size - 1, 1)] if size % 2 else []
-            x = ops.add(_places(x, axis, 0, half), _places(x, axis, half, half))
-        for place in odd:
-            x = ops.add(x, place)
+            halves = np.array([size // 2] * 2 + [1] * (size % 2), np.int32)
+            one, other, *last = ops.split_v(x, halves, np.int32(axis))
+            x = ops.add(one, other)
+            left_over += last
+        x = reduce(ops.add, left_over, x)
     return (x if eqn.params["keep_dims"] else ops.reshape(x, np.array([int(d) for d in out.type.shape], np.int32)),)
-
-
-def _places(x: Any, axis: int, first: int, count: int) -> Any:
-    """So many places along an axis."""
-    begin, end, masks = [0] * (axis + 1), [0] * (axis + 1), (1 << axis) - 1
-    begin[axis], end[axis] = first, first + count
-    return ops.strided_slice(x, begin, end, [1] * (axis + 1), begin_mask=masks, end_mask=masks)

@@ -9,6 +9,7 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
+import tf_keras
 
 import jfuse
 from tests.models.keras_libraries import awake
@@ -50,7 +51,6 @@ def test_stateless_models_answer_alike_on_five_calls(name: str) -> None:
 @pytest.mark.slow
 def test_a_gru_of_keras_2_that_resets_before_the_product() -> None:
     """It cuts a part without elements off its weights' sums, which tflite-micro takes for one of unknown size."""
-    tf_keras = pytest.importorskip("tf_keras")
     x = np.random.default_rng(0).standard_normal((1, 6, 4)).astype(np.float32)
     gru = tf_keras.layers.GRU(8, reset_after=False)
     model = tf_keras.Sequential([tf_keras.Input(batch_shape=x.shape), gru])
@@ -59,7 +59,7 @@ def test_a_gru_of_keras_2_that_resets_before_the_product() -> None:
     for _ in range(3):
         interpreter.set_input(x, 0)
         interpreter.invoke()
-        np.testing.assert_allclose(interpreter.get_output(0), model(x), rtol=2e-5, atol=1e-7)
+        np.testing.assert_allclose(interpreter.get_output(0), model(x), rtol=2e-5, atol=1e-7)  # sums in another order
 
 
 @pytest.mark.slow
@@ -75,7 +75,7 @@ def test_masks_of_which_the_right_end_is_promised() -> None:
         x[0, 3 + seed :], x[1, 6 - seed :] = 0, 0
         interpreter.set_input(x, 0)
         interpreter.invoke()
-        np.testing.assert_allclose(interpreter.get_output(0), model(x), rtol=2e-5, atol=1e-6)
+        np.testing.assert_allclose(interpreter.get_output(0), model(x), rtol=2e-5, atol=1e-6)  # sums in another order
 
 
 def test_a_stateful_model_goes_on() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import keras
@@ -22,7 +23,7 @@ from jfuse.quantization.moments import Moments
 from jfuse.quantization.statistics import Observed
 from jfuse.quantization.tallies import Spread
 from jfuse.running.litert_worker import tallies
-from jfuse.running.litert_worker.tallies import Histogram
+from jfuse.running.litert_worker.tallies import Histogram, Looks, Tallies
 from jfuse.running.litert_workers import LiteRtWorkers
 from tests.models.keras_libraries import awake
 from tests.quantization.programs import every_value, result
@@ -72,6 +73,18 @@ def test_a_network_and_the_rows_of_a_product(by_litert: list[Any]) -> None:
     found = statistics.record(means).moments
     assert found is not None
     np.testing.assert_allclose(found, [[*read.reshape(-1, 12).sum(0), 37 * 7]], rtol=1e-5)
+
+
+@pytest.mark.parametrize("rows", [1, 6, 8, 2**11])
+def test_rows_are_added_up_call_by_call(rows: int) -> None:
+    """However many of them NumPy adds up as one."""
+    calls = RNG.standard_normal((3, rows, 5)).astype(np.float32)
+    kept = Tallies(Looks((0,), (), ((0, 5),)))
+    for call in calls:
+        kept.add([partial(np.asarray, call)])
+    (found,) = kept.seen().sums
+    # 1e-3: f32 sums of up to 2,048 numbers about 1
+    np.testing.assert_allclose(found, calls.sum((0, 1), dtype=np.float64), atol=1e-3)
 
 
 def test_processes_end_with_the_calibration(by_litert: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,7 +10,7 @@ from jfuse.ir.graph import Eqn, Graph, Op, Signature
 from jfuse.ir.states import places
 from jfuse.ir.walk import with_bodies
 from jfuse.lowering.integer_spellings import COARSE_SPELLINGS, LOOPS, REFINED, SPELLINGS, spelled_in_integers
-from jfuse.lowering.peephole.arithmetic.affine import affine_before_product, scale_before_gate
+from jfuse.lowering.peephole.arithmetic.affine import affine_before_product
 from jfuse.opaque_ops.state_operands import state_operands
 from jfuse.passes.context import Context
 from jfuse.passes.quantize.forms import rule_of, why_not_integer
@@ -64,9 +64,8 @@ def _scales_in_weights(graph: Graph) -> Graph:
     rewriting = Rewriting(graph)
 
     def visit(eqn: Eqn) -> Sequence[Any] | None:
-        found = (rule(eqn, rewriting) for rule in (affine_before_product, scale_before_gate) if eqn.op in rule.ops)
-        result = next((r for r in found if r is not None), None)
-        return None if result is None else [result]
+        found = affine_before_product(eqn, rewriting) if eqn.op in affine_before_product.ops else None
+        return None if found is None else [found]
 
     changed = rewriting.run(visit)
     return graph if changed is graph else eliminate_dead_code(changed)
