@@ -15,7 +15,9 @@ this process. Answers of all three are compared, once. The last column is the se
 verify the model against TensorFlow, the first time in this process.
 
 A machine with a GPU may have no TensorFlow: `--save` writes the models' files and measures nothing, and `--files`
-measures such files by themselves, XLA against LiteRT. `--device` is the one that XLA runs on.
+measures such files by themselves, XLA against LiteRT. `--device` is the one that XLA runs on; a GPU also tries larger
+batches, up to 4,096 of small samples. The outputs of all samples come back to the host, as a verification compares them
+there: where they are whole sequences, that takes a GPU longer than computing them.
 """
 
 from __future__ import annotations
@@ -46,6 +48,7 @@ if TYPE_CHECKING:
 
 SMALL = (64, 128, 256, 1024, 4096)
 LARGE = (4, 8, 16, 64, 256)
+ON_GPU = (1024, 4096)  # tried as well, unless the samples are images
 TRIES = 3
 ALIKE = 1e-4  # a convolutional network's tolerance; the recurrent ones are 1e-6 apart
 
@@ -111,6 +114,7 @@ MODELS = (
     Model("LSTM 16, 20 steps", sequence(20, 8, lambda layers: layers.LSTM(16, return_sequences=True)), SMALL),
     Model("LSTM 64, 50 steps", sequence(50, 32, lambda layers: layers.LSTM(64, return_sequences=True)), SMALL),
     Model("LSTM 512, 100 steps", sequence(100, 64, lambda layers: layers.LSTM(512, return_sequences=True)), LARGE[2:]),
+    Model("LSTM 512, 100 steps, last", sequence(100, 64, lambda layers: layers.LSTM(512)), LARGE[2:]),
     Model(
         "BiLSTM 32, 50 steps",
         sequence(50, 16, lambda layers: layers.Bidirectional(layers.LSTM(32, return_sequences=True))),
@@ -188,10 +192,16 @@ class Measured:
         data = jfuse.convert(keras.Model(fixed, source(fixed)), verify=False)
         return cls(model, data, lambda x: function(tf.constant(x)).numpy(), check_s)
 
+    @property
+    def sizes(self) -> Sequence[int]:
+        """The batch sizes to try on jax's default device."""
+        images = len(self.file.signature().graph.inputs[0].type.shape) > 3
+        return self.model.sizes if images or jax.default_backend() == "cpu" else sorted({*self.model.sizes, *ON_GPU})
+
     def draw(self) -> np.ndarray:
-        """Samples for two runs of the largest batch on every core."""
+        """Samples for two runs of the largest batch on every core or GPU."""
         tensor = self.file.signature().graph.inputs[0].type
-        count = 2 * max(self.model.sizes) * cores()
+        count = 2 * max(self.sizes) * (cores() if jax.default_backend() == "cpu" else jax.device_count())
         return np.random.default_rng(0).standard_normal((count, *tensor.shape[1:])).astype(np.float32)
 
     def row(self, rounds: int) -> Row:
@@ -199,7 +209,7 @@ class Measured:
         draw, data = self.draw(), self.file.to_bytes()
         (name,), key = self.file.signature().input_names, self.file.signature().key
         workers, alone = LiteRtWorkers(data), Interpreter(model_content=data, num_threads=1).get_signature_runner(key)
-        sizes = self.model.sizes
+        sizes = self.sizes
         programs = {n: OverSamples.of(self.file.jax(), most=n) for n in sizes}
         sides = [
             Side("xla", lambda x, n: programs[n]([x[:, None]])[0], sizes, len(draw)),
