@@ -2,13 +2,15 @@
 
     python -m bench.quantize [--json bench/results/quantize.json] [-k SUBSTRING ...] [--modes int8 ...] [--rounds 20]
     python -m bench.quantize --set applications [--edge PYTHON] [--keep FOLDER] [--json ...quantize_applications.json]
+    python -m bench.quantize --set trained [--edge PYTHON] [--json bench/results/quantize_trained.json]
     python -m bench.quantize --seeds 3 [--json bench/results/quantize_seeds.json] [-k ...] [--modes ...]
 
-Models are awake Keras models with a batch of 1: small ones, or the Keras applications of the tests. 64 drawn inputs
-calibrate, 32 or 16 others are compared. SNR is that of all outputs in LiteRT with its default delegates, against
-TensorFlow in floats: 10 log10 of the power of the answers over that of the errors. Latency is the least of many rounds
-in turns, one thread. The official converter reads a SavedModel in a process of its own, as some conversions end theirs;
-the modes that it lacks have no figures of it. --edge names a Python with ai-edge-quantizer, which quantizes our float
+Models are awake Keras models with a batch of 1: small ones, the Keras applications of the tests, or networks that are
+trained here on generated data. 64 drawn inputs calibrate, 32 or 16 others are compared (128 and 64 of trained ones).
+SNR is that of all outputs in LiteRT with its default delegates, against TensorFlow in floats: 10 log10 of the power of
+the answers over that of the errors. Latency is the least of many rounds in turns, one thread. The official converter
+reads a SavedModel in a process of its own, as some conversions end theirs; the modes that it lacks have no figures of
+it. --edge names a Python with ai-edge-quantizer, which quantizes our float
 file on the same samples. --keep keeps the files of both in a folder for the next run. Small models are also measured
 with data where the mode needs none, and plainly: integers with the ranges of the calibration and biases as they are,
 weights of 4 bits with the largest as the last step. Where the file is in integers, XLA and LiteRT answer three samples,

@@ -1,4 +1,4 @@
-"""The models of `bench.quantize` in sets: small ones, and Keras applications; each awake, with inputs that suit it."""
+"""The models of `bench.quantize` in sets: small ones, Keras applications, trained ones; inputs suit each model."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from functools import partial
 from typing import Any
 
 import numpy as np
+
+from bench.trained_models import MODELS as TRAINED
 
 
 def mlp() -> Any:
@@ -208,4 +210,11 @@ _APPLICATIONS = (
 SETS: Mapping[str, ModelSet] = {
     "small": ModelSet({n: _small(b) for n, b in _BUILDERS.items()}, 64, 32, MODES, is_varied=True),
     "applications": ModelSet({n: _application(n) for n in _APPLICATIONS}, 64, 16, MODES[:6], is_varied=False),
+    "trained": ModelSet(
+        {n: Source(t.build, t.draw) for n, t in TRAINED.items()},
+        128,
+        64,
+        ("dynamic", "int8", "int16x8"),
+        is_varied=False,
+    ),
 }
