@@ -6,9 +6,10 @@ import time
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
-from jfuse.errors import JfuseError, LowerError, VerifyFailed, shown
+from jfuse.errors import JfuseError, LowerError, shown
 from jfuse.ir.graph import Graph, Program
 from jfuse.ir.walk import all_eqns, shares_bodies
 from jfuse.last_resort import only_jfuse_errors
@@ -16,7 +17,7 @@ from jfuse.limits import DEFAULT_LIMITS
 from jfuse.lowering.defaults import default_rules
 from jfuse.lowering.rules import Rule
 from jfuse.model import Model
-from jfuse.noise.output_errors import without_mean_errors
+from jfuse.noise.optional_steps import Attempt, with_steps_that_help
 from jfuse.option_values import path_of, several
 from jfuse.passes.context import Calibrate, Context, OnStage
 from jfuse.passes.fuse.trained_steps import has_trained_steps
@@ -133,7 +134,6 @@ def lowered(model: Model, options: LoweringOptions, passes: tuple[PipelineStep, 
         on_stage=on_stage,
         variables=model.imported.variable_names if model.imported else (),
         recipe=options.quantization.recipe,
-        calibrate=_calibration(options.quantization, seen),
     )
     before, after = around_quantization(passes)
     program = run_pipeline(model.program, ctx, before, dump_dir=options.dump_dir)
@@ -145,15 +145,20 @@ def lowered(model: Model, options: LoweringOptions, passes: tuple[PipelineStep, 
         trained = has_trained_steps(model.program)  # which the passes before have taken for what they stand for
         floats = run_pipeline(model.program, apart, passes) if trained else run_pipeline(program, apart, after)
         unquantized = Model(floats, model.imported, limits=model.limits)
-    program = run_pipeline(program, ctx, after, dump_dir=options.dump_dir, dumped=len(before))
-    if ctx.recipe is not None and unquantized is not None and seen and options.quantization.right_means:
-        program = _with_right_means(program, unquantized.program, ctx.recipe, options.quantization.calibration, report)
+    attempt = partial(_attempt, program, ctx, after, options.quantization, seen)
+    made = attempt(ctx.recipe, None, options.dump_dir, len(before))
+    if ctx.recipe is not None and unquantized is not None and seen and options.quantization.measured:
+        started = time.perf_counter()
+        made = with_steps_that_help(made, ctx.recipe, unquantized.program, options.quantization.calibration, attempt)
+        seconds = made.report.seconds
+        seconds["quantize"] = seconds.get("quantize", 0.0) + time.perf_counter() - started
+    program, report = made.program, made.report
     if options.target != LoweringOptions.target:
         report.notes += ctx.target.losses_of(program)
     report.operators = operator_counts(program.graphs())
-    made = Model(program, model.imported, report, model.limits, unquantized, model.functions)
-    made.statistics = seen[-1] if seen else None
-    return made
+    lite = Model(program, model.imported, report, model.limits, unquantized, model.functions)
+    lite.statistics = seen[0] if seen else None
+    return lite
 
 
 def quantization_options(quantize: Recipe | str | Path | None, calibration: CalibrationData) -> QuantizationOptions:
@@ -162,9 +167,32 @@ def quantization_options(quantize: Recipe | str | Path | None, calibration: Cali
     return QuantizationOptions(None if quantize is None else recipe_of(quantize), again)
 
 
+def _attempt(
+    program: Program,
+    ctx: Context,
+    passes: tuple[PipelineStep, ...],
+    options: QuantizationOptions,
+    seen: list[Statistics],
+    recipe: Recipe | None,
+    data: CalibrationData,
+    dump_dir: Path | None = None,
+    dumped: int = 0,
+) -> Attempt:
+    """What the last passes make of a program by a recipe.
+
+    data: to calibrate with; None for those of the options. seen: gets what these are found to be, first of all for the
+    recipe that was asked for.
+    """
+    calibrated = _calibration(options, seen) if data is None else _calibration(replace(options, calibration=data, known=None), [])
+    apart = replace(ctx, recipe=recipe, calibrate=calibrated, report=ctx.report.noting())
+    if seen:  # not the first attempt, which told the stages
+        apart = replace(apart, on_stage=lambda stage: None)
+    return Attempt(run_pipeline(program, apart, passes, dump_dir=dump_dir, dumped=dumped), apart.report)
+
+
 def _calibration(options: QuantizationOptions, seen: list[Statistics]) -> Calibrate | None:
     """What finds ranges; None without data.   seen: gets what it finds"""
-    data, known = options.calibration, options.known
+    data = options.calibration
     if data is None:
         return None
 
@@ -174,24 +202,12 @@ def _calibration(options: QuantizationOptions, seen: list[Statistics]) -> Calibr
         histograms: Sequence[Observed],
         moments: Mapping[Observed, Moments],
     ) -> Statistics:
-        whole = None if known is None else known.where_whole(program, observed, histograms, moments)
+        earlier = (*seen, *([] if options.known is None else [options.known]))
+        whole = next(filter(None, (k.where_whole(program, observed, histograms, moments) for k in earlier)), None)
         seen.append(whole or calibrate(program, observed, data, histograms=histograms, moments=moments))
         return seen[-1]
 
     return found
-
-
-def _with_right_means(
-    program: Program, floats: Program, recipe: Recipe, data: CalibrationData, report: Report
-) -> Program:
-    """The program with outputs that are right on average, where its runtime runs it."""
-    started = time.perf_counter()
-    try:
-        program = without_mean_errors(program, floats, recipe, data)
-    except VerifyFailed as error:
-        report.notes.append(f"what the outputs are off by on average is not corrected: {error.message}, {error.found}")
-    report.seconds["quantize"] = report.seconds.get("quantize", 0.0) + time.perf_counter() - started
-    return program
 
 
 def operator_counts(graphs: Iterable[Graph]) -> dict[str, int]:

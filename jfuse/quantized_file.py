@@ -79,9 +79,9 @@ def quantize(
     return lite
 
 
-def _again(model: Model, data: CalibrationData, known: Statistics | None, recipe: Recipe, right_means: bool) -> Model:
+def _again(model: Model, data: CalibrationData, known: Statistics | None, recipe: Recipe, measured: bool) -> Model:
     """What `lower` gives for the default options and another recipe.   known: what the data were, as far as it goes"""
-    options = QuantizationOptions(recipe, data, known, right_means)
+    options = QuantizationOptions(recipe, data, known, measured)
     return lowered(model, LoweringOptions(quantization=options), PIPELINE, lambda stage: None)
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from copy import copy
+from dataclasses import dataclass, field, replace
 
 from jfuse.errors import NotFused
 from jfuse.ir.graph import Graph, Var
@@ -248,6 +249,11 @@ class Report(Shown):
     operators: dict[str, int] = field(default_factory=dict)
     size_bytes: int = 0
     seconds: dict[str, float] = field(default_factory=dict)
+
+    def noting(self, *notes: str) -> Report:
+        """The report with further notes; lists and tables are its own, so that later passes may fill them."""
+        tables = {name: copy(value) for name, value in vars(self).items() if isinstance(value, list | dict)}
+        return replace(self, **tables | {"notes": [*self.notes, *notes]})
 
     def __str__(self) -> str:
         """What fused with its proof, what did not and why, and what else is worth a line."""

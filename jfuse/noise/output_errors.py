@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -11,52 +11,46 @@ import numpy as np
 from jfuse.ir.graph import Atom, Const, Eqn, Graph, Program, Signature, Var
 from jfuse.ir.states import distinct, with_signatures
 from jfuse.ir.walk import producers, use_counts
+from jfuse.kernels.core.integer_types import is_quantized
 from jfuse.model import Model
 from jfuse.passes.quantize.forms import facts, rule_of
-from jfuse.quantization.data import RANDOM, CalibrationData, Item, calibration_items
+from jfuse.passes.quantize.parameters import real_ends
+from jfuse.quantization.data import Item
 from jfuse.quantization.recipe import Recipe
-from jfuse.quantization.statistics import is_earlier
-from jfuse.verification.file_answers import InFile, Start, answers, in_litert, interpreters
+from jfuse.verification.file_answers import InFile, Start, answers, in_litert
 
-_CALLS = 64  # of the calibration data: each is run in both files
+Place = tuple[str, int]
+"""An output: the key of the signature, and its position."""
 Products = Mapping[str, Mapping[int, Eqn]]
 """The product behind an output, by the key of the signature and the position of the output."""
-Errors = Mapping[tuple[str, int], np.ndarray]
-"""By the same f64[calls, channels]: means over all axes but the last."""
+Corrections = Mapping[Place, tuple[Eqn, np.ndarray]]
+"""The product behind an output, and what is to be taken from its bias: f64[channels]."""
 
 
-def without_mean_errors(program: Program, floats: Program, recipe: Recipe, data: CalibrationData) -> Program:
-    """The quantized program with other biases: its outputs are right on average over calibration data.
+def mean_errors(
+    program: Program, floats: Program, recipe: Recipe, start: Start, items: Sequence[Item]
+) -> dict[Place, tuple[Eqn, np.ndarray]]:
+    """What the products behind outputs are off by on average, as `Corrections` has it.
 
-    floats: the same in floats. Of each output the last product with a constant bias counts, where its rule says
-    `bias_correction` and what lies behind it reads nothing else. Both files run on the first calls, and what the
-    results of the product are off by on average is taken from the bias, by channel; less of it, the less it stands out
-    from chance. What weights in few bits do on average is corrected before, for each product. This is what operators
+    floats: the same in floats. start: runs the file of the quantized program. Of each output the last product with a
+    constant bias counts, where its rule says `bias_correction` and what lies behind it reads nothing else. Both files
+    run on all calls. The results of both count as the integers of the product can tell them: what both have beyond the
+    ends of these saturates, as it should, and is left out. Less of a mean is taken, the less it stands out from chance.
+    What weights in few bits do on average is corrected before, for each product. This is what operators
     that are not linear, as a maximum, make of noise without a mean.
-    The program as it is without data, with random data and with statistics of an earlier calibration.
     Raises VerifyFailed where a runtime does not take one of the files.
     Source: "Data-Free Quantization Through Weight Equalization and Bias Correction" (Nagel et al., 2019), appendix D
     """
-    if data is None or (isinstance(data, str) and data == RANDOM) or is_earlier(data):
-        return program
     ours, theirs = _products_of_both(program, floats, recipe)
-    starts = list(interpreters(program).values())
-    if not any(ours.values()) or not starts:
-        return program
-    items = list(_first_items(calibration_items(floats, data)))
-    found = _means(_ending_at(program, ours), ours, starts[0], items)
-    wanted = _means(_ending_at(floats, theirs), theirs, in_litert, items)
-    errors = {place: _mean_error(found[place] - wanted[place]) for place in found}
-    return with_signatures(program, partial(_corrected, products=ours, errors=errors))
+    if not any(ours.values()):
+        return {}
+    errors = _errors(_ending_at(program, ours), _ending_at(floats, theirs), ours, start, items)
+    return {(key, place): (ours[key][place], _mean_error(found)) for (key, place), found in errors.items()}
 
 
-def _first_items(items: Iterator[Item]) -> Iterator[Item]:
-    count = 0
-    for item in items:
-        yield item
-        count += len(item.calls)
-        if count >= _CALLS:
-            return
+def corrected(program: Program, corrections: Corrections) -> Program:
+    """The quantized program with other biases."""
+    return with_signatures(program, partial(_corrected, corrections=corrections))
 
 
 def _products_of_both(program: Program, floats: Program, recipe: Recipe) -> tuple[Products, Products]:
@@ -124,17 +118,42 @@ def _ending_at(program: Program, products: Products) -> Program:
     return with_signatures(program, changed)
 
 
-def _means(program: Program, products: Products, start: Start, items: Sequence[Item]) -> Errors:
-    """The means of the results of products in all calls."""
+def _errors(
+    program: Program, floats: Program, products: Products, start: Start, items: Sequence[Item]
+) -> Mapping[Place, np.ndarray]:
+    """The errors of products in each call, so that their mean is that over all numbers that count: f64[calls, channels]
+
+    program, floats: end at the products.
+    """
     keys = {s.key: d.key for d in distinct(program) for s in program.signatures if s.graph is d.graph}
     names = {s.key: s.output_names for s in program.signatures}
-    found: dict[tuple[str, int], list[np.ndarray]] = {}
-    for key, outputs in answers(InFile(Model(program), start), items):
-        for place in products.get(keys[key], {}):
-            array = outputs[names[key][place]]
-            rows = array.astype(np.float64).reshape(-1, array.shape[-1])
-            found.setdefault((keys[key], place), []).append(rows.mean(0))
-    return {place: np.stack(means) for place, means in found.items()}
+    sums: dict[Place, list[tuple[np.ndarray, np.ndarray]]] = {}
+    found, wanted = (answers(InFile(Model(p), run), items) for p, run in ((program, start), (floats, in_litert)))
+    for (key, outputs), (_, reference) in zip(found, wanted, strict=True):
+        for place, eqn in products.get(keys[key], {}).items():
+            name = names[key][place]
+            counted = _counted(outputs[name], reference[name], _ends(eqn.outputs[0]))
+            sums.setdefault((keys[key], place), []).append(counted)
+    return {place: _by_call(*map(np.stack, zip(*calls, strict=True))) for place, calls in sums.items()}
+
+
+def _ends(var: Var) -> tuple[float, float]:
+    """The numbers beyond which a value saturates."""
+    if not is_quantized(var.type) or var.type.quantization is None:
+        return -np.inf, np.inf
+    return real_ends(var.type.dtype, var.type.quantization)
+
+
+def _counted(found: np.ndarray, wanted: np.ndarray, ends: tuple[float, float]) -> tuple[np.ndarray, np.ndarray]:
+    """The sum of errors, and how many numbers do not saturate in both: f64[channels] each."""
+    ours, theirs = (np.clip(a.astype(np.float64).reshape(-1, a.shape[-1]), *ends) for a in (found, wanted))
+    saturates = (ours == theirs) & np.isin(theirs, ends)
+    return (ours - theirs).sum(0), np.sum(~saturates, axis=0).astype(np.float64)
+
+
+def _by_call(sums: np.ndarray, counts: np.ndarray) -> np.ndarray:
+    """The sums of each call as parts of one mean over all numbers.   f64[calls, channels] each"""
+    return np.asarray(sums / np.maximum(counts.mean(0), 1 / len(counts)))
 
 
 def _mean_error(errors: np.ndarray) -> np.ndarray:
@@ -150,12 +169,8 @@ def _mean_error(errors: np.ndarray) -> np.ndarray:
     return np.asarray(mean * max(0.0, 1 - by_chance / square) if square else mean)
 
 
-def _corrected(signature: Signature, products: Products, errors: Errors) -> Signature:
-    changed = {
-        eqn: _with_bias(eqn, errors[signature.key, place])
-        for place, eqn in products.get(signature.key, {}).items()
-        if (signature.key, place) in errors
-    }
+def _corrected(signature: Signature, corrections: Corrections) -> Signature:
+    changed = {eqn: _with_bias(eqn, error) for (key, _), (eqn, error) in corrections.items() if key == signature.key}
     eqns = tuple(changed.get(eqn, eqn) for eqn in signature.graph.eqns)
     return replace(signature, graph=replace(signature.graph, eqns=eqns)) if changed else signature
 

@@ -97,14 +97,14 @@ class QuantizationOptions:
     """What is quantized, and with which data.
 
     recipe: None for nothing; calibration: as `CalibrationData` has it. known: `Statistics` of these data, which are
-    read again where the statistics lack something; None without any. right_means: whether the last biases make up for
-    what the answers of the file are off by on average.
+    read again where the statistics lack something; None without any. measured: whether the file is run on them, so
+    that steps that harm it are left out, and the last biases make up for what its answers are off by on average.
     """
 
     recipe: Recipe | None = None
     calibration: Any = None
     known: Any = None
-    right_means: bool = True
+    measured: bool = True
 
     def __post_init__(self) -> None:
         if self.calibration is not None and self.recipe is None:

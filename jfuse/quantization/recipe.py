@@ -25,7 +25,8 @@ LEAST_ELEMENTS = 1024
 LEAST_HALVES = 128
 """Of f16 constants: an operator and a tensor take about 200 bytes of a file, and so many elements save as much."""
 IN_AND_OUT = (DType.f32, DType.i8, DType.u8, DType.i16)
-RANGE_ALGORITHMS = ("extrapolated", "minmax", "moving_average", "percentile", "mse", "entropy")
+EXTRAPOLATED = "extrapolated"
+RANGE_ALGORITHMS = (EXTRAPOLATED, "minmax", "moving_average", "percentile", "mse", "entropy")
 IN_TURN = "gptq"
 WEIGHT_ALGORITHMS = ("minmax", "mse", IN_TURN)
 _BITS = {"weight_bits": (8, 4, 2), "activation_bits": (8, 16)}
@@ -60,7 +61,7 @@ class QuantizeRule:
     symmetric: bool = False
     weight_algorithm: str = "minmax"
     bias_correction: bool = False
-    range_algorithm: str = "extrapolated"
+    range_algorithm: str = EXTRAPOLATED
     min_elements: int = LEAST_ELEMENTS
 
     def __post_init__(self) -> None:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
+from typing import Any
 
 import numpy as np
 
@@ -14,7 +15,7 @@ from jfuse.quantization.data import CalibrationData, Item, calibration_items
 from jfuse.quantization.statistics import is_earlier
 from jfuse.report import Noise
 from jfuse.running.over_samples import samples_for_quick
-from jfuse.verification.file_answers import InFile, Streaming, answers, interpreters
+from jfuse.verification.file_answers import InFile, Start, Streaming, answers, interpreters
 
 _ITEMS = 32  # of the calibration data, so that a large data set does not make a conversion slow
 _UNRELATED_DB = 0.0
@@ -69,16 +70,21 @@ def noise_of(lite: Streaming, unquantized: Streaming, data: CalibrationData) -> 
     given = "random" if data is None or is_earlier(data) else data
     items = list(islice(calibration_items(unquantized.program, given), _ITEMS))
     wanted = list(answers(unquantized.stream(quick=_is_quick(unquantized.program, items)), items))
-    found: list[Noise] = []
-    for where, start in interpreters(lite.program).items():
-        stream = InFile(lite, start)
-        sums: dict[tuple[str, str], _Sums] = {}
-        for (key, got), (_, reference) in zip(answers(stream, items), wanted, strict=True):
-            for name, array in reference.items():
-                sums.setdefault((key, name), _Sums()).add(got[name], array)
-        found += [Noise(key, name, s.snr_db, s.count, where) for (key, name), s in sums.items()]
+    runs = interpreters(lite.program).items()
+    found = [noise for where, start in runs for noise in noise_in(lite, where, start, items, wanted)]
     _check(found)
     return found
+
+
+def noise_in(
+    lite: Streaming, where: str, start: Start, items: Iterable[Item], wanted: Iterable[tuple[str, Mapping[str, Any]]]
+) -> list[Noise]:
+    """The SNR of each output of a file in one runtime.   wanted: the float model's answers, as `answers` gives them"""
+    sums: dict[tuple[str, str], _Sums] = {}
+    for (key, got), (_, reference) in zip(answers(InFile(lite, start), items), wanted, strict=True):
+        for name, array in reference.items():
+            sums.setdefault((key, name), _Sums()).add(got[name], array)
+    return [Noise(key, name, s.snr_db, s.count, where) for (key, name), s in sums.items()]
 
 
 def _is_quick(program: Program, items: Sequence[Item]) -> bool:
