@@ -6,13 +6,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from jfuse.ir.graph import Graph, Program
+from jfuse.ir.graph import Const, Eqn, Graph, Program
 from jfuse.lowering.rules import DEFAULT, RuleSet
 from jfuse.passes.options import RecurrenceOptions, TfOpOptions
 from jfuse.quantization.moments import Moments
 from jfuse.quantization.recipe import Recipe
 from jfuse.quantization.statistics import Observed, Statistics
 from jfuse.report import LoopForm, Report
+from jfuse.tflite.names import equation_name
 from jfuse.tflite.targets.catalog import target_named
 from jfuse.tflite.targets.target import Target
 
@@ -37,7 +38,7 @@ class SubPasses:
     """
 
     recover: Callable[[Graph, Context, bool], Graph] = lambda graph, ctx, single_steps: graph
-    simplify: Callable[[Graph, dict[Graph, Graph]], Graph] = lambda graph, done: graph
+    simplify: Callable[[Graph, Context, dict[Graph, Graph]], Graph] = lambda graph, ctx, done: graph
     as_lowered: Callable[[Graph, Context, bool], Lowered] = lambda graph, ctx, compact: Lowered(graph)
     in_loops: Callable[[Graph, Context], Graph] = lambda graph, ctx: graph
 
@@ -70,3 +71,11 @@ class Context:
     sub: SubPasses = SubPasses()
     recipe: Recipe | None = None
     calibrate: Calibrate | None = None
+
+    def rounds_weights(self, eqn: Eqn) -> bool:
+        """Whether the recipe keeps constant weights of an equation in 8 bits or fewer."""
+        if self.recipe is None:
+            return False
+        rule = self.recipe.rule_for(equation_name(eqn), str(eqn.op.builtin))
+        largest = max((a.array.size for a in eqn.inputs if isinstance(a, Const)), default=0)
+        return rule.mode not in ("float", "float16") and largest >= rule.min_elements

@@ -170,7 +170,7 @@ def as_lowered(graph: Graph, ctx: Context, compact: bool) -> Lowered:
 
 SUB_PASSES = SubPasses(
     recover=lambda graph, ctx, single_steps: recover(graph, ctx, single_steps=single_steps),
-    simplify=lambda graph, done: simplify(graph, Context(), done=done),
+    simplify=lambda graph, ctx, done: simplify(graph, ctx, done=done),
     as_lowered=as_lowered,
     in_loops=lambda graph, ctx: scan_to_loops(last_steps(graph), ctx),
 )

@@ -28,10 +28,12 @@ class Rewriting:
 
     A replaced equation gives its Vars to the new one, so names, known values and later equations stay as they are.
     What a replaced equation alone has read stays, for `eliminate_dead_code` to find.
+    rounds_weights: whether the constant weights of an equation are to be kept in few bits.
     """
 
-    def __init__(self, graph: Graph) -> None:
+    def __init__(self, graph: Graph, rounds_weights: Callable[[Eqn], bool] = lambda eqn: False) -> None:
         self._graph = graph
+        self.rounds_weights = rounds_weights
         self._changed = False
         self._trace: Trace  # of `run`, which asks what the methods below answer
         self._replaced: dict[Var, Atom] = {}

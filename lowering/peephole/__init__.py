@@ -6,7 +6,7 @@ refused an equation.
 
 from collections.abc import Callable, Mapping
 
-from jfuse.ir.graph import Graph, Op
+from jfuse.ir.graph import Eqn, Graph, Op
 from jfuse.lowering.peephole.arithmetic import (
     activation,
     affine,
@@ -62,13 +62,13 @@ PEEPHOLE_RULES: Mapping[Op, tuple[Rule, ...]] = rules_of(
 )
 """The rules by the op of the last equation, in the order in which they are tried."""
 
-GRAPH_REWRITES: tuple[Callable[[Graph], Graph], ...] = (
-    bidirectional.pair_directions,
-    layout_regions.fewest_moves,
-    normalizations.shared_differences,
+GRAPH_REWRITES: tuple[Callable[[Graph, Callable[[Eqn], bool]], Graph], ...] = (
+    lambda graph, rounds_weights: bidirectional.pair_directions(graph),
+    lambda graph, rounds_weights: layout_regions.fewest_moves(graph),
+    lambda graph, rounds_weights: normalizations.shared_differences(graph),
     shared_scales.affine_before_products,
 )
 """Rewrites of what no single equation ends, tried once no rule applies any more. They return the same graph where they
-find nothing."""
+find nothing. They are told which equations will have their weights in few bits."""
 
 __all__ = ["GRAPH_REWRITES", "PEEPHOLE_RULES", "GraphView", "PeepholeRule"]

@@ -25,6 +25,9 @@ class GraphView(Protocol):
         Another rounding of such a value may be another answer, not one that is a little off.
         """
 
+    def rounds_weights(self, eqn: Eqn, /) -> bool:
+        """Whether the constant weights of an equation are to be kept in few bits."""
+
 
 def sole_producer(view: GraphView, atom: Atom | None) -> Eqn | None:
     """The equation that makes a Var which nothing else reads."""

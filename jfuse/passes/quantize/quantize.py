@@ -19,6 +19,7 @@ from jfuse.passes.quantize.body_places import same_values
 from jfuse.passes.quantize.choose import Choice
 from jfuse.passes.quantize.dynamic_scales import without_dynamic_scales
 from jfuse.passes.quantize.forms import EqnForm, forms_of, is_float, made_integers, operands_of, rule_of
+from jfuse.passes.quantize.input_factors import FACTORS, channel_factors
 from jfuse.passes.quantize.insert import Boundary, Insertion
 from jfuse.passes.quantize.integer_bodies import with_integer_bodies
 from jfuse.passes.quantize.integer_states import with_integer_states
@@ -46,10 +47,10 @@ def quantize(program: Program, ctx: Context) -> Program:
         return program.with_graphs(without_narrow_ranges)
     program = program.with_graphs(lambda graph: _without_dynamic_scales(graph, ctx, recipe))
     program = _equalized(program, ctx, recipe)
-    quantizing = Quantizing(recipe, ctx.target)
     if recipe.needs_ranges:
         program = with_signatures(program, lambda s: respelled(s, recipe, ctx))
         program = program.with_graphs(lambda graph: with_ends(graph, recipe))
+    quantizing = Quantizing(recipe, ctx.target, channel_factors(program, recipe))
     if recipe.needs_ranges or recipe.needs_moments:
         quantizing = quantizing.calibrated(program, ctx)
     quantized = with_signatures(program, quantizing.signature)
@@ -65,7 +66,7 @@ def _without_dynamic_scales(graph: Graph, ctx: Context, recipe: Recipe) -> Graph
     """The graph without them, and with what is left, scales and biases of products, in their weights."""
     changed = without_dynamic_scales(graph, recipe)
     changed = with_row_tables(changed, lambda eqn: rule_of(eqn, recipe).mode == "integer")
-    return graph if changed is graph else ctx.sub.simplify(changed, {})
+    return graph if changed is graph else ctx.sub.simplify(changed, ctx, {})
 
 
 def _equalized(program: Program, ctx: Context, recipe: Recipe) -> Program:
@@ -129,11 +130,13 @@ def _without_moments(moments: Mapping[Observed, Moments], statistics: Statistics
 class Quantizing:
     """One program while its graphs get their new types.
 
-    ranges: None before calibration, and where none is needed. forms: of all equations so far.
+    in_floats: equations that stay float before inputs are quantized. ranges: None before calibration, and where none
+    is needed. forms: of all equations so far.
     """
 
     recipe: Recipe
     target: Target
+    in_floats: frozenset[Eqn] = frozenset()
     ranges: ValueRanges | None = None
     weights: WeightsInFewBits = field(default_factory=WeightsInFewBits)
     forms: dict[Eqn, EqnForm] = field(default_factory=dict)
@@ -142,7 +145,7 @@ class Quantizing:
     def calibrated(self, program: Program, ctx: Context) -> Quantizing:
         """The same with what calibration saw of the program."""
         forms = {
-            graph: forms_of(graph, self.recipe, self.target, given)
+            graph: forms_of(graph, self.recipe, self.target, given, self._why_float)
             for signature in distinct(program)
             for graph in all_graphs(signature.graph)
             for given in [self._given(signature) if graph is signature.graph else frozenset[Var]()]
@@ -194,7 +197,7 @@ class Quantizing:
         refused: dict[Eqn, str] = {}
 
         def why_not(eqn: Eqn) -> str | None:
-            return refused.get(eqn) or self._why_no_range(eqn)
+            return refused.get(eqn) or self._why_float(eqn) or self._why_no_range(eqn)
 
         while True:
             forms = forms_of(graph, self.recipe, self.target, given, why_not)
@@ -212,6 +215,9 @@ class Quantizing:
         if id(body) not in self._bodies:
             self._bodies[id(body)] = body, self._graph(body, Boundary(), frozenset())
         return self._bodies[id(body)][1]
+
+    def _why_float(self, eqn: Eqn) -> str | None:
+        return FACTORS if eqn in self.in_floats else None
 
     def _why_no_range(self, eqn: Eqn) -> str | None:
         """Why there are no ranges for an equation; None where there are."""

@@ -54,14 +54,14 @@ def respell(graph: Graph, recipe: Recipe, target: Target) -> Graph:
 
     before = with_bodies(graph, lambda body: respell(body, recipe, target))
     changed = spelled(spelled(before, SPELLINGS), SPELLINGS)  # what an operator becomes may have a spelling, too
-    changed = before if changed is before else _scales_in_weights(changed)
+    changed = before if changed is before else _scales_in_weights(changed, recipe)
     changed = spelled(changed, LOOPS) if target.has("WHILE") else changed
     return spelled(spelled(changed, COARSE_SPELLINGS), REFINED) if recipe.int8_only else changed
 
 
-def _scales_in_weights(graph: Graph) -> Graph:
+def _scales_in_weights(graph: Graph, recipe: Recipe) -> Graph:
     """The graph with what spellings multiply by constants before a product, as HARD_SWISH does, in its weights."""
-    rewriting = Rewriting(graph)
+    rewriting = Rewriting(graph, lambda eqn: rule_of(eqn, recipe).mode == "integer")
 
     def visit(eqn: Eqn) -> Sequence[Any] | None:
         found = affine_before_product(eqn, rewriting) if eqn.op in affine_before_product.ops else None

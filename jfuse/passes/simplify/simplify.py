@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -35,21 +36,29 @@ def simplify(
     merges: the rewrite rules by the op of the last equation that they look at. done: what came out for each graph that
     was simplified by them before; this one and its bodies are added.
     """
-    return _simplified(graph, merges, {} if done is None else done)
+    return _simplified(graph, _Rules(merges, ctx.rounds_weights), {} if done is None else done)
 
 
-def _simplified(graph: Graph, merges: Mapping[Op, Sequence[PeepholeRule]], done: dict[Graph, Graph]) -> Graph:
+@dataclass(frozen=True)
+class _Rules:
+    """The rewrite rules, and whether the weights of an equation are to be kept in few bits, which some ask."""
+
+    merges: Mapping[Op, Sequence[PeepholeRule]]
+    rounds_weights: Callable[[Eqn], bool]
+
+
+def _simplified(graph: Graph, rules: _Rules, done: dict[Graph, Graph]) -> Graph:
     """The fixed point. done: what came out for each body so far, so that a body that stays is not walked again."""
     found = done.get(graph)
     if found is not None:
         return found
     current = graph
     for _ in range(_SWEEPS):
-        current = with_bodies(eliminate_dead_code(current), lambda body: _simplified(body, merges, done))
-        swept = _Sweep(current, merges).run()
+        current = with_bodies(eliminate_dead_code(current), lambda body: _simplified(body, rules, done))
+        swept = _Sweep(current, rules).run()
         if swept is current:
             for merge in GRAPH_REWRITES:
-                swept = merge(swept)
+                swept = merge(swept, rules.rounds_weights)
         if swept is current:
             break
         current = swept
@@ -66,9 +75,9 @@ def _simplified(graph: Graph, merges: Mapping[Op, Sequence[PeepholeRule]], done:
 class _Sweep:
     """One walk over a graph in execution order."""
 
-    def __init__(self, graph: Graph, merges: Mapping[Op, Sequence[PeepholeRule]]) -> None:
-        self._state = Rewriting(graph)
-        self._merges = merges
+    def __init__(self, graph: Graph, rules: _Rules) -> None:
+        self._state = Rewriting(graph, rules.rounds_weights)
+        self._merges = rules.merges
         self._seen: dict[Any, Eqn] = {}
 
     def run(self) -> Graph:

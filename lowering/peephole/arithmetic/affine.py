@@ -19,12 +19,17 @@ from jfuse.lowering.peephole.arithmetic.weighted import WeightedEqn, product
 from jfuse.lowering.peephole.layout.transpose import known_permutation
 from jfuse.lowering.peephole.pattern import form, one_of
 from jfuse.lowering.peephole.registry import Match, given, peephole
+from jfuse.lowering.peephole.view import GraphView
 from jfuse.lowering.rule_tools.again import again
 from jfuse.lowering.rule_tools.query import is_plain_float, keeps_type
 from jfuse.lowering.rules import need
 
 # (x + t) * s is exact where x is near -t, x * s + t * s is not: the error grows with the shift beside results about 1.
 _LARGEST_SHIFT = 16.0
+_FARTHEST_IN_STEPS = 4.0
+"""Normalized inputs are about 3 at most: a range that has to reach from 0 to beyond such a shift has twice their steps."""
+_MOST_NOISE = 2.0
+"""How many times the noise of a channel may grow where its weights in few bits take in a factor: 3 dB."""
 _SMALLEST = float(np.finfo(np.float32).tiny)
 _ARITHMETIC = (ops.add, ops.sub, ops.mul, ops.div, ops.neg)
 
@@ -152,6 +157,7 @@ def affine_before_product(match: Match, first: Affine, then: WeightedEqn) -> Any
     """CONV_2D(MUL(x, s), w, b) = CONV_2D(x, w * s, b); a shift only where no zeros stand around what is shifted."""
     need(then.may_scale(match.view), "own_weights")
     need(fits_before(first, then), "shift_without_padding")
+    need(keeps_precision(first, then, match.view), "precise_weights")
     return given(then.with_input(first.x, first.scale, first.shift), "finite_weights")
 
 
@@ -162,12 +168,30 @@ def fits_before(affine: Affine, product: WeightedEqn) -> bool:
     return affine.shift is None or bool(np.abs(affine.shift).max() <= _LARGEST_SHIFT)
 
 
+def keeps_precision(affine: Affine, product: WeightedEqn, view: GraphView) -> bool:
+    """Whether a product may take in what is done to its operand if its weights are to be kept in few bits."""
+    if not view.rounds_weights(product.eqn):
+        return True
+    before = view.producer(affine.x)
+    if before is None and affine.shift is not None and np.abs(affine.shift).max() > _FARTHEST_IN_STEPS:
+        return False
+    return affine.scale is None or product.noise_of(affine.scale, is_level=_is_norm(before)) <= _MOST_NOISE
+
+
+def _is_norm(eqn: Eqn | None) -> bool:
+    """Whether an equation scales rows by what is computed of each, as a layer norm before its own factors."""
+    if eqn is None or eqn.op is not ops.mul:
+        return False
+    return any(isinstance(a, Var) and a.type.rank and same(a.type.shape[-1], 1) is True for a in eqn.inputs)
+
+
 @peephole(lambda: product(ops.pad(affine().named("first"), ...).named("pad")).named("then"))
 def scale_before_pad(match: Match, first: Affine, pad: Eqn, then: WeightedEqn) -> Any:
     """CONV_2D(PAD(MUL(x, s)), w) = CONV_2D(PAD(x), w * s)."""
     need(then.may_scale(match.view), "own_weights")
     need(first.is_scale(), "scale_alone")
     need(_commutes_with_pad(pad, first), "channels_not_padded")
+    need(keeps_precision(first, then, match.view), "precise_weights")
     return given(then.with_input(again(pad, inputs=(first.x, *pad.inputs[1:])), first.scale, None), "finite_weights")
 
 
@@ -186,6 +210,7 @@ def scale_before_gate(match: Match, first: Affine, gate: Eqn, y: Atom, then: Wei
     assert first.scale is not None
     channels = gate.outputs[0].type.shape[-1:]
     need(first.scale.ndim == 0 or same(first.x.type.shape[-1], *channels) is True, "channels_stay")
+    need(keeps_precision(first, then, match.view), "precise_weights")
     inputs = (y, first.x) if gate.inputs[0] is y else (first.x, y)
     return given(then.with_input(again(gate, inputs=inputs), first.scale, None), "finite_weights")
 

@@ -3,25 +3,30 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from jfuse.ir.graph import Atom, Const, Eqn, Graph, Var
 from jfuse.ir.trace import at_source, recording
-from jfuse.ir.walk import users
-from jfuse.lowering.peephole.arithmetic.affine import Affine, fits_before
+from jfuse.ir.walk import producers, users
+from jfuse.lowering.peephole.arithmetic.affine import Affine, fits_before, keeps_precision
 from jfuse.lowering.peephole.arithmetic.weighted import WeightedEqn
 
 
 @dataclass(frozen=True)
 class _Reads:
-    """How often constants are read, which is what a product asks of the graph around it."""
+    """What a product asks of the graph around it.
+
+    counts: how often constants are read. made_by: the equation of each value. rounds_weights: as in the function below.
+    """
 
     counts: Counter[int]
+    made_by: Mapping[Var, Eqn]
+    rounds_weights: Callable[[Eqn], bool]
 
     def producer(self, atom: Atom | None, /) -> Eqn | None:
-        """Nothing here."""
-        return None
+        """The equation that makes a value; None for constants and inputs of the graph."""
+        return self.made_by.get(atom) if isinstance(atom, Var) else None
 
     def readers(self, atom: Var | Const, /) -> int:
         """The number of equations that read a constant."""
@@ -32,10 +37,14 @@ class _Reads:
         return False
 
 
-def affine_before_products(graph: Graph) -> Graph:
-    """FULLY_CONNECTED(MUL(x, s), w) = FULLY_CONNECTED(x, w * s) for all that read the MUL, where nothing else does."""
+def affine_before_products(graph: Graph, rounds_weights: Callable[[Eqn], bool] = lambda eqn: False) -> Graph:
+    """FULLY_CONNECTED(MUL(x, s), w) = FULLY_CONNECTED(x, w * s) for all that read the MUL, where nothing else does.
+
+    rounds_weights: whether the weights of an equation will be in few bits.
+    """
     readers = users(graph)
-    reads = _Reads(Counter(a.memory for e in graph.eqns for a in e.inputs if isinstance(a, Const)))
+    counts = Counter(a.memory for e in graph.eqns for a in e.inputs if isinstance(a, Const))
+    reads = _Reads(counts, producers(graph), rounds_weights)
     results = {a for a in graph.outputs if isinstance(a, Var)}
     replaced: dict[Var, Eqn] = {}
     for eqn in graph.eqns:
@@ -60,6 +69,8 @@ def _taken_in(affine: Affine, result: Var, readers: Sequence[Eqn], reads: _Reads
         if product is None or product.x is not result or any(a is result for a in others):
             return None
         if not product.may_scale(reads) or not fits_before(affine, product):
+            return None
+        if not keeps_precision(affine, product, reads):
             return None
         with recording() as trace, at_source(reader.source):
             made = product.with_input(affine.x, affine.scale, affine.shift)

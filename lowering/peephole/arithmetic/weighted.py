@@ -127,6 +127,25 @@ class WeightedEqn:
             weights = weights * along
         return self.with_weights(weights, bias, x=x, **options)
 
+    def noise_of(self, scale: np.ndarray, *, is_level: bool) -> float:
+        """How many times the noise of a channel grows, for weights in few bits, if they take in a scale of x.
+
+        One scale for each channel of the result rounds all of its weights. The worst channel counts.
+        scale: as in `with_input`. is_level: whether x has channels of one size, as behind a norm; else x * scale has.
+        """
+        along = None if self.axes.inputs == self.axes.results else self._per_input(scale)
+        if along is None or scale.size == 1:
+            return 1.0
+        weights = np.abs(_constant(self.weights).array.astype(np.float64))
+        factors = np.broadcast_to(np.abs(along.astype(np.float64)), weights.shape)
+        rows = [np.moveaxis(a, self.axes.results, 0).reshape(self.channels, -1) for a in (weights, factors)]
+        weights, factors = rows
+        counted = weights * factors > 0
+        sizes = np.where(counted, 1.0, 0.0) if is_level else np.divide(1.0, factors**2, where=counted, out=0 * factors)
+        after = (weights * factors).max(1) ** 2 * sizes.sum(1)
+        before = weights.max(1) ** 2 * (sizes * factors**2).sum(1)
+        return float(np.divide(after, before, where=before > 0, out=np.ones_like(before)).max(initial=1.0))
+
     def with_weights(self, weights: Any, bias: Any, x: Atom | None = None, **options: Any) -> Any:
         """The product once more with other weights; None where they are no numbers any more."""
         if isinstance(weights, np.ndarray):

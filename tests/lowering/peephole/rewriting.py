@@ -115,6 +115,9 @@ class GraphView:
     def is_compared(self, atom: Atom, /) -> bool:
         return Rewriting(self._graph).is_compared(atom)
 
+    def rounds_weights(self, eqn: Eqn, /) -> bool:
+        return False
+
 
 def refusals(function: Callable[..., Any], *inputs: TensorType) -> dict[str, list[str]]:
     """By rule, the conditions that it refuses the equations of a function by."""

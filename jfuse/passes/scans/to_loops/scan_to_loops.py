@@ -127,7 +127,7 @@ class _Visitor:
         return reader.op.elementwise and eqn.op is not ops.fill
 
     def _loop(self, eqn: Eqn) -> Sequence[Atom]:
-        body = self._ctx.sub.simplify(eqn.bodies[0], self._simplified)
+        body = self._ctx.sub.simplify(eqn.bodies[0], self._ctx, self._simplified)
         loop = Loop.of(replace(eqn, inputs=tuple(map(self._ready, eqn.inputs)), bodies=(body,)))
         rows = body.inputs[len(body.inputs) - len(loop.xs) :], body.outputs[len(loop.carries) :]
         size = LoopSize.of(body, loop.length, *([atom.type for atom in part] for part in rows))
