@@ -183,7 +183,11 @@ def _attempt(
     data: to calibrate with; None for those of the options. seen: gets what these are found to be, first of all for the
     recipe that was asked for.
     """
-    calibrated = _calibration(options, seen) if data is None else _calibration(replace(options, calibration=data, known=None), [])
+    calibrated = (
+        _calibration(options, seen)
+        if data is None
+        else _calibration(replace(options, calibration=data, known=None), [])
+    )
     apart = replace(ctx, recipe=recipe, calibrate=calibrated, report=ctx.report.noting())
     if seen:  # not the first attempt, which told the stages
         apart = replace(apart, on_stage=lambda stage: None)

@@ -27,7 +27,7 @@ from jfuse.lowering.rules import need
 # (x + t) * s is exact where x is near -t, x * s + t * s is not: the error grows with the shift beside results about 1.
 _LARGEST_SHIFT = 16.0
 _FARTHEST_IN_STEPS = 4.0
-"""Normalized inputs are about 3 at most: a range that has to reach from 0 to beyond such a shift has twice their steps."""
+"""Normalized inputs are about 3 at most: a range from 0 to beyond such a shift has twice the steps."""
 _MOST_NOISE = 2.0
 """How many times the noise of a channel may grow where its weights in few bits take in a factor: 3 dB."""
 _SMALLEST = float(np.finfo(np.float32).tiny)

@@ -14,6 +14,7 @@ from jfuse.ir.types import DType
 from jfuse.kernels import ops
 from jfuse.passes.context import Context
 from jfuse.passes.simplify.simplify import simplify
+from jfuse.quantization.recipe import QuantizeRule, Recipe
 from tests.lowering.peephole.rewriting import B, Case, case, check, f32, floats, ints
 from tests.memory import mapped_copy, of_files_mib
 
@@ -243,3 +244,63 @@ def test_weights_of_a_mapped_file_leave_memory_when_they_are_scaled(tmp_path: Pa
     (eqn,) = simplify(scaled, Context()).eqns
     assert eqn.op is ops.fully_connected
     assert of_files_mib() < before + 4  # of 16
+
+
+def _noise(weights: np.ndarray, factors: np.ndarray, sizes: np.ndarray) -> np.ndarray:
+    """The mean square that rounding to 8 bits adds to each channel, of terms of these mean squares.   f64[outputs]"""
+    steps = np.abs(weights * factors).max(1, keepdims=True) / 127
+    return np.asarray((steps**2 / 12 * sizes).sum(1))
+
+
+@pytest.mark.parametrize("spread", [1.2, 1.6, 5.0, 1e6])
+@pytest.mark.parametrize("is_recipe", [False, True])
+def test_factors_that_cost_weights_in_few_bits_3_db_stay(spread: float, is_recipe: bool) -> None:
+    """Of terms that are alike once they are multiplied: MUL stays where one channel gets twice the noise."""
+    weights = floats(64, 24)
+    factors = np.geomspace(1 / spread, spread, 24).astype(np.float32)
+    graph = trace_graph(lambda x: ops.fully_connected(ops.mul(x, factors), weights, None), (f32(B, 24),))
+    recipe = Recipe((QuantizeRule("dynamic"),)) if is_recipe else None
+    left = [eqn.op for eqn in simplify(graph, Context(recipe=recipe)).eqns]
+    grown = _noise(weights, factors, 1 / factors**2) / _noise(weights, np.ones(24), np.ones(24))
+    assert (ops.mul in left) is (is_recipe and bool(grown.max() > 2))
+
+
+def test_what_keeps_precision_moves_on() -> None:
+    """Weights that stay float, channels by themselves, one factor for all, and the factors of a layer norm."""
+    factors = np.geomspace(0.1, 10, 24).astype(np.float32)
+    weights, kernel = floats(64, 24), floats(1, 3, 3, 24)
+    gain = np.linspace(0.7, 1.4, 24, dtype=np.float32)
+
+    def normed(x: Any) -> Any:
+        size = ops.rsqrt(ops.mean(ops.mul(x, x), ints(-1), keep_dims=True))
+        return ops.fully_connected(ops.mul(ops.mul(x, size), gain), weights, None)
+
+    def by_channel(x: Any) -> Any:
+        return ops.depthwise_conv_2d(
+            ops.mul(x, factors), kernel, None, padding="VALID", stride_w=1, stride_h=1, depth_multiplier=1
+        )
+
+    few = QuantizeRule("dynamic", min_elements=0)
+    rows: list[tuple[Any, Any, QuantizeRule, int]] = [
+        (lambda x: ops.fully_connected(ops.mul(x, factors), weights, None), f32(B, 24), QuantizeRule("float16"), 0),
+        (lambda x: ops.fully_connected(ops.mul(x, factors), floats(2, 24), None), f32(B, 24), QuantizeRule("dynamic"), 0),
+        (lambda x: ops.fully_connected(ops.mul(x, np.float32(1e-3)), weights, None), f32(B, 24), few, 0),
+        (by_channel, f32(B, 8, 8, 24), few, 0),
+        (normed, f32(B, 24), few, 1),  # by the size of the row
+    ]
+    for function, given, rule, count in rows:
+        left = simplify(trace_graph(function, (given,)), Context(recipe=Recipe((rule,)))).eqns
+        assert sum(eqn.op is ops.mul for eqn in left) == count
+
+
+def test_shared_factors_stay_as_well() -> None:
+    factors = np.geomspace(0.1, 10, 24).astype(np.float32)
+
+    def function(x: Any) -> Any:
+        y = ops.mul(x, factors)
+        return ops.fully_connected(y, floats(64, 24), None), ops.fully_connected(y, floats(48, 24), None)
+
+    graph = trace_graph(function, (f32(B, 24),))
+    for recipe, count in ((None, 0), (Recipe((QuantizeRule("dynamic"),)), 1)):
+        left = simplify(graph, Context(recipe=recipe)).eqns
+        assert sum(eqn.op is ops.mul for eqn in left) == count
