@@ -16,7 +16,7 @@ from jfuse.ir.dims import is_known
 from jfuse.ir.graph import Program
 from jfuse.ir.states import distinct
 from jfuse.model import Model
-from jfuse.noise.output_errors import corrected, mean_errors
+from jfuse.noise.output_errors import corrected, product_errors
 from jfuse.quantization.data import RANDOM, CalibrationData, Item, calibration_items
 from jfuse.quantization.recipe import EXTRAPOLATED, Recipe
 from jfuse.quantization.statistics import is_earlier
@@ -66,7 +66,7 @@ def with_steps_that_help(
 
     first: the program by the recipe as it is. floats: the same in floats. lower: makes it by another recipe.
     The steps are `equalization`, `bias_correction`, and ranges of the algorithm `extrapolated`. The first 64 calls of
-    the data count. The last biases are corrected after that, as `mean_errors` has it, for each output by itself. The
+    the data count. The last biases are corrected after that, as `product_errors` has it, for each output by itself. The
     report notes what was left out. As it is without data, with random data, with statistics of an earlier calibration,
     and where its runtime is not installed or does not take the file.
     """
@@ -76,7 +76,8 @@ def with_steps_that_help(
     start = next(iter(runs.values()))
     try:
         items = list(_first_items(calibration_items(floats, data), _most_calls(floats)))
-        trial = _Trial(start, items, list(answers(InFile(Model(floats), in_litert), items)))
+        wanted = list(answers(InFile(Model(floats), in_litert), items))
+        trial = _Trial(start, items, wanted, bool(first.program.states() or floats.states()))
         chosen = _without_harm(first, recipe, trial, lower)
         return _right_on_average(chosen, floats, recipe, trial)
     except VerifyFailed as error:
@@ -101,11 +102,12 @@ def _first_items(items: Iterable[Item], most: int) -> Iterator[Item]:
 
 @dataclass
 class _Trial:
-    """What files are run on.   wanted: the float model's answers"""
+    """What files are run on.   wanted: the float model's answers; keeps: whether a call leaves something to the next"""
 
     start: Start
     items: Sequence[Item]
     wanted: Sequence[tuple[str, Mapping[str, np.ndarray]]]
+    keeps: bool = False
     _known: dict[int, tuple[Program, Scores]] = field(default_factory=dict)
 
     def scores(self, program: Program) -> Scores:
@@ -121,19 +123,38 @@ class _Trial:
             return {(key, name): -np.inf for key, outputs in self.wanted for name in outputs}
         return {(n.signature, n.output): -np.inf if np.isnan(n.snr_db) else n.snr_db for n in found}
 
-    def harmed(self, program: Program, without: Program, tolerance_db: float) -> list[Output]:
-        """The outputs that are better without a step, the worst first."""
-        ours, others = self.scores(program), self.scores(without)
-        worse = [output for output in others if others[output] > ours[output] + tolerance_db]
-        return sorted(worse, key=lambda output: ours[output])
-
-    def halves(self) -> list[tuple[CalibrationData, _Trial]]:
-        """Each half of the calls as data, with the other to run files on; none where they are few, or go together."""
+    def halves(self) -> list[tuple[slice, _Trial]]:
+        """Each half of the calls, with the other to run files on; none where they are few, or go together."""
         is_apart = all(len(item.calls) == 1 and not item.calls[0].left_out for item in self.items)
-        if not is_apart or len(self.items) < 2 * _FEWEST:
+        if self.keeps or not is_apart or len(self.items) < 2 * _FEWEST:
             return []
-        data = [[(call.key, dict(call.inputs)) for item in self.items[i::2] for call in item.calls] for i in (0, 1)]
-        return [(data[i], _Trial(self.start, self.items[1 - i :: 2], self.wanted[1 - i :: 2])) for i in (0, 1)]
+        one, other = slice(0, None, 2), slice(1, None, 2)
+        return [(a, _Trial(self.start, self.items[b], self.wanted[b])) for a, b in ((one, other), (other, one))]
+
+    def data(self, calls: slice) -> CalibrationData:
+        """Some of the calls, which stand alone, as data to calibrate with."""
+        return [(call.key, dict(call.inputs)) for item in self.items[calls] for call in item.calls]
+
+
+@dataclass(frozen=True)
+class _Pair:
+    """Programs with a step and without it, and what their files are run on."""
+
+    trial: _Trial
+    program: Program
+    without: Program
+
+
+def _harmed(pairs: Sequence[_Pair], tolerance_db: float) -> list[Output]:
+    """The outputs with more noise by a step than without it, over all pairs together; the noisiest first."""
+    noise: list[dict[Output, float]] = [{}, {}]
+    for pair in pairs:
+        for of, program in zip(noise, (pair.program, pair.without), strict=True):
+            for output, snr_db in pair.trial.scores(program).items():
+                of[output] = of.get(output, 0.0) + 10 ** (-snr_db / 10)
+    ours, others = noise
+    worse = [output for output, least in others.items() if ours[output] > least * 10 ** (tolerance_db / 10)]
+    return sorted(worse, key=lambda output: -ours[output])
 
 
 def _without_harm(chosen: Attempt, recipe: Recipe, trial: _Trial, lower: Lower) -> Attempt:
@@ -144,7 +165,7 @@ def _without_harm(chosen: Attempt, recipe: Recipe, trial: _Trial, lower: Lower) 
             continue
         without = lower(recipe_without, None)
         tolerance_db = _WIDER_DB if step == EXTRAPOLATED else _CHANCE_DB
-        harmed = trial.harmed(chosen.program, without.program, tolerance_db)
+        harmed = _harmed([_Pair(trial, chosen.program, without.program)], tolerance_db)
         if harmed and step == EXTRAPOLATED and not _harms_others(recipe, recipe_without, trial, lower):
             continue
         if harmed:
@@ -159,12 +180,11 @@ def _harms_others(recipe: Recipe, without: Recipe, trial: _Trial, lower: Lower) 
     Calls that ranges were taken from say nothing of what lies beyond them. Both halves take their turn, so that what
     reaches farthest is once among the others.
     """
-    noise: list[dict[Output, float]] = [{}, {}]
-    for data, others in trial.halves():
-        for of, each in zip(noise, (recipe, without), strict=True):
-            for output, snr_db in others.scores(lower(each, data).program).items():
-                of[output] = of.get(output, 0.0) + 10 ** (-snr_db / 10)
-    return any(noise[0][output] > least * 10 ** (_CHANCE_DB / 10) for output, least in noise[1].items())
+    pairs = [
+        _Pair(others, *(lower(each, trial.data(calls)).program for each in (recipe, without)))
+        for calls, others in trial.halves()
+    ]
+    return bool(_harmed(pairs, _CHANCE_DB))
 
 
 def _without(recipe: Recipe, step: str) -> Recipe:
@@ -179,18 +199,27 @@ def _without(recipe: Recipe, step: str) -> Recipe:
 
 
 def _right_on_average(chosen: Attempt, floats: Program, recipe: Recipe, trial: _Trial) -> Attempt:
-    """The attempt with the biases before outputs corrected, where the output is not worse for it."""
-    corrections = mean_errors(chosen.program, floats, recipe, trial.start, trial.items)
-    if not corrections:
+    """The attempt with the biases before outputs corrected, where the output is not worse for it.
+
+    Each half of the calls corrects what the other is run on, where there are enough of them.
+    """
+    program = chosen.program
+    errors = product_errors(program, floats, recipe, trial.start, trial.items)
+    if not errors:
         return chosen
-    changed = corrected(chosen.program, corrections)
-    harmed = trial.harmed(changed, chosen.program, 0.0)
-    names = {s.key: s.output_names for s in distinct(chosen.program)}
-    kept = {(key, i): each for (key, i), each in corrections.items() if (key, names[key][i]) not in harmed}
-    program = changed if len(kept) == len(corrections) else corrected(chosen.program, kept)
-    worse = [(key, names[key][i]) for key, i in corrections if (key, names[key][i]) in harmed]
-    notes = [_note(_MEANS, o, trial.scores(changed), trial.scores(chosen.program)) for o in worse[:1]]
-    return Attempt(program, chosen.report.noting(*notes))
+
+    def by(calls: slice) -> Program:
+        return corrected(program, {place: (each.eqn, each.mean(calls)) for place, each in errors.items()})
+
+    pairs = [_Pair(others, by(calls), program) for calls, others in trial.halves() or [(slice(None), trial)]]
+    harmed = _harmed(pairs, 0.0)
+    names = {s.key: s.output_names for s in distinct(program)}
+    kept = {(key, i): each for (key, i), each in errors.items() if (key, names[key][i]) not in harmed}
+    changed = corrected(program, {place: (each.eqn, each.mean(slice(None))) for place, each in kept.items()})
+    worse = [output for output in harmed if output in {(key, names[key][i]) for key, i in errors}]
+    last = pairs[-1]
+    notes = [_note(_MEANS, o, last.trial.scores(last.program), last.trial.scores(program)) for o in worse[:1]]
+    return Attempt(changed, chosen.report.noting(*notes))
 
 
 def _note(step: str, output: Output, ours: Scores, others: Scores) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
@@ -27,10 +27,27 @@ Corrections = Mapping[Place, tuple[Eqn, np.ndarray]]
 """The product behind an output, and what is to be taken from its bias: f64[channels]."""
 
 
-def mean_errors(
+@dataclass(frozen=True)
+class ProductErrors:
+    """What the product behind an output is off by.
+
+    sums: of the errors in each call; counts: of the numbers that do not saturate: f64[calls, channels] each.
+    """
+
+    eqn: Eqn
+    sums: np.ndarray
+    counts: np.ndarray
+
+    def mean(self, calls: slice) -> np.ndarray:
+        """What is to be taken from the bias, by some of the calls: f64[channels]."""
+        sums, counts = self.sums[calls], self.counts[calls]
+        return _mean_error(sums / np.maximum(counts.mean(0), 1 / len(counts)))  # parts of one mean over all numbers
+
+
+def product_errors(
     program: Program, floats: Program, recipe: Recipe, start: Start, items: Sequence[Item]
-) -> dict[Place, tuple[Eqn, np.ndarray]]:
-    """What the products behind outputs are off by on average, as `Corrections` has it.
+) -> dict[Place, ProductErrors]:
+    """What the products behind outputs are off by.
 
     floats: the same in floats. start: runs the file of the quantized program. Of each output the last product with a
     constant bias counts, where its rule says `bias_correction` and what lies behind it reads nothing else. Both files
@@ -44,8 +61,7 @@ def mean_errors(
     ours, theirs = _products_of_both(program, floats, recipe)
     if not any(ours.values()):
         return {}
-    errors = _errors(_ending_at(program, ours), _ending_at(floats, theirs), ours, start, items)
-    return {(key, place): (ours[key][place], _mean_error(found)) for (key, place), found in errors.items()}
+    return _errors(_ending_at(program, ours), _ending_at(floats, theirs), ours, start, items)
 
 
 def corrected(program: Program, corrections: Corrections) -> Program:
@@ -120,11 +136,8 @@ def _ending_at(program: Program, products: Products) -> Program:
 
 def _errors(
     program: Program, floats: Program, products: Products, start: Start, items: Sequence[Item]
-) -> Mapping[Place, np.ndarray]:
-    """The errors of products in each call, so that their mean is that over all numbers that count: f64[calls, channels]
-
-    program, floats: end at the products.
-    """
+) -> dict[Place, ProductErrors]:
+    """The errors of products in each call.   program, floats: end at the products"""
     keys = {s.key: d.key for d in distinct(program) for s in program.signatures if s.graph is d.graph}
     names = {s.key: s.output_names for s in program.signatures}
     sums: dict[Place, list[tuple[np.ndarray, np.ndarray]]] = {}
@@ -134,7 +147,10 @@ def _errors(
             name = names[key][place]
             counted = _counted(outputs[name], reference[name], _ends(eqn.outputs[0]))
             sums.setdefault((keys[key], place), []).append(counted)
-    return {place: _by_call(*map(np.stack, zip(*calls, strict=True))) for place, calls in sums.items()}
+    return {
+        (key, i): ProductErrors(products[key][i], *map(np.stack, zip(*calls, strict=True)))
+        for (key, i), calls in sums.items()
+    }
 
 
 def _ends(var: Var) -> tuple[float, float]:
@@ -149,11 +165,6 @@ def _counted(found: np.ndarray, wanted: np.ndarray, ends: tuple[float, float]) -
     ours, theirs = (np.clip(a.astype(np.float64).reshape(-1, a.shape[-1]), *ends) for a in (found, wanted))
     saturates = (ours == theirs) & np.isin(theirs, ends)
     return (ours - theirs).sum(0), np.sum(~saturates, axis=0).astype(np.float64)
-
-
-def _by_call(sums: np.ndarray, counts: np.ndarray) -> np.ndarray:
-    """The sums of each call as parts of one mean over all numbers.   f64[calls, channels] each"""
-    return np.asarray(sums / np.maximum(counts.mean(0), 1 / len(counts)))
 
 
 def _mean_error(errors: np.ndarray) -> np.ndarray:

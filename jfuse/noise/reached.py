@@ -14,7 +14,7 @@ from jfuse.ir.graph import Signature
 from jfuse.ir.states import distinct
 from jfuse.model import Model
 from jfuse.noise.measured import apart
-from jfuse.noise.search import Goal, Outputs, Search
+from jfuse.noise.search import TRIED, Goal, Outputs, Search
 from jfuse.noise.simulated import Operator, Simulated
 from jfuse.quantization.data import RANDOM, CalibrationData, calibration_items
 from jfuse.quantization.recipe import QuantizeRule, Recipe
@@ -23,6 +23,8 @@ from jfuse.verification.file_answers import file_answers, litert_takes
 
 _ITEMS = 32  # of the calibration data, which tell noise; a metric, as the share of right answers, takes all of them
 _ROUNDS = 6  # files that are written: what is imitated differs from them by little
+_LACKS_DB = 3.0  # by which a file is worse than what is imitated where that lacks a fault of it
+_MOST_FILES = 64  # operators, of each of which a file is written in each step of a search by files
 Lower = Callable[[Recipe, bool], Model]
 """(recipe, whether the answers are made right on average) -> the model."""
 
@@ -30,7 +32,8 @@ Lower = Callable[[Recipe, bool], Model]
 def reaching(goal: Goal, lite: Model, recipe: Recipe, data: CalibrationData, lower: Lower) -> Model:
     """The model with as few operators in floats as its goal takes; a file of it was run in LiteRT.
 
-    lite: by the recipe as it is. lower: another one. Raises JfuseError where the goal is not reached, or
+    lite: by the recipe as it is. lower: another one. What to leave float is looked for in an imitation; where a file
+    turns out to be much worse than that, in files of each choice. Raises JfuseError where the goal is not reached, or
     the model has several signatures or states.
     """
     assert lite.unquantized is not None, "a quantized model"
@@ -53,6 +56,7 @@ def reaching(goal: Goal, lite: Model, recipe: Recipe, data: CalibrationData, low
     search = Search(
         len(simulated.operators), [o.bytes for o in simulated.operators], _scores(goal, simulated, exact), len(calls)
     )
+    by_files = _scores_of_files(goal, recipe, simulated.operators, calls, exact, lower)
     least, best = goal.least, score
     for _ in range(_ROUNDS):
         left = search.fewest(least)
@@ -64,6 +68,10 @@ def reaching(goal: Goal, lite: Model, recipe: Recipe, data: CalibrationData, low
             return found
         if left is None:
             break
+        if search.known[chosen] - best > _LACKS_DB and goal.metric is None and search.count <= _MOST_FILES:
+            # The file has a fault that the imitation lacks: from here on each choice is written and run.
+            search, least = Search(search.count, search.costs, by_files, TRIED), goal.least
+            continue
         least = search.known[chosen] + max(goal.least - best, 1e-9)  # the file is worse than what is imitated
     raise JfuseError(
         f"the quantized model does not reach its target, {_asked(goal)}",
@@ -100,6 +108,21 @@ def _scores(goal: Goal, simulated: Simulated, exact: Outputs) -> Callable[[Seque
     return scores
 
 
+def _scores_of_files(
+    goal: Goal,
+    recipe: Recipe,
+    operators: Sequence[Operator],
+    calls: Sequence[Mapping[str, np.ndarray]],
+    exact: Outputs,
+    lower: Lower,
+) -> Callable[[Sequence[frozenset[int]]], list[float]]:
+    def scores(choices: Sequence[frozenset[int]]) -> list[float]:
+        recipes = (_with(recipe, [operators[i] for i in choice]) for choice in choices)
+        return [_measured(goal, lower(each, False), calls, exact) for each in recipes]
+
+    return scores
+
+
 def _stacked(found: Sequence[Outputs]) -> dict[str, np.ndarray]:
     return {name: np.stack([outputs[name] for outputs in found]) for name in found[0]}
 
@@ -123,5 +146,5 @@ def _told(
     lines = [f"{head}operators left float, {goal.text(before)} without"]
     without = search.scores([left - {i} for i in sorted(left)]) if left else []
     for i, found in zip(sorted(left), without, strict=True):
-        lines.append(f"left float: {operators[i]}; in integers the imitation has {goal.text(found)}")
+        lines.append(f"left float: {operators[i]}; in integers it would be {goal.text(found)}")
     return lines

@@ -16,7 +16,8 @@ from jfuse.option_values import need_mapping
 
 Outputs = Mapping[str, np.ndarray]
 """The outputs of all calls by name, with calls along a new first axis."""
-_TRIED = 2**14  # calls: so many choices are gone through without leaving any out; of 32 all of nine operators
+TRIED = 2**14
+"""Calls: so many choices are gone through without leaving any out; of 32 calls all of nine operators."""
 _AT_ONCE = 2**11  # calls of all choices that are computed together
 
 
@@ -92,7 +93,7 @@ class Search:
         operators together do not reach the score.
         """
         for number in range(self.count + 1):
-            if sum(comb(self.count, k) for k in range(number + 1)) > max(1, _TRIED // self.calls):
+            if sum(comb(self.count, k) for k in range(number + 1)) > max(1, TRIED // self.calls):
                 return self._greedily(number - 1, least)
             good = [
                 c for c in self._tried(map(frozenset, combinations(range(self.count), number))) if self._is(c, least)

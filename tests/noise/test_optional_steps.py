@@ -117,9 +117,7 @@ def test_a_step_that_harms_one_output_is_left_out() -> None:
         return (0.01, 0.04) if recipe.equalization else (0.02, 0.02)
 
     found = _chosen(BOTH, errors)
-    assert found.report.notes == [
-        "equalization is left out: output 'y1' of 'call' has 34.0 dB with it, 40.0 without"
-    ]
+    assert found.report.notes == ["equalization is left out: output 'y1' of 'call' has 34.0 dB with it, 40.0 without"]
     assert snr_db(_answers(found)[1], _answers(Attempt(_two(0, 0.02), Report()))[1]) > 100
     assert _chosen(BOTH, lambda recipe: (0.01, 0.02)).report.notes == []
 

@@ -17,6 +17,7 @@ from jfuse.ir.types import DType, TensorType
 from jfuse.kernels import ops
 from jfuse.model import Model
 from jfuse.noise.search import Goal, Search
+from jfuse.noise.simulated import Simulated
 from jfuse.quantization.recipe import QuantizeRule, Recipe
 from tests.passes.quantize.models import drawn, in_litert, program_of, snr_db
 
@@ -79,6 +80,19 @@ def test_the_culprit_is_left_float() -> None:
     assert second.startswith("left float: FULLY_CONNECTED at layer_2/MatMul")
 
 
+def test_a_fault_that_the_imitation_lacks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Files are measured, one for each operator, where what is imitated says that all is well."""
+    outputs = Simulated.outputs
+
+    def without_faults(self: Simulated, left: Any) -> Any:
+        return outputs(self, np.ones(np.shape(left), bool))
+
+    monkeypatch.setattr(Simulated, "outputs", without_faults)
+    model = jfuse.quantize(_model((2,)), "int8", CALLS, target={"snr_db": 30}, verify=False)
+    assert _floats(model) == {"layer_2/MatMul"}
+    assert _snr(model, (2,)) >= 30
+
+
 def test_the_data_calibrate_once() -> None:
     """Files with other operators in floats have their ranges from the first calibration, as from one of their own."""
     read: list[int] = []
@@ -92,7 +106,7 @@ def test_the_data_calibrate_once() -> None:
     found = jfuse.quantize(_model((1, 3)), "int8", calls, target={"snr_db": 30}, verify=False)
     left = tuple(QuantizeRule("float", f"^{name}$", "FULLY_CONNECTED") for name in sorted(_floats(found)))
     assert left
-    assert sum(read) == 2 * len(CALLS)  # for the ranges, and to measure files on
+    assert sum(read) == 4 * len(CALLS)  # for the ranges, to measure files on, and for the optional steps of two files
     recipe = Recipe((*Recipe.named("int8").rules, *left))
     assert found.to_bytes() == jfuse.quantize(_model((1, 3)), recipe, CALLS, verify=False).to_bytes()
 

@@ -283,7 +283,12 @@ def test_what_keeps_precision_moves_on() -> None:
     few = QuantizeRule("dynamic", min_elements=0)
     rows: list[tuple[Any, Any, QuantizeRule, int]] = [
         (lambda x: ops.fully_connected(ops.mul(x, factors), weights, None), f32(B, 24), QuantizeRule("float16"), 0),
-        (lambda x: ops.fully_connected(ops.mul(x, factors), floats(2, 24), None), f32(B, 24), QuantizeRule("dynamic"), 0),
+        (
+            lambda x: ops.fully_connected(ops.mul(x, factors), floats(2, 24), None),
+            f32(B, 24),
+            QuantizeRule("dynamic"),
+            0,
+        ),
         (lambda x: ops.fully_connected(ops.mul(x, np.float32(1e-3)), weights, None), f32(B, 24), few, 0),
         (by_channel, f32(B, 8, 8, 24), few, 0),
         (normed, f32(B, 24), few, 1),  # by the size of the row
