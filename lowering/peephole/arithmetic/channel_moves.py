@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from jfuse.ir.dims import same
+from jfuse.ir.dims import is_known, same
 from jfuse.ir.graph import Atom, Eqn
 from jfuse.kernels import ops
 from jfuse.kernels.core.op import TflOp, static_value
@@ -43,6 +43,32 @@ def affine_before_moves(eqn: Eqn, view: GraphView) -> Any:
     if shift is not None:
         y = ops.add(y, shift, fused_activation_function=affine.function)
     return _again(moves, y)
+
+
+# Any number of branches is no pattern.
+@peephole_walk(ops.mul, ops.div)
+def scale_before_join(eqn: Eqn, view: GraphView) -> Any:
+    """MUL(CONCATENATION(RELU(CONV_2D(x, w)), …), s) = CONCATENATION(RELU(CONV_2D(x, w * s)), …), for few bits.
+
+    Each row of weights in few bits has a scale, and one scale of integers holds branches whose sizes are alike.
+    """
+    affine = Affine.of(eqn)
+    join = None if affine is None else sole_producer(view, affine.x)
+    if affine is None or join is None or join.op is not ops.concatenation:
+        return None
+    branches = [WeightedEqn.of(sole_producer(view, x)) for x in join.inputs]
+    products = [b for b in branches if b is not None and view.rounds_weights(b.eqn) and is_known(b.channels)]
+    need(len(products) == len(branches), "products_in_few_bits")
+    need(join.params["axis"] in (-1, eqn.outputs[0].type.rank - 1), "joined_channels")
+    need(affine.is_scale() and affine.scale is not None and bool((affine.scale > 0).all()), "positive_scale_alone")
+    need(join.params.get("fused_activation_function", "NONE") == "NONE", "no_activation_between")
+    need(all(p.may_scale(view) and p.function in ("NONE", "RELU") for p in products), "own_weights")
+    assert affine.scale is not None
+    ends = np.cumsum([p.channels for p in products])
+    parts = np.split(np.broadcast_to(affine.scale, ends[-1]), ends[:-1])
+    scaled = [p.with_result(part, None, p.function) for p, part in zip(products, parts, strict=True)]
+    need(all(y is not None for y in scaled), "finite_weights")
+    return again(join, inputs=tuple(scaled))
 
 
 @peephole_walk(ops.relu, ops.relu6, ops.relu_n1_to_1)
