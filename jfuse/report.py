@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from copy import copy
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from jfuse.errors import NotFused
 from jfuse.ir.graph import Graph, Var
@@ -252,8 +252,11 @@ class Report(Shown):
 
     def noting(self, *notes: str) -> Report:
         """The report with further notes; lists and tables are its own, so that later passes may fill them."""
-        tables = {name: copy(value) for name, value in vars(self).items() if isinstance(value, list | dict)}
-        return replace(self, **tables | {"notes": [*self.notes, *notes]})
+        found = copy(self)
+        for name, value in vars(self).items():
+            setattr(found, name, copy(value))
+        found.notes += notes
+        return found
 
     def __str__(self) -> str:
         """What fused with its proof, what did not and why, and what else is worth a line."""

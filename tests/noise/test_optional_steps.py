@@ -41,7 +41,7 @@ def _hard(x: Any) -> Any:
     return ops.mul(ops.relu6(ops.add(x, np.array(3, np.float32))), six)
 
 
-SATURATING = {
+SATURATING: Mapping[str, tuple[Callable[[Any], Any], Callable[[np.ndarray], np.ndarray]]] = {
     "sigmoid": (ops.logistic, lambda z: 1 / (1 + np.exp(-z))),
     "tanh": (ops.tanh, np.tanh),
     "hard_sigmoid": (_hard, lambda z: np.clip(z + 3, 0, 6) / 6),
@@ -149,5 +149,5 @@ def test_nothing_is_measured_without_data() -> None:
 
 def _answers(attempt: Attempt) -> list[np.ndarray]:
     model = Model(attempt.program)
-    found: list[Mapping[str, np.ndarray]] = [model(call["x0"]) for call in SEEN[:4]]  # type: ignore[misc]
+    found: list[Mapping[str, np.ndarray]] = [model(call["x0"]) for call in SEEN[:4]]
     return [np.stack([np.asarray(outputs[name]) for outputs in found]) for name in ("y0", "y1")]

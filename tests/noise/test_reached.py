@@ -85,7 +85,7 @@ def test_a_fault_that_the_imitation_lacks(monkeypatch: pytest.MonkeyPatch) -> No
     outputs = Simulated.outputs
 
     def without_faults(self: Simulated, left: Any) -> Any:
-        return outputs(self, np.ones(np.shape(left), bool))
+        return outputs(self, [[True] * len(choice) for choice in left])
 
     monkeypatch.setattr(Simulated, "outputs", without_faults)
     model = jfuse.quantize(_model((2,)), "int8", CALLS, target={"snr_db": 30}, verify=False)

@@ -13,13 +13,13 @@ from jfuse.ir.types import DType
 from jfuse.ir.walk import all_graphs
 from jfuse.passes.context import Context
 from jfuse.passes.legalize.equalized_channels import equalized
+from jfuse.passes.legalize.input_factors import FACTORS, channel_factors
 from jfuse.passes.legalize.narrow_ranges import without_narrow_ranges
 from jfuse.passes.legalize.row_tables import with_row_tables
 from jfuse.passes.quantize.body_places import same_values
 from jfuse.passes.quantize.choose import Choice
 from jfuse.passes.quantize.dynamic_scales import without_dynamic_scales
 from jfuse.passes.quantize.forms import EqnForm, forms_of, is_float, made_integers, operands_of, rule_of
-from jfuse.passes.quantize.input_factors import FACTORS, channel_factors
 from jfuse.passes.quantize.insert import Boundary, Insertion
 from jfuse.passes.quantize.integer_bodies import with_integer_bodies
 from jfuse.passes.quantize.integer_states import with_integer_states
