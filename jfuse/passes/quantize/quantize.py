@@ -25,6 +25,7 @@ from jfuse.passes.quantize.integer_states import with_integer_states
 from jfuse.passes.quantize.lost_weights import without_lost_weights
 from jfuse.passes.quantize.product_moments import ProductMoments, wanted_moments
 from jfuse.passes.quantize.respell import respelled
+from jfuse.passes.quantize.spelled_ranges import with_spelled_ranges
 from jfuse.passes.quantize.trained import with_ends
 from jfuse.passes.quantize.value_ranges import ValueRanges, observed_together
 from jfuse.passes.quantize.weights import WeightsInFewBits
@@ -48,6 +49,7 @@ def quantize(program: Program, ctx: Context) -> Program:
     program = _equalized(program, ctx, recipe)
     quantizing = Quantizing(recipe, ctx.target)
     if recipe.needs_ranges:
+        program = program.with_graphs(lambda graph: _with_spelled_ranges(graph, ctx, recipe))
         program = with_signatures(program, lambda s: respelled(s, recipe, ctx))
         program = program.with_graphs(lambda graph: with_ends(graph, recipe))
     if recipe.needs_ranges or recipe.needs_moments:
@@ -65,6 +67,12 @@ def _without_dynamic_scales(graph: Graph, ctx: Context, recipe: Recipe) -> Graph
     """The graph without them, and with what is left, scales and biases of products, in their weights."""
     changed = without_dynamic_scales(graph, recipe)
     changed = with_row_tables(changed, lambda eqn: rule_of(eqn, recipe).mode == "integer")
+    return graph if changed is graph else ctx.sub.simplify(changed, {})
+
+
+def _with_spelled_ranges(graph: Graph, ctx: Context, recipe: Recipe) -> Graph:
+    """The graph with them as FAKE_QUANT, and with what is left, factors of products, in their weights."""
+    changed = with_spelled_ranges(graph, recipe)
     return graph if changed is graph else ctx.sub.simplify(changed, {})
 
 
