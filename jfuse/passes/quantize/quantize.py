@@ -25,8 +25,9 @@ from jfuse.passes.quantize.integer_states import with_integer_states
 from jfuse.passes.quantize.lost_weights import without_lost_weights
 from jfuse.passes.quantize.product_moments import ProductMoments, wanted_moments
 from jfuse.passes.quantize.respell import respelled
-from jfuse.passes.quantize.spelled_ranges import with_spelled_ranges
+from jfuse.passes.quantize.spelled_ranges import has_trained_ranges, with_spelled_ranges
 from jfuse.passes.quantize.trained import with_ends
+from jfuse.passes.quantize.trained_bits import in_trained_bits
 from jfuse.passes.quantize.value_ranges import ValueRanges, observed_together
 from jfuse.passes.quantize.weights import WeightsInFewBits
 from jfuse.quantization.moments import Moments
@@ -45,6 +46,8 @@ def quantize(program: Program, ctx: Context) -> Program:
     recipe = ctx.recipe
     if recipe is None:
         return program.with_graphs(without_narrow_ranges)
+    if recipe.from_training and ctx.calibrate is None and not any(map(has_trained_ranges, program.graphs())):
+        recipe = recipe.without_ranges()
     program = program.with_graphs(lambda graph: _without_dynamic_scales(graph, ctx, recipe))
     program = _equalized(program, ctx, recipe)
     quantizing = Quantizing(recipe, ctx.target)
@@ -93,9 +96,16 @@ def _equalized(program: Program, ctx: Context, recipe: Recipe) -> Program:
 
 
 def _calibrated(
-    wanted: Mapping[Observed, set[str]], moments: Mapping[Observed, Moments], program: Program, ctx: Context
+    wanted: Mapping[Observed, set[str]],
+    moments: Mapping[Observed, Moments],
+    program: Program,
+    ctx: Context,
+    from_training: bool,
 ) -> Statistics:
-    """What calibration saw of the values.   wanted: with the algorithms that take their ranges"""
+    """What calibration saw of the values.
+
+    wanted: with the algorithms that take their ranges. from_training: whether values may have none.
+    """
     if ctx.calibrate is None and any(tally.squares for tally in moments.values()):
         raise JfuseError(
             "the recipe rounds weights by what they are multiplied with, which calibration finds",
@@ -103,6 +113,8 @@ def _calibrated(
             remedy='weight_algorithm="mse" in its rules needs none',
         )
     if not wanted and (not moments or ctx.calibrate is None):
+        return Statistics(program)
+    if ctx.calibrate is None and from_training:
         return Statistics(program)
     if ctx.calibrate is None:
         first = value_source(program, next(iter(wanted)).var)
@@ -150,19 +162,21 @@ class Quantizing:
     def calibrated(self, program: Program, ctx: Context) -> Quantizing:
         """The same with what calibration saw of the program."""
         forms = {
-            graph: forms_of(graph, self.recipe, self.target, given)
+            graph: in_trained_bits(graph, forms_of(graph, self.recipe, self.target, given), self.target)
             for signature in distinct(program)
             for graph in all_graphs(signature.graph)
             for given in [self._given(signature) if graph is signature.graph else frozenset[Var]()]
         }
         wanted, together = self._wanted(program, forms), {e: f for of in forms.values() for e, f in of.items()}
-        statistics = _calibrated(wanted, wanted_moments(together), program, ctx)
+        statistics = _calibrated(wanted, wanted_moments(together), program, ctx, self.recipe.from_training)
         products = ProductMoments.of(together, statistics)
         ctx.report.notes += _rounded_apart([*products.not_in_turn(together)])
         weights = WeightsInFewBits(products)
         if not self.recipe.needs_ranges:
             return replace(self, weights=weights)
-        return replace(self, ranges=ValueRanges(statistics, frozenset(wanted), same_values(program)), weights=weights)
+        is_calibrated = ctx.calibrate is not None
+        ranges = ValueRanges(statistics, frozenset(wanted), same_values(program), is_calibrated)
+        return replace(self, ranges=ranges, weights=weights)
 
     def _wanted(self, program: Program, forms: Mapping[Graph, Mapping[Eqn, EqnForm]]) -> Mapping[Observed, set[str]]:
         """The values whose range integer kernels need, with the algorithms that take it."""
@@ -206,6 +220,7 @@ class Quantizing:
 
         while True:
             forms = forms_of(graph, self.recipe, self.target, given, why_not)
+            forms = in_trained_bits(graph, forms, self.target)
             integers = [e for e, f in forms.items() if f.kind == "integer"]
             if not integers:
                 return forms, None

@@ -20,6 +20,7 @@ from jfuse.lowering.peephole.arithmetic.affine import Affine
 from jfuse.lowering.peephole.arithmetic.spelled_activations import Clip
 from jfuse.lowering.rule_tools.query import is_plain_float
 from jfuse.passes.quantize.forms import rule_of
+from jfuse.passes.quantize.trained import trained_range
 from jfuse.passes.rewrite import rewrite
 from jfuse.passes.simplify.dce import eliminate_dead_code
 from jfuse.quantization.recipe import Recipe
@@ -126,6 +127,13 @@ def with_spelled_ranges(graph: Graph, recipe: Recipe) -> Graph:
         return [ranges[eqn.outputs[0]].spelled()]
 
     return eliminate_dead_code(rewrite(graph, visit)) if ranges else graph
+
+
+def has_trained_ranges(graph: Graph) -> bool:
+    """Whether training found ranges of values, bodies included."""
+    return any(trained_range(eqn) is not None for eqn in graph.eqns if eqn.op.is_kernel) or any(
+        map(has_trained_ranges, (body for eqn in graph.eqns for body in eqn.bodies))
+    ) or bool(spelled_ranges(graph))
 
 
 def spelled_ranges(graph: Graph) -> Mapping[Var, Range]:
