@@ -100,9 +100,9 @@ class QuantizationMode:
         """
         if self.recipe != "trained" or any("activations" in ops.form for ops in report.quantized):
             return self
-        _check_io("dynamic", self.inputs, self.outputs)
         if self.integers_only:
             raise ValueError(_NO_DATA)
+        _check_io("dynamic", self.inputs, self.outputs)
         return replace(self, recipe="dynamic")
 
 

@@ -11,7 +11,7 @@ from jfuse.ir.graph import Atom, Const, Eqn, Graph, Var
 from jfuse.ir.quantization import Quantization
 from jfuse.ir.types import DType
 from jfuse.ir.walk import use_counts
-from jfuse.passes.quantize.effective_ranges import faded_ranges, narrowed, saturated_ends
+from jfuse.passes.quantize.effective_ranges import EVERYWHERE, faded_ranges, narrowed, saturated_ends
 from jfuse.passes.quantize.forms import EqnForm, facts, integers_of, is_float, operands_of
 from jfuse.passes.quantize.groups import Group, Groups
 from jfuse.passes.quantize.parameters import FIRST
@@ -232,7 +232,7 @@ class Choice:
 
     def _ruled(self, var: Var, rule: QuantizeRule) -> tuple[float, float]:
         low, high = self._range_of(Observed(var), rule.range_algorithm, rule.activation_bits)
-        return narrowed(low, high, self._ends.get(var, np.inf))
+        return narrowed(low, high, self._ends.get(var, EVERYWHERE))
 
     def _operand_group(self, eqn: Eqn, atom: Var | Const, rule: QuantizeRule) -> Group:
         """The group of an operand; the constant of a minimum or maximum ends where its result does.

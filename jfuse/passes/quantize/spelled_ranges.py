@@ -19,6 +19,7 @@ from jfuse.kernels import ops
 from jfuse.lowering.peephole.arithmetic.affine import Affine
 from jfuse.lowering.peephole.arithmetic.spelled_activations import Clip
 from jfuse.lowering.rule_tools.query import is_plain_float
+from jfuse.passes.quantize.effective_ranges import ACTIVATIONS, EVERYWHERE
 from jfuse.passes.quantize.forms import rule_of
 from jfuse.passes.quantize.trained import trained_range
 from jfuse.passes.rewrite import rewrite
@@ -29,14 +30,6 @@ _NEAR = 1e-3
 """How far from a whole step a zero or an end may lie, in steps: a few roundings of f32."""
 _SAME = 1e-5  # of two factors whose product is 1, relative
 _BITS = range(2, 17)
-_ENDS: Mapping[str, tuple[float, float]] = {
-    "NONE": (-np.inf, np.inf),
-    "RELU": (0.0, np.inf),
-    "RELU6": (0.0, 6.0),
-    "RELU_N1_TO_1": (-1.0, 1.0),
-    "RELU_0_TO_1": (0.0, 1.0),
-}
-"""Of activations, as builtins or as options of others."""
 _ARITHMETIC = (ops.add, ops.sub, ops.mul, ops.div)
 _ONE, _ZERO = np.ones(()), np.zeros(())
 
@@ -195,7 +188,7 @@ def _lines_of(
     if atom in lines:
         return lines[atom]
     activation = made_by[atom].params.get("fused_activation_function") if atom in made_by else None
-    return (_Line(atom, 1.0, 0.0, *_ENDS.get(str(activation), _ENDS["NONE"])),)
+    return (_Line(atom, 1.0, 0.0, *ACTIVATIONS.get(str(activation), EVERYWHERE)),)
 
 
 def _straight_through(eqn: Eqn, rounded: Mapping[Var, _Rounded], made_by: Mapping[Var, Eqn]) -> Var | None:
@@ -215,15 +208,15 @@ def _straight_through(eqn: Eqn, rounded: Mapping[Var, _Rounded], made_by: Mappin
 def _step_of(eqn: Eqn) -> _Line | None:
     """What an equation does to one operand, alike to all its elements and without changing their order."""
     x = eqn.inputs[0] if eqn.inputs else None
-    if eqn.op.builtin in _ENDS and isinstance(x, Var):
-        return _Line(x, 1.0, 0.0, *_ENDS[eqn.op.builtin])
+    if eqn.op.builtin in ACTIVATIONS and isinstance(x, Var):
+        return _Line(x, 1.0, 0.0, *ACTIVATIONS[eqn.op.builtin])
     if eqn.op in (ops.maximum, ops.minimum):
         clip = Clip.of(eqn)
         return None if clip is None or not isinstance(clip.x, Var) else _Line(clip.x, 1.0, 0.0, clip.low, clip.high)
     affine = Affine.of(eqn) if eqn.op in _ARITHMETIC else None
-    if affine is None or not isinstance(affine.x, Var) or affine.function not in _ENDS:
+    if affine is None or not isinstance(affine.x, Var) or affine.function not in ACTIVATIONS:
         return None
     numbers = [default if v is None else v for v, default in ((affine.scale, _ONE), (affine.shift, _ZERO))]
     if any(v.size != 1 for v in numbers) or numbers[0].reshape(()) <= 0:
         return None
-    return _Line(affine.x, *(float(v.reshape(())) for v in numbers), *_ENDS[affine.function])
+    return _Line(affine.x, *(float(v.reshape(())) for v in numbers), *ACTIVATIONS[affine.function])
