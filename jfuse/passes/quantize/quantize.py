@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -22,6 +23,7 @@ from jfuse.passes.quantize.forms import EqnForm, forms_of, is_float, made_intege
 from jfuse.passes.quantize.insert import Boundary, Insertion
 from jfuse.passes.quantize.integer_bodies import with_integer_bodies
 from jfuse.passes.quantize.integer_states import with_integer_states
+from jfuse.passes.quantize.joins import parts_left_float, unlike_parts
 from jfuse.passes.quantize.lost_weights import without_lost_weights
 from jfuse.passes.quantize.product_moments import ProductMoments, wanted_moments
 from jfuse.passes.quantize.respell import respelled
@@ -37,6 +39,7 @@ from jfuse.quantization.value_keys import value_source
 from jfuse.report import QuantizedOps
 from jfuse.tflite.targets.target import Target
 
+_LOGGER = logging.getLogger("jfuse")
 _SHOWN = 20  # operators in the message of `int8_only`
 _SHOWN_IN_NOTE = 5
 
@@ -60,6 +63,9 @@ def quantize(program: Program, ctx: Context) -> Program:
     quantized = with_signatures(program, quantizing.signature)
     bodies = quantized.with_graphs(with_integer_bodies)
     result = with_integer_states(bodies, exposed=DType.f32 not in (recipe.inputs, recipe.outputs))
+    ctx.report.notes += quantizing.notes
+    for note in quantizing.notes:
+        _LOGGER.warning(note)
     ctx.report.quantized = list(_lines(quantizing.forms))
     if recipe.int8_only:
         _refuse_floats(quantizing.forms)
@@ -149,7 +155,7 @@ def _without_moments(moments: Mapping[Observed, Moments], statistics: Statistics
 class Quantizing:
     """One program while its graphs get their new types.
 
-    ranges: None before calibration, and where none is needed. forms: of all equations so far.
+    ranges: None before calibration, and where none is needed. forms: of all equations so far. notes: on their scales.
     """
 
     recipe: Recipe
@@ -157,6 +163,7 @@ class Quantizing:
     ranges: ValueRanges | None = None
     weights: WeightsInFewBits = field(default_factory=WeightsInFewBits)
     forms: dict[Eqn, EqnForm] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
     _bodies: dict[int, tuple[Graph, Graph]] = field(default_factory=dict)
 
     def calibrated(self, program: Program, ctx: Context) -> Quantizing:
@@ -206,12 +213,12 @@ class Quantizing:
         return frozenset(floats) - made_integers(signature.graph)
 
     def _graph(self, graph: Graph, boundary: Boundary, given: frozenset[Var]) -> Graph:
-        forms, choice = self._chosen(graph, given)
+        forms, choice = self._chosen(graph, boundary, given)
         forms = without_lost_weights(graph, forms)
         self.forms.update(forms)
         return Insertion(graph, forms, choice, self.weights, self._body, boundary).run()
 
-    def _chosen(self, graph: Graph, given: frozenset[Var]) -> tuple[dict[Eqn, EqnForm], Choice | None]:
+    def _chosen(self, graph: Graph, boundary: Boundary, given: frozenset[Var]) -> tuple[dict[Eqn, EqnForm], Choice | None]:
         """The forms of the equations, and the parameters of what computes in integers."""
         refused: dict[Eqn, str] = {}
 
@@ -226,7 +233,10 @@ class Quantizing:
                 return forms, None
             choice = Choice(graph, forms, self._range)
             found = {eqn: reason for eqn in integers if (reason := choice.why_not(eqn)) is not None}
+            if not found and not self.recipe.int8_only:
+                found = dict(parts_left_float(graph, forms, boundary, choice.seen))
             if not found:
+                self.notes.extend(unlike_parts(graph, forms, choice.seen))
                 return forms, choice
             refused |= found
 
