@@ -83,8 +83,9 @@ def scaled_product(eqn: Eqn, made_by: Mapping[Var, Eqn]) -> ScaledProduct | None
 
 
 def _matrix(chain: Sequence[Eqn], letters: str, made_by: Mapping[Var, Eqn]) -> np.ndarray | None:
-    """The weights of the product of a chain, or of all products that are added up; None where these are of something
-    else than one part after the other of the same columns.
+    """The weights of the product of a chain, or of all products that are added up.
+
+    None where these are of something else than one part after the other of the same columns.
     """
     if "s" not in letters and "a" not in letters:
         return _weights(chain[letters.index("p")])
@@ -117,7 +118,12 @@ def _part(atom: Atom | None, made_by: Mapping[Var, Eqn]) -> tuple[Eqn, Eqn] | No
 def _begins(columns: Eqn, source: Atom | None) -> int | None:
     """The first of the columns that a STRIDED_SLICE takes of all rows of a source; None where it takes others."""
     x, begin, _, strides = columns.inputs
-    if x is not source or not isinstance(begin, Const) or not isinstance(strides, Const) or not np.all(strides.array == 1):
+    if (
+        x is not source
+        or not isinstance(begin, Const)
+        or not isinstance(strides, Const)
+        or not np.all(strides.array == 1)
+    ):
         return None
     assert x is not None, "an operand"
     given, taken = x.type.shape, columns.outputs[0].type.shape

@@ -92,7 +92,6 @@ class QuantizationMode:
         dense = [replace(rule, op="FULLY_CONNECTED") for rule in coarse] if self.per_channel == "convolutions" else []
         return replace(recipe, rules=(*recipe.rules, *dense))
 
-
     def found(self, report: Report) -> QuantizationMode:
         """The mode that a conversion had, as its report tells: without ranges of training it was "dynamic".
 

@@ -153,7 +153,7 @@ def need_passes(passes: object) -> None:
 def around_quantization(passes: tuple[PipelineStep, ...]) -> tuple[tuple[PipelineStep, ...], tuple[PipelineStep, ...]]:
     """The passes before the first that asks the recipe, and it with those after it: none where `quantize` is not there.
 
-    What `legalize_target` spells for integers may err by as much as these do, so that floats have a spelling of their own.
+    What `legalize_target` spells for integers may err by as much as these do: floats have a spelling of their own.
     """
     runs = [step.run if isinstance(step, Stage) else step for step in passes]
     place = min(map(runs.index, {legalize_target, quantize} & {*runs})) if quantize in runs else len(runs)

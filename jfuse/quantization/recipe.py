@@ -162,7 +162,9 @@ class Recipe:
 
     def without_ranges(self) -> Recipe:
         """The recipe for a model whose values have no ranges: the kernels of its integers find them as they run."""
-        rules = (replace(r, mode="dynamic", min_elements=LEAST_ELEMENTS) if r.mode == "integer" else r for r in self.rules)
+        rules = (
+            replace(r, mode="dynamic", min_elements=LEAST_ELEMENTS) if r.mode == "integer" else r for r in self.rules
+        )
         return Recipe(tuple(rules), equalization=self.equalization, name=self.name)
 
     @classmethod

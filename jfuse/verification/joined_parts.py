@@ -8,7 +8,7 @@ from itertools import accumulate, pairwise
 from math import prod
 
 from jfuse.ir.dims import Dim
-from jfuse.ir.graph import Atom, Const, Eqn, Graph, Program, Var
+from jfuse.ir.graph import Atom, Const, Eqn, Program, Var
 from jfuse.ir.walk import producers
 from jfuse.kernels import ops
 

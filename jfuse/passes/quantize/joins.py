@@ -33,9 +33,7 @@ def parts_left_float(
     return found
 
 
-def unlike_parts(
-    graph: Graph, forms: Mapping[Eqn, EqnForm], range_of: Callable[[Atom], Range]
-) -> Iterator[str]:
+def unlike_parts(graph: Graph, forms: Mapping[Eqn, EqnForm], range_of: Callable[[Atom], Range]) -> Iterator[str]:
     """Notes on joins in integers that are outputs, and that leave a part few steps."""
     ends = _ends(graph, forms)
     for eqn, of in _joins(graph, forms, range_of).items():
@@ -48,9 +46,7 @@ def unlike_parts(
             )
 
 
-def _joins(
-    graph: Graph, forms: Mapping[Eqn, EqnForm], range_of: Callable[[Atom], Range]
-) -> Mapping[Eqn, list[Range]]:
+def _joins(graph: Graph, forms: Mapping[Eqn, EqnForm], range_of: Callable[[Atom], Range]) -> Mapping[Eqn, list[Range]]:
     """The ranges of the parts of each join in integers, but those of zeros alone."""
     joins = [e for e in graph.eqns if forms[e].kind == "integer" and e.op.moves == "joins"]
     found = {}

@@ -218,7 +218,9 @@ class Quantizing:
         self.forms.update(forms)
         return Insertion(graph, forms, choice, self.weights, self._body, boundary).run()
 
-    def _chosen(self, graph: Graph, boundary: Boundary, given: frozenset[Var]) -> tuple[dict[Eqn, EqnForm], Choice | None]:
+    def _chosen(
+        self, graph: Graph, boundary: Boundary, given: frozenset[Var]
+    ) -> tuple[dict[Eqn, EqnForm], Choice | None]:
         """The forms of the equations, and the parameters of what computes in integers."""
         refused: dict[Eqn, str] = {}
 

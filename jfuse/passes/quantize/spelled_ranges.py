@@ -1,8 +1,8 @@
 """Ranges that training found and the source spells by hand, as FAKE_QUANT.
 
-Such are step * (ROUND(CLIP(x / step + zero)) - zero), as learned step sizes (LSQ), QKeras and QuantizeAndDequantize have
-it; the limits may stand on either side of ROUND, which may be FLOOR of a half more. Where the step of a gradient is to
-pass, x + (that - x) stands for it.
+Such are step * (ROUND(CLIP(x / step + zero)) - zero), as learned step sizes (LSQ), QKeras and QuantizeAndDequantize
+have it; the limits may stand on either side of ROUND, which may be FLOOR of a half more. Where its gradient is to be
+that of x, x + (that - x) stands for it.
 """
 
 from __future__ import annotations
@@ -46,7 +46,9 @@ class _Line:
 
     def then(self, step: _Line) -> _Line:
         """What a step makes of it, whose x it is."""
-        low, high = (float(np.clip(end * step.scale + step.shift, step.low, step.high)) for end in (self.low, self.high))
+        low, high = (
+            float(np.clip(end * step.scale + step.shift, step.low, step.high)) for end in (self.low, self.high)
+        )
         return _Line(self.x, self.scale * step.scale, self.shift * step.scale + step.shift, low, high)
 
 
@@ -124,9 +126,11 @@ def with_spelled_ranges(graph: Graph, recipe: Recipe) -> Graph:
 
 def has_trained_ranges(graph: Graph) -> bool:
     """Whether training found ranges of values, bodies included."""
-    return any(trained_range(eqn) is not None for eqn in graph.eqns if eqn.op.is_kernel) or any(
-        map(has_trained_ranges, (body for eqn in graph.eqns for body in eqn.bodies))
-    ) or bool(spelled_ranges(graph))
+    return (
+        any(trained_range(eqn) is not None for eqn in graph.eqns if eqn.op.is_kernel)
+        or any(map(has_trained_ranges, (body for eqn in graph.eqns for body in eqn.bodies)))
+        or bool(spelled_ranges(graph))
+    )
 
 
 def spelled_ranges(graph: Graph) -> Mapping[Var, Range]:
