@@ -316,7 +316,7 @@ def _as_stored(data: bytes, x: np.ndarray) -> np.ndarray:
 
 def test_without_ranges_of_training_a_default_is_dynamic() -> None:
     assert _operators(_of_training(lite, lambda x: x @ tf.ones([16, 80]), "float32")) == ["FULLY_CONNECTED"]
-    with pytest.raises(ValueError, match="must be tf.float32"):
+    with pytest.raises(ValueError, match=r"must be tf\.float32"):
         _of_training(lite, lambda x: x @ tf.ones([16, 80]), "int8")
 
 

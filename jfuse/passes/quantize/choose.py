@@ -11,12 +11,12 @@ from jfuse.ir.graph import Atom, Const, Eqn, Graph, Var
 from jfuse.ir.quantization import Quantization
 from jfuse.ir.types import DType
 from jfuse.ir.walk import use_counts
-from jfuse.passes.quantize.effective_ranges import EVERYWHERE, faded_ranges, narrowed, saturated_ends
 from jfuse.passes.quantize.forms import EqnForm, facts, integers_of, is_float, operands_of
 from jfuse.passes.quantize.groups import Group, Groups
 from jfuse.passes.quantize.parameters import FIRST
+from jfuse.passes.quantize.ranges.effective_ranges import EVERYWHERE, faded_ranges, narrowed, saturated_ends
+from jfuse.passes.quantize.ranges.trained import trained_ranges
 from jfuse.passes.quantize.recurrent import wraps_around
-from jfuse.passes.quantize.trained import trained_ranges
 from jfuse.quantization.recipe import QuantizeRule
 from jfuse.quantization.statistics import Observed
 from jfuse.tflite.runtime.quantized import Fixed, IntegerLstm, IntegerSvdf

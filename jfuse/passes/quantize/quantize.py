@@ -26,10 +26,10 @@ from jfuse.passes.quantize.integer_states import with_integer_states
 from jfuse.passes.quantize.joins import parts_left_float, unlike_parts
 from jfuse.passes.quantize.lost_weights import without_lost_weights
 from jfuse.passes.quantize.product_moments import ProductMoments, wanted_moments
+from jfuse.passes.quantize.ranges.spelled_ranges import has_trained_ranges, with_spelled_ranges
+from jfuse.passes.quantize.ranges.trained import with_ends
+from jfuse.passes.quantize.ranges.trained_bits import in_trained_bits
 from jfuse.passes.quantize.respell import respelled
-from jfuse.passes.quantize.spelled_ranges import has_trained_ranges, with_spelled_ranges
-from jfuse.passes.quantize.trained import with_ends
-from jfuse.passes.quantize.trained_bits import in_trained_bits
 from jfuse.passes.quantize.value_ranges import ValueRanges, observed_together
 from jfuse.passes.quantize.weights import WeightsInFewBits
 from jfuse.quantization.moments import Moments

@@ -10,7 +10,7 @@ import pytest
 import tensorflow as tf
 
 import jfuse
-from jfuse.passes.quantize.spelled_ranges import has_trained_ranges
+from jfuse.passes.quantize.ranges.spelled_ranges import has_trained_ranges
 from jfuse.quantization.recipe import Recipe
 from jfuse.running.interpreter import LiteRt
 from tests.passes.quantize.models import drawn, names_of, snr_db

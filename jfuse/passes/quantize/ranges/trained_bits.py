@@ -12,7 +12,7 @@ from dataclasses import replace
 from jfuse.ir.graph import Const, Eqn, Graph, Var
 from jfuse.ir.walk import users
 from jfuse.passes.quantize.forms import EqnForm, is_float, operands_of, why_not_integer
-from jfuse.passes.quantize.trained import FEW, is_moved, trained_range
+from jfuse.passes.quantize.ranges.trained import FEW, is_moved, trained_range
 from jfuse.tflite.targets.target import Target
 
 _REASON = f"training rounded its values to {FEW} bits"

@@ -19,9 +19,9 @@ from jfuse.kernels import ops
 from jfuse.lowering.peephole.arithmetic.affine import Affine
 from jfuse.lowering.peephole.arithmetic.spelled_activations import Clip
 from jfuse.lowering.rule_tools.query import is_plain_float
-from jfuse.passes.quantize.effective_ranges import ACTIVATIONS, EVERYWHERE
 from jfuse.passes.quantize.forms import rule_of
-from jfuse.passes.quantize.trained import trained_range
+from jfuse.passes.quantize.ranges.effective_ranges import ACTIVATIONS, EVERYWHERE
+from jfuse.passes.quantize.ranges.trained import trained_range
 from jfuse.passes.rewrite import rewrite
 from jfuse.passes.simplify.dce import eliminate_dead_code
 from jfuse.quantization.recipe import Recipe
