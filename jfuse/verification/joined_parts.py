@@ -63,7 +63,7 @@ def _of_join(eqn: Eqn, made_by: Mapping[Var, Eqn]) -> Sequence[Part]:
     sizes = [1] * len(eqn.inputs) if eqn.op is ops.pack else [*_sizes(eqn, axis, made_by)]
     if not 1 < len(sizes) <= _MOST or not all(isinstance(size, int) for size in sizes):
         return ()
-    return [Part(axis, *ends) for ends in pairwise(accumulate(sizes, initial=0))]  # type: ignore[arg-type]
+    return [Part(axis, *ends) for ends in pairwise(accumulate(sizes, initial=0))]
 
 
 def _sizes(eqn: Eqn, axis: int, made_by: Mapping[Var, Eqn]) -> Iterator[Dim]:

@@ -142,8 +142,8 @@ def _told(eqn: Eqn, rule: QuantizeRule, ends: Range, range_of: Callable[[Atom], 
 
 def limits(eqn: Eqn) -> Range | None:
     """What an activation, or MAXIMUM or MINIMUM with a constant, lets through; None of anything else."""
-    if eqn.op.builtin in ACTIVATIONS:
-        return ACTIVATIONS[eqn.op.builtin]
+    if (found := ACTIVATIONS.get(str(eqn.op.builtin))) is not None:
+        return found
     consts = [a for a in eqn.inputs if isinstance(a, Const)]
     if eqn.op not in (ops.maximum, ops.minimum) or not consts or not consts[0].array.size:
         return None

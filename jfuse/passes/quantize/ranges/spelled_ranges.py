@@ -212,8 +212,8 @@ def _straight_through(eqn: Eqn, rounded: Mapping[Var, _Rounded], made_by: Mappin
 def _step_of(eqn: Eqn) -> _Line | None:
     """What an equation does to one operand, alike to all its elements and without changing their order."""
     x = eqn.inputs[0] if eqn.inputs else None
-    if eqn.op.builtin in ACTIVATIONS and isinstance(x, Var):
-        return _Line(x, 1.0, 0.0, *ACTIVATIONS[eqn.op.builtin])
+    if (ends := ACTIVATIONS.get(str(eqn.op.builtin))) is not None and isinstance(x, Var):
+        return _Line(x, 1.0, 0.0, *ends)
     if eqn.op in (ops.maximum, ops.minimum):
         clip = Clip.of(eqn)
         return None if clip is None or not isinstance(clip.x, Var) else _Line(clip.x, 1.0, 0.0, clip.low, clip.high)
@@ -223,4 +223,5 @@ def _step_of(eqn: Eqn) -> _Line | None:
     numbers = [default if v is None else v for v, default in ((affine.scale, _ONE), (affine.shift, _ZERO))]
     if any(v.size != 1 for v in numbers) or numbers[0].reshape(()) <= 0:
         return None
-    return _Line(affine.x, *(float(v.reshape(())) for v in numbers), *ACTIVATIONS[affine.function])
+    scale, shift = (float(v.reshape(())) for v in numbers)
+    return _Line(affine.x, scale, shift, *ACTIVATIONS[affine.function])
