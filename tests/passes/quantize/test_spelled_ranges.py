@@ -152,3 +152,16 @@ def test_a_recipe_of_training_alone_leaves_the_rest_float() -> None:
     assert {q.reason for q in lite.report.quantized if q.form == "float"} == {
         "training gave it no range, and there is no calibration"
     }
+
+
+def test_a_difference_of_a_spelled_range_is_no_part_of_it() -> None:
+    def difference(x: Any) -> Any:
+        return _lsq(x, STEP, -128, 127) - tf.matmul(x, FIRST[:, :16])
+
+    program = jfuse.convert(
+        tf.function(difference, input_signature=[tf.TensorSpec([4, 16], tf.float32, name="x")]),
+        quantize="int8",
+        calibration=[{"x": drawn(4, 16, seed=i)} for i in range(4)],
+        verify=False,
+    ).program
+    assert "round" not in names_of(program)

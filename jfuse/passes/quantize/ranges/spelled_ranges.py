@@ -7,7 +7,7 @@ that of x, x + (that - x) stands for it.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -56,13 +56,13 @@ class _Line:
 class _Rounded:
     """A line of the result of ROUND.
 
-    lines: what is rounded, as a line of each value that it is computed from, the nearest first. before: the value that
-    the line was one step before; None for ROUND itself.
+    lines: what is rounded, as a line of each value that it is computed from, the nearest first. before: the values that
+    the line was a step before; none for ROUND itself.
     """
 
     line: _Line
     lines: tuple[_Line, ...]
-    before: Var | None = None
+    before: tuple[Var, ...] = ()
 
     def fake_quant(self) -> Range | None:
         """What FAKE_QUANT says it with; None where it is something else."""
@@ -142,18 +142,12 @@ def spelled_ranges(graph: Graph) -> Mapping[Var, Range]:
         if len(eqn.outputs) == 1 and is_plain_float(eqn.outputs[0]):
             _read(eqn, lines, rounded, made_by)
     ranges = {var: found for var, each in rounded.items() if (found := each.fake_quant()) is not None}
-    goes_on: set[Var | None] = set()
+    goes_on: set[Var] = set()
     for var in reversed(rounded):
         if var in ranges or var in goes_on:
-            goes_on |= {var, rounded[var].before}
-    read = {a for eqn in graph.eqns if not _is_inside(eqn, goes_on) for a in eqn.inputs}
+            goes_on |= {var, *rounded[var].before}
+    read = {a for eqn in graph.eqns if goes_on.isdisjoint(eqn.outputs) for a in eqn.inputs}
     return {var: each for var, each in ranges.items() if var in read or var in graph.outputs}
-
-
-def _is_inside(eqn: Eqn, goes_on: Collection[Var | None]) -> bool:
-    """Whether an equation is part of a spelling: it does not end before it."""
-    (result,) = eqn.outputs[:1] or (None,)
-    return result is not None and (result in goes_on or (eqn.op is ops.sub and any(a in goes_on for a in eqn.inputs)))
 
 
 def _read(
@@ -171,14 +165,14 @@ def _read(
         return
     through = _straight_through(eqn, rounded, made_by)
     if through is not None:
-        rounded[result] = replace(rounded[through], before=through)
+        rounded[result] = replace(rounded[through[0]], before=through)
         return
     step = _step_of(eqn)
     if step is None:
         return
     if step.x in rounded:
         before = rounded[step.x]
-        rounded[result] = _Rounded(before.line.then(step), before.lines, step.x)
+        rounded[result] = _Rounded(before.line.then(step), before.lines, (step.x,))
         return
     steps = [line.then(step) for line in _lines_of(step.x, lines, made_by)]
     lines[result] = (_Line(result, 1.0, 0.0, steps[0].low, steps[0].high), *steps)
@@ -195,8 +189,8 @@ def _lines_of(
     return (_Line(atom, 1.0, 0.0, *ACTIVATIONS.get(str(activation), EVERYWHERE)),)
 
 
-def _straight_through(eqn: Eqn, rounded: Mapping[Var, _Rounded], made_by: Mapping[Var, Eqn]) -> Var | None:
-    """The q of x + (q - x) and of x - (x - q), if it is rounded."""
+def _straight_through(eqn: Eqn, rounded: Mapping[Var, _Rounded], made_by: Mapping[Var, Eqn]) -> tuple[Var, Var] | None:
+    """The q of x + (q - x) and of x - (x - q), if it is rounded, and the difference."""
     if eqn.op not in (ops.add, ops.sub) or eqn.params["fused_activation_function"] != "NONE":
         return None
     for x, other in (eqn.inputs, eqn.inputs[::-1])[: 2 if eqn.op is ops.add else 1]:
@@ -205,7 +199,7 @@ def _straight_through(eqn: Eqn, rounded: Mapping[Var, _Rounded], made_by: Mappin
             continue
         q, subtrahend = inner.inputs if eqn.op is ops.add else inner.inputs[::-1]
         if subtrahend is x and isinstance(q, Var) and q in rounded:
-            return q
+            return q, inner.outputs[0]
     return None
 
 
