@@ -217,7 +217,8 @@ class QuantizedOps:
 class Noise:
     """How far one output of a quantized file is from the float model's: signal to noise over so many numbers, in dB.
 
-    where: who computed it. inf: equal; -inf: the model's own output was zero, or never a finite number.
+    where: who computed it. inf: equal; -inf: the model's own output was zero, or never a finite number. part: of an
+    output that is joined of several values, the places of one of them; "" for the whole.
     """
 
     signature: str
@@ -225,9 +226,10 @@ class Noise:
     snr_db: float
     count: int
     where: str
+    part: str = ""
 
     def __str__(self) -> str:
-        return f"{self.output} of {self.signature}: SNR {self.snr_db:.1f} dB in {self.where}"
+        return f"{self.output}{self.part} of {self.signature}: SNR {self.snr_db:.1f} dB in {self.where}"
 
 
 @dataclass

@@ -18,32 +18,39 @@ from jfuse.ir.graph import Atom, Const, Eqn, Op, Var
 from jfuse.kernels import ops
 
 _LAST_STEP = 127.0
-_LETTERS: Mapping[Op, str] = {ops.round_: "r", ops.minimum: "l", ops.maximum: "l", ops.cast: "m"}
-_ORDER = re.compile("rllm*pm*")
-"""ROUND, two limits and a product; before and behind it CAST to integers and back, and what gives new shapes."""
+_LETTERS: Mapping[Op, str] = {
+    ops.round_: "r",
+    ops.minimum: "l",
+    ops.maximum: "l",
+    ops.cast: "m",
+    ops.strided_slice: "s",
+    ops.add: "a",
+}
+_ORDER = re.compile("rllm*(s?)m*pm*(a*)m*")
+"""ROUND, two limits and a product; before and behind it CAST to integers and back, and what gives new shapes. A product
+of many terms is a sum of products of some columns each, of which a float holds every sum: the first one's are here."""
 
 
 @dataclass(frozen=True)
 class ScaledProduct:
     """A product that is divided by scales, with its operand before it is rounded.
 
-    before, behind: what gives the operand, and the product, another shape. scales: f32[n], of the rows of the
-    weights. activation: of the quotient.
+    product: the first one, of a sum of several. before, behind: what gives the operand, and the product, another
+    shape. matrix: f32[n,m], the weights of all of them. scales: f32[n], of its rows. activation: of the quotient.
     """
 
     operand: Var
     before: Sequence[Eqn]
     product: Eqn
     behind: Sequence[Eqn]
+    matrix: np.ndarray
     scales: np.ndarray
     activation: str
 
     @property
     def weights(self) -> np.ndarray:
         """f32[n,m], divided by their scales."""
-        weights = self.product.inputs[1]
-        assert isinstance(weights, Const), "_is_plain_product"
-        return np.asarray((weights.array / self.scales[:, None]).astype(np.float32))
+        return np.asarray((self.matrix / self.scales[:, None]).astype(np.float32))
 
 
 def scaled_product(eqn: Eqn, made_by: Mapping[Var, Eqn]) -> ScaledProduct | None:
@@ -56,23 +63,80 @@ def scaled_product(eqn: Eqn, made_by: Mapping[Var, Eqn]) -> ScaledProduct | None
         return None
     if not _ORDER.fullmatch(letters):
         return None
-    product = chain[letters.index("p")]
+    place = letters.index("p")
+    product, matrix = chain[place], _matrix(chain, letters, made_by)
     of_rows, scales = _var_and_const(divisor)
-    if of_rows is None or scales is None or not np.all(scales.array) or not _has_limits(chain):
+    if of_rows is None or scales is None or not np.all(scales.array) or not _has_limits(chain) or matrix is None:
         return None
     factor = _unrenamed(of_rows, made_by)
-    operand = _scaled_by(factor, product, made_by)
+    operand = _scaled_by(factor, matrix.shape[1], made_by)
     if operand is None or {*first.inputs} != {operand, factor} or not _is_for_rows(of_rows, eqn):
         return None
-    weights, divided = product.inputs[1], eqn.inputs[0]
-    assert isinstance(weights, Const), "_is_plain_product"
+    divided = eqn.inputs[0]
     assert divided is not None, "an operand"
-    of_weights = _by_row_of_weights(scales.array, weights.array.shape[0], divided.type.shape)
+    of_weights = _by_row_of_weights(scales.array, len(matrix), divided.type.shape)
     if of_weights is None:
         return None
-    place = chain.index(product)
     before, behind = ([s for s in part if s.op.moves == "renames"] for part in (chain[:place], chain[place + 1 :]))
-    return ScaledProduct(operand, before, product, behind, of_weights, eqn.params["fused_activation_function"])
+    activation = eqn.params["fused_activation_function"]
+    return ScaledProduct(operand, before, product, behind, matrix, of_weights, activation)
+
+
+def _matrix(chain: Sequence[Eqn], letters: str, made_by: Mapping[Var, Eqn]) -> np.ndarray | None:
+    """The weights of the product of a chain, or of all products that are added up.
+
+    None where these are of something else than one part after the other of the same columns.
+    """
+    if "s" not in letters and "a" not in letters:
+        return _weights(chain[letters.index("p")])
+    sums = [step for step, letter in zip(chain, letters, strict=True) if letter == "a"]
+    parts = [_part(step.inputs[1], made_by) for step in sums]
+    first = _part(sums[0].inputs[0], made_by) if sums else None
+    columns, matrices, at = None, [], 0
+    for part in (first, *parts):
+        if part is None or _begins(part[0], columns or part[0].inputs[0]) != at:
+            return None
+        columns = part[0].inputs[0]
+        matrices.append(_weights(part[1]))
+        at += matrices[-1].shape[1]
+    is_whole = columns is not None and columns.type.shape[-1] == at
+    is_plain = all(step.params["fused_activation_function"] == "NONE" for step in sums)
+    return np.concatenate(matrices, 1) if is_whole and is_plain else None
+
+
+def _part(atom: Atom | None, made_by: Mapping[Var, Eqn]) -> tuple[Eqn, Eqn] | None:
+    """The STRIDED_SLICE and the product of one summand; None of another one."""
+    _, chain = _chain(atom, made_by)
+    place = next((i for i in reversed(range(len(chain))) if chain[i].op is ops.strided_slice), len(chain))
+    inner = [step for step in chain[place + 1 :] if step.op is not ops.cast]
+    product = next((step for step in inner if _is_plain_product(step)), None)
+    if product is None or inner[0] is not product or any(step.op.moves != "renames" for step in inner[1:]):
+        return None
+    return chain[place], product
+
+
+def _begins(columns: Eqn, source: Atom | None) -> int | None:
+    """The first of the columns that a STRIDED_SLICE takes of all rows of a source; None where it takes others."""
+    x, begin, _, strides = columns.inputs
+    if (
+        x is not source
+        or not isinstance(begin, Const)
+        or not isinstance(strides, Const)
+        or not np.all(strides.array == 1)
+    ):
+        return None
+    assert x is not None, "an operand"
+    given, taken = x.type.shape, columns.outputs[0].type.shape
+    if len(given) != len(taken) or given[:-1] != taken[:-1] or begin.array.shape != (len(given),):
+        return None
+    is_masked = columns.params.get("begin_mask", 0) >> (len(given) - 1) & 1
+    return 0 if is_masked else int(begin.array[-1])
+
+
+def _weights(product: Eqn) -> np.ndarray:
+    weights = product.inputs[1]
+    assert isinstance(weights, Const), "_is_plain_product"
+    return np.asarray(weights.array)
 
 
 def _maker(atom: Atom | None, made_by: Mapping[Var, Eqn]) -> Eqn | None:
@@ -115,8 +179,11 @@ def _is_number(atom: Atom | None, value: float) -> bool:
     return isinstance(atom, Const) and bool(np.all(atom.array == value))
 
 
-def _scaled_by(factor: Atom | None, product: Eqn, made_by: Mapping[Var, Eqn]) -> Var | None:
-    """The x of 127 / (max|x| + epsilon) over those of its last axes that a product sums over; None of other factors."""
+def _scaled_by(factor: Atom | None, terms: int, made_by: Mapping[Var, Eqn]) -> Var | None:
+    """The x of 127 / (max|x| + epsilon) over those of its last axes that a product sums over; None of other factors.
+
+    terms: how many the product sums up.
+    """
     quotient = _maker_by(ops.div, factor, made_by)
     if quotient is None or not _is_number(quotient.inputs[0], _LAST_STEP):
         return None
@@ -125,13 +192,12 @@ def _scaled_by(factor: Atom | None, product: Eqn, made_by: Mapping[Var, Eqn]) ->
     size = None if largest is None else _maker_by(ops.abs_, largest.inputs[0], made_by)
     if largest is None or size is None or not isinstance(axes := largest.inputs[1], Const):
         return None
-    x, rows = size.inputs[0], product.inputs[0]
+    x = size.inputs[0]
     assert isinstance(x, Var), "constants are folded"
-    assert rows is not None, "an operand"
     reduced = sorted(int(a) % x.type.rank for a in axes.array.ravel())
     summed = [d for d in x.type.shape[reduced[0] :] if isinstance(d, int)]
     is_last = reduced == list(range(x.type.rank - len(summed), x.type.rank))
-    return x if is_last and prod(summed) == rows.type.shape[-1] else None
+    return x if is_last and prod(summed) == terms else None
 
 
 def _maker_by(op: Op, atom: Atom | None, made_by: Mapping[Var, Eqn]) -> Eqn | None:

@@ -24,7 +24,7 @@ class SourceKind(IntEnum):
     JAX = 6
 
 
-OPTIMIZATIONS = {"float16": 1001, "dynamic": 1002, "int8": 1003, "int16x8": 1004}
+OPTIMIZATIONS = {"float16": 1001, "dynamic": 1002, "int8": 1003, "int16x8": 1004, "trained": 2000}
 """The schema's `ModelOptimizationMode` of each recipe."""
 
 

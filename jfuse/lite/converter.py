@@ -111,7 +111,7 @@ class TFLiteConverter(Settings):
         mode = QuantizationMode.of(self)
         try:
             lite = self._converted(mode, verify=verify, rules=tuple(rules), unsafe=unsafe, **options)
-            data = self._file(lite, mode)
+            data = self._file(lite, mode.found(lite.report))
         except JfuseError as error:
             raise converter_error(error) from error
         lite.report.size_bytes = len(data)

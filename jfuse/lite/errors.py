@@ -9,6 +9,11 @@ from typing import Any
 from jfuse.errors import JfuseError
 
 _OFFICIAL = "tensorflow.lite.python.convert"
+_IN_SCRIPTS = {
+    "int8_only=False,": "target_spec.supported_ops = [TFLITE_BUILTINS_INT8, TFLITE_BUILTINS],",
+    "select_tf_ops=True": "SELECT_TF_OPS in target_spec.supported_ops",
+}
+"""Options of jfuse, and the attributes that say the same in a script."""
 
 
 class ConverterError(JfuseError):
@@ -19,13 +24,16 @@ class ConverterError(JfuseError):
 
 
 def converter_error(error: JfuseError) -> ConverterError:
-    """The error as `ConverterError`, with the same fields."""
+    """The error as `ConverterError`, with the same fields, and a remedy in attributes of the converter."""
+    remedy = error.remedy
+    for option, attribute in _IN_SCRIPTS.items():
+        remedy = remedy and remedy.replace(option, attribute)
     return _class(getattr(sys.modules.get(_OFFICIAL), "ConverterError", None))(
         error.message,
         where=error.where,
         expected=error.expected,
         found=error.found,
-        remedy=error.remedy,
+        remedy=remedy,
         context=error.context,
     )
 

@@ -12,17 +12,21 @@ from jfuse.errors import JfuseError
 from jfuse.lite.settings import Settings
 from jfuse.lite.spec import dtype_name, text_of
 from jfuse.quantization.recipe import Recipe
+from jfuse.report import Report
 
 _QUANTIZES = {"DEFAULT", "OPTIMIZE_FOR_SIZE", "OPTIMIZE_FOR_LATENCY"}
 _INT16X8 = "EXPERIMENTAL_TFLITE_BUILTINS_ACTIVATIONS_INT16_WEIGHTS_INT8"
 _INT8 = "TFLITE_BUILTINS_INT8"
+_IN_INTEGERS = ("int8", "int16x8", "trained")
+_NO_DATA = "For full integer quantization, a `representative_dataset` must be specified."
 
 
 @dataclass(frozen=True)
 class QuantizationMode:
     """What to quantize.
 
-    recipe: the name of jfuse's recipe; None for none. integers_only: an operator without an integer kernel is an error.
+    recipe: the name of jfuse's recipe; None for none; "trained" for "int8" with the ranges of training alone, which is
+    "dynamic" where there are none. integers_only: an operator without an integer kernel is an error.
     inputs, outputs: names of the dtypes of the file's inputs and outputs. per_channel: of the weights of "all" ops, of
     "convolutions" alone, or of "none". data: yields the samples; None where none are needed.
     """
@@ -44,7 +48,7 @@ class QuantizationMode:
         data = settings.representative_dataset
         is_on = any(text_of(o) in _QUANTIZES for o in settings.optimizations or ())
         if _INT8 in ops or types == {"int8"}:
-            _check_int8(ops, types, data)
+            _check_int8(ops, types, data or is_on)
             ops = {_INT8} if types == {"int8"} else ops
         smallest = min(types, key=lambda name: _bits(name), default="int8")
         recipe = None
@@ -53,7 +57,7 @@ class QuantizationMode:
         elif is_on and data is not None and smallest == "int8":
             recipe = "int8"
         elif is_on and data is None and smallest == "int8":
-            recipe = "dynamic"
+            recipe = "trained"
         elif is_on and "float16" in types and _bits(smallest) == 16:
             recipe = "float16"
         inputs, outputs = (dtype_name(t or "float32") for t in _io(settings))
@@ -63,7 +67,7 @@ class QuantizationMode:
         _check_bias(recipe, bias)
         return cls(
             recipe,
-            integers_only=recipe in ("int8", "int16x8") and not ops & {"TFLITE_BUILTINS", "SELECT_TF_OPS"},
+            integers_only=recipe in _IN_INTEGERS and not ops & {"TFLITE_BUILTINS", "SELECT_TF_OPS"},
             inputs=inputs,
             outputs=outputs,
             per_channel=_per_channel(settings),
@@ -77,13 +81,28 @@ class QuantizationMode:
             return None
         if self.bias is not None:
             raise JfuseError("jfuse chooses the type of biases itself", found=self.bias)
-        changes = {"inputs": self.inputs, "outputs": self.outputs, "int8_only": self.integers_only}
-        recipe = Recipe.named(self.recipe, **(changes if self.recipe in ("int8", "int16x8") else {}))
+        changes: dict[str, Any] = {"inputs": self.inputs, "outputs": self.outputs, "int8_only": self.integers_only}
+        if self.recipe == "trained":
+            recipe = Recipe.named("int8", **changes, from_training=True)
+        else:
+            recipe = Recipe.named(self.recipe, **(changes if self.recipe in _IN_INTEGERS else {}))
         coarse = [replace(rule, granularity="tensor") for rule in recipe.rules]
         if self.per_channel == "none":
             return replace(recipe, rules=tuple(coarse))
         dense = [replace(rule, op="FULLY_CONNECTED") for rule in coarse] if self.per_channel == "convolutions" else []
         return replace(recipe, rules=(*recipe.rules, *dense))
+
+    def found(self, report: Report) -> QuantizationMode:
+        """The mode that a conversion had, as its report tells: without ranges of training it was "dynamic".
+
+        Raises ValueError, with the official texts, where the attributes ask for integers all the same.
+        """
+        if self.recipe != "trained" or any("activations" in ops.form for ops in report.quantized):
+            return self
+        if self.integers_only:
+            raise ValueError(_NO_DATA)
+        _check_io("dynamic", self.inputs, self.outputs)
+        return replace(self, recipe="dynamic")
 
 
 def _io(settings: Settings) -> tuple[Any, Any]:
@@ -108,11 +127,11 @@ def _check_int8(ops: set[str], types: set[str], data: Any) -> None:
             "should be left uninitizalized or set to {tf.int8}."
         )
     if not data:
-        raise ValueError("For full integer quantization, a `representative_dataset` must be specified.")
+        raise ValueError(_NO_DATA)
 
 
 def _check_io(recipe: str | None, inputs: str, outputs: str) -> None:
-    if recipe not in ("int8", "int16x8"):
+    if recipe not in _IN_INTEGERS:
         if {inputs, outputs} != {"float32"}:
             raise ValueError("The inference_input_type and inference_output_type must be tf.float32.")
         return
@@ -125,9 +144,9 @@ def _check_io(recipe: str | None, inputs: str, outputs: str) -> None:
 def _check_bias(recipe: str | None, bias: str | None) -> None:
     if bias is None:
         return
-    if recipe not in ("int8", "int16x8"):
+    if recipe not in _IN_INTEGERS:
         raise ValueError("`full_integer_quantization_bias_type` is only supported for full integer quantization.")
-    if recipe == "int8" and bias != "int32":
+    if recipe != "int16x8" and bias != "int32":
         raise ValueError(f"Expected bias type to be `dtypes.int32` for Int8Quant. Current setting bias type: {bias}")
     if bias not in ("int32", "int64"):
         raise ValueError(

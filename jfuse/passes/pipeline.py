@@ -151,9 +151,12 @@ def need_passes(passes: object) -> None:
 
 
 def around_quantization(passes: tuple[PipelineStep, ...]) -> tuple[tuple[PipelineStep, ...], tuple[PipelineStep, ...]]:
-    """The passes before `quantize`, and it with those after it: none where it is not among them."""
+    """The passes before the first that asks the recipe, and it with those after it: none where `quantize` is not there.
+
+    What `legalize_target` spells for integers may err by as much as these do: floats have a spelling of their own.
+    """
     runs = [step.run if isinstance(step, Stage) else step for step in passes]
-    place = runs.index(quantize) if quantize in runs else len(runs)
+    place = min(map(runs.index, {legalize_target, quantize} & {*runs})) if quantize in runs else len(runs)
     return passes[:place], passes[place:]
 
 

@@ -115,6 +115,8 @@ class Recipe:
 
     inputs, outputs: the element type of float inputs and outputs of a model that computes in integers: f32, i8, u8
         or i16. int8_only: what has no integer kernel is an error, instead of float between DEQUANTIZE and QUANTIZE.
+    from_training: without calibration, what training gave no range stays float, instead of being an error; a model
+        without any range of training is quantized as by rules of mode "dynamic".
     equalization: give channels between two products, with RELU or nothing between, like ranges: a positive factor for
         each moves from the weights of one to those of the other. name: for reports.
     """
@@ -123,6 +125,7 @@ class Recipe:
     inputs: DType = DType.f32
     outputs: DType = DType.f32
     int8_only: bool = False
+    from_training: bool = False
     equalization: bool = False
     name: str = "of your own"
 
@@ -132,7 +135,7 @@ class Recipe:
             if not isinstance(rule, QuantizeRule):
                 raise JfuseError("a recipe has rules", expected="jfuse.QuantizeRule", found=shown(rule))
         object.__setattr__(self, "rules", rules)
-        for name in ("equalization", "int8_only"):
+        for name in ("equalization", "from_training", "int8_only"):
             need_truth(f"{name} of a recipe", getattr(self, name))
         if not isinstance(self.name, str):
             raise JfuseError("the name of a recipe is a text", found=shown(self.name))
@@ -157,6 +160,13 @@ class Recipe:
     def needs_moments(self) -> bool:
         """Whether some rule asks for what calibration saw products read."""
         return any(rule.bias_correction or rule.weight_algorithm == IN_TURN for rule in self.rules)
+
+    def without_ranges(self) -> Recipe:
+        """The recipe for a model whose values have no ranges: the kernels of its integers find them as they run."""
+        rules = (
+            replace(r, mode="dynamic", min_elements=LEAST_ELEMENTS) if r.mode == "integer" else r for r in self.rules
+        )
+        return Recipe(tuple(rules), equalization=self.equalization, name=self.name)
 
     @classmethod
     def named(cls, name: str, **changes: object) -> Recipe:

@@ -47,7 +47,7 @@ _MODES: Mapping[tuple[str, bool], Mode] = {  # compute_precision, explicit_dequa
 }
 _GRANULARITIES = {"tensor": "TENSORWISE", "channel": "CHANNELWISE", "block": "BLOCKWISE"}
 _EXTRA = ("range_algorithm", "bias_correction")
-_OF_RECIPE = ("name", "inputs", "outputs", "int8_only", "equalization")
+_OF_RECIPE = ("name", "inputs", "outputs", "int8_only", "from_training", "equalization")
 
 
 def to_json(recipe: Recipe) -> str:

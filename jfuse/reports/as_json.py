@@ -115,6 +115,7 @@ def conversion(report: Report) -> dict[str, Any]:
                 "snr_db": as_json_number(n.snr_db),
                 "count": n.count,
                 "where": n.where,
+                "part": n.part,
             }
             for n in report.noise
         ],

@@ -16,6 +16,7 @@ from jfuse.quantization.statistics import is_earlier
 from jfuse.report import Noise
 from jfuse.running.over_samples import samples_for_quick
 from jfuse.verification.file_answers import InFile, Start, Streaming, answers, interpreters
+from jfuse.verification.joined_parts import Part, joined_parts
 
 _ITEMS = 32  # of the calibration data, so that a large data set does not make a conversion slow
 _UNRELATED_DB = 0.0
@@ -62,6 +63,7 @@ class _Sums:
 def noise_of(lite: Streaming, unquantized: Streaming, data: CalibrationData) -> list[Noise]:
     """The SNR of each output of a quantized file in LiteRT against the float model on XLA, with XNNPACK and without it.
 
+    Of an output that is joined of several values, that of each of them, too.
     A file with types that LiteRT's kernels do not take runs in tflite-micro, where that is installed.
     data: as for calibration; its first items are used, calls in a row with what is kept between them. None, and
         statistics of an earlier calibration, stand for drawn inputs.
@@ -80,11 +82,14 @@ def noise_in(
     lite: Streaming, where: str, start: Start, items: Iterable[Item], wanted: Iterable[tuple[str, Mapping[str, Any]]]
 ) -> list[Noise]:
     """The SNR of each output of a file in one runtime.   wanted: the float model's answers, as `answers` gives them"""
-    sums: dict[tuple[str, str], _Sums] = {}
+    parts = joined_parts(lite.program)
+    sums: dict[tuple[str, str, Part | None], _Sums] = {}
     for (key, got), (_, reference) in zip(answers(InFile(lite, start), items), wanted, strict=True):
         for name, array in reference.items():
-            sums.setdefault((key, name), _Sums()).add(got[name], array)
-    return [Noise(key, name, s.snr_db, s.count, where) for (key, name), s in sums.items()]
+            sums.setdefault((key, name, None), _Sums()).add(got[name], array)
+            for part in parts.get((key, name), ()):
+                sums.setdefault((key, name, part), _Sums()).add(got[name][part.index], array[part.index])
+    return [Noise(key, name, s.snr_db, s.count, where, str(part or "")) for (key, name, part), s in sums.items()]
 
 
 def _is_quick(program: Program, items: Sequence[Item]) -> bool:
@@ -94,7 +99,8 @@ def _is_quick(program: Program, items: Sequence[Item]) -> bool:
 
 def _check(found: Sequence[Noise]) -> None:
     """Raise VerifyFailed for the worst output where it says nothing of the model's."""
-    wrong = [n for n in found if np.isnan(n.snr_db) or -np.inf < n.snr_db <= _UNRELATED_DB]  # -inf: nothing to tell
+    whole = [n for n in found if not n.part]
+    wrong = [n for n in whole if np.isnan(n.snr_db) or -np.inf < n.snr_db <= _UNRELATED_DB]  # -inf: nothing to tell
     if not wrong:
         return
     worst = min(wrong, key=lambda n: -np.inf if np.isnan(n.snr_db) else n.snr_db)

@@ -273,3 +273,58 @@ def test_own_options_are_keywords_of_convert() -> None:
     runner = Interpreter(model_content=data).get_signature_runner()
     first, second = (next(iter(runner(**{model.inputs[0].name: x}).values())) for _ in range(2))
     assert not np.allclose(first, second)
+
+
+def _trained(x: Any) -> Any:
+    """A dense layer as quantization-aware training leaves it."""
+    rounded = tf.quantization.fake_quant_with_min_max_args
+    weights = np.random.default_rng(0).normal(size=(16, 8), scale=0.3).astype(np.float32)
+    most = float(np.abs(weights).max())
+    return rounded(rounded(x, -3.0, 3.0) @ rounded(weights, -most, most, narrow_range=True), -6.0, 6.0)
+
+
+def _of_training(library: Any, function: Any, io: str) -> bytes:
+    concrete = tf.function(function, input_signature=[tf.TensorSpec([1, 16], name="x")]).get_concrete_function()
+    converter = library.TFLiteConverter.from_concrete_functions([concrete], tf.Module())
+    converter.optimizations = [library.Optimize.DEFAULT]
+    converter.inference_input_type = converter.inference_output_type = getattr(tf, io)
+    data: bytes = converter.convert()
+    return data
+
+
+def _operators(data: bytes) -> list[str]:
+    return [op["op_name"] for op in Interpreter(model_content=data)._get_ops_details()]
+
+
+@pytest.mark.parametrize("io", ["float32", "int8", pytest.param("uint8", marks=pytest.mark.slow)])
+def test_ranges_of_training_make_integers_without_a_data_set(io: str) -> None:
+    ours, official = (_of_training(library, _trained, io) for library in (lite, tf.lite))
+    assert _operators(ours) == _operators(official)
+    entry = dict(load_tflite(ours).facts.metadata)["CONVERSION_METADATA"].array.tobytes()
+    options = metadata.ConversionMetadataT.InitFromObj(metadata.ConversionMetadata.GetRootAs(entry)).options
+    assert [*options.modelOptimizationModes] == [metadata.ModelOptimizationMode.QUANTIZATION_AWARE_TRAINING]
+    x = np.random.default_rng(1).normal(size=(1, 16)).astype(np.float32)
+    found, wanted = (_called(data, _as_stored(data, x)) for data in (ours, official))
+    np.testing.assert_array_equal(found, wanted)
+
+
+def _as_stored(data: bytes, x: np.ndarray) -> np.ndarray:
+    (given,) = Interpreter(model_content=data).get_input_details()
+    scale, zero_point = given["quantization"]
+    return np.asarray(np.rint(x / scale) + zero_point if scale else x, given["dtype"])
+
+
+def test_without_ranges_of_training_a_default_is_dynamic() -> None:
+    assert _operators(_of_training(lite, lambda x: x @ tf.ones([16, 80]), "float32")) == ["FULLY_CONNECTED"]
+    with pytest.raises(ValueError, match=r"must be tf\.float32"):
+        _of_training(lite, lambda x: x @ tf.ones([16, 80]), "int8")
+
+
+def test_the_hint_for_an_operator_without_integers_names_attributes() -> None:
+    concrete = tf.function(tf.sin, input_signature=[tf.TensorSpec([1, 4])]).get_concrete_function()
+    converter = lite.TFLiteConverter.from_concrete_functions([concrete])
+    converter.optimizations = [lite.Optimize.DEFAULT]
+    converter.representative_dataset = lambda: ([np.full((1, 4), i, np.float32)] for i in range(4))
+    converter.target_spec.supported_ops = [lite.OpsSet.TFLITE_BUILTINS_INT8]
+    with pytest.raises(lite.ConverterError, match=r"supported_ops = \[TFLITE_BUILTINS_INT8, TFLITE_BUILTINS\]"):
+        converter.convert()

@@ -11,12 +11,12 @@ from jfuse.ir.graph import Atom, Const, Eqn, Graph, Var
 from jfuse.ir.quantization import Quantization
 from jfuse.ir.types import DType
 from jfuse.ir.walk import use_counts
-from jfuse.passes.quantize.effective_ranges import faded_ranges, narrowed, saturated_ends
 from jfuse.passes.quantize.forms import EqnForm, facts, integers_of, is_float, operands_of
 from jfuse.passes.quantize.groups import Group, Groups
 from jfuse.passes.quantize.parameters import FIRST
+from jfuse.passes.quantize.ranges.effective_ranges import EVERYWHERE, faded_ranges, narrowed, saturated_ends
+from jfuse.passes.quantize.ranges.trained import trained_ranges
 from jfuse.passes.quantize.recurrent import wraps_around
-from jfuse.passes.quantize.trained import trained_ranges
 from jfuse.quantization.recipe import QuantizeRule
 from jfuse.quantization.statistics import Observed
 from jfuse.tflite.runtime.quantized import Fixed, IntegerLstm, IntegerSvdf
@@ -79,8 +79,8 @@ class Choice:
         integers = {eqn: forms[eqn].rule for eqn in graph.eqns if forms[eqn].kind == "integer"}
         self._trained = trained_ranges(graph, integers)
         self._fixed = {v: f for eqn, rule in integers.items() if (f := _fixed(eqn, rule)) for v in eqn.outputs}
-        self._faded = faded_ranges(graph, integers, self._seen)
-        self._ends = saturated_ends(graph, integers, self._seen)
+        self._faded = faded_ranges(graph, integers, self.seen)
+        self._ends = saturated_ends(graph, integers, self.seen)
         for eqn, rule in integers.items():
             self._add(eqn, rule)
         for eqn, rule in integers.items():
@@ -209,8 +209,8 @@ class Choice:
             return "the kernel fails for negative numbers, which the integers of its operand could stand for"
         return None
 
-    def _seen(self, atom: Atom) -> tuple[float, float]:
-        """The least and greatest number of an operand."""
+    def seen(self, atom: Atom) -> tuple[float, float]:
+        """The least and greatest number of a value, up to what a kernel's fixed scale holds."""
         if isinstance(atom, Const):
             return float(atom.array.min(initial=0)), float(atom.array.max(initial=0))
         if atom in self._trained:
@@ -225,14 +225,14 @@ class Choice:
             trained = self._trained[atom]
             low, high, fixed = trained.low, trained.high, trained.fixed_for(rule)
         elif isinstance(atom, Const):
-            low, high = within_reach(*self._seen(atom))
+            low, high = within_reach(*self.seen(atom))
         else:
             low, high = (0.0, 0.0) if fixed is not None else self._ruled(atom, rule)
         return Group(rule.activations, low, high, fixed, rule.symmetric)
 
     def _ruled(self, var: Var, rule: QuantizeRule) -> tuple[float, float]:
         low, high = self._range_of(Observed(var), rule.range_algorithm, rule.activation_bits)
-        return narrowed(low, high, self._ends.get(var, np.inf))
+        return narrowed(low, high, self._ends.get(var, EVERYWHERE))
 
     def _operand_group(self, eqn: Eqn, atom: Var | Const, rule: QuantizeRule) -> Group:
         """The group of an operand; the constant of a minimum or maximum ends where its result does.
@@ -243,7 +243,7 @@ class Choice:
         group = self._group(atom, rule, None)
         if isinstance(atom, Var) or integers_of(eqn).result != "same" or not eqn.op.elementwise or eqn.op.selects:
             return group
-        low, high = self._seen(eqn.outputs[0])
+        low, high = self.seen(eqn.outputs[0])
         return replace(group, low=max(group.low, min(low, 0.0)), high=min(group.high, max(high, 0.0)))
 
     def _share(self, eqn: Eqn, keys: list[Hashable]) -> None:

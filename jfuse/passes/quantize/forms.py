@@ -11,7 +11,7 @@ import numpy as np
 from jfuse.ir.graph import Atom, Const, Eqn, Graph, Var
 from jfuse.ir.sparse import SparseConst
 from jfuse.ir.types import DType
-from jfuse.ir.walk import users
+from jfuse.ir.walk import producers, users
 from jfuse.lowering.rule_tools.case_distinctions import switch_of
 from jfuse.quantization.recipe import FLOAT, QuantizeRule, Recipe
 from jfuse.tflite.names import equation_name
@@ -266,7 +266,37 @@ def forms_of(
     for eqn in reversed(left):
         if eqn not in chosen and _moves(eqn) and _is_read_by_integers(eqn, readers, chosen):
             chosen[eqn] = own[eqn]
-    return {e: chosen.get(e, EqnForm("float", own[e].rule)) for e in graph.eqns}
+    found = {e: chosen.get(e, EqnForm("float", own[e].rule)) for e in graph.eqns}
+    alone = frozenset() if recipe.int8_only else _between_floats(graph, found, readers)
+    return {e: EqnForm("float", f.rule) if e in alone else f for e, f in found.items()}
+
+
+def _between_floats(graph: Graph, forms: dict[Eqn, EqnForm], readers: dict[Var, list[Eqn]]) -> frozenset[Eqn]:
+    """The equations in integers that compute without weights on what floats made, for floats alone.
+
+    QUANTIZE and DEQUANTIZE around them take longer than what they compute, and lose digits: 1 + EXP(x) before LOG.
+    """
+    made_by = producers(graph)
+    found = {e for e, f in forms.items() if f.kind == "integer" and _may_stay_float(e)}
+
+    def is_outside(eqn: Eqn | None) -> bool:
+        return eqn is None or (forms[eqn].kind == "integer" and eqn not in found)
+
+    def is_between(eqn: Eqn) -> bool:
+        read = [a for i in operands_of(eqn).activations if isinstance(a := eqn.inputs[i], Var)]
+        made = [v for v in eqn.outputs if is_float(v)]
+        if not read or any(is_outside(made_by.get(v)) for v in read) or any(v in graph.outputs for v in made):
+            return False
+        return not any(is_outside(r) for v in made for r in readers.get(v, (None,)))
+
+    while left := {e for e in found if not is_between(e)}:
+        found -= left
+    return frozenset(found)
+
+
+def _may_stay_float(eqn: Eqn) -> bool:
+    row = facts(eqn)
+    return not row.weights and row.recurrence is None and row.integers is not None and row.integers.trained is None
 
 
 def made_integers(graph: Graph) -> frozenset[Var]:

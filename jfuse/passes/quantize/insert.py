@@ -31,6 +31,10 @@ class Boundary:
     given: frozenset[Var] = frozenset()
     told: int = 0
 
+    def is_float(self, output: int) -> bool:
+        """Whether an output of floats stays one."""
+        return self.outputs is DType.f32 or output >= self.told
+
 
 @dataclass
 class Insertion:
@@ -83,7 +87,7 @@ class Insertion:
             return atom
         wanted = self.boundary.outputs
         slot = self._slots.get(atom)
-        if index >= self.boundary.told or wanted is DType.f32 or slot is None:
+        if self.boundary.is_float(index) or slot is None:
             return self.as_float(atom, Source())
         known = self._slot_of(atom, wanted)
         slot = slot if known is None or known.dtype is not wanted else known

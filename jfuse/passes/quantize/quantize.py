@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -23,10 +24,13 @@ from jfuse.passes.quantize.forms import EqnForm, forms_of, is_float, made_intege
 from jfuse.passes.quantize.insert import Boundary, Insertion
 from jfuse.passes.quantize.integer_bodies import with_integer_bodies
 from jfuse.passes.quantize.integer_states import with_integer_states
+from jfuse.passes.quantize.joins import parts_left_float, unlike_parts
 from jfuse.passes.quantize.lost_weights import without_lost_weights
 from jfuse.passes.quantize.product_moments import ProductMoments, wanted_moments
+from jfuse.passes.quantize.ranges.spelled_ranges import has_trained_ranges, with_spelled_ranges
+from jfuse.passes.quantize.ranges.trained import with_ends
+from jfuse.passes.quantize.ranges.trained_bits import in_trained_bits
 from jfuse.passes.quantize.respell import respelled
-from jfuse.passes.quantize.trained import with_ends
 from jfuse.passes.quantize.value_ranges import ValueRanges, observed_together
 from jfuse.passes.quantize.weights import WeightsInFewBits
 from jfuse.quantization.moments import Moments
@@ -36,6 +40,7 @@ from jfuse.quantization.value_keys import value_source
 from jfuse.report import QuantizedOps
 from jfuse.tflite.targets.target import Target
 
+_LOGGER = logging.getLogger("jfuse")
 _SHOWN = 20  # operators in the message of `int8_only`
 _SHOWN_IN_NOTE = 5
 
@@ -45,9 +50,12 @@ def quantize(program: Program, ctx: Context) -> Program:
     recipe = ctx.recipe
     if recipe is None:
         return program.with_graphs(without_narrow_ranges)
+    if recipe.from_training and ctx.calibrate is None and not any(map(has_trained_ranges, program.graphs())):
+        recipe = recipe.without_ranges()
     program = program.with_graphs(lambda graph: _without_dynamic_scales(graph, ctx, recipe))
     program = _equalized(program, ctx, recipe)
     if recipe.needs_ranges:
+        program = program.with_graphs(lambda graph: _with_spelled_ranges(graph, ctx, recipe))
         program = with_signatures(program, lambda s: respelled(s, recipe, ctx))
         program = program.with_graphs(lambda graph: with_ends(graph, recipe))
     quantizing = Quantizing(recipe, ctx.target, channel_factors(program, recipe))
@@ -56,6 +64,9 @@ def quantize(program: Program, ctx: Context) -> Program:
     quantized = with_signatures(program, quantizing.signature)
     bodies = quantized.with_graphs(with_integer_bodies)
     result = with_integer_states(bodies, exposed=DType.f32 not in (recipe.inputs, recipe.outputs))
+    ctx.report.notes += quantizing.notes
+    for note in quantizing.notes:
+        _LOGGER.warning(note)
     ctx.report.quantized = list(_lines(quantizing.forms))
     if recipe.int8_only:
         _refuse_floats(quantizing.forms)
@@ -66,6 +77,12 @@ def _without_dynamic_scales(graph: Graph, ctx: Context, recipe: Recipe) -> Graph
     """The graph without them, and with what is left, scales and biases of products, in their weights."""
     changed = without_dynamic_scales(graph, recipe)
     changed = with_row_tables(changed, lambda eqn: rule_of(eqn, recipe).mode == "integer")
+    return graph if changed is graph else ctx.sub.simplify(changed, ctx, {})
+
+
+def _with_spelled_ranges(graph: Graph, ctx: Context, recipe: Recipe) -> Graph:
+    """The graph with them as FAKE_QUANT, and with what is left, factors of products, in their weights."""
+    changed = with_spelled_ranges(graph, recipe)
     return graph if changed is graph else ctx.sub.simplify(changed, ctx, {})
 
 
@@ -86,9 +103,16 @@ def _equalized(program: Program, ctx: Context, recipe: Recipe) -> Program:
 
 
 def _calibrated(
-    wanted: Mapping[Observed, set[str]], moments: Mapping[Observed, Moments], program: Program, ctx: Context
+    wanted: Mapping[Observed, set[str]],
+    moments: Mapping[Observed, Moments],
+    program: Program,
+    ctx: Context,
+    from_training: bool,
 ) -> Statistics:
-    """What calibration saw of the values.   wanted: with the algorithms that take their ranges"""
+    """What calibration saw of the values.
+
+    wanted: with the algorithms that take their ranges. from_training: whether values may have none.
+    """
     if ctx.calibrate is None and any(tally.squares for tally in moments.values()):
         raise JfuseError(
             "the recipe rounds weights by what they are multiplied with, which calibration finds",
@@ -96,6 +120,8 @@ def _calibrated(
             remedy='weight_algorithm="mse" in its rules needs none',
         )
     if not wanted and (not moments or ctx.calibrate is None):
+        return Statistics(program)
+    if ctx.calibrate is None and from_training:
         return Statistics(program)
     if ctx.calibrate is None:
         first = value_source(program, next(iter(wanted)).var)
@@ -131,7 +157,7 @@ class Quantizing:
     """One program while its graphs get their new types.
 
     in_floats: equations that stay float before inputs are quantized. ranges: None before calibration, and where none
-    is needed. forms: of all equations so far.
+    is needed. forms: of all equations so far. notes: on their scales.
     """
 
     recipe: Recipe
@@ -140,24 +166,29 @@ class Quantizing:
     ranges: ValueRanges | None = None
     weights: WeightsInFewBits = field(default_factory=WeightsInFewBits)
     forms: dict[Eqn, EqnForm] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
     _bodies: dict[int, tuple[Graph, Graph]] = field(default_factory=dict)
 
     def calibrated(self, program: Program, ctx: Context) -> Quantizing:
         """The same with what calibration saw of the program."""
         forms = {
-            graph: forms_of(graph, self.recipe, self.target, given, self._why_float)
+            graph: in_trained_bits(
+                graph, forms_of(graph, self.recipe, self.target, given, self._why_float), self.target
+            )
             for signature in distinct(program)
             for graph in all_graphs(signature.graph)
             for given in [self._given(signature) if graph is signature.graph else frozenset[Var]()]
         }
         wanted, together = self._wanted(program, forms), {e: f for of in forms.values() for e, f in of.items()}
-        statistics = _calibrated(wanted, wanted_moments(together), program, ctx)
+        statistics = _calibrated(wanted, wanted_moments(together), program, ctx, self.recipe.from_training)
         products = ProductMoments.of(together, statistics)
         ctx.report.notes += _rounded_apart([*products.not_in_turn(together)])
         weights = WeightsInFewBits(products)
         if not self.recipe.needs_ranges:
             return replace(self, weights=weights)
-        return replace(self, ranges=ValueRanges(statistics, frozenset(wanted), same_values(program)), weights=weights)
+        is_calibrated = ctx.calibrate is not None
+        ranges = ValueRanges(statistics, frozenset(wanted), same_values(program), is_calibrated)
+        return replace(self, ranges=ranges, weights=weights)
 
     def _wanted(self, program: Program, forms: Mapping[Graph, Mapping[Eqn, EqnForm]]) -> Mapping[Observed, set[str]]:
         """The values whose range integer kernels need, with the algorithms that take it."""
@@ -187,12 +218,14 @@ class Quantizing:
         return frozenset(floats) - made_integers(signature.graph)
 
     def _graph(self, graph: Graph, boundary: Boundary, given: frozenset[Var]) -> Graph:
-        forms, choice = self._chosen(graph, given)
+        forms, choice = self._chosen(graph, boundary, given)
         forms = without_lost_weights(graph, forms)
         self.forms.update(forms)
         return Insertion(graph, forms, choice, self.weights, self._body, boundary).run()
 
-    def _chosen(self, graph: Graph, given: frozenset[Var]) -> tuple[dict[Eqn, EqnForm], Choice | None]:
+    def _chosen(
+        self, graph: Graph, boundary: Boundary, given: frozenset[Var]
+    ) -> tuple[dict[Eqn, EqnForm], Choice | None]:
         """The forms of the equations, and the parameters of what computes in integers."""
         refused: dict[Eqn, str] = {}
 
@@ -201,12 +234,16 @@ class Quantizing:
 
         while True:
             forms = forms_of(graph, self.recipe, self.target, given, why_not)
+            forms = in_trained_bits(graph, forms, self.target)
             integers = [e for e, f in forms.items() if f.kind == "integer"]
             if not integers:
                 return forms, None
             choice = Choice(graph, forms, self._range)
             found = {eqn: reason for eqn in integers if (reason := choice.why_not(eqn)) is not None}
+            if not found and not self.recipe.int8_only:
+                found = dict(parts_left_float(graph, forms, boundary, choice.seen))
             if not found:
+                self.notes.extend(unlike_parts(graph, forms, choice.seen))
                 return forms, choice
             refused |= found
 

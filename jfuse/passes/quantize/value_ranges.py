@@ -19,17 +19,21 @@ def observed_together(what: Observed, alike: Mapping[Var, Iterable[Var]]) -> lis
 class ValueRanges:
     """What the values of a calibrated program range over.
 
-    needed: which values were watched. alike: values with one range, as `same_values` gives them.
+    needed: which values were watched. alike: values with one range, as `same_values` gives them. is_calibrated: whether
+    any call ran.
     """
 
     statistics: Statistics
     needed: frozenset[Observed]
     alike: Mapping[Var, Iterable[Var]]
+    is_calibrated: bool = True
 
     def why_not(self, what: Observed) -> str | None:
         """Why a value itself has no range; None where it has one, or where nobody watched it and so nobody asks."""
         if what not in self.needed or self.statistics.seen(what) or _is_empty(what.var):
             return None
+        if not self.is_calibrated:
+            return "training gave it no range, and there is no calibration"
         if self.statistics.record(what).not_finite:
             return "calibration saw only NaN and infinities of it"
         return "no calibration call computed it; where it stands in a loop, sequences of several lengths do"

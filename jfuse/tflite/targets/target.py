@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import Any
 
-from jfuse.ir.graph import Eqn, Program
+from jfuse.ir.graph import Eqn, Program, Var
+from jfuse.ir.quantization import Quantization
 from jfuse.ir.types import DType
 from jfuse.tflite.runtime.versions import has_runtime, min_runtime, own_version
 from jfuse.tflite.targets.conditions import ANY_BUILTIN, Conditions
@@ -57,6 +59,8 @@ class Target:
 
         types: of its activations, and of its constant weights, where it has any.
         """
+        if self.oldest is not None and len(types) == 1 and self._too_new(_with_activations(eqn, *types)) is not None:
+            return True
         entry = None if self.runs is None else self.runs.operators.get(str(eqn.op.builtin))
         return entry is not None and integer_types(*types) in entry.no_integers
 
@@ -125,6 +129,17 @@ class Target:
         if numbers(needed) <= numbers(self.oldest):
             return None
         return f"{builtin} version {version} needs runtime {needed}"
+
+
+def _with_activations(eqn: Eqn, dtype: DType) -> Eqn:
+    """An equation without weights whose floats are integers."""
+
+    def typed(atom: Any) -> Any:
+        if atom is None or atom.type.dtype is not DType.f32:
+            return atom
+        return Var(replace(atom.type, dtype=dtype, quantization=Quantization((1.0,), (0,))))
+
+    return replace(eqn, inputs=tuple(map(typed, eqn.inputs)), outputs=tuple(map(typed, eqn.outputs)))
 
 
 def numbers(release: str) -> tuple[int, ...]:

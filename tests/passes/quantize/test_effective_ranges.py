@@ -83,3 +83,35 @@ def test_a_sum_is_cut_off_only_where_nothing_brings_it_back() -> None:
         return ops.tanh(ops.sub(ops.add(far, near), far))
 
     assert _snr(program_of(difference, ROWS), "int16x8")[1] > 30
+
+
+def _clipped(low: float, high: float) -> Any:
+    return lambda z: ops.minimum(ops.maximum(z, np.float32(low)), np.float32(high))
+
+
+@pytest.mark.parametrize(
+    ("clip", "steps"),
+    [
+        (_clipped(-2.0, 2.0), 4.0),
+        (_clipped(0.0, 1.5), 1.5),
+        (_clipped(-0.5, 3.0), 3.5),
+        (_clipped(2.0, 5.0), 5.0),
+        (ops.relu6, 6.0),
+        (lambda z: _clipped(-0.5, 3.0)(ops.reshape(z, np.array([-1, 3], np.int32))), 3.5),
+        (lambda z: ops.add(ops.relu6(z), _clipped(-1.0, 1.0)(z)), 7.0),
+    ],
+)
+def test_what_is_clipped_has_the_range_of_the_result(clip: Any, steps: float) -> None:
+    program = program_of(lambda x: clip(ops.fully_connected(x, 6 * drawn(6, 16), None)), ROWS)
+    model, snr = _snr(program, "int8")
+    (product,) = (eqn for eqn in eqns_of(model.program) if eqn.op.name == "fully_connected")
+    assert quantization(product.outputs[0]).scale[0] * 255 == pytest.approx(steps, rel=1e-3)
+    assert snr > 28
+
+
+def test_what_something_else_reads_is_not_cut_off_for_a_clip() -> None:
+    def both(x: Any) -> Any:
+        z = ops.fully_connected(x, 6 * drawn(6, 16), None)
+        return ops.add(z, _clipped(-1.0, 1.0)(z))
+
+    assert _snr(program_of(both, ROWS), "int8")[1] > 28

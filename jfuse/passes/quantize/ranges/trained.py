@@ -18,6 +18,8 @@ from jfuse.quantization.recipe import QuantizeRule, Recipe
 from jfuse.tflite.runtime.quantized import Fixed, TrainedRange
 
 _BITS = {DType.i8: 8, DType.i16: 16}
+FEW = 8
+"""Bits of trained values that stay so where a recipe has more (trained_bits.py)."""
 
 
 @dataclass(frozen=True)
@@ -117,14 +119,15 @@ def _demanded(
     return found
 
 
-def _moves(eqn: Eqn) -> bool:
+def is_moved(eqn: Eqn) -> bool:
+    """Whether an equation gives numbers of its operands, in their steps."""
     row = facts(eqn).integers
     return row is not None and row.result == "same"
 
 
 def _moved(eqn: Eqn, found: Mapping[Var, Trained]) -> Trained | None:
     """The range of what an equation moves, where that of all its operands is known."""
-    if not _moves(eqn):
+    if not is_moved(eqn):
         return None
     given = [eqn.inputs[i] for i in operands_of(eqn).activations]
     ranges = [_constant(a) if isinstance(a, Const) else found.get(a) for a in given if a is not None]
@@ -145,7 +148,7 @@ def _readers_of_numbers(graph: Graph) -> Mapping[Var, Sequence[Eqn]]:
     for eqn in reversed(graph.eqns):
         read = [a for a in eqn.inputs if isinstance(a, Var)]
         is_zero = spells_zeros(eqn)
-        is_read = eqn.effects or not _moves(eqn) or any(v in given or found.get(v) for v in eqn.outputs)
+        is_read = eqn.effects or not is_moved(eqn) or any(v in given or found.get(v) for v in eqn.outputs)
         for var in dict.fromkeys(read) if is_read and not is_zero else ():
             found.setdefault(var, []).append(eqn)
     return found
@@ -156,7 +159,7 @@ def _given_alone(
 ) -> Iterator[Var]:
     """The operands that have the range of the result, as nothing sees more of them."""
     trains = trained_range(eqn) is not None
-    for i in operands_of(eqn).activations if trains or _moves(eqn) else ():
+    for i in operands_of(eqn).activations if trains or is_moved(eqn) else ():
         var = eqn.inputs[i]
         if not isinstance(var, Var) or var in found or var in kept:
             continue
@@ -172,13 +175,17 @@ def with_ends(graph: Graph, recipe: Recipe) -> Graph:
     def visit(eqn: Eqn) -> Sequence[Any] | None:
         rule, own = rule_of(eqn, recipe), trained_range(eqn)
         x = eqn.inputs[0] if eqn.inputs else None
-        reaches_on = rule.symmetric or rule.activation_bits > 8
-        if own is None or not isinstance(x, Var) or rule.mode != "integer" or not reaches_on:
+        if own is None or not isinstance(x, Var) or rule.mode != "integer" or not _reaches_on(rule, own):
             return None
         within = _cut(x, own, made_by.get(x))
         return None if within is x else list(eqn.op.run([within], eqn.params, ()))
 
     return rewrite(with_bodies(graph, lambda body: with_ends(body, recipe)), visit)
+
+
+def _reaches_on(rule: QuantizeRule, own: TrainedRange) -> bool:
+    """Whether integers of a rule reach farther than a trained range: those of 16 bits are none of 8 trained ones."""
+    return rule.symmetric or min(rule.activation_bits, own.bits) > FEW
 
 
 def _cut(x: Any, own: TrainedRange, before: Eqn | None) -> Any:

@@ -6,15 +6,19 @@ result, end there.
 
 Values that only kernels read whose results do not change any more far from 0: a LOGISTIC of 16 bits answers 1 from 10.7
 on. Integers that reach to 1,000, as gates of a recurrence do whose inputs have outliers, would leave a hundredth of the
-steps for the rest. What is beyond the end saturates, which is the same.
+steps for the rest. What is beyond the end saturates, which is the same. So it is before what cuts numbers off at a
+constant, as MINIMUM and RELU6 do: the range of their result is enough.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
-from jfuse.ir.graph import Atom, Eqn, Graph, Var
+import numpy as np
+
+from jfuse.ir.graph import Atom, Const, Eqn, Graph, Var
 from jfuse.ir.walk import producers, users
+from jfuse.kernels import ops
 from jfuse.passes.quantize.forms import facts, is_float, operands_of
 from jfuse.quantization.recipe import QuantizeRule
 
@@ -22,7 +26,17 @@ Range = tuple[float, float]
 _FAR = 1e3
 """Logits do not reach so far down; and what is so many times wider than the logits is no logit."""
 _WIDER = 100.0
-_EVERYWHERE = float("inf")
+EVERYWHERE: Range = (-np.inf, np.inf)
+ACTIVATIONS: Mapping[str, Range] = {
+    "NONE": EVERYWHERE,
+    "RELU": (0.0, np.inf),
+    "RELU6": (0.0, 6.0),
+    "RELU_N1_TO_1": (-1.0, 1.0),
+    "RELU_0_TO_1": (0.0, 1.0),
+}
+"""What activations let through, as builtins or as options of others."""
+_CHOOSE = (ops.maximum, ops.minimum, ops.max_pool_2d, ops.reduce_max, ops.reduce_min)
+"""It is the same whether numbers are cut off before or after these."""
 _MOST = 1000.0
 """How many times narrower a range may get: the sums of a product in 16 bits become steps of the result by a multiplier
 of less than 2^7, which is 1/127 for the widest range (MultiplyByQuantizedMultiplier of int64_t)."""
@@ -75,43 +89,63 @@ def _masked(eqn: Eqn, fades: float, range_of: Callable[[Atom], Range]) -> Iterat
     yield eqn.outputs[0], (low + floor if is_sum else floor, high)
 
 
-def narrowed(low: float, high: float, end: float) -> Range:
-    """A range that ends so far from 0, or a little farther."""
-    end = max(end, max(-low, high) / _MOST)
-    return max(low, -end), min(high, end)
+def narrowed(low: float, high: float, ends: Range) -> Range:
+    """A range without what lies beyond ends, or a little farther."""
+    least = max(-low, high) / _MOST
+    first, last = min(ends[0], 0.0), max(ends[1], 0.0)
+    if last - first < least:
+        first, last = (first, least) if last >= -first else (-least, last)
+    return max(low, first), min(high, last)
 
 
 def saturated_ends(
     graph: Graph, integers: Mapping[Eqn, QuantizeRule], range_of: Callable[[Atom], Range]
-) -> Mapping[Var, float]:
-    """How far from 0 the results of kernels of integers matter to those that read them, where that has an end.
+) -> Mapping[Var, Range]:
+    """Between which ends values matter to kernels of integers, if nothing else reads them, where there is an end.
 
     integers: the equations that compute in integers. range_of: what was seen of an operand.
     """
-    ends: dict[Var, float] = {a: _EVERYWHERE for a in graph.outputs if isinstance(a, Var)}
-    found: dict[Var, float] = {}
+    ends: dict[Var, Range] = {a: EVERYWHERE for a in graph.outputs if isinstance(a, Var)}
     for eqn in reversed(graph.eqns):
-        results = [ends.get(var, 0.0) for var in eqn.outputs]
-        if eqn in integers and max(results) < _EVERYWHERE:
-            found.update((var, end) for var, end in zip(eqn.outputs, results, strict=True) if end)
-        told = dict(_told(eqn, integers[eqn], max(results), range_of)) if eqn in integers else {}
+        results = _union([ends[var] for var in eqn.outputs if var in ends])
+        told = dict(_told(eqn, integers[eqn], results, range_of)) if eqn in integers else {}
         for i, atom in enumerate(eqn.inputs):
             if isinstance(atom, Var) and not eqn.op.operand_at(i).shape_only:
-                ends[atom] = max(ends.get(atom, 0.0), told.get(i, _EVERYWHERE))
-    return found
+                found = told.get(i, EVERYWHERE)
+                ends[atom] = _union([found, ends.get(atom, found)])
+    return {var: found for var, found in ends.items() if found != EVERYWHERE}
 
 
-def _told(eqn: Eqn, rule: QuantizeRule, end: float, range_of: Callable[[Atom], Range]) -> Iterator[tuple[int, float]]:
-    """How far operands matter.   end: how far the results do"""
+def _union(ranges: Sequence[Range]) -> Range:
+    return (min(low for low, _ in ranges), max(high for _, high in ranges)) if ranges else EVERYWHERE
+
+
+def _told(eqn: Eqn, rule: QuantizeRule, ends: Range, range_of: Callable[[Atom], Range]) -> Iterator[tuple[int, Range]]:
+    """Between which ends operands matter.   ends: those of the results"""
     row, read = facts(eqn).integers, operands_of(eqn).activations
     if row is None:
         return
     if rule.activations in row.saturates:
-        yield from ((i, row.saturates[rule.activations]) for i in read)
+        yield from ((i, (-row.saturates[rule.activations], row.saturates[rule.activations])) for i in read)
+    elif (clip := limits(eqn)) is not None or eqn.op in _CHOOSE:
+        low, high = (float(np.clip(end, *clip)) for end in ends) if clip is not None else ends
+        yield from ((i, (low, high)) for i in read if isinstance(eqn.inputs[i], Var))
     elif row.result == "same" and eqn.op.moves is not None:
-        yield from ((i, end) for i in read)
+        yield from ((i, ends) for i in read)
     elif eqn.op.elementwise and eqn.op.linear == "joint" and len(read) == 2:
         for i, j in (read, read[::-1]):
             other = eqn.inputs[j]
             assert other is not None, "an operand"
-            yield i, end + max(map(abs, range_of(other)))
+            end = max(-ends[0], ends[1]) + max(map(abs, range_of(other)))
+            yield i, (-end, end)
+
+
+def limits(eqn: Eqn) -> Range | None:
+    """What an activation, or MAXIMUM or MINIMUM with a constant, lets through; None of anything else."""
+    if (found := ACTIVATIONS.get(str(eqn.op.builtin))) is not None:
+        return found
+    consts = [a for a in eqn.inputs if isinstance(a, Const)]
+    if eqn.op not in (ops.maximum, ops.minimum) or not consts or not consts[0].array.size:
+        return None
+    array = consts[0].array
+    return (float(array.min()), np.inf) if eqn.op is ops.maximum else (-np.inf, float(array.max()))

@@ -1,0 +1,87 @@
+"""Joins of parts with unlike ranges: boxes in pixels and scores from 0 to 1. The oracle is the float file."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import jfuse
+from jfuse.ir.graph import Program
+from jfuse.kernels import ops
+from jfuse.quantization.recipe import Recipe
+from tests.passes.quantize.models import calibrated, drawn, in_litert, names_of, program_of, quantized, snr_db
+from tests.tflite.programs import f32
+
+CALLS = [{"x0": drawn(4, 16, seed=i)} for i in range(16)]
+Join = Callable[[Any, Any], Any]
+
+
+def _detector(join: Join, pixels: float = 320.0) -> Program:
+    def detector(x: Any) -> Any:
+        boxes = ops.mul(ops.logistic(ops.fully_connected(x, drawn(3, 16), None)), np.float32(pixels))
+        return join(boxes, ops.logistic(ops.fully_connected(x, drawn(3, 16, seed=1), None)))
+
+    return program_of(detector, f32(4, 16))
+
+
+def _beside(boxes: Any, scores: Any) -> Any:
+    return ops.concatenation(boxes, scores, axis=1)
+
+
+def _transposed(boxes: Any, scores: Any) -> Any:
+    return ops.transpose(_beside(boxes, scores), np.array([1, 0], np.int32))
+
+
+def _above(boxes: Any, scores: Any) -> Any:
+    return ops.reshape(ops.pack(boxes, scores, axis=0), np.array([2, 12], np.int32))
+
+
+@pytest.mark.parametrize(
+    ("join", "scores"), [(_beside, np.s_[:, :, 3:]), (_transposed, np.s_[:, 3:]), (_above, np.s_[:, 1])]
+)
+def test_parts_of_a_float_output_have_scales_of_their_own(join: Join, scores: Any) -> None:
+    program = _detector(join)
+    model = calibrated(program, Recipe.named("int8"), CALLS)
+    wanted, found = (np.stack(in_litert(m, CALLS, delegates=True)) for m in (quantized(program, None), model))
+    assert snr_db(found[scores], wanted[scores]) > 30
+    assert names_of(model.program).count("dequantize") == 2
+    (reason,) = (q.reason for q in model.report.quantized if q.reason)
+    assert "unlike ranges" in reason
+    assert not model.report.notes
+
+
+def test_parts_of_like_ranges_are_joined_as_integers() -> None:
+    model = calibrated(_detector(_beside, pixels=1.5), Recipe.named("int8"), CALLS)
+    assert names_of(model.program)[-2:] == ["concatenation", "dequantize"]
+
+
+def test_what_integers_are_computed_of_is_joined_as_integers() -> None:
+    def join(boxes: Any, scores: Any) -> Any:
+        return ops.fully_connected(_beside(boxes, scores), drawn(5, 6), None)
+
+    model = calibrated(_detector(join), Recipe.named("int8"), CALLS)
+    assert names_of(model.program)[-2:] == ["fully_connected", "dequantize"]
+
+
+@pytest.mark.parametrize(("recipe", "is_told"), [("int8", True), ("int16x8", False)])
+def test_an_integer_output_is_told_with_both_ranges(
+    recipe: str, is_told: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    named = Recipe.named(recipe, outputs="int8" if recipe == "int8" else "int16")
+    model = calibrated(_detector(_beside), named, CALLS)
+    told = [note for note in model.report.notes if note.startswith("concatenation at")]
+    assert len(told) == is_told
+    for note in told:
+        assert "to 3" in note.split(" and ")[0]
+        assert note in caplog.text
+
+
+def test_each_part_has_its_noise() -> None:
+    model = jfuse.quantize(jfuse.Model(_detector(_transposed)), "int8", [c["x0"] for c in CALLS])
+    noise = {n.part: n for n in model.report.noise}
+    assert list(noise) == ["", "[0:3]", "[3:6]"]
+    assert noise[""].count == noise["[0:3]"].count + noise["[3:6]"].count
+    assert noise["[3:6]"].snr_db > 30
