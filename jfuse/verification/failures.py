@@ -53,7 +53,8 @@ class Failures:
             result.notes.append(f"LiteRT errs with {result.first.delegate} alone: its own kernels agree with XLA")
         if finding.equations:
             result.equations = self.equations(small[0])
-        failure = _failed(wrong.step.key, worst, result)
+        by_one = () if _is_own(worst) or not wrong.before else self.matched.kept_by_one
+        failure = _failed(wrong.step.key, worst, result, "".join(f"; {line}" for line in by_one))
         failure.verification = result
         return failure
 
@@ -125,8 +126,8 @@ class Failures:
         matched = self.matched
         reference = matched.subjects[0] if _is_own(like) else matched.reference
         subjects = matched.subjects if like.place >= 0 else ()
-        same_states = matched.same_states or reference is not matched.reference
-        comparison = matched.comparison(reference, subjects, same_states, scales=matched.scales.as_known())
+        in_rows = matched.in_rows or reference is not matched.reference
+        comparison = matched.comparison(reference, subjects, in_rows, scales=matched.scales.as_known())
         kinds = (
             replace(step, kind="given") if step.kind == "random" else step for step in self._as_compared(like, row)
         )
@@ -183,7 +184,8 @@ def _excess(wrong: Wrong, first: Wrong) -> tuple[bool, float]:
     return wrong.pair == first.pair, wrong.measure.relative
 
 
-def _failed(key: str, wrong: Wrong, result: Verification) -> VerifyFailed:
+def _failed(key: str, wrong: Wrong, result: Verification, states: str) -> VerifyFailed:
+    """The error of one output.   states: who keeps what the other side does not, where it shows in a row of calls"""
     first, m = result.first, wrong.measure
     units = f"max|a-b| {m.absolute:.3g}, {m.ulp:.3g} ulp, cosine {m.cosine:.6f}, signal to noise {m.snr:.1f} dB"
     shown = f"{result.command}   shows it again" if result.command else None
@@ -198,7 +200,7 @@ def _failed(key: str, wrong: Wrong, result: Verification) -> VerifyFailed:
         f"output {wrong.output!r} of signature {key!r} differs ({wrong.pair})",
         where=first.place if first else None,
         expected=f"{against} of at most {wrong.tolerance.value:g} ({wrong.tolerance.reason})",
-        found=f"{m.relative:.3g} ({units}; {result.backend})",
+        found=f"{m.relative:.3g} ({units}; {result.backend}){states}",
         remedy=shown or "report this model; verify=False writes the file all the same",
         context=first.detail if first else None,
     )

@@ -142,6 +142,13 @@ class CallPlan:
         for name, n in ((n, sizes[n]) for sizes in wanted for n in sizes if n in fixed and sizes[n] != fixed[n]):
             raise JfuseError(f"the size {name} cannot be {n}", expected=f"{fixed[name]}, which the other side takes")
         given = [{name: n for name, n in sizes.items() if name in names} | dict(fixed) for sizes in wanted]
+        if all(0 in sizes.values() for sizes in given):
+            raise JfuseError(
+                "sizes of 0 compare nothing",
+                expected="1 or more of each size, in one choice at least",
+                found=", ".join(f"{name}={n}" for sizes in given for name, n in sizes.items()),
+                remedy="empty=True (--empty), which adds a batch of no rows",
+            )
         return [size_choices(signature.graph, sizes)[0] for sizes in given]
 
     def _all_types(self) -> Iterator[list[TensorType]]:

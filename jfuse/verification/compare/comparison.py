@@ -16,6 +16,7 @@ from jfuse.running.processes import of_all_processes
 from jfuse.verification.compare.accepted_inputs import accepted
 from jfuse.verification.compare.constant_outputs import ConstantOutputs
 from jfuse.verification.compare.element_errors import ElementErrors, Suspect
+from jfuse.verification.compare.matching import need_same_types
 from jfuse.verification.compare.nan_choices import chooses_among_nans
 from jfuse.verification.compare.sample_share import OddCall, SampleShare
 from jfuse.verification.compare.scales import ElementScales
@@ -38,8 +39,8 @@ _EQUAL = Measure(0.0, 0.0, 0.0, 1.0, np.inf)
 class Comparison:
     """Subjects beside a reference, call by call.
 
-    signatures: what is called, by key. tolerance: of an output of a signature. same_states: both keep the same between
-    calls, so that rows of calls are compared; else every call is a first one, and the reference does not tell states.
+    signatures: what is called, by key. tolerance: of an output of a signature. in_rows: calls go on from what
+    those before them left; else every call is a first one, and the reference does not tell states.
     around: runs the file around its custom operators. excused: what explains wrong outputs (a tie of equal values).
     left_out: outputs and states that are not compared. scales: what the elements of outputs move by.
     first: the first call that was compared. redraw: what the reference took in place of inputs that it refused.
@@ -49,7 +50,7 @@ class Comparison:
     subjects: Sequence[Subject]
     signatures: Mapping[str, Signature]
     tolerance: Callable[[str, str], Tolerance]
-    same_states: bool = True
+    in_rows: bool = True
     around: Callable[[], AroundCustom] | None = None
     excused: Excused = lambda step, wrong, before: (wrong, ())
     on_call: Callable[[int], None] = lambda count: None
@@ -88,7 +89,7 @@ class Comparison:
         for row in rows:
             self.start()
             for step in row:
-                if not self.same_states:
+                if not self.in_rows:
                     self.start()
                 self.call(step)
                 self.on_call(1)
@@ -115,7 +116,9 @@ class Comparison:
         if step.kind == ONE_INFINITE and any(np.isnan(a).any() for a in wanted.values() if a.dtype.kind == "f"):
             return
         found = [outputs_and_states(calls, step.inputs, step.key) for calls in running]
-        if self.same_states:
+        for place, outputs in enumerate(found):
+            need_same_types(step.key, self._pair(place), outputs, wanted)
+        if self.in_rows:
             wanted = {**wanted, **states_as_outputs(asked.states)}
         if step.kind in OVERFLOWING and not all(map(_all_finite, found)):
             self._pass_over(f"inputs of {step.kind}: they overflow, so they were not compared")
@@ -150,8 +153,8 @@ class Comparison:
 
     @property
     def in_a_row(self) -> bool:
-        """Whether a sample is several calls: something is kept between calls, on both sides the same."""
-        return self._keeps and self.same_states
+        """Whether a sample is several calls: something is kept between calls."""
+        return self._keeps and self.in_rows
 
     def samples(self, batches: Iterable[SampleBatch]) -> None:
         """Compare independent first calls, or rows of them, many at a time; raises Differs at the first wrong one.

@@ -13,6 +13,7 @@ from jfuse.ir.walk import all_eqns
 from jfuse.kernels.core.op import depends_on_data
 from jfuse.proof.inputs import CallInputs
 from jfuse.report import Difference
+from jfuse.verification.compare.matching import need_same_types
 from jfuse.verification.compare.tolerance import tolerance_of
 from jfuse.verification.matched_sides import MatchedSides
 from jfuse.verification.quantized.explained import Explained, differences, explained
@@ -20,7 +21,7 @@ from jfuse.verification.quantized.real_graph import Activations, is_rounded_file
 from jfuse.verification.quantized.real_runs import RealRuns
 from jfuse.verification.quantized.samples import Samples, samples_of
 from jfuse.verification.runners.processes import shared_out
-from jfuse.verification.subject import Arrays, Subject
+from jfuse.verification.subject import Arrays, Subject, pair_of
 
 _DRAWS = 8  # of all weights, moved by up to half a step
 _WEIGHTS = 4.0
@@ -83,9 +84,8 @@ class QuantizedVerdict:
 
     @property
     def _in_a_row(self) -> bool:
-        """Whether both sides keep something."""
-        sides = self.matched.sides
-        return all(any(i.states for i in s.signatures.values()) for s in (sides.reference, sides.subjects[0]))
+        """Whether a side keeps something from call to call."""
+        return self.matched.in_rows and self.matched.plan.keeps
 
 
 def _moved(number: int) -> str:
@@ -135,7 +135,9 @@ class _Judging:
         found: dict[str, Arrays] = {a.name: runs.run(inputs, a) for a in Activations}
         found |= {_moved(i): runs.run(inputs, Activations.EXACT, i) for i in range(_DRAWS)}
         found[_SOURCE] = self._of(matched.reference, inputs)
-        found |= {s.name.lower(): self._of(s, inputs) for s in matched.subjects}
+        for subject in matched.subjects:
+            found[subject.name.lower()] = outputs = self._of(subject, inputs)
+            need_same_types(self.samples.signature.key, pair_of(matched.reference, subject), outputs, found[_SOURCE])
         return {(name, output): array for name, outputs in found.items() for output, array in outputs.items()}
 
     def _of(self, subject: Subject, inputs: Arrays) -> Arrays:
