@@ -22,7 +22,7 @@ from jfuse.verification.inputs.user_inputs import save_calls
 from jfuse.verification.locate.bisect import FailedCall, equation_errors, first_difference
 from jfuse.verification.locate.shrink import Row, shrunk
 from jfuse.verification.matched_sides import MatchedSides
-from jfuse.verification.quantized.verdict import Unexplained
+from jfuse.verification.quantized.verdict import QuantizedVerdict, Unexplained
 from jfuse.verification.result import EquationError, Verification
 
 
@@ -36,6 +36,8 @@ class Failures:
         """The error for a difference: with a smaller input that shows it, where it is kept, and where it begins."""
         finding = self.matched.options.finding
         row: Row = (*found.before, found.step)
+        if found.earlier and not self._fails(found.wrong[0], row):
+            row = (*found.earlier, found.step)
         if found.wrong[0].scale is None:
             small = shrunk(row, partial(self._fails, found.wrong[0]), self.matched.signatures, finding.shrink)
         else:  # it shows beside calls that tell what elements move by
@@ -61,8 +63,13 @@ class Failures:
     def of_rounding(self, found: Unexplained, result: Verification) -> VerifyFailed:
         """The error for a difference that the steps of a quantized file do not explain, with the worst sample."""
         what, unit, m = found.found, found.found.unit, found.found.measure
-        result.inputs = tuple((step.key, step.inputs) for step in found.row)
-        result.failing = self._saved(f"failing-{found.output.replace('/', '_')}.npz", found.row)
+        name = f"failing-{found.output.replace('/', '_')}.npz"
+        row = found.row
+        result.failing = self._saved(name, row)
+        if result.failing is not None and not self._shows(result.failing, found):
+            row = found.samples  # statistics of a single sample hide what all of them show
+            result.failing = self._saved(name, row)
+        result.inputs = tuple((step.key, step.inputs) for step in row)
         result.command = self._command(result.failing)
         again = f"; {result.command}   shows it again" if result.command else ""
         failure = VerifyFailed(
@@ -73,6 +80,16 @@ class Failures:
         )
         failure.verification = result
         return failure
+
+    def _shows(self, saved: Path, like: Unexplained) -> bool:
+        """Whether the calls of a file show what the steps of a quantized file do not explain."""
+        options = self.matched.options
+        given = replace(options, sampling=replace(options.sampling, inputs=saved))
+        try:
+            QuantizedVerdict(MatchedSides(self.matched.sides, given)).run()
+        except Unexplained as found:
+            return found.output == like.output
+        return False
 
     def of_sample(self, failed: LiteRtFailed, result: Verification) -> LiteRtFailed:
         """The error for a call that LiteRT does not bring to an end: its operator, its inputs and what was found."""

@@ -11,7 +11,6 @@ import numpy as np
 from jfuse.ir.graph import Program
 from jfuse.ir.walk import all_eqns
 from jfuse.kernels.core.op import depends_on_data
-from jfuse.proof.inputs import CallInputs
 from jfuse.report import Difference
 from jfuse.verification.compare.matching import need_same_types
 from jfuse.verification.compare.tolerance import tolerance_of
@@ -37,14 +36,13 @@ _SUM = "what all the steps make, those of weights and of activations, and values
 
 
 class Unexplained(Exception):
-    """A difference that rounding does not explain: of an output, and the calls that show it."""
+    """A difference that rounding does not explain: of an output, its worst sample, and the calls of all samples."""
 
-    def __init__(
-        self, key: str, output: str, pair: str, reason: str, found: Explained, row: tuple[CallInputs, ...]
-    ) -> None:
+    def __init__(self, key: str, output: str, pair: str, reason: str, found: Explained, samples: Samples) -> None:
         super().__init__(key)
         self.key, self.output, self.pair, self.reason = key, output, pair, reason
-        self.found, self.row = found, row
+        self.found, self.row = found, samples.row(found.worst)
+        self.samples = tuple(call for i in range(samples.count) for call in samples.row(i))
 
 
 def is_quantized_beside_floats(matched: MatchedSides) -> bool:
@@ -157,12 +155,12 @@ class _Judging:
         """Keep a difference; raise Unexplained where it is beyond its limit."""
         self._keep(output, pair, found, reason)
         if not found.error <= found.limit:
-            raise Unexplained(self.samples.signature.key, output, pair, reason, found, self.samples.row(found.worst))
+            raise Unexplained(self.samples.signature.key, output, pair, reason, found, self.samples)
 
     def _keep(self, output: str, pair: str, found: Explained, reason: str) -> None:
         place = (self.samples.signature.key, output, pair)
         error, limit, old = found.error / found.unit, found.limit / found.unit, self.verdict.differences.get(place)
-        count = len(next(iter(self.samples.inputs.values()))) + (old.samples if old else 0)
+        count = self.samples.count + (old.samples if old else 0)
         new = Difference(*place, error, limit, f"{reason}, root mean square", found.measure, count)
         is_worse = old is None or error - limit > old.error - old.tolerance
         self.verdict.differences[place] = new if is_worse or old is None else replace(old, samples=count)
