@@ -46,9 +46,14 @@ def plain_integers(graph: Graph) -> frozenset[Var]:
 
 
 def _takes_numbers(eqn: Eqn, place: int, operand: Var) -> bool:
-    """Whether an operand may be any number of its type. Floats may be, unless they are cast to integers again."""
+    """Whether an operand may be any number of its type.
+
+    Floats may not where they are cast to integers again, nor beneath a sine: kernels answer anything to large ones.
+    """
+    if operand.type.dtype.is_float:
+        return eqn.op not in (ops.sin, ops.cos) and not (eqn.op is ops.cast and eqn.outputs[0].type.dtype.is_integer)
     if not operand.type.dtype.is_integer:
-        return eqn.op is not ops.cast or not (operand.type.dtype.is_float and eqn.outputs[0].type.dtype.is_integer)
+        return True
     if _FEW.get(eqn.op) == place:
         return False
     return eqn.op.elementwise or operand in entries_of(eqn) or (eqn.op in _REDUCTIONS and place == 0)

@@ -26,6 +26,7 @@ from jfuse.running.runner import Runner
 from jfuse.tflite.write.distinct_outputs import prepare_outputs
 from jfuse.tflite.write.file import to_bytes
 from jfuse.verification.compare.matching import SignatureMatch
+from jfuse.verification.compare.step_functions import by_result
 from jfuse.verification.compare.tolerance import tolerance_on_the_way
 from jfuse.verification.compare.wrong import Wrong
 from jfuse.verification.runners.in_tensorflow import call_from
@@ -86,6 +87,7 @@ class _Explained:
 
     def __post_init__(self) -> None:
         self._answers: dict[str, bool] = {}
+        self._steps = by_result(self.signature.graph)
 
     def __call__(self, wrong: Wrong) -> bool:
         reference, runner = wrong.pair.split("/")
@@ -106,7 +108,7 @@ class _Explained:
         """Whether XLA, given LiteRT's values where choices are made, gives what LiteRT gives."""
         graph, outputs = self.signature.graph, len(self.signature.output_names)
         before = (v for e in graph.eqns if chooses(e) for v in _computed_floats(graph, e))
-        rounded = (v for e in graph.eqns if _quantizes(e) for v in e.outputs)
+        rounded = (v for e in graph.eqns if _quantizes(e) or not self._steps.keys().isdisjoint(e.outputs) for v in e.outputs)
         taken = list(dict.fromkeys((*before, *rounded, *_of_runtime(graph))))
         names = tuple(f"chosen from {i}" for i in range(len(taken)))
         shown = replace(graph, outputs=(*graph.outputs[:outputs], *taken, *graph.outputs[outputs:]))
@@ -163,11 +165,17 @@ class _Explained:
             told = tensorflow_values(source, key, inputs, kept)
             nodes = {name: equations[-1][1] for name, equations in told.results.items()}
             _, kept = call_from(source, key, inputs, kept)
-            results = self._following(step, states, _before_choices(self.signature.graph, nodes))
+            before = _before_choices(self.signature.graph, nodes) | self._rounded_by(nodes)
+            results = self._following(step, states, before)
             states |= {name: value for name, value in kept.items() if name in states}
             if not self._agrees(results, {f"{STATE}{name}": value for name, value in kept.items()}):
                 return False
         return self._agrees(results, {w.output: w.wanted for w in self.wrong if w.pair.endswith("/xla")})
+
+    def _rounded_by(self, nodes: Mapping[str, tuple[np.ndarray, ...]]) -> dict[Var, np.ndarray]:
+        """What the source's fake quantizations gave."""
+        found = {v: nodes.get(s.of_node, ()) for v, s in self._steps.items()}
+        return {v: a[0] for v, a in found.items() if len(a) == 1 and _fits(a[0], v)}
 
     def _initial(self, signature: Signature) -> dict[str, np.ndarray]:
         return {state.name: state.initial.array for state in signature.states}
@@ -187,18 +195,24 @@ class _Explained:
         rest = substitute_graph(replace(graph, outputs=()), again)
         outputs = tuple(again.get(a, a) if isinstance(a, Var) else a for a in graph.outputs)
         elements = tuple(again.get(x, x) for x, _ in places.values() if isinstance(x, Var))
-        rest = Graph(graph.name, (*graph.inputs, *again.values()), rest.eqns, (*outputs, *given, *elements))
+        steps = [s for v, s in self._steps.items() if v in given]
+        operands = tuple(again.get(s.operand, s.operand) for s in steps)
+        rest = Graph(graph.name, (*graph.inputs, *again.values()), rest.eqns, (*outputs, *given, *elements, *operands))
         kept = [np.reshape(states[s.name], s.initial.array.shape) for s in self.signature.states]
         inputs = (step.inputs[name] for name in self.signature.input_names)
         results = Runner(rest, quick=True)([*inputs, *kept, *given.values()])
         computed, values = results[: len(outputs)], results[len(outputs) : len(outputs) + len(given)]
-        untold = {*places, *_of_runtime(graph)}
+        untold = {*places, *_of_runtime(graph), *(s.result for s in steps)}
+        rounded = (
+            s.may_give(x, given[s.result], self.near * float(np.abs(x[np.isfinite(x)]).max(initial=0.0)))
+            for s, x in zip(steps, results[len(results) - len(steps) :], strict=True)
+        )
         near = (self._is_near(v, g) for (var, g), v in zip(given.items(), values, strict=True) if var not in untold)
         taken = (
             self._is_near(np.take_along_axis(x, at, -1), given[e.outputs[0]])
-            for e, x, (_, at) in zip(chosen, results[len(outputs) + len(given) :], places.values(), strict=True)
+            for e, x, (_, at) in zip(chosen, results[len(outputs) + len(given) :], places.values(), strict=False)
         )
-        if not (all(near) and all(taken)):
+        if not (all(near) and all(taken) and all(rounded)):
             raise _Apart
         names = (*self.signature.output_names, *(f"{STATE}{s.name}" for s in self.signature.states))
         return dict(zip(names, computed, strict=True))
