@@ -16,6 +16,7 @@ from jfuse.proof.inputs import CallInputs
 from jfuse.verification.compare.comparison import Comparison, of_stubs
 from jfuse.verification.compare.conditioning import Conditioning
 from jfuse.verification.compare.matching import Renamed, SignatureMatch, match
+from jfuse.verification.compare.micro_sigmoid import MicroSigmoid
 from jfuse.verification.compare.scales import ElementScales
 from jfuse.verification.compare.ties import Ties
 from jfuse.verification.compare.tolerance import EXACT, Tolerance, tolerance_of
@@ -78,9 +79,10 @@ class MatchedSides:
             scales=self.scales if scales is None else scales,
         )
         if (model := self.sides.model) is not None:
-            reasons = [Ties(model.program, self._imported, self.matches, self._functions).excused]
+            ties = Ties(model.program, self._imported, self.matches, self._functions, self._other_file)
+            reasons = [ties.excused]
             if self.options.tolerance is None:  # one that was asked for holds whatever rounding does
-                reasons.append(Conditioning(model.program).excused)
+                reasons += [MicroSigmoid(model.program).excused, Conditioning(model.program).excused]
             comparison.excused = either(*reasons)
         return comparison
 
@@ -128,6 +130,15 @@ class MatchedSides:
     @property
     def _functions(self) -> ImportedFunctions | None:
         return self.sides.reference.imported if isinstance(self.sides.reference, InFunctions) else None
+
+    @property
+    def _other_file(self) -> dict[str, Signature]:
+        """The signatures of the file that LiteRT runs as the reference, under the subjects' names."""
+        reference, ours = self.sides.reference, self.sides.subjects[0].signatures
+        if not isinstance(reference, InLiteRt):
+            return {}
+        theirs = {s.key: s for s in reference.program.signatures}
+        return {key: _renamed(theirs[m.key], key, m, ours[key]) for key, m in self.matches.items()}
 
     @cached_property
     def subjects(self) -> tuple[Subject, ...]:

@@ -328,7 +328,7 @@ class Comparison:
 
     def _is_steep(self, step: CallInputs, wrong: Sequence[Wrong]) -> bool:
         try:
-            return is_steep(self.reference, step, wrong)
+            return is_steep(self.reference, self.subjects, step, wrong)
         finally:
             self._start_again()
 

@@ -43,13 +43,15 @@ class Ties:
     """Tells which differences of a lowered program are choices among equals.
 
     source: behind the reference, if any. matches: what its signatures, inputs and outputs are called there.
-    functions: of PyTorch or jax, where these are the reference.
+    functions: of PyTorch or jax, where these are the reference. file: the signatures of another file in LiteRT, where
+    that is the reference, under our names.
     """
 
     program: Program
     source: Imported | None
     matches: Mapping[str, SignatureMatch] = field(default_factory=dict)
     functions: ImportedFunctions | None = None
+    file: Mapping[str, Signature] = field(default_factory=dict)
 
     def excused(
         self, step: CallInputs, wrong: Sequence[Wrong], before: Sequence[CallInputs] = ()
@@ -130,7 +132,23 @@ class _Explained:
     def _reference_and_xla(self, reference: str) -> bool:
         if reference in ("pytorch", "jax"):
             return self._function_and_xla(takes_any=reference == "pytorch")
+        if reference == "litert":
+            return self._other_file_and_xla()
         return reference == "tensorflow" and self._source_and_xla()
+
+    def _other_file_and_xla(self) -> bool:
+        """Whether ties explain LiteRT's answers to the other file, whose graph answers on XLA as this one's does."""
+        theirs = self.ties.file.get(self.signature.key)
+        if theirs is None:
+            return False
+        wrong = [replace(w, pair="xla/litert", found=w.wanted) for w in self.wrong]
+        other = _Explained(self.ties, theirs, self.row, wrong, self.tolerance, self.near)
+        states, results = other._initial(theirs), dict[str, np.ndarray]()
+        for step in self.row:
+            results = other._following(step, states, {})
+            states = _states_of(results)
+        told = {w.output: w.found for w in self.wrong if w.pair.endswith("/xla")}
+        return self._agrees(results, told) and other._xla_and_file()
 
     def _function_and_xla(self, *, takes_any: bool) -> bool:
         """Whether XLA, given the results of the source's operators before the choices, gives what the source gives.
