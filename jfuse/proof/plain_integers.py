@@ -14,7 +14,7 @@ from jfuse.proof.index_ranges import entries_of
 from jfuse.proof.ranges import drawn_ranges
 
 _NEAR = (100, 10)
-"""How far from 0 integers of 16 bits and more are drawn in the first calls: beside large ones a small error is hidden."""
+"""How far from 0 integers of 16 bits and more are in the first calls: beside large ones a small error is hidden."""
 _ENDS = 0.125  # of the numbers of a whole type
 _REDUCTIONS: frozenset[Op] = frozenset(
     {ops.sum_, ops.reduce_max, ops.reduce_min, ops.reduce_any, ops.reduce_all, ops.arg_max, ops.arg_min, ops.cumsum}

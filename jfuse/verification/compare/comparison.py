@@ -113,20 +113,12 @@ class Comparison:
                 raise
             self._pass_over(f"inputs of {step.kind}: {self.reference.name} refuses them")
             return
-        if step.kind in STEEP and not _all_finite(wanted):
-            self._pass_over(f"inputs of {step.kind}: {self.reference.name} overflows, so they were not compared")
+        if self._is_passed_over(step, wanted):
             return
-        if step.kind == ONE_INFINITE and any(np.isnan(a).any() for a in wanted.values() if a.dtype.kind == "f"):
-            return
-        try:
-            found = [outputs_and_states(calls, step.inputs, step.key) for calls in running]
-        except JfuseError:
-            if step.kind != LONGER or self.reference.name != "XLA":  # which reads beyond a table's end
-                raise
+        found = self._answers(step, running, wanted)
+        if found is None:
             self._pass_over(f"inputs of {step.kind}: a kernel refuses them")
             return
-        for place, outputs in enumerate(found):
-            need_same_types(step.key, self._pair(place), outputs, wanted)
         earlier = () if self._keeps else tuple(self._earlier)
         self._earlier.append(step)
         if self.in_rows:
@@ -151,6 +143,26 @@ class Comparison:
         self.first = self.first or step
         if self._keeps:
             self._before.append(step)
+
+    def _answers(self, step: CallInputs, running: Sequence[Calls], wanted: Arrays) -> Sequence[Arrays] | None:
+        """What the subjects answer, of the reference's types; None where sizes are too large for a kernel."""
+        try:
+            found = [outputs_and_states(calls, step.inputs, step.key) for calls in running]
+        except JfuseError:
+            if step.kind != LONGER or self.reference.name != "XLA":  # which reads beyond a table's end
+                raise
+            return None
+        for place, outputs in enumerate(found):
+            need_same_types(step.key, self._pair(place), outputs, wanted)
+        return found
+
+    def _is_passed_over(self, step: CallInputs, wanted: Arrays) -> bool:
+        """Whether the reference's answers to an edge are not to be compared."""
+        if step.kind in STEEP and not _all_finite(wanted):
+            self._pass_over(f"inputs of {step.kind}: {self.reference.name} overflows, so they were not compared")
+            return True
+        floats = (a for a in wanted.values() if a.dtype.kind == "f")
+        return step.kind == ONE_INFINITE and any(np.isnan(a).any() for a in floats)
 
     def _pass_over(self, why: str) -> None:
         self.notes[why] = None

@@ -1,4 +1,4 @@
-"""Fake quantization in a graph: halfway between two of its steps either is right, which a sum in another order decides."""
+"""Fake quantization in a graph: halfway between two of its steps either is right, as sums in another order decide."""
 
 from __future__ import annotations
 

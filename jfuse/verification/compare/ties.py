@@ -110,8 +110,8 @@ class _Explained:
         """Whether XLA, given LiteRT's values where choices are made, gives what LiteRT gives."""
         graph, outputs = self.signature.graph, len(self.signature.output_names)
         before = (v for e in graph.eqns if chooses(e) for v in _computed_floats(graph, e))
-        rounded = (v for e in graph.eqns if _quantizes(e) or not self._steps.keys().isdisjoint(e.outputs) for v in e.outputs)
-        taken = list(dict.fromkeys((*before, *rounded, *_of_runtime(graph))))
+        rounded = (v for e in graph.eqns if _quantizes(e) for v in e.outputs)
+        taken = list(dict.fromkeys((*before, *rounded, *self._steps, *_of_runtime(graph))))
         names = tuple(f"chosen from {i}" for i in range(len(taken)))
         shown = replace(graph, outputs=(*graph.outputs[:outputs], *taken, *graph.outputs[outputs:]))
         signature = replace(
