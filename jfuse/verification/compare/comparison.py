@@ -108,8 +108,9 @@ class Comparison:
         try:
             resets = self._keeps and not self._before
             step, wanted = accepted(step, asked, self.redraw, self.signatures, resets=resets)
-        except VerifyFailed as refused:
-            if step.kind in ("random", "given") or isinstance(refused, KernelFailed):
+        except JfuseError as refused:
+            is_of_inputs = isinstance(refused, VerifyFailed) or step.kind == LONGER
+            if step.kind in MOVING or isinstance(refused, KernelFailed) or not is_of_inputs:
                 raise
             self._pass_over(f"inputs of {step.kind}: {self.reference.name} refuses them")
             return
