@@ -19,12 +19,11 @@ from jfuse.verification.compare.matching import Renamed, SignatureMatch, match
 from jfuse.verification.compare.micro_sigmoid import MicroSigmoid
 from jfuse.verification.compare.scales import ElementScales
 from jfuse.verification.compare.ties import Ties
-from jfuse.verification.compare.tolerance import EXACT, Tolerance, tolerance_of
+from jfuse.verification.compare.tolerance import EXACT, Tolerance, is_rounded_file, tolerance_of
 from jfuse.verification.compare.wrong import either
 from jfuse.verification.inputs.redraw import Redraw
 from jfuse.verification.options import VerifyOptions
 from jfuse.verification.plan import CallPlan
-from jfuse.verification.quantized.real_graph import is_rounded_file
 from jfuse.verification.runners.in_functions import InFunctions
 from jfuse.verification.runners.in_litert import InLiteRt
 from jfuse.verification.runners.in_tensorflow import InTensorFlow

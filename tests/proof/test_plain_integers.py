@@ -46,5 +46,6 @@ def test_the_whole_type_is_drawn(dtype: DType) -> None:
     assert {int(drawn[2].min()), int(drawn[2].max())} == {limits.min, limits.max}
     assert all(a.dtype == dtype.numpy for a in drawn)
     if limits.bits > 8:  # small errors show beside small numbers
-        assert np.abs(drawn[0]).max() <= 100 and np.abs(drawn[1]).max() <= 10
+        assert np.abs(drawn[0]).max() <= 100
+        assert np.abs(drawn[1]).max() <= 10
         assert np.abs(drawn[2].astype(np.float64)).min() < 2 ** (limits.bits // 2)

@@ -57,11 +57,11 @@ def test_a_result_is_that_of_the_operand_or_of_one_beside_it(operand: float, res
     rounding = {"min": -128.0, "max": 127.0, "num_bits": 8}
     graph = trace_graph(lambda x: (ops.fake_quant(x, **rounding),), [TensorType((1,), DType.f32)])
     (steps,) = step_functions(graph)
-    arrays = [np.array([number], np.float32) for number in (operand, result)]
-    assert steps.may_give(*arrays, 1e-4) == is_right
+    x, y = (np.array([number], np.float32) for number in (operand, result))
+    assert steps.may_give(x, y, 1e-4) == is_right
 
 
 @pytest.mark.parametrize("fault", [{"end": 16.5}, {"gain": 1.01}], ids=str)
-def test_other_steps_and_weights_differ(fault: dict[str, float]) -> None:
+def test_other_steps_and_weights_differ(fault: dict[str, Any]) -> None:
     with pytest.raises(jfuse.VerifyFailed, match="differs"):
         jfuse.verify(jfuse.convert(net(**fault), verify=False).to_bytes(), net(), edges="none", shrink=0)
