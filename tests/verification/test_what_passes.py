@@ -94,7 +94,8 @@ def test_comparing_nothing_is_an_error(options: Any) -> None:
 
 def test_a_file_without_arrays_and_no_samples_are_errors(tmp_path: Path) -> None:
     np.savez(tmp_path / "none.npz")
-    for inputs in (str(tmp_path / "none.npz"), []):
+    given: list[Any] = [str(tmp_path / "none.npz"), []]
+    for inputs in given:
         with pytest.raises(JfuseError, match="compare nothing"):
             jfuse.convert(function(lambda x: x), samples=inputs)
 
