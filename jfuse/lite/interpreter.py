@@ -94,17 +94,12 @@ class Interpreter:
         """Copy an array into an input. Raises ValueError for another dtype or shape."""
         self._check_input(tensor_index)
         held = self._allocated(tensor_index)
-        array = np.asarray(value)
-        name = self._file.details(0, tensor_index)["name"]
-        if array.dtype != held.dtype and held.dtype != object:
-            raise ValueError(
-                f"Cannot set tensor: Got value of type {array.dtype.name.upper()} but expected type "
-                f"{held.dtype.name.upper()} for input {tensor_index}, name: {name} "
-            )
+        details = self._file.details(0, tensor_index)
+        array = _of_its_type(value, details)
         if array.shape != held.shape:
             raise ValueError(
                 f"Cannot set tensor: Dimension mismatch. Got {list(array.shape)} but expected {list(held.shape)} for "
-                f"input {tensor_index}, name: {name}."
+                f"input {tensor_index}, name: {details['name']}."
             )
         self._inputs[tensor_index] = array.astype(held.dtype)
 
@@ -177,6 +172,18 @@ class Interpreter:
         return object if dtype is np.bytes_ else dtype
 
 
+def _of_its_type(value: Any, details: Details) -> np.ndarray:
+    """An array for an input. Raises ValueError for another dtype, as LiteRT does: nothing is cast, or quantized."""
+    array = np.asarray(value)
+    wanted = details["dtype"]
+    if wanted is not np.bytes_ and array.dtype != np.dtype(wanted):
+        raise ValueError(
+            f"Cannot set tensor: Got value of type {array.dtype.name.upper()} but expected type "
+            f"{np.dtype(wanted).name.upper()} for input {details['index']}, name: {details['name']} "
+        )
+    return array
+
+
 def _whole(number: Any) -> int:
     """A size or index; ValueError for what is none, as jfuse's other errors are none of the official class."""
     try:
@@ -215,7 +222,9 @@ class SignatureRunner:
         for name in inputs:
             if name not in names:
                 raise ValueError(f"Invalid Input name ({name}) for SignatureDef")
-        bound = self._model.bind(self._signature.key, (), inputs)
+        details = self._details("inputs")
+        arrays = {name: _of_its_type(value, details[name]) for name, value in inputs.items()}
+        bound = self._model.bind(self._signature.key, (), arrays)
         return self._stream.run(bound, self._signature.key)
 
     def get_input_details(self) -> Mapping[str, Details]:

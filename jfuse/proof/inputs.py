@@ -10,13 +10,19 @@ import numpy as np
 
 from jfuse.errors import JfuseError
 from jfuse.ir.dims import Dim, is_known, substitute_dim, symbols_of
-from jfuse.ir.graph import Graph, Signature
+from jfuse.ir.graph import Const, Graph, Signature
 from jfuse.ir.types import DType, TensorType
+from jfuse.ir.walk import all_eqns
 from jfuse.proof.index_ranges import IndexRange
 from jfuse.proof.ranges import drawn_ranges
 from jfuse.proof.size_needs import size_needs
 
 _SCALES = (1.0, 0.1, 4.0)
+LONGER = "longer sizes"
+"""What the call at `longer_sizes` is."""
+_LONGEST, _LONG, _ROWS = 67, 9, 17  # rows and steps where that is cheap, else steps and rows
+_CHEAP = (2**16, 2**27)  # elements of the inputs; of weights times sizes
+_DEAR = (2**22, 2**33)
 _LARGEST_SIZE = 512  # what no network needs to leave a pixel of an image
 _NEAR = 64  # sizes that are tried one by one
 _MOST_BYTES = 2**30  # of an input; drawing takes several times as much
@@ -53,6 +59,25 @@ def size_choices(graph: Graph, fixed: Mapping[str, int] | None = None) -> list[d
         return [fixed]
     choices = [{s: 3 + i for i, s in enumerate(symbols)}, {s: 1 + i for i, s in enumerate(symbols)}]
     return [_filled(graph, sizes | fixed, fixed) for sizes in choices]
+
+
+def longer_sizes(graph: Graph, fixed: Mapping[str, int]) -> dict[str, int] | None:
+    """Larger sizes than `size_choices` has, for one more call: more than 64 of each, or 17 rows and 9 and more steps.
+
+    None where nothing is open, or where that many would take seconds.
+    """
+    types = input_types(graph)
+    symbols = [name for name in open_sizes(types) if name not in fixed]
+    rows = {str(t.shape[0]) for t in types if t.shape}
+    weights = {id(a): a.array.size for e in all_eqns(graph) for a in e.inputs if isinstance(a, Const)}
+    longest = {s: _LONGEST + 2 * i for i, s in enumerate(symbols)}
+    long = {s: _ROWS if s in rows else _LONG + 2 * i for i, s in enumerate(symbols)}
+    for sizes, (elements, work) in ((longest, _CHEAP), (long, _DEAR)) if symbols else ():
+        filled = _filled(graph, sizes | dict(fixed), fixed)
+        drawn = sum(prod(concrete(t.shape, filled)) for t in types)
+        if drawn <= elements and sum(weights.values()) * prod(filled[s] for s in symbols) <= work:
+            return filled
+    return None
 
 
 def long_sizes(graph: Graph) -> dict[str, int]:

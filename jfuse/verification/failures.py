@@ -22,7 +22,7 @@ from jfuse.verification.inputs.user_inputs import save_calls
 from jfuse.verification.locate.bisect import FailedCall, equation_errors, first_difference
 from jfuse.verification.locate.shrink import Row, shrunk
 from jfuse.verification.matched_sides import MatchedSides
-from jfuse.verification.quantized.verdict import Unexplained
+from jfuse.verification.quantized.verdict import QuantizedVerdict, Unexplained
 from jfuse.verification.result import EquationError, Verification
 
 
@@ -36,6 +36,8 @@ class Failures:
         """The error for a difference: with a smaller input that shows it, where it is kept, and where it begins."""
         finding = self.matched.options.finding
         row: Row = (*found.before, found.step)
+        if found.earlier and not self._fails(found.wrong[0], row):
+            row = (*found.earlier, found.step)
         if found.wrong[0].scale is None:
             small = shrunk(row, partial(self._fails, found.wrong[0]), self.matched.signatures, finding.shrink)
         else:  # it shows beside calls that tell what elements move by
@@ -53,15 +55,21 @@ class Failures:
             result.notes.append(f"LiteRT errs with {result.first.delegate} alone: its own kernels agree with XLA")
         if finding.equations:
             result.equations = self.equations(small[0])
-        failure = _failed(wrong.step.key, worst, result)
+        by_one = () if _is_own(worst) or not wrong.before else self.matched.kept_by_one
+        failure = _failed(wrong.step.key, worst, result, "".join(f"; {line}" for line in by_one))
         failure.verification = result
         return failure
 
     def of_rounding(self, found: Unexplained, result: Verification) -> VerifyFailed:
         """The error for a difference that the steps of a quantized file do not explain, with the worst sample."""
         what, unit, m = found.found, found.found.unit, found.found.measure
-        result.inputs = tuple((step.key, step.inputs) for step in found.row)
-        result.failing = self._saved(f"failing-{found.output.replace('/', '_')}.npz", found.row)
+        name = f"failing-{found.output.replace('/', '_')}.npz"
+        row = found.row
+        result.failing = self._saved(name, row)
+        if result.failing is not None and not self._shows(result.failing, found):
+            row = found.samples  # statistics of a single sample hide what all of them show
+            result.failing = self._saved(name, row)
+        result.inputs = tuple((step.key, step.inputs) for step in row)
         result.command = self._command(result.failing)
         again = f"; {result.command}   shows it again" if result.command else ""
         failure = VerifyFailed(
@@ -72,6 +80,16 @@ class Failures:
         )
         failure.verification = result
         return failure
+
+    def _shows(self, saved: Path, like: Unexplained) -> bool:
+        """Whether the calls of a file show what the steps of a quantized file do not explain."""
+        options = self.matched.options
+        given = replace(options, sampling=replace(options.sampling, inputs=saved))
+        try:
+            QuantizedVerdict(MatchedSides(self.matched.sides, given)).run()
+        except Unexplained as found:
+            return found.output == like.output
+        return False
 
     def of_sample(self, failed: LiteRtFailed, result: Verification) -> LiteRtFailed:
         """The error for a call that LiteRT does not bring to an end: its operator, its inputs and what was found."""
@@ -125,8 +143,8 @@ class Failures:
         matched = self.matched
         reference = matched.subjects[0] if _is_own(like) else matched.reference
         subjects = matched.subjects if like.place >= 0 else ()
-        same_states = matched.same_states or reference is not matched.reference
-        comparison = matched.comparison(reference, subjects, same_states, scales=matched.scales.as_known())
+        in_rows = matched.in_rows or reference is not matched.reference
+        comparison = matched.comparison(reference, subjects, in_rows, scales=matched.scales.as_known())
         kinds = (
             replace(step, kind="given") if step.kind == "random" else step for step in self._as_compared(like, row)
         )
@@ -183,7 +201,8 @@ def _excess(wrong: Wrong, first: Wrong) -> tuple[bool, float]:
     return wrong.pair == first.pair, wrong.measure.relative
 
 
-def _failed(key: str, wrong: Wrong, result: Verification) -> VerifyFailed:
+def _failed(key: str, wrong: Wrong, result: Verification, states: str) -> VerifyFailed:
+    """The error of one output.   states: who keeps what the other side does not, where it shows in a row of calls"""
     first, m = result.first, wrong.measure
     units = f"max|a-b| {m.absolute:.3g}, {m.ulp:.3g} ulp, cosine {m.cosine:.6f}, signal to noise {m.snr:.1f} dB"
     shown = f"{result.command}   shows it again" if result.command else None
@@ -198,7 +217,7 @@ def _failed(key: str, wrong: Wrong, result: Verification) -> VerifyFailed:
         f"output {wrong.output!r} of signature {key!r} differs ({wrong.pair})",
         where=first.place if first else None,
         expected=f"{against} of at most {wrong.tolerance.value:g} ({wrong.tolerance.reason})",
-        found=f"{m.relative:.3g} ({units}; {result.backend})",
+        found=f"{m.relative:.3g} ({units}; {result.backend}){states}",
         remedy=shown or "report this model; verify=False writes the file all the same",
         context=first.detail if first else None,
     )

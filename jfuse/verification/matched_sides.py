@@ -16,9 +16,10 @@ from jfuse.proof.inputs import CallInputs
 from jfuse.verification.compare.comparison import Comparison, of_stubs
 from jfuse.verification.compare.conditioning import Conditioning
 from jfuse.verification.compare.matching import Renamed, SignatureMatch, match
+from jfuse.verification.compare.micro_sigmoid import MicroSigmoid
 from jfuse.verification.compare.scales import ElementScales
 from jfuse.verification.compare.ties import Ties
-from jfuse.verification.compare.tolerance import EXACT, Tolerance, tolerance_of
+from jfuse.verification.compare.tolerance import EXACT, Tolerance, is_rounded_file, tolerance_of
 from jfuse.verification.compare.wrong import either
 from jfuse.verification.inputs.redraw import Redraw
 from jfuse.verification.options import VerifyOptions
@@ -58,7 +59,7 @@ class MatchedSides:
         self,
         reference: Subject,
         subjects: Sequence[Subject],
-        same_states: bool,
+        in_rows: bool,
         *,
         scales: ElementScales | None = None,
         tolerance: Callable[[str, str], Tolerance] | None = None,
@@ -70,16 +71,17 @@ class MatchedSides:
             subjects,
             self.signatures,
             tolerance or self._tolerance,
-            same_states,
+            in_rows,
             around=self.around,
             redraw=self._redraw,
             left_out=frozenset((*(f"{STATE}{name}" for name in self.unnamed_states), *left_out)),
             scales=self.scales if scales is None else scales,
         )
         if (model := self.sides.model) is not None:
-            reasons = [Ties(model.program, self._imported, self.matches, self._functions).excused]
+            ties = Ties(model.program, self._imported, self.matches, self._functions, self._other_file)
+            reasons = [ties.excused]
             if self.options.tolerance is None:  # one that was asked for holds whatever rounding does
-                reasons.append(Conditioning(model.program).excused)
+                reasons += [MicroSigmoid(model.program).excused, Conditioning(model.program).excused]
             comparison.excused = either(*reasons)
         return comparison
 
@@ -128,6 +130,15 @@ class MatchedSides:
     def _functions(self) -> ImportedFunctions | None:
         return self.sides.reference.imported if isinstance(self.sides.reference, InFunctions) else None
 
+    @property
+    def _other_file(self) -> dict[str, Signature]:
+        """The signatures of the file that LiteRT runs as the reference, under the subjects' names."""
+        reference, ours = self.sides.reference, self.sides.subjects[0].signatures
+        if not isinstance(reference, InLiteRt):
+            return {}
+        theirs = {s.key: s for s in reference.program.signatures}
+        return {key: _renamed(theirs[m.key], key, m, ours[key]) for key, m in self.matches.items()}
+
     @cached_property
     def subjects(self) -> tuple[Subject, ...]:
         """The subjects that run here: LiteRT has no kernels for custom operators."""
@@ -165,12 +176,43 @@ class MatchedSides:
         }
 
     @cached_property
-    def same_states(self) -> bool:
-        """Whether both keep, and take, the same: then one row of calls says everything."""
-        ours, theirs = self.sides.subjects[0], self.sides.reference
-        kept, known = ({s for i in of.signatures.values() for s in i.states} for of in (ours, theirs))
-        shown = any(i.exposed for of in (ours, theirs) for i in of.signatures.values())
-        return kept == known and not shown
+    def in_rows(self) -> bool:
+        """Whether calls in a row are compared with the reference's, whoever keeps something between them.
+
+        Each call is a first one where callers hold the states, and beside the model's own source where `state=` asked
+        for others than that keeps (a variable that nobody reads may be missing in the model).
+        """
+        both = (self.sides.subjects[0], self.sides.reference)
+        if any(i.exposed for of in both for i in of.signatures.values()):
+            return False
+        kept, known = self._kept
+        return kept == known or not self._is_own_source or (bool(kept) and kept <= known)
+
+    @cached_property
+    def _kept(self) -> tuple[frozenset[str], frozenset[str]]:
+        """The states of the subjects, and those of the reference."""
+        ours, theirs = self.sides.subjects[0].signatures.values(), self.sides.reference.signatures.values()
+        return frozenset(s for i in ours for s in i.states), frozenset(s for i in theirs for s in i.states)
+
+    @property
+    def _is_own_source(self) -> bool:
+        """Whether the model was lowered from the source that it is compared with."""
+        model, source = self.sides.model, self.sides.source
+        if model is None or source is None:
+            return False
+        origin = model.imported or model.functions
+        return origin is not None and origin is (source.imported or source.functions)
+
+    @property
+    def kept_by_one(self) -> Iterator[str]:
+        """The states that one side alone keeps between the calls of a row, in a line for each side."""
+        ours, theirs = " and ".join(s.name for s in self.sides.subjects), self.sides.reference.name
+        if ours == theirs:
+            ours, theirs = f"the first side ({ours})", f"the second side ({theirs})"
+        kept, known = self._kept
+        for name, other, states in ((ours, theirs, kept - known), (theirs, ours, known - kept)):
+            if states and self.in_rows:
+                yield f"kept between calls by {name} alone, not by {other}: {', '.join(map(repr, sorted(states)))}"
 
     @cached_property
     def plan(self) -> CallPlan:
@@ -179,15 +221,17 @@ class MatchedSides:
         chosen = self.options.sampling.signatures or [s.key for s in reversed(distinct.values())]
         promises = self.sides.model.report.promises if self.sides.model is not None else ()
         sampling = self.options.sampling
-        if isinstance(sampling.inputs, Iterator) and not self.same_states:
-            sampling = replace(sampling, inputs=list(sampling.inputs))  # they are gone through twice
+        ours = self.sides.subjects[0].program
+        once = self.in_rows and not self.sides.apart and (ours is None or not is_rounded_file(ours.graphs()))
+        if isinstance(sampling.inputs, Iterator) and not once:
+            sampling = replace(sampling, inputs=list(sampling.inputs))
         return CallPlan(
             [self.signatures[key] for key in chosen],
             self.sides.subjects[0].signatures,
             {key: m.sizes for key, m in self.matches.items()},
             promises,
             sampling,
-            keeps=any(i.states for s in self.sides.subjects for i in s.signatures.values()),
+            keeps=any(self._kept),
         )
 
     def with_states(self, row: Iterable[CallInputs], own: bool = False) -> Iterator[CallInputs]:

@@ -15,7 +15,18 @@ from jfuse.ir.types import DType, TensorType
 from jfuse.ir.walk import all_eqns
 from jfuse.kernels.core.integer_types import quantizes_as_it_runs
 from jfuse.kernels.core.op import depends_on_data
-from jfuse.proof.inputs import CallInputs, concrete, draws, draws_apart, input_types, open_sizes, size_choices
+from jfuse.proof.inputs import (
+    LONGER,
+    CallInputs,
+    concrete,
+    draws,
+    draws_apart,
+    input_types,
+    longer_sizes,
+    open_sizes,
+    size_choices,
+)
+from jfuse.proof.plain_integers import with_whole_integers
 from jfuse.report import PaddingPromise
 from jfuse.verification.inputs.edges import FINITE, HUGE, ODD, ONE_INFINITE, OVERFLOWING, SELECTING, edge_inputs
 from jfuse.verification.inputs.padded_inputs import keep_promises
@@ -55,7 +66,8 @@ class CallPlan:
             return 0
         choices = sum(len(self._sizes(s)) for s in self.signatures)
         edges = len(_KINDS[self.sampling.edges])
-        return choices * self.sampling.calls + len(self.signatures) * edges + self.sampling.samples
+        longer = sum(self._longer_sizes(s) is not None for s in self.signatures)
+        return choices * self.sampling.calls + longer + len(self.signatures) * edges + self.sampling.samples
 
     def batches(self, in_a_row: bool) -> Iterator[SampleBatch]:
         """Independent samples in batches, shared out among signatures and sizes.
@@ -88,7 +100,7 @@ class CallPlan:
         """
         numbers = range((first + part.start) * (long or 1), (first + part.stop) * (long or 1))
         drawn = draws_apart(signature, sizes, self.sampling.seed + 1 + case, numbers)
-        kept = [self._kept(signature, one, self.sampling.seed + i) for i, one in zip(numbers, drawn, strict=True)]
+        kept = [self._kept(signature, one, i) for i, one in zip(numbers, drawn, strict=True)]
         stacked = {name: np.stack([one[name] for one in kept]) for name in kept[0]}
         return stacked if long is None else {n: a.reshape(-1, long, *a.shape[1:]) for n, a in stacked.items()}
 
@@ -96,8 +108,18 @@ class CallPlan:
         for signature in self.signatures:
             for sizes in self._sizes(signature):
                 for number, drawn in enumerate(draws(signature, sizes, self.sampling.seed, self.sampling.calls)):
-                    yield CallInputs(signature.key, self._kept(signature, drawn, self.sampling.seed + number))
+                    yield CallInputs(signature.key, self._kept(signature, drawn, number))
+            yield from self._longer(signature)
             yield from self._selecting(signature)
+
+    def _longer(self, signature: Signature) -> Iterator[CallInputs]:
+        """One call at larger sizes, where these are open and nobody chose them."""
+        if (longer := self._longer_sizes(signature)) is not None:
+            (drawn,) = draws(signature, longer, self.sampling.seed, 1)
+            yield CallInputs(signature.key, self._kept(signature, drawn, 0), LONGER)
+
+    def _longer_sizes(self, signature: Signature) -> dict[str, int] | None:
+        return longer_sizes(signature.graph, self.fixed[signature.key]) if self.sampling.sizes is None else None
 
     def _selecting(self, signature: Signature) -> Iterator[CallInputs]:
         """Where sizes are decided by data: inputs of which a selection may take nothing, at the least sizes."""
@@ -123,8 +145,9 @@ class CallPlan:
         """Whether only some inputs are promised to occur: edges need not be among them."""
         return any(set(p.inputs) <= set(signature.graph.inputs) for p in self.promises)
 
-    def _kept(self, signature: Signature, drawn: dict[str, np.ndarray], seed: int) -> dict[str, np.ndarray]:
-        drawn = with_keys(signature, drawn, seed)
+    def _kept(self, signature: Signature, drawn: dict[str, np.ndarray], number: int) -> dict[str, np.ndarray]:
+        seed = self.sampling.seed + number
+        drawn = with_keys(signature, with_whole_integers(signature, drawn, number, self.sampling.seed), seed)
         return keep_promises(signature, drawn, self.promises, seed)
 
     def _sizes(self, signature: Signature) -> list[dict[str, int]]:
@@ -142,6 +165,13 @@ class CallPlan:
         for name, n in ((n, sizes[n]) for sizes in wanted for n in sizes if n in fixed and sizes[n] != fixed[n]):
             raise JfuseError(f"the size {name} cannot be {n}", expected=f"{fixed[name]}, which the other side takes")
         given = [{name: n for name, n in sizes.items() if name in names} | dict(fixed) for sizes in wanted]
+        if all(0 in sizes.values() for sizes in given):
+            raise JfuseError(
+                "sizes of 0 compare nothing",
+                expected="1 or more of each size, in one choice at least",
+                found=", ".join(f"{name}={n}" for sizes in given for name, n in sizes.items()),
+                remedy="empty=True (--empty), which adds a batch of no rows",
+            )
         return [size_choices(signature.graph, sizes)[0] for sizes in given]
 
     def _all_types(self) -> Iterator[list[TensorType]]:

@@ -10,6 +10,7 @@ from functools import cached_property, partial
 
 import jax
 
+from jfuse.errors import JfuseError
 from jfuse.last_resort import only_jfuse_errors
 from jfuse.proof.inputs import CallInputs
 from jfuse.running.runner import running_notes
@@ -96,6 +97,8 @@ class _Verifying:
                 result.notes += [n for n in comparison.notes if n not in result.notes]
         if self._is_quantized:
             self._judge(result)
+        if not result.samples:
+            raise JfuseError("nothing was compared", found="no call", remedy="other inputs=, sizes= or signatures=")
         result.notes += [n for n in self._untold() if n not in result.notes]
 
     @cached_property
@@ -126,14 +129,15 @@ class _Verifying:
                 yield matched.comparison(first, others, True, tolerance=matched.rounded_alike)
             yield from matched.apart()
             return
-        yield matched.comparison(matched.reference, matched.subjects, matched.same_states)
-        if (not matched.same_states or matched.stubbed) and (len(matched.subjects) > 1 or matched.around is not None):
+        yield matched.comparison(matched.reference, matched.subjects, matched.in_rows)
+        if (not matched.in_rows or matched.stubbed) and (len(matched.subjects) > 1 or matched.around is not None):
             yield matched.comparison(matched.subjects[0], matched.subjects[1:], True)
         yield from matched.apart()
 
     def _untold(self) -> Iterator[str]:
         """What was not compared, and what was matched by its place alone."""
         yield from (note for m in self.matched.matches.values() for note in m.notes)
+        yield from self.matched.kept_by_one
         for subject in (self._sides.reference, *self._sides.subjects):
             if isinstance(subject, OnXla):
                 yield from running_notes(subject.program, subject.model.integers)

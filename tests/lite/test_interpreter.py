@@ -112,6 +112,8 @@ def test_a_path_is_read_and_a_missing_one_told(lstm: bytes, tmp_path: Path) -> N
         (lambda i: i.get_signature_runner("other"), ValueError, "Invalid signature_key"),
         (lambda i: i.get_signature_runner()(other=np.zeros(1)), ValueError, "Invalid Input name"),
         (lambda i: i.get_signature_runner()(), ValueError, "Invalid number of inputs"),
+        (lambda i: i.get_signature_runner()(x=np.zeros((1, 5, 4))), ValueError, "FLOAT64 but expected type FLOAT32"),
+        (lambda i: i.get_signature_runner()(x=np.zeros((1, 5, 4), np.int8)), ValueError, "INT8 but expected"),
         (
             lambda i: i.resize_tensor_input(0, [1, 6, 4], strict=True),
             (ValueError, RuntimeError),
@@ -124,6 +126,29 @@ def test_errors_are_of_the_official_kind(use: Any, error: Any, message: str, lst
         interpreter.allocate_tensors()
         with pytest.raises(error, match=message):
             use(interpreter)
+
+
+@pytest.mark.parametrize("dtype", ["int8", "uint8"])
+def test_floats_for_a_quantized_input_are_refused(dtype: str) -> None:
+    """A script that forgot to quantize its inputs gets an error from both, not answers to other inputs."""
+
+    class Dense(tf.Module):
+        @tf.function(input_signature=[tf.TensorSpec([1, 4], tf.float32, name="x")], autograph=False)
+        def __call__(self, x: Any) -> Any:
+            return {"y": tf.matmul(x, tf.eye(4))}
+
+    module = Dense()
+    converter = lite.TFLiteConverter.from_concrete_functions([module.__call__.get_concrete_function()], module)
+    converter.optimizations = [lite.Optimize.DEFAULT]
+    rows = np.random.default_rng(0).standard_normal((8, 1, 4)).astype(np.float32)
+    converter.representative_dataset = lambda: ([row] for row in rows)
+    converter.inference_input_type = converter.inference_output_type = getattr(tf, dtype)
+    data = converter.convert()
+    for interpreter in both(data):
+        runner = interpreter.get_signature_runner()
+        with pytest.raises(ValueError, match=f"FLOAT32 but expected type {dtype.upper()} for input 0, name: "):
+            runner(x=rows[0])
+        assert runner(x=np.zeros((1, 4), dtype))["y"].dtype == np.dtype(dtype)
 
 
 def test_invoke_before_allocation_is_an_error(lstm: bytes) -> None:

@@ -9,7 +9,7 @@ import numpy as np
 
 from jfuse.errors import KernelFailed, NoEnd, VerifyFailed
 from jfuse.ir.graph import Signature
-from jfuse.proof.inputs import CallInputs
+from jfuse.proof.inputs import LONGER, CallInputs
 from jfuse.verification.inputs.redraw import Manners, Redraw
 from jfuse.verification.subject import Arrays, Calls
 
@@ -26,7 +26,7 @@ def accepted(
         return step, calls.run(step.inputs, step.key)
     signature = signatures[step.key]
     step = replace(step, inputs=redraw.as_needed(signature, step.inputs))
-    drawn = redraw.as_kept(step.key, step.inputs) if step.kind == "random" else step.inputs
+    drawn = redraw.as_kept(step.key, step.inputs) if step.kind in ("random", LONGER) else step.inputs
     try:
         outputs = calls.run(drawn, step.key)
     except (KernelFailed, NoEnd):

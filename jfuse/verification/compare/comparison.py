@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from jfuse.errors import KernelFailed, VerifyFailed
+from jfuse.errors import JfuseError, KernelFailed, VerifyFailed
 from jfuse.ir.graph import Signature
 from jfuse.measure import Measure
-from jfuse.proof.inputs import CallInputs
+from jfuse.proof.inputs import LONGER, CallInputs
 from jfuse.report import Difference
 from jfuse.running.processes import of_all_processes
 from jfuse.verification.compare.accepted_inputs import accepted
 from jfuse.verification.compare.constant_outputs import ConstantOutputs
 from jfuse.verification.compare.element_errors import ElementErrors, Suspect
+from jfuse.verification.compare.matching import need_same_types
 from jfuse.verification.compare.nan_choices import chooses_among_nans
 from jfuse.verification.compare.sample_share import OddCall, SampleShare
 from jfuse.verification.compare.scales import ElementScales
@@ -30,6 +32,7 @@ from jfuse.verification.subject import STATE, Arrays, Calls, Subject, outputs_an
 
 MOVING = frozenset({"random", "given"})
 """Calls that tell what elements move by: edges are larger or smaller than anything that a model is made for."""
+_EARLIER_KEPT = 64  # calls that may be saved with one that is wrong after them
 _MOVING_KEPT = 8  # calls that are saved with one that is wrong by the scales of elements
 _EQUAL = Measure(0.0, 0.0, 0.0, 1.0, np.inf)
 
@@ -38,8 +41,8 @@ _EQUAL = Measure(0.0, 0.0, 0.0, 1.0, np.inf)
 class Comparison:
     """Subjects beside a reference, call by call.
 
-    signatures: what is called, by key. tolerance: of an output of a signature. same_states: both keep the same between
-    calls, so that rows of calls are compared; else every call is a first one, and the reference does not tell states.
+    signatures: what is called, by key. tolerance: of an output of a signature. in_rows: calls go on from what
+    those before them left; else every call is a first one, and the reference does not tell states.
     around: runs the file around its custom operators. excused: what explains wrong outputs (a tie of equal values).
     left_out: outputs and states that are not compared. scales: what the elements of outputs move by.
     first: the first call that was compared. redraw: what the reference took in place of inputs that it refused.
@@ -49,7 +52,7 @@ class Comparison:
     subjects: Sequence[Subject]
     signatures: Mapping[str, Signature]
     tolerance: Callable[[str, str], Tolerance]
-    same_states: bool = True
+    in_rows: bool = True
     around: Callable[[], AroundCustom] | None = None
     excused: Excused = lambda step, wrong, before: (wrong, ())
     on_call: Callable[[int], None] = lambda count: None
@@ -79,6 +82,7 @@ class Comparison:
         self._running = [subject.start() for subject in self._all()]
         self._around = self.around() if self.around is not None else None
         self._before: list[CallInputs] = []
+        self._earlier: deque[CallInputs] = deque(maxlen=_EARLIER_KEPT)
 
     def rows(self, rows: Iterable[Iterable[CallInputs]]) -> None:
         """Compare rows of calls, each from the initial states; raises Differs at the first call that is wrong.
@@ -88,7 +92,7 @@ class Comparison:
         for row in rows:
             self.start()
             for step in row:
-                if not self.same_states:
+                if not self.in_rows:
                     self.start()
                 self.call(step)
                 self.on_call(1)
@@ -104,18 +108,21 @@ class Comparison:
         try:
             resets = self._keeps and not self._before
             step, wanted = accepted(step, asked, self.redraw, self.signatures, resets=resets)
-        except VerifyFailed as refused:
-            if step.kind in ("random", "given") or isinstance(refused, KernelFailed):
+        except JfuseError as refused:
+            is_of_inputs = isinstance(refused, VerifyFailed) or step.kind == LONGER
+            if step.kind in MOVING or isinstance(refused, KernelFailed) or not is_of_inputs:
                 raise
             self._pass_over(f"inputs of {step.kind}: {self.reference.name} refuses them")
             return
-        if step.kind in STEEP and not _all_finite(wanted):
-            self._pass_over(f"inputs of {step.kind}: {self.reference.name} overflows, so they were not compared")
+        if self._is_passed_over(step, wanted):
             return
-        if step.kind == ONE_INFINITE and any(np.isnan(a).any() for a in wanted.values() if a.dtype.kind == "f"):
+        found = self._answers(step, running, wanted)
+        if found is None:
+            self._pass_over(f"inputs of {step.kind}: a kernel refuses them")
             return
-        found = [outputs_and_states(calls, step.inputs, step.key) for calls in running]
-        if self.same_states:
+        earlier = () if self._keeps else tuple(self._earlier)
+        self._earlier.append(step)
+        if self.in_rows:
             wanted = {**wanted, **states_as_outputs(asked.states)}
         if step.kind in OVERFLOWING and not all(map(_all_finite, found)):
             self._pass_over(f"inputs of {step.kind}: they overflow, so they were not compared")
@@ -126,7 +133,7 @@ class Comparison:
         if self._around is not None:
             around, operands = self._around.run(step.key, step.inputs, states)
             wrong += self._differing(step, -1, around, operands)
-        other = self._judge(step, wrong, states) if wrong else None
+        other = self._judge(step, wrong, states, earlier) if wrong else None
         if other is not None:
             self._start_again()
             self.call(other)
@@ -137,6 +144,26 @@ class Comparison:
         self.first = self.first or step
         if self._keeps:
             self._before.append(step)
+
+    def _answers(self, step: CallInputs, running: Sequence[Calls], wanted: Arrays) -> Sequence[Arrays] | None:
+        """What the subjects answer, of the reference's types; None where sizes are too large for a kernel."""
+        try:
+            found = [outputs_and_states(calls, step.inputs, step.key) for calls in running]
+        except JfuseError:
+            if step.kind != LONGER or self.reference.name != "XLA":  # which reads beyond a table's end
+                raise
+            return None
+        for place, outputs in enumerate(found):
+            need_same_types(step.key, self._pair(place), outputs, wanted)
+        return found
+
+    def _is_passed_over(self, step: CallInputs, wanted: Arrays) -> bool:
+        """Whether the reference's answers to an edge are not to be compared."""
+        if step.kind in STEEP and not _all_finite(wanted):
+            self._pass_over(f"inputs of {step.kind}: {self.reference.name} overflows, so they were not compared")
+            return True
+        floats = (a for a in wanted.values() if a.dtype.kind == "f")
+        return step.kind == ONE_INFINITE and any(np.isnan(a).any() for a in floats)
 
     def _pass_over(self, why: str) -> None:
         self.notes[why] = None
@@ -150,8 +177,8 @@ class Comparison:
 
     @property
     def in_a_row(self) -> bool:
-        """Whether a sample is several calls: something is kept between calls, on both sides the same."""
-        return self._keeps and self.same_states
+        """Whether a sample is several calls: something is kept between calls."""
+        return self._keeps and self.in_rows
 
     def samples(self, batches: Iterable[SampleBatch]) -> None:
         """Compare independent first calls, or rows of them, many at a time; raises Differs at the first wrong one.
@@ -267,7 +294,9 @@ class Comparison:
         old = self.worst.get((key, output, pair))
         self.worst[key, output, pair] = new if old is None else old.and_(new)
 
-    def _judge(self, step: CallInputs, wrong: Sequence[Wrong], states: Arrays) -> CallInputs | None:
+    def _judge(
+        self, step: CallInputs, wrong: Sequence[Wrong], states: Arrays, earlier: Sequence[CallInputs]
+    ) -> CallInputs | None:
         """Raise Differs where nothing explains what is wrong; a call to compare instead where its inputs do."""
         if step.kind in STEEP and self._is_steep(step, wrong):
             self.notes[f"inputs of {step.kind}: a rounding of them changes the answer as much as what differs"] = None
@@ -282,7 +311,7 @@ class Comparison:
         if left:
             for w in left:
                 self._note_worst(step.key, w.output, w.pair, Worst(w.measure, w.tolerance, 1))
-            raise Differs(step, left, states, self._before)
+            raise Differs(step, left, states, self._before, earlier=earlier)
         return None
 
     def _without_nans(self, step: CallInputs, outputs: Sequence[str]) -> CallInputs | None:
@@ -312,7 +341,7 @@ class Comparison:
 
     def _is_steep(self, step: CallInputs, wrong: Sequence[Wrong]) -> bool:
         try:
-            return is_steep(self.reference, step, wrong)
+            return is_steep(self.reference, self.subjects, step, wrong)
         finally:
             self._start_again()
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
+import jax
 import numpy as np
 
 from jfuse.errors import JfuseError
@@ -104,6 +106,27 @@ def _unify(ours: TensorType, theirs: TensorType, sizes: dict[str, int], what: st
                 mine = e
         if is_known(mine) and int(mine) != int(e):
             raise JfuseError(f"the two sides take another {what}", expected=str(theirs), found=str(ours))
+
+
+def need_same_types(key: str, pair: str, found: Arrays, wanted: Arrays) -> None:
+    """Raise JfuseError where an output of a call is of another type on one side. Functions of JAX have those of jax."""
+    reference, subject = pair.split("/")
+    for name in (n for n in wanted if n in found):
+        theirs, ours = (_type_name(np.asarray(side[name]).dtype, "jax" in pair) for side in (wanted, found))
+        if theirs != ours:
+            raise JfuseError(
+                f"output {name!r} of signature {key!r} is of another type on the two sides",
+                expected=f"{theirs} ({reference})",
+                found=f"{ours} ({subject})",
+                remedy="a cast on one of the sides",
+            )
+
+
+def _type_name(dtype: np.dtype[Any], is_of_jax: bool) -> str:
+    """The name of a type; of those with 64 bits that jax has unless it is told otherwise, where one side is jax."""
+    if dtype.kind in "OSU":
+        return "string"
+    return str(jax.dtypes.canonicalize_dtype(dtype) if is_of_jax and dtype.kind in "iufc" else dtype)
 
 
 @dataclass(frozen=True)

@@ -26,6 +26,7 @@ from jfuse.running.runner import Runner
 from jfuse.tflite.write.distinct_outputs import prepare_outputs
 from jfuse.tflite.write.file import to_bytes
 from jfuse.verification.compare.matching import SignatureMatch
+from jfuse.verification.compare.step_functions import by_result
 from jfuse.verification.compare.tolerance import tolerance_on_the_way
 from jfuse.verification.compare.wrong import Wrong
 from jfuse.verification.runners.in_tensorflow import call_from
@@ -42,13 +43,15 @@ class Ties:
     """Tells which differences of a lowered program are choices among equals.
 
     source: behind the reference, if any. matches: what its signatures, inputs and outputs are called there.
-    functions: of PyTorch or jax, where these are the reference.
+    functions: of PyTorch or jax, where these are the reference. file: the signatures of another file in LiteRT, where
+    that is the reference, under our names.
     """
 
     program: Program
     source: Imported | None
     matches: Mapping[str, SignatureMatch] = field(default_factory=dict)
     functions: ImportedFunctions | None = None
+    file: Mapping[str, Signature] = field(default_factory=dict)
 
     def excused(
         self, step: CallInputs, wrong: Sequence[Wrong], before: Sequence[CallInputs] = ()
@@ -86,6 +89,7 @@ class _Explained:
 
     def __post_init__(self) -> None:
         self._answers: dict[str, bool] = {}
+        self._steps = by_result(self.signature.graph)
 
     def __call__(self, wrong: Wrong) -> bool:
         reference, runner = wrong.pair.split("/")
@@ -107,7 +111,7 @@ class _Explained:
         graph, outputs = self.signature.graph, len(self.signature.output_names)
         before = (v for e in graph.eqns if chooses(e) for v in _computed_floats(graph, e))
         rounded = (v for e in graph.eqns if _quantizes(e) for v in e.outputs)
-        taken = list(dict.fromkeys((*before, *rounded, *_of_runtime(graph))))
+        taken = list(dict.fromkeys((*before, *rounded, *self._steps, *_of_runtime(graph))))
         names = tuple(f"chosen from {i}" for i in range(len(taken)))
         shown = replace(graph, outputs=(*graph.outputs[:outputs], *taken, *graph.outputs[outputs:]))
         signature = replace(
@@ -128,7 +132,23 @@ class _Explained:
     def _reference_and_xla(self, reference: str) -> bool:
         if reference in ("pytorch", "jax"):
             return self._function_and_xla(takes_any=reference == "pytorch")
+        if reference == "litert":
+            return self._other_file_and_xla()
         return reference == "tensorflow" and self._source_and_xla()
+
+    def _other_file_and_xla(self) -> bool:
+        """Whether ties explain LiteRT's answers to the other file, whose graph answers on XLA as this one's does."""
+        theirs = self.ties.file.get(self.signature.key)
+        if theirs is None:
+            return False
+        wrong = [replace(w, pair="xla/litert", found=w.wanted) for w in self.wrong]
+        other = _Explained(self.ties, theirs, self.row, wrong, self.tolerance, self.near)
+        states, results = other._initial(theirs), dict[str, np.ndarray]()
+        for step in self.row:
+            results = other._following(step, states, {})
+            states = _states_of(results)
+        told = {w.output: w.found for w in self.wrong if w.pair.endswith("/xla")}
+        return self._agrees(results, told) and other._xla_and_file()
 
     def _function_and_xla(self, *, takes_any: bool) -> bool:
         """Whether XLA, given the results of the source's operators before the choices, gives what the source gives.
@@ -163,11 +183,17 @@ class _Explained:
             told = tensorflow_values(source, key, inputs, kept)
             nodes = {name: equations[-1][1] for name, equations in told.results.items()}
             _, kept = call_from(source, key, inputs, kept)
-            results = self._following(step, states, _before_choices(self.signature.graph, nodes))
+            before = _before_choices(self.signature.graph, nodes) | self._rounded_by(nodes)
+            results = self._following(step, states, before)
             states |= {name: value for name, value in kept.items() if name in states}
             if not self._agrees(results, {f"{STATE}{name}": value for name, value in kept.items()}):
                 return False
         return self._agrees(results, {w.output: w.wanted for w in self.wrong if w.pair.endswith("/xla")})
+
+    def _rounded_by(self, nodes: Mapping[str, tuple[np.ndarray, ...]]) -> dict[Var, np.ndarray]:
+        """What the source's fake quantizations gave."""
+        found = {v: nodes.get(s.of_node, ()) for v, s in self._steps.items()}
+        return {v: a[0] for v, a in found.items() if len(a) == 1 and _fits(a[0], v)}
 
     def _initial(self, signature: Signature) -> dict[str, np.ndarray]:
         return {state.name: state.initial.array for state in signature.states}
@@ -187,18 +213,24 @@ class _Explained:
         rest = substitute_graph(replace(graph, outputs=()), again)
         outputs = tuple(again.get(a, a) if isinstance(a, Var) else a for a in graph.outputs)
         elements = tuple(again.get(x, x) for x, _ in places.values() if isinstance(x, Var))
-        rest = Graph(graph.name, (*graph.inputs, *again.values()), rest.eqns, (*outputs, *given, *elements))
+        steps = [s for v, s in self._steps.items() if v in given]
+        operands = tuple(again.get(s.operand, s.operand) for s in steps)
+        rest = Graph(graph.name, (*graph.inputs, *again.values()), rest.eqns, (*outputs, *given, *elements, *operands))
         kept = [np.reshape(states[s.name], s.initial.array.shape) for s in self.signature.states]
         inputs = (step.inputs[name] for name in self.signature.input_names)
         results = Runner(rest, quick=True)([*inputs, *kept, *given.values()])
         computed, values = results[: len(outputs)], results[len(outputs) : len(outputs) + len(given)]
-        untold = {*places, *_of_runtime(graph)}
+        untold = {*places, *_of_runtime(graph), *(s.result for s in steps)}
+        rounded = (
+            s.may_give(x, given[s.result], self.near * float(np.abs(x[np.isfinite(x)]).max(initial=0.0)))
+            for s, x in zip(steps, results[len(results) - len(steps) :], strict=True)
+        )
         near = (self._is_near(v, g) for (var, g), v in zip(given.items(), values, strict=True) if var not in untold)
         taken = (
             self._is_near(np.take_along_axis(x, at, -1), given[e.outputs[0]])
-            for e, x, (_, at) in zip(chosen, results[len(outputs) + len(given) :], places.values(), strict=True)
+            for e, x, (_, at) in zip(chosen, results[len(outputs) + len(given) :], places.values(), strict=False)
         )
-        if not (all(near) and all(taken)):
+        if not (all(near) and all(taken) and all(rounded)):
             raise _Apart
         names = (*self.signature.output_names, *(f"{STATE}{s.name}" for s in self.signature.states))
         return dict(zip(names, computed, strict=True))

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from jfuse.ir.graph import Atom, Eqn, Program, Signature, Var
+from jfuse.ir.graph import Atom, Const, Eqn, Graph, Program, Signature, Var
 from jfuse.ir.types import DType, TensorType
-from jfuse.ir.walk import all_eqns, live_eqns, producers
+from jfuse.ir.walk import all_eqns, all_graphs, live_eqns, producers
+from jfuse.kernels.core.integer_types import is_quantized
 
 _MANY_PRODUCTS = 200
 _NARROW = {DType.bf16: 8, DType.f16: 11}
@@ -55,6 +56,13 @@ def tolerance_of(program: Program, key: str, output: str, *, rounds: bool = Fals
 def tolerance_on_the_way(program: Program, key: str, output: str) -> Tolerance:
     """The tolerance of the real numbers that lead to an output, of whatever type it is itself."""
     return _of_floats(*_way(program, next(s for s in program.signatures if s.key == key), output))
+
+
+def is_rounded_file(graphs: Sequence[Graph]) -> bool:
+    """Whether constants or values of the graphs are integers that stand for real numbers, or constants are f16."""
+    inner = [g for graph in graphs for g in all_graphs(graph)]
+    atoms = [a for g in inner for e in g.eqns for a in (*e.inputs, *e.outputs) if a is not None]
+    return any(is_quantized(a.type) or (isinstance(a, Const) and a.type.dtype is DType.f16) for a in atoms)
 
 
 def _way(program: Program, signature: Signature, output: str) -> tuple[Sequence[Eqn], Collection[TensorType]]:

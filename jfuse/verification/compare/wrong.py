@@ -53,8 +53,9 @@ class Wrong:
 class Differs(Exception):
     """A call whose outputs differ.
 
-    states: what the first subject kept before it; before: the calls before it. others: some calls that tell what the
-    elements of outputs move by, where that is what shows it.
+    states: what the first subject kept before it; before: the calls that it went on from. others: some calls that tell
+    what the elements of outputs move by, where that is what shows it. earlier: all calls of the same runners before it,
+    though nothing is kept between them: one with other sizes may have left what is wrong.
     """
 
     def __init__(
@@ -64,6 +65,7 @@ class Differs(Exception):
         states: Arrays,
         before: Sequence[CallInputs],
         others: Sequence[CallInputs] = (),
+        earlier: Sequence[CallInputs] = (),
     ) -> None:
         super().__init__(step.key)
         self.step = step
@@ -71,6 +73,7 @@ class Differs(Exception):
         self.states = states
         self.before = tuple(before)
         self.others = tuple(others)
+        self.earlier = tuple(earlier)
 
 
 @dataclass(frozen=True)

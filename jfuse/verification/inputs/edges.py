@@ -10,6 +10,7 @@ import numpy as np
 from jfuse.ir.graph import Signature
 from jfuse.ir.types import DType, TensorType
 from jfuse.proof.inputs import concrete, draw
+from jfuse.proof.plain_integers import ends_of_type, plain_integers
 from jfuse.proof.ranges import drawn_ranges
 
 FINITE = ("zeros", "ones", "denormals", "largest", "smallest", "maxima", "minima", "one alone")
@@ -31,6 +32,7 @@ def edge_inputs(
 ) -> Iterator[tuple[str, dict[str, np.ndarray]]]:
     """Inputs by name, one set for each kind of edge, with its kind."""
     ranges = {v: of.ends(sizes) for v, of in drawn_ranges(signature.graph).items()}
+    ranges |= {v: ends_of_type(v.type) for v in plain_integers(signature.graph)}
     generator = np.random.default_rng(seed)
     lengths = 0, _lengths(signature, sizes)
     if ONE_INFINITE in kinds:
@@ -103,7 +105,8 @@ def _integer(kind: str, of: TensorType, least: int, end: int) -> int:
     if of.quantization is not None:
         return {"maxima": int(limits.max), "minima": int(limits.min)}.get(kind, (*of.quantization.zero_point, 0)[0])
     last = min(end - 1, int(limits.max))
-    return {"ones": max(least, min(1, last)), "largest": last, "maxima": last}.get(kind, max(least, min(0, last)))
+    chosen = {"ones": max(least, min(1, last)), "largest": last, "maxima": last, "smallest": least, "minima": least}
+    return chosen.get(kind, max(least, min(0, last)))
 
 
 def _floats(

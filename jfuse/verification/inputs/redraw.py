@@ -155,6 +155,8 @@ def _tries(drawn: Arrays, fixed: Collection[str], message: str) -> Iterator[Mann
     told = {name: manner for name, manner in _told(drawn, message) if name not in fixed}
     if told:
         yield told
+    if small := {n: Manner("range", end=100) for n, a in drawn.items() if n not in fixed and _is_large(a)}:
+        yield small | told
     yield from _lengths(drawn, fixed, message)
     yield from ({**told, **found} for found in _ascending(drawn, fixed, message))
     if nested := _nested_rows(drawn, fixed):
@@ -233,6 +235,11 @@ def _possible(name: str, array: np.ndarray, drawn: Arrays) -> list[Manner]:
             found += [Manner(kind, other, axis) for axis in axes for kind in ("splits", "parts")]
             found += [Manner("factors", other), Manner("shape", other)]
     return found
+
+
+def _is_large(array: np.ndarray) -> bool:
+    """Whether an array has integers that ids and sizes hardly are."""
+    return array.dtype.kind in "iu" and bool(((array < 0) | (array >= 100)).any())
 
 
 def _is_square(array: np.ndarray) -> bool:

@@ -44,8 +44,28 @@ class Given:
         """One call for a mapping by input name, a tuple by position, or the array of the only input.
 
         One call after the other for a list, an iterator or a data set of these, each as it is: with the batch that it
-        has. All calls in a row for the path of a .npz file. Raises JfuseError where they do not fit the signature.
+        has. All calls in a row for the path of a .npz file. Raises JfuseError where they do not fit the signature, and
+        behind the last one where none has anything to compare.
         """
+        count, has_rows = 0, False
+        for call in self._calls(inputs):
+            count, has_rows = count + 1, has_rows or self._has_rows(call)
+            yield call
+        if not has_rows:
+            raise JfuseError(
+                "the given inputs compare nothing",
+                expected="at least one call, with rows",
+                found=f"{count} calls without rows" if count else "no calls",
+                remedy="inputs with rows, or none at all: then they are drawn",
+            )
+
+    def _has_rows(self, call: CallInputs) -> bool:
+        """Whether an input whose size is open, or any where none is, has elements."""
+        types = self.signatures[call.key].inputs
+        sized = [a for n, a in call.inputs.items() if not types[n].is_static] or list(call.inputs.values())
+        return not sized or any(a.size for a in sized)
+
+    def _calls(self, inputs: Any) -> Iterator[CallInputs]:
         if isinstance(inputs, str | Path):
             yield from self._of_file(Path(inputs))
         elif isinstance(inputs, Mapping | tuple) or hasattr(inputs, "__array__"):

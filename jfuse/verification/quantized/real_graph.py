@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from functools import partial
@@ -12,7 +11,6 @@ import numpy as np
 
 from jfuse.ir.graph import Atom, Const, Eqn, Graph, Signature, Var
 from jfuse.ir.types import DType, TensorType
-from jfuse.ir.walk import all_graphs
 from jfuse.kernels.core.integer_types import is_per_tensor, is_quantized, quantizes_as_it_runs
 from jfuse.kernels.core.operand import namespace
 from jfuse.quantization.computed import Computed
@@ -52,13 +50,6 @@ class RealSignature:
     signature: Signature
     weights: tuple[Weight, ...]
     chosen: np.ndarray
-
-
-def is_rounded_file(graphs: Sequence[Graph]) -> bool:
-    """Whether constants or values of the graphs are integers that stand for real numbers, or constants are f16."""
-    inner = [g for graph in graphs for g in all_graphs(graph)]
-    atoms = [a for g in inner for e in g.eqns for a in (*e.inputs, *e.outputs) if a is not None]
-    return any(is_quantized(a.type) or (isinstance(a, Const) and a.type.dtype is DType.f16) for a in atoms)
 
 
 def real_signature(signature: Signature) -> RealSignature:

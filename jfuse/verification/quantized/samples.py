@@ -28,6 +28,11 @@ class Samples:
     signature: Signature
     inputs: Arrays
 
+    @property
+    def count(self) -> int:
+        """How many samples there are."""
+        return len(next(iter(self.inputs.values())))
+
     def row(self, number: int) -> tuple[CallInputs, ...]:
         """The calls of one sample."""
         calls = next(iter(self.inputs.values())).shape[1]

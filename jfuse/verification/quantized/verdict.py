@@ -11,16 +11,16 @@ import numpy as np
 from jfuse.ir.graph import Program
 from jfuse.ir.walk import all_eqns
 from jfuse.kernels.core.op import depends_on_data
-from jfuse.proof.inputs import CallInputs
 from jfuse.report import Difference
-from jfuse.verification.compare.tolerance import tolerance_of
+from jfuse.verification.compare.matching import need_same_types
+from jfuse.verification.compare.tolerance import is_rounded_file, tolerance_of
 from jfuse.verification.matched_sides import MatchedSides
 from jfuse.verification.quantized.explained import Explained, differences, explained
-from jfuse.verification.quantized.real_graph import Activations, is_rounded_file
+from jfuse.verification.quantized.real_graph import Activations
 from jfuse.verification.quantized.real_runs import RealRuns
 from jfuse.verification.quantized.samples import Samples, samples_of
 from jfuse.verification.runners.processes import shared_out
-from jfuse.verification.subject import Arrays, Subject
+from jfuse.verification.subject import Arrays, Subject, pair_of
 
 _DRAWS = 8  # of all weights, moved by up to half a step
 _WEIGHTS = 4.0
@@ -36,14 +36,13 @@ _SUM = "what all the steps make, those of weights and of activations, and values
 
 
 class Unexplained(Exception):
-    """A difference that rounding does not explain: of an output, and the calls that show it."""
+    """A difference that rounding does not explain: of an output, its worst sample, and the calls of all samples."""
 
-    def __init__(
-        self, key: str, output: str, pair: str, reason: str, found: Explained, row: tuple[CallInputs, ...]
-    ) -> None:
+    def __init__(self, key: str, output: str, pair: str, reason: str, found: Explained, samples: Samples) -> None:
         super().__init__(key)
         self.key, self.output, self.pair, self.reason = key, output, pair, reason
-        self.found, self.row = found, row
+        self.found, self.row = found, samples.row(found.worst)
+        self.samples = tuple(call for i in range(samples.count) for call in samples.row(i))
 
 
 def is_quantized_beside_floats(matched: MatchedSides) -> bool:
@@ -83,9 +82,8 @@ class QuantizedVerdict:
 
     @property
     def _in_a_row(self) -> bool:
-        """Whether both sides keep something."""
-        sides = self.matched.sides
-        return all(any(i.states for i in s.signatures.values()) for s in (sides.reference, sides.subjects[0]))
+        """Whether a side keeps something from call to call."""
+        return self.matched.in_rows and self.matched.plan.keeps
 
 
 def _moved(number: int) -> str:
@@ -135,7 +133,9 @@ class _Judging:
         found: dict[str, Arrays] = {a.name: runs.run(inputs, a) for a in Activations}
         found |= {_moved(i): runs.run(inputs, Activations.EXACT, i) for i in range(_DRAWS)}
         found[_SOURCE] = self._of(matched.reference, inputs)
-        found |= {s.name.lower(): self._of(s, inputs) for s in matched.subjects}
+        for subject in matched.subjects:
+            found[subject.name.lower()] = outputs = self._of(subject, inputs)
+            need_same_types(self.samples.signature.key, pair_of(matched.reference, subject), outputs, found[_SOURCE])
         return {(name, output): array for name, outputs in found.items() for output, array in outputs.items()}
 
     def _of(self, subject: Subject, inputs: Arrays) -> Arrays:
@@ -155,12 +155,12 @@ class _Judging:
         """Keep a difference; raise Unexplained where it is beyond its limit."""
         self._keep(output, pair, found, reason)
         if not found.error <= found.limit:
-            raise Unexplained(self.samples.signature.key, output, pair, reason, found, self.samples.row(found.worst))
+            raise Unexplained(self.samples.signature.key, output, pair, reason, found, self.samples)
 
     def _keep(self, output: str, pair: str, found: Explained, reason: str) -> None:
         place = (self.samples.signature.key, output, pair)
         error, limit, old = found.error / found.unit, found.limit / found.unit, self.verdict.differences.get(place)
-        count = len(next(iter(self.samples.inputs.values()))) + (old.samples if old else 0)
+        count = self.samples.count + (old.samples if old else 0)
         new = Difference(*place, error, limit, f"{reason}, root mean square", found.measure, count)
         is_worse = old is None or error - limit > old.error - old.tolerance
         self.verdict.differences[place] = new if is_worse or old is None else replace(old, samples=count)

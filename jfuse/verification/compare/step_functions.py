@@ -1,0 +1,54 @@
+"""Fake quantization in a graph: halfway between two of its steps either is right, as sums in another order decide."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from jfuse.ir.graph import Eqn, Graph, Var
+from jfuse.kernels import ops
+from jfuse.running.runner import Runner
+
+_NODE = "FakeQuantWithMinMax"  # as TensorFlow's nodes of it begin
+_ROUNDINGS = 8  # in which the same step may be spelled otherwise: its number times its width, from the least one on
+
+
+@dataclass(frozen=True)
+class StepFunction:
+    """Equations that round one operand to steps: the greater it is, the greater each element of the result.
+
+    of_node: the node of the source that they are.
+    """
+
+    operand: Var
+    eqns: tuple[Eqn, ...]
+    result: Var
+    of_node: str
+
+    def may_give(self, operand: np.ndarray, result: np.ndarray, slack: float) -> bool:
+        """Whether the result is that of the operand with each element moved by at most a slack."""
+        run = Runner(Graph("steps", (self.operand,), self.eqns, (self.result,)), quick=True)
+        (low,), (high,) = (run([(operand + by).astype(operand.dtype)]) for by in (-slack, slack))
+        rounding = _ROUNDINGS * np.finfo(result.dtype).eps * np.abs(result).max(initial=0.0)
+        return result.shape == low.shape and bool(((low - rounding <= result) & (result <= high + rounding)).all())
+
+
+def step_functions(graph: Graph) -> Iterator[StepFunction]:
+    """The fake quantizations of a graph: FAKE_QUANT, and the arithmetic of a node that has no such operator."""
+    nodes: dict[str, list[Eqn]] = {}
+    for eqn in graph.eqns:
+        is_of_node = _NODE in eqn.source.op or _NODE in eqn.source.node.rpartition("/")[2]  # files have names alone
+        if eqn.op is ops.fake_quant or is_of_node:
+            nodes.setdefault(str(eqn.source) or f"equation {id(eqn)}", []).append(eqn)
+    for eqns in nodes.values():
+        made = {v for e in eqns for v in e.outputs}
+        read = {a for e in eqns for a in e.inputs if isinstance(a, Var)} - made
+        if len(read) == 1 and len(eqns[-1].outputs) == 1 and not any(e.bodies for e in eqns):
+            yield StepFunction(read.pop(), tuple(eqns), eqns[-1].outputs[0], eqns[-1].source.node)
+
+
+def by_result(graph: Graph) -> Mapping[Var, StepFunction]:
+    """The step functions by what they give."""
+    return {steps.result: steps for steps in step_functions(graph)}
