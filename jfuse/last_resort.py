@@ -1,7 +1,8 @@
 """The last resort of the public functions: what nobody foresaw leaves them as a JfuseError that says where it happened.
 
-The user's own exceptions (of callbacks, of iterators over inputs, of functions under comparison) pass as they are, and
-so do interrupts. Those of iterators may come from a library; they have a mark, `jfuse_given`.
+The user's own exceptions (of rules, passes and callbacks, of iterators over inputs, of functions under comparison) pass
+as they are, and so do interrupts: where `users_code` has marked them, or their frames are neither jfuse's nor a
+library's.
 """
 
 from __future__ import annotations
@@ -11,11 +12,12 @@ import sysconfig
 from collections.abc import Callable, Iterator
 from functools import wraps
 from types import TracebackType
-from typing import ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar, cast
 
 from jfuse.errors import ImportFailed, InternalError, JfuseError
 from jfuse.option_values import need_function, need_truth
 from jfuse.settings import eager_tensorflow, has_device, large_programs, need_threads_of_jax, own_settings
+from jfuse.users_code import as_users, is_users
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -45,6 +47,8 @@ def only_jfuse_errors(stage: str, *, on_values: bool = False) -> Callable[[Calla
             need_threads_of_jax()
             for name in stated.keys() & kwargs.keys():
                 stated[name](f"{name}=", kwargs[name])
+                if stated[name] is need_function:
+                    kwargs[name] = as_users(cast(Any, kwargs[name]))
             try:
                 with own_settings(), eager_tensorflow(), large_programs():
                     return function(*args, **kwargs)
@@ -52,7 +56,7 @@ def only_jfuse_errors(stage: str, *, on_values: bool = False) -> Callable[[Calla
                 raise
             except Exception as error:
                 below = error.__traceback__ and error.__traceback__.tb_next
-                if below is None or getattr(error, "jfuse_given", False) or any(map(_is_users, _files(below))):
+                if below is None or is_users(error) or any(map(_is_written_by_users, _files(below))):
                     raise  # the call itself does not fit, or the user's own code failed
                 if on_values and isinstance(error, _OF_VALUES):
                     raise _refused(error, stage) from error
@@ -118,7 +122,7 @@ def _files(traceback: TracebackType | None) -> Iterator[str]:
         traceback = traceback.tb_next
 
 
-def _is_users(file: str) -> bool:
+def _is_written_by_users(file: str) -> bool:
     """Whether code stands neither in jfuse nor in a library."""
     if file.startswith("<"):
         return file.startswith(_TYPED_IN)

@@ -13,6 +13,7 @@ from jfuse.cli.quiet import quiet
 from jfuse.cli.spelling import as_options, from_tflite_convert
 from jfuse.cli.written_files import need_apart
 from jfuse.errors import JfuseError, printable
+from jfuse.users_code import is_users
 
 _WrongUse: Any = typer.BadParameter.__bases__[0]  # UsageError of click, which newer versions of typer bring along
 
@@ -91,6 +92,8 @@ def work(verbose: bool = False, silent: bool = False, refused: int = 1) -> Itera
             _say(f"{type(error).__name__}: {error}")
             raise typer.Exit(refused) from error
         except OSError as error:
+            if is_users(error):
+                raise
             _say(f"cannot read or write: {error}")
             raise typer.Exit(refused) from error
 
