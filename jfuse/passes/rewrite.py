@@ -15,6 +15,7 @@ from jfuse.ir.trace import Trace, active_trace, at_source, recording
 from jfuse.ir.walk import is_same_type, substitute, use_counts
 from jfuse.kernels.control import EXACT, composite
 from jfuse.lowering.rule_tools.case_distinctions import switch_of
+from jfuse.lowering.rules import need
 
 Visit: TypeAlias = Callable[[Eqn], Sequence[Any] | None]
 """Called with an equation whose operands are up to date. Returns its new results, recorded in the active trace, or None
@@ -72,6 +73,13 @@ class Rewriting:
     def current(self, var: Var) -> Atom:
         """What stands for a Var of an equation that was visited."""
         return self._replaced.get(var, var)
+
+    def need_fitting(self, eqn: Eqn, results: Sequence[Any]) -> None:
+        """Raise NotFused where `results` would not be taken for those of the visited equation."""
+        sizes = ", ".join(f"{name} = {size}" for name, size in self._trace.sizes.items())
+        need(not sizes, "sizes_agree", want="no assumption on run-time sizes", got=sizes)
+        for old, new in zip(eqn.outputs, map(self._trace.atom, results), strict=True):
+            need(_fits(eqn, old, new), "result_type", want=old.type, got=new.type)
 
     def run(self, visit: Visit) -> Graph:
         """The graph with each equation kept or replaced as `visit` says; the old object where nothing was replaced."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -16,15 +16,17 @@ from jfuse.ir.trace import trace_graph
 from jfuse.ir.walk import live_eqns, producers, with_bodies
 from jfuse.kernels import ops
 from jfuse.kernels.control import scan, while_
+from jfuse.kernels.core.op import depends_on_data
 from jfuse.lowering.rule_tools.shape_tensors import size_tensor
 from jfuse.lowering.rules import need
 from jfuse.passes.context import Context
 from jfuse.passes.rewrite import Rewriting
 from jfuse.passes.scans.from_while.early_exit import is_idle_beyond
 from jfuse.passes.scans.from_while.frame import WhileFrame
+from jfuse.passes.scans.from_while.range_reads import with_rows_for_ranges
 from jfuse.passes.scans.from_while.row_access import RowRead, Write, rows
 from jfuse.passes.scans.from_while.schedule import Scheduled, scheduled
-from jfuse.passes.scans.from_while.step_index import Index
+from jfuse.passes.scans.from_while.step_index import Counting, Index, counters_of, limits_of
 from jfuse.report import Refusal
 
 
@@ -37,12 +39,24 @@ def while_to_scan(graph: Graph, ctx: Context) -> Graph:
         if eqn.op is not while_:
             return None
         try:
-            return _Emission.of(eqn, rewriting).results()
+            results = _Emission.of(eqn, rewriting).results()
+            rewriting.need_fitting(eqn, results)
         except NotFused as refusal:
             ctx.report.refused.append(Refusal.of(refusal, "loop", "while_to_scan", eqn.source))
             return None
+        return results
 
     return rewriting.run(as_scan)
+
+
+def _with_rows(eqn: Eqn) -> Eqn:
+    """A while whose steps read rows where they read ranges of one row; raises NotFused where no counter ends it."""
+    cond, body = eqn.bodies
+    if depends_on_data(eqn):
+        return eqn
+    counters = counters_of(eqn)
+    length = limits_of(eqn, counters).length
+    return replace(eqn, bodies=(cond, with_rows_for_ranges(body, Counting(body, counters, length), length)))
 
 
 @dataclass(frozen=True)
@@ -59,6 +73,7 @@ class _Emission:
     @classmethod
     def of(cls, eqn: Eqn, rewriting: Rewriting) -> _Emission:
         """The emission of a while; raises NotFused where it is no scan."""
+        eqn = _with_rows(eqn)
         frame = WhileFrame.of(eqn, {out for out in eqn.outputs if rewriting.readers(out)})
         if frame.limits.open_:
             need(
