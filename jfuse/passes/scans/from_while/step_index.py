@@ -69,6 +69,8 @@ class Counting:
         eqn = self._made[atom]
         if eqn.op in (ops.add, ops.sub):
             return self._sum(eqn)
+        if eqn.op is ops.pack and len(eqn.inputs) == 1:
+            return self.index(eqn.inputs[0])
         wide = atom.type.dtype in (DType.i32, DType.i64)  # a cast to anything smaller may wrap
         if eqn.op.moves == "renames" or (eqn.op is ops.cast and wide):
             source = eqn.inputs[0]
