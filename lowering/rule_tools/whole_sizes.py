@@ -21,8 +21,9 @@ _SIZES = np.arange(2**15)
 def whole_part(x: Array) -> Array | None:
     """What a cast to i32 makes of a float scalar that a size is multiplied to, as n * p // q; None where none is.
 
-    Of an f32 scalar only where the size is one of a tensor: LiteRT computes on other numbers as TensorFlow does. So is the border of tf.image.central_crop, (n - n * fraction) / 2. p / q is the largest of all whole parts over
-    their sizes, so that no other quotient of small numbers can be right where it is not.
+    Of an f32 scalar only where the size is one of a tensor: LiteRT computes on other numbers as TensorFlow does. So is
+    the border of tf.image.central_crop, (n - n * fraction) / 2. p / q is the largest of all whole parts over their
+    sizes, so that no other quotient of small numbers can be right where it is not.
     """
     found = _of_sizes(x)
     if found is None:
