@@ -29,11 +29,15 @@ class RowRead:
 
 @dataclass(frozen=True)
 class Write:
-    """One list written each step: the carried position, the row, and what is written: a row [1, …]."""
+    """One list written each step: the carried position, the row, and what is written: a row [1, …].
+
+    appends: the list has no such row before, and grows by it.
+    """
 
     position: int
     index: Index
     row: Var
+    appends: bool = False
 
 
 def row_reads(body: Graph, counting: Counting, length: Dim) -> tuple[tuple[RowRead, ...], dict[Var, Var]]:
@@ -95,16 +99,26 @@ def row_writes(body: Graph, positions: Sequence[int], counting: Counting, length
 
 def _write(body: Graph, i: int, made: Mapping[Var, Eqn], counting: Counting, length: Dim) -> Write | None:
     out, var = body.outputs[i], body.inputs[i]
-    found = _row_write(out, var, made, counting)
+    appended = _appended(out, var, made)
+    found = _row_write(out, var, made, counting) if appended is None else _RowWrite(Index(1, 0), appended)
     if found is None or not _steps_through(found.index):
         return None
     index, row, shape = found.index, found.row, var.type.shape
     fits = same(row.type.shape[0], 1) and all(map(same, row.type.shape[1:], shape[1:]))
-    inside = rows(index, length, shape[0]) is not None
+    inside = appended is not None or rows(index, length, shape[0]) is not None
     # Nothing else reads the list: the number of its row may have followed from its size.
     others = [*body.outputs[:i], *body.outputs[i + 1 :], row]
     read = {*others, *(a for eqn in live_eqns(body, others) for a in eqn.inputs)}
-    return Write(i, index, row) if fits and inside and not {var, out} & read else None
+    return Write(i, index, row, appended is not None) if fits and inside and not {var, out} & read else None
+
+
+def _appended(out: Atom, old: Var, made: Mapping[Var, Eqn]) -> Var | None:
+    """What stands behind a list in `out`, which is both together; None where it is something else."""
+    eqn = made.get(out) if isinstance(out, Var) else None
+    if eqn is None or eqn.op is not ops.concatenation or len(eqn.inputs) != 2 or eqn.inputs[0] is not old:
+        return None
+    plain = eqn.params["axis"] % old.type.rank == 0 and eqn.params["fused_activation_function"] == "NONE"
+    return eqn.inputs[1] if plain and isinstance(eqn.inputs[1], Var) else None
 
 
 @dataclass(frozen=True)
