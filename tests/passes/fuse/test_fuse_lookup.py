@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import tensorflow as tf
 
 import jfuse
 from jfuse.ir.evaluate import evaluate
@@ -115,6 +116,44 @@ def test_no_embedding_lookup_sparse(graph: Graph, condition: str) -> None:
     result, ctx = fused(graph, rules.fuse_embedding_lookup_sparse)
     assert conditions(ctx) == [condition]
     assert "embedding_lookup_sparse" not in op_names(result)
+
+
+def guarded(kind: str, guard: Any) -> Any:
+    """Sums of rows over a divisor that `guard` keeps from 0, as of rows without ids."""
+
+    def body(params: Any, ids: Any, indices: Any, dense_shape: Any, weights: Any) -> Any:
+        rows, of = tf.gather(params, ids) * weights[:, None], indices[:, 0]
+        total = tf.math.unsorted_segment_sum(rows, of, 3)
+        divisor = tf.math.unsorted_segment_sum(weights if kind == "mean" else weights**2, of, 3)
+        return guard(total, (divisor if kind == "mean" else tf.sqrt(divisor))[:, None])
+
+    attribute = f'name: "embedding_lookup_sparse" attr {{key: "combiner" value {{s: "{kind}"}}}}'
+    return tf.function(body, experimental_implements=attribute, autograph=False)
+
+
+GUARDS = {
+    "where": lambda total, d: total / tf.where(d > 0, d, tf.ones_like(d)),
+    "no_nan": tf.math.divide_no_nan,
+    "at_least": lambda total, d: total / tf.maximum(d, 0.1),
+}
+
+
+@pytest.mark.parametrize("guard", GUARDS)
+@pytest.mark.parametrize("kind", ["mean", "sqrtn"])
+def test_guarded_divisors(kind: str, guard: str) -> None:
+    """Also of weights whose sums are negative; where they are constants nothing else is left."""
+    body = guarded(kind, GUARDS[guard])
+    ids = tf.TensorSpec([4], tf.int32, name="ids")
+    weights = tf.TensorSpec([4], tf.float32, name="weights")
+
+    def model(ids: Any, *weights: Any) -> Any:
+        return body(tf.constant(TABLE), ids, PLACES, SHAPE, weights[0] if weights else tf.ones(4))
+
+    fixed = jfuse.convert(tf.function(model, input_signature=[ids], autograph=False), verify=False)
+    assert fixed.report.operators == {"embedding_lookup_sparse": 1}
+    free = jfuse.convert(tf.function(model, input_signature=[ids, weights], autograph=False))
+    assert free.report.operators["embedding_lookup_sparse"] == 1
+    assert free.report.refused == []
 
 
 def test_from_tensorflow() -> None:
