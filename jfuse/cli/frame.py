@@ -9,8 +9,8 @@ from typing import Any
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from jfuse.cli.streams.quiet import quiet
 from jfuse.cli.spelling import as_options, from_tflite_convert
+from jfuse.cli.streams.quiet import quiet
 from jfuse.cli.written_files import need_apart
 from jfuse.errors import JfuseError, printable
 from jfuse.users_code import is_users
