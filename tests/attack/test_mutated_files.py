@@ -45,7 +45,8 @@ def _far_zero_points(model: Any) -> None:
 
 
 def _without_second_operand(model: Any) -> None:
-    model.subgraphs[0].operators[0].inputs[1] = -1
+    operator = model.subgraphs[0].operators[0]
+    operator.inputs = np.array([operator.inputs[0], -1, *operator.inputs[2:]], np.int32)
 
 
 ROWS: dict[str, Row] = {

@@ -234,3 +234,20 @@ def test_no_lsh_projection(options: dict[str, Any], condition: str) -> None:
     assert conditions(fused(model.signature().graph, rules.fuse_lsh_projection)[1]) == [condition]
     with pytest.raises(jfuse.JfuseError, match="Fingerprint"):
         jfuse.lower(model)
+
+
+@pytest.mark.parametrize(("kind", "padding"), [("sqrt", "VALID"), ("sqrt", "SAME"), ("exp", "SAME")])
+def test_l2_pool_by_its_formula(kind: str, padding: str) -> None:
+    """Another function of the mean is no L2_POOL_2D."""
+    root = getattr(tf, kind)
+
+    @tf.function(experimental_implements="l2_pool_2d", autograph=False)  # type: ignore[untyped-decorator]
+    def pool(x: Any) -> Any:
+        return root(tf.nn.avg_pool2d(tf.square(x), 2, 2, padding))
+
+    spec = tf.TensorSpec([None, 5, 4, 3], tf.float32, name="x")
+    lite = jfuse.convert(tf.function(pool, input_signature=[spec], autograph=False))
+    if kind == "sqrt":
+        assert lite.report.operators == {"l2_pool_2d": 1}
+    else:
+        assert [r.condition for r in lite.report.refused] == ["not_equal"]
