@@ -1,7 +1,8 @@
 """The last resort of the public functions: what nobody foresaw leaves them as a JfuseError that says where it happened.
 
-The user's own exceptions (of callbacks, of iterators over inputs, of functions under comparison) pass as they are, and
-so do interrupts. Those of iterators may come from a library; they have a mark, `jfuse_given`.
+The user's own exceptions (of rules, passes and callbacks, of iterators over inputs, of functions under comparison) pass
+as they are, and so do interrupts: where `users_code` has marked them, or their frames are neither jfuse's nor a
+library's.
 """
 
 from __future__ import annotations
@@ -11,11 +12,12 @@ import sysconfig
 from collections.abc import Callable, Iterator
 from functools import wraps
 from types import TracebackType
-from typing import ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar, cast
 
-from jfuse.errors import InternalError, JfuseError
+from jfuse.errors import ImportFailed, InternalError, JfuseError
 from jfuse.option_values import need_function, need_truth
-from jfuse.settings import eager_tensorflow, has_device, large_programs, own_settings
+from jfuse.settings import eager_tensorflow, has_device, large_programs, need_threads_of_jax, own_settings
+from jfuse.users_code import as_users, is_users
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -23,6 +25,7 @@ R = TypeVar("R")
 _OURS = os.path.dirname(os.path.abspath(__file__)) + os.sep
 _LIBRARIES = tuple(sysconfig.get_path(kind) + os.sep for kind in ("stdlib", "platstdlib", "purelib", "platlib"))
 _OF_VALUES = (ValueError, TypeError, IndexError, ZeroDivisionError, OverflowError)  # what NumPy and jax raise for them
+_NO_MEMORY = ("failed to map segment", "annot allocate memory", "out of memory")  # of the loader of libraries
 _KINDS = {"bool": need_truth, "OnStage": need_function, "OnProgress": need_function}
 """What the values of options must be, by the types that the public functions state."""
 _TYPED_IN = ("<stdin>", "<console>", "<ipython-input")  # other names in brackets are of generated code
@@ -41,8 +44,11 @@ def only_jfuse_errors(stage: str, *, on_values: bool = False) -> Callable[[Calla
 
         @wraps(function)
         def guarded(*args: P.args, **kwargs: P.kwargs) -> R:
+            need_threads_of_jax()
             for name in stated.keys() & kwargs.keys():
                 stated[name](f"{name}=", kwargs[name])
+                if stated[name] is need_function:
+                    kwargs[name] = as_users(cast(Any, kwargs[name]))
             try:
                 with own_settings(), eager_tensorflow(), large_programs():
                     return function(*args, **kwargs)
@@ -50,7 +56,7 @@ def only_jfuse_errors(stage: str, *, on_values: bool = False) -> Callable[[Calla
                 raise
             except Exception as error:
                 below = error.__traceback__ and error.__traceback__.tb_next
-                if below is None or getattr(error, "jfuse_given", False) or any(map(_is_users, _files(below))):
+                if below is None or is_users(error) or any(map(_is_written_by_users, _files(below))):
                     raise  # the call itself does not fit, or the user's own code failed
                 if on_values and isinstance(error, _OF_VALUES):
                     raise _refused(error, stage) from error
@@ -67,6 +73,8 @@ def _described(error: Exception, stage: str) -> JfuseError:
     stage = f"{stage} ({step})" if (step := getattr(error, "jfuse_step", None)) else stage
     if isinstance(error, OSError):
         return JfuseError(f"{stage} failed: {error}", where=where)
+    if isinstance(error, ImportError) and not _raised_here(error):
+        return _not_imported(error, stage, where)
     if isinstance(error, MemoryError):
         return JfuseError(f"{stage} failed: there is not enough memory", where=where, found=str(error) or None)
     if isinstance(error, RuntimeError | AssertionError) and not has_device():
@@ -80,6 +88,21 @@ def _described(error: Exception, stage: str) -> JfuseError:
         remedy = "a higher sys.setrecursionlimit where the model nests as deeply as that; else please report this"
     found = " ".join(f"{type(error).__name__}: {error}".split())
     return InternalError(f"jfuse itself failed: {stage}", where=where, found=found, remedy=remedy)
+
+
+def _not_imported(error: ImportError, stage: str, where: str | None) -> JfuseError:
+    """The error for a library that does not load, as TensorFlow's where memory is short."""
+    found = " ".join(f"{type(error).__name__}: {error}".split())
+    if any(words in found for words in _NO_MEMORY):
+        return JfuseError(f"{stage} failed: there is not enough memory to load a library", where=where, found=found)
+    remedy = "mend its installation: pip check says what does not fit together"
+    return ImportFailed(f"{stage} failed: a library cannot be imported", where=where, found=found, remedy=remedy)
+
+
+def _raised_here(error: Exception) -> bool:
+    """Whether jfuse's own code raised an error, and no library below it."""
+    *_, last = _files(error.__traceback__)
+    return last.startswith(_OURS)
 
 
 def _refused(error: Exception, stage: str) -> JfuseError:
@@ -99,7 +122,7 @@ def _files(traceback: TracebackType | None) -> Iterator[str]:
         traceback = traceback.tb_next
 
 
-def _is_users(file: str) -> bool:
+def _is_written_by_users(file: str) -> bool:
     """Whether code stands neither in jfuse nor in a library."""
     if file.startswith("<"):
         return file.startswith(_TYPED_IN)

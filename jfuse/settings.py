@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import gc
+import os
+import random
 import sys
 import threading
 from collections.abc import Iterator
@@ -11,6 +13,8 @@ from typing import Any
 
 import jax
 import numpy as np
+
+from jfuse.errors import JfuseError
 
 _FRAMES = 8000  # Python's own limit of 1,000 allows some forty functions, loops or branches in each other
 # Objects that are made from one search for garbage to the next. Python's own 700 take much of the time of converting
@@ -39,6 +43,45 @@ def eager_tensorflow() -> AbstractContextManager[Any]:
     """Within the `with`, TensorFlow computes at once, also where the caller is building a graph; if it is imported."""
     context = sys.modules.get("tensorflow.python.eager.context")
     return nullcontext() if context is None or context.executing_eagerly() else context.eager_mode()
+
+
+@contextmanager
+def own_random_numbers() -> Iterator[None]:
+    """Within the `with`, libraries may draw from Python's and NumPy's generators, which then go on as before it.
+
+    Keras takes the seed of each Dropout layer from them when it reads a model.
+    """
+    of_python, of_numpy = random.getstate(), np.random.get_state()
+    try:
+        yield
+    finally:
+        random.setstate(of_python)
+        np.random.set_state(of_numpy)
+
+
+_FORKED: list[bool] = []
+
+
+def _note_fork() -> None:
+    """In a new process: whether jax had started its threads, which this process lacks, and would wait for."""
+    bridge = sys.modules.get("jax._src.xla_bridge")  # jax has no public function that says so
+    if getattr(bridge, "backends_are_initialized", bool)():
+        _FORKED.append(True)
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_note_fork)
+
+
+def need_threads_of_jax() -> None:
+    """Raise JfuseError in a process that was forked after jax has run: what it computes would never end."""
+    if _FORKED:
+        raise JfuseError(
+            "jax has run in the process from which this one was forked",
+            expected="a process in which jax can start its threads",
+            found="a fork, in which whatever jax computes waits without an end",
+            remedy='multiprocessing.get_context("spawn"), or fork before jfuse or jax compute anything',
+        )
 
 
 def has_device() -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import jfuse.lowering.from_jax.rules
 import jfuse.lowering.from_torch.rules  # noqa: F401
-from jfuse.lowering.composites import embedding, keras, lingvo, lookup, recurrent  # noqa: F401
+from jfuse.lowering.composites import embedding, keras, l2_pool, lingvo, lookup, recurrent  # noqa: F401
 from jfuse.lowering.ops.array import (  # noqa: F401
     array,
     debug,

@@ -10,9 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from jfuse.errors import NotFused, RuleError
+from jfuse.errors import NotFused, RuleError, shown
 from jfuse.ir.graph import Graph
 from jfuse.kernels.core.parameters import Parameters
+from jfuse.users_code import is_ours, users_code
 
 
 @dataclass(frozen=True)
@@ -29,16 +30,22 @@ class LowerRule:
     function: Callable[..., Any]
 
     def __call__(self, *operands: Any, **attributes: Any) -> Any:
-        return self._spelled.call(operands, attributes)
+        if self.is_ours:
+            return self._spelled.call(operands, attributes)
+        with users_code():
+            results = self._spelled.call(operands, attributes)
+        if any(r is None for r in (results if isinstance(results, tuple | list) else (results,))):
+            raise RuleError(f"the rule {_place(self.function)} gives no result", found=shown(results))
+        return results
 
     @cached_property
     def _spelled(self) -> Parameters:
         return Parameters.of(self.function)
 
-    @property
+    @cached_property
     def is_ours(self) -> bool:
         """Whether the rule comes with jfuse; others are the user's code, whose exceptions are the user's."""
-        return self.function.__module__.startswith("jfuse.")
+        return is_ours(self.function)
 
     @cached_property
     def attributes(self) -> Mapping[str, inspect.Parameter]:
@@ -128,7 +135,17 @@ class RecoverRule:
     before: str = ""
 
     def __call__(self, step: Any) -> Proposal:
-        return self.function(step)
+        if is_ours(self.function):
+            return self.function(step)
+        with users_code():
+            proposal = self.function(step)
+        if not isinstance(proposal, Proposal):
+            raise RuleError(
+                f"the rule {_place(self.function)} gives no proposal",
+                expected="a jfuse.Proposal, or a refusal by jfuse.need",
+                found=shown(proposal),
+            )
+        return proposal
 
     @property
     def name(self) -> str:
@@ -306,4 +323,5 @@ def need(holds: object, condition: str, *, want: object = None, got: object = No
 
 
 def _place(function: Callable[..., Any]) -> str:
-    return f"{function.__module__}.{function.__qualname__}"
+    name = getattr(function, "__qualname__", type(function).__name__)
+    return f"{function.__module__}.{name}"

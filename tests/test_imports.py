@@ -18,6 +18,7 @@ ROOMS = {"jfuse": "jfuse", "lowering": "jfuse.lowering", "kernels": "jfuse.kerne
 
 ORDER = (
     "jfuse.errors",
+    "jfuse.users_code",
     "jfuse.option_values",
     "jfuse.limits",
     "jfuse.settings",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -30,7 +31,7 @@ def failing(*args: Any, **kwargs: Any) -> Any:
 
 
 # The frames of a planted fault must look like jfuse's own: they decide whose exception it is.
-_FAULT: dict[str, Any] = {}
+_FAULT: dict[str, Any] = {"__name__": file.__name__}
 exec(compile("def fault(*args, **kwargs):\n    return {}['missing']\n", file.__file__, "exec"), _FAULT)
 fault = _FAULT["fault"]
 
@@ -91,6 +92,54 @@ def test_the_users_own_exceptions_pass(source: Any) -> None:
     ):
         with pytest.raises(OfTheUser):
             call()
+
+
+@pytest.mark.parametrize("foreign", [operator.itemgetter(0.5), lambda: None, len], ids=["C", "no argument", "builtin"])
+def test_what_no_frame_tells_is_the_users_as_well(source: Any, foreign: Any) -> None:
+    """Code in C, and code that does not take what it is called with, leaves no frame of the user's."""
+    lite = jfuse.convert(source, verify=False)
+    data = {"x": np.ones((4, 3), np.float32)}
+    loaded, relu = jfuse.load(source), jfuse.lowers("Relu", default=False)
+    for call in (
+        lambda: jfuse.convert(source, verify=False, on_stage=operator.itemgetter(0.5)),
+        lambda: jfuse.load(source, rules=[relu(lambda: None)]),
+        lambda: jfuse.lower(loaded, passes=(foreign,)),
+        lambda: jfuse.quantize(lite, "int8", data, target={"accuracy_drop": 0.1, "metric": operator.itemgetter("z")}),
+        lambda: jfuse.verify(lite, inputs=map(operator.itemgetter(3), [[1]])),
+    ):
+        with pytest.raises((TypeError, KeyError, IndexError)) as caught:
+            call()
+        assert not isinstance(caught.value, jfuse.JfuseError)
+
+
+def test_what_the_users_code_gives_is_checked(source: Any) -> None:
+    lite, loaded = jfuse.convert(source, verify=False), jfuse.load(source)
+    data = {"x": np.ones((4, 3), np.float32)}
+    with pytest.raises(jfuse.JfuseError, match=r"the pass '<lambda>' gives no Graph\n.*None\n.*mend the pass"):
+        jfuse.lower(loaded, passes=(lambda graph, ctx: None,))
+    with pytest.raises(jfuse.JfuseError, match="the metric gives no number"):
+        jfuse.quantize(lite, "int8", data, target={"accuracy_drop": 0.1, "metric": lambda outputs: None})
+    with pytest.raises(jfuse.RuleError, match="gives no result"):
+        jfuse.load(source, rules=[jfuse.lowers("Relu", default=False)(lambda features: None)])
+
+
+@pytest.mark.parametrize(
+    ("error", "message"),
+    [
+        (ImportError("libx.so: failed to map segment from shared object"), "there is not enough memory to load"),
+        (ImportError("no such symbol"), "a library cannot be imported"),
+    ],
+)
+def test_libraries_that_do_not_load(
+    source: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, error: Exception, message: str
+) -> None:
+    made: dict[str, Any] = {"error": error}
+    exec(compile("def fault(*args):\n    raise error\n", np.__file__, "exec"), made)
+    lite = jfuse.convert(source, verify=False)
+    monkeypatch.setattr("jfuse.model.write_atomic", made["fault"])
+    with pytest.raises(jfuse.JfuseError, match=message) as caught:
+        lite.save(tmp_path / "m.tflite")
+    assert not isinstance(caught.value, jfuse.InternalError)
 
 
 def test_interrupts_pass(source: Any) -> None:

@@ -19,7 +19,7 @@ import typer
 import jfuse
 from jfuse.cli import interrupts, measured_commands, options
 from jfuse.cli.frame import LikeTfliteConvert, app, work
-from jfuse.cli.options import check_targets, need_target, one_of
+from jfuse.cli.options import need_target, one_of
 from jfuse.limits import Limits
 from jfuse.passes.options import LOOPS, MACHINES, PADDINGS, PREFERENCES, STATES, LoweringOptions, RecurrenceOptions
 from jfuse.tflite.targets.names import RUNTIMES
@@ -118,7 +118,6 @@ def convert(
     options.check_modules(import_)
     if samples is not None and not verify:
         raise typer.BadParameter("is what is compared on: without --no-verify", param_hint="--samples")
-    check_targets(source, output, c_array, json, html)
     about = (metadata, options.labels_of(labels))
     with work(verbose, quiet):
         from jfuse.cli import conversion, user_code
@@ -165,7 +164,6 @@ def quantize(
     options.need_recipe("recipe", recipe, calibration)
     if snr is not None and target != LoweringOptions.target:
         raise typer.BadParameter("is measured in LiteRT: without --target", param_hint="--snr")
-    check_targets(source, output, json)
     with work(verbose, quiet):
         from jfuse.cli import conversion
 
@@ -203,7 +201,6 @@ def verify(
     for name in runtime or ():
         one_of("runtime", name, RUNTIMES)
     sizes = options.sizes_of(size)
-    check_targets(Path(model), json, html)
     options.check_modules(import_)
     with work(verbose, quiet):
         from jfuse.cli import user_code, verification
@@ -244,7 +241,6 @@ def check(
     Exit code 1 where the target does not take it.
     """
     need_target(target)
-    check_targets(model, json)
     with work(verbose, quiet):
         from jfuse.cli import target_check
 
@@ -272,7 +268,6 @@ def inspect(
     """Print the text form of SOURCE, as it was imported, or after a pass."""
     selected = options.selected(signature, shape, batch, inputs, outputs)
     options.check_modules(import_)
-    check_targets(source, html)
     with work(verbose, quiet):
         from jfuse.cli import conversion, user_code
 
@@ -300,7 +295,6 @@ def explain(
     one_of("padding", padding, PADDINGS)
     selected = options.selected(signature, shape, batch, inputs, outputs)
     options.check_modules(import_)
-    check_targets(source, json)
     with work(verbose, quiet):
         from jfuse.cli import conversion, user_code
 

@@ -9,9 +9,11 @@ from typing import Any
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from jfuse.cli.quiet import quiet
 from jfuse.cli.spelling import as_options, from_tflite_convert
+from jfuse.cli.streams.quiet import quiet
+from jfuse.cli.written_files import need_apart
 from jfuse.errors import JfuseError, printable
+from jfuse.users_code import is_users
 
 _WrongUse: Any = typer.BadParameter.__bases__[0]  # UsageError of click, which newer versions of typer bring along
 
@@ -30,7 +32,17 @@ class _Commands(TyperGroup):
             return super().invoke(ctx)
 
 
-class LikeTfliteConvert(TyperCommand):
+class _Command(TyperCommand):
+    """A command that writes over nothing that it reads."""
+
+    def invoke(self, ctx: Any) -> Any:
+        """As any command."""
+        names = {p.name: p.metavar if p.param_type_name == "argument" else max(p.opts, key=len) for p in self.params}
+        need_apart(ctx.params, names)
+        return super().invoke(ctx)
+
+
+class LikeTfliteConvert(_Command):
     """A command that takes the flags of TensorFlow's tflite_convert, too."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
@@ -47,7 +59,15 @@ def _printable_errors() -> Iterator[None]:
         raise
 
 
-app = typer.Typer(
+class _Application(typer.Typer):
+    """An application whose commands are of one class."""
+
+    def command(self, *args: Any, cls: type[TyperCommand] | None = None, **kwargs: Any) -> Any:
+        """As any application."""
+        return super().command(*args, cls=cls or _Command, **kwargs)
+
+
+app = _Application(
     cls=_Commands,
     help="TensorFlow functions to proven, fused TensorFlow Lite files.",
     no_args_is_help=True,
@@ -72,6 +92,8 @@ def work(verbose: bool = False, silent: bool = False, refused: int = 1) -> Itera
             _say(f"{type(error).__name__}: {error}")
             raise typer.Exit(refused) from error
         except OSError as error:
+            if is_users(error):
+                raise
             _say(f"cannot read or write: {error}")
             raise typer.Exit(refused) from error
 

@@ -9,12 +9,15 @@ from __future__ import annotations
 import os
 import signal
 import sys
+from collections.abc import Callable
 from types import FrameType
 from typing import Any
 
 _AGAIN_S = 0.02
 _IMPORTS = "<frozen importlib._bootstrap>"
 _RECEIVED: list[int] = []
+ENDINGS: list[Callable[[], object]] = []
+"""Called where an interrupt ends the process at once."""
 
 
 class Interrupted(SystemExit):
@@ -49,6 +52,8 @@ def exit_code(code: int) -> int:
 def _interrupt(number: int, frame: FrameType | None) -> None:
     _RECEIVED.append(number)
     if _is_importing(frame):  # an extension module that is taken apart on its way in may end the process by a crash
+        for ending in ENDINGS:
+            ending()
         os._exit(128 + number)
     if len(_RECEIVED) == 1:  # the first one ends the command, whose clean-up no other may interrupt
         raise Interrupted(128 + number)

@@ -9,7 +9,7 @@ import typer
 
 from jfuse.cli import options
 from jfuse.cli.frame import app, work
-from jfuse.cli.options import check_targets, need_target, one_of
+from jfuse.cli.options import need_target, one_of
 from jfuse.passes.options import PADDINGS, STATES, LoweringOptions, RecurrenceOptions
 
 
@@ -31,7 +31,6 @@ def quantize_report(
     one_of("by", by, ("own", "propagated", "graph"))
     options.need_file(model)
     options.need_data("data", data)
-    check_targets(model, json, html, explorer)
     with work(verbose, quiet):
         from jfuse.cli import quantization_report
 
@@ -53,7 +52,6 @@ def optimize(
     """Write FILE with loops fused and unrolled steps joined, never larger or slower than it; else as it is, and why."""
     need_target(target)
     options.need_file(model)
-    check_targets(model, output, json)
     with work(verbose, quiet):
         from jfuse.cli import improvement
 
@@ -85,7 +83,6 @@ def tune(
     one_of("state", state, STATES)
     one_of("padding", padding, PADDINGS)
     need_target(target)
-    check_targets(source, output, json)
     with work(verbose, quiet):
         from jfuse.cli import improvement
 
@@ -139,8 +136,6 @@ def bench(
 
     Example: jfuse bench saved_model/ --batch 1 --html bench.html
     """
-    for model in models:
-        check_targets(model, json, html, png)
     sizes = options.shapes_of(shape)
     options.check_modules(import_)
     with work(verbose, quiet):
@@ -180,8 +175,6 @@ def diff(
 
     Example: jfuse diff before.tflite after.tflite --json diff.json
     """
-    for model in (a, b):
-        check_targets(model, json)
     with work(verbose, quiet, refused=2):
         from jfuse.cli import measuring
 

@@ -11,8 +11,7 @@ from typing import Annotated, Any
 
 import typer
 
-from jfuse.errors import JfuseError
-from jfuse.files import CPP_SUFFIXES, writable_target
+from jfuse.files import CPP_SUFFIXES
 from jfuse.passes.options import MACHINES
 from jfuse.quantization.recipe_names import NAMES as RECIPES
 from jfuse.tflite.targets.names import NAMES, RUNTIMES, is_target
@@ -271,15 +270,3 @@ def check_modules(names: Sequence[str] | None) -> None:
             found = None
         if found is None:
             raise typer.BadParameter(f"there is no module {name!r}", param_hint="--import")
-
-
-def check_targets(source: Path, *files: Path | None) -> None:
-    """Raise BadParameter where a file cannot be written, or would take the source's place, before anything slow."""
-    origin = source.resolve()
-    for path in filter(None, files):
-        try:
-            target = writable_target(path)
-        except JfuseError as error:
-            raise typer.BadParameter(f"{path}: {error.found}") from error
-        if target == origin or (origin.is_dir() and target.is_relative_to(origin)):
-            raise typer.BadParameter(f"{path} is the source, or in its folder: it would be overwritten")

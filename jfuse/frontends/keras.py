@@ -13,7 +13,9 @@ from jfuse.frontends.keras_h5 import H5_SUFFIXES, check_h5, read_h5
 from jfuse.frontends.tensorflow.callable import DEFAULT_KEY, reason_of
 from jfuse.frontends.tensorflow.live_function import LiveFunction
 from jfuse.frontends.tensorflow.signature import TfSignature, flat_names
+from jfuse.frontends.utf8_names import utf8_name
 from jfuse.limits import DEFAULT_LIMITS, Limits
+from jfuse.settings import own_random_numbers
 
 
 def is_keras_model(source: object) -> bool:
@@ -29,13 +31,14 @@ def load_keras_file(path: Path, *, unsafe: bool = False, limits: Limits = DEFAUL
     """
     is_h5 = path.suffix in H5_SUFFIXES
     config, module, version = read_h5(path) if is_h5 else _of_archive(path, limits)
+    # Both libraries write the module "keras" for a Sequential; only the version tells them apart.
+    library = _library(module, version)
     try:
-        # Both libraries write the module "keras" for a Sequential; only the version tells them apart.
-        library = _library(module, version)
         if not unsafe:
             check = check_h5 if is_h5 else check_archive
             check(path, config, lambda name: library.saving.get_registered_object(name) is not None, limits)
-        return library.models.load_model(path, compile=False, safe_mode=not unsafe)
+        with utf8_name(path) as name, own_random_numbers():
+            return library.models.load_model(name, compile=False, safe_mode=not unsafe)
     except JfuseError:
         raise
     except Exception as error:  # both libraries raise whatever their layers raise
@@ -80,7 +83,8 @@ def keras_signature(model: Any, input_signature: Sequence[Any] | None) -> TfSign
         return model(tf.nest.pack_sequence_as(structure, inputs), training=False)
 
     try:
-        function = tf.function(call, autograph=False).get_concrete_function(*specs)
+        with own_random_numbers():  # a layer that is built here draws
+            function = tf.function(call, autograph=False).get_concrete_function(*specs)
     except Exception as error:  # tracing runs the layers' code
         raise ImportFailed(f"the model {model.name!r} could not be traced", found=reason_of(error)) from error
     names = tuple(_name(t, i) for i, t in enumerate(tensors))

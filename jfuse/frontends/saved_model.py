@@ -15,6 +15,7 @@ from jfuse.frontends.stored_functions import StoredModel
 from jfuse.frontends.tensorflow.callable import reason_of
 from jfuse.frontends.tensorflow.live_function import LiveFunction
 from jfuse.frontends.tensorflow.signature import TfSignature, flat_names
+from jfuse.frontends.utf8_names import utf8_name
 from jfuse.tf_nodes.presence import need_tensorflow
 
 
@@ -55,7 +56,8 @@ def _loaded(path: Path) -> Any:
     import tensorflow as tf
 
     try:
-        found = tf.saved_model.load(str(path))
+        with utf8_name(path) as name:
+            found = tf.saved_model.load(str(name))
     except Exception as error:  # TensorFlow raises whatever its readers raise
         raise ImportFailed(f"{path} cannot be read as a SavedModel", found=reason_of(error)) from error
     if not isinstance(getattr(found, "signatures", None), Mapping):

@@ -10,9 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from jfuse.errors import JfuseError
+from jfuse.errors import JfuseError, shown
 from jfuse.noise.figures import decibels
 from jfuse.option_values import need_mapping
+from jfuse.users_code import users_code
 
 Outputs = Mapping[str, np.ndarray]
 """The outputs of all calls by name, with calls along a new first axis."""
@@ -52,8 +53,18 @@ class Goal:
     def score(self, found: Outputs, wanted: Outputs) -> float:
         """How good outputs are: the least SNR, or the metric less the float model's."""
         if self.metric is not None:
-            return float(self.metric(found)) - float(self.metric(wanted))
+            return self._measured(found) - self._measured(wanted)
         return min((_snr(found[n], a) for n, a in wanted.items() if a.dtype.kind == "f"), default=float("inf"))
+
+    def _measured(self, outputs: Outputs) -> float:
+        """The metric of outputs; raises JfuseError where it gives no number."""
+        assert self.metric is not None
+        with users_code():
+            score = self.metric(outputs)
+        try:
+            return float(score)
+        except (TypeError, ValueError) as error:
+            raise JfuseError("the metric gives no number", found=shown(score)) from error
 
     @property
     def least(self) -> float:

@@ -8,6 +8,7 @@ from typing import Any
 from jfuse.errors import JfuseError
 from jfuse.opaque_ops.custom_options import map_options
 from jfuse.passes.options import CustomOptions
+from jfuse.users_code import users_code
 
 Attributes = Callable[[], Mapping[str, Any]]
 Written = Callable[[], Mapping[str, Any] | bytes]
@@ -19,7 +20,9 @@ def given_options(name: str, given: CustomOptions, attributes: Attributes, writt
     attributes: what a function that was given is called with. written: what is written where nothing was given.
     """
     if callable(given):
-        given = given(attributes())
+        known = attributes()
+        with users_code():
+            given = given(known)
     if given is None or given is True:
         given = written()
     if isinstance(given, Mapping):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import wraps
 from pathlib import Path
@@ -53,6 +54,7 @@ from jfuse.passes.simplify.simplify import simplify
 from jfuse.passes.states.modes import apply_state_mode
 from jfuse.passes.states.placement import place_states, prepare_results
 from jfuse.report import Report
+from jfuse.users_code import is_ours, users_code
 
 Of = TypeVar("Of", Graph, Program)
 Pass = Callable[[Graph, Context], Graph]
@@ -71,7 +73,12 @@ class Stage:
 
     @property
     def __name__(self) -> str:
-        return self.run.__name__
+        return getattr(self.run, "__name__", type(self.run).__name__)
+
+    @property
+    def remedy(self) -> str:
+        """What to do about a graph that the pass has spoilt."""
+        return "report this model" if is_ours(self.run) else "mend the pass: it gives a whole graph, of equal results"
 
 
 PipelineStep = Pass | Stage
@@ -196,13 +203,13 @@ def run_pipeline(
     dump_dir: a folder to write the text after each pass to. dumped: how many passes before these have done so.
     """
     ctx = replace(ctx, sub=SUB_PASSES)
-    for number, step in enumerate(passes):
+    steps = tuple(step if isinstance(step, Stage) else Stage(step) for step in passes)
+    for number, step in enumerate(steps):
         started = time.perf_counter()
         ctx.on_stage(step.__name__)
-        step = step if isinstance(step, Stage) else Stage(step)
         try:
             checked = program.graphs() if number else ()  # by the step before
-            program = _step(step, program, ctx, _Checks(passes[:number], checked, check_types))
+            program = _step(step, program, ctx, _Checks(steps[:number], checked, check_types))
         except Exception as error:
             note_place(error, step=f"pass {step.__name__}")
             raise
@@ -220,24 +227,35 @@ class _Checks:
     before: the passes before it, for the message.
     """
 
-    before: tuple[PipelineStep, ...]
+    before: tuple[Stage, ...]
     checked: tuple[Graph, ...]
     types: bool
 
 
 def _step(step: Stage, program: Program, ctx: Context, checks: _Checks) -> Program:
     if step.on == "program":
-        program = step.run(program, ctx)
+        program = _result(step, program, ctx)
         for signature in distinct(program):
             _check(step, signature.graph, ctx, checks, len(signature.states))
         return program
 
     def changed(graph: Graph) -> Graph:
-        result: Graph = step.run(graph, ctx)
+        result = _result(step, graph, ctx)
         _check(step, result, ctx, checks)
         return result
 
     return program.with_graphs(changed)
+
+
+def _result(step: Stage, of: Of, ctx: Context) -> Of:
+    """What a pass makes of a graph or program; raises JfuseError where it is none."""
+    with nullcontext() if is_ours(step.run) else users_code():
+        result = step.run(of, ctx)
+    if not isinstance(result, type(of)):
+        raise JfuseError(
+            f"the pass {step.__name__!r} gives no {type(of).__name__}", found=shown(result), remedy=step.remedy
+        )
+    return result
 
 
 def _check(step: Stage, result: Graph, ctx: Context, checks: _Checks, states: int = 0) -> None:
@@ -252,7 +270,7 @@ def _check(step: Stage, result: Graph, ctx: Context, checks: _Checks, states: in
             where=error.where,
             expected=error.expected,
             found=error.found,
-            remedy="report this model",
+            remedy=step.remedy,
         ) from error
     broken_by = None if step.promise is None else step.promise.broken_by(result, ctx, states)
     if step.promise is not None and broken_by is not None:
@@ -260,7 +278,7 @@ def _check(step: Stage, result: Graph, ctx: Context, checks: _Checks, states: in
             f"the pass {step.__name__!r} broke its promise (passes before it: {names})",
             expected=step.promise.text,
             found=str(broken_by),
-            remedy="report this model",
+            remedy=step.remedy,
         )
 
 

@@ -9,12 +9,13 @@ from functools import cached_property
 from typing import Any, TypeAlias
 
 from jfuse.errors import TypeMismatch
-from jfuse.ir.dims import same
+from jfuse.ir.dims import Dim, same, symbols_in, symbols_of
 from jfuse.ir.graph import Atom, Const, Eqn, Graph, Var
 from jfuse.ir.trace import Trace, active_trace, at_source, recording
 from jfuse.ir.walk import is_same_type, substitute, use_counts
 from jfuse.kernels.control import EXACT, composite
 from jfuse.lowering.rule_tools.case_distinctions import switch_of
+from jfuse.lowering.rules import need
 
 Visit: TypeAlias = Callable[[Eqn], Sequence[Any] | None]
 """Called with an equation whose operands are up to date. Returns its new results, recorded in the active trace, or None
@@ -28,12 +29,18 @@ class Rewriting:
 
     A replaced equation gives its Vars to the new one, so names, known values and later equations stay as they are.
     What a replaced equation alone has read stays, for `eliminate_dead_code` to find.
-    rounds_weights: whether the constant weights of an equation are to be kept in few bits.
+    rounds_weights: whether the constant weights of an equation are to be kept in few bits. refines: a result may know a
+    size that data decide in the equation that it replaces; `sizes` has these by name, for whoever renames them in all
+    types.
     """
 
-    def __init__(self, graph: Graph, rounds_weights: Callable[[Eqn], bool] = lambda eqn: False) -> None:
+    def __init__(
+        self, graph: Graph, rounds_weights: Callable[[Eqn], bool] = lambda eqn: False, *, refines: bool = False
+    ) -> None:
         self._graph = graph
         self.rounds_weights = rounds_weights
+        self._refines = refines
+        self.sizes: dict[str, Dim] = {}
         self._changed = False
         self._trace: Trace  # of `run`, which asks what the methods below answer
         self._replaced: dict[Var, Atom] = {}
@@ -75,6 +82,24 @@ class Rewriting:
         """What stands for a Var of an equation that was visited."""
         return self._replaced.get(var, var)
 
+    def need_fitting(self, eqn: Eqn, results: Sequence[Any]) -> None:
+        """Raise NotFused where `results` would not be taken for those of the visited equation; none are no question."""
+        sizes = ", ".join(f"{name} = {size}" for name, size in self._trace.sizes.items() if results)
+        need(not sizes, "sizes_agree", want="no assumption on run-time sizes", got=sizes)
+        for old, new in zip(eqn.outputs, map(self._trace.atom, results), strict=False):
+            need(self._fits(eqn, old, new), "result_type", want=old.type, got=new.type)
+
+    def _fits(self, eqn: Eqn, old: Var, new: Atom) -> bool:
+        return _fits(eqn, Var(old.type.substitute(self._known(eqn, old, new))), new)
+
+    def _known(self, eqn: Eqn, old: Var, new: Atom) -> dict[str, Dim]:
+        """The sizes of a result that data decide in the equation, and that its replacement knows."""
+        if not self._refines or old.type.rank != new.type.rank:
+            return {}
+        given = symbols_in(tuple(a.type.shape for a in (*eqn.inputs, *self._graph.inputs) if a is not None))
+        pairs = zip(old.type.shape, new.type.shape, strict=True)
+        return {str(d): e for d, e in pairs if {str(d)} == symbols_of(d) - given and symbols_of(e) <= given}
+
     def run(self, visit: Visit) -> Graph:
         """The graph with each equation kept or replaced as `visit` says; the old object where nothing was replaced."""
         with recording() as self._trace:
@@ -98,8 +123,10 @@ class Rewriting:
 
     def _replace(self, eqn: Eqn, results: Sequence[Any], start: int) -> bool:
         atoms = [self._trace.atom(r) for r in results]
-        if not all(_fits(eqn, old, new) for old, new in zip(eqn.outputs, atoms, strict=True)):
+        if not all(self._fits(eqn, old, new) for old, new in zip(eqn.outputs, atoms, strict=True)):
             return False
+        for old, new in zip(eqn.outputs, atoms, strict=True):
+            self.sizes |= self._known(eqn, old, new)
         recorded = self._trace.take_back(start)
         fresh = {out for e in recorded for out in e.outputs}
         renamed: dict[Var, Var] = {}

@@ -18,6 +18,7 @@ from jfuse.ir.types import DType, TensorType
 from jfuse.proof.inputs import draws, long_sizes, size_choices
 from jfuse.proof.ranges import integer_limits
 from jfuse.quantization.npz import npz_arrays
+from jfuse.users_code import users_code, users_elements
 
 CalibrationData: TypeAlias = Any
 """What `calibration=` takes.
@@ -143,7 +144,8 @@ class _Reader:
 
     def _of_stream(self, data: Any, key: str) -> Iterator[Item]:
         if callable(data):
-            data = data()
+            with users_code():
+                data = data()
         if hasattr(data, "as_numpy_iterator"):
             data = data.as_numpy_iterator()
         if not isinstance(data, Iterable):
@@ -151,7 +153,7 @@ class _Reader:
                 f"no calibration data: {shown(data)}",
                 expected="a function that yields calls, calls, arrays, files, a tf.data.Dataset, or 'random'",
             )
-        for number, element in enumerate(_elements(data)):
+        for number, element in enumerate(users_elements(data, "the calibration data")):
             yield self._item(element, key, f"item {number} of the calibration data")
 
     def _item(self, element: Any, key: str, place: str) -> Item:
@@ -301,25 +303,7 @@ class _Cut:
 
 def repeatable(data: CalibrationData) -> CalibrationData:
     """The data as something that can be gone through twice: an iterator as the list of its items."""
-    return list(_elements(data)) if isinstance(data, Iterator) else data
-
-
-def _elements(data: Iterable[Any]) -> Iterator[Any]:
-    """The elements. An error of the code that gives them passes, and says in a note which one it was about to give."""
-    elements, last, number = iter(data), object(), 0
-    while True:
-        try:
-            element = next(elements, last)
-        except Exception as error:
-            error.add_note(
-                f"jfuse asked for item {number} of the calibration data; this error is of the code that gives it"
-            )
-            error.jfuse_given = True  # type: ignore[attr-defined]
-            raise
-        if element is last:
-            return
-        yield element
-        number += 1
+    return list(users_elements(data, "the calibration data")) if isinstance(data, Iterator) else data
 
 
 def _is_array(value: Any) -> bool:

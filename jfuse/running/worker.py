@@ -19,6 +19,7 @@ from jfuse.running.litert_worker.messages import PROGRESS, Messages
 from jfuse.running.patience import ProcessWatch
 
 _FOLDER = Path(__file__).with_name("litert_worker")
+_FIRST_HANDLE = 3  # after the standard streams, which the process has of its own
 _LAST_WORDS = 2000  # characters of what a process wrote before it died
 _NO_MEMORY = ("bad_alloc", "MemoryError", "Cannot allocate memory", "ut of memory", "length_error")
 _OUTSIDE = ("SIGKILL", "SIGTERM", "SIGINT", "SIGHUP", "SIGQUIT")  # Windows has two of them
@@ -240,11 +241,19 @@ class Worker:
 
 
 def _nameless(name: str) -> int:
-    """A file in memory, or on the disk without a name."""
+    """A file in memory, or on the disk without a name; never as a standard stream, which may be closed here."""
     if hasattr(os, "memfd_create"):
-        return os.memfd_create(f"jfuse {name}")
-    with tempfile.TemporaryFile() as file:
-        return os.dup(file.fileno())
+        handle = os.memfd_create(f"jfuse {name}")
+    else:
+        with tempfile.TemporaryFile() as file:
+            handle = os.dup(file.fileno())
+    low = []
+    while handle < _FIRST_HANDLE:
+        low.append(handle)
+        handle = os.dup(handle)
+    for each in low:
+        os.close(each)
+    return handle
 
 
 def name_of_signal(number: int) -> str:

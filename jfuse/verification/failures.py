@@ -132,8 +132,11 @@ class Failures:
         folder = self.matched.options.finding.save_failing
         if folder is None:
             return None
-        save_calls(Path(folder) / name, row)
-        return Path(folder) / name
+        path, inputs = Path(folder) / name, self.matched.options.sampling.inputs
+        if isinstance(inputs, str | Path) and path.exists() and path.samefile(inputs):
+            path = path.with_stem(f"{path.stem}-again")  # what was read stays as it is
+        save_calls(path, row)
+        return path
 
     def _fails(self, like: Wrong, row: Row) -> bool:
         return self._again(like, row) is not None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from jfuse.ir.dims import Shape, floor_divided, is_known, product, same, symbols_in, symbols_of
 from jfuse.ir.graph import Var
 from jfuse.ir.types import DType
 from jfuse.kernels import ops
@@ -20,8 +21,9 @@ _MOST_ROWS = 2**31 - 3  # an id is i32, and so is one more than the last
 def fuse_embedding(table: Array, ids: Array) -> Array:
     """Rows of a table by id -> EMBEDDING_LOOKUP.   table: n[rows, ...]; ids: i[...] -> n[..., ...]
 
-    TFLite fails on an id out of range. So does a body that gathers; one that multiplies with a one-hot row gives zeros
-    there, and the table gets a row of zeros before and behind it for that. Claims the comparison in the one-hot row.
+    A body that gives its rows another shape, as flat ones, gets a RESHAPE. TFLite fails on an id out of range. So does
+    a body that gathers; one that multiplies with a one-hot row gives zeros there, and the table gets a row of zeros
+    before and behind it for that. Claims the comparison in the one-hot row.
     """
     need(rank(table) >= 2, "table_rank", want="2 or more", got=str(type_of(table)))
     need(dtype(ids).is_integer, "integer_ids", want="an integer", got=str(type_of(ids)))
@@ -30,11 +32,23 @@ def fuse_embedding(table: Array, ids: Array) -> Array:
     if site().index_limit(ids) is None:
         table, ids = _guarded(table, ids)
     ids = ids if dtype(ids) is DType.i32 else ops.cast(ids, out_data_type=DType.i32)
-    if rank(ids) == 1:
-        return ops.embedding_lookup(ids, table)
-    found = ops.embedding_lookup(ops.reshape(ids, [-1]), table)
+    found = ops.embedding_lookup(ids if rank(ids) == 1 else ops.reshape(ids, [-1]), table)
+    shape = _shape(ids, table)
+    if rank(ids) == 1 and len(shape) == rank(table):
+        return found
     sources = [v for v in (ids, found) if isinstance(v, Var)]
-    return ops.reshape(found, shape_tensor((*ids.shape, *table.shape[1:]), sources))
+    return ops.reshape(found, shape_tensor(shape, sources))
+
+
+def _shape(ids: Array, table: Array) -> Shape:
+    """The shape of the result: of the ids and a row, or that of the body where it has as many elements."""
+    own, (first, *row) = (*ids.shape, *table.shape[1:]), site().result_type(0).shape or (1,)
+    size = product(tuple(row))
+    if len(own) == 1 + len(row) or not is_known(size) or not size:
+        return own
+    count = floor_divided(product(own), size)
+    is_lost = symbols_of(first) - symbols_in((own,))  # its body does not know how many rows there are
+    return (count, *row) if is_lost or same(first, count) is True else own
 
 
 def _guarded(table: Array, ids: Array) -> tuple[Array, Array]:

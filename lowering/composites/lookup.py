@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import replace
+
 import numpy as np
 
+from jfuse.ir.dims import product
+from jfuse.ir.evaluate import evaluate
+from jfuse.ir.graph import Const, Graph, Var
 from jfuse.ir.types import DType
+from jfuse.ir.walk import live_eqns, producers, substitute_graph
 from jfuse.kernels import ops
 from jfuse.kernels.core.op import Array
+from jfuse.lowering.rule_tools.case_distinctions import run_time_switches
 from jfuse.lowering.rule_tools.operands import as_i32
 from jfuse.lowering.rule_tools.query import dtype, is_constant, rank, type_of
 from jfuse.lowering.rule_tools.rule_context import site
@@ -49,6 +57,7 @@ def fuse_embedding_lookup_sparse(
 
     params: f32[rows, ...]; ids: i32|i64[n]; indices: i32|i64[n, rank], where each id stands, constant and row by row;
     dense_shape: i32|i64[rank], constant; weights: f32[n]; result: f32[*dense_shape[:-1], ...]
+    A body that guards its divisor, as of rows without ids, gets sums over weights that its own factors have multiplied.
     """
     need(combiner in _COMBINERS, "combiner", want=" or ".join(_COMBINERS), got=combiner)
     need(
@@ -61,6 +70,10 @@ def fuse_embedding_lookup_sparse(
     need(is_constant(dense_shape), "lookup_at_run_time", want="a constant shape", got=str(type_of(dense_shape)))
     need(is_constant(indices), "lookup_at_run_time", want="constant indices", got=str(type_of(indices)))
     outer = [tuple(place) for place in np.asarray(indices)[:, :-1].tolist()]
+    if combiner != "sum" and next(run_time_switches(site().body), None) is not None:
+        operands = dict(params=params, ids=ids, indices=indices, dense_shape=dense_shape, weights=weights)
+        rows = np.ravel_multi_index(np.transpose(outer), np.asarray(dense_shape)[:-1]) if outer else []
+        weights, combiner = ops.mul(weights, ops.gather(_factors(operands), np.asarray(rows, np.int32))), "sum"
     # The kernel divides a row's sum as soon as another row begins.
     need(combiner == "sum" or outer == sorted(outer), "indices_not_sorted", want="the ids of a row side by side")
     limit = site().index_limit(ids)
@@ -68,6 +81,37 @@ def fuse_embedding_lookup_sparse(
     return ops.embedding_lookup_sparse(
         as_i32(ids), as_i32(indices), as_i32(dense_shape), weights, params, combiner=combiner.upper()
     )
+
+
+def _factors(operands: Mapping[str, Array]) -> Array:
+    """What the body multiplies each row of sums with, one for each row: what it gives for sums of ones."""
+    body, names = site().body, site().arguments
+    bound = [operands.get(name) for name in names]
+    bound = list(operands.values()) if any(a is None for a in bound) else bound
+    table = next(v for v, a in zip(body.inputs, bound, strict=True) if a is operands["params"])
+    total = _sums(body, table)
+    need(total.type.is_static, "lookup_operands", want="sums of known sizes", got=str(total.type))
+    ones = Const(np.ones([int(d) for d in total.type.shape], np.float32))
+    after = substitute_graph(body, {total: ones})
+    (found,) = evaluate(replace(after, eqns=live_eqns(after, after.outputs)), bound)
+    rows = product(body.outputs[0].type.shape[: -(rank(operands["params"]) - 1)])
+    return ops.reshape(ops.strided_slice(ops.reshape(found, [rows, -1]), [0, 0], [rows, 1], [1, 1]), [-1])
+
+
+def _sums(body: Graph, table: Var) -> Var:
+    """The last value from a table that is more than another one element by element: the sums of its rows."""
+    made, of_table = producers(body), {table}
+    for eqn in body.eqns:
+        of_table.update(eqn.outputs if of_table.intersection(a for a in eqn.inputs if isinstance(a, Var)) else ())
+    (atom,) = body.outputs
+    while isinstance(atom, Var) and (eqn := made.get(atom)) is not None:
+        sources = [a for a in eqn.inputs if isinstance(a, Var) and a in of_table]
+        if len(sources) != 1 or not (eqn.op.elementwise or eqn.op.moves == "renames"):
+            break
+        (atom,) = sources
+    need(isinstance(atom, Var), "lookup_operands", want="a result that depends on the table")
+    assert isinstance(atom, Var)
+    return atom
 
 
 @fuses("lsh_projection", makes=("LSH_PROJECTION",))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,50 +9,10 @@ import numpy as np
 
 from jfuse.kernels import ops
 from jfuse.kernels.core.op import Array
-from jfuse.kernels.fused.lstm_cell import GATES
+from jfuse.lowering.composites.masked_cell import LstmWeights, masked_last_cell
 from jfuse.lowering.composites.sequence import Masking, ScanAttributes, Steps, freezing
 from jfuse.lowering.rule_tools.query import dtype, scalar
-from jfuse.lowering.rules import fuses, need
-
-
-@dataclass(frozen=True)
-class LstmWeights:
-    """The constants of `jfuse.lstm`: of each gate and of the projection, None for those that a cell does not have.
-
-    weights f[u,i], or f[u,i+1] where the last column is for an input of 1; recurrent f[u,o], or f[u] for a diagonal;
-    bias, peephole and norm f[u]; projection f[o,u], f[o].
-    """
-
-    forget_weights: Array
-    cell_weights: Array
-    output_weights: Array
-    forget_recurrent: Array
-    cell_recurrent: Array
-    output_recurrent: Array
-    forget_bias: Array
-    cell_bias: Array
-    output_bias: Array
-    input_weights: Array | None = None
-    input_recurrent: Array | None = None
-    input_bias: Array | None = None
-    input_peephole: Array | None = None
-    forget_peephole: Array | None = None
-    output_peephole: Array | None = None
-    projection_weights: Array | None = None
-    projection_bias: Array | None = None
-    input_norm: Array | None = None
-    forget_norm: Array | None = None
-    cell_norm: Array | None = None
-    output_norm: Array | None = None
-
-    def of_gates(self, kind: str, gates: Sequence[str] = GATES) -> list[Array | None]:
-        """The constants of a kind ("weights", "bias", …) of each gate."""
-        return [getattr(self, f"{gate}_{kind}") for gate in gates]
-
-    @property
-    def is_diagonal(self) -> bool:
-        """Whether the recurrent weights are vectors."""
-        return bool(self.forget_recurrent.ndim == 1)
+from jfuse.lowering.rules import fuses
 
 
 @dataclass(frozen=True)
@@ -82,15 +41,15 @@ def fuse_lstm(
 
     x: f[t,b,i]; h: f[b,o]; c: f[b,u]; weights are rounded to the dtype of x. They may have more units than c, which
     stay 0. Without the input gate's weights it is 1 minus the forget gate. one_step: t is 1, and the op that has no
-    axis of steps is meant.
+    axis of steps is meant. The last c of masked steps with layer norms is that of a second op.
     """
     wanted = scan.wanted()
     needs_one = int(weights.forget_weights.shape[1]) > x.shape[2]
     steps = Steps.of(_with_one(x) if needs_one else x, masking, scan)
     entering = weights.of_gates("weights")
-    freezes = masking.mask is not None and "c" in wanted
+    reads_c = masking.mask is not None and "c" in wanted
+    freezes = reads_c and weights.forget_norm is None  # a norm would take the large numbers away
     if freezes:
-        need(weights.forget_norm is None, "masked_layer_norm", want="a mask without layer normalization", got="both")
         towards = (0.0, 1.0, None, None)
         entering = [w if w is None else freezing(w, gate) for w, gate in zip(entering, towards, strict=True)]
     idle = weights.forget_weights.shape[0] - c.shape[1]
@@ -116,6 +75,8 @@ def fuse_lstm(
         y, _, last_c = ops.unidirectional_sequence_lstm(
             steps.with_freeze() if freezes else steps.x, *operands, **spelled
         )
+    if reads_c and not freezes:
+        last_c = masked_last_cell(steps, weights, y, h, c, spelled)
     last_c = ops.strided_slice(last_c, [0, 0], [0, c.shape[1]], [1, 1], begin_mask=3, end_mask=1) if idle else last_c
     return steps.results(wanted, y, h=h, c=last_c, held=masking.held, fill=masking.fill)
 

@@ -17,7 +17,7 @@ from jfuse.lowering.rule_tools.rule_context import site
 from jfuse.lowering.rules import need
 
 _BATCH_MAJOR = (1, 0, 2)
-_FROZEN = 1e4  # in front of a sigmoid: exactly 0 or 1 in f32, unless the rest of the sum is above 9,000
+FROZEN = 1e4  # in front of a sigmoid: exactly 0 or 1 in f32, unless the rest of the sum is above 9,000
 
 
 @dataclass(frozen=True)
@@ -97,9 +97,17 @@ class Steps:
 
     def with_freeze(self) -> Array:
         """x with one more column: 1 after the last counted step, 0 before; x is 0 there.   f[t,b,i+1]"""
-        valid = ops.expand_dims(ops.reverse_v2(self.valid, [0]) if self.left else self.valid, 2)
-        column = ops.cast(ops.logical_not(valid), out_data_type=dtype(self.x))
-        return ops.concatenation(ops.select_v2(valid, self.x, scalar(0, self.x)), column, axis=2)
+        column = ops.cast(ops.logical_not(self._in_front), out_data_type=dtype(self.x))
+        return ops.concatenation(self.with_value(self.x, 0.0), column, axis=2)
+
+    def with_value(self, x: Array, value: float) -> Array:
+        """The sequence with that value in the steps that do not count.   x: f[t,b,n], in the order of `self.x`"""
+        return ops.select_v2(self._in_front, x, scalar(value, x))
+
+    @cached_property
+    def _in_front(self) -> Array:
+        """Whether each step of `self.x` counts: those that do come first.   bool[t,b,1]"""
+        return ops.expand_dims(ops.reverse_v2(self.valid, [0]) if self.left else self.valid, 2)
 
     def results(self, names: Sequence[str | None], y: Array, **values: Array | None) -> tuple[Any, ...]:
         """The value of each name (None for None), made of y, the op's output f[t,b,u], and of values by name.
@@ -150,7 +158,7 @@ class Steps:
 
 def freezing(weights: np.ndarray, gate: float | None) -> np.ndarray:
     """Weights with a column for `with_freeze`, which takes the gate to 0 or 1 or leaves it.   f[u,i] -> f[u,i+1]"""
-    towards = 0.0 if gate is None else _FROZEN if gate else -_FROZEN
+    towards = 0.0 if gate is None else FROZEN if gate else -FROZEN
     return np.concatenate([weights, np.full((len(weights), 1), towards, weights.dtype)], axis=1)
 
 

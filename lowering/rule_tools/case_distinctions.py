@@ -36,6 +36,8 @@ def run_time_switches(graph: Graph, constant: Collection[Var] = ()) -> Iterator[
         if not any(a in varying for i, a in enumerate(eqn.inputs) if not _is_shape_only(eqn, i)):
             continue
         varying.update(eqn.outputs)
+        if eqn.op.selects and eqn.inputs[0] not in varying:
+            continue  # the same choice for all data
         family = switch_of(eqn) or _of_activation(eqn)
         if family is not None:
             yield family, eqn

@@ -1,4 +1,4 @@
-"""Sizes that a model computes in double precision, which LiteRT does not: the same numbers in integers."""
+"""Sizes that a model computes in floats: the same numbers in integers. LiteRT has no double precision."""
 
 from __future__ import annotations
 
@@ -10,18 +10,20 @@ from jfuse.ir.graph import Const, Var
 from jfuse.ir.trace import producer
 from jfuse.ir.types import DType
 from jfuse.kernels import ops
-from jfuse.kernels.core.op import Array
+from jfuse.kernels.core.op import Array, static_value
 
 _ARITHMETIC = (ops.add, ops.sub, ops.mul, ops.div)
+_FLOATS = (DType.f32, DType.f64)
 _SIZES = np.arange(2**15)
 """The sizes for which both spellings are compared: larger images are none, and products of two such are in i32."""
 
 
 def whole_part(x: Array) -> Array | None:
-    """What a cast to i32 makes of an f64 scalar that a size is multiplied to, as n * p // q; None where none is.
+    """What a cast to i32 makes of a float scalar that a size is multiplied to, as n * p // q; None where none is.
 
-    So is the border of tf.image.central_crop, (n - n * fraction) / 2. p / q is the largest of all whole parts over
-    their sizes, so that no other quotient of small numbers can be right where it is not.
+    Of an f32 scalar only where the size is one of a tensor: LiteRT computes on other numbers as TensorFlow does. So is
+    the border of tf.image.central_crop, (n - n * fraction) / 2. p / q is the largest of all whole parts over their
+    sizes, so that no other quotient of small numbers can be right where it is not.
     """
     found = _of_sizes(x)
     if found is None:
@@ -38,15 +40,15 @@ def whole_part(x: Array) -> Array | None:
 
 
 def _of_sizes(x: Any) -> tuple[Var, np.ndarray] | None:
-    """The i32 scalar from which an f64 scalar follows by arithmetic with constants, and its value for each size."""
+    """The i32 scalar from which a float scalar follows by arithmetic with constants, and its value for each size."""
     made = producer(x) if isinstance(x, Var) and x.type.rank == 0 else None
     if made is None:
         return None
     (first, *_), result = made.inputs, made.outputs[0].type.dtype
     if made.op is ops.cast and isinstance(first, Var):
-        is_size = first.type.dtype is DType.i32 and result is DType.f64
-        return (first, _SIZES.astype(np.float64)) if is_size else None
-    if made.op not in _ARITHMETIC or result is not DType.f64:
+        is_size = result is DType.f64 or static_value(first) is not None
+        return (first, _SIZES.astype(result.numpy)) if is_size and first.type.dtype is DType.i32 else None
+    if made.op not in _ARITHMETIC or result not in _FLOATS:
         return None
     parts = [a.array if isinstance(a, Const) else _of_sizes(a) for a in made.inputs]
     of_size = [part for part in parts if isinstance(part, tuple)]

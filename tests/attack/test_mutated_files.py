@@ -44,7 +44,15 @@ def _far_zero_points(model: Any) -> None:
             found.quantization.zeroPoint = np.array([2**20], np.int64)
 
 
+def _without_second_operand(model: Any) -> None:
+    operator = model.subgraphs[0].operators[0]
+    operator.inputs = np.array([operator.inputs[0], -1, *operator.inputs[2:]], np.int32)
+
+
 ROWS: dict[str, Row] = {
+    "an operand that is left out": Row(
+        integer_dense, _without_second_operand, r"an operator lacks its operand 'weights'"
+    ),
     # LiteRT's kernel takes the 10 numbers for one row of 8, and drops the others.
     "integers that no shape of their operator takes": Row(
         integer_dense, _shaped(b"x", 2, 5), r"fully_connected does not take these operands"

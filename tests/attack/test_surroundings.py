@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import gc
 import os
+import random
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -12,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import jax
+import keras
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -79,6 +82,41 @@ def test_functions_in_each_other() -> None:
         ).get_concrete_function()
     lite = jfuse.convert(function, verify=False)
     np.testing.assert_allclose(lite(np.array([2.0, 4.0], np.float32)), [203.0, 206.0])
+
+
+def test_random_numbers_go_on(tmp_path: Path) -> None:
+    """Keras draws a seed for each Dropout when it reads a file."""
+    model = keras.Sequential([keras.layers.Input((3,)), keras.layers.Dropout(0.5), keras.layers.Dense(2)])
+    model.save(tmp_path / "model.keras")
+    before = random.getstate(), np.random.get_state()[2]
+    jfuse.load(tmp_path / "model.keras")
+    assert (random.getstate(), np.random.get_state()[2]) == before
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("flag", [">&-", "2>&-", "<&-", "<&- >&- 2>&-"])
+def test_streams_that_are_closed(saved: Path, tmp_path: Path, flag: str) -> None:
+    file = tmp_path / "model.tflite"
+    command = f"{sys.executable} -m jfuse convert {saved} -o {file} {flag}"
+    found = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False)
+    assert (found.returncode, "Traceback" in found.stderr, file.exists()) == (0, False, True)
+
+
+@pytest.mark.slow
+def test_a_flag_that_xla_does_not_know(saved: Path, tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "jfuse", "convert", str(saved), "-o", str(tmp_path / "model.tflite")]
+    environment = {**os.environ, "XLA_FLAGS": "--xla_no_such_flag=1"}
+    found = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
+    assert found.returncode != 0
+    assert "a library ended the command; it said last:" in found.stderr
+    assert "--xla_no_such_flag=1" in found.stderr
+
+
+def test_a_folder_whose_name_is_no_utf8(saved: Path, tmp_path: Path) -> None:
+    folder = tmp_path / os.fsdecode(b"n\xff")
+    shutil.copytree(saved, folder)
+    lite = jfuse.convert(folder)
+    np.testing.assert_allclose(lite(X), np.maximum(X @ WEIGHTS, 0) + np.array([1, 2, 3, 4]), rtol=1e-6)
 
 
 @pytest.mark.slow

@@ -228,6 +228,33 @@ def test_a_fork_starts_its_own() -> None:
     lite.run(KEY, GOOD)
 
 
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
+def test_a_fork_after_jax_has_run_is_told_at_once() -> None:
+    """There jax would wait for threads that only its parent has."""
+    script = (
+        "import os, sys, warnings, jax, jfuse; warnings.simplefilter('ignore'); text = sys.argv[1]; jfuse.parse(text)\n"
+        "before = os.fork()\n"
+        "if not before: jfuse.parse(text); os._exit(0)\n"
+        "assert os.waitpid(before, 0)[1] == 0; jax.devices()\n"
+        "if os.fork(): os.wait(); sys.exit()\n"
+        "try: jfuse.parse(text)\n"
+        "except jfuse.JfuseError as error: print(error, flush=True)\n"
+        "os._exit(0)"
+    )
+    text = 'program {\n  signature "f"("x") -> ("y") = graph 0\n  graph main(a: f32[2]) {\n    return a\n  }\n}'
+    found = subprocess.run([sys.executable, "-c", script, text], capture_output=True, text=True, check=True)
+    assert "jax has run in the process from which this one was forked" in found.stdout
+
+
+def test_streams_that_are_closed() -> None:
+    """A file of the worker's must not get the number of a stream, which the worker has of its own."""
+    script = (
+        "import os; [os.close(n) for n in (0, 2)]; from jfuse.running.worker import _nameless as n; print(n('a') > 2)"
+    )
+    found = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert found.stdout == "True\n"
+
+
 @pytest.mark.parametrize("pool", slow_but(lambda pool: pool is Shared, POOLS))
 def test_no_worker_outlives_its_parent(pool: Any) -> None:
     script = (

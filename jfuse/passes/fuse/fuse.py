@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from jfuse.errors import JfuseError, LowerError, NotFused
-from jfuse.ir.dims import is_known
+from jfuse.ir.dims import Dim, is_known
 from jfuse.ir.graph import Atom, Const, Eqn, Graph, Var
 from jfuse.ir.trace import active_trace, recording
 from jfuse.ir.walk import (
     live_eqns,
+    rename_dims,
     substitute_graph,
     use_counts,
     with_new_bodies,
@@ -32,6 +33,7 @@ from jfuse.passes.fuse.custom_composites import as_custom
 from jfuse.passes.fuse.describe import describe
 from jfuse.passes.fuse.padding_promises import Masks
 from jfuse.passes.fuse.profitability import Costs, is_asked_for
+from jfuse.passes.fuse.result_sizes import lost_sizes
 from jfuse.passes.fuse.rounding import rounds_to, widened
 from jfuse.passes.fuse.rule_calls import atoms, recorded
 from jfuse.passes.fuse.run_time_shapes import (
@@ -73,8 +75,18 @@ def _fuse(graph: Graph, ctx: Context, place: _Standing) -> Graph:
     place = replace(place, table=table_lookup(graph) or place.table)
     graph = _with_fused_bodies(graph, ctx, place)
     while any(eqn.op is composite for eqn in graph.eqns):  # bodies that are put in place may hold some
-        graph = _resolved(graph, ctx, place)
+        sizes: dict[str, Dim] = {}
+        graph = rename_dims(_resolved(graph, ctx, place, sizes), sizes)
+        place = place if place.inputs is None else replace(place, inputs=graph.inputs)
     return graph
+
+
+class _SizesFound(Exception):
+    """A replacement is proven that knows sizes of which the composite has names only: they are put in first."""
+
+    def __init__(self, sizes: Mapping[str, Dim]) -> None:
+        super().__init__()
+        self.sizes = sizes
 
 
 def _with_fused_bodies(graph: Graph, ctx: Context, place: _Standing) -> Graph:
@@ -87,8 +99,8 @@ def _with_fused_bodies(graph: Graph, ctx: Context, place: _Standing) -> Graph:
     return replace(graph, eqns=tuple(map(visit, graph.eqns)))
 
 
-def _resolved(graph: Graph, ctx: Context, place: _Standing) -> Graph:
-    """The graph with each composite replaced."""
+def _resolved(graph: Graph, ctx: Context, place: _Standing, sizes: dict[str, Dim]) -> Graph:
+    """The graph with each composite replaced, but for those that first need `sizes` put in, which are added."""
     counts = use_counts(graph)
 
     def visit(eqn: Eqn) -> Sequence[Any] | None:
@@ -104,6 +116,9 @@ def _resolved(graph: Graph, ctx: Context, place: _Standing) -> Graph:
                 return _fused(eqn, rule, [counts[out] > 0 for out in eqn.outputs], ctx, place)
             except NotFused as refusal:
                 ctx.report.refused.append(Refusal.of(refusal, eqn.params["name"], rule.name, eqn.source))
+            except _SizesFound as found:
+                sizes.update(found.sizes)
+                return None
         elif not eqn.params["name"].startswith(_OWN) and not _is_runtime_op(eqn):
             _refuse_stub(eqn)
             missing = NotFused("no_rule", want=f"a rule for {eqn.params['name']!r}")
@@ -158,6 +173,8 @@ def _fused(eqn: Eqn, rule: FuseRule, is_read: Sequence[bool], ctx: Context, plac
     """The results of the replacement, recorded in the active trace; raises NotFused where it may not be taken."""
     masks = Masks(ctx, atoms(eqn), active_trace().eqns, place.inputs)
     replacement, given = recorded(eqn, rule, is_read, masks)
+    sizes = lost_sizes(eqn, replacement, given)
+    need(not sizes or place.inputs is not None, "result_type", want="sizes that the body knows, in a loop", got=sizes)
     # In each turn the states would be written and read back, and the op keeps others from being delegated: measured,
     # plain ops are 1.5 to 3 times as fast at 16 to 256 units.
     alone = [e.op.name for e in replacement.eqns if keeps_state(e) and "time_major" not in e.params]
@@ -189,6 +206,8 @@ def _fused(eqn: Eqn, rule: FuseRule, is_read: Sequence[bool], ctx: Context, plac
     if costs is not None and is_judged:
         costs.need_worth(ctx.recurrence.prefer)
     proof, unproven = _proof_or_trust(eqn, rule, is_read, replacement, given, masks)
+    if sizes:
+        raise _SizesFound(sizes)
     masks.keep()
     if proof.nan_for_infinities:
         differs = "where an input is infinite the fused operator gives other values, mostly NaN"

@@ -23,7 +23,7 @@ from jfuse.passes.context import Context
 from jfuse.passes.fuse.column_inputs import with_columns
 from jfuse.passes.fuse.single_steps import recover_single_steps
 from jfuse.passes.fuse.trained_steps import rounded_results, without_ranges
-from jfuse.passes.rewrite import opened, rewrite
+from jfuse.passes.rewrite import Rewriting, opened, rewrite
 from jfuse.passes.simplify.dce import eliminate_dead_code
 from jfuse.report import Refusal, Report
 
@@ -65,9 +65,16 @@ def _recover(graph: Graph, ctx: Context) -> Graph:
     def visit(eqn: Eqn) -> Sequence[Any] | None:
         if eqn.op is not scan:
             return None
-        return _read_trained(eqn, ctx) or _read(with_columns(_decided(eqn, known), made_by), ctx)
+        results = _read_trained(eqn, ctx) or _read(with_columns(_decided(eqn, known), made_by), ctx)
+        try:
+            rewriting.need_fitting(eqn, results or ())
+        except NotFused as refusal:
+            ctx.report.refused.append(Refusal.of(refusal, "scan", "recover", eqn.source))
+            return None
+        return results
 
-    graph = rewrite(graph, visit)
+    rewriting = Rewriting(graph)
+    graph = rewriting.run(visit)
     eqns = tuple(e if e.op is composite else with_new_bodies(e, lambda body: _recover(body, ctx)) for e in graph.eqns)
     return graph if all(map(operator.is_, eqns, graph.eqns)) else replace(graph, eqns=eqns)
 

@@ -14,8 +14,10 @@ def is_alike(found: TensorType, declared: TensorType, eqn: Eqn) -> bool:
     """Whether a result has the declared type, but for the names of sizes that data decides in both."""
     if is_same_type(found, declared):
         return True
-    sizes = dict(_by_data(found.shape, declared.shape, eqn)) if found.rank == declared.rank else {}
-    return is_same_type(found.substitute(sizes), declared)
+    if found.rank != declared.rank:
+        return False
+    ours, theirs = dict(_by_data(found.shape, declared.shape, eqn)), dict(_lost(found.shape, declared.shape, eqn))
+    return is_same_type(found.substitute(ours), declared.substitute(theirs))
 
 
 def renamed_sizes(eqn: Eqn, replacement: Graph, given: Sequence[int]) -> Mapping[str, Dim]:
@@ -25,6 +27,20 @@ def renamed_sizes(eqn: Eqn, replacement: Graph, given: Sequence[int]) -> Mapping
     """
     pairs = ((out.type.shape, eqn.outputs[i].type.shape) for out, i in zip(replacement.outputs, given, strict=True))
     return {name: size for found, declared in pairs for name, size in _by_data(found, declared, eqn)}
+
+
+def lost_sizes(eqn: Eqn, replacement: Graph, given: Sequence[int]) -> Mapping[str, Dim]:
+    """Sizes of results that only the replacement knows, by the composite's name for each. given: as above."""
+    pairs = ((out.type.shape, eqn.outputs[i].type.shape) for out, i in zip(replacement.outputs, given, strict=True))
+    return {name: size for found, declared in pairs for name, size in _lost(found, declared, eqn)}
+
+
+def _lost(found: Shape, declared: Shape, eqn: Eqn) -> Iterator[tuple[str, Dim]]:
+    """The sizes that the composite takes for data's, while the replacement has them of its operands."""
+    known = symbols_in(tuple(a.type.shape for a in eqn.inputs if a is not None))
+    for ours, theirs in zip(found, declared, strict=True):
+        if symbols_of(theirs) == {str(theirs)} and not symbols_of(theirs) & known and symbols_of(ours) <= known:
+            yield str(theirs), ours
 
 
 def _by_data(found: Shape, declared: Shape, eqn: Eqn) -> Iterator[tuple[str, Dim]]:

@@ -17,6 +17,7 @@ from jfuse.ir.dims import Dim, is_known, multiple
 from jfuse.ir.types import DType, TensorType
 from jfuse.proof.inputs import CallInputs
 from jfuse.quantization.npz import npz_arrays
+from jfuse.users_code import users_elements
 from jfuse.verification.subject import Interface
 
 _PLACE = re.compile(r"([0-9]{1,18})/([^/]*)/(.*)")
@@ -72,7 +73,7 @@ class Given:
             yield self._call(self.key, inputs)
         elif isinstance(inputs, Iterable):
             elements = inputs.as_numpy_iterator() if hasattr(inputs, "as_numpy_iterator") else inputs
-            for element in elements:
+            for element in users_elements(elements, "the inputs"):
                 yield self._call(self.key, element)
         else:
             need_inputs("inputs=", inputs)

@@ -8,9 +8,11 @@ from typing import Any
 
 import numpy as np
 
+from jfuse.ir.dims import symbols_of
+from jfuse.ir.graph import Var
 from jfuse.ir.types import DType
 from jfuse.kernels import ops
-from jfuse.kernels.core.op import Array, TflOp
+from jfuse.kernels.core.op import Array, TflOp, static_value
 from jfuse.lowering.rule_tools.compute_in_f32 import in_f32
 from jfuse.lowering.rule_tools.open_broadcast import agreeing
 from jfuse.lowering.rule_tools.query import dtype, one_like, rank, scalar, type_of
@@ -94,7 +96,10 @@ def lower_ones_like(x: Array) -> Array:
 
 @lowers("Abs")
 def lower_abs(x: Array) -> Array:
-    """ABS; of i64, which that lacks, the greater of x and -x."""
+    """ABS; of i64, which that lacks, the greater of x and -x. A size is what it is."""
+    size = static_value(x) if isinstance(x, Var) and x.type.rank == 0 else None
+    if size is not None and str(size) in symbols_of(size):
+        return x
     return ops.maximum(x, ops.neg(x)) if dtype(x) is DType.i64 else ops.abs_(x)
 
 
@@ -220,7 +225,7 @@ def lower_cast(x: Array, *, DstT: DType, Truncate: bool = False) -> Array:
         return lower_cast(ops.bitcast(x, out_data_type=DType.i64), DstT=DstT)
     if DstT is DType.u64 and not dtype(x).is_float:
         return ops.bitcast(lower_cast(x, DstT=DType.i64), out_data_type=DType.u64)
-    if dtype(x) is DType.f64 and DstT.is_integer and (size := whole_part(x)) is not None:
+    if dtype(x) in (DType.f32, DType.f64) and DstT.is_integer and (size := whole_part(x)) is not None:
         return size if DstT is DType.i32 else ops.cast(size, out_data_type=DstT)
     return ops.cast(x, out_data_type=DstT)
 

@@ -101,6 +101,22 @@ def test_paddings_that_are_inputs_need_the_promise(side: str) -> None:
     assert lite.report.operators["unidirectional_sequence_lstm"] == 1
 
 
+@pytest.mark.parametrize(
+    ("cell", "batch", "side"),
+    [
+        (Lingvo(norm=True, outputs=3, cap=0.5), None, "left"),
+        pytest.param(Lingvo(norm=True), 3, "right", marks=pytest.mark.slow),
+        pytest.param(Lingvo(norm=True, coupled=True), None, "right", marks=pytest.mark.slow),
+    ],
+    ids=["open_batch", "fixed_batch", "coupled"],
+)
+def test_the_last_cell_state_behind_paddings_and_layer_norms(cell: Lingvo, batch: int | None, side: str) -> None:
+    lite = jfuse.convert(padded(cell, batch), verify=False, padding=side)
+    assert lite.report.operators["unidirectional_sequence_lstm"] == 2
+    assert lite.report.refused == []
+    check_invokes(lite, paddings(side))
+
+
 @pytest.mark.parametrize("side", ["right", "left"])
 def test_states_that_paddings_blend_need_the_promise_of_zeros_and_ones(side: str) -> None:
     source = padded(Lingvo(blends=True, cap=0.5, asserts=False))

@@ -6,7 +6,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+import tensorflow as tf
+from tensorflow.python.framework import function
+from tensorflow.python.ops import functional_ops, gen_array_ops, inplace_ops
 
+import jfuse
 from jfuse.ir.dims import symbol
 from jfuse.ir.evaluate import evaluate
 from jfuse.ir.graph import Graph
@@ -31,6 +35,34 @@ def one_hot(table: Array, ids: Array) -> Array:
     return ops.batch_matmul(rows, table)
 
 
+def rows_in_place(table: Any, ids: Any) -> Any:
+    """Each row written by an inplace update, in a loop whose number of steps is computed in floats."""
+    rows = inplace_ops.empty([tf.shape(ids)[0], 3], tf.float32)
+
+    @function.Defun(tf.int32, tf.float32, tf.int32, tf.float32)  # type: ignore[untyped-decorator]
+    def step(i: Any, table: Any, ids: Any, rows: Any) -> Any:
+        row = tf.reshape(tf.gather(table, tf.gather(ids, i)), [1, 3])
+        return table, ids, gen_array_ops.inplace_update(rows, [i], row)
+
+    return functional_ops.For(0, tf.shape(ids)[0], 1, [table, ids, rows], step, rewrite_with_while=True)[2]
+
+
+def rows_appended(table: Any, ids: Any) -> Any:
+    """A list that grows, whose size the loop does not state."""
+    count = tf.shape(ids)[0]
+
+    def step(i: Any, rows: Any) -> Any:
+        return i + 1, tf.concat([rows, tf.gather(table, ids[i : i + 1])], 0)
+
+    shapes = [tf.TensorShape([]), tf.TensorShape([None, None])]
+    return tf.while_loop(lambda i, rows: i < count, step, [0, tf.zeros([0, 3])], shape_invariants=shapes)[1]
+
+
+def rows_masked(table: Any, ids: Any) -> Any:
+    """As many rows as a mask lets through, which is all."""
+    return tf.boolean_mask(tf.gather(table, ids), tf.ones_like(ids, tf.bool))
+
+
 def embedding_graph(body: Function, ids: TensorType, table: TensorType | None = None) -> Graph:
     def model(ids: Array, *tables: Array) -> Array:
         return call(body, [tables[0] if tables else TABLE, ids], ["params", "indices"], "embedding_matmul")[0]
@@ -48,6 +80,36 @@ def test_embedding_by_gather(shape: tuple[Any, ...], dtype: DType) -> None:
     sizes = [2, 6 if len(shape) > 1 and shape[1] == 6 else 3][: len(shape)]
     ids = np.random.default_rng(2).integers(0, 5, sizes).astype(dtype.numpy)
     np.testing.assert_array_equal(evaluate(result, [ids])[0], TABLE[ids])
+
+
+def test_rows_of_another_shape_are_reshaped() -> None:
+    def flat(table: Array, ids: Array) -> Array:
+        return ops.reshape(ops.gather(table, ids, axis=0), [-1, 4])
+
+    table = weights(5, 4).reshape(5, 2, 2)
+
+    def model(ids: Array) -> Array:
+        return call(flat, [table, ids], ["params", "indices"], "embedding_lookup")[0]
+
+    result, ctx = fused(trace_graph(model, [TensorType((BATCH,), DType.i32)]), embedding.fuse_embedding)
+    assert conditions(ctx) == []
+    assert [op_names(result)[i] for i in (0, -1)] == ["embedding_lookup", "reshape"]
+    ids = np.array([4, 0, 0], np.int32)
+    np.testing.assert_array_equal(evaluate(result, [ids])[0], table[ids].reshape(3, 4))
+
+
+@pytest.mark.parametrize("steps", [None, 5])
+@pytest.mark.parametrize("body", [rows_in_place, rows_appended, rows_masked], ids=lambda body: body.__name__)
+def test_rows_one_by_one(body: Any, steps: int | None) -> None:
+    """As the guide of fusions has it; and with bodies that do not know how many rows they give."""
+    table = tf.constant(TABLE)
+    marked = tf.function(body, experimental_implements="embedding_lookup", autograph=False)
+    spec = tf.TensorSpec([steps], tf.int32, name="ids")
+    lite = jfuse.convert(tf.function(lambda ids: marked(table, ids), input_signature=[spec], autograph=False))
+    assert lite.report.operators == {"embedding_lookup": 1}
+    assert lite.report.refused == []
+    ids = np.array([4, 0, 0, 3, 1], np.int32)
+    np.testing.assert_array_equal(lite(ids), TABLE[ids])
 
 
 @pytest.mark.parametrize("dtype", [DType.i32, DType.i64])

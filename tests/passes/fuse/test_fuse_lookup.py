@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import tensorflow as tf
 
 import jfuse
 from jfuse.ir.evaluate import evaluate
@@ -117,6 +118,44 @@ def test_no_embedding_lookup_sparse(graph: Graph, condition: str) -> None:
     assert "embedding_lookup_sparse" not in op_names(result)
 
 
+def guarded(kind: str, guard: Any) -> Any:
+    """Sums of rows over a divisor that `guard` keeps from 0, as of rows without ids."""
+
+    def body(params: Any, ids: Any, indices: Any, dense_shape: Any, weights: Any) -> Any:
+        rows, of = tf.gather(params, ids) * weights[:, None], indices[:, 0]
+        total = tf.math.unsorted_segment_sum(rows, of, 3)
+        divisor = tf.math.unsorted_segment_sum(weights if kind == "mean" else weights**2, of, 3)
+        return guard(total, (divisor if kind == "mean" else tf.sqrt(divisor))[:, None])
+
+    attribute = f'name: "embedding_lookup_sparse" attr {{key: "combiner" value {{s: "{kind}"}}}}'
+    return tf.function(body, experimental_implements=attribute, autograph=False)
+
+
+GUARDS = {
+    "where": lambda total, d: total / tf.where(d > 0, d, tf.ones_like(d)),
+    "no_nan": tf.math.divide_no_nan,
+    "at_least": lambda total, d: total / tf.maximum(d, 0.1),
+}
+
+
+@pytest.mark.parametrize("guard", GUARDS)
+@pytest.mark.parametrize("kind", ["mean", "sqrtn"])
+def test_guarded_divisors(kind: str, guard: str) -> None:
+    """Also of weights whose sums are negative; where they are constants nothing else is left."""
+    body = guarded(kind, GUARDS[guard])
+    ids = tf.TensorSpec([4], tf.int32, name="ids")
+    weights = tf.TensorSpec([4], tf.float32, name="weights")
+
+    def model(ids: Any, *weights: Any) -> Any:
+        return body(tf.constant(TABLE), ids, PLACES, SHAPE, weights[0] if weights else tf.ones(4))
+
+    fixed = jfuse.convert(tf.function(model, input_signature=[ids], autograph=False), verify=False)
+    assert fixed.report.operators == {"embedding_lookup_sparse": 1}
+    free = jfuse.convert(tf.function(model, input_signature=[ids, weights], autograph=False))
+    assert free.report.operators["embedding_lookup_sparse"] == 1
+    assert free.report.refused == []
+
+
 def test_from_tensorflow() -> None:
     import tensorflow as tf
 
@@ -195,3 +234,20 @@ def test_no_lsh_projection(options: dict[str, Any], condition: str) -> None:
     assert conditions(fused(model.signature().graph, rules.fuse_lsh_projection)[1]) == [condition]
     with pytest.raises(jfuse.JfuseError, match="Fingerprint"):
         jfuse.lower(model)
+
+
+@pytest.mark.parametrize(("kind", "padding"), [("sqrt", "VALID"), ("sqrt", "SAME"), ("exp", "SAME")])
+def test_l2_pool_by_its_formula(kind: str, padding: str) -> None:
+    """Another function of the mean is no L2_POOL_2D."""
+    root = getattr(tf, kind)
+
+    @tf.function(experimental_implements="l2_pool_2d", autograph=False)  # type: ignore[untyped-decorator]
+    def pool(x: Any) -> Any:
+        return root(tf.nn.avg_pool2d(tf.square(x), 2, 2, padding))
+
+    spec = tf.TensorSpec([None, 5, 4, 3], tf.float32, name="x")
+    lite = jfuse.convert(tf.function(pool, input_signature=[spec], autograph=False))
+    if kind == "sqrt":
+        assert lite.report.operators == {"l2_pool_2d": 1}
+    else:
+        assert [r.condition for r in lite.report.refused] == ["not_equal"]

@@ -291,8 +291,8 @@ def test_keras_lstm_with_a_mask_keeps_its_loop() -> None:
     assert conditions(ctx) == ["masked"]
 
 
-def test_a_mask_and_layer_norms_do_not_go_together() -> None:
-    """Where c is read: what freezes it is a large number in a gate, which a norm takes away."""
+def test_a_mask_and_layer_norms_and_peepholes_do_not_go_together() -> None:
+    """Where c is read: what freezes it is a large number in a gate, which a norm takes away before the gates."""
     mask = TensorType((BATCH, 1), DType.bool)
 
     def step(h: Array, c: Array, x: Array, counts: Array) -> tuple[Array, ...]:

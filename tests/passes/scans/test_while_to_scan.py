@@ -420,3 +420,60 @@ def test_a_loop_that_idles_when_all_rows_have_ended(lengths: tuple[int, int]) ->
 )
 def test_a_loop_that_stops_before_it_idles(call: Callable[..., Any]) -> None:
     assert refused(call, spec(5, 2, 3), spec(2, dtype=tf.int32)) == ["trip_count_unknown"]
+
+
+RANGES: dict[str, Callable[..., Any]] = {
+    "range": lambda x, t: x[:, t : t + 1][:, 0],
+    "slice": lambda x, t: tf.slice(x, [0, t, 0], [2, 1, 3])[:, 0],
+    "gather": lambda x, t: tf.gather(x, [t], axis=1)[:, 0],
+    "broadcast": lambda x, t: x[:, t, 1:2] * x[:, t],
+    "backwards": lambda x, t: x[:, 4 - t : 5 - t][:, 0],
+}
+
+
+@pytest.mark.parametrize("read", RANGES)
+def test_ranges_of_one_row_are_rows(read: str) -> None:
+    """Also where the range is spread over columns, whose number it is not."""
+
+    def loop(x: Any, mask: Any) -> Any:
+        def step(t: Any, h: Any) -> Any:
+            return t + 1, tf.where(mask[:, t : t + 1] > 0, h, tf.tanh(h + RANGES[read](x, t)))
+
+        return tf.while_loop(lambda t, h: t < 5, step, [0, tf.zeros([2, 3])])[1]
+
+    specs = [spec(2, 5, 3), spec(2, 5)]
+    before, after, ctx = run(tf.function(loop, input_signature=specs, autograph=False))
+    assert counts(after) == (1, 0)
+    assert ctx.report.refused == []
+    assert same_answers(before, after, normal(2, 5, 3), normal(2, 5))
+
+
+def test_a_range_that_leaves_the_sequence_is_no_row() -> None:
+    """x[:, 5:6] is empty for 5 steps, where a gathered row would be an error."""
+
+    def loop(x: Any) -> Any:
+        def step(t: Any, h: Any) -> Any:
+            return t + 1, h + tf.reduce_sum(x[:, t + 1 : t + 2])
+
+        return tf.while_loop(lambda t, h: t < 5, step, [0, 0.0])[1]
+
+    _, after, _ = run(tf.function(loop, input_signature=[spec(2, 5, 3)], autograph=False))
+    assert "gather" not in [eqn.op.name for eqn in all_eqns(after)]
+
+
+@pytest.mark.parametrize("start", [0, 2])
+def test_a_list_that_grows_by_a_row_has_the_size_of_its_steps(start: int) -> None:
+    def loop(x: Any) -> Any:
+        def step(t: Any, rows: Any) -> Any:
+            return t + 1, tf.concat([rows, tf.sin(x[t : t + 1])], 0)
+
+        shapes = [tf.TensorShape([]), tf.TensorShape([None, 3])]
+        first = [0, tf.ones([start, 3])]
+        return tf.while_loop(lambda t, rows: t < tf.shape(x)[0], step, first, shape_invariants=shapes)[1]
+
+    before, after, ctx = run(tf.function(loop, input_signature=[spec(None, 3)], autograph=False))
+    assert counts(after) == (1, 0)
+    assert ctx.report.refused == []
+    (size, _), (rows, _) = after.outputs[0].type.shape, after.inputs[0].type.shape
+    assert size == rows + start
+    assert same_answers(before, after, normal(4, 3))

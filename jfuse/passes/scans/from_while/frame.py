@@ -6,13 +6,12 @@ row each step. What else looks at a counter sees it as one more sequence.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from jfuse.ir.dims import Dim, is_known
 from jfuse.ir.graph import Atom, Eqn, Graph, Var
-from jfuse.ir.walk import live_eqns, producers
-from jfuse.kernels.core.op import depends_on_data
+from jfuse.ir.walk import is_same_type, live_eqns, producers
 from jfuse.lowering.rules import need
 from jfuse.passes.scans.from_while.row_access import RowRead, Write, row_reads, row_writes, without_reads
 from jfuse.passes.scans.from_while.step_index import Counting, Index, TurnCount, counters_of, limits_of
@@ -51,7 +50,6 @@ class WhileFrame:
     @classmethod
     def of(cls, eqn: Eqn, used: set[Var]) -> WhileFrame:
         """The frame of a while equation; raises NotFused with the condition that fails. used: Vars that are read."""
-        need(not depends_on_data(eqn), "size_changes", want="values that keep their sizes from step to step")
         counters = counters_of(eqn)
         limits = limits_of(eqn, counters)
         whole = eqn.bodies[1]
@@ -62,6 +60,7 @@ class WhileFrame:
         invariant = {i for i, (a, b) in enumerate(zip(whole.inputs, whole.outputs, strict=True)) if a is b}
         others = [i for i in range(len(body.inputs)) if i not in invariant and i not in counters]
         writes = row_writes(body, others, counting, limits.length)
+        need_sizes(eqn, {w.position for w in writes if w.appends})
         rest = [i for i in others if i not in {w.position for w in writes}]
         needed = _read_positions(body, [body.outputs[i] for i in rest] + [w.row for w in writes], positions)
         copies = _copies(body, [i for i in rest if i in needed], [i for i in rest if i not in needed], limits.length)
@@ -71,6 +70,13 @@ class WhileFrame:
         counted = tuple(sorted(needed & counters.keys()))
         carries = tuple(i for i in rest if i not in copies)
         return cls(body, limits, counters, counted, reads, writes, copies, carries, tuple(sorted(needed & invariant)))
+
+
+def need_sizes(eqn: Eqn, growing: Collection[int] = ()) -> None:
+    """Raise NotFused where a carried value changes its size from step to step, but for lists that grow by rows."""
+    steps = enumerate(zip(eqn.bodies[1].inputs, eqn.bodies[1].outputs, strict=True))
+    changing = [i for i, (before, after) in steps if i not in growing and not is_same_type(before.type, after.type)]
+    need(not changing, "size_changes", want="values that keep their sizes from step to step")
 
 
 def _read_positions(body: Graph, wanted: Sequence[Atom], positions: Mapping[Var, int]) -> set[int]:

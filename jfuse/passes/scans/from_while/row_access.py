@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 from jfuse.ir.dims import Dim, is_known, same
 from jfuse.ir.graph import Atom, Const, Eqn, Graph, Var
-from jfuse.ir.walk import live_eqns, producers, substitute_graph, use_counts
+from jfuse.ir.walk import live_eqns, producers, substitute_graph
 from jfuse.kernels import ops
 from jfuse.kernels.core.op import static_value
 from jfuse.lowering.rules import need
@@ -29,11 +29,15 @@ class RowRead:
 
 @dataclass(frozen=True)
 class Write:
-    """One list written each step: the carried position, the row, and what is written: a row [1, …]."""
+    """One list written each step: the carried position, the row, and what is written: a row [1, …].
+
+    appends: the list has no such row before, and grows by it.
+    """
 
     position: int
     index: Index
     row: Var
+    appends: bool = False
 
 
 def row_reads(body: Graph, counting: Counting, length: Dim) -> tuple[tuple[RowRead, ...], dict[Var, Var]]:
@@ -88,35 +92,41 @@ def without_reads(body: Graph, reads: Sequence[RowRead], aliases: dict[Var, Var]
 
 def row_writes(body: Graph, positions: Sequence[int], counting: Counting, length: Dim) -> tuple[Write, ...]:
     """The lists that get one row each step, where that is all that happens to them."""
-    made, uses = producers(body), use_counts(body)
-    found = (_write(body, i, made, uses, counting, length) for i in positions)
+    made = producers(body)
+    found = (_write(body, i, made, counting, length) for i in positions)
     return tuple(w for w in found if w is not None)
 
 
-def _write(
-    body: Graph, i: int, made: Mapping[Var, Eqn], uses: Mapping[Var, int], counting: Counting, length: Dim
-) -> Write | None:
+def _write(body: Graph, i: int, made: Mapping[Var, Eqn], counting: Counting, length: Dim) -> Write | None:
     out, var = body.outputs[i], body.inputs[i]
-    found = _row_write(out, var, made, counting)
+    appended = _appended(out, var, made)
+    found = _row_write(out, var, made, counting) if appended is None else _RowWrite(Index(1, 0), appended)
     if found is None or not _steps_through(found.index):
         return None
     index, row, shape = found.index, found.row, var.type.shape
     fits = same(row.type.shape[0], 1) and all(map(same, row.type.shape[1:], shape[1:]))
-    inside = rows(index, length, shape[0]) is not None
-    once = uses[var] == found.reads and isinstance(out, Var) and uses[out] == 1
-    return Write(i, index, row) if fits and inside and once else None
+    inside = appended is not None or rows(index, length, shape[0]) is not None
+    # Nothing else reads the list: the number of its row may have followed from its size.
+    others = [*body.outputs[:i], *body.outputs[i + 1 :], row]
+    read = {*others, *(a for eqn in live_eqns(body, others) for a in eqn.inputs)}
+    return Write(i, index, row, appended is not None) if fits and inside and not {var, out} & read else None
+
+
+def _appended(out: Atom, old: Var, made: Mapping[Var, Eqn]) -> Var | None:
+    """What stands behind a list in `out`, which is both together; None where it is something else."""
+    eqn = made.get(out) if isinstance(out, Var) else None
+    if eqn is None or eqn.op is not ops.concatenation or len(eqn.inputs) != 2 or eqn.inputs[0] is not old:
+        return None
+    plain = eqn.params["axis"] % old.type.rank == 0 and eqn.params["fused_activation_function"] == "NONE"
+    return eqn.inputs[1] if plain and isinstance(eqn.inputs[1], Var) else None
 
 
 @dataclass(frozen=True)
 class _RowWrite:
-    """What an equation makes of a list: the row `index` of it becomes `row`, and the rest stays.   row: [1, …]
-
-    reads: how many times the equations that write read the list.
-    """
+    """What an equation makes of a list: the row `index` of it becomes `row`, and the rest stays.   row: [1, …]"""
 
     index: Index
     row: Var
-    reads: int
 
 
 def _row_write(out: Atom, old: Var, made: Mapping[Var, Eqn], counting: Counting) -> _RowWrite | None:
@@ -127,7 +137,7 @@ def _row_write(out: Atom, old: Var, made: Mapping[Var, Eqn], counting: Counting)
     if eqn.op is ops.dynamic_update_slice and eqn.inputs[0] is old:
         _, row, begin = eqn.inputs
         index = _first(begin, made, counting, [(0,)] * (old.type.rank - 1))
-        return _RowWrite(index, row, 1) if index is not None and isinstance(row, Var) else None
+        return _RowWrite(index, row) if index is not None and isinstance(row, Var) else None
     return _joined(eqn, old, made, counting) if eqn.op is ops.concatenation else None
 
 
@@ -149,7 +159,7 @@ def _joined(eqn: Eqn, old: Var, made: Mapping[Var, Eqn], counting: Counting) -> 
         return None
     whole = _are(start, [(0,)] * rank) and _are(rest, [(-1,), *all_of_axes])
     follows = second.scale == index.scale and same(second.offset, index.offset + 1) is True
-    return _RowWrite(index, row, 2) if whole and follows else None
+    return _RowWrite(index, row) if whole and follows else None
 
 
 def _are(atom: Atom | None, wanted: Sequence[Collection[Dim]]) -> bool:

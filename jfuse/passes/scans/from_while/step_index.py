@@ -69,6 +69,10 @@ class Counting:
         eqn = self._made[atom]
         if eqn.op in (ops.add, ops.sub):
             return self._sum(eqn)
+        if eqn.op is ops.mul:
+            return self._multiple(eqn)
+        if eqn.op is ops.pack and len(eqn.inputs) == 1:
+            return self.index(eqn.inputs[0])
         wide = atom.type.dtype in (DType.i32, DType.i64)  # a cast to anything smaller may wrap
         if eqn.op.moves == "renames" or (eqn.op is ops.cast and wide):
             source = eqn.inputs[0]
@@ -83,6 +87,13 @@ class Counting:
             return None
         sign = 1 if eqn.op is ops.add else -1
         return Index(x.scale + sign * y.scale, x.offset + sign * y.offset)
+
+    def _multiple(self, eqn: Eqn) -> Index | None:
+        for atom, other in (eqn.inputs, eqn.inputs[::-1]):
+            index, factor = self.index(atom), _number(other)
+            if index is not None and isinstance(factor, int):
+                return Index(factor * index.scale, factor * index.offset)
+        return None
 
     def _range(self, index: Index | None) -> tuple[Dim, Dim] | None:
         """The least value and the greatest over all steps; None where they are not known."""

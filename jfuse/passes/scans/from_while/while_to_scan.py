@@ -2,47 +2,84 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from jfuse.errors import LowerError, NotFused
-from jfuse.ir.dims import is_known, same
+from jfuse.ir.dims import Dim, is_known, same
 from jfuse.ir.evaluate import evaluate
 from jfuse.ir.graph import Atom, Eqn, Graph, Var
 from jfuse.ir.trace import trace_graph
-from jfuse.ir.walk import live_eqns, producers, with_bodies
+from jfuse.ir.walk import live_eqns, producers, rename_dims, with_bodies
 from jfuse.kernels import ops
-from jfuse.kernels.control import scan, while_
+from jfuse.kernels.control import composite, scan, while_
 from jfuse.lowering.rule_tools.shape_tensors import size_tensor
 from jfuse.lowering.rules import need
 from jfuse.passes.context import Context
 from jfuse.passes.rewrite import Rewriting
 from jfuse.passes.scans.from_while.early_exit import is_idle_beyond
-from jfuse.passes.scans.from_while.frame import WhileFrame
+from jfuse.passes.scans.from_while.frame import WhileFrame, need_sizes
+from jfuse.passes.scans.from_while.range_reads import with_rows_for_ranges
 from jfuse.passes.scans.from_while.row_access import RowRead, Write, rows
 from jfuse.passes.scans.from_while.schedule import Scheduled, scheduled
-from jfuse.passes.scans.from_while.step_index import Index
+from jfuse.passes.scans.from_while.step_index import Counting, Index, counters_of, limits_of
 from jfuse.report import Refusal
 
 
 def while_to_scan(graph: Graph, ctx: Context) -> Graph:
-    """Turn every while whose frame is that of a scan into one, in bodies as well. Results stay exactly the same."""
-    graph = with_bodies(graph, lambda body: while_to_scan(body, ctx))
-    rewriting = Rewriting(graph)
+    """Turn every while whose frame is that of a scan into one, in bodies as well. Results stay exactly the same.
+
+    A list that grows in a loop has a size that only data know; as the results of a scan it has that of its steps, which
+    then stands in all types.
+    """
+    return _converted(graph, ctx, refines=True)[0]
+
+
+def _converted(graph: Graph, ctx: Context, *, refines: bool) -> tuple[Graph, Mapping[str, Dim]]:
+    """The graph with scans, and the sizes that are known now by name.   refines: whether there may be any
+
+    In bodies of loops and branches there are none: others have results of the same type.
+    """
+    marked = {body for eqn in graph.eqns if eqn.op is composite for body in eqn.bodies}
+    sizes: dict[str, Dim] = {}
+
+    def inside(body: Graph) -> Graph:
+        body, known = _converted(body, ctx, refines=refines and body in marked)
+        sizes.update(known)
+        return body
+
+    graph = with_bodies(graph, inside)
+    rewriting = Rewriting(graph, refines=refines)
 
     def as_scan(eqn: Eqn) -> Sequence[Any] | None:
         if eqn.op is not while_:
             return None
         try:
-            return _Emission.of(eqn, rewriting).results()
+            results = _Emission.of(eqn, rewriting).results()
+            rewriting.need_fitting(eqn, results)
         except NotFused as refusal:
             ctx.report.refused.append(Refusal.of(refusal, "loop", "while_to_scan", eqn.source))
             return None
+        return results
 
-    return rewriting.run(as_scan)
+    graph = rewriting.run(as_scan)
+    sizes |= rewriting.sizes
+    return rename_dims(graph, sizes), sizes
+
+
+def _with_rows(eqn: Eqn) -> Eqn:
+    """A while whose steps read rows where they read ranges of one row; raises NotFused where no counter ends it."""
+    cond, body = eqn.bodies
+    counters = counters_of(eqn)
+    try:
+        length = limits_of(eqn, counters).length
+    except NotFused:
+        need_sizes(eqn)
+        raise
+    return replace(eqn, bodies=(cond, with_rows_for_ranges(body, Counting(body, counters, length), length)))
 
 
 @dataclass(frozen=True)
@@ -59,6 +96,7 @@ class _Emission:
     @classmethod
     def of(cls, eqn: Eqn, rewriting: Rewriting) -> _Emission:
         """The emission of a while; raises NotFused where it is no scan."""
+        eqn = _with_rows(eqn)
         frame = WhileFrame.of(eqn, {out for out in eqn.outputs if rewriting.readers(out)})
         if frame.limits.open_:
             need(
@@ -128,6 +166,8 @@ class _Emission:
             stacked = ops.reverse_v2(stacked, [0])
         before = self.eqn.inputs[write.position]
         assert before is not None, "carried values are all there"
+        if write.appends:
+            return stacked if same(before.type.shape[0], 0) is True else ops.concatenation(before, stacked, axis=0)
         size = before.type.shape[0]
         found = rows(write.index, self.frame.length, size)
         assert found is not None, "proven by the frame"

@@ -6,20 +6,26 @@ import faulthandler
 import io
 import logging
 import os
+import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from jfuse.cli import interrupts
 
 _STDERR = 2
 _LOGGERS = ("absl", "tensorflow")
+_LISTENER = Path(__file__).with_name("last_words.py")
 
 
 @contextmanager
 def quiet(verbose: bool = False) -> Iterator[None]:
     """Drop what C++ writes to standard error; what Python writes passes. verbose: let everything through.
 
-    absl writes some lines before TF_CPP_MIN_LOG_LEVEL counts, so the descriptor itself is turned away. A library that
-    ends the process still leaves Python's stack. Enter it before TensorFlow is imported.
+    absl writes some lines before TF_CPP_MIN_LOG_LEVEL counts, so the descriptor itself is turned away: to a process
+    that tells the last of it where a library ends this one (XLA does for a flag that it does not know). Such an end
+    still leaves Python's stack. Enter it before TensorFlow is imported.
     """
     if verbose:
         yield
@@ -34,8 +40,7 @@ def quiet(verbose: bool = False) -> Iterator[None]:
         return
     shown = sys.stderr
     theirs = not faulthandler.is_enabled()
-    with open(kept, "w", encoding="utf-8", errors="replace", buffering=1) as python_stderr:
-        _replace_stderr()
+    with open(kept, "w", encoding="utf-8", errors="replace", buffering=1) as python_stderr, _listener():
         if _writes_to(shown, _STDERR):
             sys.stderr = python_stderr
         if theirs:
@@ -49,10 +54,30 @@ def quiet(verbose: bool = False) -> Iterator[None]:
             os.dup2(kept, _STDERR)
 
 
-def _replace_stderr() -> None:
-    nowhere = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(nowhere, _STDERR)
-    os.close(nowhere)
+@contextmanager
+def _listener() -> Iterator[None]:
+    """Standard error goes to a process that keeps it; nowhere, where none can be started."""
+    try:
+        process = subprocess.Popen(
+            [sys.executable, "-I", "-S", str(_LISTENER)],
+            stdin=subprocess.PIPE,
+            process_group=0 if os.name == "posix" else None,  # Ctrl-C in a terminal is for this process alone
+        )
+    except OSError:
+        with open(os.devnull, "w") as nowhere:
+            os.dup2(nowhere.fileno(), _STDERR)
+        yield
+        return
+    assert process.stdin is not None
+    os.dup2(process.stdin.fileno(), _STDERR)
+    process.stdin.close()
+    interrupts.ENDINGS.append(process.kill)
+    try:
+        yield
+    finally:  # the command ends in order: there is nothing to tell
+        interrupts.ENDINGS.remove(process.kill)
+        process.kill()
+        process.wait()
 
 
 def _writes_to(stream: object, descriptor: int) -> bool:

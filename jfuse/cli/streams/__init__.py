@@ -1,0 +1,1 @@
+"""Where standard streams lead while a command works."""
