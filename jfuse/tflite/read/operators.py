@@ -91,6 +91,9 @@ def _builtin(
         if len(operands) > len(op.operands):
             raise BadFlatbuffer("too many operands", expected=len(op.operands), found=len(operands))
         operands += [None] * (len(op.operands) - len(operands))
+    missing = [op.operand_at(i).name for i, a in enumerate(operands) if a is None and not op.operand_at(i).optional]
+    if missing:
+        raise BadFlatbuffer("an operator lacks an operand", expected=", ".join(missing))
     if results.are_stated or has_stated(operands):
         return _stated(op, operands, params, results)
     try:
