@@ -13,6 +13,7 @@ from jfuse.errors import JfuseError
 from jfuse.ir.graph import Program, Signature
 from jfuse.ir.types import DType, TensorType
 from jfuse.ir.walk import all_eqns
+from jfuse.kernels import ops
 from jfuse.kernels.core.integer_types import quantizes_as_it_runs
 from jfuse.kernels.core.op import depends_on_data
 from jfuse.proof.inputs import CallInputs, concrete, draws, draws_apart, input_types, open_sizes, size_choices
@@ -160,11 +161,13 @@ def passes_infinities_on(program: Program) -> bool:
 
 
 def leaks_infinities(program: Program) -> bool:
-    """Whether an infinity may make NaN of other elements in the file, though the model passes it on element by element.
+    """Whether the file may answer an infinity otherwise, though the model passes it on element by element.
 
-    XNNPACK multiplies the neighbours of a pixel by zeros in a DEPTHWISE_CONV_2D of one pixel (LiteRT 2.3.0).
+    XNNPACK multiplies the neighbours of a pixel by zeros in a DEPTHWISE_CONV_2D of one pixel, and LiteRT's ADD_N makes
+    the largest float of an infinite sum (LiteRT 2.3.0).
     """
-    return any(e.op.product == "windows" for graph in program.graphs() for e in all_eqns(graph))
+    eqns = (e for graph in program.graphs() for e in all_eqns(graph))
+    return any(e.op is ops.add_n or e.op.product == "windows" for e in eqns)
 
 
 def _left_open(signature: Signature) -> frozenset[str]:
