@@ -32,7 +32,7 @@ from jfuse.sides import with_installed
 from jfuse.tflite.model_metadata import Metadata, metadata_of
 from jfuse.tflite.targets.catalog import target_named
 from jfuse.verification.inputs.user_inputs import need_inputs
-from jfuse.verification.noise import noise_of
+from jfuse.verification.noise import noise_of, unmeasured
 from jfuse.verification.options import FindingOptions, SamplingOptions, VerifyOptions
 from jfuse.verification.plan import leaks_infinities, passes_infinities_on
 from jfuse.verification.sides import Sides
@@ -142,4 +142,5 @@ def _compare(lite: Model, source: Model, runtime: str, options: VerifyOptions, d
     lite.report.compared(found.differences, [*found.notes, *notes])
     if lite.unquantized is not None:
         lite.report.noise = noise_of(lite, lite.unquantized, data)
+        lite.report.notes += unmeasured(lite.program)
     lite.report.seconds["verify"] = time.perf_counter() - started

@@ -26,7 +26,7 @@ from jfuse.quantization.recipe_json import recipe_of
 from jfuse.quantization.statistics import Statistics
 from jfuse.tflite.associated_files import with_files_of
 from jfuse.tflite.mapped_file import read_file
-from jfuse.verification.noise import noise_of
+from jfuse.verification.noise import noise_of, unmeasured
 
 
 @only_jfuse_errors("quantization")
@@ -75,6 +75,7 @@ def quantize(
         on_stage("verify")
         started = time.perf_counter()
         lite.report.noise = noise_of(lite, lite.unquantized, data)
+        lite.report.notes += unmeasured(lite.program)
         lite.report.seconds["verify"] = time.perf_counter() - started
     return lite
 
