@@ -1,0 +1,22 @@
+"""Sparse weights of a file that was read, dense: passes and recipes know constants, and no DENSIFY."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from jfuse.ir.declared_types import is_stated
+from jfuse.ir.graph import Const, Eqn, Graph
+from jfuse.ir.sparse import SparseConst
+from jfuse.ir.walk import with_bodies
+from jfuse.passes.rewrite import rewrite
+
+
+def dense_weights(graph: Graph) -> Graph:
+    """The graph with sparse constants dense where DENSIFY makes them so at run time, in bodies too."""
+
+    def visit(eqn: Eqn) -> Sequence[Any] | None:
+        sparse = eqn.inputs[0] if eqn.op.builtin == "DENSIFY" and eqn.inputs else None
+        return [Const(sparse.array, sparse.name)] if isinstance(sparse, SparseConst) and not is_stated(eqn) else None
+
+    return rewrite(with_bodies(graph, dense_weights), visit)
