@@ -12,6 +12,7 @@ from jfuse.errors import JfuseError, VerifyFailed
 from jfuse.frontends.selection import Selection
 from jfuse.last_resort import only_jfuse_errors
 from jfuse.loading import load_selected
+from jfuse.limits import DEFAULT_LIMITS
 from jfuse.lowered_model import lowered, quantization_options
 from jfuse.lowering.rules import Rule
 from jfuse.model import Model
@@ -31,6 +32,7 @@ from jfuse.quantization.recipe import Recipe
 from jfuse.sides import with_installed
 from jfuse.tflite.model_metadata import Metadata, metadata_of
 from jfuse.tflite.targets.catalog import target_named
+from jfuse.verification.file_answers import need_runnable
 from jfuse.verification.inputs.user_inputs import need_inputs
 from jfuse.verification.noise import noise_of, unmeasured
 from jfuse.verification.options import FindingOptions, SamplingOptions, VerifyOptions
@@ -121,6 +123,8 @@ def convert(
         sampling, finding = SamplingOptions(inputs=samples, edges="none"), FindingOptions(shrink=0, equations=equations)
         compared = VerifyOptions(sampling, finding, tolerance)
         _compare(lite, model, target_named(target).runtime, compared, options.quantization.calibration)
+    elif target_named(target).runs is None:
+        lite.report.notes += need_runnable(lite.program, lite.to_bytes(), lite.limits or DEFAULT_LIMITS)
     return lite
 
 

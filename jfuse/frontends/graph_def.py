@@ -16,7 +16,9 @@ from jfuse.tf_nodes.attributes import data_inputs, split_reference
 
 SUFFIX = ".pb"
 _MOST_LISTED = 8  # names in a message
-_NO_RESULTS = frozenset({"Assert", "Const", "NoOp", "Placeholder", "PlaceholderWithDefault"})  # freezing a loop leaves some
+_NO_RESULTS = frozenset(
+    {"Assert", "Const", "NoOp", "Placeholder", "PlaceholderWithDefault"}
+)  # freezing a loop leaves some
 
 
 def is_graph_def(source: object) -> bool:
@@ -86,7 +88,9 @@ def _results(graph_def: Any) -> list[str]:
     Raises ImportFailed where the graph has no such nodes, or others beside them.
     """
     unread = _unread(graph_def)
-    if len(unread) == 1 or (unread and set(unread) == {f"Identity_{i}" if i else "Identity" for i in range(len(unread))}):
+    if len(unread) == 1 or (
+        unread and set(unread) == {f"Identity_{i}" if i else "Identity" for i in range(len(unread))}
+    ):
         return sorted(unread, key=lambda name: (len(name), name))
     raise ImportFailed(
         "a GraphDef does not say what it computes",

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from ai_edge_litert import schema_py_generated as schema
 
 from jfuse.compared_sides import verify as compare
@@ -24,6 +25,7 @@ from jfuse.model import Model
 from jfuse.option_values import path_of, real
 from jfuse.passes.context import OnStage
 from jfuse.passes.options import LoweringOptions
+from jfuse.quantization.recipe import LEAST_HALVES
 from jfuse.report import Report
 from jfuse.tflite.associated_files import with_files_of
 from jfuse.tflite.mapped_file import read_file
@@ -143,6 +145,8 @@ class _Search:
         for form in ({**form, **recipe} for recipe in (*halves, {}) for form in _FORMS):
             try:
                 lowered = lower(self.model, target=self.target, on_stage=on_stage, **form)
+                if lowered.unquantized is not None and not _are_halves(lowered.unquantized.program):
+                    continue
                 program = with_result_names(lowered.program, self.model.program)
                 yield Model(program, report=lowered.report, limits=self.limits)
             except JfuseError as error:
@@ -163,6 +167,16 @@ def _holds_halves(program: Program) -> bool:
     """Whether weights lie in a file as halves, and are made floats when it runs."""
     eqns = (eqn for graph in program.graphs() for eqn in all_eqns(graph) if eqn.op is ops.dequantize)
     return any(isinstance(x := eqn.inputs[0], Const) and x.type.dtype is DType.f16 for eqn in eqns)
+
+
+def _are_halves(program: Program) -> bool:
+    """Whether no constant that the recipe makes halves loses a digit by it."""
+    atoms = (a for graph in program.graphs() for eqn in all_eqns(graph) for a in eqn.inputs)
+    large = (
+        a.array for a in atoms if isinstance(a, Const) and a.type.dtype is DType.f32 and a.type.size >= LEAST_HALVES
+    )
+    with np.errstate(over="ignore"):
+        return all(np.array_equal(a, a.astype(np.float16), equal_nan=True) for a in large)
 
 
 def operators_in(data: bytes) -> int:

@@ -254,7 +254,7 @@ def _anywhere(eqn: Eqn, operands: Sequence[Any], layout: Layout) -> Sequence[Any
         axes = [places[a] for a in axes_from_front(static_value(operands[1]), rank)]
         if not params["keep_dims"]:
             axes += [a for a in range(operands[0].ndim) if a not in places]
-        operands = [operands[0], np.array(axes, np.int32), *operands[2:]]
+        operands = [operands[0], np.array(sorted(axes), np.int32), *operands[2:]]
     return eqn.op.run(operands, params, ())
 
 
