@@ -11,8 +11,8 @@ from typing import Any
 from jfuse.errors import JfuseError, VerifyFailed
 from jfuse.frontends.selection import Selection
 from jfuse.last_resort import only_jfuse_errors
-from jfuse.loading import load_selected
 from jfuse.limits import DEFAULT_LIMITS
+from jfuse.loading import load_selected
 from jfuse.lowered_model import lowered, quantization_options
 from jfuse.lowering.rules import Rule
 from jfuse.model import Model

@@ -22,8 +22,8 @@ from jfuse.passes.gates.custom_ops import custom_operators
 from jfuse.passes.gates.debug_metadata import drop_debug_metadata
 from jfuse.passes.gates.fixed_sizes import fixed_sizes
 from jfuse.passes.gates.states_on_target import states_on_target
-from jfuse.passes.legalize.dense_weights import dense_weights
 from jfuse.passes.legalize.complex_parts import complex_parts
+from jfuse.passes.legalize.dense_weights import dense_weights
 from jfuse.passes.legalize.legalize_broadcast import legalize_broadcast
 from jfuse.passes.legalize.legalize_dtypes import legalize_dtypes
 from jfuse.passes.legalize.legalize_target import legalize_target

@@ -53,8 +53,8 @@ _BY_PLACE = {op: ranks for ops, ranks in _RANKS for op in ops.split()}
 _LEAST: Mapping[str, Mapping[int, int]] = {
     "MatrixBandPart": {0: 2},
     **{f"Matrix{name}": {0: 2} for name in ("DiagPart", "DiagPartV2", "DiagPartV3", "Inverse", "Determinant")},
-    **dict.fromkeys(("BatchMatMul", "BatchMatMulV2", "BatchMatMulV3"), {0: 2, 1: 2}),
-    **dict.fromkeys(("Cholesky", "RFFT2D", "FFT2D"), {0: 2}),
+    **{op: {0: 2, 1: 2} for op in ("BatchMatMul", "BatchMatMulV2", "BatchMatMulV3")},
+    **{op: {0: 2} for op in ("Cholesky", "RFFT2D", "FFT2D")},
 }
 """The least ranks that ops take which take several, by the place of the operand; of all others it is 1."""
 _SAME = frozenset(

@@ -159,7 +159,7 @@ def _agreeing(signature: Signature, drawn: Arrays, fixed: Collection[str]) -> It
 
 
 def _multiples(signature: Signature, fixed: Collection[str]) -> Iterator[Manners]:
-    """Open sizes as multiples of small numbers, each symbol by itself, then all: what is parted in blocks needs them."""
+    """Open sizes as multiples of small numbers, symbol by symbol, then all: what is parted in blocks needs them."""
     axes: dict[str, dict[str, list[tuple[int, int]]]] = {}
     for name, var in zip(signature.input_names, signature.graph.inputs, strict=False):
         for axis, dim in enumerate(var.type.shape if name not in fixed else ()):
