@@ -120,8 +120,9 @@ def from_table(builtin: str, table: Any, names: Sequence[str], result: DType | N
     """
     if table is None:
         table = new_options(builtin)[2]
-        for field, value in ((f, v) for (op, f), v in _ABSENT.items() if op == builtin):
-            setattr(table, field, value)
+        for (op, absent), value in _ABSENT.items():
+            if op == builtin:
+                setattr(table, absent, value)
     fields = option_fields(table)
     derived = _RESULT_TYPE.get(builtin)
     params: dict[str, Any] = {} if derived is None else {derived: result}

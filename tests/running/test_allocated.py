@@ -15,7 +15,8 @@ from jfuse.errors import LowerError
 from jfuse.limits import Limits
 from jfuse.running import allocated
 from jfuse.running.allocated import need_allocation
-from jfuse.running.worker import LiteRtFailed
+from jfuse.running.loaded_file import LoadedFile
+from jfuse.running.worker import LiteRtFailed, Refused
 
 
 def model(call: Any, *shape: int | None) -> jfuse.Model:
@@ -41,10 +42,10 @@ def test_a_file_that_cannot_be_allocated_is_refused() -> None:
 
 
 def test_conversion_asks_where_nothing_is_compared(monkeypatch: pytest.MonkeyPatch) -> None:
-    class Refusing(allocated.LoadedFile):
+    class Refusing(LoadedFile):
         def ask(self, method: str, *arguments: Any) -> Any:
             if method == "allocate":
-                raise allocated.Refused("no such axis", 0)
+                raise Refused("no such axis", 0)
             return super().ask(method, *arguments)
 
     monkeypatch.setattr(allocated, "LoadedFile", Refusing)

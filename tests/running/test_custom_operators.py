@@ -69,7 +69,7 @@ def test_it_runs_and_verifies(known: tuple[keras.Model, Path]) -> None:
     model, path = known
     loaded = jfuse.load(path)
     for call in CALLS:
-        np.testing.assert_allclose(loaded(**call), model(call["x"]), rtol=1e-4, atol=1e-5)
+        np.testing.assert_allclose(loaded(call["x"]), model(call["x"]), rtol=1e-4, atol=1e-5)
     jfuse.verify(path, path)
 
 
