@@ -18,7 +18,8 @@ _TRIED = (*range(1, 10), 12, 16)
 def need_allocation(program: Program, data: bytes, limits: Limits = DEFAULT_LIMITS) -> list[str]:
     """Raise LowerError where LiteRT refuses a file when it allocates tensors; notes on open sizes at which it does.
 
-    Nothing is asked on systems that cannot run a file. Of open sizes a few are tried, of which one must do: that none does is told, not refused, as others may.
+    Nothing is asked on systems that cannot run a file. Of open sizes a few are tried, of which one must do: that none
+    does is told, not refused, as others may.
     """
     if not can_run():
         return []
