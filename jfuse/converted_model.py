@@ -32,7 +32,7 @@ from jfuse.quantization.recipe import Recipe
 from jfuse.sides import with_installed
 from jfuse.tflite.model_metadata import Metadata, metadata_of
 from jfuse.tflite.targets.catalog import target_named
-from jfuse.verification.file_answers import need_runnable
+from jfuse.verification.allocation import need_allocation
 from jfuse.verification.inputs.user_inputs import need_inputs
 from jfuse.verification.noise import noise_of, unmeasured
 from jfuse.verification.options import FindingOptions, SamplingOptions, VerifyOptions
@@ -124,7 +124,7 @@ def convert(
         compared = VerifyOptions(sampling, finding, tolerance)
         _compare(lite, model, target_named(target).runtime, compared, options.quantization.calibration)
     elif target_named(target).runs is None:
-        lite.report.notes += need_runnable(lite.program, lite.to_bytes(), lite.limits or DEFAULT_LIMITS)
+        lite.report.notes += need_allocation(lite.program, lite.to_bytes(), lite.limits or DEFAULT_LIMITS)
     return lite
 
 

@@ -28,7 +28,7 @@ from jfuse.quantization.statistics import Statistics
 from jfuse.tflite.associated_files import with_files_of
 from jfuse.tflite.mapped_file import read_file
 from jfuse.tflite.targets.catalog import target_named
-from jfuse.verification.file_answers import need_runnable
+from jfuse.verification.allocation import need_allocation
 from jfuse.verification.noise import noise_of, unmeasured
 
 
@@ -81,7 +81,7 @@ def quantize(
         lite.report.notes += unmeasured(lite.program)
         lite.report.seconds["verify"] = time.perf_counter() - started
     elif target_named(runtime).runs is None:
-        lite.report.notes += need_runnable(lite.program, lite.to_bytes(), lite.limits or DEFAULT_LIMITS)
+        lite.report.notes += need_allocation(lite.program, lite.to_bytes(), lite.limits or DEFAULT_LIMITS)
     return lite
 
 

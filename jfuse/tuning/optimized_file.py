@@ -16,7 +16,6 @@ from jfuse.errors import JfuseError
 from jfuse.ir.graph import Const, Program
 from jfuse.ir.types import DType
 from jfuse.ir.walk import all_eqns
-from jfuse.kernels import ops
 from jfuse.last_resort import only_jfuse_errors
 from jfuse.limits import DEFAULT_LIMITS, Limits
 from jfuse.loading import load
@@ -165,7 +164,7 @@ class _Search:
 
 def _holds_halves(program: Program) -> bool:
     """Whether weights lie in a file as halves, and are made floats when it runs."""
-    eqns = (eqn for graph in program.graphs() for eqn in all_eqns(graph) if eqn.op is ops.dequantize)
+    eqns = (eqn for graph in program.graphs() for eqn in all_eqns(graph) if eqn.op.scales == "out_of")
     return any(isinstance(x := eqn.inputs[0], Const) and x.type.dtype is DType.f16 for eqn in eqns)
 
 

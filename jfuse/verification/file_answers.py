@@ -11,11 +11,10 @@ import numpy as np
 
 from jfuse.ir.graph import Eqn, Program
 from jfuse.ir.walk import all_eqns
-from jfuse.limits import DEFAULT_LIMITS, Limits
+from jfuse.limits import DEFAULT_LIMITS
 from jfuse.opaque_ops.custom_options import LITERT_OPS, XNNPACK_OPS
 from jfuse.quantization.data import Item
 from jfuse.quantization.real_numbers import as_integers, as_real
-from jfuse.running.allocated import need_allocation
 from jfuse.running.interpreter import LiteRt
 from jfuse.running.micro import has_micro
 from jfuse.tflite.runtime.table import quantized_of
@@ -106,11 +105,6 @@ def interpreters(program: Program) -> Mapping[str, Start]:
         return {"tflite-micro": partial(_in_micro, program=program)} if has_micro() else {}
     needs_delegate = not _codes(program).isdisjoint(XNNPACK_OPS)
     return {name: start for name, start in _IN_LITERT.items() if start is in_litert or not needs_delegate}
-
-
-def need_runnable(program: Program, data: bytes, limits: Limits) -> list[str]:
-    """As `need_allocation`, of files whose operators LiteRT knows; no notes on others."""
-    return [] if unknown_operators(program) or not litert_takes(program) else need_allocation(program, data, limits)
 
 
 def unknown_operators(program: Program) -> frozenset[str]:

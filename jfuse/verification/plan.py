@@ -13,7 +13,6 @@ from jfuse.errors import JfuseError
 from jfuse.ir.graph import Program, Signature
 from jfuse.ir.types import DType, TensorType
 from jfuse.ir.walk import all_eqns
-from jfuse.kernels import ops
 from jfuse.kernels.core.integer_types import quantizes_as_it_runs
 from jfuse.kernels.core.op import depends_on_data
 from jfuse.proof.inputs import CallInputs, concrete, draws, draws_apart, input_types, open_sizes, size_choices
@@ -167,7 +166,7 @@ def leaks_infinities(program: Program) -> bool:
     the largest float of an infinite sum (LiteRT 2.3.0).
     """
     eqns = (e for graph in program.graphs() for e in all_eqns(graph))
-    return any(e.op is ops.add_n or e.op.product == "windows" for e in eqns)
+    return any(e.op.product == "windows" or (e.op.elementwise and e.op.operand_at(0).variadic) for e in eqns)
 
 
 def _left_open(signature: Signature) -> frozenset[str]:

@@ -54,7 +54,7 @@ _LEAST: Mapping[str, Mapping[int, int]] = {
     "MatrixBandPart": {0: 2},
     **{f"Matrix{name}": {0: 2} for name in ("DiagPart", "DiagPartV2", "DiagPartV3", "Inverse", "Determinant")},
     **{op: {0: 2, 1: 2} for op in ("BatchMatMul", "BatchMatMulV2", "BatchMatMulV3")},
-    **{op: {0: 2} for op in ("Cholesky", "RFFT2D", "FFT2D")},
+    **{op: {0: 2} for op in "Cholesky RFFT2D FFT2D".split()},
 }
 """The least ranks that ops take which take several, by the place of the operand; of all others it is 1."""
 _SAME = frozenset(

@@ -16,7 +16,8 @@ def dense_weights(graph: Graph) -> Graph:
     """The graph with sparse constants dense where DENSIFY makes them so at run time, in bodies too."""
 
     def visit(eqn: Eqn) -> Sequence[Any] | None:
-        sparse = eqn.inputs[0] if eqn.op.builtin == "DENSIFY" and eqn.inputs else None
-        return [Const(sparse.array, sparse.name)] if isinstance(sparse, SparseConst) and not is_stated(eqn) else None
+        operand = eqn.inputs[0] if eqn.op.is_kept and len(eqn.inputs) == len(eqn.outputs) == 1 else None
+        is_made_dense = isinstance(operand, SparseConst) and operand.type == eqn.outputs[0].type
+        return [Const(operand.array, operand.name)] if is_made_dense and not is_stated(eqn) else None
 
     return rewrite(with_bodies(graph, dense_weights), visit)

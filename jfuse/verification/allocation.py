@@ -10,6 +10,7 @@ from jfuse.ir.graph import Program, Signature, Var
 from jfuse.limits import DEFAULT_LIMITS, Limits
 from jfuse.running.loaded_file import LoadedFile
 from jfuse.running.worker import LiteRtFailed, Refused, can_run
+from jfuse.verification.file_answers import litert_takes, unknown_operators
 
 _TRIED = (*range(1, 10), 12, 16)
 """Sizes of open dimensions: what is parted in blocks takes multiples only."""
@@ -18,10 +19,10 @@ _TRIED = (*range(1, 10), 12, 16)
 def need_allocation(program: Program, data: bytes, limits: Limits = DEFAULT_LIMITS) -> list[str]:
     """Raise LowerError where LiteRT refuses a file when it allocates tensors; notes on open sizes at which it does.
 
-    Nothing is asked on systems that cannot run a file. Of open sizes a few are tried, of which one must do: that none
-    does is told, not refused, as others may.
+    Nothing is asked of operators that LiteRT does not know, nor on systems that cannot run a file. Of open sizes a few
+    are tried, of which one must do: that none does is told, not refused, as others may.
     """
-    if not can_run():
+    if not can_run() or unknown_operators(program) or not litert_takes(program):
         return []
     try:
         file = LoadedFile(data, limits=limits)

@@ -13,10 +13,10 @@ from ai_edge_litert import schema_py_generated as schema
 import jfuse
 from jfuse.errors import LowerError
 from jfuse.limits import Limits
-from jfuse.running import allocated
-from jfuse.running.allocated import need_allocation
 from jfuse.running.loaded_file import LoadedFile
 from jfuse.running.worker import LiteRtFailed, Refused
+from jfuse.verification import allocation
+from jfuse.verification.allocation import need_allocation
 
 
 def model(call: Any, *shape: int | None) -> jfuse.Model:
@@ -48,7 +48,7 @@ def test_conversion_asks_where_nothing_is_compared(monkeypatch: pytest.MonkeyPat
                 raise Refused("no such axis", 0)
             return super().ask(method, *arguments)
 
-    monkeypatch.setattr(allocated, "LoadedFile", Refusing)
+    monkeypatch.setattr(allocation, "LoadedFile", Refusing)
     with pytest.raises(LowerError, match=r"does not allocate(.|\n)*no such axis"):
         model(tf.nn.relu, 2, 3)
     assert "with none of the sizes" in model(tf.nn.relu, None, 3).report.notes[0]
@@ -69,7 +69,7 @@ def test_limits_are_told_and_refuse_nothing(cause: str, is_told: bool, monkeypat
         raise error
 
     lite = model(tf.nn.relu, 2, 3)
-    monkeypatch.setattr(allocated, "LoadedFile", failing)
+    monkeypatch.setattr(allocation, "LoadedFile", failing)
     if is_told:
         assert need_allocation(lite.program, lite.to_bytes(), Limits()) == [
             "LiteRT was not seen to allocate the file: LiteRT was ended"
