@@ -17,7 +17,8 @@ def dense_weights(graph: Graph) -> Graph:
 
     def visit(eqn: Eqn) -> Sequence[Any] | None:
         operand = eqn.inputs[0] if eqn.op.is_kept and len(eqn.inputs) == len(eqn.outputs) == 1 else None
-        is_made_dense = isinstance(operand, SparseConst) and operand.type == eqn.outputs[0].type
-        return [Const(operand.array, operand.name)] if is_made_dense and not is_stated(eqn) else None
+        if not isinstance(operand, SparseConst) or operand.type != eqn.outputs[0].type or is_stated(eqn):
+            return None
+        return [Const(operand.array, operand.name)]
 
     return rewrite(with_bodies(graph, dense_weights), visit)

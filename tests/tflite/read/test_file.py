@@ -320,7 +320,7 @@ BROKEN: dict[str, tuple[Callable[[Any], object], str]] = {
     ),
     "operand types": (
         lambda m: setattr(operator(m), "inputs", np.array([0, 2, 1], np.int32)),
-        r"an operator lacks an operand at .*operator 0 \(FULLY_CONNECTED\)",
+        r"fully_connected does not take these operands at .*operator 0 \(FULLY_CONNECTED\)",
     ),
     "missing operand": (
         lambda m: setattr(operator(m), "inputs", np.array([0], np.int32)),
