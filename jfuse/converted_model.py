@@ -11,6 +11,7 @@ from typing import Any
 from jfuse.errors import JfuseError, VerifyFailed
 from jfuse.frontends.selection import Selection
 from jfuse.last_resort import only_jfuse_errors
+from jfuse.limits import DEFAULT_LIMITS
 from jfuse.loading import load_selected
 from jfuse.lowered_model import lowered, quantization_options
 from jfuse.lowering.rules import Rule
@@ -31,8 +32,9 @@ from jfuse.quantization.recipe import Recipe
 from jfuse.sides import with_installed
 from jfuse.tflite.model_metadata import Metadata, metadata_of
 from jfuse.tflite.targets.catalog import target_named
+from jfuse.verification.allocation import need_allocation
 from jfuse.verification.inputs.user_inputs import need_inputs
-from jfuse.verification.noise import noise_of
+from jfuse.verification.noise import noise_of, unmeasured
 from jfuse.verification.options import FindingOptions, SamplingOptions, VerifyOptions
 from jfuse.verification.plan import leaks_infinities, passes_infinities_on
 from jfuse.verification.sides import Sides
@@ -121,6 +123,8 @@ def convert(
         sampling, finding = SamplingOptions(inputs=samples, edges="none"), FindingOptions(shrink=0, equations=equations)
         compared = VerifyOptions(sampling, finding, tolerance)
         _compare(lite, model, target_named(target).runtime, compared, options.quantization.calibration)
+    elif target_named(target).runs is None:
+        lite.report.notes += need_allocation(lite.program, lite.to_bytes(), lite.limits or DEFAULT_LIMITS)
     return lite
 
 
@@ -142,4 +146,5 @@ def _compare(lite: Model, source: Model, runtime: str, options: VerifyOptions, d
     lite.report.compared(found.differences, [*found.notes, *notes])
     if lite.unquantized is not None:
         lite.report.noise = noise_of(lite, lite.unquantized, data)
+        lite.report.notes += unmeasured(lite.program)
     lite.report.seconds["verify"] = time.perf_counter() - started

@@ -10,6 +10,7 @@ from typing import Any
 
 from jfuse.errors import JfuseError
 from jfuse.last_resort import only_jfuse_errors
+from jfuse.limits import DEFAULT_LIMITS
 from jfuse.loading import load
 from jfuse.lowered_model import lower, lowered
 from jfuse.model import Model
@@ -26,7 +27,9 @@ from jfuse.quantization.recipe_json import recipe_of
 from jfuse.quantization.statistics import Statistics
 from jfuse.tflite.associated_files import with_files_of
 from jfuse.tflite.mapped_file import read_file
-from jfuse.verification.noise import noise_of
+from jfuse.tflite.targets.catalog import target_named
+from jfuse.verification.allocation import need_allocation
+from jfuse.verification.noise import noise_of, unmeasured
 
 
 @only_jfuse_errors("quantization")
@@ -75,7 +78,10 @@ def quantize(
         on_stage("verify")
         started = time.perf_counter()
         lite.report.noise = noise_of(lite, lite.unquantized, data)
+        lite.report.notes += unmeasured(lite.program)
         lite.report.seconds["verify"] = time.perf_counter() - started
+    elif target_named(runtime).runs is None:
+        lite.report.notes += need_allocation(lite.program, lite.to_bytes(), lite.limits or DEFAULT_LIMITS)
     return lite
 
 

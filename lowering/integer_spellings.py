@@ -17,6 +17,7 @@ from jfuse.ir.dims import is_known
 from jfuse.ir.graph import Const, Eqn, Op
 from jfuse.ir.types import DType
 from jfuse.kernels import ops
+from jfuse.kernels.core.layout import axes_from_front
 from jfuse.kernels.core.op import Array
 from jfuse.lowering.integer_recurrences import steps_of_lstm, steps_of_rnn, steps_of_svdf, within
 
@@ -45,9 +46,12 @@ def _squared_difference(x: Array, y: Array) -> Array:
 
 def _sum(x: Array, axes: Array, *, keep_dims: bool) -> Array | None:
     """The mean, as often as there are elements."""
-    if not isinstance(axes, np.ndarray) or not all(is_known(x.shape[axis]) for axis in np.ravel(axes)):
+    if not isinstance(axes, np.ndarray):
         return None
-    count = math.prod(int(x.shape[axis]) for axis in np.ravel(axes))
+    sizes = [x.shape[axis] for axis in dict.fromkeys(axes_from_front(tuple(np.ravel(axes).tolist()), len(x.shape)))]
+    if not all(map(is_known, sizes)):
+        return None
+    count = math.prod(map(int, sizes))
     return ops.mul(ops.mean(x, axes, keep_dims=keep_dims), np.float32(count))
 
 

@@ -16,6 +16,9 @@ from jfuse.tf_nodes.attributes import data_inputs, split_reference
 
 SUFFIX = ".pb"
 _MOST_LISTED = 8  # names in a message
+_NO_RESULTS = frozenset(
+    {"Assert", "Const", "NoOp", "Placeholder", "PlaceholderWithDefault"}
+)  # freezing a loop leaves some
 
 
 def is_graph_def(source: object) -> bool:
@@ -51,14 +54,7 @@ def graph_def_signature(graph_def: Any, selection: Selection) -> TfSignature:
     `input_tensors` are by default the placeholders that the outputs need.
     """
     inputs, outputs, specs = selection.input_tensors, selection.output_tensors, selection.input_signature
-    if not outputs:
-        unread = _unread(graph_def)
-        raise ImportFailed(
-            "a GraphDef does not say what it computes",
-            expected="output_tensors=[…], names of its tensors",
-            found=f"nodes that nothing reads: {_listed(unread)}",
-            remedy=f"output_tensors={unread[:1]}, if that is the result" if unread else None,
-        )
+    outputs = outputs or _results(graph_def)
     fed = list(inputs) if inputs is not None else _placeholders(graph_def, outputs)
     graph_def = graph_def if specs is None else _with_shapes(graph_def, fed, specs)
     _expect_names(graph_def, [*fed, *outputs])
@@ -86,9 +82,28 @@ def _placeholders(graph_def: Any, outputs: Sequence[str]) -> list[str]:
     return [node.name for node in graph_def.node if node.op == "Placeholder" and node.name in seen]
 
 
+def _results(graph_def: Any) -> list[str]:
+    """The one node that nothing reads, or Identity, Identity_1, …, as TensorFlow calls the results of a function.
+
+    Raises ImportFailed where the graph has no such nodes, or others beside them.
+    """
+    unread = _unread(graph_def)
+    if len(unread) == 1 or (
+        unread and set(unread) == {f"Identity_{i}" if i else "Identity" for i in range(len(unread))}
+    ):
+        return sorted(unread, key=lambda name: (len(name), name))
+    raise ImportFailed(
+        "a GraphDef does not say what it computes",
+        expected="output_tensors=[…], names of its tensors",
+        found=f"nodes that nothing reads: {_listed(unread)}",
+        remedy=f"output_tensors={unread[:1]}, if that is the result" if unread else None,
+    )
+
+
 def _unread(graph_def: Any) -> list[str]:
+    """The nodes whose results nothing reads; without inputs and those that have no result."""
     read = {split_reference(i)[0].removeprefix("^") for node in graph_def.node for i in node.input}
-    return [node.name for node in graph_def.node if node.name not in read]
+    return [node.name for node in graph_def.node if node.name not in read and node.op not in _NO_RESULTS]
 
 
 def _expect_names(graph_def: Any, names: Sequence[str]) -> None:

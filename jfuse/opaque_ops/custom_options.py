@@ -14,6 +14,15 @@ from jfuse.tflite.schema import TENSOR_TYPES
 
 FLEX = "Flex"
 """What the runtime's Flex delegate knows its operators by: the start of their custom code."""
+XNNPACK_OPS = frozenset({"Convolution2DTransposeBias", "MaxPoolingWithArgmax2D", "MaxUnpooling2D"})
+"""Custom operators of which XNNPACK, LiteRT's default delegate, has the only kernels.
+
+Source: tflite/delegates/xnnpack/xnnpack_delegate.cc
+"""
+LITERT_OPS = XNNPACK_OPS | {"AudioSpectrogram", "Mfcc", "NumericVerify", "TFLite_Detection_PostProcess"}
+"""Those that LiteRT's default interpreter runs.   Source: tflite/core/kernels/register.cc"""
+GPU_OPS = XNNPACK_OPS | {"Resampler"}
+"""Those of LiteRT's GPU delegate.   Source: tflite/delegates/gpu/common/model_builder.cc"""
 
 
 def flex_options(op: str, node: bytes) -> bytes:

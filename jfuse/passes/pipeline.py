@@ -24,6 +24,7 @@ from jfuse.passes.gates.debug_metadata import drop_debug_metadata
 from jfuse.passes.gates.fixed_sizes import fixed_sizes
 from jfuse.passes.gates.states_on_target import states_on_target
 from jfuse.passes.legalize.complex_parts import complex_parts
+from jfuse.passes.legalize.dense_weights import dense_weights
 from jfuse.passes.legalize.legalize_broadcast import legalize_broadcast
 from jfuse.passes.legalize.legalize_dtypes import legalize_dtypes
 from jfuse.passes.legalize.legalize_target import legalize_target
@@ -96,7 +97,8 @@ def alone(run: Callable[[Of], Of]) -> Callable[[Of, Context], Of]:
 
 PIPELINE: tuple[PipelineStep, ...] = (
     Stage(fixed_sizes, on="program"),  # of what the user gave, before anything that takes time
-    Stage(alone(plain_numbers), on="program"),  # before all passes that reason about what ops compute
+    Stage(alone(dense_weights)),  # before plain_numbers, which takes no operator without an op
+    Stage(plain_numbers, on="program"),  # before all passes that reason about what ops compute
     # before any pass replaces the equations that it describes
     Stage(drop_debug_metadata, NO_DEBUG_METADATA, on="program"),
     Stage(while_to_scan),  # first of all rewrites: recurrences are looked for in scans only

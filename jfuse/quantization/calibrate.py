@@ -14,8 +14,8 @@ import numpy as np
 
 from jfuse.errors import JfuseError
 from jfuse.ir.evaluate import evaluate, large_constants, symbol_sizes, with_constants
-from jfuse.ir.graph import Graph, Program, Signature
-from jfuse.ir.states import distinct, first_states
+from jfuse.ir.graph import Atom, Const, Graph, Program, Signature
+from jfuse.ir.states import distinct, exposed_places, first_states, places
 from jfuse.ir.walk import all_graphs
 from jfuse.quantization.data import RANDOM, CalibrationData, Item, calibration_items, is_finite
 from jfuse.quantization.in_litert import LiteRtLooks, is_sooner
@@ -27,7 +27,7 @@ from jfuse.quantization.tallies import Spread
 from jfuse.running.cores import cores
 from jfuse.running.in_litert import WHY, works_on_resources
 from jfuse.running.over_samples import OverSamples, Together, samples_at_once, samples_for_quick
-from jfuse.running.partition import hosted
+from jfuse.running.partition import hosted, is_unknown
 from jfuse.running.processes import of_all_processes
 from jfuse.running.runner import untraceable
 
@@ -127,13 +127,8 @@ class _Runs:
 
     def __post_init__(self) -> None:
         self._has_states = bool(self.program.states())
-        by_graph = {id(s.graph): _Watched(s, self._of(s), self.expected) for s in distinct(self.program)}
+        by_graph = {id(s.graph): _Watched(s, self.slots, self.expected) for s in distinct(self.program)}
         self._watched = {s.key: by_graph[id(s.graph)] for s in self.program.signatures}
-
-    def _of(self, signature: Signature) -> list[ObservedSlot]:
-        inner = list(all_graphs(signature.graph))
-        found = {v for g in inner for v in (*g.inputs, *(v for eqn in g.eqns for v in eqn.outputs))}
-        return [slot for slot in self.slots if slot.what.var in found]
 
     def close(self) -> None:
         """End the processes that compute."""
@@ -200,13 +195,35 @@ def _layout(item: Item) -> object:
     return [(c.key, c.left_out, [(n, a.shape, a.dtype) for n, a in c.inputs.items()]) for c in item.calls]
 
 
+def _known(signature: Signature) -> Signature:
+    """The signature without custom operators that nothing here computes, and without what depends on them."""
+    graph, kept = signature.graph, {p.output: p.input for of in (places, exposed_places) for p in of(signature)}
+    lost: set[Atom | None] = set()
+    count = -1
+    while count < len(lost):
+        count = len(lost)
+        for eqn in graph.eqns:
+            if is_unknown(eqn) or lost.intersection(eqn.inputs):
+                lost.update(eqn.outputs)
+        lost.update(graph.inputs[before] for after, before in kept.items() if graph.outputs[after] in lost)
+    if not lost:
+        return signature
+    # A state that depends on them stays what it was; nobody reads the other outputs.
+    held = {i: graph.inputs[kept[i]] if i in kept else Const(np.zeros(0)) for i in range(len(graph.outputs))}
+    outputs = tuple(held[i] if atom in lost else atom for i, atom in enumerate(graph.outputs))
+    eqns = tuple(eqn for eqn in graph.eqns if not lost.intersection(eqn.outputs))
+    return replace(signature, graph=replace(graph, eqns=eqns, outputs=outputs))
+
+
 class _Watched:
     """One signature with tallies of its values, over samples.   expected: how many, in all"""
 
     def __init__(self, signature: Signature, slots: Sequence[ObservedSlot], expected: int) -> None:
-        self.signature = signature
+        self.signature = signature = _known(signature)
         self.expected = expected
-        self.slots = slots
+        inner = list(all_graphs(signature.graph))
+        known = {v for g in inner for v in (*g.inputs, *(v for eqn in g.eqns for v in eqn.outputs))}
+        self.slots = [slot for slot in slots if slot.what.var in known]
         graph = hosted(signature.graph, singly=True)
         self.carried = [state.name for state in (*signature.exposed, *signature.states)]
         self.graph = replace(graph, outputs=graph.outputs[len(graph.outputs) - len(self.carried) :])

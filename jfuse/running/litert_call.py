@@ -25,6 +25,7 @@ from jfuse.tflite.write.file import to_bytes
 class LiteRtCall:
     """One graph of static types in an interpreter without delegates: the integers that every runtime's kernels give.
 
+    Custom operators run with the default delegates: XNNPACK has the only kernels of some.
     states: the positions of the inputs and outputs of the graph that are one operand updated in place, by input. They
     are written into the operator's tensor before each call and read from it after.
     """
@@ -37,6 +38,7 @@ class LiteRtCall:
         self._states = list(states.items())
         self._types = [atom.type for atom in graph.outputs]
         data = _file(graph, self._plain, self._results, self._states)
+        delegates = delegates or any(eqn.op.code is not None for eqn in graph.eqns)
         try:
             self._file = LoadedFile(data, delegates=delegates, allocate=True, stateless=True, limits=limits)
         except Refused as error:

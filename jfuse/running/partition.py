@@ -14,6 +14,7 @@ from jfuse.ir.walk import all_eqns, users
 from jfuse.kernels.core.integer_types import Rounding, is_quantized
 from jfuse.kernels.core.op import depends_on_data
 from jfuse.limits import DEFAULT_LIMITS, Limits
+from jfuse.opaque_ops.custom_options import LITERT_OPS
 from jfuse.opaque_ops.state_operands import keeps_state, state_operands
 from jfuse.running.integer_op import has_integer_body, on_integers
 from jfuse.running.litert_op import Hosted
@@ -44,8 +45,20 @@ def integers_of(graphs: Iterable[Graph]) -> Rounding | None:
 
 
 def without_body(graphs: Iterable[Graph], rounding: Rounding) -> Eqn | None:
-    """The first equation that LiteRT would compute, as no body of a rounding does; None where there is none."""
-    return next((eqn for graph in graphs for eqn in all_eqns(graph) if needs_litert(eqn, rounding)), None)
+    """The first equation that LiteRT would compute, as no body of a rounding does; None where there is none.
+
+    Custom operators do not count: they run in LiteRT with its default delegates, which have the kernels of some.
+    """
+    found = (eqn for graph in graphs for eqn in all_eqns(graph) if eqn.op.code is None)
+    return next((eqn for eqn in found if needs_litert(eqn, rounding)), None)
+
+
+def is_unknown(eqn: Eqn) -> bool:
+    """Whether nothing here computes an equation, or one in its bodies: a custom operator that LiteRT does not know."""
+    code = eqn.op.code
+    if code is not None and code not in LITERT_OPS and not eqn.op.is_computed_here:
+        return True
+    return any(map(is_unknown, (e for body in eqn.bodies for e in body.eqns)))
 
 
 def is_changed(eqn: Eqn) -> bool:
@@ -146,7 +159,7 @@ class _Rewrite:
                     moves.append(eqn)
                 continue
             yield from filter(None, (group, *([move] for move in moves)))
-            starts = self._needs_litert(eqn) and not keeps_state(eqn)
+            starts = self._needs_litert(eqn) and not keeps_state(eqn) and eqn.op.code is None
             group, moves = [eqn] if starts else [], []
             if not starts:
                 yield [eqn]
@@ -154,7 +167,7 @@ class _Rewrite:
 
     def _joins(self, eqn: Eqn) -> bool:
         """Whether an equation can stand in one file with those before it that LiteRT computes."""
-        if eqn.bodies or eqn.effects or keeps_state(eqn) or depends_on_data(eqn):
+        if eqn.bodies or eqn.effects or keeps_state(eqn) or depends_on_data(eqn) or eqn.op.code is not None:
             return False
         return self._needs_litert(eqn) or all(is_quantized(var.type) for var in eqn.outputs)
 

@@ -49,6 +49,11 @@ class Refused(Exception):
         self.sample = sample
 
 
+def can_run() -> bool:
+    """Whether this system has the means to watch a process that runs files."""
+    return _HAS_POSIX
+
+
 class Worker:
     """A process; it ends with this one, whatever ends that. Nothing of it has a name in a folder.
 

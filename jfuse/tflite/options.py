@@ -33,7 +33,15 @@ _REPEATED: Mapping[tuple[str, str], Callable[[Eqn], Any]] = {
     ("CAST", "outDataType"): lambda eqn: TENSOR_TYPES[eqn.outputs[0].type.dtype],
 }
 # Options of an op that the schema leaves to the result's type: not written, and read back from there.
-_RESULT_TYPE: Mapping[str, str] = {"BITCAST": "out_data_type", "MULTINOMIAL": "output_type"}
+_RESULT_TYPE: Mapping[str, str] = {"BITCAST": "out_data_type", "CAST": "out_data_type", "MULTINOMIAL": "output_type"}
+# What LiteRT takes where an operator has no options at all, and it is not the schema's default.
+# Source: tflite/core/api/flatbuffer_conversions.cc, which leaves all fields at 0.
+_ABSENT: Mapping[tuple[str, str], Any] = {
+    ("ADD", "potScaleInt16"): False,
+    ("SUB", "potScaleInt16"): False,
+    ("BIDIRECTIONAL_SEQUENCE_LSTM", "timeMajor"): False,
+    ("BUCKETIZE", "boundaries"): np.zeros(0, np.float32),
+}
 _BODIES: Mapping[str, tuple[str, ...]] = {
     "WHILE": ("condSubgraphIndex", "bodySubgraphIndex"),
     "IF": ("thenSubgraphIndex", "elseSubgraphIndex"),
@@ -104,7 +112,7 @@ def body_indices(builtin: str, table: Any) -> tuple[int, ...]:
 
 
 def from_table(builtin: str, table: Any, names: Sequence[str], result: DType | None = None) -> dict[str, Any]:
-    """The parameters that an op of these option names reads from an operator's table (the schema's defaults for None).
+    """The parameters that an op of these option names reads from an operator's table (for None as LiteRT reads it).
 
     result: the dtype that the file states for the first result, if there is one.
     Raises LowerError where the table sets something that the op does not know of, BadFlatbuffer for numbers that are
@@ -112,6 +120,9 @@ def from_table(builtin: str, table: Any, names: Sequence[str], result: DType | N
     """
     if table is None:
         table = new_options(builtin)[2]
+        for (op, absent), value in _ABSENT.items():
+            if op == builtin:
+                setattr(table, absent, value)
     fields = option_fields(table)
     derived = _RESULT_TYPE.get(builtin)
     params: dict[str, Any] = {} if derived is None else {derived: result}

@@ -8,10 +8,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from ai_edge_litert import schema_py_generated as schema
 
 from jfuse.compared_sides import verify as compare
 from jfuse.errors import JfuseError
+from jfuse.ir.graph import Const, Program
+from jfuse.ir.types import DType
+from jfuse.ir.walk import all_eqns
 from jfuse.last_resort import only_jfuse_errors
 from jfuse.limits import DEFAULT_LIMITS, Limits
 from jfuse.loading import load
@@ -20,6 +24,7 @@ from jfuse.model import Model
 from jfuse.option_values import path_of, real
 from jfuse.passes.context import OnStage
 from jfuse.passes.options import LoweringOptions
+from jfuse.quantization.recipe import LEAST_HALVES
 from jfuse.report import Report
 from jfuse.tflite.associated_files import with_files_of
 from jfuse.tflite.mapped_file import read_file
@@ -27,9 +32,12 @@ from jfuse.tflite.read.external import has_other_files
 from jfuse.tflite.targets.catalog import target_named
 from jfuse.tuning.result_names import with_result_names
 from jfuse.tuning.timing import Timing, timed
+from jfuse.verification.file_answers import unknown_operators
 
 _FORMS: tuple[dict[str, Any], ...] = ({}, {"prefer": "speed"}, {"loop": "while"}, {"prefer": "speed", "loop": "while"})
 """What `lower` is asked for, one after the other."""
+_HALVES = "float16"
+"""The recipe of a further form of files whose weights are halves: they stay what they are."""
 _INPUT, _AGAIN = "the file itself", "the file itself, once more"
 
 
@@ -74,7 +82,10 @@ def optimize(
     result = _finished(found, with_files_of(data, found.to_bytes(), path, limits), data, timing)
     if timing is not None:
         result.report.seconds["measure"] = search.seconds
-    if verify:
+    unknown = sorted(unknown_operators(model.program))
+    if unknown:
+        result.report.notes.append(f"the result was not compared: LiteRT has no kernel for {', '.join(unknown)}")
+    elif verify:
         on_stage("verify")
         _verified(result, path, limits)
     return result
@@ -107,7 +118,7 @@ class _Search:
             self.reasons = self.reasons or ["it is in the best form known already"]
             return None, None
         target = target_named(self.target)
-        if target.runtime or target.accelerator is not None:
+        if target.runtime or target.accelerator is not None or unknown_operators(self.model.program):
             return next(iter(found.values())), None  # LiteRT's times on this machine say nothing of such a target
         on_stage("measure")
         files = {_INPUT: self.data, _AGAIN: self.data, **{name: m.to_bytes() for name, m in found.items()}}
@@ -129,9 +140,12 @@ class _Search:
         return None, None
 
     def _lowered(self, on_stage: OnStage) -> Iterator[Model]:
-        for form in _FORMS:
+        halves = [{"quantize": _HALVES}] if _holds_halves(self.model.program) else []
+        for form in ({**form, **recipe} for recipe in (*halves, {}) for form in _FORMS):
             try:
                 lowered = lower(self.model, target=self.target, on_stage=on_stage, **form)
+                if lowered.unquantized is not None and not _are_halves(lowered.unquantized.program):
+                    continue
                 program = with_result_names(lowered.program, self.model.program)
                 yield Model(program, report=lowered.report, limits=self.limits)
             except JfuseError as error:
@@ -146,6 +160,22 @@ class _Search:
         if more and reason not in self.reasons:
             self.reasons.append(reason)
         return not more
+
+
+def _holds_halves(program: Program) -> bool:
+    """Whether weights lie in a file as halves, and are made floats when it runs."""
+    eqns = (eqn for graph in program.graphs() for eqn in all_eqns(graph) if eqn.op.scales == "out_of")
+    return any(isinstance(x := eqn.inputs[0], Const) and x.type.dtype is DType.f16 for eqn in eqns)
+
+
+def _are_halves(program: Program) -> bool:
+    """Whether no constant that the recipe makes halves loses a digit by it."""
+    atoms = (a for graph in program.graphs() for eqn in all_eqns(graph) for a in eqn.inputs)
+    large = (
+        a.array for a in atoms if isinstance(a, Const) and a.type.dtype is DType.f32 and a.type.size >= LEAST_HALVES
+    )
+    with np.errstate(over="ignore"):
+        return all(np.array_equal(a, a.astype(np.float16), equal_nan=True) for a in large)
 
 
 def operators_in(data: bytes) -> int:

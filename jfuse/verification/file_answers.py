@@ -12,6 +12,7 @@ import numpy as np
 from jfuse.ir.graph import Eqn, Program
 from jfuse.ir.walk import all_eqns
 from jfuse.limits import DEFAULT_LIMITS
+from jfuse.opaque_ops.custom_options import LITERT_OPS, XNNPACK_OPS
 from jfuse.quantization.data import Item
 from jfuse.quantization.real_numbers import as_integers, as_real
 from jfuse.running.interpreter import LiteRt
@@ -97,14 +98,23 @@ def _litert_takes(eqn: Eqn) -> bool:
 
 
 def interpreters(program: Program) -> Mapping[str, Start]:
-    """What runs a program's file, by name; none where the runtime that takes it is not installed."""
-    return (
-        _IN_LITERT
-        if litert_takes(program)
-        else {"tflite-micro": partial(_in_micro, program=program)}
-        if has_micro()
-        else {}
-    )
+    """What runs a program's file, by name; none where the runtime that takes it is not installed, or unknown here."""
+    if unknown_operators(program):
+        return {}
+    if not litert_takes(program):
+        return {"tflite-micro": partial(_in_micro, program=program)} if has_micro() else {}
+    needs_delegate = not _codes(program).isdisjoint(XNNPACK_OPS)
+    return {name: start for name, start in _IN_LITERT.items() if start is in_litert or not needs_delegate}
+
+
+def unknown_operators(program: Program) -> frozenset[str]:
+    """The custom operators that LiteRT's default interpreter does not run."""
+    return _codes(program) - LITERT_OPS
+
+
+def _codes(program: Program) -> frozenset[str]:
+    codes = (eqn.op.code for graph in program.graphs() for eqn in all_eqns(graph))
+    return frozenset(code for code in codes if code is not None)
 
 
 def answers(calls: Calls, items: Iterable[Item]) -> Iterator[tuple[str, Mapping[str, np.ndarray]]]:

@@ -15,7 +15,7 @@ from jfuse.quantization.data import CalibrationData, Item, calibration_items
 from jfuse.quantization.statistics import is_earlier
 from jfuse.report import Noise
 from jfuse.running.over_samples import samples_for_quick
-from jfuse.verification.file_answers import InFile, Start, Streaming, answers, interpreters
+from jfuse.verification.file_answers import InFile, Start, Streaming, answers, interpreters, unknown_operators
 from jfuse.verification.joined_parts import Part, joined_parts
 
 _ITEMS = 32  # of the calibration data, so that a large data set does not make a conversion slow
@@ -69,11 +69,13 @@ def noise_of(lite: Streaming, unquantized: Streaming, data: CalibrationData) -> 
         statistics of an earlier calibration, stand for drawn inputs.
     Raises VerifyFailed where an output is not a number, or has nothing to do with the float model's.
     """
+    runtimes = interpreters(lite.program)
+    if not runtimes:
+        return []
     given = "random" if data is None or is_earlier(data) else data
     items = list(islice(calibration_items(unquantized.program, given), _ITEMS))
     wanted = list(answers(unquantized.stream(quick=_is_quick(unquantized.program, items)), items))
-    runs = interpreters(lite.program).items()
-    found = [noise for where, start in runs for noise in noise_in(lite, where, start, items, wanted)]
+    found = [n for where, start in runtimes.items() for n in noise_in(lite, where, start, items, wanted)]
     _check(found)
     return found
 
@@ -90,6 +92,12 @@ def noise_in(
             for part in parts.get((key, name), ()):
                 sums.setdefault((key, name, part), _Sums()).add(got[name][part.index], array[part.index])
     return [Noise(key, name, s.snr_db, s.count, where, str(part or "")) for (key, name, part), s in sums.items()]
+
+
+def unmeasured(program: Program) -> list[str]:
+    """The note that a file was not run because of operators that LiteRT does not know; none for other files."""
+    unknown = sorted(unknown_operators(program))
+    return [f"the quantized file was not run: LiteRT has no kernel for {', '.join(unknown)}"] if unknown else []
 
 
 def _is_quick(program: Program, items: Sequence[Item]) -> bool:

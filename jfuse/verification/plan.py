@@ -190,11 +190,13 @@ def passes_infinities_on(program: Program) -> bool:
 
 
 def leaks_infinities(program: Program) -> bool:
-    """Whether an infinity may make NaN of other elements in the file, though the model passes it on element by element.
+    """Whether the file may answer an infinity otherwise, though the model passes it on element by element.
 
-    XNNPACK multiplies the neighbours of a pixel by zeros in a DEPTHWISE_CONV_2D of one pixel (LiteRT 2.3.0).
+    XNNPACK multiplies the neighbours of a pixel by zeros in a DEPTHWISE_CONV_2D of one pixel, and LiteRT's ADD_N makes
+    the largest float of an infinite sum (LiteRT 2.3.0).
     """
-    return any(e.op.product == "windows" for graph in program.graphs() for e in all_eqns(graph))
+    eqns = (e for graph in program.graphs() for e in all_eqns(graph))
+    return any(e.op.product == "windows" or (e.op.elementwise and e.op.operand_at(0).variadic) for e in eqns)
 
 
 def _left_open(signature: Signature) -> frozenset[str]:

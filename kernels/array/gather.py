@@ -169,9 +169,11 @@ def _sparse_to_dense_type(indices: TensorType, shape: Any, values: TensorType, d
 def one_hot(indices: Array, depth: Static, on_value: Array, off_value: Array, /, *, axis: int = -1) -> Array:
     """on_value where the new dimension's index is the one in indices, off_value elsewhere.
 
-    indices: i32|i64[...]; depth: i32[]; on_value, off_value: any[]   Source: tflite/kernels/one_hot.cc
+    indices: i32|i64[...], whose lower 32 bits count; depth: i32[]; on_value, off_value: any[]
+    Source: tflite/kernels/one_hot.cc
     """
     xp = namespace(indices, on_value, off_value)
+    indices = indices.astype(np.int32)
     place = from_front(axis, len(indices.shape) + 1)
     line = xp.arange(depth).reshape(_line(place, len(indices.shape) + 1))
     hit = xp.expand_dims(indices, place) == line

@@ -85,8 +85,9 @@ def strided_slice(
             first = None if begin_mask & bit else start
             last = None if end_mask & bit else stop + (_counted(whole, first, stride) if offset else 0)
             if shrink_axis_mask & bit:
-                index.append(_place(whole, first, stride))
-                x = _long_enough(x, axis, index[-1])
+                place = _place(whole, first, stride)
+                x = _long_enough(x, axis, place)
+                index.append(place if is_known(place) else jnp.asarray(place))  # jax indexes with values, not symbols
             else:
                 index.append(_range(first, last, stride))
             axis += 1
@@ -202,8 +203,6 @@ def _long_enough(x: Array, axis: int, place: Any) -> Array:
 def _place(size: Any, first: Any, stride: int) -> Any:
     if first is None:
         return 0 if stride > 0 else -1
-    if not is_known(first):
-        return jnp.asarray(first)  # jax indexes with symbolic places as with values
-    if is_known(size) and not -size <= first < size:
+    if is_known(first) and is_known(size) and not -size <= first < size:
         raise TypeMismatch(f"element {first} of a dimension of {size}")
     return first

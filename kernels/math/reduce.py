@@ -102,7 +102,8 @@ def _ends(dtype: Any) -> tuple[Any, Any]:
     """The least and the greatest number of a type."""
     if DType.of(dtype).is_float:
         return np.asarray(-np.inf, dtype)[()], np.asarray(np.inf, dtype)[()]
-    return np.iinfo(dtype).min, np.iinfo(dtype).max
+    least, greatest = (np.asarray(end, dtype)[()] for end in (np.iinfo(dtype).min, np.iinfo(dtype).max))
+    return least, greatest
 
 
 reduce_max = _extreme("REDUCE_MAX", max_dim, "The greatest element")

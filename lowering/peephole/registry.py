@@ -140,6 +140,11 @@ def rules_of(modules: Sequence[ModuleType]) -> Mapping[Op, tuple[Rule, ...]]:
     return table
 
 
+def rule_name(rule: PeepholeRule) -> str:
+    """The name of a rule's function."""
+    return str(getattr(rule.function if isinstance(rule, PatternRule | WalkRule) else rule, "__name__", rule))
+
+
 def why_not(eqn: Eqn, view: GraphView, rules: Mapping[Op, Sequence[Rule]]) -> dict[str, list[str]]:
     """By rule, the names of the conditions for which it refuses an equation whose pattern it finds."""
     found = {}

@@ -7,12 +7,14 @@ from typing import Any
 import numpy as np
 
 from jfuse.ir.dims import is_known
-from jfuse.ir.graph import Const, Var
+from jfuse.ir.graph import Atom, Const, Var
 from jfuse.ir.trace import producer
 from jfuse.ir.types import DType
 from jfuse.kernels import ops
 from jfuse.kernels.core.op import Array, TflOp, static_value
 from jfuse.lowering.rule_tools.query import static
+
+_NARROW = frozenset({DType.i32, DType.i16, DType.i8, DType.u16, DType.u8, DType.bool})  # all their numbers are i32
 
 
 def i32_operand(x: Array, what: str) -> Array:
@@ -61,6 +63,33 @@ def as_i32(x: Array) -> Array:
     if isinstance(x, Var):
         return x if x.type.dtype is DType.i32 else ops.cast(x, out_data_type=DType.i32)
     return np.asarray(x, np.int32)
+
+
+def below_size(x: Array, size: Array) -> Array:
+    """Indices as i32 or i64, with -1 or `size` for those that lie outside: ONE_HOT looks at 32 bits of an index."""
+    if not isinstance(x, Var):
+        return np.clip(np.asarray(x), -1, np.iinfo(np.int32).max).astype(np.int32)
+    if x.type.dtype in (DType.i64, DType.u32) and not _has_32_bits(x):
+        x = x if x.type.dtype is DType.i64 else ops.cast(x, out_data_type=DType.i64)
+        end = np.int64(size) if not isinstance(size, Var) else ops.cast(size, out_data_type=DType.i64)
+        x = ops.maximum(ops.minimum(x, end), np.int64(-1))
+    return x if x.type.dtype is DType.i64 else as_i32(x)
+
+
+def _has_32_bits(x: Atom | None) -> bool:
+    """Whether the integers of a tensor surely fit into i32, by what made it in the active trace."""
+    made_by = producer(x)
+    if made_by is None:
+        return False
+    if made_by.op in (ops.arg_max, ops.arg_min, ops.where):
+        return True
+    if made_by.op is ops.floor_mod:
+        divisor = made_by.inputs[1]
+        return isinstance(divisor, Const) and bool(np.all(np.abs(divisor.array) <= np.iinfo(np.int32).max))
+    first = made_by.inputs[0] if made_by.inputs else None
+    if made_by.op is ops.cast and first is not None:
+        return first.type.dtype in _NARROW
+    return made_by.op.moves in ("renames", "permutes", "takes") and _has_32_bits(first)
 
 
 def all_known(value: Any) -> bool:

@@ -5,11 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import tensorflow as tf
+from tensorflow.python.framework.convert_to_constants import convert_variables_to_constants_v2
 
 import jfuse
 from jfuse.errors import ImportFailed
+from jfuse.running.interpreter import LiteRt
 from tests.end_to_end.invokes import check_invokes
 from tests.frontends.against_tensorflow import spec
 from tests.models import tf1
@@ -59,10 +62,35 @@ def test_open_shapes_are_given() -> None:
         x = tf.compat.v1.placeholder(tf.float32, None, name="x")
         tf.identity(tf.reshape(x, [-1, 3]) * 2.0, name="y")
     graph_def = graph.as_graph_def()
-    with pytest.raises(ImportFailed, match="the input 'x' has no known rank"):
-        jfuse.load(graph_def, output_tensors=["y"])
+    assert "of unknown rank" in jfuse.load(graph_def, output_tensors=["y"]).report.assumptions[0]
     model = jfuse.load(graph_def, output_tensors=["y"], input_signature=[spec(2, 6)])
     assert str(model.signature().graph.outputs[0].type) == "f32[4,3]"
+
+
+W = np.linspace(-0.5, 0.5, 9, dtype=np.float32).reshape(3, 3)
+
+
+@pytest.mark.parametrize(
+    ("function", "names"),
+    [
+        (lambda x: tf.tanh(x @ W), ("Identity",)),
+        (lambda x: tf.while_loop(lambda i, a: i < 3, lambda i, a: (i + 1, a @ W), (0, x))[1], ("Identity",)),
+        (lambda x: tf.scan(lambda h, a: tf.tanh(a + h), x, tf.zeros([3])), ("Identity",)),
+        (lambda x: (tf.nn.relu(x), x * 2.0), ("Identity", "Identity_1")),
+    ],
+    ids=["no loop", "while", "scan", "two results"],
+)
+def test_results_of_a_frozen_function_are_found(function: Any, names: tuple[str, ...]) -> None:
+    """Freezing a loop leaves placeholders `unused_control_flow_input` and a counter that nothing reads."""
+    concrete = tf.function(function, input_signature=[spec(2, 3)], autograph=False).get_concrete_function()
+    graph_def = convert_variables_to_constants_v2(concrete).graph.as_graph_def()
+    model = jfuse.convert(graph_def, verify=False)
+    assert model.signature().output_names == names
+    x = np.arange(6, dtype=np.float32).reshape(2, 3) - 2
+    wanted = [t.numpy() for t in tf.nest.flatten(concrete(tf.constant(x)))]
+    found = LiteRt(model.to_bytes()).run(model.signature().key, {model.signature().input_names[0]: x})
+    for name, result in zip(names, wanted, strict=True):
+        np.testing.assert_allclose(found[name], result, rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize(

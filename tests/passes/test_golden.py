@@ -14,6 +14,7 @@ import tensorflow as tf
 import jfuse
 from jfuse.ir.dims import symbol
 from jfuse.ir.graph import Const, Graph, Program, Signature, State
+from jfuse.ir.parser import parse
 from jfuse.ir.trace import trace_graph
 from jfuse.ir.types import DType, TensorType
 from jfuse.kernels import ops
@@ -52,6 +53,16 @@ def lost_op() -> Program:
 def quantized_file() -> Program:
     x, y = (quantized.integers(3, scale=0.5, zero_point=1) for _ in range(2))
     return load_tflite(quantized.file_of("relu", quantized.apply(ops.relu, [x], y)).make())
+
+
+def sparse_product() -> Graph:
+    return parse(
+        """graph main(a: f32[B,2]) {
+  b: f32[2,2] = opaque.densify sparse<f32[2,2] order=(0,1) blocks=() values=f32[2](1.0 2.0) 2 i32[3](0 1 2):i32[2](0 1)>
+  c: f32[B,2] = fully_connected a b -
+  return c
+}"""
+    )
 
 
 def with_debug_metadata() -> Program:
@@ -133,6 +144,7 @@ def large_dense() -> Program:
 
 EXAMPLES: dict[str, tuple[Callable[[], Graph | Program], Context]] = {
     "fixed_sizes": (known_choice, Context(target=target_named("tflite-micro"))),
+    "dense_weights": (sparse_product, Context()),
     "plain_numbers": (quantized_file, Context()),
     "drop_debug_metadata": (with_debug_metadata, Context()),
     "fold_selects": (known_choice, Context()),

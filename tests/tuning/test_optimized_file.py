@@ -7,8 +7,10 @@ import zipfile
 from collections.abc import Callable
 from pathlib import Path
 
+import keras
 import numpy as np
 import pytest
+import tensorflow as tf
 from ai_edge_litert import schema_py_generated as schema
 from ai_edge_litert.interpreter import Interpreter
 from keras import layers
@@ -138,3 +140,19 @@ def test_wrong_use(tmp_path: Path) -> None:
         jfuse.optimize(tmp_path / "model.keras")
     done = CliRunner().invoke(cli.app, ["optimize", "model.keras", "-o", str(tmp_path / "out.tflite")])
     assert done.exit_code == 2
+
+
+def test_files_of_halves_stay_halves(tmp_path: Path) -> None:
+    """In floats they would be twice as large, which hid every better form."""
+    model = keras.Sequential([keras.Input((6, 8), batch_size=1), layers.LSTM(32), layers.Dense(3)])
+    converter = tf.lite.TFLiteConverter.from_keras_model(model)
+    converter.optimizations = [tf.lite.Optimize.DEFAULT]
+    converter.target_spec.supported_types = [tf.float16]
+    converter.target_spec.supported_ops = [tf.lite.OpsSet.TFLITE_BUILTINS, tf.lite.OpsSet.SELECT_TF_OPS]
+    converter._experimental_lower_tensor_list_ops = True
+    path = tmp_path / "halves.tflite"
+    path.write_bytes(converter.convert())
+    better = jfuse.optimize(path, slower=ANY_TIME, verify=False)
+    assert better.size_bytes <= path.stat().st_size
+    assert not any("kept as it is" in note for note in better.report.notes), better.report.notes
+    assert "dequantize" in better.report.operators

@@ -204,6 +204,10 @@ class Frames:
         frame = self.frame_of.get(name)
         return frame is not None and name in frame.variables
 
+    def _comes_round(self, name: str) -> bool:
+        """Whether a loop variable comes round at a node, also one that only control edges lead to: a turn's counter."""
+        return self.kind(name) == "Merge" and any(self.kind(n) == "NextIteration" for n, _ in self.inputs(name))
+
     def leaves_loop(self, name: str) -> bool:
         """Whether a node is a Switch between another turn and the end of its loop."""
         return self.kind(name) == "Switch" and self.kind(self.inputs(name)[1][0]) == "LoopCond"
@@ -253,7 +257,7 @@ class Frames:
     def _find_contexts(self) -> None:
         for name in ordered(self._roots_with_turns(), self._needs_with_frames):
             refs = self._local_inputs(name)
-            if self.kind(name) == "Merge" and not self.is_loop_variable(name):
+            if self.kind(name) == "Merge" and not self._comes_round(name):
                 self._merge(name)
                 continue
             context = self.context_of_node[name] = _joined([self.context_of(r) for r in refs])
@@ -262,7 +266,7 @@ class Frames:
     def _local_inputs(self, name: str) -> list[Ref]:
         """What ties a node to a context of its own frame: for an Exit, whatever enters the loop that it leaves."""
         kind, frame = self.kind(name), self.frame_of[name]
-        if kind == "Enter" or self.is_loop_variable(name):
+        if kind == "Enter" or self._comes_round(name):
             return []
         names = self.left_frame(name).enters if kind == "Exit" else [name]
         refs = [r for n in names for r in self.inputs(n)]

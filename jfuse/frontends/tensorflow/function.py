@@ -18,7 +18,7 @@ import jfuse.frontends.tensorflow.xla_calls  # noqa: F401  (all register their n
 from jfuse.errors import ImportFailed, LowerError
 from jfuse.frontends.nan_weights import NanWeights
 from jfuse.frontends.tensorflow.graph import Walker
-from jfuse.frontends.tensorflow.input_ranks import InputRanks
+from jfuse.frontends.tensorflow.input_ranks import InputRanks, least_rank
 from jfuse.frontends.tensorflow.input_shapes import InputShapes
 from jfuse.frontends.tensorflow.signature import FunctionGraph, FunctionInput, TfSignature, unique_names
 from jfuse.frontends.tensorflow.survey import with_missing_ops
@@ -101,10 +101,11 @@ def _import_one(
     resources: Mapping[Hashable, Any],
     shapes: InputShapes,
 ) -> tuple[tuple[Signature, tuple[Resource, ...]], list[str]]:
-    """The signature with the variables that are its states, and the sizes of inputs that are taken for equal."""
+    """The signature with the variables that are its states, and what is assumed of the ranks and sizes of inputs."""
     symbols = SymbolNames()
     named = zip(function.inputs, signature.input_names, strict=True)
-    inputs = [_input(argument, name, symbols, shapes, function) for argument, name in named]
+    assumed: list[str] = []
+    inputs = [_input(argument, name, symbols, shapes, function, assumed) for argument, name in named]
     given: dict[str, Any] = {a.name: v for a, v in zip(function.inputs, inputs, strict=True)}
     given |= {name: resources[capture] for name, capture in function.captures.items()}
     held = {r: Var(type_of(r.array), r.name) for r in given.values() if isinstance(r, Resource) and r.is_state}
@@ -118,7 +119,7 @@ def _import_one(
         graph = trace.finish(signature.key, [*inputs, *held.values()], [*results, *(after[r] for r in held)])
         # Sizes inside the graph are resolved, not assumed; what is assumed is about what the user feeds.
         ours = symbols_in(tuple(v.type.shape for v in inputs))
-        equal = [f"{name} = {size}" for name, size in trace.sizes.items() if name in ours]
+        equal = [*assumed, *(f"{name} = {size}" for name, size in trace.sizes.items() if name in ours)]
     graph, kept = without_idle_states(graph, len(held))
     states = tuple(resource for resource, is_kept in zip(held, kept, strict=True) if is_kept)
     return (Signature(signature.key, graph, signature.input_names, signature.output_names), states), equal
@@ -135,16 +136,27 @@ def _named(found: Sequence[tuple[Signature, Sequence[Resource]]]) -> tuple[list[
 
 
 def _input(
-    argument: FunctionInput, name: str, symbols: SymbolNames, shapes: InputShapes, function: FunctionGraph
+    argument: FunctionInput,
+    name: str,
+    symbols: SymbolNames,
+    shapes: InputShapes,
+    function: FunctionGraph,
+    assumed: list[str],
 ) -> Var:
+    """An input.   assumed: is given what is taken for its rank, where neither the source nor its readers say it"""
     shape = shapes.of(name, argument.shape)
     if shape is None:
         ranks = sorted(InputRanks(function.library).of(function.nodes, argument.name))
+        if not ranks:
+            ranks = [least_rank(function.library, function.nodes, argument.name)]
+            assumed.append(
+                f'the input {name!r}, of unknown rank, has {ranks[0]}; shapes={{"{name}": (…)}} states another'
+            )
         if len(ranks) != 1:
             raise ImportFailed(
                 f"the input {name!r} has no known rank",
                 expected="a rank, or operators that take one rank alone",
-                found=f"operators that take ranks {', '.join(map(str, ranks))}" if ranks else None,
+                found=f"operators that take ranks {', '.join(map(str, ranks))}",
                 remedy=f'shapes={{"{name}": (…)}} states its shape',
             )
         shape = shapes.of(name, (None,) * ranks[0])

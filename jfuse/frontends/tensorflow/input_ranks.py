@@ -34,7 +34,8 @@ _RANKS: Sequence[tuple[str, Mapping[int, int]]] = (
     ("Reshape Tile BroadcastTo Transpose", {1: 1}),
     ("Fill", {0: 1, 1: 0}),
     ("OneHot", {1: 0, 2: 0, 3: 0}),
-    ("TopKV2", {1: 0}),
+    ("TopKV2 Multinomial Cumsum Cumprod ExpandDims ArgMax ArgMin", {1: 0}),
+    ("MatrixBandPart", {1: 0, 2: 0}),
     ("Pad", {1: 2}),
     ("PadV2", {1: 2, 2: 0}),
     ("MirrorPad", {1: 2}),
@@ -49,6 +50,13 @@ _RANKS: Sequence[tuple[str, Mapping[int, int]]] = (
 )
 """The ranks that ops take, by the place of the operand."""
 _BY_PLACE = {op: ranks for ops, ranks in _RANKS for op in ops.split()}
+_LEAST: Mapping[str, Mapping[int, int]] = {
+    "MatrixBandPart": {0: 2},
+    **{f"Matrix{name}": {0: 2} for name in ("DiagPart", "DiagPartV2", "DiagPartV3", "Inverse", "Determinant")},
+    **{op: {0: 2, 1: 2} for op in ("BatchMatMul", "BatchMatMulV2", "BatchMatMulV3")},
+    **{op: {0: 2} for op in "Cholesky RFFT2D FFT2D".split()},
+}
+"""The least ranks that ops take which take several, by the place of the operand; of all others it is 1."""
 _SAME = frozenset(
     "Identity Cast Relu Relu6 Elu Selu LeakyRelu Sigmoid Tanh Softplus Softsign Exp Log Log1p Expm1 Neg Abs Sign "
     "Square Sqrt Rsqrt Sin Cos Tan Erf Floor Ceil Round Rint Reciprocal Softmax LogSoftmax ZerosLike OnesLike "
@@ -66,6 +74,7 @@ class InputRanks:
     """What the nodes of a graph, and of the functions that it calls, ask of the ranks of its inputs."""
 
     library: Library
+    by_place: Mapping[str, Mapping[int, int]] = field(default_factory=lambda: _BY_PLACE)
     _known: dict[tuple[str, int], frozenset[int]] = field(default_factory=dict)
 
     def of(self, nodes: Sequence[Any], name: str) -> frozenset[int]:
@@ -89,7 +98,7 @@ class InputRanks:
         return frozenset(found)
 
     def _asked(self, node: Any, place: int, by_name: Mapping[str, Any]) -> Iterator[int]:
-        rank = _BY_PLACE.get(node.op, {}).get(place)
+        rank = self.by_place.get(node.op, {}).get(place)
         if rank is not None:
             yield rank
         told = _BY_OTHERS.get(node.op)
@@ -114,6 +123,11 @@ class InputRanks:
             body = self.library.functions[function]
             self._known[key] = self.of(body.node_def, body.signature.input_arg[argument].name)
         return self._known[key]
+
+
+def least_rank(library: Library, nodes: Sequence[Any], name: str) -> int:
+    """The least rank, from 1 on, that all readers of an input take, where they take several."""
+    return max(InputRanks(library, _LEAST).of(nodes, name), default=1)
 
 
 _FUNCTIONS: Mapping[str, Sequence[str]] = {

@@ -70,14 +70,17 @@ def only_operators(program: Program, ctx: Context) -> Program:
     return program
 
 
-def plain_numbers(program: Program) -> Program:
+def plain_numbers(program: Program, ctx: Context) -> Program:
     """The program as it is; raises LowerError where it is quantized, or holds what only a file that was read does.
 
-    Passes reason about what ops compute, which is not what these equations do.
+    Passes reason about what ops compute, which is not what these equations do. A recipe leaves operators without an op
+    as they are, if they neither keep a state nor have bodies.
     """
     eqns = (e for graph in program.entries() for e in all_eqns(graph))
     for eqn in eqns:
         is_unknown = eqn.op.is_kept or (eqn.op.code is not None and keeps_state(eqn))
+        if is_unknown and ctx.recipe is not None:
+            is_unknown = bool(keeps_state(eqn) or eqn.bodies or eqn.effects)
         if is_stated(eqn) or is_unknown or eqn.intermediates:
             raise LowerError(
                 "a program that is quantized, or has operators without an op of jfuse, is not lowered",

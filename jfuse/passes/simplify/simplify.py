@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, MutableSet, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from jfuse.errors import JfuseError
 from jfuse.ir.dims import is_known
 from jfuse.ir.graph import Atom, Const, Eqn, Graph, Op, Var, arrays_of
 from jfuse.ir.walk import has_effects, with_bodies
 from jfuse.kernels.core.op import draws
 from jfuse.lowering.peephole import GRAPH_REWRITES, PEEPHOLE_RULES, PeepholeRule
+from jfuse.lowering.peephole.registry import rule_name
 from jfuse.passes.context import Context
 from jfuse.passes.rewrite import Rewriting
 from jfuse.passes.simplify.dce import eliminate_dead_code
@@ -23,6 +23,7 @@ _FOLDED_BYTES = 64 << 10  # a folded result may be this large, or as large as wh
 # Constants up to this size are equal by content, larger ones by identity: weights are not read.
 _COMPARED_BYTES = 1 << 10
 _SWEEPS = 100  # far more than any graph needs; rules that undo each other need more
+_LAST = 10  # sweeps, in which rules that undo each other have all been at work
 
 
 def simplify(
@@ -36,48 +37,71 @@ def simplify(
     merges: the rewrite rules by the op of the last equation that they look at. done: what came out for each graph that
     was simplified by them before; this one and its bodies are added.
     """
-    return _simplified(graph, _Rules(merges, ctx.rounds_weights), {} if done is None else done)
+    rules = _Rules(merges, ctx.rounds_weights, ctx.report.notes)
+    return _simplified(graph, rules, {} if done is None else done)
 
 
 @dataclass(frozen=True)
 class _Rules:
-    """The rewrite rules, and whether the weights of an equation are to be kept in few bits, which some ask."""
+    """The rewrite rules, and whether the weights of an equation are to be kept in few bits, which some ask.
+
+    notes: is told of rules that undo each other.
+    """
 
     merges: Mapping[Op, Sequence[PeepholeRule]]
     rounds_weights: Callable[[Eqn], bool]
+    notes: list[str]
 
 
 def _simplified(graph: Graph, rules: _Rules, done: dict[Graph, Graph]) -> Graph:
-    """The fixed point. done: what came out for each body so far, so that a body that stays is not walked again."""
+    """The fixed point; where rules undo each other, the shortest of the last graphs, and a note that names them.
+
+    done: what came out for each body so far, so that a body that stays is not walked again.
+    """
     found = done.get(graph)
     if found is not None:
         return found
-    current = graph
-    for _ in range(_SWEEPS):
+    current, last = graph, list[Graph]()
+    applied: set[str] = set()
+    for sweep in range(_SWEEPS):
         current = with_bodies(eliminate_dead_code(current), lambda body: _simplified(body, rules, done))
-        swept = _Sweep(current, rules).run()
-        if swept is current:
-            for merge in GRAPH_REWRITES:
-                swept = merge(swept, rules.rounds_weights)
+        if sweep >= _SWEEPS - _LAST:
+            last.append(current)
+        else:
+            applied.clear()
+        swept = _swept(current, rules, applied)
         if swept is current:
             break
         current = swept
     else:
-        raise JfuseError(
-            f"simplify finds no end in graph {graph.name}",
-            found=f"changes in each of {_SWEEPS} sweeps",
-            remedy="look for merge rules that undo each other",
-        )
+        current = min(last, key=lambda graph: len(graph.eqns))
+        told = f"{len(applied)} rewrites undo each other, please report it: {', '.join(sorted(applied))}"
+        rules.notes.append(f"simplify found no end in graph {graph.name} and kept its shortest form; {told}")
     done[graph] = done[current] = current
     return current
+
+
+def _swept(graph: Graph, rules: _Rules, applied: MutableSet[str]) -> Graph:
+    """The graph after one sweep, or after the rewrites of whole graphs where that changes nothing.
+
+    applied: the names of the rules that change something are added.
+    """
+    swept = _Sweep(graph, rules, applied).run()
+    if swept is graph:
+        for merge in GRAPH_REWRITES:
+            before, swept = swept, merge(swept, rules.rounds_weights)
+            if swept is not before:
+                applied.add(merge.__name__)
+    return swept
 
 
 class _Sweep:
     """One walk over a graph in execution order."""
 
-    def __init__(self, graph: Graph, rules: _Rules) -> None:
+    def __init__(self, graph: Graph, rules: _Rules, applied: MutableSet[str]) -> None:
         self._state = Rewriting(graph, rules.rounds_weights)
         self._merges = rules.merges
+        self._applied = applied
         self._seen: dict[Any, Eqn] = {}
 
     def run(self) -> Graph:
@@ -102,6 +126,7 @@ class _Sweep:
         for rule in self._merges.get(eqn.op, ()):
             found = rule(eqn, self._state)
             if found is not None:
+                self._applied.add(rule_name(rule))
                 return found if isinstance(found, tuple) else (found,)
         return None
 

@@ -50,6 +50,14 @@ class Loaded:
         """The names of inputs and outputs, by key."""
         return self._interpreter.get_signature_list()
 
+    def allocate(self, key: str, shapes: dict[str, list[int]]) -> None:
+        """Give the inputs of a signature these shapes, and allocate all tensors of its subgraph."""
+        inputs, subgraph = self._interpreter.get_signature_runner(key).get_input_details(), self._subgraph(key)
+        within = self._interpreter._interpreter  # the public methods know the first subgraph alone
+        for name, shape in shapes.items():
+            within.ResizeInputTensor(inputs[name]["index"], np.array(shape, np.int32), False, subgraph)
+        within.AllocateTensors(subgraph)
+
     def tensors(self) -> tuple[list[int], list[int], dict[str, int]]:
         """The tensors that are inputs and outputs of the first subgraph, and all by name."""
         lite = self._interpreter

@@ -91,9 +91,9 @@ def _builtin(
         if len(operands) > len(op.operands):
             raise BadFlatbuffer("too many operands", expected=len(op.operands), found=len(operands))
         operands += [None] * (len(op.operands) - len(operands))
-    missing = [i for i, a in enumerate(operands) if a is None and not op.operand_at(i).optional]
+    missing = [op.operand_at(i).name for i, a in enumerate(operands) if a is None and not op.operand_at(i).optional]
     if missing:
-        raise BadFlatbuffer(f"an operator lacks its operand {op.operand_at(missing[0]).name!r}")
+        raise BadFlatbuffer("an operator lacks an operand", expected=", ".join(missing))
     if results.are_stated or has_stated(operands):
         return _stated(op, operands, params, results)
     try:

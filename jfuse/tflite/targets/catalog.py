@@ -8,6 +8,7 @@ from jfuse.errors import JfuseError, shown
 from jfuse.ir.graph import Eqn, Program
 from jfuse.ir.types import DType
 from jfuse.ir.walk import all_eqns
+from jfuse.opaque_ops.custom_options import GPU_OPS
 from jfuse.opaque_ops.state_operands import state_operands
 from jfuse.tflite.targets.conditions import GPU, MICRO, MICRO_TYPES
 from jfuse.tflite.targets.ethos_conditions import ethos_conditions
@@ -100,7 +101,13 @@ _TARGETS: Mapping[str, Callable[[], Target]] = {
     "ethos-u65": lambda: _ethos("ethos-u65"),
     "ethos-u85": lambda: _ethos("ethos-u85", "ethos-u85"),
     "litert-gpu": lambda: Target(
-        "litert-gpu", accelerator=table_of("litert-gpu"), placed=GPU, whole=True, static=True, loses=(_GPU_WHOLE,)
+        "litert-gpu",
+        accelerator=table_of("litert-gpu"),
+        placed=GPU,
+        whole=True,
+        static=True,
+        loses=(_GPU_WHOLE,),
+        custom=GPU_OPS,
     ),
     "google-tensor": lambda: Target(
         "google-tensor", accelerator=table_of("google-tensor"), static=True, composites=_GOOGLE_COMPOSITES

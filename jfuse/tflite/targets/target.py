@@ -32,7 +32,7 @@ class Target:
     program for it lists its operators in C++. runtime: the further runtime of `jfuse.verify` that runs its files.
     composites: the composites of StableHLO, by name, that its accelerator has a function for.
     compiles: whether Arm's compiler makes programs for it. further_types: of activations that its kernels take and
-    LiteRT's do not, by builtin.
+    LiteRT's do not, by builtin. custom: the custom operators, by name, that its accelerator has.
     """
 
     name: str
@@ -49,6 +49,7 @@ class Target:
     composites: frozenset[str] = frozenset()
     compiles: bool = False
     further_types: Mapping[str, frozenset[DType]] = field(default_factory=dict)
+    custom: frozenset[str] = frozenset()
 
     def takes_further(self, eqn: Eqn, dtype: DType) -> bool:
         """Whether a kernel takes activations of a type that LiteRT's does not take."""
@@ -68,7 +69,7 @@ class Target:
         """What keeps a builtin's equation from running at all; None where nothing does."""
         if eqn.op.builtin is None:
             return None
-        if eqn.op.code is not None and not self.whole:
+        if eqn.op.code is not None and (not self.whole or eqn.op.code in self.custom):
             return self._why_not_custom(eqn.op.code)
         is_quantized = any(v.type.quantization is not None for v in eqn.outputs)
         if self.accelerator is not None and not self.whole and is_quantized and self.why_on_cpu(eqn) is None:
@@ -80,7 +81,7 @@ class Target:
 
     def why_on_cpu(self, eqn: Eqn) -> str | None:
         """What keeps an equation from the accelerator; None where it runs there, or there is none."""
-        if self.accelerator is None or eqn.op.builtin is None:
+        if self.accelerator is None or eqn.op.builtin is None or eqn.op.code in self.custom:
             return None
         typed = any(e.types is not None for e in self.accelerator.operators.values())
         return self.accelerator.why_not(eqn, quantized_only=typed) or _first(self.placed, eqn)

@@ -23,6 +23,9 @@ _ROUNDS = 100  # of tries in which several inputs change at once
 _RANGE = re.compile(r"[\[(](-?\d+), ?(-?\d+)[\])]")
 _NUMBER = re.compile(r"-?\d+")
 SIZES = "sizes"  # the numbers as they were drawn, along axes as long as another input's
+_OF_SIZES = re.compile(r"siz|dimension|batch|divi|multiple|bound", re.IGNORECASE)  # in a message
+_MULTIPLES = (2, 3, 4, 6, 8, 9, 12, 16)
+_ALL = ""
 _NUMERALS = np.array([b"0", b"1", b"2", b"12"], object)
 
 
@@ -31,7 +34,8 @@ class Manner:
     """How one input is drawn instead: a kind of numbers, of which some depend on another input's sizes, or its value.
 
     axis: of the other input, None for all its elements. least, end: of the numbers, where they are known.
-    axes: those along which the input gets sizes of the other first, each with the axis of the other.
+    axes: those along which the input gets sizes of the other first, each with the axis of the other, rounded up to a
+    `multiple`.
     """
 
     kind: str
@@ -40,11 +44,13 @@ class Manner:
     least: int = 0
     end: int = 0
     axes: tuple[tuple[int, int], ...] = ()
+    multiple: int = 1
 
     def draw(self, generator: np.random.Generator, drawn: np.ndarray, inputs: Arrays) -> np.ndarray:
         """An array of the dtype and, but for `axes`, of the shape of the one drawn before.   inputs: all drawn"""
         for own, axis in self.axes:
-            places = np.arange(inputs[self.other].shape[axis]) % max(drawn.shape[own], 1)
+            size = -(-inputs[self.other].shape[axis] // self.multiple) * self.multiple
+            places = np.arange(size) % max(drawn.shape[own], 1)
             drawn = np.take(drawn, places, own)
         sized = inputs.get(self.other, drawn)
         n = sized.size if self.axis is None else sized.shape[self.axis]
@@ -118,7 +124,9 @@ class Redraw:
             keyed = with_keys(signature, drawn, len(drawn), every=True)
             yield {}, {name: drawn[name] if name in fixed else array for name, array in keyed.items()}
         started = time.monotonic()
-        for manners in itertools.chain(_agreeing(signature, drawn, fixed), _tries(drawn, fixed, message)):
+        tries = [_tries(drawn, fixed, message), _multiples(signature, fixed)]
+        by_sizes = _OF_SIZES.search(message) is not None
+        for manners in itertools.chain(_agreeing(signature, drawn, fixed), *(tries[::-1] if by_sizes else tries)):
             count = self._tried.get(signature.key, 0)
             if count >= _TRIES or (count >= _FEW and time.monotonic() - started > _SECONDS):
                 return
@@ -148,6 +156,20 @@ def _agreeing(signature: Signature, drawn: Arrays, fixed: Collection[str]) -> It
                 kinds = {n: "ascending" if n in ordered else SIZES for n in found}
                 if ordered:
                     yield {n: Manner(kinds[n], other, axes=axes) for n, axes in found.items()}
+
+
+def _multiples(signature: Signature, fixed: Collection[str]) -> Iterator[Manners]:
+    """Open sizes as multiples of small numbers, symbol by symbol, then all: what is parted in blocks needs them."""
+    axes: dict[str, dict[str, list[tuple[int, int]]]] = {}
+    for name, var in zip(signature.input_names, signature.graph.inputs, strict=False):
+        for axis, dim in enumerate(var.type.shape if name not in fixed else ()):
+            if not is_known(dim):
+                for symbols in {str(dim), _ALL}:
+                    axes.setdefault(symbols, {}).setdefault(name, []).append((axis, axis))
+    whole = axes.pop(_ALL, {})
+    for multiple in _MULTIPLES:
+        for found in (*axes.values(), *([whole] if len(axes) > 1 else [])):
+            yield {n: Manner(SIZES, n, axes=tuple(pairs), multiple=multiple) for n, pairs in found.items()}
 
 
 def _tries(drawn: Arrays, fixed: Collection[str], message: str) -> Iterator[Manners]:

@@ -153,5 +153,5 @@ class _Beside:
         results = zip(step.eqn.outputs, step.straight, step.wanted, strict=True)
         pairs = [(self.plain.get(var), mine) for var, mine, shown in results if shown is not None]
         errors = [math.inf if a is None or b is None else relative_error(a, b) for a, b in pairs]
-        own = step.own or 0.0
-        return step.exceeds and least <= own and _NEARER * max(errors, default=math.inf) <= own
+        own, plain = step.own or 0.0, max(errors, default=math.inf)
+        return step.exceeds and least <= own and math.isfinite(plain) and _NEARER * plain <= own

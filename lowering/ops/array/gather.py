@@ -6,7 +6,7 @@ from jfuse.ir.types import DType
 from jfuse.kernels import ops
 from jfuse.kernels.core.layout import from_front
 from jfuse.kernels.core.op import Array
-from jfuse.lowering.rule_tools.operands import sizes_operand
+from jfuse.lowering.rule_tools.operands import below_size, sizes_operand
 from jfuse.lowering.rule_tools.query import axes_of, dtype, rank
 from jfuse.lowering.rules import lowers
 
@@ -55,9 +55,9 @@ def lower_resource_gather_nd(resource: Array, indices: Array) -> Array:
 
 @lowers("OneHot")
 def lower_one_hot(indices: Array, depth: Array, on_value: Array, off_value: Array, *, axis: int = -1) -> Array:
-    """ONE_HOT."""
-    place = from_front(axis, rank(indices) + 1)
-    return ops.one_hot(_indices(indices), sizes_operand(depth), on_value, off_value, axis=place)
+    """ONE_HOT. Indices of 64 bits are limited to those from -1 to depth, which are none of the places."""
+    place, size = from_front(axis, rank(indices) + 1), sizes_operand(depth)
+    return ops.one_hot(below_size(indices, size), size, on_value, off_value, axis=place)
 
 
 @lowers("Where")

@@ -18,7 +18,7 @@ from jfuse.kernels import ops
 from jfuse.kernels.core.layout import agreed
 from jfuse.kernels.core.op import Array, TflOp
 from jfuse.kernels.math.segment import highest, lowest
-from jfuse.lowering.rule_tools.operands import as_i32, sizes_operand
+from jfuse.lowering.rule_tools.operands import as_i32, below_size, sizes_operand
 from jfuse.lowering.rule_tools.query import dtype, is_constant, one_like, rank, scalar, type_of
 from jfuse.lowering.rule_tools.shape_tensors import shape_tensor, shaped
 from jfuse.lowering.rules import lowers
@@ -187,7 +187,8 @@ def lower_dense_bincount(numbers: Array, size: Array, weights: Array, *, binary_
     numbers: i[n] or i[b,n]; weights: as numbers, or n[0] -> n[size] or n[b,size]
     """
     on, off = (np.asarray(v, dtype(weights).numpy) for v in (1, 0))
-    hits = ops.one_hot(as_i32(numbers), sizes_operand(size), on, off)
+    places = sizes_operand(size)
+    hits = ops.one_hot(below_size(numbers, places), places, on, off)
     axes = np.array([rank(numbers) - 1], np.int32)
     if binary_output:
         return ops.reduce_max(hits, axes)

@@ -101,7 +101,7 @@ class _Whole:
         for var in (*operands, *inside):
             if var.type.rank != layout.rank:
                 continue
-            gain = self._gain_inside(var, inside) if var in inside else self._gain_entering(var, inside)
+            gain = self._gain_inside(var, inside, operands) if var in inside else self._gain_entering(var, inside)
             moves += gain
             transposes += 0 if layout.renames(var.type.shape) else gain
         return moves, transposes
@@ -112,10 +112,14 @@ class _Whole:
             return int(self._is_read_by(var, inside))
         return -int(not self.layout.is_free(self.made_by.get(var)))
 
-    def _gain_inside(self, var: Var, inside: set[Var]) -> int:
-        """Moves less behind a region, of a tensor that it makes."""
+    def _gain_inside(self, var: Var, inside: set[Var], operands: set[Var]) -> int:
+        """Moves less behind a region, of a tensor that it makes.
+
+        operands: what the region reads from outside. A move of this tensor among them needs it in this layout.
+        """
         outside = [e for e in self.readers.get(var, ()) if not inside.intersection(e.outputs)]
-        back = [e for e in outside if self.layout.undoes(e) or self.layout.absorbs(e)]
+        again = [e for e in outside if self.layout.gives(e) and operands.intersection(e.outputs)]
+        back = [e for e in outside if e not in again and (self.layout.undoes(e) or self.layout.absorbs(e))]
         return sum(map(self.layout.undoes, back)) - (len(back) < len(outside) or var in self.results)
 
     def _is_read_by(self, var: Var, inside: set[Var]) -> bool:
@@ -250,7 +254,7 @@ def _anywhere(eqn: Eqn, operands: Sequence[Any], layout: Layout) -> Sequence[Any
         axes = [places[a] for a in axes_from_front(static_value(operands[1]), rank)]
         if not params["keep_dims"]:
             axes += [a for a in range(operands[0].ndim) if a not in places]
-        operands = [operands[0], np.array(axes, np.int32), *operands[2:]]
+        operands = [operands[0], np.array(sorted(axes), np.int32), *operands[2:]]
     return eqn.op.run(operands, params, ())
 
 

@@ -120,7 +120,10 @@ class Pointwise:
         if samples is None or not all(_is_claimed(e, source) for e in spelling):
             return None
         values = _evaluated(spelling, source, samples)
-        return None if values is None else _recognised(samples, values)
+        if values is None or not np.isfinite(values).all():
+            return None
+        found = _recognised(samples, values)
+        return None if found is None or _drops_nan(spelling, source) else found
 
     def _between(self, source: Var, eqn: Eqn) -> list[Eqn] | None:
         """The equations from a tensor to a result, in order; None where they are too many."""
@@ -180,8 +183,13 @@ def _evaluated(spelling: Sequence[Eqn], source: Var, samples: np.ndarray) -> np.
             return None
         values[eqn.outputs[0]] = np.asarray(result)
     found = values[spelling[-1].outputs[0]]
-    fits = found.shape == samples.shape and found.dtype.kind == "f" and np.isfinite(found).all()
-    return found if fits else None
+    return found if found.shape == samples.shape and found.dtype.kind == "f" else None
+
+
+def _drops_nan(spelling: Sequence[Eqn], source: Var) -> bool:
+    """Whether a spelling answers NaN with a number, as where(x > 0, x, 0) does: no operator that is known does so."""
+    found = _evaluated(spelling, source, np.full(1, np.nan)) if any(e.op in _SELECTS for e in spelling) else None
+    return found is not None and not bool(np.isnan(found).all())
 
 
 def _operand(atom: Atom | None, values: Mapping[Atom, np.ndarray]) -> np.ndarray | None:

@@ -147,3 +147,26 @@ def test_rows_at_places_that_are_inputs() -> None:
 )
 def test_models_of_open_sizes(build: Callable[[], Any], assumptions: set[str]) -> None:
     assert set(jfuse.convert(build()).report.assumptions) == assumptions
+
+
+PLACES: dict[str, Callable[[Any], Any]] = {
+    "half": lambda n: n // 2,
+    "rest": lambda n: n % 2,
+    "two thirds": lambda n: n * 2 // 3,
+    "no less than 0": lambda n: tf.maximum(n - 3, 0),
+    "no more than 3": lambda n: tf.minimum(n - 1, 3),
+    "from the end": lambda n: -(n // 2) - 1,
+}
+
+
+@pytest.mark.parametrize("name", PLACES)
+def test_one_element_at_a_place_that_follows_from_an_open_size(name: str) -> None:
+    spec = tf.TensorSpec([2, None, 3], tf.float32, name="x")
+    function = tf.function(lambda x: x[:, PLACES[name](tf.shape(x)[1])], input_signature=[spec], autograph=False)
+    official = tf.lite.TFLiteConverter.from_concrete_functions([function.get_concrete_function()], function).convert()
+    lite = LiteRt(jfuse.convert(function, verify=False).to_bytes())
+    for steps in (2, 3, 5, 8):  # of one step there is no second element
+        x = np.random.default_rng(steps).standard_normal((2, steps, 3)).astype(np.float32)
+        (found,) = lite.run("serving_default", {"x": x}).values()
+        np.testing.assert_array_equal(found, function(x))
+        np.testing.assert_array_equal(jfuse.load(bytes(official))(x), function(x))

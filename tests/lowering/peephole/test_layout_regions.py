@@ -296,3 +296,18 @@ def test_sequences_stay_images_between_convolutions(item: Case) -> None:
 @pytest.mark.parametrize("item", STAY)
 def test_sequences_are_sequences_where_nothing_is_gained(item: Case) -> None:
     check(item, rtol=1e-5)
+
+
+def test_a_region_that_reads_itself_turned_settles() -> None:
+    """A rank-one update x - r * r' reads a row and the same row as a column, which no layout saves."""
+
+    def reduced(x: Any) -> Any:
+        for i in range(3):
+            row = ops.strided_slice(x, [i, 0], [i + 1, 4], [1, 1])
+            x = ops.sub(x, ops.mul(row, ops.transpose(row, ints(1, 0))))
+        return ops.add(x, ops.transpose(x, ints(1, 0)))
+
+    ctx = Context()
+    graph = simplify(trace_graph(reduced, [f32(4, 4)]), ctx)
+    assert not ctx.report.notes
+    assert [e.op.name for e in graph.eqns].count("reshape") == 3

@@ -143,3 +143,17 @@ def test_of_the_nearest_tensor() -> None:
     """An activation of another one's result, not of what that is made of."""
     graph = recovered(lambda x: (y := ops.exp(x), ops.mul(y, sixth(gate(y))))[1])
     assert [eqn.op.name for eqn in graph.eqns] == ["exp", "hard_swish"]
+
+
+@pytest.mark.parametrize(
+    ("call", "found"),
+    [
+        (lambda x: ops.select_v2(ops.greater(x, np.float32(0)), x, np.float32(0)), ["greater", "select_v2"]),
+        (lambda x: ops.select_v2(ops.less(x, np.float32(0)), np.float32(0), x), ["relu"]),
+        (lambda x: ops.select_v2(ops.greater(x, np.float32(0)), x, ops.mul(x, np.float32(0.5))), ["leaky_relu"]),
+    ],
+    ids=["nan becomes 0", "nan stays", "both sides are nan"],
+)
+def test_a_choice_that_drops_nan_is_no_activation(call: Callable[[Any], Any], found: list[str]) -> None:
+    graph = eliminate_dead_code(recover_activations(trace_graph(call, [X])))
+    assert [eqn.op.name for eqn in graph.eqns] == found

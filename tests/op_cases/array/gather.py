@@ -55,6 +55,8 @@ MASK = [[True, False, True], [False, False, True]]
 OTHERS = (
     case("OneHot", args=[places(2, 3, size=5), const(4), const(np.float32(1)), const(np.float32(0))], dynamic=True),
     case("OneHot", args=[i32(4, low=-2, high=6), const(4), const(np.float32(3)), const(np.float32(-1))]),
+    case("OneHot", args=[given([2**40 + 3, -(2**63), 1, 3, 4], DType.i64), const(4), f32(), f32()]),
+    case("OneHot", args=[given([2**40 + 3, -1, 2], DType.i64), given(4, DType.i32), f32(), f32()], axis=0),
     case("OneHot", args=[places(2, 3, size=5), const(4), const(1), const(0)], dynamic=True, axis=0),
     case("OneHot", args=[places(2, 3, size=5), const(4), f32(), f32()], axis=1),
     case("OneHot", args=[places(size=5), const(4), f32(), f32()]),

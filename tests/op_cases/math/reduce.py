@@ -72,6 +72,8 @@ CASES: tuple[Case, ...] = (
     case("Max", args=[i32(2, 0), const([1])], keep_dims=True),
     case("Min", args=[f32(0, 3), const([0])], keep_dims=True),
     case("Min", args=[i64(0), const([0])]),
+    case("Min", args=[given([[2**63, 2**64 - 1], [5, 2**63 - 1]], DType.u64), const([1])]),
+    case("Max", args=[given([[2**63, 2**64 - 1], [5, 2**63 - 1]], DType.u64), const([1])], keep_dims=True),
     case("Prod", args=[f32(2, 0), const([1])]),
     case("Mean", args=[f32(2, 0), const([1])]),
     *(row for op in ("Sum", "Prod", "Max", "Min") for row in of_types(op)),

@@ -324,7 +324,7 @@ BROKEN: dict[str, tuple[Callable[[Any], object], str]] = {
     ),
     "missing operand": (
         lambda m: setattr(operator(m), "inputs", np.array([0], np.int32)),
-        "fully_connected does not take these operands",
+        "an operator lacks an operand",
     ),
     "output count": (
         lambda m: setattr(operator(m), "outputs", np.array([3, 4], np.int32)),

@@ -14,6 +14,7 @@ from tensorflow.lite.python.optimize import calibrator
 from jfuse.ir.graph import Const, Program, Signature, State
 from jfuse.ir.trace import trace_graph
 from jfuse.kernels import ops
+from jfuse.passes.context import Context
 from jfuse.passes.gates.builtins_only import plain_numbers
 from jfuse.running.interpreter import LiteRt
 from jfuse.tflite.write.file import to_bytes
@@ -55,7 +56,7 @@ def test_a_float_lstm_has_five_empty_intermediates(single_step: bool) -> None:
     assert [(t.type, tuple(t.shape), t.quantization) for t in between] == [(F32, (0,), None)] * 5
     read = round_trip(data)
     assert str(read) == str(source)
-    assert plain_numbers(read) is read  # they say nothing, so that passes may work on what was read
+    assert plain_numbers(read, Context()) is read  # they say nothing, so that passes may work on what was read
 
 
 def test_tensorflow_quantizes_the_file() -> None:

@@ -280,3 +280,17 @@ def test_inputs_with_a_promise_stay_as_they_are() -> None:
     tried = list(Redraw({"main": {"b"}}).others(signature, drawn, "57 is not in [2, 5)"))
     assert len(tried) > 5
     assert all(found["b"] is drawn["b"] for _, found in tried)
+
+
+@pytest.mark.parametrize(
+    ("function", "specs"),
+    [
+        (lambda x: tf.batch_to_space(x, [2], [[1, 0]]), [floats("x", None, 3, 2)]),
+        (lambda x: tf.batch_to_space(x, [3, 3], [[0, 1], [0, 0]]), [floats("x", None, None, 3, 2)]),
+        (lambda x: x[tf.shape(x)[0] % 2], [floats("x", None, 4)]),
+        (lambda x, y: tf.reshape(x, [-1, 6])[:1] + tf.reduce_sum(y), [floats("x", None, 4), floats("y", None, 2)]),
+    ],
+    ids=["blocks", "blocks of two axes", "a place within", "rows of two inputs"],
+)
+def test_open_sizes_that_the_source_takes(function: Callable[..., Any], specs: list[tf.TensorSpec]) -> None:
+    assert jfuse.convert(traced(function, *specs)).verification is not None

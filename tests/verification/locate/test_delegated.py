@@ -8,8 +8,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+import tensorflow as tf
 
 import jfuse
+from jfuse.errors import VerifyFailed
 from jfuse.ir.graph import Program
 from jfuse.kernels import ops
 from jfuse.model import Model
@@ -117,3 +119,14 @@ def test_the_message_and_the_notes_name_it(monkeypatch: pytest.MonkeyPatch) -> N
     with pytest.raises(jfuse.VerifyFailed, match=r"\(xla/litert\) at head/act/Tanh.* in XNNPACK") as failed:
         jfuse.verify(Model(program), edges="none", shrink=0)
     assert "LiteRT errs with XNNPACK alone: its own kernels agree with XLA" in failed.value.verification.notes
+
+
+def test_what_the_own_kernels_get_as_wrong_is_not_the_delegates() -> None:
+    """LiteRT's ADD_N makes the largest float of an infinite sum, with the delegate and without it."""
+    function = tf.function(lambda x, y, z: tf.add_n([x, y, z]), input_signature=[tf.TensorSpec([2])] * 3)
+    lite = jfuse.convert(function)  # infinities are left out
+    values = [np.array([1, np.inf], np.float32), np.ones(2, np.float32), np.ones(2, np.float32)]
+    names = lite.signature().input_names
+    with pytest.raises(VerifyFailed, match="differs") as caught:
+        jfuse.verify(lite, function, inputs=[dict(zip(names, values, strict=True))])
+    assert "XNNPACK" not in str(caught.value)
