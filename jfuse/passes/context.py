@@ -57,7 +57,8 @@ class Context:
 
     target: what the file is for. variables: the names of the source's variables, which are paths of layers.
     sub: what passes run on parts of a graph.
-    recipe: how to quantize; None for not at all. calibrate: finds ranges for it.
+    recipe: how to quantize; None for not at all. calibrate: finds ranges for it. halves: whether the source keeps
+    constants in f16: so does what stays float.
     """
 
     rules: RuleSet = field(default_factory=lambda: DEFAULT)
@@ -70,3 +71,4 @@ class Context:
     sub: SubPasses = SubPasses()
     recipe: Recipe | None = None
     calibrate: Calibrate | None = None
+    halves: bool = False

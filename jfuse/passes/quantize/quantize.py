@@ -19,10 +19,10 @@ from jfuse.passes.quantize.body_places import same_values
 from jfuse.passes.quantize.choose import Choice
 from jfuse.passes.quantize.dynamic_scales import without_dynamic_scales
 from jfuse.passes.quantize.forms import EqnForm, forms_of, is_float, made_integers, operands_of, rule_of
+from jfuse.passes.quantize.half_files import with_halves
 from jfuse.passes.quantize.insert import Boundary, Insertion
 from jfuse.passes.quantize.integer_bodies import with_integer_bodies
 from jfuse.passes.quantize.integer_states import with_integer_states
-from jfuse.passes.quantize.lost_weights import without_lost_weights
 from jfuse.passes.quantize.product_moments import ProductMoments, wanted_moments
 from jfuse.passes.quantize.respell import respelled
 from jfuse.passes.quantize.trained import with_ends
@@ -43,7 +43,7 @@ def quantize(program: Program, ctx: Context) -> Program:
     """Promise that the operators that the recipe names have the types that it asks for, as far as kernels take them."""
     recipe = ctx.recipe
     if recipe is None:
-        return program.with_graphs(without_narrow_ranges)
+        return _written(program, ctx)
     program = program.with_graphs(lambda graph: _without_dynamic_scales(graph, ctx, recipe))
     program = _equalized(program, ctx, recipe)
     quantizing = Quantizing(recipe, ctx.target)
@@ -58,7 +58,13 @@ def quantize(program: Program, ctx: Context) -> Program:
     ctx.report.quantized = list(_lines(quantizing.forms))
     if recipe.int8_only:
         _refuse_floats(quantizing.forms)
-    return result.with_graphs(without_narrow_ranges)
+    return _written(result, ctx)
+
+
+def _written(program: Program, ctx: Context) -> Program:
+    """The program without what only quantization reads, and with constants in f16 where the source has such."""
+    program = program.with_graphs(without_narrow_ranges)
+    return program.with_graphs(with_halves) if ctx.halves else program
 
 
 def _without_dynamic_scales(graph: Graph, ctx: Context, recipe: Recipe) -> Graph:
@@ -185,7 +191,6 @@ class Quantizing:
 
     def _graph(self, graph: Graph, boundary: Boundary, given: frozenset[Var]) -> Graph:
         forms, choice = self._chosen(graph, given)
-        forms = without_lost_weights(graph, forms)
         self.forms.update(forms)
         return Insertion(graph, forms, choice, self.weights, self._body, boundary).run()
 

@@ -345,7 +345,7 @@ def test_states_of_an_operator_that_is_spelled_in_others_become_variables() -> N
     layer = layers.LSTM(16, stateful=True, return_sequences=True)
     source = awake(keras.Sequential([keras.Input(batch_shape=(1, 4, 8)), layer]))
     pieces = [draw(n, (1, 4, 8)) for n in range(30)]
-    lite = jfuse.quantize(jfuse.convert(source, verify=False), "int16x8", pieces, verify=False)
+    lite = jfuse.quantize(jfuse.convert(source, verify=False), "int16x8", pieces, verify=False, loop="unroll")
     assert ["variable" in k.where for k in lite.report.kept] == [True, True]
     litert, (given,) = LiteRt(lite.to_bytes()), lite.signature().input_names
     for piece in pieces[:5]:
