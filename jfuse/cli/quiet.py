@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
 _STDERR = 2
-_LOGGERS = ("absl", "tensorflow")
+_LOGGERS = ("absl", "tensorflow", "jfuse.quantized_sizes")  # the last one's warnings stand in the summary
 
 
 @contextmanager

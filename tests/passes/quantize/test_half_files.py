@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import jfuse
+from jfuse.ir.types import DType
 from jfuse.kernels import ops
 from jfuse.running.interpreter import LiteRt
 from tests.passes.quantize.models import KEY, drawn, names_of, program_of, quantized, snr_db
@@ -45,9 +46,9 @@ def test_a_file_of_halves(file: Path, recipe: str, share: float, least: float) -
     lite = jfuse.quantize(file, recipe)
     assert lite.size_bytes < share * before
     assert [q.form == "float" for q in lite.report.quantized] == [False, True]
-    assert [e.inputs[0].type.dtype.value for e in lite.program.graphs()[0].eqns if e.op.name == "dequantize"][
-        -1
-    ] == "f16"  # type: ignore[union-attr]
+    last = [e.inputs[0] for e in lite.program.graphs()[0].eqns if e.op.name == "dequantize"][-1]
+    assert last is not None
+    assert last.type.dtype is DType.f16
     x = drawn(2, 128, seed=1)
     (y,) = LiteRt(lite.to_bytes()).run(KEY, {"x0": x}).values()
     assert snr_db(y, wanted(x)) > least
