@@ -38,24 +38,30 @@ def kept_small(made: Model, options: LoweringOptions, again: Callable[[LoweringO
     """
     before = _float_bytes(made, options)
     if made.size_bytes > before and _leaves_forms_open(options.recurrence):
-        best = made
-        for changed in _smaller_forms(made, options):
-            other = again(changed)
-            if _ends(other.program) == _ends(
-                made.program
-            ):  # what a loop gives may not be of the type that is asked for
-                best = min(best, other, key=lambda model: model.size_bytes)
-            if best.size_bytes <= before:
-                break
-        if best is not made:
-            by_name = 'prefer="speed"' if "while" in made.report.operators else 'loop="unroll"'
-            best.report.notes.append(
-                "recurrences have a smaller form than the fastest, with which the file would have "
-                f"{made.size_bytes:,} bytes, {before:,} in floats; {by_name} takes that"
-            )
-        made = best
+        made = _smallest(made, before, options, again)
     _warn(made, before, options)
     return made
+
+
+def _smallest(made: Model, before: int, options: LoweringOptions, again: Callable[[LoweringOptions], Model]) -> Model:
+    """The first form that is no larger than the float file, else the smallest, with what it costs."""
+    best, in_floats = made, False
+    for changed in _smaller_forms(made, options):
+        other = again(changed)
+        # What a loop gives may not be of the type that is asked for.
+        if other.size_bytes < best.size_bytes and _ends(other.program) == _ends(made.program):
+            best, in_floats = other, changed.quantization.recipe != options.quantization.recipe
+        if best.size_bytes <= before:
+            break
+    if best is made:
+        return made
+    by_name = 'prefer="speed"' if "while" in made.report.operators else 'loop="unroll"'
+    size = f"the file would have {made.size_bytes:,} bytes, {before:,} in floats; {by_name} takes that"
+    if in_floats:
+        best.report.warn(f"recurrences compute in floats, with weights in 8 bits: in integers {size}")
+    else:
+        best.report.notes.append(f"recurrences have a smaller form than the fastest, with which {size}")
+    return best
 
 
 def _float_bytes(made: Model, options: LoweringOptions) -> int:

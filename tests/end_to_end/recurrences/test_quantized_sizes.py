@@ -63,6 +63,7 @@ def test_integers_are_no_larger_than_floats(layer: Any, recipe: str, operator: s
     assert lite.size_bytes <= lite.unquantized.size_bytes  # type: ignore[union-attr]
     assert lite.report.operators[operator] == 1
     assert any('loop="unroll" takes that' in note for note in lite.report.notes)
+    assert bool(lite.report.warnings) == (operator != "while")
     assert min(n.snr_db for n in lite.report.noise) > 20
 
 
