@@ -23,7 +23,7 @@ import numpy as np
 import jfuse
 from jfuse.frontends.official_converter import of_keras_model, official_bytes
 from jfuse.running.interpreter import LiteRt
-from jfuse.tuning.timing import in_turns, litert_turn
+from jfuse.verification.file_times import in_turns, litert_turn
 
 SHAPES = [(20, 8, 16), (50, 16, 32), (50, 32, 64), (100, 64, 256)]  # steps, features, units
 SECONDS = 2.0  # of calls for each file

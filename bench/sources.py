@@ -32,7 +32,7 @@ from jfuse.lowered_model import operator_counts
 from jfuse.running.interpreter import LiteRt
 from jfuse.tflite.read.file import load_tflite
 from jfuse.tflite.write.named_file import with_signature
-from jfuse.tuning.timing import in_turns, litert_turn
+from jfuse.verification.file_times import in_turns, litert_turn
 
 SECONDS = 1.0  # of calls of each file
 STEPS, FEATURES, UNITS = 50, 16, 32

@@ -29,11 +29,13 @@ from jfuse.passes.options import (
 from jfuse.passes.pipeline import PIPELINE
 from jfuse.quantization.data import CalibrationData
 from jfuse.quantization.recipe import Recipe
+from jfuse.quantized_sizes import source_bytes
 from jfuse.sides import with_installed
 from jfuse.tflite.model_metadata import Metadata, metadata_of
 from jfuse.tflite.targets.catalog import target_named
 from jfuse.verification.allocation import need_allocation
 from jfuse.verification.inputs.user_inputs import need_inputs
+from jfuse.verification.latency import latency_of
 from jfuse.verification.noise import noise_of, unmeasured
 from jfuse.verification.options import FindingOptions, SamplingOptions, VerifyOptions
 from jfuse.verification.plan import leaks_infinities, passes_infinities_on
@@ -87,6 +89,7 @@ def convert(
     quantize, calibration: as in `lower`. What is compared with TensorFlow is the model before it is quantized;
         `report.noise` tells how far from it the quantized file is, in LiteRT on the calibration data (else on drawn
         inputs).
+    strict: as in `lower`; a recipe that makes nothing smaller is an error, too, else `report.warnings` tells it.
     metadata: what the file says of itself, as `Model.with_metadata` takes it.
     """
     if samples is not None and not verify:
@@ -100,7 +103,7 @@ def convert(
         several("rules=", rules, "rules"),
         RecurrenceOptions(recover, mode_of(state), padding, loop, prefer, machine),
         TfOpOptions(select_tf_ops, {} if custom_ops is None else custom_ops),
-        quantization_options(quantize, calibration),
+        replace(quantization_options(quantize, calibration), source_bytes=source_bytes(source)),
         target=target,
         strict=strict,
         dump_dir=None if dump_dir is None else path_of("dump_dir=", dump_dir),
@@ -147,4 +150,5 @@ def _compare(lite: Model, source: Model, runtime: str, options: VerifyOptions, d
     if lite.unquantized is not None:
         lite.report.noise = noise_of(lite, lite.unquantized, data)
         lite.report.notes += unmeasured(lite.program)
+        lite.report.latency = latency_of(lite, lite.unquantized)
     lite.report.seconds["verify"] = time.perf_counter() - started

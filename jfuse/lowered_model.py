@@ -12,6 +12,7 @@ from pathlib import Path
 from jfuse.errors import JfuseError, LowerError, shown
 from jfuse.ir.graph import Graph, Program
 from jfuse.ir.walk import all_eqns, shares_bodies
+from jfuse.kernels.control import while_
 from jfuse.last_resort import only_jfuse_errors
 from jfuse.limits import DEFAULT_LIMITS
 from jfuse.lowering.defaults import default_rules
@@ -32,12 +33,14 @@ from jfuse.passes.options import (
     mode_of,
 )
 from jfuse.passes.pipeline import PIPELINE, PipelineStep, around_quantization, need_passes, run_pipeline
+from jfuse.passes.quantize.half_files import has_halves, without_halves
 from jfuse.quantization.calibrate import calibrate
 from jfuse.quantization.data import CalibrationData, repeatable
 from jfuse.quantization.moments import Moments
 from jfuse.quantization.recipe import Recipe
 from jfuse.quantization.recipe_json import recipe_of
 from jfuse.quantization.statistics import Observed, Statistics
+from jfuse.quantized_sizes import kept_small
 from jfuse.report import Report
 from jfuse.tflite.targets.catalog import target_named
 
@@ -74,7 +77,7 @@ def lower(
     padding: what the caller promises of every mask: the steps that do not count stand on the "right", or on the "left".
     loop: the form of recurrences that do not fuse: "while", "unroll", or "auto", whichever is faster.
     prefer: "fused" takes every fusion; "speed" leaves a recurrence a loop where that was measured to be faster in
-        LiteRT (XNNPACK does not take fused ops).
+        LiteRT (XNNPACK does not take fused ops); "size" takes every fusion, and of each loop the smallest form.
     machine: the processor whose measurements count where a form is chosen: "zen4", "zen4-avx2" (without AVX-512) or
         "emerald-rapids"; "any" takes the form by which none of them loses much.
     forms: for single recurrences, by their source as `report.loops` and `report.fused` name it, the form that they take
@@ -84,7 +87,7 @@ def lower(
         "cmsis-nn", "ethos-u55", "ethos-u65", "ethos-u85", "litert-gpu" or "google-tensor". Operators that it lacks are
         spelled in others; what it loses is in `report.notes`.
     strict: a function that the source marks (`experimental_implements`) and that does not fuse is an error, which names
-        the function, the rule and the reason.
+        the function, the rule and the reason; so is a recipe that makes nothing smaller.
     select_tf_ops: write ops without a rule as Flex operators, which only a runtime with the Flex delegate runs.
     custom_ops: TensorFlow ops to write as custom operators under their own name, for kernels of your own: those that
         `load` was given. Their options are a flexbuffer map of the node's attributes (None or True) or of other ones (a
@@ -114,6 +117,13 @@ def lower(
 @only_jfuse_errors("lowering")
 def lowered(model: Model, options: LoweringOptions, passes: tuple[PipelineStep, ...], on_stage: OnStage) -> Model:
     """What `lower` gives, for options that are put together."""
+    made = _lowered(model, options, passes, on_stage)
+    if options.quantization.recipe is None or passes != PIPELINE:
+        return made
+    return kept_small(made, options, lambda changed: _lowered(model, changed, passes, on_stage))
+
+
+def _lowered(model: Model, options: LoweringOptions, passes: tuple[PipelineStep, ...], on_stage: OnStage) -> Model:
     limits = model.limits or DEFAULT_LIMITS
     for graph in model.program.graphs():
         if shares_bodies(graph, limits.expanded):
@@ -125,25 +135,30 @@ def lowered(model: Model, options: LoweringOptions, passes: tuple[PipelineStep, 
             )
     seen: list[Statistics] = []
     report = Report(assumptions=list(model.report.assumptions), notes=list(model.report.notes))
+    recipe, source = options.quantization.recipe, model.program
+    halves = recipe is not None and has_halves(source)
+    if halves:
+        source = source.with_graphs(without_halves)
     ctx = Context(
         default_rules().extended(options.rules),
         report,
-        options.recurrence,
+        options.recurrence if recipe is None else replace(options.recurrence, whiles=_whiles(model)),
         options.tf_ops,
         target_named(options.target),
         on_stage=on_stage,
         variables=model.imported.variable_names if model.imported else (),
-        recipe=options.quantization.recipe,
+        recipe=recipe,
+        halves=halves,
     )
     before, after = around_quantization(passes)
-    program = run_pipeline(model.program, ctx, before, dump_dir=options.dump_dir)
+    program = run_pipeline(source, ctx, before, dump_dir=options.dump_dir)
     if options.strict:
         all_fused(ctx)
     unquantized = None
     if ctx.recipe is not None:
         apart = replace(ctx, recipe=None, report=Report(), on_stage=lambda stage: None)
         trained = has_trained_steps(model.program)  # which the passes before have taken for what they stand for
-        floats = run_pipeline(model.program, apart, passes) if trained else run_pipeline(program, apart, after)
+        floats = run_pipeline(source, apart, passes) if trained else run_pipeline(program, apart, after)
         unquantized = Model(floats, model.imported, limits=model.limits)
     attempt = partial(_attempt, program, ctx, after, options.quantization, seen)
     made = attempt(ctx.recipe, None, options.dump_dir, len(before))
@@ -159,6 +174,15 @@ def lowered(model: Model, options: LoweringOptions, passes: tuple[PipelineStep, 
     lite = Model(program, model.imported, report, model.limits, unquantized, model.functions)
     lite.statistics = seen[0] if seen else None
     return lite
+
+
+def _whiles(model: Model) -> frozenset[str] | None:
+    """The sources of the WHILE operators of a model that is in TFLite operators already; None of others."""
+    is_source = model.imported is not None or model.functions is not None
+    if is_source and not model.report.operators:
+        return None
+    eqns = (eqn for graph in model.program.graphs() for eqn in all_eqns(graph))
+    return frozenset(str(eqn.source) for eqn in eqns if eqn.op is while_)
 
 
 def quantization_options(quantize: Recipe | str | Path | None, calibration: CalibrationData) -> QuantizationOptions:

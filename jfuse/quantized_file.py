@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 import zipfile
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,16 +20,18 @@ from jfuse.noise.reached import reaching
 from jfuse.noise.report import QuantizeReport
 from jfuse.noise.search import Goal
 from jfuse.passes.context import OnStage
-from jfuse.passes.options import LoweringOptions, QuantizationOptions
+from jfuse.passes.options import LoweringOptions, QuantizationOptions, RecurrenceOptions
 from jfuse.passes.pipeline import PIPELINE
 from jfuse.quantization.data import RANDOM, CalibrationData, repeatable
 from jfuse.quantization.recipe import Recipe
 from jfuse.quantization.recipe_json import recipe_of
 from jfuse.quantization.statistics import Statistics
+from jfuse.quantized_sizes import source_bytes
 from jfuse.tflite.associated_files import with_files_of
 from jfuse.tflite.mapped_file import read_file
 from jfuse.tflite.targets.catalog import target_named
 from jfuse.verification.allocation import need_allocation
+from jfuse.verification.latency import latency_of
 from jfuse.verification.noise import noise_of, unmeasured
 
 
@@ -39,6 +42,9 @@ def quantize(
     calibration: CalibrationData = None,
     *,
     target: Mapping[str, Any] | str | None = None,
+    loop: str = RecurrenceOptions.loop,
+    prefer: str = RecurrenceOptions.prefer,
+    strict: bool = LoweringOptions.strict,
     verify: bool = True,
     unsafe: bool = False,
     on_stage: OnStage = lambda stage: None,
@@ -54,6 +60,8 @@ def quantize(
         without states, and the first 32 items of the calibration data, but all of them for a function, which may so
         compare them with labels; they are kept in memory. Or the name of a runtime, as `lower` has it: the file is
         written for that.
+    loop, prefer: as `lower` has them. By default the loops of a .tflite file stay in the form that they have.
+    strict: a recipe that makes nothing smaller is an error, beside what `lower` has; else `report.warnings` tells it.
     verify: measure in LiteRT how far the outputs are from the float model's; `report.noise` has it in decibels.
 
     Raises VerifyFailed where the file says nothing of what the model says, JfuseError where the target is not reached.
@@ -63,12 +71,17 @@ def quantize(
     on_stage("import")
     model = source if isinstance(source, Model) else load(source, unsafe=unsafe)
     data = repeatable(calibration)
-    runtime = target if isinstance(target, str) else LoweringOptions.target
-    lite = lower(model, quantize=named, calibration=data, target=runtime, on_stage=on_stage)
+    options = LoweringOptions(
+        recurrence=RecurrenceOptions(loop=loop, prefer=prefer),
+        quantization=QuantizationOptions(named, data, source_bytes=source_bytes(source)),
+        target=target if isinstance(target, str) else LoweringOptions.target,
+        strict=strict,
+    )
+    lite = lowered(model, options, PIPELINE, on_stage)
     if wanted is not None:
         on_stage("search")
         known = lite.statistics
-        lite = reaching(wanted, lite, named, data, lambda *how: _again(model, data, known, *how))
+        lite = reaching(wanted, lite, named, data, lambda *how: _again(model, options, known, *how))
     on_stage("export")
     if isinstance(source, str | Path) and Path(source).suffix == ".tflite" and zipfile.is_zipfile(source):
         carried = with_files_of(bytes(read_file(Path(source))[0]), lite.to_bytes(), Path(source))
@@ -79,16 +92,17 @@ def quantize(
         started = time.perf_counter()
         lite.report.noise = noise_of(lite, lite.unquantized, data)
         lite.report.notes += unmeasured(lite.program)
+        lite.report.latency = latency_of(lite, lite.unquantized)
         lite.report.seconds["verify"] = time.perf_counter() - started
     elif target_named(runtime).runs is None:
         lite.report.notes += need_allocation(lite.program, lite.to_bytes(), lite.limits or DEFAULT_LIMITS)
     return lite
 
 
-def _again(model: Model, data: CalibrationData, known: Statistics | None, recipe: Recipe, measured: bool) -> Model:
-    """What `lower` gives for the default options and another recipe.   known: what the data were, as far as it goes"""
-    options = QuantizationOptions(recipe, data, known, measured)
-    return lowered(model, LoweringOptions(quantization=options), PIPELINE, lambda stage: None)
+def _again(model: Model, options: LoweringOptions, known: Statistics | None, recipe: Recipe, measured: bool) -> Model:
+    """What `lowered` gives for another recipe.   known: what the data were, as far as it goes"""
+    changed = replace(options.quantization, recipe=recipe, known=known, measured=measured)
+    return lowered(model, replace(options, quantization=changed, strict=False), PIPELINE, lambda stage: None)
 
 
 @only_jfuse_errors("the quantization report")

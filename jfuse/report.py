@@ -11,6 +11,9 @@ from jfuse.ir.graph import Graph, Var
 from jfuse.measure import Measure
 from jfuse.notebooks import Shown
 
+_WARNING = "warning: "
+_SLOWER = 1.1  # times as long: less than that may be chance
+
 
 @dataclass(frozen=True)
 class Speed:
@@ -218,7 +221,8 @@ class Noise:
     """How far one output of a quantized file is from the float model's: signal to noise over so many numbers, in dB.
 
     where: who computed it. inf: equal; -inf: the model's own output was zero, or never a finite number. part: of an
-    output that is joined of several values, the places of one of them; "" for the whole.
+    output that is joined of several values, the places of one of them; "" for the whole. error: the largest difference
+    by the largest number, as max|a - b| / max|b|; of integers the share that differs.
     """
 
     signature: str
@@ -227,9 +231,24 @@ class Noise:
     count: int
     where: str
     part: str = ""
+    error: float = 0.0
 
     def __str__(self) -> str:
         return f"{self.output}{self.part} of {self.signature}: SNR {self.snr_db:.1f} dB in {self.where}"
+
+
+@dataclass(frozen=True)
+class Latency:
+    """The time of a call of a quantized file in LiteRT on this machine, and by that of the float file."""
+
+    ratio: float
+    microseconds: float
+    float_microseconds: float
+
+    def __str__(self) -> str:
+        times = f"{self.microseconds:.4g} instead of {self.float_microseconds:.4g} us in LiteRT on this machine"
+        slower = "slower than in floats, " if self.ratio > _SLOWER else ""
+        return f"{slower}{self.ratio:.2f} of the float file's ({times})"
 
 
 @dataclass
@@ -246,6 +265,7 @@ class Report(Shown):
     kept: list[Kept] = field(default_factory=list)
     quantized: list[QuantizedOps] = field(default_factory=list)
     noise: list[Noise] = field(default_factory=list)
+    latency: Latency | None = None
     custom: list[CustomOperators] = field(default_factory=list)
     differences: list[Difference] = field(default_factory=list)
     operators: dict[str, int] = field(default_factory=dict)
@@ -263,13 +283,22 @@ class Report(Shown):
     def __str__(self) -> str:
         """What fused with its proof, what did not and why, and what else is worth a line."""
         rows = [("fused", str(fusion)) for fusion in self.fused] + [("not fused", str(r)) for r in self.refused]
-        rows += [("operators", self.operators_text()), ("largest error", self.largest_error())]
-        rows += [("note", line) for line in self.told()]
+        rows += [("operators", self.operators_text()), *self.errors(), *self.told_rows()]
         return "\n".join(f"{label}: {text}".replace("\n", "\n  ") for label, text in rows)
 
     def operators_text(self) -> str:
         """How many operators of each kind the file has."""
         return ", ".join(f"{count} {name}" for name, count in self.operators.items())
+
+    def errors(self) -> list[tuple[str, str]]:
+        """How far the file is from its source: labels and texts. Of a quantized one, also its time."""
+        if not self.noise:
+            return [("largest error", self.largest_error())]
+        worst = min(self.noise, key=lambda n: n.snr_db)
+        text = f"{worst.error:.1e} of the largest number, SNR {worst.snr_db:.1f} dB ({worst.output}, {worst.where})"
+        rows = [("largest error", f"{text}, against floats")]
+        rows += [("latency", str(self.latency))] if self.latency is not None else []
+        return rows + ([("before quantization", self.largest_error())] if self.differences else [])
 
     def largest_error(self) -> str:
         """The largest error of all outputs, with its tolerance, and between whom."""
@@ -277,6 +306,20 @@ class Report(Shown):
             return "not compared"
         worst = max(self.differences, key=lambda d: d.error)
         return f"{worst.error:.1e} of at most {worst.tolerance:.0e} ({worst.pair}, {worst.output})"
+
+    def warn(self, text: str) -> None:
+        """Note what a user should not miss."""
+        self.notes.append(f"{_WARNING}{text}")
+
+    @property
+    def warnings(self) -> list[str]:
+        """The notes that a user should not miss."""
+        return [note.removeprefix(_WARNING) for note in self.notes if note.startswith(_WARNING)]
+
+    def told_rows(self) -> list[tuple[str, str]]:
+        """Warnings, then what else is worth a line: labels and texts."""
+        notes = [line for line in self.told() if not line.startswith(_WARNING)]
+        return [*(("warning", line) for line in self.warnings), *(("note", line) for line in notes)]
 
     def told(self) -> Iterator[str]:
         """What was assumed, what is kept between calls, what became of loops, and what else is worth a line."""

@@ -88,6 +88,7 @@ ORDER = (
     "jfuse.noise",
     "jfuse.reports",
     "jfuse.sides",
+    "jfuse.quantized_sizes",
     "jfuse.lowered_model",
     "jfuse.converted_model",
     "jfuse.compared_sides",

@@ -27,7 +27,7 @@ from jfuse.running.worker import LiteRtFailed, Refused
 from jfuse.tflite.mapped_file import read_file
 from jfuse.tflite.targets.file_operators import operators_of
 from jfuse.tflite.write.named_file import with_signature
-from jfuse.tuning.timing import SECONDS, Turn, drawn_inputs, in_turns, litert_turn
+from jfuse.verification.file_times import SECONDS, Turn, drawn_inputs, in_turns, litert_turn
 
 FORMS: Mapping[str, Mapping[str, Any]] = {
     "jfuse": {},

@@ -21,7 +21,7 @@ from jfuse.converted_model import convert
 from jfuse.errors import JfuseError
 from jfuse.frontends.official_converter import official_bytes, official_converter
 from jfuse.loading import load
-from jfuse.tuning.timing import drawn_inputs
+from jfuse.verification.file_times import drawn_inputs
 
 REQUEST, FIGURES, FILE = "request.json", "figures.json", "model.tflite"
 _LACKING = "TF Select ops:"

@@ -154,6 +154,9 @@ def quantize(
     calibration: options.Calibration = None,
     snr: options.Snr = None,
     target: options.Target = LoweringOptions.target,
+    loop: options.Loop = RecurrenceOptions.loop,
+    prefer: options.Prefer = RecurrenceOptions.prefer,
+    strict: options.Strict = False,
     json: options.Json = None,
     unsafe: options.Unsafe = False,
     quiet: options.Quiet = False,
@@ -161,6 +164,8 @@ def quantize(
 ) -> None:
     """Write SOURCE, a float .tflite file or what `convert` takes, in the numbers that a recipe asks for."""
     need_target(target)
+    one_of("loop", loop, LOOPS)
+    one_of("prefer", prefer, PREFERENCES)
     options.need_recipe("recipe", recipe, calibration)
     if snr is not None and target != LoweringOptions.target:
         raise typer.BadParameter("is measured in LiteRT: without --target", param_hint="--snr")
@@ -168,7 +173,18 @@ def quantize(
         from jfuse.cli import conversion
 
         wanted = target if snr is None else {"snr_db": snr}
-        conversion.quantize(source, output, json, recipe, calibration, target=wanted, unsafe=unsafe)
+        conversion.quantize(
+            source,
+            output,
+            json,
+            recipe,
+            calibration,
+            target=wanted,
+            loop=loop,
+            prefer=prefer,
+            strict=strict,
+            unsafe=unsafe,
+        )
 
 
 @app.command(short_help="Compare two models.")

@@ -19,9 +19,12 @@ from jfuse.errors import JfuseError, VerifyFailed
 from jfuse.loading import load
 from jfuse.model import Model
 from jfuse.passes.pipeline import STAGES, passes_until
+from jfuse.quantization.data import RANDOM, CalibrationData
+from jfuse.quantization.statistics import is_earlier
 from jfuse.report import Report
 from jfuse.reports.as_json import write_json, write_report
 from jfuse.reports.explain import explain_lines
+from jfuse.reports.noise import write_quantized_html
 from jfuse.reports.page import write_html
 from jfuse.tflite.model_metadata import Metadata, TensorMetadata, metadata_of
 from jfuse.verification.result import Verification
@@ -85,7 +88,7 @@ def convert(source: Path, output: Path, reports: Reports, compared: Compared, ab
                 verify=compared.verify,
                 samples=compared.samples,
                 tolerance=compared.tolerance,
-                equations=reports.html is not None,
+                equations=reports.html is not None and arguments.get("quantize") is None,
                 on_stage=on_stage,
                 **arguments,
             )
@@ -94,7 +97,9 @@ def convert(source: Path, output: Path, reports: Reports, compared: Compared, ab
                 _write_reports(source, output, reports, failed.verification, failed.report)
             raise
         interrupts.need_none()
-        _write_reports(source, output, reports, result.verification, result.report, result)
+        _write_reports(
+            source, output, reports, result.verification, result.report, result, arguments.get("calibration")
+        )
         interrupts.need_none()
         result = about.given_to(result)
         result.save(output)
@@ -155,12 +160,19 @@ def _write_reports(
     found: Verification | None,
     report: Report,
     result: Model | None = None,
+    data: CalibrationData = None,
 ) -> None:
-    """Write what was asked for.   result: None where outputs differ, whose graphs the verification has"""
+    """Write what was asked for.   result: None where outputs differ, whose graphs the verification has
+
+    data: what a quantized result was calibrated with, on which its page is measured.
+    """
     found = replace(found or Verification("", ""), subject=output.name, reference=str(source))
     if reports.json is not None:
         write_json(found, reports.json, report)
-    if reports.html is not None:
+    if reports.html is not None and result is not None and result.unquantized is not None:
+        noise = quantized_file.quantize_report(result, data=RANDOM if data is None or is_earlier(data) else data)
+        write_quantized_html(result.imported_program, found, noise, reports.html, report)
+    elif reports.html is not None:
         before, after = (found.before, found.after) if result is None else (result.imported_program, result.program)
         assert after is not None
         write_html(before, after, found, reports.html, report=report)

@@ -29,7 +29,7 @@ Output = Annotated[Path, typer.Option("-o", "--output", help="The .tflite file t
 Padding = Annotated[str | None, typer.Option(help="Your promise of every mask: right or left.")]
 State = Annotated[str, typer.Option(help="What lasts from one invoke to the next: source, reset, keep or io.")]
 Loop = Annotated[str, typer.Option(help="Recurrences that do not fuse: auto, while or unroll.")]
-Prefer = Annotated[str, typer.Option(help="fused, or speed: a loop where that is faster.")]
+Prefer = Annotated[str, typer.Option(help="fused; speed: a loop where that is faster; or size: the smallest loops.")]
 Machine = Annotated[str, typer.Option(help=f"Whose measured times choose forms: {', '.join(MACHINES)}.")]
 Target = Annotated[
     str, typer.Option(help=f"What runs the file: {', '.join(NAMES)}; X.Y is the oldest runtime that must take it.")
@@ -42,7 +42,9 @@ Timings = Annotated[
     list[Path] | None,
     typer.Option("--timings", help="What LiteRT's benchmark_model printed of these files on a device.", **_Data),
 ]
-Strict = Annotated[bool, typer.Option("--strict", help="A marked function that does not fuse is an error.")]
+Strict = Annotated[
+    bool, typer.Option("--strict", help="A marked function that does not fuse, or a recipe that does nothing, fails.")
+]
 Unsafe = Annotated[
     bool, typer.Option("--unsafe", help="Let SOURCE run code of its own and work on files; for authors you trust.")
 ]

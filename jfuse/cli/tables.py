@@ -23,10 +23,10 @@ def summary(report: Report, file: Path, elapsed_s: float, seconds: Mapping[str, 
         *fusions(report),
         ("written", f"{file} ({report.size_bytes:,} bytes)"),
         ("operators", report.operators_text()),
-        ("largest error", report.largest_error()),
+        *report.errors(),
         ("time", _times(report.seconds if seconds is None else seconds, elapsed_s)),
     ]
-    rows += [("note", line) for line in report.told()]
+    rows += report.told_rows()
     return [(label, as_options(text)) for label, text in rows]
 
 

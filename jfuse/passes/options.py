@@ -18,7 +18,7 @@ if TYPE_CHECKING:  # the command line has its values and defaults from here befo
 STATES = ("source", "reset", "keep", "io")
 PADDINGS = (None, "right", "left")
 LOOPS = ("auto", "while", "unroll")
-PREFERENCES = ("fused", "speed")
+PREFERENCES = ("fused", "speed", "size")
 ANY_MACHINE = "any"
 MACHINES = (ANY_MACHINE, "zen4", "zen4-avx2", "emerald-rapids")
 """The processors on which recurrences were measured in each form; before them the choice that is good on all."""
@@ -47,6 +47,8 @@ class RecurrenceOptions:
 
     forms: for single ones, by their source as the report names it, the form that they take whatever the other options
     say: "fused", "unrolled", "x4" (WHILE with four steps a turn), "x4in24" (in blocks of 24 steps).
+    whiles: of a file that is quantized the sources of its WHILE operators, which stay WHILE unless an option asks for
+    another form; what was written step by step stays so. None for other sources.
     """
 
     recover: bool = True
@@ -56,6 +58,7 @@ class RecurrenceOptions:
     prefer: str = "fused"
     machine: str = ANY_MACHINE
     forms: Mapping[str, str] = field(default_factory=dict)
+    whiles: frozenset[str] | None = None
 
     def __post_init__(self) -> None:
         need_choice("state", self.state, STATES)
@@ -99,12 +102,14 @@ class QuantizationOptions:
     recipe: None for nothing; calibration: as `CalibrationData` has it. known: `Statistics` of these data, which are
     read again where the statistics lack something; None without any. measured: whether the file is run on them, so
     that steps that harm it are left out, and the last biases make up for what its answers are off by on average.
+    source_bytes: the size of the source where it is a file, else 0.
     """
 
     recipe: Recipe | None = None
     calibration: Any = None
     known: Any = None
     measured: bool = True
+    source_bytes: int = 0
 
     def __post_init__(self) -> None:
         if self.calibration is not None and self.recipe is None:

@@ -30,6 +30,7 @@ from jfuse.passes.legalize.legalize_dtypes import legalize_dtypes
 from jfuse.passes.legalize.legalize_target import legalize_target
 from jfuse.passes.legalize.memory_apart import memory_apart
 from jfuse.passes.legalize.promote_loops import promote_loops
+from jfuse.passes.legalize.remade_weights import remade_weights
 from jfuse.passes.outline.target_composites import target_composites
 from jfuse.passes.promises import (
     NO_COMPOSITES,
@@ -128,6 +129,7 @@ PIPELINE: tuple[PipelineStep, ...] = (
     Stage(legalize_target),
     # once operators and types are those of the file, and before custom_operators, which no kernel computes
     Stage(quantize, on="program"),
+    Stage(remade_weights),  # once the weights have the types of the file
     # last of the passes that make operators: no rule looks into them
     Stage(custom_operators, NO_OPAQUE_OPS_LET_IN, on="program"),
     # before place_states, so that the message speaks of the source's ops and not of writers

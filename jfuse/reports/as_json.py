@@ -14,7 +14,7 @@ from typing import Any
 
 from jfuse.files import write_atomic
 from jfuse.measure import Measure, as_json_number
-from jfuse.report import Difference, Refusal, Report, Speed
+from jfuse.report import Difference, Latency, Refusal, Report, Speed
 from jfuse.reports.explain import remedy_of
 from jfuse.verification.result import EquationError, Verification
 
@@ -116,9 +116,11 @@ def conversion(report: Report) -> dict[str, Any]:
                 "count": n.count,
                 "where": n.where,
                 "part": n.part,
+                "error": as_json_number(n.error),
             }
             for n in report.noise
         ],
+        "latency": _latency(report.latency),
         "kept": [{"name": k.name, "type": k.type, "where": k.where} for k in report.kept],
         "custom": [
             {"code": c.code, "op": c.op, "count": c.count, "source": c.source, "cost": c.cost} for c in report.custom
@@ -127,6 +129,14 @@ def conversion(report: Report) -> dict[str, Any]:
         "size_bytes": report.size_bytes,
         "seconds": _numbers(report.seconds),
     }
+
+
+def _latency(latency: Latency | None) -> dict[str, Any] | None:
+    if latency is None:
+        return None
+    return _numbers(
+        {"ratio": latency.ratio, "microseconds": latency.microseconds, "floats": latency.float_microseconds}
+    )
 
 
 def _speed(speed: Speed | None) -> dict[str, Any] | None:

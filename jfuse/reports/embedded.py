@@ -34,7 +34,7 @@ def _verification(found: Verification) -> str:
 
 @as_html.register
 def _report(report: Report) -> str:
-    rows = [*fusions(report), ("operators", report.operators_text()), ("largest error", report.largest_error())]
+    rows = [*fusions(report), ("operators", report.operators_text()), *report.errors()]
     return _table([*rows, *(("note", line) for line in report.told())])
 
 

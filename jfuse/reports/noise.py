@@ -5,14 +5,17 @@ from __future__ import annotations
 import json
 import math
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from jfuse.errors import JfuseError
 from jfuse.files import write_atomic
+from jfuse.ir.graph import Program
 from jfuse.measure import Measure
 from jfuse.model import Model
 from jfuse.noise.report import QuantizeReport, TensorNoise
+from jfuse.report import Difference, Noise, Report
 from jfuse.reports.model_explorer import FileNodes
 from jfuse.reports.page import page, page_data
 from jfuse.verification.result import EquationError, Verification
@@ -29,12 +32,48 @@ def write_noise_html(report: QuantizeReport, path: str | os.PathLike[str]) -> Pa
     """
     if report.program is None:
         raise JfuseError("this report has no graph to show", remedy="write what jfuse.quantize_report gave")
-    equations = [e for t in report.tensors for e in (_error(t, ALONE), _error(t, ARRIVES))]
-    found = Verification(report.subject, report.reference, equations=equations, samples=report.calls)
+    found = Verification(report.subject, report.reference, samples=report.calls)
     found.notes, found.backend = [*report.unmatched, *report.notes], report.backend
-    data = page_data(report.reference_program, report.program, found)
+    return _write(report.reference_program, found, report, path, None)
+
+
+def write_quantized_html(
+    before: Program | None,
+    verification: Verification,
+    noise: QuantizeReport,
+    path: str | os.PathLike[str],
+    report: Report,
+) -> Path:
+    """Write the page of a conversion with quantization: whole or not at all.
+
+    verification: of the model in floats. noise: of the quantized program beside that one, whose errors the page has.
+    before, report: as `write_html` has them.
+    """
+    outputs = [*map(_difference, report.noise), *verification.differences]
+    found = replace(verification, differences=outputs, notes=[*verification.notes, *noise.unmatched, *noise.notes])
+    return _write(before, found, noise, path, report)
+
+
+def _write(
+    before: Program | None,
+    found: Verification,
+    noise: QuantizeReport,
+    path: str | os.PathLike[str],
+    report: Report | None,
+) -> Path:
+    assert noise.program is not None, "a report with its graph"
+    equations = [e for t in noise.tensors for e in (_error(t, ALONE), _error(t, ARRIVES))]
+    data = page_data(before, noise.program, replace(found, equations=equations), report)
     write_atomic(path, page({**data, "coloured": {"by": "noise", "pair": ALONE}}).encode())
     return Path(path)
+
+
+def _difference(noise: Noise) -> Difference:
+    """How far an output of the quantized file is from the float model's, which no tolerance bounds."""
+    measure = Measure(math.nan, noise.error, math.nan, math.nan, noise.snr_db)
+    pair = f"quantized in {noise.where}/floats"
+    reason = "rounding: nothing but an SNR above 0 dB is asked for"
+    return Difference(noise.signature, noise.output, pair, noise.error, math.inf, reason, measure, 0)
 
 
 def _error(tensor: TensorNoise, pair: str) -> EquationError:

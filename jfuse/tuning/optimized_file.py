@@ -31,8 +31,8 @@ from jfuse.tflite.mapped_file import read_file
 from jfuse.tflite.read.external import has_other_files
 from jfuse.tflite.targets.catalog import target_named
 from jfuse.tuning.result_names import with_result_names
-from jfuse.tuning.timing import Timing, timed
 from jfuse.verification.file_answers import unknown_operators
+from jfuse.verification.file_times import Timing, timed
 
 _FORMS: tuple[dict[str, Any], ...] = ({}, {"prefer": "speed"}, {"loop": "while"}, {"prefer": "speed", "loop": "while"})
 """What `lower` is asked for, one after the other."""

@@ -22,7 +22,7 @@ from jfuse.passes.options import FUSED, LoweringOptions, RecurrenceOptions
 from jfuse.report import Report, Tuned
 from jfuse.tflite.targets.catalog import target_named
 from jfuse.tuning.benchmark_output import benchmark_times
-from jfuse.tuning.timing import SECONDS, timed
+from jfuse.verification.file_times import SECONDS, timed
 
 _MOST = 6  # forms of one recurrence that are measured
 _FAR = 4.0  # times the expected time of the fastest form: what the cost model puts beyond is not measured

@@ -15,8 +15,17 @@ from jfuse.quantization.data import CalibrationData, Item, calibration_items
 from jfuse.quantization.statistics import is_earlier
 from jfuse.report import Noise
 from jfuse.running.over_samples import samples_for_quick
-from jfuse.verification.file_answers import InFile, Start, Streaming, answers, interpreters, unknown_operators
+from jfuse.verification.file_answers import (
+    InFile,
+    Start,
+    Streaming,
+    answers,
+    interpreters,
+    litert_takes,
+    unknown_operators,
+)
 from jfuse.verification.joined_parts import Part, joined_parts
+from jfuse.verification.several_sizes import need_same_at_sizes
 
 _ITEMS = 32  # of the calibration data, so that a large data set does not make a conversion slow
 _UNRELATED_DB = 0.0
@@ -27,10 +36,12 @@ _UNRELATED_DB = 0.0
 class _Sums:
     """What is added up for one output: the powers of signal and noise; how many integers there are, and are equal.
 
-    finite: how many numbers of the model's are compared.
+    finite: how many numbers of the model's are compared. largest: of these. farthest: the largest difference.
     """
 
     signal: float = 0.0
+    largest: float = 0.0
+    farthest: float = 0.0
     noise: float = 0.0
     count: int = 0
     equal: int = 0
@@ -48,7 +59,17 @@ class _Sums:
         numbers = wanted[finite].astype(np.float64)
         self.finite += numbers.size
         self.signal += float(np.square(numbers).sum())
-        self.noise += float(np.square(found[finite] - numbers).sum())
+        apart = found[finite] - numbers
+        self.noise += float(np.square(apart).sum())
+        self.largest = max(self.largest, float(np.abs(numbers).max(initial=0)))
+        self.farthest = max(self.farthest, float(np.abs(apart).max(initial=0)))
+
+    @property
+    def error(self) -> float:
+        """The largest difference by the largest number; of integers the share that differs."""
+        if not self.is_float:
+            return 1 - self.equal / self.count if self.count else 0.0
+        return self.farthest / self.largest if self.largest else (np.inf if self.farthest else 0.0)
 
     @property
     def snr_db(self) -> float:
@@ -67,7 +88,8 @@ def noise_of(lite: Streaming, unquantized: Streaming, data: CalibrationData) -> 
     A file with types that LiteRT's kernels do not take runs in tflite-micro, where that is installed.
     data: as for calibration; its first items are used, calls in a row with what is kept between them. None, and
         statistics of an earlier calibration, stand for drawn inputs.
-    Raises VerifyFailed where an output is not a number, or has nothing to do with the float model's.
+    Raises VerifyFailed where an output is not a number, or has nothing to do with the float model's, and where a call
+    answers otherwise after one of another size.
     """
     runtimes = interpreters(lite.program)
     if not runtimes:
@@ -77,6 +99,8 @@ def noise_of(lite: Streaming, unquantized: Streaming, data: CalibrationData) -> 
     wanted = list(answers(unquantized.stream(quick=_is_quick(unquantized.program, items)), items))
     found = [n for where, start in runtimes.items() for n in noise_in(lite, where, start, items, wanted)]
     _check(found)
+    if litert_takes(lite.program):
+        need_same_at_sizes(lite, unquantized, runtimes)
     return found
 
 
@@ -91,7 +115,9 @@ def noise_in(
             sums.setdefault((key, name, None), _Sums()).add(got[name], array)
             for part in parts.get((key, name), ()):
                 sums.setdefault((key, name, part), _Sums()).add(got[name][part.index], array[part.index])
-    return [Noise(key, name, s.snr_db, s.count, where, str(part or "")) for (key, name, part), s in sums.items()]
+    return [
+        Noise(key, name, s.snr_db, s.count, where, str(part or ""), s.error) for (key, name, part), s in sums.items()
+    ]
 
 
 def unmeasured(program: Program) -> list[str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from jfuse.report import Fusion, Refusal, Report
+from jfuse.report import Difference, Fusion, Latency, Noise, Refusal, Report
 
 
 def test_a_report_is_read_line_by_line() -> None:
@@ -20,3 +20,19 @@ def test_a_report_is_read_line_by_line() -> None:
         "largest error: not compared",
         "note: assumed: N >= 1",
     ]
+
+
+def test_a_quantized_file_states_its_own_error() -> None:
+    """Not the float model's, which stands on a line of its own; warnings come before notes."""
+    noise = [Noise("call", "y", 31.62, 8, "LiteRT", error=0.0345), Noise("call", "z", 50.0, 8, "LiteRT", error=1e-3)]
+    report = Report(noise=noise, latency=Latency(1.523, 152.3, 100.0), notes=["a note"])
+    report.differences = [Difference("call", "y", "tensorflow/xla", 4.9e-7, 1e-5)]
+    report.warn("nothing is smaller")
+    assert str(report).splitlines()[1:6] == [
+        "largest error: 3.5e-02 of the largest number, SNR 31.6 dB (y, LiteRT), against floats",
+        "latency: slower than in floats, 1.52 of the float file's (152.3 instead of 100 us in LiteRT on this machine)",
+        "before quantization: 4.9e-07 of at most 1e-05 (tensorflow/xla, y)",
+        "warning: nothing is smaller",
+        "note: noise: y of call: SNR 31.6 dB in LiteRT",
+    ]
+    assert report.warnings == ["nothing is smaller"]

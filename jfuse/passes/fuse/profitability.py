@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from math import prod
+from math import inf, prod
 
 from jfuse.ir.dims import is_known
 from jfuse.ir.graph import Const, Eqn, Graph
@@ -23,7 +23,7 @@ HOISTED_US = 5e-6  # a byte of weights and a row, in a product for all steps at 
 # How many times as long as plain ops fused ones may take. Over sequences they were measured at 0.4 to 6.4 times the
 # fastest other form (bench/loops.py), single steps at 1.5 to 3 times plain ops: who prefers fused ops prefers them all
 # the same.
-SLOWER = {"fused": 8.0, "speed": 1.0}
+SLOWER = {"fused": 8.0, "speed": 1.0, "size": inf}
 # How many times the bytes of constants a loop may excuse: a mask or a bias within a norm adds a column to the weights,
 # a projection to more values than units adds rows. Straight code excuses nothing but small matrices.
 LARGER = 2.0
@@ -118,7 +118,7 @@ def is_asked_for(name: str, rule: FuseRule, ctx: Context, prefer: str) -> bool:
     Where speed is preferred the user must have written the rule as well.
     """
     own_rule = not rule.function.__module__.startswith(_PACKAGE)
-    return name not in ctx.rules.recovers and (own_rule or prefer == "fused")
+    return name not in ctx.rules.recovers and (own_rule or prefer != "speed")
 
 
 def _writers(eqn: Eqn) -> int:

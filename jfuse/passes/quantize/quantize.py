@@ -21,11 +21,11 @@ from jfuse.passes.quantize.body_places import same_values
 from jfuse.passes.quantize.choose import Choice
 from jfuse.passes.quantize.dynamic_scales import without_dynamic_scales
 from jfuse.passes.quantize.forms import EqnForm, forms_of, is_float, made_integers, operands_of, rule_of
+from jfuse.passes.quantize.half_files import with_halves
 from jfuse.passes.quantize.insert import Boundary, Insertion
 from jfuse.passes.quantize.integer_bodies import with_integer_bodies
 from jfuse.passes.quantize.integer_states import with_integer_states
 from jfuse.passes.quantize.joins import parts_left_float, unlike_parts
-from jfuse.passes.quantize.lost_weights import without_lost_weights
 from jfuse.passes.quantize.product_moments import ProductMoments, wanted_moments
 from jfuse.passes.quantize.ranges.spelled_ranges import has_trained_ranges, with_spelled_ranges
 from jfuse.passes.quantize.ranges.trained import with_ends
@@ -49,7 +49,7 @@ def quantize(program: Program, ctx: Context) -> Program:
     """Promise that the operators that the recipe names have the types that it asks for, as far as kernels take them."""
     recipe = ctx.recipe
     if recipe is None:
-        return program.with_graphs(without_narrow_ranges)
+        return _written(program, ctx)
     if recipe.from_training and ctx.calibrate is None and not any(map(has_trained_ranges, program.graphs())):
         recipe = recipe.without_ranges()
     program = program.with_graphs(lambda graph: _without_dynamic_scales(graph, ctx, recipe))
@@ -70,7 +70,13 @@ def quantize(program: Program, ctx: Context) -> Program:
     ctx.report.quantized = list(_lines(quantizing.forms))
     if recipe.int8_only:
         _refuse_floats(quantizing.forms)
-    return result.with_graphs(without_narrow_ranges)
+    return _written(result, ctx)
+
+
+def _written(program: Program, ctx: Context) -> Program:
+    """The program without what only quantization reads, and with constants in f16 where the source has such."""
+    program = program.with_graphs(without_narrow_ranges)
+    return program.with_graphs(with_halves) if ctx.halves else program
 
 
 def _without_dynamic_scales(graph: Graph, ctx: Context, recipe: Recipe) -> Graph:
@@ -219,7 +225,6 @@ class Quantizing:
 
     def _graph(self, graph: Graph, boundary: Boundary, given: frozenset[Var]) -> Graph:
         forms, choice = self._chosen(graph, boundary, given)
-        forms = without_lost_weights(graph, forms)
         self.forms.update(forms)
         return Insertion(graph, forms, choice, self.weights, self._body, boundary).run()
 

@@ -25,10 +25,12 @@ def respelled(signature: Signature, recipe: Recipe, ctx: Context) -> Signature:
 
     States whose operator is gone are no longer in its state tensor.
     """
-    graph = respell(signature.graph, recipe, ctx.target)
-    looped = ctx.sub.in_loops(graph, ctx)
+    small = ctx.recurrence.prefer == "size"
+    graph = respell(signature.graph, recipe, ctx.target, small=small)
+    # What was one operator has no form of a loop to keep.
+    looped = ctx.sub.in_loops(graph, replace(ctx, recurrence=replace(ctx.recurrence, whiles=None)))
     # Operators that loops are made with may have no integers either, as zeros of an open size.
-    new = replace(signature, graph=graph if looped is graph else respell(looped, recipe, ctx.target))
+    new = replace(signature, graph=graph if looped is graph else respell(looped, recipe, ctx.target, small=small))
     without = _in_operators(signature) - _in_operators(new)
     states = (replace(s, home="variable") if s.name in without else s for s in signature.states)
     return replace(new, states=tuple(states))
@@ -40,8 +42,11 @@ def _in_operators(signature: Signature) -> set[str]:
     return {p.state.name for p in places(signature) if signature.graph.inputs[p.input] in updated}
 
 
-def respell(graph: Graph, recipe: Recipe, target: Target) -> Graph:
-    """The graph with what the recipe wants in integers spelled in operators that compute in them, bodies included."""
+def respell(graph: Graph, recipe: Recipe, target: Target, *, small: bool = False) -> Graph:
+    """The graph with what the recipe wants in integers spelled in operators that compute in them, bodies included.
+
+    small: recurrences are loops however few steps they have.
+    """
 
     def spelled(graph: Graph, spellings: Mapping[Op, Any]) -> Graph:
         def visit(eqn: Eqn) -> Sequence[Any] | None:
@@ -52,8 +57,10 @@ def respell(graph: Graph, recipe: Recipe, target: Target) -> Graph:
 
         return rewrite(graph, visit)
 
-    before = with_bodies(graph, lambda body: respell(body, recipe, target))
-    changed = spelled(spelled(before, SPELLINGS), SPELLINGS)  # what an operator becomes may have a spelling, too
+    before = with_bodies(graph, lambda body: respell(body, recipe, target, small=small))
+    first = {**SPELLINGS, **LOOPS} if small and target.has("WHILE") else SPELLINGS
+    changed = spelled(spelled(before, first), first)  # what an operator becomes may have a spelling, too
+    changed = changed if first is SPELLINGS else spelled(changed, SPELLINGS)
     changed = before if changed is before else _scales_in_weights(changed, recipe)
     changed = spelled(changed, LOOPS) if target.has("WHILE") else changed
     return spelled(spelled(changed, COARSE_SPELLINGS), REFINED) if recipe.int8_only else changed

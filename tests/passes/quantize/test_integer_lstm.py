@@ -60,7 +60,8 @@ def lstm_of(program: Program) -> Eqn:
 def test_answers_on_a_microcontroller_and_in_litert(name: str) -> None:
     runtime = pytest.importorskip("tflite_micro.python.tflite_micro.runtime")
     shape, make = MODELS[name]
-    model, lite = in_integers(make(), shape, shape[0], "int16x8" if name == "16 bits" else "int8")
+    recipe = "int16x8" if name == "16 bits" else "int8"
+    model, lite = in_integers(make(), shape, shape[0], recipe, loop="unroll")  # larger than in floats, but all integers
     assert not [q for q in lite.report.quantized if q.reason]
     micro = runtime.Interpreter.from_bytes(lite.to_bytes())
     litert, (given,) = LiteRt(lite.to_bytes()), lite.signature().input_names
@@ -345,7 +346,7 @@ def test_states_of_an_operator_that_is_spelled_in_others_become_variables() -> N
     layer = layers.LSTM(16, stateful=True, return_sequences=True)
     source = awake(keras.Sequential([keras.Input(batch_shape=(1, 4, 8)), layer]))
     pieces = [draw(n, (1, 4, 8)) for n in range(30)]
-    lite = jfuse.quantize(jfuse.convert(source, verify=False), "int16x8", pieces, verify=False)
+    lite = jfuse.quantize(jfuse.convert(source, verify=False), "int16x8", pieces, verify=False, loop="unroll")
     assert ["variable" in k.where for k in lite.report.kept] == [True, True]
     litert, (given,) = LiteRt(lite.to_bytes()), lite.signature().input_names
     for piece in pieces[:5]:

@@ -129,8 +129,11 @@ class Room:
     worth: float = 1.05
 
 
-ROOMS = {"fused": Room(), "speed": Room(abreast=MAX_OPERATORS, bytes=12 << 20, worth=1.0)}
+ROOMS = {"fused": Room(), "speed": Room(abreast=MAX_OPERATORS, bytes=12 << 20, worth=1.0), "size": Room()}
 """By what is preferred: files and memory that stay small, or all that was fastest on some machine."""
+WHILE_OPERATORS = 16
+"""About so many operators' bytes does a WHILE of one step a turn take besides its step: it, its condition and counter,
+reading and writing rows, two graphs with the tensors that they carry."""
 
 
 @dataclass(frozen=True)
@@ -256,6 +259,14 @@ def fastest(size: LoopSize, room: Room, machine: str = ANY_MACHINE, *, unroll: b
     losses = size.losses(room, machine, unroll=unroll)
     limit = room.worth * min(losses.values())
     return next(form for form, loss in losses.items() if loss <= limit)
+
+
+def smallest(size: LoopSize, room: Room, *, unroll: bool = True) -> LoopSpelling:
+    """The form with the fewest operators: WHILE of one step a turn, but for few small steps."""
+    straight, turning = LoopSpelling(unrolled=True), LoopSpelling()
+    fits = unroll and size.allows(straight, room)
+    less = size.added_operators(straight) <= size.added_operators(turning) + WHILE_OPERATORS
+    return straight if fits and less else turning
 
 
 def _bytes(t: TensorType) -> int:

@@ -30,6 +30,7 @@ from jfuse.passes.scans.to_loops.loop_cost import (
     LoopSpelling,
     Room,
     fastest,
+    smallest,
 )
 from jfuse.passes.scans.to_loops.loop_forms import Loop, written
 from jfuse.passes.scans.to_loops.run_time_zeros import COMPUTED, Homes, empty, spread
@@ -151,13 +152,18 @@ class _Visitor:
         if asked_for != FUSED and (is_known(loop.length) or asked_for != LoopSpelling(unrolled=True).short):
             return LoopSpelling.named(asked_for)
         loop_form = self._ctx.recurrence.loop
+        prefer, kept = self._ctx.recurrence.prefer, self._ctx.recurrence.whiles
+        if (loop_form, prefer) == ("auto", "fused") and kept is not None:
+            loop_form = "while" if str(loop.eqn.source) in kept or not is_known(loop.length) else "unroll"
         if loop_form == "unroll" or (loop_form == "auto" and not self._ctx.target.has("WHILE")):
             if not is_known(loop.length):
                 raise _open_length(loop)
             return LoopSpelling(unrolled=True)
-        room = self._room(self._ctx.recurrence.prefer)
+        room = self._room(prefer)
         if self._choose is not None and loop_form != "while":
             return self._choose(size, room)
+        if prefer == "size":
+            return smallest(size, room, unroll=loop_form != "while")
         return fastest(size, room, self._ctx.recurrence.machine, unroll=loop_form != "while")
 
     def _one_step_a_turn(self, loop: Loop) -> LoopSpelling:

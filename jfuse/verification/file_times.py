@@ -62,15 +62,19 @@ def timed(
     }
 
 
-def in_turns(turns: Mapping[str, Turn], seconds: float = SECONDS) -> dict[str, list[list[float]]]:
-    """The seconds of each call, in each round, by name: rounds until so many seconds for each have passed, 7 at least.
+def in_turns(
+    turns: Mapping[str, Turn], seconds: float = SECONDS, least: int = _LEAST_ROUNDS
+) -> dict[str, list[list[float]]]:
+    """The seconds of each call, in each round, by name: rounds until so many seconds for each have passed.
+
+    least: how many rounds there are in any case.
 
     A turn that is run for the first time here is counted: `litert_turn` has made its first calls already.
     """
     found: dict[str, list[list[float]]] = {name: [] for name in turns}
     end = time.perf_counter() + seconds * len(turns)
     rounds = 0
-    while time.perf_counter() < end or rounds < _LEAST_ROUNDS:
+    while time.perf_counter() < end or rounds < least:
         for name, turn in turns.items():
             found[name].append(turn())
         rounds += 1

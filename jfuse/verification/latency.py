@@ -1,0 +1,39 @@
+"""How long a quantized file takes beside the float one, both in LiteRT on this machine."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from statistics import median
+
+from jfuse.quantization.real_numbers import as_integers
+from jfuse.report import Latency
+from jfuse.running.worker import LiteRtFailed, Refused
+from jfuse.tflite.write.named_file import with_signature
+from jfuse.verification.file_answers import Streaming, litert_takes
+from jfuse.verification.file_times import Turn, drawn_inputs, in_turns, litert_turn
+from jfuse.verification.subject import Arrays
+
+_SECONDS = 0.02  # of calls for each file: enough to tell half of the time from as long, and soon over
+_ROUNDS = 3
+
+
+def latency_of(lite: Streaming, unquantized: Streaming) -> Latency | None:
+    """The time of a call of the quantized file beside the float one, one thread; None where LiteRT runs not both."""
+    if not litert_takes(lite.program):
+        return None
+    drawn = [drawn_inputs(unquantized.program, i) for i in range(len(unquantized.program.signatures))]
+    try:
+        turns = {name: _turn(model, drawn) for name, model in (("quantized", lite), ("floats", unquantized))}
+        times = {name: [median(turn) for turn in of] for name, of in in_turns(turns, _SECONDS, _ROUNDS).items()}
+    except (Refused, LiteRtFailed):
+        return None
+    ratio = median(a / b for a, b in zip(times["quantized"], times["floats"], strict=True))
+    return Latency(ratio, 1e6 * median(times["quantized"]), 1e6 * median(times["floats"]))
+
+
+def _turn(model: Streaming, drawn: Sequence[Arrays]) -> Turn:
+    calls = []
+    for signature, inputs in zip(model.program.signatures, drawn, strict=True):
+        types = {n: v.type for n, v in zip(signature.input_names, signature.graph.inputs, strict=False)}
+        calls.append((signature.key, {n: as_integers(a, types[n]) for n, a in inputs.items()}))
+    return litert_turn(with_signature(model.to_bytes(), model.program), calls)
