@@ -94,7 +94,7 @@ def quantize(
         lite.report.notes += unmeasured(lite.program)
         lite.report.latency = latency_of(lite, lite.unquantized)
         lite.report.seconds["verify"] = time.perf_counter() - started
-    elif target_named(runtime).runs is None:
+    elif target_named(options.target).runs is None:
         lite.report.notes += need_allocation(lite.program, lite.to_bytes(), lite.limits or DEFAULT_LIMITS)
     return lite
 
