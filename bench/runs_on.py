@@ -87,7 +87,7 @@ def measured(source: Any, pythons: Mapping[str, str], folder: Path) -> dict[str,
     lite = files["tflite-micro"]
     if not isinstance(lite, str) and has_micro():
         arena, _ = measured_arena(lite.program, lite.to_bytes())
-        found["arena"] = "" if arena is None else str(arena)
+        found["arena"] = "" if arena is None else str(arena.needed)
     return found
 
 
@@ -193,7 +193,7 @@ def markdown(result: Mapping[str, Any]) -> str:
         "",
         "Files are for the [target](targets.md) of the runtime, for OpenVINO, TVM and IREE in straight code of",
         "plain operators. For the last three columns, which do not run here, the table says whether there is such a",
-        "file. The arena is what tflite-micro counts besides the model on this machine.",
+        "file. The arena is the least, besides the model, in which tflite-micro runs the file on this machine.",
         "",
         f"Measured on {result['machine']}, with {', '.join(f'{n} {v}' for n, v in result['versions'].items())}.",
         "",

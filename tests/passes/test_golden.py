@@ -132,7 +132,7 @@ def large_dense() -> Program:
 
 
 EXAMPLES: dict[str, tuple[Callable[[], Graph | Program], Context]] = {
-    "fixed_sizes": (known_choice, Context(target=target_named("tflite-micro"))),
+    "callable_on_target": (known_choice, Context(target=target_named("tflite-micro"))),
     "plain_numbers": (quantized_file, Context()),
     "drop_debug_metadata": (with_debug_metadata, Context()),
     "fold_selects": (known_choice, Context()),
