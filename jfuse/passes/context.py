@@ -58,7 +58,7 @@ class Context:
 
     target: what the file is for. variables: the names of the source's variables, which are paths of layers.
     sub: what passes run on parts of a graph.
-    recipe: how to quantize; None for not at all. calibrate: finds ranges for it.
+    recipe: how to quantize; None for not at all. calibrate: finds ranges for it. precision: as `PRECISIONS` has it.
     """
 
     rules: RuleSet = field(default_factory=lambda: DEFAULT)
@@ -71,6 +71,7 @@ class Context:
     sub: SubPasses = SubPasses()
     recipe: Recipe | None = None
     calibrate: Calibrate | None = None
+    precision: str = "float32"
 
     def rounds_weights(self, eqn: Eqn) -> bool:
         """Whether the recipe keeps constant weights of an equation in 8 bits or fewer."""

@@ -23,6 +23,7 @@ from jfuse.passes.gates.custom_ops import custom_operators
 from jfuse.passes.gates.debug_metadata import drop_debug_metadata
 from jfuse.passes.gates.states_on_target import states_on_target
 from jfuse.passes.legalize.complex_parts import complex_parts
+from jfuse.passes.legalize.float_precision import compute_in_f32
 from jfuse.passes.legalize.legalize_broadcast import legalize_broadcast
 from jfuse.passes.legalize.legalize_dtypes import legalize_dtypes
 from jfuse.passes.legalize.legalize_target import legalize_target
@@ -92,6 +93,8 @@ PIPELINE: tuple[PipelineStep, ...] = (
     Stage(alone(plain_numbers), on="program"),  # before all passes that reason about what ops compute
     # before any pass replaces the equations that it describes
     Stage(drop_debug_metadata, NO_DEBUG_METADATA, on="program"),
+    # before all passes that look for operators: what they look for is spelled in f32, without casts between
+    Stage(compute_in_f32, on="program"),
     Stage(while_to_scan),  # first of all rewrites: recurrences are looked for in scans only
     Stage(promote_loops),  # before all passes that read scans: rules speak of f32
     Stage(alone(fold_selects)),  # before reroll and split_scans, which would take a decided choice for a mask

@@ -10,7 +10,7 @@ import numpy as np
 from jfuse.errors import JfuseError
 from jfuse.ir.dims import Dim, is_known, solved, substitute_dim
 from jfuse.ir.graph import Program
-from jfuse.ir.types import TensorType
+from jfuse.ir.types import DType, TensorType
 from jfuse.verification.subject import Arrays, Calls, Interface, Subject
 
 
@@ -91,7 +91,8 @@ def _is_state(name: str, states: Sequence[str]) -> bool:
 
 def _unify(ours: TensorType, theirs: TensorType, sizes: dict[str, int], what: str) -> None:
     """Note the sizes that our open dimensions must have for theirs."""
-    if ours.dtype is not theirs.dtype or ours.rank != theirs.rank:
+    is_wide = ours.dtype is DType.f32 and theirs.dtype in (DType.f16, DType.bf16)  # for targets without these
+    if (ours.dtype is not theirs.dtype and not is_wide) or ours.rank != theirs.rank:
         raise JfuseError(f"the two sides take another {what}", expected=str(theirs), found=str(ours))
     for d, e in zip(ours.shape, theirs.shape, strict=True):
         if not is_known(e):
