@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 
 from jfuse.ir.graph import Atom, Const, Eqn, Graph, Program, Signature, State, Var
@@ -17,6 +19,8 @@ from jfuse.kernels.control import composite
 from jfuse.passes.context import Context
 
 NARROW = frozenset({DType.f16, DType.bf16})
+_WELL_KNOWN = (math.sqrt(1 / 2), math.sqrt(2 / math.pi), 0.044715, 1 / 6, 1 / 3)
+"""Numbers of spelled activations, which are known by their values. A decimal of few digits needs no row."""
 
 
 def compute_in_f32(program: Program, ctx: Context) -> Program:
@@ -29,9 +33,7 @@ def compute_in_f32(program: Program, ctx: Context) -> Program:
     return in_f32(program, custom=frozenset(ctx.tf_ops.custom_ops), boundary=_Boundary(ctx))
 
 
-def in_f32(
-    program: Program, *, custom: frozenset[str] = frozenset(), boundary: _Boundary | None = None
-) -> Program:
+def in_f32(program: Program, *, custom: frozenset[str] = frozenset(), boundary: _Boundary | None = None) -> Program:
     """The program with f32 for 16-bit floats inside; its inputs and outputs as `boundary` says, else as they are.
 
     What reads bits, and kernels that are not jfuse's, get 16 bits as before.   custom: composites that are such
@@ -56,11 +58,6 @@ def in_f32(
     return with_signatures(program, changed)
 
 
-def has_narrow(program: Program) -> bool:
-    """Whether the program has 16-bit floats anywhere."""
-    return any(_has_narrow(_atoms(graph)) for graph in program.graphs())
-
-
 def in_f32_types(graph: Graph) -> Graph:
     """The graph with f32 in place of 16-bit floats everywhere, equation by equation, whether they make sense or not."""
 
@@ -71,9 +68,20 @@ def in_f32_types(graph: Graph) -> Graph:
         return DType.f32 if isinstance(value, DType) and value in NARROW else value
 
     def on_const(const: Const) -> Const:
-        return Const(const.array.astype(np.float32), const.name) if const.type.dtype in NARROW else const
+        return const if const.type.dtype not in NARROW else Const(_as_written(const.array), const.name)
 
     return retype(graph, on_type, on_value, on_const)
+
+
+def _as_written(array: np.ndarray) -> np.ndarray:
+    """A constant in f32. A single number is the one that its author rounded, where that is plain: sqrt(1/2), 0.1."""
+    wide = array.astype(np.float32)
+    if array.size != 1 or not np.isfinite(wide).all():
+        return wide
+    number = abs(float(wide.item()))
+    candidates = () if number.is_integer() else (*_WELL_KNOWN, *(float(f"{number:.{n}g}") for n in (1, 2, 3)))
+    written = next((c for c in candidates if c and array.dtype.type(c) == array.dtype.type(number)), number)
+    return np.copysign(np.full_like(wide, written), wide)
 
 
 @dataclass
@@ -142,7 +150,7 @@ class _Widened:
             if self.keeps(before):
                 eqns += _in_own_types(before, after)
             elif after.op is ops.cast and _has_narrow((*before.inputs, *before.outputs)) and _changes_nothing(after):
-                (same[after.outputs[0]],) = after.inputs  # type: ignore[assignment]
+                same[after.outputs[0]] = _unclipped(after.inputs[0], before.outputs[0].type.dtype, eqns)
             else:
                 bodies = tuple(self.graph(b, a) for b, a in zip(before.bodies, after.bodies, strict=True))
                 eqns.append(replace(after, bodies=bodies) if bodies else after)
@@ -172,6 +180,19 @@ def _in_own_types(before: Eqn, after: Eqn) -> Iterator[Eqn]:
 def _cast(x: Atom, out: Var, like: Eqn | None = None) -> Eqn:
     eqn = Eqn(ops.cast, (x,), (out,), ops.cast.bind_options({"out_data_type": out.type.dtype}))
     return eqn if like is None else replace(eqn, source=like.source)
+
+
+def _unclipped(atom: Atom | None, narrow: DType, eqns: Sequence[Eqn]) -> Atom:
+    """What a cast to 16 bits has before the clip to their finite numbers (`tf.saturate_cast`), which f32 needs not."""
+    assert atom is not None
+    by = {eqn.outputs[0]: eqn for eqn in reversed(eqns[-2:])}
+    while isinstance(atom, Var) and narrow in NARROW and (eqn := by.get(atom)) is not None:
+        x, end = eqn.inputs[:2] if eqn.op in (ops.minimum, ops.maximum) else (None, None)
+        largest = float(ml_dtypes.finfo(narrow.numpy).max)  # type: ignore[no-untyped-call]
+        if x is None or not isinstance(end, Const) or not bool((np.abs(end.array) == largest).all()):
+            break
+        atom = x
+    return atom
 
 
 def _changes_nothing(cast: Eqn) -> bool:

@@ -66,12 +66,12 @@ def beside_narrow(own: Tolerance, source: Tolerance | None) -> Tolerance:
 def of_narrow_source(program: Program, source: Program, key: str, output: str) -> Tolerance | None:
     """The tolerance for what the source alone rounds to 16 bits on the way to an output; None for nothing.
 
-    key, output: what the source calls them. A CAST at an input or output of the program computes nothing.
+    key, output: what the source calls them.
     """
     if narrowest_computed(program) is not None:
         return None
     signature = next(s for s in source.signatures if s.key == key)
-    dtype = _narrowest(_leading_to(source, signature, output))
+    dtype = _narrowest(_leading_to(source, signature, output), signature.graph.outputs)
     if dtype is None:
         return None
     rounded = _rounded_to(dtype)
@@ -79,12 +79,17 @@ def of_narrow_source(program: Program, source: Program, key: str, output: str) -
 
 
 def narrowest_computed(program: Program) -> DType | None:
-    """The type with the fewest digits among the 16-bit floats that a program computes in, but for casts."""
-    return _narrowest(eqn for graph in program.graphs() for eqn in all_eqns(graph))
+    """The type with the fewest digits among the 16-bit floats between a program's inputs and outputs; None for none.
+
+    An output alone is rounded once, whatever leads to it.
+    """
+    graphs = program.graphs()
+    return _narrowest((eqn for g in graphs for eqn in all_eqns(g)), [atom for g in graphs for atom in g.outputs])
 
 
-def _narrowest(eqns: Iterable[Eqn]) -> DType | None:
-    computed = {v.type.dtype for eqn in eqns if eqn.op.switch != "cast" for v in eqn.outputs}
+def _narrowest(eqns: Iterable[Eqn], outputs: Sequence[Atom]) -> DType | None:
+    told = set(outputs)
+    computed = {v.type.dtype for eqn in eqns for v in eqn.outputs if v not in told}
     return next((dtype for dtype in _NARROW if dtype in computed), None)
 
 
