@@ -53,7 +53,7 @@ class Goal:
         """How good outputs are: the least SNR, or the metric less the float model's."""
         if self.metric is not None:
             return float(self.metric(found)) - float(self.metric(wanted))
-        return min((_snr(found[n], a) for n, a in wanted.items() if a.dtype.kind == "f"), default=float("inf"))
+        return min((_snr(found[n], a) for n, a in wanted.items() if a.dtype.kind in "fV"), default=float("inf"))
 
     @property
     def least(self) -> float:

@@ -34,7 +34,7 @@ def compute_in_f32(program: Program, ctx: Context) -> Program:
 
 
 def in_f32(program: Program, *, custom: frozenset[str] = frozenset(), boundary: _Boundary | None = None) -> Program:
-    """The program with f32 for 16-bit floats inside; its inputs and outputs as `boundary` says, else as they are.
+    """The program with f32 for 16-bit floats; inputs and outputs keep their types where `boundary` says so.
 
     What reads bits, and kernels that are not jfuse's, get 16 bits as before.   custom: composites that are such
     """
@@ -104,7 +104,8 @@ class _Boundary:
         narrow, wide = (Var(TensorType((1,), t)) for t in (dtype, DType.f32))
         reason = self.ctx.target.why_not(_cast(narrow, wide) if is_input else _cast(wide, narrow))
         if reason is not None:
-            self._tell(f"{'input' if is_input else 'output'} {name!r} is f32 instead of {dtype.value}: {reason}")
+            what, target = "input" if is_input else "output", self.ctx.target.name
+            self._tell(f"{what} {name!r} is f32 instead of {dtype.value}, which {target} has no CAST for")
         return reason is None
 
     def _tell(self, note: str) -> None:
@@ -118,12 +119,12 @@ def _with_boundary(signature: Signature, wide: Graph, boundary: _Boundary | None
     before, after = list[Eqn](), list[Eqn]()
     for i, (name, var) in enumerate(zip(signature.input_names, signature.graph.inputs, strict=False)):
         dtype = var.type.dtype
-        if dtype in NARROW and (boundary is None or boundary.keeps(name, dtype, is_input=True)):
+        if dtype in NARROW and boundary is not None and boundary.keeps(name, dtype, is_input=True):
             inputs[i] = replace(var)
             before.append(_cast(inputs[i], wide.inputs[i]))
     for i, (name, atom) in enumerate(zip(signature.output_names, signature.graph.outputs, strict=False)):
         dtype = atom.type.dtype
-        if dtype in NARROW and (boundary is None or boundary.keeps(name, dtype, is_input=False)):
+        if dtype in NARROW and boundary is not None and boundary.keeps(name, dtype, is_input=False):
             outputs[i] = atom if isinstance(atom, Const) else replace(atom)
             after += [] if isinstance(atom, Const) else [_cast(wide.outputs[i], outputs[i])]
     eqns = (*before, *wide.eqns, *after)

@@ -112,7 +112,7 @@ class Comparison:
         if step.kind in STEEP and not _all_finite(wanted):
             self._pass_over(f"inputs of {step.kind}: {self.reference.name} overflows, so they were not compared")
             return
-        if step.kind == ONE_INFINITE and any(np.isnan(a).any() for a in wanted.values() if a.dtype.kind == "f"):
+        if step.kind == ONE_INFINITE and any(np.isnan(a).any() for a in wanted.values() if a.dtype.kind in "fV"):
             return
         found = [outputs_and_states(calls, step.inputs, step.key) for calls in running]
         if self.same_states:
