@@ -37,7 +37,7 @@ from jfuse.verification.runners.in_micro import InMicro
 from jfuse.verification.runners.in_real_numbers import InRealNumbers
 from jfuse.verification.runners.on_xla import ComparedModel, OnXla
 from jfuse.verification.sides import Sides
-from jfuse.verification.subject import Subject
+from jfuse.verification.subject import Interface, Subject
 
 
 @dataclass(frozen=True)
@@ -167,8 +167,15 @@ def with_source_in_f32(sides: Sides) -> Sides:
         return sides
     if narrowest_computed(source.program) is None or any(map(chooses, _eqns(source))):
         return sides
-    wide = OnXla(Model(in_f32(source.program), limits=source.limits), "source in f32")
-    if _kept(wide) != _kept(sides.subjects[0]) or any(is_quantized(v.type) for e in _eqns(model) for v in e.outputs):
+    if any(is_quantized(v.type) for e in _eqns(model) for v in e.outputs):
+        return sides
+    names = ((s.output_names, s.graph.outputs, False) for s in model.program.signatures)
+    named = [*names, *((s.input_names, s.graph.inputs, True) for s in model.program.signatures)]
+    types = {(n, is_input): a.type.dtype for of, atoms, is_input in named for n, a in zip(of, atoms, strict=False)}
+    program = in_f32(source.program, lambda name, dtype, is_input: types.get((name, is_input)) is dtype)
+    wide = OnXla(Model(program, limits=source.limits), "source in f32")
+    ours, theirs = sides.subjects[0].signatures, wide.signatures
+    if any(key not in theirs or _alike(ours[key]) != _alike(theirs[key]) for key in ours):
         return sides
     return replace(sides, apart=(*sides.apart, *((subject, wide) for subject in sides.subjects)))
 
@@ -177,9 +184,9 @@ def _eqns(model: ComparedModel) -> Iterator[Eqn]:
     return (eqn for graph in model.program.graphs() for eqn in all_eqns(graph))
 
 
-def _kept(subject: Subject) -> dict[str, tuple[tuple[str, ...], tuple[str, ...]]]:
-    """What signatures keep and expose, by key."""
-    return {key: (of.states, of.exposed) for key, of in subject.signatures.items()}
+def _alike(of: Interface) -> object:
+    """What must be the same of two signatures that are called alike."""
+    return list(of.inputs), of.outputs, of.states, of.exposed
 
 
 def _alone(a: Any, unsafe: bool, limits: Limits) -> Sides:

@@ -41,8 +41,8 @@ class TargetCheck:
 
     open_inputs: inputs whose size is not fixed, where the target needs that. losses: what it does otherwise without
     telling. arena_bytes: the memory besides the file that tflite-micro needs on this machine; None where it was not
-    measured, `arena_note` says why. arena_bytes_32: an estimate of it on 32 bits. compiler: what Arm's compiler says of an Ethos-U, where it is installed;
-    compiler_refuses: whether it takes the file at all.
+    measured, `arena_note` says why. arena_bytes_32: an estimate of it on 32 bits. compiler: what Arm's compiler says of
+    an Ethos-U, where it is installed; compiler_refuses: whether it takes the file at all.
     """
 
     target: str
@@ -74,8 +74,8 @@ class TargetCheck:
         yield from (f"  warning: {text}" for text in self.losses)
         if self.arena_bytes is not None:
             yield (
-                f"  arena: {self.arena_bytes} bytes, the least that runs it in tflite-micro on this machine of 64 bits; "
-                f"about {self.arena_bytes_32} on 32 bits (an estimate)"
+                f"  arena: {self.arena_bytes} bytes, the least that runs it in tflite-micro on this machine of 64 bits; about "
+                f" {self.arena_bytes_32} on 32 bits (an estimate)"
             )
         if self.compiler:
             yield f"  compiler: {self.compiler}"

@@ -38,8 +38,8 @@ class MicroInterpreter:
     """One file in a process of its own, which ends with `close` or with this one.
 
     Inputs and outputs go by the names of the file's first signature. Raises JfuseError where the interpreter is not
-    installed, or signatures of the file are of several subgraphs; VerifyFailed where the interpreter refuses the file, and
-    LiteRtFailed where that ends its process or a call reaches one of the limits.
+    installed, or signatures of the file are of several subgraphs; VerifyFailed where the interpreter refuses the file,
+    and LiteRtFailed where that ends its process or a call reaches one of the limits.
     """
 
     def __init__(self, data: bytes, limits: Limits = DEFAULT_LIMITS) -> None:

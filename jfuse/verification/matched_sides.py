@@ -77,7 +77,8 @@ class MatchedSides:
             scales=self.scales if scales is None else scales,
         )
         if (model := self.sides.model) is not None:
-            reasons: list[Excused] = [source_overflows, Ties(model.program, self._imported, self.matches, self._functions).excused]
+            ties = Ties(model.program, self._imported, self.matches, self._functions)
+            reasons: list[Excused] = [source_overflows, ties.excused]
             if self.options.tolerance is None:  # one that was asked for holds whatever rounding does
                 reasons.append(Conditioning(model.program).excused)
             comparison.excused = either(*reasons)
@@ -95,7 +96,7 @@ class MatchedSides:
         return tolerance_of(program, key, output)
 
     def rounding_of_source(self, key: str, output: str) -> Tolerance | None:
-        """The tolerance of an output for what the reference alone rounds to 16 bits; None where it rounds nothing so."""
+        """The tolerance of an output for what the reference alone rounds to 16 bits; None where it does not."""
         ours, theirs, matched = self.sides.subjects[0].program, self.sides.reference.program, self.matches[key]
         if ours is None or theirs is None:
             return None

@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from functools import partial
+from typing import Any, TypeAlias
 
 import ml_dtypes
 import numpy as np
@@ -18,25 +19,29 @@ from jfuse.kernels import ops
 from jfuse.kernels.control import composite
 from jfuse.passes.context import Context
 
+KeepsType: TypeAlias = Callable[[str, DType, bool], bool]
+"""Told the name and type of an input (True) or output (False) of 16-bit floats, whether it keeps its type."""
 NARROW = frozenset({DType.f16, DType.bf16})
 _WELL_KNOWN = (math.sqrt(1 / 2), math.sqrt(2 / math.pi), 0.044715, 1 / 6, 1 / 3)
 """Numbers of spelled activations, which are known by their values. A decimal of few digits needs no row."""
 
 
 def compute_in_f32(program: Program, ctx: Context) -> Program:
-    """Let a program compute in f32 wherever it has 16-bit floats, its states too, unless the source's precision is kept.
+    """Let a program compute in f32 where it has 16-bit floats, its states too, unless the source's precision is kept.
 
     Inputs and outputs keep their types, with a CAST, where the target has one and the recipe wants no integers there.
     """
-    if ctx.precision == "source":
+    types = sorted({a.type.dtype.value for g in program.graphs() for a in _atoms(g) if a.type.dtype in NARROW})
+    if ctx.precision == "source" or not types:
         return program
-    return in_f32(program, custom=frozenset(ctx.tf_ops.custom_ops), boundary=_Boundary(ctx))
+    _tell(ctx, f'what the source computes in {", ".join(types)} is computed in f32; precision="source" keeps its types')
+    return in_f32(program, partial(_keeps_type, ctx), frozenset(ctx.tf_ops.custom_ops))
 
 
-def in_f32(program: Program, *, custom: frozenset[str] = frozenset(), boundary: _Boundary | None = None) -> Program:
-    """The program with f32 for 16-bit floats; inputs and outputs keep their types where `boundary` says so.
+def in_f32(program: Program, keeps_type: KeepsType, custom: frozenset[str] = frozenset()) -> Program:
+    """The program with f32 for 16-bit floats, but for what reads bits and kernels that are not jfuse's.
 
-    What reads bits, and kernels that are not jfuse's, get 16 bits as before.   custom: composites that are such
+    keeps_type: whether an input or output does.   custom: composites whose kernels are not jfuse's
     """
 
     def keeps(eqn: Eqn) -> bool:
@@ -47,13 +52,10 @@ def in_f32(program: Program, *, custom: frozenset[str] = frozenset(), boundary: 
 
     def changed(signature: Signature) -> Signature:
         graph = signature.graph
-        narrow = {a.type.dtype for a in _atoms(graph) if a.type.dtype in NARROW}
-        if not narrow:
+        if not _has_narrow(_atoms(graph)):
             return signature
-        if boundary is not None:
-            boundary.note(narrow)
         wide = _Widened(keeps).graph(graph, in_f32_types(graph))
-        return _with_boundary(replace(signature, states=tuple(map(_wide_state, signature.states))), wide, boundary)
+        return _with_boundary(replace(signature, states=tuple(map(_wide_state, signature.states))), wide, keeps_type)
 
     return with_signatures(program, changed)
 
@@ -84,47 +86,36 @@ def _as_written(array: np.ndarray) -> np.ndarray:
     return np.copysign(np.full_like(wide, written), wide)
 
 
-@dataclass
-class _Boundary:
-    """What becomes of inputs and outputs of 16-bit floats, and the notes on it."""
-
-    ctx: Context
-
-    def note(self, narrow: set[DType]) -> None:
-        """Tell that the program computes otherwise than the source."""
-        types = ", ".join(sorted(t.value for t in narrow))
-        self._tell(f'what the source computes in {types} is computed in f32; precision="source" keeps its types')
-
-    def keeps(self, name: str, dtype: DType, *, is_input: bool) -> bool:
-        """Whether an input or output keeps its type; a note where it does not."""
-        recipe = self.ctx.recipe
-        integers = None if recipe is None else recipe.inputs if is_input else recipe.outputs
-        if integers not in (None, DType.f32):
-            return False
-        narrow, wide = (Var(TensorType((1,), t)) for t in (dtype, DType.f32))
-        reason = self.ctx.target.why_not(_cast(narrow, wide) if is_input else _cast(wide, narrow))
-        if reason is not None:
-            what, target = "input" if is_input else "output", self.ctx.target.name
-            self._tell(f"{what} {name!r} is f32 instead of {dtype.value}, which {target} has no CAST for")
-        return reason is None
-
-    def _tell(self, note: str) -> None:
-        if note not in self.ctx.report.notes:
-            self.ctx.report.notes.append(note)
+def _keeps_type(ctx: Context, name: str, dtype: DType, is_input: bool) -> bool:
+    """Whether an input or output of a file keeps its type; a note where the target prevents it."""
+    recipe = ctx.recipe
+    if recipe is not None and (recipe.inputs if is_input else recipe.outputs) is not DType.f32:
+        return False
+    narrow, wide = (Var(TensorType((1,), t)) for t in (dtype, DType.f32))
+    has_cast = ctx.target.why_not(_cast(narrow, wide) if is_input else _cast(wide, narrow)) is None
+    if not has_cast:
+        what = "input" if is_input else "output"
+        _tell(ctx, f"{what} {name!r} is f32 instead of {dtype.value}, which {ctx.target.name} has no CAST for")
+    return has_cast
 
 
-def _with_boundary(signature: Signature, wide: Graph, boundary: _Boundary | None) -> Signature:
+def _tell(ctx: Context, note: str) -> None:
+    if note not in ctx.report.notes:
+        ctx.report.notes.append(note)
+
+
+def _with_boundary(signature: Signature, wide: Graph, keeps_type: KeepsType) -> Signature:
     """The signature on the graph in f32, with casts at inputs and outputs that keep their types."""
     inputs, outputs = list(wide.inputs), list(wide.outputs)
     before, after = list[Eqn](), list[Eqn]()
     for i, (name, var) in enumerate(zip(signature.input_names, signature.graph.inputs, strict=False)):
         dtype = var.type.dtype
-        if dtype in NARROW and boundary is not None and boundary.keeps(name, dtype, is_input=True):
+        if dtype in NARROW and keeps_type(name, dtype, True):
             inputs[i] = replace(var)
             before.append(_cast(inputs[i], wide.inputs[i]))
     for i, (name, atom) in enumerate(zip(signature.output_names, signature.graph.outputs, strict=False)):
         dtype = atom.type.dtype
-        if dtype in NARROW and boundary is not None and boundary.keeps(name, dtype, is_input=False):
+        if dtype in NARROW and keeps_type(name, dtype, False):
             outputs[i] = atom if isinstance(atom, Const) else replace(atom)
             after += [] if isinstance(atom, Const) else [_cast(wide.outputs[i], outputs[i])]
     eqns = (*before, *wide.eqns, *after)
@@ -133,7 +124,7 @@ def _with_boundary(signature: Signature, wide: Graph, boundary: _Boundary | None
 
 @dataclass
 class _Widened:
-    """A graph in f32 with 16 bits again around what `keeps` them, and without the casts that change nothing any more."""
+    """A graph in f32, with 16 bits around what `keeps` them, and without the casts that change nothing any more."""
 
     keeps: Callable[[Eqn], bool]
     _done: dict[int, Graph] = field(default_factory=dict)  # bodies that several equations share stay shared

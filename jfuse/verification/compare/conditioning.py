@@ -63,8 +63,8 @@ class Conditioning:
             if seed >= _FEW - 1 and not any(r is not None and r.may_yet for r in found):
                 break
         names = ", ".join(sorted({w.output for w in wrong if w not in left}))
-        rounded = "the source" if unit else "f32"
-        note = f"{names} of {step.key!r}: as far from the answer in float64 as roundings of {rounded} on the way move it"
+        whose = "the source" if unit else "f32"
+        note = f"{names} of {step.key!r}: as far from the answer in float64 as roundings of {whose} on the way move it"
         return left, (note,) if names else ()
 
 

@@ -20,7 +20,8 @@ def rounded_results(
 ) -> dict[str, Value]:
     """The outputs and states after calls in a row from the initial states, equation by equation on XLA.
 
-    seed: of the roundings; None for none. unit: of a coarser type that values are rounded to, as `unit_of` has it. What cannot be computed is None. Loops and branches count as one equation.
+    seed: of the roundings; None for none. unit: of a coarser type that values are rounded to, as `unit_of` has it.
+    What cannot be computed is None. Loops and branches count as one equation.
     """
     generator = None if seed is None else np.random.default_rng(seed)
     states: list[Value] = [s.initial.array for s in signature.states]
@@ -36,9 +37,7 @@ def rounded_results(
     return found
 
 
-def _results(
-    eqn: Eqn, env: Mapping[Var, Value], generator: np.random.Generator | None, unit: float
-) -> Sequence[Value]:
+def _results(eqn: Eqn, env: Mapping[Var, Value], generator: np.random.Generator | None, unit: float) -> Sequence[Value]:
     operands = [value_of(a, env) for a in eqn.inputs]
     if generator is None:
         return compute(eqn, operands, env)

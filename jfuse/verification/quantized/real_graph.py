@@ -55,10 +55,10 @@ class RealSignature:
 
 
 def is_rounded_file(graphs: Sequence[Graph]) -> bool:
-    """Whether constants or values of the graphs are integers that stand for real numbers, or constants are f16."""
-    inner = [g for graph in graphs for g in all_graphs(graph)]
-    atoms = [a for g in inner for e in g.eqns for a in (*e.inputs, *e.outputs) if a is not None]
-    return any(is_quantized(a.type) or (isinstance(a, Const) and a.type.dtype is DType.f16) for a in atoms)
+    """Whether values of the graphs are integers that stand for real numbers, or constants became f16 for the file."""
+    eqns = [e for graph in graphs for g in all_graphs(graph) for e in g.eqns]
+    made_f16 = (isinstance(a, Const) and a.type.dtype is DType.f16 for e in eqns if e.op.scales for a in e.inputs)
+    return any(made_f16) or any(is_quantized(a.type) for e in eqns for a in (*e.inputs, *e.outputs) if a is not None)
 
 
 def real_signature(signature: Signature) -> RealSignature:
