@@ -74,8 +74,8 @@ class TargetCheck:
         yield from (f"  warning: {text}" for text in self.losses)
         if self.arena_bytes is not None:
             yield (
-                f"  arena: {self.arena_bytes} bytes, the least that runs it in tflite-micro on this machine of 64 bits; about "
-                f" {self.arena_bytes_32} on 32 bits (an estimate)"
+                f"  arena: {self.arena_bytes} bytes, the least that runs it in tflite-micro on this machine of 64 "
+                f"bits; about {self.arena_bytes_32} on 32 bits (an estimate)"
             )
         if self.compiler:
             yield f"  compiler: {self.compiler}"

@@ -57,8 +57,8 @@ def _header(data: bytes, name: str, arena: tuple[int, int] | None) -> str:
         lines += [
             "",
             "// Memory besides the model: the smallest array, aligned to 16 bytes, in which tflite-micro's interpreter",
-            "// runs it on a 64-bit machine. What AllocateTensors needs for a moment is part of it. There is no margin but",
-            "// the rounding up to 16 bytes.",
+            "// runs it on a 64-bit machine. What AllocateTensors needs for a moment is part of it. The margin is the",
+            "// rounding up to 16 bytes, and no more.",
             f"// With pointers of 32 bits about {on_32_bits} bytes do: an estimate, to be tried.",
             f"constexpr int {name}_arena_bytes = {needed};",
         ]
