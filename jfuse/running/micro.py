@@ -185,7 +185,7 @@ def _rounded_up(count: int) -> int:
 def _names(data: bytes) -> tuple[list[str], list[str]]:
     """The names of the inputs and outputs in the order of the first subgraph, which is all that is run."""
     model = schema.ModelT.InitFromPackedBuf(data, 0)
-    signatures, graph = model.signatureDefs or (), model.subgraphs[0]
+    signatures, graph = list(model.signatureDefs or []), model.subgraphs[0]
     if len({s.subgraphIndex for s in signatures}) != 1:
         raise JfuseError(
             "tflite-micro runs files with one signature",

@@ -115,9 +115,13 @@ def _with_boundary(signature: Signature, wide: Graph, keeps_type: KeepsType) -> 
             before.append(_cast(inputs[i], wide.inputs[i]))
     for i, (name, atom) in enumerate(zip(signature.output_names, signature.graph.outputs, strict=False)):
         dtype = atom.type.dtype
-        if dtype in NARROW and keeps_type(name, dtype, False):
-            outputs[i] = atom if isinstance(atom, Const) else replace(atom)
-            after += [] if isinstance(atom, Const) else [_cast(wide.outputs[i], outputs[i])]
+        if dtype not in NARROW or not keeps_type(name, dtype, False):
+            continue
+        if isinstance(atom, Const):
+            outputs[i] = atom
+        else:
+            outputs[i] = own = replace(atom)
+            after.append(_cast(wide.outputs[i], own))
     eqns = (*before, *wide.eqns, *after)
     return replace(signature, graph=Graph(wide.name, tuple(inputs), eqns, tuple(outputs)))
 

@@ -15,6 +15,7 @@ import numpy as np
 from jfuse.ir.graph import Const, Program, Signature
 from jfuse.ir.types import DType
 from jfuse.ir.walk import with_float
+from jfuse.measure import relative_error
 from jfuse.proof.inputs import CallInputs
 from jfuse.verification.compare.ties import chooses
 from jfuse.verification.compare.wrong import Wrong
@@ -82,15 +83,19 @@ def _wide(array: np.ndarray) -> np.ndarray:
 def source_overflows(
     step: CallInputs, wrong: Sequence[Wrong], before: Sequence[CallInputs] = ()
 ) -> tuple[Sequence[Wrong], Sequence[str]]:
-    """The wrong outputs but those where a source of 16 bits alone overflows; a note on these."""
-    over = [bool(w.tolerance.unit) and not _finite(w.wanted) and _finite(w.found) for w in wrong]
-    names = ", ".join(sorted({w.output for w, is_over in zip(wrong, over, strict=True) if is_over}))
-    note = f"{names} of {step.key!r}: the source overflows its 16 bits, so that such calls were not compared with it"
-    return [w for w, is_over in zip(wrong, over, strict=True) if not is_over], (note,) if names else ()
+    """The wrong outputs but those that are right wherever a source of 16 bits is finite; a note on these."""
+    left = [w for w in wrong if not (w.tolerance.unit and _differs_by_overflow(w))]
+    names = ", ".join(sorted({w.output for w in wrong} - {w.output for w in left}))
+    note = f"{names} of {step.key!r}: where the source overflows its 16 bits the file was not compared with it"
+    return left, (note,) if names else ()
 
 
-def _finite(array: np.ndarray) -> bool:
-    return bool(np.isfinite(array.astype(np.float64)).all())
+def _differs_by_overflow(wrong: Wrong) -> bool:
+    if wrong.found.size != wrong.wanted.size:
+        return False
+    found, wanted = wrong.found.reshape(wrong.wanted.shape).astype(np.float64), wrong.wanted.astype(np.float64)
+    over = np.isfinite(found) & ~np.isfinite(wanted)
+    return bool(over.any()) and relative_error(found, np.where(over, found, wanted)) <= wrong.tolerance.value
 
 
 @dataclass

@@ -58,7 +58,7 @@ def beside_narrow(own: Tolerance, source: Tolerance | None) -> Tolerance:
     """The tolerance of an output of which the source errs by `source`, as `of_narrow_source` has it."""
     if own is EXACT or source is None:
         return own
-    if own.value >= source.value:
+    if own.value > source.value:
         return replace(own, unit=source.unit)
     return replace(source, per_element=own.per_element)
 
