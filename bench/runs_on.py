@@ -193,7 +193,7 @@ def markdown(result: Mapping[str, Any]) -> str:
         "",
         "Files are for the [target](targets.md) of the runtime, for OpenVINO, TVM and IREE in straight code of",
         "plain operators. For the last three columns, which do not run here, the table says whether there is such a",
-        "file. The arena is the least, besides the model, in which tflite-micro runs the file on this machine.",
+        "file. The arena is what tflite-micro counts besides the model on this machine.",
         "",
         f"Measured on {result['machine']}, with {', '.join(f'{n} {v}' for n, v in result['versions'].items())}.",
         "",

@@ -226,7 +226,7 @@ def test_the_text_after_each_pass_is_written_to_a_folder(tmp_path: Path) -> None
     names = [path.name for path in sorted(folder.iterdir())]
     assert names == [f"{number:02d}_{step.__name__}.txt" for number, step in enumerate(PIPELINE)]
     assert names[4] == "04_while_to_scan.txt"
-    assert " = scan[" in (folder / names[3]).read_text()
+    assert " = scan[" in (folder / names[4]).read_text()
     assert (folder / names[-1]).read_text() == str(result.graphs()[0])
 
 
