@@ -87,7 +87,7 @@ def measured(source: Any, pythons: Mapping[str, str], folder: Path) -> dict[str,
     lite = files["tflite-micro"]
     if not isinstance(lite, str) and has_micro():
         arena, _ = measured_arena(lite.program, lite.to_bytes())
-        found["arena"] = "" if arena is None else str(arena)
+        found["arena"] = "" if arena is None else str(arena.needed)
     return found
 
 

@@ -13,7 +13,7 @@ from jfuse.errors import JfuseError, need_choice, shown
 from jfuse.last_resort import only_jfuse_errors
 from jfuse.limits import DEFAULT_LIMITS, Limits, need_limits
 from jfuse.model import Model
-from jfuse.sides import sides_of, with_runtimes
+from jfuse.sides import sides_of, with_runtimes, with_source_in_f32
 from jfuse.verification.options import EDGES, FindingOptions, SamplingOptions, VerifyOptions
 from jfuse.verification.result import Verification
 from jfuse.verification.verify import OnProgress, verify_sides
@@ -96,7 +96,8 @@ def verify(
         tolerance,
     )
     with _on(device):
-        sides = with_runtimes(sides_of(a, b if b is not None else reference, unsafe=unsafe, limits=limits), runtimes)
+        sides = with_source_in_f32(sides_of(a, b if b is not None else reference, unsafe=unsafe, limits=limits))
+        sides = with_runtimes(sides, runtimes)
         found = verify_sides(sides, options, on_progress)
     if isinstance(a, Model):
         a.report.compared(found.differences, found.notes)

@@ -30,7 +30,7 @@ from jfuse.passes.pipeline import PIPELINE
 from jfuse.quantization.data import CalibrationData
 from jfuse.quantization.recipe import Recipe
 from jfuse.quantized_sizes import source_bytes
-from jfuse.sides import with_installed
+from jfuse.sides import with_installed, with_source_in_f32
 from jfuse.tflite.model_metadata import Metadata, metadata_of
 from jfuse.tflite.targets.catalog import target_named
 from jfuse.verification.allocation import need_allocation
@@ -64,6 +64,7 @@ def convert(
     prefer: str = RecurrenceOptions.prefer,
     machine: str = RecurrenceOptions.machine,
     target: str = LoweringOptions.target,
+    precision: str = LoweringOptions.precision,
     strict: bool = LoweringOptions.strict,
     select_tf_ops: bool = TfOpOptions.select_tf_ops,
     custom_ops: Mapping[str, CustomOptions] | None = None,
@@ -107,6 +108,7 @@ def convert(
         target=target,
         strict=strict,
         dump_dir=None if dump_dir is None else path_of("dump_dir=", dump_dir),
+        precision=precision,
     )
     started = time.perf_counter()
     on_stage("import")
@@ -140,6 +142,7 @@ def _compare(lite: Model, source: Model, runtime: str, options: VerifyOptions, d
     if options.sampling.inputs is None and passes_infinities_on(source.program) and not leaks_infinities(lite.program):
         options = replace(options, sampling=replace(options.sampling, edges="infinite"))
     sides, notes = with_installed(Sides.of_model(lite.unquantized or lite, source), runtime)
+    sides = with_source_in_f32(sides)
     try:
         found = verify_sides(sides, options)
     except VerifyFailed as failed:

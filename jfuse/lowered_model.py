@@ -59,6 +59,7 @@ def lower(
     machine: str = RecurrenceOptions.machine,
     forms: Mapping[str, str] | None = None,
     target: str = LoweringOptions.target,
+    precision: str = LoweringOptions.precision,
     strict: bool = LoweringOptions.strict,
     select_tf_ops: bool = TfOpOptions.select_tf_ops,
     custom_ops: Mapping[str, CustomOptions] | None = None,
@@ -86,6 +87,8 @@ def lower(
     target: what runs the file: "litert", "litert>=2.14" for the oldest runtime that must take it, "tflite-micro",
         "cmsis-nn", "ethos-u55", "ethos-u65", "ethos-u85", "litert-gpu" or "google-tensor". Operators that it lacks are
         spelled in others; what it loses is in `report.notes`.
+    precision: "float32" computes in f32 where the source has f16 or bf16, as models under mixed precision do; "source"
+        keeps its types. Inputs and outputs keep them in both.
     strict: a function that the source marks (`experimental_implements`) and that does not fuse is an error, which names
         the function, the rule and the reason; so is a recipe that makes nothing smaller.
     select_tf_ops: write ops without a rule as Flex operators, which only a runtime with the Flex delegate runs.
@@ -110,6 +113,7 @@ def lower(
         target=target,
         strict=strict,
         dump_dir=None if dump_dir is None else path_of("dump_dir=", dump_dir),
+        precision=precision,
     )
     return lowered(model, options, passes, on_stage)
 
@@ -148,6 +152,7 @@ def _lowered(model: Model, options: LoweringOptions, passes: tuple[PipelineStep,
         on_stage=on_stage,
         variables=model.imported.variable_names if model.imported else (),
         recipe=recipe,
+        precision=options.precision,
         halves=halves,
     )
     before, after = around_quantization(passes)

@@ -293,14 +293,14 @@ class Model(Shown):
         """Write the file as C++ source for tflite-micro: model.cc, and beside it model.h and model_ops.h.
 
         The header has the length and, where tflite-micro's interpreter is installed and runs the file, the arena in
-        bytes; model_ops.h adds the operators of the model to a MicroMutableOpResolver.
+        bytes that it needs; model_ops.h adds the operators of the model to a MicroMutableOpResolver.
         """
         target = Path(path)
         if target.suffix not in CPP_SUFFIXES:
             raise JfuseError("a C++ source has another suffix", where=str(path), expected=", ".join(CPP_SUFFIXES))
         data = self.to_bytes()
         arena, _ = measured_arena(self.program, data)
-        texts = c_files(data, target, arena)
+        texts = c_files(data, target, None if arena is None else (arena.needed, arena.on_32_bits))
         for name, text in texts.items():
             write_atomic(target.with_name(name), text.encode())
         return tuple(target.with_name(name) for name in texts)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from jfuse.errors import JfuseError, LowerError, need_choice
 from jfuse.frontends.jax_functions.source import is_jax_function
+from jfuse.ir.graph import Eqn
 from jfuse.ir.types import DType, TensorType
 from jfuse.ir.walk import all_eqns
 from jfuse.kernels.core.integer_types import is_quantized
@@ -16,6 +17,7 @@ from jfuse.limits import DEFAULT_LIMITS, Limits
 from jfuse.loading import load
 from jfuse.model import Model
 from jfuse.option_values import names_of
+from jfuse.passes.legalize.float_precision import in_f32
 from jfuse.proof.inputs import open_sizes
 from jfuse.quantization.real_boundaries import with_real_boundaries
 from jfuse.running.micro import has_micro
@@ -26,14 +28,16 @@ from jfuse.tflite.read.file import load_tflite
 from jfuse.tflite.targets.names import RUNTIMES
 from jfuse.tflite.write.named_file import with_signature
 from jfuse.verification.compare.read_back import reads_back
+from jfuse.verification.compare.ties import chooses
+from jfuse.verification.compare.tolerance import narrowest_computed
 from jfuse.verification.runners.in_functions import source_of
 from jfuse.verification.runners.in_jax import InJax, parameter_names, stated_inputs
 from jfuse.verification.runners.in_litert import InLiteRt
 from jfuse.verification.runners.in_micro import InMicro
 from jfuse.verification.runners.in_real_numbers import InRealNumbers
-from jfuse.verification.runners.on_xla import OnXla
+from jfuse.verification.runners.on_xla import ComparedModel, OnXla
 from jfuse.verification.sides import Sides
-from jfuse.verification.subject import Subject
+from jfuse.verification.subject import Interface, Subject
 
 
 @dataclass(frozen=True)
@@ -150,6 +154,39 @@ def with_installed(sides: Sides, runtime: str) -> tuple[Sides, list[str]]:
     if runtime == "" or has_micro():
         return with_runtimes(sides, [runtime] if runtime else []), []
     return sides, [f"{runtime} is not installed (jfuse[micro]): the file was compared in LiteRT alone"]
+
+
+def with_source_in_f32(sides: Sides) -> Sides:
+    """The sides with the source computed in f32 on XLA as one more, where it alone has 16-bit floats.
+
+    There a file of f32 is compared as closely as any other. Not where a choice is made of real numbers: roundings that
+    decide it are looked for in the source itself.
+    """
+    source, model = sides.source, sides.model
+    if source is None or model is None or source is model or narrowest_computed(model.program) is not None:
+        return sides
+    if narrowest_computed(source.program) is None or any(map(chooses, _eqns(source))):
+        return sides
+    if any(is_quantized(v.type) for e in _eqns(model) for v in e.outputs):
+        return sides
+    names = ((s.output_names, s.graph.outputs, False) for s in model.program.signatures)
+    named = [*names, *((s.input_names, s.graph.inputs, True) for s in model.program.signatures)]
+    types = {(n, is_input): a.type.dtype for of, atoms, is_input in named for n, a in zip(of, atoms, strict=False)}
+    program = in_f32(source.program, lambda name, dtype, is_input: types.get((name, is_input)) is dtype)
+    wide = OnXla(Model(program, limits=source.limits), "source in f32")
+    ours, theirs = sides.subjects[0].signatures, wide.signatures
+    if any(key not in theirs or _alike(ours[key]) != _alike(theirs[key]) for key in ours):
+        return sides
+    return replace(sides, apart=(*sides.apart, *((subject, wide) for subject in sides.subjects)))
+
+
+def _eqns(model: ComparedModel) -> Iterator[Eqn]:
+    return (eqn for graph in model.program.graphs() for eqn in all_eqns(graph))
+
+
+def _alike(of: Interface) -> object:
+    """What must be the same of two signatures that are called alike."""
+    return list(of.inputs), of.outputs, of.states, of.exposed
 
 
 def _alone(a: Any, unsafe: bool, limits: Limits) -> Sides:

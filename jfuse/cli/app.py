@@ -21,7 +21,16 @@ from jfuse.cli import interrupts, measured_commands, options
 from jfuse.cli.frame import LikeTfliteConvert, app, work
 from jfuse.cli.options import need_target, one_of
 from jfuse.limits import Limits
-from jfuse.passes.options import LOOPS, MACHINES, PADDINGS, PREFERENCES, STATES, LoweringOptions, RecurrenceOptions
+from jfuse.passes.options import (
+    LOOPS,
+    MACHINES,
+    PADDINGS,
+    PRECISIONS,
+    PREFERENCES,
+    STATES,
+    LoweringOptions,
+    RecurrenceOptions,
+)
 from jfuse.tflite.targets.names import RUNTIMES
 from jfuse.verification.options import EDGES, SamplingOptions
 
@@ -87,6 +96,7 @@ def convert(
     prefer: options.Prefer = RecurrenceOptions.prefer,
     machine: options.Machine = RecurrenceOptions.machine,
     target: options.Target = LoweringOptions.target,
+    precision: options.Precision = LoweringOptions.precision,
     strict: options.Strict = False,
     select_tf_ops: options.SelectTfOps = False,
     custom_op: options.CustomOps = None,
@@ -111,6 +121,7 @@ def convert(
     one_of("prefer", prefer, PREFERENCES)
     one_of("machine", machine, MACHINES)
     one_of("padding", padding, PADDINGS)
+    one_of("precision", precision, PRECISIONS)
     need_target(target)
     options.need_cpp(c_array)
     options.need_recipe("quantize", quantize, calibration)
@@ -136,6 +147,7 @@ def convert(
             prefer=prefer,
             machine=machine,
             target=target,
+            precision=precision,
             strict=strict,
             select_tf_ops=select_tf_ops,
             custom_ops=dict.fromkeys(custom_op or ()),

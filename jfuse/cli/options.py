@@ -30,6 +30,7 @@ Padding = Annotated[str | None, typer.Option(help="Your promise of every mask: r
 State = Annotated[str, typer.Option(help="What lasts from one invoke to the next: source, reset, keep or io.")]
 Loop = Annotated[str, typer.Option(help="Recurrences that do not fuse: auto, while or unroll.")]
 Prefer = Annotated[str, typer.Option(help="fused; speed: a loop where that is faster; or size: the smallest loops.")]
+Precision = Annotated[str, typer.Option(help="Of what the source has in f16 or bf16: float32, or source.")]
 Machine = Annotated[str, typer.Option(help=f"Whose measured times choose forms: {', '.join(MACHINES)}.")]
 Target = Annotated[
     str, typer.Option(help=f"What runs the file: {', '.join(NAMES)}; X.Y is the oldest runtime that must take it.")

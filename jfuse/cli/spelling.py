@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 
-from jfuse.passes.options import LOOPS, MACHINES, PADDINGS, PREFERENCES, STATES
+from jfuse.passes.options import LOOPS, MACHINES, PADDINGS, PRECISIONS, PREFERENCES, STATES
 from jfuse.verification.options import EDGES
 
 _VALUE = r"""(?P<value>"[^"\n]*"|'[^'\n]*'|\[[^\]\n]*\]|\{[^}\n]*\}|[\w.-]+|…)"""
@@ -104,6 +104,7 @@ _SPELLED: dict[str, Callable[[str], str]] = {
     "edges": _chosen("--edges", EDGES),
     "loop": _chosen("--loop", LOOPS),
     "padding": _chosen("--padding", PADDINGS),
+    "precision": _chosen("--precision", PRECISIONS),
     "prefer": _chosen("--prefer", PREFERENCES),
     "machine": _chosen("--machine", MACHINES),
     "state": _chosen("--state", STATES),

@@ -54,7 +54,7 @@ class Goal:
         """How good outputs are: the least SNR, or the metric less the float model's."""
         if self.metric is not None:
             return self._measured(found) - self._measured(wanted)
-        return min((_snr(found[n], a) for n, a in wanted.items() if a.dtype.kind == "f"), default=float("inf"))
+        return min((_snr(found[n], a) for n, a in wanted.items() if a.dtype.kind in "fV"), default=float("inf"))
 
     def _measured(self, outputs: Outputs) -> float:
         """The metric of outputs; raises JfuseError where it gives no number."""

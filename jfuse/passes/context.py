@@ -59,7 +59,7 @@ class Context:
     target: what the file is for. variables: the names of the source's variables, which are paths of layers.
     sub: what passes run on parts of a graph.
     recipe: how to quantize; None for not at all. calibrate: finds ranges for it. halves: whether the source keeps
-    constants in f16: so does what stays float.
+    constants in f16: so does what stays float. precision: as `PRECISIONS` has it.
     """
 
     rules: RuleSet = field(default_factory=lambda: DEFAULT)
@@ -73,6 +73,7 @@ class Context:
     recipe: Recipe | None = None
     calibrate: Calibrate | None = None
     halves: bool = False
+    precision: str = "float32"
 
     def rounds_weights(self, eqn: Eqn) -> bool:
         """Whether the recipe keeps constant weights of an equation in 8 bits or fewer."""

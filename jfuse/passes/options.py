@@ -19,6 +19,7 @@ STATES = ("source", "reset", "keep", "io")
 PADDINGS = (None, "right", "left")
 LOOPS = ("auto", "while", "unroll")
 PREFERENCES = ("fused", "speed", "size")
+PRECISIONS = ("float32", "source")
 ANY_MACHINE = "any"
 MACHINES = (ANY_MACHINE, "zen4", "zen4-avx2", "emerald-rapids")
 """The processors on which recurrences were measured in each form; before them the choice that is good on all."""
@@ -118,7 +119,7 @@ class QuantizationOptions:
 
 @dataclass(frozen=True)
 class LoweringOptions:
-    """All that `jfuse.lower` takes besides the model."""
+    """All that `jfuse.lower` takes besides the model. Raises JfuseError for a precision that there is not."""
 
     rules: tuple[Rule, ...] = ()
     recurrence: RecurrenceOptions = RecurrenceOptions()
@@ -127,3 +128,7 @@ class LoweringOptions:
     target: str = "litert"
     strict: bool = False
     dump_dir: Path | None = None
+    precision: str = "float32"
+
+    def __post_init__(self) -> None:
+        need_choice("precision", self.precision, PRECISIONS)

@@ -19,12 +19,13 @@ from jfuse.passes.context import Context, Lowered, SubPasses
 from jfuse.passes.fuse.fuse import fuse
 from jfuse.passes.fuse.recover import recover
 from jfuse.passes.gates.builtins_only import no_lost_ops, only_operators, plain_numbers
+from jfuse.passes.gates.callable_on_target import callable_on_target
 from jfuse.passes.gates.custom_ops import custom_operators
 from jfuse.passes.gates.debug_metadata import drop_debug_metadata
-from jfuse.passes.gates.fixed_sizes import fixed_sizes
 from jfuse.passes.gates.states_on_target import states_on_target
 from jfuse.passes.legalize.complex_parts import complex_parts
 from jfuse.passes.legalize.dense_weights import dense_weights
+from jfuse.passes.legalize.float_precision import compute_in_f32
 from jfuse.passes.legalize.legalize_broadcast import legalize_broadcast
 from jfuse.passes.legalize.legalize_dtypes import legalize_dtypes
 from jfuse.passes.legalize.legalize_target import legalize_target
@@ -97,11 +98,13 @@ def alone(run: Callable[[Of], Of]) -> Callable[[Of, Context], Of]:
 
 
 PIPELINE: tuple[PipelineStep, ...] = (
-    Stage(fixed_sizes, on="program"),  # of what the user gave, before anything that takes time
+    Stage(callable_on_target, on="program"),  # of what the user gave, before anything that takes time
     Stage(alone(dense_weights)),  # before plain_numbers, which takes no operator without an op
     Stage(plain_numbers, on="program"),  # before all passes that reason about what ops compute
     # before any pass replaces the equations that it describes
     Stage(drop_debug_metadata, NO_DEBUG_METADATA, on="program"),
+    # before all passes that look for operators: what they look for is spelled in f32, without casts between
+    Stage(compute_in_f32, on="program"),
     Stage(while_to_scan),  # first of all rewrites: recurrences are looked for in scans only
     Stage(promote_loops),  # before all passes that read scans: rules speak of f32
     Stage(alone(fold_selects)),  # before reroll and split_scans, which would take a decided choice for a mask

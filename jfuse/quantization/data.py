@@ -287,7 +287,7 @@ class _Cut:
         if converted.dtype.kind in "iu":
             beyond = end is not None and converted.size and int(converted.max()) >= end
             return None if beyond or not np.array_equal(converted, self.array) else _Cut(converted, self.rows)
-        if converted.dtype is not self.array.dtype and converted.dtype.kind == "f" and not is_finite(converted):
+        if converted.dtype is not self.array.dtype and converted.dtype.kind in "fV" and not is_finite(converted):
             return None
         return _Cut(converted, self.rows)
 
@@ -370,7 +370,7 @@ def is_finite(array: np.ndarray) -> bool:
 
 
 def _check_values(array: np.ndarray, where: str, end: int | None = None) -> None:
-    if array.dtype.kind == "f" and not is_finite(array):
+    if array.dtype.kind in "fV" and not is_finite(array):
         place = tuple(map(int, np.argwhere(~np.isfinite(array))[0]))
         raise JfuseError(
             f"{where} is not finite",

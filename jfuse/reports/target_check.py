@@ -40,9 +40,9 @@ class TargetCheck:
     """What a target makes of a file.
 
     open_inputs: inputs whose size is not fixed, where the target needs that. losses: what it does otherwise without
-    telling. arena_bytes: the memory besides the file in tflite-micro on this machine; None where it was not measured,
-    `arena_note` says why. compiler: what Arm's compiler says of an Ethos-U, where it is installed;
-    compiler_refuses: whether it takes the file at all.
+    telling. arena_bytes: the memory besides the file that tflite-micro needs on this machine; None where it was not
+    measured, `arena_note` says why. arena_bytes_32: an estimate of it on 32 bits. compiler: what Arm's compiler says of
+    an Ethos-U, where it is installed; compiler_refuses: whether it takes the file at all.
     """
 
     target: str
@@ -50,6 +50,7 @@ class TargetCheck:
     open_inputs: tuple[str, ...]
     losses: tuple[str, ...]
     arena_bytes: int | None = None
+    arena_bytes_32: int | None = None
     arena_note: str = ""
     compiler: str = ""
     compiler_refuses: bool = False
@@ -72,7 +73,10 @@ class TargetCheck:
         )
         yield from (f"  warning: {text}" for text in self.losses)
         if self.arena_bytes is not None:
-            yield f"  arena: {self.arena_bytes} bytes, measured in tflite-micro's interpreter on this machine"
+            yield (
+                f"  arena: {self.arena_bytes} bytes, the least that runs it in tflite-micro on this machine of 64 "
+                f"bits; about {self.arena_bytes_32} on 32 bits (an estimate)"
+            )
         if self.compiler:
             yield f"  compiler: {self.compiler}"
         if self.arena_note:
@@ -95,7 +99,9 @@ def check_target(program: Program, data: bytes, target: Target) -> TargetCheck:
     if target.runtime != "tflite-micro" or not checked.runs:
         return checked
     arena, note = measured_arena(program, data)
-    return replace(checked, arena_bytes=arena, arena_note=note)
+    if arena is None:
+        return replace(checked, arena_note=note)
+    return replace(checked, arena_bytes=arena.needed, arena_bytes_32=arena.on_32_bits)
 
 
 def _compiled(checked: TargetCheck, data: bytes) -> TargetCheck:

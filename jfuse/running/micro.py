@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
+from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import Any
 
@@ -16,7 +18,13 @@ from jfuse.running.patience import Patience, ProcessWatch
 from jfuse.running.worker import LiteRtFailed, Refused, Worker
 
 _ARENA = re.compile(r"Arena allocation total (\d+) bytes")
+_POINTERS = re.compile(
+    r"'(?:TfLiteEvalTensor data|Persistent TfLiteTensor (?:quantization )?data|NodeAndRegistration struct)' used (\d+)"
+)
+"""Structs of pointers, and of little else: on 32 bits they are half as large."""
 _LEAST_ARENA = 1 << 20
+_ALIGNED = 16
+"""Bytes to which the interpreter aligns what it places, and to which an arena is rounded up."""
 _FILE = 1  # its number: each process has this one
 _LAST_WORDS = 600  # characters of what it printed
 
@@ -29,9 +37,9 @@ def has_micro() -> bool:
 class MicroInterpreter:
     """One file in a process of its own, which ends with `close` or with this one.
 
-    Inputs and outputs go by the names of the file's only signature. Raises JfuseError where the interpreter is not
-    installed, or the file has more signatures than one; VerifyFailed where the interpreter refuses the file, and
-    LiteRtFailed where that ends its process or a call reaches one of the limits.
+    Inputs and outputs go by the names of the file's first signature. Raises JfuseError where the interpreter is not
+    installed, or signatures of the file are of several subgraphs; VerifyFailed where the interpreter refuses the file,
+    and LiteRtFailed where that ends its process or a call reaches one of the limits.
     """
 
     def __init__(self, data: bytes, limits: Limits = DEFAULT_LIMITS) -> None:
@@ -54,14 +62,18 @@ class MicroInterpreter:
         """Clear what the file keeps from call to call."""
         self._ask("reset")
 
-    def arena_bytes(self) -> int:
-        """The memory that the file takes besides itself, as the interpreter counts it on this machine."""
+    def allocated(self) -> tuple[int, int]:
+        """The bytes that stay allocated on this machine, and those of structs of pointers among them."""
         self._ask("tell_arena")
         said = self._worker.said()
         found = _ARENA.search(said)
         if found is None:
             raise VerifyFailed("tflite-micro's interpreter does not tell its memory", found=said or None)
-        return int(found.group(1))
+        return int(found.group(1)), sum(map(int, _POINTERS.findall(said)))
+
+    def runs_in(self, arena: int, inputs: Mapping[str, np.ndarray]) -> bool:
+        """Whether an interpreter in an arena of so many bytes runs the file; this one goes on where it can."""
+        return bool(self._ask("runs_in", arena, [np.asarray(inputs[name], order="C") for name in self.inputs]))
 
     def close(self) -> None:
         """End the process of the interpreter."""
@@ -99,16 +111,27 @@ class MicroInterpreter:
             raise
 
 
-def measured_arena(program: Program, data: bytes) -> tuple[int | None, str]:
-    """The memory in bytes that a file takes besides itself in tflite-micro, after one call; None, and why, without.
+@dataclass(frozen=True)
+class Arena:
+    """The memory in bytes that a file needs besides itself in tflite-micro.
+
+    needed: on this machine, of 64 bits: the least in which it runs, rounded up to 16. on_32_bits: an estimate.
+    """
+
+    needed: int
+    on_32_bits: int
+
+
+def measured_arena(program: Program, data: bytes) -> tuple[Arena | None, str]:
+    """The memory that a file needs besides itself in tflite-micro; None, and why, without.
 
     program: what the file says.
     """
     if not has_micro():
         return None, "not measured: tflite-micro's interpreter is not installed (jfuse[micro])"
-    if len(program.signatures) != 1:
+    if len(program.graphs()) != 1:
         return None, "not measured: tflite-micro runs files with one signature"
-    (signature,) = program.signatures
+    signature = program.signatures[0]
     types = {n: v.type for n, v in zip(signature.input_names, signature.graph.inputs, strict=False)}
     if not all(t.is_static for t in types.values()):
         return None, "not measured: sizes are open"
@@ -116,20 +139,60 @@ def measured_arena(program: Program, data: bytes) -> tuple[int | None, str]:
     try:
         with MicroInterpreter(data) as interpreter:
             interpreter.run(inputs)
-            return interpreter.arena_bytes(), ""
+            allocated, pointers = interpreter.allocated()
+        needed = _least_arena(data, inputs, allocated)
     except JfuseError as error:
         return None, f"not measured: {error.message}: {error.found}"
+    return Arena(needed, _rounded_up(needed - pointers // 2)), ""
+
+
+def _least_arena(data: bytes, inputs: Mapping[str, np.ndarray], allocated: int) -> int:
+    """The least arena in which a file runs, a multiple of 16 bytes; `allocated` of them stay in use.
+
+    AllocateTensors needs more for a moment, while it plans, than what stays. Bisection: no arena of `low` units of 16
+    bytes runs the file, one of `high` does.
+    """
+    interpreter = MicroInterpreter(data)
+
+    def runs_in(units: int) -> bool:
+        nonlocal interpreter
+        try:
+            return interpreter.runs_in(units * _ALIGNED, inputs)
+        except LiteRtFailed as error:
+            if error.cause != "crash":
+                raise
+            interpreter = MicroInterpreter(data)
+            return False
+
+    try:
+        high = _rounded_up(allocated) // _ALIGNED
+        low = high - 1
+        step = max(high // 8, 8)
+        while not runs_in(high):
+            low, high, step = high, high + step, 2 * step
+        while high - low > 1:
+            middle = (low + high) // 2
+            low, high = (low, middle) if runs_in(middle) else (middle, high)
+    finally:
+        interpreter.close()
+    return high * _ALIGNED
+
+
+def _rounded_up(count: int) -> int:
+    return -(-count // _ALIGNED) * _ALIGNED
 
 
 def _names(data: bytes) -> tuple[list[str], list[str]]:
     """The names of the inputs and outputs in the order of the first subgraph, which is all that is run."""
     model = schema.ModelT.InitFromPackedBuf(data, 0)
-    if len(model.signatureDefs or ()) != 1:
+    signatures, graph = list(model.signatureDefs or []), model.subgraphs[0]
+    if len({s.subgraphIndex for s in signatures}) != 1:
         raise JfuseError(
             "tflite-micro runs files with one signature",
-            found=f"{len(model.signatureDefs or ())} signatures",
+            found=f"{len(signatures)} signatures",
             remedy="convert one of them: signatures=[...] (--signature)",
         )
-    (signature,), graph = model.signatureDefs, model.subgraphs[0]
-    inputs, outputs = ({m.tensorIndex: m.name.decode() for m in of} for of in (signature.inputs, signature.outputs))
+    inputs, outputs = (
+        {m.tensorIndex: m.name.decode() for m in of} for of in (signatures[0].inputs, signatures[0].outputs)
+    )
     return [inputs[i] for i in graph.inputs], [outputs[i] for i in graph.outputs]

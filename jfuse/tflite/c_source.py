@@ -19,17 +19,17 @@ def identifier(name: str) -> str:
     return found if found[:1].isalpha() else f"model_{found}"
 
 
-def c_files(data: bytes, source: PurePath, arena_bytes: int | None) -> Mapping[str, str]:
+def c_files(data: bytes, source: PurePath, arena: tuple[int, int] | None) -> Mapping[str, str]:
     """The texts of three files by name: the source with the bytes, its header, and the list of operators.
 
-    source: the name of the first, as model.cc; the others are model.h and model_ops.h. arena_bytes: the memory that the
-    file takes besides itself, where it was measured.
+    source: the name of the first, as model.cc; the others are model.h and model_ops.h. arena: the memory in bytes that
+    the file needs besides itself, where it was measured, and an estimate for 32 bits.
     """
     stem = source.stem
     name = identifier(stem)
     return {
         source.name: "".join(_bytes(data, name, f"{stem}.h")),
-        f"{stem}.h": _header(data, name, arena_bytes),
+        f"{stem}.h": _header(data, name, arena),
         f"{stem}_ops.h": _operators(data, name),
     }
 
@@ -42,7 +42,7 @@ def _bytes(data: bytes, name: str, header: str) -> Iterator[str]:
     yield f"}};\nconst unsigned int {name}_len = {len(data)};\n"
 
 
-def _header(data: bytes, name: str, arena_bytes: int | None) -> str:
+def _header(data: bytes, name: str, arena: tuple[int, int] | None) -> str:
     guard = f"{name.upper()}_H_"
     lines = [
         "// Made by jfuse.",
@@ -52,11 +52,15 @@ def _header(data: bytes, name: str, arena_bytes: int | None) -> str:
         f"extern const unsigned char {name}[];",
         f"extern const unsigned int {name}_len;  // {len(data)}",
     ]
-    if arena_bytes is not None:
+    if arena is not None:
+        needed, on_32_bits = arena
         lines += [
             "",
-            "// Memory besides the model, as tflite-micro's interpreter counts it on a 64-bit machine.",
-            f"constexpr int {name}_arena_bytes = {arena_bytes};",
+            "// Memory besides the model: the smallest array, aligned to 16 bytes, in which tflite-micro's interpreter",
+            "// runs it on a 64-bit machine. What AllocateTensors needs for a moment is part of it. The margin is the",
+            "// rounding up to 16 bytes, and no more.",
+            f"// With pointers of 32 bits about {on_32_bits} bytes do: an estimate, to be tried.",
+            f"constexpr int {name}_arena_bytes = {needed};",
         ]
     return "\n".join([*lines, "", f"#endif  // {guard}", ""])
 

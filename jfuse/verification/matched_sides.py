@@ -14,13 +14,20 @@ from jfuse.ir.graph import Graph, Signature, Var
 from jfuse.ir.states import initial_values
 from jfuse.proof.inputs import CallInputs
 from jfuse.verification.compare.comparison import Comparison, of_stubs
-from jfuse.verification.compare.conditioning import Conditioning
+from jfuse.verification.compare.conditioning import Conditioning, source_overflows
 from jfuse.verification.compare.matching import Renamed, SignatureMatch, match
 from jfuse.verification.compare.micro_sigmoid import MicroSigmoid
 from jfuse.verification.compare.scales import ElementScales
 from jfuse.verification.compare.ties import Ties
-from jfuse.verification.compare.tolerance import EXACT, Tolerance, is_rounded_file, tolerance_of
-from jfuse.verification.compare.wrong import either
+from jfuse.verification.compare.tolerance import (
+    EXACT,
+    Tolerance,
+    beside_narrow,
+    is_rounded_file,
+    of_narrow_source,
+    tolerance_of,
+)
+from jfuse.verification.compare.wrong import Excused, either
 from jfuse.verification.inputs.redraw import Redraw
 from jfuse.verification.options import VerifyOptions
 from jfuse.verification.plan import CallPlan
@@ -79,7 +86,7 @@ class MatchedSides:
         )
         if (model := self.sides.model) is not None:
             ties = Ties(model.program, self._imported, self.matches, self._functions, self._other_file)
-            reasons = [ties.excused]
+            reasons: list[Excused] = [source_overflows, ties.excused]
             if self.options.tolerance is None:  # one that was asked for holds whatever rounding does
                 reasons += [MicroSigmoid(model.program).excused, Conditioning(model.program).excused]
             comparison.excused = either(*reasons)
@@ -95,6 +102,13 @@ class MatchedSides:
         program = self.sides.subjects[0].program
         assert program is not None, "of a file"
         return tolerance_of(program, key, output)
+
+    def rounding_of_source(self, key: str, output: str) -> Tolerance | None:
+        """The tolerance of an output for what the reference alone rounds to 16 bits; None where it does not."""
+        ours, theirs, matched = self.sides.subjects[0].program, self.sides.reference.program, self.matches[key]
+        if ours is None or theirs is None:
+            return None
+        return of_narrow_source(ours, theirs, matched.key, matched.outputs.get(output, output))
 
     @cached_property
     def _redraw(self) -> Redraw:
@@ -273,7 +287,8 @@ class MatchedSides:
             if subject.program is not None:
                 own = output if subject is self.sides.subjects[0] else self.matches[key].outputs.get(output, output)
                 rounds = self.sides.source is not self.sides.model
-                return tolerance_of(subject.program, at, own, rounds=rounds)
+                found = tolerance_of(subject.program, at, own, rounds=rounds)
+                return beside_narrow(found, self.rounding_of_source(key, output))
         return Tolerance(1e-5, "f32 sums in another order")
 
 

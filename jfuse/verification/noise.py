@@ -51,7 +51,7 @@ class _Sums:
     def add(self, found: np.ndarray, wanted: np.ndarray) -> None:
         """Another call."""
         self.count += wanted.size
-        self.is_float = wanted.dtype.kind == "f"
+        self.is_float = wanted.dtype.kind in "fV"
         if not self.is_float:
             self.equal += int(np.sum(found == wanted))
             return

@@ -98,6 +98,14 @@ def without_kernel() -> Graph:
     return trace_graph(lambda x: ops.cumsum(x, np.int32(1)), [of(DType.f16, B, 3)])
 
 
+def in_halves() -> Graph:
+    def call(x: Any) -> Any:
+        half = ops.mul(ops.cast(x, out_data_type=DType.f16), np.float16(0.1))
+        return half, ops.bitcast(half, out_data_type=DType.u16)
+
+    return trace_graph(call, [of(DType.f32, B, 3)])
+
+
 def in_double() -> Graph:
     return trace_graph(lambda x: ops.fully_connected(x, np.eye(3), None), [of(DType.f64, B, 3)])
 
@@ -143,10 +151,11 @@ def large_dense() -> Program:
 
 
 EXAMPLES: dict[str, tuple[Callable[[], Graph | Program], Context]] = {
-    "fixed_sizes": (known_choice, Context(target=target_named("tflite-micro"))),
+    "callable_on_target": (known_choice, Context(target=target_named("tflite-micro"))),
     "dense_weights": (sparse_product, Context()),
     "plain_numbers": (quantized_file, Context()),
     "drop_debug_metadata": (with_debug_metadata, Context()),
+    "compute_in_f32": (in_halves, Context()),
     "fold_selects": (known_choice, Context()),
     "no_lost_ops": (lost_op, Context()),
     "apply_state_mode": (rnn, Context(recurrence=RecurrenceOptions(state="keep"))),

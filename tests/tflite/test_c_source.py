@@ -34,7 +34,7 @@ int main() {
 @pytest.mark.skipif(shutil.which("g++") is None, reason="there is no C++ compiler")
 def test_a_compiler_gives_the_bytes_back(tmp_path: Path) -> None:
     data = to_bytes(dense())
-    texts = c_files(data, PurePath("odd-name.2.cc"), 1234)
+    texts = c_files(data, PurePath("odd-name.2.cc"), (1234, 1000))
     assert list(texts) == ["odd-name.2.cc", "odd-name.2.h", "odd-name.2_ops.h"]
     for name, text in texts.items():
         (tmp_path / name).write_text(text)

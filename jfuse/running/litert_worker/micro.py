@@ -13,7 +13,8 @@ class Loaded:
     """One file in tflite-micro.   data: u8[n]; arena: its memory in bytes; outputs: how many there are"""
 
     def __init__(self, begin: Callable[[int], None], data: Any, arena: int, outputs: int) -> None:
-        self._interpreter = runtime.Interpreter.from_bytes(bytes(data), arena_size=arena)
+        self._data = bytes(data)
+        self._interpreter = runtime.Interpreter.from_bytes(self._data, arena_size=arena)
         self._outputs = outputs
 
     def call(self, inputs: list[np.ndarray]) -> list[np.ndarray]:
@@ -26,6 +27,18 @@ class Loaded:
     def reset(self) -> None:
         """Clear what the file keeps from call to call."""
         self._interpreter.reset()
+
+    def runs_in(self, arena: int, inputs: list[np.ndarray]) -> bool:
+        """Whether a new interpreter in so many bytes answers two calls. Some kernels end the process without memory."""
+        try:
+            interpreter = runtime.Interpreter.from_bytes(self._data, arena_size=arena)
+            for _ in range(2):
+                for number, array in enumerate(inputs):
+                    interpreter.set_input(array, number)
+                interpreter.invoke()
+        except (RuntimeError, ValueError):
+            return False
+        return True
 
     def tell_arena(self) -> None:
         """Let the interpreter print its own account of its memory to the standard error."""

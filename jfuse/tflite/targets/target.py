@@ -28,11 +28,11 @@ class Target:
 
     runs: the operators of its interpreter; None for LiteRT's. oldest: the oldest runtime that must take the file.
     accelerator: the operators of its NPU or GPU; what it has not falls to the CPU. whole: a graph runs there as a whole
-    or not at all. static: all sizes are fixed. loses: what it does otherwise without telling. resolver: whether a
-    program for it lists its operators in C++. runtime: the further runtime of `jfuse.verify` that runs its files.
-    composites: the composites of StableHLO, by name, that its accelerator has a function for.
-    compiles: whether Arm's compiler makes programs for it. further_types: of activations that its kernels take and
-    LiteRT's do not, by builtin. custom: the custom operators, by name, that its accelerator has.
+    or not at all. static: all sizes are fixed. single: it calls one signature. loses: what it does otherwise without
+    telling. resolver: whether a program for it lists its operators in C++. runtime: the further runtime of
+    `jfuse.verify` that runs its files. composites: the composites of StableHLO, by name, that its accelerator has a
+    function for. compiles: whether Arm's compiler makes programs for it. further_types: of activations that its kernels
+    take and LiteRT's do not, by builtin. custom: the custom operators, by name, that its accelerator has.
     """
 
     name: str
@@ -43,6 +43,7 @@ class Target:
     placed: Conditions = field(default_factory=dict)
     whole: bool = False
     static: bool = False
+    single: bool = False
     loses: tuple[Loss, ...] = ()
     resolver: bool = False
     runtime: str = ""

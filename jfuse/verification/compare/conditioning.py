@@ -2,7 +2,7 @@
 
 What cancels (x - x + 1e-7, 1 - tanh(20)^2, the distance of a point from itself) leaves the rounding of larger numbers.
 The graph is computed in f64, which tells the exact answer, and in f32 with every value on the way rounded otherwise,
-which tells how far two right answers may be apart.
+which tells how far two right answers may be apart. Where the reference rounds to 16 bits, values are rounded to these.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import numpy as np
 from jfuse.ir.graph import Const, Program, Signature
 from jfuse.ir.types import DType
 from jfuse.ir.walk import with_float
+from jfuse.measure import relative_error
 from jfuse.proof.inputs import CallInputs
 from jfuse.verification.compare.ties import chooses
 from jfuse.verification.compare.wrong import Wrong
@@ -22,6 +23,7 @@ from jfuse.verification.locate.inner_rounding import rounded_results
 from jfuse.verification.locate.rounding import TIMES, rounding_of
 from jfuse.verification.runners.node_values import Value
 
+_NARROW_ROUNDINGS = 4.0  # of the largest element, as of a kernel that computes in f32 and rounds once
 _FEW, _MANY = 6, 40
 """Tries: an element may stand still by chance in a few (a root of what is clamped at 0, in half of them). Where each
 layer enlarges what the one before left, some move twenty times as far in many as in a few."""
@@ -49,11 +51,12 @@ class Conditioning:
         if any(s.key != step.key for s in row) or not any(map(_Rounding.may_be, wrong)):
             return wrong, ()
         exact = rounded_results(*_in_f64(signature, row), None)
-        plain, *few = (rounded_results(signature, row, seed) for seed in (None, *range(_FEW)))
+        unit = max(w.tolerance.unit for w in wrong)
+        plain, *few = (rounded_results(signature, row, seed, unit) for seed in (None, *range(_FEW)))
         found = [_Rounding.of(w, exact.get(w.output), plain.get(w.output)) for w in wrong]
         left = list(wrong)
         for seed in range(_MANY):
-            moved = few[seed] if seed < _FEW else rounded_results(signature, row, seed)
+            moved = few[seed] if seed < _FEW else rounded_results(signature, row, seed, unit)
             for rounding in filter(None, found):
                 rounding.learn(moved.get(rounding.wrong.output))
             if seed >= _FEW - 1:
@@ -61,7 +64,8 @@ class Conditioning:
             if seed >= _FEW - 1 and not any(r is not None and r.may_yet for r in found):
                 break
         names = ", ".join(sorted({w.output for w in wrong if w not in left}))
-        note = f"{names} of {step.key!r}: as far from the answer in float64 as roundings of f32 on the way move it"
+        whose = "the source" if unit else "f32"
+        note = f"{names} of {step.key!r}: as far from the answer in float64 as roundings of {whose} on the way move it"
         return left, (note,) if names else ()
 
 
@@ -76,6 +80,24 @@ def _wide(array: np.ndarray) -> np.ndarray:
     return array.astype(np.float64) if array.dtype == np.float32 else array
 
 
+def source_overflows(
+    step: CallInputs, wrong: Sequence[Wrong], before: Sequence[CallInputs] = ()
+) -> tuple[Sequence[Wrong], Sequence[str]]:
+    """The wrong outputs but those that are right wherever a source of 16 bits is finite; a note on these."""
+    left = [w for w in wrong if not (w.tolerance.unit and _differs_by_overflow(w))]
+    names = ", ".join(sorted({w.output for w in wrong} - {w.output for w in left}))
+    note = f"{names} of {step.key!r}: where the source overflows its 16 bits the file was not compared with it"
+    return left, (note,) if names else ()
+
+
+def _differs_by_overflow(wrong: Wrong) -> bool:
+    if wrong.found.size != wrong.wanted.size:
+        return False
+    found, wanted = wrong.found.reshape(wrong.wanted.shape).astype(np.float64), wrong.wanted.astype(np.float64)
+    over = np.isfinite(found) & ~np.isfinite(wanted)
+    return bool(over.any()) and relative_error(found, np.where(over, found, wanted)) <= wrong.tolerance.value
+
+
 @dataclass
 class _Rounding:
     """One output on both sides, in f64.   exact: the answer. plain: that of f32. moves: how far roundings move it"""
@@ -87,8 +109,9 @@ class _Rounding:
 
     @staticmethod
     def may_be(wrong: Wrong) -> bool:
-        """Whether this can be said of an output: f32 that differs by a finite number."""
-        return wrong.wanted.dtype == np.float32 and bool(np.isfinite(wrong.measure.relative))
+        """Whether this can be said of an output: f32, or what the reference rounds, that differs by a finite number."""
+        is_rounded = wrong.wanted.dtype == np.float32 or wrong.tolerance.unit > 0
+        return is_rounded and bool(np.isfinite(wrong.measure.relative))
 
     @classmethod
     def of(cls, wrong: Wrong, exact: Value, plain: Value) -> _Rounding | None:
@@ -119,7 +142,8 @@ class _Rounding:
     def _usual(self) -> np.ndarray:
         """The rounding of a kernel where nothing cancels, by what elements are measured against."""
         largest = np.abs(self.exact[np.isfinite(self.exact)]).max(initial=0.0)
-        return np.asarray(rounding_of(self.wrong.wanted.dtype) * (largest if self.wrong.scale is None else self.scale))
+        rounding = max(rounding_of(self.wrong.wanted.dtype), _NARROW_ROUNDINGS * self.wrong.tolerance.unit)
+        return np.asarray(rounding * (largest if self.wrong.scale is None else self.scale))
 
     @property
     def scale(self) -> np.ndarray:

@@ -87,7 +87,9 @@ class ElementErrors:
         if suspect.step.key not in signatures or any(s.key != suspect.step.key for s in row):
             return np.full(of.wanted.shape, np.inf)
         signature = signatures[suspect.step.key]
-        plain, *others = (rounded_results(signature, row, seed).get(of.output) for seed in (None, *range(_TRIES)))
+        plain, *others = (
+            rounded_results(signature, row, seed, of.tolerance.unit).get(of.output) for seed in (None, *range(_TRIES))
+        )
         moved = [o for o in others if o is not None and o.size == of.wanted.size]
         if plain is None or plain.size != of.wanted.size or len(moved) < len(others):
             return np.full(of.wanted.shape, np.inf)

@@ -12,7 +12,7 @@ import numpy as np
 from jfuse.errors import JfuseError
 from jfuse.ir.dims import Dim, is_known, solved, substitute_dim
 from jfuse.ir.graph import Program
-from jfuse.ir.types import TensorType
+from jfuse.ir.types import DType, TensorType
 from jfuse.verification.subject import Arrays, Calls, Interface, Subject
 
 
@@ -93,7 +93,8 @@ def _is_state(name: str, states: Sequence[str]) -> bool:
 
 def _unify(ours: TensorType, theirs: TensorType, sizes: dict[str, int], what: str) -> None:
     """Note the sizes that our open dimensions must have for theirs."""
-    if ours.dtype is not theirs.dtype or ours.rank != theirs.rank:
+    is_wide = ours.dtype is DType.f32 and theirs.dtype in (DType.f16, DType.bf16)  # for targets without these
+    if (ours.dtype is not theirs.dtype and not is_wide) or ours.rank != theirs.rank:
         raise JfuseError(f"the two sides take another {what}", expected=str(theirs), found=str(ours))
     for d, e in zip(ours.shape, theirs.shape, strict=True):
         if not is_known(e):
@@ -113,7 +114,8 @@ def need_same_types(key: str, pair: str, found: Arrays, wanted: Arrays) -> None:
     reference, subject = pair.split("/")
     for name in (n for n in wanted if n in found):
         theirs, ours = (_type_name(np.asarray(side[name]).dtype, "jax" in pair) for side in (wanted, found))
-        if theirs != ours:
+        is_wide = ours == "float32" and theirs in ("float16", "bfloat16")  # for targets without these
+        if theirs != ours and not is_wide:
             raise JfuseError(
                 f"output {name!r} of signature {key!r} is of another type on the two sides",
                 expected=f"{theirs} ({reference})",

@@ -17,6 +17,7 @@ from jfuse.frontends.imported_functions import ImportedFunctions
 from jfuse.frontends.sources import Imported
 from jfuse.ir.dims import is_known
 from jfuse.ir.graph import Eqn, Graph, Program, Signature, Var
+from jfuse.ir.types import DType
 from jfuse.ir.walk import all_eqns, producers, substitute_graph
 from jfuse.lowering.rule_tools.case_distinctions import switch_of
 from jfuse.measure import Measure, relative_error
@@ -27,7 +28,7 @@ from jfuse.tflite.write.distinct_outputs import prepare_outputs
 from jfuse.tflite.write.file import to_bytes
 from jfuse.verification.compare.matching import SignatureMatch
 from jfuse.verification.compare.step_functions import by_result
-from jfuse.verification.compare.tolerance import tolerance_on_the_way
+from jfuse.verification.compare.tolerance import of_narrow_source, tolerance_on_the_way
 from jfuse.verification.compare.wrong import Wrong
 from jfuse.verification.runners.in_tensorflow import call_from
 from jfuse.verification.runners.tensorflow_values import tensorflow_values
@@ -65,12 +66,21 @@ class Ties:
         if any(s.key != step.key for s in row) or not any(map(chooses, signature.graph.eqns)):
             return wrong, ()
         tolerance = max(w.tolerance.value for w in wrong)
-        on_the_way = (tolerance_on_the_way(self.program, step.key, w.output).value for w in wrong)
+        on_the_way = (self._on_the_way(step.key, w.output) for w in wrong)
         explained = _Explained(self, signature, row, wrong, tolerance, max(tolerance, *on_the_way))
         left = [w for w in wrong if not explained(w)]
         tied = sorted({w.output for w in wrong if w not in left})
         note = f"{', '.join(tied)} of {step.key!r}: values that tie within the tolerance were told apart differently"
         return left, (note,) if tied else ()
+
+    def _on_the_way(self, key: str, output: str) -> float:
+        """The tolerance of the numbers before an output, which the source may round to fewer digits."""
+        own = tolerance_on_the_way(self.program, key, output)
+        source, matched = self.source or self.functions, self.matches.get(key)
+        if source is None or matched is None:
+            return own.value
+        of_source = of_narrow_source(self.program, source.program, matched.key, matched.outputs.get(output, output))
+        return own.value if of_source is None else max(own.value, of_source.value)
 
 
 @dataclass
@@ -293,7 +303,7 @@ def _before_choices(graph: Graph, nodes: Mapping[str, tuple[np.ndarray, ...]]) -
             continue
         seen.add(var)
         eqn = by[var]
-        values = nodes.get(eqn.source.node, ())
+        values = [_in_type_of(v, var) for v in nodes.get(eqn.source.node, ())]
         if len(values) == len(eqn.outputs) == 1 and last[eqn.source.node] is eqn and _fits(values[0], var):
             found[var] = values[0]
         elif not chooses(eqn):
@@ -309,10 +319,16 @@ def _chosen(graph: Graph, nodes: Mapping[str, tuple[np.ndarray, ...]]) -> dict[E
         takes = eqn.op.chooses and [out.type.dtype.is_integer for out in eqn.outputs] == [False, True]
         if not takes or len(results) != 2 or not isinstance(eqn.inputs[0], Var):
             continue
-        values, places = results[0], results[1].astype(np.int32)
+        values, places = _in_type_of(results[0], eqn.outputs[0]), results[1].astype(np.int32)
         if _fits(values, eqn.outputs[0]) and _fits(places, eqn.outputs[1]):
             found[eqn] = (values, places)
     return found
+
+
+def _in_type_of(value: np.ndarray, var: Var) -> np.ndarray:
+    """A value of the source in f32 where it has 16 bits and the program does not."""
+    is_narrow = value.dtype.itemsize == 2 and value.dtype.kind in "fV"
+    return value.astype(np.float32) if is_narrow and var.type.dtype is DType.f32 else value
 
 
 def _fits(value: np.ndarray, var: Var) -> bool:

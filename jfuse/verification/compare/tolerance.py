@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from jfuse.ir.graph import Atom, Const, Eqn, Graph, Program, Signature, Var
@@ -22,12 +22,14 @@ class Tolerance:
 
     least: max|b| counts as at least this: the whole range of what is quantized, of which a step is a part.
     per_element: elements are measured against what they move by themselves, too. Steps are those of a whole tensor.
+    unit: the distance from 1 to the next number of the type that the reference alone rounds values to; 0 for none.
     """
 
     value: float
     reason: str
     least: float = 0.0
     per_element: bool = True
+    unit: float = 0.0
 
 
 EXACT = Tolerance(0.0, "integers, bools and texts are equal or not", per_element=False)
@@ -53,6 +55,50 @@ def tolerance_of(program: Program, key: str, output: str, *, rounds: bool = Fals
     return replace(_of_floats(eqns, types), per_element=not whole)
 
 
+def beside_narrow(own: Tolerance, source: Tolerance | None) -> Tolerance:
+    """The tolerance of an output of which the source errs by `source`, as `of_narrow_source` has it."""
+    if own is EXACT or source is None:
+        return own
+    if own.value > source.value:
+        return replace(own, unit=source.unit)
+    return replace(source, per_element=own.per_element)
+
+
+def of_narrow_source(program: Program, source: Program, key: str, output: str) -> Tolerance | None:
+    """The tolerance for what the source alone rounds to 16 bits on the way to an output; None for nothing.
+
+    key, output: what the source calls them.
+    """
+    if narrowest_computed(program) is not None:
+        return None
+    signature = next(s for s in source.signatures if s.key == key)
+    dtype = _narrowest(_leading_to(source, signature, output), signature.graph.outputs)
+    if dtype is None:
+        return None
+    rounded = _rounded_to(dtype)
+    return replace(rounded, reason=f"{rounded.reason}, by the source alone", unit=2.0 ** (1 - _NARROW[dtype]))
+
+
+def narrowest_computed(program: Program) -> DType | None:
+    """The type with the fewest digits among the 16-bit floats between a program's inputs and outputs; None for none.
+
+    An output alone is rounded once, whatever leads to it.
+    """
+    graphs = program.graphs()
+    return _narrowest((eqn for g in graphs for eqn in all_eqns(g)), [atom for g in graphs for atom in g.outputs])
+
+
+def _narrowest(eqns: Iterable[Eqn], outputs: Sequence[Atom]) -> DType | None:
+    told = set(outputs)
+    computed = {v.type.dtype for eqn in eqns for v in eqn.outputs if v not in told}
+    return next((dtype for dtype in _NARROW if dtype in computed), None)
+
+
+def _rounded_to(dtype: DType) -> Tolerance:
+    digits = _NARROW[dtype]
+    return Tolerance(5 * 2.0**-digits, f"five roundings to {dtype.value}, 2^-{digits} each")
+
+
 def tolerance_on_the_way(program: Program, key: str, output: str) -> Tolerance:
     """The tolerance of the real numbers that lead to an output, of whatever type it is itself."""
     return _of_floats(*_way(program, next(s for s in program.signatures if s.key == key), output))
@@ -72,9 +118,9 @@ def _way(program: Program, signature: Signature, output: str) -> tuple[Sequence[
 
 
 def _of_floats(eqns: Sequence[Eqn], types: Collection[TensorType]) -> Tolerance:
-    for dtype, digits in _NARROW.items():
+    for dtype in _NARROW:
         if any(t.dtype is dtype for t in types):
-            return Tolerance(5 * 2.0**-digits, f"five roundings to {dtype.value}, 2^-{digits} each")
+            return _rounded_to(dtype)
     kinds = [e.op.product for e in eqns]
     if "windows" in kinds:
         return Tolerance(1e-4, "f32 sums of convolutions in another order")

@@ -15,10 +15,13 @@ from jfuse.verification.runners.node_values import Value
 from jfuse.verification.subject import STATE
 
 
-def rounded_results(signature: Signature, row: Sequence[CallInputs], seed: int | None) -> dict[str, Value]:
+def rounded_results(
+    signature: Signature, row: Sequence[CallInputs], seed: int | None, unit: float = 0.0
+) -> dict[str, Value]:
     """The outputs and states after calls in a row from the initial states, equation by equation on XLA.
 
-    seed: of the roundings; None for none. What cannot be computed is None. Loops and branches count as one equation.
+    seed: of the roundings; None for none. unit: of a coarser type that values are rounded to, as `unit_of` has it.
+    What cannot be computed is None. Loops and branches count as one equation.
     """
     generator = None if seed is None else np.random.default_rng(seed)
     states: list[Value] = [s.initial.array for s in signature.states]
@@ -28,13 +31,13 @@ def rounded_results(signature: Signature, row: Sequence[CallInputs], seed: int |
         inputs = [np.asarray(step.inputs[name]) for name in signature.input_names]
         env: dict[Var, Value] = dict(zip(signature.graph.inputs, [*inputs, *states], strict=True))
         for eqn in signature.graph.eqns:
-            env.update(zip(eqn.outputs, _results(eqn, env, generator), strict=True))
+            env.update(zip(eqn.outputs, _results(eqn, env, generator, unit), strict=True))
         found = dict(zip(names, (value_of(a, env) for a in signature.graph.outputs), strict=True))
         states = [found[f"{STATE}{s.name}"] for s in signature.states]
     return found
 
 
-def _results(eqn: Eqn, env: Mapping[Var, Value], generator: np.random.Generator | None) -> Sequence[Value]:
+def _results(eqn: Eqn, env: Mapping[Var, Value], generator: np.random.Generator | None, unit: float) -> Sequence[Value]:
     operands = [value_of(a, env) for a in eqn.inputs]
     if generator is None:
         return compute(eqn, operands, env)
@@ -42,4 +45,4 @@ def _results(eqn: Eqn, env: Mapping[Var, Value], generator: np.random.Generator 
         within = rounded_within(eqn, operands, generator)
     if within is not None:
         return (within,)
-    return [r if r is None else rounded_otherwise(r, generator) for r in compute(eqn, operands, env)]
+    return [r if r is None else rounded_otherwise(r, generator, unit) for r in compute(eqn, operands, env)]

@@ -34,11 +34,15 @@ def _real(dtype: np.dtype) -> np.dtype:
     return np.dtype(np.float32 if dtype.itemsize == 8 else np.float64) if dtype.kind == "c" else dtype
 
 
-def rounded_otherwise(array: np.ndarray, generator: np.random.Generator) -> np.ndarray:
-    """The array with every float moved by up to one rounding; other dtypes as they are."""
+def rounded_otherwise(array: np.ndarray, generator: np.random.Generator, least: float = 0.0) -> np.ndarray:
+    """The array with every float moved by up to one rounding; other dtypes as they are.
+
+    least: what a rounding is at least, as `unit_of` tells it.
+    """
     unit = unit_of(array.dtype)
     if not unit:
         return array
+    unit = max(unit, least)
     wide = np.complex128 if array.dtype.kind == "c" else np.float64
     with np.errstate(all="ignore"):
         return np.asarray(array.astype(wide) * (1 + unit * generator.uniform(-1, 1, array.shape))).astype(array.dtype)

@@ -38,7 +38,7 @@ def explained(found: np.ndarray, wanted: np.ndarray, noise: np.ndarray, times: f
     errors = _apart(found, wanted).reshape(len(wanted), -1)
     unit = root_mean_square(wanted)
     one = 1 / (times * np.sqrt(max(1, wanted.size))) if times else 0.0
-    least = tolerance * _largest(wanted) if wanted.dtype.kind == "f" else one
+    least = tolerance * _largest(wanted) if wanted.dtype.kind in "fV" else one
     moved = noise.reshape(-1, errors.shape[1])
     power = float(np.hypot(np.sqrt(np.mean(np.square(moved))) if moved.size else 0.0, least))
     of_all, limit = float(np.sqrt(np.mean(np.square(errors)))) if errors.size else 0.0, times * power
@@ -73,7 +73,7 @@ def _apart(found: np.ndarray, wanted: np.ndarray) -> np.ndarray:
 
 def root_mean_square(array: np.ndarray) -> float:
     """Of the finite numbers; 1 where there are none but zeros, and for what is no float."""
-    if array.dtype.kind != "f":
+    if array.dtype.kind not in "fV":
         return 1.0
     numbers = array[np.isfinite(array)].astype(np.float64)
     return float(np.sqrt(np.mean(np.square(numbers)))) or 1.0 if numbers.size else 1.0

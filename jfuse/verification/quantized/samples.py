@@ -76,13 +76,13 @@ def _with_neighbours(rows: Arrays) -> Arrays:
     """The samples, and where they are few copies with floats moved a little: one sample tells no power of noise."""
     count = len(next(iter(rows.values())))
     copies, rng = -(-_FEW // count), np.random.default_rng(0)
-    if copies == 1 or not any(a.dtype.kind == "f" for a in rows.values()):
+    if copies == 1 or not any(a.dtype.kind in "fV" for a in rows.values()):
         return rows
     return {n: np.concatenate([a, *(_moved(a, rng) for _ in range(copies - 1))]) for n, a in rows.items()}
 
 
 def _moved(array: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    if array.dtype.kind != "f":
+    if array.dtype.kind not in "fV":
         return array
     largest = np.abs(array).max(initial=0.0)
     return np.asarray(array + _MOVED * largest * rng.standard_normal(array.shape), array.dtype)

@@ -104,7 +104,9 @@ class _Judging:
         for output in (n for n in self.samples.signature.output_names if (_SOURCE, n) in found):
             in_floats, in_ranges, in_steps = (found[a.name, output] for a in Activations)
             wanted = found[_SOURCE, output].reshape(in_floats.shape)
-            tolerance = tolerance_of(Program((real,)), real.key, output).value
+            own = tolerance_of(Program((real,)), real.key, output).value
+            of_source = matched.rounding_of_source(self.samples.signature.key, output)
+            tolerance = own if of_source is None else max(own, of_source.value)
             by_weights = np.stack([differences(found[_moved(i), output], in_floats) for i in range(_DRAWS)])
             by_steps = differences(in_steps, in_ranges)
             of_weights = explained(in_floats, wanted, by_weights, _WEIGHTS, tolerance)

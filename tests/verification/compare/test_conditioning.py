@@ -125,7 +125,7 @@ def test_more_tries_where_few_moved_too_little(
     graph = trace_graph(lambda x: ops.mul(x, np.float32(1)), [TensorType((2,), DType.f32)])
     made: list[int] = []
 
-    def results(signature: Signature, row: Any, seed: int | None) -> dict[str, np.ndarray]:
+    def results(signature: Signature, row: Any, seed: int | None, unit: float = 0.0) -> dict[str, np.ndarray]:
         made.extend([] if seed is None else [seed])
         moved = 0.0 if seed is None else 1e-3 if seed < 8 else 2e-2
         return {"y": np.ones(2, signature.graph.outputs[0].type.dtype.numpy) + np.float32(moved)}

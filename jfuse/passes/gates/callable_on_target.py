@@ -1,0 +1,63 @@
+"""The gate for targets that call one signature, and plan their memory before the first call."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from jfuse.errors import LowerError
+from jfuse.ir.graph import Program, Signature
+from jfuse.passes.context import Context
+
+_INDENT = "\n            "
+_USUAL = "serving_default"
+
+
+def callable_on_target(program: Program, ctx: Context) -> Program:
+    """The program, with equal signatures as one where the target calls one.
+
+    Raises LowerError for several functions where it calls one, and for open sizes of inputs where it takes none.
+    """
+    kept = _one_of_equals(program, ctx) if ctx.target.single else program.signatures
+    lacks = [*_several(kept, ctx), *_open_sizes(kept, ctx)]
+    if lacks:
+        messages, expected, found, remedies = zip(*lacks, strict=True)
+        raise LowerError(
+            f"the target {ctx.target.name} {', and '.join(messages)}",
+            expected=", ".join(expected),
+            found=_INDENT.join(found),
+            remedy=_INDENT.join(remedies),
+        )
+    return program if len(kept) == len(program.signatures) else replace(program, signatures=kept)
+
+
+def _one_of_equals(program: Program, ctx: Context) -> tuple[Signature, ...]:
+    """A signature for each graph: the one that TensorFlow calls by default, else the first."""
+    usual_first = sorted(program.signatures, key=lambda s: s.key != _USUAL)
+    by_graph: dict[int, Signature] = {}
+    for signature in usual_first:
+        first = by_graph.setdefault(id(signature.graph), signature)
+        if first is not signature:
+            ctx.report.notes.append(f"the signature {signature.key!r} is the same as {first.key!r}, which the file has")
+    return tuple(s for s in program.signatures if by_graph[id(s.graph)] is s)
+
+
+def _several(signatures: tuple[Signature, ...], ctx: Context) -> list[tuple[str, str, str, str]]:
+    if not ctx.target.single or len(signatures) == 1:
+        return []
+    keys = ", ".join(s.key for s in signatures)
+    remedy = f"convert one of them: signatures=[{signatures[0].key!r}] (--signature {signatures[0].key})"
+    return [("runs files with one signature", "one function", f"several signatures: {keys}", remedy)]
+
+
+def _open_sizes(signatures: tuple[Signature, ...], ctx: Context) -> list[tuple[str, str, str, str]]:
+    open_inputs = {
+        f"{name}: {var.type}": None
+        for s in signatures
+        for name, var in zip(s.input_names, s.graph.inputs, strict=False)
+        if not var.type.is_static
+    }
+    if not ctx.target.static or not open_inputs:
+        return []
+    message = "plans its memory before the first call: all sizes must be fixed"
+    remedy = "fix the batch: batch=1 (--batch 1), or an input signature without open dimensions"
+    return [(message, "inputs without open dimensions", ", ".join(open_inputs), remedy)]

@@ -1,0 +1,127 @@
+"""Models that compute in 16-bit floats are computed in f32, with the operators of the same model under float32."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import keras
+import ml_dtypes
+import numpy as np
+import pytest
+from keras import layers
+
+import jfuse
+from jfuse.ir.graph import Const
+from jfuse.ir.trace import trace_graph
+from jfuse.ir.types import DType, TensorType
+from jfuse.kernels import ops
+from jfuse.passes.legalize.float_precision import in_f32_types
+from jfuse.verification.compare.tolerance import narrowest_computed
+
+NARROW = {"mixed_float16": DType.f16, "mixed_bfloat16": DType.bf16}
+
+
+def built(policy: str, *stack: Callable[[], Any]) -> Any:
+    """A model of one image under a policy.   stack: makes each layer"""
+    keras.utils.set_random_seed(1)
+    before = keras.mixed_precision.dtype_policy()
+    keras.mixed_precision.set_dtype_policy(policy)
+    try:
+        return keras.Sequential([keras.Input((6, 6, 4), batch_size=1), *(make() for make in stack)])
+    finally:
+        keras.mixed_precision.set_dtype_policy(before)
+
+
+STACKS: dict[str, list[Callable[[], Any]]] = {
+    "norm": [lambda: layers.Conv2D(3, 3), layers.BatchNormalization, layers.ReLU],
+    "gelu": [lambda: layers.Dense(4, activation="gelu")],
+    "leaky": [lambda: layers.LeakyReLU(0.1)],
+    "resized": [lambda: layers.UpSampling2D(interpolation="bilinear")],
+    "recurrent": [lambda: layers.Reshape((36, 4)), lambda: layers.LSTM(3)],
+}
+
+
+@pytest.mark.parametrize("policy", NARROW)
+@pytest.mark.parametrize("name", STACKS)
+def test_the_operators_are_those_of_float32(name: str, policy: str) -> None:
+    narrow, wide = (jfuse.convert(built(p, *STACKS[name]), verify=False) for p in (policy, "float32"))
+    output = narrow.signature().graph.outputs[0]
+    assert output.type.dtype is NARROW[policy]  # as the source has it
+    assert narrow.report.operators == {**wide.report.operators, "cast": 1}
+    note = f'what the source computes in {NARROW[policy].value} is computed in f32; precision="source" keeps its types'
+    assert note in narrow.report.notes
+
+
+def test_the_source_is_compared_in_16_bits_and_in_f32() -> None:
+    model = built("mixed_float16", *STACKS["norm"])
+    result = jfuse.convert(model)
+    differences = {d.pair: d for d in result.report.differences}
+    assert differences["tensorflow/litert"].reason == "five roundings to f16, 2^-11 each, by the source alone"
+    assert "source in f32/litert" in differences
+    x = np.random.default_rng(0).normal(size=(1, 6, 6, 4)).astype(np.float32)
+    np.testing.assert_allclose(np.asarray(result(x), np.float32), np.asarray(model(x), np.float32), atol=2**-8)
+
+
+def test_the_precision_of_the_source() -> None:
+    result = jfuse.convert(built("mixed_float16", *STACKS["norm"]), precision="source", verify=False)
+    assert result.report.operators["cast"] > 2
+    assert narrowest_computed(result.program) is DType.f16
+    with pytest.raises(jfuse.JfuseError, match="precision"):
+        jfuse.convert(built("mixed_float16", *STACKS["norm"]), precision="half")
+
+
+@pytest.mark.parametrize("recipe", [None, "micro"])
+def test_targets_without_16_bits(recipe: str | None) -> None:
+    model = built("mixed_bfloat16", *STACKS["norm"])
+    data = [np.random.default_rng(i).normal(size=(1, 6, 6, 4)).astype(np.float32) for i in range(4)]
+    options: dict[str, Any] = {"quantize": recipe, "calibration": data} if recipe else {}
+    result = jfuse.convert(model, target="tflite-micro", **options)
+    told = "output 'output_0' is f32 instead of bf16, which tflite-micro has no CAST for"
+    assert (told in result.report.notes) == (recipe is None)
+    assert result.signature().graph.outputs[0].type.dtype is (DType.i8 if recipe else DType.f32)
+    assert "cast" not in result.report.operators
+
+
+def test_the_noise_of_an_output_of_bfloat16() -> None:
+    data = [np.random.default_rng(i).normal(size=(1, 6, 6, 4)).astype(np.float32) for i in range(8)]
+    result = jfuse.convert(built("mixed_bfloat16", *STACKS["norm"]), quantize="int8", calibration=data)
+    assert all(noise.snr_db > 25 for noise in result.report.noise)  # not the share of equal numbers, as of integers
+
+
+def test_bits_are_read_of_16_bits() -> None:
+    def call(x: Any) -> Any:
+        return jax.lax.bitcast_convert_type(x.astype(jnp.bfloat16) * 2, jnp.uint16)
+
+    x = np.array([1.0, -3.5, 0.1], np.float32)
+    result = jfuse.convert(call, [jax.ShapeDtypeStruct((3,), jnp.float32)])
+    np.testing.assert_array_equal(result(x), call(x))
+
+
+def test_roundings_that_are_spelled_go() -> None:
+    weights = np.random.default_rng(0).normal(size=(4, 4)).astype(np.float32)
+    result = jfuse.convert(
+        lambda x: jax.lax.reduce_precision(x @ weights, 8, 7), [jax.ShapeDtypeStruct((2, 4), jnp.float32)]
+    )
+    assert result.report.operators == {"fully_connected": 1}
+
+
+def test_where_the_source_overflows_it_is_not_compared() -> None:
+    def call(x: Any) -> Any:
+        return ((x.astype(jnp.float16) * 300) * 300).astype(jnp.float32)  # inf from 0.73 on
+
+    result = jfuse.convert(call, [jax.ShapeDtypeStruct((8,), jnp.float32)])
+    assert any("where the source overflows its 16 bits" in note for note in result.report.notes)
+    assert "source in f32/litert" in {d.pair for d in result.report.differences}
+
+
+@pytest.mark.parametrize("dtype", [np.float16, ml_dtypes.bfloat16])
+@pytest.mark.parametrize("number", [np.sqrt(0.5), 0.1, 1 / 6, -0.3, 7])
+def test_constants_are_those_that_were_rounded(dtype: Any, number: float) -> None:
+    narrow = DType.of(np.dtype(dtype))
+    graph = trace_graph(lambda x: ops.mul(x, np.asarray(number, dtype)), [TensorType((2,), narrow)])
+    constant = in_f32_types(graph).eqns[0].inputs[1]
+    assert isinstance(constant, Const)
+    assert constant.array.item() == np.float32(number)
