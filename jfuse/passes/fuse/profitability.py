@@ -142,6 +142,8 @@ def plain_microseconds(eqn: Eqn, machine: str = ANY_MACHINE) -> float:
     """About what one invoke of an equation takes, with the equations of its bodies once."""
     if keeps_state(eqn):
         return fused_microseconds(eqn, machine) + OPERATOR_US * _writers(eqn)
+    if eqn.op.overwrites:
+        return fused_microseconds(eqn, machine)
     first = eqn.inputs[0] if eqn.inputs else None
     sizes = () if first is None else first.type.shape[:-1]
     rows = prod(int(d) if is_known(d) else 1 for d in sizes)

@@ -21,7 +21,7 @@ from jfuse.ir.trace import Trace, at_source, recording
 from jfuse.ir.walk import producers, substitute, use_counts, with_bodies
 from jfuse.kernels import ops
 from jfuse.lowering.rule_tools.broadcast_constants import Known, broadcast_constants, cancels, constant_of, unbroadcast
-from jfuse.opaque_ops.state_operands import keeps_state, state_operands
+from jfuse.opaque_ops.state_operands import keeps_state, overwritten_operands, state_operands, written_operands
 from jfuse.passes.context import Context
 from jfuse.passes.fuse.run_time_shapes import fused_first, has_run_time_shape, with_run_time_shape
 from jfuse.passes.simplify.dce import eliminate_dead_code
@@ -32,7 +32,7 @@ from jfuse.passes.states.late_sizes import late_sizes
 def state(graph: Graph, ctx: Context | None = None, *, in_place: Mapping[int, Var] = MappingProxyType({})) -> Graph:
     """Promise that every state updated in place is written by an operator of its own, and read only after the update.
 
-    Bodies likewise.
+    What an op overwrites is computed in every call, too. Bodies likewise.
     ctx: not needed; every pass of the pipeline is given one.
     in_place: inputs of the graph that are the state tensor of the op that reads them, without a writer: what the op
         leaves there is the next call's. By the position of the result that is that new value.
@@ -48,7 +48,7 @@ def _with_own_states(graph: Graph, done: dict[Graph, Graph], in_place: Mapping[i
 
 
 def _own_states(graph: Graph, in_place: Mapping[int, Var]) -> Graph:
-    if not any(keeps_state(eqn) for eqn in graph.eqns):
+    if not any(map(written_operands, graph.eqns)):
         return graph
     owned = _written(graph, in_place, is_dynamic=False)
     if any(with_run_time_shape(owned)):  # asked now: what only made the zeros of a state is gone
@@ -90,11 +90,22 @@ class _Owner:
     def visit(self, eqn: Eqn) -> None:
         """Append an equation; a fused one with its writers before it and its tied reads after it."""
         eqn = substitute(eqn, self.renamed)
-        if not keeps_state(eqn):
-            self.trace.record(eqn)
-            return
         with at_source(eqn.source):
-            self.own_states(eqn)
+            if keeps_state(eqn):
+                self.own_states(eqn)
+            else:
+                self.trace.record(self.with_computed(eqn))
+
+    def with_computed(self, eqn: Eqn) -> Eqn:
+        """The equation with constants that it would overwrite computed in every call."""
+        inputs = list(eqn.inputs)
+        for place in overwritten_operands(eqn):
+            initial = inputs[place]
+            if initial is not None and (
+                constant_of(initial, self.known) is not None or unbroadcast(initial, self.producers) is not initial
+            ):
+                inputs[place] = self.written(initial, _zero_column(eqn))
+        return replace(eqn, inputs=tuple(inputs))
 
     def own_states(self, eqn: Eqn) -> None:
         inputs = list(eqn.inputs)
@@ -180,7 +191,7 @@ class _Owner:
 
 def _zero_column(eqn: Eqn) -> Var:
     """Zeros f[b,1] with the batch of a fused op, computed from one of its operands, NaN or not."""
-    operands = [(eqn.inputs[0], _batch_axis(eqn)), *((eqn.inputs[place], 0) for place in state_operands(eqn))]
+    operands = [(eqn.inputs[0], _batch_axis(eqn)), *((eqn.inputs[place], 0) for place in written_operands(eqn))]
     for atom, batch_axis in operands:
         if isinstance(atom, Var):
             last = atom.type.rank - 1

@@ -9,6 +9,7 @@ OLDEST = re.compile(r"litert>=(\d+(?:\.\d+){0,2})")
 
 TARGETS = (
     "litert",
+    "compiled-model",
     "tflite-micro",
     "cmsis-nn",
     "ethos-u55",

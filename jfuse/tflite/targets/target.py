@@ -26,8 +26,8 @@ class Target:
 
     runs: the operators of its interpreter; None for LiteRT's. oldest: the oldest runtime that must take the file.
     accelerator: the operators of its NPU or GPU; what it has not falls to the CPU. whole: a graph runs there as a whole
-    or not at all. static: all sizes are fixed. loses: what it does otherwise without telling. resolver: whether a
-    program for it lists its operators in C++. runtime: the further runtime of `jfuse.verify` that runs its files.
+    or not at all. static: all sizes are fixed. loader: what its loader takes of each operator, whatever runs that later.
+    loses: what it does otherwise without telling. resolver: whether a program for it lists its operators in C++. runtime: the further runtime of `jfuse.verify` that runs its files.
     composites: the composites of StableHLO, by name, that its accelerator has a function for.
     compiles: whether Arm's compiler makes programs for it. further_types: of activations that its kernels take and
     LiteRT's do not, by builtin.
@@ -41,6 +41,7 @@ class Target:
     placed: Conditions = field(default_factory=dict)
     whole: bool = False
     static: bool = False
+    loader: Conditions = field(default_factory=dict)
     loses: tuple[Loss, ...] = ()
     resolver: bool = False
     runtime: str = ""
@@ -64,6 +65,8 @@ class Target:
         """What keeps a builtin's equation from running at all; None where nothing does."""
         if eqn.op.builtin is None:
             return None
+        if (reason := _first(self.loader, eqn)) is not None:
+            return reason
         if eqn.op.code is not None and not self.whole:
             return self._why_not_custom(eqn.op.code)
         is_quantized = any(v.type.quantization is not None for v in eqn.outputs)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,7 @@ from jfuse.kernels.core.op import draws
 from jfuse.lowering.rule_tools.broadcast_constants import broadcast_constants, constant_of, unbroadcast
 from jfuse.opaque_ops.state_operands import has_open_state, keeps_state, state_operands
 from jfuse.passes.context import Context
+from jfuse.passes.fuse.fused_cost import fused_microseconds
 from jfuse.passes.options import FUSED
 from jfuse.passes.rewrite import rewrite
 from jfuse.passes.scans.fission.split_scans import hoisted
@@ -130,7 +132,8 @@ class _Visitor:
         body = self._ctx.sub.simplify(eqn.bodies[0], self._ctx, self._simplified)
         loop = Loop.of(replace(eqn, inputs=tuple(map(self._ready, eqn.inputs)), bodies=(body,)))
         rows = body.inputs[len(body.inputs) - len(loop.xs) :], body.outputs[len(loop.carries) :]
-        size = LoopSize.of(body, loop.length, *([atom.type for atom in part] for part in rows))
+        types = ([atom.type for atom in part] for part in rows)
+        size = LoopSize.of(body, loop.length, *types, cell_us=partial(fused_microseconds, machine=self._ctx.recurrence.machine))
         form = self._form(loop, size)
         expected = size.expected(self._room("speed"), self._ctx.recurrence.machine)
         self._held += size.added_operators(form)

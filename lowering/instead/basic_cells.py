@@ -1,0 +1,71 @@
+"""Fused LSTMs step by step, in cells with the basic kernel, whose states are plain tensors."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from jfuse.ir.graph import Eqn
+from jfuse.ir.trace import as_atom, trace_graph
+from jfuse.ir.types import TensorType
+from jfuse.kernels import ops
+from jfuse.kernels.control import scan
+from jfuse.kernels.core.op import Array
+from jfuse.lowering.instead.registry import operands
+
+_PLAIN = {"fused_activation_function": "TANH", "cell_clip": 0.0, "proj_clip": 0.0}
+_WEIGHTS, _RECURRENT, _OTHERS, _BIASES, _STATES = slice(1, 5), slice(5, 9), slice(9, 12), slice(12, 16), slice(18, 20)
+
+
+def in_basic_cells(eqn: Eqn) -> Sequence[Any] | None:
+    """An LSTM as a scan of `basic_lstm`, or as one of it where it is a single step; None where the kernel has no such.
+
+    That are peepholes, projections, clips, layer norms, diagonal recurrence, and another activation than TANH. Where
+    the input gate is 1 minus the forget gate, it has the negated weights of that.
+    """
+    if eqn.op not in (ops.unidirectional_sequence_lstm, ops.lstm):
+        return None
+    given = operands(eqn)
+    x, (h, c) = given[0], given[_STATES]
+    others = (*given[_OTHERS], *given[16:18], *given[20:])
+    if any(a is not None for a in others) or any(eqn.params[name] != value for name, value in _PLAIN.items()):
+        return None
+    found = [_rows(given[part]) for part in (_WEIGHTS, _RECURRENT, _BIASES)]
+    if any(array is None for array in found) or found[1].ndim == 1 or any(s.type.rank != 2 for s in map(as_atom, (h, c))):
+        return None
+    weights, bias = np.concatenate(found[:2], 1), found[2]
+
+    def step(h: Array, c: Array, x: Array) -> tuple[Array, Array]:
+        after_h, after_c, *_ = ops.basic_lstm(x, h, weights, bias, c)
+        return after_h, after_c
+
+    if eqn.op is ops.lstm:
+        after_h, after_c = step(h, c, x)
+        return after_h, after_h, after_c
+    return _over_time(step, as_atom(x), as_atom(h), as_atom(c), eqn.params["time_major"])
+
+
+def _rows(of_gates: Sequence[Any]) -> Any:
+    """The weights of all gates, one below the other, in the order of the basic kernel; None where some are computed."""
+    admit, forget, cell, out = of_gates
+    if any(not isinstance(a, np.ndarray) for a in (forget, cell, out)):
+        return None
+    admit = -forget if admit is None else admit
+    return np.concatenate([admit, cell, forget, out]) if isinstance(admit, np.ndarray) else None
+
+
+def _over_time(step: Any, x: Any, h: Any, c: Any, time_major: bool) -> Sequence[Any]:
+    """The results of all steps, then h and c after the last."""
+    order = np.array([1, 0, 2], np.int32)
+    rows = x if time_major else as_atom(ops.transpose(x, order))
+    types = [h.type, c.type, TensorType(rows.type.shape[1:], rows.type.dtype)]
+
+    def body(h: Array, c: Array, x: Array) -> tuple[Array, ...]:
+        after = step(h, c, x)
+        return *after, after[0]
+
+    options = {"consts": 0, "carries": 2, "length": rows.type.shape[0], "reverse": False}
+    *after, ys = scan([h, c, rows], [trace_graph(body, types, "step")], **options)
+    return (ys if time_major else ops.transpose(ys, order)), *after
