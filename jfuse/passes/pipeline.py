@@ -17,6 +17,7 @@ from jfuse.ir.states import distinct
 from jfuse.passes.context import Context, Lowered, SubPasses
 from jfuse.passes.fuse.fuse import fuse
 from jfuse.passes.fuse.recover import recover
+from jfuse.passes.fuse.target_steps import step_by_step
 from jfuse.passes.gates.builtins_only import no_lost_ops, only_operators, plain_numbers
 from jfuse.passes.gates.custom_ops import custom_operators
 from jfuse.passes.gates.debug_metadata import drop_debug_metadata
@@ -109,6 +110,7 @@ PIPELINE: tuple[PipelineStep, ...] = (
     Stage(recover),  # before fuse, which proves and places the proposals of recover
     Stage(alone(complex_parts)),  # before fuse, which inlines bodies that complex numbers were made of
     Stage(fuse, NO_COMPOSITES),  # before scan_to_loops, so that only scans that nothing fused become loops of the file
+    Stage(step_by_step),  # before scan_to_loops, which writes the loops; after fuse, which knows other forms
     Stage(scan_to_loops, NO_SCANS),  # after it every equation is a builtin, or was never a TFLite op
     Stage(simplify, NOTHING_DEAD),  # needs the whole graph in builtins: peephole rules look at operators of the file
     # once the operators are known; before legalize_dtypes, which gives types to what it adds

@@ -34,7 +34,7 @@ from jfuse.passes.fuse.padding_promises import Masks
 from jfuse.passes.fuse.profitability import Costs, is_asked_for
 from jfuse.passes.fuse.rounding import rounds_to, widened
 from jfuse.passes.fuse.rule_calls import atoms, recorded
-from jfuse.passes.fuse.target_steps import stepped_for_target, why_not_on_target
+from jfuse.passes.fuse.target_steps import in_cells_of_target, why_no_state_tensor
 from jfuse.passes.fuse.run_time_shapes import (
     dynamic_before_fused,
     dynamic_before_replacement,
@@ -160,7 +160,7 @@ def _fused(eqn: Eqn, rule: FuseRule, is_read: Sequence[bool], ctx: Context, plac
     masks = Masks(ctx, atoms(eqn), active_trace().eqns, place.inputs)
     recognized, given = recorded(eqn, rule, is_read, masks)
     is_recurrence = any(map(keeps_state, recognized.eqns))
-    replacement = stepped_for_target(recognized, ctx)
+    replacement = in_cells_of_target(recognized, ctx)
     # In each turn the states would be written and read back, and the op keeps others from being delegated: measured,
     # plain ops are 1.5 to 3 times as fast at 16 to 256 units.
     alone = [e.op.name for e in replacement.eqns if keeps_state(e) and "time_major" not in e.params]
@@ -179,7 +179,7 @@ def _fused(eqn: Eqn, rule: FuseRule, is_read: Sequence[bool], ctx: Context, plac
         want="no table in a graph with an open batch",
         got=place.table and place_of(place.table),
     )
-    lacking = [why for e in replacement.eqns if keeps_state(e) and (why := why_not_on_target(e, ctx)) is not None]
+    lacking = [why for e in replacement.eqns if keeps_state(e) and (why := why_no_state_tensor(e, ctx)) is not None]
     need(not lacking, "target", want=f"operators of the target {ctx.target.name}", got="; ".join(lacking))
     form = ctx.recurrence.forms.get(str(eqn.source)) if is_recurrence else None
     need(form in (None, FUSED), "another_form", want="the form that was asked for", got=form)

@@ -8,7 +8,7 @@ from math import prod
 
 from jfuse.ir.dims import is_known
 from jfuse.ir.graph import Const, Eqn, Graph
-from jfuse.kernels.control import while_
+from jfuse.kernels.control import scan, while_
 from jfuse.kernels.core.op import TflOp
 from jfuse.lowering.rules import FuseRule, need
 from jfuse.opaque_ops.state_operands import keeps_state, state_operands
@@ -78,7 +78,7 @@ class Costs:
 
         body, replacement: with constants put in, and with the results alone that are read.
         """
-        if any(not keeps_state(eqn) and not isinstance(eqn.op, TflOp) for eqn in replacement.eqns):
+        if any(not keeps_state(eqn) and not isinstance(eqn.op, TflOp) and eqn.op is not scan for eqn in replacement.eqns):
             return None
         lowered = (ctx.sub.as_lowered(graph, ctx, True) for graph in (body, replacement))
         return cls(*(Cost.of(graph, ctx.recurrence.machine) for graph in lowered))

@@ -9,7 +9,7 @@ from jfuse.ir.graph import Eqn, Program
 from jfuse.ir.types import DType
 from jfuse.ir.walk import all_eqns
 from jfuse.opaque_ops.state_operands import state_operands
-from jfuse.tflite.targets.conditions import GPU, LOADER, MICRO, MICRO_TYPES
+from jfuse.tflite.targets.conditions import GPU, MICRO, MICRO_TYPES
 from jfuse.tflite.targets.ethos_conditions import ethos_conditions
 from jfuse.tflite.targets.names import NAMES, OLDEST
 from jfuse.tflite.targets.table import table_of
@@ -94,7 +94,7 @@ def _ethos(name: str, npu: str = "ethos-u55") -> Target:
 
 _TARGETS: Mapping[str, Callable[[], Target]] = {
     "litert": lambda: Target("litert", loses=(_ONERT_ENDS,)),
-    "compiled-model": lambda: Target("compiled-model", loader=LOADER),
+    "compiled-model": lambda: Target("compiled-model", compiled_model=True),
     "tflite-micro": lambda: _micro("tflite-micro"),
     "cmsis-nn": lambda: _micro("cmsis-nn", _CMSIS_FORGETS),
     "ethos-u55": lambda: _ethos("ethos-u55"),
@@ -102,7 +102,7 @@ _TARGETS: Mapping[str, Callable[[], Target]] = {
     "ethos-u85": lambda: _ethos("ethos-u85", "ethos-u85"),
     "litert-gpu": lambda: Target(
         "litert-gpu",
-        loader=LOADER,
+        compiled_model=True,
         accelerator=table_of("litert-gpu"),
         placed=GPU,
         whole=True,
@@ -111,7 +111,7 @@ _TARGETS: Mapping[str, Callable[[], Target]] = {
     ),
     "google-tensor": lambda: Target(
         "google-tensor",
-        loader=LOADER,
+        compiled_model=True,
         accelerator=table_of("google-tensor"),
         static=True,
         composites=_GOOGLE_COMPOSITES,

@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping
 
 from jfuse.ir.graph import Const, Eqn
 from jfuse.ir.types import DType
-from jfuse.opaque_ops.state_operands import keeps_state
 
 Condition = Callable[[Eqn], str | None]
 """What keeps an equation from a runtime; None where nothing does."""
@@ -115,15 +114,6 @@ def gpu_rank(eqn: Eqn) -> str | None:
     if x is None or x.type.rank in (3, 4):
         return None
     return f"the delegate takes 3 or 4 axes, not {x.type.rank}"
-
-
-def no_variable_tensors(eqn: Eqn) -> str | None:
-    """litert/core/model/model_load.cc: "Variable tensors not yet supported"."""
-    return "LiteRT's CompiledModel loads no variable tensors, which hold its states" if keeps_state(eqn) else None
-
-
-LOADER: Conditions = {ANY_BUILTIN: (no_variable_tensors,)}
-"""What LiteRT's CompiledModel refuses when it loads a file, whatever runs the operator later."""
 
 
 GPU: Conditions = {"STRIDED_SLICE": (gpu_slice,), "SLICE": (gpu_rank,), "PAD": (gpu_rank,), "PADV2": (gpu_rank,)}

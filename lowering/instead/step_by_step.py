@@ -1,8 +1,9 @@
-"""Fused LSTMs step by step, in cells with the basic kernel, whose states are plain tensors."""
+"""Fused recurrences step by step, with their states in plain tensors: in cells with the basic kernel, or in plain ops."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,9 @@ from jfuse.ir.types import TensorType
 from jfuse.kernels import ops
 from jfuse.kernels.control import scan
 from jfuse.kernels.core.op import Array
+from jfuse.lowering.instead.bidirectional import two_lstms, two_rnns
 from jfuse.lowering.instead.registry import operands
+from jfuse.lowering.integer_recurrences import steps_of_lstm, steps_of_rnn, steps_of_svdf
 
 _PLAIN = {"fused_activation_function": "TANH", "cell_clip": 0.0, "proj_clip": 0.0}
 _WEIGHTS, _RECURRENT, _OTHERS, _BIASES, _STATES = slice(1, 5), slice(5, 9), slice(9, 12), slice(12, 16), slice(18, 20)
@@ -45,6 +48,32 @@ def in_basic_cells(eqn: Eqn) -> Sequence[Any] | None:
         after_h, after_c = step(h, c, x)
         return after_h, after_h, after_c
     return _over_time(step, as_atom(x), as_atom(h), as_atom(c), eqn.params["time_major"])
+
+
+def in_plain_steps(eqn: Eqn) -> Sequence[Any] | None:
+    """A fused recurrence as a scan over steps of plain ops, or as another one that has such; None where there is none.
+
+    Both directions become one each, and a single step a sequence of one.
+    """
+    given = operands(eqn)
+    if eqn.op in _ONE_DIRECTION:
+        return _ONE_DIRECTION[eqn.op](eqn)
+    if eqn.op in _SEQUENCES:
+        sequence = _SEQUENCES[eqn.op]
+        options = {name: value for name, value in eqn.params.items() if name in sequence.options}
+        ys, *after = sequence(ops.expand_dims(given[0], np.int32(0)), *given[1:], **options, time_major=True)
+        return ops.squeeze(ys, squeeze_dims=(0,)), *after
+    steps = _STEPS.get(eqn.op)
+    return None if steps is None else steps(*given, **eqn.params)
+
+
+_ONE_DIRECTION = {ops.bidirectional_sequence_lstm: two_lstms, ops.bidirectional_sequence_rnn: two_rnns}
+_SEQUENCES = {ops.lstm: ops.unidirectional_sequence_lstm, ops.rnn: ops.unidirectional_sequence_rnn}
+_STEPS = {
+    ops.unidirectional_sequence_lstm: partial(steps_of_lstm, in_loop=True),
+    ops.unidirectional_sequence_rnn: partial(steps_of_rnn, in_loop=True),
+    ops.svdf: steps_of_svdf,
+}
 
 
 def _rows(of_gates: Sequence[Any]) -> Any:
