@@ -1,4 +1,4 @@
-"""A worker process that runs files in LiteRT or tflite-micro: a crash ends the worker, and not this process."""
+"""A worker process that runs files in LiteRT, its CompiledModel or tflite-micro: a crash ends the worker, and not this process."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _NO_MEMORY = ("bad_alloc", "MemoryError", "Cannot allocate memory", "ut of memor
 _OUTSIDE = ("SIGKILL", "SIGTERM", "SIGINT", "SIGHUP", "SIGQUIT")  # Windows has two of them
 _FROM_OUTSIDE = frozenset(number for name in _OUTSIDE if (number := getattr(signal, name, None)) is not None)
 _HAS_POSIX = hasattr(select, "poll") and hasattr(os, "pread") and hasattr(signal, "SIGKILL")
-_NAMES = {"litert": "LiteRT", "micro": "tflite-micro"}
+_NAMES = {"litert": "LiteRT", "micro": "tflite-micro", "compiled_model": "CompiledModel"}
 
 
 class LiteRtFailed(KernelFailed):
@@ -51,7 +51,7 @@ class Refused(Exception):
 class Worker:
     """A process; it ends with this one, whatever ends that. Nothing of it has a name in a folder.
 
-    runtime: "litert" or "micro".
+    runtime: "litert", "micro" or "compiled_model".
     """
 
     def __init__(self, runtime: str = "litert") -> None:

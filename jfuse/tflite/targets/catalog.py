@@ -94,7 +94,7 @@ def _ethos(name: str, npu: str = "ethos-u55") -> Target:
 
 _TARGETS: Mapping[str, Callable[[], Target]] = {
     "litert": lambda: Target("litert", loses=(_ONERT_ENDS,)),
-    "compiled-model": lambda: Target("compiled-model", compiled_model=True),
+    "compiled-model": lambda: Target("compiled-model", compiled_model=True, runtime="compiled-model"),
     "tflite-micro": lambda: _micro("tflite-micro"),
     "cmsis-nn": lambda: _micro("cmsis-nn", _CMSIS_FORGETS),
     "ethos-u55": lambda: _ethos("ethos-u55"),
@@ -103,6 +103,7 @@ _TARGETS: Mapping[str, Callable[[], Target]] = {
     "litert-gpu": lambda: Target(
         "litert-gpu",
         compiled_model=True,
+        runtime="compiled-model",
         accelerator=table_of("litert-gpu"),
         placed=GPU,
         whole=True,
@@ -112,6 +113,7 @@ _TARGETS: Mapping[str, Callable[[], Target]] = {
     "google-tensor": lambda: Target(
         "google-tensor",
         compiled_model=True,
+        runtime="compiled-model",
         accelerator=table_of("google-tensor"),
         static=True,
         composites=_GOOGLE_COMPOSITES,

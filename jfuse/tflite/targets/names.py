@@ -19,7 +19,7 @@ TARGETS = (
     "google-tensor",
 )
 NAMES = (*TARGETS, "litert>=X.Y")
-RUNTIMES = ("tflite-micro",)
+RUNTIMES = ("tflite-micro", "compiled-model")
 """Runtimes besides LiteRT that run a file here, where they are installed."""
 
 
