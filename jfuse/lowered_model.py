@@ -40,6 +40,7 @@ from jfuse.quantization.recipe_json import recipe_of
 from jfuse.quantization.statistics import Observed, Statistics
 from jfuse.report import Report
 from jfuse.tflite.targets.catalog import target_named
+from jfuse.tflite.targets.compiled_model import interpreter_only
 
 
 @only_jfuse_errors("lowering")
@@ -156,6 +157,7 @@ def lowered(model: Model, options: LoweringOptions, passes: tuple[PipelineStep, 
     if options.target != LoweringOptions.target:
         report.notes += ctx.target.losses_of(program)
     report.operators = operator_counts(program.graphs())
+    report.interpreter_only = interpreter_only(program, ctx.target)
     lite = Model(program, model.imported, report, model.limits, unquantized, model.functions)
     lite.statistics = seen[0] if seen else None
     return lite

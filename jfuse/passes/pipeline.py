@@ -22,6 +22,7 @@ from jfuse.passes.gates.builtins_only import no_lost_ops, only_operators, plain_
 from jfuse.passes.gates.custom_ops import custom_operators
 from jfuse.passes.gates.debug_metadata import drop_debug_metadata
 from jfuse.passes.gates.fixed_sizes import fixed_sizes
+from jfuse.passes.gates.loaded_on_target import loaded_on_target
 from jfuse.passes.gates.states_on_target import states_on_target
 from jfuse.passes.legalize.complex_parts import complex_parts
 from jfuse.passes.legalize.legalize_broadcast import legalize_broadcast
@@ -130,6 +131,7 @@ PIPELINE: tuple[PipelineStep, ...] = (
     Stage(states_on_target, on="program"),  # once the home of each state is known
     # results that are inputs, constants or repeated get a tensor of their own
     Stage(alone(prepare_results), RESULTS_APART, on="program"),
+    Stage(loaded_on_target, on="program"),  # of states and results as the file has them
     Stage(alone(memory_apart)),  # last: what it looks at is the order of the operators in the file
 )
 

@@ -13,10 +13,7 @@ class CompiledModelProcess(FileProcess):
     """One file in CompiledModel, in a process of its own.   program: what the file says"""
 
     def __init__(self, data: bytes, program: Program, limits: Limits = DEFAULT_LIMITS) -> None:
-        types = {
-            s.key: {n: str(a.dtype) for n, a in zip(s.output_names, s.graph.outputs, strict=False)}
-            for s in program.signatures
-        }
+        types = output_types(program)
         super().__init__("compiled_model", "CompiledModel", "compiled-model", data, limits, types)
         self._first = next(iter(types))
 
@@ -28,3 +25,11 @@ class CompiledModelProcess(FileProcess):
     def reset(self) -> None:
         """Clear what the file keeps from call to call."""
         self.ask("reset")
+
+
+def output_types(program: Program) -> dict[str, dict[str, str]]:
+    """The element types of each signature's outputs, by key and name, as NumPy calls them."""
+    return {
+        s.key: {n: str(a.dtype) for n, a in zip(s.output_names, s.graph.outputs, strict=False)}
+        for s in program.signatures
+    }

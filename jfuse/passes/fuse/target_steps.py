@@ -37,7 +37,7 @@ def step_by_step(graph: Graph, ctx: Context) -> Graph:
         changed = rewrite(in_cells_of_target(graph, ctx), visit)
         if changed is graph:
             break
-        graph = changed
+        graph = last_steps(changed)
     return graph
 
 
