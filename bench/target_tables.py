@@ -33,7 +33,7 @@ from bench.runtimes.target_programs import programs
 from jfuse.ir.graph import Eqn, Program
 from jfuse.ir.types import DType
 from jfuse.ir.walk import all_eqns
-from jfuse.running.compiled_model import output_types
+from jfuse.running.file_process import output_types
 from jfuse.running.litert_worker.compiled_model import Loaded
 from jfuse.tflite.runtime.table import ROWS
 from jfuse.tflite.schema import BUILTIN_CODES

@@ -16,9 +16,7 @@ from jfuse.tflite.targets.names import TARGETS
 
 
 @only_jfuse_errors("check")
-def check(
-    model: Model | str | Path, target: str | None = None, *, unsafe: bool = False
-) -> TargetCheck | RuntimesCheck:
+def check(model: Model | str | Path, target: str | None = None, *, unsafe: bool = False) -> TargetCheck | RuntimesCheck:
     """What a target makes of a lowered Model or a .tflite file, whoever wrote it: operators, losses and memory.
 
     target: as `lower` has it; None for all of them, of which the result says which take the file. Nothing is changed;

@@ -54,6 +54,7 @@ from jfuse.passes.simplify.fold_selects import fold_selects
 from jfuse.passes.simplify.simplify import simplify
 from jfuse.passes.states.modes import apply_state_mode
 from jfuse.passes.states.placement import place_states, prepare_results
+from jfuse.passes.states.state import computed_starts
 from jfuse.report import Report
 
 Of = TypeVar("Of", Graph, Program)
@@ -118,6 +119,7 @@ PIPELINE: tuple[PipelineStep, ...] = (
     Stage(alone(legalize_broadcast)),
     Stage(legalize_dtypes),  # before custom_operators, whose types are the user's
     # after simplify and the other passes that choose operators, which know no target
+    Stage(computed_starts),  # before legalize_target, which respells the operators of which it makes zeros
     Stage(target_composites),  # before legalize_target, which respells what the target lacks
     Stage(legalize_target),
     # once operators and types are those of the file, and before custom_operators, which no kernel computes
@@ -177,9 +179,10 @@ SUB_PASSES = SubPasses(
     simplify=lambda graph, ctx, done: simplify(graph, ctx, done=done),
     as_lowered=as_lowered,
     in_loops=lambda graph, ctx: scan_to_loops(last_steps(graph), ctx),
+    last_steps=last_steps,
 )
 """The passes that others run on parts of a graph: `fuse` recover and as_lowered, `scan_to_loops` simplify, `quantize`
-simplify and in_loops."""
+simplify and in_loops, `fuse` and `step_by_step` last_steps."""
 
 
 def run_pipeline(

@@ -1,4 +1,4 @@
-"""A worker process that runs files in LiteRT, its CompiledModel or tflite-micro: a crash ends the worker, and not this process."""
+"""A worker process that runs files in LiteRT or tflite-micro: a crash ends the worker, and not this process."""
 
 from __future__ import annotations
 

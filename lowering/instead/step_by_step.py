@@ -1,4 +1,4 @@
-"""Fused recurrences step by step, with their states in plain tensors: in cells with the basic kernel, or in plain ops."""
+"""Fused recurrences step by step, with states in plain tensors: in cells with the basic kernel, or in plain ops."""
 
 from __future__ import annotations
 
@@ -36,7 +36,11 @@ def in_basic_cells(eqn: Eqn) -> Sequence[Any] | None:
     if any(a is not None for a in others) or any(eqn.params[name] != value for name, value in _PLAIN.items()):
         return None
     found = [_rows(given[part]) for part in (_WEIGHTS, _RECURRENT, _BIASES)]
-    if any(array is None for array in found) or found[1].ndim == 1 or any(s.type.rank != 2 for s in map(as_atom, (h, c))):
+    if (
+        any(array is None for array in found)
+        or found[1].ndim == 1
+        or any(s.type.rank != 2 for s in map(as_atom, (h, c)))
+    ):
         return None
     weights, bias = np.concatenate(found[:2], 1), found[2]
 

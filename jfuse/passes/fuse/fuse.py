@@ -34,12 +34,12 @@ from jfuse.passes.fuse.padding_promises import Masks
 from jfuse.passes.fuse.profitability import Costs, is_asked_for
 from jfuse.passes.fuse.rounding import rounds_to, widened
 from jfuse.passes.fuse.rule_calls import atoms, recorded
-from jfuse.passes.fuse.target_steps import in_cells_of_target, why_no_state_tensor
 from jfuse.passes.fuse.run_time_shapes import (
     dynamic_before_fused,
     dynamic_before_replacement,
     table_lookup,
 )
+from jfuse.passes.fuse.target_steps import in_cells_of_target, why_no_state_tensor
 from jfuse.passes.options import FUSED, PREFERENCES
 from jfuse.passes.outline.target_composites import as_target_composite
 from jfuse.passes.rewrite import inline, rewrite

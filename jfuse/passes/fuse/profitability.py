@@ -13,8 +13,8 @@ from jfuse.kernels.core.op import TflOp
 from jfuse.lowering.rules import FuseRule, need
 from jfuse.opaque_ops.state_operands import keeps_state, state_operands
 from jfuse.passes.context import Context, Lowered
-from jfuse.passes.fuse.fused_cost import fused_microseconds
 from jfuse.passes.options import ANY_MACHINE
+from jfuse.passes.scans.to_loops.fused_cost import fused_microseconds
 from jfuse.passes.scans.to_loops.loop_cost import OPERATOR_US, WEIGHT_US
 from jfuse.report import Speed
 
@@ -78,7 +78,9 @@ class Costs:
 
         body, replacement: with constants put in, and with the results alone that are read.
         """
-        if any(not keeps_state(eqn) and not isinstance(eqn.op, TflOp) and eqn.op is not scan for eqn in replacement.eqns):
+        if any(
+            not keeps_state(eqn) and not isinstance(eqn.op, TflOp) and eqn.op is not scan for eqn in replacement.eqns
+        ):
             return None
         lowered = (ctx.sub.as_lowered(graph, ctx, True) for graph in (body, replacement))
         return cls(*(Cost.of(graph, ctx.recurrence.machine) for graph in lowered))

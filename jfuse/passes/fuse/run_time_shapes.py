@@ -19,7 +19,7 @@ from jfuse.kernels.core.op import depends_on_data
 from jfuse.lowering.peephole.layout.reshape import constant_shape
 from jfuse.lowering.rule_tools.broadcast_constants import broadcast_constants, constant_of, unbroadcast
 from jfuse.lowering.rule_tools.sizes_at_allocation import known_at_allocation
-from jfuse.opaque_ops.state_operands import has_open_state, written_operands
+from jfuse.opaque_ops.state_operands import has_open_state, state_operands, written_operands
 from jfuse.passes.rewrite import inline
 
 # Their kernels leave the result open wherever a -1 stands in the input's shape_signature, constant operands or not.

@@ -13,7 +13,6 @@ from jfuse.lowering.instead.step_by_step import in_basic_cells, in_plain_steps
 from jfuse.opaque_ops.state_operands import keeps_state
 from jfuse.passes.context import Context
 from jfuse.passes.rewrite import rewrite
-from jfuse.passes.scans.from_while.last_steps import last_steps
 from jfuse.tflite.names import equation_name
 
 _IN_FLOATS = frozenset({"float", "float16"})
@@ -37,7 +36,7 @@ def step_by_step(graph: Graph, ctx: Context) -> Graph:
         changed = rewrite(in_cells_of_target(graph, ctx), visit)
         if changed is graph:
             break
-        graph = last_steps(changed)
+        graph = ctx.sub.last_steps(changed)
     return graph
 
 
@@ -49,7 +48,7 @@ def in_cells_of_target(graph: Graph, ctx: Context) -> Graph:
         return in_basic_cells(eqn) if is_lacking and _has_cells(eqn, ctx) else None
 
     changed = rewrite(graph, visit)
-    return graph if changed is graph else last_steps(changed)
+    return graph if changed is graph else ctx.sub.last_steps(changed)
 
 
 def why_no_state_tensor(eqn: Eqn, ctx: Context) -> str | None:

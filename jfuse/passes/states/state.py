@@ -32,12 +32,29 @@ from jfuse.passes.states.late_sizes import late_sizes
 def state(graph: Graph, ctx: Context | None = None, *, in_place: Mapping[int, Var] = MappingProxyType({})) -> Graph:
     """Promise that every state updated in place is written by an operator of its own, and read only after the update.
 
-    What an op overwrites is computed in every call, too. Bodies likewise.
+    Bodies likewise.
     ctx: not needed; every pass of the pipeline is given one.
     in_place: inputs of the graph that are the state tensor of the op that reads them, without a writer: what the op
         leaves there is the next call's. By the position of the result that is that new value.
     """
     return _with_own_states(graph, {}, in_place)
+
+
+def computed_starts(graph: Graph, ctx: Context | None = None) -> Graph:
+    """Promise that what an op overwrites, as the basic LSTM its states, is no constant, in bodies too.
+
+    ctx: not needed, as above.
+    """
+    graph = with_bodies(graph, computed_starts)
+    if not any(map(overwritten_operands, graph.eqns)):
+        return graph
+    with recording() as trace:
+        is_dynamic = any(with_run_time_shape(graph))
+        owner = _Owner(trace, broadcast_constants(graph), producers(graph), frozenset(), frozenset(), is_dynamic)
+        for eqn in graph.eqns:
+            with at_source(eqn.source):
+                trace.record(owner.with_computed(eqn))
+        return eliminate_dead_code(replace(graph, eqns=tuple(trace.eqns)))
 
 
 def _with_own_states(graph: Graph, done: dict[Graph, Graph], in_place: Mapping[int, Var]) -> Graph:
@@ -48,7 +65,7 @@ def _with_own_states(graph: Graph, done: dict[Graph, Graph], in_place: Mapping[i
 
 
 def _own_states(graph: Graph, in_place: Mapping[int, Var]) -> Graph:
-    if not any(map(written_operands, graph.eqns)):
+    if not any(keeps_state(eqn) for eqn in graph.eqns):
         return graph
     owned = _written(graph, in_place, is_dynamic=False)
     if any(with_run_time_shape(owned)):  # asked now: what only made the zeros of a state is gone
@@ -90,11 +107,11 @@ class _Owner:
     def visit(self, eqn: Eqn) -> None:
         """Append an equation; a fused one with its writers before it and its tied reads after it."""
         eqn = substitute(eqn, self.renamed)
+        if not keeps_state(eqn):
+            self.trace.record(eqn)
+            return
         with at_source(eqn.source):
-            if keeps_state(eqn):
-                self.own_states(eqn)
-            else:
-                self.trace.record(self.with_computed(eqn))
+            self.own_states(eqn)
 
     def with_computed(self, eqn: Eqn) -> Eqn:
         """The equation with constants that it would overwrite computed in every call."""

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from jfuse.ir.dims import is_known, symbols_of
 from jfuse.ir.graph import Const, Program, Signature, Var
 from jfuse.ir.states import distinct
-from jfuse.ir.types import TensorType
+from jfuse.ir.types import DType, TensorType
 from jfuse.ir.walk import all_eqns, producers
 from jfuse.lowering.rule_tools.sizes_at_allocation import known_at_allocation
 from jfuse.opaque_ops.state_operands import keeps_state
@@ -53,12 +53,16 @@ def _of_boundary(signature: Signature) -> Iterator[str]:
     given = {name for var in inputs.values() for d in var.type.shape for name in symbols_of(d)}
     made = producers(graph)
     for name, atom in (*inputs.items(), *outputs.items()):
+        if atom.type.dtype is DType.c128:
+            yield f"CompiledModel takes no complex numbers of 128 bits, as {name!r} are"
         if any(is_known(d) and d == 0 for d in atom.type.shape):
             yield f"CompiledModel takes no tensors without elements, as {name!r} is ({atom.type})"
     for name, atom in outputs.items():
         if _is_sized_at_run_time(atom.type, given):
             yield f"CompiledModel gives no results whose size data decide, as that of {name!r} ({atom.type})"
-        elif isinstance(atom, Const) or (isinstance(atom, Var) and atom in made and known_at_allocation(atom, made.get)):
+        elif isinstance(atom, Const) or (
+            isinstance(atom, Var) and atom in made and known_at_allocation(atom, made.get)
+        ):
             yield f"CompiledModel gives no results that are known before a call, as {name!r}"
 
 

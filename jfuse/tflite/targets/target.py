@@ -27,9 +27,10 @@ class Target:
 
     runs: the operators of its interpreter; None for LiteRT's. oldest: the oldest runtime that must take the file.
     accelerator: the operators of its NPU or GPU; what it has not falls to the CPU. whole: a graph runs there as a whole
-    or not at all. static: all sizes are fixed. compiled_model: whether LiteRT's CompiledModel loads its files, which takes
-    no variable tensors (litert/core/model/model_load.cc). loses: what it does otherwise without telling. resolver:
-    whether a program for it lists its operators in C++. runtime: the further runtime of `jfuse.verify` that runs its files.
+    or not at all. static: all sizes are fixed. compiled_model: whether LiteRT's CompiledModel loads its files, which
+    takes no variable tensors (litert/core/model/model_load.cc). loses: what it does otherwise without telling.
+    resolver: whether a program for it lists its operators in C++. runtime: the further runtime of `jfuse.verify` that
+    runs its files.
     composites: the composites of StableHLO, by name, that its accelerator has a function for.
     compiles: whether Arm's compiler makes programs for it. further_types: of activations that its kernels take and
     LiteRT's do not, by builtin.

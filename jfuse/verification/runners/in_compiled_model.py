@@ -10,7 +10,7 @@ import numpy as np
 
 from jfuse.ir.graph import Program
 from jfuse.limits import DEFAULT_LIMITS, Limits
-from jfuse.running.compiled_model import CompiledModelProcess
+from jfuse.running.file_process import CompiledModelProcess
 from jfuse.verification.runners.calls_in_process import CallsInProcess
 from jfuse.verification.runners.one_by_one import one_by_one
 from jfuse.verification.subject import Arrays, Calls, Interface, interfaces_of

@@ -22,10 +22,10 @@ from jfuse.kernels.core.op import draws
 from jfuse.lowering.rule_tools.broadcast_constants import broadcast_constants, constant_of, unbroadcast
 from jfuse.opaque_ops.state_operands import has_open_state, keeps_state, state_operands
 from jfuse.passes.context import Context
-from jfuse.passes.fuse.fused_cost import fused_microseconds
 from jfuse.passes.options import FUSED
 from jfuse.passes.rewrite import rewrite
 from jfuse.passes.scans.fission.split_scans import hoisted
+from jfuse.passes.scans.to_loops.fused_cost import fused_microseconds
 from jfuse.passes.scans.to_loops.loop_cost import (
     ROOMS,
     LoopSize,
@@ -133,7 +133,9 @@ class _Visitor:
         loop = Loop.of(replace(eqn, inputs=tuple(map(self._ready, eqn.inputs)), bodies=(body,)))
         rows = body.inputs[len(body.inputs) - len(loop.xs) :], body.outputs[len(loop.carries) :]
         types = ([atom.type for atom in part] for part in rows)
-        size = LoopSize.of(body, loop.length, *types, cell_us=partial(fused_microseconds, machine=self._ctx.recurrence.machine))
+        size = LoopSize.of(
+            body, loop.length, *types, cell_us=partial(fused_microseconds, machine=self._ctx.recurrence.machine)
+        )
         form = self._form(loop, size)
         expected = size.expected(self._room("speed"), self._ctx.recurrence.machine)
         self._held += size.added_operators(form)

@@ -8,7 +8,6 @@ from statistics import geometric_mean
 
 from jfuse.ir.dims import is_known
 from jfuse.ir.graph import Const, Eqn
-from jfuse.kernels import ops
 from jfuse.kernels.core.op import TflOp
 from jfuse.opaque_ops.state_operands import written_operands
 from jfuse.passes.options import ANY_MACHINE, FUSED
@@ -46,7 +45,7 @@ class FusedSize:
         steps, rows = (sizes[axis] or OPEN_LENGTH, sizes[1 - axis] or 1) if x.type.rank == 3 else (1, sizes[0] or 1)
         weights = [a for i, a in enumerate(eqn.inputs) if i not in written_operands(eqn)]
         matrices = [a.array for a in weights if isinstance(a, Const) and a.type.rank == 2]
-        if eqn.op is ops.basic_lstm:  # takes as long as a step of the full kernel, which has eight matrices
+        if eqn.op.overwrites:  # a basic cell takes as long as a step of the full kernel, which has eight matrices
             return cls(steps, rows, 8, 2 * sum(map(len, matrices)), sum(a.size for a in matrices))
         return cls(steps, rows, len(matrices), sum(map(len, matrices)), sum(a.size for a in matrices))
 
