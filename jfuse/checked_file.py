@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import overload
 
 from jfuse.errors import JfuseError
 from jfuse.frontends.selection import Selection
@@ -13,6 +14,14 @@ from jfuse.model import Model
 from jfuse.reports.target_check import RuntimesCheck, TargetCheck, check_target, check_targets
 from jfuse.tflite.targets.catalog import target_named
 from jfuse.tflite.targets.names import TARGETS
+
+
+@overload
+def check(model: Model | str | Path, target: str, *, unsafe: bool = False) -> TargetCheck: ...
+
+
+@overload
+def check(model: Model | str | Path, target: None = None, *, unsafe: bool = False) -> RuntimesCheck: ...
 
 
 @only_jfuse_errors("check")

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 
 from jfuse.kernels.core.op import Array, tfl
 from jfuse.kernels.fused.lstm import LstmOptions
-from jfuse.kernels.fused.recurrence import Checks, given, product
+from jfuse.kernels.fused.recurrence import Checks, product
 
 
 @tfl("LSTM", form="basic_lstm", overwrites=("prev_activation", "prev_state"))
@@ -43,8 +43,8 @@ def basic_lstm(
     checks.expect("weights", weights, (4 * units, input_.shape[1] + units))
     checks.expect("bias", bias, (4 * units,))
     checks.one_float_dtype([input_, prev_activation, weights, bias, prev_state])
-    both = jnp.concatenate([given(input_), given(prev_activation)], 1)
-    totals = product(both, given(weights)) + given(bias)
+    both = jnp.concatenate([jnp.asarray(input_), jnp.asarray(prev_activation)], 1)
+    totals = product(both, jnp.asarray(weights)) + jnp.asarray(bias)
     admit, candidate, forget, out = jnp.split(totals, 4, 1)
     c = jax.nn.sigmoid(forget) * prev_state + jax.nn.sigmoid(admit) * jnp.tanh(candidate)
     return jax.nn.sigmoid(out) * jnp.tanh(c), c, both, totals

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
 import numpy as np
 
-from jfuse.ir.graph import Eqn
+from jfuse.ir.graph import Eqn, Op
 from jfuse.ir.trace import as_atom, trace_graph
 from jfuse.ir.types import TensorType
 from jfuse.kernels import ops
 from jfuse.kernels.control import scan
-from jfuse.kernels.core.op import Array
+from jfuse.kernels.core.op import Array, TflOp
 from jfuse.lowering.instead.bidirectional import two_lstms, two_rnns
-from jfuse.lowering.instead.registry import operands
+from jfuse.lowering.instead.registry import Spelling, operands
 from jfuse.lowering.integer_recurrences import steps_of_lstm, steps_of_rnn, steps_of_svdf
 
 _PLAIN = {"fused_activation_function": "TANH", "cell_clip": 0.0, "proj_clip": 0.0}
@@ -71,9 +71,12 @@ def in_plain_steps(eqn: Eqn) -> Sequence[Any] | None:
     return None if steps is None else steps(*given, **eqn.params)
 
 
-_ONE_DIRECTION = {ops.bidirectional_sequence_lstm: two_lstms, ops.bidirectional_sequence_rnn: two_rnns}
-_SEQUENCES = {ops.lstm: ops.unidirectional_sequence_lstm, ops.rnn: ops.unidirectional_sequence_rnn}
-_STEPS = {
+_ONE_DIRECTION: Mapping[Op, Spelling] = {
+    ops.bidirectional_sequence_lstm: two_lstms,
+    ops.bidirectional_sequence_rnn: two_rnns,
+}
+_SEQUENCES: Mapping[Op, TflOp] = {ops.lstm: ops.unidirectional_sequence_lstm, ops.rnn: ops.unidirectional_sequence_rnn}
+_STEPS: Mapping[Op, Callable[..., Any]] = {
     ops.unidirectional_sequence_lstm: partial(steps_of_lstm, in_loop=True),
     ops.unidirectional_sequence_rnn: partial(steps_of_rnn, in_loop=True),
     ops.svdf: steps_of_svdf,

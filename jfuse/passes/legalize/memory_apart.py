@@ -57,7 +57,9 @@ def _with_own_operands(graph: Graph, free: frozenset[Var]) -> Graph:
     counts, made = use_counts(graph), producers(graph)
 
     def is_its_own(atom: Atom) -> bool:
-        maker = made.get(atom) if isinstance(atom, Var) else None
+        if not isinstance(atom, Var):
+            return False
+        maker = made.get(atom)
         is_free = atom in free if maker is None else _in_place(maker) is None
         return is_free and counts[atom] == 1
 

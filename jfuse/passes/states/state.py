@@ -115,14 +115,21 @@ class _Owner:
 
     def with_computed(self, eqn: Eqn) -> Eqn:
         """The equation with constants that it would overwrite computed in every call."""
-        inputs = list(eqn.inputs)
-        for place in overwritten_operands(eqn):
+        places = [i for i in overwritten_operands(eqn) if self.is_repeated(eqn.inputs[i])]
+        if not places:
+            return eqn
+        inputs, zeros = list(eqn.inputs), _zero_column(eqn)
+        for place in places:
             initial = inputs[place]
-            if initial is not None and (
-                constant_of(initial, self.known) is not None or unbroadcast(initial, self.producers) is not initial
-            ):
-                inputs[place] = self.written(initial, _zero_column(eqn))
+            assert initial is not None, "no op overwrites an operand that may be left out"
+            inputs[place] = self.written(initial, zeros)
         return replace(eqn, inputs=tuple(inputs))
+
+    def is_repeated(self, atom: Atom | None) -> bool:
+        """Whether a value is a constant, or repeats another one."""
+        if atom is None:
+            return False
+        return constant_of(atom, self.known) is not None or unbroadcast(atom, self.producers) is not atom
 
     def own_states(self, eqn: Eqn) -> None:
         inputs = list(eqn.inputs)

@@ -132,10 +132,9 @@ class _Visitor:
         body = self._ctx.sub.simplify(eqn.bodies[0], self._ctx, self._simplified)
         loop = Loop.of(replace(eqn, inputs=tuple(map(self._ready, eqn.inputs)), bodies=(body,)))
         rows = body.inputs[len(body.inputs) - len(loop.xs) :], body.outputs[len(loop.carries) :]
-        types = ([atom.type for atom in part] for part in rows)
-        size = LoopSize.of(
-            body, loop.length, *types, cell_us=partial(fused_microseconds, machine=self._ctx.recurrence.machine)
-        )
+        given, collected = ([atom.type for atom in part] for part in rows)
+        cell_us = partial(fused_microseconds, machine=self._ctx.recurrence.machine)
+        size = LoopSize.of(body, loop.length, given, collected, cell_us)
         form = self._form(loop, size)
         expected = size.expected(self._room("speed"), self._ctx.recurrence.machine)
         self._held += size.added_operators(form)
