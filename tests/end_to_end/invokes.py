@@ -36,8 +36,8 @@ def check_invokes(
     """Invokes in a row of one interpreter answer like TensorFlow, with and without delegates, for every signature.
 
     What the source keeps in variables goes on from invoke to invoke, and starts anew for each interpreter; with `reset`
-    for each invoke. draw_inputs: from a seed the inputs by name; random ones by default. compiled: CompiledModel does so,
-    too.
+    for each invoke. draw_inputs: from a seed the inputs by name; random ones by default. compiled: CompiledModel
+    does so, too.
     """
     data = lite.to_bytes()
     assert lite.imported is not None

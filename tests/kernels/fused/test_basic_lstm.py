@@ -29,7 +29,7 @@ TOLERANCE = 2e-6  # sums of up to 32 + 5 terms in f32, through 4 steps
 
 def drawn(units: int, dtype: Any = np.float32, batch: int = BATCH) -> dict[str, np.ndarray]:
     rng = np.random.default_rng(units)
-    shapes = {"x": (batch, INPUTS), "h": (batch, units), "c": (batch, units)}
+    shapes: dict[str, tuple[int, ...]] = {"x": (batch, INPUTS), "h": (batch, units), "c": (batch, units)}
     shapes |= {"weights": (4 * units, INPUTS + units), "bias": (4 * units,)}
     return {name: rng.uniform(-1, 1, shape).astype(dtype) for name, shape in shapes.items()}
 
@@ -132,7 +132,7 @@ def test_refuses_what_the_kernel_does_not_compute() -> None:
     with pytest.raises(TypeMismatch, match="basic_lstm: kernel_type FULL, which has other operands"):
         ops.basic_lstm(*operands, kernel_type="FULL")
     with pytest.raises(
-        TypeMismatch, match="basic_lstm: .*cell_clip=1.0.*, where the kernel has TANH and clips nothing"
+        TypeMismatch, match=r"basic_lstm: .*cell_clip=1\.0.*, where the kernel has TANH and clips nothing"
     ):
         ops.basic_lstm(*operands, cell_clip=1.0)
     with pytest.raises(TypeMismatch, match=r"basic_lstm: weights: \[16, 9\] where \[20, 10\] belongs"):
