@@ -81,9 +81,10 @@ def lower(
     forms: for single recurrences, by their source as `report.loops` and `report.fused` name it, the form that they take
         whatever else is asked for: "fused", "unrolled", "x4" (WHILE with four steps a turn) or "x4in24" (in blocks of
         24 steps). `jfuse.tune` finds the fastest.
-    target: what runs the file: "litert", "litert>=2.14" for the oldest runtime that must take it, "tflite-micro",
-        "cmsis-nn", "ethos-u55", "ethos-u65", "ethos-u85", "litert-gpu" or "google-tensor". Operators that it lacks are
-        spelled in others; what it loses is in `report.notes`.
+    target: what runs the file: "litert" (LiteRT's Interpreter), "litert>=2.14" for the oldest runtime that must take
+        it, "compiled-model" (LiteRT's CompiledModel, and Interpreter), "tflite-micro", "cmsis-nn", "ethos-u55",
+        "ethos-u65", "ethos-u85", "litert-gpu" or "google-tensor". Operators that it lacks are spelled in others; what
+        it loses is in `report.notes`.
     strict: a function that the source marks (`experimental_implements`) and that does not fuse is an error, which names
         the function, the rule and the reason.
     select_tf_ops: write ops without a rule as Flex operators, which only a runtime with the Flex delegate runs.
