@@ -180,7 +180,7 @@ def _fused(eqn: Eqn, rule: FuseRule, is_read: Sequence[bool], ctx: Context, plac
         got=place.table and place_of(place.table),
     )
     lacking = [why for e in replacement.eqns if keeps_state(e) and (why := why_no_state_tensor(e, ctx)) is not None]
-    need(not lacking, "target", want=f"operators of the target {ctx.target.name}", got="; ".join(lacking))
+    need(not lacking, "target", want=f"operators that a file for {ctx.target.name} may hold", got="; ".join(lacking))
     form = ctx.recurrence.forms.get(str(eqn.source)) if is_recurrence else None
     need(form in (None, FUSED), "another_form", want="the form that was asked for", got=form)
     asked_for = {prefer: is_asked_for(eqn.params["name"], rule, ctx, prefer) for prefer in PREFERENCES}
