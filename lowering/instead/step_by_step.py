@@ -28,7 +28,7 @@ def in_basic_cells(eqn: Eqn) -> Sequence[Any] | None:
     That are peepholes, projections, clips, layer norms, diagonal recurrence, and another activation than TANH. Where
     the input gate is 1 minus the forget gate, it has the negated weights of that.
     """
-    if eqn.op not in (ops.unidirectional_sequence_lstm, ops.lstm):
+    if eqn.op not in (ops.unidirectional_sequence_lstm, ops.lstm) or not _is_float(eqn):
         return None
     given = operands(eqn)
     x, (h, c) = given[0], given[_STATES]
@@ -59,6 +59,8 @@ def in_plain_steps(eqn: Eqn) -> Sequence[Any] | None:
 
     Both directions become one each, and a single step a sequence of one.
     """
+    if not _is_float(eqn):
+        return None
     given = operands(eqn)
     if eqn.op in _ONE_DIRECTION:
         return _ONE_DIRECTION[eqn.op](eqn)
@@ -81,6 +83,11 @@ _STEPS: Mapping[Op, Callable[..., Any]] = {
     ops.unidirectional_sequence_rnn: partial(steps_of_rnn, in_loop=True),
     ops.svdf: steps_of_svdf,
 }
+
+
+def _is_float(eqn: Eqn) -> bool:
+    """Whether nothing of the equation is in integers, as files that were quantized have it."""
+    return all(a.type.dtype.is_float for a in eqn.inputs if a is not None)
 
 
 def _rows(of_gates: Sequence[Any]) -> Any:

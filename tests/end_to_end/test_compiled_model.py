@@ -32,8 +32,8 @@ def test_each_kind_of_recurrence(row: Row, tmp_path: Path) -> None:
     check_invokes(lite, row.draw, row.tolerance or TOLERANCE, reset=row.options.get("state") == "reset", compiled=True)
 
 
-def lstm(*, steps: int | None = 4, batch: int | None = 2, **options: Any) -> Any:
-    return awake(keras.Sequential([keras.Input((steps, 3), batch), keras.layers.LSTM(5, **options)]))
+def lstm(*, units: int = 5, **options: Any) -> Any:
+    return awake(keras.Sequential([keras.Input((4, 3), 2), keras.layers.LSTM(units, **options)]))
 
 
 @pytest.mark.parametrize("recipe", ["int8", pytest.param("int16x8", marks=pytest.mark.slow)])
@@ -70,7 +70,7 @@ def test_states_go_on(state: str) -> None:
     (signature,) = lite.program.signatures
     x = np.random.default_rng(0).standard_normal((2, 12, 3)).astype(np.float32)
     states = {s.name: s.initial.array for s in signature.exposed}
-    found = []
+    found: list[np.ndarray] = []
     with CompiledModelProcess(lite.to_bytes(), lite.program) as process:
         for piece in np.split(x, 3, axis=1):
             results = process.run({signature.input_names[0]: piece, **states})
