@@ -65,7 +65,9 @@ def equation(builtin: str, operator: Any, operands: list[Atom | None], results: 
         except LowerError:  # an option that the op does not know of: kept as it is
             return opaque(builtin, table, operands, results, body)
         if params.get("kernel_type") == "BASIC":
-            if any(a is None or a.type.dtype is not DType.f32 for a in operands) or results.updated:
+            marks = operator.mutatingVariableInputs
+            is_old = bool(results.updated) or (marks is not None and len(marks) > 0)
+            if is_old or any(a is None or a.type.dtype is not DType.f32 for a in operands):
                 return opaque(builtin, table, operands, results, body)  # as converters of 2018 wrote it
             op = ops.basic_lstm
         return _builtin(op, builtin, table, operands, params, results, body)
