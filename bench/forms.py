@@ -21,10 +21,9 @@ from typing import Any
 
 import numpy as np
 
-from jfuse.passes.fuse import fused_cost
-from jfuse.passes.fuse.fused_cost import FusedSize
 from jfuse.passes.options import ANY_MACHINE, FUSED, MACHINES
-from jfuse.passes.scans.to_loops import loop_cost
+from jfuse.passes.scans.to_loops import fused_cost, loop_cost
+from jfuse.passes.scans.to_loops.fused_cost import FusedSize
 from jfuse.passes.scans.to_loops.loop_cost import ROOMS, LoopSize, LoopSpelling, fastest
 
 RESULTS = Path(__file__).parent / "results"

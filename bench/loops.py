@@ -36,10 +36,10 @@ from jfuse.ir.graph import Graph
 from jfuse.kernels.control import while_
 from jfuse.opaque_ops.state_operands import keeps_state
 from jfuse.passes.context import Context
-from jfuse.passes.fuse.fused_cost import FusedSize
 from jfuse.passes.fuse.profitability import plain_microseconds
 from jfuse.passes.options import FUSED
 from jfuse.passes.pipeline import PIPELINE
+from jfuse.passes.scans.to_loops.fused_cost import FusedSize
 from jfuse.passes.scans.to_loops.loop_cost import FORMS, LoopSize, LoopSpelling, Room
 from jfuse.passes.scans.to_loops.scan_to_loops import scan_to_loops
 

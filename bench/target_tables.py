@@ -1,6 +1,7 @@
 """Which operators of which types other runtimes have: makes the tables in jfuse/tflite/targets/tables.
 
     python -m bench.target_tables tflite-micro                # by its interpreter, one file after another
+    python -m bench.target_tables compiled-model              # by LiteRT's CompiledModel, likewise
     python -m bench.target_tables ethos-u REPORT              # from what vela --supported-ops-report writes
     python -m bench.target_tables litert-gpu FILE COMMIT      # from tflite/tools/versioning/gpu_compatibility.cc
     python -m bench.target_tables google-tensor FILE COMMIT   # from litert/vendors/google_tensor/compiler, its plugin
@@ -15,6 +16,7 @@ import os
 import re
 import sys
 from collections.abc import Iterator, Sequence
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -23,6 +25,7 @@ os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "0")
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
 import numpy as np
+from ai_edge_litert.interpreter import Interpreter
 
 from bench.runtimes.micro_integers import in_a_process, try_integers
 from bench.runtimes.row_files import row_files
@@ -30,7 +33,11 @@ from bench.runtimes.target_programs import programs
 from jfuse.ir.graph import Eqn, Program
 from jfuse.ir.types import DType
 from jfuse.ir.walk import all_eqns
+from jfuse.running.file_process import output_types
+from jfuse.running.litert_worker.compiled_model import Loaded
+from jfuse.tflite.runtime.table import ROWS
 from jfuse.tflite.schema import BUILTIN_CODES
+from jfuse.tflite.targets.compiled_model import in_variable_tensors, why_not_loaded
 from jfuse.tflite.targets.file_operators import operators_of
 
 TABLES = Path(__file__).parent.parent / "jfuse" / "tflite" / "targets" / "tables"
@@ -55,7 +62,6 @@ def rank_of(eqn: Eqn) -> int:
 
 def _agrees(data: bytes, inputs: Sequence[np.ndarray]) -> bool:
     """Whether tflite-micro answers like LiteRT, twice in a row."""
-    from ai_edge_litert.interpreter import Interpreter
     from tflite_micro.python.tflite_micro import runtime
 
     litert = Interpreter(model_content=data, num_threads=1)
@@ -137,6 +143,56 @@ def _micro_entry(
     return entry
 
 
+def compiled_model() -> dict[str, Any]:
+    """What CompiledModel runs as Interpreter does: all that LiteRT has a kernel for but what failed in every file.
+
+    What it refuses of inputs and outputs whatever operators are between is not of the table: the files are told of.
+    """
+    took: dict[str, bool] = {}
+    for program, data, inputs in _micro_programs():
+        values = [v for g in program.graphs() for v in (*g.inputs, *g.outputs)]
+        if any(v.type.dtype is DType.string for v in values):
+            continue  # Python's buffers hold none
+        agrees = in_a_process(partial(_as_interpreter, program, data, inputs))
+        if not agrees and (reasons := why_not_loaded(program)) and not in_variable_tensors(program):
+            print(f"{[*operators_of(data)]}: {reasons[0]}", file=sys.stderr)
+            continue
+        if not agrees:
+            print(f"{[*operators_of(data)]}: refused, or another answer", file=sys.stderr)
+        for builtin in operators_of(data) if agrees or len(operators_of(data)) == 1 else ():
+            took[builtin] = took.get(builtin, False) or agrees
+    refused = sorted(builtin for builtin, agrees in took.items() if not agrees)
+    return {
+        "runtime": "compiled-model",
+        "source": f"measured in CompiledModel of the wheel ai-edge-litert {version('ai-edge-litert')}",
+        "command": "python -m bench.target_tables compiled-model",
+        "refused": refused,
+        "operators": {name: {} for name, row in sorted(ROWS.items()) if row.litert is not None and name not in refused},
+    }
+
+
+def _as_interpreter(program: Program, data: bytes, inputs: Sequence[np.ndarray]) -> bool:
+    """Whether CompiledModel answers like Interpreter, twice in a row, where that takes the file."""
+    (signature,) = program.signatures
+    given = dict(zip(signature.input_names, inputs, strict=False))
+    try:
+        interpreter = Interpreter(model_content=data, num_threads=1)
+        runner = interpreter.get_signature_runner(signature.key)
+        wanted = [runner(**given) for _ in range(2)]
+    except (ValueError, RuntimeError):
+        return True
+    compiled = Loaded(lambda number: None, np.frombuffer(data, np.uint8), output_types(program))
+    found = [compiled.call(signature.key, given) for _ in range(2)]
+    pairs = ((f[name], np.asarray(w[name])) for f, w in zip(found, wanted, strict=True) for name in w)
+    return all(_is_near(f, w) for f, w in pairs)
+
+
+def _is_near(found: np.ndarray, wanted: np.ndarray) -> bool:
+    scale = np.abs(np.nan_to_num(wanted.astype(np.complex128))).max(initial=1e-30)
+    same = found.shape == wanted.shape
+    return same and bool(np.allclose(found, wanted, rtol=0, atol=TOLERANCE * scale, equal_nan=True))
+
+
 _ANY_TYPE = frozenset({"IF", "WHILE", "CALL_ONCE", "VAR_HANDLE", "READ_VARIABLE", "ASSIGN_VARIABLE"})
 
 
@@ -216,6 +272,8 @@ def main(arguments: list[str]) -> None:
     match arguments:
         case ["tflite-micro"]:
             write(micro())
+        case ["compiled-model"]:
+            write(compiled_model())
         case ["ethos-u", report]:
             for name in _SECTIONS:
                 write(ethos(name, Path(report).read_text()))

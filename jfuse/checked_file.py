@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import overload
 
 from jfuse.errors import JfuseError
 from jfuse.frontends.selection import Selection
@@ -10,21 +11,34 @@ from jfuse.ir.walk import all_eqns
 from jfuse.last_resort import only_jfuse_errors
 from jfuse.loading import load_selected
 from jfuse.model import Model
-from jfuse.reports.target_check import TargetCheck, check_target
+from jfuse.reports.target_check import RuntimesCheck, TargetCheck, check_target, check_targets
 from jfuse.tflite.targets.catalog import target_named
+from jfuse.tflite.targets.names import TARGETS
+
+
+@overload
+def check(model: Model | str | Path, target: str, *, unsafe: bool = False) -> TargetCheck: ...
+
+
+@overload
+def check(model: Model | str | Path, target: None = None, *, unsafe: bool = False) -> RuntimesCheck: ...
 
 
 @only_jfuse_errors("check")
-def check(model: Model | str | Path, target: str, *, unsafe: bool = False) -> TargetCheck:
+def check(model: Model | str | Path, target: str | None = None, *, unsafe: bool = False) -> TargetCheck | RuntimesCheck:
     """What a target makes of a lowered Model or a .tflite file, whoever wrote it: operators, losses and memory.
 
-    target: as `lower` has it. Nothing is changed; `convert(..., target=)` writes another file.
+    target: as `lower` has it; None for all of them, of which the result says which take the file. Nothing is changed;
+    `convert(..., target=)` writes another file.
     """
-    found = target_named(target)
+    named = None if target is None else target_named(target)
     loaded = model if isinstance(model, Model) else load_selected(model, Selection(), unsafe=unsafe)
     not_lowered = next((e for g in loaded.program.entries() for e in all_eqns(g) if e.op.builtin is None), None)
     if not_lowered is not None:
         raise JfuseError(
             "a source is no file yet", found=not_lowered.op.name, remedy="jfuse.convert it, and check what it becomes"
         )
-    return check_target(loaded.program, loaded.to_bytes(), found)
+    data = loaded.to_bytes()
+    if named is None:
+        return check_targets(loaded.program, data, map(target_named, TARGETS))
+    return check_target(loaded.program, data, named)

@@ -75,7 +75,8 @@ def verify(
     shrink: how many runs at most to spend on a smaller input that fails as well.
     equations: also compare every intermediate value, in one call: `equations` of the result has the error along the
         graph.
-    runtimes: further runtimes to run the file of `a` in: "tflite-micro", where it is installed (`jfuse[micro]`).
+    runtimes: further runtimes to run the file of `a` in: "compiled-model" (LiteRT's CompiledModel, on the CPU), and
+        "tflite-micro", where it is installed (`jfuse[micro]`).
     unsafe: as `load` has it, for sources that are given as paths.
     limits: what reading the files may take, and each call of them on XLA, in TensorFlow, and in LiteRT, which runs in
         processes of its own. A call that reaches one, or takes such a process down, is an error that names the call

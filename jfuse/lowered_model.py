@@ -43,6 +43,7 @@ from jfuse.quantization.statistics import Observed, Statistics
 from jfuse.quantized_sizes import kept_small
 from jfuse.report import Report
 from jfuse.tflite.targets.catalog import target_named
+from jfuse.tflite.targets.compiled_model import interpreter_only
 
 
 @only_jfuse_errors("lowering")
@@ -84,9 +85,10 @@ def lower(
     forms: for single recurrences, by their source as `report.loops` and `report.fused` name it, the form that they take
         whatever else is asked for: "fused", "unrolled", "x4" (WHILE with four steps a turn) or "x4in24" (in blocks of
         24 steps). `jfuse.tune` finds the fastest.
-    target: what runs the file: "litert", "litert>=2.14" for the oldest runtime that must take it, "tflite-micro",
-        "cmsis-nn", "ethos-u55", "ethos-u65", "ethos-u85", "litert-gpu" or "google-tensor". Operators that it lacks are
-        spelled in others; what it loses is in `report.notes`.
+    target: what runs the file: "litert" (LiteRT's Interpreter), "litert>=2.14" for the oldest runtime that must take
+        it, "compiled-model" (LiteRT's CompiledModel, and Interpreter), "tflite-micro", "cmsis-nn", "ethos-u55",
+        "ethos-u65", "ethos-u85", "litert-gpu" or "google-tensor". Operators that it lacks are spelled in others; what
+        it loses is in `report.notes`.
     precision: "float32" computes in f32 where the source has f16 or bf16, as models under mixed precision do; "source"
         keeps its types. Inputs and outputs keep them in both.
     strict: a function that the source marks (`experimental_implements`) and that does not fuse is an error, which names
@@ -176,6 +178,7 @@ def _lowered(model: Model, options: LoweringOptions, passes: tuple[PipelineStep,
     if options.target != LoweringOptions.target:
         report.notes += ctx.target.losses_of(program)
     report.operators = operator_counts(program.graphs())
+    report.interpreter_only = interpreter_only(program, ctx.target)
     lite = Model(program, model.imported, report, model.limits, unquantized, model.functions)
     lite.statistics = seen[0] if seen else None
     return lite

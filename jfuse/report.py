@@ -253,7 +253,10 @@ class Latency:
 
 @dataclass
 class Report(Shown):
-    """Everything that is worth telling about one conversion."""
+    """Everything that is worth telling about one conversion.
+
+    interpreter_only: why LiteRT's CompiledModel refuses a file for LiteRT, and what helps; "" where it takes the file.
+    """
 
     fused: list[Fusion] = field(default_factory=list)
     refused: list[Refusal] = field(default_factory=list)
@@ -262,6 +265,7 @@ class Report(Shown):
     loops: list[LoopForm] = field(default_factory=list)
     tuned: list[Tuned] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    interpreter_only: str = ""
     kept: list[Kept] = field(default_factory=list)
     quantized: list[QuantizedOps] = field(default_factory=list)
     noise: list[Noise] = field(default_factory=list)
@@ -330,6 +334,7 @@ class Report(Shown):
         yield from (f"noise: {n}" for n in self.noise)
         yield from (f"loop at {loop.source}: {loop}" if loop.source else f"loop: {loop}" for loop in self.loops)
         yield from (f"tuned: {t}" for t in self.tuned)
+        yield from filter(None, [self.interpreter_only])
         yield from self.notes
 
     def compared(self, differences: Sequence[Difference], notes: Sequence[str]) -> None:

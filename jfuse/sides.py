@@ -30,6 +30,7 @@ from jfuse.tflite.write.named_file import with_signature
 from jfuse.verification.compare.read_back import reads_back
 from jfuse.verification.compare.ties import chooses
 from jfuse.verification.compare.tolerance import narrowest_computed
+from jfuse.verification.runners.in_compiled_model import InCompiledModel
 from jfuse.verification.runners.in_functions import source_of
 from jfuse.verification.runners.in_jax import InJax, parameter_names, stated_inputs
 from jfuse.verification.runners.in_litert import InLiteRt
@@ -132,15 +133,19 @@ def with_runtimes(sides: Sides, runtimes: Sequence[str]) -> Sides:
         need_choice("runtime", runtime, RUNTIMES)
         if sides.data is None or sides.model is None:
             raise JfuseError(f"there is no file for {runtime} to run", remedy="a .tflite file, or a lowered model")
-        micro = InMicro(sides.data, sides.model.program, sides.model.limits or DEFAULT_LIMITS)
-        if any(isinstance(s, InMicro) for s in (*sides.subjects, sides.reference)):
+        kind = _RUNNERS[runtime]
+        runner = kind(sides.data, sides.model.program, sides.model.limits or DEFAULT_LIMITS)
+        if any(isinstance(s, kind) for s in (*sides.subjects, sides.reference)):
             continue
-        if not isinstance(sides.model, Model) or not _rounds_otherwise(sides.model):
-            sides = replace(sides, subjects=(*sides.subjects, micro))
+        if kind is not InMicro or not isinstance(sides.model, Model) or not _rounds_otherwise(sides.model):
+            sides = replace(sides, subjects=(*sides.subjects, runner))
         else:
             rounded = OnXla(sides.model.rounded_as("tflm"))
-            sides = replace(sides, apart=(*sides.apart, (micro, rounded)))
+            sides = replace(sides, apart=(*sides.apart, (runner, rounded)))
     return sides
+
+
+_RUNNERS: Mapping[str, type[InMicro | InCompiledModel]] = {"tflite-micro": InMicro, "compiled-model": InCompiledModel}
 
 
 def _rounds_otherwise(model: Model) -> bool:
@@ -151,7 +156,7 @@ def _rounds_otherwise(model: Model) -> bool:
 
 def with_installed(sides: Sides, runtime: str) -> tuple[Sides, list[str]]:
     """`with_runtimes` where the runtime is installed, and what to tell where it is not.   runtime: "" for none"""
-    if runtime == "" or has_micro():
+    if runtime != "tflite-micro" or has_micro():
         return with_runtimes(sides, [runtime] if runtime else []), []
     return sides, [f"{runtime} is not installed (jfuse[micro]): the file was compared in LiteRT alone"]
 

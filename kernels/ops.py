@@ -10,6 +10,7 @@ from jfuse.kernels.array.shapes import *
 from jfuse.kernels.array.slicing import *
 from jfuse.kernels.array.sort import *
 from jfuse.kernels.control import *
+from jfuse.kernels.fused.basic_lstm import *
 from jfuse.kernels.fused.bidirectional import *
 from jfuse.kernels.fused.lstm import *
 from jfuse.kernels.fused.rnn import *

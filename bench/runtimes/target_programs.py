@@ -77,6 +77,10 @@ def _all() -> Iterator[Program]:
         yield _kept(lambda x, h, c, o=options: ops.unidirectional_sequence_lstm(x, *lstm, h, c, **o), x, state, state)
         yield _kept(lambda x, h, o=options: ops.unidirectional_sequence_rnn(x, *rnn, h, **o), x, state)
     yield _kept(lambda x, h, c: ops.lstm(x, *lstm, h, c), step, state, state)
+    basic = _drawn(4 * CELLS, WIDTH + CELLS), _drawn(4 * CELLS)
+    yield _plain(
+        lambda x, h, c: ops.basic_lstm(x, ops.add(h, c), *basic, ops.mul(h, c))[:2], step, _f32(*state), _f32(*state)
+    )
     yield _kept(lambda x, h: ops.rnn(x, *rnn, h), step, state)
     yield _kept(
         lambda x, a, b: ops.bidirectional_sequence_rnn(x, *rnn, a, *rnn, b, None, None, None, time_major=False),

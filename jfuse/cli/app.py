@@ -259,16 +259,17 @@ def verify(
 @app.command(short_help="Say what a target makes of a file.")
 def check(
     model: options.File,
-    target: options.Target,
+    target: options.CheckedTarget = None,
     json: options.Json = None,
     quiet: options.Quiet = False,
     verbose: options.Verbose = False,
 ) -> None:
     """Say what a target makes of FILE: operators, versions, types, what falls to the CPU, what is lost, its memory.
 
-    Exit code 1 where the target does not take it.
+    Without --target: which targets take it. Exit code 1 where the target, or every one, does not.
     """
-    need_target(target)
+    if target is not None:
+        need_target(target)
     with work(verbose, quiet):
         from jfuse.cli import target_check
 

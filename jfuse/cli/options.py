@@ -35,6 +35,9 @@ Machine = Annotated[str, typer.Option(help=f"Whose measured times choose forms: 
 Target = Annotated[
     str, typer.Option(help=f"What runs the file: {', '.join(NAMES)}; X.Y is the oldest runtime that must take it.")
 ]
+CheckedTarget = Annotated[
+    str | None, typer.Option("--target", help=f"What runs the file: {', '.join(NAMES)}; without it all are asked.")
+]
 Slower = Annotated[float, typer.Option(help="How many times as long as FILE the result may take.", min=0.01)]
 Candidates = Annotated[
     Path | None, typer.Option(help="A folder for the files that are timed, to time them on a device.", file_okay=False)

@@ -8,13 +8,15 @@ from pathlib import Path
 import jfuse
 from jfuse.cli.console import show
 from jfuse.reports.as_json import write_data
+from jfuse.reports.target_check import TargetCheck
 
 
-def tell(model: Path, target: str, json: Path | None) -> bool:
-    """Print the check, and say whether the target takes the file."""
+def tell(model: Path, target: str | None, json: Path | None) -> bool:
+    """Print the check, and say whether the target, or any of them, takes the file."""
     found = jfuse.check(model, target)
+    takes_it = found.runs if isinstance(found, TargetCheck) else list(found.takes_it)
     for line in found.lines():
         show(line)
     if json is not None:
-        write_data({"format": "jfuse.check", "version": 1, "takes_it": found.runs, **asdict(found)}, json)
-    return found.runs
+        write_data({"format": "jfuse.check", "version": 1, "takes_it": takes_it, **asdict(found)}, json)
+    return bool(takes_it)

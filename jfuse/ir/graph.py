@@ -197,6 +197,8 @@ class Op:
     sized_at_allocation: bool = False
     cell: str = ""
     intermediates: int = 0
+    form: str = ""
+    overwrites: tuple[str, ...] = ()
     parts: tuple[str, ...] = ()
 
     @property

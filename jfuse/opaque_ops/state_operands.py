@@ -15,9 +15,19 @@ def keeps_state(eqn: Eqn) -> bool:
     return bool(state_operands(eqn))
 
 
+def written_operands(eqn: Eqn) -> tuple[int, ...]:
+    """The operands into whose tensors the op writes, by position: its states, and what it overwrites besides."""
+    return (*state_operands(eqn), *overwritten_operands(eqn))
+
+
+def overwritten_operands(eqn: Eqn) -> tuple[int, ...]:
+    """The operands that the op overwrites though they are no states, by position."""
+    return tuple(map(eqn.op.operand_index, eqn.op.overwrites))
+
+
 def has_open_state(eqn: Eqn) -> bool:
-    """Whether an equation has a state of open size, as fused recurrent ops have."""
-    states = [eqn.inputs[i] for i in state_operands(eqn)]
+    """Whether an op writes to an operand of open size, as fused recurrent ops do: LiteRT plans it in a memory apart."""
+    states = [eqn.inputs[i] for i in written_operands(eqn)]
     return any(s is not None and not s.type.is_static for s in states)
 
 

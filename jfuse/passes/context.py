@@ -34,6 +34,7 @@ class SubPasses:
     step of a loop, before it is measured and repeated; done: what became of the bodies that it was asked for before.
     as_lowered: what the passes after `fuse` make of a graph, for judging a fusion; compact: with loops of one step each
     turn, whatever form they take later, which is quick. in_loops: scans that were made late as loops of the file.
+    last_steps: scans with the state that they end with where the last of its collected values was read.
     The defaults leave a graph as it is: nothing comes after a pass that runs by itself.
     """
 
@@ -41,6 +42,7 @@ class SubPasses:
     simplify: Callable[[Graph, Context, dict[Graph, Graph]], Graph] = lambda graph, ctx, done: graph
     as_lowered: Callable[[Graph, Context, bool], Lowered] = lambda graph, ctx, compact: Lowered(graph)
     in_loops: Callable[[Graph, Context], Graph] = lambda graph, ctx: graph
+    last_steps: Callable[[Graph], Graph] = lambda graph: graph
 
 
 OnStage: TypeAlias = Callable[[str], None]

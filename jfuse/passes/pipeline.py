@@ -18,10 +18,12 @@ from jfuse.ir.states import distinct
 from jfuse.passes.context import Context, Lowered, SubPasses
 from jfuse.passes.fuse.fuse import fuse
 from jfuse.passes.fuse.recover import recover
+from jfuse.passes.fuse.target_steps import step_by_step
 from jfuse.passes.gates.builtins_only import no_lost_ops, only_operators, plain_numbers
 from jfuse.passes.gates.callable_on_target import callable_on_target
 from jfuse.passes.gates.custom_ops import custom_operators
 from jfuse.passes.gates.debug_metadata import drop_debug_metadata
+from jfuse.passes.gates.loaded_on_target import loaded_on_target
 from jfuse.passes.gates.states_on_target import states_on_target
 from jfuse.passes.legalize.complex_parts import complex_parts
 from jfuse.passes.legalize.dense_weights import dense_weights
@@ -56,6 +58,7 @@ from jfuse.passes.simplify.fold_selects import fold_selects
 from jfuse.passes.simplify.simplify import simplify
 from jfuse.passes.states.modes import apply_state_mode
 from jfuse.passes.states.placement import place_states, prepare_results
+from jfuse.passes.states.state import computed_starts
 from jfuse.report import Report
 from jfuse.users_code import is_ours, users_code
 
@@ -122,12 +125,14 @@ PIPELINE: tuple[PipelineStep, ...] = (
     Stage(recover),  # before fuse, which proves and places the proposals of recover
     Stage(alone(complex_parts)),  # before fuse, which inlines bodies that complex numbers were made of
     Stage(fuse, NO_COMPOSITES),  # before scan_to_loops, so that only scans that nothing fused become loops of the file
+    Stage(step_by_step),  # before scan_to_loops, which writes the loops; after fuse, which knows other forms
     Stage(scan_to_loops, NO_SCANS),  # after it every equation is a builtin, or was never a TFLite op
     Stage(simplify, NOTHING_DEAD),  # needs the whole graph in builtins: peephole rules look at operators of the file
     # once the operators are known; before legalize_dtypes, which gives types to what it adds
     Stage(alone(legalize_broadcast)),
     Stage(legalize_dtypes),  # before custom_operators, whose types are the user's
     # after simplify and the other passes that choose operators, which know no target
+    Stage(computed_starts),  # before legalize_target, which respells the operators of which it makes zeros
     Stage(target_composites),  # before legalize_target, which respells what the target lacks
     Stage(legalize_target),
     # once operators and types are those of the file, and before custom_operators, which no kernel computes
@@ -142,6 +147,7 @@ PIPELINE: tuple[PipelineStep, ...] = (
     Stage(states_on_target, on="program"),  # once the home of each state is known
     # results that are inputs, constants or repeated get a tensor of their own
     Stage(alone(prepare_results), RESULTS_APART, on="program"),
+    Stage(loaded_on_target, on="program"),  # of states and results as the file has them
     Stage(alone(memory_apart)),  # last: what it looks at is the order of the operators in the file
 )
 
@@ -190,9 +196,10 @@ SUB_PASSES = SubPasses(
     simplify=lambda graph, ctx, done: simplify(graph, ctx, done=done),
     as_lowered=as_lowered,
     in_loops=lambda graph, ctx: scan_to_loops(last_steps(graph), ctx),
+    last_steps=last_steps,
 )
 """The passes that others run on parts of a graph: `fuse` recover and as_lowered, `scan_to_loops` simplify, `quantize`
-simplify and in_loops."""
+simplify and in_loops, `fuse` and `step_by_step` last_steps."""
 
 
 def run_pipeline(

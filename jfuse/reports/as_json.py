@@ -104,6 +104,7 @@ def conversion(report: Report) -> dict[str, Any]:
             {"source": t.source, "chosen": t.chosen, "microseconds": _numbers(t.microseconds)} for t in report.tuned
         ],
         "notes": list(report.notes),
+        "interpreter_only": report.interpreter_only,
         "quantized": [
             {"op": q.op, "form": q.form, "count": q.count, "source": q.source, "reason": q.reason}
             for q in report.quantized

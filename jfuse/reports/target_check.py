@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from jfuse.errors import KernelFailed, VerifyFailed
@@ -12,6 +12,7 @@ from jfuse.running.ethos import has_ethos, placed
 from jfuse.running.micro import measured_arena
 from jfuse.tflite.runtime.versions import own_version
 from jfuse.tflite.schema import is_custom
+from jfuse.tflite.targets.compiled_model import why_not_loaded
 from jfuse.tflite.targets.file_operators import operators_of
 from jfuse.tflite.targets.target import Target
 
@@ -39,16 +40,18 @@ class OperatorCheck:
 class TargetCheck:
     """What a target makes of a file.
 
-    open_inputs: inputs whose size is not fixed, where the target needs that. losses: what it does otherwise without
-    telling. arena_bytes: the memory besides the file that tflite-micro needs on this machine; None where it was not
-    measured, `arena_note` says why. arena_bytes_32: an estimate of it on 32 bits. compiler: what Arm's compiler says of
-    an Ethos-U, where it is installed; compiler_refuses: whether it takes the file at all.
+    open_inputs: inputs whose size is not fixed, where the target needs that. refusals: why a loader refuses the file as
+    a whole. losses: what it does otherwise without telling. arena_bytes: the memory besides the file that tflite-micro
+    needs on this machine; None where it was not measured, `arena_note` says why. arena_bytes_32: an estimate of it on
+    32 bits. compiler: what Arm's compiler says of an Ethos-U, where it is installed; compiler_refuses: whether it takes
+    the file at all.
     """
 
     target: str
     operators: tuple[OperatorCheck, ...]
     open_inputs: tuple[str, ...]
     losses: tuple[str, ...]
+    refusals: tuple[str, ...] = ()
     arena_bytes: int | None = None
     arena_bytes_32: int | None = None
     arena_note: str = ""
@@ -58,7 +61,13 @@ class TargetCheck:
     @property
     def runs(self) -> bool:
         """Whether the target takes the file."""
-        return not self.open_inputs and not self.compiler_refuses and all(o.where != "refused" for o in self.operators)
+        return not self.compiler_refuses and not any(self.why_not())
+
+    def why_not(self) -> Iterator[str]:
+        """What keeps the target from running the file."""
+        yield from (f"the size of {text} is open" for text in self.open_inputs)
+        yield from self.refusals
+        yield from (f"{o.builtin}: {o.reason}" for o in self.operators if o.where == "refused")
 
     def lines(self) -> Iterator[str]:
         """The check as text: a line for each kind of operator, and what else there is to know."""
@@ -71,6 +80,7 @@ class TargetCheck:
         yield from (
             f"  open size: {text}; convert the source with it fixed (--batch, --shape)" for text in self.open_inputs
         )
+        yield from (f"  refused: {text}" for text in self.refusals)
         yield from (f"  warning: {text}" for text in self.losses)
         if self.arena_bytes is not None:
             yield (
@@ -83,17 +93,33 @@ class TargetCheck:
             yield f"  arena: {self.arena_note}"
 
 
+@dataclass(frozen=True)
+class RuntimesCheck:
+    """What each target makes of a file, without what would have to be measured for it."""
+
+    targets: tuple[TargetCheck, ...]
+
+    @property
+    def takes_it(self) -> tuple[str, ...]:
+        """The targets that take the file."""
+        return tuple(t.target for t in self.targets if t.runs)
+
+    def lines(self) -> Iterator[str]:
+        """A line for each target: whether it takes the file, or the first reason why not."""
+        for checked in self.targets:
+            first, *others = [*checked.why_not(), ""]
+            more = f" (and {len(others) - 1} more)" if len(others) > 1 else ""
+            yield f"{checked.target:<15}" + (f"refuses the file: {first}{more}" if first else "takes the file")
+
+
+def check_targets(program: Program, data: bytes, targets: Iterable[Target]) -> RuntimesCheck:
+    """What several targets make of a program and its file."""
+    return RuntimesCheck(tuple(_checked(program, data, target) for target in targets))
+
+
 def check_target(program: Program, data: bytes, target: Target) -> TargetCheck:
-    """What a target makes of a program and its file."""
-    open_inputs = [
-        f"{name}: {var.type}"
-        for s in program.signatures
-        for name, var in zip(s.input_names, s.graph.inputs, strict=False)
-        if target.static and not var.type.is_static
-    ]
-    checked = TargetCheck(
-        target.name, tuple(_operators(program, data, target)), tuple(open_inputs), tuple(target.losses_of(program))
-    )
+    """What a target makes of a program and its file, with what is measured or compiled for it."""
+    checked = _checked(program, data, target)
     if target.compiles and has_ethos():
         checked = _compiled(checked, data)
     if target.runtime != "tflite-micro" or not checked.runs:
@@ -102,6 +128,18 @@ def check_target(program: Program, data: bytes, target: Target) -> TargetCheck:
     if arena is None:
         return replace(checked, arena_note=note)
     return replace(checked, arena_bytes=arena.needed, arena_bytes_32=arena.on_32_bits)
+
+
+def _checked(program: Program, data: bytes, target: Target) -> TargetCheck:
+    open_inputs = [
+        f"{name}: {var.type}"
+        for s in program.signatures
+        for name, var in zip(s.input_names, s.graph.inputs, strict=False)
+        if target.static and not var.type.is_static
+    ]
+    operators = tuple(_operators(program, data, target))
+    refusals = tuple(why_not_loaded(program)) if target.compiled_model else ()
+    return TargetCheck(target.name, operators, tuple(open_inputs), tuple(target.losses_of(program)), refusals)
 
 
 def _compiled(checked: TargetCheck, data: bytes) -> TargetCheck:

@@ -6,16 +6,15 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib.util import find_spec
-from typing import Any
 
 import numpy as np
 from ai_edge_litert import schema_py_generated as schema
 
-from jfuse.errors import JfuseError, KernelFailed, VerifyFailed
+from jfuse.errors import JfuseError, VerifyFailed
 from jfuse.ir.graph import Program
 from jfuse.limits import DEFAULT_LIMITS, Limits
-from jfuse.running.patience import Patience, ProcessWatch
-from jfuse.running.worker import LiteRtFailed, Refused, Worker
+from jfuse.running.file_process import FileProcess
+from jfuse.running.worker import LiteRtFailed
 
 _ARENA = re.compile(r"Arena allocation total (\d+) bytes")
 _POINTERS = re.compile(
@@ -25,8 +24,6 @@ _POINTERS = re.compile(
 _LEAST_ARENA = 1 << 20
 _ALIGNED = 16
 """Bytes to which the interpreter aligns what it places, and to which an arena is rounded up."""
-_FILE = 1  # its number: each process has this one
-_LAST_WORDS = 600  # characters of what it printed
 
 
 def has_micro() -> bool:
@@ -34,38 +31,34 @@ def has_micro() -> bool:
     return find_spec("tflite_micro") is not None
 
 
-class MicroInterpreter:
+class MicroInterpreter(FileProcess):
     """One file in a process of its own, which ends with `close` or with this one.
 
     Inputs and outputs go by the names of the file's first signature. Raises JfuseError where the interpreter is not
-    installed, or signatures of the file are of several subgraphs; VerifyFailed where the interpreter refuses the file,
-    and LiteRtFailed where that ends its process or a call reaches one of the limits.
+    installed, or signatures of the file are of several subgraphs; else as `FileProcess` does.
     """
 
     def __init__(self, data: bytes, limits: Limits = DEFAULT_LIMITS) -> None:
         if not has_micro():
             raise JfuseError("tflite-micro's interpreter is not installed", remedy="pip install 'jfuse[micro]'")
         self.inputs, self.outputs = _names(data)
-        self._limits = limits
-        self._patience = Patience(limits.seconds)
-        self._worker = Worker("micro")
-        self._has_ended = False
         arena = max(_LEAST_ARENA, 10 * len(data))
-        self._ask("load", np.frombuffer(data, np.uint8), arena, len(self.outputs))
+        name = "tflite-micro's interpreter"
+        super().__init__("micro", name, "tflite-micro", data, limits, arena, len(self.outputs))
 
-    def run(self, inputs: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-        """The outputs of one call, after the calls before it."""
-        found = self._ask("call", [np.asarray(inputs[name], order="C") for name in self.inputs])
+    def run(self, inputs: dict[str, np.ndarray], key: str | None = None) -> dict[str, np.ndarray]:
+        """The outputs of one call, after the calls before it.   key: of the only signature"""
+        found = self.ask("call", [np.asarray(inputs[name], order="C") for name in self.inputs])
         return {name: np.array(array) for name, array in zip(self.outputs, found, strict=True)}
 
     def reset(self) -> None:
         """Clear what the file keeps from call to call."""
-        self._ask("reset")
+        self.ask("reset")
 
     def allocated(self) -> tuple[int, int]:
         """The bytes that stay allocated on this machine, and those of structs of pointers among them."""
-        self._ask("tell_arena")
-        said = self._worker.said()
+        self.ask("tell_arena")
+        said = self.said()
         found = _ARENA.search(said)
         if found is None:
             raise VerifyFailed("tflite-micro's interpreter does not tell its memory", found=said or None)
@@ -73,42 +66,7 @@ class MicroInterpreter:
 
     def runs_in(self, arena: int, inputs: Mapping[str, np.ndarray]) -> bool:
         """Whether an interpreter in an arena of so many bytes runs the file; this one goes on where it can."""
-        return bool(self._ask("runs_in", arena, [np.asarray(inputs[name], order="C") for name in self.inputs]))
-
-    def close(self) -> None:
-        """End the process of the interpreter."""
-        self._has_ended = True
-        self._worker.close()
-
-    def __enter__(self) -> MicroInterpreter:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self.close()
-
-    def _ask(self, method: str, *arguments: Any) -> Any:
-        """What a method of the worker's `Loaded` gives; its arrays hold until the next request."""
-        if self._has_ended:
-            raise KernelFailed("tflite-micro's process has ended", remedy="begin again, with another interpreter")
-        watch = ProcessWatch([self._worker], self._patience)
-        try:
-            self._worker.ask(watch, self._limits, _FILE, method, arguments, ())
-            return self._worker.answer(self._limits)
-        except Refused as error:
-            said = " ".join(self._worker.said()[-_LAST_WORDS:].split())
-            if method == "load":
-                self.close()
-            raise VerifyFailed(
-                "tflite-micro's interpreter does not run the file",
-                found=f"{error}: {said}" if said else str(error),
-                remedy="jfuse check FILE --target tflite-micro says which operators it lacks",
-            ) from error
-        except BaseException as error:
-            self.close()
-            if isinstance(error, LiteRtFailed):
-                error.message = error.message.replace(" on sample {sample}", "")
-                error.sample = None
-            raise
+        return bool(self.ask("runs_in", arena, [np.asarray(inputs[name], order="C") for name in self.inputs]))
 
 
 @dataclass(frozen=True)

@@ -25,7 +25,7 @@ _NO_MEMORY = ("bad_alloc", "MemoryError", "Cannot allocate memory", "ut of memor
 _OUTSIDE = ("SIGKILL", "SIGTERM", "SIGINT", "SIGHUP", "SIGQUIT")  # Windows has two of them
 _FROM_OUTSIDE = frozenset(number for name in _OUTSIDE if (number := getattr(signal, name, None)) is not None)
 _HAS_POSIX = hasattr(select, "poll") and hasattr(os, "pread") and hasattr(signal, "SIGKILL")
-_NAMES = {"litert": "LiteRT", "micro": "tflite-micro"}
+_NAMES = {"litert": "LiteRT", "micro": "tflite-micro", "compiled_model": "CompiledModel"}
 
 
 class LiteRtFailed(KernelFailed):
@@ -57,7 +57,7 @@ def can_run() -> bool:
 class Worker:
     """A process; it ends with this one, whatever ends that. Nothing of it has a name in a folder.
 
-    runtime: "litert" or "micro".
+    runtime: "litert", "micro" or "compiled_model".
     """
 
     def __init__(self, runtime: str = "litert") -> None:

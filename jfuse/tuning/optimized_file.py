@@ -30,6 +30,7 @@ from jfuse.tflite.associated_files import with_files_of
 from jfuse.tflite.mapped_file import read_file
 from jfuse.tflite.read.external import has_other_files
 from jfuse.tflite.targets.catalog import target_named
+from jfuse.tflite.targets.compiled_model import interpreter_only
 from jfuse.tuning.result_names import with_result_names
 from jfuse.verification.file_answers import unknown_operators
 from jfuse.verification.file_times import Timing, timed
@@ -73,12 +74,12 @@ def optimize(
     on_stage("import")
     model = load(path, unsafe=unsafe, limits=limits)
     if has_other_files(bytes(read_file(path)[0])):
-        return _kept(model, path, ["its weights lie in other files"])
+        return _kept(model, path, target, ["its weights lie in other files"])
     data = bytes(read_file(path)[0])
     search = _Search(model, data, target, slower, limits)
     found, timing = search.best(on_stage)
     if found is None:
-        return _kept(model, path, search.reasons)
+        return _kept(model, path, target, search.reasons)
     result = _finished(found, with_files_of(data, found.to_bytes(), path, limits), data, timing)
     if timing is not None:
         result.report.seconds["measure"] = search.seconds
@@ -118,7 +119,8 @@ class _Search:
             self.reasons = self.reasons or ["it is in the best form known already"]
             return None, None
         target = target_named(self.target)
-        if target.runtime or target.accelerator is not None or unknown_operators(self.model.program):
+        is_elsewhere = (target.runs is not None and not target.compiled_model) or target.accelerator is not None
+        if is_elsewhere or unknown_operators(self.model.program):
             return next(iter(found.values())), None  # LiteRT's times on this machine say nothing of such a target
         on_stage("measure")
         files = {_INPUT: self.data, _AGAIN: self.data, **{name: m.to_bytes() for name, m in found.items()}}
@@ -184,10 +186,11 @@ def operators_in(data: bytes) -> int:
     return sum(model.Subgraphs(i).OperatorsLength() for i in range(model.SubgraphsLength()))
 
 
-def _kept(model: Model, path: Path, reasons: list[str]) -> Model:
+def _kept(model: Model, path: Path, target: str, reasons: list[str]) -> Model:
     """The file as it is."""
     data = bytes(read_file(path)[0])
     report = replace(model.report, size_bytes=len(data), operators=operator_counts(model.program.graphs()))
+    report.interpreter_only = interpreter_only(model.program, target_named(target))
     report.notes = [*model.report.notes, *(f"the file is kept as it is: {reason}" for reason in reasons)]
     return model.with_bytes(data, report)
 

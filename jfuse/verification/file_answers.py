@@ -92,7 +92,7 @@ def litert_takes(program: Program) -> bool:
 
 
 def _litert_takes(eqn: Eqn) -> bool:
-    row, x = quantized_of(eqn.op.builtin), eqn.inputs[0] if eqn.inputs else None
+    row, x = quantized_of(eqn.op), eqn.inputs[0] if eqn.inputs else None
     is_recurrence = row.recurrence is not None and row.integers is not None and x is not None
     return not is_recurrence or x.type.quantization is None or x.type.dtype in row.integers.types  # type: ignore[union-attr]
 

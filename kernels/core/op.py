@@ -59,6 +59,8 @@ def tfl(
     sized_at_allocation: bool = False,
     cell: str = "",
     intermediates: int = 0,
+    form: str = "",
+    overwrites: tuple[str, ...] = (),
 ) -> Callable[[Callable[..., Any]], TflOp]:
     """Declare the decorated function as the TFLite builtin of that name.
 
@@ -97,10 +99,12 @@ def tfl(
     cell: what reports call a recurrent layer, or one step of it.
     intermediates: how many tensors the operator has that are no operands and no results. Its quantized kernel demands
         them, and quantizers take a float file only if it has them.
+    form: the name of the op where it is a further form of a builtin, with other operands than the op of that name.
+    overwrites: operands into whose tensors the kernel writes, without a meaning: nothing else may read these.
     """
 
     def declare(body: Callable[..., Any]) -> TflOp:
-        if builtin in _OPS:
+        if builtin in _OPS and not form:
             raise RuleError(f"{builtin} is declared in both {_OPS[builtin].body.__module__} and {body.__module__}")
         parameters = Parameters.of(body)
         hints = get_type_hints(body, include_extras=True)
@@ -133,9 +137,12 @@ def tfl(
             sized_at_allocation=sized_at_allocation,
             cell=cell,
             intermediates=intermediates,
+            form=form,
+            overwrites=overwrites,
         )
         op.__doc__ = body.__doc__
-        _OPS[builtin] = op
+        if not form:
+            _OPS[builtin] = op
         return register_op(op)
 
     return declare
@@ -149,7 +156,7 @@ def _on_fields(body: Callable[..., Any], parameters: Parameters) -> Callable[...
 
 
 def builtin_ops() -> Mapping[str, TflOp]:
-    """Every declared op by its builtin name."""
+    """Every declared op by its builtin name; of a builtin with several forms the first."""
     return _OPS
 
 

@@ -53,6 +53,8 @@ class TflOp(Op):
     sized_at_allocation: bool = False
     cell: str = ""
     intermediates: int = 0
+    form: str = ""
+    overwrites: tuple[str, ...] = ()
     parts: tuple[str, ...] = ()
     type_rule: TypeRule | None = None
     atom_rule: TypeRule | None = None
@@ -65,8 +67,8 @@ class TflOp(Op):
 
     @property
     def name(self) -> str:
-        """The builtin's name in small letters."""
-        return self.builtin.lower()
+        """The builtin's name in small letters, or that of a further form."""
+        return self.form or self.builtin.lower()
 
     @property
     def defaults(self) -> Mapping[str, Any]:

@@ -15,6 +15,7 @@ from jfuse.lowering.instead import (
     slicing,
     tile,
     updating,
+    zeros,
 )
 from jfuse.lowering.instead.registry import Spelling, instead_of, spellings_of
 
@@ -32,4 +33,5 @@ __all__ = (
     "spellings_of",
     "tile",
     "updating",
+    "zeros",
 )

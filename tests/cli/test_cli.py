@@ -349,6 +349,9 @@ def test_a_target_takes_a_file_or_says_why_not(run: Run, tmp_path: Path) -> None
     assert refused.exit_code == 1
     assert "1 x TILE v1 f32: tflite-micro has no TILE" in refused.output
     assert run("check", path, "--target", "litert").exit_code == 0
+    everywhere = run("check", path)
+    assert everywhere.exit_code == 0
+    assert "litert         takes the file" in everywhere.output
     unknown = run("check", path, "--target", "tflite")
     assert unknown.exit_code == 2
     assert "litert>=X.Y" in unknown.output

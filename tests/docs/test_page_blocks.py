@@ -22,6 +22,12 @@ samples = [np.random.default_rng(i).normal(size=(1, 5, 3)).astype(np.float32) fo
 FILES = """
 jfuse.convert(model, verify=False).save("float.tflite")
 """
+COMPILED = """
+import keras, numpy as np, jfuse
+lstm = keras.Sequential([keras.Input((5, 3), 1), keras.layers.LSTM(4)])
+jfuse.convert(lstm, target="compiled-model", verify=False).save("model.tflite")
+x, count = np.ones((1, 5, 3), np.float32), 4
+"""
 GUARDED = """
 import numpy as np, tensorflow as tf, jfuse
 class Guarded(tf.Module):
@@ -51,6 +57,7 @@ FIRST_LINES: dict[tuple[str, str], str] = {
     + "first_half, second_half = samples[:2], samples[2:]\n",
     ("recurrent", "result = jfuse.convert(model)"): KERAS,
     ("reports", "from jfuse.reports import write_html"): KERAS,
+    ("targets", "from ai_edge_litert.compiled_model import CompiledModel"): COMPILED,
     ("verify", 'result = jfuse.convert("saved_model", samples='): GUARDED,
 }
 """What a block needs that its page describes in words, by the page and how the block begins."""

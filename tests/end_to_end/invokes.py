@@ -14,6 +14,7 @@ from jfuse.measure import relative_error
 from jfuse.model import Model
 from jfuse.proof.inputs import draw, size_choices
 from jfuse.proof.ranges import integer_limits
+from jfuse.running.file_process import CompiledModelProcess
 from jfuse.running.interpreter import LiteRt
 from jfuse.verification.runners.in_tensorflow import run_tensorflow
 
@@ -25,12 +26,18 @@ Draw = Callable[[int], Arrays]
 
 
 def check_invokes(
-    lite: Model, draw_inputs: Draw | None = None, tolerance: float = TOLERANCE, *, reset: bool = False
+    lite: Model,
+    draw_inputs: Draw | None = None,
+    tolerance: float = TOLERANCE,
+    *,
+    reset: bool = False,
+    compiled: bool = False,
 ) -> None:
     """Invokes in a row of one interpreter answer like TensorFlow, with and without delegates, for every signature.
 
     What the source keeps in variables goes on from invoke to invoke, and starts anew for each interpreter; with `reset`
-    for each invoke. draw_inputs: from a seed the inputs by name; random ones by default.
+    for each invoke. draw_inputs: from a seed the inputs by name; random ones by default. compiled: CompiledModel
+    does so, too.
     """
     data = lite.to_bytes()
     assert lite.imported is not None
@@ -40,6 +47,10 @@ def check_invokes(
         runtime = LiteRt(data, delegates=delegates)
         for key, inputs in drawn.items():
             _check_answers([(x, runtime.run(key, x)) for x in inputs], wanted[key], tolerance)
+    if compiled:
+        with CompiledModelProcess(data, lite.program) as process:
+            for key, inputs in drawn.items():
+                _check_answers([(x, process.run(dict(x), key)) for x in inputs], wanted[key], tolerance)
 
 
 @contextmanager

@@ -8,6 +8,7 @@ import keras
 import pytest
 
 import jfuse
+from jfuse.tflite.targets.compiled_model import in_variable_tensors
 from tests.models.keras_libraries import awake
 
 layers = keras.layers
@@ -19,8 +20,9 @@ MODELS: dict[str, tuple[tuple[int, ...], Any]] = {
     "masked": ((2, 8, 4), lambda: [layers.Masking(), layers.GRU(6)]),
     "stateful": ((1, 8, 4), lambda: [layers.LSTM(6, stateful=True)]),
 }
-TARGETS = ("litert>=2.3", "litert-gpu", "google-tensor", "ethos-u85")
+TARGETS = ("litert>=2.3", "compiled-model", "litert-gpu", "google-tensor", "ethos-u85")
 FUSED = "unidirectional_sequence_lstm"
+STEPS = 8
 LSTMS = {"lstm": 2, "bidirectional": 2, "simple rnn": 0, "long gru": 0, "masked": 0, "stateful": 1}
 QUICK = (("bidirectional", "google-tensor"),)
 CASES = [
@@ -45,10 +47,14 @@ def test_a_file_for_the_target_answers_alike(name: str, target: str) -> None:
     assert found.runs or (target.startswith("ethos") and found.compiler_refuses)
     operators = result.report.operators
     assert "bidirectional_sequence_lstm" not in operators or target.startswith("litert>")
-    if target != "litert-gpu" and (name != "bidirectional" or not target.startswith("litert>")):
+    if target in ("compiled-model", "litert-gpu", "google-tensor"):
+        assert in_variable_tensors(result.program) == []
+        assert operators.get("basic_lstm", 0) == LSTMS[name] * STEPS
+        assert "tensorflow/compiledmodel" in {d.pair for d in result.report.differences}
+    elif name != "bidirectional" or not target.startswith("litert>"):
         assert operators.get(FUSED, 0) == LSTMS[name]
     if target == "litert-gpu":
-        assert not operators.keys() & {FUSED, "while", "unidirectional_sequence_rnn"}
+        assert "while" not in operators
         assert any("as a whole" in note for note in result.report.notes)
 
 

@@ -88,6 +88,8 @@ CASES: dict[str, list[tuple[Callable[..., Any], list[tuple[tuple[int, ...], DTyp
         (lambda x: ops.tile(x, [2, 1, 3]), [((2, 3, 1), F)]),
         (lambda x: ops.tile(x, [1, 20]), [((2, 3), B)]),
     ],
+    "ZEROS_LIKE": [(ops.zeros_like, [((2, 3), F)])],
+    "PAD": [(lambda x: ops.pad(x, [[0, 1], [2, 0]]), [((2, 3), F)])],
     "BROADCAST_TO": [(lambda x: ops.broadcast_to(x, [4, 3]), [((1, 3), B)])],
     "GATHER": [
         (lambda x: ops.gather(x, np.array([2, 0], np.int32), axis=1), [((2, 3), B)]),

@@ -145,6 +145,28 @@ def read_later() -> Graph:
     return trace_graph(call, [of(DType.f32, 2, 3)])
 
 
+def lstm_operator() -> Graph:
+    """An LSTM that starts from zeros."""
+    gates = [np.full((1, 2), n, np.float32) for n in (1, 2, 3, 4)]
+    recurrent, biases = [g[:, :1] for g in gates], [g[0, :1] for g in gates]
+    zeros = np.zeros((1, 1), np.float32)
+    operands = [*gates, *recurrent, *[None] * 3, *biases, None, None, zeros, zeros]
+    return trace_graph(
+        lambda x: ops.unidirectional_sequence_lstm(x, *operands, time_major=True)[0], [of(DType.f32, 3, 1, 2)]
+    )
+
+
+def basic_cell() -> Graph:
+    """A cell that starts from zeros, of whose results one is read once more after another cell."""
+    weights, bias, zeros = np.ones((4, 3), np.float32), np.ones(4, np.float32), np.zeros((1, 1), np.float32)
+
+    def call(x: Any) -> Any:
+        h, c, *_ = ops.basic_lstm(x, zeros, weights, bias, zeros)
+        return ops.add(ops.basic_lstm(x, h, weights, bias, c)[0], h)
+
+    return trace_graph(call, [of(DType.f32, 1, 2)])
+
+
 def large_dense() -> Program:
     weights = np.linspace(-1, 1, 32 * 40, dtype=np.float32).reshape(32, 40)
     return one_signature(trace_graph(lambda x: ops.relu(ops.fully_connected(x, weights)), [of(DType.f32, B, 40)]))
@@ -173,6 +195,9 @@ EXAMPLES: dict[str, tuple[Callable[[], Graph | Program], Context]] = {
     "states_on_target": (rnn_operator, Context(target=target_named("litert-gpu"))),
     "quantize": (large_dense, Context(recipe=NAMED["dynamic"])),
     "prepare_results": (handed_through, Context()),
+    "step_by_step": (lstm_operator, Context(target=target_named("compiled-model"))),
+    "computed_starts": (basic_cell, Context()),
+    "loaded_on_target": (handed_through, Context(target=target_named("compiled-model"))),
     "memory_apart": (read_later, Context()),
 }
 

@@ -38,6 +38,20 @@ def test_operators_that_fare_alike_are_one_line(tmp_path: Path) -> None:
     assert jfuse.check(path, "litert").runs
 
 
+def test_without_a_target_each_one_is_asked(tmp_path: Path) -> None:
+    found = jfuse.check(written(tmp_path, lambda x: ops.tile(ops.neg(x), [2, 1]), f32(2, 3)))
+    assert {"litert", "compiled-model", "litert-gpu", "google-tensor"} == set(found.takes_it)
+    lines = dict(line.split(None, 1) for line in found.lines())
+    assert lines["compiled-model"] == "takes the file"
+    assert lines["tflite-micro"] == "refuses the file: TILE: tflite-micro has no TILE"
+
+
+def test_of_compiled_model_whole_files_count(tmp_path: Path) -> None:
+    found = jfuse.check(written(tmp_path, ops.neg, f32(0, 3)), "compiled-model")
+    assert not found.runs
+    assert any("takes no tensors without elements" in line for line in found.lines())
+
+
 def test_open_sizes_and_the_accelerator(tmp_path: Path) -> None:
     path = written(tmp_path, lambda x: ops.zeros_like(ops.relu(x)), f32(BATCH, 3))
     found = jfuse.check(path, "ethos-u55")

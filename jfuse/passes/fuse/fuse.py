@@ -13,6 +13,7 @@ from jfuse.ir.dims import Dim, is_known
 from jfuse.ir.graph import Atom, Const, Eqn, Graph, Var
 from jfuse.ir.trace import active_trace, recording
 from jfuse.ir.walk import (
+    all_eqns,
     live_eqns,
     rename_dims,
     substitute_graph,
@@ -23,7 +24,6 @@ from jfuse.kernels import ops
 from jfuse.kernels.control import composite, scan, scan_parts, while_
 from jfuse.kernels.core.op import TflOp
 from jfuse.lowering.composites.detection import is_stub
-from jfuse.lowering.instead import spellings_of
 from jfuse.lowering.rule_tools.broadcast_constants import constant_behind
 from jfuse.lowering.rule_tools.case_distinctions import place_of
 from jfuse.lowering.rules import FuseRule, need
@@ -41,6 +41,7 @@ from jfuse.passes.fuse.run_time_shapes import (
     dynamic_before_replacement,
     table_lookup,
 )
+from jfuse.passes.fuse.target_steps import in_cells_of_target, why_no_state_tensor
 from jfuse.passes.options import FUSED, PREFERENCES
 from jfuse.passes.outline.target_composites import as_target_composite
 from jfuse.passes.rewrite import inline, rewrite
@@ -172,7 +173,9 @@ def _straightened(eqn: Eqn) -> Sequence[Any] | None:
 def _fused(eqn: Eqn, rule: FuseRule, is_read: Sequence[bool], ctx: Context, place: _Standing) -> list[Atom]:
     """The results of the replacement, recorded in the active trace; raises NotFused where it may not be taken."""
     masks = Masks(ctx, atoms(eqn), active_trace().eqns, place.inputs)
-    replacement, given = recorded(eqn, rule, is_read, masks)
+    recognized, given = recorded(eqn, rule, is_read, masks)
+    is_recurrence = any(map(keeps_state, recognized.eqns))
+    replacement = in_cells_of_target(recognized, ctx)
     sizes = lost_sizes(eqn, replacement, given)
     need(not sizes or place.inputs is not None, "result_type", want="sizes that the body knows, in a loop", got=sizes)
     # In each turn the states would be written and read back, and the op keeps others from being delegated: measured,
@@ -193,9 +196,8 @@ def _fused(eqn: Eqn, rule: FuseRule, is_read: Sequence[bool], ctx: Context, plac
         want="no table in a graph with an open batch",
         got=place.table and place_of(place.table),
     )
-    lacking = [why for e in replacement.eqns if keeps_state(e) and (why := _why_not_on_target(e, ctx)) is not None]
-    need(not lacking, "target", want=f"operators of the target {ctx.target.name}", got="; ".join(lacking))
-    is_recurrence = any(map(keeps_state, replacement.eqns))
+    lacking = [why for e in replacement.eqns if keeps_state(e) and (why := why_no_state_tensor(e, ctx)) is not None]
+    need(not lacking, "target", want=f"operators that a file for {ctx.target.name} may hold", got="; ".join(lacking))
     form = ctx.recurrence.forms.get(str(eqn.source)) if is_recurrence else None
     need(form in (None, FUSED), "another_form", want="the form that was asked for", got=form)
     asked_for = {prefer: is_asked_for(eqn.params["name"], rule, ctx, prefer) for prefer in PREFERENCES}
@@ -218,11 +220,11 @@ def _fused(eqn: Eqn, rule: FuseRule, is_read: Sequence[bool], ctx: Context, plac
             composite=name,
             rule=rule.name,
             source=str(eqn.source),
-            becomes=tuple(e.op.builtin for e in replacement.eqns if isinstance(e.op, TflOp)),
+            becomes=tuple(e.op.builtin for e in all_eqns(replacement) if isinstance(e.op, TflOp)),
             samples=proof.samples,
             error=proof.error,
             recovered=name in ctx.rules.recovers,
-            cell=", ".join(filter(None, map(describe, replacement.eqns))),
+            cell=", ".join(filter(None, map(describe, recognized.eqns))),
             unproven=unproven,
             speed=None if costs is None else costs.speed(asked_for["speed"]),
         )
@@ -231,11 +233,6 @@ def _fused(eqn: Eqn, rule: FuseRule, is_read: Sequence[bool], ctx: Context, plac
     results = dict(zip(given, inline(replacement, atoms(eqn)), strict=True))
     # A result that the rule leaves out stands for itself: nothing reads it.
     return [results.get(i, out) for i, out in enumerate(eqn.outputs)]
-
-
-def _why_not_on_target(eqn: Eqn, ctx: Context) -> str | None:
-    """What keeps a fused op from the target, where it has no spelling in others."""
-    return None if spellings_of(eqn.op.builtin) else ctx.target.why_another_form(eqn)
 
 
 def _dynamic_before(replacement: Graph, args: Sequence[Atom], ctx: Context) -> Eqn | None:

@@ -8,13 +8,13 @@ from math import inf, prod
 
 from jfuse.ir.dims import is_known
 from jfuse.ir.graph import Const, Eqn, Graph
-from jfuse.kernels.control import while_
+from jfuse.kernels.control import scan, while_
 from jfuse.kernels.core.op import TflOp
 from jfuse.lowering.rules import FuseRule, need
 from jfuse.opaque_ops.state_operands import keeps_state, state_operands
 from jfuse.passes.context import Context, Lowered
-from jfuse.passes.fuse.fused_cost import fused_microseconds
 from jfuse.passes.options import ANY_MACHINE
+from jfuse.passes.scans.to_loops.fused_cost import fused_microseconds
 from jfuse.passes.scans.to_loops.loop_cost import OPERATOR_US, WEIGHT_US
 from jfuse.report import Speed
 
@@ -78,7 +78,9 @@ class Costs:
 
         body, replacement: with constants put in, and with the results alone that are read.
         """
-        if any(not keeps_state(eqn) and not isinstance(eqn.op, TflOp) for eqn in replacement.eqns):
+        if any(
+            not keeps_state(eqn) and not isinstance(eqn.op, TflOp) and eqn.op is not scan for eqn in replacement.eqns
+        ):
             return None
         lowered = (ctx.sub.as_lowered(graph, ctx, True) for graph in (body, replacement))
         return cls(*(Cost.of(graph, ctx.recurrence.machine) for graph in lowered))
@@ -142,6 +144,8 @@ def plain_microseconds(eqn: Eqn, machine: str = ANY_MACHINE) -> float:
     """About what one invoke of an equation takes, with the equations of its bodies once."""
     if keeps_state(eqn):
         return fused_microseconds(eqn, machine) + OPERATOR_US * _writers(eqn)
+    if eqn.op.overwrites:
+        return fused_microseconds(eqn, machine)
     first = eqn.inputs[0] if eqn.inputs else None
     sizes = () if first is None else first.type.shape[:-1]
     rows = prod(int(d) if is_known(d) else 1 for d in sizes)

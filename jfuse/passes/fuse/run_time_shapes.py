@@ -19,7 +19,7 @@ from jfuse.kernels.core.op import depends_on_data
 from jfuse.lowering.peephole.layout.reshape import constant_shape
 from jfuse.lowering.rule_tools.broadcast_constants import broadcast_constants, constant_of, unbroadcast
 from jfuse.lowering.rule_tools.sizes_at_allocation import known_at_allocation
-from jfuse.opaque_ops.state_operands import has_open_state, keeps_state, state_operands
+from jfuse.opaque_ops.state_operands import has_open_state, state_operands, written_operands
 from jfuse.passes.rewrite import inline
 
 # Their kernels leave the result open wherever a -1 stands in the input's shape_signature, constant operands or not.
@@ -82,7 +82,7 @@ def dynamic_before_fused(graph: Graph, fused: Eqn, *, simplified: bool = True) -
     known = broadcast_constants(graph)
 
     def operands(eqn: Eqn) -> Iterator[Atom | None]:
-        states = state_operands(eqn)
+        states = written_operands(eqn)
         for i, atom in enumerate(eqn.inputs):
             if i not in states:
                 yield atom
@@ -101,7 +101,7 @@ def dynamic_before_replacement(before: Sequence[Eqn], replacement: Graph, args: 
     with recording() as trace:
         inline(replacement, args)
     graph = Graph(replacement.name, (), (*before, *trace.eqns), ())
-    found = (dynamic_before_fused(graph, eqn, simplified=False) for eqn in trace.eqns if keeps_state(eqn))
+    found = (dynamic_before_fused(graph, eqn, simplified=False) for eqn in trace.eqns if written_operands(eqn))
     return next((eqn for eqn in found if eqn is not None), None)
 
 

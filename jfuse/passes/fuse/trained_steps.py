@@ -14,7 +14,7 @@ from jfuse.tflite.runtime.table import quantized_of
 
 def is_training_range(eqn: Eqn) -> bool:
     """Whether an equation does nothing but cut and round as an integer tensor would."""
-    row = quantized_of(eqn.op.builtin).integers if eqn.op.is_kernel else None
+    row = quantized_of(eqn.op).integers if eqn.op.is_kernel else None
     return row is not None and row.trained is not None
 
 

@@ -85,7 +85,7 @@ def _pair(first: Eqn, second: Eqn) -> _Pair | None:
 
 
 def _axis(eqn: Eqn) -> int:
-    of = quantized_of(eqn.op.builtin).weights_at(_WEIGHTS)
+    of = quantized_of(eqn.op).weights_at(_WEIGHTS)
     assert of is not None, "products have weights"
     return of.axis_of(eqn)
 

@@ -4,6 +4,9 @@ A RESHAPE shares its operand's memory, and an ADD writes its result over an oper
 arena planner looks for other readers of that operand, and of the value in whose memory all of them began, but not of
 those in between: of `m = mul(sin(x), 2)` in the memory of the sine, `add(reshape(m), 5)` overwrites m (LiteRT 2.3.0,
 tflite/arena_planner.cc, IdentifyInPlaceTensors). Delegates plan their own memory.
+
+The basic LSTM writes into two of its operands whatever else reads them. Delegates run operators in another order, so
+that even an earlier reader may come after it.
 """
 
 from __future__ import annotations
@@ -14,8 +17,10 @@ from dataclasses import replace
 
 from jfuse.ir.dims import is_known, product
 from jfuse.ir.graph import Atom, Eqn, Graph, Var
-from jfuse.ir.walk import with_bodies
+from jfuse.ir.walk import producers, use_counts, with_bodies
 from jfuse.kernels import ops
+from jfuse.kernels.control import while_
+from jfuse.opaque_ops.state_operands import overwritten_operands
 from jfuse.tflite.runtime.row import InPlace
 from jfuse.tflite.runtime.table import litert_of
 
@@ -24,19 +29,50 @@ _SCALAR_BYTES = 4  # of a value that the planner never has overwritten
 
 def memory_apart(graph: Graph) -> Graph:
     """Promise that no operator overwrites a value that a later one reads, in bodies too."""
-    return _apart(graph, {})
+    return _apart(graph, {}, is_loop=False)
 
 
-def _apart(graph: Graph, done: dict[int, Graph]) -> Graph:
+def _apart(graph: Graph, done: dict[int, Graph], *, is_loop: bool) -> Graph:
+    """is_loop: whether it is the body of a WHILE, which writes the inputs anew before each turn."""
+    loops = {id(eqn.bodies[1]) for eqn in graph.eqns if eqn.op is while_}
+
     def body(inner: Graph) -> Graph:
         if id(inner) not in done:  # equations that share a body go on sharing it
-            done[id(inner)] = _apart(inner, done)
+            done[id(inner)] = _apart(inner, done, is_loop=id(inner) in loops)
         return done[id(inner)]
 
-    graph = with_bodies(graph, body)
+    graph = _with_own_operands(with_bodies(graph, body), frozenset(graph.inputs) if is_loop else frozenset())
     plan = _Plan(graph)
     eqns = tuple(e for place, eqn in enumerate(graph.eqns) for e in plan.placed(place, eqn))
     return replace(graph, eqns=eqns) if len(eqns) > len(graph.eqns) else graph
+
+
+def _with_own_operands(graph: Graph, free: frozenset[Var]) -> Graph:
+    """The graph with a copy of each operand that an operator overwrites, unless it is made for that operator alone.
+
+    free: inputs that may be overwritten.
+    """
+    if not any(map(overwritten_operands, graph.eqns)):
+        return graph
+    counts, made = use_counts(graph), producers(graph)
+
+    def is_its_own(atom: Atom) -> bool:
+        if not isinstance(atom, Var):
+            return False
+        maker = made.get(atom)
+        is_free = atom in free if maker is None else _in_place(maker) is None
+        return is_free and counts[atom] == 1
+
+    eqns: list[Eqn] = []
+    for eqn in graph.eqns:
+        inputs = list(eqn.inputs)
+        for place in overwritten_operands(eqn):
+            atom = inputs[place]
+            if isinstance(atom, Var) and not is_its_own(atom):
+                eqns.append(_copy(atom, eqn))
+                inputs[place] = eqns[-1].outputs[0]
+        eqns.append(replace(eqn, inputs=tuple(inputs)))
+    return replace(graph, eqns=tuple(eqns))
 
 
 class _Plan:

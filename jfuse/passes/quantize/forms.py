@@ -45,7 +45,7 @@ class Operands:
 
 def facts(eqn: Eqn) -> Quantized:
     """What the runtime's kernel does with quantized tensors."""
-    return quantized_of(eqn.op.builtin)
+    return quantized_of(eqn.op)
 
 
 def operands_of(eqn: Eqn) -> Operands:

@@ -41,13 +41,14 @@ def place_states(program: Program, ctx: Context) -> Program:
     program = with_signatures(program, lambda s: _with_vectors(s, vectors))
     program = with_signatures(program, _with_final_states)
     _refuse_texts(program)
-    ctx.report.kept = list(_kept(program))
+    in_tensors = not ctx.target.compiled_model
+    ctx.report.kept = list(_kept(program, _keepers(program) if in_tensors else {}))
 
     def placed(signature: Signature) -> Signature:
         kept = {p.output: signature.graph.inputs[p.input] for p in places(signature) if p.state.home == "tensor"}
         return replace(signature, graph=state(signature.graph, ctx, in_place=kept))
 
-    return with_signatures(with_homes(program), placed)
+    return with_signatures(with_homes(program, in_tensors=in_tensors), placed)
 
 
 def prepare_results(program: Program) -> Program:
@@ -55,14 +56,15 @@ def prepare_results(program: Program) -> Program:
     return with_signatures(program, lambda s: replace(s, graph=prepare_outputs(s.graph, states=len(s.states))))
 
 
-def with_homes(program: Program) -> Program:
+def with_homes(program: Program, *, in_tensors: bool = True) -> Program:
     """The program with the home of each state: the state tensor of one fused op where that can hold it, or a variable.
 
     Such a tensor starts as the runtime fills it. No other graph knows it, one op reads it, and what the op makes of it
     is what it becomes. Where an input can have several sizes every state needs a variable: a change of size clears all
     state tensors (LiteRT 2.3.0). States that a file already keeps in tensors stay there, and are cleared as there.
+    in_tensors: whether the target takes state tensors.
     """
-    held = _keepers(program)
+    held = _keepers(program) if in_tensors else {}
 
     def decided(signature: Signature) -> Signature:
         states = (replace(s, home="tensor" if s.name in held else "variable") for s in signature.states)
@@ -192,9 +194,8 @@ def _refuse_texts(program: Program) -> None:
             )
 
 
-def _kept(program: Program) -> Iterator[Kept]:
+def _kept(program: Program, keepers: Mapping[str, Eqn | None]) -> Iterator[Kept]:
     """What the report says of each state."""
-    keepers = _keepers(program)
     for kept in program.states():
         keeper = keepers.get(kept.name)
         place = f" at {keeper.source}" if keeper is not None and str(keeper.source) else ""

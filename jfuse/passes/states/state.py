@@ -21,7 +21,7 @@ from jfuse.ir.trace import Trace, at_source, recording
 from jfuse.ir.walk import producers, substitute, use_counts, with_bodies
 from jfuse.kernels import ops
 from jfuse.lowering.rule_tools.broadcast_constants import Known, broadcast_constants, cancels, constant_of, unbroadcast
-from jfuse.opaque_ops.state_operands import keeps_state, state_operands
+from jfuse.opaque_ops.state_operands import keeps_state, overwritten_operands, state_operands, written_operands
 from jfuse.passes.context import Context
 from jfuse.passes.fuse.run_time_shapes import fused_first, has_run_time_shape, with_run_time_shape
 from jfuse.passes.simplify.dce import eliminate_dead_code
@@ -38,6 +38,23 @@ def state(graph: Graph, ctx: Context | None = None, *, in_place: Mapping[int, Va
         leaves there is the next call's. By the position of the result that is that new value.
     """
     return _with_own_states(graph, {}, in_place)
+
+
+def computed_starts(graph: Graph, ctx: Context | None = None) -> Graph:
+    """Promise that what an op overwrites, as the basic LSTM its states, is no constant, in bodies too.
+
+    ctx: not needed, as above.
+    """
+    graph = with_bodies(graph, computed_starts)
+    if not any(map(overwritten_operands, graph.eqns)):
+        return graph
+    with recording() as trace:
+        is_dynamic = any(with_run_time_shape(graph))
+        owner = _Owner(trace, broadcast_constants(graph), producers(graph), frozenset(), frozenset(), is_dynamic)
+        for eqn in graph.eqns:
+            with at_source(eqn.source):
+                trace.record(owner.with_computed(eqn))
+        return eliminate_dead_code(replace(graph, eqns=tuple(trace.eqns)))
 
 
 def _with_own_states(graph: Graph, done: dict[Graph, Graph], in_place: Mapping[int, Var]) -> Graph:
@@ -95,6 +112,24 @@ class _Owner:
             return
         with at_source(eqn.source):
             self.own_states(eqn)
+
+    def with_computed(self, eqn: Eqn) -> Eqn:
+        """The equation with constants that it would overwrite computed in every call."""
+        places = [i for i in overwritten_operands(eqn) if self.is_repeated(eqn.inputs[i])]
+        if not places:
+            return eqn
+        inputs, zeros = list(eqn.inputs), _zero_column(eqn)
+        for place in places:
+            initial = inputs[place]
+            assert initial is not None, "no op overwrites an operand that may be left out"
+            inputs[place] = self.written(initial, zeros)
+        return replace(eqn, inputs=tuple(inputs))
+
+    def is_repeated(self, atom: Atom | None) -> bool:
+        """Whether a value is a constant, or repeats another one."""
+        if atom is None:
+            return False
+        return constant_of(atom, self.known) is not None or unbroadcast(atom, self.producers) is not atom
 
     def own_states(self, eqn: Eqn) -> None:
         inputs = list(eqn.inputs)
@@ -180,7 +215,7 @@ class _Owner:
 
 def _zero_column(eqn: Eqn) -> Var:
     """Zeros f[b,1] with the batch of a fused op, computed from one of its operands, NaN or not."""
-    operands = [(eqn.inputs[0], _batch_axis(eqn)), *((eqn.inputs[place], 0) for place in state_operands(eqn))]
+    operands = [(eqn.inputs[0], _batch_axis(eqn)), *((eqn.inputs[place], 0) for place in written_operands(eqn))]
     for atom, batch_axis in operands:
         if isinstance(atom, Var):
             last = atom.type.rank - 1

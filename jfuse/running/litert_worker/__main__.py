@@ -2,9 +2,10 @@
 
     python litert_worker RUNTIME PARENT REQUESTS ANSWERS PROGRESS
 
-RUNTIME is the module beside this one whose `Loaded` runs files: `litert` or `micro`. PARENT is the process that asks;
-where it ends, this one does. REQUESTS, ANSWERS and PROGRESS are handles of files without a name, so that nothing is
-left behind, whatever ends the two. It imports neither TensorFlow nor jax nor jfuse, so that it is there at once.
+RUNTIME is the module beside this one whose `Loaded` runs files: `litert`, `micro` or `compiled_model`. PARENT is the
+process that asks; where it ends, this one does. REQUESTS, ANSWERS and PROGRESS are handles of files without a name, so
+that nothing is left behind, whatever ends the two. It imports neither TensorFlow nor jax nor jfuse, so that it is
+there at once.
 Requests come over its standard input, answers go over its standard output, as `Messages` with the files REQUESTS and
 ANSWERS: `(memory, dropped, number, method, arguments)` and `(result, None)`, or `(None, (sample, message))` where the
 runtime refuses. memory: the bytes that this process may take besides its own; dropped: files that are not needed any

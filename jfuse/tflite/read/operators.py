@@ -13,8 +13,9 @@ from jfuse.ir.declared_types import has_stated, stand_ins
 from jfuse.ir.graph import Atom, Graph, Op, Var
 from jfuse.ir.registry import find_op
 from jfuse.ir.trace import active_trace, carried_types
-from jfuse.ir.types import TensorType
+from jfuse.ir.types import DType, TensorType
 from jfuse.ir.walk import rename_dims
+from jfuse.kernels import ops
 from jfuse.kernels.core.op import TflOp, record
 from jfuse.kernels.core.record import infer_resolving
 from jfuse.kernels.core.static_values import static_value
@@ -48,9 +49,6 @@ class Results:
         return tuple(self.type(i) for i in range(self.count))
 
 
-_OLD_FORM = {"kernel_type": "BASIC"}  # the LSTM of five operands, for which there is no kernel here
-
-
 def op_of(builtin: str) -> Op | None:
     """The op that computes a builtin; None where there is none."""
     op = find_op(builtin.lower())
@@ -66,8 +64,12 @@ def equation(builtin: str, operator: Any, operands: list[Atom | None], results: 
             params = from_table(builtin, table, tuple(op.options), results.element(0).dtype if results.count else None)
         except LowerError:  # an option that the op does not know of: kept as it is
             return opaque(builtin, table, operands, results, body)
-        if _OLD_FORM.items() <= params.items():
-            return opaque(builtin, table, operands, results, body)
+        if params.get("kernel_type") == "BASIC":
+            marks = operator.mutatingVariableInputs
+            is_old = bool(results.updated) or (marks is not None and len(marks) > 0)
+            if is_old or any(a is None or a.type.dtype is not DType.f32 for a in operands):
+                return opaque(builtin, table, operands, results, body)  # as converters of 2018 wrote it
+            op = ops.basic_lstm
         return _builtin(op, builtin, table, operands, params, results, body)
     return (
         opaque(builtin, table, operands, results, body)

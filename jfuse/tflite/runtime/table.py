@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from jfuse.errors import RuleError
+from jfuse.ir.graph import Op
 from jfuse.tflite.runtime.quantized import FLOAT_ONLY, Quantized
 from jfuse.tflite.runtime.row import KernelLimits, Row, Runtime
 from jfuse.tflite.runtime.rows import (
@@ -49,9 +50,9 @@ def limits_of(builtin: str | None) -> KernelLimits | None:
     return None if runtime is None else runtime.limits
 
 
-def quantized_of(builtin: str | None) -> Quantized:
-    """What LiteRT's kernel of a builtin does with quantized tensors."""
-    runtime = litert_of(builtin)
+def quantized_of(op: Op) -> Quantized:
+    """What LiteRT's kernel of an op does with quantized tensors; further forms of a builtin stay float."""
+    runtime = None if op.form else litert_of(op.builtin)
     return FLOAT_ONLY if runtime is None else runtime.quantized
 
 

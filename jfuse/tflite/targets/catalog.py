@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from typing import Any
 
 from jfuse.errors import JfuseError, shown
 from jfuse.ir.graph import Eqn, Program
@@ -78,6 +79,11 @@ def _micro(name: str, *loses: Loss) -> Target:
     )
 
 
+def _compiled(name: str, **more: Any) -> Target:
+    """A target that is reached by LiteRT's CompiledModel.   more: of its accelerator"""
+    return Target(name, runs=table_of("compiled-model"), compiled_model=True, runtime="compiled-model", **more)
+
+
 def _ethos(name: str, npu: str = "ethos-u55") -> Target:
     return Target(
         name,
@@ -97,12 +103,13 @@ def _ethos(name: str, npu: str = "ethos-u55") -> Target:
 
 _TARGETS: Mapping[str, Callable[[], Target]] = {
     "litert": lambda: Target("litert", loses=(_ONERT_ENDS,)),
+    "compiled-model": lambda: _compiled("compiled-model"),
     "tflite-micro": lambda: _micro("tflite-micro"),
     "cmsis-nn": lambda: _micro("cmsis-nn", _CMSIS_FORGETS),
     "ethos-u55": lambda: _ethos("ethos-u55"),
     "ethos-u65": lambda: _ethos("ethos-u65"),
     "ethos-u85": lambda: _ethos("ethos-u85", "ethos-u85"),
-    "litert-gpu": lambda: Target(
+    "litert-gpu": lambda: _compiled(
         "litert-gpu",
         accelerator=table_of("litert-gpu"),
         placed=GPU,
@@ -111,8 +118,11 @@ _TARGETS: Mapping[str, Callable[[], Target]] = {
         loses=(_GPU_WHOLE,),
         custom=GPU_OPS,
     ),
-    "google-tensor": lambda: Target(
-        "google-tensor", accelerator=table_of("google-tensor"), static=True, composites=_GOOGLE_COMPOSITES
+    "google-tensor": lambda: _compiled(
+        "google-tensor",
+        accelerator=table_of("google-tensor"),
+        static=True,
+        composites=_GOOGLE_COMPOSITES,
     ),
 }
 

@@ -116,4 +116,18 @@ def gpu_rank(eqn: Eqn) -> str | None:
     return f"the delegate takes 3 or 4 axes, not {x.type.rank}"
 
 
-GPU: Conditions = {"STRIDED_SLICE": (gpu_slice,), "SLICE": (gpu_rank,), "PAD": (gpu_rank,), "PADV2": (gpu_rank,)}
+def gpu_lstm(eqn: Eqn) -> str | None:
+    """tflite/delegates/gpu/common/model_builder.cc, LSTMOperationParser: the basic kernel, on what is computed."""
+    if eqn.params.get("kernel_type") != "BASIC":
+        return "of the full kernel, CompiledModel does not hand it any"
+    computed = [a for i, a in enumerate(eqn.inputs) if i in (0, 1, 4)]
+    return "the delegate takes no constant input or state" if any(isinstance(a, Const) for a in computed) else None
+
+
+GPU: Conditions = {
+    "LSTM": (gpu_lstm,),
+    "STRIDED_SLICE": (gpu_slice,),
+    "SLICE": (gpu_rank,),
+    "PAD": (gpu_rank,),
+    "PADV2": (gpu_rank,),
+}

@@ -9,6 +9,7 @@ OLDEST = re.compile(r"litert>=(\d+(?:\.\d+){0,2})")
 
 TARGETS = (
     "litert",
+    "compiled-model",
     "tflite-micro",
     "cmsis-nn",
     "ethos-u55",
@@ -18,7 +19,7 @@ TARGETS = (
     "google-tensor",
 )
 NAMES = (*TARGETS, "litert>=X.Y")
-RUNTIMES = ("tflite-micro",)
+RUNTIMES = ("tflite-micro", "compiled-model")
 """Runtimes besides LiteRT that run a file here, where they are installed."""
 
 

@@ -9,6 +9,7 @@ from typing import Any
 from jfuse.ir.graph import Eqn, Program, Var
 from jfuse.ir.quantization import Quantization
 from jfuse.ir.types import DType
+from jfuse.opaque_ops.state_operands import keeps_state
 from jfuse.tflite.runtime.versions import has_runtime, min_runtime, own_version
 from jfuse.tflite.targets.conditions import ANY_BUILTIN, Conditions
 from jfuse.tflite.targets.table import OperatorTable, integer_types
@@ -28,11 +29,13 @@ class Target:
 
     runs: the operators of its interpreter; None for LiteRT's. oldest: the oldest runtime that must take the file.
     accelerator: the operators of its NPU or GPU; what it has not falls to the CPU. whole: a graph runs there as a whole
-    or not at all. static: all sizes are fixed. single: it calls one signature. loses: what it does otherwise without
-    telling. resolver: whether a program for it lists its operators in C++. runtime: the further runtime of
-    `jfuse.verify` that runs its files. composites: the composites of StableHLO, by name, that its accelerator has a
-    function for. compiles: whether Arm's compiler makes programs for it. further_types: of activations that its kernels
-    take and LiteRT's do not, by builtin. custom: the custom operators, by name, that its accelerator has.
+    or not at all. static: all sizes are fixed. single: it calls one signature. compiled_model: whether LiteRT's
+    CompiledModel loads its files, which takes no variable tensors (litert/core/model/model_load.cc). loses: what it
+    does otherwise without telling. resolver: whether a program for it lists its operators in C++. runtime: the further
+    runtime of `jfuse.verify` that runs its files. composites: the composites of StableHLO, by name, that its
+    accelerator has a function for. compiles: whether Arm's compiler makes programs for it. further_types: of
+    activations that its kernels take and LiteRT's do not, by builtin. custom: the custom operators, by name, that its
+    accelerator has.
     """
 
     name: str
@@ -44,6 +47,7 @@ class Target:
     whole: bool = False
     static: bool = False
     single: bool = False
+    compiled_model: bool = False
     loses: tuple[Loss, ...] = ()
     resolver: bool = False
     runtime: str = ""
@@ -70,6 +74,8 @@ class Target:
         """What keeps a builtin's equation from running at all; None where nothing does."""
         if eqn.op.builtin is None:
             return None
+        if self.compiled_model and keeps_state(eqn):
+            return "CompiledModel loads no variable tensors, which hold its states"
         if eqn.op.code is not None and (not self.whole or eqn.op.code in self.custom):
             return self._why_not_custom(eqn.op.code)
         is_quantized = any(v.type.quantization is not None for v in eqn.outputs)

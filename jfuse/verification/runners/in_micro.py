@@ -12,8 +12,7 @@ from jfuse.errors import JfuseError
 from jfuse.ir.graph import Program
 from jfuse.limits import DEFAULT_LIMITS, Limits
 from jfuse.running.micro import MicroInterpreter, has_micro
-from jfuse.running.worker import LiteRtFailed
-from jfuse.verification.runners.in_litert import ordinal
+from jfuse.verification.runners.calls_in_process import CallsInProcess
 from jfuse.verification.runners.one_by_one import one_by_one
 from jfuse.verification.subject import Arrays, Calls, Interface, interfaces_of
 
@@ -50,7 +49,16 @@ class InMicro:
 
     def start(self) -> Calls:
         """Calls in a row, in an interpreter and a process of their own."""
-        return _MicroCalls(self)
+        return CallsInProcess(self)
+
+    def process(self) -> MicroInterpreter:
+        """The file in a process of its own."""
+        return MicroInterpreter(self.data, self.limits)
+
+    def anew(self, process: MicroInterpreter) -> MicroInterpreter:
+        """The file in another process."""
+        process.close()
+        return self.process()
 
     def batch(self, inputs: Arrays, key: str, *, in_a_row: bool = False) -> dict[str, np.ndarray]:
         """First calls, one after the other."""
@@ -59,29 +67,3 @@ class InMicro:
     def singly(self, key: str) -> str | None:
         """Why samples run one after the other."""
         return "tflite-micro's interpreter takes one call at a time"
-
-
-class _MicroCalls:
-    def __init__(self, of: InMicro) -> None:
-        self._of = of
-        self.states: Arrays = {}  # no interpreter tells
-        self._row: list[tuple[str, Arrays]] = []
-        self._interpreter = MicroInterpreter(of.data, of.limits)
-
-    def reset(self) -> None:
-        self._interpreter.close()
-        self._interpreter = MicroInterpreter(self._of.data, self._of.limits)
-        self._row = []
-
-    def run(self, inputs: Arrays, key: str | None = None) -> dict[str, np.ndarray]:
-        self._row.append((key or next(iter(self._of.signatures)), inputs))
-        try:
-            return self._interpreter.run(dict(inputs))
-        except LiteRtFailed as error:
-            error.message += f", the {ordinal(len(self._row))} of a row"
-            error.calls = tuple(self._row)
-            raise
-
-    def __del__(self) -> None:
-        if "_interpreter" in self.__dict__:
-            self._interpreter.close()

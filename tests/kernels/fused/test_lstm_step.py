@@ -14,9 +14,6 @@ from jfuse.ir.dims import symbol
 from jfuse.ir.trace import trace_graph
 from jfuse.ir.types import DType, TensorType
 from jfuse.kernels.fused.lstm import lstm as op
-from jfuse.opaque_ops.opaque_op import OpaqueOp
-from jfuse.opaque_ops.state_operands import state_operands
-from jfuse.tflite.read.file import load_tflite
 from tests.kernels.fused.lstm_oracle import LSTM as L
 from tests.kernels.fused.lstm_oracle import written_step
 from tests.kernels.one_op import ACTIVATIONS, RESOLVERS, OneOp, as_one_program, worst
@@ -117,13 +114,3 @@ def test_refuses_what_the_kernel_does_not_compute() -> None:
         run(lstm, x[None], h, c)
     with pytest.raises(TypeMismatch, match=r"lstm: cell state: \[2, 6\] where \[3, 6\] belongs"):
         run(lstm, x, h, c[:2])
-
-
-def test_the_basic_kernel_is_another_op() -> None:
-    """The form of old converters: five operands, four results."""
-    operands = [np.zeros(shape, np.float32) for shape in ((2, 3), (2, 4), (16, 7), (16,), (2, 4))]
-    outputs = [(2, 4), (2, 4), (2, 7), (2, 16)]
-    file = OneOp("LSTM", "LSTM", {"kernelType": 1, "fusedActivationFunction": 4}, operands, [0], [1, 4], outputs)
-    (eqn,) = load_tflite(file.content()).signatures[0].graph.eqns
-    assert isinstance(eqn.op, OpaqueOp)
-    assert state_operands(eqn) == {1: 4, 4: 5}

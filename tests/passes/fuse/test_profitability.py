@@ -20,9 +20,9 @@ from jfuse.kernels.core.op import Array
 from jfuse.lowering.defaults import default_rules
 from jfuse.lowering.rules import FuseRule
 from jfuse.passes.context import Context
-from jfuse.passes.fuse.fused_cost import fused_microseconds
 from jfuse.passes.fuse.profitability import Cost, Costs, compare, is_asked_for
 from jfuse.passes.pipeline import SUB_PASSES, as_lowered
+from jfuse.passes.scans.to_loops.fused_cost import fused_microseconds
 from tests.cells import INPUTS, UNITS, Loop, f32, keras
 from tests.end_to_end.invokes import check_invokes
 from tests.models.recurrences.lstm_keras import KerasLstm

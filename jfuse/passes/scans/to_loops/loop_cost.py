@@ -13,13 +13,13 @@ What was found there, one thread, with XNNPACK:
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import log
 from statistics import geometric_mean
 
 from jfuse.ir.dims import Dim, is_known
-from jfuse.ir.graph import Const, Graph
+from jfuse.ir.graph import Const, Eqn, Graph
 from jfuse.ir.types import TensorType
 from jfuse.ir.walk import all_eqns, expanded_size
 from jfuse.passes.options import ANY_MACHINE
@@ -141,7 +141,8 @@ class LoopSize:
     """What the cost of a loop depends on.
 
     length: of steps; open where it is known only at run time. operators, weights (bytes), rows (of the batch): of one
-    step. given, collected: bytes that a step reads of sequences, and that it adds to the stacked results.
+    step. given, collected: bytes that a step reads of sequences, and that it adds to the stacked results. cells: the
+    microseconds of a step's fused cells, whose weights, which all steps share, are not among those.
     """
 
     length: Dim
@@ -150,15 +151,28 @@ class LoopSize:
     rows: int
     given: int
     collected: int
+    cells: float = 0.0
 
     @classmethod
-    def of(cls, body: Graph, length: Dim, given: Sequence[TensorType], collected: Sequence[TensorType]) -> LoopSize:
-        """The size of a loop with this body, and the types of what each step is given and collects."""
-        eqns = list(all_eqns(body))
+    def of(
+        cls,
+        body: Graph,
+        length: Dim,
+        given: Sequence[TensorType],
+        collected: Sequence[TensorType],
+        cell_us: Callable[[Eqn], float] = lambda eqn: 0.0,
+    ) -> LoopSize:
+        """The size of a loop with this body, and the types of what each step is given and collects.
+
+        cell_us: what a fused cell takes.
+        """
+        cells = [eqn for eqn in all_eqns(body) if eqn.op.overwrites]
+        eqns = [eqn for eqn in all_eqns(body) if not eqn.op.overwrites]
         consts = {a for eqn in eqns for a in eqn.inputs if isinstance(a, Const) and a.type.rank > 1}
         rows = max((_closed(t.shape[0]) for v in body.inputs if (t := v.type).rank > 1), default=1)
         weights = sum(c.array.nbytes for c in consts)
-        return cls(length, expanded_size(body), weights, rows, sum(map(_bytes, given)), sum(map(_bytes, collected)))
+        sequences = sum(map(_bytes, given)), sum(map(_bytes, collected))
+        return cls(length, expanded_size(body), weights, rows, *sequences, sum(map(cell_us, cells)))
 
     @property
     def steps(self) -> int:
@@ -178,7 +192,7 @@ class LoopSize:
         """What one invoke of the loop takes on one machine by the model alone, in microseconds."""
         pairs = (*zip(self.features(form), _FORM_US, strict=True), *zip(self.work(), _WORK_US, strict=True))
         far = self.far(form, NEAR_CACHES[machine]) * NEAR_CACHES[machine].far_us
-        return max(LEAST_US, sum(count * us for count, us in pairs) + far)
+        return max(LEAST_US, sum(count * us for count, us in pairs) + far + self.steps * self.cells)
 
     def place(self) -> tuple[float, ...]:
         """Where the loop is among others, one unit of length for each factor e of its steps and operators."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -24,6 +25,7 @@ from jfuse.passes.context import Context
 from jfuse.passes.options import FUSED
 from jfuse.passes.rewrite import rewrite
 from jfuse.passes.scans.fission.split_scans import hoisted
+from jfuse.passes.scans.to_loops.fused_cost import fused_microseconds
 from jfuse.passes.scans.to_loops.loop_cost import (
     ROOMS,
     LoopSize,
@@ -131,7 +133,9 @@ class _Visitor:
         body = self._ctx.sub.simplify(eqn.bodies[0], self._ctx, self._simplified)
         loop = Loop.of(replace(eqn, inputs=tuple(map(self._ready, eqn.inputs)), bodies=(body,)))
         rows = body.inputs[len(body.inputs) - len(loop.xs) :], body.outputs[len(loop.carries) :]
-        size = LoopSize.of(body, loop.length, *([atom.type for atom in part] for part in rows))
+        given, collected = ([atom.type for atom in part] for part in rows)
+        cell_us = partial(fused_microseconds, machine=self._ctx.recurrence.machine)
+        size = LoopSize.of(body, loop.length, given, collected, cell_us)
         form = self._form(loop, size)
         expected = size.expected(self._room("speed"), self._ctx.recurrence.machine)
         self._held += size.added_operators(form)

@@ -9,7 +9,7 @@ from statistics import geometric_mean
 from jfuse.ir.dims import is_known
 from jfuse.ir.graph import Const, Eqn
 from jfuse.kernels.core.op import TflOp
-from jfuse.opaque_ops.state_operands import state_operands
+from jfuse.opaque_ops.state_operands import written_operands
 from jfuse.passes.options import ANY_MACHINE, FUSED
 from jfuse.passes.scans.to_loops.loop_cost import OPEN_LENGTH, OPERATOR_US
 from jfuse.passes.scans.to_loops.measured_forms import errors_in, machines_of
@@ -43,8 +43,10 @@ class FusedSize:
         axis = 0 if eqn.params.get("time_major") else 1
         sizes = [int(d) if is_known(d) else None for d in x.type.shape]
         steps, rows = (sizes[axis] or OPEN_LENGTH, sizes[1 - axis] or 1) if x.type.rank == 3 else (1, sizes[0] or 1)
-        weights = [a for i, a in enumerate(eqn.inputs) if i not in state_operands(eqn)]
+        weights = [a for i, a in enumerate(eqn.inputs) if i not in written_operands(eqn)]
         matrices = [a.array for a in weights if isinstance(a, Const) and a.type.rank == 2]
+        if eqn.op.overwrites:  # a basic cell takes as long as a step of the full kernel, which has eight matrices
+            return cls(steps, rows, 8, 2 * sum(map(len, matrices)), sum(a.size for a in matrices))
         return cls(steps, rows, len(matrices), sum(map(len, matrices)), sum(a.size for a in matrices))
 
     def features(self) -> tuple[float, ...]:

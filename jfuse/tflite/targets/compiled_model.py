@@ -1,0 +1,70 @@
+"""What LiteRT's CompiledModel refuses of a whole file, besides operators.
+
+Measured in it over all rows of the tests (`python -m bench.target_tables compiled-model`, ai-edge-litert 2.3.0), but
+for variable tensors, which litert/core/model/model_load.cc names. What stands between operators may have any size.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from jfuse.ir.dims import is_known, symbols_of
+from jfuse.ir.graph import Const, Program, Signature, Var
+from jfuse.ir.states import distinct
+from jfuse.ir.types import DType, TensorType
+from jfuse.ir.walk import all_eqns, producers
+from jfuse.lowering.rule_tools.sizes_at_allocation import known_at_allocation
+from jfuse.opaque_ops.state_operands import keeps_state
+from jfuse.tflite.targets.target import Target
+
+NAME = "compiled-model"
+"""The target that writes files for it."""
+
+
+def in_variable_tensors(program: Program) -> list[str]:
+    """What of a program holds variable tensors, in words: operators with states, and states without."""
+    eqns = [eqn for graph in program.entries() for eqn in all_eqns(graph) if keeps_state(eqn)]
+    states = [state.name for state in program.states() if state.home == "tensor"]
+    return [*dict.fromkeys(str(eqn.op.builtin) for eqn in eqns), *([] if eqns else states)]
+
+
+def why_not_loaded(program: Program) -> list[str]:
+    """Why CompiledModel refuses the file of a lowered program; [] where it takes it."""
+    held = in_variable_tensors(program)
+    found = [f"CompiledModel loads no variable tensors ({', '.join(held)})"] if held else []
+    return [*found, *dict.fromkeys(reason for s in distinct(program) for reason in _of_boundary(s))]
+
+
+def interpreter_only(program: Program, target: Target) -> str:
+    """What to tell of a file for LiteRT that runs in Interpreter alone; "" where there is nothing to tell."""
+    is_for_litert = target.runs is None and not target.compiled_model
+    reasons = why_not_loaded(program) if is_for_litert else []
+    if not reasons:
+        return ""
+    remedy = f'; target="{NAME}" (--target {NAME}) writes one for both' if in_variable_tensors(program) else ""
+    return f"the file runs in LiteRT's Interpreter alone: {', and '.join(reasons)}{remedy}"
+
+
+def _of_boundary(signature: Signature) -> Iterator[str]:
+    """What is wrong with inputs and outputs."""
+    graph = signature.graph
+    inputs = dict(zip(signature.input_names, graph.inputs, strict=False))
+    outputs = dict(zip(signature.output_names, graph.outputs, strict=False))
+    given = {name for var in inputs.values() for d in var.type.shape for name in symbols_of(d)}
+    made = producers(graph)
+    for name, atom in (*inputs.items(), *outputs.items()):
+        if atom.type.dtype is DType.c128:
+            yield f"CompiledModel takes no complex numbers of 128 bits, as {name!r} are"
+        if any(is_known(d) and d == 0 for d in atom.type.shape):
+            yield f"CompiledModel takes no tensors without elements, as {name!r} is ({atom.type})"
+    for name, atom in outputs.items():
+        if _is_sized_at_run_time(atom.type, given):
+            yield f"CompiledModel gives no results whose size data decide, as that of {name!r} ({atom.type})"
+        elif isinstance(atom, Const) or (
+            isinstance(atom, Var) and atom in made and known_at_allocation(atom, made.get)
+        ):
+            yield f"CompiledModel gives no results that are known before a call, as {name!r}"
+
+
+def _is_sized_at_run_time(tensor_type: TensorType, given: set[str]) -> bool:
+    return any(name not in given for d in tensor_type.shape for name in symbols_of(d))
