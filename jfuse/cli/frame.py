@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
 import typer
 from typer.core import TyperCommand, TyperGroup
+from typer.models import CommandFunctionType
 
 from jfuse.cli.spelling import as_options, from_tflite_convert
 from jfuse.cli.streams.quiet import quiet
@@ -37,7 +38,10 @@ class _Command(TyperCommand):
 
     def invoke(self, ctx: Any) -> Any:
         """As any command."""
-        names = {p.name: p.metavar if p.param_type_name == "argument" else max(p.opts, key=len) for p in self.params}
+        names = {
+            str(p.name): str(p.metavar) if p.param_type_name == "argument" else max(p.opts, key=len)
+            for p in self.params
+        }
         need_apart(ctx.params, names)
         return super().invoke(ctx)
 
@@ -62,7 +66,9 @@ def _printable_errors() -> Iterator[None]:
 class _Application(typer.Typer):
     """An application whose commands are of one class."""
 
-    def command(self, *args: Any, cls: type[TyperCommand] | None = None, **kwargs: Any) -> Any:
+    def command(
+        self, *args: Any, cls: type[TyperCommand] | None = None, **kwargs: Any
+    ) -> Callable[[CommandFunctionType], CommandFunctionType]:
         """As any application."""
         return super().command(*args, cls=cls or _Command, **kwargs)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
@@ -72,7 +73,7 @@ def fuse_embedding_lookup_sparse(
     outer = [tuple(place) for place in np.asarray(indices)[:, :-1].tolist()]
     if combiner != "sum" and next(run_time_switches(site().body), None) is not None:
         operands = dict(params=params, ids=ids, indices=indices, dense_shape=dense_shape, weights=weights)
-        rows = np.ravel_multi_index(np.transpose(outer), np.asarray(dense_shape)[:-1]) if outer else []
+        rows: Any = np.ravel_multi_index(np.transpose(outer), np.asarray(dense_shape)[:-1]) if outer else []
         weights, combiner = ops.mul(weights, ops.gather(_factors(operands), np.asarray(rows, np.int32))), "sum"
     # The kernel divides a row's sum as soon as another row begins.
     need(combiner == "sum" or outer == sorted(outer), "indices_not_sorted", want="the ids of a row side by side")
@@ -104,9 +105,9 @@ def _sums(body: Graph, table: Var) -> Var:
     for eqn in body.eqns:
         of_table.update(eqn.outputs if of_table.intersection(a for a in eqn.inputs if isinstance(a, Var)) else ())
     (atom,) = body.outputs
-    while isinstance(atom, Var) and (eqn := made.get(atom)) is not None:
-        sources = [a for a in eqn.inputs if isinstance(a, Var) and a in of_table]
-        if len(sources) != 1 or not (eqn.op.elementwise or eqn.op.moves == "renames"):
+    while isinstance(atom, Var) and (maker := made.get(atom)) is not None:
+        sources = [a for a in maker.inputs if isinstance(a, Var) and a in of_table]
+        if len(sources) != 1 or not (maker.op.elementwise or maker.op.moves == "renames"):
             break
         (atom,) = sources
     need(isinstance(atom, Var), "lookup_operands", want="a result that depends on the table")

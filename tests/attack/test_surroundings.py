@@ -88,9 +88,9 @@ def test_random_numbers_go_on(tmp_path: Path) -> None:
     """Keras draws a seed for each Dropout when it reads a file."""
     model = keras.Sequential([keras.layers.Input((3,)), keras.layers.Dropout(0.5), keras.layers.Dense(2)])
     model.save(tmp_path / "model.keras")
-    before = random.getstate(), np.random.get_state()[2]
+    before = random.getstate(), np.random.get_state(legacy=False)["state"]["pos"]
     jfuse.load(tmp_path / "model.keras")
-    assert (random.getstate(), np.random.get_state()[2]) == before
+    assert (random.getstate(), np.random.get_state(legacy=False)["state"]["pos"]) == before
 
 
 @pytest.mark.slow

@@ -39,7 +39,7 @@ def rows_in_place(table: Any, ids: Any) -> Any:
     """Each row written by an inplace update, in a loop whose number of steps is computed in floats."""
     rows = inplace_ops.empty([tf.shape(ids)[0], 3], tf.float32)
 
-    @function.Defun(tf.int32, tf.float32, tf.int32, tf.float32)  # type: ignore[untyped-decorator]
+    @function.Defun(tf.int32, tf.float32, tf.int32, tf.float32)
     def step(i: Any, table: Any, ids: Any, rows: Any) -> Any:
         row = tf.reshape(tf.gather(table, tf.gather(ids, i)), [1, 3])
         return table, ids, gen_array_ops.inplace_update(rows, [i], row)

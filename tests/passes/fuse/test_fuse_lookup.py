@@ -241,7 +241,7 @@ def test_l2_pool_by_its_formula(kind: str, padding: str) -> None:
     """Another function of the mean is no L2_POOL_2D."""
     root = getattr(tf, kind)
 
-    @tf.function(experimental_implements="l2_pool_2d", autograph=False)  # type: ignore[untyped-decorator]
+    @tf.function(experimental_implements="l2_pool_2d", autograph=False)
     def pool(x: Any) -> Any:
         return root(tf.nn.avg_pool2d(tf.square(x), 2, 2, padding))
 
