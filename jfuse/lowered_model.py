@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
@@ -167,8 +167,9 @@ def _lowered(model: Model, options: LoweringOptions, passes: tuple[PipelineStep,
         trained = has_trained_steps(model.program)  # which the passes before have taken for what they stand for
         floats = run_pipeline(source, apart, passes) if trained else run_pipeline(program, apart, after)
         unquantized = Model(floats, model.imported, limits=model.limits)
-    attempt = partial(_attempt, program, ctx, after, options.quantization, seen)
-    made = attempt(ctx.recipe, None, options.dump_dir, len(before))
+    attempt = partial(_attempt, program, ctx, _LastPasses(after), options.quantization, seen)
+    dumped = _LastPasses(after, options.dump_dir, len(before))
+    made = _attempt(program, ctx, dumped, options.quantization, seen, ctx.recipe, None)
     if ctx.recipe is not None and unquantized is not None and seen and options.quantization.measured:
         started = time.perf_counter()
         made = with_steps_that_help(made, ctx.recipe, unquantized.program, options.quantization.calibration, attempt)
@@ -199,16 +200,23 @@ def quantization_options(quantize: Recipe | str | Path | None, calibration: Cali
     return QuantizationOptions(None if quantize is None else recipe_of(quantize), again)
 
 
+@dataclass(frozen=True)
+class _LastPasses:
+    """The passes from quantization on.   dump_dir: where their texts go; dumped: how many passes' texts are there."""
+
+    steps: tuple[PipelineStep, ...]
+    dump_dir: Path | None = None
+    dumped: int = 0
+
+
 def _attempt(
     program: Program,
     ctx: Context,
-    passes: tuple[PipelineStep, ...],
+    passes: _LastPasses,
     options: QuantizationOptions,
     seen: list[Statistics],
     recipe: Recipe | None,
     data: CalibrationData,
-    dump_dir: Path | None = None,
-    dumped: int = 0,
 ) -> Attempt:
     """What the last passes make of a program by a recipe.
 
@@ -223,7 +231,8 @@ def _attempt(
     apart = replace(ctx, recipe=recipe, calibrate=calibrated, report=ctx.report.noting())
     if seen:  # not the first attempt, which told the stages
         apart = replace(apart, on_stage=lambda stage: None)
-    return Attempt(run_pipeline(program, apart, passes, dump_dir=dump_dir, dumped=dumped), apart.report)
+    changed = run_pipeline(program, apart, passes.steps, dump_dir=passes.dump_dir, dumped=passes.dumped)
+    return Attempt(changed, apart.report)
 
 
 def _calibration(options: QuantizationOptions, seen: list[Statistics]) -> Calibrate | None:

@@ -238,7 +238,7 @@ class Noise:
 
 
 @dataclass(frozen=True)
-class Latency:
+class LatencyRatio:
     """The time of a call of a quantized file in LiteRT on this machine, and by that of the float file."""
 
     ratio: float
@@ -269,7 +269,7 @@ class Report(Shown):
     kept: list[Kept] = field(default_factory=list)
     quantized: list[QuantizedOps] = field(default_factory=list)
     noise: list[Noise] = field(default_factory=list)
-    latency: Latency | None = None
+    latency: LatencyRatio | None = None
     custom: list[CustomOperators] = field(default_factory=list)
     differences: list[Difference] = field(default_factory=list)
     operators: dict[str, int] = field(default_factory=dict)

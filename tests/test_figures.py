@@ -14,7 +14,7 @@ PRESCRIBED = {
     "jfuse.kernels.fused.lstm_cell.lstm_cell": "the operands of TFLite's LSTMs by kind, and their options",
     "jfuse.lowering.from_torch.convolution._convolved": "the operands and options of a convolution of PyTorch",
 }
-MOST_WALKS = 8
+MOST_WALKS = 9
 """Peephole rules that are no pattern, condition and replacement: each says in its decorator why none can say it."""
 
 SAME_CLASSES = {

@@ -14,7 +14,7 @@ from typing import Any
 
 from jfuse.files import write_atomic
 from jfuse.measure import Measure, as_json_number
-from jfuse.report import Difference, Latency, Refusal, Report, Speed
+from jfuse.report import Difference, LatencyRatio, Refusal, Report, Speed
 from jfuse.reports.explain import remedy_of
 from jfuse.verification.result import EquationError, Verification
 
@@ -132,7 +132,7 @@ def conversion(report: Report) -> dict[str, Any]:
     }
 
 
-def _latency(latency: Latency | None) -> dict[str, Any] | None:
+def _latency(latency: LatencyRatio | None) -> dict[str, Any] | None:
     if latency is None:
         return None
     return _numbers(

@@ -16,7 +16,7 @@ _MOST = 8  # joins of more are steps of a sequence
 
 
 @dataclass(frozen=True)
-class Part:
+class JoinedPart:
     """A range of places along one axis of an output."""
 
     axis: int
@@ -32,7 +32,7 @@ class Part:
         return f"[{':, ' * self.axis}{self.start}:{self.end}]"
 
 
-def joined_parts(program: Program) -> Mapping[tuple[str, str], Sequence[Part]]:
+def joined_parts(program: Program) -> Mapping[tuple[str, str], Sequence[JoinedPart]]:
     """The parts of each output that has some, by the key of its signature and its name."""
     found = {}
     for signature in program.signatures:
@@ -43,7 +43,7 @@ def joined_parts(program: Program) -> Mapping[tuple[str, str], Sequence[Part]]:
     return found
 
 
-def _parts(atom: Atom, made_by: Mapping[Var, Eqn]) -> Sequence[Part]:
+def _parts(atom: Atom, made_by: Mapping[Var, Eqn]) -> Sequence[JoinedPart]:
     """The parts of a value, which it has been moved from."""
     eqn = made_by.get(atom) if isinstance(atom, Var) else None
     if eqn is None:
@@ -55,15 +55,15 @@ def _parts(atom: Atom, made_by: Mapping[Var, Eqn]) -> Sequence[Part]:
         return ()
     parts = _parts(x, made_by)
     axis = _axis_behind(eqn, x, parts[0].axis) if parts else None
-    return () if axis is None else [Part(axis, part.start, part.end) for part in parts]
+    return () if axis is None else [JoinedPart(axis, part.start, part.end) for part in parts]
 
 
-def _of_join(eqn: Eqn, made_by: Mapping[Var, Eqn]) -> Sequence[Part]:
+def _of_join(eqn: Eqn, made_by: Mapping[Var, Eqn]) -> Sequence[JoinedPart]:
     axis = int(eqn.params["axis"]) % eqn.outputs[0].type.rank
     sizes = [1] * len(eqn.inputs) if eqn.op is ops.pack else [*_sizes(eqn, axis, made_by)]
     if not 1 < len(sizes) <= _MOST or not all(isinstance(size, int) for size in sizes):
         return ()
-    return [Part(axis, *ends) for ends in pairwise(accumulate(sizes, initial=0))]
+    return [JoinedPart(axis, *ends) for ends in pairwise(accumulate(sizes, initial=0))]
 
 
 def _sizes(eqn: Eqn, axis: int, made_by: Mapping[Var, Eqn]) -> Iterator[Dim]:

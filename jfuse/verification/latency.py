@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from statistics import median
 
 from jfuse.quantization.real_numbers import as_integers
-from jfuse.report import Latency
+from jfuse.report import LatencyRatio
 from jfuse.running.worker import LiteRtFailed, Refused
 from jfuse.tflite.write.named_file import with_signature
 from jfuse.verification.file_answers import Streaming, litert_takes
@@ -17,7 +17,7 @@ _SECONDS = 0.02  # of calls for each file: enough to tell half of the time from 
 _ROUNDS = 3
 
 
-def latency_of(lite: Streaming, unquantized: Streaming) -> Latency | None:
+def latency_of(lite: Streaming, unquantized: Streaming) -> LatencyRatio | None:
     """The time of a call of the quantized file beside the float one, one thread; None where LiteRT runs not both."""
     if not litert_takes(lite.program):
         return None
@@ -28,7 +28,7 @@ def latency_of(lite: Streaming, unquantized: Streaming) -> Latency | None:
     except (Refused, LiteRtFailed):
         return None
     ratio = median(a / b for a, b in zip(times["quantized"], times["floats"], strict=True))
-    return Latency(ratio, 1e6 * median(times["quantized"]), 1e6 * median(times["floats"]))
+    return LatencyRatio(ratio, 1e6 * median(times["quantized"]), 1e6 * median(times["floats"]))
 
 
 def _turn(model: Streaming, drawn: Sequence[Arrays]) -> Turn:

@@ -24,7 +24,7 @@ from jfuse.verification.file_answers import (
     litert_takes,
     unknown_operators,
 )
-from jfuse.verification.joined_parts import Part, joined_parts
+from jfuse.verification.joined_parts import JoinedPart, joined_parts
 from jfuse.verification.several_sizes import need_same_at_sizes
 
 _ITEMS = 32  # of the calibration data, so that a large data set does not make a conversion slow
@@ -109,7 +109,7 @@ def noise_in(
 ) -> list[Noise]:
     """The SNR of each output of a file in one runtime.   wanted: the float model's answers, as `answers` gives them"""
     parts = joined_parts(lite.program)
-    sums: dict[tuple[str, str, Part | None], _Sums] = {}
+    sums: dict[tuple[str, str, JoinedPart | None], _Sums] = {}
     for (key, got), (_, reference) in zip(answers(InFile(lite, start), items), wanted, strict=True):
         for name, array in reference.items():
             sums.setdefault((key, name, None), _Sums()).add(got[name], array)

@@ -173,7 +173,7 @@ ROWS: dict[str, Row] = {
     "initial_states": Row(lambda f, n: f.model.initial_states(n), NONE, "no signature", quick=True),
     "parse": Row(lambda f, n: jfuse.parse(n), frozenset(), quick=True),
     "save": Row(lambda f, n: f.model.save(n), frozenset(), "path", quick=True),
-    "check target": Row(lambda f, n: jfuse.check(f.fixed, n), frozenset(), "target", quick=True),
+    "check target": Row(lambda f, n: jfuse.check(f.fixed, n), frozenset({"None"}), "target", quick=True),
     "Interpreter threads": Row(
         lambda f, n: jfuse.Interpreter(str(f.fixed), num_threads=n), frozenset(NUMBERS), quick=True
     ),

@@ -30,8 +30,8 @@ def test_a_rule_reads_the_attributes_that_are_fields() -> None:
     rule = LowerRule(("Layer",), layer)
     assert list(rule.attributes) == ["strides", "padding", "name"]
     assert rule.attributes["padding"].default == "VALID"
-    found = rule(1, 2, 3, strides=(1, 2), name="a")
-    assert found == (1, Weights(2, 3), None, Attributes(strides=(1, 2)), "a")
+    found = rule(1, 2, 3, 4, strides=(1, 2), name="a")
+    assert found == (1, Weights(2, 3), 4, Attributes(strides=(1, 2)), "a")
 
 
 def test_operands_of_a_fusion_bind_to_fields() -> None:

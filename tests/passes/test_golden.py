@@ -126,6 +126,17 @@ def rnn_operator() -> Program:
     return Program((Signature("main", graph, ("x",), ("y",), (State("h", Const(np.zeros((1, 1), np.float32))),)),))
 
 
+def halves_beside_states() -> Graph:
+    """A weight that becomes floats, beside a fused recurrence of an open batch."""
+    w, r, b = (np.array(v, np.float32) for v in ([[1, 2]], [[0.5]], [3]))
+
+    def call(x: Any, h: Any) -> Any:
+        added = ops.add(x, ops.dequantize(Const(np.array([1, 2], np.float16))))
+        return ops.unidirectional_sequence_rnn(added, w, r, b, h, time_major=True, fused_activation_function="TANH")
+
+    return trace_graph(call, [of(DType.f32, 5, B, 2), of(DType.f32, B, 1)])
+
+
 def rnn() -> Program:
     return one_signature(trace_graph(lambda x: test_modes.rnn(x, test_modes.zeros(2, 4))[1], [test_modes.STEPS]))
 
@@ -194,6 +205,7 @@ EXAMPLES: dict[str, tuple[Callable[[], Graph | Program], Context]] = {
     "place_states": (rnn_operator, Context()),
     "states_on_target": (rnn_operator, Context(target=target_named("litert-gpu"))),
     "quantize": (large_dense, Context(recipe=NAMED["dynamic"])),
+    "remade_weights": (halves_beside_states, Context()),
     "prepare_results": (handed_through, Context()),
     "step_by_step": (lstm_operator, Context(target=target_named("compiled-model"))),
     "computed_starts": (basic_cell, Context()),

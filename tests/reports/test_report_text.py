@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from jfuse.report import Difference, Fusion, Latency, Noise, Refusal, Report
+from jfuse.report import Difference, Fusion, LatencyRatio, Noise, Refusal, Report
 
 
 def test_a_report_is_read_line_by_line() -> None:
@@ -25,7 +25,7 @@ def test_a_report_is_read_line_by_line() -> None:
 def test_a_quantized_file_states_its_own_error() -> None:
     """Not the float model's, which stands on a line of its own; warnings come before notes."""
     noise = [Noise("call", "y", 31.62, 8, "LiteRT", error=0.0345), Noise("call", "z", 50.0, 8, "LiteRT", error=1e-3)]
-    report = Report(noise=noise, latency=Latency(1.523, 152.3, 100.0), notes=["a note"])
+    report = Report(noise=noise, latency=LatencyRatio(1.523, 152.3, 100.0), notes=["a note"])
     report.differences = [Difference("call", "y", "tensorflow/xla", 4.9e-7, 1e-5)]
     report.warn("nothing is smaller")
     assert str(report).splitlines()[1:6] == [

@@ -91,8 +91,10 @@ def test_verification_in_tflite_micro_is_exact(monkeypatch: pytest.MonkeyPatch) 
     found = {d.pair: d.error for d in jfuse.verify(data, runtimes=["tflite-micro"]).differences}
     assert found == {"xla/litert": 0.0, "xla/tflite-micro": 0.0}
 
-    def off_by_a_step(self: MicroInterpreter, inputs: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-        (answer,) = run(self, inputs).values()
+    def off_by_a_step(
+        self: MicroInterpreter, inputs: dict[str, np.ndarray], key: str | None = None
+    ) -> dict[str, np.ndarray]:
+        (answer,) = run(self, inputs, key).values()
         answer.flat[0] += 1 / 128
         return {"y0": answer}
 

@@ -30,7 +30,9 @@ def gathered(table: Array, ids: Array) -> Array:
 
 
 def one_hot(table: Array, ids: Array) -> Array:
-    """What the guide's embedding_matmul does: rows of zeros for ids out of range."""
+    """What the guide's embedding_matmul does: rows of zeros for ids out of range, which of 64 bits become i32."""
+    if ids.type.dtype is DType.i64:
+        ids = ops.cast(ops.minimum(ops.maximum(ids, np.int64(-1)), np.int64(5)), out_data_type=DType.i32)
     rows = ops.one_hot(ids, 5, np.asarray(1, np.float32), np.asarray(0, np.float32))
     return ops.batch_matmul(rows, table)
 

@@ -251,3 +251,13 @@ def test_l2_pool_by_its_formula(kind: str, padding: str) -> None:
         assert lite.report.operators == {"l2_pool_2d": 1}
     else:
         assert [r.condition for r in lite.report.refused] == ["not_equal"]
+
+
+def test_l2_pool_without_a_pool_is_refused() -> None:
+    @tf.function(experimental_implements="l2_pool_2d", autograph=False)
+    def pool(x: Any) -> Any:
+        return tf.sqrt(tf.square(x))
+
+    spec = tf.TensorSpec([None, 5, 4, 3], tf.float32, name="x")
+    lite = jfuse.convert(tf.function(pool, input_signature=[spec], autograph=False))
+    assert [r.condition for r in lite.report.refused] == ["no_pool"]
