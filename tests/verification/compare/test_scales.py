@@ -125,10 +125,12 @@ def test_what_is_saved_shows_it_again(files: dict[str, jfuse.Model], tmp_path: A
     def reference(x: Any) -> Any:
         return BESIDE["constant"][1](x, FAULTS["swapped"](x))
 
-    for options in ({"edges": "none"}, {"inputs": tmp_path / "failing-output_0.npz"}):
+    saved = tmp_path / "failing-output_0.npz"
+    again = tmp_path / "failing-output_0-again.npz"  # as what was read stays
+    for options, path in (({"edges": "none"}, saved), ({"inputs": saved}, again)):
         with pytest.raises(jfuse.VerifyFailed, match="scale of each element") as caught:
             jfuse.verify(files["constant"], reference, save_failing=tmp_path, **options)
-        assert caught.value.verification.failing == tmp_path / "failing-output_0.npz"
+        assert caught.value.verification.failing == path
 
 
 def test_rows_of_one_call() -> None:
