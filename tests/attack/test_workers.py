@@ -180,11 +180,11 @@ def test_verification_in_tflite_micro_keeps_the_call(tmp_path: Path, monkeypatch
     calls: list[Any] = []
     run = MicroInterpreter.run
 
-    def dying(self: MicroInterpreter, inputs: dict[str, np.ndarray]) -> Any:
+    def dying(self: MicroInterpreter, inputs: dict[str, np.ndarray], key: str | None = None) -> Any:
         calls.append(inputs)
         if len(calls) == 2:
             os.kill(self._worker.pid, signal.SIGKILL)
-        return run(self, inputs)
+        return run(self, inputs, key)
 
     monkeypatch.setattr(MicroInterpreter, "run", dying)
     x = np.ones((2, 3), np.float32)
