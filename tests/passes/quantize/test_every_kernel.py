@@ -140,7 +140,7 @@ def test_what_a_row_claims_runs(recipe: str, dtype: DType, at_least_db: float) -
         for e in eqns_of(model.program)
         if any(a is not None and a.type.dtype is dtype and a.type.quantization for a in e.inputs)
     }
-    assert not set(claimed) - integers
+    assert set(claimed) - integers <= {"CONCATENATION"}  # whose parts become floats before a float output
     wanted = LiteRt(quantized(program, None).to_bytes())
     for delegates in (True, False):
         runner = LiteRt(model.to_bytes(), delegates=delegates)

@@ -157,6 +157,8 @@ def test_what_fails_is_shrunk_without_its_states(running: Any) -> None:
 )
 def test_a_fault_around_a_stateful_layer_is_found(memory: Any, state: str, node: str, op: str, change: Change) -> None:
     model, forms = memory
+    if state == "io" and op == "unidirectional_sequence_lstm":
+        pytest.skip("a file with states as inputs has cells in place of the operator that this row changes")
     x, h, c = np.random.default_rng(3).standard_normal((3, 2, 12)).astype(np.float32)
     names = [s.name for s in model.program.signatures[0].states]
     states = dict(zip(names, (np.tanh(h[:, :3]), c[:, :3]), strict=True))
