@@ -9,8 +9,8 @@ Both rates are measured in the same run; on CPU the better of XLA's and NumPy's 
 a program costs count for nothing, so small sizes are far from it. torch runs `nn.LSTM` and `nn.RNN` of the same
 weights, on its GPU (by cuDNN) where jax runs on one. All take turns, with as many threads as jax; times are the least
 of all rounds. Each error is the largest distance from the formula in float64, relative to the largest output: the
-kernel's must stay below 1e-5, cuDNN's own is about that. On CPU all is measured by processor time too, of which a busy
-machine takes less notice. On a GPU the steps of an LSTM as Pallas kernels (`bench.pallas_lstm`) take a turn as well,
+kernel's must stay below 1e-5; cuDNN's reaches 1e-5. On a CPU the table has processor time as well, which other programs
+disturb less. On a GPU the steps of an LSTM as Pallas kernels (`bench.pallas_lstm`) take a turn as well,
 where their blocks divide the sizes.
 """
 

@@ -144,9 +144,10 @@ def _micro_entry(
 
 
 def compiled_model() -> dict[str, Any]:
-    """What CompiledModel runs as Interpreter does: all that LiteRT has a kernel for but what failed in every file.
+    """Make the table of CompiledModel: the builtins of LiteRT's kernels, without those that failed in every file.
 
-    What it refuses of inputs and outputs whatever operators are between is not of the table: the files are told of.
+    The table leaves out what CompiledModel refuses of inputs and outputs, whatever the operators; the output names such
+    files.
     """
     took: dict[str, bool] = {}
     for program, data, inputs in _micro_programs():

@@ -58,7 +58,7 @@ def rare_events(count: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def labels(count: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """Sixteen features; six labels, any number of which hold."""
+    """Sixteen features, and six labels that hold or not, each by itself."""
     x = np.random.default_rng(seed).standard_normal((count, 16)).astype(np.float32)
     return x, (x[:, :6] * x[:, 6:12] + 0.3 * x[:, 10:16] > 0.5).astype(np.float32)
 

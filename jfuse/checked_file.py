@@ -28,7 +28,7 @@ def check(model: Model | str | Path, target: None = None, *, unsafe: bool = Fals
 def check(model: Model | str | Path, target: str | None = None, *, unsafe: bool = False) -> TargetCheck | RuntimesCheck:
     """What a target makes of a lowered Model or a .tflite file, whoever wrote it: operators, losses and memory.
 
-    target: as `lower` has it; None for all of them, of which the result says which take the file. Nothing is changed;
+    target: as `lower` has it; None for all of them: the result names those that take the file. Nothing is changed;
     `convert(..., target=)` writes another file.
     """
     named = None if target is None else target_named(target)

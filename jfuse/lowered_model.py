@@ -218,7 +218,7 @@ def _attempt(
     recipe: Recipe | None,
     data: CalibrationData,
 ) -> Attempt:
-    """What the last passes make of a program by a recipe.
+    """Run the last passes on a program, by a recipe.
 
     data: to calibrate with; None for those of the options. seen: gets what these are found to be, first of all for the
     recipe that was asked for.

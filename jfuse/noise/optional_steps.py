@@ -28,12 +28,12 @@ _CALLS = 64  # of the calibration data: each is run in every file
 _BYTES = 2**28  # of answers that are in memory at once; eight calls are in any case
 _CHANCE_DB = 0.1  # by which an SNR changes with any change of the file
 _WIDER_DB = 3.0
-"""What ranges that reach beyond the calls seen may cost in these calls: steps 1.4 times as large.
+"""The most that ranges wider than those of the calls seen may cost in these calls: steps 1.4 times as large.
 
 One number in thousands that is cut off costs more, and some dozens of calls do not show it: of a product in 8 bits with
 64 calls, ranges that cost 2.0 dB in these were worth 9 to 13 dB in 64 others.
 """
-_FEWEST = 4  # calls in each half, of which one has the ranges, so that the other tells something of them
+_FEWEST = 4  # calls in each half: one half gives the ranges, the other tests them
 _STEPS = {
     "equalization": "equalization is",
     "bias_correction": "the correction of biases for rounded weights is",

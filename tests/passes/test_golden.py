@@ -17,6 +17,7 @@ from jfuse.ir.graph import Const, Graph, Program, Signature, State
 from jfuse.ir.parser import parse
 from jfuse.ir.trace import trace_graph
 from jfuse.ir.types import DType, TensorType
+from jfuse.ir.walk import substitute_graph
 from jfuse.kernels import ops
 from jfuse.lowering.defaults import default_rules
 from jfuse.passes.context import Context
@@ -130,11 +131,14 @@ def halves_beside_states() -> Graph:
     """A weight that becomes floats, beside a fused recurrence of an open batch."""
     w, r, b = (np.array(v, np.float32) for v in ([[1, 2]], [[0.5]], [3]))
 
-    def call(x: Any, h: Any) -> Any:
-        added = ops.add(x, ops.dequantize(Const(np.array([1, 2], np.float16))))
+    def call(x: Any, h: Any, halves: Any) -> Any:
+        added = ops.add(x, ops.dequantize(halves))
         return ops.unidirectional_sequence_rnn(added, w, r, b, h, time_major=True, fused_activation_function="TANH")
 
-    return trace_graph(call, [of(DType.f32, 5, B, 2), of(DType.f32, B, 1)])
+    graph = trace_graph(call, [of(DType.f32, 5, B, 2), of(DType.f32, B, 1), of(DType.f16, 2)])
+    *inputs, halves = graph.inputs
+    constant = {halves: Const(np.array([1, 2], np.float16))}
+    return substitute_graph(replace(graph, inputs=tuple(inputs)), constant)
 
 
 def rnn() -> Program:

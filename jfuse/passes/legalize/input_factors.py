@@ -15,7 +15,7 @@ from jfuse.ir.walk import producers
 from jfuse.lowering.peephole.arithmetic.affine import Affine
 from jfuse.quantization.recipe import Recipe
 
-FACTORS = "an input is quantized behind the factors of its channels, which leave all of them like steps"
+FACTORS = "it scales the channels of an input to one range, and the input is quantized behind it"
 
 
 def channel_factors(program: Program, recipe: Recipe) -> frozenset[Eqn]:

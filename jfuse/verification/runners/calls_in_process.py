@@ -1,34 +1,65 @@
-"""Calls of a file in a runtime that takes one at a time, in a process of its own for each row of calls."""
+"""A file in a runtime that takes one call at a time, in a process of its own for each row of calls."""
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
 
 import numpy as np
 
+from jfuse.ir.graph import Program
+from jfuse.limits import DEFAULT_LIMITS, Limits
 from jfuse.running.worker import LiteRtFailed
 from jfuse.verification.runners.in_litert import ordinal
-from jfuse.verification.subject import Arrays
+from jfuse.verification.runners.one_by_one import one_by_one
+from jfuse.verification.subject import Arrays, Calls, Interface, interfaces_of
 
 
-class ProcessRunner(Protocol):
-    """A file in such a runtime."""
+@dataclass(frozen=True)
+class InProcess(ABC):
+    """A file in such a runtime, as one more side of a comparison.
 
-    @property
-    def signatures(self) -> Any:
+    program: what the file says. limits: of each process. name: of the runtime.
+    """
+
+    data: bytes
+    program: Program
+    limits: Limits = DEFAULT_LIMITS
+    name: str = ""
+
+    @cached_property
+    def signatures(self) -> Mapping[str, Interface]:
         """What the file's signatures take and give, by key."""
+        return interfaces_of(self.program)
 
+    @abstractmethod
     def process(self) -> Any:
-        """The file in a new process: it has `run` and `close`."""
+        """Start a process with the file: it has `run` and `close`."""
 
+    @abstractmethod
     def anew(self, process: Any) -> Any:
-        """The file without what earlier calls left, in the process or in another one."""
+        """Give the file without what earlier calls left, in the process or in another one."""
+
+    def start(self) -> Calls:
+        """Calls in a row, in a process of their own."""
+        return CallsInProcess(self)
+
+    def batch(self, inputs: Arrays, key: str, *, in_a_row: bool = False) -> dict[str, np.ndarray]:
+        """First calls, one after the other."""
+        return one_by_one(self, inputs, key, in_a_row)
+
+    def singly(self, key: str) -> str | None:
+        """Why samples run one after the other."""
+        return f"{self.name} takes one call at a time"
 
 
 class CallsInProcess:
     """A row of calls."""
 
-    def __init__(self, of: ProcessRunner) -> None:
+    def __init__(self, of: InProcess) -> None:
         self._of = of
         self.states: Arrays = {}  # no such runtime tells
         self._row: list[tuple[str, Arrays]] = []
@@ -43,12 +74,12 @@ class CallsInProcess:
         """The outputs of one more call."""
         self._row.append((key or next(iter(self._of.signatures)), inputs))
         try:
-            found: dict[str, np.ndarray] = self._process.run(dict(inputs), key)
+            outputs: dict[str, np.ndarray] = self._process.run(dict(inputs), key)
         except LiteRtFailed as error:
             error.message += f", the {ordinal(len(self._row))} of a row"
             error.calls = tuple(self._row)
             raise
-        return found
+        return outputs
 
     def __del__(self) -> None:
         if "_process" in self.__dict__:

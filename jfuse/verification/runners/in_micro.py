@@ -2,31 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property
-
-import numpy as np
 
 from jfuse.errors import JfuseError
-from jfuse.ir.graph import Program
-from jfuse.limits import DEFAULT_LIMITS, Limits
 from jfuse.running.micro import MicroInterpreter, has_micro
-from jfuse.verification.runners.calls_in_process import CallsInProcess
-from jfuse.verification.runners.one_by_one import one_by_one
-from jfuse.verification.subject import Arrays, Calls, Interface, interfaces_of
+from jfuse.verification.runners.calls_in_process import InProcess
 
 
 @dataclass(frozen=True)
-class InMicro:
-    """A file in tflite-micro, in a process of its own for each row of calls.
+class InMicro(InProcess):
+    """A file in tflite-micro; all its sizes are fixed."""
 
-    program: what the file says. limits: of each process.
-    """
-
-    data: bytes
-    program: Program
-    limits: Limits = DEFAULT_LIMITS
     name: str = "tflite-micro"
 
     def __post_init__(self) -> None:
@@ -42,28 +28,11 @@ class InMicro:
                         remedy="fix the batch: batch=1 (--batch 1), or an input signature without open dimensions",
                     )
 
-    @cached_property
-    def signatures(self) -> Mapping[str, Interface]:
-        """What the file's signatures take and give, by key."""
-        return interfaces_of(self.program)
-
-    def start(self) -> Calls:
-        """Calls in a row, in an interpreter and a process of their own."""
-        return CallsInProcess(self)
-
     def process(self) -> MicroInterpreter:
-        """The file in a process of its own."""
+        """Start a process with the file."""
         return MicroInterpreter(self.data, self.limits)
 
     def anew(self, process: MicroInterpreter) -> MicroInterpreter:
-        """The file in another process."""
+        """Start another process with the file."""
         process.close()
         return self.process()
-
-    def batch(self, inputs: Arrays, key: str, *, in_a_row: bool = False) -> dict[str, np.ndarray]:
-        """First calls, one after the other."""
-        return one_by_one(self, inputs, key, in_a_row)
-
-    def singly(self, key: str) -> str | None:
-        """Why samples run one after the other."""
-        return "tflite-micro's interpreter takes one call at a time"

@@ -51,7 +51,7 @@ def test_the_report_says_why() -> None:
     model, means, deviations = _norm(30.0)
     calls = [{"x0": (means + deviations * drawn(1, 48, seed=seed)).astype(np.float32)} for seed in range(8)]
     found = jfuse.quantize(model, "int8", calls, verify=False)
-    assert {q.op for q in found.report.quantized if "factors of its channels" in q.reason} == {"sub", "mul"}
+    assert {q.op for q in found.report.quantized if "scales the channels of an input" in q.reason} == {"sub", "mul"}
 
 
 def test_inputs_of_integers_have_no_floats_before() -> None:

@@ -141,14 +141,19 @@ def test_what_fails_is_shrunk_without_its_states(running: Any) -> None:
     assert not inputs["x"].any()
 
 
+RECURRENT_WEIGHTS, BIAS = constant(6, lambda a: a.T), constant(13, lambda a: a + 1)
+IN_CELLS = {RECURRENT_WEIGHTS: constant(2, np.negative), BIAS: constant(3, lambda a: a + 1)}
+"""The same faults in the cells that a file with its states as inputs has in place of the operator."""
+
+
 @pytest.mark.parametrize("state", slow_but("source".__eq__, ["source", "io"]))
 @pytest.mark.parametrize(
     ("node", "op", "change"),
     slow_but(
         lambda row: row[1] in ("logistic", "tanh"),
         [
-            ("memory_1/while", "unidirectional_sequence_lstm", constant(6, lambda a: a.T)),
-            ("memory_1/while", "unidirectional_sequence_lstm", constant(13, lambda a: a + 1)),
+            ("memory_1/while", "unidirectional_sequence_lstm", RECURRENT_WEIGHTS),
+            ("memory_1/while", "unidirectional_sequence_lstm", BIAS),
             ("gru_cell_1/Sigmoid_1", "logistic", becomes(ops.tanh)),
             ("head_1/Tanh", "tanh", becomes(ops.relu)),
         ],
@@ -158,7 +163,7 @@ def test_what_fails_is_shrunk_without_its_states(running: Any) -> None:
 def test_a_fault_around_a_stateful_layer_is_found(memory: Any, state: str, node: str, op: str, change: Change) -> None:
     model, forms = memory
     if state == "io" and op == "unidirectional_sequence_lstm":
-        pytest.skip("a file with states as inputs has cells in place of the operator that this row changes")
+        op, change = "basic_lstm", IN_CELLS[change]
     x, h, c = np.random.default_rng(3).standard_normal((3, 2, 12)).astype(np.float32)
     names = [s.name for s in model.program.signatures[0].states]
     states = dict(zip(names, (np.tanh(h[:, :3]), c[:, :3]), strict=True))
@@ -167,7 +172,9 @@ def test_a_fault_around_a_stateful_layer_is_found(memory: Any, state: str, node:
     found = first_difference(Held(wrong), model, call, "tensorflow/xla", None)
     assert found is not None
     assert found.source.split(" ")[0].endswith(node)
-    assert (found.first, found.pair) == ("", "tensorflow/xla")
+    assert found.pair == "tensorflow/xla"
+    # All cells of a layer have one fault, and one node: where the largest difference begins, others differ already.
+    assert found.first == (found.source if op == "basic_lstm" else "")
 
 
 @pytest.mark.parametrize("state", ["source", "io"])
