@@ -16,6 +16,7 @@ from jfuse.loading import load
 from jfuse.lowered_model import lower, lowered
 from jfuse.model import Model
 from jfuse.noise.measured import measured
+from jfuse.noise.pairs import computes_with_integers
 from jfuse.noise.reached import reaching
 from jfuse.noise.report import QuantizeReport
 from jfuse.noise.search import Goal
@@ -130,6 +131,11 @@ def quantize_report(
     is_lowered = against is None or (isinstance(against, str | Path) and Path(against).suffix == ".tflite")
     reference = floats if isinstance(floats, Model) else load(floats, unsafe=unsafe)
     reference = reference if is_lowered else lower(reference)
+    if any(map(computes_with_integers, reference.program.graphs())):
+        raise JfuseError(
+            "the model to compare against computes with integers",
+            expected="the quantized model first, then the same model in floats",
+        )
     report = measured(quantized.program, reference.program, data)
     report.subject, report.reference = _text(model, "the quantized model"), _text(against, "the float model")
     return report

@@ -10,12 +10,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from jfuse.ir.graph import Atom, Const, Eqn, Graph, Var
-from jfuse.ir.types import DType, TensorType
 from jfuse.ir.walk import all_eqns
 from jfuse.kernels.control import while_
 from jfuse.kernels.core.integer_types import Rounding, is_quantized
 from jfuse.noise.figures import TALLY, beginning, looking
-from jfuse.noise.pairs import Pairs, changes_type_alone, pair_graphs
+from jfuse.noise.pairs import Pairs, changes_type_alone, is_real, pair_graphs
 from jfuse.quantization.computed import storing, telling
 from jfuse.quantization.real_numbers import real_const, real_type
 from jfuse.running.partition import needs_litert
@@ -243,11 +242,6 @@ class _Walk:
         inputs = (*eqn.inputs, *twin.inputs, *begun)
         self.eqns.append(replace(eqn, inputs=inputs, outputs=results, bodies=bodies))
         self.tallies |= {i: pair for i, *pair in zip(tallies, begun, ended, strict=True)}  # type: ignore[misc]
-
-
-def is_real(stored: TensorType) -> bool:
-    """Whether the elements of a type are real numbers, or integers that stand for some."""
-    return is_quantized(stored) or stored.dtype in (DType.f32, DType.f16)
 
 
 def _has_integers(graph: Graph) -> bool:

@@ -11,7 +11,9 @@ import numpy as np
 
 from jfuse.ir.dims import is_known
 from jfuse.ir.graph import Atom, Const, Eqn, Graph, Var
-from jfuse.ir.walk import producers
+from jfuse.ir.types import DType, TensorType
+from jfuse.ir.walk import all_eqns, producers
+from jfuse.kernels.core.integer_types import is_quantized
 from jfuse.quantization.real_numbers import real_const
 from jfuse.tflite.names import equation_name
 
@@ -144,7 +146,9 @@ class _Pairing:
         return alike[0] if len(alike) == count and self._fits(eqn, alike[0]) else None
 
     def _fits(self, eqn: Eqn, other: Eqn) -> bool:
-        return other not in self._taken and _token(eqn) == _token(other) and _may_be(eqn.outputs, other.outputs)
+        if other in self._taken or _token(eqn) != _token(other) or not _may_be(eqn.outputs, other.outputs):
+            return False
+        return [*map(_counting, eqn.bodies)] == [*map(_counting, other.bodies)]
 
     def outputs(self) -> None:
         """Pair the outputs of the graphs, which stand for each other, and what they are made of."""
@@ -191,6 +195,29 @@ def _token(eqn: Eqn) -> Hashable:
 
 def _key(eqn: Eqn, operands: Sequence[Atom | None]) -> Hashable:
     return _token(eqn), tuple(_of_constant(a) if isinstance(a, Const) else a for a in operands)
+
+
+def is_real(stored: TensorType) -> bool:
+    """Whether the elements of a type are real numbers, or integers that stand for some."""
+    return is_quantized(stored) or stored.dtype in (DType.f32, DType.f16)
+
+
+def computes_with_integers(graph: Graph) -> bool:
+    """Whether an equation makes integers that stand for real numbers, other than to change their type."""
+    return any(is_quantized(v.type) for e in all_eqns(graph) if not changes_type_alone(e) for v in e.outputs)
+
+
+def _counting(graph: Graph) -> list[int | None]:
+    """How a body computes its integers and booleans from those that it takes: loops that count alike end alike."""
+    formulas: dict[Atom | None, int] = {v: i for i, v in enumerate(graph.inputs) if not is_real(v.type)}
+
+    def formula(atom: Atom | None) -> int | None:
+        return hash(atom.digest) if isinstance(atom, Const) and not is_real(atom.type) else formulas.get(atom)
+
+    for eqn in graph.eqns:
+        read = tuple(map(formula, eqn.inputs))
+        formulas |= {v: hash((eqn.op.name, i, read)) for i, v in enumerate(eqn.outputs) if not is_real(v.type)}
+    return [formula(atom) for atom in graph.outputs]
 
 
 def _of_constant(const: Const) -> Hashable:

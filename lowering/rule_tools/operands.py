@@ -77,7 +77,9 @@ def below_size(x: Array, size: Array) -> Array:
 
 
 def _has_32_bits(x: Atom | None) -> bool:
-    """Whether the integers of a tensor surely fit into i32, by what made it in the active trace."""
+    """Whether the numbers of a tensor surely fit into i32, by its type or by what made it in the active trace."""
+    if x is not None and x.type.dtype in _NARROW:
+        return True
     made_by = producer(x)
     if made_by is None:
         return False
@@ -86,10 +88,8 @@ def _has_32_bits(x: Atom | None) -> bool:
     if made_by.op is ops.floor_mod:
         divisor = made_by.inputs[1]
         return isinstance(divisor, Const) and bool(np.all(np.abs(divisor.array) <= np.iinfo(np.int32).max))
-    first = made_by.inputs[0] if made_by.inputs else None
-    if made_by.op is ops.cast and first is not None:
-        return first.type.dtype in _NARROW
-    return made_by.op.moves in ("renames", "permutes", "takes") and _has_32_bits(first)
+    keeps_numbers = made_by.op is ops.cast or made_by.op.moves in ("renames", "permutes", "takes")
+    return keeps_numbers and _has_32_bits(made_by.inputs[0])
 
 
 def all_known(value: Any) -> bool:

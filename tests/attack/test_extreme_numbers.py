@@ -143,7 +143,7 @@ ROWS: dict[str, Row] = {
         lambda f, n: jfuse.verify(f.fixed, tolerance={"y0": n}, calls=1), FINITE, "tolerance="
     ),
     "verify sizes": _verify("sizes", NONE),
-    "verify a size": Row(lambda f, n: jfuse.verify(f.open_, sizes={"B": n}, calls=1), SIZES, "size"),
+    "verify a size": Row(lambda f, n: jfuse.verify(f.open_, sizes={"B": n}, calls=1), SIZES - {"0"}, "size"),
     "verify device": _verify("device", NONE, calls=1),
     "verify limits": _verify("limits", frozenset()),
     "verify runtimes": _verify("runtimes", NONE, calls=1),
@@ -234,7 +234,7 @@ COMMANDS: dict[str, tuple[str, frozenset[str]]] = {
     "--seed": ("verify {file} --calls 1 --seed {}", WHOLE | {"2147483648"}),
     "--tolerance": ("verify {file} --calls 1 --tolerance {}", POSITIVE | {"0"}),
     "--limit": ("verify {file} --calls 1 --limit {}", POSITIVE | {"inf", "9" * 5000}),
-    "--size": ("verify {open} --calls 1 --size B={}", WHOLE),
+    "--size": ("verify {open} --calls 1 --size B={}", WHOLE - {"0"}),
     "--batch": ("inspect {folder} --batch {}", frozenset()),
     "--shape": ("inspect {file} --shape x0={}", frozenset()),
     "--slower": ("optimize {file} -o out.tflite --slower {}", POSITIVE),

@@ -33,35 +33,56 @@ def beside_a_large_channel(count: int, seed: int) -> tuple[np.ndarray, np.ndarra
     return np.concatenate([moved, raw], -1).astype(np.float32), classes
 
 
+class Compressed(keras.layers.Layer):
+    """Numbers of any size, each by its logarithm."""
+
+    def call(self, x: Any) -> Any:
+        return keras.ops.log1p(keras.ops.square(x)) * keras.ops.sign(x)
+
+
+@pytest.mark.slow
+def test_raw_numbers_are_normalized_before_they_have_8_bits() -> None:
+    normalization = keras.layers.Normalization()
+    normalization.adapt(beside_a_large_channel(4000, 0)[0])
+    trained = Trained(normalization)
+    assert trained.accuracy(trained.floats) > 0.85
+    assert trained.accuracy(trained.quantized(None)) > trained.accuracy(trained.floats) - 0.015
+
+
 @pytest.mark.slow
 def test_the_accuracy_that_is_asked_for_holds_on_other_samples() -> None:
-    """A network that normalizes raw numbers: in 8 bits the small channels are lost before they are normalized."""
-    keras.utils.set_random_seed(0)
-    x, classes = beside_a_large_channel(4000, 0)
-    normalization = keras.layers.Normalization()
-    normalization.adapt(x)
-    layers = [normalization, keras.layers.LSTM(24), keras.layers.Dense(16, "relu"), keras.layers.Dense(CLASSES)]
-    model = keras.Sequential([keras.Input((STEPS, CHANNELS + 1)), *layers])
-    model.compile(keras.optimizers.Adam(5e-3), keras.losses.SparseCategoricalCrossentropy(from_logits=True))
-    model.fit(x, classes, batch_size=64, epochs=6, verbose=0)
-    floats, others = jfuse.convert(model, batch=1, verify=False), beside_a_large_channel(1000, 1)
-
-    (name,) = floats.program.signatures[0].input_names
-
-    def accuracy(lite: jfuse.Model) -> float:
-        found = file_answers(lite, [{name: sample[None]} for sample in others[0]])
-        told = [scores.argmax() for outputs in found for scores in outputs.values()]
-        return float(np.mean(told == others[1]))
-
-    def metric(outputs: Mapping[str, Any]) -> float:
-        (scores,) = outputs.values()
-        return float(np.mean(scores.reshape(len(scores), -1).argmax(-1) == classes[: len(scores)]))
-
-    wanted, samples = accuracy(floats), x[:500, None]
-    assert wanted > 0.85
-    assert accuracy(jfuse.quantize(floats, "int8", samples, verify=False)) < wanted - 0.1
-    target = {"accuracy_drop": 0.005, "metric": metric}
-    found = jfuse.quantize(floats, "int8", samples, target=target, verify=False)
-    assert accuracy(found) > wanted - 0.015  # 0.005 of 500 samples, and what is chance of 1,000 others
+    """In 8 bits the small channels are lost before they are compressed."""
+    trained = Trained(Compressed())
+    wanted = trained.accuracy(trained.floats)
+    assert wanted > 0.8
+    assert trained.accuracy(trained.quantized(None)) < wanted - 0.1
+    found = trained.quantized({"accuracy_drop": 0.005, "metric": trained.metric})
+    assert trained.accuracy(found) > wanted - 0.015  # 0.005 of 500 samples, and what is chance of 1,000 others
     left = [note for note in found.report.notes if note.startswith("left float")]
-    assert [note.partition("; ")[0].rpartition("/")[2] for note in left] == ["Sub", "truediv"]
+    assert any(note.partition("; ")[0].endswith("Square") for note in left)
+
+
+class Trained:
+    """A network behind a first layer, trained on movements beside a large channel; its file in floats."""
+
+    def __init__(self, first: keras.layers.Layer) -> None:
+        keras.utils.set_random_seed(0)
+        self.x, self.classes = beside_a_large_channel(4000, 0)
+        self.others = beside_a_large_channel(1000, 1)
+        layers = [first, keras.layers.LSTM(24), keras.layers.Dense(16, "relu"), keras.layers.Dense(CLASSES)]
+        model = keras.Sequential([keras.Input((STEPS, CHANNELS + 1)), *layers])
+        model.compile(keras.optimizers.Adam(5e-3), keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+        model.fit(self.x, self.classes, batch_size=64, epochs=6, verbose=0)
+        self.floats = jfuse.convert(model, batch=1, verify=False)
+
+    def quantized(self, target: Mapping[str, Any] | None) -> jfuse.Model:
+        return jfuse.quantize(self.floats, "int8", self.x[:500, None], target=target, verify=False)
+
+    def accuracy(self, lite: jfuse.Model) -> float:
+        (name,) = self.floats.program.signatures[0].input_names
+        outputs = file_answers(lite, [{name: sample[None]} for sample in self.others[0]])
+        return float(np.mean([scores.argmax() for o in outputs for scores in o.values()] == self.others[1]))
+
+    def metric(self, outputs: Mapping[str, Any]) -> float:
+        (scores,) = outputs.values()
+        return float(np.mean(scores.reshape(len(scores), -1).argmax(-1) == self.classes[: len(scores)]))

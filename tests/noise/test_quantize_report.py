@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import keras
 import numpy as np
 import pytest
 from typer.testing import CliRunner
@@ -153,3 +154,20 @@ def test_a_recurrence_with_its_states() -> None:
     answers = np.stack([lite.run({next(iter(lite.signature().input_names)): x})["output_0"] for x in samples])
     wanted = np.stack([np.asarray(model(x)) for x in samples])
     assert last.snr_db == pytest.approx(snr_db(answers, wanted), abs=0.05)
+
+
+def test_loops_that_count_apart_are_not_run_as_one() -> None:
+    """Float loops take several steps in a turn, the integer loop takes one: each ends by its own count."""
+    keras.utils.set_random_seed(0)
+    layers = keras.layers.Masking(), keras.layers.LSTM(4), keras.layers.Dense(2)
+    model = keras.Sequential([keras.Input((None, 3)), *layers])
+    samples = [np.random.default_rng(i).normal(size=(1, 5, 3)).astype(np.float32) for i in range(4)]
+    result = jfuse.convert(model, quantize="int8", calibration=samples, verify=False)
+    report = jfuse.quantize_report(result, jfuse.convert(model, verify=False), samples)
+    assert [text for text in report.unmatched if text.startswith("while")]
+    assert {t.op for t in report.tensors if t.is_paired} >= {"fully_connected", "select_v2", "transpose"}
+
+
+def test_the_quantized_model_comes_first(files: Path) -> None:
+    with pytest.raises(JfuseError, match="the model to compare against computes with integers"):
+        jfuse.quantize_report(files / "float.tflite", files / "int8.tflite", [CALLS[0]])

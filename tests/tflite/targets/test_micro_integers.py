@@ -40,5 +40,9 @@ def test_kernels_that_answer_wrongly_are_told_from_others(monkeypatch: pytest.Mo
     monkeypatch.setattr(micro_integers, "in_a_process", in_this_process)
     monkeypatch.setattr(micro_integers, "FACTORS", (1,))
     small, wide = np.zeros((2, 2, 3), np.float32), np.linspace(-9, 9, 12, dtype=np.float32).reshape(2, 2, 3)
-    assert tried(ops.relu6, small, wide) == {"i8": False, "i16": False}  # takes the scales for equal
+    blocks, paddings = np.array([2, 2], np.int32), np.array([[0, 0], [0, 2]], np.int32)
+    images = np.linspace(11, 29, 32, dtype=np.float32).reshape(1, 4, 4, 2)
+    into_blocks = tried(lambda x: ops.space_to_batch_nd(x, blocks, paddings), images)
+    assert into_blocks == {"i8": False, "i16": False}  # pads with the integer 0; has no such kernel
+    assert tried(ops.relu6, small, wide) == {"i8": True, "i16": True}
     assert tried(lambda x: ops.batch_matmul(x, TIMES), wide) == {"i8": True, "i16 by i8": False}  # has no such kernel
