@@ -41,7 +41,6 @@ tf.saved_model.save(module, "saved_model", signatures=module.__call__)
 RUN_ELSEWHERE = "<!-- runs"  # by test_docs.py
 
 FIRST_LINES: dict[tuple[str, str], str] = {
-    ("README", 'small = jfuse.convert(source, quantize="dynamic")'): KERAS,
     ("converter", "from jfuse import lite  # was: from tensorflow import lite"): KERAS,
     ("masks", 'result = jfuse.convert(model, padding="right")'): KERAS,
     ("pytorch", "import torch"): "",
@@ -62,7 +61,6 @@ FIRST_LINES: dict[tuple[str, str], str] = {
 }
 """What a block needs that its page describes in words, by the page and how the block begins."""
 FRAGMENTS: dict[tuple[str, str], str] = {
-    ("README", '@jfuse.fuses("acme.PeepholeLstm")'): "the head of a rule in examples/own_cell.py, which a test runs",
     ("architecture", "@peephole(lambda x: ops.cast(x))"): "a rule of lowering/peephole, with its tests there",
     ("bench", 'result = jfuse.bench("saved_model/", batch=1)'): "tests/benchmark measures such a folder",
     ("jax", '@jfuse.lowers_jax("mulhi")'): "the head of a rule",
