@@ -7,9 +7,12 @@
 The names below are imported at their first use: `import jfuse` itself, and the command line's help, cost nothing.
 """
 
+from functools import partial
 from importlib import import_module
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
+
+from jfuse.notebooks import Shown
 
 if TYPE_CHECKING:
     from jfuse.benchmark.comparison import bench
@@ -145,6 +148,9 @@ def __getattr__(name: str) -> Any:
     value = module if home is None or home.endswith(f".{name}") else getattr(module, name)
     globals()[name] = value
     return value
+
+
+Shown.registered = partial(import_module, "jfuse.reports")
 
 
 def __dir__() -> list[str]:

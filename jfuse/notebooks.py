@@ -1,12 +1,12 @@
 """How models, reports and verifications are shown in a notebook: `jfuse.reports` registers a form for each.
 
-It is imported when something is shown for the first time, as most programs show nothing.
+`jfuse` says how to import it; it does so when something is shown for the first time, as most programs show nothing.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import singledispatch
-from importlib import import_module
 
 
 @singledispatch
@@ -18,6 +18,9 @@ def as_html(shown: object) -> str | None:
 class Shown:
     """A result that notebooks show as HTML."""
 
+    registered: Callable[[], object]
+    """Imports the module that registers the forms; set by `jfuse`."""
+
     def _repr_html_(self) -> str | None:
-        import_module("jfuse.reports")
+        Shown.registered()
         return as_html(self)

@@ -31,7 +31,6 @@ ORDER = (
     "jfuse.report",
     "jfuse.kernels.core",
     "jfuse.kernels",
-    "jfuse.tflite.schema",
     "jfuse.tf_nodes",
     "jfuse.opaque_ops",
     "jfuse.lowering.rules",
@@ -43,6 +42,7 @@ ORDER = (
     "jfuse.lowering.from_jax",
     "jfuse.lowering.from_torch",
     "jfuse.lowering",
+    "jfuse.tflite.schema",
     "jfuse.tflite.runtime",
     "jfuse.tflite.targets",
     "jfuse.tflite",
@@ -143,6 +143,14 @@ def statements(node: ast.AST, in_function: bool = False) -> Iterator[tuple[ast.I
         yield from statements(child, in_function or nested)
 
 
+def disguised(tree: ast.AST) -> list[tuple[int, str]]:
+    """The calls of `import_module` and its kin with a name of ours, with their lines."""
+    calls = (n for n in ast.walk(tree) if isinstance(n, ast.Call) and n.args)
+    named = ((c, c.args[0]) for c in calls if ast.unparse(c.func).split(".")[-1] in ("import_module", "__import__"))
+    texts = ((c.lineno, str(a.value)) for c, a in named if isinstance(a, ast.Constant))
+    return [(line, text) for line, text in texts if text.startswith("jfuse")]
+
+
 def targets(statement: ast.Import | ast.ImportFrom, modules: dict[str, Path]) -> Iterator[str]:
     if isinstance(statement, ast.Import):
         yield from (alias.name for alias in statement.names)
@@ -234,6 +242,13 @@ def test_imports_are_absolute_and_under_jfuse() -> None:
 def test_tensorflow_is_imported_only_where_it_is_read() -> None:
     lazy = [i for i in imports() if root_name(i.target) in LAZY]
     assert [str(i) for i in lazy if not (i.in_function and i.module.startswith(LAZY_USERS))] == []
+
+
+def test_only_the_face_imports_by_name() -> None:
+    """There all names are imported at their first use."""
+    found = {m: disguised(ast.parse(path.read_text(encoding="utf-8"))) for m, path in MODULES.items()}
+    assert [module for module, names in found.items() if names] == ["jfuse"]
+    assert disguised(ast.parse("importlib.import_module('jfuse.ir')")) == [(1, "jfuse.ir")]
 
 
 def test_functions_import_nothing_but_tensorflow() -> None:

@@ -10,6 +10,7 @@ from typing import Any
 
 import ml_dtypes
 import numpy as np
+from ai_edge_litert import schema_py_generated as generated
 
 from jfuse.ir.dims import Dim, Shape, is_known, product, substitute_dim
 from jfuse.ir.quantization import Quantization
@@ -150,3 +151,32 @@ class TensorType:
         if not sizes or self.is_static:
             return self
         return replace(self, shape=tuple(substitute_dim(dim, sizes) for dim in self.shape))
+
+
+TENSOR_TYPES: Mapping[DType, int] = {
+    DType.f32: generated.TensorType.FLOAT32,
+    DType.f16: generated.TensorType.FLOAT16,
+    DType.bf16: generated.TensorType.BFLOAT16,
+    DType.f64: generated.TensorType.FLOAT64,
+    DType.i8: generated.TensorType.INT8,
+    DType.i16: generated.TensorType.INT16,
+    DType.i32: generated.TensorType.INT32,
+    DType.i64: generated.TensorType.INT64,
+    DType.u8: generated.TensorType.UINT8,
+    DType.u16: generated.TensorType.UINT16,
+    DType.u32: generated.TensorType.UINT32,
+    DType.u64: generated.TensorType.UINT64,
+    DType.i4: generated.TensorType.INT4,
+    DType.u4: generated.TensorType.UINT4,
+    DType.i2: generated.TensorType.INT2,
+    DType.f8e4m3fn: generated.TensorType.FLOAT8_E4M3FN,
+    DType.f8e5m2: generated.TensorType.FLOAT8_E5M2,
+    DType.c64: generated.TensorType.COMPLEX64,
+    DType.c128: generated.TensorType.COMPLEX128,
+    DType.bool: generated.TensorType.BOOL,
+    DType.string: generated.TensorType.STRING,
+    DType.resource: generated.TensorType.RESOURCE,
+    DType.variant: generated.TensorType.VARIANT,
+}
+DTYPES: Mapping[int, DType] = {code: dtype for dtype, code in TENSOR_TYPES.items()}
+"""The numbers that the file format has for element types, and back."""

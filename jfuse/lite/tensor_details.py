@@ -8,10 +8,9 @@ from typing import Any
 import numpy as np
 from ai_edge_litert import schema_py_generated as schema
 
-from jfuse.ir.types import DType
+from jfuse.ir.types import DTYPES, DType
 from jfuse.tflite.read.fields import text
 from jfuse.tflite.read.flatbuffer_reader import read_root
-from jfuse.tflite.schema import DTYPES
 
 Details = dict[str, Any]
 

@@ -9,8 +9,7 @@ import numpy as np
 from flatbuffers import flexbuffers
 
 from jfuse.errors import JfuseError
-from jfuse.ir.types import DType
-from jfuse.tflite.schema import TENSOR_TYPES
+from jfuse.ir.types import TENSOR_TYPES, DType
 
 FLEX = "Flex"
 """What the runtime's Flex delegate knows its operators by: the start of their custom code."""

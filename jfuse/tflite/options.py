@@ -11,12 +11,10 @@ import numpy as np
 from jfuse.errors import BadFlatbuffer, JfuseError, LowerError
 from jfuse.ir.dims import is_known
 from jfuse.ir.graph import Atom, Const, Eqn
-from jfuse.ir.types import DType
+from jfuse.ir.types import DTYPES, TENSOR_TYPES, DType
 from jfuse.tflite.schema import (
     DTYPE_FIELDS,
-    DTYPES,
     ENUM_FIELDS,
-    TENSOR_TYPES,
     encode_option,
     new_options,
     option_fields,

@@ -14,10 +14,10 @@ from jfuse.ir.declared_types import fits
 from jfuse.ir.dims import SymbolNames, same
 from jfuse.ir.graph import Const
 from jfuse.ir.quantization import Quantization
-from jfuse.ir.types import DType, HeldType, TensorType
+from jfuse.ir.types import DTYPES, DType, HeldType, TensorType
 from jfuse.tflite.read.buffers import ReadBuffers
 from jfuse.tflite.read.fields import checked_index, floats, integers, text
-from jfuse.tflite.schema import DTYPES, QUANTIZED_IN_BLOCKS
+from jfuse.tflite.schema import QUANTIZED_IN_BLOCKS
 
 _MOST_AXES = 64  # more than any kernel takes
 _MOST_ELEMENTS = 2**48

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 from jfuse.errors import LowerError
 from jfuse.ir.graph import Const, Eqn, Graph
+from jfuse.ir.types import TENSOR_TYPES
 from jfuse.ir.walk import all_eqns
 from jfuse.kernels import ops
-from jfuse.tflite.schema import TENSOR_TYPES
 
 # The runtime keeps tables and variables in one list; it numbers variables from 0 on.
 _FIRST_NUMBER = 1 << 20

@@ -12,9 +12,9 @@ from jfuse.errors import JfuseError, LowerError
 from jfuse.ir.dims import Shape, is_known
 from jfuse.ir.graph import Atom, Const, Var
 from jfuse.ir.quantization import Quantization
-from jfuse.ir.types import HeldType, TensorType
+from jfuse.ir.types import TENSOR_TYPES, HeldType, TensorType
 from jfuse.tflite.names import Names
-from jfuse.tflite.schema import QUANTIZED_IN_BLOCKS, TENSOR_TYPES
+from jfuse.tflite.schema import QUANTIZED_IN_BLOCKS
 from jfuse.tflite.write.buffers import Buffers
 from jfuse.tflite.write.sparsity import sparsity_table
 
