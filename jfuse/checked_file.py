@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import overload
 
@@ -21,15 +22,20 @@ def check(model: Model | str | Path, target: str, *, unsafe: bool = False) -> Ta
 
 
 @overload
-def check(model: Model | str | Path, target: None = None, *, unsafe: bool = False) -> RuntimesCheck: ...
+def check(
+    model: Model | str | Path, target: tuple[str, ...] | list[str] | None = None, *, unsafe: bool = False
+) -> RuntimesCheck: ...
 
 
 @only_jfuse_errors("check")
-def check(model: Model | str | Path, target: str | None = None, *, unsafe: bool = False) -> TargetCheck | RuntimesCheck:
+def check(
+    model: Model | str | Path, target: str | Sequence[str] | None = None, *, unsafe: bool = False
+) -> TargetCheck | RuntimesCheck:
     """What a target makes of a lowered Model or a .tflite file, whoever wrote it: operators, losses and memory.
 
-    target: as `lower` has it; None for all of them: the result names those that take the file. Nothing is changed;
-    `convert(..., target=)` writes another file.
+    target: as `lower` has it, one for a `TargetCheck`; several for a `RuntimesCheck`, which has one of each; None for
+    all of them, without what would have to be measured. Nothing is changed; `convert(..., target=)` writes another
+    file.
     """
     named = None if target is None else target_named(target)
     loaded = model if isinstance(model, Model) else load_selected(model, Selection(), unsafe=unsafe)
@@ -41,4 +47,5 @@ def check(model: Model | str | Path, target: str | None = None, *, unsafe: bool 
     data = loaded.to_bytes()
     if named is None:
         return check_targets(loaded.program, data, map(target_named, TARGETS))
-    return check_target(loaded.program, data, named)
+    found = tuple(check_target(loaded.program, data, each) for each in named.each())
+    return RuntimesCheck(found) if len(found) > 1 else found[0]

@@ -63,7 +63,7 @@ def convert(
     loop: str = RecurrenceOptions.loop,
     prefer: str = RecurrenceOptions.prefer,
     machine: str = RecurrenceOptions.machine,
-    target: str = LoweringOptions.target,
+    target: str | Sequence[str] = LoweringOptions.target,
     precision: str = LoweringOptions.precision,
     strict: bool = LoweringOptions.strict,
     select_tf_ops: bool = TfOpOptions.select_tf_ops,
@@ -127,21 +127,23 @@ def convert(
         on_stage("verify")
         sampling, finding = SamplingOptions(inputs=samples, edges="none"), FindingOptions(shrink=0, equations=equations)
         compared = VerifyOptions(sampling, finding, tolerance)
-        _compare(lite, model, target_named(target).runtime, compared, options.quantization.calibration)
-    elif target_named(target).runs is None:
+        _compare(lite, model, target_named(target).runtimes, compared, options.quantization.calibration)
+    elif target_named(target).in_interpreter:
         lite.report.notes += need_allocation(lite.program, lite.to_bytes(), lite.limits or DEFAULT_LIMITS)
     return lite
 
 
-def _compare(lite: Model, source: Model, runtime: str, options: VerifyOptions, data: CalibrationData) -> None:
-    """Give the model its verification, and its report what was found.   runtime: a further one, "" for none
+def _compare(
+    lite: Model, source: Model, runtimes: Sequence[str], options: VerifyOptions, data: CalibrationData
+) -> None:
+    """Give the model its verification, and its report what was found.   runtimes: further ones
 
     Of a quantized model the float one is compared, and the quantized one with that, on the data of its calibration.
     """
     started = time.perf_counter()
     if options.sampling.inputs is None and passes_infinities_on(source.program) and not leaks_infinities(lite.program):
         options = replace(options, sampling=replace(options.sampling, edges="infinite"))
-    sides, notes = with_installed(Sides.of_model(lite.unquantized or lite, source), runtime)
+    sides, notes = with_installed(Sides.of_model(lite.unquantized or lite, source), runtimes)
     sides = with_source_in_f32(sides)
     try:
         found = verify_sides(sides, options)

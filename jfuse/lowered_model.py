@@ -59,7 +59,7 @@ def lower(
     prefer: str = RecurrenceOptions.prefer,
     machine: str = RecurrenceOptions.machine,
     forms: Mapping[str, str] | None = None,
-    target: str = LoweringOptions.target,
+    target: str | Sequence[str] = LoweringOptions.target,
     precision: str = LoweringOptions.precision,
     strict: bool = LoweringOptions.strict,
     select_tf_ops: bool = TfOpOptions.select_tf_ops,
@@ -88,7 +88,8 @@ def lower(
     target: what runs the file: "litert" (LiteRT's Interpreter), "litert>=2.14" for the oldest runtime that must take
         it, "compiled-model" (LiteRT's CompiledModel, and Interpreter), "tflite-micro", "cmsis-nn", "ethos-u55",
         "ethos-u65", "ethos-u85", "litert-gpu" or "google-tensor". Operators that it lacks are spelled in others; what
-        it loses is in `report.notes`.
+        it loses is in `report.notes`. Several, ("litert", "tflite-micro") or "litert,tflite-micro", for one file that
+        all of them take.
     precision: "float32" computes in f32 where the source has f16 or bf16, as models under mixed precision do; "source"
         keeps its types. Inputs and outputs keep them in both.
     strict: a function that the source marks (`experimental_implements`) and that does not fuse is an error, which names
@@ -176,7 +177,7 @@ def _lowered(model: Model, options: LoweringOptions, passes: tuple[PipelineStep,
         seconds = made.report.seconds
         seconds["quantize"] = seconds.get("quantize", 0.0) + time.perf_counter() - started
     program, report = made.program, made.report
-    if options.target != LoweringOptions.target:
+    if ctx.target.name != LoweringOptions.target:
         report.notes += ctx.target.losses_of(program)
     report.operators = operator_counts(program.graphs())
     report.interpreter_only = interpreter_only(program, ctx.target)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -42,7 +42,7 @@ def quantize(
     recipe: Recipe | str | Path,
     calibration: CalibrationData = None,
     *,
-    target: Mapping[str, Any] | str | None = None,
+    target: Mapping[str, Any] | str | Sequence[str] | None = None,
     loop: str = RecurrenceOptions.loop,
     prefer: str = RecurrenceOptions.prefer,
     strict: bool = LoweringOptions.strict,
@@ -59,15 +59,16 @@ def quantize(
         axis, and gives a number that may be less by so much than for the float model's. The operators are left float
         that are needed for it, as few as possible; `report.notes` says which and why. It takes a model of one signature
         without states, and the first 32 items of the calibration data, but all of them for a function, which may so
-        compare them with labels; they are kept in memory. Or the name of a runtime, as `lower` has it: the file is
-        written for that.
+        compare them with labels; they are kept in memory. Or the name of a runtime or several, as `lower` has
+        it: the file is written for them.
     loop, prefer: as `lower` has them. By default the loops of a .tflite file stay in the form that they have.
     strict: a recipe that makes nothing smaller is an error, beside what `lower` has; else `report.warnings` tells it.
     verify: measure in LiteRT how far the outputs are from the float model's; `report.noise` has it in decibels.
 
     Raises VerifyFailed where the file says nothing of what the model says, JfuseError where the target is not reached.
     """
-    wanted = None if target is None or isinstance(target, str) else Goal.of(target)
+    is_goal = target is not None and not isinstance(target, str | list | tuple)
+    wanted = Goal.of(target) if is_goal else None
     named = recipe_of(recipe)  # refuses None, which `lower` takes for no recipe
     on_stage("import")
     model = source if isinstance(source, Model) else load(source, unsafe=unsafe)
@@ -75,7 +76,7 @@ def quantize(
     options = LoweringOptions(
         recurrence=RecurrenceOptions(loop=loop, prefer=prefer),
         quantization=QuantizationOptions(named, data, source_bytes=source_bytes(source)),
-        target=target if isinstance(target, str) else LoweringOptions.target,
+        target=LoweringOptions.target if target is None or is_goal else target,
         strict=strict,
     )
     lite = lowered(model, options, PIPELINE, on_stage)
@@ -95,7 +96,7 @@ def quantize(
         lite.report.notes += unmeasured(lite.program)
         lite.report.latency = latency_of(lite, lite.unquantized)
         lite.report.seconds["verify"] = time.perf_counter() - started
-    elif target_named(options.target).runs is None:
+    elif target_named(options.target).in_interpreter:
         lite.report.notes += need_allocation(lite.program, lite.to_bytes(), lite.limits or DEFAULT_LIMITS)
     return lite
 

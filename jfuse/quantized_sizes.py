@@ -18,6 +18,7 @@ from jfuse.lowering.integer_spellings import LOOPS
 from jfuse.model import Model
 from jfuse.passes.options import LoweringOptions, RecurrenceOptions
 from jfuse.quantization.recipe import QuantizeRule
+from jfuse.tflite.targets.catalog import target_named
 
 _LOGGER = logging.getLogger(__name__)
 _SHOWN = 3  # kinds of operators in a warning
@@ -109,7 +110,7 @@ def _smaller_forms(made: Model, options: LoweringOptions) -> Iterator[LoweringOp
         return
     small = replace(options, recurrence=replace(options.recurrence, prefer="size"))
     yield small
-    if recipe.needs_ranges and not recipe.int8_only and options.target == LoweringOptions.target:
+    if recipe.needs_ranges and not recipe.int8_only and target_named(options.target).name == LoweringOptions.target:
         builtins = sorted({str(op.builtin) for op in spelled} - named)
         fused = [QuantizeRule("dynamic", op=builtin, min_elements=0) for builtin in builtins]
         steps = [QuantizeRule("dynamic", f"^{re.escape(node)}", min_elements=0) for node in sorted(nodes - {""})]

@@ -145,7 +145,8 @@ def with_runtimes(sides: Sides, runtimes: Sequence[str]) -> Sides:
     return sides
 
 
-_RUNNERS: Mapping[str, type[InMicro | InCompiledModel]] = {"tflite-micro": InMicro, "compiled-model": InCompiledModel}
+_MICRO = "tflite-micro"
+_RUNNERS: Mapping[str, type[InMicro | InCompiledModel]] = {_MICRO: InMicro, "compiled-model": InCompiledModel}
 
 
 def _rounds_otherwise(model: Model) -> bool:
@@ -154,11 +155,15 @@ def _rounds_otherwise(model: Model) -> bool:
     return has_integers and without_body(model.program.graphs(), "tflm") is None
 
 
-def with_installed(sides: Sides, runtime: str) -> tuple[Sides, list[str]]:
-    """`with_runtimes` where the runtime is installed, and what to tell where it is not.   runtime: "" for none"""
-    if runtime != "tflite-micro" or has_micro():
-        return with_runtimes(sides, [runtime] if runtime else []), []
-    return sides, [f"{runtime} is not installed (jfuse[micro]): the file was compared in LiteRT alone"]
+def with_installed(sides: Sides, runtimes: Sequence[str]) -> tuple[Sides, list[str]]:
+    """`with_runtimes` of those that are installed, and what to tell of the others."""
+    if _MICRO not in runtimes or has_micro():
+        return with_runtimes(sides, runtimes), []
+    others = [name for name in runtimes if name != _MICRO]
+    told = (
+        f"{_MICRO} is not installed (jfuse[micro]): the file was compared in {' and '.join(['LiteRT', *others])} alone"
+    )
+    return with_runtimes(sides, others), [told]
 
 
 def with_source_in_f32(sides: Sides) -> Sides:

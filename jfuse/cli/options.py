@@ -14,7 +14,7 @@ import typer
 from jfuse.files import CPP_SUFFIXES
 from jfuse.passes.options import MACHINES
 from jfuse.quantization.recipe_names import NAMES as RECIPES
-from jfuse.tflite.targets.names import NAMES, RUNTIMES, is_target
+from jfuse.tflite.targets.names import NAMES, RUNTIMES, is_target, names_in
 
 _SIZE = re.compile("[0-9]{1,10}")  # int takes the digits of all scripts, and not thousands of them
 DEVICES = ("cpu", "gpu", "tpu", "cuda", "rocm")
@@ -33,10 +33,16 @@ Prefer = Annotated[str, typer.Option(help="fused; speed: a loop where that is fa
 Precision = Annotated[str, typer.Option(help="Of what the source has in f16 or bf16: float32, or source.")]
 Machine = Annotated[str, typer.Option(help=f"Whose measured times choose forms: {', '.join(MACHINES)}.")]
 Target = Annotated[
-    str, typer.Option(help=f"What runs the file: {', '.join(NAMES)}; X.Y is the oldest runtime that must take it.")
+    str,
+    typer.Option(
+        help=f"What runs the file: {', '.join(NAMES)}; X.Y is the oldest runtime that must take it; a,b for several."
+    ),
 ]
 CheckedTarget = Annotated[
-    str | None, typer.Option("--target", help=f"What runs the file: {', '.join(NAMES)}; without it all are asked.")
+    str | None,
+    typer.Option(
+        "--target", help=f"What runs the file: {', '.join(NAMES)}; a,b for several; without it all are asked."
+    ),
 ]
 Slower = Annotated[float, typer.Option(help="How many times as long as FILE the result may take.", min=0.01)]
 Candidates = Annotated[
@@ -182,10 +188,11 @@ def need_file(path: Path) -> None:
         raise typer.BadParameter(f"{path} is no .tflite file; jfuse convert takes other sources")
 
 
-def need_target(name: str) -> None:
-    """Raise typer.BadParameter for a target that there is not."""
-    if not is_target(name):
-        raise typer.BadParameter(f"{name!r} is none of {', '.join(NAMES)}", param_hint="--target")
+def need_target(target: str) -> None:
+    """Raise typer.BadParameter for targets, one or several, of which there is not one."""
+    for name in names_in(target):
+        if not is_target(str(name)):
+            raise typer.BadParameter(f"{name!r} is none of {', '.join(NAMES)}", param_hint="--target")
 
 
 def need_recipe(option: str, name: str | None, calibration: str | None) -> None:

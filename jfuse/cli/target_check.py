@@ -12,11 +12,12 @@ from jfuse.reports.target_check import TargetCheck
 
 
 def tell(model: Path, target: str | None, json: Path | None) -> bool:
-    """Print the check, and say whether the target, or any of them, takes the file."""
+    """Print the check, and say whether each target that is named, else any of all, takes the file."""
     found = jfuse.check(model, target)
     takes_it = found.runs if isinstance(found, TargetCheck) else list(found.takes_it)
-    for line in found.lines():
+    details = [found] if target is None or isinstance(found, TargetCheck) else found.targets
+    for line in (line for each in details for line in each.lines()):
         show(line)
     if json is not None:
         write_data({"format": "jfuse.check", "version": 1, "takes_it": takes_it, **asdict(found)}, json)
-    return bool(takes_it)
+    return found.runs if isinstance(found, TargetCheck) or target is not None else bool(takes_it)

@@ -125,7 +125,7 @@ class LoweringOptions:
     recurrence: RecurrenceOptions = RecurrenceOptions()
     tf_ops: TfOpOptions = TfOpOptions()
     quantization: QuantizationOptions = QuantizationOptions()
-    target: str = "litert"
+    target: str | Sequence[str] = "litert"
     strict: bool = False
     dump_dir: Path | None = None
     precision: str = "float32"

@@ -95,9 +95,14 @@ class TargetCheck:
 
 @dataclass(frozen=True)
 class RuntimesCheck:
-    """What each target makes of a file, without what would have to be measured for it."""
+    """What each of several targets makes of a file."""
 
     targets: tuple[TargetCheck, ...]
+
+    @property
+    def runs(self) -> bool:
+        """Whether all of them take the file."""
+        return len(self.takes_it) == len(self.targets)
 
     @property
     def takes_it(self) -> tuple[str, ...]:
@@ -113,7 +118,7 @@ class RuntimesCheck:
 
 
 def check_targets(program: Program, data: bytes, targets: Iterable[Target]) -> RuntimesCheck:
-    """What several targets make of a program and its file."""
+    """What several targets make of a program and its file, without what would have to be measured for it."""
     return RuntimesCheck(tuple(_checked(program, data, target) for target in targets))
 
 
@@ -122,7 +127,7 @@ def check_target(program: Program, data: bytes, target: Target) -> TargetCheck:
     checked = _checked(program, data, target)
     if target.compiles and has_ethos():
         checked = _compiled(checked, data)
-    if target.runtime != "tflite-micro" or not checked.runs:
+    if "tflite-micro" not in target.runtimes or not checked.runs:
         return checked
     arena, note = measured_arena(program, data)
     if arena is None:

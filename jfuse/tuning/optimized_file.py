@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -46,7 +46,7 @@ _INPUT, _AGAIN = "the file itself", "the file itself, once more"
 def optimize(
     source: str | Path,
     *,
-    target: str = LoweringOptions.target,
+    target: str | Sequence[str] = LoweringOptions.target,
     verify: bool = True,
     slower: float = 1.0,
     unsafe: bool = False,
@@ -98,7 +98,7 @@ class _Search:
 
     model: Model
     data: bytes
-    target: str
+    target: str | Sequence[str]
     slower: float
     limits: Limits
 
@@ -118,9 +118,7 @@ class _Search:
         if not found:
             self.reasons = self.reasons or ["it is in the best form known already"]
             return None, None
-        target = target_named(self.target)
-        is_elsewhere = (target.runs is not None and not target.compiled_model) or target.accelerator is not None
-        if is_elsewhere or unknown_operators(self.model.program):
+        if not target_named(self.target).is_timed_here or unknown_operators(self.model.program):
             return next(iter(found.values())), None  # LiteRT's times on this machine say nothing of such a target
         on_stage("measure")
         files = {_INPUT: self.data, _AGAIN: self.data, **{name: m.to_bytes() for name, m in found.items()}}
@@ -186,7 +184,7 @@ def operators_in(data: bytes) -> int:
     return sum(model.Subgraphs(i).OperatorsLength() for i in range(model.SubgraphsLength()))
 
 
-def _kept(model: Model, path: Path, target: str, reasons: list[str]) -> Model:
+def _kept(model: Model, path: Path, target: str | Sequence[str], reasons: list[str]) -> Model:
     """The file as it is."""
     data = bytes(read_file(path)[0])
     report = replace(model.report, size_bytes=len(data), operators=operator_counts(model.program.graphs()))

@@ -39,7 +39,7 @@ def tune(
     signatures: Sequence[str] | None = None,
     state: str = RecurrenceOptions.state,
     padding: str | None = RecurrenceOptions.padding,
-    target: str = LoweringOptions.target,
+    target: str | Sequence[str] = LoweringOptions.target,
     timings: Sequence[str | Path] = (),
     candidates: str | Path | None = None,
     verify: bool = True,
@@ -71,8 +71,9 @@ def tune(
             write_atomic(folder / f"{name}.tflite", data)
     if logs:
         result = tuning.best(_given(benchmark_times(logs), files), "on the device")
-    elif target_named(target).runtime or target_named(target).accelerator is not None:
-        result = tuning.untimed(f"nothing was timed: LiteRT's times on this machine say nothing of {target}")
+    elif not target_named(target).in_interpreter:
+        told = f"LiteRT's times on this machine say nothing of {target_named(target).name}"
+        result = tuning.untimed(f"nothing was timed: {told}")
     else:
         on_stage("measure")
         times = timed(files, tuning.default.program, seconds)

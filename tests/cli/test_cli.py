@@ -352,13 +352,26 @@ def test_a_target_takes_a_file_or_says_why_not(run: Run, tmp_path: Path) -> None
     everywhere = run("check", path)
     assert everywhere.exit_code == 0
     assert "litert         takes the file" in everywhere.output
-    unknown = run("check", path, "--target", "tflite")
+    both = run("check", path, "--target", "litert,tflite-micro")
+    assert both.exit_code == 1
+    assert "litert: takes the file" in both.output
+    assert "tflite-micro: does not take the file" in both.output
+    assert run("check", path, "--target", "litert,compiled-model").exit_code == 0
+    unknown = run("check", path, "--target", "litert,tflite")
     assert unknown.exit_code == 2
     assert "litert>=X.Y" in unknown.output
 
     converted = tmp_path / "micro.tflite"
     made = run(
-        "convert", path, "-o", converted, "--target", "tflite-micro", "--c-array", tmp_path / "m.cc", "--no-verify"
+        "convert",
+        path,
+        "-o",
+        converted,
+        "--target",
+        "litert,tflite-micro",
+        "--c-array",
+        tmp_path / "m.cc",
+        "--no-verify",
     )
     assert made.exit_code == 0, made.output
     assert {p.name for p in tmp_path.iterdir()} == {"tile.tflite", "micro.tflite", "m.cc", "m.h", "m_ops.h"}

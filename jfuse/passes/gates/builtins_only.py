@@ -34,6 +34,7 @@ _NOT_ON_TARGET = (
     "other layers in the source, or a target that has these operators; `jfuse check FILE --target {target}` tells of "
     "any file what this one takes"
 )
+_SEVERAL = "a file for each of them: one target= (--target) after the other"
 _INDENT = "\n            "
 
 
@@ -166,3 +167,4 @@ def _remedies(firsts: Sequence[Eqn], target: Target | None = None) -> Iterator[s
         yield _NO_KERNEL
     if any(_is_operator(e) and unsupported(e) is None for e in firsts) and target is not None:
         yield _NOT_ON_TARGET.format(target=target.name)
+        yield from [_SEVERAL] if len(target.each()) > 1 else []

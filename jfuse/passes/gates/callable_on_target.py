@@ -7,6 +7,7 @@ from dataclasses import replace
 from jfuse.errors import LowerError
 from jfuse.ir.graph import Program, Signature
 from jfuse.passes.context import Context
+from jfuse.tflite.targets.target import Target
 
 _INDENT = "\n            "
 _USUAL = "serving_default"
@@ -22,12 +23,17 @@ def callable_on_target(program: Program, ctx: Context) -> Program:
     if lacks:
         messages, expected, found, remedies = zip(*lacks, strict=True)
         raise LowerError(
-            f"the target {ctx.target.name} {', and '.join(messages)}",
+            f"the target {_names(ctx.target)} {', and '.join(messages)}",
             expected=", ".join(expected),
             found=_INDENT.join(found),
             remedy=_INDENT.join(remedies),
         )
     return program if len(kept) == len(program.signatures) else replace(program, signatures=kept)
+
+
+def _names(target: Target) -> str:
+    """The targets, of several, that call one signature or plan their memory."""
+    return ", ".join(t.name for t in target.each() if t.single or t.static)
 
 
 def _one_of_equals(program: Program, ctx: Context) -> tuple[Signature, ...]:

@@ -12,8 +12,9 @@ def loaded_on_target(program: Program, ctx: Context) -> Program:
     """The program as it is; raises LowerError where the target is reached by CompiledModel and that refuses it."""
     reasons = why_not_loaded(program) if ctx.target.compiled_model else []
     if reasons:
+        names = ", ".join(t.name for t in ctx.target.each() if t.compiled_model)
         raise LowerError(
-            f"LiteRT's CompiledModel, by which the target {ctx.target.name} is reached, does not run the file",
+            f"LiteRT's CompiledModel, by which the target {names} is reached, does not run the file",
             expected="a file that it loads",
             found="; ".join(reasons),
             remedy='target="litert", for Interpreter alone; or outputs whose sizes follow from those of inputs',

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from jfuse.errors import JfuseError, shown
@@ -13,7 +13,8 @@ from jfuse.opaque_ops.custom_options import GPU_OPS
 from jfuse.opaque_ops.state_operands import state_operands
 from jfuse.tflite.targets.conditions import GPU, MICRO, MICRO_TYPES
 from jfuse.tflite.targets.ethos_conditions import ethos_conditions
-from jfuse.tflite.targets.names import NAMES, OLDEST
+from jfuse.tflite.targets.names import NAMES, OLDEST, names_in
+from jfuse.tflite.targets.several import together
 from jfuse.tflite.targets.table import table_of
 from jfuse.tflite.targets.target import Loss, Target
 
@@ -74,14 +75,14 @@ def _micro(name: str, *loses: Loss) -> Target:
         single=True,
         loses=(*loses, _ONERT_ENDS),
         resolver=True,
-        runtime="tflite-micro",
+        runtimes=("tflite-micro",),
         further_types=MICRO_TYPES,
     )
 
 
 def _compiled(name: str, **more: Any) -> Target:
     """A target that is reached by LiteRT's CompiledModel.   more: of its accelerator"""
-    return Target(name, runs=table_of("compiled-model"), compiled_model=True, runtime="compiled-model", **more)
+    return Target(name, runs=table_of("compiled-model"), compiled_model=True, runtimes=("compiled-model",), **more)
 
 
 def _ethos(name: str, npu: str = "ethos-u55") -> Target:
@@ -96,7 +97,7 @@ def _ethos(name: str, npu: str = "ethos-u55") -> Target:
         single=True,
         loses=(_NPU_FLOAT, _NPU_LSTM),
         resolver=True,
-        runtime="tflite-micro",
+        runtimes=("tflite-micro",),
         further_types=MICRO_TYPES,
     )
 
@@ -127,8 +128,18 @@ _TARGETS: Mapping[str, Callable[[], Target]] = {
 }
 
 
-def target_named(name: str) -> Target:
-    """The target of a name: one of `NAMES`, where X.Y is the oldest runtime that must take the file."""
+def target_named(target: str | Sequence[str]) -> Target:
+    """The target of a name, or one that stands for several: "a,b" or a sequence of names.
+
+    Each is one of `NAMES`, where X.Y is the oldest runtime that must take the file.
+    """
+    names = names_in(target)
+    if not names:
+        raise JfuseError(f"no target {shown(target)}", expected=", ".join(NAMES), remedy='target="litert"')
+    return together([_named(name) for name in dict.fromkeys(names)])
+
+
+def _named(name: Any) -> Target:
     oldest = OLDEST.fullmatch(name) if isinstance(name, str) else None
     if oldest is not None:
         return Target(name, oldest=oldest.group(1))

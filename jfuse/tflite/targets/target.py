@@ -31,8 +31,8 @@ class Target:
     accelerator: the operators of its NPU or GPU; what it has not falls to the CPU. whole: a graph runs there as a whole
     or not at all. static: all sizes are fixed. single: it calls one signature. compiled_model: whether LiteRT's
     CompiledModel loads its files, which takes no variable tensors (litert/core/model/model_load.cc). loses: what it
-    does otherwise without telling. resolver: whether a program for it lists its operators in C++. runtime: the further
-    runtime of `jfuse.verify` that runs its files. composites: the composites of StableHLO, by name, that its
+    does otherwise without telling. resolver: whether a program for it lists its operators in C++. runtimes: the further
+    runtimes of `jfuse.verify` that run its files. composites: the composites of StableHLO, by name, that its
     accelerator has a function for. compiles: whether Arm's compiler makes programs for it. further_types: of
     activations that its kernels take and LiteRT's do not, by builtin. custom: the custom operators, by name, that its
     accelerator has.
@@ -50,11 +50,25 @@ class Target:
     compiled_model: bool = False
     loses: tuple[Loss, ...] = ()
     resolver: bool = False
-    runtime: str = ""
+    runtimes: tuple[str, ...] = ()
     composites: frozenset[str] = frozenset()
     compiles: bool = False
     further_types: Mapping[str, frozenset[DType]] = field(default_factory=dict)
     custom: frozenset[str] = frozenset()
+
+    def each(self) -> tuple[Target, ...]:
+        """The targets that this one stands for: itself."""
+        return (self,)
+
+    @property
+    def in_interpreter(self) -> bool:
+        """Whether it is LiteRT's Interpreter."""
+        return self.runs is None
+
+    @property
+    def is_timed_here(self) -> bool:
+        """Whether LiteRT's times on this machine say something of it."""
+        return self.accelerator is None and (self.in_interpreter or self.compiled_model)
 
     def takes_further(self, eqn: Eqn, dtype: DType) -> bool:
         """Whether a kernel takes activations of a type that LiteRT's does not take."""
