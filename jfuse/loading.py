@@ -18,6 +18,7 @@ from jfuse.frontends.torch_modules.source import import_modules
 from jfuse.ir.graph import Graph, Program
 from jfuse.ir.parser import is_program, parse_program
 from jfuse.ir.parser import parse as parse_graph
+from jfuse.ir.states import with_explicit_states
 from jfuse.ir.walk import all_eqns
 from jfuse.kernels.control import composite
 from jfuse.last_resort import only_jfuse_errors
@@ -106,7 +107,8 @@ def load_selected(
     known = default_rules().extended(rules)
     if is_torch_source(source):
         modules = import_modules(source, selection, known.lowers_torch, unsafe=unsafe)
-        return Model(modules.program, report=Report(notes=list(modules.notes)), functions=modules)
+        program = with_explicit_states(modules.program, modules.explicit_states)
+        return Model(program, report=Report(notes=list(modules.notes)), functions=modules)
     if is_jax_source(source, selection):
         functions = import_functions(jax_signatures(source, selection), known.lowers_jax, selection.params)
         return Model(functions.program, report=Report(notes=list(functions.notes)), functions=functions)

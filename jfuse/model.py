@@ -210,7 +210,9 @@ class Model(Shown):
         asked = explicit_states(states)
         program = with_explicit_states(self.program, asked)
         imported = self.imported and replace(self.imported, explicit_states=asked)
-        functions = self.functions and replace(self.functions, explicit_states=asked)
+        functions = self.functions and replace(
+            self.functions, explicit_states=(*self.functions.explicit_states, *asked)
+        )
         return Model(program, imported, self.report, self.limits, self.unquantized, functions)
 
     @only_jfuse_errors("writing the file")

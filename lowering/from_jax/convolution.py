@@ -56,10 +56,10 @@ def lower_conv(
     summed = product(tuple(d for i, d in enumerate(weights.shape) if i != dimension_numbers.rhs_spec[0]))
     is_exact = dtype(x) is dtype(weights) is DType.i8 and wanted is DType.i32 and summed <= _EXACT_PRODUCTS
     x, weights = (as_dtype(v, DType.f32 if is_exact else wanted) for v in (x, weights))
-    if batch_group_count != 1:
-        raise LowerError("a convolution with batch groups", found=batch_group_count)
     lhs, rhs, out = dimension_numbers.lhs_spec, dimension_numbers.rhs_spec, dimension_numbers.out_spec
     image = _ordered(x, (lhs[0], *lhs[2:], lhs[1]))
+    if batch_group_count != 1:  # jax has groups of one kind alone
+        image, feature_group_count = _groups_as_channels(image, batch_group_count), batch_group_count
     filters = _ordered(weights, (*rhs[2:], rhs[1], rhs[0]))
     count = len(window_strides)
     sides = tuple((low, high) for low, high in padding)
@@ -79,6 +79,15 @@ def lower_conv(
 
 def _ordered(x: Array, axes: Sequence[int]) -> Array:
     return x if list(axes) == list(range(rank(x))) else ops.transpose(x, tuple(int(a) for a in axes))
+
+
+def _groups_as_channels(image: Array, groups: int) -> Array:
+    """The groups of a batch side by side: each meets filters of its own.   f[g * b, spatial…, c] -> f[b, spatial…, g * c]"""
+    batch, *spatial, channels = image.shape
+    parts = shaped(image, (groups, batch // groups, *spatial, channels), image, *sources())
+    last = rank(parts) - 1
+    moved = ops.transpose(parts, (*range(1, last), 0, last))
+    return shaped(moved, (batch // groups, *spatial, groups * channels), image, *sources())
 
 
 def _convolved(image: Array, filters: Array, how: _Steps, groups: int) -> Array:

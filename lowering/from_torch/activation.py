@@ -75,6 +75,14 @@ def lower_leaky_relu(x: Array, slope: float = 0.01) -> Array:
     return ops.leaky_relu(x, alpha=slope)
 
 
+@lowers_torch("aten.rrelu")
+def lower_rrelu(x: Array, lower: float = 1 / 8, upper: float = 1 / 3, training: bool = False) -> Array:
+    """LEAKY_RELU with the mean of the slopes that training draws."""
+    if training:
+        raise LowerError("slopes that are drawn at each call", remedy="module.eval(), or training=False")
+    return ops.leaky_relu(x, alpha=(lower + upper) / 2)
+
+
 @lowers_torch("aten.prelu", "aten._prelu_kernel")
 def lower_prelu(x: Array, weight: Array) -> Array:
     """PRELU, a slope for all or one for each channel, which is axis 1."""

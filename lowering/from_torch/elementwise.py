@@ -333,7 +333,6 @@ def lower_to(x: Array, *rest: Any, dtype: DType | None = None) -> Array:
     "aten.alias",
     "aten.lift_fresh_copy",
     "aten.dropout",
-    "aten.native_dropout",
     "aten.feature_dropout",
     "aten.alpha_dropout",
     "aten.positive",

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import reduce
 from typing import Any
 
 import numpy as np
 
 from jfuse.errors import LowerError
-from jfuse.ir.dims import Dim, is_known
+from jfuse.ir.dims import Dim, is_known, product
+from jfuse.ir.types import DType
 from jfuse.kernels import ops
 from jfuse.kernels.core.op import Array
+from jfuse.kernels.nn.windows import extent
 from jfuse.lowering.from_jax.shapes import lower_pad
 from jfuse.lowering.from_torch.convolution import Steps, entries
-from jfuse.lowering.from_torch.shapes import lower_slice_, lower_unsqueeze, to_last, transposed
+from jfuse.lowering.from_torch.promotion import as_type
+from jfuse.lowering.from_torch.shapes import broadcast_value, lower_slice_, lower_unsqueeze, to_last, transposed
 from jfuse.lowering.ops.linalg.matmul import matrix_product
-from jfuse.lowering.ops.nn.pool import least
+from jfuse.lowering.ops.nn.pool import least, numbers_in_windows
 from jfuse.lowering.rule_tools.image_layout import known_padding
 from jfuse.lowering.rule_tools.place import sources
 from jfuse.lowering.rule_tools.query import dtype, rank, scalar, type_of
@@ -24,13 +28,14 @@ from jfuse.lowering.rules import DEFAULT, lowers_torch
 
 
 def _windows(
-    x: Array, kernel: Steps, stride: Steps, padding: Steps, ceil_mode: bool, count: int
+    x: Array, kernel: Steps, stride: Steps, padding: Steps, ceil_mode: bool, count: int, dilation: Steps = 1
 ) -> tuple[list[int], list[int], list[tuple[int, int]]]:
     """Sizes, strides and paddings; in ceil_mode with as much more at the end as the last windows need."""
     sizes = entries(kernel, count)
     steps = entries(stride, count) if stride else sizes
+    reaches = map(extent, sizes, entries(dilation, count))
     sides = []
-    for size, window, step, width in zip(x.shape[-count:], sizes, steps, entries(padding, count), strict=True):
+    for size, window, step, width in zip(x.shape[-count:], reaches, steps, entries(padding, count), strict=True):
         more = 0
         if ceil_mode:
             if not is_known(size):
@@ -78,12 +83,56 @@ def _max_pool(count: int) -> None:
         dilation: Steps = 1,
         ceil_mode: bool = False,
     ) -> Array:
+        windows = _windows(x, kernel, stride, padding, ceil_mode, count, dilation)
         if any(d != 1 for d in entries(dilation, count)):
-            raise LowerError("a pool with dilations", found=str(dilation), remedy="a pool without dilation")
-        return _pool("MaxPool", x, *_windows(x, kernel, stride, padding, ceil_mode, count))
+            return _dilated_max(x, *windows, entries(dilation, count))
+        return _pool("MaxPool", x, *windows)
 
     lower.__doc__ = f"The largest element of each window over {count} axes."
     lowers_torch(f"aten.max_pool{count}d")(lower)
+
+
+def _dilated_max(
+    x: Array, sizes: list[int], steps: list[int], sides: list[tuple[int, int]], dilations: Sequence[int]
+) -> Array:
+    """The largest elements along one axis after the other: of slices, one for each element of a window."""
+    x = _padded(x, sides, least(dtype(x)))
+    for number, (size, step, dilation) in enumerate(zip(sizes, steps, dilations, strict=True)):
+        x = reduce(ops.maximum, _taps(x, rank(x) - len(sizes) + number, size, step, dilation))
+    return x
+
+
+def _taps(x: Array, axis: int, size: int, step: int, dilation: int) -> list[Array]:
+    """For each element of a window what all windows along an axis hold there."""
+    found, others = [], (1 << rank(x)) - 1 & ~(1 << axis)
+    steps = np.array([step if i == axis else 1 for i in range(rank(x))], np.int32)
+    for begin in range(0, extent(size, dilation), dilation):
+        end = begin - extent(size, dilation) + 1  # counted from the end; 0 is the end
+        bounds = (np.array([v if i == axis else 0 for i in range(rank(x))], np.int32) for v in (begin, end))
+        masks = {"begin_mask": others, "end_mask": others if end else others | 1 << axis}
+        found.append(ops.strided_slice(x, *bounds, steps, **masks))
+    return found
+
+
+def _max_pool_with_indices(count: int) -> None:
+    def lower(
+        x: Array, kernel: Steps, stride: Steps = (), padding: Steps = 0, dilation: Steps = 1, ceil_mode: bool = False
+    ) -> Any:
+        found = DEFAULT.lowers_torch[f"aten.max_pool{count}d"](x, kernel, stride, padding, dilation, ceil_mode)
+        if not all(map(is_known, x.shape[-count:])):
+            return found, None
+        sizes, steps, sides = _windows(x, kernel, stride, padding, ceil_mode, count, dilation)
+        gaps, counts = entries(dilation, count), [int(d) for d in found.shape[-count:]]
+        taps = [_padded(x, sides, least(dtype(x)))]
+        for number, how in enumerate(zip(sizes, steps, gaps, strict=True)):
+            taps = [tap for v in taps for tap in _taps(v, rank(x) - count + number, *how)]
+        which = ops.arg_max(ops.pack(*taps, axis=0), np.int32(0), output_type=DType.i32)
+        spatial, before = [int(d) for d in x.shape[-count:]], [low for low, _ in sides]
+        first, distances = numbers_in_windows(spatial, counts, sizes, steps, gaps, before)
+        return found, as_type(ops.add(ops.gather(distances, which, axis=0), first), DType.i64)
+
+    lower.__doc__ = "The largest element of each window, and its number among those of its channel where sizes are known."
+    lowers_torch(f"aten.max_pool{count}d_with_indices")(lower)
 
 
 def _avg_pool(count: int) -> None:
@@ -112,6 +161,7 @@ def _avg_pool(count: int) -> None:
 
 for _count in (1, 2, 3):
     _max_pool(_count)
+    _max_pool_with_indices(_count)
     _avg_pool(_count)
 
 
@@ -158,13 +208,17 @@ def _shares(
     return None if (shares == 1).all() else shares
 
 
-@lowers_torch("aten.max_pool1d_with_indices", "aten.max_pool2d_with_indices", "aten.max_pool3d_with_indices")
-def lower_max_pool_with_indices(
-    x: Array, kernel: Steps, stride: Steps = (), padding: Steps = 0, dilation: Steps = 1, ceil_mode: bool = False
-) -> Any:
-    """The largest element of each window; nobody may ask for its place."""
-    name = f"aten.max_pool{len(entries(kernel, rank(x) - 2))}d"
-    return DEFAULT.lowers_torch[name](x, kernel, stride, padding, dilation, ceil_mode), None
+@lowers_torch("aten.max_unpool2d", "aten.max_unpool3d")
+def lower_max_unpool(
+    x: Array, indices: Array, output_size: Sequence[Dim], stride: Steps = (), padding: Steps = ()
+) -> Array:
+    """The elements at their numbers among those of their channel, 0 elsewhere.   x: f[n, c, …] or f[c, …]"""
+    before = tuple(x.shape[: rank(x) - len(output_size)])
+    rows = (*before, product(tuple(x.shape[len(before) :])))
+    empty = broadcast_value(np.zeros((), dtype(x).numpy), (*before, product(tuple(output_size))))
+    places, elements = (shaped(v, rows, v, *sources()) for v in (indices, x))
+    found = DEFAULT.lowers_torch["aten.scatter"](empty, -1, places, elements)
+    return shaped(found, (*before, *output_size), x, *sources())
 
 
 @lowers_torch(*(f"aten.{form}adaptive_avg_pool{n}d" for n in (1, 2, 3) for form in ("", "_")))

@@ -137,6 +137,51 @@ def lower_bicubic(x: Array, size: Sequence[Dim] | None, align_corners: bool, sca
     return _weighted(x, wanted, weights, None if align_corners else given)
 
 
+def _antialiased(name: str, curve: Callable[[np.ndarray], np.ndarray], reach: int) -> None:
+    def lower(x: Array, size: Sequence[Dim] | None, align_corners: bool, scales: Any = None, *more: float) -> Array:
+        given = _listed(scales, more)
+
+        def weights(old: int, new: int, scale: float | None) -> np.ndarray:
+            step = (old - 1) / max(new - 1, 1) if align_corners else old / new if scale is None else 1 / scale
+            return _wide_filter(old, new, step, curve, reach)
+
+        return _weighted(x, _sizes(x, size, given), weights, None if align_corners else given)
+
+    lower.__doc__ = "Two products with the weights of a filter as wide as an old pixel and a new one.   x: f[b, c, h, w]"
+    lowers_torch(f"aten._upsample_{name}2d_aa")(lower)
+
+
+def _wide_filter(
+    old: int, new: int, step: float, curve: Callable[[np.ndarray], np.ndarray], reach: int
+) -> np.ndarray:
+    """The weights of old pixels for new ones, that are `step` apart: f32[new, old]; each row adds up to 1.
+
+    curve: the filter, of distances in pixels; reach: how far from 0 it is more than 0.
+    Source: torch:aten/src/ATen/native/cpu/UpSampleKernel.cpp, _compute_indices_min_size_weights_aa
+    """
+    width = max(step, 1.0)
+    centres = (np.arange(new) + 0.5)[:, None] * step
+    pixels = np.arange(old)
+    first, last = (np.trunc(np.maximum(centres + side * reach * width + 0.5, 0)) for side in (-1, 1))
+    weights = np.where((pixels >= first) & (pixels < last), curve((pixels + 0.5 - centres) / width), 0)
+    return (weights / weights.sum(1, keepdims=True)).astype(np.float32)
+
+
+def _triangle(distance: np.ndarray) -> np.ndarray:
+    return np.maximum(1 - np.abs(distance), 0)
+
+
+def _keys(distance: np.ndarray) -> np.ndarray:
+    """Keys' cubic, a = -0.5 where it is antialiased."""
+    a, d = -0.5, np.abs(distance)
+    far = np.where(d < 2, ((a * d - 5 * a) * d + 8 * a) * d - 4 * a, 0)
+    return np.where(d < 1, ((a + 2) * d - (a + 3)) * d * d + 1, far)
+
+
+_antialiased("bilinear", _triangle, 1)
+_antialiased("bicubic", _keys, 2)
+
+
 def _weighted(
     x: Array, size: Sequence[Dim], weights: Callable[[int, int, float | None], np.ndarray], scales: Scales
 ) -> Array:

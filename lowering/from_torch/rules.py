@@ -8,10 +8,12 @@ from jfuse.lowering.from_torch import (  # noqa: F401
     creation,
     detection,
     elementwise,
+    fake_quantize,
     indexing,
     normalization,
     pools,
     products,
+    random,
     recurrent,
     reductions,
     resize,
@@ -19,4 +21,5 @@ from jfuse.lowering.from_torch import (  # noqa: F401
     shapes,
     signal,
     tables,
+    unique,
 )

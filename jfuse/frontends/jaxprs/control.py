@@ -8,7 +8,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from jfuse.frontends.jaxprs.parts import JaxprReader, Structured, Values, closed_jaxpr, words
+from jfuse.frontends.jaxprs.parts import JaxprReader, Structured, Values, body_of, closed_jaxpr, scan_counts, words
 from jfuse.ir.graph import Graph, Var
 from jfuse.ir.trace import trace_graph
 from jfuse.ir.types import DType, TensorType
@@ -21,7 +21,7 @@ from jfuse.lowering.rule_tools.query import type_of
 def _scan(walker: JaxprReader, eqn: Any, operands: list[Any]) -> Values:
     """jax's scan is the IR's own; what is constant from step to step is known inside."""
     params = eqn.params
-    consts, carries = params["num_consts"], params["num_carry"]
+    consts, carries = scan_counts(params)
     if not any(isinstance(v, Var) for v in operands):
         return _computed(eqn, operands)
     operands = [*operands[:consts], *map(words, operands[consts:])]
@@ -130,7 +130,7 @@ def _one_of(walker: JaxprReader, index: Any, operands: list[Any], branches: Sequ
 
 def _composite(walker: JaxprReader, eqn: Any, operands: list[Any]) -> Values:
     """`jax.lax.composite` keeps its boundary: its name is what `@jfuse.fuses` asks for."""
-    closed = closed_jaxpr(eqn.params["jaxpr"])
+    closed = body_of(eqn)
     if not any(isinstance(o, Var) for o in operands):
         return walker.results(closed, operands)
     inner = walker.within(eqn.params["name"])

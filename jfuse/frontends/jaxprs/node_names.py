@@ -10,9 +10,8 @@ from typing import Any
 import numpy as np
 from jax.extend import core as jax_core
 
-from jfuse.frontends.jaxprs.parts import closed_jaxpr, needed
+from jfuse.frontends.jaxprs.parts import body_of, needed
 
-_BODIES = ("jaxpr", "call_jaxpr", "fun_jaxpr")
 CALLS = frozenset(
     {
         "jit",
@@ -53,7 +52,7 @@ class NodeNames:
 
 def called(eqn: Any, operands: Sequence[Any]) -> tuple[Any, Sequence[Any]]:
     """The closed jaxpr that a call stands for, and its arguments."""
-    closed = next(closed_jaxpr(eqn.params[name]) for name in _BODIES if name in eqn.params)
+    closed = body_of(eqn)
     return closed, operands[len(operands) - len(closed.jaxpr.invars) :]  # old forms pass residuals first
 
 

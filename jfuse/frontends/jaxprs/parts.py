@@ -52,6 +52,23 @@ def closed_jaxpr(jaxpr: Any) -> Any:
     return jaxpr if isinstance(jaxpr, jax_core.ClosedJaxpr) else jax_core.ClosedJaxpr(jaxpr, ())
 
 
+_BODIES = ("jaxpr", "call_jaxpr", "fun_jaxpr")
+"""The names of an equation's only body: a composite's is jaxpr before jax 0.11.2, call_jaxpr from then on."""
+
+
+def body_of(eqn: Any) -> Any:
+    """The closed jaxpr that a call or a composite stands for."""
+    return next(closed_jaxpr(eqn.params[name]) for name in _BODIES if name in eqn.params)
+
+
+def scan_counts(params: Mapping[str, Any]) -> tuple[int, int]:
+    """How many operands of a scan are constants, and how many are carried: the trees of `ft_in` from jax 0.11 on."""
+    if "ft_in" in params:
+        consts, carries, _ = map(len, params["ft_in"].unpack())
+        return consts, carries
+    return params["num_consts"], params["num_carry"]
+
+
 def needed(jaxpr: Any) -> list[Any]:
     """The equations that the results need, in order."""
     wanted = {v for v in jaxpr.outvars if not isinstance(v, jax_core.Literal)}

@@ -148,6 +148,13 @@ def _cholesky(a: Any, upper: bool = False) -> Any:
     return factor.mT if upper else factor
 
 
+def _cholesky_solve(b: Any, factor: Any, upper: bool = False) -> Any:
+    lower = factor.mT if upper else factor
+    lower = jnp.broadcast_to(lower, (*b.shape[:-2], *lower.shape[-2:]))
+    half = lax.linalg.triangular_solve(lower, b, left_side=True, lower=True)
+    return lax.linalg.triangular_solve(lower, half, left_side=True, lower=True, transpose_a=True)
+
+
 def _solve_triangular(a: Any, b: Any, upper: bool, left: bool = True, unitriangular: bool = False) -> Any:
     return lax.linalg.triangular_solve(a, b, left_side=left, lower=not upper, unit_diagonal=unitriangular)
 
@@ -185,6 +192,7 @@ FUNCTIONS: Mapping[str, Callable[..., Any]] = {
     "aten.addbmm": _addbmm,
     "aten.angle": jnp.angle,
     "aten.as_strided": _as_strided,
+    "aten.cholesky_solve": _cholesky_solve,
     "aten.copysign": jnp.copysign,
     "aten.diagonal": lambda x, offset=0, dim1=0, dim2=1: jnp.diagonal(x, offset, dim1, dim2),
     "aten.fmax": jnp.fmax,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -16,6 +16,13 @@ from jfuse.frontends.imported_functions import ImportedFunctions
 from jfuse.frontends.nan_weights import NanWeights
 from jfuse.frontends.pytorch import is_exported_program
 from jfuse.frontends.selection import Selection
+from jfuse.frontends.torch_modules.buffers import (
+    Buffer,
+    buffers_of,
+    explicit_states,
+    is_write,
+    refuse_written_inputs,
+)
 from jfuse.frontends.torch_modules.export import exported_for, functional, read_program
 from jfuse.frontends.torch_modules.packed import packed_to_full_size
 from jfuse.frontends.torch_modules.size_symbols import Symbols
@@ -27,6 +34,7 @@ from jfuse.ir.graph import Program, Signature, Var
 from jfuse.ir.trace import recording
 from jfuse.ir.types import TensorType
 from jfuse.lowering.rule_tools.place import note, notes_kept, sizes_read_from
+from jfuse.lowering.rule_tools.query import type_of
 from jfuse.lowering.rules import TorchRule
 
 DEFAULT_KEY = "serving_default"
@@ -38,7 +46,7 @@ class TorchSignature:
 
     function: what computes it eagerly. inputs: the types of its tensors by name, in order. leaves: all its flat
     arguments, None in the place of each of these tensors, and `structure` how they form the arguments. program: what
-    torch.export made of it.
+    torch.export made of it. buffers: those that are states: the last of the inputs, and results as they are after.
     """
 
     key: str
@@ -47,6 +55,7 @@ class TorchSignature:
     leaves: tuple[Any, ...]
     structure: Any
     program: Any
+    buffers: tuple[Buffer, ...] = ()
     library: ClassVar[str] = "PyTorch"
 
     def call(self, *flat: Any) -> dict[str, Any]:
@@ -57,13 +66,24 @@ class TorchSignature:
         given = iter(flat)
         leaves = [tensor_of(next(given)) if leaf is None else leaf for leaf in self.leaves]
         arguments, named = tree.tree_unflatten([None if v is _NOTHING else v for v in leaves], self.structure)
+        held = {buffer.target: tensor_of(next(given)) for buffer in self.buffers}
         with torch.no_grad(), packed_to_full_size():
-            results = self.function(*arguments, **named)
-        return {name: _value(leaf) for name, leaf in named_results(results).items()}
+            if held:  # the module's own keep what they hold
+                results = torch.func.functional_call(self.function, held, arguments, named)
+            else:
+                results = self.function(*arguments, **named)
+        after = {b.output: held[b.target] for b in self.buffers if b.is_written}
+        return {name: _value(leaf) for name, leaf in {**named_results(results), **after}.items()}
 
     def values(self, *flat: Any) -> dict[str, tuple[np.ndarray, ...]]:
         """The results of each operator of the exported program, by its place, for arrays in the order of `inputs`."""
-        return values_of(self.program, [tensor_of(array) for array in flat])
+        return values_of(self.program, dict(zip(self.placeholders, map(tensor_of, flat), strict=True)))
+
+    @property
+    def placeholders(self) -> tuple[str, ...]:
+        """What stands for each of `inputs` in the exported program."""
+        held = {buffer.input: buffer.placeholder for buffer in self.buffers}
+        return tuple(held.get(name, name) for name in self.inputs)
 
 
 _NOTHING = object()
@@ -99,9 +119,14 @@ def import_modules(
     nans = NanWeights()
     with notes_kept() as notes:
         kept = {k: part for k, part in parts.items() if selection.signatures is None or k in selection.signatures}
-        found = [_import_one(key, *part, selection.dynamic_shapes, rules, nans) for key, part in kept.items()]
+        exports = {key: _exported(*part, selection.dynamic_shapes, rules) for key, part in kept.items()}
+        names = {name for export in exports.values() for name in (*_leaves_of(export.plain), *_output_names(export.plain))}
+        buffers = buffers_of([export.plain for export in exports.values()], names)
+        pairs = zip(exports.items(), buffers, strict=True)
+        found = [_import_one(key, export, held, rules, nans) for (key, export), held in pairs]
     program = Program(tuple(signature for signature, _ in found))
-    return ImportedFunctions(program, {function.key: function for _, function in found}, (*notes, *nans.notes()))
+    functions = {function.key: function for _, function in found}
+    return ImportedFunctions(program, functions, (*notes, *nans.notes()), explicit_states(buffers))
 
 
 def _parts(source: Any, selection: Selection, unsafe: bool) -> dict[str, tuple[Any, Any]]:
@@ -123,9 +148,20 @@ def _parts(source: Any, selection: Selection, unsafe: bool) -> dict[str, tuple[A
     return {key: (module, specs[key]) for key, module in source.items()}
 
 
-def _import_one(
-    key: str, source: Any, specs: Any, dynamic_shapes: Any, rules: Mapping[str, TorchRule], nans: NanWeights
-) -> tuple[Signature, TorchSignature]:
+@dataclass(frozen=True)
+class _Export:
+    """A module, or the one of an exported program, and what it was exported to.
+
+    plain: the program without operators that write in place. size_names: of open sizes, by argument.
+    """
+
+    function: Any
+    plain: Any
+    size_names: tuple[Mapping[int, str], ...]
+    limits: Any
+
+
+def _exported(source: Any, specs: Any, dynamic_shapes: Any, rules: Mapping[str, TorchRule]) -> _Export:
     if is_exported_program(source):
         if specs is not None or dynamic_shapes is not None:
             raise ImportFailed("specs= and dynamic_shapes= are of modules: an exported program states its own")
@@ -138,22 +174,43 @@ def _import_one(
             )
         (program, size_names), function = exported_for(source, specs, dynamic_shapes), source
     plain = functional(program, lambda operator: is_spelled(str(operator), rules))
-    _refuse_writes(plain)
-    symbols = Symbols.of(plain, size_names)
-    for limit in symbols.limits(program.range_constraints):
+    refuse_written_inputs(plain)
+    return _Export(function, plain, size_names, program.range_constraints)
+
+
+def _leaves_of(plain: Any) -> dict[str, Any]:
+    """All flat arguments by name, None for each tensor."""
+    specs = [spec for spec in plain.graph_signature.input_specs if spec.kind.name == "USER_INPUT"]
+    return {spec.arg.name: _leaf(spec.arg) for spec in specs}
+
+
+def _output_names(plain: Any) -> list[str]:
+    from torch.utils import _pytree as tree
+
+    structure = plain.call_spec.out_spec
+    return list(named_results(tree.tree_unflatten(range(structure.num_leaves), structure)))
+
+
+def _import_one(
+    key: str, export: _Export, buffers: Sequence[Buffer], rules: Mapping[str, TorchRule], nans: NanWeights
+) -> tuple[Signature, TorchSignature]:
+    plain = export.plain
+    symbols = Symbols.of(plain, export.size_names)
+    for limit in symbols.limits(export.limits):
         note(limit)
     placeholders = {node.name: node for node in plain.graph.nodes if node.op == "placeholder"}
-    leaves = [_leaf(spec.arg) for spec in plain.graph_signature.input_specs if spec.kind.name == "USER_INPUT"]
-    names = [spec.arg.name for spec in plain.graph_signature.input_specs if spec.kind.name == "USER_INPUT"]
+    leaves = _leaves_of(plain)
     inputs = {
         name: TensorType(
             symbols.shape(placeholders[name].meta["val"].shape),
             dtype_of(placeholders[name].meta["val"].dtype, f"the input {name!r}"),
         )
-        for name, leaf in zip(names, leaves, strict=True)
+        for name, leaf in leaves.items()
         if leaf is None
     }
-    signature = TorchSignature(key, function, inputs, tuple(leaves), plain.call_spec.in_spec, plain)
+    inputs |= {buffer.input: type_of(buffer.initial) for buffer in buffers}
+    structure = plain.call_spec.in_spec
+    signature = TorchSignature(key, export.function, inputs, tuple(leaves.values()), structure, plain, tuple(buffers))
     return _walked(signature, plain, TorchWalker(rules, symbols, nans=nans)), signature
 
 
@@ -169,17 +226,6 @@ def _leaf(argument: Any) -> Any:
     )
 
 
-def _refuse_writes(program: Any) -> None:
-    kinds = ("BUFFER_MUTATION", "PARAMETER_MUTATION", "USER_INPUT_MUTATION")
-    written = [spec.target or spec.arg.name for spec in program.graph_signature.output_specs if spec.kind.name in kinds]
-    if written:
-        raise ImportFailed(
-            f"the module writes to {written[0]!r}",
-            found=", ".join(map(str, written)),
-            remedy="let it take and return what it keeps, as an argument and a result",
-        )
-
-
 def _walked(signature: TorchSignature, program: Any, walker: TorchWalker) -> Signature:
     from torch.utils import _pytree as tree
 
@@ -188,7 +234,11 @@ def _walked(signature: TorchSignature, program: Any, walker: TorchWalker) -> Sig
     given = list(variables.values())
     names.reserve(symbols_in(tuple(v.type.shape for v in given)))
     with recording(names=names) as trace, sizes_read_from(given):
-        results = walker.results(program, variables)
+        results = walker.results(program, dict(zip(signature.placeholders, given, strict=True)))
+        pairs = list(zip(program.graph_signature.output_specs, results, strict=True))
+        after = {spec.target: result for spec, result in pairs if is_write(spec)}
+        results = [result for spec, result in pairs if not is_write(spec)]
         named = named_results(tree.tree_unflatten(results, program.call_spec.out_spec))
+        named |= {buffer.output: after[buffer.target] for buffer in signature.buffers if buffer.is_written}
         graph = trace.finish(signature.key, given, list(named.values()))
     return Signature(signature.key, graph, tuple(signature.inputs), tuple(named))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -11,8 +11,8 @@ from jfuse.frontends.torch_modules.tensors import array_of
 from jfuse.frontends.torch_modules.walker import place_of
 
 
-def values_of(program: Any, tensors: Sequence[Any]) -> dict[str, tuple[np.ndarray, ...]]:
-    """The results of each operator that are all tensors, by its place, for the program's tensors in order."""
+def values_of(program: Any, tensors: Mapping[str, Any]) -> dict[str, tuple[np.ndarray, ...]]:
+    """The results of each operator that are all tensors, by its place, for the program's tensors by name."""
     import torch
 
     found: dict[str, tuple[np.ndarray, ...]] = {}
@@ -25,14 +25,13 @@ def values_of(program: Any, tensors: Sequence[Any]) -> dict[str, tuple[np.ndarra
                 found[place_of(node)] = tuple(map(array_of, parts))
             return result
 
-    given = iter(tensors)
     held = {**program.state_dict, **program.constants}
     arguments = []
     for spec in program.graph_signature.input_specs:
-        if spec.kind.name != "USER_INPUT":
-            arguments.append(held[spec.target])
+        if spec.arg.name in tensors:
+            arguments.append(tensors[spec.arg.name])
         else:
-            arguments.append(next(given) if type(spec.arg).__name__ == "TensorArgument" else spec.arg.value)
+            arguments.append(spec.arg.value if spec.kind.name == "USER_INPUT" else held[spec.target])
     with torch.no_grad():
         Recording(program.graph_module).run(*arguments)
     return found

@@ -18,7 +18,7 @@ from jfuse.lowering.rule_tools.shape_tensors import size_tensor
 from jfuse.lowering.rules import lowers
 
 _TRUNCATED = 2.0  # standard deviations
-_EXACT = 1 << 23  # so many integers an f32 drawn from 0 to 1 can tell apart
+EXACT = 1 << 23  # so many integers an f32 drawn from 0 to 1 can tell apart
 
 
 @lowers("RandomUniform")
@@ -38,10 +38,10 @@ def lower_random_standard_normal(shape: Array, *, seed: int = 0, seed2: int = 0,
 @lowers("RandomUniformInt")
 def lower_random_uniform_int(shape: Array, minval: Array, maxval: Array, *, seed: int = 0, seed2: int = 0) -> Array:
     """RANDOM_UNIFORM, scaled and rounded down; up to 2^23 integers, which is what an f32 can tell apart."""
-    if not is_constant(minval) or not is_constant(maxval) or int(maxval) - int(minval) > _EXACT:
+    if not is_constant(minval) or not is_constant(maxval) or int(maxval) - int(minval) > EXACT:
         raise LowerError(
             "random integers from a range that is large, or computed at run time, have no TFLite spelling",
-            expected=f"constants, at most {_EXACT} apart",
+            expected=f"constants, at most {EXACT} apart",
         )
     drawn = ops.random_uniform(as_i32(shape), seed=seed, seed2=seed2)
     whole = ops.floor(ops.mul(drawn, np.float32(int(maxval) - int(minval))))

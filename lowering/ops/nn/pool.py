@@ -170,12 +170,33 @@ def _counted(
         )
     height, width, channels = sizes
     counts = window_counts(sizes[:2], window, strides, (1, 1), padding)
-    rows, columns = (np.arange(n) * s - b for n, s, b in zip(counts, strides, before, strict=True))
-    first = (rows[:, None, None] * width + columns[:, None]) * channels + np.arange(channels)
+    pixels, distances = numbers_in_windows((height, width), counts, window, strides, (1, 1), before)
+    first = pixels[..., None] * channels + np.arange(channels, dtype=np.int32)
     if batches:
-        first = first + np.arange(batch)[:, None, None, None] * (height * width * channels)
-    distances = (np.arange(window[0])[:, None] * width + np.arange(window[1])) * channels
-    return first.astype(np.int32), distances.reshape(-1).astype(np.int32)
+        first = first + np.arange(batch, dtype=np.int32)[:, None, None, None] * (height * width * channels)
+    return first, distances * np.int32(channels)
+
+
+def numbers_in_windows(
+    sizes: Sequence[int],
+    counts: Sequence[int],
+    window: Sequence[int],
+    strides: Sequence[int],
+    dilations: Sequence[int],
+    before: Sequence[int],
+) -> tuple[np.ndarray, np.ndarray]:
+    """The number of each window's first pixel, row by row, and the distance of its others from that.
+
+    One entry for each spatial axis.   counts: of windows; before: the width of the padding -> i32[counts], i32[n]
+    """
+    steps = [int(np.prod(sizes[axis + 1 :])) for axis in range(len(sizes))]
+    starts = (np.arange(n) * s - b for n, s, b in zip(counts, strides, before, strict=True))
+    others = (np.arange(w) * d for w, d in zip(window, dilations, strict=True))
+    first, distances = (
+        sum(np.meshgrid(*(v * step for v, step in zip(lines, steps, strict=True)), indexing="ij"))
+        for lines in (starts, others)
+    )
+    return np.asarray(first, np.int32), np.asarray(distances, np.int32).reshape(-1)
 
 
 def _refuse_batches(ksize: Sequence[int]) -> None:

@@ -107,6 +107,7 @@ ACTIVATIONS: tuple[Row, ...] = (
     ("hard", lambda x: F.hardtanh(x) + F.hardsigmoid(x) + F.hardswish(x) + F.hardtanh(x, -2.0, 0.5), (X,)),
     ("shrinks", lambda x: F.softshrink(x) + F.hardshrink(x) + F.tanhshrink(x) + F.threshold(x, 0.1, 2.0), (X,)),
     ("softmax", lambda x: F.softmax(x, -1) + F.log_softmax(x, 1) + F.softmax(x, 1) + F.softmin(x, 2), (X,)),
+    ("random slopes", lambda x: F.rrelu(x) + F.rrelu(x, 0.1, 0.5), (X,)),
     ("gates", lambda x: F.glu(x, -1) + F.glu(x, 1).sum(1, keepdim=True)[..., :3] + F.softsign(x[..., :3]), (X,)),
 )
 SHAPES: tuple[Row, ...] = (
@@ -225,6 +226,21 @@ POOLS: tuple[Row, ...] = (
     ("padded volumes", lambda x: F.max_pool3d(x, (1, 3, 3), (1, 2, 2), (0, 1, 1)), (f32(B, 2, 3, 8, 8),)),
     ("volumes of one size", lambda x: F.max_pool3d(x, 3, 1, 1) + F.max_pool3d(x, (3, 1, 1), 1, (1, 0, 0)), (VOLUME,)),
     ("volumes with ceil", lambda x: F.max_pool3d(x, 2, ceil_mode=True), (f32(1, 2, 3, 5, 4),)),
+    ("gaps", lambda x: F.max_pool2d(x, 3, 1, 1, 2) + F.max_pool2d(x, 2, 1, 1, 4), (IMAGE,)),
+    ("uneven gaps", lambda x: F.max_pool2d(x, (3, 2), (2, 1), (1, 0), (2, 3), ceil_mode=True), (f32(B, 3, 11, 9),)),
+    ("gaps over time", lambda x: F.max_pool1d(x, 3, 2, 1, 2), (f32(B, 3, 9),)),
+    ("gaps of open width", lambda x: F.max_pool2d(x, 2, 1, dilation=2), (f32(2, 3, 7, None),)),
+    ("gaps of volumes and images", lambda x: (F.max_pool3d(x, 2, 1, 0, (1, 2, 2)), F.max_pool2d(x[0], 2, 1, 1, 2)), (VOLUMES,)),
+    ("numbers", lambda x: F.max_pool2d(x, 2, return_indices=True), (IMAGE,)),
+    ("numbers of padded windows", lambda x: F.max_pool2d(x, 3, 2, 1, 2, True, return_indices=True), (f32(B, 2, 9, 7),)),
+    ("numbers over time", lambda x: F.max_pool1d(x, 3, 2, 1, ceil_mode=True, return_indices=True), (f32(B, 2, 8),)),
+    ("numbers of one image", lambda x: F.max_pool2d(x[0], 2, return_indices=True), (f32(1, 4, 8, 8),)),
+    ("numbers in volumes", lambda x: F.max_pool3d(x, 2, 1, return_indices=True), (VOLUMES,)),
+    ("back", lambda x: F.max_unpool2d(*F.max_pool2d(x, 2, return_indices=True), 2), (IMAGE,)),
+    ("back with gaps", lambda x: F.max_unpool2d(*F.max_pool2d(x, 2, 3, return_indices=True), 2, 3, 0, (8, 8)), (IMAGE,)),
+    ("back over time", lambda x: F.max_unpool1d(*F.max_pool1d(x, 2, return_indices=True), 2), (f32(B, 4, 8),)),
+    ("back in volumes", lambda x: F.max_unpool3d(*F.max_pool3d(x, 2, return_indices=True), 2), (f32(2, 2, 2, 4, 4),)),
+    ("overlapping back", lambda x: F.max_unpool2d(*F.max_pool2d(x, 3, 2, 1, return_indices=True), 3, 2, 1, (8, 8)), (IMAGE,)),
     ("means of padded volumes", lambda x: F.avg_pool3d(x, 3, 2, 1), (f32(1, 2, 4, 4, 4),)),
 )
 
@@ -232,6 +248,11 @@ POOLS: tuple[Row, ...] = (
 def sampled(mode: str, pads: str, corners: bool) -> Callable[..., Any]:
     """An image read at places, some of them beyond its edges."""
     return lambda x, grid: F.grid_sample(x, grid, mode, pads, corners)
+
+
+def antialiased(mode: str, corners: bool, **how: Any) -> Callable[..., Any]:
+    """An image of another size, smoothed."""
+    return lambda x: F.interpolate(x, mode=mode, align_corners=corners, antialias=True, **how)
 
 
 RESIZES: tuple[Row, ...] = (
@@ -261,6 +282,12 @@ RESIZES: tuple[Row, ...] = (
         (VOLUME, f32(2, 3, 4)),
     ),
     ("bicubic", lambda x: F.interpolate(x, scale_factor=2.0, mode="bicubic"), (IMAGE,)),
+    *(
+        (f"antialiased {mode} {corners} {how}", antialiased(mode, corners, **how), (f32(B, 3, 16, 13),))
+        for mode in ("bilinear", "bicubic")
+        for corners in (False, True)
+        for how in ({"size": (6, 5)}, {"size": (20, 4)}, {"scale_factor": (0.3, 1.7)})
+    ),
     ("linear", lambda x: F.interpolate(x, size=11, mode="linear") + F.interpolate(x, size=11), (f32(B, 4, 8),)),
     ("open", lambda x: F.interpolate(x, scale_factor=2.0, mode="bilinear"), (f32(1, 3, None, None),)),
 )
@@ -362,6 +389,31 @@ def boxes_of(x: Any) -> Any:
     return torch.cat([x[:, :2] - x[:, 2:].abs(), x[:, :2] + x[:, 2:].abs()], 1)
 
 
+def steps(x: Any, count: int, *more: Any) -> tuple[Any, ...]:
+    """As many scales and zero points."""
+    return x, torch.linspace(0.01, 0.03, count), torch.arange(count, dtype=torch.int32) - 1, *more
+
+
+FAKE = torch.fake_quantize_per_tensor_affine
+BY_CHANNEL = torch.fake_quantize_per_channel_affine
+TRAINED: tuple[Row, ...] = (
+    ("one range", lambda x: FAKE(x, 0.02, 3, -128, 127) + FAKE(x, 0.01, 120, 0, 255), (X,)),
+    ("symmetric", lambda x: FAKE(x, 0.02, 0, -127, 127) + FAKE(x, 0.2, 0, -8, 7) + FAKE(x, 1e-4, 0, -32768, 32767), (X,)),
+    ("no type", lambda x: FAKE(x, 0.02, 3, -100, 27) + FAKE(x, 0.1, 2, 0, 20), (X,)),
+    ("tensors", lambda x: FAKE(x, torch.tensor(0.02), torch.tensor(3, dtype=torch.int32), -128, 127), (X,)),
+    ("channels", lambda x: BY_CHANNEL(*steps(x, 6, 2, -128, 127)) + BY_CHANNEL(*steps(x, 4, 1, -8, 7)), (X,)),
+    ("weights", lambda x: F.linear(FAKE(x, 0.02, 3, -128, 127), BY_CHANNEL(*steps(W, 6, 0, -127, 127))), (X,)),
+    ("a computed scale", lambda x: FAKE(x, x.abs().max() / 127, torch.tensor(0, dtype=torch.int32), -127, 127), (X,)),
+)
+DISTINCT: tuple[Row, ...] = (
+    ("elements", lambda i: torch.unique(i), (IDS,)),
+    ("real elements", lambda x: torch.unique(x.round()), (X,)),
+    ("all of them", lambda i: torch.unique(i * 5 % 7 - 2, return_inverse=True, return_counts=True), (i64(None, 4),)),
+    ("slices", lambda i: torch.unique(i, dim=0, return_inverse=True, return_counts=True), (i64(B, 2),)),
+    ("columns", lambda i: torch.unique(i[:3], dim=1, return_inverse=True), (i64(3, None),)),
+    ("runs", lambda i: torch.unique_consecutive(i, return_inverse=True, return_counts=True), (IDS,)),
+    ("runs of slices", lambda i: torch.unique_consecutive(i, return_counts=True, dim=0), (i64(B, 1),)),
+)
 SIGNALS: tuple[Row, ...] = (
     ("spectrum", lambda x: torch.fft.rfft(x).abs() + torch.fft.rfft(x, norm="ortho").real, (X,)),
     ("and back", lambda x: torch.fft.irfft(torch.fft.rfft(x, n=8), n=8), (X,)),

@@ -26,6 +26,8 @@ FAMILIES = {
     "normalizations": rows.NORMALIZATIONS,
     "indexing": rows.INDEXING,
     "detection": rows.DETECTION,
+    "trained ranges": rows.TRAINED,
+    "distinct": rows.DISTINCT,
     "signals": rows.SIGNALS,
     "in jax": rows_in_jax.IN_JAX,
 }

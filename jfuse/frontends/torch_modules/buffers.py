@@ -1,0 +1,103 @@
+"""Buffers that modules write in forward: each is a state, which a call hands to the next one."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from jfuse.errors import ImportFailed
+from jfuse.frontends.torch_modules.tensors import array_of
+from jfuse.ir.states import ExplicitState
+
+_WRITES = frozenset({"BUFFER_MUTATION", "PARAMETER_MUTATION"})
+
+
+@dataclass(frozen=True)
+class Buffer:
+    """A buffer of a module that is a state.
+
+    name: of the state, which is one for all modules that have the buffer. target: what the module calls it.
+    placeholder: what stands for it in the module's graph. initial: what it holds at import. is_written: by this module.
+    """
+
+    name: str
+    target: str
+    placeholder: str
+    initial: np.ndarray
+    is_written: bool
+
+    @property
+    def input(self) -> str:
+        """The name of the input that takes the state."""
+        return f"{self.name}/before"
+
+    @property
+    def output(self) -> str:
+        """The name of the output that gives the state's new value."""
+        return f"{self.name}/after"
+
+
+def is_write(spec: Any) -> bool:
+    """Whether a result of an exported program is what a buffer holds after the call."""
+    return spec.kind.name in _WRITES
+
+
+def refuse_written_inputs(program: Any) -> None:
+    """Raise ImportFailed where a module writes to what it is given."""
+    specs = program.graph_signature.output_specs
+    written = [str(spec.target or spec.arg.name) for spec in specs if spec.kind.name == "USER_INPUT_MUTATION"]
+    if written:
+        raise ImportFailed(
+            f"the module writes to its input {written[0]!r}",
+            found=", ".join(written),
+            remedy="let it return what it makes of it, or keep that in a buffer (register_buffer)",
+        )
+
+
+def buffers_of(programs: Sequence[Any], taken: Collection[str]) -> list[tuple[Buffer, ...]]:
+    """For each program its buffers that any of them writes. Programs share the buffers that are one tensor.
+
+    taken: the names of inputs, which no state has.
+    """
+    names: dict[Hashable, str] = {}
+    for program in programs:
+        for target, tensor in _held(program):
+            if target in _written(program) and _memory(tensor) not in names:
+                used = {*taken, *names.values()}
+                numbered = (target, *(f"{target}_{i}" for i in range(1, len(used) + 1)))
+                names[_memory(tensor)] = next(name for name in numbered if name not in used)
+    return [tuple(_states(program, names)) for program in programs]
+
+
+def explicit_states(buffers: Sequence[Sequence[Buffer]]) -> tuple[ExplicitState, ...]:
+    """The states, each once: a program that writes none of them has no output for it."""
+    found = {b.name: b for each in buffers for b in each}
+    return tuple(ExplicitState(b.name, b.input, b.output, b.initial) for b in found.values())
+
+
+def _states(program: Any, names: Mapping[Hashable, str]) -> Iterator[Buffer]:
+    written = _written(program)
+    placeholders = {spec.target: spec.arg.name for spec in program.graph_signature.input_specs}
+    for target, tensor in _held(program):
+        if _memory(tensor) in names:
+            initial = np.array(array_of(tensor))  # a copy: the module goes on writing to it
+            yield Buffer(names[_memory(tensor)], target, placeholders[target], initial, target in written)
+
+
+def _held(program: Any) -> Iterator[tuple[str, Any]]:
+    """The tensors that a program holds and that are inputs of its graph, by their names."""
+    tensors = {**program.state_dict, **program.constants}
+    for spec in program.graph_signature.input_specs:
+        if hasattr(tensors.get(spec.target), "data_ptr"):
+            yield spec.target, tensors[spec.target]
+
+
+def _written(program: Any) -> set[str]:
+    return {spec.target for spec in program.graph_signature.output_specs if is_write(spec)}
+
+
+def _memory(tensor: Any) -> Hashable:
+    return tensor.data_ptr(), tuple(tensor.shape), tensor.dtype
