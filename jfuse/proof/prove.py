@@ -20,9 +20,11 @@ from jfuse.kernels.control import BodyOp, scan
 from jfuse.kernels.core.op import depends_on_data
 from jfuse.lowering.rule_tools.case_distinctions import families, place_of, run_time_switches
 from jfuse.lowering.rules import need
+from jfuse.proof.f32_steps import rounding_step
 from jfuse.proof.by_equation import agree, largest_difference, runs_by_equation, works_on_bytes
 from jfuse.proof.ranges import integer_limits
 from jfuse.proof.samples import Case, Padded, Sampler, open_shapes
+from jfuse.proof.step_numbers import step_number_uses
 
 # In f64, relative to the largest element of an output: what computes the same differs by about 1e-15, what only
 # resembles it by 0.1 and more. Constants that were folded into each other and rounded to f32 (a forget gate's `+ 1`)
@@ -153,6 +155,13 @@ def _refuse_unexplained(body: Graph, replacement: Graph, claims: Iterable[str]) 
     explained = families(replacement) | frozenset(claims)
     for family, eqn in run_time_switches(body):
         need(family in explained, "unexplained_switch", want=f"a fused op or claim for {family!r}", got=place_of(eqn))
+    if next(step_number_uses(replacement), None) is None:
+        use = next(step_number_uses(body), None)
+        got = None if use is None else place_of(use)
+        need(use is None, "step_number", want="steps that do not depend on their number", got=got)
+    rounding = rounding_step(body)
+    got = None if rounding is None else place_of(rounding)
+    need(rounding is None, "rounds_in_f32", want="a step that computes in f32 as in real numbers", got=got)
 
 
 def _refuse_unchecked_indices(body: Graph, replacement: Graph) -> None:

@@ -167,32 +167,3 @@ def _agrees(run: Run, scale: np.ndarray, shift: np.ndarray, epsilon: float, rows
                 return False
     return True
 
-
-def with_epsilon(body: Graph, norms: Collection[Norm], epsilon: float) -> tuple[Graph, bool]:
-    """The body whose normalizations add another constant to their variances, and whether each of them was found."""
-    changed: dict[Var, Eqn] = {}
-    for norm in norms:
-        between = _between(body, norm.leaf.var, norm.var).eqns
-        own = {e.outputs[0]: e for e in between if _adds(e, norm.epsilon)}
-        if not own:
-            return body, False
-        changed.update(own)
-    eqns = (_with_scalar(e, epsilon) if e.outputs[0] in changed else e for e in body.eqns)
-    return replace(body, eqns=tuple(eqns)), True
-
-
-def _adds(eqn: Eqn, epsilon: float) -> bool:
-    return eqn.op is ops.add and any(_is_about(a, epsilon) for a in eqn.inputs)
-
-
-def _is_about(atom: Atom | None, value: float) -> bool:
-    if not isinstance(atom, Const) or atom.array.size != 1:
-        return False
-    return abs(float(atom.array.reshape(())) - value) <= 1e-5 * value  # measured to about 1e-10 of a variance of 1e-6
-
-
-def _with_scalar(eqn: Eqn, value: float) -> Eqn:
-    inputs = (
-        Const(np.full_like(a.array, value)) if isinstance(a, Const) and a.array.size == 1 else a for a in eqn.inputs
-    )
-    return replace(eqn, inputs=tuple(inputs))
