@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 
 from jfuse.errors import NotFused, RuleError, shown
-from jfuse.ir.graph import Graph
 from jfuse.kernels.core.parameters import Parameters
 from jfuse.users_code import is_ours, users_code
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -20,8 +20,9 @@ from jfuse.kernels.control import BodyOp, scan
 from jfuse.kernels.core.op import depends_on_data
 from jfuse.lowering.rule_tools.case_distinctions import families, place_of, run_time_switches
 from jfuse.lowering.rules import need
-from jfuse.proof.f32_steps import rounding_step
 from jfuse.proof.by_equation import agree, largest_difference, runs_by_equation, works_on_bytes
+from jfuse.proof.f32_steps import rounding_step
+from jfuse.proof.limits import Watched, all_limits, limits_of, stated_limits, watched, without
 from jfuse.proof.ranges import integer_limits
 from jfuse.proof.samples import Case, Padded, Sampler, open_shapes
 from jfuse.proof.step_numbers import step_number_uses
@@ -109,16 +110,50 @@ def prove(
     if by_equation:
         return Proof(*largest_difference(body, replacement, sampler, tolerance, seed, largest_error))
     pair = _Pair.of(body, replacement, tolerance, is_masked=bool(masks))
+    proof, cases = _compared(pair, sampler, seed)
+    return _beyond_limits(pair, sampler, cases, seed, proof)
+
+
+def _compared(pair: _Pair, sampler: Sampler, seed: int) -> tuple[Proof, Sequence[Case]]:
+    """What a comparison gave, and the cases that it was made of."""
+    body = pair.body
     sizes = open_shapes([v.type for v in body.inputs])
     every = [Case.of(s, _SAMPLES) for s in sizes]
     cheap = _short_cases(pair, sizes)
     if not cheap:
-        return pair.compare(sampler, every, seed)
+        return pair.compare(sampler, every, seed), every
     try:
-        return pair.compare(sampler, cheap, seed)
+        return pair.compare(sampler, cheap, seed), cheap
     except NotFused:
         # The body may be right at its own length alone (it reads step 19 as the last one): that is what counts.
-        return pair.compare(sampler, every, seed)
+        return pair.compare(sampler, every, seed), every
+
+
+def _beyond_limits(pair: _Pair, sampler: Sampler, cases: Sequence[Case], seed: int, proof: Proof) -> Proof:
+    """The proof with samples beyond the limits of the body's case distinctions; raises NotFused where they differ.
+
+    Limits that the replacement does not have must have samples on both sides. Initial states that are known to be zero
+    are drawn as well, where the replacement is right for any: from zero, few steps reach no limit.
+    """
+    own, others = limits_of(pair.body), all_limits(pair.replacement)
+    stated = without(stated_limits(pair.replacement), own)
+    got = f"an operator that clips at {stated}"
+    need(not stated, "unseen_limit", want=f"limits of the body: {sorted(own)}", got=got)
+    if not own:
+        return proof
+    watch = watched(pair.body, without(own, others))
+    beyond = sampler.beyond(max(own))
+    try:
+        pair.compare(free := replace(sampler, held={}), cases[:1], seed)
+        beyond = free.beyond(max(own)) if sampler.held else beyond
+    except NotFused:
+        pass  # right for the initial states that are known, which is what counts
+    more = pair.compare(beyond, cases, seed)
+    crossed = {i for of in (sampler, beyond) for i in _crossed(watch, of, cases, seed)}
+    left = [a for i, a in enumerate(watch.limits) if i not in crossed] + list(watch.hidden)
+    want = "a fused op with the same limits, or values on both sides of each"
+    need(not left, "unseen_limit", want=want, got=f"a case distinction at {', '.join(f'{a:g}' for a in left)}")
+    return Proof(proof.samples + more.samples, max(proof.error, more.error), proof.nan_for_infinities)
 
 
 def _short_cases(pair: _Pair, sizes: Sequence[tuple[tuple[int, ...], ...]]) -> list[Case]:
@@ -131,6 +166,18 @@ def _short_cases(pair: _Pair, sizes: Sequence[tuple[tuple[int, ...], ...]]) -> l
         return [Case.of(sizes[0], _FEW), *(Case.of(s, _SAMPLES) for s in short)] if short else []
     short = _shortened(pair, [(sizes[0], _SHORT[0]), (sizes[2], _SHORT[1])])
     return [Case.of(sizes[1], _FEW), *(Case.of(s, _SAMPLES) for s in short)] if short else []
+
+
+def _crossed(watch: Watched, sampler: Sampler, cases: Sequence[Case], seed: int) -> Iterator[int]:
+    """The numbers of the watched limits that some samples are below and others above."""
+    run = quick_jit(jax.vmap(lambda *sample: evaluate(watch.graph, sample)))
+    for case in cases if watch.limits else ():
+        with jax.enable_x64(True):
+            values = [np.asarray(v) for v in run(*sampler.draw(case, seed))]
+        for number, (limit, array) in enumerate(zip(watch.limits, values, strict=True)):
+            finite = array[np.isfinite(array)]
+            if (finite < limit).any() and (finite > limit).any():
+                yield number
 
 
 def _bound(graph: Graph, constants: Sequence[np.ndarray | None]) -> Graph:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 
 import numpy as np
@@ -16,7 +16,7 @@ from jfuse.lowering.rule_tools.case_distinctions import switch_of
 from jfuse.proof.inputs import concrete
 from jfuse.proof.ranges import integer_limits
 
-_SCALES = (1e-2, 0.1, 1.0, 10.0)
+_SCALES = (1e-4, 1e-2, 0.1, 1.0, 10.0)
 _MOST_ELEMENTS = 2**21  # of all inputs of one case together
 _MOST_COMPARED = 16
 _LEAST_WITH_INFINITIES = 8  # samples of a case: of fewer none has infinities
@@ -89,6 +89,8 @@ class Sampler:
     largest: int
     padded: Mapping[Var, Padded]
     held: Mapping[Var, np.ndarray]
+    scales: Sequence[float] = _SCALES
+    is_steady: bool = False
 
     @classmethod
     def of(
@@ -104,6 +106,13 @@ class Sampler:
         first = graphs[0]
         limits, compared = integer_limits(first), compared_constants(graphs)
         return cls(first.inputs, limits, compared, _largest_size(first), padded, held)
+
+    def beyond(self, limit: float) -> Sampler:
+        """A sampler of numbers around a limit and far beyond it, whose rows and steps are alike in every other sample.
+
+        What enters a state in the same direction at each step makes it as large as it can grow.
+        """
+        return replace(self, scales=(1.0, 10.0, limit, 10 * limit), is_steady=True)
 
     def draw(self, case: Case, seed: int) -> list[np.ndarray]:
         """One array for each input, samples along the first axis; f32 is drawn as f64."""
@@ -133,8 +142,14 @@ class Sampler:
 
     def _floats(self, random: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
         array = random.standard_normal(shape)
-        scales = random.choice(_SCALES, shape[0])
+        scales = random.choice(self.scales, shape[0])
         array *= scales.reshape(-1, *[1] * (len(shape) - 1))
+        if self.is_steady and len(shape) > 2:
+            array[::2] = (
+                array[::2]
+                .reshape(-1, int(np.prod(shape[1:-1])), shape[-1])[:, :1]
+                .reshape(-1, *[1] * (len(shape) - 2), shape[-1])
+            )
         array[0] = 0.0
         if len(shape) > 1:
             array[4::5, :1] = 0.0  # one row of zeros among others

@@ -144,4 +144,3 @@ def _counts(eqn: Eqn) -> bool:
     if eqn.op is ops.cast:
         return eqn.outputs[0].type.dtype in _WIDE
     return eqn.op.moves is not None or (eqn.op in _COUNTING and _meets_small(eqn))
-

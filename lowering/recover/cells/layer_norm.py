@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from itertools import islice
 
 import numpy as np
@@ -11,11 +11,10 @@ import numpy as np
 from jfuse.errors import JfuseError
 from jfuse.ir.dims import is_known
 from jfuse.ir.evaluate import evaluate
-from jfuse.ir.graph import Atom, Const, Eqn, Graph, Var
+from jfuse.ir.graph import Eqn, Graph, Var
 from jfuse.ir.types import DType
 from jfuse.ir.walk import live_eqns, substitute_graph, with_float
 from jfuse.kernels import ops
-from jfuse.lowering.recover.algebra.expressions import Norm
 from jfuse.lowering.recover.algebra.forms import Dependence, concrete_zeros
 from jfuse.lowering.rule_tools.case_distinctions import run_time_switches
 
@@ -166,4 +165,3 @@ def _agrees(run: Run, scale: np.ndarray, shift: np.ndarray, epsilon: float, rows
             if not np.allclose(run(z), wanted, rtol=0, atol=_EXACT * np.abs(wanted).max()):
                 return False
     return True
-
