@@ -11,6 +11,7 @@ import numpy as np
 
 from jfuse.errors import JfuseError, NotFused
 from jfuse.ir.compilation import quick_jit
+from jfuse.ir.dims import is_known, symbols_of
 from jfuse.ir.evaluate import evaluate, large_constants, shared_program, with_constants
 from jfuse.ir.graph import Atom, Const, Eqn, Graph, Var
 from jfuse.ir.text import format_graph
@@ -36,6 +37,8 @@ TOLERANCE = 1e-9
 ROUNDED = 1e-7
 _SAMPLES = 64  # of each case
 _FEW = 3  # where a case is long
+_LONGEST, _LONG, _MIDDLE, _LEAST = 259, 67, 17, 5  # steps, where their number is open
+_MOST_PRODUCTS = 2**25  # weights times steps times samples, for one row
 _SHORT = (1, 3)  # steps at which a longer recurrence is compared as well
 
 
@@ -117,8 +120,9 @@ def prove(
 def _compared(pair: _Pair, sampler: Sampler, seed: int) -> tuple[Proof, Sequence[Case]]:
     """What a comparison gave, and the cases that it was made of."""
     body = pair.body
-    sizes = open_shapes([v.type for v in body.inputs])
-    every = [Case.of(s, _SAMPLES) for s in sizes]
+    steps, most = _long_runs(body)
+    sizes = open_shapes([v.type for v in body.inputs], steps)
+    every = [Case.of(s, most if steps and i == 2 else _SAMPLES) for i, s in enumerate(sizes)]
     cheap = _short_cases(pair, sizes)
     if not cheap:
         return pair.compare(sampler, every, seed), every
@@ -127,6 +131,20 @@ def _compared(pair: _Pair, sampler: Sampler, seed: int) -> tuple[Proof, Sequence
     except NotFused:
         # The body may be right at its own length alone (it reads step 19 as the last one): that is what counts.
         return pair.compare(sampler, every, seed), every
+
+
+def _long_runs(body: Graph) -> tuple[dict[str, int], int]:
+    """For each open number of steps how many to run in the longest samples, and how many of these: few of large loops.
+
+    More than 256 where integers could wrap, else enough for an end that is cut off or filled in to show.
+    """
+    loops = [e for e in body.eqns if e.op is scan and not is_known(e.params["length"])]
+    inside = [v for e in loops for inner in e.bodies for i in all_eqns(inner) for v in i.outputs]
+    long = _LONGEST if any(v.type.dtype.is_integer for v in inside) else _LONG
+    weights = sum(a.array.size for e in all_eqns(body) for a in e.inputs if isinstance(a, Const))
+    names = {name for e in loops for name in symbols_of(e.params["length"])}
+    steps = next((s for s in (long, _MIDDLE) if _FEW * s * max(weights, 1) <= _MOST_PRODUCTS), _LEAST)
+    return dict.fromkeys(names, steps), max(_FEW, min(_SAMPLES, _MOST_PRODUCTS // (max(weights, 1) * steps)))
 
 
 def _beyond_limits(pair: _Pair, sampler: Sampler, cases: Sequence[Case], seed: int, proof: Proof) -> Proof:

@@ -21,6 +21,7 @@ _MOST_ELEMENTS = 2**21  # of all inputs of one case together
 _MOST_COMPARED = 16
 _LEAST_WITH_INFINITIES = 8  # samples of a case: of fewer none has infinities
 _INFINITE = 0.1  # of the elements of such a sample
+_NO_STEPS: Mapping[str, int] = MappingProxyType({})
 _LARGEST_INTEGER = 100  # for integers that no dimension gives a bound for
 
 
@@ -38,15 +39,18 @@ class Case:
         return cls(tuple(shapes), max(3, min(most, _MOST_ELEMENTS // max(1, elements))))
 
 
-def open_shapes(types: Sequence[TensorType]) -> list[tuple[tuple[int, ...], ...]]:
-    """Three sets of shapes for types with symbols (batch 1, 2 and 5 where that is the symbol), one without."""
+def open_shapes(types: Sequence[TensorType], steps: Mapping[str, int] = _NO_STEPS) -> list[tuple[tuple[int, ...], ...]]:
+    """Three sets of shapes for types with symbols (batch 1, 2 and 9 where that is the symbol), one without.
+
+    steps: for symbols that loops run over, how many steps the last set has.
+    """
     names = sorted({name for t in types for d in t.shape for name in symbols_of(d)})
     if not names:
         return [tuple(concrete(t.shape, {}) for t in types)]
     choices = [
         {name: 1 for name in names},
         {name: 2 + i for i, name in enumerate(names)},
-        {name: 5 if i == 0 else 1 + i for i, name in enumerate(names)},
+        {name: steps.get(name, 9 if i == 0 else 1 + i) for i, name in enumerate(names)},
     ]
     return [_positive(types, sizes) for sizes in choices]
 
@@ -172,7 +176,8 @@ class Sampler:
         least, most = np.iinfo(dtype).min, np.iinfo(dtype).max
         array = random.integers(max(least, -3), min(most, self.largest + 3), shape).astype(dtype)
         edges = np.array([e for e in (least, -1, 0, self.largest - 1, self.largest, most) if least <= e <= most], dtype)
-        return np.where(random.random(shape) < 0.2, random.choice(edges, shape), array)
+        array = np.where(random.random(shape) < 0.2, random.choice(edges, shape), array)
+        return np.where(random.random(shape) < 0.1, random.integers(least, most, shape, dtype, endpoint=True), array)
 
 
 def _put_infinities(random: np.random.Generator, array: np.ndarray) -> None:
