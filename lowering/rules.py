@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 
 from jfuse.errors import NotFused, RuleError, shown
-from jfuse.ir.graph import Graph
 from jfuse.kernels.core.parameters import Parameters
 from jfuse.users_code import is_ours, users_code
 
@@ -112,14 +111,13 @@ class Proposal:
     """The reading of a loop by a recover rule: the role of each operand, the weights and the attributes.
 
     operands: name in the composite -> position among the scan's operands. constants: arrays derived from the body, by
-    name; f64 where f32 would round them. attributes: keyword arguments for the fusion rule. body: the step that is
-    meant, where the fused op differs from the source by less than f32 can tell. It is a proposal: `fuse` proves it.
+    name; f64 where f32 would round them. attributes: keyword arguments for the fusion rule. It is a proposal: `fuse`
+    compares it with the loop.
     """
 
     operands: Mapping[str, int]
     constants: Mapping[str, np.ndarray] = field(default_factory=dict)
     attributes: Mapping[str, Any] = field(default_factory=dict)
-    body: Graph | None = None
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -11,6 +11,7 @@ import numpy as np
 
 from jfuse.errors import JfuseError, NotFused
 from jfuse.ir.compilation import quick_jit
+from jfuse.ir.dims import is_known, symbols_of
 from jfuse.ir.evaluate import evaluate, large_constants, shared_program, with_constants
 from jfuse.ir.graph import Atom, Const, Eqn, Graph, Var
 from jfuse.ir.text import format_graph
@@ -21,8 +22,11 @@ from jfuse.kernels.core.op import depends_on_data
 from jfuse.lowering.rule_tools.case_distinctions import families, place_of, run_time_switches
 from jfuse.lowering.rules import need
 from jfuse.proof.by_equation import agree, largest_difference, runs_by_equation, works_on_bytes
+from jfuse.proof.f32_steps import rounding_step
+from jfuse.proof.limits import Watched, all_limits, limits_of, stated_limits, watched, without
 from jfuse.proof.ranges import integer_limits
 from jfuse.proof.samples import Case, Padded, Sampler, open_shapes
+from jfuse.proof.step_numbers import step_number_uses
 
 # In f64, relative to the largest element of an output: what computes the same differs by about 1e-15, what only
 # resembles it by 0.1 and more. Constants that were folded into each other and rounded to f32 (a forget gate's `+ 1`)
@@ -33,6 +37,8 @@ TOLERANCE = 1e-9
 ROUNDED = 1e-7
 _SAMPLES = 64  # of each case
 _FEW = 3  # where a case is long
+_LONGEST, _LONG, _MIDDLE, _LEAST = 259, 67, 17, 5  # steps, where their number is open
+_MOST_PRODUCTS = 2**25  # weights times steps times samples, for one row
 _SHORT = (1, 3)  # steps at which a longer recurrence is compared as well
 
 
@@ -107,16 +113,65 @@ def prove(
     if by_equation:
         return Proof(*largest_difference(body, replacement, sampler, tolerance, seed, largest_error))
     pair = _Pair.of(body, replacement, tolerance, is_masked=bool(masks))
-    sizes = open_shapes([v.type for v in body.inputs])
-    every = [Case.of(s, _SAMPLES) for s in sizes]
+    proof, cases = _compared(pair, sampler, seed)
+    return _beyond_limits(pair, sampler, cases, seed, proof)
+
+
+def _compared(pair: _Pair, sampler: Sampler, seed: int) -> tuple[Proof, Sequence[Case]]:
+    """What a comparison gave, and the cases that it was made of."""
+    body = pair.body
+    steps, most = _long_runs(body)
+    sizes = open_shapes([v.type for v in body.inputs], steps)
+    every = [Case.of(s, most if steps and i == 2 else _SAMPLES) for i, s in enumerate(sizes)]
     cheap = _short_cases(pair, sizes)
     if not cheap:
-        return pair.compare(sampler, every, seed)
+        return pair.compare(sampler, every, seed), every
     try:
-        return pair.compare(sampler, cheap, seed)
+        return pair.compare(sampler, cheap, seed), cheap
     except NotFused:
         # The body may be right at its own length alone (it reads step 19 as the last one): that is what counts.
-        return pair.compare(sampler, every, seed)
+        return pair.compare(sampler, every, seed), every
+
+
+def _long_runs(body: Graph) -> tuple[dict[str, int], int]:
+    """For each open number of steps how many to run in the longest samples, and how many of these: few of large loops.
+
+    More than 256 where integers could wrap, else enough for an end that is cut off or filled in to show.
+    """
+    loops = [e for e in body.eqns if e.op is scan and not is_known(e.params["length"])]
+    inside = [v for e in loops for inner in e.bodies for i in all_eqns(inner) for v in i.outputs]
+    long = _LONGEST if any(v.type.dtype.is_integer for v in inside) else _LONG
+    weights = sum(a.array.size for e in all_eqns(body) for a in e.inputs if isinstance(a, Const))
+    names = {name for e in loops for name in symbols_of(e.params["length"])}
+    steps = next((s for s in (long, _MIDDLE) if _FEW * s * max(weights, 1) <= _MOST_PRODUCTS), _LEAST)
+    return dict.fromkeys(names, steps), max(_FEW, min(_SAMPLES, _MOST_PRODUCTS // (max(weights, 1) * steps)))
+
+
+def _beyond_limits(pair: _Pair, sampler: Sampler, cases: Sequence[Case], seed: int, proof: Proof) -> Proof:
+    """The proof with samples beyond the limits of the body's case distinctions; raises NotFused where they differ.
+
+    Limits that the replacement does not have must have samples on both sides. Initial states that are known to be zero
+    are drawn as well, where the replacement is right for any: from zero, few steps reach no limit.
+    """
+    own, others = limits_of(pair.body), all_limits(pair.replacement)
+    stated = without(stated_limits(pair.replacement), own)
+    got = f"an operator that clips at {stated}"
+    need(not stated, "unseen_limit", want=f"limits of the body: {sorted(own)}", got=got)
+    if not own:
+        return proof
+    watch = watched(pair.body, without(own, others))
+    beyond = sampler.beyond(max(own))
+    try:
+        pair.compare(free := replace(sampler, held={}), cases[:1], seed)
+        beyond = free.beyond(max(own)) if sampler.held else beyond
+    except NotFused:
+        pass  # right for the initial states that are known, which is what counts
+    more = pair.compare(beyond, cases, seed)
+    crossed = {i for of in (sampler, beyond) for i in _crossed(watch, of, cases, seed)}
+    left = [a for i, a in enumerate(watch.limits) if i not in crossed] + list(watch.hidden)
+    want = "a fused op with the same limits, or values on both sides of each"
+    need(not left, "unseen_limit", want=want, got=f"a case distinction at {', '.join(f'{a:g}' for a in left)}")
+    return Proof(proof.samples + more.samples, max(proof.error, more.error), proof.nan_for_infinities)
 
 
 def _short_cases(pair: _Pair, sizes: Sequence[tuple[tuple[int, ...], ...]]) -> list[Case]:
@@ -129,6 +184,18 @@ def _short_cases(pair: _Pair, sizes: Sequence[tuple[tuple[int, ...], ...]]) -> l
         return [Case.of(sizes[0], _FEW), *(Case.of(s, _SAMPLES) for s in short)] if short else []
     short = _shortened(pair, [(sizes[0], _SHORT[0]), (sizes[2], _SHORT[1])])
     return [Case.of(sizes[1], _FEW), *(Case.of(s, _SAMPLES) for s in short)] if short else []
+
+
+def _crossed(watch: Watched, sampler: Sampler, cases: Sequence[Case], seed: int) -> Iterator[int]:
+    """The numbers of the watched limits that some samples are below and others above."""
+    run = quick_jit(jax.vmap(lambda *sample: evaluate(watch.graph, sample)))
+    for case in cases if watch.limits else ():
+        with jax.enable_x64(True):
+            values = [np.asarray(v) for v in run(*sampler.draw(case, seed))]
+        for number, (limit, array) in enumerate(zip(watch.limits, values, strict=True)):
+            finite = array[np.isfinite(array)]
+            if (finite < limit).any() and (finite > limit).any():
+                yield number
 
 
 def _bound(graph: Graph, constants: Sequence[np.ndarray | None]) -> Graph:
@@ -153,6 +220,13 @@ def _refuse_unexplained(body: Graph, replacement: Graph, claims: Iterable[str]) 
     explained = families(replacement) | frozenset(claims)
     for family, eqn in run_time_switches(body):
         need(family in explained, "unexplained_switch", want=f"a fused op or claim for {family!r}", got=place_of(eqn))
+    if next(step_number_uses(replacement), None) is None:
+        use = next(step_number_uses(body), None)
+        got = None if use is None else place_of(use)
+        need(use is None, "step_number", want="steps that do not depend on their number", got=got)
+    rounding = rounding_step(body)
+    got = None if rounding is None else place_of(rounding)
+    need(rounding is None, "rounds_in_f32", want="a step that computes in f32 as in real numbers", got=got)
 
 
 def _refuse_unchecked_indices(body: Graph, replacement: Graph) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 
 import numpy as np
@@ -16,11 +16,12 @@ from jfuse.lowering.rule_tools.case_distinctions import switch_of
 from jfuse.proof.inputs import concrete
 from jfuse.proof.ranges import integer_limits
 
-_SCALES = (1e-2, 0.1, 1.0, 10.0)
+_SCALES = (1e-4, 1e-2, 0.1, 1.0, 10.0)
 _MOST_ELEMENTS = 2**21  # of all inputs of one case together
 _MOST_COMPARED = 16
 _LEAST_WITH_INFINITIES = 8  # samples of a case: of fewer none has infinities
 _INFINITE = 0.1  # of the elements of such a sample
+_NO_STEPS: Mapping[str, int] = MappingProxyType({})
 _LARGEST_INTEGER = 100  # for integers that no dimension gives a bound for
 
 
@@ -38,15 +39,18 @@ class Case:
         return cls(tuple(shapes), max(3, min(most, _MOST_ELEMENTS // max(1, elements))))
 
 
-def open_shapes(types: Sequence[TensorType]) -> list[tuple[tuple[int, ...], ...]]:
-    """Three sets of shapes for types with symbols (batch 1, 2 and 5 where that is the symbol), one without."""
+def open_shapes(types: Sequence[TensorType], steps: Mapping[str, int] = _NO_STEPS) -> list[tuple[tuple[int, ...], ...]]:
+    """Three sets of shapes for types with symbols (batch 1, 2 and 9 where that is the symbol), one without.
+
+    steps: for symbols that loops run over, how many steps the last set has.
+    """
     names = sorted({name for t in types for d in t.shape for name in symbols_of(d)})
     if not names:
         return [tuple(concrete(t.shape, {}) for t in types)]
     choices = [
         {name: 1 for name in names},
         {name: 2 + i for i, name in enumerate(names)},
-        {name: 5 if i == 0 else 1 + i for i, name in enumerate(names)},
+        {name: steps.get(name, 9 if i == 0 else 1 + i) for i, name in enumerate(names)},
     ]
     return [_positive(types, sizes) for sizes in choices]
 
@@ -89,6 +93,8 @@ class Sampler:
     largest: int
     padded: Mapping[Var, Padded]
     held: Mapping[Var, np.ndarray]
+    scales: Sequence[float] = _SCALES
+    is_steady: bool = False
 
     @classmethod
     def of(
@@ -104,6 +110,13 @@ class Sampler:
         first = graphs[0]
         limits, compared = integer_limits(first), compared_constants(graphs)
         return cls(first.inputs, limits, compared, _largest_size(first), padded, held)
+
+    def beyond(self, limit: float) -> Sampler:
+        """A sampler of numbers around a limit and far beyond it, whose rows and steps are alike in every other sample.
+
+        What enters a state in the same direction at each step makes it as large as it can grow.
+        """
+        return replace(self, scales=(1.0, 10.0, limit, 10 * limit), is_steady=True)
 
     def draw(self, case: Case, seed: int) -> list[np.ndarray]:
         """One array for each input, samples along the first axis; f32 is drawn as f64."""
@@ -133,8 +146,14 @@ class Sampler:
 
     def _floats(self, random: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
         array = random.standard_normal(shape)
-        scales = random.choice(_SCALES, shape[0])
+        scales = random.choice(self.scales, shape[0])
         array *= scales.reshape(-1, *[1] * (len(shape) - 1))
+        if self.is_steady and len(shape) > 2:
+            array[::2] = (
+                array[::2]
+                .reshape(-1, int(np.prod(shape[1:-1])), shape[-1])[:, :1]
+                .reshape(-1, *[1] * (len(shape) - 2), shape[-1])
+            )
         array[0] = 0.0
         if len(shape) > 1:
             array[4::5, :1] = 0.0  # one row of zeros among others
@@ -157,7 +176,8 @@ class Sampler:
         least, most = np.iinfo(dtype).min, np.iinfo(dtype).max
         array = random.integers(max(least, -3), min(most, self.largest + 3), shape).astype(dtype)
         edges = np.array([e for e in (least, -1, 0, self.largest - 1, self.largest, most) if least <= e <= most], dtype)
-        return np.where(random.random(shape) < 0.2, random.choice(edges, shape), array)
+        array = np.where(random.random(shape) < 0.2, random.choice(edges, shape), array)
+        return np.where(random.random(shape) < 0.1, random.integers(least, most, shape, dtype, endpoint=True), array)
 
 
 def _put_infinities(random: np.random.Generator, array: np.ndarray) -> None:

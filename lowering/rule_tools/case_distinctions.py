@@ -9,7 +9,7 @@ from jfuse.ir.walk import all_eqns
 from jfuse.kernels.control import EXACT
 from jfuse.kernels.core.op import builtin_ops
 
-_CLIPS = ("cell_clip", "proj_clip")
+CLIPS = ("cell_clip", "proj_clip")
 
 
 def switch_of(eqn: Eqn) -> str | None:
@@ -25,7 +25,7 @@ def families(graph: Graph) -> frozenset[str]:
     """The families of all case distinctions in a graph, those of fused activations and clips included."""
     found = {switch_of(eqn) for eqn in all_eqns(graph)}
     found |= {_of_activation(eqn) for eqn in all_eqns(graph)}
-    found |= {"clip" for eqn in all_eqns(graph) if any(eqn.params.get(name) for name in _CLIPS)}
+    found |= {"clip" for eqn in all_eqns(graph) if any(eqn.params.get(name) for name in CLIPS)}
     return frozenset(f for f in found if f is not None)
 
 

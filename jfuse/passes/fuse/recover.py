@@ -144,8 +144,7 @@ def _composite(name: str, eqn: Eqn, found: Proposal) -> Eqn:
     inputs = {role: Var(atom.type) for role, atom in named.items()}
     operands = tuple(inputs[by_place[i]] if i in by_place else a for i, a in enumerate(eqn.inputs))
     results = tuple(Var(out.type) for out in eqn.outputs)
-    bodies = eqn.bodies if found.body is None else (found.body,)
-    stepping = replace(eqn, inputs=operands, outputs=results, bodies=bodies)
+    stepping = replace(eqn, inputs=operands, outputs=results)
     body = Graph("step", tuple(inputs.values()), (stepping,), results)
     params = {"name": name, "arguments": tuple(named), "attributes": tuple(found.attributes.items())}
     return Eqn(composite, tuple(named.values()), eqn.outputs, params, eqn.source, (body,))

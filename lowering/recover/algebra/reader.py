@@ -163,7 +163,7 @@ class ExpressionReader:
 
     def _elementwise(self, eqn: Eqn, index: np.ndarray) -> Expr | None:
         op = eqn.op
-        if not op.elementwise or len(eqn.outputs) != 1:
+        if not op.elementwise or len(eqn.outputs) != 1 or _computes_integers(eqn):
             return None
         shape = self._array(eqn.outputs[0]).shape
         operands = [self.read(a, _broadcast(self._array(a).shape, shape)[index]) for a in eqn.inputs if a is not None]
@@ -199,6 +199,13 @@ class ExpressionReader:
 
     def _observe(self, eqn: Eqn, results: tuple[Any, ...]) -> None:
         self._arrays.update((out, np.asarray(r)) for out, r in zip(eqn.outputs, results, strict=True))
+
+
+def _computes_integers(eqn: Eqn) -> bool:
+    """Whether an equation gives integers, which wrap and cut, or makes floats of some: no analytic function does."""
+    (out,) = eqn.outputs
+    source = eqn.inputs[0] if eqn.op is ops.cast else None
+    return out.type.dtype.is_integer or (source is not None and source.type.dtype.is_integer)
 
 
 def _has_loops(eqn: Eqn) -> bool:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from itertools import islice
 
 import numpy as np
@@ -11,11 +11,10 @@ import numpy as np
 from jfuse.errors import JfuseError
 from jfuse.ir.dims import is_known
 from jfuse.ir.evaluate import evaluate
-from jfuse.ir.graph import Atom, Const, Eqn, Graph, Var
+from jfuse.ir.graph import Eqn, Graph, Var
 from jfuse.ir.types import DType
 from jfuse.ir.walk import live_eqns, substitute_graph, with_float
 from jfuse.kernels import ops
-from jfuse.lowering.recover.algebra.expressions import Norm
 from jfuse.lowering.recover.algebra.forms import Dependence, concrete_zeros
 from jfuse.lowering.rule_tools.case_distinctions import run_time_switches
 
@@ -166,33 +165,3 @@ def _agrees(run: Run, scale: np.ndarray, shift: np.ndarray, epsilon: float, rows
             if not np.allclose(run(z), wanted, rtol=0, atol=_EXACT * np.abs(wanted).max()):
                 return False
     return True
-
-
-def with_epsilon(body: Graph, norms: Collection[Norm], epsilon: float) -> tuple[Graph, bool]:
-    """The body whose normalizations add another constant to their variances, and whether each of them was found."""
-    changed: dict[Var, Eqn] = {}
-    for norm in norms:
-        between = _between(body, norm.leaf.var, norm.var).eqns
-        own = {e.outputs[0]: e for e in between if _adds(e, norm.epsilon)}
-        if not own:
-            return body, False
-        changed.update(own)
-    eqns = (_with_scalar(e, epsilon) if e.outputs[0] in changed else e for e in body.eqns)
-    return replace(body, eqns=tuple(eqns)), True
-
-
-def _adds(eqn: Eqn, epsilon: float) -> bool:
-    return eqn.op is ops.add and any(_is_about(a, epsilon) for a in eqn.inputs)
-
-
-def _is_about(atom: Atom | None, value: float) -> bool:
-    if not isinstance(atom, Const) or atom.array.size != 1:
-        return False
-    return abs(float(atom.array.reshape(())) - value) <= 1e-5 * value  # measured to about 1e-10 of a variance of 1e-6
-
-
-def _with_scalar(eqn: Eqn, value: float) -> Eqn:
-    inputs = (
-        Const(np.full_like(a.array, value)) if isinstance(a, Const) and a.array.size == 1 else a for a in eqn.inputs
-    )
-    return replace(eqn, inputs=tuple(inputs))

@@ -130,7 +130,7 @@ def with_mask(found: Proposal, mask: Mask, inputs: Sequence[Var], carries: Seque
             operands["fill"] = inputs.index(other)
     need(names.count("y_fill") <= 1, "masked_output", want="one collected result", got=names)
     attributes = {**found.attributes, "results": tuple(names), "counts": mask.counts}
-    return Proposal(operands, constants, attributes, found.body)
+    return Proposal(operands, constants, attributes)
 
 
 def _atom(eqn: Eqn, place: int) -> Atom:

@@ -193,11 +193,14 @@ def _moved(eqn: Eqn, axis: int) -> tuple[int, bool] | None:
     if eqn.op in (ops.expand_dims, ops.squeeze, ops.reshape):
         return _through_units(operand, result, axis)
     source, wanted = operand.type.dtype, result.type.dtype
-    if eqn.op is ops.cast and (
-        wanted.is_float or source in (wanted, DType.bool) or source.is_integer is wanted.is_integer
-    ):
+    if eqn.op is ops.cast and (wanted.is_float or source in (wanted, DType.bool) or _holds_steps(source, wanted)):
         return axis, False
     return None
+
+
+def _holds_steps(source: DType, wanted: DType) -> bool:
+    """Whether a CAST between integers wraps no number of steps, nor lengths: below 32 bits it may."""
+    return source.is_integer and wanted.is_integer and wanted.numpy.itemsize >= 4
 
 
 def _through_units(operand: Atom, result: Var, axis: int) -> tuple[int, bool] | None:
