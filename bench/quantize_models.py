@@ -213,7 +213,7 @@ SETS: Mapping[str, ModelSet] = {
     "trained": ModelSet(
         {n: Source(t.build, t.draw) for n, t in TRAINED.items()},
         128,
-        64,
+        256,
         ("dynamic", "int8", "int16x8"),
         is_varied=False,
     ),

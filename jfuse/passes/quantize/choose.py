@@ -28,6 +28,13 @@ RangeOf = Callable[[Observed, str, int], tuple[float, float]]
 _WRAPS = (
     "its gates may reach so far that its kernel's 32 bits wrap around; smaller inputs, such as normalized ones, do not"
 )
+_COARSE = (
+    "the channels that it reads have ranges so unlike that one step of a product is more than a hundred of its result: "
+    "scale its inputs alike, as a normalization does"
+)
+_MOST_MULTIPLIER = 2.0**7
+"""How many steps of a result the step of a product may be. XNNPACK refuses 2^8, and the kernels of 16 bits shift by 7
+at most (MultiplyByQuantizedMultiplier of int64_t)."""
 _FARTHEST = 1e30
 """Numbers beyond it stand for infinity, as what pads the windows of a maximum: a range does not reach that far."""
 
@@ -77,6 +84,7 @@ class Choice:
         self._places: dict[tuple[Eqn, int], Hashable] = {}
         self._parts: dict[tuple[Eqn, str], tuple[float, float]] = {}
         integers = {eqn: forms[eqn].rule for eqn in graph.eqns if forms[eqn].kind == "integer"}
+        self._integers = integers
         self._trained = trained_ranges(graph, integers)
         self._fixed = {v: f for eqn, rule in integers.items() if (f := _fixed(eqn, rule)) for v in eqn.outputs}
         self._faded = faded_ranges(graph, integers, self.seen)
@@ -207,7 +215,17 @@ class Choice:
             return "its operands' steps are too large for the kernel"
         if row.not_negative and any(slot.quantization.zero_point[0] > FIRST[slot.dtype] for slot in slots):
             return "the kernel fails for negative numbers, which the integers of its operand could stand for"
-        return None
+        return _COARSE if self._is_coarse(eqn) else None
+
+    def _is_coarse(self, eqn: Eqn) -> bool:
+        """Whether the step of a product with constant weights is too many steps of its result."""
+        weights = [c for w in operands_of(eqn).weights if isinstance(c := eqn.inputs[w.operand], Const)]
+        if not weights:
+            return False
+        largest = max(float(np.abs(const.array).max(initial=0)) for const in weights)
+        step = largest / (2 ** (self._integers[eqn].weight_bits - 1) - 1) * input_scale(self, eqn)
+        result = self.of_value(eqn.outputs[0], self._integers[eqn].activations)
+        return result is not None and step >= _MOST_MULTIPLIER * result.quantization.scale[0]
 
     def seen(self, atom: Atom) -> tuple[float, float]:
         """The least and greatest number of a value, up to what a kernel's fixed scale holds."""

@@ -21,6 +21,10 @@ from jfuse.tflite.targets.table import integer_types
 from jfuse.tflite.targets.target import Target
 
 _MOST_STEPS = 127  # of 8 bits, from 0 on
+EVERY_STEP = (
+    'its kernel rounds what it reads to 8 bits in every step: QuantizeRule("float") for it is nearer to the model, and '
+    "larger"
+)
 Kind = Literal["float", "halves", "weights", "integer"]
 """float: as it is. halves: constants in f16. weights: float operands, integer weights. integer: all in integers."""
 
@@ -123,7 +127,7 @@ def weight_form(eqn: Eqn, rule: QuantizeRule) -> EqnForm:
         return EqnForm("float", rule, "its kernel takes all weights in few bits or none, and some are no floats")
     if not all(is_finite(const) for _, const in found):
         return EqnForm("float", rule, "its weights hold NaNs or infinities")
-    return EqnForm("weights", rule)
+    return EqnForm("weights", rule, EVERY_STEP if row.together and rule.mode == "dynamic" else "")
 
 
 def _operand(eqn: Eqn, index: int) -> Atom | None:

@@ -190,6 +190,40 @@ def test_a_bias_that_its_type_cannot_hold_enlarges_the_scale_of_the_weights() ->
     assert _snr(model, program, calls) > 40
 
 
+FEATURES = np.array([1e5, 1e-2, 1e-2, 1e-2] * 4, np.float32)
+PRODUCTS = {
+    "FULLY_CONNECTED": lambda x: ops.fully_connected(x, drawn(8, 16) / FEATURES, drawn(8)),
+    "CONV_2D": lambda x: ops.conv_2d(_places(x), drawn(8, 1, 1, 16) / FEATURES, drawn(8), **CONV),
+    "TRANSPOSE_CONV": lambda x: ops.transpose_conv(
+        [3, 1, 1, 8], drawn(8, 1, 1, 16) / FEATURES, _places(x), None, padding="SAME", stride_w=1, stride_h=1
+    ),
+    "DEPTHWISE_CONV_2D": lambda x: ops.depthwise_conv_2d(
+        _places(x), drawn(1, 3, 3, 16) / FEATURES, drawn(16), depth_multiplier=1, **CONV
+    ),
+}
+
+
+def _places(x: Any) -> Any:
+    return ops.reshape(x, np.array([3, 1, 1, 16], np.int32))
+
+
+@pytest.mark.parametrize("recipe", ["int8", "int16x8"])
+@pytest.mark.parametrize("name", PRODUCTS)
+def test_products_with_steps_far_larger_than_those_of_the_result_stay_float(name: str, recipe: str) -> None:
+    """XNNPACK refuses to allocate what would be multiplied by 256 and more."""
+    program, calls = program_of(PRODUCTS[name], ROWS), [{"x0": drawn(3, 16, seed=i) * FEATURES} for i in range(4)]
+    model = calibrated(program, Recipe.named(recipe), calls)
+    assert any("ranges so unlike" in line.reason for line in model.report.quantized)
+    assert _snr(model, program, calls) > 100
+
+
+def test_products_with_steps_a_little_larger_than_those_of_the_result_are_integers() -> None:
+    features = np.array([10, 1, 1, 1] * 4, np.float32)
+    program = program_of(lambda x: ops.fully_connected(x, drawn(8, 16) / features, drawn(8)), ROWS)
+    model = calibrated(program, INT8, [{"x0": drawn(3, 16, seed=i) * features} for i in range(4)])
+    assert "i8 activations" in {line.form for line in model.report.quantized if line.op == "fully_connected"}
+
+
 @SLOW
 @pytest.mark.parametrize(
     "function",

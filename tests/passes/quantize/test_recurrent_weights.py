@@ -10,6 +10,7 @@ import pytest
 
 import jfuse
 from jfuse.kernels import ops
+from jfuse.passes.quantize.forms import EVERY_STEP
 from jfuse.running.interpreter import LiteRt
 from tests.kernels.fused.lstm_oracle import LSTM, written
 from tests.models.keras_libraries import awake
@@ -50,7 +51,7 @@ def test_integer_weights_of_an_open_batch(name: str) -> None:
     model, lite = converted(name, "dynamic")
     assert min(snrs(model, lite)) > 30
     fused = [q for q in lite.report.quantized if "sequence" in str(q)]
-    assert [q.reason for q in fused] == [""] * len(fused)
+    assert [(q.form, q.reason) for q in fused] == [("i8 weights", EVERY_STEP)] * len(fused)
     assert bool(fused) == (name != "gru")
 
 
@@ -58,7 +59,7 @@ def test_one_number_a_step() -> None:
     """Its weights have one element for each unit, and the kernel takes all weights in few bits or none."""
     model = awake(keras.Sequential([keras.Input((9, 1), batch_size=1), layers.LSTM(40)]))
     (told,) = jfuse.convert(model, verify=False, quantize="dynamic").report.quantized
-    assert str(told) == "1 unidirectional_sequence_lstm: i8 weights"
+    assert str(told).startswith("1 unidirectional_sequence_lstm: i8 weights, as its kernel rounds")
 
 
 @pytest.mark.parametrize("recipe", ["dynamic", pytest.param("int8", marks=pytest.mark.slow)])
@@ -125,7 +126,7 @@ def test_every_variant_of_the_lstm(of: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     ("features", "units", "form", "reason"),
     [
-        (16, 48, "i8 weights", ""),  # 768 of each gate for the inputs, 2,304 for the output before
+        (16, 48, "i8 weights", EVERY_STEP),  # 768 of each gate for the inputs, 2,304 for the output before
         (3, 8, "float", "its weights have fewer than 1024 elements"),  # 4 * 8 * (3 + 8) = 352
     ],
 )
@@ -148,4 +149,4 @@ def test_svdf() -> None:
     lite = quantized(program, jfuse.Recipe.named("dynamic"))
     for found in in_litert(lite, [call] * 3, delegates=True):
         assert snr_db(found, wanted) > 30
-    assert [str(line) for line in lite.report.quantized] == ["1 svdf: i8 weights"]
+    assert [(q.op, q.form, q.reason) for q in lite.report.quantized] == [("svdf", "i8 weights", EVERY_STEP)]
