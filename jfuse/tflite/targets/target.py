@@ -56,6 +56,11 @@ class Target:
     further_types: Mapping[str, frozenset[DType]] = field(default_factory=dict)
     custom: frozenset[str] = frozenset()
 
+    @property
+    def has_xnnpack(self) -> bool:
+        """Whether LiteRT runs the file on processors: its float kernels and XNNPACK are there."""
+        return self.runs is None or self.compiled_model
+
     def takes_further(self, eqn: Eqn, dtype: DType) -> bool:
         """Whether a kernel takes activations of a type that LiteRT's does not take."""
         return dtype in self.further_types.get(str(eqn.op.builtin), ()) and self.why_not(eqn) is None
