@@ -79,7 +79,8 @@ def lower(
     padding: what the caller promises of every mask: the steps that do not count stand on the "right", or on the "left".
     loop: the form of recurrences that do not fuse: "while", "unroll", or "auto", whichever is faster.
     prefer: "fused" takes every fusion; "speed" leaves a recurrence a loop where that was measured to be faster in
-        LiteRT (XNNPACK does not take fused ops); "size" takes every fusion, and of each loop the smallest form.
+        LiteRT (XNNPACK does not take fused ops); "size" takes every fusion, and of each loop the smallest form. "auto"
+        takes every fusion, but of an LSTM in 8 bits in LiteRT the fastest form that is about as small as any.
     machine: the processor whose measurements count where a form is chosen: "zen4", "zen4-avx2" (without AVX-512) or
         "emerald-rapids"; "any" takes the form by which none of them loses much.
     forms: for single recurrences, by their source as `report.loops` and `report.fused` name it, the form that they take

@@ -18,7 +18,7 @@ if TYPE_CHECKING:  # the command line has its values and defaults from here befo
 STATES = ("source", "reset", "keep", "io")
 PADDINGS = (None, "right", "left")
 LOOPS = ("auto", "while", "unroll")
-PREFERENCES = ("fused", "speed", "size")
+PREFERENCES = ("auto", "fused", "speed", "size")
 PRECISIONS = ("float32", "source")
 ANY_MACHINE = "any"
 MACHINES = (ANY_MACHINE, "zen4", "zen4-avx2", "emerald-rapids")
@@ -56,7 +56,7 @@ class RecurrenceOptions:
     state: str = "source"
     padding: str | None = None
     loop: str = "auto"
-    prefer: str = "fused"
+    prefer: str = "auto"
     machine: str = ANY_MACHINE
     forms: Mapping[str, str] = field(default_factory=dict)
     whiles: frozenset[str] | None = None

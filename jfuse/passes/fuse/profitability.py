@@ -23,7 +23,7 @@ HOISTED_US = 5e-6  # a byte of weights and a row, in a product for all steps at 
 # How many times as long as plain ops fused ones may take. Over sequences they were measured at 0.4 to 6.4 times the
 # fastest other form (bench/loops.py), single steps at 1.5 to 3 times plain ops: who prefers fused ops prefers them all
 # the same.
-SLOWER = {"fused": 8.0, "speed": 1.0, "size": inf}
+SLOWER = {"auto": 8.0, "fused": 8.0, "speed": 1.0, "size": inf}
 # How many times the bytes of constants a loop may excuse: a mask or a bias within a norm adds a column to the weights,
 # a projection to more values than units adds rows. Straight code excuses nothing but small matrices.
 LARGER = 2.0

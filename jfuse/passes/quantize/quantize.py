@@ -30,6 +30,7 @@ from jfuse.passes.quantize.product_moments import ProductMoments, wanted_moments
 from jfuse.passes.quantize.ranges.spelled_ranges import has_trained_ranges, with_spelled_ranges
 from jfuse.passes.quantize.ranges.trained import with_ends
 from jfuse.passes.quantize.ranges.trained_bits import in_trained_bits
+from jfuse.passes.quantize.recurrence_forms import in_fast_forms
 from jfuse.passes.quantize.respell import respelled
 from jfuse.passes.quantize.value_ranges import ValueRanges, observed_together
 from jfuse.passes.quantize.weights import WeightsInFewBits
@@ -54,6 +55,7 @@ def quantize(program: Program, ctx: Context) -> Program:
         recipe = recipe.without_ranges()
     program = program.with_graphs(lambda graph: _without_dynamic_scales(graph, ctx, recipe))
     program = _equalized(program, ctx, recipe)
+    program, recipe = in_fast_forms(program, recipe, ctx)
     if recipe.needs_ranges:
         program = program.with_graphs(lambda graph: _with_spelled_ranges(graph, ctx, recipe))
         program = with_signatures(program, lambda s: respelled(s, recipe, ctx))

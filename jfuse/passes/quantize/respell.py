@@ -31,6 +31,12 @@ def respelled(signature: Signature, recipe: Recipe, ctx: Context) -> Signature:
     looped = ctx.sub.in_loops(graph, replace(ctx, recurrence=replace(ctx.recurrence, whiles=None)))
     # Operators that loops are made with may have no integers either, as zeros of an open size.
     new = replace(signature, graph=graph if looped is graph else respell(looped, recipe, ctx.target, small=small))
+    return in_graph(signature, new.graph)
+
+
+def in_graph(signature: Signature, graph: Graph) -> Signature:
+    """The signature with another graph; states whose operator is gone are no longer in its state tensor."""
+    new = replace(signature, graph=graph)
     without = _in_operators(signature) - _in_operators(new)
     states = (replace(s, home="variable") if s.name in without else s for s in signature.states)
     return replace(new, states=tuple(states))

@@ -36,6 +36,11 @@ class SeveralTargets(Target):
         """Whether LiteRT's times on this machine say something of one of them."""
         return any(part.is_timed_here for part in self.parts)
 
+    @property
+    def has_xnnpack(self) -> bool:
+        """Whether all of them are LiteRT on processors: elsewhere the fused operators of integers are as fast."""
+        return all(part.has_xnnpack for part in self.parts)
+
     def takes_further(self, eqn: Eqn, dtype: DType) -> bool:
         """Whether all of them take activations of a type that LiteRT's kernel does not take."""
         return all(part.takes_further(eqn, dtype) for part in self.parts)

@@ -70,6 +70,11 @@ class Target:
         """Whether LiteRT's times on this machine say something of it."""
         return self.accelerator is None and (self.in_interpreter or self.compiled_model)
 
+    @property
+    def has_xnnpack(self) -> bool:
+        """Whether LiteRT runs the file on processors: its float kernels and XNNPACK are there."""
+        return self.in_interpreter or self.compiled_model
+
     def takes_further(self, eqn: Eqn, dtype: DType) -> bool:
         """Whether a kernel takes activations of a type that LiteRT's does not take."""
         return dtype in self.further_types.get(str(eqn.op.builtin), ()) and self.why_not(eqn) is None

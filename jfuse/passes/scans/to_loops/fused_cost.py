@@ -19,6 +19,9 @@ DOT_US = 0.002  # a row of a matrix: a dot product, however short
 PRODUCT_US = 7.8e-5  # a product of a weight and a number; XNNPACK, which does not take fused ops, needs less
 FUSED_CONSTANTS = ("MATRIX_US", "DOT_US", "PRODUCT_US")
 """In the order of `FusedSize.features`."""
+# The same of an LSTM with int8 weights and float activations: bench/recurrences_in_8_bits.py, 32 to 256 units.
+_HYBRID_US = (0.04, 0.0044, 1.4e-5)
+_INTEGER_US = 0.036  # a row of a matrix in an LSTM of integers, of eight for each unit: it computes number by number
 
 
 @dataclass(frozen=True)
@@ -66,6 +69,14 @@ class FusedSize:
     def modelled(self) -> float:
         """The time of one invoke by the model alone, in microseconds."""
         return sum(count * us for count, us in zip(self.features(), (MATRIX_US, DOT_US, PRODUCT_US), strict=True))
+
+    def hybrid_microseconds(self) -> float:
+        """About the time of one invoke with int8 weights and float activations, in microseconds."""
+        return sum(count * us for count, us in zip(self.features(), _HYBRID_US, strict=True))
+
+    def integer_microseconds(self) -> float:
+        """About the time of one invoke of an LSTM in integers, in microseconds."""
+        return self.steps * self.rows * self.dots * _INTEGER_US
 
     def place(self) -> tuple[float, ...]:
         """Where the operator is among others, one unit of length for each factor e of its steps and matrices."""

@@ -129,7 +129,10 @@ class Room:
     worth: float = 1.05
 
 
-ROOMS = {"fused": Room(), "speed": Room(abreast=MAX_OPERATORS, bytes=12 << 20, worth=1.0), "size": Room()}
+ROOMS = {
+    **dict.fromkeys(("auto", "fused", "size"), Room()),
+    "speed": Room(abreast=MAX_OPERATORS, bytes=12 << 20, worth=1.0),
+}
 """By what is preferred: files and memory that stay small, or all that was fastest on some machine."""
 WHILE_OPERATORS = 16
 """About so many operators' bytes does a WHILE of one step a turn take besides its step: it, its condition and counter,

@@ -157,7 +157,7 @@ class _Visitor:
             return LoopSpelling.named(asked_for)
         loop_form = self._ctx.recurrence.loop
         prefer, kept = self._ctx.recurrence.prefer, self._ctx.recurrence.whiles
-        if (loop_form, prefer) == ("auto", "fused") and kept is not None:
+        if loop_form == "auto" and prefer in ("auto", "fused") and kept is not None:
             loop_form = "while" if str(loop.eqn.source) in kept or not is_known(loop.length) else "unroll"
         if loop_form == "unroll" or (loop_form == "auto" and not self._ctx.target.has("WHILE")):
             if not is_known(loop.length):

@@ -1,0 +1,218 @@
+"""LSTMs in 8 bits where LiteRT runs them: the fastest of the forms that are about as small as the smallest.
+
+LiteRT's kernel of integers computes one number after the other: it takes 3 to 8 times as long as that of floats, and 20
+times as long as a loop whose products XNNPACK makes. What a step computes element by element is floats in each of the
+other forms, between products with int8 weights: in integers of 8 bits it loses 6 to 12 dB beside the fused kernel,
+whose cells have 16 bits, and LiteRT's operators of 16 bits make a loop that takes three times as long as floats.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from math import inf
+from typing import Any
+
+from jfuse.ir.graph import Eqn, Graph, Program, Signature, Source, Var
+from jfuse.ir.states import with_signatures
+from jfuse.ir.trace import at_source
+from jfuse.ir.walk import all_eqns, with_bodies
+from jfuse.kernels import ops
+from jfuse.kernels.control import scan
+from jfuse.lowering.instead.step_by_step import in_plain_steps
+from jfuse.passes.context import Context
+from jfuse.passes.options import FUSED, RecurrenceOptions
+from jfuse.passes.quantize.forms import facts, own_form, rule_of
+from jfuse.passes.quantize.respell import in_graph
+from jfuse.passes.rewrite import rewrite
+from jfuse.passes.scans.to_loops.fused_cost import FusedSize
+from jfuse.passes.scans.to_loops.loop_cost import ROOMS, WHILE_OPERATORS, LoopSize, LoopSpelling, fastest
+from jfuse.quantization.recipe import QuantizeRule, Recipe
+from jfuse.tflite.names import equation_name
+
+LARGER = 1.2
+"""How many times the bytes of the smallest form another one may have."""
+_LSTMS = (ops.unidirectional_sequence_lstm, ops.bidirectional_sequence_lstm, ops.lstm)
+_ROUNDS = 2  # both directions become one each, a single step a sequence, before they become steps
+# Bytes of files of LSTMs of 32 to 256 units: an operator with its results; what stands beside weights; a scale.
+_OPERATOR_BYTES, _FILE_BYTES, _SCALE_BYTES = 133, 3800, 4
+_FLOAT_BYTES = 4
+
+
+def in_fast_forms(program: Program, recipe: Recipe, ctx: Context) -> tuple[Program, Recipe]:
+    """The program with LSTMs in 8 bits in the form that LiteRT runs fastest, and the recipe with rules for these.
+
+    Both as they are where the target has other kernels, where all must be integers, and where fused operators are asked
+    for.
+    """
+    if not ctx.target.has_xnnpack or recipe.int8_only or ctx.recurrence.prefer == FUSED:
+        return program, recipe
+    forms = _FastForms(recipe, ctx)
+    changed = with_signatures(program, forms.signature)
+    return changed, replace(recipe, rules=(*recipe.rules, *forms.rules))
+
+
+@dataclass(frozen=True)
+class _Lstm:
+    """An LSTM that may have another form.
+
+    rule: what its weights are quantized by there. source: of its steps. inside: of what a step computes besides
+    products. is_integer: whether the recipe wants integers.
+    """
+
+    eqn: Eqn
+    rule: QuantizeRule
+    source: Source
+    inside: Source
+    is_integer: bool
+    size: FusedSize
+
+
+@dataclass(frozen=True)
+class _FastForms:
+    """The choice at work.   rules: for what was changed so far. names: of all equations, those of steps as well"""
+
+    recipe: Recipe
+    ctx: Context
+    rules: list[QuantizeRule] = field(default_factory=list)
+    names: set[str] = field(default_factory=set)
+
+    def signature(self, signature: Signature) -> Signature:
+        """The signature with each LSTM as it is, for a rule that leaves it floats, or as steps in a loop."""
+        self.names.update(map(equation_name, all_eqns(signature.graph)))
+        lstms = [found for eqn in all_eqns(signature.graph) if (found := self._lstm(eqn)) is not None]
+        loops = self._loops(signature.graph, lstms)
+        for lstm in lstms:
+            self._note(lstm, loops.get(lstm.eqn.outputs[0]))
+        if not loops:
+            return signature
+        options = self.ctx.recurrence
+        changed = {lstm.eqn.outputs[0]: lstm for lstm in lstms if lstm.eqn.outputs[0] in loops}
+        forms = {str(changed[var].source): form.short for var, form in loops.items()} if options.loop == "auto" else {}
+        apart = replace(self.ctx, recurrence=replace(options, whiles=None, forms={**options.forms, **forms}))
+        return in_graph(signature, self.ctx.sub.in_loops(_in_steps(signature.graph, changed), apart))
+
+    def _lstm(self, eqn: Eqn) -> _Lstm | None:
+        """An equation as an LSTM that may have another form; None where it has none, or the user asks for this one."""
+        if eqn.op not in _LSTMS or self.ctx.recurrence.forms.get(str(eqn.source)) == FUSED:
+            return None
+        rule, size = rule_of(eqn, self.recipe), FusedSize.of(eqn)
+        is_integer = (rule.mode, rule.activation_bits, rule.symmetric) == ("integer", 8, False)
+        if size is None or not (is_integer or rule.mode == "dynamic"):
+            return None
+        hybrid = replace(rule, mode="dynamic", regex=".*", op="*")
+        if own_form(eqn, Recipe((hybrid,)), self.ctx.target).kind != "weights":
+            return None
+        return _Lstm(eqn, hybrid, self._source(eqn.source), self._source(Source()), is_integer, size)
+
+    def _source(self, source: Source) -> Source:
+        """A source within this one, with a name that no other equation has."""
+        count = 0
+        while (name := "/".join(filter(None, (source.node, f"steps_{count}" if count else "steps")))) in self.names:
+            count += 1
+        self.names.add(name)
+        return replace(source, node=name)
+
+    def _loops(self, graph: Graph, lstms: Sequence[_Lstm]) -> dict[Var, LoopSpelling]:
+        """The LSTMs that are faster as loops, by their first results, with the forms of these."""
+        options = self.ctx.recurrence
+        if not lstms or options.prefer == "size" or not self.ctx.target.has("WHILE"):
+            return {}
+        steps = self.ctx.sub.last_steps(_in_steps(graph, {lstm.eqn.outputs[0]: lstm for lstm in lstms}))
+        scans: dict[Source, list[Eqn]] = {}
+        for eqn in all_eqns(steps):
+            if eqn.op is scan:
+                scans.setdefault(eqn.source, []).append(eqn)
+        found = ((lstm.eqn.outputs[0], _faster(lstm.size, scans.get(lstm.source, ()), options)) for lstm in lstms)
+        return {var: form for var, form in found if form is not None}
+
+    def _note(self, lstm: _Lstm, form: LoopSpelling | None) -> None:
+        """Add the rule for an LSTM, and to the report what it is instead of integers."""
+        sources = (lstm.eqn.source,) if form is None else (lstm.source, lstm.inside)
+        names = "|".join(re.escape(equation_name(replace(lstm.eqn, source=source))) for source in sources)
+        op = str(lstm.eqn.op.builtin) if form is None else "*"
+        if form is not None or lstm.is_integer:
+            self.rules.append(replace(lstm.rule, regex=f"^({names})$", op=op, min_elements=0))
+        if lstm.is_integer:
+            is_now = "one operator" if form is None else f"steps ({form})"
+            slower = lstm.size.integer_microseconds() / lstm.size.modelled()
+            self.ctx.report.notes.append(
+                f"{lstm.eqn.source}: the LSTM is {is_now} with int8 weights between floats; LiteRT's operator of "
+                f'integers, which prefer="fused" writes, takes about {slower:.1f} times as long as that of floats'
+            )
+
+
+def _in_steps(graph: Graph, lstms: Mapping[Var, _Lstm]) -> Graph:
+    """The graph with LSTMs, by their first results, as scans of their sources, in bodies too."""
+    return _named(_scanned(graph, lstms), {lstm.source: lstm.inside for lstm in lstms.values()})
+
+
+def _scanned(graph: Graph, lstms: Mapping[Var, _Lstm]) -> Graph:
+    graph = with_bodies(graph, lambda body: _scanned(body, lstms))
+    ours = {lstm.source for lstm in lstms.values()}
+
+    def visit(eqn: Eqn) -> Sequence[Any] | None:
+        if eqn.op not in _LSTMS or not (eqn.outputs[0] in lstms or eqn.source in ours):
+            return None
+        with at_source(eqn.source if eqn.source in ours else lstms[eqn.outputs[0]].source):
+            return in_plain_steps(eqn)
+
+    for _ in range(_ROUNDS):
+        graph = rewrite(graph, visit)
+    return graph
+
+
+def _named(graph: Graph, inside: Mapping[Source, Source]) -> Graph:
+    """The graph with what steps compute named for rules: products after their scan, the others by a short name.
+
+    The scan's name in all of them would be a twentieth of the file of 32 units.
+    """
+
+    def named(eqn: Eqn) -> Eqn:
+        bodies = tuple(_named(body, inside) for body in eqn.bodies)
+        if eqn.op is scan and eqn.source in inside:
+            short = inside[eqn.source]
+            bodies = tuple(replace(b, eqns=tuple(_as_of(e, eqn.source, short) for e in b.eqns)) for b in bodies)
+        return replace(eqn, bodies=bodies) if eqn.bodies else eqn
+
+    return replace(graph, eqns=tuple(map(named, graph.eqns)))
+
+
+def _as_of(eqn: Eqn, product: Source, other: Source) -> Eqn:
+    return replace(eqn, source=product if facts(eqn).weights else other)
+
+
+def _faster(size: FusedSize, scans: Sequence[Eqn], options: RecurrenceOptions) -> LoopSpelling | None:
+    """The form of loops that take less time than an operator with int8 weights; None where none that fits does.
+
+    scans: of all directions, alike. Their products are with weights of 8 bits.
+    """
+    if not scans:
+        return None
+    (body,), params = scans[0].bodies, scans[0].params
+    rows = body.inputs[params["consts"] + params["carries"] :], body.outputs[params["carries"] :]
+    given, collected = ([atom.type for atom in part] for part in rows)
+    floats = LoopSize.of(body, params["length"], given, collected)
+    loop = replace(floats, weights=floats.weights // _FLOAT_BYTES)
+    room = ROOMS[options.prefer]
+    most = inf if options.prefer == "speed" else _most_operators(size, len(scans))
+    form = fastest(
+        loop,
+        replace(room, operators=int(min(room.operators, most))),
+        options.machine,
+        unroll=options.loop != "while",
+    )
+    us, in_one_us = len(scans) * loop.microseconds(form, options.machine), size.hybrid_microseconds()
+    # The shortest loop may be larger than that where otherwise the file would be slower than in floats.
+    is_allowed = loop.added_operators(form) <= most or in_one_us > size.modelled()
+    return form if is_allowed and us < in_one_us else None
+
+
+def _most_operators(size: FusedSize, loops: int) -> float:
+    """How many operators steps may have, so that a file is no more than `LARGER` times as large as with one operator.
+
+    Beside them stand what a WHILE takes, and a scale for each row of the matrices.
+    """
+    more = (LARGER - 1) * (size.weights + _FLOAT_BYTES * size.dots / 2 + _FILE_BYTES) - _SCALE_BYTES * size.dots
+    return more / loops / _OPERATOR_BYTES - WHILE_OPERATORS
