@@ -13,10 +13,14 @@ from jfuse.errors import JfuseError, need_choice, shown
 from jfuse.last_resort import only_jfuse_errors
 from jfuse.limits import DEFAULT_LIMITS, Limits, need_limits
 from jfuse.model import Model
-from jfuse.sides import sides_of, with_runtimes, with_source_in_f32
+from jfuse.running.device import Device
+from jfuse.sides import sides_of, with_device, with_runtimes, with_source_in_f32
 from jfuse.verification.options import EDGES, FindingOptions, SamplingOptions, VerifyOptions
 from jfuse.verification.result import Verification
 from jfuse.verification.verify import OnProgress, verify_sides
+
+_BACKENDS = ("cpu", "gpu", "tpu", "cuda", "rocm")
+"""Devices of XLA; what has another name is a command."""
 
 
 @only_jfuse_errors("verification")
@@ -70,7 +74,9 @@ def verify(
         ids and lengths at both ends; "nan" NaNs and infinities, too; "none" nothing of these. Where an overflow
         or a rounding of the input itself decides, edges are left out, with a note.
     empty: also a batch of no rows, where the first axis is open.
-    device: "cpu" or "gpu" for XLA; by default jax's own choice.
+    device: "cpu" or "gpu" for XLA; by default jax's own choice. Anything else is a command that starts a Python which
+        has ai-edge-litert somewhere else, as "ssh pi@host python3": the file of `a` is run there as well, without
+        anything being installed, and in its CompiledModel where `runtimes` has that.
     save_failing: a folder; where outputs differ, the calls that show it are written there as a .npz file.
     shrink: how many runs at most to spend on a smaller input that fails as well.
     equations: also compare every intermediate value, in one call: `equations` of the result has the error along the
@@ -96,9 +102,11 @@ def verify(
         FindingOptions(save_failing, shrink, equations),
         tolerance,
     )
-    with _on(device):
+    elsewhere = None if device is None or device in _BACKENDS else Device(device)
+    with _on(device if elsewhere is None else None):
         sides = with_source_in_f32(sides_of(a, b if b is not None else reference, unsafe=unsafe, limits=limits))
         sides = with_runtimes(sides, runtimes)
+        sides = sides if elsewhere is None else with_device(sides, elsewhere, runtimes)
         found = verify_sides(sides, options, on_progress)
     if isinstance(a, Model):
         a.report.compared(found.differences, found.notes)
@@ -111,8 +119,6 @@ def _on(device: str | None) -> Iterator[None]:
         yield
         return
     try:
-        if not isinstance(device, str):
-            raise RuntimeError
         chosen = jax.devices(device)[0]
     except RuntimeError as error:
         raise JfuseError(

@@ -28,6 +28,8 @@ from jfuse.quantization.recipe import Recipe
 from jfuse.quantization.recipe_json import recipe_of
 from jfuse.quantization.statistics import Statistics
 from jfuse.quantized_sizes import source_bytes
+from jfuse.running.device import Device
+from jfuse.running.loaded_file import asked
 from jfuse.tflite.associated_files import with_files_of
 from jfuse.tflite.mapped_file import read_file
 from jfuse.tflite.targets.catalog import target_named
@@ -47,6 +49,7 @@ def quantize(
     prefer: str = RecurrenceOptions.prefer,
     strict: bool = LoweringOptions.strict,
     verify: bool = True,
+    device: str | None = None,
     unsafe: bool = False,
     on_stage: OnStage = lambda stage: None,
 ) -> Model:
@@ -64,11 +67,14 @@ def quantize(
     loop, prefer: as `lower` has them. By default the loops of a .tflite file stay in the form that they have.
     strict: a recipe that makes nothing smaller is an error, beside what `lower` has; else `report.warnings` tells it.
     verify: measure in LiteRT how far the outputs are from the float model's; `report.noise` has it in decibels.
+    device: a command that starts a Python with ai-edge-litert elsewhere, as `jfuse.verify` has it: the noise is
+        measured there as well.
 
     Raises VerifyFailed where the file says nothing of what the model says, JfuseError where the target is not reached.
     """
-    is_goal = target is not None and not isinstance(target, str | list | tuple)
-    wanted = Goal.of(target) if is_goal else None
+    wanted = None if target is None or isinstance(target, Sequence) else Goal.of(target)
+    there = None if device is None else Device(device)
+    about = None if there is None else asked(there)  # before anything slow
     named = recipe_of(recipe)  # refuses None, which `lower` takes for no recipe
     on_stage("import")
     model = source if isinstance(source, Model) else load(source, unsafe=unsafe)
@@ -76,7 +82,7 @@ def quantize(
     options = LoweringOptions(
         recurrence=RecurrenceOptions(loop=loop, prefer=prefer),
         quantization=QuantizationOptions(named, data, source_bytes=source_bytes(source)),
-        target=LoweringOptions.target if target is None or is_goal else target,
+        target=target if isinstance(target, Sequence) else LoweringOptions.target,
         strict=strict,
     )
     lite = lowered(model, options, PIPELINE, on_stage)
@@ -92,7 +98,8 @@ def quantize(
     if verify and lite.unquantized is not None:
         on_stage("verify")
         started = time.perf_counter()
-        lite.report.noise = noise_of(lite, lite.unquantized, data)
+        lite.report.noise = noise_of(lite, lite.unquantized, data, there)
+        lite.report.notes += [] if about is None else [f"the noise was also measured on {about}"]
         lite.report.notes += unmeasured(lite.program)
         lite.report.latency = latency_of(lite, lite.unquantized)
         lite.report.seconds["verify"] = time.perf_counter() - started

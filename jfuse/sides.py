@@ -20,6 +20,8 @@ from jfuse.option_values import names_of
 from jfuse.passes.legalize.float_precision import in_f32
 from jfuse.proof.inputs import open_sizes
 from jfuse.quantization.real_boundaries import with_real_boundaries
+from jfuse.running.device import Device
+from jfuse.running.loaded_file import asked
 from jfuse.running.micro import has_micro
 from jfuse.running.partition import without_body
 from jfuse.tflite.mapped_file import read_file
@@ -145,8 +147,25 @@ def with_runtimes(sides: Sides, runtimes: Sequence[str]) -> Sides:
     return sides
 
 
-_MICRO = "tflite-micro"
-_RUNNERS: Mapping[str, type[InMicro | InCompiledModel]] = {_MICRO: InMicro, "compiled-model": InCompiledModel}
+def with_device(sides: Sides, device: Device, runtimes: Sequence[str] = ()) -> Sides:
+    """The sides with the subjects' file in LiteRT on a device, in CompiledModel there where `runtimes` has that.
+
+    Raises JfuseError where there is no file, or LiteRT does not start there.
+    """
+    if sides.data is None or sides.model is None:
+        raise JfuseError("there is no file for the device to run", remedy="a .tflite file, or a lowered model")
+    program, limits = sides.model.program, sides.model.limits or DEFAULT_LIMITS
+    about = asked(device, limits)
+    runners: list[Subject] = [InLiteRt(sides.data, program, f"LiteRT on {about.name}", limits, device)]
+    if _COMPILED in runtimes:
+        compiled = InCompiledModel(sides.data, program, limits, f"CompiledModel on {about.name}", device)
+        compiled.process().close()  # it may not be there, which is told before anything slow
+        runners.append(compiled)
+    return replace(sides, subjects=(*sides.subjects, *runners), device=str(about))
+
+
+_MICRO, _COMPILED = "tflite-micro", "compiled-model"
+_RUNNERS: Mapping[str, type[InMicro | InCompiledModel]] = {_MICRO: InMicro, _COMPILED: InCompiledModel}
 
 
 def _rounds_otherwise(model: Model) -> bool:

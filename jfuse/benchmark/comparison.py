@@ -23,6 +23,8 @@ from jfuse.loading import load
 from jfuse.model import Model
 from jfuse.passes.context import OnStage
 from jfuse.running.cores import cores
+from jfuse.running.device import Device
+from jfuse.running.loaded_file import asked
 from jfuse.running.worker import LiteRtFailed, Refused
 from jfuse.tflite.mapped_file import read_file
 from jfuse.tflite.targets.file_operators import operators_of
@@ -54,6 +56,7 @@ def bench(
     seconds: float = SECONDS,
     limit_s: float = _LIMIT_S,
     modules: Sequence[str] = (),
+    device: str | None = None,
     unsafe: bool = False,
     limits: Limits = DEFAULT_LIMITS,
     on_stage: OnStage = lambda stage: None,
@@ -69,6 +72,8 @@ def bench(
     threads: of LiteRT. XLA takes as many as it likes. profile: also time each operator alone, with one thread.
     seconds: of calls for each file and number of threads. limit_s: what one conversion may take.
     modules: names of Python modules to import before, as for layers of your own.
+    device: a command that starts a Python with ai-edge-litert elsewhere, as `jfuse.verify` has it: files are timed and
+        compared there. Conversions and XLA run here.
     Raises JfuseError where the source cannot be loaded: then there is nothing to measure.
     """
     if not isinstance(source, str | Path):
@@ -80,9 +85,11 @@ def bench(
     if not threads or min(threads) < 1:
         raise JfuseError("threads= are positive numbers", found=list(threads))
     what = BenchmarkSource(Path(source), signatures, shapes, batch, unsafe, tuple(modules))
+    there = None if device is None else Device(device)
+    about = None if there is None else asked(there, limits)  # before anything slow
     on_stage("import")
     model = load(what.path, limits=limits, **what.load)
-    bench_ = _Bench(model, what, limits, on_stage)
+    bench_ = _Bench(model, what, limits, on_stage, there)
     files = dict(bench_.files(None if against is None else Path(against), limit_s))
     rows = bench_.measured(files, tuple(threads), seconds)
     rows = [bench_.compared(row, files[row.name].data) for row in rows]
@@ -90,7 +97,8 @@ def bench(
         rows = [bench_.profiled(row, files[row.name].data) for row in rows]
     signature = model.program.signatures[0]
     inputs = {n: str(v.type) for n, v in zip(signature.input_names, signature.graph.inputs, strict=False)}
-    return Benchmark(str(source), _machine(), _versions(), inputs, tuple(rows))
+    machine = _machine() if about is None else f"{about}; conversions and XLA on {_machine()}"
+    return Benchmark(str(source), machine, _versions(), inputs, tuple(rows))
 
 
 @dataclass(frozen=True)
@@ -101,6 +109,7 @@ class _Bench:
     source: BenchmarkSource
     limits: Limits
     on_stage: OnStage
+    device: Device | None = None
 
     def files(self, against: Path | None, limit_s: float) -> Iterator[tuple[str, Converted]]:
         """Every file by name, with what making it took; XLA has none."""
@@ -140,7 +149,8 @@ class _Bench:
                 if not file.data:
                     continue
                 try:
-                    turns[name] = litert_turn(self._named(file.data), self._calls(), threads=count, limits=self.limits)
+                    data, calls = self._named(file.data), self._calls()
+                    turns[name] = litert_turn(data, calls, threads=count, limits=self.limits, device=self.device)
                 except (Refused, LiteRtFailed) as error:
                     if count == threads[0]:
                         rows[name] = rows[name].noted(f"LiteRT does not run it: {error}".replace("\n", " "))
@@ -173,7 +183,8 @@ class _Bench:
         self.on_stage(f"comparing: {row.name}")
         try:
             against = self.source.path if self.source.path.suffix == ".tflite" else self.model
-            found = compare(data, against, edges="none", shrink=0, limits=self.limits)
+            device = None if self.device is None else self.device.command
+            found = compare(data, against, edges="none", shrink=0, device=device, limits=self.limits)
         except VerifyFailed as failed:
             if failed.verification is None:
                 return row.noted(" ".join(f"not compared: {failed.reason}".split()))
@@ -193,7 +204,7 @@ class _Bench:
         self.on_stage(f"profile: {row.name}")
         key, inputs = self._calls()[0]
         try:
-            return replace(row, profile=operator_times(self._named(data), key, inputs, self.limits))
+            return replace(row, profile=operator_times(self._named(data), key, inputs, self.limits, self.device))
         except JfuseError as error:
             return row.noted(" ".join(f"no profile: {error.reason}".split()))
 

@@ -18,6 +18,7 @@ from ai_edge_litert import schema_py_generated as schema
 from jfuse.benchmark.result import OperatorTime
 from jfuse.errors import JfuseError
 from jfuse.limits import DEFAULT_LIMITS, Limits
+from jfuse.running.device import Device
 from jfuse.running.loaded_file import LoadedFile
 from jfuse.running.worker import LiteRtFailed, Refused
 from jfuse.tflite.targets.file_operators import name_of
@@ -30,9 +31,15 @@ _OMITTED = -1
 
 
 def operator_times(
-    data: bytes, key: str, inputs: Mapping[str, np.ndarray], limits: Limits = DEFAULT_LIMITS
+    data: bytes,
+    key: str,
+    inputs: Mapping[str, np.ndarray],
+    limits: Limits = DEFAULT_LIMITS,
+    device: Device | None = None,
 ) -> tuple[OperatorTime, ...]:
-    """The time of each operator of a signature, in the order in which they run.   data: a file with signatures
+    """The time of each operator of a signature, in the order in which they run.
+
+    data: a file with signatures. device: where it runs; None for here.
 
     Operators in the bodies of loops and branches count with their WHILE or IF. Raises JfuseError for a file of more
     than MOST_OPERATORS, and where LiteRT does not run it.
@@ -43,14 +50,14 @@ def operator_times(
     if len(graph.operators) > MOST_OPERATORS:
         raise JfuseError("too many operators to time alone", expected=f"at most {MOST_OPERATORS}")
     try:
-        file = LoadedFile(data, preserve=True, limits=limits)
+        file = LoadedFile(data, preserve=True, limits=limits, device=device)
         file.ask("call", key, dict(inputs))
         stored = [_is_stored(model, tensor) for tensor in graph.tensors]
         held = file.ask("read", number, [i for i, is_stored in enumerate(stored) if not is_stored])
     except Refused as error:
         raise JfuseError("LiteRT does not run the file", found=str(error)) from error
     cut = _Cut(model, number, held)
-    return tuple(cut.time(operator, limits) for operator in graph.operators)
+    return tuple(cut.time(operator, limits, device) for operator in graph.operators)
 
 
 class _Cut:
@@ -62,7 +69,7 @@ class _Cut:
         self._graph = model.subgraphs[number]
         self._held = held
 
-    def time(self, operator: Any, limits: Limits) -> OperatorTime:
+    def time(self, operator: Any, limits: Limits, device: Device | None) -> OperatorTime:
         """The time of one operator, or why it has none."""
         op = name_of(self._model.operatorCodes[operator.opcodeIndex])
         name = self._name(int(operator.outputs[0])) if len(operator.outputs) else ""
@@ -75,7 +82,7 @@ class _Cut:
         if any(t not in self._held for t in fed):
             return OperatorTime(op, name, None, "an operand has no elements")
         try:
-            file = LoadedFile(self._file(operator, fed), limits=limits)
+            file = LoadedFile(self._file(operator, fed), limits=limits, device=device)
             found = file.ask("timed", "operator", {f"input_{t}": self._held[t] for t in fed}, _CALLS)
         except Refused as error:
             return OperatorTime(op, name, None, str(error))

@@ -31,7 +31,7 @@ from jfuse.passes.options import (
     LoweringOptions,
     RecurrenceOptions,
 )
-from jfuse.tflite.targets.names import RUNTIMES
+from jfuse.tflite.targets.names import DEFAULT, RUNTIMES
 from jfuse.verification.options import EDGES, SamplingOptions
 
 __all__ = ["app", "main", "measured_commands"]  # the last is imported for the commands that it adds
@@ -95,7 +95,7 @@ def convert(
     loop: options.Loop = RecurrenceOptions.loop,
     prefer: options.Prefer = RecurrenceOptions.prefer,
     machine: options.Machine = RecurrenceOptions.machine,
-    target: options.Target = LoweringOptions.target,
+    target: options.Target = DEFAULT,
     precision: options.Precision = LoweringOptions.precision,
     strict: options.Strict = False,
     select_tf_ops: options.SelectTfOps = False,
@@ -165,7 +165,8 @@ def quantize(
     recipe: options.Recipe,
     calibration: options.Calibration = None,
     snr: options.Snr = None,
-    target: options.Target = LoweringOptions.target,
+    device: options.Elsewhere = None,
+    target: options.Target = DEFAULT,
     loop: options.Loop = RecurrenceOptions.loop,
     prefer: options.Prefer = RecurrenceOptions.prefer,
     strict: options.Strict = False,
@@ -179,7 +180,7 @@ def quantize(
     one_of("loop", loop, LOOPS)
     one_of("prefer", prefer, PREFERENCES)
     options.need_recipe("recipe", recipe, calibration)
-    if snr is not None and target != LoweringOptions.target:
+    if snr is not None and target != DEFAULT:
         raise typer.BadParameter("is measured in LiteRT: without --target", param_hint="--snr")
     with work(verbose, quiet):
         from jfuse.cli import conversion
@@ -192,6 +193,7 @@ def quantize(
             recipe,
             calibration,
             target=wanted,
+            device=device,
             loop=loop,
             prefer=prefer,
             strict=strict,
@@ -225,7 +227,6 @@ def verify(
 ) -> None:
     """Compare MODEL with what it should answer like: exit code 0 where it does, 1 where it does not."""
     one_of("edges", edges, EDGES)
-    one_of("device", device, (None, *options.DEVICES))
     for name in runtime or ():
         one_of("runtime", name, RUNTIMES)
     sizes = options.sizes_of(size)
@@ -260,20 +261,22 @@ def verify(
 def check(
     model: options.File,
     target: options.CheckedTarget = None,
+    device: options.Elsewhere = None,
     json: options.Json = None,
     quiet: options.Quiet = False,
     verbose: options.Verbose = False,
 ) -> None:
     """Say what a target makes of FILE: operators, versions, types, what falls to the CPU, what is lost, its memory.
 
-    Without --target: which targets take it. Exit code 1 where the target, or every one, does not.
+    Without --target: which targets take it. Exit code 1 where a target that is named, or every one, or the device does
+    not.
     """
     if target is not None:
         need_target(target)
     with work(verbose, quiet):
         from jfuse.cli import target_check
 
-        takes_it = target_check.tell(model, target, json)
+        takes_it = target_check.tell(model, target, device, json)
     if not takes_it:
         raise typer.Exit(1)
 

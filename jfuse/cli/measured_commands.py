@@ -10,7 +10,8 @@ import typer
 from jfuse.cli import options
 from jfuse.cli.frame import app, work
 from jfuse.cli.options import need_target, one_of
-from jfuse.passes.options import PADDINGS, STATES, LoweringOptions, RecurrenceOptions
+from jfuse.passes.options import PADDINGS, STATES, RecurrenceOptions
+from jfuse.tflite.targets.names import DEFAULT
 
 
 @app.command(short_help="Say where a quantized file loses precision.")
@@ -42,7 +43,7 @@ def quantize_report(
 def optimize(
     model: options.File,
     output: options.Output,
-    target: options.Target = LoweringOptions.target,
+    target: options.Target = DEFAULT,
     slower: options.Slower = 1.0,
     verify: options.Verify = True,
     json: options.Json = None,
@@ -67,9 +68,10 @@ def tune(
     batch: options.Batch = None,
     state: options.State = RecurrenceOptions.state,
     padding: options.Padding = None,
-    target: options.Target = LoweringOptions.target,
+    target: options.Target = DEFAULT,
     candidates: options.Candidates = None,
     timings: options.Timings = None,
+    device: options.Elsewhere = None,
     verify: options.Verify = True,
     json: options.Json = None,
     unsafe: options.Unsafe = False,
@@ -78,7 +80,8 @@ def tune(
 ) -> None:
     """Time the forms of each recurrence in SOURCE (fused, straight code, WHILE) and write the file with the fastest.
 
-    With --candidates the files of all forms are written, too; with --timings their times come from a device.
+    With --device they are timed there. With --candidates the files of all forms are written, too; with --timings their
+    times come from what was measured of these.
     """
     one_of("state", state, STATES)
     one_of("padding", padding, PADDINGS)
@@ -98,6 +101,7 @@ def tune(
             target=target,
             candidates=candidates,
             timings=timings or (),
+            device=device,
             verify=verify,
             unsafe=unsafe,
         )
@@ -117,6 +121,7 @@ def bench(
     threads: Annotated[
         list[int] | None, typer.Option(min=1, help="Threads of LiteRT; several times for several. [default: 1, 2, 4]")
     ] = None,
+    device: options.Elsewhere = None,
     seconds: Annotated[float, typer.Option(min=0.01, help="Of calls for each file and number of threads.")] = 0.5,
     limit: Annotated[float, typer.Option(min=1, help="Seconds that one conversion may take.")] = 900,
     profile: Annotated[bool, typer.Option(help="Also time each operator alone.")] = True,
@@ -152,6 +157,7 @@ def bench(
             batch=batch,
             against=against,
             threads=tuple(threads or (1, 2, 4)),
+            device=device,
             seconds=seconds,
             limit_s=limit,
             profile=profile,

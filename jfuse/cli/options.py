@@ -17,7 +17,6 @@ from jfuse.quantization.recipe_names import NAMES as RECIPES
 from jfuse.tflite.targets.names import NAMES, RUNTIMES, is_target, names_in
 
 _SIZE = re.compile("[0-9]{1,10}")  # int takes the digits of all scripts, and not thousands of them
-DEVICES = ("cpu", "gpu", "tpu", "cuda", "rocm")
 
 _Data = {"exists": True, "dir_okay": False}
 
@@ -145,7 +144,11 @@ Size = Annotated[
 ]
 Edges = Annotated[str, typer.Option(help="Edge values to try: none, finite or nan.")]
 Empty = Annotated[bool, typer.Option("--empty", help="Also try a batch of no rows.")]
-Device = Annotated[str | None, typer.Option(help="What XLA runs on: cpu or gpu.")]
+_PYTHON = 'a command that starts a Python with ai-edge-litert elsewhere, as "ssh pi@host python3"'
+Device = Annotated[
+    str | None, typer.Option(help=f"What XLA runs on, cpu or gpu; or what else runs the file: {_PYTHON}.")
+]
+Elsewhere = Annotated[str | None, typer.Option("--device", metavar="COMMAND", help=f"What runs the file: {_PYTHON}.")]
 Limit = Annotated[
     float | None,
     typer.Option("--limit", help="Seconds that one call of a file may take; by default 100 times others.", min=0),

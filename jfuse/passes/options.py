@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from jfuse.errors import JfuseError, need_choice, shown
 from jfuse.option_values import names_of, need_mapping
+from jfuse.tflite.targets import names as targets
 
 if TYPE_CHECKING:  # the command line has its values and defaults from here before it imports anything slow
     from jfuse.lowering.rules import Rule
@@ -125,7 +126,7 @@ class LoweringOptions:
     recurrence: RecurrenceOptions = RecurrenceOptions()
     tf_ops: TfOpOptions = TfOpOptions()
     quantization: QuantizationOptions = QuantizationOptions()
-    target: str | Sequence[str] = "litert"
+    target: str | Sequence[str] = targets.DEFAULT
     strict: bool = False
     dump_dir: Path | None = None
     precision: str = "float32"

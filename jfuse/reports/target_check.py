@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from jfuse.errors import KernelFailed, VerifyFailed
 from jfuse.ir.graph import Eqn, Program
 from jfuse.ir.walk import all_eqns
+from jfuse.reports.device_check import DeviceCheck
 from jfuse.running.ethos import has_ethos, placed
 from jfuse.running.micro import measured_arena
 from jfuse.tflite.runtime.versions import own_version
@@ -44,7 +45,7 @@ class TargetCheck:
     a whole. losses: what it does otherwise without telling. arena_bytes: the memory besides the file that tflite-micro
     needs on this machine; None where it was not measured, `arena_note` says why. arena_bytes_32: an estimate of it on
     32 bits. compiler: what Arm's compiler says of an Ethos-U, where it is installed; compiler_refuses: whether it takes
-    the file at all.
+    the file at all. device: what a device makes of it, where one was asked.
     """
 
     target: str
@@ -57,6 +58,7 @@ class TargetCheck:
     arena_note: str = ""
     compiler: str = ""
     compiler_refuses: bool = False
+    device: DeviceCheck | None = None
 
     @property
     def runs(self) -> bool:
@@ -95,9 +97,10 @@ class TargetCheck:
 
 @dataclass(frozen=True)
 class RuntimesCheck:
-    """What each of several targets makes of a file."""
+    """What each of several targets makes of a file.   device: as `TargetCheck` has it"""
 
     targets: tuple[TargetCheck, ...]
+    device: DeviceCheck | None = None
 
     @property
     def runs(self) -> bool:

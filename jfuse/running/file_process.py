@@ -9,6 +9,7 @@ import numpy as np
 from jfuse.errors import KernelFailed, VerifyFailed
 from jfuse.ir.graph import Program
 from jfuse.limits import DEFAULT_LIMITS, Limits
+from jfuse.running.device import Device
 from jfuse.running.patience import Patience, ProcessWatch
 from jfuse.running.worker import LiteRtFailed, Refused, Worker
 
@@ -19,16 +20,25 @@ _LAST_WORDS = 600  # characters of what it printed
 class FileProcess:
     """The process of one file, which ends with `close` or with this one.
 
-    runtime: as `Worker` has it; arguments: of its `Loaded`, after the file. name, target: of the runtime in messages,
-    and of the target that has it. Raises VerifyFailed where the runtime refuses the file or a call, and LiteRtFailed
-    where that ends its process or a call reaches one of the limits.
+    runtime, device: as `Worker` has them; arguments: of its `Loaded`, after the file. name, target: of the runtime in
+    messages, and of the target that has it. Raises VerifyFailed where the runtime refuses the file or a call, and
+    LiteRtFailed where that ends its process or a call reaches one of the limits.
     """
 
-    def __init__(self, runtime: str, name: str, target: str, data: bytes, limits: Limits, *arguments: Any) -> None:
+    def __init__(
+        self,
+        runtime: str,
+        name: str,
+        target: str,
+        data: bytes,
+        limits: Limits,
+        *arguments: Any,
+        device: Device | None = None,
+    ) -> None:
         self._name, self._target = name, target
         self._limits = limits
         self._patience = Patience(limits.seconds)
-        self._worker = Worker(runtime)
+        self._worker = Worker(runtime, device, limits)
         self.has_ended = False
         self.ask("load", np.frombuffer(data, np.uint8), *arguments)
 
@@ -73,11 +83,14 @@ class FileProcess:
 
 
 class CompiledModelProcess(FileProcess):
-    """One file in CompiledModel, in a process of its own.   program: what the file says"""
+    """One file in CompiledModel, in a process of its own.   program: what the file says; device: where it runs"""
 
-    def __init__(self, data: bytes, program: Program, limits: Limits = DEFAULT_LIMITS) -> None:
+    def __init__(
+        self, data: bytes, program: Program, limits: Limits = DEFAULT_LIMITS, device: Device | None = None
+    ) -> None:
         types = output_types(program)
-        super().__init__("compiled_model", "CompiledModel", "compiled-model", data, limits, types)
+        name = "CompiledModel" if device is None else "CompiledModel on the device"
+        super().__init__("compiled_model", name, "compiled-model", data, limits, types, device=device)
         self._first = next(iter(types))
 
     def run(self, inputs: dict[str, np.ndarray], key: str | None = None) -> dict[str, np.ndarray]:

@@ -8,6 +8,7 @@ import numpy as np
 
 from jfuse.errors import VerifyFailed
 from jfuse.limits import DEFAULT_LIMITS, Limits
+from jfuse.running.device import Device
 from jfuse.running.loaded_file import LoadedFile
 from jfuse.running.worker import LiteRtFailed, Refused
 
@@ -15,17 +16,23 @@ from jfuse.running.worker import LiteRtFailed, Refused
 class LiteRt:
     """The LiteRT interpreter on one file. It lives as long as this object, so what a file keeps between calls is kept.
 
-    delegates: False runs every operator on its builtin kernel, without XNNPACK.
+    delegates: False runs every operator on its builtin kernel, without XNNPACK. device: where; None for here.
     Raises VerifyFailed where LiteRT refuses the file or a call, LiteRtFailed (one of them) where it takes its process
     down, or more time or memory than `limits` has.
     """
 
     def __init__(
-        self, model: bytes, *, delegates: bool = True, threads: int = 1, limits: Limits = DEFAULT_LIMITS
+        self,
+        model: bytes,
+        *,
+        delegates: bool = True,
+        threads: int = 1,
+        limits: Limits = DEFAULT_LIMITS,
+        device: Device | None = None,
     ) -> None:
         self._calls: list[tuple[str, Mapping[str, np.ndarray]]] = []
         try:
-            self._file = LoadedFile(model, delegates=delegates, threads=threads, limits=limits)
+            self._file = LoadedFile(model, delegates=delegates, threads=threads, limits=limits, device=device)
         except Refused as error:
             raise VerifyFailed("LiteRT does not load the file", found=str(error)) from error
 

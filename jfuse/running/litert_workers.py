@@ -12,6 +12,7 @@ import numpy as np
 from jfuse.errors import VerifyFailed
 from jfuse.limits import DEFAULT_LIMITS, Limits
 from jfuse.running.cores import cores
+from jfuse.running.device import Device
 from jfuse.running.litert_worker.tallies import Looks, Seen, together
 from jfuse.running.patience import Patience, ProcessWatch
 from jfuse.running.worker import LiteRtFailed, Refused, Worker
@@ -25,13 +26,15 @@ _FILE = 1  # its number: each process has this one
 class LiteRtWorkers:
     """One file in LiteRT, in processes that are started on first use and ended by `close`, or with this one.
 
-    count: how many; one for each core by default. delegates: as `LiteRt` has it. limits: of each process.
+    count: how many; one for each core by default. delegates: as `LiteRt` has it. limits: of each process. device: where
+    they run; None for here.
     """
 
     data: bytes
     count: int = field(default_factory=cores)
     delegates: bool = True
     limits: Limits = DEFAULT_LIMITS
+    device: Device | None = None
     _workers: list[Worker] = field(default_factory=list, init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -114,7 +117,7 @@ class LiteRtWorkers:
         """The processes, with the file loaded in each."""
         if not self._workers:
             for _ in range(self.count):
-                self._workers.append(Worker())
+                self._workers.append(Worker("litert", self.device, self.limits))
             watch = ProcessWatch(self._workers, self._patience)
             resolver = "AUTO" if self.delegates else "BUILTIN_WITHOUT_DEFAULT_DELEGATES"
             arguments = (np.frombuffer(self.data, np.uint8), resolver, 1, False, False)

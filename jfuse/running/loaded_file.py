@@ -1,4 +1,7 @@
-"""`LoadedFile`: one file in LiteRT, in the process that all files share which are run a call at a time."""
+"""`LoadedFile`: one file in LiteRT, in the process that all files share which are run a call at a time.
+
+There is one such process here, and one on each device.
+"""
 
 from __future__ import annotations
 
@@ -15,6 +18,7 @@ import numpy as np
 
 from jfuse.errors import KernelFailed
 from jfuse.limits import DEFAULT_LIMITS, Limits
+from jfuse.running.device import AboutDevice, Device
 from jfuse.running.patience import LOOK_S, Patience, ProcessWatch
 from jfuse.running.worker import LiteRtFailed, Refused, Worker
 
@@ -40,8 +44,10 @@ class LoadedFile:
         allocate: bool = False,
         stateless: bool = False,
         limits: Limits = DEFAULT_LIMITS,
+        device: Device | None = None,
     ) -> None:
-        self._number, self._drop = next(_NUMBERS), _SHARED.drop  # the module may be gone before this object is
+        self._shared = _shared(device)
+        self._number, self._drop = next(_NUMBERS), self._shared.drop  # the module may be gone before this object is
         self._data = data
         resolver = "AUTO" if delegates else "BUILTIN_WITHOUT_DEFAULT_DELEGATES"
         self._how = (resolver, threads, preserve, allocate)
@@ -54,8 +60,8 @@ class LoadedFile:
 
     def ask(self, method: str, *arguments: Any) -> Any:
         """What a method of the worker's `Loaded` gives, with arrays of its own."""
-        with _SHARED.lock:
-            worker = _SHARED.worker()
+        with self._shared.lock:
+            worker = self._shared.worker(self._limits)
             if worker is not self._worker:
                 if self._called and not self._stateless:
                     raise KernelFailed(
@@ -71,13 +77,18 @@ class LoadedFile:
         started = time.monotonic()
         try:
             worker.ask(
-                ProcessWatch([worker], self._patience), self._limits, self._number, method, arguments, _SHARED.dropped()
+                ProcessWatch([worker], self._patience),
+                self._limits,
+                self._number,
+                method,
+                arguments,
+                self._shared.dropped(),
             )
             found = worker.answer(self._limits)
         except Refused:
             raise
         except BaseException as error:  # its answer would be taken for that to the next request
-            _SHARED.close()
+            self._shared.close()
             if isinstance(error, LiteRtFailed):
                 error.message = error.message.replace(" on sample {sample}", "")
                 error.sample = error.sample if method == "rows" else None
@@ -93,17 +104,21 @@ class LoadedFile:
 class _Shared:
     """The process, started when it is first needed, again where it has died, and in each process that is forked."""
 
-    def __init__(self) -> None:
+    def __init__(self, device: Device | None = None) -> None:
         self.lock = threading.RLock()
+        self._device = device
         self._worker: Worker | None = None
         self._dropped: deque[int] = deque()
+        atexit.register(self.close)
+        if hasattr(os, "register_at_fork"):
+            os.register_at_fork(after_in_child=self.forked)
 
-    def worker(self) -> Worker:
+    def worker(self, limits: Limits = DEFAULT_LIMITS) -> Worker:
         if self._worker is not None and self._worker.owner != os.getpid():
             self._worker.close()  # the other process keeps its own
             self._worker = None
         if self._worker is None:
-            self._worker = Worker()
+            self._worker = Worker("litert", self._device, limits)
         return self._worker
 
     def drop(self, number: int) -> None:
@@ -124,9 +139,24 @@ class _Shared:
 
 
 _SHARED = _Shared()
-atexit.register(_SHARED.close)
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_SHARED.forked)
+_ON_DEVICES: dict[Device, _Shared] = {}
+
+
+def _shared(device: Device | None) -> _Shared:
+    if device is None:
+        return _SHARED
+    if device not in _ON_DEVICES:
+        _ON_DEVICES[device] = _Shared(device)
+    return _ON_DEVICES[device]
+
+
+def asked(device: Device, limits: Limits = DEFAULT_LIMITS) -> AboutDevice:
+    """What a device says of itself. Raises JfuseError where LiteRT does not start there."""
+    shared = _shared(device)
+    with shared.lock:
+        about = shared.worker(limits).about
+    assert about is not None, "of a device"
+    return about
 
 
 def _copied(found: Any) -> Any:

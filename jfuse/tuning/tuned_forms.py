@@ -20,6 +20,8 @@ from jfuse.option_values import path_of, real, several
 from jfuse.passes.context import OnStage
 from jfuse.passes.options import FUSED, LoweringOptions, RecurrenceOptions
 from jfuse.report import Report, Tuned
+from jfuse.running.device import Device
+from jfuse.running.loaded_file import asked
 from jfuse.tflite.targets.catalog import target_named
 from jfuse.tuning.benchmark_output import benchmark_times
 from jfuse.verification.file_times import SECONDS, timed
@@ -42,6 +44,7 @@ def tune(
     target: str | Sequence[str] = LoweringOptions.target,
     timings: Sequence[str | Path] = (),
     candidates: str | Path | None = None,
+    device: str | None = None,
     verify: bool = True,
     seconds: float = SECONDS,
     unsafe: bool = False,
@@ -55,11 +58,17 @@ def tune(
     source, shapes, batch, signatures, unsafe: as in `load`. state, padding, target: as in `lower`.
     candidates: a folder; the files that are timed are written there, to be timed on a device.
     timings: files with what LiteRT's benchmark_model printed on a device for these candidates, instead of timing here.
+    device: a command that starts a Python with ai-edge-litert elsewhere, as `jfuse.verify` has it: files are timed
+        there, and the result is compared there, too.
     verify: compare the result with the source, as `convert` does. seconds: of calls for each file.
     Raises JfuseError where timings tell nothing of this model's candidates.
     """
     real("seconds=", seconds, most=_LONGEST_S)
     logs = [path_of("timings=", log) for log in several("timings=", timings, "paths")]
+    if logs and device is not None:
+        raise JfuseError("timings= are of another device than device=", remedy="one of the two")
+    there = None if device is None else Device(device)
+    about = None if there is None else asked(there)  # before anything slow
     folder = None if candidates is None else path_of("candidates=", candidates)
     on_stage("import")
     model = load(source, shapes=shapes, batch=batch, signatures=signatures, unsafe=unsafe)
@@ -71,6 +80,10 @@ def tune(
             write_atomic(folder / f"{name}.tflite", data)
     if logs:
         result = tuning.best(_given(benchmark_times(logs), files), "on the device")
+    elif there is not None and target_named(target).is_timed_here:
+        on_stage("measure")
+        times = timed(files, tuning.default.program, seconds, device=there)
+        result = tuning.best({n: (t.microseconds, t.ratio) for n, t in times.items()}, f"in LiteRT on {about}")
     elif not target_named(target).in_interpreter:
         told = f"LiteRT's times on this machine say nothing of {target_named(target).name}"
         result = tuning.untimed(f"nothing was timed: {told}")
@@ -81,7 +94,7 @@ def tune(
     if verify:
         on_stage("verify")
         is_file = isinstance(source, str | Path) and Path(source).suffix == ".tflite"
-        _compared(result, source if is_file else None)
+        _compared(result, source if is_file else None, device)
     return result
 
 
@@ -180,7 +193,7 @@ def _reported(result: Model, told: str) -> Model:
     return result
 
 
-def _compared(result: Model, against: Any) -> None:
+def _compared(result: Model, against: Any, device: str | None) -> None:
     started = time.perf_counter()
-    compare(result, against)
+    compare(result, against, device=device)
     result.report.seconds["verify"] = time.perf_counter() - started

@@ -8,6 +8,7 @@ from jfuse.errors import LowerError
 from jfuse.ir.dims import is_known
 from jfuse.ir.graph import Program, Signature, Var
 from jfuse.limits import DEFAULT_LIMITS, Limits
+from jfuse.running.device import Device
 from jfuse.running.loaded_file import LoadedFile
 from jfuse.running.worker import LiteRtFailed, Refused, can_run
 from jfuse.verification.file_answers import litert_takes, unknown_operators
@@ -16,16 +17,18 @@ _TRIED = (*range(1, 10), 12, 16)
 """Sizes of open dimensions: what is parted in blocks takes multiples only."""
 
 
-def need_allocation(program: Program, data: bytes, limits: Limits = DEFAULT_LIMITS) -> list[str]:
+def need_allocation(
+    program: Program, data: bytes, limits: Limits = DEFAULT_LIMITS, device: Device | None = None
+) -> list[str]:
     """Raise LowerError where LiteRT refuses a file when it allocates tensors; notes on open sizes at which it does.
 
     Nothing is asked of operators that LiteRT does not know, nor on systems that cannot run a file. Of open sizes a few
-    are tried, of which one must do: that none does is told, not refused, as others may.
+    are tried, of which one must do: that none does is told, not refused, as others may. device: where; None for here.
     """
     if not can_run() or unknown_operators(program) or not litert_takes(program):
         return []
     try:
-        file = LoadedFile(data, limits=limits)
+        file = LoadedFile(data, limits=limits, device=device)
         refused = {s.key: _why_not(file, s) for s in program.signatures}
     except LiteRtFailed as error:
         if error.cause == "crash":

@@ -15,7 +15,9 @@ from jfuse.limits import DEFAULT_LIMITS
 from jfuse.opaque_ops.custom_options import LITERT_OPS, XNNPACK_OPS
 from jfuse.quantization.data import Item
 from jfuse.quantization.real_numbers import as_integers, as_real
+from jfuse.running.device import Device
 from jfuse.running.interpreter import LiteRt
+from jfuse.running.loaded_file import asked
 from jfuse.running.micro import has_micro
 from jfuse.tflite.runtime.table import quantized_of
 from jfuse.verification.runners.in_micro import InMicro
@@ -27,8 +29,8 @@ Start = Callable[[bytes], Run]
 """Starts a runtime on a file."""
 
 
-def _in_litert(data: bytes, *, delegates: bool) -> Run:
-    return LiteRt(data, delegates=delegates, limits=DEFAULT_LIMITS).run
+def _in_litert(data: bytes, *, delegates: bool, device: Device | None = None) -> Run:
+    return LiteRt(data, delegates=delegates, limits=DEFAULT_LIMITS, device=device).run
 
 
 def _in_micro(data: bytes, program: Program) -> Run:
@@ -97,14 +99,20 @@ def _litert_takes(eqn: Eqn) -> bool:
     return not is_recurrence or x.type.quantization is None or x.type.dtype in row.integers.types  # type: ignore[union-attr]
 
 
-def interpreters(program: Program) -> Mapping[str, Start]:
-    """What runs a program's file, by name; none where the runtime that takes it is not installed, or unknown here."""
+def interpreters(program: Program, device: Device | None = None) -> Mapping[str, Start]:
+    """What runs a program's file, by name; none where the runtime that takes it is not installed, or unknown here.
+
+    device: where LiteRT runs it as well.
+    """
     if unknown_operators(program):
         return {}
     if not litert_takes(program):
         return {"tflite-micro": partial(_in_micro, program=program)} if has_micro() else {}
     needs_delegate = not _codes(program).isdisjoint(XNNPACK_OPS)
-    return {name: start for name, start in _IN_LITERT.items() if start is in_litert or not needs_delegate}
+    found = {name: start for name, start in _IN_LITERT.items() if start is in_litert or not needs_delegate}
+    if device is not None:
+        found[f"LiteRT on {asked(device).name}"] = partial(_in_litert, delegates=True, device=device)
+    return found
 
 
 def unknown_operators(program: Program) -> frozenset[str]:

@@ -17,6 +17,7 @@ from jfuse.errors import VerifyFailed
 from jfuse.ir.graph import Program
 from jfuse.limits import DEFAULT_LIMITS, Limits
 from jfuse.proof.inputs import draws, size_choices
+from jfuse.running.device import Device
 from jfuse.running.loaded_file import LoadedFile
 from jfuse.running.worker import Refused
 from jfuse.tflite.write.named_file import with_signature
@@ -38,18 +39,22 @@ class Timing:
 
 
 def timed(
-    files: Mapping[str, bytes], program: Program, seconds: float = SECONDS, limits: Limits = DEFAULT_LIMITS
+    files: Mapping[str, bytes],
+    program: Program,
+    seconds: float = SECONDS,
+    limits: Limits = DEFAULT_LIMITS,
+    device: Device | None = None,
 ) -> dict[str, Timing]:
     """The time of each file on the same random inputs, all signatures together, one thread.
 
-    files: of equal signatures, by name; ratios are to the first. program: what one of them says.
-    Raises VerifyFailed where LiteRT does not run one of them.
+    files: of equal signatures, by name; ratios are to the first. program: what one of them says. device: where they
+    run; None for here. Raises VerifyFailed where LiteRT does not run one of them.
     """
     calls = [(s.key, drawn_inputs(program, number)) for number, s in enumerate(program.signatures)]
     turns: dict[str, Turn] = {}
     for name, data in files.items():
         try:
-            turns[name] = litert_turn(with_signature(data, program), calls, limits=limits)
+            turns[name] = litert_turn(with_signature(data, program), calls, limits=limits, device=device)
         except Refused as error:
             raise VerifyFailed(
                 "LiteRT does not run a file that is to be timed", where=name, found=str(error)
@@ -87,12 +92,14 @@ def litert_turn(
     *,
     threads: int = 1,
     limits: Limits = DEFAULT_LIMITS,
+    device: Device | None = None,
 ) -> Turn:
     """A turn of a file in LiteRT: some calls in a row, each of all signatures one after the other.
 
-    calls: a signature's key, and its inputs. Raises Refused where LiteRT does not run the file.
+    calls: a signature's key, and its inputs. device: where it runs; None for here. Raises Refused where LiteRT does not
+    run the file.
     """
-    file = LoadedFile(data, threads=threads, limits=limits)
+    file = LoadedFile(data, threads=threads, limits=limits, device=device)
 
     def turn() -> list[float]:
         found = [file.ask("timed", key, inputs, _CALLS)[1:] for key, inputs in calls]

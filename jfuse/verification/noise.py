@@ -14,6 +14,7 @@ from jfuse.ir.graph import Program
 from jfuse.quantization.data import CalibrationData, Item, calibration_items
 from jfuse.quantization.statistics import is_earlier
 from jfuse.report import Noise
+from jfuse.running.device import Device
 from jfuse.running.over_samples import samples_for_quick
 from jfuse.verification.file_answers import (
     InFile,
@@ -81,17 +82,20 @@ class _Sums:
         return float(10 * np.log10(signal / noise)) if signal else float("-inf")
 
 
-def noise_of(lite: Streaming, unquantized: Streaming, data: CalibrationData) -> list[Noise]:
+def noise_of(
+    lite: Streaming, unquantized: Streaming, data: CalibrationData, device: Device | None = None
+) -> list[Noise]:
     """The SNR of each output of a quantized file in LiteRT against the float model on XLA, with XNNPACK and without it.
 
     Of an output that is joined of several values, that of each of them, too.
     A file with types that LiteRT's kernels do not take runs in tflite-micro, where that is installed.
     data: as for calibration; its first items are used, calls in a row with what is kept between them. None, and
         statistics of an earlier calibration, stand for drawn inputs.
+    device: where LiteRT runs the file as well.
     Raises VerifyFailed where an output is not a number, or has nothing to do with the float model's, and where a call
     answers otherwise after one of another size.
     """
-    runtimes = interpreters(lite.program)
+    runtimes = interpreters(lite.program, device)
     if not runtimes:
         return []
     given = "random" if data is None or is_earlier(data) else data

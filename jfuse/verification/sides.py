@@ -18,7 +18,7 @@ class Sides:
     model: the model that the subjects run, where they do; data: its file, where it has one. source: the model behind
     the reference, where there is one. texts: what they are called, `paths` whether these are paths.
     apart: further runners of the file, each with what it is compared with: of other runtimes, which round integers
-    in their own way.
+    in their own way. device: what ran some of them elsewhere, in words.
     """
 
     subjects: tuple[Subject, ...]
@@ -29,6 +29,7 @@ class Sides:
     data: bytes | None = None
     source: ComparedModel | None = None
     apart: tuple[tuple[Subject, Subject], ...] = ()
+    device: str = ""
 
     @classmethod
     def of_model(cls, lite: ComparedModel, reference: ComparedModel) -> Sides:

@@ -55,7 +55,8 @@ class _Verifying:
 
     def run(self) -> Verification:
         started = time.perf_counter()
-        result = Verification(*self._sides.texts, backend=f"XLA on {jax.default_backend()}")
+        there = f"; LiteRT on {self._sides.device}" if self._sides.device else ""
+        result = Verification(*self._sides.texts, backend=f"XLA on {jax.default_backend()}{there}")
         result.before, result.after = self._sides.reference.program, self._sides.subjects[0].program
         failures = Failures(self.matched)
         with ExitStack() as stack:

@@ -141,7 +141,7 @@ def test_names_that_differ_are_matched_by_place(files: Path) -> None:
         (None, {"tolerance": {"z": 1e-3}}, "tolerance= has no output 'z'"),
         (None, {"sizes": {"Q": 3}}, "no open size is called 'Q'"),
         (None, {"edges": "sharp"}, "no edges 'sharp'"),
-        (None, {"device": "abacus"}, "there is no device 'abacus'"),
+        (None, {"device": "rocm"}, "there is no device 'rocm'"),
         (None, {"reference": of_jax}, "b and reference= are the same"),
         (None, {"inputs": np.zeros((2, 5), np.float32)}, "the given array for serving_default/x does not fit"),
         (None, {"inputs": {"y": np.zeros((2, 4), np.float32)}}, "the given inputs are not those of signature"),

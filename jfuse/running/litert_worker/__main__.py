@@ -11,6 +11,9 @@ ANSWERS: `(memory, dropped, number, method, arguments)` and `(result, None)`, or
 runtime refuses. memory: the bytes that this process may take besides its own; dropped: files that are not needed any
 more; method: of `Loaded`. PROGRESS holds two 64-bit integers: how many calls were begun, and the number of the sample
 that runs. Whoever finds the process dead reads there which one it was.
+
+On another machine `there` does the same, started by `jfuse.running.device`: with no file in common, arrays and the
+progress go through the standard streams as well, and the process ends with its standard input.
 """
 
 from __future__ import annotations
@@ -18,10 +21,12 @@ from __future__ import annotations
 import mmap
 import os
 import resource
+import select
 import signal
 import sys
 import threading
 import time
+from collections.abc import Callable
 from importlib import import_module
 from typing import Any
 
@@ -44,7 +49,34 @@ def main(runtime: str, parent: str, requests: str, answers: str, progress: str) 
     os.dup2(2, 1)  # what the runtime prints must not get between the answers
     counter = mmap.mmap(int(progress), PROGRESS.size)
     messages = Messages(_exactly, lambda data: _write(out, data), int(requests), int(answers))
-    LoadedFiles(messages, counter, import_module(runtime).Loaded).serve()
+
+    def note(progress_now: bytes) -> None:
+        counter[:] = progress_now
+
+    LoadedFiles(messages, note, import_module(runtime).Loaded).serve()
+
+
+def there(runtime: str) -> None:
+    """Answer requests over the standard streams alone, and end this process with them."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    threading.Thread(target=_end_with_input, daemon=True).start()
+    out = os.dup(1)
+    os.dup2(2, 1)
+    messages = Messages(_exactly, lambda data: _write(out, data))
+    try:
+        LoadedFiles(messages, messages.tell, import_module(runtime).Loaded).serve()
+    finally:
+        os._exit(0)
+
+
+def _end_with_input() -> None:
+    """End this process, whatever it computes, once nobody can write to its standard input any more."""
+    poll = select.poll()
+    poll.register(0, 0)
+    while not any(event & (select.POLLHUP | select.POLLERR) for _, event in poll.poll(1000 * _LOOK_S)):
+        pass
+    time.sleep(_LOOK_S)  # a last answer may be on its way
+    os._exit(0)
 
 
 def _end_with(parent: int) -> None:
@@ -81,7 +113,7 @@ def _exactly(count: int) -> bytes:
     return data
 
 
-def _write(handle: int, data: bytes) -> None:
+def _write(handle: int, data: bytes | memoryview) -> None:
     while data:
         data = data[os.write(handle, data) :]
 
@@ -89,10 +121,10 @@ def _write(handle: int, data: bytes) -> None:
 class LoadedFiles:
     """The files that are loaded, by number."""
 
-    def __init__(self, messages: Any, counter: mmap.mmap, kind: Any) -> None:
+    def __init__(self, messages: Any, note: Callable[[bytes], None], kind: Any) -> None:
         self._messages = messages
         self._kind = kind
-        self._counter = counter
+        self._note = note
         self._calls = 0
         self._loaded: dict[int, Any] = {}
         self._own = _address_space()
@@ -125,7 +157,7 @@ class LoadedFiles:
     def begin(self, number: int) -> None:
         """Take note that a call of a sample begins."""
         self._calls += 1
-        self._counter[:] = PROGRESS.pack(self._calls, number)
+        self._note(PROGRESS.pack(self._calls, number))
 
 
 def _address_space() -> int:

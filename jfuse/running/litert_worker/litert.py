@@ -8,7 +8,6 @@ from typing import Any, TypeVar
 
 import ml_dtypes  # noqa: F401  before LiteRT, which takes arrays of bfloat16 only if NumPy knew the type by then
 import numpy as np
-from ai_edge_litert import schema_py_generated as schema
 from ai_edge_litert.interpreter import Interpreter, OpResolverType
 from tallies import Looks, Tallies  # type: ignore[import-not-found]  # beside this file
 
@@ -174,10 +173,7 @@ class Loaded:
                 yield name, _found(self._interpreter.get_tensor(output["index"], subgraph))
 
     def _subgraph(self, key: str | None) -> int:
-        model = schema.Model.GetRootAs(self._data, 0)
-        tables = [model.SignatureDefs(i) for i in range(model.SignatureDefsLength())]
-        named = (t.SubgraphIndex() for t in tables if key is not None and t.SignatureKey() == key.encode())
-        return int(next(named, 0))
+        return 0 if key is None else int(self._interpreter._interpreter.GetSubgraphIndexFromSignature(key))
 
 
 def _given(arrays: dict[_Key, np.ndarray]) -> dict[_Key, np.ndarray]:

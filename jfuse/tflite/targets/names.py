@@ -19,6 +19,7 @@ TARGETS = (
     "litert-gpu",
     "google-tensor",
 )
+DEFAULT = "litert"
 NAMES = (*TARGETS, "litert>=X.Y")
 RUNTIMES = ("tflite-micro", "compiled-model")
 """Runtimes besides LiteRT that run a file here, where they are installed."""

@@ -10,6 +10,8 @@ import numpy as np
 
 from jfuse.ir.graph import Program
 from jfuse.limits import DEFAULT_LIMITS, Limits
+from jfuse.running.cores import cores
+from jfuse.running.device import Device
 from jfuse.running.interpreter import LiteRt
 from jfuse.running.litert_workers import LiteRtWorkers
 from jfuse.running.partition import with_delegates
@@ -24,7 +26,7 @@ _FEW = 16  # samples for which no process is started
 class InLiteRt:
     """A file in the LiteRT interpreter. program: what the file says.
 
-    limits: of its processes.
+    limits: of its processes. device: where it runs; None for here.
 
     With its default delegates where `with_delegates` says so.
     """
@@ -33,6 +35,7 @@ class InLiteRt:
     program: Program
     name: str = "LiteRT"
     limits: Limits = DEFAULT_LIMITS
+    device: Device | None = None
 
     @cached_property
     def signatures(self) -> Mapping[str, Interface]:
@@ -41,7 +44,7 @@ class InLiteRt:
 
     def start(self) -> Calls:
         """Calls in a row, in an interpreter of their own."""
-        return _InterpreterCalls(self.data, self.delegates, self.limits)
+        return _InterpreterCalls(self)
 
     @cached_property
     def delegates(self) -> bool:
@@ -49,7 +52,7 @@ class InLiteRt:
         return with_delegates(self.program)
 
     def batch(self, inputs: Arrays, key: str, *, in_a_row: bool = False) -> dict[str, np.ndarray]:
-        """First calls in one process for each core; a few of them here."""
+        """First calls in one process for each core, or one on a device; a few of them in the one that all share."""
         if len(next(iter(inputs.values()))) < _FEW:
             return one_by_one(self, inputs, key, in_a_row)
         try:
@@ -64,7 +67,8 @@ class InLiteRt:
 
     @cached_property
     def _workers(self) -> LiteRtWorkers:
-        return LiteRtWorkers(self.data, delegates=self.delegates, limits=self.limits)
+        count = cores() if self.device is None else 1
+        return LiteRtWorkers(self.data, count, self.delegates, self.limits, self.device)
 
     def close(self) -> None:
         """End the processes, if any; the next batch starts others."""
@@ -73,15 +77,14 @@ class InLiteRt:
 
 
 class _InterpreterCalls:
-    def __init__(self, data: bytes, delegates: bool, limits: Limits) -> None:
-        self._data = data
-        self._delegates = delegates
-        self._limits = limits
+    def __init__(self, of: InLiteRt) -> None:
+        self._of = of
         self.states: Arrays = {}  # no interpreter tells
         self.reset()
 
     def reset(self) -> None:
-        self._interpreter = LiteRt(self._data, delegates=self._delegates, limits=self._limits)
+        of = self._of
+        self._interpreter = LiteRt(of.data, delegates=of.delegates, limits=of.limits, device=of.device)
         self._row: list[tuple[str, Arrays]] = []
 
     def run(self, inputs: Arrays, key: str | None = None) -> dict[str, np.ndarray]:
