@@ -149,8 +149,8 @@ class _Bench:
                 if not file.data:
                     continue
                 try:
-                    data, calls = self._named(file.data), self._calls()
-                    turns[name] = litert_turn(data, calls, threads=count, limits=self.limits, device=self.device)
+                    named, inputs = self._named(file.data), self._calls()
+                    turns[name] = litert_turn(named, inputs, threads=count, limits=self.limits, device=self.device)
                 except (Refused, LiteRtFailed) as error:
                     if count == threads[0]:
                         rows[name] = rows[name].noted(f"LiteRT does not run it: {error}".replace("\n", " "))

@@ -226,7 +226,7 @@ class Worker:
     def ready(self, other: Sequence[Worker]) -> list[Worker]:
         """Those of this and other workers at work that have an answer or are dead, as soon as there is one."""
         workers = {worker._out: worker for worker in (self, *other)}
-        return [workers[handle] for handle in self._waited(list(workers), select.POLLIN)]
+        return [workers[handle] for handle in self._waited(list(workers), select.POLLIN)] or [self]
 
     def _read(self, count: int) -> bytes:
         found = bytearray()
@@ -249,9 +249,11 @@ class Worker:
 
     def _wait(self, handle: int, event: int) -> None:
         """Wait until a pipe is ready; a process that is too slow is ended meanwhile."""
-        self._waited([handle], event)
+        if not self._waited([handle], event):
+            raise EOFError
 
     def _waited(self, handles: Sequence[int], event: int) -> list[int]:
+        """Those of pipes that are ready; none where this process was given up."""
         assert self._watch is not None, "ask() has set it"
         poll = select.poll()
         for handle in handles:
@@ -259,7 +261,7 @@ class Worker:
         while not (found := poll.poll(1000 * self._watch.look_s)):
             self._watch.look()
             if self._late_s is not None:  # what a device's command has started may keep the pipe open
-                raise EOFError
+                return []
         return [handle for handle, _ in found]
 
     def _died(self, limits: Limits) -> LiteRtFailed:

@@ -190,7 +190,7 @@ def small_file(folder: Path) -> Path:
 
 def test_verification_runs_the_file_there(tmp_path: Path) -> None:
     file, name = small_file(tmp_path), platform.node()
-    found = jfuse.verify(file, device=PYTHON, samples=40, runtimes=["compiled-model"])
+    found = jfuse.verify(file, device=PYTHON, edges="none", runtimes=["compiled-model"])
     pairs = {d.pair: d.samples for d in found.differences}
     assert pairs.keys() == {f"xla/{n}".lower() for n in ("LiteRT", "CompiledModel", *_on(name))}
     assert len(set(pairs.values())) == 1
@@ -212,7 +212,7 @@ _WRONG = (
 
 def test_a_device_that_answers_otherwise_is_found(tmp_path: Path) -> None:
     with pytest.raises(jfuse.VerifyFailed, match=f"litert on {platform.node()}") as error:
-        jfuse.verify(small_file(tmp_path), device=changed(tmp_path, _WRONG), samples=0)
+        jfuse.verify(small_file(tmp_path), device=changed(tmp_path, _WRONG), edges="none")
     failed = {d.pair for d in error.value.verification.differences if d.error > d.tolerance}
     assert failed == {f"xla/litert on {platform.node()}".lower()}
 

@@ -12,7 +12,7 @@ import jfuse
 from jfuse.ir.types import DType, TensorType
 from jfuse.kernels import ops
 from jfuse.limits import Limits
-from jfuse.running.litert_worker.messages import Messages
+from jfuse.running.litert_worker.messages import PROGRESS, Messages
 from jfuse.running.litert_workers import LiteRtWorkers
 from jfuse.running.patience import Patience
 from jfuse.running.worker import LiteRtFailed
@@ -93,10 +93,11 @@ def test_samples_of_all_kinds() -> None:
     workers.close()
 
 
-def test_messages(tmp_path: Path) -> None:
-    """Larger and smaller ones in turn, without arrays, and with arrays that have no elements."""
-    handles = [os.open(tmp_path / name, os.O_RDWR | os.O_CREAT) for name in "ab"]
-    sent = bytearray()
+@pytest.mark.parametrize("has_files", [True, False])
+def test_messages(has_files: bool, tmp_path: Path) -> None:
+    """Larger and smaller ones in turn, without arrays, and with arrays that have no elements; progress between them."""
+    first, second = (os.open(tmp_path / name, os.O_RDWR | os.O_CREAT) if has_files else None for name in "ab")
+    sent, noted = bytearray(), list[bytes]()
 
     def read(count: int) -> bytes:
         if len(sent) < count:
@@ -105,8 +106,8 @@ def test_messages(tmp_path: Path) -> None:
         del sent[:count]
         return part
 
-    sender = Messages(read, sent.extend, *handles)
-    receiver = Messages(read, sent.extend, *handles[::-1])
+    sender = Messages(read, sent.extend, first, second)
+    receiver = Messages(read, sent.extend, second, first, noted.append)
     for count in (3, 100_000, 0, 7):
         arrays: dict[str, np.ndarray] = {
             "x": np.arange(count, dtype=np.int8),
@@ -114,8 +115,10 @@ def test_messages(tmp_path: Path) -> None:
             "none": np.zeros((0, 4)),
         }
         for message in (("key", arrays), None):
+            sender.tell(PROGRESS.pack(count, -1))
             sender.send(message)
             found = receiver.receive()
+            assert noted.pop() == PROGRESS.pack(count, -1)
             assert (found is None) == (message is None)
             if found is not None:
                 assert found[0] == "key"
@@ -123,5 +126,5 @@ def test_messages(tmp_path: Path) -> None:
                     np.testing.assert_array_equal(found[1][name], array, strict=True)
     with pytest.raises(EOFError):
         receiver.receive()
-    for handle in handles:
+    for handle in filter(None, (first, second)):
         os.close(handle)
