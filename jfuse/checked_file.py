@@ -15,7 +15,7 @@ from jfuse.loading import load_selected
 from jfuse.model import Model
 from jfuse.reports.device_check import check_device
 from jfuse.reports.target_check import RuntimesCheck, TargetCheck, check_target, check_targets
-from jfuse.running.device import Device
+from jfuse.running.programs.device import Device
 from jfuse.tflite.targets.catalog import target_named
 from jfuse.tflite.targets.names import TARGETS
 

@@ -13,7 +13,7 @@ from jfuse.errors import JfuseError, need_choice, shown
 from jfuse.last_resort import only_jfuse_errors
 from jfuse.limits import DEFAULT_LIMITS, Limits, need_limits
 from jfuse.model import Model
-from jfuse.running.device import Device
+from jfuse.running.programs.device import Device
 from jfuse.sides import sides_of, with_device, with_runtimes, with_source_in_f32
 from jfuse.verification.options import EDGES, FindingOptions, SamplingOptions, VerifyOptions
 from jfuse.verification.result import Verification

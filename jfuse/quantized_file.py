@@ -28,8 +28,8 @@ from jfuse.quantization.recipe import Recipe
 from jfuse.quantization.recipe_json import recipe_of
 from jfuse.quantization.statistics import Statistics
 from jfuse.quantized_sizes import source_bytes
-from jfuse.running.device import Device
 from jfuse.running.loaded_file import asked
+from jfuse.running.programs.device import Device
 from jfuse.tflite.associated_files import with_files_of
 from jfuse.tflite.mapped_file import read_file
 from jfuse.tflite.targets.catalog import target_named

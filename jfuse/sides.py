@@ -20,10 +20,10 @@ from jfuse.option_values import names_of
 from jfuse.passes.legalize.float_precision import in_f32
 from jfuse.proof.inputs import open_sizes
 from jfuse.quantization.real_boundaries import with_real_boundaries
-from jfuse.running.device import Device
 from jfuse.running.loaded_file import asked
 from jfuse.running.micro import has_micro
 from jfuse.running.partition import without_body
+from jfuse.running.programs.device import Device
 from jfuse.tflite.mapped_file import read_file
 from jfuse.tflite.read.external import has_other_files
 from jfuse.tflite.read.file import load_tflite

@@ -23,8 +23,8 @@ from jfuse.loading import load
 from jfuse.model import Model
 from jfuse.passes.context import OnStage
 from jfuse.running.cores import cores
-from jfuse.running.device import Device
 from jfuse.running.loaded_file import asked
+from jfuse.running.programs.device import Device
 from jfuse.running.worker import LiteRtFailed, Refused
 from jfuse.tflite.mapped_file import read_file
 from jfuse.tflite.targets.file_operators import operators_of

@@ -18,8 +18,8 @@ from ai_edge_litert import schema_py_generated as schema
 from jfuse.benchmark.result import OperatorTime
 from jfuse.errors import JfuseError
 from jfuse.limits import DEFAULT_LIMITS, Limits
-from jfuse.running.device import Device
 from jfuse.running.loaded_file import LoadedFile
+from jfuse.running.programs.device import Device
 from jfuse.running.worker import LiteRtFailed, Refused
 from jfuse.tflite.targets.file_operators import name_of
 

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 
 from jfuse.errors import JfuseError
 from jfuse.ir.graph import Program
-from jfuse.running.device import AboutDevice, Device
 from jfuse.running.file_process import CompiledModelProcess
 from jfuse.running.loaded_file import asked
+from jfuse.running.programs.device import AboutDevice, Device
 from jfuse.running.worker import Refused
 from jfuse.verification.allocation import need_allocation
 

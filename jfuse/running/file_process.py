@@ -9,8 +9,8 @@ import numpy as np
 from jfuse.errors import KernelFailed, VerifyFailed
 from jfuse.ir.graph import Program
 from jfuse.limits import DEFAULT_LIMITS, Limits
-from jfuse.running.device import Device
 from jfuse.running.patience import Patience, ProcessWatch
+from jfuse.running.programs.device import Device
 from jfuse.running.worker import LiteRtFailed, Refused, Worker
 
 _FILE = 1  # its number: each process has this one

@@ -8,8 +8,8 @@ import numpy as np
 
 from jfuse.errors import VerifyFailed
 from jfuse.limits import DEFAULT_LIMITS, Limits
-from jfuse.running.device import Device
 from jfuse.running.loaded_file import LoadedFile
+from jfuse.running.programs.device import Device
 from jfuse.running.worker import LiteRtFailed, Refused
 
 

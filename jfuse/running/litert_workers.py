@@ -12,9 +12,9 @@ import numpy as np
 from jfuse.errors import VerifyFailed
 from jfuse.limits import DEFAULT_LIMITS, Limits
 from jfuse.running.cores import cores
-from jfuse.running.device import Device
 from jfuse.running.litert_worker.tallies import Looks, Seen, together
 from jfuse.running.patience import Patience, ProcessWatch
+from jfuse.running.programs.device import Device
 from jfuse.running.worker import LiteRtFailed, Refused, Worker
 
 Arrays: TypeAlias = Mapping[str, np.ndarray]

@@ -18,8 +18,8 @@ import numpy as np
 
 from jfuse.errors import KernelFailed
 from jfuse.limits import DEFAULT_LIMITS, Limits
-from jfuse.running.device import AboutDevice, Device
 from jfuse.running.patience import LOOK_S, Patience, ProcessWatch
+from jfuse.running.programs.device import AboutDevice, Device
 from jfuse.running.worker import LiteRtFailed, Refused, Worker
 
 _NUMBERS = count(1)

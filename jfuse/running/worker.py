@@ -15,9 +15,9 @@ from typing import Any
 
 from jfuse.errors import JfuseError, KernelFailed
 from jfuse.limits import DEFAULT_LIMITS, Limits
-from jfuse.running.device import SOURCES, AboutDevice, Device, FirstLine, about, as_line
 from jfuse.running.litert_worker.messages import PROGRESS, Messages
 from jfuse.running.patience import Patience, ProcessWatch
+from jfuse.running.programs.device import SOURCES, AboutDevice, Device, FirstLine, about, as_line
 
 _FIRST_HANDLE = 3  # after the standard streams, which the process has of its own
 _LAST_WORDS = 2000  # characters of what a process wrote before it died

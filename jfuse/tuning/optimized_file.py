@@ -26,6 +26,7 @@ from jfuse.passes.context import OnStage
 from jfuse.passes.options import LoweringOptions
 from jfuse.quantization.recipe import LEAST_HALVES
 from jfuse.report import Report
+from jfuse.reports.target_check import check_targets
 from jfuse.tflite.associated_files import with_files_of
 from jfuse.tflite.mapped_file import read_file
 from jfuse.tflite.read.external import has_other_files
@@ -185,11 +186,16 @@ def operators_in(data: bytes) -> int:
 
 
 def _kept(model: Model, path: Path, target: str | Sequence[str], reasons: list[str]) -> Model:
-    """The file as it is."""
+    """The file as it is, and which targets do not take it."""
     data = bytes(read_file(path)[0])
     report = replace(model.report, size_bytes=len(data), operators=operator_counts(model.program.graphs()))
     report.interpreter_only = interpreter_only(model.program, target_named(target))
     report.notes = [*model.report.notes, *(f"the file is kept as it is: {reason}" for reason in reasons)]
+    refusing = [t for t in check_targets(model.program, data, target_named(target).each()).targets if not t.runs]
+    report.notes += [
+        f"{t.target} does not take the file: {next(t.why_not())}; jfuse.convert(…, target=) writes another one"
+        for t in refusing
+    ]
     return model.with_bytes(data, report)
 
 

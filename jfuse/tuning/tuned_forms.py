@@ -20,8 +20,8 @@ from jfuse.option_values import path_of, real, several
 from jfuse.passes.context import OnStage
 from jfuse.passes.options import FUSED, LoweringOptions, RecurrenceOptions
 from jfuse.report import Report, Tuned
-from jfuse.running.device import Device
 from jfuse.running.loaded_file import asked
+from jfuse.running.programs.device import Device
 from jfuse.tflite.targets.catalog import target_named
 from jfuse.tuning.benchmark_output import benchmark_times
 from jfuse.verification.file_times import SECONDS, timed

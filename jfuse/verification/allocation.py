@@ -8,8 +8,8 @@ from jfuse.errors import LowerError
 from jfuse.ir.dims import is_known
 from jfuse.ir.graph import Program, Signature, Var
 from jfuse.limits import DEFAULT_LIMITS, Limits
-from jfuse.running.device import Device
 from jfuse.running.loaded_file import LoadedFile
+from jfuse.running.programs.device import Device
 from jfuse.running.worker import LiteRtFailed, Refused, can_run
 from jfuse.verification.file_answers import litert_takes, unknown_operators
 

@@ -15,10 +15,10 @@ from jfuse.limits import DEFAULT_LIMITS
 from jfuse.opaque_ops.custom_options import LITERT_OPS, XNNPACK_OPS
 from jfuse.quantization.data import Item
 from jfuse.quantization.real_numbers import as_integers, as_real
-from jfuse.running.device import Device
 from jfuse.running.interpreter import LiteRt
 from jfuse.running.loaded_file import asked
 from jfuse.running.micro import has_micro
+from jfuse.running.programs.device import Device
 from jfuse.tflite.runtime.table import quantized_of
 from jfuse.verification.runners.in_micro import InMicro
 from jfuse.verification.subject import Calls

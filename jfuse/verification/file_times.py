@@ -17,8 +17,8 @@ from jfuse.errors import VerifyFailed
 from jfuse.ir.graph import Program
 from jfuse.limits import DEFAULT_LIMITS, Limits
 from jfuse.proof.inputs import draws, size_choices
-from jfuse.running.device import Device
 from jfuse.running.loaded_file import LoadedFile
+from jfuse.running.programs.device import Device
 from jfuse.running.worker import Refused
 from jfuse.tflite.write.named_file import with_signature
 

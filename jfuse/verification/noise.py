@@ -14,8 +14,8 @@ from jfuse.ir.graph import Program
 from jfuse.quantization.data import CalibrationData, Item, calibration_items
 from jfuse.quantization.statistics import is_earlier
 from jfuse.report import Noise
-from jfuse.running.device import Device
 from jfuse.running.over_samples import samples_for_quick
+from jfuse.running.programs.device import Device
 from jfuse.verification.file_answers import (
     InFile,
     Start,

@@ -26,10 +26,10 @@ from jfuse.ir.types import DType, TensorType
 from jfuse.kernels import ops
 from jfuse.limits import Limits
 from jfuse.running import loaded_file
-from jfuse.running.device import Device
 from jfuse.running.interpreter import LiteRt
 from jfuse.running.litert_worker.messages import Messages
 from jfuse.running.litert_workers import LiteRtWorkers
+from jfuse.running.programs.device import Device
 from jfuse.running.worker import LiteRtFailed, Worker
 from jfuse.tflite.write.file import to_bytes
 from tests.attack.test_workers import CRASH, GOOD, dividing, endless

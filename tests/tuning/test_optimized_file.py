@@ -19,8 +19,11 @@ from typer.testing import CliRunner
 import jfuse
 from jfuse.cli import app as cli
 from jfuse.errors import JfuseError
+from jfuse.kernels import ops
+from jfuse.tflite.write.file import to_bytes
 from jfuse.tuning.optimized_file import operators_in
 from tests.slow import slow_but
+from tests.tflite.programs import f32, program
 from tests.tuning.files import UNITS, litert_torch, official, official_integers, projected_first
 
 ANY_TIME = 1000.0  # tests never time: what is fastest is another machine's matter
@@ -112,6 +115,15 @@ def test_never_more(name: str, tmp_path: Path) -> None:
     assert interface(result.to_bytes()) == interface(path.read_bytes())
     kept = result.to_bytes() == path.read_bytes()
     assert any("kept as it is" in note for note in result.report.notes) is kept
+
+
+def test_a_kept_file_tells_which_targets_refuse_it(tmp_path: Path) -> None:
+    path = tmp_path / "in.tflite"
+    path.write_bytes(to_bytes(program(lambda x: ops.reduce_prod(x, np.array([1], np.int32)), f32(2, 3))))
+    result = jfuse.optimize(path, target=("litert", "tflite-micro"))
+    assert result.to_bytes() == path.read_bytes()
+    (told,) = (note for note in result.report.notes if "does not take the file" in note)
+    assert told.startswith("tflite-micro does not take the file: REDUCE_PROD: tflite-micro has no REDUCE_PROD")
 
 
 def test_integers_stay_as_they_are(tmp_path: Path) -> None:

@@ -12,8 +12,8 @@ runtime refuses. memory: the bytes that this process may take besides its own; d
 more; method: of `Loaded`. PROGRESS holds two 64-bit integers: how many calls were begun, and the number of the sample
 that runs. Whoever finds the process dead reads there which one it was.
 
-On another machine `there` does the same, started by `jfuse.running.device`: with no file in common, arrays and the
-progress go through the standard streams as well, and the process ends with its standard input.
+On another machine `there` does the same, started by `jfuse.running.programs.device`: with no file in common, arrays
+and the progress go through the standard streams as well, and the process ends with its standard input.
 """
 
 from __future__ import annotations

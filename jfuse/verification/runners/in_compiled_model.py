@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from jfuse.running.device import Device
 from jfuse.running.file_process import CompiledModelProcess
+from jfuse.running.programs.device import Device
 from jfuse.verification.runners.calls_in_process import InProcess
 
 

@@ -11,10 +11,10 @@ import numpy as np
 from jfuse.ir.graph import Program
 from jfuse.limits import DEFAULT_LIMITS, Limits
 from jfuse.running.cores import cores
-from jfuse.running.device import Device
 from jfuse.running.interpreter import LiteRt
 from jfuse.running.litert_workers import LiteRtWorkers
 from jfuse.running.partition import with_delegates
+from jfuse.running.programs.device import Device
 from jfuse.running.worker import LiteRtFailed, Refused
 from jfuse.verification.runners.one_by_one import one_by_one
 from jfuse.verification.subject import Arrays, Calls, Interface, interfaces_of

@@ -19,7 +19,7 @@ from typing import Any
 
 from jfuse.errors import JfuseError, shown
 
-SOURCES = Path(__file__).with_name("litert_worker")
+SOURCES = Path(__file__).parent.with_name("litert_worker")
 _INTERACTIVE = "-qiu"  # else Python reads its standard input to the end before it runs a line of it
 _MODULES = ("messages", "tallies")  # in the order in which they import each other
 _NAMED = 200  # characters of what a device says of itself
