@@ -173,9 +173,18 @@ def _lives(pid: int) -> bool:
     return bool(found.stdout.strip()) and not found.stdout.startswith("Z")
 
 
-@pytest.mark.parametrize("message", [os.system, subprocess.Popen, Path("/"), np.load])
-def test_a_device_sends_arrays_and_nothing_that_runs(message: Any) -> None:
-    data = pickle.dumps(message, 5)
+def _named(module: str, name: str) -> bytes:
+    """A message that is what a module has under a name, which may lead on to others."""
+    texts = b"".join(b"\x8c" + bytes([len(text)]) + text.encode() for text in (module, name))
+    return b"\x80\x04" + texts + b"\x93."
+
+
+MESSAGES = [*(pickle.dumps(m, 5) for m in (os.system, subprocess.Popen, Path("/"), np.load))]
+MESSAGES += [_named("ml_dtypes", "_finfo.np.load"), _named("ml_dtypes._finfo", "np"), _named("numpy", "dtype.mro")]
+
+
+@pytest.mark.parametrize("data", MESSAGES)
+def test_a_device_sends_arrays_and_nothing_that_runs(data: bytes) -> None:
     whole = pickle.dumps((data, []), 5)
     line = io.BytesIO(struct.pack("<q", len(whole)) + whole)
     with pytest.raises(EOFError, match="nothing that messages hold"):

@@ -22,6 +22,7 @@ PROGRESS = struct.Struct("<qq")
 _SIZE = struct.Struct("<q")
 _PROGRESS_SIZE = -1  # in the place of a message's size: a progress follows
 _ALIGNED = 64  # bytes
+_UNREADABLE = (pickle.UnpicklingError, ValueError, TypeError, LookupError, AttributeError, ImportError, OverflowError)
 _OF_ARRAYS = frozenset({"_frombuffer", "_reconstruct", "dtype", "ndarray", "scalar"})
 _CORE = re.compile(r"^numpy\._?core\b")
 _OWN_CORE = "numpy._core" if find_spec("numpy._core") is not None else "numpy.core"
@@ -75,7 +76,7 @@ class Messages:
         try:
             data, sizes = _Reader(io.BytesIO(self._read(size))).load()
             return _Reader(io.BytesIO(data), buffers=self._buffers(sizes)).load()
-        except (pickle.UnpicklingError, ValueError, TypeError, AttributeError, ImportError, OverflowError) as error:
+        except _UNREADABLE as error:
             raise EOFError(f"no message can be read: {error}") from error
 
     def _buffers(self, sizes: list[int]) -> list[bytes | memoryview]:
@@ -90,8 +91,10 @@ class _Reader(pickle.Unpickler):
 
     def find_class(self, module: str, name: str) -> Any:
         room = module.partition(".")[0]
-        if room == "ml_dtypes" or (room == "numpy" and name in _OF_ARRAYS):
+        if room == "numpy" and name in _OF_ARRAYS:
             return super().find_class(_CORE.sub(_OWN_CORE, module), name)
+        if room == "ml_dtypes" and "." not in name and isinstance(found := super().find_class(module, name), type):
+            return found
         raise pickle.UnpicklingError(f"{module}.{name} is nothing that messages hold")
 
 
