@@ -124,7 +124,7 @@ def test_modules_by_key_are_signatures() -> None:
 
 @pytest.mark.parametrize(
     ("module", "remedy"),
-    [(torch.nn.Conv1d(4, 4, 5), r"time = Dim\('time', min=5\)"), (Of(lambda x: x + torch.zeros(10)), "time = 10")],
+    [(torch.nn.Conv1d(4, 4, 5), r"time = Dim\('time', min=5\)"), (torch.nn.LayerNorm(10), "time = 10")],
 )
 def test_what_torch_suggests_for_a_size_is_what_to_try(module: Any, remedy: str) -> None:
     shapes = ({2: torch.export.Dim("time")},)
