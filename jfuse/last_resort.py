@@ -8,6 +8,8 @@ library's.
 from __future__ import annotations
 
 import os
+import re
+import sys
 import sysconfig
 from collections.abc import Callable, Iterator
 from functools import wraps
@@ -29,6 +31,10 @@ _NO_MEMORY = ("failed to map segment", "annot allocate memory", "out of memory")
 _KINDS = {"bool": need_truth, "OnStage": need_function, "OnProgress": need_function}
 """What the values of options must be, by the types that the public functions state."""
 _TYPED_IN = ("<stdin>", "<console>", "<ipython-input")  # other names in brackets are of generated code
+
+
+NEXT = {"ai-edge-litert": "3", "jax": "0.13", "numpy": "3", "tensorflow": "2.22", "torch": "2.14"}
+"""The first versions of libraries that jfuse was not run with, as pyproject.toml bounds them."""
 
 
 def only_jfuse_errors(stage: str, *, on_values: bool = False) -> Callable[[Callable[P, R]], Callable[P, R]]:
@@ -83,11 +89,30 @@ def _described(error: Exception, stage: str) -> JfuseError:
             found=" ".join(str(error).split()) or None,
             remedy="JAX_PLATFORMS=cpu in the environment, or none",
         )
+    found = " ".join(f"{type(error).__name__}: {error}".split())
+    if untested := _untested():
+        expected = ", ".join(f"{name} below {NEXT[name]}, as this version of jfuse was tested" for name in untested)
+        installed = ", ".join(f"{name} {version}" for name, version in untested.items())
+        remedy = " ".join(["pip install", *(f"'{name}<{NEXT[name]}'" for name in untested)]) + ", or a newer jfuse"
+        return InternalError(
+            f"{stage} failed", where=where, expected=expected, found=f"{installed}; {found}", remedy=remedy
+        )
     remedy = "please report this, with the model and the traceback above"
     if isinstance(error, RecursionError):
         remedy = "a higher sys.setrecursionlimit where the model nests as deeply as that; else please report this"
-    found = " ".join(f"{type(error).__name__}: {error}".split())
     return InternalError(f"jfuse itself failed: {stage}", where=where, found=found, remedy=remedy)
+
+
+def _untested() -> dict[str, str]:
+    """The versions of loaded libraries that are newer than what jfuse was run with."""
+    loaded = {name: sys.modules.get(name.replace("-", "_")) for name in NEXT}
+    versions = {name: str(getattr(module, "__version__", "0")) for name, module in loaded.items()}
+    return {name: version for name, version in versions.items() if _numbers(version) >= _numbers(NEXT[name])}
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    """The leading numbers of a version: (2, 14, 0) of 2.14.0+cpu."""
+    return tuple(int(n) for n in re.match(r"[\d.]*", version)[0].split(".") if n)  # type: ignore[index]
 
 
 def _not_imported(error: ImportError, stage: str, where: str | None) -> JfuseError:
@@ -96,6 +121,9 @@ def _not_imported(error: ImportError, stage: str, where: str | None) -> JfuseErr
     if any(words in found for words in _NO_MEMORY):
         return JfuseError(f"{stage} failed: there is not enough memory to load a library", where=where, found=found)
     remedy = "mend its installation: pip check says what does not fit together"
+    if untested := _untested():
+        found = f"{found}; {', '.join(f'{name} {version}' for name, version in untested.items())}"
+        remedy = f"{', '.join(f'{name}<{NEXT[name]}' for name in untested)}, with which jfuse was tested"
     return ImportFailed(f"{stage} failed: a library cannot be imported", where=where, found=found, remedy=remedy)
 
 

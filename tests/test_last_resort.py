@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import jax
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -48,6 +49,14 @@ def test_a_fault_in_a_rule_names_the_node(source: Any) -> None:
     with pytest.raises(jfuse.InternalError, match="loading at activation") as caught:
         jfuse.load(source, rules=[rule])
     assert isinstance(caught.value, jfuse.JfuseError)
+
+
+def test_a_library_that_is_newer_than_those_tested_is_named(source: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(jax, "__version__", "0.14.1")
+    monkeypatch.setattr(recover, "recover_single_steps", fault)
+    message = r"jax below 0.13[^\n]*\n.*found +jax 0.14.1; KeyError: 'missing'\n.*try +pip install 'jax<0.13'"
+    with pytest.raises(jfuse.InternalError, match=message):
+        jfuse.convert(source)
 
 
 def test_other_stages(source: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -221,7 +221,7 @@ def _with_states(signature: Signature, asked: Sequence[ExplicitState], kept: Map
     inputs = dict(zip(signature.input_names, graph.inputs, strict=False))
     outputs = dict(zip(signature.output_names, graph.outputs, strict=False))
     before: list[Var] = [inputs.get(s.input) or Var(kept[s.name].initial.type, s.name) for s in own]
-    after: list[Atom] = [outputs.get(s.output) or var for s, var in zip(own, before, strict=True)]
+    after: list[Atom] = [outputs.get(s.output, var) for s, var in zip(own, before, strict=True)]
     left_in = {n: v for n, v in inputs.items() if n not in {s.input for s in own}}
     left_out = {n: a for n, a in outputs.items() if n not in {s.output for s in own}}
     held_in, held_out = graph.inputs[len(inputs) :], graph.outputs[len(outputs) :]

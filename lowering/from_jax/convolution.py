@@ -82,7 +82,10 @@ def _ordered(x: Array, axes: Sequence[int]) -> Array:
 
 
 def _groups_as_channels(image: Array, groups: int) -> Array:
-    """The groups of a batch side by side: each meets filters of its own.   f[g * b, spatial…, c] -> f[b, spatial…, g * c]"""
+    """The groups of a batch as groups of channels, which meet filters of their own.
+
+    f[g * b, spatial…, c] -> f[b, spatial…, g * c]
+    """
     batch, *spatial, channels = image.shape
     parts = shaped(image, (groups, batch // groups, *spatial, channels), image, *sources())
     last = rank(parts) - 1

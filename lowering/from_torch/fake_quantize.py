@@ -85,7 +85,9 @@ def lower_observed(
 ) -> Any:
     """fake_quantize with the scale that an observer, which has to be off, has found."""
     if not is_constant(observes) or np.asarray(observes).item():
-        raise LowerError("an observer of ranges that is on", remedy="module.apply(torch.ao.quantization.disable_observer)")
+        raise LowerError(
+            "an observer of ranges that is on", remedy="module.apply(torch.ao.quantization.disable_observer)"
+        )
     limits = (quant_min, quant_max)
     if by_channel:
         found = lower_fake_quantize_per_channel(x, scale, zero_point, axis, *limits)

@@ -131,7 +131,9 @@ def _max_pool_with_indices(count: int) -> None:
         first, distances = numbers_in_windows(spatial, counts, sizes, steps, gaps, before)
         return found, as_type(ops.add(ops.gather(distances, which, axis=0), first), DType.i64)
 
-    lower.__doc__ = "The largest element of each window, and its number among those of its channel where sizes are known."
+    lower.__doc__ = (
+        "The largest element of each window, and its number among those of its channel where sizes are known."
+    )
     lowers_torch(f"aten.max_pool{count}d_with_indices")(lower)
 
 

@@ -147,13 +147,13 @@ def _antialiased(name: str, curve: Callable[[np.ndarray], np.ndarray], reach: in
 
         return _weighted(x, _sizes(x, size, given), weights, None if align_corners else given)
 
-    lower.__doc__ = "Two products with the weights of a filter as wide as an old pixel and a new one.   x: f[b, c, h, w]"
+    lower.__doc__ = (
+        "Two products with the weights of a filter as wide as an old pixel and a new one.   x: f[b, c, h, w]"
+    )
     lowers_torch(f"aten._upsample_{name}2d_aa")(lower)
 
 
-def _wide_filter(
-    old: int, new: int, step: float, curve: Callable[[np.ndarray], np.ndarray], reach: int
-) -> np.ndarray:
+def _wide_filter(old: int, new: int, step: float, curve: Callable[[np.ndarray], np.ndarray], reach: int) -> np.ndarray:
     """The weights of old pixels for new ones, that are `step` apart: f32[new, old]; each row adds up to 1.
 
     curve: the filter, of distances in pixels; reach: how far from 0 it is more than 0.

@@ -21,5 +21,4 @@ from jfuse.lowering.from_torch import (  # noqa: F401
     shapes,
     signal,
     tables,
-    unique,
 )

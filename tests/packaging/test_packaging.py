@@ -14,6 +14,8 @@ from zipfile import ZipFile
 import pytest
 from packaging.requirements import Requirement
 
+from jfuse.last_resort import NEXT
+
 ROOT = Path(__file__).parent.parent.parent
 ROOMS = {"jfuse": "jfuse", "jfuse.lowering": "lowering", "jfuse.kernels": "kernels"}  # package: folder
 PYTHONS = ("3.11", "3.12", "3.13")
@@ -99,6 +101,13 @@ def test_constraints_pin_all_dependencies(python: str) -> None:
     assert all(version.replace(".", "").isalnum() for version in pins.values())
     for requirement in requirements():
         assert requirement.specifier.contains(pins[requirement.name.replace("_", "-")]), requirement
+
+
+def test_errors_name_the_versions_that_are_out_of_bounds() -> None:
+    bounds = {r.name: [s.version for s in r.specifier if s.operator == "<"] for r in requirements()}
+    assert {name: [version] for name, version in NEXT.items()} == {name: bounds[name] for name in NEXT}
+    assert {name for name, versions in bounds.items() if versions} - {"jaxlib"} == set(NEXT)
+    assert bounds["jaxlib"] == bounds["jax"]
 
 
 @pytest.mark.parametrize("links", [True, False], ids=["links", "no_links"])

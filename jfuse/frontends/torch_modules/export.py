@@ -69,8 +69,9 @@ def exported(module: Any, arguments: Arguments) -> Any:
             raise ImportFailed(
                 f"torch.export cannot export {type(module).__name__}",
                 found=f"{type(error).__name__}: {_message(error)}",
-                remedy="try torch.export.export(module, args, strict=False); a size that decides how it computes must "
-                "be a number",
+                remedy=_suggested(error)
+                or "try torch.export.export(module, args, strict=False); a size that decides how it computes must be "
+                "a number",
             ) from error
 
 
@@ -123,7 +124,17 @@ def read_program(path: Path, *, unsafe: bool) -> Any:
             ) from error
 
 
+_FIXES = "Suggested fixes:"
+
+
 def _message(error: Exception) -> str:
-    """What is wrong, without where torch.export is explained."""
+    """What is wrong, without where torch.export is explained and what it suggests."""
     text = re.sub(r"For more information[^\n]*", "", str(error).split("The error above")[0])
-    return " ".join(text.split())[:600]
+    return " ".join(text.split(_FIXES)[0].split())[:600]
+
+
+def _suggested(error: Exception) -> str | None:
+    """What torch.export suggests for sizes with names, as `time = Dim('time', max=512)`; None where it does not."""
+    _, _, fixes = str(error).split("The error above")[0].partition(_FIXES)
+    lines = [line.strip() for line in fixes.splitlines() if line.strip()]
+    return f"in dynamic_shapes=: {'; '.join(lines)}" if lines else None

@@ -120,7 +120,9 @@ def import_modules(
     with notes_kept() as notes:
         kept = {k: part for k, part in parts.items() if selection.signatures is None or k in selection.signatures}
         exports = {key: _exported(*part, selection.dynamic_shapes, rules) for key, part in kept.items()}
-        names = {name for export in exports.values() for name in (*_leaves_of(export.plain), *_output_names(export.plain))}
+        names = {
+            name for export in exports.values() for name in (*_leaves_of(export.plain), *_output_names(export.plain))
+        }
         buffers = buffers_of([export.plain for export in exports.values()], names)
         pairs = zip(exports.items(), buffers, strict=True)
         found = [_import_one(key, export, held, rules, nans) for (key, export), held in pairs]

@@ -11,7 +11,7 @@ from jfuse.ir.graph import Eqn, Graph, Var
 from jfuse.kernels import ops
 from jfuse.running.runner import Runner
 
-_NODE = "FakeQuantWithMinMax"  # as TensorFlow's nodes of it begin
+_NODES = ("FakeQuantWithMinMax", "fake_quantize_per_")  # as TensorFlow's and PyTorch's nodes of it begin
 _ROUNDINGS = 8  # in which the same step may be spelled otherwise: its number times its width, from the least one on
 
 
@@ -39,7 +39,8 @@ def step_functions(graph: Graph) -> Iterator[StepFunction]:
     """The fake quantizations of a graph: FAKE_QUANT, and the arithmetic of a node that has no such operator."""
     nodes: dict[str, list[Eqn]] = {}
     for eqn in graph.eqns:
-        is_of_node = _NODE in eqn.source.op or _NODE in eqn.source.node.rpartition("/")[2]  # files have names alone
+        names = (eqn.source.op, eqn.source.node.rpartition("/")[2])  # files have names of nodes alone
+        is_of_node = any(node in name for node in _NODES for name in names)
         if eqn.op is ops.fake_quant or is_of_node:
             nodes.setdefault(str(eqn.source) or f"equation {id(eqn)}", []).append(eqn)
     for eqns in nodes.values():

@@ -55,6 +55,14 @@ ELEMENTWISE: tuple[Row, ...] = (
         ),
         (X,),
     ),
+    *(
+        (
+            ("polynomials", lambda x: lax.polynomial(x, [1.0, -2.0, 0.5]) + lax.polynomial(x / 4, [1.0] * 12), (X,)),
+            ("total order", lambda x: lax.lt_to_p.bind(x, x * 2) + 2 * lax.le_to_p.bind(x, x * 2), (X,)),
+        )
+        if hasattr(lax, "polynomial")  # of jax 0.12
+        else ()
+    ),
     ("barriers", lambda x: lax.optimization_barrier((x, x + 1))[1], (X,)),
     ("rounding", lambda x: jnp.floor(x) + jnp.ceil(x) + jnp.round(x) + jnp.trunc(x), (X,)),
     ("comparisons", lambda x: jnp.where((x > 0) & ~(x >= 1) | (x == -1), x, -x) + (x < 0) + (x != 2), (X,)),
@@ -125,6 +133,12 @@ def in_32_bits(x: Any) -> Any:
     )
 
 
+def in_batch_groups(x: Any, groups: int, filters: Any, **how: Any) -> Any:
+    """A convolution whose batch is in groups, each with filters of its own."""
+    numbers = ("NHWC", "HWIO", "NHWC")
+    return lax.conv_general_dilated(x, filters, batch_group_count=groups, dimension_numbers=numbers, **how)
+
+
 PRODUCTS: tuple[Row, ...] = (
     ("mixed matmul", lambda x: ((x @ (W + 1j * W[::-1])).real, (x @ (1j * W)).imag, x @ BYTES), (X,)),
     (
@@ -139,7 +153,30 @@ PRODUCTS: tuple[Row, ...] = (
     ("vmap", lambda x: jax.vmap(lambda r: r @ r.T)(x), (X,)),
     ("contraction over two", lambda x: jnp.tensordot(x, np.ones((4, 6, 2), np.float32), ((1, 2), (0, 1))), (X,)),
 )
+
+
+def grouped(x: Any, filters: Any) -> Any:
+    """A convolution in two groups of channels."""
+    numbers = ("NHWC", "HWIO", "NHWC")
+    return lax.conv_general_dilated(x, filters, (1, 1), "SAME", feature_group_count=2, dimension_numbers=numbers)
+
+
 CONVOLUTIONS: tuple[Row, ...] = (
+    (
+        "batch groups",
+        lambda x: in_batch_groups(x, 2, FILTERS, window_strides=(1, 1), padding="SAME"),
+        (f32(4, 5, 5, 6),),
+    ),
+    (
+        "as many groups as images",
+        lambda x: in_batch_groups(x, 4, FILTERS, window_strides=(2, 1), padding="VALID", rhs_dilation=(1, 2)),
+        (f32(4, 6, 7, 6),),
+    ),
+    (
+        "gradient of groups",
+        lambda x: jax.grad(lambda w: (grouped(x, w) ** 2).sum())(FILTERS[:, :, :3]),
+        (f32(2, 5, 5, 6),),
+    ),
     (
         "NHWC",
         lambda x: lax.conv(x.transpose(0, 3, 1, 2), FILTERS.transpose(3, 2, 0, 1), (1, 1), "SAME"),

@@ -30,19 +30,6 @@ class Unknown(torch.nn.Module):
         return torch.special.bessel_y0(self.inner(x))
 
 
-class Counting(torch.nn.Module):
-    """A module that keeps something."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.register_buffer("count", torch.zeros(()))
-
-    def forward(self, x: Any) -> Any:
-        """x and how often this was called."""
-        self.count += 1
-        return x + self.count
-
-
 class Positions(torch.nn.Module):
     """A sum of ids' vectors and of those of their positions, of which there are 40."""
 

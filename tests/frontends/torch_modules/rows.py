@@ -230,17 +230,29 @@ POOLS: tuple[Row, ...] = (
     ("uneven gaps", lambda x: F.max_pool2d(x, (3, 2), (2, 1), (1, 0), (2, 3), ceil_mode=True), (f32(B, 3, 11, 9),)),
     ("gaps over time", lambda x: F.max_pool1d(x, 3, 2, 1, 2), (f32(B, 3, 9),)),
     ("gaps of open width", lambda x: F.max_pool2d(x, 2, 1, dilation=2), (f32(2, 3, 7, None),)),
-    ("gaps of volumes and images", lambda x: (F.max_pool3d(x, 2, 1, 0, (1, 2, 2)), F.max_pool2d(x[0], 2, 1, 1, 2)), (VOLUMES,)),
+    (
+        "gaps of volumes and images",
+        lambda x: (F.max_pool3d(x, 2, 1, 0, (1, 2, 2)), F.max_pool2d(x[0], 2, 1, 1, 2)),
+        (VOLUMES,),
+    ),
     ("numbers", lambda x: F.max_pool2d(x, 2, return_indices=True), (IMAGE,)),
     ("numbers of padded windows", lambda x: F.max_pool2d(x, 3, 2, 1, 2, True, return_indices=True), (f32(B, 2, 9, 7),)),
     ("numbers over time", lambda x: F.max_pool1d(x, 3, 2, 1, ceil_mode=True, return_indices=True), (f32(B, 2, 8),)),
     ("numbers of one image", lambda x: F.max_pool2d(x[0], 2, return_indices=True), (f32(1, 4, 8, 8),)),
     ("numbers in volumes", lambda x: F.max_pool3d(x, 2, 1, return_indices=True), (VOLUMES,)),
     ("back", lambda x: F.max_unpool2d(*F.max_pool2d(x, 2, return_indices=True), 2), (IMAGE,)),
-    ("back with gaps", lambda x: F.max_unpool2d(*F.max_pool2d(x, 2, 3, return_indices=True), 2, 3, 0, (8, 8)), (IMAGE,)),
+    (
+        "back with gaps",
+        lambda x: F.max_unpool2d(*F.max_pool2d(x, 2, 3, return_indices=True), 2, 3, 0, (8, 8)),
+        (IMAGE,),
+    ),
     ("back over time", lambda x: F.max_unpool1d(*F.max_pool1d(x, 2, return_indices=True), 2), (f32(B, 4, 8),)),
     ("back in volumes", lambda x: F.max_unpool3d(*F.max_pool3d(x, 2, return_indices=True), 2), (f32(2, 2, 2, 4, 4),)),
-    ("overlapping back", lambda x: F.max_unpool2d(*F.max_pool2d(x, 3, 2, 1, return_indices=True), 3, 2, 1, (8, 8)), (IMAGE,)),
+    (
+        "overlapping back",
+        lambda x: F.max_unpool2d(*F.max_pool2d(x, 3, 2, 1, return_indices=True), 3, 2, 1, (8, 8)),
+        (IMAGE,),
+    ),
     ("means of padded volumes", lambda x: F.avg_pool3d(x, 3, 2, 1), (f32(1, 2, 4, 4, 4),)),
 )
 
@@ -398,7 +410,11 @@ FAKE = torch.fake_quantize_per_tensor_affine
 BY_CHANNEL = torch.fake_quantize_per_channel_affine
 TRAINED: tuple[Row, ...] = (
     ("one range", lambda x: FAKE(x, 0.02, 3, -128, 127) + FAKE(x, 0.01, 120, 0, 255), (X,)),
-    ("symmetric", lambda x: FAKE(x, 0.02, 0, -127, 127) + FAKE(x, 0.2, 0, -8, 7) + FAKE(x, 1e-4, 0, -32768, 32767), (X,)),
+    (
+        "symmetric",
+        lambda x: FAKE(x, 0.02, 0, -127, 127) + FAKE(x, 0.2, 0, -8, 7) + FAKE(x, 1e-4, 0, -32768, 32767),
+        (X,),
+    ),
     ("no type", lambda x: FAKE(x, 0.02, 3, -100, 27) + FAKE(x, 0.1, 2, 0, 20), (X,)),
     ("tensors", lambda x: FAKE(x, torch.tensor(0.02), torch.tensor(3, dtype=torch.int32), -128, 127), (X,)),
     ("channels", lambda x: BY_CHANNEL(*steps(x, 6, 2, -128, 127)) + BY_CHANNEL(*steps(x, 4, 1, -8, 7)), (X,)),

@@ -74,6 +74,14 @@ IN_JAX: tuple[Row, ...] = (
     ),
     ("polar", lambda x: torch.view_as_real(torch.polar(x.abs(), x)), (X,)),
     ("angles", lambda x: torch.view_as_complex(x[..., :2].contiguous()).angle(), (f32(2, 4, 6),)),
+    (
+        "solved by factors",
+        lambda x: (
+            torch.cholesky_solve(x[0], torch.linalg.cholesky(regular(x) @ regular(x).mT)),
+            torch.cholesky_solve(x, torch.linalg.cholesky(regular(x) @ regular(x).mT, upper=True), upper=True),
+        ),
+        (f32(2, 4, 6),),
+    ),
     ("factors", lambda x: (*torch.linalg.qr(x), torch.linalg.cholesky(regular(x) @ regular(x).mT)), (f32(2, 4, 6),)),
     ("solved", lambda x: torch.linalg.solve(regular(x), x) + torch.linalg.inv(regular(x)) @ x, (f32(2, 4, 6),)),
     ("determinants", lambda x: (torch.linalg.det(regular(x)), *torch.linalg.slogdet(regular(-x))), (f32(2, 4, 6),)),
