@@ -44,6 +44,11 @@ def scaled(x: Any, factor: float) -> Any:
     return ops.mul(x, np.float32(factor))
 
 
+def rounded_by_a_sum(x: Any) -> Any:
+    magic = np.float32(1.5 * 2**23)
+    return ops.sub(ops.add(x, magic), magic)
+
+
 def chosen(x: Any, bound: float, below: float) -> Any:
     return ops.select_v2(ops.greater(x, np.float32(bound)), x, scaled(x, below))
 
@@ -95,6 +100,17 @@ OTHERS: list[tuple[str, Callable[[Any], Any]]] = [
         "another value at one place",
         lambda x: ops.select_v2(ops.equal(x, np.float32(7)), x, ops.maximum(x, scaled(x, 0.3))),
     ),
+    ("leaks 1e-7 below 0", lambda x: ops.add(ops.relu(x), scaled(ops.minimum(x, np.float32(0)), 1e-7))),
+    ("a relu6 that leaks", lambda x: ops.add(ops.relu6(x), scaled(x, 1e-8))),
+    ("a tanh that leaks", lambda x: ops.add(ops.tanh(x), scaled(x, 5e-7))),
+    ("a sigmoid that leaks", lambda x: ops.add(ops.logistic(x), scaled(x, 5e-9))),
+    ("a gelu that leaks", lambda x: ops.add(ops.mul(half(x), tanh_form(x)), scaled(x, 2e-6))),
+    (
+        "an abs that leaks",
+        lambda x: ops.add(ops.maximum(x, ops.neg(x)), ops.mul(ops.relu(ops.neg(x)), np.float32(3e-6))),
+    ),
+    ("rounds by a sum", lambda x: ops.relu6(scaled(rounded_by_a_sum(scaled(x, 16)), 1 / 16))),
+    ("rounds one of two", lambda x: ops.maximum(x, scaled(rounded_by_a_sum(x), 0.3))),
     ("rounds", lambda x: ops.maximum(x, scaled(ops.round_(x), 0.3))),
     ("vector", lambda x: ops.maximum(x, ops.mul(x, np.full(4, 0.3, np.float32)))),
     ("broadcast", lambda x: ops.maximum(ops.add(x, np.zeros((2, 1, 1), np.float32)), scaled(x, 0.3))),
