@@ -54,6 +54,7 @@ def chosen(x: Any, bound: float, below: float) -> Any:
 
 
 KNOWN: list[tuple[str, Callable[[Any], Any], Callable[[Any], Any]]] = [
+    ("leaky_relu", lambda x: ops.maximum(x, scaled(x, 1e-7)), lambda x: tf.nn.leaky_relu(x, 1e-7)),
     ("hard_swish", lambda x: ops.mul(x, sixth(gate(x))), lambda x: x * tf.nn.relu6(x + 3) / 6),
     ("hard_swish", lambda x: sixth(ops.mul(gate(x), x)), lambda x: x * tf.nn.relu6(x + 3) / 6),
     (
@@ -100,15 +101,10 @@ OTHERS: list[tuple[str, Callable[[Any], Any]]] = [
         "another value at one place",
         lambda x: ops.select_v2(ops.equal(x, np.float32(7)), x, ops.maximum(x, scaled(x, 0.3))),
     ),
-    ("leaks 1e-7 below 0", lambda x: ops.add(ops.relu(x), scaled(ops.minimum(x, np.float32(0)), 1e-7))),
     ("a relu6 that leaks", lambda x: ops.add(ops.relu6(x), scaled(x, 1e-8))),
     ("a tanh that leaks", lambda x: ops.add(ops.tanh(x), scaled(x, 5e-7))),
     ("a sigmoid that leaks", lambda x: ops.add(ops.logistic(x), scaled(x, 5e-9))),
     ("a gelu that leaks", lambda x: ops.add(ops.mul(half(x), tanh_form(x)), scaled(x, 2e-6))),
-    (
-        "an abs that leaks",
-        lambda x: ops.add(ops.maximum(x, ops.neg(x)), ops.mul(ops.relu(ops.neg(x)), np.float32(3e-6))),
-    ),
     ("rounds by a sum", lambda x: ops.relu6(scaled(rounded_by_a_sum(scaled(x, 16)), 1 / 16))),
     ("rounds one of two", lambda x: ops.maximum(x, scaled(rounded_by_a_sum(x), 0.3))),
     ("rounds", lambda x: ops.maximum(x, scaled(ops.round_(x), 0.3))),
