@@ -42,11 +42,11 @@ class Speed:
 
 @dataclass(frozen=True)
 class Fusion:
-    """A composite that became fused ops, with the proof: how many samples, and the largest relative error.
+    """A composite that became fused ops, tested on so many samples, and the largest relative error.
 
     recovered: whether it was found in a loop that nobody marked. cell: the recurrence in words, and speed: what it
     costs, where it is one.
-    unproven: why the rule's word was taken instead of a proof (`trust=True`); then there are no samples and no error.
+    unproven: why the rule's word was taken instead of a test (`trust=True`); then there are no samples and no error.
     """
 
     composite: str
@@ -61,9 +61,9 @@ class Fusion:
     unproven: str = ""
 
     def __str__(self) -> str:
-        proof = f"proven with {self.samples} samples, largest error {self.error:.1e}"
+        proof = f"tested on {self.samples} samples, largest error {self.error:.1e}"
         if self.unproven:
-            proof = f"not proven: {self.unproven}"
+            proof = f"not tested: {self.unproven}"
         lines = [f"{self.composite} at {self.source}", f"into {', '.join(self.becomes)}; {proof}"]
         return "\n".join(lines if self.speed is None else [*lines, str(self.speed)])
 

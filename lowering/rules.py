@@ -277,7 +277,7 @@ def fuses(
 
     claims: families of case distinction in the body that the fused ops make as well.
     trust: take the rule's word where no proof can be run: the body holds ops without a rule or results that data sizes,
-        or the replacement holds a custom operator. The report then says "not proven"; other bodies are proven as ever.
+        or the replacement holds a custom operator. The report then says "not tested"; other bodies are tested as ever.
     makes: names of the builtins that the rule is there for, which `jfuse ops` lists.
     default: False keeps it out of the default rules, for use through `rules=[…]`.
     """

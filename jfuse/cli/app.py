@@ -76,10 +76,10 @@ def _options(
         bool, typer.Option("--version", help="Print the version.", callback=_version, is_eager=True)
     ] = False,
 ) -> None:
-    """TensorFlow functions to proven, fused TensorFlow Lite files."""
+    """TensorFlow functions to tested, fused TensorFlow Lite files."""
 
 
-@app.command(short_help="Convert a model, prove what was fused, write the file.", cls=LikeTfliteConvert)
+@app.command(short_help="Convert a model, test what was fused, write the file.", cls=LikeTfliteConvert)
 def convert(
     source: options.Source,
     output: options.Output,
@@ -115,7 +115,7 @@ def convert(
     quiet: options.Quiet = False,
     verbose: options.Verbose = False,
 ) -> None:
-    """Convert SOURCE, prove what was fused, compare the file with TensorFlow, and write it."""
+    """Convert SOURCE, test what was fused, compare the file with TensorFlow, and write it."""
     one_of("state", state, STATES)
     one_of("loop", loop, LOOPS)
     one_of("prefer", prefer, PREFERENCES)
@@ -323,7 +323,7 @@ def explain(
     quiet: options.Quiet = False,
     verbose: options.Verbose = False,
 ) -> None:
-    """Say of each recurrence in SOURCE what it is, how it was proven and what it becomes, or why it does not fuse."""
+    """Say of each recurrence in SOURCE what it is, how it was tested and what it becomes, or why it does not fuse."""
     one_of("padding", padding, PADDINGS)
     selected = options.selected(signature, shape, batch, inputs, outputs)
     options.check_modules(import_)

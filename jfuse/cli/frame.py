@@ -75,7 +75,7 @@ class _Application(typer.Typer):
 
 app = _Application(
     cls=_Commands,
-    help="TensorFlow functions to proven, fused TensorFlow Lite files.",
+    help="TensorFlow functions to tested, fused TensorFlow Lite files.",
     no_args_is_help=True,
     rich_markup_mode=None,  # plain help, that pipes well and needs no more imports
     pretty_exceptions_enable=False,

@@ -32,7 +32,7 @@ class TFLiteConverter(Settings):
     A script changes its import and nothing else: `from jfuse import lite as tflite`, or
     `jfuse.TFLiteConverter.from_keras_model(model).convert()`. Attributes mean what they mean in `tf.lite`; values of
     TensorFlow's enums and dtypes are taken. The whole model is compared with TensorFlow only if asked
-    (`convert(verify=True)`), as the official converter compares nothing; fusions are always proven.
+    (`convert(verify=True)`), as the official converter compares nothing; fusions are always tested.
     report: what fused, what was refused and why, after `convert`; None before.
     """
 

@@ -12,7 +12,7 @@ from jfuse.report import Fusion, LoopForm, Refusal, Report
 
 
 def explain_lines(report: Report) -> list[str]:
-    """A paragraph for each composite or loop: what it is, how it was found and proven, what it became; or why not."""
+    """A paragraph for each composite or loop: what it is, how it was found and tested, what it became; or why not."""
     lines: list[str] = []
     forms = {form.source: form for form in report.loops}
     for fusion in report.fused:
@@ -46,9 +46,9 @@ def _of_fusion(fusion: Fusion) -> Iterator[str]:
     how = "recovered from what nobody marked" if fusion.recovered else f"marked as {fusion.composite!r}"
     yield f"  found      {how}; the rule is {fusion.rule}"
     if fusion.unproven:
-        yield f"  not proven {fusion.unproven}"
+        yield f"  not tested {fusion.unproven}"
     else:
-        yield f"  proven     with {fusion.samples} samples in float64, largest error {fusion.error:.1e}"
+        yield f"  tested     on {fusion.samples} samples in float64, largest error {fusion.error:.1e}"
     yield f"  becomes    {', '.join(fusion.becomes)}"
     if fusion.speed is not None:
         yield f"  speed      {fusion.speed}"

@@ -38,7 +38,7 @@ def test_nothing_is_cut_or_folded(capsys: pytest.CaptureFixture[str]) -> None:
     fusion = Fusion("jfuse.lstm", "fuse_lstm", place, ("UNIDIRECTIONAL_SEQUENCE_LSTM", "STRIDED_SLICE"), 131, 1e-15)
     lines = printed(Report(fused=[fusion]), capsys)
     assert lines[0] == f"fused          jfuse.lstm at {place}"
-    assert lines[1].startswith("               into UNIDIRECTIONAL_SEQUENCE_LSTM, STRIDED_SLICE; proven")
+    assert lines[1].startswith("               into UNIDIRECTIONAL_SEQUENCE_LSTM, STRIDED_SLICE; tested on")
     show_columns(("output", "error"), [(place, "1e-7"), ("y\n[red]", "2e-7")])
     header, first, second = capsys.readouterr().out.splitlines()
     assert first == f"{place}  1e-7"

@@ -14,7 +14,7 @@ def test_a_report_is_read_line_by_line() -> None:
     )
     assert str(report).splitlines() == [
         "fused: own.lstm at cell (While)",
-        "  into UNIDIRECTIONAL_SEQUENCE_LSTM; proven with 192 samples, largest error 1.4e-15",
+        "  into UNIDIRECTIONAL_SEQUENCE_LSTM; tested on 192 samples, largest error 1.4e-15",
         "not fused: recover_gru: no_builtin_op failed at gru (While): want a cell that TFLite has",
         "operators: 2 add, 1 while",
         "largest error: not compared",

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from jfuse.errors import NotFused
-from jfuse.ir.graph import Const
 from jfuse.ir.types import DType, TensorType
 from jfuse.kernels import ops
 from jfuse.kernels.core.op import Array

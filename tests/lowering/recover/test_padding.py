@@ -81,6 +81,29 @@ def test_steps_counted_at_run_time() -> None:
     assert found(function, TensorType((symbol("T"),), DType.f32), LENGTHS).side == "right"
 
 
+@pytest.mark.parametrize(
+    ("dtypes", "side"),
+    [
+        ([DType.i8], None),
+        ([DType.u8], None),
+        ([DType.i16, DType.i32], None),
+        ([DType.i8, DType.f32], None),
+        ([DType.i64], "right"),
+        ([DType.i64, DType.i32], "right"),
+        ([DType.f32], "right"),
+    ],
+    ids=lambda value: "-".join(map(str, value)) if isinstance(value, list) else str(value),
+)
+def test_step_numbers_that_wrap_have_no_order(dtypes: list[DType], side: str | None) -> None:
+    def function(x: Array, lengths: Array) -> Array:
+        steps = ops.range_(np.int32(0), ops.gather(ops.shape(x), np.int32(0), axis=0), np.int32(1))
+        for dtype in dtypes:
+            steps, lengths = (ops.cast(v, out_data_type=dtype) for v in (steps, lengths))
+        return ops.less(ops.expand_dims(steps, 1), lengths)
+
+    assert found(function, TensorType((symbol("T"),), DType.f32), LENGTHS).side == side
+
+
 def test_a_limit_that_changes_with_the_step() -> None:
     assert found(lambda n: ops.less(STEPS[:, None], n), TensorType((5, B), DType.i32)).side is None
 

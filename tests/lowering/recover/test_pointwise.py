@@ -44,11 +44,17 @@ def scaled(x: Any, factor: float) -> Any:
     return ops.mul(x, np.float32(factor))
 
 
+def rounded_by_a_sum(x: Any) -> Any:
+    magic = np.float32(1.5 * 2**23)
+    return ops.sub(ops.add(x, magic), magic)
+
+
 def chosen(x: Any, bound: float, below: float) -> Any:
     return ops.select_v2(ops.greater(x, np.float32(bound)), x, scaled(x, below))
 
 
 KNOWN: list[tuple[str, Callable[[Any], Any], Callable[[Any], Any]]] = [
+    ("leaky_relu", lambda x: ops.maximum(x, scaled(x, 1e-7)), lambda x: tf.nn.leaky_relu(x, 1e-7)),
     ("hard_swish", lambda x: ops.mul(x, sixth(gate(x))), lambda x: x * tf.nn.relu6(x + 3) / 6),
     ("hard_swish", lambda x: sixth(ops.mul(gate(x), x)), lambda x: x * tf.nn.relu6(x + 3) / 6),
     (
@@ -95,6 +101,12 @@ OTHERS: list[tuple[str, Callable[[Any], Any]]] = [
         "another value at one place",
         lambda x: ops.select_v2(ops.equal(x, np.float32(7)), x, ops.maximum(x, scaled(x, 0.3))),
     ),
+    ("a relu6 that leaks", lambda x: ops.add(ops.relu6(x), scaled(x, 1e-8))),
+    ("a tanh that leaks", lambda x: ops.add(ops.tanh(x), scaled(x, 5e-7))),
+    ("a sigmoid that leaks", lambda x: ops.add(ops.logistic(x), scaled(x, 5e-9))),
+    ("a gelu that leaks", lambda x: ops.add(ops.mul(half(x), tanh_form(x)), scaled(x, 2e-6))),
+    ("rounds by a sum", lambda x: ops.relu6(scaled(rounded_by_a_sum(scaled(x, 16)), 1 / 16))),
+    ("rounds one of two", lambda x: ops.maximum(x, scaled(rounded_by_a_sum(x), 0.3))),
     ("rounds", lambda x: ops.maximum(x, scaled(ops.round_(x), 0.3))),
     ("vector", lambda x: ops.maximum(x, ops.mul(x, np.full(4, 0.3, np.float32)))),
     ("broadcast", lambda x: ops.maximum(ops.add(x, np.zeros((2, 1, 1), np.float32)), scaled(x, 0.3))),
