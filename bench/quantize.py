@@ -403,7 +403,7 @@ def write(path: Path, found: Sequence[Mapping[str, Any]]) -> None:
     """Put the rows into the JSON; rows of other models and modes stay as they are."""
     kept = json.loads(path.read_text())["rows"] if path.is_file() else []
     table = {(row["model"], row["mode"]): row for row in (*kept, *found)}
-    names = [name for of in SETS.values() for name in of.models]
+    names = dict.fromkeys(name for of in SETS.values() for name in of.models)  # some sets share names
     order = [key for key in ((name, mode) for name in names for mode in MODES) if key in table]
     machine = f"{platform.machine()}, {cores()} cores"
     path.write_text(json.dumps({"machine": machine, "rows": [table[key] for key in order]}, indent=1) + "\n")

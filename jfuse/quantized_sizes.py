@@ -14,7 +14,7 @@ from jfuse.ir.graph import Const, Eqn, Program
 from jfuse.ir.types import DType
 from jfuse.ir.walk import all_eqns
 from jfuse.kernels.control import while_
-from jfuse.lowering.integer_spellings import LOOPS
+from jfuse.lowering.integer_spellings import RECURRENCES
 from jfuse.model import Model
 from jfuse.passes.options import LoweringOptions, RecurrenceOptions
 from jfuse.quantization.recipe import QuantizeRule
@@ -102,7 +102,7 @@ def _smaller_forms(made: Model, options: LoweringOptions) -> Iterator[LoweringOp
     assert recipe is not None, "of a quantized model"
     assert made.unquantized is not None, "of a quantized model"
     left = {eqn.op for eqn in _eqns(made.program)}
-    spelled = {eqn.op for eqn in _eqns(made.unquantized.program)} & LOOPS.keys() - left
+    spelled = {eqn.op for eqn in _eqns(made.unquantized.program)} & RECURRENCES - left
     named = {rule.op for rule in recipe.rules}
     nodes = {eqn.source.node for eqn in _eqns(made.unquantized.program) if eqn.op is while_}
     nodes |= {loop.source.split(" (")[0] for loop in made.report.loops}

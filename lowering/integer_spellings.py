@@ -183,6 +183,8 @@ LOOPS: Mapping[Op, Callable[..., Any]] = {
     ops.unidirectional_sequence_rnn: partial(steps_of_rnn, in_loop=True),
 }
 """As scans, for recurrences of more steps than are written out, or of an open number of them."""
+RECURRENCES = frozenset({*LOOPS, ops.bidirectional_sequence_lstm})
+"""Whose steps are written out in integers, or run in loops."""
 COARSE_SPELLINGS: Mapping[Op, Callable[..., Any]] = {
     ops.div: _quotient_by_roots,
     ops.sqrt: lambda x: ops.mul(x, ops.rsqrt(x)),

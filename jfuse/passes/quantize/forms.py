@@ -25,6 +25,7 @@ EVERY_STEP = (
     'its kernel rounds what it reads to 8 bits in every step: QuantizeRule("float") for it is nearer to the model, and '
     "larger"
 )
+ONE_SCALE = 'all rows of its table have one scale: QuantizeRule("float") for it is nearer to the model, and larger'
 Kind = Literal["float", "halves", "weights", "integer"]
 """float: as it is. halves: constants in f16. weights: float operands, integer weights. integer: all in integers."""
 
@@ -127,7 +128,9 @@ def weight_form(eqn: Eqn, rule: QuantizeRule) -> EqnForm:
         return EqnForm("float", rule, "its kernel takes all weights in few bits or none, and some are no floats")
     if not all(is_finite(const) for _, const in found):
         return EqnForm("float", rule, "its weights hold NaNs or infinities")
-    return EqnForm("weights", rule, EVERY_STEP if row.together and rule.mode == "dynamic" else "")
+    has_one_scale = rule.weights is DType.i8 and any(w.moved and not w.hybrid for w, _ in found)
+    reason = EVERY_STEP if row.together and rule.mode == "dynamic" else ONE_SCALE if has_one_scale else ""
+    return EqnForm("weights", rule, reason)
 
 
 def _operand(eqn: Eqn, index: int) -> Atom | None:

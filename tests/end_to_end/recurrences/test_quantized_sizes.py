@@ -56,6 +56,12 @@ def test_steps_that_a_file_writes_out_stay(gru: Any, tmp_path: Path) -> None:
         (lambda: layers.SimpleRNN(8), "int8", "unidirectional_sequence_rnn"),
         pytest.param(lambda: layers.LSTM(24), "int16x8", "while", marks=pytest.mark.slow),
         pytest.param(lambda: layers.LSTM(16, activation="relu"), "int8", "while", marks=pytest.mark.slow),
+        pytest.param(
+            lambda: layers.Bidirectional(layers.LSTM(8)),
+            "int16x8",
+            "bidirectional_sequence_lstm",
+            marks=pytest.mark.slow,
+        ),
     ],
 )
 def test_integers_are_no_larger_than_floats(layer: Any, recipe: str, operator: str) -> None:

@@ -115,3 +115,16 @@ def test_what_something_else_reads_is_not_cut_off_for_a_clip() -> None:
         return ops.add(z, _clipped(-1.0, 1.0)(z))
 
     assert _snr(program_of(both, ROWS), "int8")[1] > 28
+
+
+@pytest.mark.parametrize(("far", "is_seen"), [(20.0, True), (0.05, False)], ids=["sure", "unsure"])
+def test_sure_logits_have_the_range_that_was_seen(far: float, is_seen: bool) -> None:
+    weights = far * drawn(5, 16)
+    program = program_of(lambda x: ops.softmax(ops.fully_connected(x, weights, drawn(5))), ROWS)
+    logits = quantized(program_of(lambda x: ops.fully_connected(x, weights, drawn(5)), ROWS), None)
+    seen = np.stack(in_litert(logits, CALLS, delegates=True))
+    (made,) = (
+        e for e in eqns_of(calibrated(program, Recipe.named("int16x8"), CALLS).program) if e.op.name == "softmax"
+    )
+    step = quantization(made.inputs[0]).scale[0]
+    assert (step * 32767 <= 1.0001 * np.abs(seen).max()) == is_seen

@@ -16,6 +16,7 @@ from jfuse.ir.types import DType, TensorType
 from jfuse.kernels import ops
 from jfuse.kernels.control import while_
 from jfuse.passes.quantize.arrays import weights_in
+from jfuse.passes.quantize.forms import ONE_SCALE
 from jfuse.quantization.recipe import QuantizeRule, Recipe
 from tests.passes.quantize.models import drawn, eqns_of, in_litert, mlp, names_of, program_of, quantized, snr_db
 
@@ -105,6 +106,7 @@ def test_a_table_is_read_in_integers() -> None:
     program = program_of(lambda i: ops.mul(ops.gather(rows, i, axis=0, batch_dims=0), np.float32(2)), ids)
     model = quantized(program, Recipe.named("dynamic"))
     assert names_of(model.program) == ["gather", "dequantize", "mul"]
+    assert [(q.form, q.reason) for q in model.report.quantized] == [("i8 weights", ONE_SCALE)]
     for delegates in (True, False):
         (found,) = in_litert(model, [{"x0": np.array([3, 39, 0], np.int32)}], delegates=delegates)
         np.testing.assert_allclose(found, 2 * rows[[3, 39, 0]], atol=np.abs(rows).max() / 127 * 1.001)

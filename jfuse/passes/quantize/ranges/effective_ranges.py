@@ -7,7 +7,8 @@ result, end there.
 Values that only kernels read whose results do not change any more far from 0: a LOGISTIC of 16 bits answers 1 from 10.7
 on. Integers that reach to 1,000, as gates of a recurrence do whose inputs have outliers, would leave a hundredth of the
 steps for the rest. What is beyond the end saturates, which is the same. So it is before what cuts numbers off at a
-constant, as MINIMUM and RELU6 do: the range of their result is enough.
+constant, as MINIMUM and RELU6 do: the range of their result is enough. Logits of a softmax that are far apart, as those
+of a trained classifier, need no range beyond those seen: the largest are those of calls in which all others are 0.
 """
 
 from __future__ import annotations
@@ -127,6 +128,8 @@ def _told(eqn: Eqn, rule: QuantizeRule, ends: Range, range_of: Callable[[Atom], 
         return
     if rule.activations in row.saturates:
         yield from ((i, (-row.saturates[rule.activations], row.saturates[rule.activations])) for i in read)
+    elif row.fades:
+        yield from ((i, seen) for i in read if _is_sure(eqn, seen := range_of(_operand(eqn, i))))
     elif (clip := limits(eqn)) is not None or eqn.op in _CHOOSE:
         low, high = (float(np.clip(end, *clip)) for end in ends) if clip is not None else ends
         yield from ((i, (low, high)) for i in read if isinstance(eqn.inputs[i], Var))
@@ -134,10 +137,19 @@ def _told(eqn: Eqn, rule: QuantizeRule, ends: Range, range_of: Callable[[Atom], 
         yield from ((i, ends) for i in read)
     elif eqn.op.elementwise and eqn.op.linear == "joint" and len(read) == 2:
         for i, j in (read, read[::-1]):
-            other = eqn.inputs[j]
-            assert other is not None, "an operand"
-            end = max(-ends[0], ends[1]) + max(map(abs, range_of(other)))
+            end = max(-ends[0], ends[1]) + max(map(abs, range_of(_operand(eqn, j))))
             yield i, (-end, end)
+
+
+def _operand(eqn: Eqn, place: int) -> Atom:
+    atom = eqn.inputs[place]
+    assert atom is not None, "an operand"
+    return atom
+
+
+def _is_sure(eqn: Eqn, logits: Range) -> bool:
+    """Whether logits of a softmax are so far apart that where they end one of them alone counts, however large."""
+    return float(eqn.params["beta"]) * (logits[1] - logits[0]) > 2 * _fades(eqn)
 
 
 def limits(eqn: Eqn) -> Range | None:
