@@ -77,6 +77,7 @@ def test_a_small_one_stays_one_operator() -> None:
         ({"prefer": "fused"}, "i8"),
         ({"prefer": "size"}, "f32"),
         ({"target": "tflite-micro"}, "i8"),
+        ({"target": "litert,tflite-micro"}, "i8"),
         ({"recipe": jfuse.Recipe.named("micro")}, "i8"),
         ({"forms": True}, "i8"),
     ],
