@@ -49,7 +49,13 @@ def test_a_large_one_is_a_loop_about_as_small(large: Any, recipe: str) -> None:
     assert activations_of(fused) == ["i8" if recipe == "int8" else "f32"]
     assert lite.size_bytes <= 1.2 * fused.size_bytes
     bodies = [g for graph in lite.program.graphs() for e in graph.eqns for g in e.bodies]
-    weights = [a.type.dtype.value for g in bodies for e in g.eqns for a in e.inputs if a and a.type.shape == (256, 64)]
+    weights = [
+        a.type.dtype.value
+        for g in bodies
+        for e in g.eqns
+        for a in e.inputs
+        if a is not None and a.type.shape == (256, 64)
+    ]
     assert weights == ["i8"]
     assert any('prefer="fused" writes' in note for note in lite.report.notes) == (recipe == "int8")
     runner, (given,) = LiteRt(lite.to_bytes()), lite.signature().input_names
