@@ -34,13 +34,13 @@ def official(model: keras.Model) -> bytes:
     return official_bytes(of_keras_model(model))
 
 
-def medians_us(files: list[bytes], x: np.ndarray) -> list[float]:
+def medians_us(files: list[bytes], x: np.ndarray, seconds: float = SECONDS) -> list[float]:
     """The median time of a call of each file in microseconds, taken in turns."""
     turns = {}
     for number, data in enumerate(files):
         ((key, (names, _)),) = LiteRt(data).signatures().items()
         turns[str(number)] = litert_turn(data, [(key, {names[0]: x})])
-    found = in_turns(turns, SECONDS)
+    found = in_turns(turns, seconds)
     return [1e6 * statistics.median(s for turn in calls for s in turn) for calls in found.values()]
 
 

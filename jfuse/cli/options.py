@@ -28,7 +28,9 @@ Output = Annotated[Path, typer.Option("-o", "--output", help="The .tflite file t
 Padding = Annotated[str | None, typer.Option(help="Your promise of every mask: right or left.")]
 State = Annotated[str, typer.Option(help="What lasts from one invoke to the next: source, reset, keep or io.")]
 Loop = Annotated[str, typer.Option(help="Recurrences that do not fuse: auto, while or unroll.")]
-Prefer = Annotated[str, typer.Option(help="fused; speed: a loop where that is faster; size: the smallest loops; or auto.")]
+Prefer = Annotated[
+    str, typer.Option(help="fused; speed: a loop where that is faster; size: the smallest loops; or auto.")
+]
 Precision = Annotated[str, typer.Option(help="Of what the source has in f16 or bf16: float32, or source.")]
 Machine = Annotated[str, typer.Option(help=f"Whose measured times choose forms: {', '.join(MACHINES)}.")]
 Target = Annotated[

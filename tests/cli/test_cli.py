@@ -277,7 +277,7 @@ def test_the_version(run: Run) -> None:
     [
         (("--state", "kept"), "source, reset, keep, io"),
         (("--loop", "for"), "auto, while, unroll"),
-        (("--prefer", "bytes"), "fused, speed, size"),
+        (("--prefer", "bytes"), "auto, fused, speed, size"),
         (("--machine", "vax"), "any, zen4"),
         (("--padding", "up"), "right, left"),
         (("--json", "no/such/folder.json"), "no such folder"),

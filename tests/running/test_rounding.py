@@ -37,7 +37,8 @@ def recurrent(x: Any) -> Any:
 
 
 def in_integers(net: Callable[[Any], Any], recipe: str = "int8", **options: Any) -> Model:
-    return jfuse.quantize(Model(program_of(net, X)), recipe, SAMPLES, verify=False, **options)
+    chosen = {"prefer": "fused", **options}  # the operators as they are
+    return jfuse.quantize(Model(program_of(net, X)), recipe, SAMPLES, verify=False, **chosen)
 
 
 def in_litert(data: bytes, resolver: OpResolverType, x: np.ndarray) -> np.ndarray:

@@ -35,8 +35,10 @@ LARGER = 1.2
 """How many times the bytes of the smallest form another one may have."""
 _LSTMS = (ops.unidirectional_sequence_lstm, ops.bidirectional_sequence_lstm, ops.lstm)
 _ROUNDS = 2  # both directions become one each, a single step a sequence, before they become steps
-# Bytes of files of LSTMs of 32 to 256 units: an operator with its results; what stands beside weights; a scale.
-_OPERATOR_BYTES, _FILE_BYTES, _SCALE_BYTES = 133, 3800, 4
+# Bytes of files of LSTMs of 32 to 256 units: an operator of a step with its results; what a loop has more for each row
+# of a matrix, as scales; what the fused operator takes with its operands, and more of it in integers; what a file has
+# besides its weights; what a loop takes to collect results, beside zeros of their size.
+_OPERATOR_BYTES, _ROW_BYTES, _FUSED_BYTES, _INTEGER_BYTES, _FILE_BYTES, _STACK_BYTES = 96, 9.4, 1900, 944, 3800, 1600
 _FLOAT_BYTES = 4
 
 
@@ -124,7 +126,7 @@ class _FastForms:
         for eqn in all_eqns(steps):
             if eqn.op is scan:
                 scans.setdefault(eqn.source, []).append(eqn)
-        found = ((lstm.eqn.outputs[0], _faster(lstm.size, scans.get(lstm.source, ()), options)) for lstm in lstms)
+        found = ((lstm.eqn.outputs[0], _faster(lstm, scans.get(lstm.source, ()), options)) for lstm in lstms)
         return {var: form for var, form in found if form is not None}
 
     def _note(self, lstm: _Lstm, form: LoopSpelling | None) -> None:
@@ -183,7 +185,7 @@ def _as_of(eqn: Eqn, product: Source, other: Source) -> Eqn:
     return replace(eqn, source=product if facts(eqn).weights else other)
 
 
-def _faster(size: FusedSize, scans: Sequence[Eqn], options: RecurrenceOptions) -> LoopSpelling | None:
+def _faster(lstm: _Lstm, scans: Sequence[Eqn], options: RecurrenceOptions) -> LoopSpelling | None:
     """The form of loops that take less time than an operator with int8 weights; None where none that fits does.
 
     scans: of all directions, alike. Their products are with weights of 8 bits.
@@ -196,23 +198,21 @@ def _faster(size: FusedSize, scans: Sequence[Eqn], options: RecurrenceOptions) -
     floats = LoopSize.of(body, params["length"], given, collected)
     loop = replace(floats, weights=floats.weights // _FLOAT_BYTES)
     room = ROOMS[options.prefer]
-    most = inf if options.prefer == "speed" else _most_operators(size, len(scans))
+    most = inf if options.prefer == "speed" else _most_operators(lstm, len(scans), loop)
     form = fastest(
         loop,
         replace(room, operators=int(min(room.operators, most))),
         options.machine,
         unroll=options.loop != "while",
     )
-    us, in_one_us = len(scans) * loop.microseconds(form, options.machine), size.hybrid_microseconds()
-    # The shortest loop may be larger than that where otherwise the file would be slower than in floats.
-    is_allowed = loop.added_operators(form) <= most or in_one_us > size.modelled()
-    return form if is_allowed and us < in_one_us else None
+    us = len(scans) * loop.microseconds(form, options.machine)
+    return form if loop.added_operators(form) <= most and us < lstm.size.hybrid_microseconds() else None
 
 
-def _most_operators(size: FusedSize, loops: int) -> float:
-    """How many operators steps may have, so that a file is no more than `LARGER` times as large as with one operator.
-
-    Beside them stand what a WHILE takes, and a scale for each row of the matrices.
-    """
-    more = (LARGER - 1) * (size.weights + _FLOAT_BYTES * size.dots / 2 + _FILE_BYTES) - _SCALE_BYTES * size.dots
-    return more / loops / _OPERATOR_BYTES - WHILE_OPERATORS
+def _most_operators(lstm: _Lstm, loops: int, loop: LoopSize) -> float:
+    """How many operators the steps of each loop may have, so that the file is no more than `LARGER` times as large."""
+    stack = _STACK_BYTES + loop.steps * loop.collected if loop.collected else 0
+    fused = _INTEGER_BYTES if lstm.is_integer else 0
+    smallest = lstm.size.weights + _FLOAT_BYTES * lstm.size.dots / 2 + _FILE_BYTES + fused
+    more = (LARGER - 1) * smallest + _FUSED_BYTES + fused - _ROW_BYTES * lstm.size.dots
+    return (more / loops - stack) / _OPERATOR_BYTES - WHILE_OPERATORS

@@ -15,6 +15,7 @@ from jfuse.ir.walk import all_eqns
 from jfuse.kernels import ops
 from jfuse.model import Model
 from jfuse.passes.context import Calibrate, Context
+from jfuse.passes.options import RecurrenceOptions
 from jfuse.passes.pipeline import PIPELINE, around_quantization, run_pipeline
 from jfuse.quantization.calibrate import calibrate
 from jfuse.quantization.recipe import Recipe
@@ -37,8 +38,11 @@ def program_of(function: Callable[..., Any], *types: TensorType) -> Program:
 
 
 def quantized(program: Program, recipe: Recipe | None, **context: Any) -> Model:
-    """What the stage `quantize` and those after it make of a program, with all types derived again after each."""
-    ctx = Context(recipe=recipe, **context)
+    """What the stage `quantize` and those after it make of a program, with all types derived again after each.
+
+    Fused operators stay what they are, unless the context says otherwise.
+    """
+    ctx = Context(recipe=recipe, **{"recurrence": RecurrenceOptions(prefer="fused"), **context})
     done = run_pipeline(program, ctx, around_quantization(PIPELINE)[1], check_types=True)
     return Model(done, report=ctx.report)
 

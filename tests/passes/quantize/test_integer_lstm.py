@@ -46,9 +46,10 @@ def draw(seed: int, shape: tuple[int, ...]) -> np.ndarray:
 def in_integers(
     stack: list[Any], shape: tuple[int, ...], batch: int | None, recipe: str | jfuse.Recipe = "int8", **options: Any
 ) -> tuple[Any, Any]:
-    """The Keras model, awake, and its file in integers."""
+    """The Keras model, awake, and its file with the operator of integers."""
     model = awake(keras.Sequential([keras.Input(shape[1:], batch_size=batch), *stack]))
     data = [draw(100 + i, shape) for i in range(60)]
+    options = {"prefer": "fused", **options}
     return model, jfuse.convert(model, verify=False, quantize=recipe, calibration=data, **options)
 
 
@@ -283,7 +284,7 @@ def test_gates_that_would_wrap_around_stay_float() -> None:
     """Where a total may be 2^19, the kernel's 32 bits do not hold its steps: it answered numbers without meaning."""
     model = awake(keras.Sequential([keras.Input((12, 8), batch_size=1), layers.LSTM(16)]))
     data = [draw(100 + i, (1, 12, 8)) * np.float32(1e6) for i in range(20)]
-    lite = jfuse.convert(model, verify=False, quantize="int8", calibration=data)
+    lite = jfuse.convert(model, verify=False, quantize="int8", calibration=data, prefer="fused")
     assert ["wrap around" in q.reason for q in lite.report.quantized if q.reason] == [True]
     with pytest.raises(jfuse.JfuseError, match="smaller inputs, such as normalized ones"):
         jfuse.convert(model, verify=False, quantize="micro", calibration=data)
@@ -300,7 +301,7 @@ def test_states_go_on_in_integers(state: str) -> None:
     source = awake(keras.Sequential([keras.Input(batch_shape=(1, 4, 8)), layer]))
     pieces = [[draw(10 * i + n, (1, 4, 8)) for n in range(5)] for i in range(20)]
     sequences = [[[piece] for piece in sequence] for sequence in pieces]
-    lite = jfuse.convert(source, verify=False, quantize="int8", calibration=sequences, state=state)
+    lite = jfuse.convert(source, verify=False, quantize="int8", calibration=sequences, state=state, prefer="fused")
     assert [str(k).split("[")[0].split()[-1] for k in lite.report.kept] == ["i8", "i16"]
     assert ["state tensor" in k.where for k in lite.report.kept] == [True, True]
     assert [eqn.op.name for eqn in lite.program.graphs()[0].eqns][0::2] == ["quantize", "dequantize"]

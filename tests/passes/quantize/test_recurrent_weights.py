@@ -58,7 +58,7 @@ def test_integer_weights_of_an_open_batch(name: str) -> None:
 def test_one_number_a_step() -> None:
     """Its weights have one element for each unit, and the kernel takes all weights in few bits or none."""
     model = awake(keras.Sequential([keras.Input((9, 1), batch_size=1), layers.LSTM(40)]))
-    (told,) = jfuse.convert(model, verify=False, quantize="dynamic").report.quantized
+    (told,) = jfuse.convert(model, verify=False, quantize="dynamic", prefer="fused").report.quantized
     assert str(told).startswith("1 unidirectional_sequence_lstm: i8 weights, as its kernel rounds")
 
 

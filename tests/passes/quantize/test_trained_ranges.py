@@ -168,7 +168,8 @@ def test_a_recurrence_fuses_around_its_ranges() -> None:
     model = keras.Model(given, keras.layers.RNN(TrainedCell(16), return_sequences=True)(entered))
     floats = jfuse.convert(model, verify=False)
     assert [r.condition for r in floats.report.refused] == ["unexplained_switch"]
-    lite = jfuse.convert(model, quantize="int8", calibration=[drawn(1, 12, 8, seed=i) for i in range(40)])
+    data = [drawn(1, 12, 8, seed=i) for i in range(40)]
+    lite = jfuse.convert(model, quantize="int8", calibration=data, prefer="fused")
     assert "unidirectional_sequence_lstm" in names_of(lite.program)
     assert not {"fake_quant", "while"} & set(names_of(lite.program))
     (lstm,) = (eqn for eqn in eqns_of(lite.program) if eqn.op.cell)
