@@ -102,6 +102,8 @@ def verify(
         FindingOptions(save_failing, shrink, equations),
         tolerance,
     )
+    if not isinstance(device, str | None):
+        raise JfuseError(f"no device {shown(device)}", expected="the name of a backend of XLA, or a command")
     elsewhere = None if device is None or device in _BACKENDS else Device(device)
     with _on(device if elsewhere is None else None):
         sides = with_source_in_f32(sides_of(a, b if b is not None else reference, unsafe=unsafe, limits=limits))

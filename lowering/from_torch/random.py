@@ -109,7 +109,8 @@ def lower_randint_from(low: Dim, high: Dim, size: Sequence[Dim], *, dtype: DType
 @lowers_torch("aten.randint_like.default", "aten.randint_like.low_dtype")
 def lower_randint_like(x: Array, *bounds: Dim, dtype: DType | None = None) -> Array:
     """Integers in the shape of x.   bounds: high, or low and high"""
-    return _integers(x, *((0, *bounds) if len(bounds) == 1 else bounds), dtype)  # type: ignore[misc]
+    low, high = bounds if len(bounds) == 2 else (0, bounds[0])
+    return _integers(x, low, high, dtype)
 
 
 @lowers_torch("aten.bernoulli")

@@ -6,6 +6,7 @@ import logging
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 from jfuse.errors import JfuseError, LowerError
 from jfuse.ir.graph import Eqn, Graph, Program, Signature, Var
@@ -53,7 +54,7 @@ def quantize(program: Program, ctx: Context) -> Program:
         return _written(program, ctx)
     if recipe.from_training and ctx.calibrate is None and not any(map(has_trained_ranges, program.graphs())):
         recipe = recipe.without_ranges()
-    program = program.with_graphs(lambda graph: _without_dynamic_scales(graph, ctx, recipe))
+    program = program.with_graphs(partial(_without_dynamic_scales, ctx=ctx, recipe=recipe))
     program = _equalized(program, ctx, recipe)
     program, recipe = in_fast_forms(program, recipe, ctx)
     if recipe.needs_ranges:

@@ -133,7 +133,7 @@ def target_named(target: str | Sequence[str]) -> Target:
 
     Each is one of `NAMES`, where X.Y is the oldest runtime that must take the file.
     """
-    names = names_in(target)
+    names = names_in(target) if isinstance(target, str | list | tuple) else ()
     if not names:
         raise JfuseError(f"no target {shown(target)}", expected=", ".join(NAMES), remedy='target="litert"')
     return together([_named(name) for name in dict.fromkeys(names)])

@@ -96,7 +96,7 @@ def normed_together(xs: Sequence[Any], states: States) -> States:
     z = tf.reshape(tf.concat(gates(xs[0], h), 1), [-1, 4, UNITS])
     centred = z - tf.reduce_mean(z, 2, keepdims=True)
     variance = tf.reduce_mean(centred * centred, 2, keepdims=True)  # tf.nn.moments makes TensorFlow's own rewriter fail
-    z = centred / tf.sqrt(variance + 1e-7) * SCALES + SHIFTS
+    z = centred / tf.sqrt(variance + 1e-8) * SCALES + SHIFTS
     return ended(tf.unstack(z, axis=1), c)
 
 

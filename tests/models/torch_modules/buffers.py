@@ -44,6 +44,7 @@ class Mean(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
+        self.mean: Any
         self.register_buffer("mean", torch.ones(3))
         self.register_buffer("count", torch.tensor(0.0))
 
