@@ -38,7 +38,7 @@ _LSTMS = (ops.unidirectional_sequence_lstm, ops.bidirectional_sequence_lstm, ops
 _ROUNDS = 2  # both directions become one each, a single step a sequence, before they become steps
 # Bytes of files of LSTMs of 32 to 256 units: an operator of a step with its results; what a loop has more for each row
 # of a matrix, as scales; what the fused operator takes with its operands, and more of it in integers; what a file has
-# besides its weights; what a loop takes to collect results, beside zeros of their size, and to start with an open batch.
+# besides its weights; what a loop takes to collect results, beside their zeros, and to start with an open batch.
 _OPERATOR_BYTES, _ROW_BYTES, _FUSED_BYTES, _INTEGER_BYTES, _FILE_BYTES, _STACK_BYTES = 96, 9.4, 1900, 944, 3800, 1600
 _OPEN_BYTES = 1700
 _FLOAT_BYTES = 4
