@@ -21,6 +21,7 @@ from jfuse.ir.walk import all_eqns, with_bodies
 from jfuse.kernels import ops
 from jfuse.kernels.control import scan
 from jfuse.lowering.instead.step_by_step import in_plain_steps
+from jfuse.opaque_ops.state_operands import has_open_state
 from jfuse.passes.context import Context
 from jfuse.passes.options import FUSED, RecurrenceOptions
 from jfuse.passes.quantize.forms import facts, own_form, rule_of
@@ -37,8 +38,9 @@ _LSTMS = (ops.unidirectional_sequence_lstm, ops.bidirectional_sequence_lstm, ops
 _ROUNDS = 2  # both directions become one each, a single step a sequence, before they become steps
 # Bytes of files of LSTMs of 32 to 256 units: an operator of a step with its results; what a loop has more for each row
 # of a matrix, as scales; what the fused operator takes with its operands, and more of it in integers; what a file has
-# besides its weights; what a loop takes to collect results, beside zeros of their size.
+# besides its weights; what a loop takes to collect results, beside their zeros, and to start with an open batch.
 _OPERATOR_BYTES, _ROW_BYTES, _FUSED_BYTES, _INTEGER_BYTES, _FILE_BYTES, _STACK_BYTES = 96, 9.4, 1900, 944, 3800, 1600
+_OPEN_BYTES = 1700
 _FLOAT_BYTES = 4
 
 
@@ -212,6 +214,7 @@ def _faster(lstm: _Lstm, scans: Sequence[Eqn], options: RecurrenceOptions) -> Lo
 def _most_operators(lstm: _Lstm, loops: int, loop: LoopSize) -> float:
     """How many operators the steps of each loop may have, so that the file is no more than `LARGER` times as large."""
     stack = _STACK_BYTES + loop.steps * loop.collected if loop.collected else 0
+    stack += _OPEN_BYTES if has_open_state(lstm.eqn) else 0
     fused = _INTEGER_BYTES if lstm.is_integer else 0
     smallest = lstm.size.weights + _FLOAT_BYTES * lstm.size.dots / 2 + _FILE_BYTES + fused
     more = (LARGER - 1) * smallest + _FUSED_BYTES + fused - _ROW_BYTES * lstm.size.dots

@@ -26,8 +26,8 @@ def model_of(*of: Any, batch: int | None = 1) -> Any:
 
 @pytest.fixture(scope="module")
 def large() -> Any:
-    """An open batch, 64 units."""
-    return model_of(layers.LSTM(64), batch=None)
+    """An open batch, 128 units."""
+    return model_of(layers.LSTM(128), batch=None)
 
 
 def quantized(model: Any, recipe: Any = "int8", **options: Any) -> Any:
@@ -54,9 +54,9 @@ def test_a_large_one_is_a_loop_about_as_small(large: Any, recipe: str) -> None:
         for g in bodies
         for e in g.eqns
         for a in e.inputs
-        if a is not None and a.type.shape == (256, 64)
+        if a is not None and a.type.shape == (512, 128)
     ]
-    assert weights == ["i8"]
+    assert set(weights) == {"i8"}
     assert any('prefer="fused" writes' in note for note in lite.report.notes) == (recipe == "int8")
     runner, (given,) = LiteRt(lite.to_bytes()), lite.signature().input_names
     found, wanted, operator = [], [], []
