@@ -24,7 +24,7 @@ _ENDLESS = 1e30  # what is clipped there is clipped to what f32 holds
 
 
 @dataclass(frozen=True)
-class Watched:
+class WatchedLimits:
     """A graph that gives the values that are compared with `limits`, one for each; `hidden` are limits without any."""
 
     graph: Graph
@@ -54,13 +54,13 @@ def without(limits: Iterable[float], others: Iterable[float]) -> list[float]:
     return [a for a in limits if not any(abs(a - b) <= _CLOSE * max(a, b) for b in known)]
 
 
-def watched(graph: Graph, limits: Iterable[float]) -> Watched:
+def watched(graph: Graph, limits: Iterable[float]) -> WatchedLimits:
     """The graph with what it compares with these limits, in loops too, of every step; not what branches compare."""
     wanted = frozenset(limits)
     switches = frozenset(eqn for _, eqn in run_time_switches(graph))
     extended, found = _watched(graph, wanted, switches)
     values = tuple(value for value, _ in found)
-    return Watched(
+    return WatchedLimits(
         replace(extended, outputs=tuple(a for _, a in found)), values, tuple(without(wanted, map(abs, values)))
     )
 

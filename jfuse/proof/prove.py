@@ -23,7 +23,7 @@ from jfuse.lowering.rule_tools.case_distinctions import families, place_of, run_
 from jfuse.lowering.rules import need
 from jfuse.proof.by_equation import agree, largest_difference, runs_by_equation, works_on_bytes
 from jfuse.proof.f32_steps import rounding_step
-from jfuse.proof.limits import Watched, all_limits, limits_of, stated_limits, watched, without
+from jfuse.proof.limits import WatchedLimits, all_limits, limits_of, stated_limits, watched, without
 from jfuse.proof.ranges import integer_limits
 from jfuse.proof.samples import Case, Padded, Sampler, open_shapes
 from jfuse.proof.step_numbers import step_number_uses
@@ -189,7 +189,7 @@ def _short_cases(pair: _Pair, sizes: Sequence[tuple[tuple[int, ...], ...]]) -> l
     return [Case.of(sizes[1], _FEW), *(Case.of(s, _SAMPLES) for s in short)] if short else []
 
 
-def _crossed(watch: Watched, sampler: Sampler, cases: Sequence[Case], seed: int) -> Iterator[int]:
+def _crossed(watch: WatchedLimits, sampler: Sampler, cases: Sequence[Case], seed: int) -> Iterator[int]:
     """The numbers of the watched limits that some samples are below and others above."""
     run = quick_jit(jax.vmap(lambda *sample: evaluate(watch.graph, sample)))
     for case in cases if watch.limits else ():

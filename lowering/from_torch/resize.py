@@ -18,6 +18,7 @@ from jfuse.lowering.rule_tools.shape_tensors import shape_tensor, shaped
 from jfuse.lowering.rules import DEFAULT, lowers_torch
 
 Scales = Sequence[float] | None
+Curve = Callable[[np.ndarray], np.ndarray]
 
 
 def _sizes(x: Array, size: Sequence[Dim] | None, scales: Scales) -> tuple[Dim, ...]:
@@ -137,7 +138,7 @@ def lower_bicubic(x: Array, size: Sequence[Dim] | None, align_corners: bool, sca
     return _weighted(x, wanted, weights, None if align_corners else given)
 
 
-def _antialiased(name: str, curve: Callable[[np.ndarray], np.ndarray], reach: int) -> None:
+def _antialiased(name: str, curve: Curve, reach: int) -> None:
     def lower(x: Array, size: Sequence[Dim] | None, align_corners: bool, scales: Any = None, *more: float) -> Array:
         given = _listed(scales, more)
 
@@ -153,7 +154,7 @@ def _antialiased(name: str, curve: Callable[[np.ndarray], np.ndarray], reach: in
     lowers_torch(f"aten._upsample_{name}2d_aa")(lower)
 
 
-def _wide_filter(old: int, new: int, step: float, curve: Callable[[np.ndarray], np.ndarray], reach: int) -> np.ndarray:
+def _wide_filter(old: int, new: int, step: float, curve: Curve, reach: int) -> np.ndarray:
     """The weights of old pixels for new ones, that are `step` apart: f32[new, old]; each row adds up to 1.
 
     curve: the filter, of distances in pixels; reach: how far from 0 it is more than 0.
@@ -164,11 +165,11 @@ def _wide_filter(old: int, new: int, step: float, curve: Callable[[np.ndarray], 
     pixels = np.arange(old)
     first, last = (np.trunc(np.maximum(centres + side * reach * width + 0.5, 0)) for side in (-1, 1))
     weights = np.where((pixels >= first) & (pixels < last), curve((pixels + 0.5 - centres) / width), 0)
-    return (weights / weights.sum(1, keepdims=True)).astype(np.float32)
+    return np.asarray(weights / weights.sum(1, keepdims=True), np.float32)
 
 
 def _triangle(distance: np.ndarray) -> np.ndarray:
-    return np.maximum(1 - np.abs(distance), 0)
+    return np.asarray(np.maximum(1 - np.abs(distance), 0))
 
 
 def _keys(distance: np.ndarray) -> np.ndarray:

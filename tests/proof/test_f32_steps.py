@@ -7,9 +7,11 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
+from jfuse.errors import NotFused
 from jfuse.kernels import ops
 from jfuse.kernels.core.op import Array
 from jfuse.proof.f32_steps import rounding_step
+from jfuse.proof.prove import prove
 from tests.cells import Loop, keras, normed
 
 MAGIC = np.float32(1.5 * 2**23)
@@ -41,3 +43,10 @@ def test_a_state_that_is_rounded(trick: str) -> None:
 @pytest.mark.parametrize("step", [keras, normed(), lambda h, c, x: keras(ops.add(h, np.float32(3)), c, x)])
 def test_a_step_as_in_real_numbers(step: Callable[..., tuple[Array, ...]]) -> None:
     assert rounding_step(Loop(step).graph()) is None
+
+
+def test_the_refusal_of_a_rounded_state() -> None:
+    trick = next(iter(TRICKS.values()))
+    with pytest.raises(NotFused) as refusal:
+        prove(Loop(lambda h, c, x: keras(trick(h), c, x)).graph(), Loop(keras).graph())
+    assert refusal.value.condition == "rounds_in_f32"

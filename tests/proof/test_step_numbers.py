@@ -8,12 +8,14 @@ from typing import Any
 import numpy as np
 import pytest
 
+from jfuse.errors import NotFused
 from jfuse.ir.graph import Graph
 from jfuse.ir.trace import trace_graph
 from jfuse.ir.types import DType, TensorType
 from jfuse.kernels import ops
 from jfuse.kernels.control import scan
 from jfuse.kernels.core.op import Array
+from jfuse.proof.prove import prove
 from jfuse.proof.step_numbers import step_number_uses
 from tests.cells import BATCH, INPUTS, STEPS, UNITS, f32, sums, update
 
@@ -147,3 +149,10 @@ def test_lengths_of_rows_are_compared_with_step_numbers() -> None:
 
     graph = trace_graph(run, [lengths, state, state, f32(STEPS, BATCH, INPUTS)])
     assert next(step_number_uses(graph), None) is None
+
+
+def test_the_refusal_of_a_step_number() -> None:
+    plain = looped(lambda t: ops.zeros_like(floats(t)))
+    with pytest.raises(NotFused) as refusal:
+        prove(looped(USES[next(iter(USES))]), plain)
+    assert refusal.value.condition == "step_number"

@@ -16,7 +16,7 @@ _WRITES = frozenset({"BUFFER_MUTATION", "PARAMETER_MUTATION"})
 
 
 @dataclass(frozen=True)
-class Buffer:
+class WrittenBuffer:
     """A buffer of a module that is a state.
 
     name: of the state, which is one for all modules that have the buffer. target: what the module calls it.
@@ -57,7 +57,7 @@ def refuse_written_inputs(program: Any) -> None:
         )
 
 
-def buffers_of(programs: Sequence[Any], taken: Collection[str]) -> list[tuple[Buffer, ...]]:
+def buffers_of(programs: Sequence[Any], taken: Collection[str]) -> list[tuple[WrittenBuffer, ...]]:
     """For each program its buffers that any of them writes. Programs share the buffers that are one tensor.
 
     taken: the names of inputs, which no state has.
@@ -72,19 +72,19 @@ def buffers_of(programs: Sequence[Any], taken: Collection[str]) -> list[tuple[Bu
     return [tuple(_states(program, names)) for program in programs]
 
 
-def explicit_states(buffers: Sequence[Sequence[Buffer]]) -> tuple[ExplicitState, ...]:
+def explicit_states(buffers: Sequence[Sequence[WrittenBuffer]]) -> tuple[ExplicitState, ...]:
     """The states, each once: a program that writes none of them has no output for it."""
     found = {b.name: b for each in buffers for b in each}
     return tuple(ExplicitState(b.name, b.input, b.output, b.initial) for b in found.values())
 
 
-def _states(program: Any, names: Mapping[Hashable, str]) -> Iterator[Buffer]:
+def _states(program: Any, names: Mapping[Hashable, str]) -> Iterator[WrittenBuffer]:
     written = _written(program)
     placeholders = {spec.target: spec.arg.name for spec in program.graph_signature.input_specs}
     for target, tensor in _held(program):
         if _memory(tensor) in names:
             initial = np.array(array_of(tensor))  # a copy: the module goes on writing to it
-            yield Buffer(names[_memory(tensor)], target, placeholders[target], initial, target in written)
+            yield WrittenBuffer(names[_memory(tensor)], target, placeholders[target], initial, target in written)
 
 
 def _held(program: Any) -> Iterator[tuple[str, Any]]:

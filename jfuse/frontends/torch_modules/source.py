@@ -17,7 +17,7 @@ from jfuse.frontends.nan_weights import NanWeights
 from jfuse.frontends.pytorch import is_exported_program
 from jfuse.frontends.selection import Selection
 from jfuse.frontends.torch_modules.buffers import (
-    Buffer,
+    WrittenBuffer,
     buffers_of,
     explicit_states,
     is_write,
@@ -55,7 +55,7 @@ class TorchSignature:
     leaves: tuple[Any, ...]
     structure: Any
     program: Any
-    buffers: tuple[Buffer, ...] = ()
+    buffers: tuple[WrittenBuffer, ...] = ()
     library: ClassVar[str] = "PyTorch"
 
     def call(self, *flat: Any) -> dict[str, Any]:
@@ -194,7 +194,7 @@ def _output_names(plain: Any) -> list[str]:
 
 
 def _import_one(
-    key: str, export: _Export, buffers: Sequence[Buffer], rules: Mapping[str, TorchRule], nans: NanWeights
+    key: str, export: _Export, buffers: Sequence[WrittenBuffer], rules: Mapping[str, TorchRule], nans: NanWeights
 ) -> tuple[Signature, TorchSignature]:
     plain = export.plain
     symbols = Symbols.of(plain, export.size_names)

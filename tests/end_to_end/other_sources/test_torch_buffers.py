@@ -12,7 +12,7 @@ import pytest
 import jfuse
 from jfuse.running.interpreter import LiteRt
 
-torch = pytest.importorskip("torch")
+torch: Any = pytest.importorskip("torch")
 
 from tests.frontends.torch_modules.rows import Spec, f32, i64  # noqa: E402
 from tests.models.torch_modules.buffers import (  # noqa: E402

@@ -27,6 +27,7 @@ FILTERS: Any = np.random.default_rng(5).normal(size=(3, 3, 6, 8)).astype(np.floa
 W: Any = np.random.default_rng(6).normal(size=(6, 6)).astype(np.float32)
 BYTES = np.round(3 * W).astype(np.int8)
 SEED: Any = jax.random.key(3)
+POLYNOMIAL: Any = getattr(lax, "polynomial", None)  # of jax 0.12
 TABLE: Any = np.arange(40, dtype=np.float32).reshape(8, 5)
 
 ELEMENTWISE: tuple[Row, ...] = (
@@ -57,10 +58,10 @@ ELEMENTWISE: tuple[Row, ...] = (
     ),
     *(
         (
-            ("polynomials", lambda x: lax.polynomial(x, [1.0, -2.0, 0.5]) + lax.polynomial(x / 4, [1.0] * 12), (X,)),
+            ("polynomials", lambda x: POLYNOMIAL(x, [1.0, -2.0, 0.5]) + POLYNOMIAL(x / 4, [1.0] * 12), (X,)),
             ("total order", lambda x: lax.lt_to_p.bind(x, x * 2) + 2 * lax.le_to_p.bind(x, x * 2), (X,)),
         )
-        if hasattr(lax, "polynomial")  # of jax 0.12
+        if POLYNOMIAL is not None
         else ()
     ),
     ("barriers", lambda x: lax.optimization_barrier((x, x + 1))[1], (X,)),

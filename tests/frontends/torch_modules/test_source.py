@@ -16,7 +16,7 @@ import jfuse
 from jfuse import ops
 from jfuse.errors import ImportFailed, LowerError
 
-torch = pytest.importorskip("torch")
+torch: Any = pytest.importorskip("torch")
 
 from tests.frontends.torch_modules.modules import Nested, Positions, Same, Unknown  # noqa: E402
 from tests.frontends.torch_modules.rows import Of, Spec, f32, i64  # noqa: E402
