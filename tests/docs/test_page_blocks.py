@@ -44,6 +44,7 @@ FIRST_LINES: dict[tuple[str, str], str] = {
     ("converter", "from jfuse import lite  # was: from tensorflow import lite"): KERAS,
     ("masks", 'result = jfuse.convert(model, padding="right")'): KERAS,
     ("pytorch", "import torch"): "",
+    ("pytorch", "class Decoder(torch.nn.Module):"): "import torch, jfuse\n",
     ("quantization", "import jfuse"): KERAS + FILES,
     ("quantization", "from jfuse import QuantizeRule, Recipe"): "",
     ("quantization", "from jfuse.reports import write_noise_explorer"): KERAS
