@@ -224,7 +224,8 @@ def _refuse_unexplained(body: Graph, replacement: Graph, claims: Iterable[str]) 
     for family, eqn in run_time_switches(body):
         need(family in explained, "unexplained_switch", want=f"a fused op or claim for {family!r}", got=place_of(eqn))
     if next(step_number_uses(replacement), None) is None:
-        use = next(step_number_uses(body), None)
+        claimed = [eqn for family, eqn in run_time_switches(body) if family in claims]
+        use = next((use for use in step_number_uses(body) if use not in claimed), None)
         got = None if use is None else place_of(use)
         need(use is None, "step_number", want="steps that do not depend on their number", got=got)
     rounding = rounding_step(body)
