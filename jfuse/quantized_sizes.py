@@ -18,6 +18,7 @@ from jfuse.lowering.integer_spellings import RECURRENCES
 from jfuse.model import Model
 from jfuse.passes.options import LoweringOptions, RecurrenceOptions
 from jfuse.quantization.recipe import QuantizeRule
+from jfuse.quantization.statistics import is_earlier
 from jfuse.tflite.targets.catalog import target_named
 
 _LOGGER = logging.getLogger(__name__)
@@ -34,11 +35,13 @@ def source_bytes(source: Any) -> int:
 def kept_small(made: Model, options: LoweringOptions, again: Callable[[LoweringOptions], Model]) -> Model:
     """A quantized model, in another form where its loops make it larger than in floats, with warnings of its size.
 
-    again: what is made with other options. A form that was asked for by name stays.
+    again: what is made with other options. A form that was asked for by name stays, and so does the first one where the
+    calibration data are earlier statistics: these are of the first form, and no data are there to run another.
     Raises LowerError where strict=True and the recipe made nothing smaller.
     """
     before = _float_bytes(made, options)
-    if made.size_bytes > before and _leaves_forms_open(options.recurrence):
+    is_open = _leaves_forms_open(options.recurrence) and not is_earlier(options.quantization.calibration)
+    if made.size_bytes > before and is_open:
         made = _smallest(made, before, options, again)
     _warn(made, before, options)
     return made
@@ -56,6 +59,7 @@ def _smallest(made: Model, before: int, options: LoweringOptions, again: Callabl
             break
     if best is made:
         return made
+    best.statistics = made.statistics
     by_name = 'prefer="speed"' if "while" in made.report.operators else 'loop="unroll"'
     size = f"the file would have {made.size_bytes:,} bytes, {before:,} in floats; {by_name} takes that"
     if in_floats:
