@@ -1,4 +1,4 @@
-"""What 8 bits cost or save a recurrence in LiteRT: time and bytes of each form, relative to the float file's.
+"""Recurrences in 8 bits in LiteRT: time and bytes of each form, relative to the float file's.
 
     python -m bench.recurrences_in_8_bits [--seconds 1] [--json bench/results/recurrences_in_8_bits.json]
 

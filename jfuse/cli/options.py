@@ -194,7 +194,7 @@ def need_file(path: Path) -> None:
 
 
 def need_target(target: str) -> None:
-    """Raise typer.BadParameter for targets, one or several, of which there is not one."""
+    """Raise typer.BadParameter for the first unknown name among one or several targets."""
     for name in names_in(target):
         if not is_target(str(name)):
             raise typer.BadParameter(f"{name!r} is none of {', '.join(NAMES)}", param_hint="--target")

@@ -11,7 +11,7 @@ from enum import IntEnum
 
 import numpy as np
 
-from jfuse.ir.dims import is_known
+from jfuse.ir.dims import is_known, symbols_of
 from jfuse.ir.graph import Atom, Const, Eqn, Graph, Op, Var
 from jfuse.ir.types import DType
 from jfuse.ir.walk import all_eqns, live_eqns
@@ -38,8 +38,12 @@ class _Kind(IntEnum):
 
 
 def step_number_uses(graph: Graph) -> Iterator[Eqn]:
-    """The equations through which step numbers, or the number of steps, change results by their value."""
-    if any(map(_is_open_loop, all_eqns(graph))):
+    """The equations through which step numbers, or the number of steps, change results by their value.
+
+    None where floats of known sizes alone go in: samples run all the steps that such a graph ever runs.
+    """
+    is_open = any(symbols_of(d) for v in graph.inputs for d in v.type.shape)
+    if (is_open or any(v.type.dtype.is_integer for v in graph.inputs)) and any(map(_is_open_loop, all_eqns(graph))):
         yield from _Walk(graph, dict.fromkeys(graph.inputs, _Kind.DATA)).uses()
 
 

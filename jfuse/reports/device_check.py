@@ -1,4 +1,4 @@
-"""What LiteRT on a device makes of a file."""
+"""A file tried by LiteRT on a device."""
 
 from __future__ import annotations
 

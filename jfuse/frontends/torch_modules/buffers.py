@@ -20,7 +20,7 @@ class WrittenBuffer:
     """A buffer of a module that is a state.
 
     name: of the state, which is one for all modules that have the buffer. target: what the module calls it.
-    placeholder: what stands for it in the module's graph. initial: what it holds at import. is_written: by this module.
+    placeholder: its input of the module's graph. initial: its value at import. is_written: by this module.
     """
 
     name: str

@@ -128,13 +128,13 @@ _FIXES = "Suggested fixes:"
 
 
 def _message(error: Exception) -> str:
-    """What is wrong, without where torch.export is explained and what it suggests."""
+    """The message of torch.export without its suggestions and its links."""
     text = re.sub(r"For more information[^\n]*", "", str(error).split("The error above")[0])
     return " ".join(text.split(_FIXES)[0].split())[:600]
 
 
 def _suggested(error: Exception) -> str | None:
-    """What torch.export suggests for sizes with names, as `time = Dim('time', max=512)`; None where it does not."""
+    """The remedy that torch.export names for sizes, as `time = Dim('time', max=512)`; None where it has none."""
     _, _, fixes = str(error).split("The error above")[0].partition(_FIXES)
     lines = [line.strip() for line in fixes.splitlines() if line.strip()]
     return f"in dynamic_shapes=: {'; '.join(lines)}" if lines else None

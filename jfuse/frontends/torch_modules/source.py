@@ -81,7 +81,7 @@ class TorchSignature:
 
     @property
     def placeholders(self) -> tuple[str, ...]:
-        """What stands for each of `inputs` in the exported program."""
+        """The placeholders of the exported program, one for each of `inputs`."""
         held = {buffer.input: buffer.placeholder for buffer in self.buffers}
         return tuple(held.get(name, name) for name in self.inputs)
 
