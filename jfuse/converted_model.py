@@ -49,6 +49,7 @@ def convert(
     specs: Any = None,
     *,
     params: Any = None,
+    mutable: Sequence[str] | bool | None = None,
     dynamic_shapes: Any = None,
     signatures: Sequence[str] | None = None,
     input_signature: Sequence[Any] | None = None,
@@ -98,7 +99,16 @@ def convert(
     need_inputs("samples=", samples)
     about = None if metadata is None else metadata_of(metadata)
     selection = Selection(
-        signatures, input_signature, input_tensors, output_tensors, shapes, batch, specs, params, dynamic_shapes
+        signatures,
+        input_signature,
+        input_tensors,
+        output_tensors,
+        shapes,
+        batch,
+        specs,
+        params,
+        dynamic_shapes,
+        mutable,
     )
     options = LoweringOptions(
         several("rules=", rules, "rules"),

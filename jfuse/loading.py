@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from jfuse.errors import JfuseError, shown
+from jfuse.frontends.imported_functions import ImportedFunctions
 from jfuse.frontends.jax_functions.source import import_functions, is_jax_source, jax_signatures
 from jfuse.frontends.nan_weights import notes_on_file
 from jfuse.frontends.pytorch import is_torch_source
@@ -38,6 +39,7 @@ def load(
     specs: Any = None,
     *,
     params: Any = None,
+    mutable: Sequence[str] | bool | None = None,
     dynamic_shapes: Any = None,
     signatures: Sequence[str] | None = None,
     input_signature: Sequence[Any] | None = None,
@@ -62,6 +64,9 @@ def load(
         functions a mapping of such. A module takes tensors as well, None for sizes that stay open, and values that are
         no tensors.
     params: the first argument of a jax function, whose arrays become constants of the file.
+    mutable: keys of `params` whose arrays go on from call to call, True for all; the function returns its results and
+        a mapping of their new values. Of a module of flax.nnx: the types of variables that do, by default all that it
+        writes.
     dynamic_shapes: which sizes of a module's tensors stay open, as torch.export.export takes it.
     signatures: keys to load; None for all.
     input_signature: tf.TensorSpecs, for a tf.function without one or to fix the sizes of a Keras model or a GraphDef.
@@ -76,7 +81,16 @@ def load(
     Raises ImportFailed, BadFlatbuffer.
     """
     selection = Selection(
-        signatures, input_signature, input_tensors, output_tensors, shapes, batch, specs, params, dynamic_shapes
+        signatures,
+        input_signature,
+        input_tensors,
+        output_tensors,
+        shapes,
+        batch,
+        specs,
+        params,
+        dynamic_shapes,
+        mutable,
     )
     return load_selected(source, selection, rules=rules, custom_ops=custom_ops, unsafe=unsafe, limits=limits)
 
@@ -105,13 +119,14 @@ def load_selected(
         program = load_tflite(bytes(source) if in_memory else Path(source), limits=limits)
         return Model(program, report=Report(notes=[*running_notes(program), *notes_on_file(program)]), limits=limits)
     known = default_rules().extended(rules)
+    functions: ImportedFunctions | None = None
     if is_torch_source(source):
-        modules = import_modules(source, selection, known.lowers_torch, unsafe=unsafe)
-        program = with_explicit_states(modules.program, modules.explicit_states)
-        return Model(program, report=Report(notes=list(modules.notes)), functions=modules)
-    if is_jax_source(source, selection):
+        functions = import_modules(source, selection, known.lowers_torch, unsafe=unsafe)
+    elif is_jax_source(source, selection):
         functions = import_functions(jax_signatures(source, selection), known.lowers_jax, selection.params)
-        return Model(functions.program, report=Report(notes=list(functions.notes)), functions=functions)
+    if functions is not None:
+        program = with_explicit_states(functions.program, functions.explicit_states)
+        return Model(program, report=Report(notes=list(functions.notes)), functions=functions)
     imported = import_tensorflow(source, known.lowers, selection, custom_ops=custom_ops, unsafe=unsafe, limits=limits)
     _need_nodes_of(custom_ops, imported.program)
     report = Report(assumptions=list(imported.program.assumptions), notes=list(imported.notes))

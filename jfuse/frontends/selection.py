@@ -15,7 +15,7 @@ from jfuse.option_values import names_of
 class Selection:
     """The functions to read, the types of their inputs, and the tensors of a GraphDef between which they stand.
 
-    specs, params: what a jax function takes. specs, dynamic_shapes: what a module of PyTorch takes.
+    specs, params, mutable: what a jax function takes. specs, dynamic_shapes: what a module of PyTorch takes.
 
     Raises ImportFailed where one name is given instead of a sequence of names.
     """
@@ -29,6 +29,7 @@ class Selection:
     specs: Any = None
     params: Any = None
     dynamic_shapes: Any = None
+    mutable: Any = None
 
     @property
     def input_shapes(self) -> InputShapes:

@@ -177,7 +177,7 @@ def row_numbers(indices: Array, windows: IndexWindows) -> Array:
         step = product(tuple(sizes[position + 1 :]))
         scaled = place if same(step, 1) else ops.mul(place, size_tensor(step, sources()))
         total = scaled if total is None else ops.add(total, scaled)
-    return np.int32(0) if total is None else total
+    return np.zeros((1,) * (rank(indices) - 1), np.int32) if total is None else total
 
 
 @lowers_jax("gather")

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import inspect
-import sys
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from functools import partial
 from numbers import Integral
 from typing import Any, ClassVar
@@ -18,6 +18,7 @@ from jfuse.frontends.argument_names import named_leaves, path_name
 from jfuse.frontends.graph_def import is_graph_def
 from jfuse.frontends.imported_functions import ImportedFunctions
 from jfuse.frontends.jax_functions.exported import is_exported, read_exported
+from jfuse.frontends.jax_functions.states import FunctionWithArrays, KeptArray, linen_apply, with_arrays
 from jfuse.frontends.jaxprs.node_names import values_of_nodes
 from jfuse.frontends.jaxprs.parts import as_array
 from jfuse.frontends.jaxprs.walker import JaxWalker, without_rule
@@ -28,6 +29,7 @@ from jfuse.frontends.selection import Selection
 from jfuse.frontends.tensorflow.callable import has_functions, is_concrete, is_traceable
 from jfuse.ir.dims import Dim, SymbolNames, is_known, symbol, symbols_in
 from jfuse.ir.graph import Program, Signature, Var
+from jfuse.ir.states import ExplicitState
 from jfuse.ir.trace import recording
 from jfuse.ir.types import DType, TensorType
 from jfuse.lowering.rule_tools.place import notes_kept, sizes_read_from
@@ -42,6 +44,8 @@ class JaxSignature:
     """A function with what it takes: the types of its flat arguments by name, and how they form its arguments.
 
     read: what is traced in its place, of the same flat arguments, where jax does not trace the function itself.
+    states: what goes on from call to call: the last of the inputs. The function then takes their arrays first, and
+    returns them after its results.
     """
 
     key: str
@@ -49,12 +53,18 @@ class JaxSignature:
     inputs: Mapping[str, TensorType]
     structure: Any
     read: Callable[..., dict[str, Any]] | None = None
+    states: tuple[KeptArray, ...] = ()
     library: ClassVar[str] = "JAX"
 
     def call(self, *flat: Any) -> dict[str, Any]:
         """The results by name, for arrays in the order of `inputs`."""
-        arguments, named = jax.tree_util.tree_unflatten(self.structure, flat)
-        return named_results(self.function(*arguments, **named))
+        count = len(self.inputs) - len(self.states)
+        arguments, named = jax.tree_util.tree_unflatten(self.structure, flat[:count])
+        if not self.states:
+            return named_results(self.function(*arguments, **named))
+        results, after = self.function(flat[count:], *arguments, **named)
+        new = zip(self.states, after, strict=True)
+        return {**named_results(results), **{s.output: array for s, array in new if s.is_written}}
 
     def values(self, *flat: Any) -> dict[str, tuple[np.ndarray, ...]]:
         """The results of each equation of the jaxpr, by its name, for arrays in the order of `inputs`."""
@@ -69,11 +79,14 @@ def named_results(results: Any) -> dict[str, Any]:
     return named_leaves(results, jax.tree_util.tree_flatten_with_path(tree)[0])
 
 
-def jax_signature(key: str, function: Callable[..., Any], specs: Any) -> JaxSignature:
+def jax_signature(
+    key: str, function: Callable[..., Any], specs: Any, named_after: Callable[..., Any] | None = None
+) -> JaxSignature:
     """The signature of a function for specs: a sequence by position or a mapping by name, of anything nested.
 
     A leaf is an array, or anything with `shape` (sizes, or symbols of `jax.export.symbolic_shape`) and `dtype`. Leaves
-    are named after the function's parameters: x, and params_w for params["w"].
+    are named after the function's parameters: x, and params_w for params["w"]; or after those of `named_after` but for
+    its first.
     """
     if isinstance(specs, Mapping):
         arguments: tuple[Any, ...] = ()
@@ -82,7 +95,7 @@ def jax_signature(key: str, function: Callable[..., Any], specs: Any) -> JaxSign
         names = [path_name(path) for path, _ in leaves]
     else:
         arguments, named = tuple(specs) if isinstance(specs, Sequence) else (specs,), {}
-        known = _parameters(function, len(arguments))
+        known = _parameters(named_after or function, len(arguments), skipped=int(named_after is not None))
         leaves = jax.tree_util.tree_flatten_with_path(arguments)[0]
         names = ["_".join(filter(None, (known[path[0].idx], path_name(path[1:])))) for path, _ in leaves]
     structure = jax.tree_util.tree_structure((arguments, named))
@@ -128,37 +141,59 @@ def jax_signatures(source: Any, selection: Selection) -> list[JaxSignature]:
     specs = selection.specs
     if selection.shapes or selection.batch is not None:
         raise ImportFailed("shapes= and batch= are of other sources", remedy="state the sizes in specs=")
-    if is_exported(source) or (isinstance(source, Mapping) and all(map(is_exported, source.values()))):
-        if specs is not None or selection.params is not None:
-            raise ImportFailed("specs= and params= are of functions: what jax.export made states its own")
-        parts = source if isinstance(source, Mapping) else {DEFAULT_KEY: source}
-        found = [exported_signature(key, part) for key, part in parts.items()]
-    elif not isinstance(source, Mapping):
-        specs = source.input_signature if specs is None else specs
-        found = [jax_signature(DEFAULT_KEY, _with_params(source, selection.params), specs)]
-    else:
-        if not isinstance(specs, Mapping) or set(specs) != set(source):
-            known = list(specs) if isinstance(specs, Mapping) else specs
-            raise ImportFailed("specs= needs an entry for each function", expected=list(source), found=known)
-        found = [jax_signature(k, _with_params(f, selection.params), specs[k]) for k, f in source.items()]
-    missing = [key for key in selection.signatures or () if key not in {s.key for s in found}]
+    parts = source if isinstance(source, Mapping) else {DEFAULT_KEY: source}
+    missing = [key for key in selection.signatures or () if key not in parts]
     if missing:
-        raise ImportFailed(f"the source has no signature {missing[0]!r}", expected=f"one of {[s.key for s in found]}")
-    return [s for s in found if selection.signatures is None or s.key in selection.signatures]
+        raise ImportFailed(f"the source has no signature {missing[0]!r}", expected=f"one of {list(parts)}")
+    chosen = {k: part for k, part in parts.items() if selection.signatures is None or k in selection.signatures}
+    if all(map(is_exported, parts.values())):
+        if specs is not None or selection.params is not None or selection.mutable is not None:
+            raise ImportFailed("specs=, params= and mutable= are of functions: what jax.export made states its own")
+        return [exported_signature(key, part) for key, part in chosen.items()]
+    if not isinstance(source, Mapping):
+        specs = {DEFAULT_KEY: source.input_signature if specs is None else specs}
+    elif not isinstance(specs, Mapping) or set(specs) != set(source):
+        known = list(specs) if isinstance(specs, Mapping) else specs
+        raise ImportFailed("specs= needs an entry for each function", expected=list(source), found=known)
+    return _of_functions(chosen, specs, selection)
 
 
-def _with_params(function: Callable[..., Any], params: Any) -> Callable[..., Any]:
-    nnx = sys.modules.get("flax.nnx")
-    if nnx is not None and isinstance(function, nnx.Module):  # its variables may be written in the trace that made them
-        return _renamed(lambda *args, **named: nnx.clone(function)(*args, **named), type(function).__call__)
-    return function if params is None else partial(function, params)
+def _of_functions(functions: Mapping[str, Any], specs: Mapping[str, Any], selection: Selection) -> list[JaxSignature]:
+    """A signature for each function, which share the arrays that any of them writes."""
+    holders = {key: with_arrays(f, selection.params, selection.mutable) for key, f in functions.items()}
+    found: list[JaxSignature] = []
+    names: dict[Hashable, str] = {}
+    written: dict[str, list[bool]] = {}
+    for key, function in functions.items():
+        holder = holders[key]
+        if holder is None:
+            applied = linen_apply(function)
+            plain = applied if selection.params is None else partial(applied, selection.params)
+            found.append(jax_signature(key, plain, specs[key]))
+            continue
+        signature = jax_signature(key, holder.call, specs[key], holder.named_after)
+        arguments, named = jax.tree_util.tree_unflatten(signature.structure, _arrays(signature))
+        with _tracing(signature):
+            written[key] = holder.written(arguments, named) if holder.arrays else []
+        names.update({i: n for i, n, w in zip(holder.identities, holder.names, written[key], strict=True) if w})
+        found.append(signature)
+    return [_keeping(s, holders[s.key], names, written.get(s.key, [])) for s in found]
 
 
-def _renamed(function: Callable[..., Any], like: Callable[..., Any]) -> Callable[..., Any]:
-    """The function with the parameters of a method, but for the first."""
-    signature = inspect.signature(like)
-    function.__signature__ = signature.replace(parameters=list(signature.parameters.values())[1:])  # type: ignore[attr-defined]
-    return function
+def _keeping(
+    signature: JaxSignature, holder: FunctionWithArrays | None, names: Mapping[Hashable, str], written: Sequence[bool]
+) -> JaxSignature:
+    """The signature with those arrays as states that have a name, as some function writes them."""
+    if holder is None:
+        return signature
+    places = [i for i, identity in enumerate(holder.identities) if identity in names]
+    if not places:
+        return replace(signature, function=lambda *args, **named: holder.call(holder.arrays, *args, **named)[0])
+    states = tuple(
+        KeptArray(names[holder.identities[i]], np.asarray(as_array(holder.arrays[i])), written[i]) for i in places
+    )
+    types = {s.input: _type(s.name, s.initial) for s in states}
+    return replace(signature, function=holder.keeping(places), inputs={**signature.inputs, **types}, states=states)
 
 
 def import_functions(
@@ -172,7 +207,14 @@ def import_functions(
     nans = NanWeights(_names_in_memory(params))
     with notes_kept() as notes:
         found = tuple(_import_one(s, rules, nans) for s in signatures)
-    return ImportedFunctions(Program(found), {s.key: s for s in signatures}, (*notes, *nans.notes()))
+    functions = {s.key: s for s in signatures}
+    return ImportedFunctions(Program(found), functions, (*notes, *nans.notes()), _explicit_states(signatures))
+
+
+def _explicit_states(signatures: Sequence[JaxSignature]) -> tuple[ExplicitState, ...]:
+    """The states of all signatures, each once: a function that writes none of them has no output for it."""
+    states = {state.name: state for signature in signatures for state in signature.states}
+    return tuple(ExplicitState(s.name, s.input, s.output, s.initial) for s in states.values())
 
 
 def _names_in_memory(params: Any) -> dict[int, str]:
@@ -183,17 +225,8 @@ def _names_in_memory(params: Any) -> dict[int, str]:
 
 
 def _import_one(signature: JaxSignature, rules: Mapping[str, JaxRule], nans: NanWeights) -> Signature:
-    specs = [jax.ShapeDtypeStruct(t.shape, t.dtype.numpy) for t in signature.inputs.values()]
-    try:
-        traced = jax.jit(signature.read or signature.call, keep_unused=True).trace(*specs)
-    except JfuseError:
-        raise
-    except Exception as error:  # tracing runs the user's code
-        raise ImportFailed(
-            f"jax cannot trace {_name_of(signature.function)} for {', '.join(map(str, signature.inputs.values()))}",
-            found=f"{type(error).__name__}: {' '.join(str(error).split())[:300]}",
-            remedy="try it under jax.jit with the same specs; a size that decides how it computes must be a number",
-        ) from error
+    with _tracing(signature):
+        traced = jax.jit(signature.read or signature.call, keep_unused=True).trace(*_arrays(signature))
     output_names = tuple(traced.out_info)
     names = SymbolNames()
     variables = [Var(t, n) for n, t in signature.inputs.items()]
@@ -210,6 +243,25 @@ def _import_one(signature: JaxSignature, rules: Mapping[str, JaxRule], nans: Nan
     order = jax.tree_util.tree_leaves({n: i for i, n in enumerate(output_names)})
     named = tuple(output_names[i] for i in order)
     return Signature(signature.key, graph, tuple(signature.inputs), named)
+
+
+def _arrays(signature: JaxSignature) -> list[jax.ShapeDtypeStruct]:
+    return [jax.ShapeDtypeStruct(t.shape, t.dtype.numpy) for t in signature.inputs.values()]
+
+
+@contextmanager
+def _tracing(signature: JaxSignature) -> Iterator[None]:
+    """Errors of the user's code, which tracing runs, as an ImportFailed that names the function."""
+    try:
+        yield
+    except JfuseError:
+        raise
+    except Exception as error:
+        raise ImportFailed(
+            f"jax cannot trace {_name_of(signature.function)} for {', '.join(map(str, signature.inputs.values()))}",
+            found=f"{type(error).__name__}: {' '.join(str(error).split())[:300]}",
+            remedy="try it under jax.jit with the same specs; a size that decides how it computes must be a number",
+        ) from error
 
 
 def _type(name: str, leaf: Any) -> TensorType:
@@ -237,9 +289,10 @@ def _dim(name: str, axis: int, size: Any) -> Dim:
         raise ImportFailed(f"the input {name!r} has no such size", expected=wanted, found=shown(size)) from error
 
 
-def _parameters(function: Callable[..., Any], count: int) -> list[str]:
+def _parameters(function: Callable[..., Any], count: int, skipped: int = 0) -> list[str]:
     try:
-        parameters = [p.name for p in inspect.signature(function).parameters.values() if p.kind < p.VAR_POSITIONAL]
+        positional = [p.name for p in inspect.signature(function).parameters.values() if p.kind < p.VAR_POSITIONAL]
+        parameters = positional[skipped:]
     except (TypeError, ValueError):
         parameters = []
     return parameters[:count] if len(parameters) >= count else [f"args_{i}" for i in range(count)]

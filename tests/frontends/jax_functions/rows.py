@@ -249,6 +249,7 @@ INDEXING: tuple[Row, ...] = (
     ("windows", lambda x, i: jax.vmap(lambda r, s: lax.dynamic_slice(r, (s[0], 0), (2, 6)))(x, i), (X, IDS)),
     ("dynamic update", lambda x, i: lax.dynamic_update_slice(x, -x[:, :1, :2], (0, i[0, 0], i[0, 1])), (X, IDS)),
     ("write", lambda x: x.at[:, 0].set(1.0).at[:, 1].add(2.0).at[:, 2, 3].max(5.0), (X,)),
+    ("write all", lambda x: (x.at[...].set(2.0) * x, x[0, 0, 0].at[...].add(1.0), x.at[...].max(0.5)), (X,)),
     ("write at a place", lambda x, i: x.at[i[0, 0] % 2, 1].set(5.0), (X, IDS)),
     ("write beyond", lambda x, i: x.at[:, i[0, 0] + 3].set(5.0, mode="drop"), (X, IDS)),
     ("add to rows", lambda x, i: jnp.zeros((9, 6)).at[i[0]].add(x[0, :3]), (X, IDS)),
