@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from numbers import Integral
 from typing import Any, ClassVar
@@ -46,6 +47,7 @@ class JaxSignature:
     read: what is traced in its place, of the same flat arguments, where jax does not trace the function itself.
     states: what goes on from call to call: the last of the inputs. The function then takes their arrays first, and
     returns them after its results.
+    shapes: of inputs with open sizes whose symbols may have constraints, which jax needs to know when it traces.
     """
 
     key: str
@@ -54,6 +56,8 @@ class JaxSignature:
     structure: Any
     read: Callable[..., dict[str, Any]] | None = None
     states: tuple[KeptArray, ...] = ()
+    shapes: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
+    name: str = "the function"
     library: ClassVar[str] = "JAX"
 
     def call(self, *flat: Any) -> dict[str, Any]:
@@ -102,7 +106,20 @@ def jax_signature(
     if len(set(names)) != len(names):
         raise ImportFailed("two inputs of the function have one name", found=names)
     inputs = {n: _type(n, leaf) for n, (_, leaf) in zip(names, leaves, strict=True)}
-    return JaxSignature(key, function, inputs, structure)
+    given = {n: tuple(getattr(leaf, "shape", ())) for n, (_, leaf) in zip(names, leaves, strict=True)}
+    name = _name_of(named_after or function)
+    return JaxSignature(key, function, inputs, structure, shapes=_of_one_scope(given), name=name)
+
+
+def _of_one_scope(shapes: Mapping[str, tuple[Any, ...]]) -> dict[str, tuple[Any, ...]]:
+    """The shapes with symbols, if these are all of one scope, as jax demands of what it traces."""
+    scopes = {id(d.scope) for shape in shapes.values() for d in shape if jax.export.is_symbolic_dim(d)}
+    texts = any(d is None or isinstance(d, str) for shape in shapes.values() for d in shape)
+    return (
+        {n: s for n, s in shapes.items() if any(map(jax.export.is_symbolic_dim, s))}
+        if len(scopes) == 1 and not texts
+        else {}
+    )
 
 
 def exported_signature(key: str, exported: Any) -> JaxSignature:
@@ -118,7 +135,7 @@ def exported_signature(key: str, exported: Any) -> JaxSignature:
         results = read_exported(exported, flat)
         return named_results(jax.tree_util.tree_unflatten(exported.out_tree, results))
 
-    return JaxSignature(key, exported.call, inputs, exported.in_tree, read)
+    return JaxSignature(key, exported.call, inputs, exported.in_tree, read, name=str(exported.fun_name))
 
 
 def is_jax_source(source: Any, selection: Selection) -> bool:
@@ -233,7 +250,8 @@ def _import_one(signature: JaxSignature, rules: Mapping[str, JaxRule], nans: Nan
     names.reserve(symbols_in(tuple(v.type.shape for v in variables)))
     with recording(names=names) as trace, sizes_read_from(variables):
         try:
-            results = JaxWalker(rules, nans=nans).results(traced.jaxpr, variables)
+            walker = JaxWalker(rules, nans=nans, has_sizes_of_users=bool(signature.shapes))
+            results = walker.results(traced.jaxpr, variables)
         except LowerError as error:
             others = sorted(without_rule(traced.jaxpr, rules))
             if others:
@@ -246,7 +264,8 @@ def _import_one(signature: JaxSignature, rules: Mapping[str, JaxRule], nans: Nan
 
 
 def _arrays(signature: JaxSignature) -> list[jax.ShapeDtypeStruct]:
-    return [jax.ShapeDtypeStruct(t.shape, t.dtype.numpy) for t in signature.inputs.values()]
+    shapes = signature.shapes
+    return [jax.ShapeDtypeStruct(shapes.get(n, t.shape), t.dtype.numpy) for n, t in signature.inputs.items()]
 
 
 @contextmanager
@@ -258,10 +277,22 @@ def _tracing(signature: JaxSignature) -> Iterator[None]:
         raise
     except Exception as error:
         raise ImportFailed(
-            f"jax cannot trace {_name_of(signature.function)} for {', '.join(map(str, signature.inputs.values()))}",
+            f"jax cannot trace {signature.name} for {', '.join(map(str, signature.inputs.values()))}",
             found=f"{type(error).__name__}: {' '.join(str(error).split())[:300]}",
-            remedy="try it under jax.jit with the same specs; a size that decides how it computes must be a number",
+            remedy=_remedy(error),
         ) from error
+
+
+def _remedy(error: Exception) -> str:
+    """What to do about an error of jax's tracing; a comparison of open sizes that it cannot decide may be promised."""
+    undecided = re.search(r"comparison '(.+?)' ([<>]=?|==) '(.+?)' is inconclusive", str(error))
+    if undecided is None or undecided[2] not in ("<=", ">="):
+        return "try it under jax.jit with the same specs; a size that decides how it computes must be a number"
+    left, sign, right = undecided.groups()
+    return (
+        f'promise it with the symbols: jax.export.symbolic_shape("...", constraints=["{left} {sign} {right}"]); '
+        "all symbols of one function are of one such call"
+    )
 
 
 def _type(name: str, leaf: Any) -> TensorType:
@@ -299,4 +330,5 @@ def _parameters(function: Callable[..., Any], count: int, skipped: int = 0) -> l
 
 
 def _name_of(function: Callable[..., Any]) -> str:
+    function = getattr(function, "func", function)  # of a partial
     return str(getattr(function, "__name__", type(function).__name__))

@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.extend import core as jax_core
 
+from jfuse.ir.dims import symbol
 from jfuse.ir.graph import Graph
 from jfuse.ir.types import TensorType
 
@@ -78,6 +79,28 @@ def needed(jaxpr: Any) -> list[Any]:
             kept.append(eqn)
             wanted.update(v for v in eqn.invars if not isinstance(v, jax_core.Literal))
     return kept[::-1]
+
+
+def with_own_sizes(eqn: Any) -> Any:
+    """The equation with this program's symbols in the place of the user's, which may have constraints of their own.
+
+    Its bodies stay as they are.
+    """
+    invars, outvars = ([_var_with_own_sizes(v) for v in variables] for variables in (eqn.invars, eqn.outvars))
+    return eqn.replace(params={k: _own_sizes(v) for k, v in eqn.params.items()}, invars=invars, outvars=outvars)
+
+
+def _var_with_own_sizes(var: Any) -> Any:
+    shape = tuple(getattr(var.aval, "shape", ()))
+    is_open = any(map(jax.export.is_symbolic_dim, shape))
+    return type(var)(var.aval.update(shape=_own_sizes(shape))) if is_open else var
+
+
+def _own_sizes(value: Any) -> Any:
+    if isinstance(value, tuple | list):
+        parts = [_own_sizes(part) for part in value]
+        return type(value)(*parts) if hasattr(value, "_fields") else type(value)(parts)
+    return symbol(str(value)) if jax.export.is_symbolic_dim(value) else value
 
 
 def bodies(eqn: Any) -> list[Any]:

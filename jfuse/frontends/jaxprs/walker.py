@@ -14,7 +14,7 @@ from jfuse.errors import ImportFailed, JfuseError, LowerError
 from jfuse.frontends.jaxprs import matrix_spellings, scatter_spellings, window_spellings  # noqa: F401  # register
 from jfuse.frontends.jaxprs.control import STRUCTURED
 from jfuse.frontends.jaxprs.node_names import CALLS, NodeNames, called
-from jfuse.frontends.jaxprs.parts import Values, as_array, bodies, needed, words
+from jfuse.frontends.jaxprs.parts import Values, as_array, bodies, needed, with_own_sizes, words
 from jfuse.frontends.jaxprs.spellings import spelled
 from jfuse.frontends.nan_weights import NanWeights
 from jfuse.ir.graph import Graph, Source, Var
@@ -52,12 +52,16 @@ _FOLDED = frozenset({DType.f32, DType.i32, DType.bool, DType.i8, DType.i16})
 
 @dataclass(frozen=True)
 class JaxWalker:
-    """What one import shares: the rules, the composites around what is walked, weights of NaN."""
+    """What one import shares: the rules, the composites around what is walked, weights of NaN.
+
+    has_sizes_of_users: the jaxpr was traced for symbols of a scope of the user's.
+    """
 
     rules: Mapping[str, JaxRule]
     stack: tuple[str, ...] = ()
     names: NodeNames = field(default_factory=NodeNames, compare=False)
     nans: NanWeights = field(default_factory=NanWeights, compare=False)
+    has_sizes_of_users: bool = False
 
     def results(self, closed: Any, arguments: Values) -> list[Any]:
         """The results of a closed jaxpr for the values of its arguments: arrays, or Vars of the active trace."""
@@ -71,7 +75,8 @@ class JaxWalker:
             operands = [_read(values, atom) for atom in eqn.invars]
             name = self.names.of(eqn)
             with at_source(Source(name, eqn.primitive.name, self.stack)):
-                found = self._equation(eqn, operands, name)
+                read = with_own_sizes(eqn) if self.has_sizes_of_users else eqn
+                found = self._equation(read, operands, name)
             values |= {var: value for var, value in zip(eqn.outvars, found, strict=True)}
         return [_read(values, atom) for atom in jaxpr.outvars]
 

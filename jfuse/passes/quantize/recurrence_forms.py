@@ -28,12 +28,10 @@ from jfuse.passes.quantize.forms import facts, own_form, rule_of
 from jfuse.passes.quantize.respell import in_graph
 from jfuse.passes.rewrite import rewrite
 from jfuse.passes.scans.to_loops.fused_cost import FusedSize
-from jfuse.passes.scans.to_loops.loop_cost import ROOMS, WHILE_OPERATORS, LoopSize, LoopSpelling, fastest
+from jfuse.passes.scans.to_loops.loop_cost import LARGER, ROOMS, WHILE_OPERATORS, LoopSize, LoopSpelling, fastest
 from jfuse.quantization.recipe import QuantizeRule, Recipe
 from jfuse.tflite.names import equation_name
 
-LARGER = 1.2
-"""How many times the bytes of the smallest form another one may have."""
 _LSTMS = (ops.unidirectional_sequence_lstm, ops.bidirectional_sequence_lstm, ops.lstm)
 _ROUNDS = 2  # both directions become one each, a single step a sequence, before they become steps
 # Bytes of files of LSTMs of 32 to 256 units: an operator of a step with its results; what a loop has more for each row

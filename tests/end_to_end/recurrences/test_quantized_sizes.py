@@ -36,6 +36,16 @@ def test_a_while_of_a_file_stays(gru: Any, tmp_path: Path, recipe: str) -> None:
     assert not lite.report.warnings
 
 
+@pytest.mark.parametrize("recipe", ["dynamic", "float16"])
+def test_a_quantized_model_has_small_loops(gru: Any, recipe: str) -> None:
+    """Straight code, which is faster, would have five to seven times the bytes."""
+    small = jfuse.convert(gru, quantize=recipe, verify=False)
+    assert small.report.operators["while"] == 1
+    straight = jfuse.convert(gru, quantize=recipe, verify=False, prefer="speed")
+    assert "while" not in straight.report.operators
+    assert small.size_bytes < 0.25 * straight.size_bytes
+
+
 def test_steps_that_a_file_writes_out_stay(gru: Any, tmp_path: Path) -> None:
     """Also where a WHILE would be smaller; loop= and prefer= ask for it."""
     jfuse.convert(gru, loop="unroll", verify=False).save(tmp_path / "steps.tflite")

@@ -18,6 +18,7 @@ from jfuse.kernels import ops
 from jfuse.passes.options import ANY_MACHINE
 from jfuse.passes.scans.to_loops.loop_cost import (
     FORMS,
+    LARGER,
     OPERATOR_US,
     ROOMS,
     WEIGHT_US,
@@ -55,6 +56,15 @@ def test_the_size_of_a_step() -> None:
 def test_small_steps_are_unrolled(units: int, steps: int) -> None:
     # Measured at 20 and 50 steps: 1.3 to 1.8 times as fast as the best WHILE.
     assert fastest(gru(units, steps), SMALL).unrolled
+
+
+@pytest.mark.parametrize("units", [8, 24, 128])
+@pytest.mark.parametrize("steps", [2, 10, 49])
+def test_a_small_file_keeps_loops_small(units: int, steps: int) -> None:
+    size, room = gru(units, steps), replace(SMALL, larger=LARGER)
+    least = min(map(size.bytes_of_file, FORMS))
+    assert size.bytes_of_file(fastest(size, room)) <= LARGER * least
+    assert size.bytes_of_file(fastest(size, SMALL)) > LARGER * least or steps == 2 or units == 128
 
 
 @pytest.mark.parametrize(("units", "steps"), [(256, 50), (512, 50), (512, 20)])

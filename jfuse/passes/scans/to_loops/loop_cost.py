@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from math import log
+from math import inf, log
 from statistics import geometric_mean
 
 from jfuse.ir.dims import Dim, is_known
@@ -120,13 +120,15 @@ class Room:
     """How much straight code a loop may become.
 
     operators: that may be added to the graph; abreast: side by side. bytes: of the weights and rows of steps side by
-    side. worth: how many times as fast a longer file must be.
+    side. worth: how many times as fast a longer file must be. larger: how many times as large as with the smallest
+    form a file may be, its weights in 8 bits.
     """
 
     operators: int = MAX_OPERATORS
     abreast: int = 900
     bytes: int = 768 << 10
     worth: float = 1.05
+    larger: float = inf
 
 
 ROOMS = {
@@ -134,6 +136,10 @@ ROOMS = {
     "speed": Room(abreast=MAX_OPERATORS, bytes=12 << 20, worth=1.0),
 }
 """By what is preferred: files and memory that stay small, or all that was fastest on some machine."""
+LARGER = 1.2
+"""How many times as large as the smallest quantized file another one may be that is faster."""
+FILE_BYTES, OPERATOR_BYTES = 4_000, 160
+"""What each file takes, its metadata and texts; and each operator of a loop with its tensors."""
 WHILE_OPERATORS = 16
 """About so many operators' bytes does a WHILE of one step a turn take besides its step: it, its condition and counter,
 reading and writing rows, two graphs with the tensors that they carry."""
@@ -242,6 +248,11 @@ class LoopSize:
             return self.steps * self.operators
         return self.operators * (form.steps + (self.steps % form.steps if is_known(self.length) else form.steps > 1))
 
+    def bytes_of_file(self, form: LoopSpelling) -> float:
+        """About how large a file with the loop alone is, its weights in 8 bits."""
+        operators = self.added_operators(form) + (0 if form.unrolled else WHILE_OPERATORS)
+        return FILE_BYTES + self.weights / 4 + OPERATOR_BYTES * operators
+
     def allows(self, form: LoopSpelling, room: Room) -> bool:
         """Whether a loop may have the form."""
         steps = self.steps if form.unrolled else form.steps
@@ -252,6 +263,8 @@ class LoopSize:
         bytes_ = steps * (self.weights + self.given + self.collected)
         fits = bytes_ <= room.bytes and steps * self.operators <= room.abreast
         several_turns = form.unrolled or 2 * steps <= self.steps
+        least = min(map(self.bytes_of_file, (LoopSpelling(unrolled=True), LoopSpelling())))
+        fits = fits and self.bytes_of_file(form) <= room.larger * least
         return steps == 1 or (several_turns and fits and self.added_operators(form) <= room.operators)
 
     def losses(self, room: Room, machine: str = ANY_MACHINE, *, unroll: bool = True) -> dict[LoopSpelling, float]:

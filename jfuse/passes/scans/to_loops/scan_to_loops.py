@@ -27,6 +27,7 @@ from jfuse.passes.rewrite import rewrite
 from jfuse.passes.scans.fission.split_scans import hoisted
 from jfuse.passes.scans.to_loops.fused_cost import fused_microseconds
 from jfuse.passes.scans.to_loops.loop_cost import (
+    LARGER,
     ROOMS,
     LoopSize,
     LoopSpelling,
@@ -164,6 +165,8 @@ class _Visitor:
                 raise _open_length(loop)
             return LoopSpelling(unrolled=True)
         room = self._room(prefer)
+        if prefer == "auto" and self._ctx.recipe is not None:
+            room = replace(room, larger=LARGER)  # who quantizes wants a small file
         if self._choose is not None and loop_form != "while":
             return self._choose(size, room)
         if prefer == "size":
