@@ -8,13 +8,16 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
-from jfuse.errors import JfuseError, LowerError, shown
+import jfuse.passes.mapped  # noqa: F401 (registers it)
+from jfuse.errors import LowerError
 from jfuse.ir.graph import Graph, Program
 from jfuse.ir.walk import all_eqns, shares_bodies
 from jfuse.kernels.control import while_
 from jfuse.last_resort import only_jfuse_errors
 from jfuse.limits import DEFAULT_LIMITS
+from jfuse.loading import load
 from jfuse.lowering.defaults import default_rules
 from jfuse.lowering.rules import Rule
 from jfuse.model import Model
@@ -48,7 +51,7 @@ from jfuse.tflite.targets.compiled_model import interpreter_only
 
 @only_jfuse_errors("lowering")
 def lower(
-    model: Model,
+    model: Any,
     *,
     rules: Iterable[Rule] = (),
     passes: tuple[PipelineStep, ...] = PIPELINE,
@@ -71,6 +74,7 @@ def lower(
 ) -> Model:
     """The model in TFLite builtins: loops recognised, composites fused and proven, states placed.
 
+    model: a Model, or what `load` takes.
     rules: rules for this call, before the registered ones.
     recover: look for recurrences that nobody annotated.
     state: what lasts from one invoke to the next. "source": what the source keeps in variables; "reset": nothing;
@@ -105,12 +109,11 @@ def lower(
     calibration: inputs like those that the model will see, for recipes that compute in integers.
     Raises LowerError where something has no TFLite spelling; nothing is written then.
     """
-    if not isinstance(model, Model):
-        raise JfuseError("only a jfuse.Model is lowered", found=shown(model), remedy="jfuse.lower(jfuse.load(source))")
     need_passes(passes)
-    model = model.keeping(state)
+    given = several("rules=", rules, "rules")
+    model = (model if isinstance(model, Model) else load(model, rules=given)).keeping(state)
     options = LoweringOptions(
-        several("rules=", rules, "rules"),
+        given,
         RecurrenceOptions(recover, mode_of(state), padding, loop, prefer, machine, {} if forms is None else forms),
         TfOpOptions(select_tf_ops, {} if custom_ops is None else custom_ops),
         quantization_options(quantize, calibration),

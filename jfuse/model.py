@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from jax.extend.core import ClosedJaxpr
 
 from jfuse.errors import JfuseError, need_choice, shown
 from jfuse.files import CPP_SUFFIXES, write_atomic
@@ -106,12 +107,7 @@ class Model(Shown):
 
     def signature(self, key: str | None = None) -> Signature:
         """The signature of a key; without one the default: `serving_default`, else the first."""
-        table = self.signatures
-        if key is None:
-            key = "serving_default" if "serving_default" in table else next(iter(table))
-        if not isinstance(key, str) or key not in table:
-            raise JfuseError(f"the model has no signature {shown(key)}", expected=f"one of {list(table)}")
-        return table[key]
+        return self.program.signature(key)
 
     @only_jfuse_errors("running the model", on_values=True)
     def __call__(self, *args: Any, signature: str | None = None, **named: Any) -> Any:
@@ -192,6 +188,14 @@ class Model(Shown):
         strings).
         """
         return JaxFunction(self.signature(key), self.integers)
+
+    def jaxpr(self, key: str | None = None) -> ClosedJaxpr:
+        """One signature as jax's own ClosedJaxpr, which jax's tools read; `jfuse.load` takes it back.
+
+        It takes and gives what `jax(key)` does; the weights are its constants. Open sizes stay open.
+        Raises JfuseError where jax cannot trace the graph.
+        """
+        return self.jax(key).jaxpr()
 
     def initial_states(self, key: str | None = None) -> tuple[np.ndarray, ...]:
         """What a signature keeps, before the first call, in the order in which `jax(key)` takes it."""

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Mapping
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.extend.core import ClosedJaxpr
 
 from jfuse.errors import JfuseError
 from jfuse.ir.dims import is_known
@@ -75,8 +77,31 @@ class JaxFunction:
         with own_settings(), jax.enable_x64(True), jax.default_matmul_precision("highest"):
             return self._evaluate([weights[name] for name in self.weights], self._converted(args))
 
+    def jaxpr(self) -> ClosedJaxpr:
+        """The function as jax traces it, for tools that read or transform jaxprs; weights are its constants.
+
+        Open sizes stay open, as those of `jax.export.symbolic_shape` do.
+        """
+        specs = [jax.ShapeDtypeStruct(t.shape, t.dtype.numpy) for t in self._types]
+        weights = list(self.weights.values())
+
+        def traced(*args: Any) -> tuple[Any, ...]:
+            return tuple(self._evaluate(weights, args))
+
+        names = [name if name.isidentifier() else f"args_{i}" for i, name in enumerate(self._taken)]
+        if len(set(names)) == len(names):
+            kinds = inspect.Parameter.POSITIONAL_ONLY
+            signature = inspect.Signature([inspect.Parameter(name, kinds) for name in names])
+            traced.__signature__ = signature  # type: ignore[attr-defined]
+        with own_settings(), jax.enable_x64(True), jax.default_matmul_precision("highest"):
+            return jax.make_jaxpr(traced)(*specs)
+
+    @property
+    def _taken(self) -> tuple[str, ...]:
+        return (*self.input_names, *self.state_names)
+
     def _converted(self, args: tuple[Any, ...]) -> list[Any]:
-        names = (*self.input_names, *self.state_names)
+        names = self._taken
         if len(args) != len(names):
             raise JfuseError("another number of arguments", expected=", ".join(names), found=len(args))
         with jax.enable_x64(True):
