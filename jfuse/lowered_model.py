@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-import jfuse.passes.mapped  # noqa: F401 (registers it)
 from jfuse.errors import LowerError
 from jfuse.ir.graph import Graph, Program
 from jfuse.ir.walk import all_eqns, shares_bodies
@@ -35,7 +34,8 @@ from jfuse.passes.options import (
     TfOpOptions,
     mode_of,
 )
-from jfuse.passes.pipeline import PIPELINE, PipelineStep, around_quantization, need_passes, run_pipeline
+from jfuse.passes.own import Pass
+from jfuse.passes.pipeline import PIPELINE, PipelineStep, around_quantization, run_pipeline, with_own
 from jfuse.passes.quantize.half_files import has_halves, without_halves
 from jfuse.quantization.calibrate import calibrate
 from jfuse.quantization.data import CalibrationData, repeatable
@@ -54,7 +54,7 @@ def lower(
     model: Any,
     *,
     rules: Iterable[Rule] = (),
-    passes: tuple[PipelineStep, ...] = PIPELINE,
+    passes: Sequence[Pass | Callable[..., Any]] = (),
     recover: bool = RecurrenceOptions.recover,
     state: State = RecurrenceOptions.state,
     padding: str | None = RecurrenceOptions.padding,
@@ -76,6 +76,8 @@ def lower(
 
     model: a Model, or what `load` takes.
     rules: rules for this call, before the registered ones.
+    passes: passes for this call, besides the registered ones: those of `rewrites`, or functions of graphs, which come
+        after "simplify".
     recover: look for recurrences that nobody annotated.
     state: what lasts from one invoke to the next. "source": what the source keeps in variables; "reset": nothing;
         "keep": the states of all recurrences, for streaming; "io": nothing, the states are inputs and outputs. Of a
@@ -109,7 +111,7 @@ def lower(
     calibration: inputs like those that the model will see, for recipes that compute in integers.
     Raises LowerError where something has no TFLite spelling; nothing is written then.
     """
-    need_passes(passes)
+    steps = with_own(passes)
     given = several("rules=", rules, "rules")
     model = (model if isinstance(model, Model) else load(model, rules=given)).keeping(state)
     options = LoweringOptions(
@@ -122,14 +124,14 @@ def lower(
         dump_dir=None if dump_dir is None else path_of("dump_dir=", dump_dir),
         precision=precision,
     )
-    return lowered(model, options, passes, on_stage)
+    return lowered(model, options, steps, on_stage)
 
 
 @only_jfuse_errors("lowering")
 def lowered(model: Model, options: LoweringOptions, passes: tuple[PipelineStep, ...], on_stage: OnStage) -> Model:
     """What `lower` gives, for options that are put together."""
     made = _lowered(model, options, passes, on_stage)
-    if options.quantization.recipe is None or passes != PIPELINE:
+    if options.quantization.recipe is None or PIPELINE[-1] not in passes:
         return made
     return kept_small(made, options, lambda changed: _lowered(model, changed, passes, on_stage))
 

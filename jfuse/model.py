@@ -26,6 +26,8 @@ from jfuse.last_resort import only_jfuse_errors
 from jfuse.limits import Limits
 from jfuse.notebooks import Shown
 from jfuse.passes.gates.builtins_only import builtins_only
+from jfuse.programs.cost import Cost, cost_of
+from jfuse.programs.tensor_names import tensors_of
 from jfuse.quantization.statistics import Statistics
 from jfuse.report import Report
 from jfuse.running.in_litert import WHY, runs_whole, whole
@@ -196,6 +198,19 @@ class Model(Shown):
         Raises JfuseError where jax cannot trace the graph.
         """
         return self.jax(key).jaxpr()
+
+    @only_jfuse_errors("counting the cost")
+    def cost(self, key: str | None = None, *, sizes: Mapping[str, int] | None = None, measure: bool = False) -> Cost:
+        """What one signature costs in one call: products, bytes and memory, by operator, by type and by layer.
+
+        sizes: for open sizes, by the names that `print(model)` shows; 1 for others.
+        measure: also run each operator alone in LiteRT, here, on zeros; the model must be lowered.
+        """
+        return cost_of(self.signature(key), sizes, self.to_bytes() if measure else None)
+
+    def tensor_names(self, key: str | None = None) -> tuple[str, ...]:
+        """The names of what a signature takes, gives and computes on the way, for `jfuse.extract`."""
+        return tuple(tensors_of(self.signature(key)))
 
     def initial_states(self, key: str | None = None) -> tuple[np.ndarray, ...]:
         """What a signature keeps, before the first call, in the order in which `jax(key)` takes it."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 import zipfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -22,7 +22,8 @@ from jfuse.noise.report import QuantizeReport
 from jfuse.noise.search import Goal
 from jfuse.passes.context import OnStage
 from jfuse.passes.options import LoweringOptions, QuantizationOptions, RecurrenceOptions
-from jfuse.passes.pipeline import PIPELINE
+from jfuse.passes.own import Pass
+from jfuse.passes.pipeline import PipelineStep, with_own
 from jfuse.quantization.data import RANDOM, CalibrationData, repeatable
 from jfuse.quantization.recipe import Recipe
 from jfuse.quantization.recipe_json import recipe_of
@@ -45,6 +46,7 @@ def quantize(
     calibration: CalibrationData = None,
     *,
     target: Mapping[str, Any] | str | Sequence[str] | None = None,
+    passes: Sequence[Pass | Callable[..., Any]] = (),
     loop: str = RecurrenceOptions.loop,
     prefer: str = RecurrenceOptions.prefer,
     strict: bool = LoweringOptions.strict,
@@ -64,7 +66,8 @@ def quantize(
         without states, and the first 32 items of the calibration data, but all of them for a function, which may so
         compare them with labels; they are kept in memory. Or the name of a runtime or several, as `lower` has
         it: the file is written for them.
-    loop, prefer: as `lower` has them. By default the loops of a .tflite file stay in the form that they have.
+    passes: as `lower` has them. loop, prefer: as there. By default the loops of a .tflite file stay in the form that
+        they have.
     strict: a recipe that makes nothing smaller is an error, beside what `lower` has; else `report.warnings` tells it.
     verify: measure in LiteRT how far the outputs are from the float model's; `report.noise` has it in decibels.
     device: a command that starts a Python with ai-edge-litert elsewhere, as `jfuse.verify` has it: the noise is
@@ -85,11 +88,12 @@ def quantize(
         target=target if isinstance(target, Sequence) else LoweringOptions.target,
         strict=strict,
     )
-    lite = lowered(model, options, PIPELINE, on_stage)
+    steps = with_own(passes)
+    lite = lowered(model, options, steps, on_stage)
     if wanted is not None:
         on_stage("search")
         known = lite.statistics
-        lite = reaching(wanted, lite, named, data, lambda *how: _again(model, options, known, *how))
+        lite = reaching(wanted, lite, named, data, lambda *how: _again(model, options, steps, known, *how))
     on_stage("export")
     if isinstance(source, str | Path) and Path(source).suffix == ".tflite" and zipfile.is_zipfile(source):
         carried = with_files_of(bytes(read_file(Path(source))[0]), lite.to_bytes(), Path(source))
@@ -108,10 +112,17 @@ def quantize(
     return lite
 
 
-def _again(model: Model, options: LoweringOptions, known: Statistics | None, recipe: Recipe, measured: bool) -> Model:
+def _again(
+    model: Model,
+    options: LoweringOptions,
+    steps: tuple[PipelineStep, ...],
+    known: Statistics | None,
+    recipe: Recipe,
+    measured: bool,
+) -> Model:
     """What `lowered` gives for another recipe.   known: what the data were, as far as it goes"""
     changed = replace(options.quantization, recipe=recipe, known=known, measured=measured)
-    return lowered(model, replace(options, quantization=changed, strict=False), PIPELINE, lambda stage: None)
+    return lowered(model, replace(options, quantization=changed, strict=False), steps, lambda stage: None)
 
 
 @only_jfuse_errors("the quantization report")

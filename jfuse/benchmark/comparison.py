@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 
 from jfuse.benchmark.conversions import BenchmarkSource, Converted, converted
-from jfuse.benchmark.operator_times import operator_times
 from jfuse.benchmark.result import ALL_THREADS, Benchmark, BenchRow, Latency
 from jfuse.compared_sides import verify as compare
 from jfuse.errors import JfuseError, VerifyFailed
@@ -22,6 +21,7 @@ from jfuse.limits import DEFAULT_LIMITS, Limits
 from jfuse.loading import load
 from jfuse.model import Model
 from jfuse.passes.context import OnStage
+from jfuse.programs.operator_times import operator_times
 from jfuse.running.cores import cores
 from jfuse.running.loaded_file import asked
 from jfuse.running.programs.device import Device

@@ -140,7 +140,7 @@ def convert(
             conversion.Compared(verify, samples, tolerance),
             conversion.About.of(*about),
             **selected,
-            rules=user_code.run(import_, rules),
+            **user_code.run(import_, rules),
             state=state,
             padding=padding,
             loop=loop,
@@ -330,9 +330,7 @@ def explain(
     with work(verbose, quiet):
         from jfuse.cli import conversion, user_code
 
-        conversion.explain(
-            source, json, **selected, rules=user_code.run(import_, rules), padding=padding, unsafe=unsafe
-        )
+        conversion.explain(source, json, **selected, **user_code.run(import_, rules), padding=padding, unsafe=unsafe)
 
 
 @app.command(short_help="Say what jfuse knows of an op.")

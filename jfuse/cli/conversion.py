@@ -17,7 +17,9 @@ from jfuse.cli.spelling import as_options
 from jfuse.cli.tables import operator_columns, signature_columns, summary
 from jfuse.errors import JfuseError, VerifyFailed
 from jfuse.loading import load
+from jfuse.lowered_model import lowered
 from jfuse.model import Model
+from jfuse.passes.options import LoweringOptions
 from jfuse.passes.pipeline import STAGES, passes_until
 from jfuse.quantization.data import RANDOM, CalibrationData
 from jfuse.quantization.statistics import is_earlier
@@ -133,7 +135,7 @@ def inspect(source: Path, stage: str | None, table: bool, html: Path | None, **a
         on_stage("import")
         model = load(source, **arguments)
         before = None if passes is None else model.program
-        shown = model if passes is None else jfuse.lower(model, passes=passes, on_stage=on_stage)
+        shown = model if passes is None else lowered(model, LoweringOptions(), passes, on_stage)
         if html is not None:
             write_html(before, shown.program, Verification(source.name, ""), html)
     if table:

@@ -1,4 +1,4 @@
-"""The commands that measure or compare files: `jfuse quantize-report`, `optimize`, `tune`, `bench` and `diff`."""
+"""The commands that measure, compare or list: `quantize-report`, `optimize`, `tune`, `bench`, `diff`, `passes`."""
 
 from __future__ import annotations
 
@@ -187,3 +187,19 @@ def diff(
         equal = measuring.diff(a, b, json, unsafe=unsafe)
     if not equal:
         raise typer.Exit(1)
+
+
+@app.command(short_help="List the passes of a conversion, your own too.")
+def passes(
+    import_: options.Imports = None,
+    rules: options.Rules = None,
+    json: options.Json = None,
+    quiet: options.Quiet = False,
+    verbose: options.Verbose = False,
+) -> None:
+    """List the passes in their order: on what each works, what it promises, why it stands there, and its origin."""
+    options.check_modules(import_)
+    with work(verbose, quiet):
+        from jfuse.cli import rules as listing
+
+        listing.tell_passes(import_, rules, json)

@@ -114,7 +114,8 @@ Imports = Annotated[
     typer.Option("--import", metavar="MODULE", help="A Python module to import first: your layers, your rules."),
 ]
 Rules = Annotated[
-    list[Path] | None, typer.Option("--rules", metavar="FILE", help="A Python file with rules of your own.", **_Data)
+    list[Path] | None,
+    typer.Option("--rules", metavar="FILE", help="A Python file with rules or passes of your own.", **_Data),
 ]
 Metadata = Annotated[
     Path | None,
