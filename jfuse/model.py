@@ -26,7 +26,9 @@ from jfuse.last_resort import only_jfuse_errors
 from jfuse.limits import Limits
 from jfuse.notebooks import Shown
 from jfuse.passes.gates.builtins_only import builtins_only
+from jfuse.programs.constants import with_constants
 from jfuse.programs.cost import Cost, cost_of
+from jfuse.programs.straight_through import straight_through as in_real_numbers
 from jfuse.programs.tensor_names import tensors_of
 from jfuse.quantization.statistics import Statistics
 from jfuse.report import Report
@@ -182,14 +184,29 @@ class Model(Shown):
             self._runners[chosen.key, quick] = Runner(chosen.graph, quick, self.limits, self.integers)
         return self._runners[chosen.key, quick]
 
-    def jax(self, key: str | None = None) -> JaxFunction:
+    def jax(self, key: str | None = None, *, straight_through: bool = False) -> JaxFunction:
         """One signature as a pure JAX function of arrays, to jit, vmap or differentiate.
+
+        straight_through: a quantized signature as a function of real numbers: inputs, results and `weights` are those
+            that the integers stand for, rounded to their steps, and each rounding passes its gradient on. The results
+            are those of the file up to a step or so.
 
         What it keeps comes last: the states before the call as arguments, those after it as results; first those of
         `initial_states(key)`. Raises JfuseError where jax cannot trace the graph (result sizes that depend on data,
         strings).
         """
+        if straight_through:
+            return _straight(self.signature(key))
         return JaxFunction(self.signature(key), self.integers)
+
+    @only_jfuse_errors("replacing constants")
+    def with_constants(self, values: Mapping[str, Any], key: str | None = None) -> Model:
+        """The model with other numbers for some constants, by the names of `jax(key).weights`.
+
+        Of quantized constants the values are real numbers, as those of `jax(key, straight_through=True)`: they are
+        rounded to the steps of the file and cut off at their ends. Other signatures that read them get them as well.
+        """
+        return Model(with_constants(self.program, self.signature(key), values), limits=self.limits)
 
     def jaxpr(self, key: str | None = None) -> ClosedJaxpr:
         """One signature as jax's own ClosedJaxpr, which jax's tools read; `jfuse.load` takes it back.
@@ -366,6 +383,11 @@ class Stream:
         self._shapes[id(chosen.graph)] = shapes
         outputs, self.states = self._model.step(self.states, inputs, key, quick=self._quick)
         return outputs
+
+
+def _straight(signature: Signature) -> JaxFunction:
+    real, names = in_real_numbers(signature)
+    return JaxFunction(real, names=names)
 
 
 def one_or_all(results: Mapping[str, np.ndarray]) -> Any:

@@ -88,7 +88,7 @@ class Pass:
             return self._by_rule(of, ctx)  # type: ignore[arg-type, return-value]
         with users_code():
             result = self.function(of, ctx) if self._takes_context else self.function(of)
-        return eliminate_dead_code(result) if isinstance(result, Graph) else result  # type: ignore[no-any-return]
+        return eliminate_dead_code(result) if isinstance(result, Graph) else result  # type: ignore[return-value]
 
     def need_equal(self, before: Program, after: Program) -> None:
         """Compare what the pass has made with what it was given. Raises JfuseError where that computes something else.
@@ -239,7 +239,7 @@ def rewrites(
     def register(function: Callable[..., Any]) -> Pass:
         rule = pattern_rule(function, patterns) if patterns else None
         comparison = Comparison(frozenset(claims), tolerance, trust, changes)
-        known = name or getattr(function, "__name__", type(function).__name__)
+        known = name or str(getattr(function, "__name__", type(function).__name__))
         made = Pass(known, function, place, of, on, rule, comparison)  # type: ignore[arg-type]
         if default:
             if known in _REGISTERED and not override:

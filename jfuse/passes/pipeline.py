@@ -322,7 +322,7 @@ class _Checks:
 
     def promises(self) -> Iterator[Promise]:
         """The promises of the passes before it, but that nothing is dead, which any pass may leave for a while."""
-        yield from (p.promise for p in self.before if p.promise not in (None, NOTHING_DEAD))  # type: ignore[misc]
+        yield from (p.promise for p in self.before if p.promise not in (None, NOTHING_DEAD))
 
 
 def _hold(promise: Promise, program: Program, ctx: Context) -> bool:

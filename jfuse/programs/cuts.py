@@ -47,11 +47,11 @@ def extract(
         for name in names:
             _need_tensor(option, name, values)
     fresh = {name: Var(values[name].type, name) for name in taken}
-    cut = {values[name]: var for name, var in fresh.items()}
-    if len(cut) != len(taken) or not all(isinstance(v, Var) for v in cut):
+    cut: dict[Var, Atom] = {v: var for name, var in fresh.items() if isinstance(v := values[name], Var)}
+    if len(cut) != len(taken):
         raise JfuseError("inputs= are values that are computed, each once", found=list(taken))
-    renamed = substitute_graph(graph, cut)  # type: ignore[arg-type]
-    results = tuple(cut.get(values[name], values[name]) for name in given)  # type: ignore[call-overload]
+    renamed = substitute_graph(graph, cut)
+    results = tuple(cut.get(atom, atom) if isinstance(atom := values[name], Var) else atom for name in given)
     part = Graph(graph.name, tuple(fresh.values()), _needed(renamed, results), results)
     _need_inputs(part, values)
     named = Signature(chosen.key, part, tuple(taken), tuple(given))
@@ -79,7 +79,7 @@ def _need_inputs(part: Graph, values: Mapping[str, Atom]) -> None:
     read = [a for e in part.eqns for a in e.inputs] + list(part.outputs)
     missing = dict.fromkeys(a for a in read if isinstance(a, Var) and a not in made)
     if missing:
-        names = {value: name for name, value in reversed(values.items())}
+        names = {value: name for name, value in reversed([*values.items()])}
         raise JfuseError(
             "the outputs need more than the inputs that are named",
             found=", ".join(names.get(var, repr(var)) for var in missing),

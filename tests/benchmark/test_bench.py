@@ -19,13 +19,13 @@ from jfuse.benchmark import one_conversion
 from jfuse.benchmark.charts import charts
 from jfuse.benchmark.page import benchmark_page
 from jfuse.benchmark.picture import benchmark_picture, write_benchmark_picture
-from jfuse.benchmark.result import Benchmark, BenchRow, Latency, OperatorTime, to_json
+from jfuse.benchmark.result import Benchmark, BenchRow, Latency, to_json
 from jfuse.cli import app as cli
 from jfuse.errors import JfuseError
 from jfuse.frontends.example_model import export_example
 from jfuse.ir.types import DType
 from jfuse.kernels import ops
-from jfuse.programs.operator_times import operator_times
+from jfuse.programs.operator_times import OperatorTime, operator_times
 from jfuse.reports.bars import COLOURS, Bar, BarGroup, bar_chart
 from jfuse.tflite.write.file import to_bytes
 from tests.tflite.programs import KEY, f32, program
