@@ -22,6 +22,7 @@ from jfuse.cli.frame import LikeTfliteConvert, app, work
 from jfuse.cli.options import need_target, one_of
 from jfuse.limits import Limits
 from jfuse.passes.options import (
+    COST_ORDERS,
     LOOPS,
     MACHINES,
     PADDINGS,
@@ -291,20 +292,27 @@ def inspect(
     outputs: options.OutputTensors = None,
     stage: options.Stage = None,
     table: options.Table = False,
+    by: options.CostBy = "type",
+    sort: options.CostSort = "macs",
+    measure: options.Measure = False,
+    json: options.Json = None,
     html: options.Page = None,
     import_: options.Imports = None,
     unsafe: options.Unsafe = False,
     quiet: options.Quiet = False,
     verbose: options.Verbose = False,
 ) -> None:
-    """Print the text form of SOURCE, as it was imported, or after a pass."""
+    """Print the text form of SOURCE, as it was imported, or after a pass; or tables of what its operators cost."""
+    one_of("by", by, ("operator", "type", "layer"))
+    one_of("sort", sort, COST_ORDERS)
     selected = options.selected(signature, shape, batch, inputs, outputs)
     options.check_modules(import_)
     with work(verbose, quiet):
         from jfuse.cli import conversion, user_code
 
         user_code.run(import_, None)
-        conversion.inspect(source, stage, table, html, **selected, unsafe=unsafe)
+        costs = conversion.CostTable(by, sort, measure, json) if table or json is not None else None  # type: ignore[arg-type]
+        conversion.inspect(source, stage, costs, html, **selected, unsafe=unsafe)
 
 
 @app.command(short_help="Say what each recurrence becomes, or why it does not fuse.")

@@ -12,7 +12,7 @@ from typing import Annotated, Any
 import typer
 
 from jfuse.files import CPP_SUFFIXES
-from jfuse.passes.options import MACHINES
+from jfuse.passes.options import COST_ORDERS, MACHINES
 from jfuse.quantization.recipe_names import NAMES as RECIPES
 from jfuse.tflite.targets.names import NAMES, RUNTIMES, is_target, names_in
 
@@ -88,6 +88,9 @@ Stage = Annotated[
     str | None, typer.Option(help="Lower SOURCE up to this pass of docs/architecture.md, such as fuse or simplify.")
 ]
 Table = Annotated[bool, typer.Option("--table", help="Tables of signatures and operators in place of the text.")]
+CostBy = Annotated[str, typer.Option("--by", help="Rows of the table: operator, type or layer.")]
+CostSort = Annotated[str, typer.Option("--sort", help=f"What the table is sorted by: {', '.join(COST_ORDERS)}.")]
+Measure = Annotated[bool, typer.Option("--measure", help="Also time each operator of the table, alone in LiteRT.")]
 Page = Annotated[Path | None, typer.Option("--html", help="A file for the graph, as a page.")]
 Samples = Annotated[
     Path | None, typer.Option("--samples", help="A .npz file with inputs of your own to compare on.", **_Data)

@@ -22,6 +22,8 @@ LOOPS = ("auto", "while", "unroll")
 PREFERENCES = ("auto", "fused", "speed", "size")
 PRECISIONS = ("float32", "source")
 ANY_MACHINE = "any"
+COST_ORDERS = ("graph", "macs", "weights", "activations", "time")
+"""By what a table of costs may be sorted."""
 MACHINES = (ANY_MACHINE, "zen4", "zen4-avx2", "emerald-rapids")
 """The processors on which recurrences were measured in each form; before them the choice that is good on all."""
 FUSED = "fused"

@@ -47,7 +47,7 @@ def steps_of(array: Any, stored: Const) -> Any:
     assert quantization is not None, "is_quantized"
     if quantization.block_size:
         raise JfuseError("constants with a scale for each block keep their numbers", found=str(stored.type))
-    xp, info = namespace(array), ml_dtypes.iinfo(dtype)
+    xp, info = namespace(array), ml_dtypes.iinfo(dtype)  # type: ignore[no-untyped-call]
     shape = [-1 if i == quantization.axis else 1 for i in range(array.ndim)] if len(quantization.scale) > 1 else []
     scale, zero = (np.array(v, np.float64) for v in (quantization.scale, quantization.zero_point))
     zero = zero.reshape(shape) if zero.size == scale.size else zero[0]

@@ -13,6 +13,7 @@ from jfuse.ir.dims import is_known, substitute_dim, symbols_in
 from jfuse.ir.graph import Const, Eqn, Graph, Signature, Var
 from jfuse.ir.types import TensorType
 from jfuse.kernels.control import scan, while_
+from jfuse.passes.options import COST_ORDERS
 from jfuse.passes.states.layers import layer_of
 from jfuse.programs.arena import arena_bytes
 from jfuse.programs.operator_times import operator_times
@@ -22,8 +23,6 @@ from jfuse.tflite.tensor_data import packed_size
 
 FORMAT, VERSION = "jfuse.cost", 1
 CostOrder: TypeAlias = Literal["graph", "macs", "weights", "activations", "time"]
-COST_ORDERS: tuple[CostOrder, ...] = ("graph", "macs", "weights", "activations", "time")
-"""By what the rows of a table may be sorted."""
 
 
 @dataclass(frozen=True)

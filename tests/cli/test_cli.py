@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
@@ -126,8 +127,21 @@ def test_inspect_as_tables(run: Run, demo: tuple[Path, str]) -> None:
     done = run("inspect", demo[0] / "lstm_classifier.tflite", "--table")
     assert done.exit_code == 0, done.output
     assert re.search(r"serving_default +input +\S+ +f32\[", done.output)
-    assert re.search(r"unidirectional_sequence_lstm +1 +[1-9][\d,]*$", done.output, re.MULTILINE)
-    assert " = " not in done.output
+    assert re.search(
+        r"UNIDIRECTIONAL_SEQUENCE_LSTM +1 +[1-9][\d,]* +[1-9][\d,]* +[1-9][\d,]*$", done.output, re.MULTILINE
+    )
+    assert " = while" not in done.output
+
+
+def test_costs_are_sorted_measured_and_written(run: Run, demo: tuple[Path, str], tmp_path: Path) -> None:
+    file, words = demo[0] / "lstm_classifier.tflite", ("--by", "operator", "--sort", "weights", "--measure")
+    done = run("inspect", file, "--table", *words, "--json", tmp_path / "cost.json")
+    assert done.exit_code == 0, done.output
+    (cost,) = json.loads((tmp_path / "cost.json").read_text())["signatures"]
+    assert cost["macs"] == sum(row["macs"] for row in cost["operators"]) > 0
+    assert any(row["us"] for row in cost["operators"])
+    assert done.output.index("UNIDIRECTIONAL") < done.output.index("FULLY_CONNECTED")
+    assert run("inspect", file, "--table", "--sort", "names").exit_code == 2
 
 
 def test_inspect_of_a_source_shows_the_loop(run: Run, demo: tuple[Path, str]) -> None:
