@@ -20,7 +20,12 @@ from jfuse.option_values import path_of, several
 from jfuse.passes.context import OnStage
 from jfuse.passes.options import (
     CustomOptions,
+    Loop,
     LoweringOptions,
+    Machine,
+    Padding,
+    Precision,
+    Preference,
     RecurrenceOptions,
     State,
     TfOpOptions,
@@ -30,10 +35,12 @@ from jfuse.passes.own import Pass
 from jfuse.passes.pipeline import changes_results, with_own
 from jfuse.quantization.data import CalibrationData
 from jfuse.quantization.recipe import Recipe
+from jfuse.quantization.recipe_names import RecipeName
 from jfuse.quantized_sizes import source_bytes
 from jfuse.sides import with_installed, with_source_in_f32
 from jfuse.tflite.model_metadata import Metadata, metadata_of
 from jfuse.tflite.targets.catalog import target_named
+from jfuse.tflite.targets.names import TargetName
 from jfuse.verification.allocation import need_allocation
 from jfuse.verification.inputs.user_inputs import need_inputs
 from jfuse.verification.latency import latency_of
@@ -62,12 +69,12 @@ def convert(
     passes: Sequence[Pass | Callable[..., Any]] = (),
     recover: bool = RecurrenceOptions.recover,
     state: State = RecurrenceOptions.state,
-    padding: str | None = RecurrenceOptions.padding,
-    loop: str = RecurrenceOptions.loop,
-    prefer: str = RecurrenceOptions.prefer,
-    machine: str = RecurrenceOptions.machine,
-    target: str | Sequence[str] = LoweringOptions.target,
-    precision: str = LoweringOptions.precision,
+    padding: Padding | None = RecurrenceOptions.padding,
+    loop: Loop = RecurrenceOptions.loop,
+    prefer: Preference = RecurrenceOptions.prefer,
+    machine: Machine = RecurrenceOptions.machine,
+    target: TargetName | Sequence[TargetName] = LoweringOptions.target,
+    precision: Precision = LoweringOptions.precision,
     strict: bool = LoweringOptions.strict,
     select_tf_ops: bool = TfOpOptions.select_tf_ops,
     custom_ops: Mapping[str, CustomOptions] | None = None,
@@ -77,7 +84,7 @@ def convert(
     equations: bool = False,
     unsafe: bool = False,
     dump_dir: str | Path | None = None,
-    quantize: Recipe | str | Path | None = None,
+    quantize: Recipe | RecipeName | Path | None = None,
     calibration: CalibrationData = None,
     metadata: Metadata | Mapping[str, Any] | str | Path | None = None,
     on_stage: OnStage = lambda stage: None,

@@ -27,7 +27,12 @@ from jfuse.passes.fuse.trained_steps import has_trained_steps
 from jfuse.passes.gates.all_fused import all_fused
 from jfuse.passes.options import (
     CustomOptions,
+    Loop,
     LoweringOptions,
+    Machine,
+    Padding,
+    Precision,
+    Preference,
     QuantizationOptions,
     RecurrenceOptions,
     State,
@@ -42,11 +47,13 @@ from jfuse.quantization.data import CalibrationData, repeatable
 from jfuse.quantization.moments import Moments
 from jfuse.quantization.recipe import Recipe
 from jfuse.quantization.recipe_json import recipe_of
+from jfuse.quantization.recipe_names import RecipeName
 from jfuse.quantization.statistics import Observed, Statistics
 from jfuse.quantized_sizes import kept_small
 from jfuse.report import Report
 from jfuse.tflite.targets.catalog import target_named
 from jfuse.tflite.targets.compiled_model import interpreter_only
+from jfuse.tflite.targets.names import TargetName
 
 
 @only_jfuse_errors("lowering")
@@ -57,18 +64,18 @@ def lower(
     passes: Sequence[Pass | Callable[..., Any]] = (),
     recover: bool = RecurrenceOptions.recover,
     state: State = RecurrenceOptions.state,
-    padding: str | None = RecurrenceOptions.padding,
-    loop: str = RecurrenceOptions.loop,
-    prefer: str = RecurrenceOptions.prefer,
-    machine: str = RecurrenceOptions.machine,
+    padding: Padding | None = RecurrenceOptions.padding,
+    loop: Loop = RecurrenceOptions.loop,
+    prefer: Preference = RecurrenceOptions.prefer,
+    machine: Machine = RecurrenceOptions.machine,
     forms: Mapping[str, str] | None = None,
-    target: str | Sequence[str] = LoweringOptions.target,
-    precision: str = LoweringOptions.precision,
+    target: TargetName | Sequence[TargetName] = LoweringOptions.target,
+    precision: Precision = LoweringOptions.precision,
     strict: bool = LoweringOptions.strict,
     select_tf_ops: bool = TfOpOptions.select_tf_ops,
     custom_ops: Mapping[str, CustomOptions] | None = None,
     dump_dir: str | Path | None = None,
-    quantize: Recipe | str | Path | None = None,
+    quantize: Recipe | RecipeName | Path | None = None,
     calibration: CalibrationData = None,
     on_stage: OnStage = lambda stage: None,
 ) -> Model:
@@ -201,7 +208,9 @@ def _whiles(model: Model) -> frozenset[str] | None:
     return frozenset(str(eqn.source) for eqn in eqns if eqn.op is while_)
 
 
-def quantization_options(quantize: Recipe | str | Path | None, calibration: CalibrationData) -> QuantizationOptions:
+def quantization_options(
+    quantize: Recipe | RecipeName | Path | None, calibration: CalibrationData
+) -> QuantizationOptions:
     """The options of quantization as `lower` and `convert` are given them."""
     again = repeatable(calibration)
     return QuantizationOptions(None if quantize is None else recipe_of(quantize), again)

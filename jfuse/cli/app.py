@@ -165,6 +165,10 @@ def quantize(
     output: options.Output,
     recipe: options.Recipe,
     calibration: options.Calibration = None,
+    labels_key: options.LabelsKey = None,
+    shape: options.Shapes = None,
+    batch: options.Batch = None,
+    import_: options.Imports = None,
     snr: options.Snr = None,
     device: options.Elsewhere = None,
     target: options.Target = DEFAULT,
@@ -183,8 +187,10 @@ def quantize(
     options.need_recipe("recipe", recipe, calibration)
     if snr is not None and target != DEFAULT:
         raise typer.BadParameter("is measured in LiteRT: without --target", param_hint="--snr")
+    shapes = options.shapes_of(shape)
+    options.check_modules(import_)
     with work(verbose, quiet):
-        from jfuse.cli import conversion
+        from jfuse.cli import conversion, user_code
 
         wanted = target if snr is None else {"snr_db": snr}
         conversion.quantize(
@@ -192,7 +198,10 @@ def quantize(
             output,
             json,
             recipe,
-            calibration,
+            conversion.without_labels(calibration, labels_key),
+            passes=user_code.run(import_, None)["passes"],
+            shapes=shapes,
+            batch=batch,
             target=wanted,
             device=device,
             loop=loop,

@@ -19,10 +19,11 @@ from jfuse.errors import JfuseError, VerifyFailed
 from jfuse.loading import load
 from jfuse.lowered_model import lowered
 from jfuse.model import Model
-from jfuse.passes.options import LoweringOptions
+from jfuse.passes.options import CostOrder, LoweringOptions
 from jfuse.passes.pipeline import STAGES, passes_until
-from jfuse.programs.cost import FORMAT, VERSION, CostOrder, in_order
+from jfuse.programs.cost import FORMAT, VERSION, in_order
 from jfuse.quantization.data import RANDOM, CalibrationData
+from jfuse.quantization.npz import npz_arrays
 from jfuse.quantization.statistics import is_earlier
 from jfuse.report import Report
 from jfuse.reports.as_json import write_data, write_json, write_report
@@ -111,8 +112,18 @@ def convert(source: Path, output: Path, reports: Reports, compared: Compared, ab
     show_rows(summary(result.report, output, elapsed_s()))
 
 
+def without_labels(calibration: str | None, key: str | None) -> CalibrationData:
+    """The data of an .npz file without the array that holds its labels."""
+    if calibration is None or key is None:
+        return calibration
+    arrays = npz_arrays(calibration)
+    if key not in arrays:
+        raise JfuseError(f"{calibration} has no array {key!r}", expected=", ".join(arrays), remedy="--labels-key")
+    return {name: array for name, array in arrays.items() if name != key}
+
+
 def quantize(
-    source: Path, output: Path, json: Path | None, recipe: str, calibration: str | None, **arguments: Any
+    source: Path, output: Path, json: Path | None, recipe: Any, calibration: CalibrationData, **arguments: Any
 ) -> None:
     """Write the quantized file, and print what was done."""
     with progress() as on_stage:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import Any, Literal, TypeAlias
+from typing import Any
 
 import numpy as np
 
@@ -13,7 +13,7 @@ from jfuse.ir.dims import is_known, substitute_dim, symbols_in
 from jfuse.ir.graph import Const, Eqn, Graph, Signature, Var
 from jfuse.ir.types import TensorType
 from jfuse.kernels.control import scan, while_
-from jfuse.passes.options import COST_ORDERS
+from jfuse.passes.options import COST_ORDERS, CostOrder
 from jfuse.passes.states.layers import layer_of
 from jfuse.programs.arena import arena_bytes
 from jfuse.programs.operator_times import operator_times
@@ -22,7 +22,6 @@ from jfuse.tflite.names import equation_name
 from jfuse.tflite.tensor_data import packed_size
 
 FORMAT, VERSION = "jfuse.cost", 1
-CostOrder: TypeAlias = Literal["graph", "macs", "weights", "activations", "time"]
 
 
 @dataclass(frozen=True)

@@ -221,8 +221,9 @@ def test_a_convolution_as_the_official_converter_has_it(tmp_path: Path) -> None:
     keras.utils.set_random_seed(0)
     path = tmp_path / "cnn.keras"
     keras.Sequential([keras.Input((8, 8, 1)), keras.layers.Conv2D(2, 3), keras.layers.Flatten()]).save(path)
-    result = jfuse.bench(path, batch=2, threads=[1], seconds=0.01, profile=False)
-    assert [row.name for row in result.rows] == ["jfuse", "official converter", "XLA"]
+    result = jfuse.bench(path, batch=2, quantize="int8", threads=[1], seconds=0.01, profile=False)
+    assert [row.name for row in result.rows] == ["jfuse", "jfuse, int8", "official converter", "XLA"]
+    assert "QUANTIZE" in result.row("jfuse, int8").operators
     official = result.row("official converter")
     assert official.error == ""
     assert official.difference is not None

@@ -133,6 +133,25 @@ def test_inspect_as_tables(run: Run, demo: tuple[Path, str]) -> None:
     assert " = while" not in done.output
 
 
+def test_a_source_is_quantized_with_sizes_and_labelled_data(run: Run, demo: tuple[Path, str], tmp_path: Path) -> None:
+    (of,) = jfuse.load(demo[0] / "lstm_classifier.tflite").program.signatures
+    (name,), shape = of.input_names, of.graph.inputs[0].type.shape
+    x = np.random.default_rng(0).standard_normal((8, 12, int(shape[-1]))).astype(np.float32)
+    np.savez(tmp_path / "data.npz", **{name: x, "label": np.zeros(8, np.int64)})
+    words = ("-o", tmp_path / "small.tflite", "--recipe", "int8", "--calibration", tmp_path / "data.npz")
+    sizes = ("--shape", f"{name}=1,12,?", "--batch", "1") if not of.graph.inputs[0].type.is_static else ()
+    source = demo[0] / "lstm_classifier"
+    refused = run("quantize", source, *words, *sizes)
+    assert refused.exit_code == 1
+    assert "label" in refused.output
+    done = run("quantize", source, *words, *sizes, "--labels-key", "label", "--import", "json")
+    assert done.exit_code == 0, done.output
+    assert jfuse.load(tmp_path / "small.tflite").program.signatures[0].graph.inputs[0].type.is_static
+    wrong = run("quantize", source, *words, "--labels-key", "nothing")
+    assert wrong.exit_code == 1
+    assert "no array 'nothing'" in wrong.output
+
+
 def test_costs_are_sorted_measured_and_written(run: Run, demo: tuple[Path, str], tmp_path: Path) -> None:
     file, words = demo[0] / "lstm_classifier.tflite", ("--by", "operator", "--sort", "weights", "--measure")
     done = run("inspect", file, "--table", *words, "--json", tmp_path / "cost.json")

@@ -34,7 +34,7 @@ LAYERS: dict[str, Any] = {
     "transposed conv, rnn": lambda: [layers.Conv1DTranspose(40, 3), layers.SimpleRNN(32)],
 }
 slow = [pytest.param(name, marks=pytest.mark.slow) for name in list(LAYERS)[1:]]
-LEAST_DB = {"dynamic": 25, "int8_weights": 25, "int4_blocks": 5, "float16": 55}
+LEAST_DB: dict[Any, int] = {"dynamic": 25, "int8_weights": 25, "int4_blocks": 5, "float16": 55}
 
 
 def model_of(name: str) -> Any:
