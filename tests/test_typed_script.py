@@ -17,7 +17,7 @@ MISTAKE = "  # a mistake"
 @pytest.mark.slow
 def test_mypy_takes_a_script_and_finds_each_planted_mistake(tmp_path: Path) -> None:
     pytest.importorskip("mypy")
-    words = [sys.executable, "-m", "mypy", "--strict", "--disallow-any-expr", "--follow-imports=silent"]
+    words = [sys.executable, "-m", "mypy", "--strict", "--follow-imports=silent"]
     script = tmp_path / "script.py"
     script.write_text(SCRIPT.read_text(encoding="utf-8").replace(MISTAKE, ""), encoding="utf-8")
     done = subprocess.run([*words, str(script)], cwd=ROOT, capture_output=True, text=True, check=False)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
+from typing import assert_type
 
 import numpy as np
 
@@ -53,6 +54,18 @@ def compare(model: jfuse.Model) -> float:
     checked = jfuse.check(model, "tflite-micro")
     print(checked.runs, checked.arena_bytes)
     return max(difference.error for difference in found.differences)
+
+
+def exact(model: jfuse.Model, graph: ir.Graph) -> None:
+    assert_type(jfuse.convert("m.keras"), jfuse.Model)
+    assert_type(jfuse.lower(model), jfuse.Model)
+    assert_type(model.program.map(lambda eqn: None), ir.Program)
+    assert_type(graph.producers(), dict[ir.Var, ir.Eqn])
+    assert_type(graph.eqns[0].op.name, str)
+    assert_type(model.cost().by_layer(), tuple[jfuse.OperatorCost, ...])
+    assert_type(jfuse.diff(model, model).equal, bool)
+    assert_type(model.report.fused[0].samples, int)
+    assert_type(doubled, jfuse.Pass)
 
 
 def mistakes(model: jfuse.Model) -> None:

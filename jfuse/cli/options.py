@@ -33,7 +33,11 @@ Source = Annotated[
 File = Annotated[Path, typer.Argument(metavar="FILE", help="A .tflite file, whoever wrote it.")]
 Output = Annotated[Path, typer.Option("-o", "--output", help="The .tflite file to write.")]
 Padding = Annotated[
-    str | None, typer.Option(help="Your promise of every mask: right or left.", autocompletion=_one_of(PADDINGS[1:]))
+    str | None,
+    typer.Option(
+        help="Your promise of every mask: right or left.",
+        autocompletion=_one_of(PADDINGS[1:]),
+    ),
 ]
 State = Annotated[
     str,
@@ -42,7 +46,11 @@ State = Annotated[
     ),
 ]
 Loop = Annotated[
-    str, typer.Option(help="Recurrences that do not fuse: auto, while or unroll.", autocompletion=_one_of(LOOPS))
+    str,
+    typer.Option(
+        help="Recurrences that do not fuse: auto, while or unroll.",
+        autocompletion=_one_of(LOOPS),
+    ),
 ]
 Prefer = Annotated[
     str,
@@ -53,11 +61,17 @@ Prefer = Annotated[
 ]
 Precision = Annotated[
     str,
-    typer.Option(help="Of what the source has in f16 or bf16: float32, or source.", autocompletion=_one_of(PRECISIONS)),
+    typer.Option(
+        help="Of what the source has in f16 or bf16: float32, or source.",
+        autocompletion=_one_of(PRECISIONS),
+    ),
 ]
 Machine = Annotated[
     str,
-    typer.Option(help=f"Whose measured times choose forms: {', '.join(MACHINES)}.", autocompletion=_one_of(MACHINES)),
+    typer.Option(
+        help=f"Whose measured times choose forms: {', '.join(MACHINES)}.",
+        autocompletion=_one_of(MACHINES),
+    ),
 ]
 Target = Annotated[
     str,
@@ -193,7 +207,13 @@ Size = Annotated[
     list[str] | None,
     typer.Option(metavar="NAME=SIZE", help="An open size, as in B=4; several times for several sizes."),
 ]
-Edges = Annotated[str, typer.Option(help="Edge values to try: none, finite or nan.", autocompletion=_one_of(EDGES))]
+Edges = Annotated[
+    str,
+    typer.Option(
+        help="Edge values to try: none, finite or nan.",
+        autocompletion=_one_of(EDGES),
+    ),
+]
 Empty = Annotated[bool, typer.Option("--empty", help="Also try a batch of no rows.")]
 _PYTHON = 'a command that starts a Python with ai-edge-litert elsewhere, as "ssh pi@host python3"'
 Device = Annotated[
